@@ -144,7 +144,7 @@ fn loaded(state: &[Stored]) -> Folder {
     let load = |Stored { message, cursor }: &Stored| {
         let cursor = serde_json::from_str(cursor).expect("a stored cursor reads back");
         let message = Msg::from_json(message).expect("a stored message reads back");
-        message.resumed(cursor)
+        message.with_cursor(cursor)
     };
     state.iter().map(load).collect()
 }

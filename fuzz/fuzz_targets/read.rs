@@ -19,11 +19,11 @@ use turnwire_wires::body::{BadFrame, Body, Frame};
 const SMALL: usize = 40;
 
 fuzz_target!(|body: &[u8]| {
-    for text in frames(body, Body::default).into_iter().filter_map(|(_, text)| text.ok()) {
+    for text in frames(body, FrameReader::default).into_iter().filter_map(|(_, text)| text.ok()) {
         read_event(&text);
         read_message(&text);
     }
-    frames(body, || Body::with_limit(SMALL));
+    frames(body, || FrameReader::with_limit(SMALL));
 });
 
 /// A frame that can be kept.
@@ -37,7 +37,10 @@ fn frames(body: &[u8], reader: impl Fn() -> Body) -> Vec<Kept> {
     whole
 }
 
-fn cut_into_frames<'b>(mut reader: Body, pieces: impl IntoIterator<Item = &'b [u8]>) -> Vec<Kept> {
+fn cut_into_frames<'b>(
+    mut reader: FrameReader,
+    pieces: impl IntoIterator<Item = &'b [u8]>,
+) -> Vec<Kept> {
     let mut found = Vec::new();
     let mut keep = |frame: Frame<'_>| found.push((frame.line, frame.text.map(str::to_owned)));
     for piece in pieces {

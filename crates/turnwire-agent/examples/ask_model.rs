@@ -12,7 +12,7 @@ use serde::Deserialize;
 use std::error::Error;
 use std::io::{self, Write};
 use turnwire_agent::Agent;
-use turnwire_agent::model::http::{HttpModel, HttpModelBuilder, ApiKey};
+use turnwire_agent::model::http::{ApiKey, HttpModel, HttpModelBuilder};
 use turnwire_agent::tool::{ToolError, function};
 use turnwire_core::Msg;
 

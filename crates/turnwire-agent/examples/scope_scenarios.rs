@@ -11,8 +11,8 @@ use std::time::Duration;
 use turnwire_agent::model::ModelError;
 use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
 use turnwire_agent::permission::Rule;
-use turnwire_agent::tool::{ToolContext, Tool, ToolError, streaming_function};
-use turnwire_agent::{Agent, ClientTool, AgentError, ClientContext, Conversation};
+use turnwire_agent::tool::{Tool, ToolContext, ToolError, streaming_function};
+use turnwire_agent::{Agent, AgentError, ClientContext, ClientTool, Conversation};
 use turnwire_core::{
     Behavior, DataBlock, ErrorType, Event, Msg, ToolCall, ToolCallState, ToolResult,
 };

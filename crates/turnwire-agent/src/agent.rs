@@ -17,16 +17,16 @@
 //! # }
 //! ```
 
+use crate::agent_loop::AgentLoop;
 use crate::config::LoopConfig;
-use crate::truncate::RESULT_LIMIT;
 use crate::hints::{HintStore, InMemoryHints};
 use crate::middleware::Middleware;
 use crate::model::{Model, ModelSettings};
 use crate::permission::{Permissions, Rule};
 use crate::replier::{AgentError, Journal, Replier, ReplyRequest};
-use crate::agent_loop::AgentLoop;
-use crate::structured::{StructuredCallError, AnswerSchema};
+use crate::structured::{AnswerSchema, StructuredCallError};
 use crate::tool::Tool;
+use crate::truncate::RESULT_LIMIT;
 use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use schemars::JsonSchema;
@@ -188,7 +188,8 @@ impl Agent {
         messages: impl IntoIterator<Item = Msg>,
     ) -> Result<(Msg, T), StructuredCallError> {
         let failed = |why: String| StructuredCallError::Agent(AgentError::Failed(why));
-        let schema = Json::from_value(&schemars::schema_for!(T)).map_err(|why| failed(why.to_string()))?;
+        let schema =
+            Json::from_value(&schemars::schema_for!(T)).map_err(|why| failed(why.to_string()))?;
         let reads = |json: &Json| json.parse_as::<T>().map(drop).map_err(|error| error.to_string());
         let shape = AnswerSchema::compile(&schema).await.map_err(|why| failed(why.to_string()))?;
         let shape = shape.with_check(Arc::new(reads));
@@ -205,7 +206,8 @@ impl Agent {
         let mut reply: Option<Msg> = None;
         while let Some(event) = events.next().await {
             let event = event?;
-            let reply = reply.get_or_insert_with(|| Msg::reply(&*event.reply_id, &*self.config.name));
+            let reply =
+                reply.get_or_insert_with(|| Msg::reply(&*event.reply_id, &*self.config.name));
             if event.reply_id == reply.id() {
                 reply.append_event_tolerant(&event);
             }

@@ -1,13 +1,13 @@
 //! The loop: does what the [plan](crate::plan) says, and commits before it acts.
 
-mod tool_calls;
 mod compact_history;
 mod model_call;
+mod tool_calls;
 
 use crate::config::LoopConfig;
-use crate::hints::{HintStore, HintSender, InMemoryHints};
-use crate::middleware::{ReplyContext, EventFilter, WrappedTool};
-use crate::plan::{AnswerCheck, Step, ReplyState, next_step};
+use crate::hints::{HintSender, HintStore, InMemoryHints};
+use crate::middleware::{EventFilter, ReplyContext, WrappedTool};
+use crate::plan::{AnswerCheck, ReplyState, Step, next_step};
 use crate::replier::{AgentError, Journal, ReplyRequest};
 use crate::schema::AnswerError;
 use crate::structured::{self, AnswerSchema};
@@ -56,7 +56,11 @@ enum Flow {
 }
 
 impl<'r> AgentLoop<'r> {
-    pub(crate) fn new(core: &'r LoopConfig, turn: &'r ReplyRequest, journal: &'r mut dyn Journal) -> Self {
+    pub(crate) fn new(
+        core: &'r LoopConfig,
+        turn: &'r ReplyRequest,
+        journal: &'r mut dyn Journal,
+    ) -> Self {
         let reply =
             turn.partial.clone().unwrap_or_else(|| Msg::reply(&*turn.reply_id, &*core.name));
         let schema = core.output_schema(&turn.history);
@@ -121,14 +125,18 @@ impl<'r> AgentLoop<'r> {
             }
             let flow = match self.next_step() {
                 Step::DiscardModelCall(blocks) => self.discard_model_call(blocks).await?,
-                Step::CallModel(_) | Step::CheckAnswer if self.answer_schema.is_err() => return self.fail_invalid_schema().await,
+                Step::CallModel(_) | Step::CheckAnswer if self.answer_schema.is_err() => {
+                    return self.fail_invalid_schema().await;
+                }
                 Step::CallModel(tools) => self.call_model(tools).await?,
                 Step::HandleCalls(todos) => self.handle_calls(todos).await?,
                 Step::CheckAnswer => {
                     self.checked_answer = self.check_answer().await;
                     Flow::Continue
                 }
-                Step::AnswerTooExpensive(why) => return self.fail_reply(ErrorType::InvalidRequest, why).await,
+                Step::AnswerTooExpensive(why) => {
+                    return self.fail_reply(ErrorType::InvalidRequest, why).await;
+                }
                 Step::CorrectAnswer(why) => self.request_correction(&why).await?,
                 Step::InvalidAnswer(why) => {
                     let why = format!("the model's answer does not have its form: {why}");
@@ -331,7 +339,12 @@ impl<'r> AgentLoop<'r> {
             reply.append_event_tolerant(event);
             calls.observe(event);
         }
-        events.extend(crate::close_reply::close_reply(&reply, &calls, FinishedReason::Interrupted, None));
+        events.extend(crate::close_reply::close_reply(
+            &reply,
+            &calls,
+            FinishedReason::Interrupted,
+            None,
+        ));
         self.commit(events).await
     }
 }

@@ -20,7 +20,8 @@ pub fn is_random_id(id: &str) -> bool {
             _ => byte.is_ascii_hexdigit(),
         })
     };
-    id.split(|letter: char| !letter.is_ascii_alphanumeric()).any(|run| run.len() >= MIN_RANDOM_CHARS)
+    id.split(|letter: char| !letter.is_ascii_alphanumeric())
+        .any(|run| run.len() >= MIN_RANDOM_CHARS)
         || id.as_bytes().windows(36).any(is_uuid)
 }
 
@@ -148,7 +149,9 @@ mod tests {
         assert!(new != "call_0" && is_random_id(&new) && new.len() <= 40, "{new}");
         let end =
             ToolCallEnd { tool_call_id: "call_0".into(), extra: turnwire_core::Fields::default() };
-        let EventKind::ToolCallEnd(end) = ids.rewrite_ids(Event::new("r", end)).kind else { panic!() };
+        let EventKind::ToolCallEnd(end) = ids.rewrite_ids(Event::new("r", end)).kind else {
+            panic!()
+        };
         assert_eq!(end.tool_call_id, new.as_str());
         assert_eq!(start(&mut ids, "call_1"), "call_1");
         let twice = [start(&mut ids, "call_1"), start(&mut ids, "call_0"), start(&mut ids, "old")];

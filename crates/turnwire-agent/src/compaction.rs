@@ -2,7 +2,7 @@
 //!
 //! The oldest part becomes a summary, which the model reads in its place. The summary is a hint in the
 //! reply that needed it; its source says up to where it reaches. So it is in the log, which keeps
-//! everything else as well, and what a model is sent follows from the log alone: [`view`].
+//! everything else as well, and what a model is sent follows from the log alone: [`model_view`].
 //!
 //! A call and its result stay together, and the question that is being answered stays as it is.
 
@@ -125,7 +125,8 @@ fn current_summary<'m>(messages: &[&'m Msg]) -> CurrentSummary<'m> {
 pub fn model_view<'m>(messages: impl IntoIterator<Item = &'m Msg>) -> Vec<Msg> {
     let messages: Vec<&Msg> = messages.into_iter().collect();
     let CurrentSummary { summary, from: (first, block), question } = current_summary(&messages);
-    let summary = summary.map(|hint| Msg::user("", format!("{SUMMARY_PREFIX}{}", hint.hint.text("\n"))));
+    let summary =
+        summary.map(|hint| Msg::user("", format!("{SUMMARY_PREFIX}{}", hint.hint.text("\n"))));
     let question = question.and_then(|at| messages.get(at)).map(|&msg| msg.clone());
     let rest = messages.iter().enumerate().skip(first).map(|(at, msg)| {
         let from = if at == first { block } else { 0 };
@@ -176,7 +177,12 @@ pub(crate) fn estimate_bytes(content: &[ContentBlock]) -> usize {
 
 /// The oldest part of a conversation: all but the last `keep` bytes or so. `None` where nothing can go.
 /// The last message is the reply so far; it may be cut between two rounds of tools.
-pub(crate) fn select_oldest(history: &[Msg], reply: &Msg, keep: usize, most: usize) -> Option<OldPart> {
+pub(crate) fn select_oldest(
+    history: &[Msg],
+    reply: &Msg,
+    keep: usize,
+    most: usize,
+) -> Option<OldPart> {
     let messages: Vec<&Msg> = history.iter().chain([reply]).collect();
     let standing = current_summary(&messages);
     let pieces = split_sections(&messages, &standing);
@@ -215,15 +221,29 @@ pub(crate) fn select_oldest(history: &[Msg], reply: &Msg, keep: usize, most: usi
     Some(OldPart { extent: extent_before(&pieces, first, question)?, text })
 }
 
-fn extent_before(pieces: &[Section<'_>], first: usize, question: Option<usize>) -> Option<SummaryExtent> {
+fn extent_before(
+    pieces: &[Section<'_>],
+    first: usize,
+    question: Option<usize>,
+) -> Option<SummaryExtent> {
     let kind = SOURCE_TYPE.to_owned();
     let piece = pieces.get(first)?;
     if question.is_some_and(|question| first > question) {
         let block = piece.content().first().map(|block| block.id().to_owned());
-        return Some(SummaryExtent { kind, upto: piece.msg.id().to_owned(), count: piece.message_index + 1, block });
+        return Some(SummaryExtent {
+            kind,
+            upto: piece.msg.id().to_owned(),
+            count: piece.message_index + 1,
+            block,
+        });
     }
     let last = pieces.get(first.checked_sub(1)?)?;
-    Some(SummaryExtent { kind, upto: last.msg.id().to_owned(), count: last.message_index + 1, block: None })
+    Some(SummaryExtent {
+        kind,
+        upto: last.msg.id().to_owned(),
+        count: last.message_index + 1,
+        block: None,
+    })
 }
 
 /// The conversation behind what is summed up already, in pieces that stay together.
@@ -383,7 +403,9 @@ mod tests {
             // Once more behind the first one: a summary of a summary.
             for nth in 0..2 {
                 let before = model_view(history.iter().chain([&reply]));
-                let Some(old) = select_oldest(&history, &reply, rng.usize(..400), 10_000) else { return };
+                let Some(old) = select_oldest(&history, &reply, rng.usize(..400), 10_000) else {
+                    return;
+                };
                 reply = with_summary(&reply, &old.extent, nth);
                 let after = model_view(history.iter().chain([&reply]));
                 let (was, is) = (blocks(&before), blocks(&after));
@@ -424,7 +446,11 @@ mod tests {
 
     #[test]
     fn a_summary_of_what_is_not_there_is_none() {
-        let reach = SummaryExtent { kind: SOURCE_TYPE.to_owned(), upto: "gone".to_owned(), ..SummaryExtent::default() };
+        let reach = SummaryExtent {
+            kind: SOURCE_TYPE.to_owned(),
+            upto: "gone".to_owned(),
+            ..SummaryExtent::default()
+        };
         let history = [Msg::user("ann", "hi")];
         let reply = with_summary(&Msg::reply("r", "friday"), &reach, 0);
         assert_eq!(model_view(history.iter().chain([&reply])), history);

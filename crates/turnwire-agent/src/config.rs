@@ -1,9 +1,9 @@
 //! What an agent is made of.
 
+use crate::client_context::ClientContext;
 use crate::hints::HintStore;
 use crate::middleware::MiddlewareChain;
 use crate::model::{Model, ModelSettings};
-use crate::client_context::ClientContext;
 use crate::permission::Permissions;
 use crate::tool::{Tool, ToolSpec};
 use std::sync::Arc;

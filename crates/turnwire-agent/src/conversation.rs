@@ -33,7 +33,7 @@
 //! ```
 
 use crate::agent::Agent;
-use crate::replier::{AgentError, Journal, Replier, SubAgentReply, ReplyRequest};
+use crate::replier::{AgentError, Journal, Replier, ReplyRequest, SubAgentReply};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 use turnwire_core::event::{ConfirmResult, ExternalExecutionResult, UserConfirmResult};
@@ -125,7 +125,10 @@ impl Conversation {
 
     /// Shows every event as it comes.
     #[must_use]
-    pub fn with_event_callback(mut self, watcher: impl FnMut(&Event<'static>) + Send + 'static) -> Self {
+    pub fn with_event_callback(
+        mut self,
+        watcher: impl FnMut(&Event<'static>) + Send + 'static,
+    ) -> Self {
         self.log.on_event = Some(Box::new(watcher));
         self
     }
@@ -145,7 +148,8 @@ impl Conversation {
     pub async fn send(&mut self, msg: Msg) -> Result<Msg, AgentError> {
         self.interrupt();
         self.log.history.push(msg.stamped(&SystemStamp));
-        self.log.open_reply = Some((Msg::reply(SystemStamp.id(), self.agent.name()), ModelCalls::default()));
+        self.log.open_reply =
+            Some((Msg::reply(SystemStamp.id(), self.agent.name()), ModelCalls::default()));
         self.run_reply(None).await
     }
 
@@ -203,7 +207,9 @@ impl Conversation {
     }
 
     async fn run_reply(&mut self, input: Option<Event<'static>>) -> Result<Msg, AgentError> {
-        let Some((reply, calls)) = self.log.open_reply.clone() else { return Err(nothing_pending()) };
+        let Some((reply, calls)) = self.log.open_reply.clone() else {
+            return Err(nothing_pending());
+        };
         if self.log.stop.is_cancelled() {
             self.log.stop = CancellationToken::new();
         }
@@ -221,7 +227,9 @@ impl Conversation {
         let done = Replier::run(&self.agent, turn, &mut self.log).await;
         match done {
             Ok(()) => {}
-            Err(AgentError::Stopped) => self.log.close_open_replies(&FinishedReason::Interrupted, None),
+            Err(AgentError::Stopped) => {
+                self.log.close_open_replies(&FinishedReason::Interrupted, None);
+            }
             Err(AgentError::Failed(why) | AgentError::LogLost(why)) => {
                 let error = ReplyError {
                     r#type: ErrorType::Internal,
@@ -270,12 +278,17 @@ impl InMemoryLog {
                 }
             }
             _ => {
-                let known = self.sub_replies.iter_mut().position(|sub| event.reply_id == sub.msg.id());
+                let known =
+                    self.sub_replies.iter_mut().position(|sub| event.reply_id == sub.msg.id());
                 let at = known.or_else(|| {
                     let agent = event.agent.as_deref().filter(|_| event.is_from_sub_agent())?;
                     let msg = Msg::reply(&*event.reply_id, "");
                     let calls = ModelCalls::default();
-                    self.sub_replies.push(SubAgentReply { msg, model_calls: calls, agent: agent.clone() });
+                    self.sub_replies.push(SubAgentReply {
+                        msg,
+                        model_calls: calls,
+                        agent: agent.clone(),
+                    });
                     Some(self.sub_replies.len() - 1)
                 });
                 if let Some(sub) = at.and_then(|at| self.sub_replies.get_mut(at)) {
@@ -293,7 +306,8 @@ impl InMemoryLog {
         let subs = std::mem::take(&mut self.sub_replies);
         let own = self.open_reply.iter().map(|(reply, calls)| (reply, calls));
         let replies = subs.iter().map(|sub| (&sub.msg, &sub.model_calls)).chain(own);
-        let close = |(reply, calls)| crate::close_reply(reply, calls, reason.clone(), error.cloned());
+        let close =
+            |(reply, calls)| crate::close_reply(reply, calls, reason.clone(), error.cloned());
         let events: Vec<_> = replies.flat_map(close).collect();
         self.sub_replies = subs;
         for event in events {

@@ -22,23 +22,23 @@
 //! what it has said already. What leaves no trace there (a model call that begins, everything that a
 //! sub-agent says) has an id that follows from the reply's too, and is a repeat when it comes again.
 
+mod block;
 mod chunks;
 mod pace;
 mod picture;
 mod quote;
-mod block;
+mod scene_choice;
 mod scenes;
 mod tools;
-mod scene_choice;
 mod writer;
 
 use crate::replier::{AgentError, Journal, Replier, ReplyRequest};
 use async_trait::async_trait;
 use pace::PacedJournal;
+use scene_choice::Scene;
 use std::fmt;
 use std::time::Duration;
 use turnwire_core::{Msg, Role};
-use scene_choice::Scene;
 use writer::ReplyWriter;
 
 /// The offline agent.
@@ -151,7 +151,10 @@ mod tests {
     #[test]
     fn a_rate_is_a_number_of_deltas_in_a_second() {
         assert_eq!(DemoAgent::parse_rate(" 40 "), Ok(DemoAgent::default()));
-        assert_eq!(DemoAgent::parse_rate("0.5"), Ok(DemoAgent { period: Some(Duration::from_secs(2)) }));
+        assert_eq!(
+            DemoAgent::parse_rate("0.5"),
+            Ok(DemoAgent { period: Some(Duration::from_secs(2)) })
+        );
         assert_eq!(DemoAgent::parse_rate("0"), Ok(DemoAgent { period: None }));
         for rate in ["", "fast", "-1", "NaN", "inf"] {
             let error = DemoAgent::parse_rate(rate).unwrap_err().to_string();

@@ -1,6 +1,6 @@
 //! What an agent is to Turnwire, and the offline `demo`.
 //!
-//! An agent is handed a [`Turn`], and emits events through a [`Journal`]: each commit returns when
+//! An agent is handed a [`ReplyRequest`], and emits events through a [`Journal`]: each commit returns when
 //! its events are durable, so whatever an agent does after it cannot be taken back by a crash. It
 //! keeps nothing between two calls. A reply that waits for a person, or whose process died, goes on
 //! from what the log has.
@@ -55,53 +55,53 @@
 //! | module | what is in it |
 //! |---|---|
 //! | [`agent`] | an agent of your own |
-//! | [`talk`] | a conversation with it, in memory |
+//! | [`conversation`] | a conversation with it, in memory |
 //! | [`plan`], `run` | the loop: what to do next, from the log alone; and doing it |
 //! | [`model`], [`tool`], [`permission`] | what it asks, what it can do, what it may do |
 //! | [`mcp`] | tools of MCP servers |
-//! | [`subagent`] | an agent as a tool of another |
+//! | [`sub_agent`] | an agent as a tool of another |
 //! | [`structured`] | answers that have a form |
 //! | [`schema`] | JSON Schemas from outside, compiled and checked within bounds |
 //! | [`middleware`] | what stands around the model, the tools and the events |
 //! | [`hints`] | what a reply is told from outside |
-//! | [`compact`] | conversations that are longer than the model's window |
+//! | [`compaction`] | conversations that are longer than the model's window |
 //! | [`replier`] | what anything that replies is to the server |
 //! | [`demo`] | the agent that needs no key and no network |
-//! | [`offer`] | what a client brings to a turn beside its words |
-//! | [`web`] | the HTTP client that MCP servers and links are asked with |
-//! | [`fn@close`] | ending a reply that cannot go on |
+//! | [`client_context`] | what a client brings to a turn beside its words |
+//! | [`http_client`] | the HTTP client that MCP servers and links are asked with |
+//! | [`fn@close_reply`] | ending a reply that cannot go on |
 
 pub mod agent;
+mod agent_loop;
 mod call_ids;
+pub mod client_context;
 mod close_reply;
 pub mod compaction;
 mod config;
-mod truncate;
+pub mod conversation;
 pub mod demo;
 pub mod hints;
+pub mod http_client;
 pub mod mcp;
 pub mod middleware;
 pub mod model;
-mod tool_names;
-pub mod client_context;
 pub mod permission;
 pub mod plan;
 pub mod replier;
-mod agent_loop;
 pub mod schema;
 pub mod structured;
 pub mod sub_agent;
-pub mod conversation;
 pub mod tool;
-pub mod http_client;
+mod tool_names;
+mod truncate;
 
 pub use agent::{Agent, AgentBuilder};
-pub use call_ids::{tool_call_ids, is_random_id};
+pub use call_ids::{is_random_id, tool_call_ids};
+pub use client_context::{ClientContext, ClientTool};
 pub use close_reply::close_reply;
-pub use truncate::RESULT_LIMIT;
+pub use conversation::Conversation;
 pub use demo::DemoAgent;
 pub use mcp::McpServer;
-pub use client_context::{ClientTool, ClientContext};
-pub use replier::{AgentError, Journal, Replier, SubAgentReply, ReplyRequest};
+pub use replier::{AgentError, Journal, Replier, ReplyRequest, SubAgentReply};
 pub use sub_agent::AgentTool;
-pub use conversation::Conversation;
+pub use truncate::RESULT_LIMIT;

@@ -26,7 +26,7 @@
 //! Of the environment only what a program needs to be found and to find its way: `PATH`, `HOME`, `USER`,
 //! `LOGNAME`, `SHELL`, `TERM`, `LANG`, `LC_ALL`, `TZ`, `TMPDIR`, and on Windows what is needed there.
 //! Keys of models are not among them. What else it needs is [given](McpServer::env) or
-//! [named](McpServer::inherit). Its working directory is ours, unless [another](McpServer::folder) is
+//! [named](McpServer::inherit). Its working directory is ours, unless [another](McpServer::working_dir) is
 //! given. What it writes to its standard error is traced at the level debug.
 //!
 //! # How a child ends
@@ -38,10 +38,10 @@
 //! end them: the input of a child ends, and what the child does not end itself goes on.
 
 mod child;
+mod connection;
 mod content;
 #[cfg(target_os = "linux")]
 mod descendants;
-mod connection;
 mod progress;
 mod remote;
 mod tool;

@@ -38,7 +38,7 @@
 //! ```
 
 use crate::model::ModelSettings;
-use crate::tool::{ToolOutput, ToolContext, Tool, ToolError, ToolSpec};
+use crate::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -47,7 +47,7 @@ use std::mem::discriminant;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use turnwire_core::{Event, EventKind, HintBlock, Msg, ToolCall};
-use turnwire_wires::model_request::{OutputFormat, ToolDefinition as ModelTool, ToolChoice};
+use turnwire_wires::model_request::{OutputFormat, ToolChoice, ToolDefinition as ModelTool};
 
 /// What a model is about to be asked.
 #[derive(Debug, Clone)]
@@ -191,7 +191,9 @@ impl Next<'_> {
     /// Runs it.
     pub async fn run(self, call: ToolCall, out: ToolContext) -> Result<ToolOutput, ToolError> {
         match self.rest.split_first() {
-            Some((first, rest)) => first.around_tool(call, out, Next { rest, ..self }, self.context).await,
+            Some((first, rest)) => {
+                first.around_tool(call, out, Next { rest, ..self }, self.context).await
+            }
             None => self.tool.run(call, out).await,
         }
     }
@@ -258,7 +260,7 @@ impl EventFilter {
             let mut changed = event.clone();
             let verdict = middleware.on_event(&mut changed, context);
             if verdict == Verdict::Drop {
-                match self::event_role(&event.kind) {
+                match event_role(&event.kind) {
                     EventRole::Start(id) => {
                         self.dropped.insert(id.to_owned());
                         return None;

@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use turnwire_core::{ErrorType, Event, Fields, Msg, ReplyError};
-use turnwire_wires::model_request::{SpeakerFormat, OutputFormat, ToolDefinition, ToolChoice};
+use turnwire_wires::model_request::{OutputFormat, SpeakerFormat, ToolChoice, ToolDefinition};
 
 /// What the metadata of a `MODEL_CALL_END` call the model that was asked, as `WIRE:MODEL`.
 pub const MODEL_METADATA_KEY: &str = "model";

@@ -26,12 +26,12 @@
 //! every tool. What wildcards in an input mean depends on its kind: see [`Pattern`].
 
 mod accepted;
-mod url_pattern;
 mod glob;
 mod input;
+mod normalize;
 mod path_pattern;
 mod pattern;
-mod normalize;
+mod url_pattern;
 
 pub use accepted::{DESCRIPTION_FIELD, describe_rule};
 pub use input::check_input;
@@ -69,13 +69,13 @@ impl MatchResult {
 /// assert!(ToolNames::new("*").matches("files/read_text"));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolNamePattern {
+pub struct NamePattern {
     /// `None`: a pattern that matches nothing, since `**` is only a part of a segment.
     strict: Option<Segments>,
     loose: Glob,
 }
 
-impl ToolNamePattern {
+impl NamePattern {
     /// Reads a pattern. One that [is not valid](Self::check) matches nothing for certain.
     pub fn new(pattern: &str) -> Self {
         let pattern = if pattern == "*" { "**" } else { pattern };
@@ -113,15 +113,15 @@ impl ToolNamePattern {
 /// A rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    tool: ToolNamePattern,
+    tool: NamePattern,
     input: Vec<(String, Pattern)>,
     behavior: Behavior,
 }
 
 impl Rule {
-    /// About the tools whose names match: see [`ToolNames`].
+    /// About the tools whose names match: see [`NamePattern`].
     pub fn new(tool: impl AsRef<str>, behavior: Behavior) -> Self {
-        Self { tool: ToolNamePattern::new(tool.as_ref()), input: Vec::new(), behavior }
+        Self { tool: NamePattern::new(tool.as_ref()), input: Vec::new(), behavior }
     }
 
     /// Only where a field of the input matches. A name that begins with `/` is a JSON Pointer to a
@@ -210,7 +210,7 @@ impl Permissions {
     }
 
     /// What a person who is asked may accept for the rest of the session, the narrowest first. Each
-    /// says in words what it covers, in its field [`DESCRIPTION`].
+    /// says in words what it covers, in its field [`DESCRIPTION_FIELD`].
     pub fn suggest(tool: &ToolSpec, input: &str) -> Vec<PermissionRule> {
         accepted::suggest_rules(tool, input)
     }

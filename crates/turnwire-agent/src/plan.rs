@@ -6,7 +6,7 @@
 
 use crate::permission::{Permissions, check_input};
 use crate::schema::AnswerError;
-use crate::structured::{was_corrected, is_correction_hint};
+use crate::structured::{is_correction_hint, was_corrected};
 use crate::tool::{Executor, ToolSpec};
 use turnwire_core::{
     Behavior, ContentBlock, FinishedReason, HintBlock, Json, ModelCalls, Msg, Payload,
@@ -164,7 +164,9 @@ pub fn next_step(state: &ReplyState<'_>) -> Step {
             AnswerCheck::Checked(Err(AnswerError::Mismatch(why))) if was_corrected(state.reply) => {
                 return Step::InvalidAnswer(why.clone());
             }
-            AnswerCheck::Checked(Err(AnswerError::Mismatch(why))) => return Step::CorrectAnswer(why.clone()),
+            AnswerCheck::Checked(Err(AnswerError::Mismatch(why))) => {
+                return Step::CorrectAnswer(why.clone());
+            }
         }
     }
     Step::EndReply(match reason {
@@ -195,7 +197,11 @@ fn is_failure(reason: &FinishedReason) -> bool {
 }
 
 /// What is to be done about a call that has no end yet; nothing while it waits for somebody.
-fn call_action(state: &ReplyState<'_>, call: &ToolCall, result: Option<&ToolResult>) -> Option<CallAction> {
+fn call_action(
+    state: &ReplyState<'_>,
+    call: &ToolCall,
+    result: Option<&ToolResult>,
+) -> Option<CallAction> {
     let spec = (state.find_tool)(&call.name);
     match &call.state {
         ToolCallState::Asking | ToolCallState::Submitted => None,

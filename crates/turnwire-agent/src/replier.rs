@@ -125,7 +125,7 @@ pub trait Journal: Send {
         Ok(None)
     }
 
-    /// Commits the end of the reply, unless there are [news](Self::news) that nobody has read. Whether
+    /// Commits the end of the reply, unless there are [news](Self::take_updates) that nobody has read. Whether
     /// the reply has ended.
     async fn commit_end(&mut self, events: Vec<Event<'static>>) -> Result<bool, AgentError> {
         self.commit(events).await.map(|()| true)

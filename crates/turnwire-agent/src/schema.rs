@@ -161,7 +161,8 @@ pub async fn check_schema(schema: &Json) -> Result<(), SchemaError> {
         return Ok(());
     }
     let schema = schema.clone();
-    let compiled = run_on_worker(move |deadline| Schema::compile_until(&schema, deadline).map(drop)).await;
+    let compiled =
+        run_on_worker(move |deadline| Schema::compile_until(&schema, deadline).map(drop)).await;
     compiled.unwrap_or(Err(SchemaError::TooSlow))?;
     let mut keys = ACCEPTED.keys.lock();
     keys.push_back(key);

@@ -21,7 +21,7 @@
 //! ```
 
 use crate::replier::AgentError;
-use crate::schema::{self, Checker, MAX_ANSWER_BYTES, AnswerError, Schema, SchemaError};
+use crate::schema::{self, AnswerError, Checker, MAX_ANSWER_BYTES, Schema, SchemaError};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::fmt;
@@ -89,7 +89,11 @@ impl AnswerSchema {
             name.push('_');
         }
         let description = "Gives the final answer. Call it once, when everything else is done.";
-        ToolDefinition { name, description: description.to_owned(), input_schema: self.output.schema.clone() }
+        ToolDefinition {
+            name,
+            description: description.to_owned(),
+            input_schema: self.output.schema.clone(),
+        }
     }
 
     /// What a reply has answered last, if it has this form; otherwise why not. This blocks while the answer
@@ -126,7 +130,8 @@ impl AnswerSchema {
     }
 
     fn parse_text(&self, text: &str, checker: &mut Checker<'_>) -> Result<Json, AnswerError> {
-        let not_json = |why: &dyn fmt::Display| AnswerError::Mismatch(format!("it is not JSON: {why}"));
+        let not_json =
+            |why: &dyn fmt::Display| AnswerError::Mismatch(format!("it is not JSON: {why}"));
         let value: Value = serde_json::from_str(text).map_err(|error| not_json(&error))?;
         let inner = value.as_object().filter(|fields| fields.len() == 1);
         let inner = inner.and_then(|fields| fields.get(WRAPPER_FIELD));
@@ -228,7 +233,12 @@ pub(crate) struct AnswerToolRewriter {
 
 impl AnswerToolRewriter {
     pub(crate) fn new(tool: String, prefix: &str) -> Self {
-        Self { tool, prefix: format!("{prefix}answer-"), blocks: HashMap::new(), has_other_calls: false }
+        Self {
+            tool,
+            prefix: format!("{prefix}answer-"),
+            blocks: HashMap::new(),
+            has_other_calls: false,
+        }
     }
 
     pub(crate) fn rewrite(&mut self, mut event: Event<'static>) -> Event<'static> {

@@ -36,7 +36,7 @@ mod journal;
 use crate::agent::Agent;
 use crate::hints::HintStore;
 use crate::replier::{AgentError, Replier, SubAgentReply};
-use crate::tool::{ToolOutput, ToolContext, Tool, ToolError, ToolSpec};
+use crate::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use journal::SubAgentJournal;
@@ -154,8 +154,9 @@ impl Tool for AgentTool {
         let mut log = SubAgentJournal::new(&self.spec.name, call.id, out);
         let turn = log.request(task);
         let reply = AssertUnwindSafe(self.agent.run(turn, &mut log)).catch_unwind();
-        let reply =
-            async { reply.await.unwrap_or_else(|_| Err(AgentError::Failed("it broke down".to_owned()))) };
+        let reply = async {
+            reply.await.unwrap_or_else(|_| Err(AgentError::Failed("it broke down".to_owned())))
+        };
         let outcome = match self.time_limit {
             None => reply.await,
             Some(limit) => tokio::time::timeout(limit, reply).await.unwrap_or_else(|_| {

@@ -89,7 +89,11 @@ impl ToolSpec {
     }
 
     /// One that the client executes.
-    pub fn for_client(name: impl Into<String>, description: impl Into<String>, input: Json) -> Self {
+    pub fn for_client(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        input: Json,
+    ) -> Self {
         Self { executor: Executor::Client, ..Self::new(name, description, input) }
     }
 }
@@ -253,7 +257,7 @@ impl ToolContext {
         let _ = self.sender.send(ToolUpdate { call_id: self.call_id.clone(), content: said }).await;
     }
 
-    /// Where to say what is found after the tool has gone to the [background](Given::Background).
+    /// Where to say what is found after the tool has gone to the [background](ToolOutput::Background).
     pub fn hint_sender(&self) -> &HintSender {
         &self.hint_sender
     }

@@ -4,17 +4,20 @@
 //! digits, `_` and `-`, and 64 of them. So the model is told another name, and what it calls by that
 //! name is called by the tool's own from there on: this is the one place where the two meet.
 
-use crate::model::{ModelStream, ModelRequest, Model, ModelError};
+use crate::model::{Model, ModelError, ModelRequest, ModelStream};
 use futures_util::StreamExt;
 use std::collections::{HashMap, HashSet};
 use turnwire_core::{ContentBlock, EventKind, Msg};
-use turnwire_wires::model_request::{ToolDefinition, ToolChoice};
+use turnwire_wires::model_request::{ToolChoice, ToolDefinition};
 
 /// The longest name that every provider takes.
 const MAX_NAME_LENGTH: usize = 64;
 
 /// Asks a model, by names that it takes.
-pub(crate) async fn stream_with_provider_names(model: &dyn Model, ask: ModelRequest<'_>) -> Result<ModelStream, ModelError> {
+pub(crate) async fn stream_with_provider_names(
+    model: &dyn Model,
+    ask: ModelRequest<'_>,
+) -> Result<ModelStream, ModelError> {
     let names = ProviderNames::new(ask.tools);
     if names.names.is_empty() {
         return model.stream(ask).await;
@@ -25,7 +28,8 @@ pub(crate) async fn stream_with_provider_names(model: &dyn Model, ask: ModelRequ
         ToolChoice::Tool(name) => ToolChoice::Tool(names.provider_name(name).to_owned()),
         other => other.clone(),
     };
-    let told = ModelRequest { messages: &messages, tools: &tools, tool_choice: &tool_choice, ..ask };
+    let told =
+        ModelRequest { messages: &messages, tools: &tools, tool_choice: &tool_choice, ..ask };
     let answer = model.stream(told).await?;
     let own: HashMap<String, String> =
         names.names.into_iter().map(|(own, told)| (told, own)).collect();
@@ -94,7 +98,9 @@ impl ProviderNames {
         }
         let blocks = msg.content().iter().cloned().map(|mut block| {
             match &mut block {
-                ContentBlock::ToolCall(call) => call.name = self.provider_name(&call.name).to_owned(),
+                ContentBlock::ToolCall(call) => {
+                    call.name = self.provider_name(&call.name).to_owned();
+                }
                 ContentBlock::ToolResult(result) => {
                     result.name = self.provider_name(&result.name).to_owned();
                 }

@@ -5,10 +5,10 @@
 use std::cell::Cell;
 use turnwire_agent::close_reply;
 use turnwire_core::{
-    ContentBlock, DataBlock, ErrorType, Event, EventKind, FinishedReason, FixedStamp, ModelCalls, Msg,
-    Part, Payload, ReplyError, ToolCallState, ToolResult, ToolResultState,
+    ContentBlock, DataBlock, ErrorType, Event, EventKind, FinishedReason, FixedStamp, ModelCalls,
+    Msg, Part, Payload, ReplyError, ToolCallState, ToolResult, ToolResultState,
 };
-use turnwire_testkit::{check_property, reply};
+use turnwire_testkit::{check_property, random_reply};
 
 fn folded(lines: &[&str]) -> Msg {
     let mut msg = Msg::reply("r", "");

@@ -80,7 +80,9 @@ fn decode_after_end(text: &str, piece: &str) -> Result<(usize, PieceDecoder)> {
 /// What is wrong with the end of the text, if it were closed now.
 pub(crate) fn check_end(text: &str) -> Result<()> {
     match split_open_end(text) {
-        Ok((_, begun, _)) if begun.len() == 1 && is_group_start(&begun) => Err(base64_error(LEFT_OVER)),
+        Ok((_, begun, _)) if begun.len() == 1 && is_group_start(&begun) => {
+            Err(base64_error(LEFT_OVER))
+        }
         _ => Ok(()),
     }
 }

@@ -29,9 +29,9 @@
 //! [`Msg::append_event`] is strict. [`Msg::append_event_tolerant`] applies what it can and says
 //! what it could not. For a stream with several replies there is the [`Folder`](crate::Folder).
 
+mod block_index;
 mod blocks;
 mod event_ids;
-mod block_index;
 mod memory;
 mod repeats;
 mod tools;
@@ -92,7 +92,10 @@ impl Msg {
     }
 
     /// The same, tolerant.
-    pub(crate) fn append_matching_tolerant(&mut self, event: &Event<'_>) -> (Outcome, Option<Error>) {
+    pub(crate) fn append_matching_tolerant(
+        &mut self,
+        event: &Event<'_>,
+    ) -> (Outcome, Option<Error>) {
         let mut tolerance = Tolerance { refuse: false, report: None };
         match self.fold(event, &mut tolerance) {
             Ok(outcome) => (outcome, tolerance.report),

@@ -28,7 +28,7 @@ use std::collections::HashSet;
 /// Folds a stream into its messages, in the order of their first events.
 ///
 /// A folder that is made of messages goes on with them: collect those that were stored, each
-/// [`resumed`](Msg::resumed) with its cursor.
+/// [`resumed`](Msg::with_cursor) with its cursor.
 #[derive(Debug, Clone, Default)]
 pub struct Folder {
     messages: IndexMap<String, Msg>,

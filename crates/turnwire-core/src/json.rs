@@ -161,7 +161,9 @@ impl Fields {
     /// One value as `T`, parsed now; `None` when it is missing or null.
     pub fn get<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {
         match self.raw(key) {
-            Some(json) if !json.is_null() => json.parse_as().map(Some).map_err(|error| error.at(key)),
+            Some(json) if !json.is_null() => {
+                json.parse_as().map(Some).map_err(|error| error.at(key))
+            }
             _ => Ok(None),
         }
     }
@@ -201,7 +203,9 @@ impl Fields {
     /// Takes a field out as `T`; `None` when it is missing or null.
     pub fn take<T: DeserializeOwned>(&mut self, key: &str) -> Result<Option<T>> {
         match self.remove(key) {
-            Some(json) if !json.is_null() => json.parse_as().map(Some).map_err(|error| error.at(key)),
+            Some(json) if !json.is_null() => {
+                json.parse_as().map(Some).map_err(|error| error.at(key))
+            }
             _ => Ok(None),
         }
     }

@@ -39,13 +39,13 @@
 
 mod base64;
 pub mod block;
-pub mod model_calls;
 pub mod coalesce;
 pub mod error;
 pub mod event;
 pub mod fold;
 pub mod folder;
 pub mod json;
+pub mod model_calls;
 pub mod msg;
 pub mod names;
 mod object;
@@ -60,13 +60,13 @@ pub use block::{
     BlockKind, BlockType, ContentBlock, DataBlock, HintBlock, Part, Payload, PermissionRule,
     Source, TextBlock, ThinkingBlock, ToolCall, ToolResult,
 };
-pub use model_calls::ModelCalls;
 pub use coalesce::coalesce;
 pub use error::{Error, ErrorKind, Result};
 pub use event::{Event, EventKind};
-pub use fold::{FoldCursor, EventIds, Outcome, RepeatDetector};
+pub use fold::{EventIds, FoldCursor, Outcome, RepeatDetector};
 pub use folder::Folder;
 pub use json::{Fields, Json};
+pub use model_calls::ModelCalls;
 pub use msg::{Msg, MsgBuilder, ReplyError, Usage};
 pub use names::{Behavior, ErrorType, FinishedReason, Role, ToolCallState, ToolResultState};
 pub use partial::{PartialJson, PartialState};

@@ -54,7 +54,7 @@ pub struct Msg {
     pub(crate) error: Option<ReplyError>,
     pub(crate) rest: Fields,
     /// What the fold remembers of the events it applied. Not part of the value: it is neither
-    /// compared nor written; a [`Cursor`](crate::Cursor) carries it over.
+    /// compared nor written; a [`FoldCursor`](crate::FoldCursor) carries it over.
     pub(crate) memory: FoldMemory,
 }
 

@@ -182,7 +182,7 @@ impl PartialJson {
     /// Whether more can come. A number at the root stays open until whitespace follows it.
     #[must_use]
     pub fn state(&self) -> PartialState {
-        use Mode::{Broken, BetweenTokens, Literal, Number, Text};
+        use Mode::{BetweenTokens, Broken, Literal, Number, Text};
         match self.mode {
             Broken => PartialState::Broken,
             BetweenTokens(Expected::After) if self.open.is_empty() => PartialState::Complete,
@@ -215,7 +215,10 @@ impl PartialJson {
                 }
                 self.number.take()
             }
-            Mode::Text(StringRole::Key, _) | Mode::BetweenTokens(_) | Mode::Literal(..) | Mode::Broken => None,
+            Mode::Text(StringRole::Key, _)
+            | Mode::BetweenTokens(_)
+            | Mode::Literal(..)
+            | Mode::Broken => None,
         };
         for frame in self.open.iter_mut().rev() {
             if let Some(child) = node {
@@ -254,10 +257,14 @@ impl PartialJson {
             (Expected::After, ',', Some(Value::Array(_))) | (Expected::Colon, ':', _) => {
                 self.mode = Mode::BetweenTokens(Expected::Value);
             }
-            (Expected::After, ',', Some(Value::Object(_))) => self.mode = Mode::BetweenTokens(Expected::Key),
+            (Expected::After, ',', Some(Value::Object(_))) => {
+                self.mode = Mode::BetweenTokens(Expected::Key);
+            }
             (Expected::Key | Expected::FirstKey, '"', _) => self.begin_text(StringRole::Key),
             (Expected::Value | Expected::FirstItem, ..) => self.begin_value(c)?,
-            (Expected::Key | Expected::FirstKey | Expected::Colon | Expected::After, ..) => return Err(NotJson),
+            (Expected::Key | Expected::FirstKey | Expected::Colon | Expected::After, ..) => {
+                return Err(NotJson);
+            }
         }
         Ok(())
     }
@@ -316,10 +323,12 @@ impl PartialJson {
             (Escape::Backslash, 'u') => Escape::Hex(None, 0, 4),
             (Escape::Backslash, _) => return Err(NotJson),
             (Escape::Hex(high, code, lacking), _) => self.read_hex(high, code, lacking, c)?,
-            (Escape::BetweenSurrogates(high, lacking), _) => match lacking.strip_prefix(c).ok_or(NotJson)? {
-                "" => Escape::Hex(Some(high), 0, 4),
-                lacking => Escape::BetweenSurrogates(high, lacking),
-            },
+            (Escape::BetweenSurrogates(high, lacking), _) => {
+                match lacking.strip_prefix(c).ok_or(NotJson)? {
+                    "" => Escape::Hex(Some(high), 0, 4),
+                    lacking => Escape::BetweenSurrogates(high, lacking),
+                }
+            }
         };
         self.mode = Mode::Text(role, escape);
         Ok(())

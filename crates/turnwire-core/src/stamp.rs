@@ -1,7 +1,7 @@
 //! Where ids and times come from: always from outside.
 //!
 //! Nothing in this crate reads a clock or makes up an id. Who builds messages or events hands in a
-//! [`Stamp`]: the real one (`System`, with the feature `system`) or, in a test, [`Fixed`].
+//! [`Stamp`]: the real one (`SystemStamp`, with the feature `system`) or, in a test, [`FixedStamp`].
 //!
 //! ```
 //! use turnwire_core::{Fixed, Msg};

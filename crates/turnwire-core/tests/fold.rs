@@ -126,8 +126,9 @@ mod replies {
     fn a_resumed_reply_that_says_so_again_keeps_its_name_also_after_a_stop() {
         let msg = fold(&[event("REPLY_START", json!({"name": "alice", "role": "user"}))]);
         let cursor = serde_json::to_string(&msg.cursor()).unwrap();
-        let mut later =
-            Msg::from_json(&msg.to_json()).unwrap().with_cursor(serde_json::from_str(&cursor).unwrap());
+        let mut later = Msg::from_json(&msg.to_json())
+            .unwrap()
+            .with_cursor(serde_json::from_str(&cursor).unwrap());
         later.append_event(&event("REPLY_START", json!({"name": "bob"}))).unwrap();
         assert_eq!((later.name(), later.role()), ("alice", Role::User));
     }
@@ -691,8 +692,10 @@ mod tools {
     fn an_answer_counts_only_while_the_call_asks() {
         let msg = with(call("c"), [confirm("c", true, "{\"n\":2}")]);
         assert_eq!(call_and_result_state(&msg, "c"), ("pending".into(), "{}".into()));
-        let twice =
-            with(call("c"), [require_confirm("c"), confirm("c", false, ""), confirm("c", true, "{\"n\":2}")]);
+        let twice = with(
+            call("c"),
+            [require_confirm("c"), confirm("c", false, ""), confirm("c", true, "{\"n\":2}")],
+        );
         assert_eq!(call_and_result_state(&twice, "c"), ("finished".into(), "{}".into()));
     }
 
@@ -702,7 +705,8 @@ mod tools {
             "REQUIRE_EXTERNAL_EXECUTION",
             json!({"tool_calls": [{"type": "tool_call", "id": "c", "name": "f", "input": ""}]}),
         );
-        let msg = with(call("c"), [result_start("c"), result_end("c"), require_confirm("c"), outside]);
+        let msg =
+            with(call("c"), [result_start("c"), result_end("c"), require_confirm("c"), outside]);
         assert_eq!(call_and_result_state(&msg, "c").0, "finished");
         assert_eq!(blocks(&msg)[0]["suggested_rules"], json!([]));
     }
@@ -716,10 +720,16 @@ mod tools {
         events.extend(call("b"));
         let msg = with(events, [event("REQUIRE_USER_CONFIRM", json!({"tool_calls": listed}))]);
         assert_eq!(
-            (call_and_result_state(&msg, "a").0.as_str(), call_and_result_state(&msg, "b").0.as_str()),
+            (
+                call_and_result_state(&msg, "a").0.as_str(),
+                call_and_result_state(&msg, "b").0.as_str()
+            ),
             ("asking", "asking")
         );
-        assert_eq!(refused_kind(&mut msg.clone(), &require_confirm("nowhere")), ErrorKind::UnknownBlock);
+        assert_eq!(
+            refused_kind(&mut msg.clone(), &require_confirm("nowhere")),
+            ErrorKind::UnknownBlock
+        );
     }
 
     fn external(id: &str) -> Event<'static> {

@@ -198,7 +198,9 @@ impl DiskState {
             if file.exists() && !path.exists() {
                 continue;
             }
-            if let (Some(bytes), Some(name)) = (file.after_power_cut(&mut self.rng), path.file_name()) {
+            if let (Some(bytes), Some(name)) =
+                (file.after_power_cut(&mut self.rng), path.file_name())
+            {
                 std::fs::write(into.join(name), bytes)?;
             }
         }

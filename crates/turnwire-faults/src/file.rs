@@ -188,7 +188,8 @@ mod tests {
     use fastrand::Rng;
 
     fn images(file: &File) -> Vec<Option<Vec<u8>>> {
-        let mut all: Vec<_> = (0..200).map(|seed| file.after_power_cut(&mut Rng::with_seed(seed))).collect();
+        let mut all: Vec<_> =
+            (0..200).map(|seed| file.after_power_cut(&mut Rng::with_seed(seed))).collect();
         all.sort();
         all.dedup();
         all

@@ -2,7 +2,7 @@
 //! tells the disk.
 #![expect(unsafe_code, reason = "SQLite's file layer is a table of C functions")]
 
-use crate::disk::{OpenError, ReadOutcome, DiskError, SharedDisk, WriteOutcome};
+use crate::disk::{DiskError, OpenError, ReadOutcome, SharedDisk, WriteOutcome};
 use crate::mounts;
 use rusqlite::ffi;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
@@ -173,7 +173,8 @@ unsafe extern "C" fn open(
             if code == ffi::SQLITE_OK { Ok(()) } else { Err(code) }
         };
         let lasts = flags & DURABLE_FILES != 0 && !name.is_null();
-        let disk = lasts.then(|| path(name)).and_then(|path| Some((path, mounts::find_disk(path)?)));
+        let disk =
+            lasts.then(|| path(name)).and_then(|path| Some((path, mounts::find_disk(path)?)));
         match disk {
             None => {
                 if let Err(code) = open() {
@@ -182,7 +183,8 @@ unsafe extern "C" fn open(
             }
             Some((path, state)) => match state.open(path, open) {
                 Ok(seen) => {
-                    let known = TrackedFile { state, path: path.to_owned(), seen_sync_failures: seen };
+                    let known =
+                        TrackedFile { state, path: path.to_owned(), seen_sync_failures: seen };
                     (*made).tracked = Box::into_raw(Box::new(known));
                 }
                 Err(OpenError::Refused) => return ffi::SQLITE_CANTOPEN,

@@ -6,11 +6,11 @@
 
 use crate::error::{Error, Result};
 use crate::loaded_session::{LoadedSession, PushOutcome, Transaction};
+use crate::message_pages::MessagePages;
 use crate::projection::{FOLD_VERSION, parse_event};
 use crate::store::{
-    Append, Fence, EventLines, SessionNumber, SessionRecord, SessionState, Store, StoredMessage,
+    Append, EventLines, Fence, SessionNumber, SessionRecord, SessionState, Store, StoredMessage,
 };
-use crate::message_pages::MessagePages;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -127,7 +127,9 @@ async fn check_once(store: &dyn Store, record: &SessionRecord) -> Result<Vec<Ses
             let plain = StoredMessage { superseded: false, fold_version: FOLD_VERSION, ..message };
             found.extend(match expected.remove(&plain.id) {
                 None => Some(SessionFinding::WithoutEvents(plain.id)),
-                Some(other) if other != fingerprint(&plain) => Some(SessionFinding::Different(plain.id)),
+                Some(other) if other != fingerprint(&plain) => {
+                    Some(SessionFinding::Different(plain.id))
+                }
                 Some(_) if message.superseded != should_be_superseded => {
                     Some(SessionFinding::Different(plain.id))
                 }
@@ -146,10 +148,17 @@ async fn check_once(store: &dyn Store, record: &SessionRecord) -> Result<Vec<Ses
 }
 
 /// Puts what the events say in place of what is stored. Nobody else may use the store meanwhile.
-pub async fn repair(store: &dyn Store, record: &SessionRecord, found: &[SessionFinding]) -> Result<()> {
+pub async fn repair(
+    store: &dyn Store,
+    record: &SessionRecord,
+    found: &[SessionFinding],
+) -> Result<()> {
     let mut wanted = BTreeSet::new();
     for finding in found {
-        if let SessionFinding::Missing(id) | SessionFinding::Different(id) | SessionFinding::Outdated(id) = finding {
+        if let SessionFinding::Missing(id)
+        | SessionFinding::Different(id)
+        | SessionFinding::Outdated(id) = finding
+        {
             wanted.insert(id.as_str());
         }
     }
@@ -236,7 +245,13 @@ impl Refold {
         let before = record.first.get() - 1;
         let nobody = Fence(0);
         Self {
-            live: LoadedSession::new(record.number, nobody, record.first, before, SessionState::default()),
+            live: LoadedSession::new(
+                record.number,
+                nobody,
+                record.first,
+                before,
+                SessionState::default(),
+            ),
             last: record.head,
             messages: Vec::new(),
             superseded: Vec::new(),

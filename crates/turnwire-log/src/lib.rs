@@ -27,9 +27,9 @@ pub mod fair_queue;
 pub mod loaded_session;
 pub mod log;
 pub mod memory;
+pub mod message_pages;
 pub mod private_file;
 pub mod projection;
-pub mod visible_sessions;
 pub mod search;
 pub mod session;
 #[cfg(feature = "sqlite")]
@@ -37,7 +37,7 @@ pub mod sqlite;
 pub mod store;
 mod tail_cache;
 pub mod transfer;
-pub mod message_pages;
+pub mod visible_sessions;
 
 pub use cost::Cost;
 pub use error::{Error, Result};
@@ -46,9 +46,9 @@ pub use loaded_session::{OpenReply, PendingCalls, PushOutcome, Transaction};
 pub use log::Log;
 pub use memory::MemoryStore;
 pub use projection::FOLD_VERSION;
-pub use visible_sessions::{VisibleSessions, SessionPattern};
 pub use search::SearchQuery;
 pub use session::{HeadState, Receipt, Session, Snapshot};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 pub use store::Store;
+pub use visible_sessions::{SessionPattern, VisibleSessions};

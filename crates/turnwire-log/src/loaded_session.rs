@@ -10,8 +10,8 @@ mod producers;
 use crate::cost::Cost;
 use crate::projection::{self, MessageSpan};
 use crate::store::{
-    Append, Fence, IdempotencyRecord, EventLines, Producer, QueuedMessage, SessionNumber, SessionState, SessionStatus,
-    StoredMessage,
+    Append, EventLines, Fence, IdempotencyRecord, Producer, QueuedMessage, SessionNumber,
+    SessionState, SessionStatus, StoredMessage,
 };
 use crate::tail_cache::TailCache;
 use bytes::Bytes;
@@ -199,7 +199,13 @@ pub(crate) struct LoadedSession {
 }
 
 impl LoadedSession {
-    pub fn new(no: SessionNumber, fence: Fence, first: Seq, last: u64, state: SessionState) -> Self {
+    pub fn new(
+        no: SessionNumber,
+        fence: Fence,
+        first: Seq,
+        last: u64,
+        state: SessionState,
+    ) -> Self {
         Self {
             number: no,
             fence,
@@ -244,7 +250,10 @@ impl LoadedSession {
         match classify(event) {
             EventClass::Message => {
                 if let Some(msg) = projection::whole_message(event) {
-                    self.remember(msg.id().to_owned(), FinishedMessage::Whole(event.id.to_string()));
+                    self.remember(
+                        msg.id().to_owned(),
+                        FinishedMessage::Whole(event.id.to_string()),
+                    );
                 }
             }
             EventClass::Other => {
@@ -469,7 +478,11 @@ impl<'s> Transaction<'s> {
     /// and changes nothing.
     ///
     /// `text` is the event's JSON, where the event was read from it: then it is stored as it is.
-    pub fn push(&mut self, event: &mut Event<'_>, text: Option<&str>) -> Result<PushOutcome, Error> {
+    pub fn push(
+        &mut self,
+        event: &mut Event<'_>,
+        text: Option<&str>,
+    ) -> Result<PushOutcome, Error> {
         if matches!(event.kind, EventKind::ReplyEnd(_)) {
             self.release_hints(&event.reply_id);
         }
@@ -562,7 +575,9 @@ impl<'s> Transaction<'s> {
             return Err(duplicate_message(msg.id()));
         }
         match live.finished.get(msg.id()) {
-            Some(FinishedMessage::Whole(id)) if !id.is_empty() && *id == event.id => return Ok(false),
+            Some(FinishedMessage::Whole(id)) if !id.is_empty() && *id == event.id => {
+                return Ok(false);
+            }
             Some(_) => return Err(duplicate_message(msg.id())),
             None => {}
         }
@@ -613,13 +628,18 @@ impl<'s> Transaction<'s> {
         live.state.status = live.status();
         live.state.open_from = live.replies.first().map(|reply| reply.first);
         live.state.is_produced &= !live.replies.is_empty();
-        let lines =
-            (count > 0).then(|| EventLines { first: self.first, count, bytes: into_exact_bytes(self.lines) });
+        let lines = (count > 0).then(|| EventLines {
+            first: self.first,
+            count,
+            bytes: into_exact_bytes(self.lines),
+        });
         if let Some(lines) = &lines {
             live.tail.push(lines.clone());
         }
-        let changed =
-            self.message_began || self.state_changed || !self.messages.is_empty() || live.listed_state() != self.state_before;
+        let changed = self.message_began
+            || self.state_changed
+            || !self.messages.is_empty()
+            || live.listed_state() != self.state_before;
         Append {
             session: live.number,
             fence: live.fence,

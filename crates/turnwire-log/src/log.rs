@@ -4,8 +4,8 @@ use crate::error::{Error, Result};
 use crate::fair_queue::FairQueue;
 use crate::session::Session;
 use crate::store::{
-    IdempotencyRecord, NewSession, QueuedMessage, RetentionReport, Retention, SessionKey, SessionQuery, SessionRecord,
-    Store,
+    IdempotencyRecord, NewSession, QueuedMessage, Retention, RetentionReport, SessionKey,
+    SessionQuery, SessionRecord, Store,
 };
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -105,7 +105,8 @@ impl Log {
 
     fn keep_loaded(&self, record: SessionRecord) -> Arc<Session> {
         let mut sessions = self.sessions.lock();
-        if let Some(held) = sessions.get(&record.key).filter(|held| held.number() == record.number) {
+        if let Some(held) = sessions.get(&record.key).filter(|held| held.number() == record.number)
+        {
             return held.clone();
         }
         let key = record.key.clone();
@@ -139,7 +140,11 @@ impl Log {
     }
 
     /// A request that was answered before.
-    pub async fn find_idempotency_record(&self, tenant: &str, key: &str) -> Result<Option<IdempotencyRecord>> {
+    pub async fn find_idempotency_record(
+        &self,
+        tenant: &str,
+        key: &str,
+    ) -> Result<Option<IdempotencyRecord>> {
         self.read_fairly(tenant, self.store.find_idempotency_record(tenant, key)).await
     }
 

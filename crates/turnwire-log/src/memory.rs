@@ -23,22 +23,22 @@
 //! ```
 
 mod blobs;
-mod stored_session;
 mod retention;
 mod search;
+mod stored_session;
 
 use crate::cost::{AgentTotals, SessionUsage};
 use crate::error::{Error, Result};
-use crate::visible_sessions::{VisibleSessions, SessionPattern};
 use crate::store::{
-    Append, BlobInfo, Fence, IdempotencyRecord, Lease, EventLines, MessageQuery, NewBlob, NewSession, StoreFuture,
-    QueuedMessage, BlobReferences, RetentionReport, Retention, SessionKey, SessionNumber, SessionPatch, SessionQuery,
-    SessionRecord, SessionState, Store, StoredMessage, UploadNumber, new_epoch,
+    Append, BlobInfo, BlobReferences, EventLines, Fence, IdempotencyRecord, Lease, MessageQuery,
+    NewBlob, NewSession, QueuedMessage, Retention, RetentionReport, SessionKey, SessionNumber,
+    SessionPatch, SessionQuery, SessionRecord, SessionState, Store, StoreFuture, StoredMessage,
+    UploadNumber, new_epoch,
 };
+use crate::visible_sessions::{SessionPattern, VisibleSessions};
 use async_trait::async_trait;
 use blobs::Blobs;
 use bytes::Bytes;
-use stored_session::StoredSession;
 use parking_lot::Mutex;
 use search::TextSearch;
 use std::cmp::Reverse;
@@ -46,6 +46,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
+use stored_session::StoredSession;
 use turnwire_core::Seq;
 
 /// An engine in memory: plain maps under one lock, so that whatever is written is there, whole,
@@ -239,12 +240,19 @@ impl Store for MemoryStore {
         // Here to add up all sessions costs less than a page of them does elsewhere.
         for kept in data.visible_sessions(&tenant.into(), reach) {
             let agent = totals.entry(kept.record.agent.clone()).or_default();
-            agent.replace_session(&SessionUsage::default(), &SessionUsage::from_state(&kept.record.state));
+            agent.replace_session(
+                &SessionUsage::default(),
+                &SessionUsage::from_state(&kept.record.state),
+            );
         }
         Ok(totals)
     }
 
-    async fn list_all_sessions(&self, after: SessionNumber, limit: usize) -> Result<Vec<SessionRecord>> {
+    async fn list_all_sessions(
+        &self,
+        after: SessionNumber,
+        limit: usize,
+    ) -> Result<Vec<SessionRecord>> {
         let data = self.0.lock();
         let behind = data.sessions.range(SessionNumber(after.0.saturating_add(1))..);
         Ok(behind.take(limit).map(|(_, kept)| kept.record.clone()).collect())
@@ -252,11 +260,16 @@ impl Store for MemoryStore {
 
     async fn list_open_sessions(&self) -> Result<Vec<SessionRecord>> {
         let data = self.0.lock();
-        let open = |kept: &&StoredSession| kept.record.state.open_from.is_some() || !kept.queue.is_empty();
+        let open =
+            |kept: &&StoredSession| kept.record.state.open_from.is_some() || !kept.queue.is_empty();
         Ok(data.sessions.values().filter(open).map(|kept| kept.record.clone()).collect())
     }
 
-    async fn patch_session(&self, session: SessionNumber, patch: SessionPatch) -> Result<SessionRecord> {
+    async fn patch_session(
+        &self,
+        session: SessionNumber,
+        patch: SessionPatch,
+    ) -> Result<SessionRecord> {
         let mut data = self.0.lock();
         let record = &mut data.get_mut(session)?.record;
         if let Some(title) = patch.title {
@@ -278,7 +291,12 @@ impl Store for MemoryStore {
 
     // Whoever asks has it: the time for which it was asked limits nobody here, because no other
     // process can see this store.
-    async fn acquire_lease(&self, session: SessionNumber, _owner: &str, _ttl: Duration) -> Result<Lease> {
+    async fn acquire_lease(
+        &self,
+        session: SessionNumber,
+        _owner: &str,
+        _ttl: Duration,
+    ) -> Result<Lease> {
         let mut data = self.0.lock();
         let fence = Fence(data.last_fence + 1);
         data.get_mut(session)?.acquire(fence);
@@ -286,7 +304,12 @@ impl Store for MemoryStore {
         Ok(Lease { fence })
     }
 
-    async fn renew_lease(&self, session: SessionNumber, lease: Lease, _ttl: Duration) -> Result<()> {
+    async fn renew_lease(
+        &self,
+        session: SessionNumber,
+        lease: Lease,
+        _ttl: Duration,
+    ) -> Result<()> {
         self.0.lock().get(session)?.check_fence(lease.fence)
     }
 
@@ -294,7 +317,12 @@ impl Store for MemoryStore {
         Box::pin(ready(self.0.lock().append(append)))
     }
 
-    async fn read_events(&self, session: SessionNumber, from: Seq, max_bytes: usize) -> Result<Vec<EventLines>> {
+    async fn read_events(
+        &self,
+        session: SessionNumber,
+        from: Seq,
+        max_bytes: usize,
+    ) -> Result<Vec<EventLines>> {
         self.0.lock().get(session)?.read(from, max_bytes)
     }
 
@@ -304,7 +332,11 @@ impl Store for MemoryStore {
         end.wait_for(|last| *last > after).await.map(|last| *last).map_err(|_| Error::NoSession)
     }
 
-    async fn find_message(&self, session: SessionNumber, id: &str) -> Result<Option<StoredMessage>> {
+    async fn find_message(
+        &self,
+        session: SessionNumber,
+        id: &str,
+    ) -> Result<Option<StoredMessage>> {
         Ok(self.0.lock().get(session)?.message(id).cloned())
     }
 
@@ -336,7 +368,11 @@ impl Store for MemoryStore {
         Ok(self.0.lock().get(session)?.queue.clone())
     }
 
-    async fn find_idempotency_record(&self, tenant: &str, key: &str) -> Result<Option<IdempotencyRecord>> {
+    async fn find_idempotency_record(
+        &self,
+        tenant: &str,
+        key: &str,
+    ) -> Result<Option<IdempotencyRecord>> {
         let data = self.0.lock();
         let tenant = data.tenants.get(tenant);
         Ok(tenant.and_then(|tenant| tenant.keys.get(key)).map(|key| key.record.clone()))
@@ -371,7 +407,12 @@ impl Store for MemoryStore {
         Ok(self.0.lock().blobs_mut(tenant).touch(hash, now_ms))
     }
 
-    async fn read_blob_piece(&self, tenant: &str, hash: [u8; 32], from: u64) -> Result<Option<Bytes>> {
+    async fn read_blob_piece(
+        &self,
+        tenant: &str,
+        hash: [u8; 32],
+        from: u64,
+    ) -> Result<Option<Bytes>> {
         Ok(self.0.lock().blobs(tenant).and_then(|blobs| blobs.piece(hash, from)))
     }
 

@@ -107,7 +107,10 @@ mod tests {
 
     #[test]
     fn a_search_has_a_bound_of_words_and_of_bytes() {
-        assert_eq!(SearchQuery::new(&numbers(MAX_WORDS)).unwrap().unwrap().words().len(), MAX_WORDS);
+        assert_eq!(
+            SearchQuery::new(&numbers(MAX_WORDS)).unwrap().unwrap().words().len(),
+            MAX_WORDS
+        );
         assert_eq!(SearchQuery::new(&numbers(MAX_WORDS + 1)), Err(SearchTooLong::Words));
         assert!(SearchQuery::new(&"x".repeat(MAX_BYTES)).is_ok());
         assert_eq!(SearchQuery::new(&"x".repeat(MAX_BYTES + 1)), Err(SearchTooLong::Bytes));

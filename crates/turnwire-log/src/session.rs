@@ -3,13 +3,13 @@
 use crate::error::{Error, Result};
 use crate::loaded_session::{FinishedMessage, LoadedSession, OpenReply, PendingCalls, Transaction};
 use crate::log::ReadQueue;
+use crate::message_pages::MessagePages;
 use crate::projection::{self, parse_event};
 use crate::store::{
-    EventLines, MessageQuery, StoreFuture, QueuedMessage, SessionKey, SessionNumber, SessionPatch, SessionRecord,
-    SessionState, SessionStatus, Store, StoredMessage,
+    EventLines, MessageQuery, QueuedMessage, SessionKey, SessionNumber, SessionPatch,
+    SessionRecord, SessionState, SessionStatus, Store, StoreFuture, StoredMessage,
 };
 use crate::transfer;
-use crate::message_pages::MessagePages;
 use parking_lot::Mutex;
 use std::future::Future;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 use turnwire_core::event::SubAgent;
-use turnwire_core::{FoldCursor, Event, EventIds, EventKind, Msg, Seq};
+use turnwire_core::{Event, EventIds, EventKind, FoldCursor, Msg, Seq};
 
 /// How much is read of the log at a time where all of it is wanted.
 const READ_BYTES: usize = 1 << 20;
@@ -26,7 +26,7 @@ const RECENT_EVENTS: u64 = 1000;
 /// How long a lease holds when nobody renews it.
 const LEASE_TTL: Duration = Duration::from_secs(30);
 
-/// A session. Made by [`Log::open`](crate::Log::open).
+/// A session. Made by [`Log::open_session`](crate::Log::open).
 pub struct Session {
     key: SessionKey,
     number: SessionNumber,
@@ -126,7 +126,8 @@ impl Session {
         owner: Arc<str>,
         reads: ReadQueue,
     ) -> Self {
-        let head = HeadState { head: record.head, status: record.state.status, ..HeadState::default() };
+        let head =
+            HeadState { head: record.head, status: record.state.status, ..HeadState::default() };
         Self {
             key: record.key,
             number: record.number,
@@ -219,7 +220,9 @@ impl Session {
                     self.wait_until_durable(asked, failures).await?;
                     return Ok((done, Receipt { head: last, stored: 0 }));
                 }
-                ChangeOutcome::Appending(done, flight) => return Ok((done, flight.finish().await?)),
+                ChangeOutcome::Appending(done, flight) => {
+                    return Ok((done, flight.finish().await?));
+                }
             }
         }
     }
@@ -261,7 +264,10 @@ impl Session {
         };
         // The call takes the place in the queue, so it happens while nobody else can.
         let pending = Some(self.store.append(append));
-        Ok(ChangeOutcome::Appending(done, PendingAppend { session: self.clone(), pending, head, stored }))
+        Ok(ChangeOutcome::Appending(
+            done,
+            PendingAppend { session: self.clone(), pending, head, stored },
+        ))
     }
 
     /// Makes sure that the session is loaded, and that everything about `touched` is known.
@@ -301,7 +307,8 @@ impl Session {
         };
         let mut found = Vec::new();
         for id in ids {
-            let Some(message) = self.read_fairly(self.store.find_message(self.number, id)).await? else {
+            let Some(message) = self.read_fairly(self.store.find_message(self.number, id)).await?
+            else {
                 continue;
             };
             let known = if message.event_id.is_empty() {
@@ -327,12 +334,14 @@ impl Session {
         let mut ids = EventIds::default();
         let mut from = message.first;
         while from <= message.last {
-            let rows = match self.read_fairly(self.store.read_events(self.number, from, READ_BYTES)).await {
-                Ok(rows) => rows,
-                // What is gone cannot be told from what never was: it is refused.
-                Err(Error::Trimmed(_)) => break,
-                Err(error) => return Err(error),
-            };
+            let rows =
+                match self.read_fairly(self.store.read_events(self.number, from, READ_BYTES)).await
+                {
+                    Ok(rows) => rows,
+                    // What is gone cannot be told from what never was: it is refused.
+                    Err(Error::Trimmed(_)) => break,
+                    Err(error) => return Err(error),
+                };
             let last = projection::for_each_event(&rows, |_, _, event| {
                 if event.reply_id == message.id && event.kind.is_part_of_reply() {
                     ids.insert(&event.id);
@@ -368,13 +377,19 @@ impl Session {
             Error::NoSession
         })?;
         let lease = self.store.acquire_lease(self.number, &self.owner, LEASE_TTL).await?;
-        let mut live =
-            LoadedSession::new(self.number, lease.fence, record.first, record.head, record.state.clone());
+        let mut live = LoadedSession::new(
+            self.number,
+            lease.fence,
+            record.first,
+            record.head,
+            record.state.clone(),
+        );
         let recent = record.head.saturating_sub(RECENT_EVENTS).saturating_add(1);
         let from = record.state.open_from.map_or(recent, |open| recent.min(open.get()));
         let mut from = Seq::new(from).unwrap_or(Seq::FIRST).max(record.first);
         while from.get() <= record.head {
-            let rows = self.read_fairly(self.store.read_events(self.number, from, READ_BYTES)).await?;
+            let rows =
+                self.read_fairly(self.store.read_events(self.number, from, READ_BYTES)).await?;
             let last = projection::for_each_event(&rows, |seq, _, event| live.replay(event, seq))?;
             let Some(last) = last else { break };
             from = last.next();
@@ -488,7 +503,8 @@ impl Session {
 
     /// Goes through all finished messages, some at a time.
     pub fn message_pages(&self) -> MessagePages<Arc<dyn Store>> {
-        MessagePages::new(Arc::clone(&self.store), self.number).with_fair_reads(self.reads.clone(), &self.key.tenant)
+        MessagePages::new(Arc::clone(&self.store), self.number)
+            .with_fair_reads(self.reads.clone(), &self.key.tenant)
     }
 
     /// Whose a finished message is and for which call it was made, where a sub-agent wrote it. Its
@@ -520,7 +536,8 @@ impl Session {
         };
         let (mut msg, mut from): (Option<Msg>, Seq) = (None, first);
         while from <= at && from.get() <= snapshot.head {
-            let rows = self.read_fairly(self.store.read_events(self.number, from, READ_BYTES)).await?;
+            let rows =
+                self.read_fairly(self.store.read_events(self.number, from, READ_BYTES)).await?;
             let last = projection::for_each_event(&rows, |seq, _, event| {
                 if seq > at {
                     return;
@@ -547,7 +564,8 @@ impl Session {
         if let Some(live) = &self.inner.lock().live {
             return Ok(live.first);
         }
-        let record = self.read_fairly(self.store.find_session(&self.key)).await?.ok_or(Error::NoSession)?;
+        let record =
+            self.read_fairly(self.store.find_session(&self.key)).await?.ok_or(Error::NoSession)?;
         Ok(record.first)
     }
 
@@ -623,7 +641,11 @@ impl Session {
                     // A later one may have come back before: it says more.
                     let newer = head.append_count > now.append_count;
                     if newer {
-                        *now = HeadState { is_deleted: now.is_deleted, failures: now.failures, ..head };
+                        *now = HeadState {
+                            is_deleted: now.is_deleted,
+                            failures: now.failures,
+                            ..head
+                        };
                     }
                     newer
                 });

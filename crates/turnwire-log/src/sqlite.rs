@@ -45,44 +45,45 @@ mod append;
 mod backup;
 mod batch;
 mod blobs;
-mod session_index;
 mod check;
 mod checkpoint;
-mod maintenance;
-mod store_impl;
-mod events;
+mod end_watchers;
 mod errors;
+mod events;
 mod file;
+mod maintenance;
 mod messages;
-mod sql_integers;
 mod readers;
 mod retention;
-mod segment;
 mod schema;
 mod search;
+mod segment;
+mod session_index;
 mod sessions;
 mod shared;
+mod sql_integers;
+mod store_impl;
 mod tail;
 mod tail_table;
 mod totals;
-mod end_watchers;
 mod writer;
 
 pub use backup::{ExistingStore, restore};
-pub use check::{StoreFinding, FindingKind, Progress};
+pub use check::{FindingKind, Progress, StoreFinding};
 #[doc(hidden)]
 pub use tail_table::LayoutSizes;
 
 use crate::error::{Error, Result};
 use crate::store::SessionNumber;
 use batch::Batch;
-use session_index::SessionIndex;
-use maintenance::Maintenance;
+use end_watchers::EndWatchers;
 use errors::SqliteError;
-use file::{FileContent, FileLock, Access};
+use file::{Access, FileContent, FileLock};
+use maintenance::Maintenance;
 use parking_lot::{Mutex, RwLock};
 use readers::Readers;
 use rusqlite::Connection;
+use session_index::SessionIndex;
 use shared::SharedState;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -92,7 +93,6 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 use tail::Tails;
 use tail_table::TailTable;
-use end_watchers::EndWatchers;
 use writer::{Grouping, Job, Writer};
 
 /// How a store is opened.
@@ -148,9 +148,12 @@ impl SqliteStore {
         let lock = FileLock::acquire(&file)?;
         match file::inspect_header(&file)? {
             FileContent::Nothing => file::create_store(&file)?,
-            FileContent::Store => with_connection(&file, Access::Inspect, |conn| schema::check(conn, &file))?,
+            FileContent::Store => {
+                with_connection(&file, Access::Inspect, |conn| schema::check(conn, &file))?;
+            }
         }
-        let opened = OpenedStore::new(&file, options.sizes).map_err(|fault| fault.into_error(&file))?;
+        let opened =
+            OpenedStore::new(&file, options.sizes).map_err(|fault| fault.into_error(&file))?;
         let shared = Arc::new(SharedState {
             tails: Mutex::new(opened.tails),
             publish_lock: RwLock::new(()),
@@ -282,7 +285,10 @@ impl SqliteStore {
     /// Waits until searches find all that was written before.
     async fn index_all(&self) -> Result<()> {
         while self.shared.unindexed.load(Ordering::Acquire) && self.writing.is_some() {
-            if !self.write(Grouping::Shared, |batch| search::index_some(batch.write_connection()?)).await? {
+            if !self
+                .write(Grouping::Shared, |batch| search::index_some(batch.write_connection()?))
+                .await?
+            {
                 break;
             }
         }
@@ -304,7 +310,11 @@ fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<Join
 }
 
 /// Does something with a connection of its own.
-fn with_connection<T>(file: &Path, to: Access, work: impl FnOnce(&Connection) -> Result<T, SqliteError>) -> Result<T> {
+fn with_connection<T>(
+    file: &Path,
+    to: Access,
+    work: impl FnOnce(&Connection) -> Result<T, SqliteError>,
+) -> Result<T> {
     let done = file::connect(file, to).map_err(SqliteError::from).and_then(|conn| work(&conn));
     done.map_err(|fault| fault.into_error(file))
 }

@@ -7,7 +7,7 @@
 mod blobs;
 mod queries;
 
-pub use blobs::{BLOB_PIECE_BYTES, Blob, BlobInfo, NewBlob, BlobReferences, UploadNumber};
+pub use blobs::{BLOB_PIECE_BYTES, Blob, BlobInfo, BlobReferences, NewBlob, UploadNumber};
 pub use queries::{MessageQuery, SessionQuery};
 
 use crate::cost::{AgentTotals, Cost, UsageTotal};
@@ -408,10 +408,13 @@ pub trait Store: Send + Sync + 'static {
     async fn create_session(&self, new: NewSession) -> Result<(SessionRecord, bool)>;
 
     /// The same, and what is made has something that waits for its turn from the very start: it is
-    /// among the [open sessions](Self::open_sessions) until that is taken out. An engine that
+    /// among the [open sessions](Self::list_open_sessions) until that is taken out. An engine that
     /// outlives a crash makes both in one commit.
-    async fn create_session_with_queued(&self, new: NewSession, waits: QueuedMessage)
-    -> Result<(SessionRecord, bool)>;
+    async fn create_session_with_queued(
+        &self,
+        new: NewSession,
+        waits: QueuedMessage,
+    ) -> Result<(SessionRecord, bool)>;
 
     /// A session by its name.
     async fn find_session(&self, key: &SessionKey) -> Result<Option<SessionRecord>>;
@@ -429,14 +432,22 @@ pub trait Store: Send + Sync + 'static {
     ) -> Result<BTreeMap<String, AgentTotals>>;
 
     /// Sessions of all tenants in the order in which they were made, behind one of them
-    /// (`SessionNo(0)`: from the first).
-    async fn list_all_sessions(&self, after: SessionNumber, limit: usize) -> Result<Vec<SessionRecord>>;
+    /// (`SessionNumber(0)`: from the first).
+    async fn list_all_sessions(
+        &self,
+        after: SessionNumber,
+        limit: usize,
+    ) -> Result<Vec<SessionRecord>>;
 
     /// Sessions of all tenants in which a reply is open, or a message waits for its turn.
     async fn list_open_sessions(&self) -> Result<Vec<SessionRecord>>;
 
     /// Changes what a client may change.
-    async fn patch_session(&self, session: SessionNumber, patch: SessionPatch) -> Result<SessionRecord>;
+    async fn patch_session(
+        &self,
+        session: SessionNumber,
+        patch: SessionPatch,
+    ) -> Result<SessionRecord>;
 
     /// Removes a session with all it has. Durable when this returns; nothing is left that would
     /// bring it back, and appends that come later are `NoSession`.
@@ -444,7 +455,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Takes the right to write to a session, from whoever had it. It may end with the store that
     /// gave it: whoever opens a store takes it again.
-    async fn acquire_lease(&self, session: SessionNumber, owner: &str, ttl: Duration) -> Result<Lease>;
+    async fn acquire_lease(
+        &self,
+        session: SessionNumber,
+        owner: &str,
+        ttl: Duration,
+    ) -> Result<Lease>;
 
     /// Holds on to it; `Fenced` when somebody else has it now.
     async fn renew_lease(&self, session: SessionNumber, lease: Lease, ttl: Duration) -> Result<()>;
@@ -454,13 +470,19 @@ pub trait Store: Send + Sync + 'static {
 
     /// The events from a place on, in order, at least one if there is one, until they have so many
     /// bytes. `Trimmed` when the place is before the earliest that is kept.
-    async fn read_events(&self, session: SessionNumber, from: Seq, max_bytes: usize) -> Result<Vec<EventLines>>;
+    async fn read_events(
+        &self,
+        session: SessionNumber,
+        from: Seq,
+        max_bytes: usize,
+    ) -> Result<Vec<EventLines>>;
 
     /// Waits until there are events behind a place, and says where the log ends then.
     async fn wait_for_events(&self, session: SessionNumber, after: u64) -> Result<u64>;
 
     /// A finished message.
-    async fn find_message(&self, session: SessionNumber, id: &str) -> Result<Option<StoredMessage>>;
+    async fn find_message(&self, session: SessionNumber, id: &str)
+    -> Result<Option<StoredMessage>>;
 
     /// A list of finished messages, in the order of their first events.
     async fn list_messages(
@@ -480,7 +502,11 @@ pub trait Store: Send + Sync + 'static {
     async fn list_queued(&self, session: SessionNumber) -> Result<Vec<QueuedMessage>>;
 
     /// A request that was done before.
-    async fn find_idempotency_record(&self, tenant: &str, key: &str) -> Result<Option<IdempotencyRecord>>;
+    async fn find_idempotency_record(
+        &self,
+        tenant: &str,
+        key: &str,
+    ) -> Result<Option<IdempotencyRecord>>;
 
     /// Begins a blob of several pieces. What is not stored by [`store_blob`](Self::store_blob) is
     /// removed when the store is opened again.
@@ -510,7 +536,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// The bytes of a blob from a place on, at least one if there is one, to the end of a piece.
     /// `None` when the blob is not there.
-    async fn read_blob_piece(&self, tenant: &str, hash: [u8; 32], from: u64) -> Result<Option<Bytes>>;
+    async fn read_blob_piece(
+        &self,
+        tenant: &str,
+        hash: [u8; 32],
+        from: u64,
+    ) -> Result<Option<Bytes>>;
 
     /// Changes what a blob is said to be.
     async fn set_blob_type(&self, tenant: &str, hash: [u8; 32], media_type: &str) -> Result<()>;

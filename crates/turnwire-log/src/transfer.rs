@@ -14,7 +14,7 @@ mod export;
 mod import;
 
 pub use export::{ExportError, export};
-pub use import::{ExistingSession, ImportReport, ImportOptions, ImportProblem, import};
+pub use import::{ExistingSession, ImportOptions, ImportProblem, ImportReport, import};
 
 use crate::error::{Error, Result};
 use crate::store::StoredMessage;

@@ -104,7 +104,7 @@ pub(crate) fn prefix_end(prefix: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{VisibleSessions, SessionPattern, prefix_end};
+    use super::{SessionPattern, VisibleSessions, prefix_end};
 
     fn visible(rules: &[&str]) -> VisibleSessions {
         VisibleSessions::only(rules.iter().map(|rule| SessionPattern::new(rule)))

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use turnwire_core::{Event, Fields, Seq};
 use turnwire_log::doctor::{self, SessionFinding};
 use turnwire_log::store::{
-    MessageQuery, NewSession, Retention, SessionKey, SessionRecord, SessionState, SessionStatus, Store,
-    StoredMessage,
+    MessageQuery, NewSession, Retention, SessionKey, SessionRecord, SessionState, SessionStatus,
+    Store, StoredMessage,
 };
 use turnwire_log::{Log, MemoryStore, Session};
 use turnwire_testkit::{check_property, one_in, stream};
@@ -156,8 +156,14 @@ async fn a_state_that_is_wrong_is_put_right() {
     publish(&session, &events).await;
     let healthy = record(store).await;
     assert_eq!(healthy.state.rules.len(), 1);
-    assert_eq!((healthy.state.status, healthy.state.open_from), (SessionStatus::Running, Seq::new(2)));
-    let lease = store.acquire_lease(session.number(), "x", std::time::Duration::from_secs(9)).await.unwrap();
+    assert_eq!(
+        (healthy.state.status, healthy.state.open_from),
+        (SessionStatus::Running, Seq::new(2))
+    );
+    let lease = store
+        .acquire_lease(session.number(), "x", std::time::Duration::from_secs(9))
+        .await
+        .unwrap();
     let append = turnwire_log::store::Append {
         session: session.number(),
         fence: lease.fence,
@@ -184,7 +190,10 @@ async fn an_event_that_does_not_fit_is_named_and_the_rest_still_counts() {
     let store = &**log.store();
     let session = session(&log).await;
     publish(&session, &[user_message("u")]).await;
-    let lease = store.acquire_lease(session.number(), "x", std::time::Duration::from_secs(9)).await.unwrap();
+    let lease = store
+        .acquire_lease(session.number(), "x", std::time::Duration::from_secs(9))
+        .await
+        .unwrap();
     let bytes = "{\"type\":\"TEXT_BLOCK_END\",\"reply_id\":\"r\",\"block_id\":\"?\"}\nnothing\n";
     let append = turnwire_log::store::Append {
         session: session.number(),

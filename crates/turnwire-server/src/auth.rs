@@ -82,7 +82,9 @@ impl Identity {
 
     /// The sessions within reach, for lists.
     pub fn reach(&self) -> VisibleSessions {
-        self.sessions.as_ref().map_or(VisibleSessions::ALL, |rules| VisibleSessions::only(rules.iter().cloned()))
+        self.sessions
+            .as_ref()
+            .map_or(VisibleSessions::ALL, |rules| VisibleSessions::only(rules.iter().cloned()))
     }
 
     /// Whether a session is within reach.
@@ -91,7 +93,7 @@ impl Identity {
     }
 }
 
-/// The [`Identity::holder`] of a kind of credentials and a name that is unique among them. It is a hash,
+/// The [`Identity::holder_id`] of a kind of credentials and a name that is unique among them. It is a hash,
 /// so that stored data has neither subjects nor anything made from tokens in plain text.
 fn holder_id(kind: &str, name: &[u8]) -> Arc<str> {
     hex(&sha256(&[kind.as_bytes(), b"\0", name].concat()), 16).into()
@@ -280,7 +282,10 @@ impl Auth {
     }
 
     /// Who sent a request, by its headers.
-    pub(crate) fn authenticate_headers(&self, headers: &HeaderMap) -> Result<Arc<Identity>, AuthError> {
+    pub(crate) fn authenticate_headers(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<Arc<Identity>, AuthError> {
         if let Some(anonymous) = &self.anonymous {
             return Ok(Arc::clone(anonymous));
         }

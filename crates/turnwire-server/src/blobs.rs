@@ -48,7 +48,7 @@ pub(crate) fn hash_in_url(url: &str) -> Option<[u8; 32]> {
 pub(crate) fn is_own_url(config: &Config, url: &str) -> bool {
     let base = |url: &str| url.rsplit_once('/').map(|(base, _)| base.to_owned());
     let theirs = base(url);
-    theirs.as_deref() == Some("/v1/blobs") || theirs == base(&self::blob_url(config, &[0; 32]))
+    theirs.as_deref() == Some("/v1/blobs") || theirs == base(&blob_url(config, &[0; 32]))
 }
 
 /// Moves large data of a message to where blobs are, and leaves their addresses. Data that is no
@@ -236,6 +236,9 @@ mod tests {
         // What is another tenant's is not there.
         let mut history = [message(&[&small])];
         inline_blobs(&store, &config, "u", &mut history).await.unwrap();
-        assert_eq!(describe_blocks(&history[0]), ["[image/jpeg was left out: it is not stored any more]"]);
+        assert_eq!(
+            describe_blocks(&history[0]),
+            ["[image/jpeg was left out: it is not stored any more]"]
+        );
     }
 }

@@ -19,13 +19,16 @@ mod value;
 
 pub use access::{AuthConfig, JwtAlgorithm, JwtConfig, TlsConfig, TokenConfig};
 pub use agents::{
-    AgentConfig, Behavior, ExternalTool, Fallback, McpConfig, ModelRef, OnHint, OnRestart, Permission,
-    Prices, Timeouts, ToolPattern, ToolSource,
+    AgentConfig, Behavior, ExternalTool, Fallback, McpConfig, ModelRef, OnHint, OnRestart,
+    Permission, Prices, Timeouts, ToolPattern, ToolSource,
 };
 pub use limits::{Limits, LogConfig, LogFormat, Producers, Retention};
 pub use links::LinksConfig;
 pub use problem::{ConfigError, Problem};
-pub use value::{HostName, ListenAddress, MediaPattern, Origin, Sha256, ByteSize, StoreUrl, HumanDuration, WebUrl};
+pub use value::{
+    ByteSize, HostName, HumanDuration, ListenAddress, MediaPattern, Origin, Sha256, StoreUrl,
+    WebUrl,
+};
 
 use problem::SettingsText;
 use serde::Deserialize;
@@ -180,8 +183,8 @@ impl Config {
     /// Reads and checks the text of a file; `name` is how errors call it.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigError> {
         let source = SettingsText { name, text };
-        let mut config: Self =
-            toml::from_str(text).map_err(|error| ConfigError(vec![source.problem_from_toml(&error)]))?;
+        let mut config: Self = toml::from_str(text)
+            .map_err(|error| ConfigError(vec![source.problem_from_toml(&error)]))?;
         config.read_from = SettingsFile { name: name.to_owned(), text: text.to_owned() };
         let problems = check::check(&config, &source);
         if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }

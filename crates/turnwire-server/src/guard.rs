@@ -7,8 +7,8 @@ mod request_id;
 
 use crate::App;
 use crate::api::{self, Access, ROUTES};
-use crate::auth::{Caller, Identity, AuthError, TOO_MANY_CONNECTIONS, expired_error, is_expired};
-use crate::error::{ApiError, ApiResult, LogDetail, Dialect};
+use crate::auth::{AuthError, Caller, Identity, TOO_MANY_CONNECTIONS, expired_error, is_expired};
+use crate::error::{ApiError, ApiResult, Dialect, LogDetail};
 use crate::listen::{ActiveRequest, ClientConnection, Signal, TrackedBody};
 use crate::routes::events_in;
 use axum::Router;
@@ -67,9 +67,9 @@ impl RequestContext {
         match access {
             Access::Public => Ok(()),
             Access::Local(_) if self.local => Ok(()),
-            Access::Requires(action) | Access::Local(action) | Access::RequiresAtLeast(action, _) => {
-                self.caller()?.require(action)
-            }
+            Access::Requires(action)
+            | Access::Local(action)
+            | Access::RequiresAtLeast(action, _) => self.caller()?.require(action),
             Access::RequiresOneOf(actions) => {
                 let caller = self.caller()?;
                 let first = actions.iter().find(|action| caller.can(**action)).or(actions.first());
@@ -160,7 +160,8 @@ impl Guard {
             // The rest of a late body would be read as the next request.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        let line = AccessLogEntry { method: &method, uri: &uri, conn, request_id: &request_id, start };
+        let line =
+            AccessLogEntry { method: &method, uri: &uri, conn, request_id: &request_id, start };
         self.log(&line, &mut response);
         let headers = response.headers_mut();
         headers.insert(X_REQUEST_ID, request_id);

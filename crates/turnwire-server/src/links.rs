@@ -16,8 +16,8 @@
 
 mod address;
 mod file;
-mod sniff;
 mod link_error;
+mod sniff;
 mod web;
 
 pub(crate) use link_error::redacted_url;
@@ -31,10 +31,10 @@ use crate::limits::{FairQueue, ReservedBytes};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
+use link_error::LinkError;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use tokio::time::{Instant, timeout_at};
-use link_error::LinkError;
 use turnwire_core::block::{DataKind, UrlSource};
 use turnwire_core::{ContentBlock, DataBlock, Msg, Source};
 use url::Url;
@@ -110,7 +110,11 @@ pub(crate) fn has_slow_links(config: &Config, msg: &Msg) -> bool {
 
 /// Brings in what the links of messages lead to, for a tenant. All of it is there when this returns;
 /// or nothing of the messages may be logged.
-pub(crate) async fn fetch_links(app: &App, tenant: &str, messages: Vec<Msg>) -> ApiResult<Vec<Msg>> {
+pub(crate) async fn fetch_links(
+    app: &App,
+    tenant: &str,
+    messages: Vec<Msg>,
+) -> ApiResult<Vec<Msg>> {
     let wanted = links_to_fetch(&app.config, &messages)?;
     if wanted.is_empty() {
         return Ok(messages);
@@ -146,7 +150,8 @@ fn links_to_fetch(config: &Config, messages: &[Msg]) -> ApiResult<Vec<PendingLin
     for msg in messages {
         let mut count = 0;
         for (at, block, UrlSource { url, .. }) in links_in(msg) {
-            let target = link_target(config, url).map_err(|trouble| trouble.into_api_error(at, url))?;
+            let target =
+                link_target(config, url).map_err(|trouble| trouble.into_api_error(at, url))?;
             let Some(target) = target else { continue };
             count += 1;
             if count > most {
@@ -157,7 +162,8 @@ fn links_to_fetch(config: &Config, messages: &[Msg]) -> ApiResult<Vec<PendingLin
                 .hint("send them in several messages; the operator sets `links.per_message`"));
             }
             if all.iter().all(|known| known.url != *url) {
-                let said = turnwire_wires::model_request::media_type(block).and_then(sniff::declared_type);
+                let said =
+                    turnwire_wires::model_request::media_type(block).and_then(sniff::declared_type);
                 all.push(PendingLink { at, url: url.clone(), declared_type: said, target });
             }
         }
@@ -183,7 +189,9 @@ fn web_or_file(config: &LinksConfig, url: Url) -> Result<Option<LinkTarget>, Lin
         }
         "file" => match &config.files {
             Some(folder) => Ok(Some(LinkTarget::File(folder.clone(), url))),
-            None => Err(LinkError::Refused("names a file of this machine, and none are open".into())),
+            None => {
+                Err(LinkError::Refused("names a file of this machine, and none are open".into()))
+            }
         },
         _ => Ok(None),
     }
@@ -240,8 +248,12 @@ async fn resolve_link(
         let _permit = app.links.queue.acquire(tenant).await?;
         let held = app.buffered.reserve(tenant, 0)?;
         match target {
-            Some(LinkTarget::Web(url)) => app.links.web.fetch(config, url, most, held).await.map(Some),
-            Some(LinkTarget::File(folder, url)) => file::read_file(folder, url, most, held).await.map(Some),
+            Some(LinkTarget::Web(url)) => {
+                app.links.web.fetch(config, url, most, held).await.map(Some)
+            }
+            Some(LinkTarget::File(folder, url)) => {
+                file::read_file(folder, url, most, held).await.map(Some)
+            }
             Some(LinkTarget::Blob(_)) | None => Ok(None),
         }
     };

@@ -205,7 +205,12 @@ async fn pause_after_accept_error(error: &std::io::Error) {
     }
 }
 
-fn accept(shared: &Arc<ServerContext>, all: &Arc<Connections>, stream: TcpStream, peer: SocketAddr) {
+fn accept(
+    shared: &Arc<ServerContext>,
+    all: &Arc<Connections>,
+    stream: TcpStream,
+    peer: SocketAddr,
+) {
     const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 5\r\n\
         content-type: application/json\r\ncontent-length: 91\r\n\r\n\
         {\"error\":{\"type\":\"unavailable\",\"message\":\"there are as many connections as there may be\"}}\n";
@@ -237,20 +242,29 @@ fn accept(shared: &Arc<ServerContext>, all: &Arc<Connections>, stream: TcpStream
     }
 }
 
-async fn serve_http1<S>(shared: Arc<ServerContext>, registered: Registration, conn: Arc<ClientConnection>, stream: S)
-where
+async fn serve_http1<S>(
+    shared: Arc<ServerContext>,
+    registered: Registration,
+    conn: Arc<ClientConnection>,
+    stream: S,
+) where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let io = MeteredIo::new(stream, Arc::clone(&conn), &shared.guard.app, Protocol::Http1);
     let service = service_fn(|request: Request<Incoming>| serve_request(&shared, &conn, request));
     let connection = shared.http1.serve_connection(TokioIo::new(io), service).with_upgrades();
     let mut connection = pin!(connection);
-    run_connection(&conn, connection.as_mut(), http1::UpgradeableConnection::graceful_shutdown).await;
+    run_connection(&conn, connection.as_mut(), http1::UpgradeableConnection::graceful_shutdown)
+        .await;
     drop(registered);
 }
 
-async fn serve_http2<S>(shared: Arc<ServerContext>, registered: Registration, conn: Arc<ClientConnection>, stream: S)
-where
+async fn serve_http2<S>(
+    shared: Arc<ServerContext>,
+    registered: Registration,
+    conn: Arc<ClientConnection>,
+    stream: S,
+) where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let io = MeteredIo::new(stream, Arc::clone(&conn), &shared.guard.app, Protocol::Http2);
@@ -276,8 +290,11 @@ async fn serve_request(
 }
 
 /// Serves a connection until it ends or is told to.
-async fn run_connection<C>(conn: &ClientConnection, mut connection: Pin<&mut C>, stop: impl Fn(Pin<&mut C>))
-where
+async fn run_connection<C>(
+    conn: &ClientConnection,
+    mut connection: Pin<&mut C>,
+    stop: impl Fn(Pin<&mut C>),
+) where
     C: Future<Output = hyper::Result<()>>,
 {
     let mut stopping = false;

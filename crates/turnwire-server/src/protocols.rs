@@ -5,14 +5,14 @@
 //! | `ag_ui` | AG-UI 1.0 | the `threadId` |
 //! | `ai_sdk` | the AI SDK's UI messages | the chat's `id` |
 //! | `blocks` | content blocks: the history; the socket is in `socket` | `session_id` |
-//! | `openai` | chat completions, Responses, models | a new one, or [`SESSION`], or `previous_response_id` |
-//! | `anthropic` | Messages | a new one, or [`SESSION`] |
+//! | `openai` | chat completions, Responses, models | a new one, or [`SESSION_HEADER`], or `previous_response_id` |
+//! | `anthropic` | Messages | a new one, or [`SESSION_HEADER`] |
 //! | `model` | what chat completions and Messages have in common | |
 //! | `recognise` | which session results of calls belong to, where the request names none | |
 //!
 //! They have in common: only new words of the user and answers to what waits are taken from what a
 //! client sends, through the same doors as everybody's ([`crate::turns`]); and what comes back is a
-//! [`Follow`] of the one reply.
+//! [`ReplyStream`] of the one reply.
 
 pub(crate) mod ag_ui;
 pub(crate) mod ai_sdk;
@@ -27,7 +27,7 @@ use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::metrics::Transport;
 use crate::routes::new_session_key;
-use crate::stream::{ReplyStream, SERVER_STOPPING, ReplyStreamOptions};
+use crate::stream::{ReplyStream, ReplyStreamOptions, SERVER_STOPPING};
 use crate::turns::EXTERNAL;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -59,7 +59,11 @@ pub(crate) async fn open_or_create_session(
 }
 
 /// Makes a session; who comes second gets the one that is there.
-pub(crate) async fn create_session(app: &App, key: SessionKey, agent: &str) -> ApiResult<Arc<Session>> {
+pub(crate) async fn create_session(
+    app: &App,
+    key: SessionKey,
+    agent: &str,
+) -> ApiResult<Arc<Session>> {
     require_known_agent(app, agent)?;
     let new = NewSession {
         key,
@@ -105,7 +109,11 @@ pub(crate) fn session_in_header(headers: &HeaderMap) -> ApiResult<Option<&str>> 
 }
 
 /// The reply as it grows, as the answer to a request.
-pub(crate) async fn follow_reply(app: &App, session: &Arc<Session>, tell: ReplyStreamOptions) -> ApiResult<ReplyStream> {
+pub(crate) async fn follow_reply(
+    app: &App,
+    session: &Arc<Session>,
+    tell: ReplyStreamOptions,
+) -> ApiResult<ReplyStream> {
     Ok(ReplyStream::new(session.clone(), tell, app.streams.clone()).await?)
 }
 

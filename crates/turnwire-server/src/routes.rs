@@ -19,10 +19,10 @@ pub(crate) use agents::list_agents;
 pub(crate) use approvals::list_approvals;
 pub(crate) use blobs::{delete_blob, get_blob, put_blob};
 pub(crate) use events_in::publish_events;
-pub(crate) use events_out::watch_events as watch_events;
+pub(crate) use events_out::watch_events;
 pub(crate) use fork::{fork_session, unfinished};
 pub(crate) use history::{get_message, list_messages};
-pub(crate) use messages::{cancel_message, read_message as read_message, send_message};
+pub(crate) use messages::{cancel_message, read_message, send_message};
 pub(crate) use replies::pipe_reply;
 pub(crate) use retry::retry_message;
 pub(crate) use sessions::{

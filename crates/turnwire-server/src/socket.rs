@@ -34,7 +34,7 @@ use crate::auth::{Caller, wait_until_expired};
 use crate::limits::UnreadBytes;
 use crate::listen::ClientConnection;
 use axum::extract::ws::{Message, WebSocket};
-use connection::{SocketConnection, Flow};
+use connection::{Flow, SocketConnection};
 use futures_util::StreamExt;
 use futures_util::stream::SplitStream;
 use std::io::ErrorKind;
@@ -73,7 +73,8 @@ struct CloseReason {
 
 /// The credentials were not renewed in time. A command that is under way may be done or not, as after a
 /// lost connection.
-const EXPIRED: CloseReason = CloseReason { code: code::UNAUTHORIZED, reason: "credentials expired" };
+const EXPIRED: CloseReason =
+    CloseReason { code: code::UNAUTHORIZED, reason: "credentials expired" };
 
 /// Serves a socket until it closes.
 pub(crate) async fn serve(
@@ -85,15 +86,28 @@ pub(crate) async fn serve(
 ) {
     if let Some(conn) = &conn {
         let tenant = caller.as_ref().map_or_else(|| "".into(), |caller| caller.tenant().clone());
-        let most =
-            app.config.limits.websocket_frame.bytes().saturating_mul(2).saturating_add(FRAME_OVERHEAD);
+        let most = app
+            .config
+            .limits
+            .websocket_frame
+            .bytes()
+            .saturating_mul(2)
+            .saturating_add(FRAME_OVERHEAD);
         conn.set_websocket(UnreadBytes::new(app.buffered.clone(), tenant), most);
     }
     let (sink, mut stream) = socket.split();
     let (writer, out) = SocketWriter::spawn(sink);
     let subscriptions = Subscriptions::new(app.clone(), wire, out.clone());
     let (app_, out_) = (app.clone(), out.clone());
-    let mut desk = SocketConnection { app: app_, wire, caller, conn, tenant_connection: None, subscriptions, out: out_ };
+    let mut desk = SocketConnection {
+        app: app_,
+        wire,
+        caller,
+        conn,
+        tenant_connection: None,
+        subscriptions,
+        out: out_,
+    };
     let close = read_commands(&app, &mut stream, &mut desk, &writer).await;
     desk.subscriptions.end().await;
     drop(desk);
@@ -215,12 +229,17 @@ impl MessageRate {
 fn close_reason(error: axum::Error) -> Option<CloseReason> {
     let error = error.into_inner().downcast::<tungstenite::Error>().ok()?;
     match *error {
-        tungstenite::Error::Io(error) if error.kind() == ErrorKind::QuotaExceeded => Some(CloseReason {
-            code: code::TRY_AGAIN,
-            reason: "too many bytes are held; come back later",
-        }),
+        tungstenite::Error::Io(error) if error.kind() == ErrorKind::QuotaExceeded => {
+            Some(CloseReason {
+                code: code::TRY_AGAIN,
+                reason: "too many bytes are held; come back later",
+            })
+        }
         tungstenite::Error::Io(error) if error.kind() == ErrorKind::FileTooLarge => {
-            Some(CloseReason { code: code::TOO_LARGE, reason: "frames without end, and no message" })
+            Some(CloseReason {
+                code: code::TOO_LARGE,
+                reason: "frames without end, and no message",
+            })
         }
         tungstenite::Error::Capacity(_) => {
             Some(CloseReason { code: code::TOO_LARGE, reason: "a message is too large" })

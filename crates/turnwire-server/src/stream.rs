@@ -6,20 +6,23 @@
 //! no event; and a watcher that does not read costs no memory.
 //!
 //! The answer to a request in another protocol is about one reply only, and in its client's words: a
-//! [`Follow`].
+//! [`ReplyStream`].
 
 mod backlog;
 mod backlog_cache;
 mod feed;
+mod pending_calls;
 mod reply_stream;
 mod resume_token;
 mod subscriber;
-mod pending_calls;
 mod writer;
 
 pub use backlog_cache::BacklogCache;
 pub use feed::Feeds;
-pub use reply_stream::{ReplyPosition, AnswerEnd, ReplyStream, NextFrames, PausePolicy, SERVER_STOPPING, ReplyStreamOptions};
+pub use reply_stream::{
+    AnswerEnd, NextFrames, PausePolicy, ReplyPosition, ReplyStream, ReplyStreamOptions,
+    SERVER_STOPPING,
+};
 pub use resume_token::{ResumePoint, resolve_token};
-pub use subscriber::{StreamContext, StartPosition, EndCondition, Subscriber};
+pub use subscriber::{EndCondition, StartPosition, StreamContext, Subscriber};
 pub use writer::{Framing, Merge, StreamFormat};

@@ -10,9 +10,9 @@
 //! | [`send`] | a message comes in, and a reply starts |
 //! | `offers` | what clients bring with their messages is checked |
 //! | [`retry`] | a message is answered again |
-//! | [`answers`] | what people and clients say to an open reply, a stop included |
+//! | [`client_events`] | what people and clients say to an open reply, a stop included |
 //! | [`hints`] | what an agent is told from outside |
-//! | [`once`] | a request that was sent twice is done once |
+//! | [`idempotency`] | a request that was sent twice is done once |
 //! | `waiting` | the sessions in which something waits |
 //! | `drive` | the one task of a session that works |
 //! | `journal` | what an agent emits becomes durable |
@@ -20,29 +20,29 @@
 //! | `ending` | replies that cannot go on are closed |
 //! | `clock` | questions and calls that nobody answers, producers that fall silent |
 
+pub(crate) mod client_context;
 pub mod client_events;
 mod deadlines;
-mod usage_counter;
-mod session_worker;
 mod end_replies;
 pub mod hints;
-mod journal;
-pub(crate) mod client_context;
 pub mod idempotency;
+mod journal;
 pub mod retry;
 pub mod send;
+mod session_worker;
+mod usage_counter;
 pub(crate) mod waiting_sessions;
 
 pub(crate) use end_replies::end_all_replies;
-pub(crate) use journal::{stamp_event, persist, ceil_seconds};
+pub(crate) use journal::{ceil_seconds, persist, stamp_event};
 
 use crate::config::{Config, OnRestart};
 use crate::metrics::AgentMetrics;
 use crate::routes::unfinished;
 use deadlines::{Deadlines, WaitLimits};
-use session_worker::run_session;
 use end_replies::end_own_replies;
 use parking_lot::Mutex;
+use session_worker::run_session;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -229,7 +229,12 @@ impl Turns {
 impl Turns {
     /// Keeps an answer for the agent that asked. To be called inside of the change that logs it, so
     /// that whoever sees the change finds it.
-    fn store_answer_for_agent(&self, session: &Session, tx: &Transaction<'_>, answer: Event<'static>) {
+    fn store_answer_for_agent(
+        &self,
+        session: &Session,
+        tx: &Transaction<'_>,
+        answer: Event<'static>,
+    ) {
         if let Some(own) = own_reply(session, tx) {
             let own = own.msg().id().to_owned();
             self.answers.lock().insert(session.number(), (own, answer));

@@ -8,7 +8,10 @@ use tokio_util::sync::CancellationToken;
 use turnwire_core::{Event, Fields, FinishedReason, Folder, Msg, Seq};
 use turnwire_log::store::{MessageQuery, NewSession, SessionKey};
 use turnwire_log::{Log, MemoryStore, Session};
-use turnwire_server::stream::{Framing, Merge, StreamFormat, StreamContext, StartPosition, EndCondition, Subscriber, resolve_token};
+use turnwire_server::stream::{
+    EndCondition, Framing, Merge, StartPosition, StreamContext, StreamFormat, Subscriber,
+    resolve_token,
+};
 use turnwire_testkit::{Rng, check_property, stream};
 use turnwire_wires::Wire;
 
@@ -84,7 +87,12 @@ impl Client {
 }
 
 /// Watches until everything is there, cut after random numbers of bytes.
-async fn watch(session: Arc<Session>, shared: Arc<StreamContext>, mut rng: Rng, last: u64) -> Client {
+async fn watch(
+    session: Arc<Session>,
+    shared: Arc<StreamContext>,
+    mut rng: Rng,
+    last: u64,
+) -> Client {
     let mut client = Client::default();
     let mut shape = StreamFormat::sse(Wire::named("turnwire").unwrap());
     if rng.bool() {
@@ -95,8 +103,14 @@ async fn watch(session: Arc<Session>, shared: Arc<StreamContext>, mut rng: Rng, 
             Some(token) => resolve_token(&session, Seq::FIRST, token).into(),
             None => StartPosition::Beginning,
         };
-        let watcher =
-            Subscriber::new(session.clone(), shape, start, EndCondition::Never, None, shared.clone());
+        let watcher = Subscriber::new(
+            session.clone(),
+            shape,
+            start,
+            EndCondition::Never,
+            None,
+            shared.clone(),
+        );
         let mut watcher = watcher.await.unwrap();
         client.buffer.clear();
         let mut patience = rng.usize(1..20_000);
@@ -172,35 +186,41 @@ fn law_8_whoever_is_cut_and_comes_back_folds_what_the_server_has() {
 
 #[test]
 fn on_every_wire_that_resumes_by_its_token_nothing_is_lost_or_doubled() {
-    check_property("on_every_wire_that_resumes_by_its_token_nothing_is_lost_or_doubled", 20, |rng| {
-        let mut events = turnwire_testkit::random_reply(rng, "0a").events;
-        events.extend(turnwire_testkit::random_reply(rng, "0b").events);
-        let log = Log::new(Arc::new(MemoryStore::default()), "test");
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let (session, shared) = (session(&log).await, shared());
-            publish(&session, events).await;
-            let open = session.snapshot().await.unwrap().open;
-            for reply in open {
-                let (msg, calls) = (reply.msg(), reply.model_calls());
-                let end = turnwire_agent::close_reply(msg, calls, FinishedReason::Interrupted, None);
-                publish(&session, end).await;
-            }
-            for wire in Wire::all().filter(|wire| wire.can_encode()) {
-                if wire.resume != turnwire_wires::registry::ResumeMode::Tail {
-                    continue;
+    check_property(
+        "on_every_wire_that_resumes_by_its_token_nothing_is_lost_or_doubled",
+        20,
+        |rng| {
+            let mut events = turnwire_testkit::random_reply(rng, "0a").events;
+            events.extend(turnwire_testkit::random_reply(rng, "0b").events);
+            let log = Log::new(Arc::new(MemoryStore::default()), "test");
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let (session, shared) = (session(&log).await, shared());
+                publish(&session, events).await;
+                let open = session.snapshot().await.unwrap().open;
+                for reply in open {
+                    let (msg, calls) = (reply.msg(), reply.model_calls());
+                    let end =
+                        turnwire_agent::close_reply(msg, calls, FinishedReason::Interrupted, None);
+                    publish(&session, end).await;
                 }
-                let shape = StreamFormat { merge: Merge::Nothing, ..StreamFormat::sse(wire) };
-                let all = frames(&session, shape, StartPosition::Beginning, &shared).await;
-                for at in 0..all.len() {
-                    let Some(token) = &all[at].0 else { continue };
-                    let start = resolve_token(&session, Seq::FIRST, token).into();
-                    let rest = frames(&session, shape, start, &shared).await;
-                    assert_eq!(rest, all[at + 1..], "{} from {token}", wire.name);
+                for wire in Wire::all().filter(|wire| wire.can_encode()) {
+                    if wire.resume != turnwire_wires::registry::ResumeMode::Tail {
+                        continue;
+                    }
+                    let shape = StreamFormat { merge: Merge::Nothing, ..StreamFormat::sse(wire) };
+                    let all = frames(&session, shape, StartPosition::Beginning, &shared).await;
+                    for at in 0..all.len() {
+                        let Some(token) = &all[at].0 else { continue };
+                        let start = resolve_token(&session, Seq::FIRST, token).into();
+                        let rest = frames(&session, shape, start, &shared).await;
+                        assert_eq!(rest, all[at + 1..], "{} from {token}", wire.name);
+                    }
                 }
-            }
-        });
-    });
+            });
+        },
+    );
 }
 
 type Frame = (Option<String>, String);
@@ -212,7 +232,8 @@ async fn frames(
     shared: &Arc<StreamContext>,
 ) -> Vec<Frame> {
     assert_eq!(shape.framing, Framing::Sse);
-    let watcher = Subscriber::new(session.clone(), shape, start, EndCondition::Idle, None, shared.clone());
+    let watcher =
+        Subscriber::new(session.clone(), shape, start, EndCondition::Idle, None, shared.clone());
     let mut watcher = watcher.await.unwrap();
     let mut body = String::new();
     while let Some(bytes) = watcher.next().await {
@@ -231,8 +252,14 @@ async fn live(shared: &Arc<StreamContext>) -> (Arc<Session>, Subscriber) {
     let log = Log::new(Arc::new(MemoryStore::default()), "test");
     let session = session(&log).await;
     let shape = StreamFormat::sse(Wire::named("turnwire").unwrap());
-    let watcher =
-        Subscriber::new(session.clone(), shape, StartPosition::Now, EndCondition::Never, None, shared.clone());
+    let watcher = Subscriber::new(
+        session.clone(),
+        shape,
+        StartPosition::Now,
+        EndCondition::Never,
+        None,
+        shared.clone(),
+    );
     (session, watcher.await.unwrap())
 }
 

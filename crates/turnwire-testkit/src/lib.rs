@@ -1,7 +1,7 @@
 //! Generators and checks that Turnwire's own tests share. Not published.
 //!
 //! ```
-//! use turnwire_testkit::{check, reply};
+//! use turnwire_testkit::{check, random_reply};
 //!
 //! check("a_reply_folds_to_its_message", 3, |rng| {
 //!     let made = reply(rng, "r1");

@@ -59,7 +59,8 @@ pub fn random_reply(rng: &mut Rng, id: &str) -> GeneratedReply {
     let mut maker = ReplyBuilder::new(id, plan.rng.u32(..));
     let name = text(plan.rng);
     if !one_in(plan.rng, 8) {
-        let start = ReplyStart { session_id: "s".to_owned(), name: name.clone(), ..anonymous_start() };
+        let start =
+            ReplyStart { session_id: "s".to_owned(), name: name.clone(), ..anonymous_start() };
         maker.name = name;
         plan.started = true;
         maker.emit(plan.rng, step(start));
@@ -115,7 +116,8 @@ impl ReplyBuilder {
     /// One model call and its tools. Blocks begin in order, and may be open at the same time.
     fn emit_model_call(&mut self, plan: &mut BlockScripts<'_>) {
         self.emit(plan.rng, step(ModelCallStart { model_name: "m".to_owned() }));
-        let mut waiting: Vec<Vec<Step>> = (0..plan.rng.usize(..4)).map(|_| plan.random_script()).collect();
+        let mut waiting: Vec<Vec<Step>> =
+            (0..plan.rng.usize(..4)).map(|_| plan.random_script()).collect();
         waiting.reverse();
         let mut open: Vec<std::vec::IntoIter<Step>> = Vec::new();
         while !(waiting.is_empty() && open.is_empty()) {
@@ -251,7 +253,9 @@ impl BlockScripts<'_> {
             1 => step(Custom { name: "x".to_owned(), value: CustomValue::default() }),
             2 => step(UserInterrupt {}),
             // A reply that goes on after a pause says so again; only its first start counts.
-            3 if self.started => step(ReplyStart { name: "x_again".to_owned(), ..anonymous_start() }),
+            3 if self.started => {
+                step(ReplyStart { name: "x_again".to_owned(), ..anonymous_start() })
+            }
             _ => step(ExceedMaxIters { name: text(self.rng) }),
         }
     }
@@ -281,9 +285,11 @@ impl BlockScripts<'_> {
             Text::from(id.clone()),
             TextBlock { id: id.clone(), text: whole, ..TextBlock::default() },
         );
-        steps.push(step(TextBlockStart { block_id: block_id.clone() }).with_effect(move |content, at| {
-            content.push(TextBlock { created_at: at.to_owned(), ..block }.into());
-        }));
+        steps.push(step(TextBlockStart { block_id: block_id.clone() }).with_effect(
+            move |content, at| {
+                content.push(TextBlock { created_at: at.to_owned(), ..block }.into());
+            },
+        ));
         for delta in pieces {
             steps.push(step(TextBlockDelta { block_id: block_id.clone(), delta: delta.into() }));
         }
@@ -419,7 +425,9 @@ impl BlockScripts<'_> {
             6 => {
                 let mut result = self.result(&id, ToolResultState::Interrupted, false);
                 result.push(late(step(RequireUserConfirm { tool_calls: vec![bare_call(&id)] })));
-                result.push(late(step(RequireExternalExecution { tool_calls: vec![bare_call(&id)] })));
+                result.push(late(step(RequireExternalExecution {
+                    tool_calls: vec![bare_call(&id)],
+                })));
                 result.push(late(step(ExternalExecutionResult {
                     execution_results: vec![ToolResult::success(id.clone(), "late")],
                 })));
@@ -444,9 +452,11 @@ impl BlockScripts<'_> {
             steps.push(step(ToolCallDelta { tool_call_id: call_id.clone(), delta: delta.into() }));
         }
         let extra = Fields::default();
-        steps.push(step(ToolCallEnd { tool_call_id: call_id, extra }).with_effect(move |content, at| {
-            change_call(content, &key, |call| call.finished_at = Some(at.to_owned()));
-        }));
+        steps.push(step(ToolCallEnd { tool_call_id: call_id, extra }).with_effect(
+            move |content, at| {
+                change_call(content, &key, |call| call.finished_at = Some(at.to_owned()));
+            },
+        ));
         steps
     }
 
@@ -651,9 +661,11 @@ fn confirm_result(id: &str, confirmed: bool, input: &str) -> UserConfirmResult {
 
 fn require_external(id: &str) -> Step {
     let key = id.to_owned();
-    step(RequireExternalExecution { tool_calls: vec![bare_call(id)] }).with_effect(move |content, _| {
-        change_call(content, &key, |call| call.state = ToolCallState::Submitted);
-    })
+    step(RequireExternalExecution { tool_calls: vec![bare_call(id)] }).with_effect(
+        move |content, _| {
+            change_call(content, &key, |call| call.state = ToolCallState::Submitted);
+        },
+    )
 }
 
 /// Marks a step that comes too late to change anything.

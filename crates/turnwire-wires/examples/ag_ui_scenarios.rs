@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::io::{self, Read, Write};
 use turnwire_core::{Event, EventKind, Folder, Msg, ToolCall, coalesce};
-use turnwire_testkit::{Rng, reply, stream, values};
-use turnwire_wires::ag_ui::{RunInput, PendingReply, ends_run};
+use turnwire_testkit::{Rng, random_reply, stream, values};
+use turnwire_wires::ag_ui::{PendingReply, RunInput, ends_run};
 use turnwire_wires::{Encode, EncoderOptions, Frames, Wire, sse};
 
 fn main() -> io::Result<()> {

@@ -18,7 +18,8 @@ fn main() -> io::Result<()> {
 /// The body of the response to a client that asked for the model `friday-1`.
 fn served(events: &[Value]) -> io::Result<String> {
     let wire = Wire::named("anthropic").ok_or_else(|| io::Error::other("no such wire"))?;
-    let encoding = EncoderOptions { model: Some("friday-1".to_owned()), ..EncoderOptions::default() };
+    let encoding =
+        EncoderOptions { model: Some("friday-1".to_owned()), ..EncoderOptions::default() };
     let mut encoder = wire.encoder(&encoding).map_err(io::Error::other)?;
     let (mut frames, mut body) = (Frames::default(), String::new());
     sse::write_comment("ok", &mut body);

@@ -243,7 +243,9 @@ impl ReplyBuilder {
         let mut body = String::new();
         let mut frames = Frames::default();
         let Some(wire) = Wire::named("openai-chat") else { return body };
-        let Ok(mut encoder) = wire.encoder(&EncoderOptions { usage: true, ..EncoderOptions::default() }) else {
+        let Ok(mut encoder) =
+            wire.encoder(&EncoderOptions { usage: true, ..EncoderOptions::default() })
+        else {
             return body;
         };
         for event in &self.events {

@@ -36,16 +36,18 @@
 //! The messages that a client ends with have our ids, and say in their metadata which reply they
 //! are a part of.
 
+mod client_messages;
+mod client_request;
 mod encode;
 mod frame;
-mod write_messages;
 mod read_messages;
-mod client_request;
 mod run;
-mod client_messages;
 mod turn_state;
+mod write_messages;
 
-pub use client_request::{Answer, Answers, HistoryComparison, Context, HistoryDifference, RunInput, PendingReply};
+pub use client_request::{
+    Answer, Answers, Context, HistoryComparison, HistoryDifference, PendingReply, RunInput,
+};
 
 use crate::loss::Loss;
 use crate::registry::{MessageCodec, ResumeMode, Wire};
@@ -66,7 +68,10 @@ pub(crate) static WIRE: Wire = Wire {
     ],
     resume: ResumeMode::Snapshot,
     encode: Some(|encoding| Box::new(encode::Encoder::new(encoding))),
-    messages: Some(MessageCodec { decode: read_messages::read_messages, encode: write_messages::write_messages }),
+    messages: Some(MessageCodec {
+        decode: read_messages::read_messages,
+        encode: write_messages::write_messages,
+    }),
     ..Wire::EMPTY
 };
 

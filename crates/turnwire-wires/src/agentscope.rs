@@ -27,7 +27,7 @@ mod base64_groups;
 mod strict;
 
 use crate::registry::{MessageCodec, Wire};
-use crate::stream::{Decode, Encode, Frames, EventSink};
+use crate::stream::{Decode, Encode, EventSink, Frames};
 use crate::turnwire::{legacy_names, read_messages};
 use base64_groups::{Base64Groups, Regrouped};
 use turnwire_core::event::{Chunk, Custom, CustomValue};
@@ -80,8 +80,12 @@ impl Encode for EventEncoder {
             out.push("", &rest);
         }
         let now = match &event.kind {
-            EventKind::DataBlockDelta(delta) => self.groups.regroup_block_delta(&event.reply_id, delta),
-            EventKind::ToolResultDataDelta(delta) => self.groups.regroup_result_delta(&event.reply_id, delta),
+            EventKind::DataBlockDelta(delta) => {
+                self.groups.regroup_block_delta(&event.reply_id, delta)
+            }
+            EventKind::ToolResultDataDelta(delta) => {
+                self.groups.regroup_result_delta(&event.reply_id, delta)
+            }
             _ => Regrouped::Unchanged,
         };
         match now {

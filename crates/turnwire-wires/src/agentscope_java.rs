@@ -32,25 +32,25 @@
 //! its metadata, below `turnwire`. Our own kinds of events are custom events there.
 //!
 //! A decoder has to see a reply from its `AGENT_START` on to know what belongs to it. One that is
-//! made for the middle of a reply is told so by [`Decoding::reply_id`](crate::Decoding::reply_id).
+//! made for the middle of a reply is told so by [`DecoderOptions::reply_id`](crate::DecoderOptions::reply_id).
 
 mod block;
 mod carried_patch;
 mod decode;
+mod delta;
+mod direct_encode;
 mod encode;
 mod event;
 mod message;
-mod patch;
-mod delta;
-mod direct_encode;
 mod open_replies;
+mod patch;
 
 pub use message::{
     confirm_results, decode_message, encode_message, join_tool_messages, with_confirm_results,
 };
 
 use crate::registry::{MessageCodec, Wire};
-use crate::stream::{Decode, Encode, Frames, EventSink};
+use crate::stream::{Decode, Encode, EventSink, Frames};
 use crate::turnwire::read_messages;
 use open_replies::OpenReplies;
 use turnwire_core::{Event, Fields, Json, Result};
@@ -106,8 +106,8 @@ struct EventEncoder {
 
 impl Encode for EventEncoder {
     fn encode(&mut self, event: &Event<'_>, out: &mut Frames) {
-        let written =
-            direct_encode::write_event(event, &self.track, out) || delta::write_delta(event, &self.track, out);
+        let written = direct_encode::write_event(event, &self.track, out)
+            || delta::write_delta(event, &self.track, out);
         if !written {
             out.push("", &event::encode(event, &self.track));
         }

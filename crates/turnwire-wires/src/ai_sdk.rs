@@ -49,10 +49,10 @@
 
 mod calls;
 mod chunk;
+mod client_request;
 mod encode;
 mod message;
 mod part;
-mod client_request;
 mod step;
 mod subagents;
 mod tool;
@@ -84,6 +84,9 @@ pub(crate) static WIRE: Wire = Wire {
     resume: ResumeMode::Replay,
     end_marker: Some("[DONE]"),
     encode: Some(|_| Box::new(encode::Encoder::default())),
-    messages: Some(MessageCodec { decode: message::decode_messages, encode: message::encode_messages }),
+    messages: Some(MessageCodec {
+        decode: message::decode_messages,
+        encode: message::encode_messages,
+    }),
     ..Wire::EMPTY
 };

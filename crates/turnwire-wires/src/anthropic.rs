@@ -32,6 +32,7 @@
 //! field `redacted_thinking_data` has the bytes.
 
 mod client_request;
+mod collect;
 mod content;
 mod decode;
 mod encode;
@@ -39,7 +40,6 @@ mod frame;
 mod message;
 mod model_request;
 mod schema;
-mod collect;
 
 use crate::loss::Loss;
 use crate::registry::{MessageCodec, ResumeMode, Wire};
@@ -108,7 +108,9 @@ pub(crate) static WIRE: Wire = Wire {
     // A client of this protocol has no way to come back.
     resume: ResumeMode::Replay,
     decode: Some(|decoding| Box::new(decode::AnthropicDecoder::new(decoding))),
-    encode: Some(|encoding| structured_output::wrap_encoder(encoding, encode::AnthropicEncoder::new(encoding))),
+    encode: Some(|encoding| {
+        structured_output::wrap_encoder(encoding, encode::AnthropicEncoder::new(encoding))
+    }),
     messages: Some(MessageCodec { decode: message::decode, encode: message::encode }),
     model_request: Some(|request| Ok(model_request::build_body(request))),
     ..Wire::EMPTY

@@ -78,24 +78,26 @@
 //! (`connected`, `auth_ok`, `subscribed`, `accepted`, `pong`) are passed over.
 
 mod approval;
-mod decode;
-mod encode;
-mod turn_writer;
 mod block_decoder;
-mod message;
-mod reply_encoder;
 mod client_request;
 mod conversions;
+mod decode;
+mod encode;
+mod message;
+mod reply_encoder;
+mod turn_writer;
 
-pub use approval::{ActionRequest, Approval, ApprovalKey, ApprovalDetails, Decision, ReviewConfig, Verdict};
-pub use message::HistoryEncoder;
+pub use approval::{
+    ActionRequest, Approval, ApprovalDetails, ApprovalKey, Decision, ReviewConfig, Verdict,
+};
 pub use client_request::{
-    ServerAnswer, Chat, Command, ContentUrl, History, IncomingCommand, PendingApproval, AnswerFrame, Status,
-    SubscriptionStatus,
+    AnswerFrame, Chat, Command, ContentUrl, History, IncomingCommand, PendingApproval,
+    ServerAnswer, Status, SubscriptionStatus,
 };
 pub use conversions::{
     APPROVAL_SECONDS, FAILED, FAILED_FOR_NOW, RAW_INPUT, RESULT_CHARACTERS, USER_STOPPED,
 };
+pub use message::HistoryEncoder;
 
 use crate::loss::Loss;
 use crate::registry::{MessageCodec, Wire};
@@ -132,7 +134,10 @@ pub(crate) static WIRE: Wire = Wire {
     ],
     decode: Some(|decoding| Box::new(decode::Decoder::new(decoding))),
     encode: Some(|encoding| Box::new(encode::Encoder::new(encoding))),
-    messages: Some(MessageCodec { decode: message::decode_messages, encode: message::encode_messages }),
+    messages: Some(MessageCodec {
+        decode: message::decode_messages,
+        encode: message::encode_messages,
+    }),
     ..Wire::EMPTY
 };
 

@@ -149,9 +149,14 @@ impl FrameReader {
         if self.too_long {
             return;
         }
-        self.too_long = self.partial_line.len() + bytes.len() > self.limit.saturating_add(MAX_FIELD_PREFIX);
+        self.too_long =
+            self.partial_line.len() + bytes.len() > self.limit.saturating_add(MAX_FIELD_PREFIX);
         // Of a line that is too long its beginning is enough: it tells what form the body has.
-        let room = if self.too_long { MAX_FIELD_PREFIX.saturating_sub(self.partial_line.len()) } else { usize::MAX };
+        let room = if self.too_long {
+            MAX_FIELD_PREFIX.saturating_sub(self.partial_line.len())
+        } else {
+            usize::MAX
+        };
         self.partial_line.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
         if self.too_long {
             self.partial_line.truncate(MAX_FIELD_PREFIX);
@@ -166,7 +171,11 @@ impl FrameReader {
         if self.format == BodyFormat::Unknown {
             self.format = match self.too_long {
                 false => detect_format(line),
-                true if detect_format(line.get(..HEAD_BYTES).unwrap_or(line)) == BodyFormat::Sse => BodyFormat::Sse,
+                true if detect_format(line.get(..HEAD_BYTES).unwrap_or(line))
+                    == BodyFormat::Sse =>
+                {
+                    BodyFormat::Sse
+                }
                 true => BodyFormat::Lines,
             };
         }

@@ -79,7 +79,9 @@ impl ClaimedHistory {
                     let newest = self.new_user_text.get_or_insert_default();
                     newest.push_str(&strip_whitespace(&block.text));
                 }
-                (Role::User, ContentBlock::Data(_)) => drop(self.new_user_text.get_or_insert_default()),
+                (Role::User, ContentBlock::Data(_)) => {
+                    self.new_user_text.get_or_insert_default();
+                }
                 (Role::Assistant, ContentBlock::Text(block)) => {
                     self.assistant_texts.push(strip_whitespace(&block.text));
                 }
@@ -174,9 +176,10 @@ pub(crate) fn take_field<T: serde::de::DeserializeOwned>(
     name: &str,
 ) -> Result<Option<T>> {
     match fields.remove(name) {
-        Some(json) if !json.is_null() => {
-            json.parse_as().map(Some).map_err(|error| invalid_request(format!("`{name}` {}", error.message())))
-        }
+        Some(json) if !json.is_null() => json
+            .parse_as()
+            .map(Some)
+            .map_err(|error| invalid_request(format!("`{name}` {}", error.message()))),
         _ => Ok(None),
     }
 }

@@ -19,10 +19,10 @@
 //! A stream is asked for by the header `X-DashScope-SSE: enable`. A request in which any content is
 //! a list is one for multimodal generation.
 
-mod decode;
 mod cumulative;
-mod message_draft;
+mod decode;
 mod message;
+mod message_draft;
 mod model_request;
 
 use crate::loss::Loss;

@@ -19,11 +19,11 @@
 //! request, not in its body. A system message is a `Content` of the role `system`; a request has it
 //! as `systemInstruction`.
 
-mod partial_args;
 mod decode;
 mod message;
-mod part;
 mod model_request;
+mod part;
+mod partial_args;
 
 use crate::loss::Loss;
 use crate::registry::{MessageCodec, Wire};

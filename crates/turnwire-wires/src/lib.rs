@@ -27,22 +27,24 @@ pub mod ai_sdk;
 pub mod anthropic;
 pub mod blocks;
 pub mod body;
+pub mod client_request;
 pub mod dashscope;
 pub mod gemini;
 pub mod loss;
-pub mod client_request;
+pub mod model_request;
 pub mod ollama;
 pub mod openai_chat;
 pub mod openai_responses;
 mod provider;
 pub mod registry;
-pub mod model_request;
 pub mod sse;
 pub mod stream;
 mod structured_output;
 mod turnwire;
 
 pub use loss::Loss;
-pub use registry::{UnsupportedError, Wire};
 pub use model_request::Request;
-pub use stream::{Decode, Decoded, Decoder, DecoderOptions, Encode, EncoderOptions, Frames, StreamScope};
+pub use registry::{UnsupportedError, Wire};
+pub use stream::{
+    Decode, Decoded, Decoder, DecoderOptions, Encode, EncoderOptions, Frames, StreamScope,
+};

@@ -11,21 +11,25 @@
 //! assert!(matches!(&turns[..], [Turn::System(_), Turn::User(_)]));
 //! ```
 
-mod speakers;
 mod call_names;
 mod media;
 mod model_quirks;
-mod schema;
 mod prompt;
+mod schema;
+mod speakers;
 
-pub(crate) use call_names::{CallIds, input_to_object, input_to_object_text, sanitize_call_name, object_to_input, is_name_char};
+pub(crate) use call_names::{
+    CallIds, input_to_object, input_to_object_text, is_name_char, object_to_input,
+    sanitize_call_name,
+};
 pub(crate) use media::{
-    ACCEPTED_IMAGES_ONLY, RASTER_IMAGES_ONLY, SVG, read_text_file, is_text, normalize_data, sniff_image_type, openai_accepts_image, default_media_type,
+    ACCEPTED_IMAGES_ONLY, RASTER_IMAGES_ONLY, SVG, default_media_type, is_text, normalize_data,
+    openai_accepts_image, read_text_file, sniff_image_type,
 };
 pub use media::{describe_omitted_data, media_type};
 pub(crate) use model_quirks::accepts_temperature;
-pub(crate) use schema::{is_strict_schema, input_schema};
-pub use prompt::{CallOutcome, UserPart, AssistantPart, PromptMessage, build_prompt};
+pub use prompt::{AssistantPart, CallOutcome, PromptMessage, UserPart, build_prompt};
+pub(crate) use schema::{input_schema, is_strict_schema};
 
 use turnwire_core::{Fields, Json, Msg};
 
@@ -126,7 +130,8 @@ pub(crate) fn to_json_list(items: &[Json]) -> Json {
 /// so that one more option does not take the others away.
 pub(crate) fn merge_extra(mut body: Fields, extra: &Fields) -> Fields {
     for (key, value) in extra {
-        let both = body.raw(key).and_then(|old| old.parse_as::<Fields>().ok().zip(value.parse_as().ok()));
+        let both =
+            body.raw(key).and_then(|old| old.parse_as::<Fields>().ok().zip(value.parse_as().ok()));
         match both {
             Some((old, new)) => body.insert(key, to_json_object(&merge_extra(old, &new))),
             None => body.insert(key, value.clone()),

@@ -23,17 +23,17 @@
 //! A reply ends in words that the protocol does not have: those are in `native_finish_reason`, as
 //! OpenRouter names what a provider said itself, and in the `code` of an error.
 
-mod client_request;
-mod stream_blocks;
 mod chunk;
+mod client_request;
+mod collect;
 mod decode;
 mod encode;
 mod error;
 mod loose;
 mod message;
-mod parts;
 mod model_request;
-mod collect;
+mod parts;
+mod stream_blocks;
 
 use crate::loss::Loss;
 use crate::registry::{MessageCodec, ResumeMode, Wire};
@@ -105,7 +105,9 @@ pub(crate) static WIRE: Wire = Wire {
     resume: ResumeMode::Replay,
     end_marker: Some("[DONE]"),
     decode: Some(|decoding| Box::new(decode::ChatDecoder::new(decoding))),
-    encode: Some(|encoding| structured_output::wrap_encoder(encoding, encode::ChatEncoder::new(encoding))),
+    encode: Some(|encoding| {
+        structured_output::wrap_encoder(encoding, encode::ChatEncoder::new(encoding))
+    }),
     messages: Some(MessageCodec { decode: message::decode, encode: message::encode }),
     model_request: Some(model_request::build_body),
     ..Wire::EMPTY

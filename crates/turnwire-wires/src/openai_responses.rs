@@ -52,8 +52,8 @@ mod error;
 mod item;
 mod media;
 mod message;
-mod read;
 mod model_request;
+mod read;
 
 use crate::loss::Loss;
 use crate::registry::{MessageCodec, ResumeMode, Wire};

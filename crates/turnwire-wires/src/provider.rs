@@ -1,15 +1,15 @@
 //! What the streams of all model providers have in common, on their way in.
 
-mod model_call;
-mod history;
 mod call_ids;
+mod history;
 pub(crate) mod loose;
+mod model_call;
 pub(crate) mod text_blocks;
 mod think_tags;
 
-pub(crate) use model_call::{ModelCallInfo, ModelCall, BlockKind};
-pub(crate) use history::HistoryReader;
 pub(crate) use call_ids::UniqueCallIds;
+pub(crate) use history::HistoryReader;
+pub(crate) use model_call::{BlockKind, ModelCall, ModelCallInfo};
 pub(crate) use think_tags::{Segment, ThinkTagParser};
 
 use serde::Deserialize;

@@ -21,7 +21,7 @@
 //! # Ok::<(), turnwire_wires::CannotError>(())
 //! ```
 
-use crate::body::{BadFrame, FrameReader, Frame};
+use crate::body::{BadFrame, Frame, FrameReader};
 use serde::Serialize;
 use turnwire_core::{Error, ErrorKind, Event, Result};
 
@@ -79,7 +79,12 @@ pub enum StreamScope {
 impl Default for DecoderOptions {
     /// A whole reply with the ids of the stream, frames of up to 64 MiB: a large image in one piece.
     fn default() -> Self {
-        Self { reply_id: None, block_prefix: None, scope: StreamScope::Reply, max_frame_bytes: 64 << 20 }
+        Self {
+            reply_id: None,
+            block_prefix: None,
+            scope: StreamScope::Reply,
+            max_frame_bytes: 64 << 20,
+        }
     }
 }
 

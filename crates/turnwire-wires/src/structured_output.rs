@@ -10,9 +10,17 @@ use turnwire_core::event::Block;
 use turnwire_core::{ContentBlock, Event, EventKind, TextBlock};
 
 /// An encoder that does so where the client asked for JSON.
-pub(crate) fn wrap_encoder<E: Encode + 'static>(encoding: &EncoderOptions, inner: E) -> Box<dyn Encode> {
+pub(crate) fn wrap_encoder<E: Encode + 'static>(
+    encoding: &EncoderOptions,
+    inner: E,
+) -> Box<dyn Encode> {
     if encoding.wants_json {
-        Box::new(StructuredOutputEncoder { inner, buffered: Vec::new(), json_blocks: HashSet::new(), checked_blocks: HashSet::new() })
+        Box::new(StructuredOutputEncoder {
+            inner,
+            buffered: Vec::new(),
+            json_blocks: HashSet::new(),
+            checked_blocks: HashSet::new(),
+        })
     } else {
         Box::new(inner)
     }
@@ -142,7 +150,11 @@ mod tests {
             let object = r#"{"a":1}"#;
             assert_eq!(encoded_text(wire, &["Here ", "it is: {"], object), object, "{wire}");
             assert_eq!(encoded_text(wire, &["Just ", "words"], "null"), "Just words", "{wire}");
-            assert_eq!(encoded_text(wire, &[" \n", "{\"a\":", " 1}"], object), " \n{\"a\": 1}", "{wire}");
+            assert_eq!(
+                encoded_text(wire, &[" \n", "{\"a\":", " 1}"], object),
+                " \n{\"a\": 1}",
+                "{wire}"
+            );
             assert_eq!(encoded_text(wire, &[], object), object, "{wire}");
         }
     }

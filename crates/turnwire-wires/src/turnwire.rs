@@ -14,7 +14,7 @@
 pub(crate) mod legacy_names;
 
 use crate::registry::{MessageCodec, Wire};
-use crate::stream::{Decode, Encode, Frames, EventSink};
+use crate::stream::{Decode, Encode, EventSink, Frames};
 use turnwire_core::{Event, Json, Msg, Result};
 
 pub(crate) static WIRE: Wire = Wire {

@@ -49,7 +49,10 @@ fn encoded(events: &[Event<'_>]) -> Vec<String> {
 
 fn decoded(lines: &[String]) -> Vec<Event<'static>> {
     let wire = Wire::named("agentscope").unwrap();
-    wire.decoder(&DecoderOptions::default()).unwrap().decode_all(lines.join("\n").as_bytes()).unwrap()
+    wire.decoder(&DecoderOptions::default())
+        .unwrap()
+        .decode_all(lines.join("\n").as_bytes())
+        .unwrap()
 }
 
 /// What AgentScope reads of the deltas: type, id, and the base64 that it decodes on its own.

@@ -247,7 +247,8 @@ fn a_tool_without_arguments_gets_an_empty_object() {
 #[test]
 fn arguments_are_kept_as_they_were_written_also_when_they_were_cut_off() {
     let tool = json!({"type": "tool_use", "id": "a", "name": "t", "input": {}});
-    let frames = vec![block(0, tool), partial_json(0, "{\"a\": "), partial_json(0, "1e400, \"b"), end(0)];
+    let frames =
+        vec![block(0, tool), partial_json(0, "{\"a\": "), partial_json(0, "1e400, \"b"), end(0)];
     let msg = message(&wrap_in_message(frames, "max_tokens"));
     assert_eq!(calls(&msg), [("a", "t", "{\"a\": 1e400, \"b")]);
     assert_eq!(msg.finished_reason(), Some(&FinishedReason::Length));
@@ -260,7 +261,13 @@ fn arguments_in_the_start_count_unless_others_follow() {
             "caller": {"type": "direct"}})
     };
     let msg = message(&wrap_in_message(
-        vec![block(0, tool("a")), end(0), block(1, tool("b")), partial_json(1, "{\"x\":1}"), end(1)],
+        vec![
+            block(0, tool("a")),
+            end(0),
+            block(1, tool("b")),
+            partial_json(1, "{\"x\":1}"),
+            end(1),
+        ],
         "tool_use",
     ));
     assert_eq!(calls(&msg), [("a", "roll", "{\"player\":1}"), ("b", "roll", "{\"x\":1}")]);
@@ -354,8 +361,10 @@ fn an_item_that_looks_like_a_block_of_ours_or_comes_twice_is_wrapped() {
 fn an_image_and_a_document_become_data() {
     let image = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAEC"}});
     let file = json!({"type": "document", "source": {"type": "file", "file_id": "f"}});
-    let msg =
-        message(&wrap_in_message(vec![block(0, image), end(0), block(1, file.clone()), end(1)], "end_turn"));
+    let msg = message(&wrap_in_message(
+        vec![block(0, image), end(0), block(1, file.clone()), end(1)],
+        "end_turn",
+    ));
     let data = msg.first::<turnwire_core::DataBlock>().unwrap();
     assert_eq!(data.media_type(), Some("image/png"));
     assert_eq!(data.decoded().unwrap().unwrap(), [0, 1, 2]);
@@ -585,9 +594,9 @@ fn unknown_frames_survive_and_pings_and_done_do_not() {
     let customs: Vec<Value> = events
         .iter()
         .filter_map(|event| match &event.kind {
-            EventKind::Custom(custom) => {
-                Some(json!({"name": custom.name, "value": custom.value.0.parse_as::<Value>().unwrap()}))
-            }
+            EventKind::Custom(custom) => Some(
+                json!({"name": custom.name, "value": custom.value.0.parse_as::<Value>().unwrap()}),
+            ),
             _ => None,
         })
         .collect();
@@ -604,7 +613,8 @@ fn a_frame_that_cannot_be_read_is_named_and_the_stream_goes_on() {
     let body = lines(&[start("m"), block(0, json!({"type": "text", "text": ""}))])
         + "{\"type\":\n[1]\n{}\n"
         + &lines(&[text(0, "on"), end(0), stop("end_turn"), json!({"type": "message_stop"})]);
-    let mut decoder = Wire::named("anthropic").unwrap().decoder(&DecoderOptions::default()).unwrap();
+    let mut decoder =
+        Wire::named("anthropic").unwrap().decoder(&DecoderOptions::default()).unwrap();
     let (mut problems, mut folder) = (Vec::new(), Folder::default());
     decoder.feed(body.as_bytes(), &mut |decoded| match decoded.event {
         Ok(event) => {

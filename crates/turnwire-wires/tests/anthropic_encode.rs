@@ -148,7 +148,8 @@ fn a_plain_answer_is_what_the_api_sends() {
 
 #[test]
 fn the_model_that_the_client_asked_for_is_named_at_once() {
-    let encoding = EncoderOptions { model: Some("friday-1".to_owned()), ..EncoderOptions::default() };
+    let encoding =
+        EncoderOptions { model: Some("friday-1".to_owned()), ..EncoderOptions::default() };
     let frames = frames_with(&encoding, &begin());
     assert_eq!(frames[0].1["message"]["model"], "friday-1");
 }
@@ -162,7 +163,8 @@ fn the_message_has_the_name_that_the_server_gives_it() {
 
 #[test]
 fn a_turn_that_waited_goes_on_as_another_message() {
-    let mut encoder = Wire::named("anthropic").unwrap().encoder(&EncoderOptions::default()).unwrap();
+    let mut encoder =
+        Wire::named("anthropic").unwrap().encoder(&EncoderOptions::default()).unwrap();
     let mut frames = Frames::default();
     let mut play = |events: Vec<Value>| {
         frames.clear();
@@ -517,7 +519,8 @@ fn a_frame_of_a_later_version_is_written_as_it_came() {
 }
 
 fn body(events: &[Event<'_>]) -> String {
-    let mut encoder = Wire::named("anthropic").unwrap().encoder(&EncoderOptions::default()).unwrap();
+    let mut encoder =
+        Wire::named("anthropic").unwrap().encoder(&EncoderOptions::default()).unwrap();
     let (mut frames, mut body) = (Frames::default(), String::new());
     for event in events {
         encoder.encode(event, &mut frames);
@@ -555,7 +558,8 @@ fn an_encoder_survives_anything() {
                 event.agent = None;
             }
         }
-        let decoder = Wire::named("anthropic").unwrap().decoder(&DecoderOptions::default()).unwrap();
+        let decoder =
+            Wire::named("anthropic").unwrap().decoder(&DecoderOptions::default()).unwrap();
         decoder.decode_all(body(&events).as_bytes()).unwrap();
     });
 }

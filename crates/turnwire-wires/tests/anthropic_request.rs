@@ -12,7 +12,7 @@ use turnwire_core::{
     ThinkingBlock, ToolCall, ToolResult, ToolResultState,
 };
 use turnwire_testkit::{check_property, values};
-use turnwire_wires::model_request::{SpeakerFormat, OutputFormat, ToolDefinition, ToolChoice};
+use turnwire_wires::model_request::{OutputFormat, SpeakerFormat, ToolChoice, ToolDefinition};
 use turnwire_wires::{Request, Wire};
 
 fn body(request: &Request<'_>) -> Value {
@@ -57,9 +57,14 @@ fn everything_that_can_be_asked_for() {
             description: "The weather.".to_owned(),
             input_schema: json_of(&json!({"type": "object", "properties": {}})),
         },
-        ToolDefinition { name: "b".to_owned(), description: String::new(), input_schema: json_of(&json!({})) },
+        ToolDefinition {
+            name: "b".to_owned(),
+            description: String::new(),
+            input_schema: json_of(&json!({})),
+        },
     ];
-    let output = OutputFormat { name: "plan".to_owned(), schema: json_of(&json!({"type": "object"})) };
+    let output =
+        OutputFormat { name: "plan".to_owned(), schema: json_of(&json!({"type": "object"})) };
     let mut extra = Fields::default();
     extra.insert("thinking", json!({"type": "adaptive"}));
     extra.insert("max_tokens", 7);
@@ -338,7 +343,12 @@ fn several_agents_become_a_history_or_have_their_names_in_front() {
         Msg::user("ann", "And you?"),
     ];
     let asked = |agents| {
-        let request = Request { model: "m", messages: &history, speaker_format: agents, ..Request::default() };
+        let request = Request {
+            model: "m",
+            messages: &history,
+            speaker_format: agents,
+            ..Request::default()
+        };
         body(&request)["messages"].take()
     };
     assert_eq!(
@@ -363,8 +373,15 @@ const MARK: &str = "never-for-a-provider";
 fn metadata_never_reaches_a_provider() {
     check_property("metadata_never_reaches_a_provider", 500, |rng| {
         let history: Vec<Msg> = (0..4).map(|_| marked(&values::message(rng))).collect();
-        for agents in [SpeakerFormat::SingleAgent, SpeakerFormat::HistoryTags, SpeakerFormat::NamePrefix] {
-            let request = Request { model: "m", messages: &history, speaker_format: agents, ..Request::default() };
+        for agents in
+            [SpeakerFormat::SingleAgent, SpeakerFormat::HistoryTags, SpeakerFormat::NamePrefix]
+        {
+            let request = Request {
+                model: "m",
+                messages: &history,
+                speaker_format: agents,
+                ..Request::default()
+            };
             let body = body(&request).to_string();
             assert!(!body.contains(MARK), "{body}");
         }

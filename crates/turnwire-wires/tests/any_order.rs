@@ -71,7 +71,11 @@ fn any_frames_in_any_order_fold() {
                 body.push_str(frame);
                 body.push_str("\n\n");
             }
-            let events = wire.decoder(&DecoderOptions::default()).unwrap().decode_all(body.as_bytes()).unwrap();
+            let events = wire
+                .decoder(&DecoderOptions::default())
+                .unwrap()
+                .decode_all(body.as_bytes())
+                .unwrap();
             let mut folder = Folder::default();
             for event in &events {
                 folder

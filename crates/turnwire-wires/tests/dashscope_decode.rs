@@ -45,7 +45,8 @@ fn a_stream_with_all_its_framing_is_read() {
         "\n\n",
     );
     for cut in [1, 7, body.len()] {
-        let mut decoder = Wire::named("dashscope").unwrap().decoder(&DecoderOptions::default()).unwrap();
+        let mut decoder =
+            Wire::named("dashscope").unwrap().decoder(&DecoderOptions::default()).unwrap();
         let mut folder = Folder::default();
         let mut each = |decoded: turnwire_wires::Decoded<'_>| {
             folder.push(&decoded.event.unwrap()).unwrap();

@@ -170,7 +170,8 @@ fn reasoning_and_items_go_back() {
 fn several_agents_become_a_history_or_named_turns() {
     let team = team();
     let ask = |agents| {
-        let request = Request { model: "m", messages: &team, speaker_format: agents, ..Request::default() };
+        let request =
+            Request { model: "m", messages: &team, speaker_format: agents, ..Request::default() };
         body(WIRE, &request)["input"]["messages"].clone()
     };
     let system = json!({"role": "system", "content": "Be brief."});

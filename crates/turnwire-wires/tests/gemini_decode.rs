@@ -5,16 +5,16 @@
 mod streams;
 
 use serde_json::json;
-use streams::Read;
+use streams::DecodedStream;
 
-fn read(frames: &[&str]) -> Read {
-    let read = streams::read("gemini", frames);
+fn read(frames: &[&str]) -> DecodedStream {
+    let read = streams::read_stream("gemini", frames);
     assert_eq!(read.errors, [""; 0]);
     read
 }
 
 /// Frames of one candidate each with these parts, and `STOP` at the end.
-fn parts(parts: &[&str]) -> Read {
+fn parts(parts: &[&str]) -> DecodedStream {
     let mut frames: Vec<String> = parts
         .iter()
         .map(|parts| {
@@ -359,7 +359,7 @@ fn fields_of_a_wrong_type_are_not_there() {
 
 #[test]
 fn a_frame_that_cannot_be_read_leaves_the_stream_as_it_was() {
-    let read = streams::read(
+    let read = streams::read_stream(
         "gemini",
         &[
             r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}]}"#,
@@ -385,10 +385,12 @@ fn a_list_of_frames_is_read_as_frames() {
 fn a_stream_without_a_finish_reason_was_truncated() {
     let read = parts(&[]);
     assert_eq!(read.reason(), "completed");
-    let read =
-        streams::read("gemini", &[r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}]}"#]);
+    let read = streams::read_stream(
+        "gemini",
+        &[r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}]}"#],
+    );
     assert_eq!((read.reason(), read.error().0), ("truncated", "connection"));
-    let read = streams::read("gemini", &[]);
+    let read = streams::read_stream("gemini", &[]);
     assert_eq!((read.reason(), read.error().0), ("truncated", "connection"));
 }
 

@@ -177,7 +177,10 @@ fn what_a_stream_became_goes_back_as_it_came() {
     let body =
         format!(r#"{{"candidates":[{{"content":{{"parts":[{parts}]}},"finishReason":"STOP"}}]}}"#);
     let wire = Wire::named(WIRE).unwrap();
-    let events = wire.decoder(&turnwire_wires::DecoderOptions::default()).unwrap().decode_all(body.as_bytes());
+    let events = wire
+        .decoder(&turnwire_wires::DecoderOptions::default())
+        .unwrap()
+        .decode_all(body.as_bytes());
     let mut folder = turnwire_core::Folder::default();
     for event in events.unwrap() {
         folder.push(&event).unwrap();
@@ -201,7 +204,12 @@ fn gemini_3_is_told_that_a_call_of_another_model_has_no_signature() {
 fn several_agents_become_a_history_or_named_turns() {
     let messages = team();
     let ask = |agents| {
-        let request = Request { model: "m", messages: &messages, speaker_format: agents, ..Request::default() };
+        let request = Request {
+            model: "m",
+            messages: &messages,
+            speaker_format: agents,
+            ..Request::default()
+        };
         body(WIRE, &request)["contents"].clone()
     };
     let call = json!({"role": "model", "parts": [{"functionCall": {"id": "c1", "name": "f", "args": {}}}]});

@@ -5,18 +5,18 @@
 mod streams;
 
 use serde_json::{Value, json};
-use streams::Read;
+use streams::DecodedStream;
 use turnwire_core::{Folder, Msg};
 use turnwire_wires::{Decoded, DecoderOptions, Wire};
 
-fn read(frames: &[&str]) -> Read {
-    let read = streams::read("ollama", frames);
+fn read(frames: &[&str]) -> DecodedStream {
+    let read = streams::read_stream("ollama", frames);
     assert_eq!(read.errors, [""; 0]);
     read
 }
 
 /// Lines with these messages, and a last one.
-fn messages(messages: &[Value]) -> Read {
+fn messages(messages: &[Value]) -> DecodedStream {
     let line =
         |message: &Value| json!({"model": "m", "message": message, "done": false}).to_string();
     let mut lines: Vec<String> = messages.iter().map(line).collect();
@@ -24,7 +24,7 @@ fn messages(messages: &[Value]) -> Read {
     read(&lines.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-fn contents(contents: &[&str]) -> Read {
+fn contents(contents: &[&str]) -> DecodedStream {
     let with = |content: &&str| json!({"role": "assistant", "content": content});
     messages(&contents.iter().map(with).collect::<Vec<_>>())
 }
@@ -39,7 +39,8 @@ fn lines_are_read_however_they_are_cut() {
         r#"{"model":"m","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","prompt_eval_count":3,"eval_count":2}"#,
     );
     for cut in [1, 5, body.len()] {
-        let mut decoder = Wire::named("ollama").unwrap().decoder(&DecoderOptions::default()).unwrap();
+        let mut decoder =
+            Wire::named("ollama").unwrap().decoder(&DecoderOptions::default()).unwrap();
         let mut folder = Folder::default();
         let mut each = |decoded: Decoded<'_>| {
             folder.push(&decoded.event.unwrap()).unwrap();
@@ -196,7 +197,7 @@ fn images_are_data_blocks() {
 
 #[test]
 fn wrong_types_are_not_there_and_unknown_lines_are_custom() {
-    let read = streams::read(
+    let read = streams::read_stream(
         "ollama",
         &[
             r#"{"model":1,"created_at":{},"message":{"content":["x"],"thinking":3,"images":"x","tool_calls":{"a":1}},"done":"no"}"#,

@@ -150,7 +150,8 @@ fn thinking_goes_back_and_items_of_others_do_not() {
 fn several_agents_become_a_history_or_named_turns() {
     let team = team();
     let ask = |agents| {
-        let request = Request { model: "m", messages: &team, speaker_format: agents, ..Request::default() };
+        let request =
+            Request { model: "m", messages: &team, speaker_format: agents, ..Request::default() };
         body(WIRE, &request)["messages"].clone()
     };
     let system = json!({"role": "system", "content": "Be brief."});
@@ -220,7 +221,10 @@ fn tools_form_and_limits_have_their_places() {
 #[test]
 fn the_choice_of_tools_decides_what_is_offered() {
     let messages = [Msg::user("ann", "Hi")];
-    let tools = [weather(), turnwire_wires::model_request::ToolDefinition { name: "other".into(), ..weather() }];
+    let tools = [
+        weather(),
+        turnwire_wires::model_request::ToolDefinition { name: "other".into(), ..weather() },
+    ];
     for (choice, offered) in [
         (ToolChoice::Auto, 2),
         (ToolChoice::Required, 2),

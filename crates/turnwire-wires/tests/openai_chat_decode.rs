@@ -278,7 +278,8 @@ fn what_has_to_go_back_with_a_call_stays_with_it() {
         call(json!({"index": 1, "custom": {"input": "l"}})),
     ]);
     assert_eq!(block_texts(&msg), ["call a f ", "call b sh ls -l"]);
-    let rest: Vec<Value> = msg.blocks::<ToolCall>().map(|call| call.rest.parse_as().unwrap()).collect();
+    let rest: Vec<Value> =
+        msg.blocks::<ToolCall>().map(|call| call.rest.parse_as().unwrap()).collect();
     assert_eq!(rest, [json!({"extra_content": google}), json!({"custom": true})]);
 }
 
@@ -290,7 +291,10 @@ fn a_delta_counts_and_not_the_cumulative_message_beside_it() {
     };
     let last =
         json!({"id": "c", "choices": [{"message": {"content": "Hello"}, "finish_reason": "stop"}]});
-    assert_eq!(block_texts(&fold(&[chunk("Hel", "Hel"), chunk("lo", "Hello"), last])), ["text Hello"]);
+    assert_eq!(
+        block_texts(&fold(&[chunk("Hel", "Hel"), chunk("lo", "Hello"), last])),
+        ["text Hello"]
+    );
 }
 
 #[test]
@@ -541,7 +545,8 @@ fn a_frame_that_cannot_be_read_is_told_and_the_stream_goes_on() {
         "[1]\n",
         "{\"id\":\"c\",\"choices\":[{\"delta\":{\"content\":\"b\"},\"finish_reason\":\"stop\"}]}\n",
     );
-    let mut decoder = Wire::named("openai-chat").unwrap().decoder(&DecoderOptions::default()).unwrap();
+    let mut decoder =
+        Wire::named("openai-chat").unwrap().decoder(&DecoderOptions::default()).unwrap();
     let mut folder = Folder::default();
     let mut problems = Vec::new();
     let mut each = |decoded: Decoded<'_>| match decoded.event {

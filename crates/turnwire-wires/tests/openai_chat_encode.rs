@@ -224,7 +224,8 @@ fn a_turn_that_waits_for_the_client_ends_with_its_calls() {
 
 #[test]
 fn a_turn_that_waited_goes_on_as_another_answer() {
-    let encoding = EncoderOptions { id: Some("chatcmpl-2".to_owned()), ..EncoderOptions::default() };
+    let encoding =
+        EncoderOptions { id: Some("chatcmpl-2".to_owned()), ..EncoderOptions::default() };
     let mut encoder = Wire::named("openai-chat").unwrap().encoder(&encoding).unwrap();
     let mut frames = Frames::default();
     for event in [vec![start(), model()], call("c", "f", &["{}"]), vec![outside("c")]].concat() {
@@ -280,7 +281,8 @@ fn each_end_has_a_word_that_clients_know_and_ours_beside_it() {
         assert_eq!(written(&events), [role(), json!([word, native])]);
         let body: Vec<String> =
             encode(&EncoderOptions::default(), &events).iter().map(Value::to_string).collect();
-        let decoder = Wire::named("openai-chat").unwrap().decoder(&DecoderOptions::default()).unwrap();
+        let decoder =
+            Wire::named("openai-chat").unwrap().decoder(&DecoderOptions::default()).unwrap();
         let events = decoder.decode_all(body.join("\n").as_bytes()).unwrap();
         let EventKind::ReplyEnd(end) = &events.last().unwrap().kind else { unreachable!() };
         let expected = if reason == "x_tired" { "completed" } else { reason };
@@ -301,7 +303,8 @@ fn an_error_comes_last_and_behind_the_usage() {
         ..ReplyEnd::default()
     });
     let events = [vec![start()], text("b", &["par"]), vec![failed]].concat();
-    let frames = short(&encode(&EncoderOptions { usage: true, ..EncoderOptions::default() }, &events));
+    let frames =
+        short(&encode(&EncoderOptions { usage: true, ..EncoderOptions::default() }, &events));
     assert_eq!(frames.get(..2).unwrap(), [role(), json!({"content": "par"})]);
     assert_eq!(frames.get(2).unwrap().get("total_tokens").unwrap(), 0);
     assert_eq!(
@@ -378,7 +381,15 @@ fn nothing_that_comes_out_of_turn_breaks_the_stream() {
         event.reply_id = "r2".into();
     }
     let events = [
-        vec![completed_reply("r0"), start(), start(), late.clone(), nobody.clone(), message, unknown],
+        vec![
+            completed_reply("r0"),
+            start(),
+            start(),
+            late.clone(),
+            nobody.clone(),
+            message,
+            unknown,
+        ],
         result("nobody's"),
         text("b", &["a"]),
         vec![start()],
@@ -427,7 +438,8 @@ fn merged_deltas_give_the_same_answer() {
         }
         let merged: Vec<Event<'_>> = coalesce(events.iter().cloned()).collect();
         let sum = |events: &[Event<'_>]| {
-            let frames = encode(&EncoderOptions { usage: true, ..EncoderOptions::default() }, events);
+            let frames =
+                encode(&EncoderOptions { usage: true, ..EncoderOptions::default() }, events);
             let all = |field: &str| -> String {
                 let path = format!("/choices/0/delta/{field}");
                 frames.iter().filter_map(|frame| frame.pointer(&path)?.as_str()).collect()

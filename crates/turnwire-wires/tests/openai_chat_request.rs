@@ -8,7 +8,7 @@ use turnwire_core::{
     ThinkingBlock, ToolCall, ToolResult, ToolResultState,
 };
 use turnwire_testkit::{check_property, values};
-use turnwire_wires::model_request::{SpeakerFormat, OutputFormat, ToolDefinition, ToolChoice};
+use turnwire_wires::model_request::{OutputFormat, SpeakerFormat, ToolChoice, ToolDefinition};
 use turnwire_wires::{DecoderOptions, Request, Wire};
 
 fn wire() -> &'static Wire {
@@ -272,7 +272,12 @@ fn several_agents_are_told_apart() {
         Msg::assistant("B", "View B"),
     ];
     let ask = |agents: SpeakerFormat| {
-        let request = Request { model: "m", messages: &conversation, speaker_format: agents, ..Request::default() };
+        let request = Request {
+            model: "m",
+            messages: &conversation,
+            speaker_format: agents,
+            ..Request::default()
+        };
         body(&request).get("messages").unwrap().clone()
     };
     let system = json!({"role": "system", "content": "You are B."});
@@ -293,7 +298,11 @@ fn several_agents_are_told_apart() {
 fn tools_choice_output_and_the_rest_have_their_fields() {
     let input =
         Json::parse(r#"{"type":"object","properties":{"city":{"type":"string"}}}"#).unwrap();
-    let tools = [ToolDefinition { name: "f".into(), description: "Does f".into(), input_schema: input.clone() }];
+    let tools = [ToolDefinition {
+        name: "f".into(),
+        description: "Does f".into(),
+        input_schema: input.clone(),
+    }];
     let closed = Json::parse(
         r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}"#,
     );
@@ -384,10 +393,16 @@ fn metadata_never_reaches_the_provider() {
                 marked.structured_output(json!({SECRET: 1})).build().unwrap()
             })
             .collect();
-        for agents in [SpeakerFormat::SingleAgent, SpeakerFormat::HistoryTags, SpeakerFormat::NamePrefix] {
+        for agents in
+            [SpeakerFormat::SingleAgent, SpeakerFormat::HistoryTags, SpeakerFormat::NamePrefix]
+        {
             for model in ["m", "deepseek-chat"] {
-                let request =
-                    Request { model, messages: &conversation, speaker_format: agents, ..Request::default() };
+                let request = Request {
+                    model,
+                    messages: &conversation,
+                    speaker_format: agents,
+                    ..Request::default()
+                };
                 let body = wire().model_request(&request).unwrap().unwrap();
                 assert!(!body.text().contains(SECRET), "{}", body.text());
             }

@@ -9,7 +9,8 @@ use turnwire_wires::{Decoded, DecoderOptions, Wire};
 
 fn events(frames: &[Value]) -> Vec<Event<'static>> {
     let lines: Vec<String> = frames.iter().map(Value::to_string).collect();
-    let decoder = Wire::named("openai-responses").unwrap().decoder(&DecoderOptions::default()).unwrap();
+    let decoder =
+        Wire::named("openai-responses").unwrap().decoder(&DecoderOptions::default()).unwrap();
     decoder.decode_all(lines.join("\n").as_bytes()).unwrap()
 }
 

@@ -67,8 +67,11 @@ fn call(id: &'static str) -> Vec<Event<'static>> {
 
 fn decoded(frames: &[Value]) -> Msg {
     let lines: Vec<String> = frames.iter().map(Value::to_string).collect();
-    let events =
-        wire().decoder(&DecoderOptions::default()).unwrap().decode_all(lines.join("\n").as_bytes()).unwrap();
+    let events = wire()
+        .decoder(&DecoderOptions::default())
+        .unwrap()
+        .decode_all(lines.join("\n").as_bytes())
+        .unwrap();
     let mut folder = Folder::default();
     for event in &events {
         folder.push(event).unwrap_or_else(|error| panic!("{error}: {}", event.to_json()));

@@ -13,7 +13,7 @@ use turnwire_core::{
     ThinkingBlock, ToolCall, ToolResult, ToolResultState,
 };
 use turnwire_testkit::{check_property, values};
-use turnwire_wires::model_request::{SpeakerFormat, OutputFormat, ToolDefinition, ToolChoice};
+use turnwire_wires::model_request::{OutputFormat, SpeakerFormat, ToolChoice, ToolDefinition};
 use turnwire_wires::{Request, Wire};
 
 fn wire() -> &'static Wire {
@@ -52,8 +52,11 @@ fn reply(blocks: Vec<ContentBlock>) -> Msg {
 fn a_whole_request() {
     let schema =
         Json::parse(r#"{"type":"object","properties":{"city":{"type":"string"}}}"#).unwrap();
-    let tools =
-        [ToolDefinition { name: "weather".into(), description: "Tells.".into(), input_schema: schema.clone() }];
+    let tools = [ToolDefinition {
+        name: "weather".into(),
+        description: "Tells.".into(),
+        input_schema: schema.clone(),
+    }];
     let form = OutputFormat {
         name: "trip".into(),
         schema: Json::parse(
@@ -283,8 +286,12 @@ fn what_the_provider_made_is_sent_back_untouched() {
     let messages = items(&made);
     assert_eq!(messages.len(), 1);
     assert_eq!(input(&messages), made);
-    let written: Vec<Value> =
-        wire().encode_messages(&messages).unwrap().iter().map(|item| item.parse_as().unwrap()).collect();
+    let written: Vec<Value> = wire()
+        .encode_messages(&messages)
+        .unwrap()
+        .iter()
+        .map(|item| item.parse_as().unwrap())
+        .collect();
     assert_eq!(Value::from(written), made);
 }
 
@@ -374,9 +381,15 @@ fn metadata_never_reaches_the_provider() {
                 marked.id(MARK).rest(rest).structured_output(json!({"m": MARK})).build().unwrap()
             })
             .collect();
-        for agents in [SpeakerFormat::SingleAgent, SpeakerFormat::HistoryTags, SpeakerFormat::NamePrefix] {
-            let body =
-                body(&Request { messages: &messages, speaker_format: agents, ..Request::default() }).to_string();
+        for agents in
+            [SpeakerFormat::SingleAgent, SpeakerFormat::HistoryTags, SpeakerFormat::NamePrefix]
+        {
+            let body = body(&Request {
+                messages: &messages,
+                speaker_format: agents,
+                ..Request::default()
+            })
+            .to_string();
             assert!(!body.contains(MARK), "{body}");
         }
     });

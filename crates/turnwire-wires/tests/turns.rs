@@ -5,7 +5,9 @@ use turnwire_core::{
     ToolResultState,
 };
 use turnwire_testkit::{check_property, values};
-use turnwire_wires::model_request::{SpeakerFormat, UserPart, AssistantPart, PromptMessage, build_prompt};
+use turnwire_wires::model_request::{
+    AssistantPart, PromptMessage, SpeakerFormat, UserPart, build_prompt,
+};
 
 fn call(id: &str) -> ContentBlock {
     ToolCall::new(id, "tool", "{}").into()
@@ -196,7 +198,9 @@ fn several_agents_in_the_older_form() {
 fn every_call_gets_exactly_one_answer_right_behind_it() {
     check_property("every_call_gets_exactly_one_answer_right_behind_it", 2000, |rng| {
         let messages: Vec<Msg> = (0..rng.usize(..5)).map(|_| values::message(rng)).collect();
-        for agents in [SpeakerFormat::SingleAgent, SpeakerFormat::HistoryTags, SpeakerFormat::NamePrefix] {
+        for agents in
+            [SpeakerFormat::SingleAgent, SpeakerFormat::HistoryTags, SpeakerFormat::NamePrefix]
+        {
             let turns = build_prompt(&messages, agents);
             let mut asked: Vec<&str> = Vec::new();
             for turn in &turns {

@@ -39,7 +39,10 @@ impl Backup {
             bar.finish_and_clear();
             done?;
             let (from, to) = (store.path().display(), self.file.display());
-            print_stderr(format_args!("{from} is copied to {to} ({})", store::file_size(&self.file)));
+            print_stderr(format_args!(
+                "{from} is copied to {to} ({})",
+                store::file_size(&self.file)
+            ));
             Ok(ExitCode::SUCCESS)
         })
     }

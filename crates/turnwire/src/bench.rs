@@ -1,7 +1,10 @@
 //! `turnwire bench`: load a running server, and print rates and latency percentiles.
 
 mod connection;
+mod delta_marks;
 mod error;
+mod event_script;
+mod fake_provider;
 mod fanout;
 mod fill;
 mod http;
@@ -9,17 +12,14 @@ mod idle;
 mod ingest;
 mod late_join;
 mod latency;
-mod delta_marks;
 mod process;
 mod progress;
-mod fake_provider;
 mod replies;
 mod report;
 mod resume_storm;
-mod event_script;
-mod target;
 mod sessions;
 mod stalled;
+mod target;
 mod watchers;
 mod wires;
 
@@ -27,12 +27,12 @@ use crate::input::{EXIT_ERROR, print_stderr};
 use clap::{Args, Subcommand};
 use error::{BenchError, Result};
 use report::Report;
-use target::{BenchTarget, Protocol};
 use sessions::Cleanup;
 use std::env;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
+use target::{BenchTarget, Protocol};
 use tokio::runtime::Builder;
 
 /// Load a running server and print rates and latency percentiles

@@ -14,32 +14,32 @@
 //! | `files` | pictures of an answer |
 //! | `local` | a server of one's own |
 
-mod message_events;
 mod approval;
-mod saved_files;
 mod conversation;
 mod line_editor;
 mod local_server;
 mod markdown;
+mod message_events;
 mod page;
 mod plain;
 mod prompt;
 mod render;
+mod saved_files;
 mod screen;
 mod view;
 
-pub(crate) use saved_files::SaveFolder;
 pub(crate) use render::Renderer;
+pub(crate) use saved_files::SaveFolder;
 pub(crate) use screen::{Screen, Terminal};
 
-use crate::client::{Client, RetryLimit, Endpoint, SessionInfo, ClientError};
+use crate::client::{Client, ClientError, Endpoint, RetryLimit, SessionInfo};
 use crate::input::{IoFailure, print_stderr};
 use crate::store::CommandError;
 use approval::Approver;
 use clap::Args;
 use conversation::{ChatError, Conversation, ReplyOutcome};
 use line_editor::LineEditor;
-use local_server::{LocalServer, LocalOptions};
+use local_server::{LocalOptions, LocalServer};
 use page::Style;
 use plain::PlainRenderer;
 use std::io::{self, Read};
@@ -146,7 +146,8 @@ impl Chat {
         let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => {
-                return CommandError::new(format!("the system gives no threads: {error}"), "").report();
+                return CommandError::new(format!("the system gives no threads: {error}"), "")
+                    .report();
             }
         };
         let done = runtime.block_on(self.start());
@@ -186,9 +187,9 @@ impl Chat {
             print_stderr("reading a message from standard input; end with Ctrl-D, or see --help");
         }
         let mut text = String::new();
-        io::stdin()
-            .read_to_string(&mut text)
-            .map_err(|error| CommandError::new(format!("cannot read standard input: {error}"), ""))?;
+        io::stdin().read_to_string(&mut text).map_err(|error| {
+            CommandError::new(format!("cannot read standard input: {error}"), "")
+        })?;
         let text = text.trim().to_owned();
         if text.is_empty() && !self.resume {
             return Err(CommandError::new(
@@ -208,7 +209,10 @@ impl Chat {
     ) -> Result<ExitCode, CommandError> {
         // An address where nobody listens is said at once; a server that was there comes back.
         let first = Client::new(place.clone(), RetryLimit::For(Duration::ZERO));
-        let session = self.find_or_create_session(&first).await.map_err(|trouble| to_command_error(&trouble))?;
+        let session = self
+            .find_or_create_session(&first)
+            .await
+            .map_err(|trouble| to_command_error(&trouble))?;
         let client = Client::new(place, REQUEST_RETRY);
         let keep = Box::new(SaveFolder::for_session(self.save.as_deref(), &session.id));
         // What comes out of a pipe, or goes into one, is plain: nobody knows who reads it.
@@ -222,15 +226,21 @@ impl Chat {
         let asks = terminal.is_interactive && !self.json && !self.yes;
         let asker = if talks || asks {
             let colour = terminal.display.colour;
-            Approver::Interactive(LineEditor::open(colour).map_err(|error| CommandError::new(error, ""))?)
+            Approver::Interactive(
+                LineEditor::open(colour).map_err(|error| CommandError::new(error, ""))?,
+            )
         } else {
             Approver::NonInteractive { yes: self.yes }
         };
         let patience = if talks { RetryLimit::Unlimited } else { PIPE_RETRY };
-        let mut talk = Conversation::new(client, &session, view, asker, patience)
-            .map_err(|error| CommandError::new(format!("the system gives no signals: {error}"), ""))?;
+        let mut talk =
+            Conversation::new(client, &session, view, asker, patience).map_err(|error| {
+                CommandError::new(format!("the system gives no signals: {error}"), "")
+            })?;
         let done = match prompt::line_editor(&talk.approver).filter(|_| talks) {
-            Some(lines) => self.run_interactive(&mut talk, &lines).await.map(|()| ReplyOutcome::Completed),
+            Some(lines) => {
+                self.run_interactive(&mut talk, &lines).await.map(|()| ReplyOutcome::Completed)
+            }
             None => self.run_once(&mut talk, message).await,
         };
         Ok(match done {
@@ -238,7 +248,9 @@ impl Chat {
             Ok(ReplyOutcome::Failed | ReplyOutcome::Stopped) => ExitCode::FAILURE,
             Ok(ReplyOutcome::Detached) => ExitCode::from(INTERRUPTED),
             Err(ChatError::Write(error)) => IoFailure::Write(error).report(Path::new("-")),
-            Err(ChatError::Server(trouble) | ChatError::NotSent(trouble)) => return Err(to_command_error(&trouble)),
+            Err(ChatError::Server(trouble) | ChatError::NotSent(trouble)) => {
+                return Err(to_command_error(&trouble));
+            }
         })
     }
 
@@ -259,12 +271,18 @@ impl Chat {
         let session = client.create_session(self.session.as_deref(), agent).await?;
         if agent.is_some_and(|agent| session.agent != agent) {
             let (id, there) = (one_line(&session.id), one_line(&session.agent));
-            print_stderr(format_args!("note: the session {id} is there already, and its agent is {there}"));
+            print_stderr(format_args!(
+                "note: the session {id} is there already, and its agent is {there}"
+            ));
         }
         Ok(session)
     }
 
-    async fn run_interactive(&self, talk: &mut Conversation, lines: &LineEditor) -> Result<(), ChatError> {
+    async fn run_interactive(
+        &self,
+        talk: &mut Conversation,
+        lines: &LineEditor,
+    ) -> Result<(), ChatError> {
         let (agent, session) = (one_line(&talk.agent), talk.session.clone());
         let place = match &self.url {
             Some(_) => format!(" · {}", talk.client.endpoint().url()),
@@ -283,7 +301,10 @@ impl Chat {
     }
 
     /// Shows what is there, and follows what is open. `None`: nothing was.
-    async fn show_and_follow_open(&self, talk: &mut Conversation) -> Result<Option<ReplyOutcome>, ChatError> {
+    async fn show_and_follow_open(
+        &self,
+        talk: &mut Conversation,
+    ) -> Result<Option<ReplyOutcome>, ChatError> {
         let history = talk.client.get_history(&talk.session, RESUMED_MESSAGES).await?;
         talk.set_cursor_after(&history);
         talk.view.show_history(&history)?;
@@ -294,7 +315,11 @@ impl Chat {
     }
 
     /// One message and its answer.
-    async fn run_once(&self, talk: &mut Conversation, message: Option<String>) -> Result<ReplyOutcome, ChatError> {
+    async fn run_once(
+        &self,
+        talk: &mut Conversation,
+        message: Option<String>,
+    ) -> Result<ReplyOutcome, ChatError> {
         let went = if self.resume { self.show_and_follow_open(talk).await? } else { None };
         match (message, went) {
             (_, Some(ReplyOutcome::Detached)) => Ok(ReplyOutcome::Detached),
@@ -310,7 +335,8 @@ impl Chat {
 
 /// A server elsewhere, with the credentials that were given.
 pub(crate) fn remote_endpoint(url: &str, token: Option<String>) -> Result<Endpoint, CommandError> {
-    let token = token.or_else(|| std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.is_empty()));
+    let token =
+        token.or_else(|| std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.is_empty()));
     Endpoint::new(url, token).map_err(|why| CommandError::new(why, ""))
 }
 

@@ -9,11 +9,11 @@
 //! | `trouble` | why something did not work |
 
 mod api;
-mod http;
 mod error;
 mod event_stream;
+mod http;
 
 pub(crate) use api::{Client, History, SessionInfo};
-pub(crate) use http::Endpoint;
 pub(crate) use error::ClientError;
-pub(crate) use event_stream::{StreamNotice, RetryLimit, EventStream, StreamTarget};
+pub(crate) use event_stream::{EventStream, RetryLimit, StreamNotice, StreamTarget};
+pub(crate) use http::Endpoint;

@@ -105,7 +105,8 @@ async fn check_sessions(
             let found = doctor::check(store, record).await;
             Ok::<_, Error>((record, found))
         });
-        let checked: Vec<_> = stream::iter(checks).buffered(CONCURRENT_CHECKS).try_collect().await?;
+        let checked: Vec<_> =
+            stream::iter(checks).buffered(CONCURRENT_CHECKS).try_collect().await?;
         for (record, found) in checked {
             summary.sessions += 1;
             bar.inc(1);
@@ -165,7 +166,9 @@ fn report_summary(store: &SqliteStore, summary: &Summary, mode: Mode) -> ExitCod
         }
         (_, Mode::Read) => {
             print_stderr(format_args!("{path}: {sessions} sessions, {findings} findings"));
-            print_stderr("hint: `turnwire doctor --repair` makes messages again, with the server stopped");
+            print_stderr(
+                "hint: `turnwire doctor --repair` makes messages again, with the server stopped",
+            );
             ExitCode::FAILURE
         }
         (_, Mode::Write) => {

@@ -10,11 +10,11 @@ mod doctor;
 mod fold;
 mod input;
 mod replay;
+mod reply_sequencer;
 mod serve;
 mod sessions;
 mod store;
 mod token;
-mod reply_sequencer;
 mod wires;
 
 use clap::{CommandFactory, Parser, Subcommand};

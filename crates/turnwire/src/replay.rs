@@ -1,6 +1,6 @@
 //! `turnwire replay`: a session again, or its state at a point.
 
-use crate::chat::{self, SaveFolder, Renderer, Screen, Terminal};
+use crate::chat::{self, Renderer, SaveFolder, Screen, Terminal};
 use crate::client::{Client, RetryLimit};
 use crate::input::IoFailure;
 use crate::store::{self, CommandError, Mode, StoreArgs};
@@ -130,7 +130,8 @@ impl Replay {
             Err(ExportError::Log(error)) => return Err(error.into()),
             Err(ExportError::Write(error)) => return Err(CommandError::new(error.to_string(), "")),
         }
-        let text = String::from_utf8(out).map_err(|_| CommandError::new("the log is no UTF-8", ""))?;
+        let text =
+            String::from_utf8(out).map_err(|_| CommandError::new("the log is no UTF-8", ""))?;
         // The first line says what the session is.
         Ok(Some(text.split_once('\n').map_or("", |(_, rest)| rest).to_owned()))
     }

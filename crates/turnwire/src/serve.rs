@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use turnwire_log::Log;
 use turnwire_server::config::{
-    Config, ConfigError, HostName, ListenAddress, LogConfig, LogFormat, Origin, Overrides, StoreUrl,
-    WebUrl,
+    Config, ConfigError, HostName, ListenAddress, LogConfig, LogFormat, Origin, Overrides,
+    StoreUrl, WebUrl,
 };
 use turnwire_server::{App, Server, StartError};
 

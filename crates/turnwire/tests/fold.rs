@@ -143,7 +143,10 @@ fn a_line_that_names_its_reply_but_is_no_event_keeps_the_reply_from_being_printe
     let strict = fold(&[], lines.join("\n").as_bytes());
     assert_eq!((message_texts(&strict), strict.status), (vec![("good", "ok")], 1));
     let tolerant = fold(&["--tolerant"], lines.join("\n").as_bytes());
-    assert_eq!((message_texts(&tolerant), tolerant.status), (vec![("bad", "not ok"), ("good", "ok")], 1));
+    assert_eq!(
+        (message_texts(&tolerant), tolerant.status),
+        (vec![("bad", "not ok"), ("good", "ok")], 1)
+    );
 }
 
 #[test]

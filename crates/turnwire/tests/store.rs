@@ -66,7 +66,8 @@ impl TestHome {
 
     /// A store with two sessions.
     fn with_sessions(&self) {
-        let done = self.run(&["sessions", "import", "-", "--store", "sqlite:a.db"], &sample_sessions());
+        let done =
+            self.run(&["sessions", "import", "-", "--store", "sqlite:a.db"], &sample_sessions());
         assert_eq!((done.status, &*done.err), (0, "2 sessions with 6 events imported\n"));
     }
 }
@@ -149,7 +150,8 @@ fn what_is_exported_can_be_imported_and_is_the_same() {
     let events = |text: &str| -> Vec<String> {
         text.lines().filter(|line| !line.starts_with(r#"{"turnwire""#)).map(str::to_owned).collect()
     };
-    let again = shell.run_ok(&["sessions", "export", "--tenant", "t", "--store", "sqlite:b.db"]).out;
+    let again =
+        shell.run_ok(&["sessions", "export", "--tenant", "t", "--store", "sqlite:b.db"]).out;
     let one = std::fs::read_to_string(shell.path("one")).unwrap();
     assert_eq!((events(&again), events(&one).len()), (events(&one), 3));
     assert!(again.contains(r#""tenant":"t","id":"rome""#), "{again}");
@@ -158,7 +160,12 @@ fn what_is_exported_can_be_imported_and_is_the_same() {
     let gone = &["sessions", "export", "rome", "none", "--store", "sqlite:a.db", "-o", "x"];
     shell.run_failing(gone, "", 1, "there is no session none");
     assert!(!shell.path("x").exists() && !shell.path("x.partial").exists());
-    shell.run_failing(&["sessions", "export", "--store", "sqlite:a.db", "-o", "no/x"], "", 2, "no/x");
+    shell.run_failing(
+        &["sessions", "export", "--store", "sqlite:a.db", "-o", "no/x"],
+        "",
+        2,
+        "no/x",
+    );
 }
 
 #[test]
@@ -166,14 +173,18 @@ fn an_import_names_what_it_cannot_take() {
     let shell = TestHome::new();
     shell.with_sessions();
     let import = ["sessions", "import", "-", "--store", "sqlite:a.db"];
-    let again = shell.run_failing(&import, &sample_sessions(), 1, "-:1: session rome: there is a session");
+    let again =
+        shell.run_failing(&import, &sample_sessions(), 1, "-:1: session rome: there is a session");
     assert!(again.err.contains("--skip-existing"), "{}", again.err);
     let skip = shell.run(&[&import[..], &["--skip-existing"]].concat(), &sample_sessions());
     assert_eq!((skip.status, &*skip.err), (0, "0 sessions with 0 events imported; 2 skipped\n"));
     let replace = shell.run(&[&import[..], &["--replace"]].concat(), &sample_sessions());
     assert_eq!((replace.status, &*replace.err), (0, "2 sessions with 6 events imported\n"));
-    let bad =
-        sample_sessions().replace("\"id\":\"rome\"", "\"id\":\"new\"").replacen("REPLY_END", "NO", 1);
+    let bad = sample_sessions().replace("\"id\":\"rome\"", "\"id\":\"new\"").replacen(
+        "REPLY_END",
+        "NO",
+        1,
+    );
     let bad = bad.replacen("\"seq\":3", "\"seq\":4", 1).replace("\"paris\"", "\"other\"");
     shell.run_failing(&import, &bad, 1, "-:4: session new: ");
     let ids = shell.run_ok(&[&["sessions"], &STORE_A[..]].concat()).out;
@@ -246,7 +257,8 @@ fn a_doctor_finds_what_is_wrong_and_makes_it_good() {
     assert_eq!(healthy.out, "");
     let key = SessionKey::new("default", "rome");
     let message = |store: Arc<SqliteStore>| async move {
-        let no = store.find_session(&SessionKey::new("default", "rome")).await.unwrap().unwrap().number;
+        let no =
+            store.find_session(&SessionKey::new("default", "rome")).await.unwrap().unwrap().number;
         let query = MessageQuery { limit: 1, ..MessageQuery::default() };
         store.list_messages(no, &query).await.unwrap().remove(0)
     };

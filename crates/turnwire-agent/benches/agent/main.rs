@@ -79,8 +79,10 @@ fn main() -> Result<()> {
 /// Seconds of the processor for a token, and how many bytes the reply has become.
 async fn reply() -> Result<(f64, usize)> {
     let said = ScriptStep::Text((0..TOKENS).map(|_| TOKEN.to_owned()).collect());
-    let agent =
-        Agent::builder("friday").model(ScriptedModel::new([vec![said]])).system("You are Friday.").build();
+    let agent = Agent::builder("friday")
+        .model(ScriptedModel::new([vec![said]]))
+        .system("You are Friday.")
+        .build();
     let turn = ReplyRequest {
         session_id: "session-1".to_owned(),
         reply_id: "0192f0c1a2b34c5d6e7f8091a2b3c4d5".to_owned(),
@@ -92,9 +94,15 @@ async fn reply() -> Result<(f64, usize)> {
         input: None,
         stop: CancellationToken::new(),
     };
-    let encode = Wire::named("turnwire").ok_or("no such wire")?.encoder(&EncoderOptions::default())?;
-    let mut journal =
-        EncodingJournal { encode, frames: Frames::default(), out: String::new(), bytes: 0, deltas: 0 };
+    let encode =
+        Wire::named("turnwire").ok_or("no such wire")?.encoder(&EncoderOptions::default())?;
+    let mut journal = EncodingJournal {
+        encode,
+        frames: Frames::default(),
+        out: String::new(),
+        bytes: 0,
+        deltas: 0,
+    };
     let start = processor_seconds();
     Replier::run(&agent, turn, &mut journal).await?;
     let seconds = processor_seconds() - start;

@@ -1,14 +1,14 @@
 //! Sums up what no longer fits into the model's window.
 
 use super::AgentLoop;
-use crate::compaction::{BYTES_PER_TOKEN, OldPart, select_oldest, estimate_bytes};
+use crate::compaction::{BYTES_PER_TOKEN, OldPart, estimate_bytes, select_oldest};
 use crate::config::LoopConfig;
 use crate::model::{ModelRequest, ModelSettings};
 use crate::replier::{AgentError, ReplyRequest};
 use futures_util::StreamExt;
 use turnwire_core::event::{Hint, ModelCallEnd, ModelCallStart, TokenCounts};
 use turnwire_core::{EventKind, Fields, Msg, Payload};
-use turnwire_wires::model_request::{ToolDefinition, ToolChoice};
+use turnwire_wires::model_request::{ToolChoice, ToolDefinition};
 
 const SUMMARY_INSTRUCTIONS: &str = "You sum up a conversation for the assistant that goes on with it. Keep \
 what was asked for, what was decided, facts, names, numbers, and what is still to be done. Leave out \
@@ -20,20 +20,23 @@ impl AgentLoop<'_> {
     pub(super) async fn compact(&mut self, tools: &[ToolDefinition]) -> Result<(), AgentError> {
         let Some(window) = self.config.context_window else { return Ok(()) };
         let window = usize::try_from(window).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
-        let told: usize = self.model_messages().iter().map(|msg| estimate_bytes(msg.content())).sum();
+        let told: usize =
+            self.model_messages().iter().map(|msg| estimate_bytes(msg.content())).sum();
         let tools = tools
             .iter()
             .map(|tool| tool.name.len() + tool.description.len() + tool.input_schema.text().len());
         if told + tools.sum::<usize>() <= window {
             return Ok(());
         }
-        let Some(old) = select_oldest(&self.request.history, &self.reply, window / 2, window) else {
+        let Some(old) = select_oldest(&self.request.history, &self.reply, window / 2, window)
+        else {
             return Ok(());
         };
         let OldPart { extent: reach, text } = old;
         let prefix = format!("{}summary-", self.block_prefix());
         // Where there is no summary, the model is asked with everything: perhaps it all fits.
-        let Some((summary, usage, about)) = summarize(self.config, self.request, &prefix, text).await?
+        let Some((summary, usage, about)) =
+            summarize(self.config, self.request, &prefix, text).await?
         else {
             return Ok(());
         };
@@ -41,8 +44,11 @@ impl AgentLoop<'_> {
         // What it said is no part of the reply.
         let end =
             ModelCallEnd { usage, discard: vec![format!("{prefix}0")], ..ModelCallEnd::default() };
-        let hint =
-            Hint { block_id: prefix, source: Some(reach.to_source()), hint: Payload::Text(summary) };
+        let hint = Hint {
+            block_id: prefix,
+            source: Some(reach.to_source()),
+            hint: Payload::Text(summary),
+        };
         let mut end = self.event(end);
         end.metadata = about;
         let events = vec![self.event(start), end, self.event(hint)];

@@ -1,25 +1,28 @@
 //! One model call.
 
-use super::{Flow, AgentLoop};
+use super::{AgentLoop, Flow};
 use crate::call_ids::CallIds;
-use crate::truncate::truncate_results;
 use crate::middleware::EditableRequest;
-use crate::model::{ModelRequest, ModelError};
+use crate::model::{ModelError, ModelRequest};
 use crate::plan::OfferedTools;
 use crate::replier::AgentError;
 use crate::structured::{AnswerToolRewriter, was_corrected};
+use crate::truncate::truncate_results;
 use futures_util::StreamExt;
 use std::pin::pin;
 use turnwire_core::event::{ModelCallEnd, ModelCallStart};
 use turnwire_core::{ErrorType, Event, FinishedReason, Msg};
-use turnwire_wires::model_request::{ToolDefinition, ToolChoice};
+use turnwire_wires::model_request::{ToolChoice, ToolDefinition};
 
 /// How many events wait for a commit at the most: then the model has to wait.
 const MAX_PENDING_EVENTS: usize = 4096;
 
 impl AgentLoop<'_> {
     /// Takes back what a broken-off call has said: it is made again.
-    pub(super) async fn discard_model_call(&mut self, blocks: Vec<String>) -> Result<Flow, AgentError> {
+    pub(super) async fn discard_model_call(
+        &mut self,
+        blocks: Vec<String>,
+    ) -> Result<Flow, AgentError> {
         let mut events = crate::close_reply::end_open_blocks(&self.reply);
         let end = ModelCallEnd {
             finished_reason: FinishedReason::Interrupted,
@@ -37,7 +40,10 @@ impl AgentLoop<'_> {
     }
 
     /// What the model is about to be asked, and what covers the tool for the answer.
-    async fn build_request(&mut self, tools: OfferedTools) -> Result<(EditableRequest, Option<AnswerToolRewriter>), AgentError> {
+    async fn build_request(
+        &mut self,
+        tools: OfferedTools,
+    ) -> Result<(EditableRequest, Option<AnswerToolRewriter>), AgentError> {
         self.add_middleware_hints().await?;
         let mut specs: Vec<ToolDefinition> = match tools {
             OfferedTools::All => self.model_tools(),
@@ -64,7 +70,8 @@ impl AgentLoop<'_> {
         }
         let tuning = self.config.model_settings.clone();
         let messages = self.model_messages();
-        let mut request = EditableRequest { messages, tools: specs, tool_choice, output, settings: tuning };
+        let mut request =
+            EditableRequest { messages, tools: specs, tool_choice, output, settings: tuning };
         for middleware in self.config.middleware.iter() {
             middleware.before_model(&mut request, &self.context).await;
         }

@@ -1,10 +1,10 @@
 //! The calls of one round: refused, handed over, asked for, run.
 
-use super::{Flow, AgentLoop};
-use crate::plan::{ResultStarted, CallAction};
+use super::{AgentLoop, Flow};
+use crate::plan::{CallAction, ResultStarted};
 use crate::replier::AgentError;
 use crate::sub_agent::ParentContext;
-use crate::tool::{ToolOutput, ToolContext, ToolUpdate, UpdateContent, Tool, ToolError};
+use crate::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolUpdate, UpdateContent};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -25,7 +25,10 @@ type FinishedTool = (String, Result<ToolOutput, ToolError>);
 impl AgentLoop<'_> {
     /// Does what is to be done about calls. A person is asked first, and the client is handed what is
     /// its own, so that nobody waits for a tool that has nothing to do with it.
-    pub(super) async fn handle_calls(&mut self, todos: Vec<(ToolCall, CallAction)>) -> Result<Flow, AgentError> {
+    pub(super) async fn handle_calls(
+        &mut self,
+        todos: Vec<(ToolCall, CallAction)>,
+    ) -> Result<Flow, AgentError> {
         let mut events = Vec::new();
         let (mut asked, mut handed, mut runs) = (Vec::new(), Vec::new(), Vec::new());
         for (mut call, todo) in todos {
@@ -78,7 +81,12 @@ impl AgentLoop<'_> {
         self.event(ToolResultTextDelta { tool_call_id, delta })
     }
 
-    fn result_end(&self, call_id: &str, state: ToolResultState, metadata: Fields) -> Event<'static> {
+    fn result_end(
+        &self,
+        call_id: &str,
+        state: ToolResultState,
+        metadata: Fields,
+    ) -> Event<'static> {
         let mut event =
             self.event(ToolResultEnd { tool_call_id: call_id.to_owned().into(), state });
         event.metadata = metadata;
@@ -91,7 +99,11 @@ impl AgentLoop<'_> {
             return Ok(Flow::Continue);
         }
         let (sender, mut pieces) = mpsc::channel(MAX_PENDING_UPDATES);
-        let launch = ToolLauncher { sender, stop: self.request.stop.clone(), parent: Arc::new(self.parent_context()) };
+        let launch = ToolLauncher {
+            sender,
+            stop: self.request.stop.clone(),
+            parent: Arc::new(self.parent_context()),
+        };
         let mut queue: VecDeque<(ToolCall, Arc<dyn Tool>)> = VecDeque::new();
         let mut running: JoinSet<FinishedTool> = JoinSet::new();
         for call in calls {
@@ -143,7 +155,9 @@ impl AgentLoop<'_> {
                         events.extend(more);
                         told.push(durable);
                     }
-                    UpdateContent::FinalEvents(more) => last.entry(call_id).or_default().extend(more),
+                    UpdateContent::FinalEvents(more) => {
+                        last.entry(call_id).or_default().extend(more);
+                    }
                 }
             }
             for done in ended {
@@ -154,7 +168,9 @@ impl AgentLoop<'_> {
                         events.extend(self.output_events(&call, given));
                         over.insert(call);
                     }
-                    Err(error) => return Err(AgentError::Failed(format!("a tool broke down: {error}"))),
+                    Err(error) => {
+                        return Err(AgentError::Failed(format!("a tool broke down: {error}")));
+                    }
                 }
             }
             self.commit(events).await?;
@@ -200,7 +216,11 @@ impl AgentLoop<'_> {
     }
 
     /// What a tool gave at its end.
-    fn output_events(&self, call_id: &str, given: Result<ToolOutput, ToolError>) -> Vec<Event<'static>> {
+    fn output_events(
+        &self,
+        call_id: &str,
+        given: Result<ToolOutput, ToolError>,
+    ) -> Vec<Event<'static>> {
         let mut events = Vec::new();
         let state = match given {
             Ok(ToolOutput::Empty | ToolOutput::Waiting) => ToolResultState::Success,

@@ -48,7 +48,10 @@ impl<'j> PacedJournal<'j> {
     }
 
     /// Events of which a crash leaves all or none. Together they take the time of a delta.
-    pub(super) async fn commit_together(&mut self, events: Vec<Event<'static>>) -> Result<(), AgentError> {
+    pub(super) async fn commit_together(
+        &mut self,
+        events: Vec<Event<'static>>,
+    ) -> Result<(), AgentError> {
         self.wait_until_due().await?;
         if self.waiting.len() + events.len() > MAX_BATCH {
             self.flush().await?;

@@ -1,10 +1,10 @@
 //! What the demo says, one scene for each word.
 
+use super::block::DemoBlock;
 use super::chunks::Chunks;
 use super::quote;
-use super::block::DemoBlock;
-use super::tools::{DemoCall, ToolOutcome, DemoTool, WEATHER};
 use super::scene_choice::{LengthLimit, MAX_DELTAS, words};
+use super::tools::{DemoCall, DemoTool, ToolOutcome, WEATHER};
 use super::writer::ReplyWriter;
 use crate::replier::AgentError;
 use serde_json::json;
@@ -170,7 +170,11 @@ pub(super) async fn fail(w: &mut ReplyWriter<'_, '_>) -> SceneResult {
 }
 
 /// A text of so many deltas.
-pub(super) async fn long(w: &mut ReplyWriter<'_, '_>, deltas: u64, asked: LengthLimit) -> SceneResult {
+pub(super) async fn long(
+    w: &mut ReplyWriter<'_, '_>,
+    deltas: u64,
+    asked: LengthLimit,
+) -> SceneResult {
     let numbers = DemoBlock::Text(Chunks::Numbers(deltas));
     let said = match asked {
         LengthLimit::Within => vec![numbers],

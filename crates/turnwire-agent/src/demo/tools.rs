@@ -110,7 +110,10 @@ impl ReplyWriter<'_, '_> {
 
     /// It asks first. Once it has started it never starts again: after a crash nobody can tell how
     /// far it came.
-    pub(super) async fn execute_trade(&mut self, call: &DemoCall) -> Result<ToolOutcome, AgentError> {
+    pub(super) async fn execute_trade(
+        &mut self,
+        call: &DemoCall,
+    ) -> Result<ToolOutcome, AgentError> {
         let result = self.known_result(call);
         if let Some(over) = result.filter(|result| result.finished_at.is_some()) {
             return Ok(over.into());
@@ -177,7 +180,11 @@ impl ReplyWriter<'_, '_> {
         }
     }
 
-    async fn interrupt(&mut self, call: &DemoCall, begun: &ToolResult) -> Result<ToolOutcome, AgentError> {
+    async fn interrupt(
+        &mut self,
+        call: &DemoCall,
+        begun: &ToolResult,
+    ) -> Result<ToolOutcome, AgentError> {
         let tool_call_id = || call.id.clone().into();
         let mut events = Vec::new();
         if !begun.output.text("").ends_with(INTERRUPTED) {

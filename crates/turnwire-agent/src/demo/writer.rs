@@ -1,7 +1,7 @@
 //! Writes a reply, from wherever the log has left it.
 
-use super::pace::PacedJournal;
 use super::block::DemoBlock;
+use super::pace::PacedJournal;
 use super::scenes::MODEL_NAME;
 use super::tools::{DemoCall, DemoTool};
 use crate::replier::{AgentError, ReplyRequest};
@@ -48,7 +48,11 @@ enum Progress {
 }
 
 impl<'w, 'j> ReplyWriter<'w, 'j> {
-    pub(super) fn new(turn: &'w ReplyRequest, question: &str, pace: &'w mut PacedJournal<'j>) -> Self {
+    pub(super) fn new(
+        turn: &'w ReplyRequest,
+        question: &str,
+        pace: &'w mut PacedJournal<'j>,
+    ) -> Self {
         Self {
             pace,
             reply_id: turn.reply_id.clone(),
@@ -175,7 +179,10 @@ impl<'w, 'j> ReplyWriter<'w, 'j> {
         self.event(ReplyEnd { session_id, ..ReplyEnd::default() })
     }
 
-    pub(super) async fn emit(&mut self, kind: impl Into<EventKind<'static>>) -> Result<(), AgentError> {
+    pub(super) async fn emit(
+        &mut self,
+        kind: impl Into<EventKind<'static>>,
+    ) -> Result<(), AgentError> {
         let event = self.event(kind);
         self.pace.push(event).await
     }

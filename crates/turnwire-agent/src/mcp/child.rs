@@ -55,7 +55,10 @@ pub(super) fn spawn_server(name: &str, child: &ChildConfig) -> io::Result<Proces
     };
     let mut command = Command::new(program);
     command.args(arguments).env_clear();
-    let inherited = INHERITED_VARIABLES.iter().copied().chain(child.inherited_variables.iter().map(String::as_str));
+    let inherited = INHERITED_VARIABLES
+        .iter()
+        .copied()
+        .chain(child.inherited_variables.iter().map(String::as_str));
     for name in inherited {
         if let Some(value) = std::env::var_os(name) {
             command.env(name, value);

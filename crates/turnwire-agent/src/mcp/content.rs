@@ -1,6 +1,6 @@
 //! What a server gives, as parts of a result.
 
-use crate::tool::{ToolOutput, ToolError};
+use crate::tool::{ToolError, ToolOutput};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};

@@ -192,7 +192,10 @@ impl CommandWrapper for EndDescendants {
     ) -> io::Result<Box<dyn ChildWrapper>> {
         let family = self.family.clone();
         let root = process_id(inner.id());
-        Ok(Box::new(McpProcess { guard: DescendantGuard { family, root, has_ended: false }, inner }))
+        Ok(Box::new(McpProcess {
+            guard: DescendantGuard { family, root, has_ended: false },
+            inner,
+        }))
     }
 }
 

@@ -37,7 +37,8 @@ pub(super) fn transport(
 }
 
 fn client(url: &Url) -> Result<reqwest::Client, Box<dyn std::error::Error>> {
-    let builder = http_client::client_builder(url.scheme() == "http")?.connect_timeout(CONNECT_LIMIT);
+    let builder =
+        http_client::client_builder(url.scheme() == "http")?.connect_timeout(CONNECT_LIMIT);
     // Of a connection whose answer was not read to its end the system holds back the next answer.
     Ok(builder.pool_max_idle_per_host(0).build()?)
 }

@@ -1,8 +1,8 @@
 //! A tool of a server.
 
-use super::connection::{McpConnection, LiveClient, request_failure};
+use super::connection::{LiveClient, McpConnection, request_failure};
 use super::{McpError, content};
-use crate::tool::{ToolOutput, ToolContext, Tool, ToolError, ToolSpec};
+use crate::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
 use async_trait::async_trait;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
@@ -25,7 +25,12 @@ pub(super) struct McpTool {
 }
 
 impl McpTool {
-    pub(super) fn new(server: &str, tool: Described, link: Arc<McpConnection>, limit: Duration) -> Self {
+    pub(super) fn new(
+        server: &str,
+        tool: Described,
+        link: Arc<McpConnection>,
+        limit: Duration,
+    ) -> Self {
         let input = Json::from_value(&*tool.input_schema);
         let input = input.unwrap_or_else(|_| serde_json::Map::new().into());
         let description = tool.description.as_deref().unwrap_or_default();

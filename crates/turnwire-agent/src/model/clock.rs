@@ -5,7 +5,7 @@
 //! number of its own: which one it is, and the moment at which it was due. So whoever reads it, in
 //! whatever process, knows if one is missing and how long it was on its way.
 
-use super::{ModelStream, ModelRequest, Model, ModelError};
+use super::{Model, ModelError, ModelRequest, ModelStream};
 use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -204,7 +204,10 @@ mod tests {
         assert_eq!(ClockRequest::parse("30 tokens, 10 a second"), wish(30, 10));
         assert_eq!(ClockRequest::parse(&wish(7, 9).to_string()), wish(7, 9));
         assert_eq!(ClockRequest::parse("Hello!"), wish(500, 50));
-        assert_eq!(ClockRequest::parse("99999999999999999999 at 0/s"), wish(ClockRequest::MAX_TOKENS, 1));
+        assert_eq!(
+            ClockRequest::parse("99999999999999999999 at 0/s"),
+            wish(ClockRequest::MAX_TOKENS, 1)
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -221,7 +224,10 @@ mod tests {
             (0..26).collect::<Vec<_>>()
         );
         let apart = |pair: &[TimedToken]| pair[1].ticks + TimedToken::TICK_RANGE - pair[0].ticks;
-        assert!(tokens.windows(2).all(|pair| apart(pair) % TimedToken::TICK_RANGE == 2_000), "{text}");
+        assert!(
+            tokens.windows(2).all(|pair| apart(pair) % TimedToken::TICK_RANGE == 2_000),
+            "{text}"
+        );
         assert!(reply.finished_at().is_some());
     }
 }

@@ -38,30 +38,30 @@
 //! (`HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`) are used; a plain http address is reached directly. The
 //! certificates are those that the system trusts.
 
-mod response_stream;
+mod backoff;
 mod builder;
 mod client;
+mod connection;
 mod error;
 mod framing;
 mod key;
-mod connection;
-mod backoff;
 mod provider;
+mod response_stream;
 
-pub use builder::{HttpModelBuilder, DEFAULT_RETRIES};
+pub use builder::{DEFAULT_RETRIES, HttpModelBuilder};
 pub use key::ApiKey;
 
-use super::{ModelStream, ModelRequest, Model, ModelError};
-use response_stream::ResponseStream;
+use super::{Model, ModelError, ModelRequest, ModelStream};
 use async_trait::async_trait;
 use builder::RequestSettings;
 use bytes::Bytes;
-use client::{ResponseBody, HttpClient};
+use client::{HttpClient, ResponseBody};
 use framing::ResponseHead;
 use futures_util::StreamExt;
 use http::header;
 use key::Secret;
 use provider::Provider;
+use response_stream::ResponseStream;
 use std::fmt;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -126,13 +126,20 @@ impl HttpModel {
     }
 
     /// Asks once.
-    async fn send_once(&self, ask: &ModelRequest<'_>, url: &Url, body: &Bytes) -> Result<ResponseStream, ModelError> {
+    async fn send_once(
+        &self,
+        ask: &ModelRequest<'_>,
+        url: &Url,
+        body: &Bytes,
+    ) -> Result<ResponseStream, ModelError> {
         let secret = self.key.read()?;
         let until = Instant::now() + self.settings.first_token_limit;
         let headers = self.provider.headers(&secret);
         let (head, answer) = match timeout_at(until, self.client.post(url, &headers, body)).await {
             Err(_) => return Err(self.first_token_timeout()),
-            Ok(Err(trouble)) => return Err(error::from_send_error(&self.name, &self.origin(), &trouble)),
+            Ok(Err(trouble)) => {
+                return Err(error::from_send_error(&self.name, &self.origin(), &trouble));
+            }
             Ok(Ok(answer)) => answer,
         };
         if !head.status.is_success() {
@@ -173,7 +180,12 @@ impl HttpModel {
     }
 
     /// Why a provider did not answer.
-    async fn status_error(&self, head: &ResponseHead, mut answer: ResponseBody, secret: &Secret) -> ModelError {
+    async fn status_error(
+        &self,
+        head: &ResponseHead,
+        mut answer: ResponseBody,
+        secret: &Secret,
+    ) -> ModelError {
         let mut body = Vec::new();
         let read = async {
             while body.len() < error::MAX_BODY_BYTES {
@@ -205,7 +217,10 @@ impl HttpModel {
     }
 
     /// Asks until there is an answer, or until it is not worth to ask again.
-    async fn send_with_retries(&self, ask: &ModelRequest<'_>) -> Result<ResponseStream, ModelError> {
+    async fn send_with_retries(
+        &self,
+        ask: &ModelRequest<'_>,
+    ) -> Result<ResponseStream, ModelError> {
         let body = self.request_body(ask)?;
         let url = self.provider.request_url_for_body(&self.url, &self.model, &body);
         let body = Bytes::from(body);

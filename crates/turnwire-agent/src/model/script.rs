@@ -10,7 +10,7 @@
 //! assert_eq!(model.asked().len(), 0);
 //! ```
 
-use super::{ModelStream, ModelRequest, Model, ModelError};
+use super::{Model, ModelError, ModelRequest, ModelStream};
 use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;

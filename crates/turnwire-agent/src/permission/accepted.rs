@@ -122,9 +122,9 @@ pub fn describe_rule(rule: &PermissionRule) -> String {
             format!("Always {verb} `{tool}` with an empty input")
         }
         RuleScope::Input(input) => {
-            let fields = input
-                .iter()
-                .map(|(field, value)| format!("{} = {}", quote_name(field), escape_invisible(&value.to_string())));
+            let fields = input.iter().map(|(field, value)| {
+                format!("{} = {}", quote_name(field), escape_invisible(&value.to_string()))
+            });
             let fields = fields.collect::<Vec<_>>().join(", ");
             format!("Always {verb} `{tool}` with exactly {fields}")
         }
@@ -281,6 +281,9 @@ mod tests {
             r#"Always allow `s` with exactly "command=*" = "a\u{202e}b\nc""#
         );
         assert_eq!(words("a` every b", "{}")[1], r#"Always allow every call of `"a` every b"`"#);
-        assert_eq!(describe_rule(&rule("trade", Some("amount<5"))), "Always allow `trade` for amount<5");
+        assert_eq!(
+            describe_rule(&rule("trade", Some("amount<5"))),
+            "Always allow `trade` for amount<5"
+        );
     }
 }

@@ -137,7 +137,8 @@ pub(super) fn parse(input: &str) -> Result<InputValue, String> {
     if input.trim_ascii().is_empty() {
         return Ok(InputValue::Object(Vec::new()));
     }
-    let node: InputValue = serde_json::from_str(input).map_err(|error| format!("not JSON: {error}"))?;
+    let node: InputValue =
+        serde_json::from_str(input).map_err(|error| format!("not JSON: {error}"))?;
     if !matches!(node, InputValue::Object(_)) {
         return Err("no JSON object".to_owned());
     }

@@ -2,8 +2,8 @@
 
 use super::MatchResult;
 use super::glob::{DoubleStar, MAX_PATTERN_BYTES, Segments};
-use super::pattern::PatternError;
 use super::normalize::{decode_percent, fold_case};
+use super::pattern::PatternError;
 
 /// A pattern for a path.
 #[derive(Debug, Clone, PartialEq, Eq)]

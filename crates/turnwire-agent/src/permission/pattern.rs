@@ -1,11 +1,11 @@
 //! What a rule says about a field of a tool's input.
 
 use super::MatchResult;
-use super::url_pattern::UrlPattern;
 use super::glob::{Glob, MAX_PATTERN_BYTES, MAX_VALUE_BYTES};
 use super::input::InputValue;
-use super::path_pattern::PathPattern;
 use super::normalize::fold_case;
+use super::path_pattern::PathPattern;
+use super::url_pattern::UrlPattern;
 use std::fmt;
 
 /// A pattern for the value of a field. What `*` means depends on what the value is:
@@ -121,7 +121,8 @@ impl Pattern {
             },
             // Each element counts.
             InputValue::Array(elements) => {
-                let fits: Vec<MatchResult> = elements.iter().map(|element| self.match_value(element)).collect();
+                let fits: Vec<MatchResult> =
+                    elements.iter().map(|element| self.match_value(element)).collect();
                 match fits.first() {
                     Some(first) if fits.iter().all(|fit| fit == first) => *first,
                     _ => MatchResult::Unsure,
@@ -137,9 +138,13 @@ impl Pattern {
         }
         match &self.0 {
             PatternKind::Exact(own) if own == text => MatchResult::Yes,
-            PatternKind::Exact(own) => MatchResult::unsure_or_no(normalize_text(own) == normalize_text(text)),
+            PatternKind::Exact(own) => {
+                MatchResult::unsure_or_no(normalize_text(own) == normalize_text(text))
+            }
             PatternKind::Text { strict, .. } if strict.matches(text) => MatchResult::Yes,
-            PatternKind::Text { loose, .. } => MatchResult::unsure_or_no(loose.matches(&normalize_text(text))),
+            PatternKind::Text { loose, .. } => {
+                MatchResult::unsure_or_no(loose.matches(&normalize_text(text)))
+            }
             PatternKind::Path(pattern) => pattern.match_value(text),
             PatternKind::Url(pattern) => pattern.match_value(text),
         }

@@ -43,7 +43,7 @@ fn a_rule_is_about_tools_by_segments_of_their_names() {
         ("read*", "read/../shell", false),
         ("shell", "Shell", false),
     ] {
-        assert_eq!(ToolNamePattern::new(pattern).matches(name), expected, "{pattern} {name}");
+        assert_eq!(NamePattern::new(pattern).matches(name), expected, "{pattern} {name}");
         // A ban reaches further than a permission.
         let allow = [Rule::new(pattern, Behavior::Allow), Rule::new("**", Behavior::Ask)];
         let allowed = decide(&allow, &tool(name), "{}") == Behavior::Allow;
@@ -51,7 +51,7 @@ fn a_rule_is_about_tools_by_segments_of_their_names() {
     }
     let ban = [Rule::new("files/*", Behavior::Deny)];
     assert_eq!(decide(&ban, &tool("files/a/b"), "{}"), Behavior::Deny);
-    assert!(ToolNamePattern::check("a**").is_err() && ToolNamePattern::check("").is_err());
+    assert!(NamePattern::check("a**").is_err() && NamePattern::check("").is_err());
 }
 
 #[test]

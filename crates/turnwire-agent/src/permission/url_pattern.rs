@@ -2,8 +2,8 @@
 
 use super::MatchResult;
 use super::glob::{DoubleStar, Glob, MAX_PATTERN_BYTES, Segments};
-use super::pattern::PatternError;
 use super::normalize::{decode_percent, fold_case, normalize_segment};
+use super::pattern::PatternError;
 use url::{Host, Url};
 
 /// A pattern for a URL.
@@ -149,7 +149,8 @@ impl UrlPattern {
         let query = match &self.query {
             QueryPattern::Any | QueryPattern::None => true,
             QueryPattern::Like(glob) => {
-                let glob = glob.loosened().map_literals(|literal| fold_case(&decode_percent(literal)));
+                let glob =
+                    glob.loosened().map_literals(|literal| fold_case(&decode_percent(literal)));
                 glob.matches(&fold_case(&decode_percent(url.query().unwrap_or_default())))
             }
         };

@@ -232,7 +232,8 @@ impl<'g> Checker<'g> {
         value: &Value,
         report: Option<&mut Report>,
     ) -> Result<CheckResult, CheckLimit> {
-        let mut visit = Visit { found: CheckResult { is_valid: true, ..CheckResult::default() }, report };
+        let mut visit =
+            Visit { found: CheckResult { is_valid: true, ..CheckResult::default() }, report };
         if node.is_false {
             visit.fail("nothing is allowed here");
             return Ok(visit.found);
@@ -258,7 +259,12 @@ impl<'g> Checker<'g> {
     }
 
     /// Keywords that look at this value alone.
-    fn assert(&mut self, node: &Node, value: &Value, visit: &mut Visit<'_>) -> Result<(), CheckLimit> {
+    fn assert(
+        &mut self,
+        node: &Node,
+        value: &Value,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), CheckLimit> {
         let keywords = &self.graph.keywords;
         if let Some(assertions) = node.assertions.and_then(|index| keywords.assertions.get(index)) {
             self.spend(assertions.steps(value))?;
@@ -509,7 +515,11 @@ impl<'g> Checker<'g> {
     }
 
     /// Takes over what a subschema has found for the same value.
-    fn merge_result(&mut self, found: &CheckResult, visit: &mut Visit<'_>) -> Result<(), CheckLimit> {
+    fn merge_result(
+        &mut self,
+        found: &CheckResult,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), CheckLimit> {
         self.spend(found.evaluated.words())?;
         visit.found.is_valid &= found.is_valid;
         if found.is_valid {

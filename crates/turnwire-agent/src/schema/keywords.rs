@@ -226,9 +226,10 @@ pub(super) fn steps_for(value: &Value) -> u64 {
     1 + match value {
         Value::String(text) => to_u64(text.len() / BYTES_PER_STEP),
         Value::Array(items) => items.iter().map(steps_for).sum(),
-        Value::Object(fields) => {
-            fields.iter().map(|(key, value)| to_u64(key.len() / BYTES_PER_STEP) + steps_for(value)).sum()
-        }
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, value)| to_u64(key.len() / BYTES_PER_STEP) + steps_for(value))
+            .sum(),
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::close_reply::close_reply;
 use crate::hints::HintStore;
-use crate::replier::{AgentError, Journal, SubAgentReply, ReplyRequest};
-use crate::tool::{ToolOutput, ToolContext, ToolUpdate, UpdateContent, ToolError};
+use crate::replier::{AgentError, Journal, ReplyRequest, SubAgentReply};
+use crate::tool::{ToolContext, ToolError, ToolOutput, ToolUpdate, UpdateContent};
 use async_trait::async_trait;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -83,7 +83,10 @@ impl SubAgentJournal {
     }
 
     /// What came of it, for the agent above. Whatever is open and does not wait is closed.
-    pub(super) async fn finish(mut self, outcome: Result<(), AgentError>) -> Result<ToolOutput, ToolError> {
+    pub(super) async fn finish(
+        mut self,
+        outcome: Result<(), AgentError>,
+    ) -> Result<ToolOutput, ToolError> {
         if !self.final_events.is_empty() {
             let last = std::mem::take(&mut self.final_events);
             self.context.send(UpdateContent::FinalEvents(last)).await;
@@ -114,7 +117,8 @@ impl SubAgentJournal {
     fn closing_events(&self, why: &str) -> Vec<Event<'static>> {
         let mut events = Vec::new();
         for sub in self.sub_replies.iter().rev() {
-            let closing = close_reply(&sub.msg, &sub.model_calls, FinishedReason::Interrupted, None);
+            let closing =
+                close_reply(&sub.msg, &sub.model_calls, FinishedReason::Interrupted, None);
             events.extend(closing.into_iter().map(|event| with_agent(event, &sub.agent)));
         }
         if self.has_begun {
@@ -123,7 +127,8 @@ impl SubAgentJournal {
                 message: format!("the agent failed: {why}"),
                 ..ReplyError::default()
             };
-            let closing = close_reply(&self.reply, &self.model_calls, FinishedReason::Error, Some(error));
+            let closing =
+                close_reply(&self.reply, &self.model_calls, FinishedReason::Error, Some(error));
             events.extend(closing.into_iter().map(|event| with_agent(event, &self.agent)));
         }
         events
@@ -213,7 +218,8 @@ impl Journal for SubAgentJournal {
             return Ok(());
         }
         // From here on they are on their way, whether or not anybody waits for them.
-        let place = self.context.sender.clone().reserve_owned().await.map_err(|_| AgentError::Stopped)?;
+        let place =
+            self.context.sender.clone().reserve_owned().await.map_err(|_| AgentError::Stopped)?;
         self.apply(&events);
         let (durable, told) = oneshot::channel();
         let call_id = self.context.call_id.clone();
@@ -242,7 +248,8 @@ fn final_output(reply: &Msg) -> ToolOutput {
     };
     let content = reply.content();
     let from = content.iter().rposition(is_call).map_or(0, |at| at + 1);
-    let given = match ToolOutput::from_parts(result_parts(content.get(from..).unwrap_or_default())) {
+    let given = match ToolOutput::from_parts(result_parts(content.get(from..).unwrap_or_default()))
+    {
         ToolOutput::Empty => ToolOutput::from_parts(result_parts(content)),
         given => given,
     };

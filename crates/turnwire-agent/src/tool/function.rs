@@ -1,6 +1,6 @@
 //! Functions as tools.
 
-use super::{ToolOutput, ToolContext, Tool, ToolError, ToolSpec};
+use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -32,7 +32,11 @@ where
 }
 
 /// A tool out of an async function that says what it finds while it works.
-pub fn streaming_function<A, G, F, Fut>(name: &str, description: &str, function: F) -> FunctionTool<A, F>
+pub fn streaming_function<A, G, F, Fut>(
+    name: &str,
+    description: &str,
+    function: F,
+) -> FunctionTool<A, F>
 where
     A: DeserializeOwned + JsonSchema + Send + 'static,
     G: Into<ToolOutput>,
@@ -41,7 +45,11 @@ where
 {
     let schema = schemars::schema_for!(A);
     let input = Json::from_value(&schema).unwrap_or_else(|_| serde_json::Map::new().into());
-    FunctionTool { spec: ToolSpec::new(name, description, input), run: function, takes: PhantomData }
+    FunctionTool {
+        spec: ToolSpec::new(name, description, input),
+        run: function,
+        takes: PhantomData,
+    }
 }
 
 impl<A, F> FunctionTool<A, F> {

@@ -3,7 +3,7 @@
 use crate::session::{Answer, Session};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
-use turnwire_agent::{DemoAgent, AgentError};
+use turnwire_agent::{AgentError, DemoAgent};
 use turnwire_core::TextBlock;
 
 #[tokio::test(start_paused = true)]

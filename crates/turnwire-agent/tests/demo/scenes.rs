@@ -3,7 +3,7 @@
 use crate::session::{Answer, REPLY, Session, history, play_scene};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
-use turnwire_agent::{DemoAgent, AgentError, Journal, Replier, ReplyRequest, close_reply};
+use turnwire_agent::{AgentError, DemoAgent, Journal, Replier, ReplyRequest, close_reply};
 use turnwire_core::{
     DataBlock, ErrorType, Event, EventKind, FinishedReason, ModelCalls, Msg, TextBlock,
     ThinkingBlock, ToolCall, ToolCallState, ToolResult, ToolResultState,

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
-use turnwire_agent::{DemoAgent, AgentError, Journal, Replier, ReplyRequest};
+use turnwire_agent::{AgentError, DemoAgent, Journal, Replier, ReplyRequest};
 use turnwire_core::event::{ConfirmResult, ExternalExecutionResult, UserConfirmResult};
 use turnwire_core::{
     Event, EventKind, FixedStamp, Folder, Msg, Outcome, Stamp, ToolCall, ToolCallState, ToolResult,

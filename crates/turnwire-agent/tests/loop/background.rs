@@ -1,14 +1,14 @@
 //! Tools that go to the background, and what they find later.
 
+use crate::fake_model::{FakeModel, RecordedRequest, find_result};
 use crate::harness::Harness;
-use crate::fake_model::{RecordedRequest, FakeModel, find_result};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
 use turnwire_agent::hints::{HintStore, InMemoryHints};
 use turnwire_agent::model::script::ScriptStep;
-use turnwire_agent::tool::{ToolOutput, ToolContext, ToolError, streaming_function};
+use turnwire_agent::tool::{ToolContext, ToolError, ToolOutput, streaming_function};
 use turnwire_agent::{Agent, AgentBuilder};
 use turnwire_core::{FinishedReason, HintBlock, Msg, ToolResultState};
 
@@ -52,7 +52,11 @@ async fn what_is_found_while_the_reply_runs_is_part_of_it() {
     let model = FakeModel::new(|asked| match asked.result_count() {
         0 => vec![call("c", "search", 5)],
         _ if is_told(asked) => vec![ScriptStep::text("There it is.")],
-        _ => vec![ScriptStep::text("It "), ScriptStep::Wait(Duration::from_millis(10)), ScriptStep::text("takes.")],
+        _ => vec![
+            ScriptStep::text("It "),
+            ScriptStep::Wait(Duration::from_millis(10)),
+            ScriptStep::text("takes."),
+        ],
     });
     let mut house = Harness::new("search");
     house.run(&agent(&model).build()).await.unwrap();
@@ -150,10 +154,17 @@ async fn a_hint_that_was_taken_when_the_process_died_is_told_once() {
     for dies_after in 0..6 {
         let mailbox = Arc::new(InMemoryHints::default());
         mailbox.post("s", HintBlock::new("Mind the gap.")).await;
-        let choose = |asked: &RecordedRequest| vec![ScriptStep::text(if is_told(asked) { "I do." } else { "?" })];
+        let choose = |asked: &RecordedRequest| {
+            vec![ScriptStep::text(if is_told(asked) { "I do." } else { "?" })]
+        };
         let house = crate::fake_model::run_to_end(
             Harness::new("go"),
-            &|| Agent::builder("friday").model(FakeModel::new(choose)).hints(mailbox.clone()).build(),
+            &|| {
+                Agent::builder("friday")
+                    .model(FakeModel::new(choose))
+                    .hints(mailbox.clone())
+                    .build()
+            },
             Some(dies_after),
         )
         .await;

@@ -22,7 +22,8 @@ struct Effects {
 }
 
 fn agent(effects: &Arc<Effects>) -> Agent {
-    let lines = |texts: &[&str]| ScriptStep::Text(texts.iter().map(|&text| text.to_owned()).collect());
+    let lines =
+        |texts: &[&str]| ScriptStep::Text(texts.iter().map(|&text| text.to_owned()).collect());
     let model = ScriptedModel::new([
         vec![
             lines(&["Let ", "me ", "see."]),

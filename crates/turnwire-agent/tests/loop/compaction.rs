@@ -1,7 +1,7 @@
 //! Conversations that are longer than the model's window.
 
+use crate::fake_model::{FakeModel, RecordedRequest, crash_everywhere};
 use crate::harness::Harness;
-use crate::fake_model::{RecordedRequest, FakeModel, crash_everywhere};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -51,7 +51,11 @@ fn is_summing_up(asked: &RecordedRequest) -> bool {
 }
 
 fn choose(asked: &RecordedRequest) -> Vec<ScriptStep> {
-    if is_summing_up(asked) { vec![ScriptStep::text("They talked.")] } else { vec![ScriptStep::text("Hello.")] }
+    if is_summing_up(asked) {
+        vec![ScriptStep::text("They talked.")]
+    } else {
+        vec![ScriptStep::text("Hello.")]
+    }
 }
 
 fn summaries(reply: &Msg) -> Vec<SummaryExtent> {
@@ -109,7 +113,8 @@ async fn a_reply_that_grows_too_long_is_cut_between_its_rounds() {
         vec![ScriptStep::call(&format!("p{page}"), "read", &format!(r#"{{"page":{page}}}"#))]
     });
     let mut house = Harness::new("Read the book.");
-    house.history = house.history.into_iter().map(|msg| msg.stamped(&FixedStamp::default())).collect();
+    house.history =
+        house.history.into_iter().map(|msg| msg.stamped(&FixedStamp::default())).collect();
     house.run(&agent(&model)).await.unwrap();
     let reply = house.reply();
     assert_eq!(reply.text("").as_deref(), Some("All read."));
@@ -153,8 +158,11 @@ async fn what_is_sent_follows_from_the_log_after_a_crash() {
 async fn without_a_summary_the_model_gets_everything() {
     let broken = ModelError::new(ErrorType::Upstream, "no");
     let model = FakeModel::new(move |asked| {
-        let line =
-            if is_summing_up(asked) { ScriptStep::Fail(broken.clone()) } else { ScriptStep::text("Hello.") };
+        let line = if is_summing_up(asked) {
+            ScriptStep::Fail(broken.clone())
+        } else {
+            ScriptStep::text("Hello.")
+        };
         vec![line]
     });
     let mut house = long("And now?");

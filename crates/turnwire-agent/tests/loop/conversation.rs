@@ -1,15 +1,15 @@
 //! A conversation in memory.
 
-use crate::fake_model::{RecordedRequest, FakeModel, find_result};
+use crate::fake_model::{FakeModel, RecordedRequest, find_result};
 use crate::subagents::open_page;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use turnwire_agent::model::script::ScriptStep;
 use turnwire_agent::conversation::ApprovalRequest;
-use turnwire_agent::tool::{ToolOutput, ToolContext, ToolError, function, streaming_function};
-use turnwire_agent::{Agent, AgentTool, ClientTool, AgentError, ClientContext, Conversation};
+use turnwire_agent::model::script::ScriptStep;
+use turnwire_agent::tool::{ToolContext, ToolError, ToolOutput, function, streaming_function};
+use turnwire_agent::{Agent, AgentError, AgentTool, ClientContext, ClientTool, Conversation};
 use turnwire_core::{EventKind, FinishedReason, HintBlock, Msg, ToolResult, ToolResultState};
 
 #[derive(Deserialize, JsonSchema)]
@@ -30,7 +30,10 @@ fn friday(model: &Arc<FakeModel>) -> Agent {
     };
     Agent::builder("friday")
         .model(model.clone())
-        .tool(function("buy", "", async |_: Nothing| Ok::<_, ToolError>("bought")).requires_approval())
+        .tool(
+            function("buy", "", async |_: Nothing| Ok::<_, ToolError>("bought"))
+                .requires_approval(),
+        )
         .tool(function("forever", "", forever))
         .tool(streaming_function("search", "", background))
         .build()
@@ -55,14 +58,16 @@ fn obey(asked: &RecordedRequest) -> Vec<ScriptStep> {
 async fn an_answer_goes_on_with_the_reply_and_always_is_remembered() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let notes = seen.clone();
-    let mut talk = Conversation::new(friday(&FakeModel::new(obey))).with_event_callback(move |event| {
-        notes.lock().unwrap().push(event.kind.type_name().to_owned());
-    });
+    let mut talk =
+        Conversation::new(friday(&FakeModel::new(obey))).with_event_callback(move |event| {
+            notes.lock().unwrap().push(event.kind.type_name().to_owned());
+        });
     let waits = talk.send_text("call buy").await.unwrap();
     assert!(waits.finished_at().is_none());
     assert_eq!(talk.history().len(), 1);
     let questions = talk.approval_requests();
-    let reply = talk.decide(questions.into_iter().map(ApprovalRequest::always_allow)).await.unwrap();
+    let reply =
+        talk.decide(questions.into_iter().map(ApprovalRequest::always_allow)).await.unwrap();
     assert_eq!(find_result(&reply, "c1"), (ToolResultState::Success, "bought".to_owned()));
     assert_eq!(reply.finished_reason(), Some(&FinishedReason::Completed));
     let again = talk.send_text("call buy").await.unwrap();
@@ -135,7 +140,10 @@ fn parent_agent(tool: &'static str) -> Agent {
     });
     let researcher = Agent::builder("researcher")
         .model(researcher)
-        .tool(function("buy", "", async |_: Nothing| Ok::<_, ToolError>("bought")).requires_approval())
+        .tool(
+            function("buy", "", async |_: Nothing| Ok::<_, ToolError>("bought"))
+                .requires_approval(),
+        )
         .tool(open_page())
         .build();
     let tool = AgentTool::new(researcher, "Looks things up");
@@ -149,11 +157,13 @@ async fn what_a_sub_agent_is_told_says_whose_it_is() {
         let watched = seen.clone();
         let asks = if way == "hand in" { "open_page" } else { "buy" };
         let talk = Conversation::new(parent_agent(asks));
-        let mut talk = talk.with_event_callback(move |event| watched.lock().unwrap().push(event.clone()));
+        let mut talk =
+            talk.with_event_callback(move |event| watched.lock().unwrap().push(event.clone()));
         talk.send_text("go").await.unwrap();
         match way {
             "yes" => {
-                let yes: Vec<_> = talk.approval_requests().into_iter().map(ApprovalRequest::approve).collect();
+                let yes: Vec<_> =
+                    talk.approval_requests().into_iter().map(ApprovalRequest::approve).collect();
                 assert_eq!(yes.len(), 1);
                 assert_eq!(talk.decide(yes).await.unwrap().text("").as_deref(), Some("Done."));
             }

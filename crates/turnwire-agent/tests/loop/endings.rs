@@ -1,7 +1,7 @@
 //! Every way in which a reply or a call can end, event by event.
 
+use crate::fake_model::{FakeModel, assert_history_is_fold, expand_sequence, find_result};
 use crate::harness::Harness;
-use crate::fake_model::{FakeModel, assert_history_is_fold, find_result, expand_sequence};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -79,8 +79,12 @@ async fn a_model_that_stops_early_ends_the_reply_and_says_why() {
         FinishedReason::ContentFilter,
         FinishedReason::Truncated,
     ] {
-        let (house, types) = event_types(vec![ScriptStep::text("I "), ScriptStep::End(reason.clone())]).await;
-        assert_eq!(types, expand_sequence("REPLY_START MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END"));
+        let (house, types) =
+            event_types(vec![ScriptStep::text("I "), ScriptStep::End(reason.clone())]).await;
+        assert_eq!(
+            types,
+            expand_sequence("REPLY_START MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END")
+        );
         assert_eq!(house.reply().finished_reason(), Some(&reason));
     }
 }
@@ -89,7 +93,8 @@ async fn a_model_that_stops_early_ends_the_reply_and_says_why() {
 async fn a_call_of_a_model_that_declined_is_not_made() {
     let lines = vec![ScriptStep::call("c", "huge", "{}"), ScriptStep::End(FinishedReason::Refusal)];
     let (house, types) = event_types(lines).await;
-    let expected = expand_sequence("REPLY_START MODEL_CALL_START CALL MODEL_CALL_END RESULT REPLY_END");
+    let expected =
+        expand_sequence("REPLY_START MODEL_CALL_START CALL MODEL_CALL_END RESULT REPLY_END");
     assert_eq!(types, expected);
     assert_eq!(find_result(&house.reply(), "c").0, ToolResultState::Interrupted);
 }
@@ -125,7 +130,8 @@ async fn stopped_in_the_model() {
 #[tokio::test(start_paused = true)]
 async fn stopped_in_a_tool() {
     let house = stopped(vec![ScriptStep::call("c", "forever", "{}")]).await;
-    let expected = expand_sequence("REPLY_START MODEL_CALL_START CALL MODEL_CALL_END RESULT REPLY_END");
+    let expected =
+        expand_sequence("REPLY_START MODEL_CALL_START CALL MODEL_CALL_END RESULT REPLY_END");
     assert_eq!(house.types(), expected);
     assert_eq!(find_result(&house.reply(), "c").0, ToolResultState::Interrupted);
 }
@@ -179,7 +185,10 @@ async fn a_binary_result_passes_through() {
     let model = model_saying(vec![ScriptStep::call("c", "picture", "{}")]);
     let mut house = Harness::new("go");
     house.run(&agent(&model)).await.unwrap();
-    assert_eq!(house.types(), expand_sequence(&a_call("TOOL_RESULT_TEXT_DELTA TOOL_RESULT_DATA_DELTA")));
+    assert_eq!(
+        house.types(),
+        expand_sequence(&a_call("TOOL_RESULT_TEXT_DELTA TOOL_RESULT_DATA_DELTA"))
+    );
     assert_history_is_fold(&house, &model);
     for msg in [&house.reply(), model.requests()[1].messages.last().unwrap()] {
         let Payload::Parts(parts) = &msg.first::<ToolResult>().unwrap().output else {

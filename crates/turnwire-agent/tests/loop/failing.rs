@@ -1,7 +1,10 @@
 //! Models that fail, rounds without end, and processes that die, event by event.
 
+use crate::fake_model::{
+    FakeModel, assert_history_is_fold, assert_history_is_fold_after_crashes, expand_sequence,
+    find_result,
+};
 use crate::harness::Harness;
-use crate::fake_model::{FakeModel, assert_history_is_fold, assert_history_is_fold_after_crashes, find_result, expand_sequence};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use std::sync::{Arc, Mutex};
 use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
-use turnwire_agent::model::{ModelStream, ModelRequest, Model, ModelError, ModelSettings};
+use turnwire_agent::model::{Model, ModelError, ModelRequest, ModelSettings, ModelStream};
 use turnwire_agent::{Agent, AgentError};
 use turnwire_core::{EventKind, ModelCalls, Msg, Role, ToolResult, ToolResultState};
 use turnwire_wires::model_request::{OutputFormat, ToolChoice};
@@ -43,7 +43,9 @@ pub struct FakeModel {
 }
 
 impl FakeModel {
-    pub fn new(choose: impl Fn(&RecordedRequest) -> Vec<ScriptStep> + Send + Sync + 'static) -> Arc<Self> {
+    pub fn new(
+        choose: impl Fn(&RecordedRequest) -> Vec<ScriptStep> + Send + Sync + 'static,
+    ) -> Arc<Self> {
         Arc::new(Self { choose: Box::new(choose), asked: Mutex::default(), has_schema_mode: false })
     }
 

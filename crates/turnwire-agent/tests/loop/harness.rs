@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
-use turnwire_agent::{AgentError, Journal, Replier, SubAgentReply, ReplyRequest, close_reply};
+use turnwire_agent::{AgentError, Journal, Replier, ReplyRequest, SubAgentReply, close_reply};
 use turnwire_core::event::{ConfirmResult, ExternalExecutionResult, SubAgent, UserConfirmResult};
 use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{
@@ -95,7 +95,9 @@ impl Harness {
         let open = |reply: &LoggedReply| reply.msg.finished_at().is_none();
         let replies = self.replies().into_iter().filter(open);
         replies
-            .filter_map(|LoggedReply { msg, calls, agent }| Some(SubAgentReply { msg, model_calls: calls, agent: agent? }))
+            .filter_map(|LoggedReply { msg, calls, agent }| {
+                Some(SubAgentReply { msg, model_calls: calls, agent: agent? })
+            })
             .collect()
     }
 

@@ -1,7 +1,7 @@
 //! Wherever a reply was cut off, it leaves a history that every provider accepts.
 
-use crate::harness::{Harness, approve};
 use crate::fake_model::FakeModel;
+use crate::harness::{Harness, approve};
 use crate::subagents::open_page;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -46,21 +46,26 @@ async fn reference() -> Harness {
     let friday = Agent::builder("friday")
         .model(model)
         .tool(streaming_function("look", "", look))
-        .tool(function("asks", "", async |_: Nothing| Ok::<_, ToolError>("yes")).requires_approval())
+        .tool(
+            function("asks", "", async |_: Nothing| Ok::<_, ToolError>("yes")).requires_approval(),
+        )
         .tool(open_page())
         .build();
     let mut house = Harness::new("go");
     while house.reply().finished_at().is_none() {
         house.run(&friday).await.unwrap();
         house.confirm_all(approve);
-        house.execute_client_calls(|call| ToolResult::success(call.id.as_str(), "a page").named("open_page"));
+        house.execute_client_calls(|call| {
+            ToolResult::success(call.id.as_str(), "a page").named("open_page")
+        });
     }
     house
 }
 
 /// What the reply was when only so much of it was written: closed, as a stop leaves it.
 fn cut(events: &[Event<'static>]) -> Msg {
-    let (mut reply, mut calls) = (Msg::reply(crate::harness::REPLY, "friday"), ModelCalls::default());
+    let (mut reply, mut calls) =
+        (Msg::reply(crate::harness::REPLY, "friday"), ModelCalls::default());
     for event in events {
         reply.append_event(event).unwrap();
         calls.observe(event);
@@ -95,8 +100,11 @@ async fn a_reply_cut_off_anywhere_can_be_sent_to_every_provider() {
 
 fn body(wire: &Wire, messages: &[Msg]) -> Value {
     let empty = || Json::parse(r#"{"type":"object","properties":{}}"#).unwrap();
-    let tool =
-        |name: &str| ToolDefinition { name: name.to_owned(), description: String::new(), input_schema: empty() };
+    let tool = |name: &str| ToolDefinition {
+        name: name.to_owned(),
+        description: String::new(),
+        input_schema: empty(),
+    };
     let tools = ["look", "asks", "open_page"].map(tool);
     let request = Request { model: "m", messages, tools: &tools, ..Request::default() };
     wire.model_request(&request).unwrap().unwrap().parse_as().unwrap()

@@ -1,13 +1,15 @@
 //! Law 10: the agent eats its own events.
 
-use crate::harness::{Harness, deny, approve};
-use crate::fake_model::{SYSTEM, FakeModel, assert_history_is_fold, assert_history_is_fold_after_crashes};
+use crate::fake_model::{
+    FakeModel, SYSTEM, assert_history_is_fold, assert_history_is_fold_after_crashes,
+};
+use crate::harness::{Harness, approve, deny};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 use turnwire_agent::model::ModelError;
 use turnwire_agent::model::script::ScriptStep;
-use turnwire_agent::tool::{ToolOutput, ToolContext, ToolError, function, streaming_function};
+use turnwire_agent::tool::{ToolContext, ToolError, ToolOutput, function, streaming_function};
 use turnwire_agent::{Agent, AgentError};
 use turnwire_core::{DataBlock, ErrorType, FinishedReason, Msg, ToolCall, ToolResult};
 use turnwire_testkit::{Rng, check_property, pick};
@@ -30,7 +32,11 @@ fn agent(model: &Arc<FakeModel>) -> Agent {
         .system(SYSTEM)
         .tool(function("plain", "", async |_: Nothing| Ok::<_, ToolError>("fine")).idempotent())
         .tool(function("fails", "", async |_: Nothing| Err::<(), _>(ToolError::new("no"))))
-        .tool(function("asks", "", async |_: Nothing| Ok::<_, ToolError>("yes")).requires_approval().exclusive())
+        .tool(
+            function("asks", "", async |_: Nothing| Ok::<_, ToolError>("yes"))
+                .requires_approval()
+                .exclusive(),
+        )
         .tool(streaming_function("parts", "", parts))
         .tool(streaming_function("background", "", background))
         .max_iterations(6)

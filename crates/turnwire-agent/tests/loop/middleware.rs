@@ -1,15 +1,15 @@
 //! What stands around an agent.
 
+use crate::fake_model::{FakeModel, RecordedRequest, crash_everywhere, find_result};
 use crate::harness::Harness;
-use crate::fake_model::{RecordedRequest, FakeModel, crash_everywhere, find_result};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use turnwire_agent::middleware::{ReplyContext, Middleware, Next, EditableRequest, Verdict};
+use turnwire_agent::middleware::{EditableRequest, Middleware, Next, ReplyContext, Verdict};
 use turnwire_agent::model::script::ScriptStep;
-use turnwire_agent::tool::{ToolOutput, ToolContext, ToolError, function};
+use turnwire_agent::tool::{ToolContext, ToolError, ToolOutput, function};
 use turnwire_agent::{Agent, AgentBuilder};
 use turnwire_core::{
     Event, EventKind, FinishedReason, HintBlock, Msg, ThinkingBlock, ToolCall, ToolResultState,
@@ -228,7 +228,8 @@ impl Middleware for StoppingMiddleware {
 
 #[tokio::test]
 async fn a_reply_can_be_stopped_anywhere_and_is_closed() {
-    let lines = || vec![ScriptStep::text("Let me"), ScriptStep::Wait(Duration::ZERO), call("c", "forever")];
+    let lines =
+        || vec![ScriptStep::text("Let me"), ScriptStep::Wait(Duration::ZERO), call("c", "forever")];
     for (when, types) in [
         (When::Asking, vec!["REPLY_START", "REQUEST_STOP", "REPLY_END"]),
         (
@@ -264,7 +265,8 @@ async fn a_reply_can_be_stopped_anywhere_and_is_closed() {
             ],
         ),
     ] {
-        let friday = agent(&FakeModel::new(move |_| lines())).middleware(StoppingMiddleware(when)).build();
+        let friday =
+            agent(&FakeModel::new(move |_| lines())).middleware(StoppingMiddleware(when)).build();
         let mut house = Harness::new("go");
         house.run(&friday).await.unwrap();
         assert_eq!(house.types(), types);

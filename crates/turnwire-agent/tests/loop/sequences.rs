@@ -1,6 +1,6 @@
 //! What is emitted, event by event.
 
-use crate::harness::{Harness, deny, approve};
+use crate::harness::{Harness, approve, deny};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use turnwire_agent::model::ModelError;
 use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
 use turnwire_agent::permission::{Pattern, Rule};
 use turnwire_agent::tool::{ToolContext, ToolError, function, streaming_function};
-use turnwire_agent::{Agent, AgentBuilder, ClientTool, ClientContext};
+use turnwire_agent::{Agent, AgentBuilder, ClientContext, ClientTool};
 use turnwire_core::event::ConfirmResult;
 use turnwire_core::{
     Behavior, ErrorType, FinishedReason, Msg, ToolCall, ToolResult, ToolResultState,
@@ -22,11 +22,18 @@ struct City {
 fn agent(answers: impl IntoIterator<Item = Vec<ScriptStep>>) -> AgentBuilder {
     Agent::builder("friday")
         .model(ScriptedModel::new(answers))
-        .tool(streaming_function("weather", "The weather", async |City { city }: City, out: ToolContext| {
-            out.send_text(format!("{city}: ")).await;
-            Ok::<_, ToolError>("sunny")
-        }))
-        .tool(function("trade", "Buys", async |_: City| Ok::<_, ToolError>("bought")).requires_approval())
+        .tool(streaming_function(
+            "weather",
+            "The weather",
+            async |City { city }: City, out: ToolContext| {
+                out.send_text(format!("{city}: ")).await;
+                Ok::<_, ToolError>("sunny")
+            },
+        ))
+        .tool(
+            function("trade", "Buys", async |_: City| Ok::<_, ToolError>("bought"))
+                .requires_approval(),
+        )
         .tool(function("broken", "Panics", async |_: City| -> Result<(), ToolError> {
             panic!("on purpose")
         }))
@@ -154,12 +161,18 @@ async fn two_questions_at_once_are_both_kept_and_others_run_beside_them() {
 
 #[tokio::test]
 async fn always_allow_is_remembered() {
-    let friday =
-        agent([vec![call("a", "trade")], vec![call("b", "trade")], vec![ScriptStep::text("Done.")]])
-            .build();
+    let friday = agent([
+        vec![call("a", "trade")],
+        vec![call("b", "trade")],
+        vec![ScriptStep::text("Done.")],
+    ])
+    .build();
     let mut house = Harness::new("trade");
     house.run(&friday).await.unwrap();
-    house.confirm_all(|call| ConfirmResult { rules: Some(call.suggested_rules.clone()), ..approve(call) });
+    house.confirm_all(|call| ConfirmResult {
+        rules: Some(call.suggested_rules.clone()),
+        ..approve(call)
+    });
     house.run(&friday).await.unwrap();
     assert_eq!(house.reply().text("").as_deref(), Some("Done."));
 }
@@ -189,9 +202,9 @@ async fn a_tool_of_the_client_waits_for_its_result() {
     house.run(&friday).await.unwrap();
     let types = house.types();
     assert_eq!(types[types.len() - 2..], ["MODEL_CALL_END", "REQUIRE_EXTERNAL_EXECUTION"]);
-    assert!(
-        house.execute_client_calls(|call| ToolResult::success(call.id.as_str(), "a page").named("open_page"))
-    );
+    assert!(house.execute_client_calls(|call| {
+        ToolResult::success(call.id.as_str(), "a page").named("open_page")
+    }));
     house.run(&friday).await.unwrap();
     let reply = house.reply();
     assert_eq!(result(&reply, "c").1, "a page");

@@ -1,7 +1,7 @@
 //! Answers that have a form.
 
+use crate::fake_model::{FakeModel, RecordedRequest, crash_everywhere, find_result};
 use crate::harness::Harness;
-use crate::fake_model::{RecordedRequest, FakeModel, crash_everywhere, find_result};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -104,7 +104,8 @@ async fn tools_come_first_then_the_answer() {
             _ if in_schema_mode => vec![ScriptStep::text(GOOD)],
             _ => by_tool(asked, GOOD),
         };
-        let model = if in_schema_mode { FakeModel::in_schema_mode(choose) } else { FakeModel::new(choose) };
+        let model =
+            if in_schema_mode { FakeModel::in_schema_mode(choose) } else { FakeModel::new(choose) };
         let friday = with_tool(&model).build();
         let (reply, plan) = friday.call_as::<TaskPlan>(question()).await.unwrap();
         assert_eq!(plan.goal, "tea");
@@ -135,7 +136,8 @@ async fn a_wrong_answer_is_put_right_once() {
             let answer = if is_mending(asked) { GOOD } else { BAD };
             if by_a_tool { by_tool(asked, answer) } else { vec![ScriptStep::text(answer)] }
         };
-        let model = if by_a_tool { FakeModel::new(choose) } else { FakeModel::in_schema_mode(choose) };
+        let model =
+            if by_a_tool { FakeModel::new(choose) } else { FakeModel::in_schema_mode(choose) };
         let friday = agent(&model).output_schema(schema()).build();
         let mut house = Harness::new("How is tea made?");
         house.run(&friday).await.unwrap();
@@ -178,7 +180,11 @@ fn even<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
 #[tokio::test]
 async fn what_only_the_type_knows_is_checked_too() {
     let model = FakeModel::in_schema_mode(|asked| {
-        vec![ScriptStep::text(if is_mending(asked) { r#"{"number":2}"# } else { r#"{"number":1}"# })]
+        vec![ScriptStep::text(if is_mending(asked) {
+            r#"{"number":2}"#
+        } else {
+            r#"{"number":1}"#
+        })]
     });
     let (reply, even) = agent(&model).build().call_as::<Even>(question()).await.unwrap();
     assert_eq!(even.number, 2);
@@ -196,8 +202,14 @@ async fn a_list_is_an_answer_too() {
 async fn who_fails_otherwise_is_not_asked_to_put_it_right() {
     let broken = ModelError::new(ErrorType::RateLimit, "too much");
     for (lines, reason) in [
-        (vec![ScriptStep::text("I won't."), ScriptStep::End(FinishedReason::Refusal)], FinishedReason::Refusal),
-        (vec![ScriptStep::text("{"), ScriptStep::End(FinishedReason::Length)], FinishedReason::Length),
+        (
+            vec![ScriptStep::text("I won't."), ScriptStep::End(FinishedReason::Refusal)],
+            FinishedReason::Refusal,
+        ),
+        (
+            vec![ScriptStep::text("{"), ScriptStep::End(FinishedReason::Length)],
+            FinishedReason::Length,
+        ),
         (vec![ScriptStep::text("{"), ScriptStep::Fail(broken)], FinishedReason::Error),
     ] {
         let model = FakeModel::in_schema_mode(move |_| lines.clone());
@@ -231,8 +243,11 @@ async fn it_goes_on_from_the_log_alone() {
             }
         };
         let friday = move || {
-            let model =
-                if in_schema_mode { FakeModel::in_schema_mode(choose) } else { FakeModel::new(choose) };
+            let model = if in_schema_mode {
+                FakeModel::in_schema_mode(choose)
+            } else {
+                FakeModel::new(choose)
+            };
             with_tool(&model).output_schema(schema()).build()
         };
         let crashes = crash_everywhere(

@@ -1,6 +1,6 @@
 //! Agents that work for another: in the same log, each with a message of its own.
 
-use crate::harness::{Harness, REPLY, deny, approve};
+use crate::harness::{Harness, REPLY, approve, deny};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
-use turnwire_agent::model::{ModelStream, ModelRequest, Model, ModelError};
+use turnwire_agent::model::{Model, ModelError, ModelRequest, ModelStream};
 use turnwire_agent::sub_agent::MAX_DEPTH;
-use turnwire_agent::tool::{ToolOutput, ToolContext, Tool, ToolError, ToolSpec, function, streaming_function};
-use turnwire_agent::{Agent, AgentTool, AgentError, Journal, Replier, ReplyRequest};
+use turnwire_agent::tool::{
+    Tool, ToolContext, ToolError, ToolOutput, ToolSpec, function, streaming_function,
+};
+use turnwire_agent::{Agent, AgentError, AgentTool, Journal, Replier, ReplyRequest};
 use turnwire_core::event::SubAgent;
 use turnwire_core::{ErrorType, FinishedReason, Msg, ToolCall, ToolResult, ToolResultState};
 
@@ -237,9 +239,9 @@ async fn what_it_hands_to_the_client_the_client_executes() {
     let mut house = Harness::new("browse");
     house.run(&agent).await.unwrap();
     assert_eq!(event_lines(&house).last().unwrap(), "main/researcher REQUIRE_EXTERNAL_EXECUTION");
-    assert!(
-        house.execute_client_calls(|call| ToolResult::success(call.id.as_str(), "a page").named("open_page"))
-    );
+    assert!(house.execute_client_calls(|call| {
+        ToolResult::success(call.id.as_str(), "a page").named("open_page")
+    }));
     house.run(&agent).await.unwrap();
     assert_all_ended(&house);
     assert_eq!(result(&house.reply(), "c").1, "Seen.");
@@ -247,7 +249,8 @@ async fn what_it_hands_to_the_client_the_client_executes() {
 
 #[tokio::test]
 async fn calls_of_agents_that_work_at_once_have_ids_of_their_own() {
-    let answers = [vec![ScriptStep::call("call_0", "open_page", "{}")], vec![ScriptStep::text("Seen.")]];
+    let answers =
+        [vec![ScriptStep::call("call_0", "open_page", "{}")], vec![ScriptStep::text("Seen.")]];
     let sub = researcher(answers).tool(open_page()).build();
     // The provider gives the same id to every call, also to those of the agent above.
     let main = [
@@ -271,7 +274,8 @@ async fn calls_of_agents_that_work_at_once_have_ids_of_their_own() {
 
 /// Two at once; one asks, the other hands over, and each has an agent below it.
 fn team(bought: &Arc<AtomicU32>, looked: &Arc<AtomicU32>) -> Agent {
-    let texts = |texts: &[&str]| ScriptStep::Text(texts.iter().map(|&text| text.to_owned()).collect());
+    let texts =
+        |texts: &[&str]| ScriptStep::Text(texts.iter().map(|&text| text.to_owned()).collect());
     let look = |count: &Arc<AtomicU32>| {
         let count = count.clone();
         streaming_function("look", "Looks", move |_: Nothing, out: ToolContext| {
@@ -287,7 +291,11 @@ fn team(bought: &Arc<AtomicU32>, looked: &Arc<AtomicU32>) -> Agent {
         Agent::builder("helper").model(script(answers)).tool(look(looked)).build()
     };
     let researcher = researcher([
-        vec![texts(&["Let ", "me."]), delegate("h", "helper"), ScriptStep::call("t", "trade", "{}")],
+        vec![
+            texts(&["Let ", "me."]),
+            delegate("h", "helper"),
+            ScriptStep::call("t", "trade", "{}"),
+        ],
         vec![],
         vec![texts(&["Found."])],
     ])
@@ -390,7 +398,12 @@ async fn they_go_on_after_any_crash() {
             break;
         }
         crashes += 1;
-        assert_eq!(texts_by_reply(&house), expected(), "after {dies_after}: {:?}", event_lines(&house));
+        assert_eq!(
+            texts_by_reply(&house),
+            expected(),
+            "after {dies_after}: {:?}",
+            event_lines(&house)
+        );
         assert!(bought <= 1 && looked <= 2, "after {dies_after}: {bought} {looked}");
         for reply in house.replies() {
             assert_eq!(reply.msg.finished_reason(), Some(&FinishedReason::Completed));
@@ -411,7 +424,9 @@ async fn a_stop_at_any_point_stops_all_of_them() {
         let outcome = loop {
             let outcome = house.run(&team(&bought, &looked)).await;
             let is_answered = house.confirm_all(approve)
-                | house.execute_client_calls(|call| ToolResult::success(call.id.as_str(), "page").named("x"));
+                | house.execute_client_calls(|call| {
+                    ToolResult::success(call.id.as_str(), "page").named("x")
+                });
             if outcome.is_err() || !is_answered {
                 break outcome;
             }
@@ -502,7 +517,10 @@ async fn whatever_it_leaves_open_is_closed() {
 #[tokio::test]
 async fn what_it_cannot_read_is_no_task() {
     let agent = Agent::builder("main")
-        .model(script([vec![ScriptStep::call("c", "researcher", "{}")], vec![ScriptStep::text("Sorry.")]]))
+        .model(script([
+            vec![ScriptStep::call("c", "researcher", "{}")],
+            vec![ScriptStep::text("Sorry.")],
+        ]))
         .tool(AgentTool::new(researcher([]).build(), "Finds out"))
         .build();
     let mut house = Harness::new("why?");
@@ -514,7 +532,8 @@ async fn what_it_cannot_read_is_no_task() {
 
 #[tokio::test]
 async fn they_do_not_go_deeper_than_they_may() {
-    let mut agent = Agent::builder("deep").model(script([vec![ScriptStep::text("The bottom.")]])).build();
+    let mut agent =
+        Agent::builder("deep").model(script([vec![ScriptStep::text("The bottom.")]])).build();
     for _ in 0..=MAX_DEPTH {
         agent = Agent::builder("deep")
             .model(script([vec![delegate("c", "deep")], vec![ScriptStep::text("Up.")]]))

@@ -1,7 +1,7 @@
 //! Questions to a person and calls for the client, event by event.
 
-use crate::harness::{Harness, deny, approve};
-use crate::fake_model::{FakeModel, assert_history_is_fold, find_result, expand_sequence};
+use crate::fake_model::{FakeModel, assert_history_is_fold, expand_sequence, find_result};
+use crate::harness::{Harness, approve, deny};
 use crate::subagents::open_page;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -73,7 +73,9 @@ async fn a_yes_a_no_and_another_input() {
         let (mut house, model, friday) = run_until_asked(&[("c", "trade")]).await;
         assert_eq!(
             house.types(),
-            expand_sequence("REPLY_START MODEL_CALL_START CALL MODEL_CALL_END REQUIRE_USER_CONFIRM")
+            expand_sequence(
+                "REPLY_START MODEL_CALL_START CALL MODEL_CALL_END REQUIRE_USER_CONFIRM"
+            )
         );
         house.confirm_all(decide);
         let script = "REPLY_START MODEL_CALL_START CALL MODEL_CALL_END REQUIRE_USER_CONFIRM \
@@ -137,7 +139,9 @@ async fn what_the_client_executes_continues_the_call() {
     let before = "REPLY_START MODEL_CALL_START CALL CALL MODEL_CALL_END TOOL_RESULT_START \
          REQUIRE_EXTERNAL_EXECUTION TOOL_RESULT_TEXT_DELTA TOOL_RESULT_END";
     assert_eq!(house.types(), expand_sequence(before));
-    house.execute_client_calls(|call| ToolResult::success(call.id.as_str(), "a page").named("open_page"));
+    house.execute_client_calls(|call| {
+        ToolResult::success(call.id.as_str(), "a page").named("open_page")
+    });
     let after = format!(
         "{before} EXTERNAL_EXECUTION_RESULT MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END"
     );

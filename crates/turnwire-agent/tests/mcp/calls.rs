@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use turnwire_agent::Agent;
 use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
-use turnwire_agent::model::{ModelStream, ModelRequest, Model, ModelError};
+use turnwire_agent::model::{Model, ModelError, ModelRequest, ModelStream};
 use turnwire_agent::tool::Executor;
 use turnwire_core::{EventKind, Msg, Part, Payload, ToolResultState};
 
@@ -156,7 +156,8 @@ async fn many_calls_share_one_server() {
 async fn a_child_gets_little_of_our_environment() {
     // Cargo gives each test a lot of it.
     assert!(std::env::vars_os().any(|(name, _)| name.to_str().unwrap().starts_with("CARGO")));
-    let house = McpHarness::child_with(|server| server.env("EXTRA", "1").inherit("CARGO_PKG_NAME")).await;
+    let house =
+        McpHarness::child_with(|server| server.env("EXTRA", "1").inherit("CARGO_PKG_NAME")).await;
     let names = house.call("files__environment", "{}").await.output.text("");
     let names: Vec<&str> = names.split(' ').collect();
     for expected in ["EXTRA", "PATH", "CARGO_PKG_NAME"] {

@@ -1,8 +1,11 @@
 //! Answers that break off, fall silent, or are none.
 
 use crate::bodies::{Scene, TEXT, WIRES, body, says, says_all};
-use crate::fake_provider::{FakeProvider, LAST_CHUNK, ServerStep, stream_head, chunk, open_stream, status_response, whole_stream};
-use crate::scenes::{collect_events, ask, model_at, folded, reason, types};
+use crate::fake_provider::{
+    FakeProvider, LAST_CHUNK, ServerStep, chunk, open_stream, status_response, stream_head,
+    whole_stream,
+};
+use crate::scenes::{ask, collect_events, folded, model_at, reason, types};
 use futures_util::StreamExt;
 use std::time::Duration;
 use turnwire_agent::Agent;
@@ -20,7 +23,8 @@ fn half(wire: &str) -> String {
 async fn a_stream_without_its_end_is_truncated_never_complete() {
     for wire in WIRES {
         for end in [ServerStep::Send(LAST_CHUNK.to_vec()), ServerStep::HangUp] {
-            let fake = FakeProvider::start([[open_stream(&half(wire), 30), vec![end]].concat()]).await;
+            let fake =
+                FakeProvider::start([[open_stream(&half(wire), 30), vec![end]].concat()]).await;
             let (events, error) = collect_events(&model_at(wire, &fake).build().unwrap()).await;
             assert_eq!((reason(&events), error), (FinishedReason::Truncated, None), "{wire}");
             assert_eq!(folded(&events).text("").as_deref(), Some(TEXT[0]), "{wire}");
@@ -44,7 +48,9 @@ async fn a_connection_that_breaks_behind_the_end_has_broken_nothing() {
 
 #[tokio::test]
 async fn silence_between_tokens_ends_the_call_and_closes_the_connection() {
-    let fake = FakeProvider::start([[open_stream(&says(&["one"]), 99), vec![ServerStep::Hold]].concat()]).await;
+    let fake =
+        FakeProvider::start([[open_stream(&says(&["one"]), 99), vec![ServerStep::Hold]].concat()])
+            .await;
     let long = Duration::from_mins(1);
     let limit = Duration::from_millis(50);
     let model = model_at("openai", &fake).time_limits(long, long, limit).build().unwrap();
@@ -59,7 +65,9 @@ async fn silence_between_tokens_ends_the_call_and_closes_the_connection() {
 
 #[tokio::test]
 async fn dropping_an_answer_closes_the_connection() {
-    let fake = FakeProvider::start([[open_stream(&says(&["one"]), 99), vec![ServerStep::Hold]].concat()]).await;
+    let fake =
+        FakeProvider::start([[open_stream(&says(&["one"]), 99), vec![ServerStep::Hold]].concat()])
+            .await;
     let model = model_at("openai", &fake).build().unwrap();
     let mut answer = ask(&model).await.unwrap();
     answer.next().await.unwrap().unwrap();
@@ -84,7 +92,9 @@ async fn dropping_a_question_closes_the_connection() {
 
 #[tokio::test]
 async fn whoever_stops_a_reply_closes_the_models_connection() {
-    let fake = FakeProvider::start([[open_stream(&says(&["one"]), 99), vec![ServerStep::Hold]].concat()]).await;
+    let fake =
+        FakeProvider::start([[open_stream(&says(&["one"]), 99), vec![ServerStep::Hold]].concat()])
+            .await;
     let agent = Agent::builder("friday").model(model_at("openai", &fake).build().unwrap()).build();
     let mut events = agent.reply([Msg::user("ann", "Hi!")]);
     while let Some(event) = events.next().await {
@@ -149,7 +159,9 @@ async fn what_is_no_stream_is_named_and_not_tried_again() {
 async fn bytes_that_are_no_text_are_no_answer() {
     let fake = FakeProvider::start([vec![
         ServerStep::Send(stream_head("text/event-stream")),
-        ServerStep::Send(chunk(b"data: {\"choices\":[{\"delta\":{\"content\":\"\xff\xfe\"}}]}\n\n")),
+        ServerStep::Send(chunk(
+            b"data: {\"choices\":[{\"delta\":{\"content\":\"\xff\xfe\"}}]}\n\n",
+        )),
         ServerStep::Send(LAST_CHUNK.to_vec()),
     ]])
     .await;
@@ -161,7 +173,9 @@ async fn bytes_that_are_no_text_are_no_answer() {
 async fn a_frame_that_cannot_be_read_is_not_passed_over_in_silence() {
     let lines = format!("{}data: {{oh\n\n{}", says(&["one"]), says_all(&["two"]));
     for cut in [5, usize::MAX] {
-        let fake = FakeProvider::start([[open_stream(&lines, cut), vec![ServerStep::Hold]].concat()]).await;
+        let fake =
+            FakeProvider::start([[open_stream(&lines, cut), vec![ServerStep::Hold]].concat()])
+                .await;
         let (events, error) = collect_events(&model_at("openai", &fake).build().unwrap()).await;
         assert_eq!(types(&events), ["MODEL_CALL_START", "TEXT_BLOCK_START", "TEXT_BLOCK_DELTA"]);
         let error = error.unwrap();
@@ -174,7 +188,11 @@ async fn a_frame_that_cannot_be_read_is_not_passed_over_in_silence() {
 #[tokio::test]
 async fn an_event_has_a_limit() {
     let long = "x".repeat(2000);
-    let fake = FakeProvider::start([[open_stream(&says(&["one", &long]), 500), vec![ServerStep::Hold]].concat()]).await;
+    let fake =
+        FakeProvider::start([
+            [open_stream(&says(&["one", &long]), 500), vec![ServerStep::Hold]].concat()
+        ])
+        .await;
     let model = model_at("openai", &fake).event_limit(1000).build().unwrap();
     let (events, error) = collect_events(&model).await;
     assert_eq!(events.len(), 3);
@@ -197,7 +215,12 @@ async fn a_refusal_without_an_end_of_its_body_is_enough() {
 #[tokio::test]
 async fn an_answer_that_is_no_stream_but_whole_is_an_answer() {
     let whole = r#"{"id":"x","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":5}}"#;
-    let fake = FakeProvider::start([status_response("200 OK", "content-type: application/json\r\n", whole)]).await;
+    let fake = FakeProvider::start([status_response(
+        "200 OK",
+        "content-type: application/json\r\n",
+        whole,
+    )])
+    .await;
     let (events, error) = collect_events(&model_at("openai", &fake).build().unwrap()).await;
     assert_eq!((reason(&events), error), (FinishedReason::Completed, None));
     assert_eq!(folded(&events).text("").as_deref(), Some("hello"));

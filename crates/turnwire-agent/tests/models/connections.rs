@@ -1,8 +1,10 @@
 //! Connections: which are used again, and what comes over them that is not what one hopes for.
 
 use crate::bodies::{says, says_all};
-use crate::fake_provider::{FakeProvider, LAST_CHUNK, ServerStep, stream_head, chunk, open_stream, status_response};
-use crate::scenes::{collect_events, model_at, folded, hello_response, reason, assert_says_hello};
+use crate::fake_provider::{
+    FakeProvider, LAST_CHUNK, ServerStep, chunk, open_stream, status_response, stream_head,
+};
+use crate::scenes::{assert_says_hello, collect_events, folded, hello_response, model_at, reason};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -46,8 +48,11 @@ async fn a_connection_is_used_again_behind_every_whole_answer() {
     let early =
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n".to_vec();
     let hinted = [vec![ServerStep::Send(early)], hello_response()].concat();
-    let trailed = [open_stream(&body, 50), vec![ServerStep::Send(b"0\r\nx-time: 3\r\n\r\n".to_vec())]].concat();
-    let fake = FakeProvider::start([hello_response(), sized, hinted, trailed, hello_response()]).await;
+    let trailed =
+        [open_stream(&body, 50), vec![ServerStep::Send(b"0\r\nx-time: 3\r\n\r\n".to_vec())]]
+            .concat();
+    let fake =
+        FakeProvider::start([hello_response(), sized, hinted, trailed, hello_response()]).await;
     assert_eq!(connections_used(5, &fake).await, [0; 5]);
 }
 
@@ -86,7 +91,8 @@ async fn one_that_is_closed_when_it_is_used_again_costs_no_try() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     let body = says_all(&["hello"]);
-    let answer = [stream_head("text/event-stream"), chunk(body.as_bytes()), LAST_CHUNK.to_vec()].concat();
+    let answer =
+        [stream_head("text/event-stream"), chunk(body.as_bytes()), LAST_CHUNK.to_vec()].concat();
     let server = tokio::spawn(async move {
         let mut questions = Vec::new();
         for most in [1, 2] {
@@ -197,7 +203,8 @@ async fn what_is_no_http_is_named() {
         ("HTTP/1.1 101 Switching Protocols\r\n\r\n", "changed the protocol"),
         (&format!("HTTP/1.1 200 OK\r\na: {}\r\n", "b".repeat(70_000)), "its head is too long"),
     ] {
-        let fake = FakeProvider::start([vec![ServerStep::Send(sent.into()), ServerStep::HangUp]]).await;
+        let fake =
+            FakeProvider::start([vec![ServerStep::Send(sent.into()), ServerStep::HangUp]]).await;
         let error = collect_events(&model_without_retries(&fake)).await.1.unwrap();
         assert_eq!((error.kind.clone(), error.is_transient), (ErrorType::Connection, true));
         assert!(error.message.contains("went away before it answered"), "{error}");
@@ -208,7 +215,10 @@ async fn what_is_no_http_is_named() {
 #[tokio::test]
 async fn chunks_that_are_none_break_an_answer_off() {
     for wrong in ["\r\n", "xyz\r\n", "fffffffffffffffff\r\n", &"1;".repeat(2000)] {
-        let steps = [open_stream(&says(&["one"]), 500), vec![ServerStep::Send(wrong.into()), ServerStep::Hold]];
+        let steps = [
+            open_stream(&says(&["one"]), 500),
+            vec![ServerStep::Send(wrong.into()), ServerStep::Hold],
+        ];
         let fake = FakeProvider::start([steps.concat()]).await;
         let (events, error) = collect_events(&model_without_retries(&fake)).await;
         assert_eq!((reason(&events), error), (FinishedReason::Truncated, None), "{wrong}");
@@ -221,7 +231,11 @@ async fn chunks_that_are_none_break_an_answer_off() {
 async fn an_answer_without_a_length_ends_with_its_connection() {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
     let whole = format!("{head}{}", says_all(&["hello"]));
-    let fake = FakeProvider::start([vec![ServerStep::Send(whole.into()), ServerStep::HangUp], hello_response()]).await;
+    let fake = FakeProvider::start([
+        vec![ServerStep::Send(whole.into()), ServerStep::HangUp],
+        hello_response(),
+    ])
+    .await;
     let model = model_without_retries(&fake);
     assert_says_hello(&model).await;
     assert_says_hello(&model).await;

@@ -5,7 +5,7 @@ use crate::fake_provider::{FakeProvider, status_response, whole_stream};
 use crate::scenes::{collect_events, model_at};
 use std::io::Write;
 use turnwire_agent::model::Model;
-use turnwire_agent::model::http::{HttpModel, ApiKey};
+use turnwire_agent::model::http::{ApiKey, HttpModel};
 use turnwire_agent::model::script::ScriptedModel;
 use turnwire_core::ErrorType;
 
@@ -88,7 +88,8 @@ async fn a_key_is_read_for_each_request() {
 
 #[tokio::test]
 async fn redirects_are_not_followed() {
-    let elsewhere = FakeProvider::start([whole_stream(&body("openai-chat", Scene::Text), 99)]).await;
+    let elsewhere =
+        FakeProvider::start([whole_stream(&body("openai-chat", Scene::Text), 99)]).await;
     for line in ["301 Moved", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"] {
         let location = format!("location: {}/v1/chat/completions\r\n", elsewhere.base);
         let fake = FakeProvider::start([status_response(line, &location, "")]).await;

@@ -9,9 +9,9 @@
 
 mod bodies;
 mod breaks;
+mod connections;
 mod fake_provider;
 mod keys;
-mod connections;
 mod recordings;
 mod retries;
 mod scenes;

@@ -90,7 +90,8 @@ async fn every_recording_comes_through_as_its_wire_reads_it() {
         let expected = decoded(wire, &body);
 
         let fake = FakeProvider::start([whole_stream(&body, 1000)]).await;
-        let (events, error) = collect_events(&model_at(wire, &fake).retries(0).build().unwrap()).await;
+        let (events, error) =
+            collect_events(&model_at(wire, &fake).retries(0).build().unwrap()).await;
         let first = expected.iter().find(|event| {
             !matches!(event.kind, EventKind::ModelCallStart(_) | EventKind::Custom(_))
         });

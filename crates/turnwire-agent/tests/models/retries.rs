@@ -2,7 +2,9 @@
 
 use crate::bodies::{Scene, body, says};
 use crate::fake_provider::{FakeProvider, ServerStep, open_stream, status_response, whole_stream};
-use crate::scenes::{collect_events, ask, model_at, folded, hello_response, reason, assert_says_hello};
+use crate::scenes::{
+    ask, assert_says_hello, collect_events, folded, hello_response, model_at, reason,
+};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use turnwire_agent::model::http::HttpModel;
@@ -101,8 +103,10 @@ async fn it_is_tried_as_often_as_it_may_be() {
     let error = fails(&model_at("openai", &fake).retries(3).build().unwrap()).await;
     assert_eq!((error.kind, error.is_transient), (ErrorType::Upstream, true));
     assert_eq!(fake.requests().len(), 4);
-    let error =
-        fails(&model_at("openai", &FakeProvider::start([busy()]).await).retries(0).build().unwrap()).await;
+    let error = fails(
+        &model_at("openai", &FakeProvider::start([busy()]).await).retries(0).build().unwrap(),
+    )
+    .await;
     assert!(error.message.ends_with("answered 503 (Service Unavailable): busy"), "{error}");
 }
 
@@ -143,7 +147,9 @@ async fn once_something_was_passed_on_nothing_is_tried_again() {
 
 #[tokio::test]
 async fn the_fallback_answers_when_the_model_does_not() {
-    for failure in [status_response("503 Busy", "", ""), status_response("401 Unauthorized", "", "")] {
+    for failure in
+        [status_response("503 Busy", "", ""), status_response("401 Unauthorized", "", "")]
+    {
         let fake = FakeProvider::start(vec![failure; 2]).await;
         let other = FakeProvider::start([whole_stream(&body("anthropic", Scene::Text), 20)]).await;
         let spare = model_at("anthropic", &other).build().unwrap();
@@ -187,7 +193,8 @@ async fn a_model_that_says_nothing_is_tried_again_and_its_connections_are_closed
     let fake = FakeProvider::start(silent).await;
     let long = Duration::from_mins(1);
     let limit = Duration::from_millis(400);
-    let error = fails(&model_at("openai", &fake).time_limits(long, limit, long).build().unwrap()).await;
+    let error =
+        fails(&model_at("openai", &fake).time_limits(long, limit, long).build().unwrap()).await;
     assert_eq!((error.kind.clone(), error.is_transient), (ErrorType::Upstream, true));
     assert!(error.message.contains("said nothing for 400ms"), "{error}");
     assert_eq!(fake.requests().len(), 3);

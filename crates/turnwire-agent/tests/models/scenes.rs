@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use turnwire_agent::Agent;
-use turnwire_agent::model::http::{HttpModel, HttpModelBuilder, ApiKey};
-use turnwire_agent::model::{ModelStream, ModelRequest, Model, ModelError, ModelSettings};
+use turnwire_agent::model::http::{ApiKey, HttpModel, HttpModelBuilder};
+use turnwire_agent::model::{Model, ModelError, ModelRequest, ModelSettings, ModelStream};
 use turnwire_agent::tool::{ToolError, function};
 use turnwire_core::{Event, EventKind, FinishedReason, Msg, TextBlock, ThinkingBlock, ToolCall};
-use turnwire_wires::model_request::{OutputFormat, ToolDefinition, ToolChoice};
+use turnwire_wires::model_request::{OutputFormat, ToolChoice, ToolDefinition};
 
 pub const REPLY: &str = "reply";
 
@@ -149,7 +149,10 @@ async fn a_connection_is_used_again_after_a_complete_answer() {
     // The end of the body comes when the answer is over already.
     let gate = Arc::new(Semaphore::new(0));
     let mut steps = open_stream(&body("openai-chat", Scene::Text), 50);
-    steps.extend([ServerStep::Wait(Arc::clone(&gate)), ServerStep::Send(crate::fake_provider::LAST_CHUNK.to_vec())]);
+    steps.extend([
+        ServerStep::Wait(Arc::clone(&gate)),
+        ServerStep::Send(crate::fake_provider::LAST_CHUNK.to_vec()),
+    ]);
     let fake = FakeProvider::start(vec![steps; 20]).await;
     let model = model_at("openai", &fake).build().unwrap();
     for _ in 0..20 {
@@ -201,10 +204,12 @@ async fn the_request_has_what_was_asked_and_what_was_set() {
     let fake = FakeProvider::start([whole_stream(&body("openai-chat", Scene::Text), 99)]).await;
     let mut extra = turnwire_core::Fields::default();
     extra.insert("seed", 7);
-    let model = model_at("openai", &fake).max_tokens(8).temperature(0.5).extra(extra).build().unwrap();
+    let model =
+        model_at("openai", &fake).max_tokens(8).temperature(0.5).extra(extra).build().unwrap();
     let messages = [Msg::system("", "Be brief."), Msg::user("ann", "Plan!")];
     let schema = turnwire_core::Json::parse(r#"{"type":"object","properties":{}}"#).unwrap();
-    let tool = ToolDefinition { name: "t".into(), description: "d".into(), input_schema: schema.clone() };
+    let tool =
+        ToolDefinition { name: "t".into(), description: "d".into(), input_schema: schema.clone() };
     let ask = ModelRequest {
         reply_id: REPLY,
         block_prefix: "p-",
@@ -231,8 +236,10 @@ async fn the_request_has_what_was_asked_and_what_was_set() {
 #[tokio::test]
 async fn what_the_model_is_sent_next_is_the_fold_of_what_was_emitted() {
     for wire in WIRES {
-        let answers =
-            [whole_stream(&body(wire, Scene::Parallel), 11), whole_stream(&body(wire, Scene::Text), 11)];
+        let answers = [
+            whole_stream(&body(wire, Scene::Parallel), 11),
+            whole_stream(&body(wire, Scene::Text), 11),
+        ];
         let fake = FakeProvider::start(answers).await;
         let agent = Agent::builder("friday")
             .model(model_at(wire, &fake).build().unwrap())

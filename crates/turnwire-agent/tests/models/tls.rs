@@ -3,7 +3,7 @@
 
 use crate::bodies::says_all;
 use crate::fake_provider::{FakeProvider, status_response, whole_stream};
-use crate::scenes::{collect_events, model_at, folded};
+use crate::scenes::{collect_events, folded, model_at};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls_pki_types::PrivateKeyDer;
 use std::io::Write;
@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
-use turnwire_agent::model::http::{HttpModel, ApiKey};
+use turnwire_agent::model::http::{ApiKey, HttpModel};
 use turnwire_core::ErrorType;
 
 /// A server with a certificate of its own, and the file that vouches for it.
@@ -156,7 +156,8 @@ async fn a_proxy_of_the_environment_leads_to_a_secure_address_and_sees_no_key() 
 
 #[tokio::test]
 async fn a_proxy_that_wants_a_name_gets_it_and_is_named_without_it_when_it_refuses() {
-    let proxy = FakeProvider::start([status_response("407 Proxy Authentication Required", "", "no")]).await;
+    let proxy =
+        FakeProvider::start([status_response("407 Proxy Authentication Required", "", "no")]).await;
     let place = proxy.base.strip_prefix("http://").unwrap();
     let (fake, file) = secure_provider().await;
     let path = file.path().display().to_string();

@@ -62,10 +62,19 @@ impl Measured<'_> {
         println!("|---|---|---|---|{line}");
         for (stream, Times { ours, floor }) in self.streams.iter().zip(&self.times) {
             let shape = stream.shape;
-            print!("| {shape} | {} | {} | {:.2} |", format_seconds(*ours), format_seconds(*floor), ours / floor);
+            print!(
+                "| {shape} | {} | {} | {:.2} |",
+                format_seconds(*ours),
+                format_seconds(*floor),
+                ours / floor
+            );
             if let Some(run) = self.run(shape) {
                 let (own, faster) = (run.own / ours, run.faster / ours);
-                print!(" {} | {} | {own:.0}, {faster:.0} |", format_seconds(run.own), format_seconds(run.faster));
+                print!(
+                    " {} | {} | {own:.0}, {faster:.0} |",
+                    format_seconds(run.own),
+                    format_seconds(run.faster)
+                );
             }
             println!();
         }

@@ -123,7 +123,9 @@ impl<'a> RawEvent<'a> {
 
     /// Takes any other value; `None` where it is missing or null.
     pub(super) fn value<T: DeserializeOwned>(&mut self, key: &'static str) -> Result<Option<T>> {
-        let Some(raw) = self.take_other(key).filter(|raw| raw.get() != "null") else { return Ok(None) };
+        let Some(raw) = self.take_other(key).filter(|raw| raw.get() != "null") else {
+            return Ok(None);
+        };
         let value = serde_json::from_str(raw.get())
             .map_err(|error| Error::from_json(ErrorKind::NotAnEvent, &error).at(key))?;
         Ok(Some(value))

@@ -233,7 +233,8 @@ impl Table {
     fn add_part(&mut self, content: &[ContentBlock], at: (usize, usize), part: &Part) {
         work::count(1);
         let Part::Data(block) = part else { return };
-        let part_at = |&(block, place): &(usize, usize)| result_parts(content.get(block)?).get(place);
+        let part_at =
+            |&(block, place): &(usize, usize)| result_parts(content.get(block)?).get(place);
         let is_it = |it: &(usize, usize)| {
             it.0 == at.0 && matches!(part_at(it), Some(Part::Data(it)) if it.id == block.id)
         };

@@ -1,7 +1,7 @@
 //! Tool calls, their results, and the people and programs that they wait for.
 
-use super::blocks::{append_chunk, append_late, find, check_open, set_extra, unknown};
 use super::block_index::Family;
+use super::blocks::{append_chunk, append_late, check_open, find, set_extra, unknown};
 use super::{Fold, close_parts};
 use crate::block::{
     Base64Source, BlockType, ContentBlock, DataBlock, Part, Payload, Source, TextBlock, ToolCall,

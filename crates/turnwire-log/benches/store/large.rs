@@ -1,7 +1,7 @@
 //! The start of a large store, and reads from it.
 
+use crate::load::{append, create_session, events, runtime};
 use crate::with_temp_store;
-use crate::load::{append, events, create_session, runtime};
 use std::env;
 use std::path::Path;
 use std::process::Command;
@@ -78,11 +78,13 @@ pub(crate) fn measure_open(path: &Path) {
             let start = Instant::now();
             store.read_events(SessionNumber(7), Seq::FIRST, 1 << 20).await.unwrap();
             println!("100 events: {:.2} ms", time(start));
-            let long = store.find_session(&SessionKey::new("bench", "long")).await.unwrap().unwrap();
+            let long =
+                store.find_session(&SessionKey::new("bench", "long")).await.unwrap().unwrap();
             let start = Instant::now();
             let mut next = 1;
             while next <= 100_000 {
-                let page = store.read_events(long.number, Seq::new(next).unwrap(), 1 << 20).await.unwrap();
+                let page =
+                    store.read_events(long.number, Seq::new(next).unwrap(), 1 << 20).await.unwrap();
                 next = page.last().unwrap().last() + 1;
             }
             println!(

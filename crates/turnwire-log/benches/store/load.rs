@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use turnwire_core::{Fields, Seq};
 use turnwire_log::SqliteStore;
 use turnwire_log::store::{
-    Append, Fence, EventLines, NewSession, SessionKey, SessionNumber, SessionState, Store, StoredMessage,
+    Append, EventLines, Fence, NewSession, SessionKey, SessionNumber, SessionState, Store,
+    StoredMessage,
 };
 
 #[derive(Debug, Clone, Copy)]

@@ -51,7 +51,8 @@ fn main() {
                 load.run(SqliteStore::open(path, Options::default()).unwrap())
             }));
             for (layout, figures) in Layout::ALL.into_iter().zip(others).take(layouts) {
-                figures.push(with_temp_store(|path| load.run_plain(PlainStore::open(path, layout))));
+                figures
+                    .push(with_temp_store(|path| load.run_plain(PlainStore::open(path, layout))));
             }
         }
         let names =

@@ -3,7 +3,8 @@
 use super::bench::{Bench, Owner, assert_refused, lines, message, new, open_from, read_all, seq};
 use crate::error::Error;
 use crate::store::{
-    Append, Fence, IdempotencyRecord, EventLines, MessageQuery, QueuedMessage, SessionNumber, SessionState, Store,
+    Append, EventLines, Fence, IdempotencyRecord, MessageQuery, QueuedMessage, SessionNumber,
+    SessionState, Store,
 };
 use bytes::Bytes;
 
@@ -91,8 +92,11 @@ fn append_with_everything(owner: &Owner, lines: Option<EventLines>) -> Append {
 async fn session_with_content(store: &dyn Store, id: &str) -> Owner {
     let mut owner = Owner::new(store, "t", id).await;
     let append = owner.reply(3, "m", "words");
-    let queued =
-        QueuedMessage { id: "q".to_owned(), reply_id: "r".to_owned(), json: Bytes::from_static(b"{}") };
+    let queued = QueuedMessage {
+        id: "q".to_owned(),
+        reply_id: "r".to_owned(),
+        json: Bytes::from_static(b"{}"),
+    };
     store.append(Append { enqueue: vec![queued], ..append }).await.unwrap();
     store.append(owner.reply(2, "n", "more")).await.unwrap();
     owner
@@ -211,7 +215,8 @@ pub(super) async fn a_failure_in_one_session_leaves_the_others_alone(bench: &mut
     for _ in 0..20 {
         fine.push(store.append(good.events(2)));
         refused.push(store.append(append_with_everything(&bad, Some(lines(bad.no, 90, 1)))));
-        refused.push(store.append(append_with_everything(&outdated, Some(lines(outdated.no, 1, 1)))));
+        refused
+            .push(store.append(append_with_everything(&outdated, Some(lines(outdated.no, 1, 1)))));
         fine.push(store.append(good.events(1)));
         refused.push(store.append(append_with_everything(&deleted, Some(lines(deleted.no, 1, 1)))));
     }

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::store::{
-    Append, Fence, EventLines, NewSession, SessionKey, SessionNumber, SessionQuery, SessionRecord,
+    Append, EventLines, Fence, NewSession, SessionKey, SessionNumber, SessionQuery, SessionRecord,
     SessionState, SessionStatus, Store, StoredMessage,
 };
 use bytes::Bytes;
@@ -85,7 +85,11 @@ pub(super) fn ids(records: &[SessionRecord]) -> Vec<&str> {
 
 /// A state in which a reply is open from a place on.
 pub(super) fn open_from(place: u64) -> SessionState {
-    SessionState { status: SessionStatus::Running, open_from: Some(seq(place)), ..SessionState::default() }
+    SessionState {
+        status: SessionStatus::Running,
+        open_from: Some(seq(place)),
+        ..SessionState::default()
+    }
 }
 
 /// A finished message.

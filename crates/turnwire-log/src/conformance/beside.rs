@@ -45,8 +45,14 @@ pub(super) async fn a_key_is_written_with_its_append_or_not_at_all(bench: &mut B
     store.append(owner.events(1)).await.unwrap();
     bench
         .see(async |store| {
-            assert_eq!(store.find_idempotency_record("t", "with events").await.unwrap(), with_events);
-            assert_eq!(store.find_idempotency_record("t", "without events").await.unwrap(), without_events);
+            assert_eq!(
+                store.find_idempotency_record("t", "with events").await.unwrap(),
+                with_events
+            );
+            assert_eq!(
+                store.find_idempotency_record("t", "without events").await.unwrap(),
+                without_events
+            );
             assert_eq!(store.find_idempotency_record("t", "unwatched").await.unwrap(), unwatched);
             assert_eq!(store.find_idempotency_record("t", "refused").await.unwrap(), None);
             owner.check(store).await;

@@ -3,7 +3,8 @@
 use super::bench::{Bench, Owner, assert_refused, message, new, seq};
 use crate::error::Error;
 use crate::store::{
-    Append, BLOB_PIECE_BYTES, BlobInfo, EventLines, NewBlob, QueuedMessage, Retention, SessionPatch, Store, UploadNumber,
+    Append, BLOB_PIECE_BYTES, BlobInfo, EventLines, NewBlob, QueuedMessage, Retention,
+    SessionPatch, Store, UploadNumber,
 };
 use bytes::Bytes;
 use turnwire_core::Fields;
@@ -44,7 +45,10 @@ fn url(hash: [u8; 32]) -> String {
 fn event(owner: &mut Owner, hash: [u8; 32]) -> Append {
     owner.last += 1;
     let bytes = Bytes::from(format!("{{\"source\":{{\"url\":\"{}\"}}}}\n", url(hash)));
-    Append { lines: Some(EventLines { first: seq(owner.last), count: 1, bytes }), ..owner.nothing() }
+    Append {
+        lines: Some(EventLines { first: seq(owner.last), count: 1, bytes }),
+        ..owner.nothing()
+    }
 }
 
 fn metadata(hash: [u8; 32]) -> Fields {
@@ -84,9 +88,17 @@ pub(super) async fn a_large_blob_is_stored_and_read_in_pieces(bench: &mut Bench)
             assert_eq!(store.find_blob_info("t", [1; 32]).await.unwrap().as_ref(), Some(&info));
             let found = store.read_blob("t", [1; 32]).await.unwrap().unwrap();
             assert!(found.bytes == bytes, "other bytes than were stored");
-            let places = [0, 1, BLOB_PIECE_BYTES - 1, BLOB_PIECE_BYTES, BLOB_PIECE_BYTES + 1, 2 * BLOB_PIECE_BYTES + 999];
+            let places = [
+                0,
+                1,
+                BLOB_PIECE_BYTES - 1,
+                BLOB_PIECE_BYTES,
+                BLOB_PIECE_BYTES + 1,
+                2 * BLOB_PIECE_BYTES + 999,
+            ];
             for from in places {
-                let piece = store.read_blob_piece("t", [1; 32], from as u64).await.unwrap().unwrap();
+                let piece =
+                    store.read_blob_piece("t", [1; 32], from as u64).await.unwrap().unwrap();
                 assert!(!piece.is_empty() && piece.len() <= BLOB_PIECE_BYTES);
                 assert!(bytes[from..].starts_with(&piece), "other bytes from {from} on");
             }
@@ -240,8 +252,10 @@ pub(super) async fn a_blob_stays_while_a_session_refers_to_it(bench: &mut Bench)
     let mut owner = Owner::of(store, owner.record(store).await).await;
     let mut late = old.clone();
     assert_refused!(store.append(event(&mut late, [8; 32])).await, Error::Fenced);
-    let gap =
-        Append { lines: Some(EventLines { first: seq(99), ..lines_with_blob([8; 32]) }), ..owner.nothing() };
+    let gap = Append {
+        lines: Some(EventLines { first: seq(99), ..lines_with_blob([8; 32]) }),
+        ..owner.nothing()
+    };
     assert_refused!(store.append(gap).await, Error::OutOfOrder);
     store.append(event(&mut owner, [1; 32])).await.unwrap();
     bench.reopen().await;

@@ -57,7 +57,8 @@ pub(super) async fn what_was_written_together_is_seen_together(bench: &mut Bench
                 assert!(before.head <= known, "events to {}, messages to {known}", before.head);
                 assert!(known <= after.head, "messages to {known}, events to {}", after.head);
                 assert_eq!(before.state.usage.output_tokens.unsigned_abs(), before.head);
-                let asked = store.find_idempotency_record("t", &before.head.to_string()).await.unwrap();
+                let asked =
+                    store.find_idempotency_record("t", &before.head.to_string()).await.unwrap();
                 assert!(asked.is_some() || before.head == 0, "no key for {}", before.head);
                 if finished {
                     break;

@@ -15,7 +15,10 @@ pub(super) async fn a_later_owner_has_the_higher_fence(bench: &mut Bench) {
         assert!(leases.iter().all(|earlier| earlier.fence < lease.fence), "{leases:?} {lease:?}");
         bench.store().renew_lease(record.number, lease, TTL).await.unwrap();
         for earlier in &leases {
-            assert_refused!(bench.store().renew_lease(record.number, *earlier, TTL).await, Error::Fenced);
+            assert_refused!(
+                bench.store().renew_lease(record.number, *earlier, TTL).await,
+                Error::Fenced
+            );
         }
         leases.push(lease);
         if round % 2 == 1 {
@@ -26,8 +29,11 @@ pub(super) async fn a_later_owner_has_the_higher_fence(bench: &mut Bench) {
 
 pub(super) async fn an_outdated_owner_is_fenced_and_writes_nothing(bench: &mut Bench) {
     let mut old = Owner::new(bench.store(), "t", "s").await;
-    let queued =
-        QueuedMessage { id: "q".to_owned(), reply_id: "r".to_owned(), json: Bytes::from_static(b"{}") };
+    let queued = QueuedMessage {
+        id: "q".to_owned(),
+        reply_id: "r".to_owned(),
+        json: Bytes::from_static(b"{}"),
+    };
     let append = old.reply(3, "m", "words");
     bench.store().append(Append { enqueue: vec![queued], ..append }).await.unwrap();
     bench.store().append(old.reply(2, "n", "more")).await.unwrap();

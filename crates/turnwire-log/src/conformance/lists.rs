@@ -2,11 +2,11 @@
 
 use super::bench::{Bench, Owner, all_of, ids, new, open_from};
 use crate::cost::{Cost, UsageTotal};
-use crate::visible_sessions::{VisibleSessions, SessionPattern};
 use crate::store::{
-    Append, HeldHint, Producer, QueuedMessage, SessionQuery, SessionRecord, SessionState, SessionStatus, Store,
-    StoredMessage,
+    Append, HeldHint, Producer, QueuedMessage, SessionQuery, SessionRecord, SessionState,
+    SessionStatus, Store, StoredMessage,
 };
+use crate::visible_sessions::{SessionPattern, VisibleSessions};
 use turnwire_core::Usage;
 
 /// Every page of a query, one after the other.
@@ -86,7 +86,8 @@ pub(super) async fn pages_of_any_size_give_every_session_once(bench: &mut Bench)
 pub(super) async fn a_change_between_two_pages_hides_no_other_session(bench: &mut Bench) {
     let mut owners = Vec::new();
     for at in 0..9 {
-        let (record, _) = bench.store().create_session(new("t", &at.to_string(), at)).await.unwrap();
+        let (record, _) =
+            bench.store().create_session(new("t", &at.to_string(), at)).await.unwrap();
         owners.push(Owner::of(bench.store(), record).await);
     }
     let mut query = SessionQuery { limit: 3, ..all_of("t") };
@@ -116,7 +117,9 @@ pub(super) async fn a_list_is_of_one_tenant_and_of_one_status(bench: &mut Bench)
             let status = all[at % 3];
             let state = match status {
                 SessionStatus::Idle => SessionState::default(),
-                SessionStatus::Running | SessionStatus::Waiting => SessionState { status, ..open_from(1) },
+                SessionStatus::Running | SessionStatus::Waiting => {
+                    SessionState { status, ..open_from(1) }
+                }
             };
             let append = owner.events(1);
             store.append(Append { state: Some(state), ..append }).await.unwrap();
@@ -161,11 +164,9 @@ pub(super) async fn a_list_within_reach_does_not_depend_on_other_sessions(bench:
             let mut expected: Vec<&str> = mine.into_iter().chain(["team:"]).collect();
             expected.sort_unstable();
             assert_eq!(names, expected);
-            assert!(
-                found.is_sorted_by_key(|record| {
-                    std::cmp::Reverse((record.updated_ms, record.number))
-                })
-            );
+            assert!(found.is_sorted_by_key(|record| {
+                std::cmp::Reverse((record.updated_ms, record.number))
+            }));
             for limit in [1, 2, 3, 6, 7, 8] {
                 assert_eq!(pages(store, &query, limit).await, found, "pages of {limit}");
                 let page = SessionQuery { limit, ..query.clone() };
@@ -314,7 +315,10 @@ pub(super) async fn totals_are_those_of_the_sessions_that_are_there(bench: &mut 
     let two = || ("two".to_owned(), 40, Some(0.5), 20);
     bench
         .see(async |store| {
-            assert_eq!(totals(store, "t", &VisibleSessions::ALL).await, [one(30, Some(1.0)), two()]);
+            assert_eq!(
+                totals(store, "t", &VisibleSessions::ALL).await,
+                [one(30, Some(1.0)), two()]
+            );
             assert_eq!(totals(store, "u", &VisibleSessions::ALL).await, [one(80, Some(0.5))]);
             assert_eq!(totals(store, "nobody", &VisibleSessions::ALL).await, []);
             for (rules, expected) in [
@@ -342,7 +346,10 @@ pub(super) async fn totals_are_those_of_the_sessions_that_are_there(bench: &mut 
     append_usage(bench.store(), &mut owners[1], 5, None).await;
     bench
         .see(async |store| {
-            assert_eq!(totals(store, "t", &VisibleSessions::ALL).await, [("one".to_owned(), 5, None, 2)]);
+            assert_eq!(
+                totals(store, "t", &VisibleSessions::ALL).await,
+                [("one".to_owned(), 5, None, 2)]
+            );
             assert_eq!(totals(store, "u", &VisibleSessions::ALL).await, [one(80, Some(0.5))]);
         })
         .await;

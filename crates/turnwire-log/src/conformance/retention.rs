@@ -2,7 +2,9 @@
 
 use super::bench::{Bench, Owner, assert_refused, line, lines, message, open_from, seq};
 use crate::error::Error;
-use crate::store::{Append, IdempotencyRecord, MessageQuery, RetentionReport, Retention, SessionState, Store};
+use crate::store::{
+    Append, IdempotencyRecord, MessageQuery, Retention, RetentionReport, SessionState, Store,
+};
 use turnwire_core::Seq;
 
 fn older_than(before_ms: i64) -> Retention {
@@ -29,7 +31,12 @@ async fn assert_begins_at(store: &dyn Store, owner: &Owner, first: u64) {
 }
 
 /// Appends events at a time, with what follows from them.
-async fn append_at(store: &dyn Store, owner: &mut Owner, now_ms: i64, append: impl Fn(Append) -> Append) {
+async fn append_at(
+    store: &dyn Store,
+    owner: &mut Owner,
+    now_ms: i64,
+    append: impl Fn(Append) -> Append,
+) {
     owner.now_ms = now_ms;
     let events = owner.events(1);
     store.append(append(events)).await.unwrap();
@@ -49,7 +56,10 @@ pub(super) async fn retention_removes_nothing_that_it_was_not_asked_to(bench: &m
                 at_most(u64::MAX),
                 Retention { keys_before_ms: Some(i64::MAX), ..Retention::default() },
             ] {
-                assert_eq!(store.apply_retention(retention).await.unwrap(), RetentionReport::default());
+                assert_eq!(
+                    store.apply_retention(retention).await.unwrap(),
+                    RetentionReport::default()
+                );
             }
             assert_begins_at(store, &owner, 1).await;
         })
@@ -127,7 +137,10 @@ pub(super) async fn an_open_reply_stays(bench: &mut Bench) {
     let messages = vec![message("open", 4, 8, "")];
     let state = Some(SessionState::default());
     bench.store().append(Append { messages, state, ..append }).await.unwrap();
-    assert_eq!(bench.store().apply_retention(older_than(1)).await.unwrap(), expected_report(&owner, 4, 8));
+    assert_eq!(
+        bench.store().apply_retention(older_than(1)).await.unwrap(),
+        expected_report(&owner, 4, 8)
+    );
     bench.see(async |store| assert_begins_at(store, &owner, 9).await).await;
 }
 
@@ -151,7 +164,11 @@ pub(super) async fn replies_that_overlap_go_together(bench: &mut Bench) {
         // Whatever belongs to no reply may go before them.
         let first = expected_report(&owner, 1, 1);
         let done = store.apply_retention(older_than(before)).await.unwrap();
-        assert_eq!(done, if before == 5 { first } else { RetentionReport::default() }, "before {before}");
+        assert_eq!(
+            done,
+            if before == 5 { first } else { RetentionReport::default() },
+            "before {before}"
+        );
     }
     assert_begins_at(store, &owner, 2).await;
     assert_eq!(store.apply_retention(older_than(7)).await.unwrap(), expected_report(&owner, 2, 6));
@@ -170,7 +187,10 @@ pub(super) async fn a_finished_reply_that_overlaps_an_open_one_stays(bench: &mut
         })
         .await;
     }
-    assert_eq!(store.apply_retention(older_than(100)).await.unwrap(), expected_report(&owner, 1, 1));
+    assert_eq!(
+        store.apply_retention(older_than(100)).await.unwrap(),
+        expected_report(&owner, 1, 1)
+    );
     assert_eq!(store.apply_retention(at_most(0)).await.unwrap(), RetentionReport::default());
     bench.see(async |store| assert_begins_at(store, &owner, 2).await).await;
 }
@@ -192,8 +212,9 @@ fn thousand_bytes(owner: &mut Owner, now_ms: i64) -> Append {
     owner.now_ms = now_ms;
     let append = owner.reply(2, &format!("m{now_ms}"), "");
     let text = format!("{{\"pad\":\"{}\"}}\n", "x".repeat(489));
-    let lines =
-        append.lines.map(|lines| crate::store::EventLines { bytes: text.repeat(2).into(), ..lines });
+    let lines = append
+        .lines
+        .map(|lines| crate::store::EventLines { bytes: text.repeat(2).into(), ..lines });
     Append { lines, ..append }
 }
 
@@ -217,15 +238,24 @@ pub(super) async fn the_oldest_go_until_the_rest_is_small_enough(bench: &mut Ben
     };
     assert_eq!(store.apply_retention(at_most(6500)).await.unwrap(), RetentionReport::default());
     let done = store.apply_retention(at_most(4500)).await.unwrap();
-    assert_eq!(done, RetentionReport { events: 4, bytes: 2000, sessions: 2, ..RetentionReport::default() });
+    assert_eq!(
+        done,
+        RetentionReport { events: 4, bytes: 2000, sessions: 2, ..RetentionReport::default() }
+    );
     assert_eq!(firsts(store).await, [3, 3, 1]);
     let done = store.apply_retention(at_most(2500)).await.unwrap();
-    assert_eq!(done, RetentionReport { events: 4, bytes: 2000, sessions: 1, ..RetentionReport::default() });
+    assert_eq!(
+        done,
+        RetentionReport { events: 4, bytes: 2000, sessions: 1, ..RetentionReport::default() }
+    );
     assert_eq!(firsts(store).await, [3, 3, 5]);
     // Both at once: what either wants.
     let both = Retention { before_ms: Some(6), max_bytes: Some(1 << 30), ..Retention::default() };
     let done = store.apply_retention(both).await.unwrap();
-    assert_eq!(done, RetentionReport { events: 2, bytes: 1000, sessions: 1, ..RetentionReport::default() });
+    assert_eq!(
+        done,
+        RetentionReport { events: 2, bytes: 1000, sessions: 1, ..RetentionReport::default() }
+    );
     bench.see(async |store| assert_eq!(firsts(store).await, [5, 3, 5])).await;
     bench.store().apply_retention(at_most(0)).await.unwrap();
     bench.see(async |store| assert_eq!(firsts(store).await, [5, 5, 5])).await;
@@ -260,8 +290,11 @@ pub(super) async fn old_keys_go(bench: &mut Bench) {
         response: String::new(),
     };
     for now_ms in 1..=6 {
-        append_at(bench.store(), &mut owner, now_ms, |append| Append { idempotency: Some(key(now_ms)), ..append })
-            .await;
+        append_at(bench.store(), &mut owner, now_ms, |append| Append {
+            idempotency: Some(key(now_ms)),
+            ..append
+        })
+        .await;
     }
     let retention = Retention { keys_before_ms: Some(4), ..Retention::default() };
     let done = bench.store().apply_retention(retention).await.unwrap();

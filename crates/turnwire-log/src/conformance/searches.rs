@@ -2,9 +2,11 @@
 
 use super::bench::{Bench, Owner, all_of, ids, message, open_from};
 use crate::error::Error;
-use crate::visible_sessions::{VisibleSessions, SessionPattern};
 use crate::search::{MAX_BYTES, SearchQuery};
-use crate::store::{Append, Retention, SessionPatch, SessionQuery, SessionState, SessionStatus, Store};
+use crate::store::{
+    Append, Retention, SessionPatch, SessionQuery, SessionState, SessionStatus, Store,
+};
+use crate::visible_sessions::{SessionPattern, VisibleSessions};
 use std::time::Duration;
 
 fn query(words: &str) -> SessionQuery {
@@ -31,7 +33,8 @@ async fn session_with_texts(store: &dyn Store, id: &str, texts: &[&str]) -> Owne
 
 pub(super) async fn a_search_finds_words_of_messages_and_titles_in_any_case(bench: &mut Bench) {
     session_with_texts(bench.store(), "one", &["The weather is fine.", "Thank you!"]).await;
-    session_with_texts(bench.store(), "two", &["A recipe for soup", "with Leeks, and CARROTS"]).await;
+    session_with_texts(bench.store(), "two", &["A recipe for soup", "with Leeks, and CARROTS"])
+        .await;
     let titled = session_with_texts(bench.store(), "three", &[]).await;
     let patch = SessionPatch { title: Some("Soup of Überlingen".to_owned()), metadata: None };
     bench.store().patch_session(titled.no, patch).await.unwrap();
@@ -235,14 +238,16 @@ pub(super) async fn a_search_finds_only_what_is_within_reach(bench: &mut Bench) 
     let rules = ["mine-*", "none", "theirs"].map(SessionPattern::new);
     bench
         .see(async |store| {
-            let all = SessionQuery { visible: VisibleSessions::only(rules.clone()), ..query("needle") };
+            let all =
+                SessionQuery { visible: VisibleSessions::only(rules.clone()), ..query("needle") };
             let mut found = store.list_sessions(&all).await.unwrap();
             found.sort_by(|one, other| one.key.cmp(&other.key));
             assert_eq!(ids(&found), ["mine-1", "mine-2"]);
             let page = SessionQuery { limit: 1, ..all };
             let first = store.list_sessions(&page).await.unwrap();
             let after = first.last().map(|record| (record.updated_ms, record.number));
-            let second = store.list_sessions(&SessionQuery { after, ..page.clone() }).await.unwrap();
+            let second =
+                store.list_sessions(&SessionQuery { after, ..page.clone() }).await.unwrap();
             let after = second.last().map(|record| (record.updated_ms, record.number));
             assert_eq!((first.len(), second.len()), (1, 1), "a page is full while there is more");
             assert_eq!(store.list_sessions(&SessionQuery { after, ..page }).await.unwrap(), []);

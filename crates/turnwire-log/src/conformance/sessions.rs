@@ -3,8 +3,8 @@
 use super::bench::{Bench, Owner, TTL, all_of, assert_refused, message, new, seq};
 use crate::error::Error;
 use crate::store::{
-    Append, IdempotencyRecord, MessageQuery, NewSession, QueuedMessage, SessionKey, SessionPatch, SessionRecord,
-    SessionState, Store,
+    Append, IdempotencyRecord, MessageQuery, NewSession, QueuedMessage, SessionKey, SessionPatch,
+    SessionRecord, SessionState, Store,
 };
 use bytes::Bytes;
 use std::collections::HashSet;
@@ -70,7 +70,9 @@ pub(super) async fn many_who_make_one_session_at_once_get_the_same(bench: &mut B
         let mut makers = JoinSet::new();
         for _ in 0..8 {
             let store = bench.share();
-            makers.spawn(async move { store.create_session(new("t", &id.to_string(), 1)).await.unwrap() });
+            makers.spawn(async move {
+                store.create_session(new("t", &id.to_string(), 1)).await.unwrap()
+            });
         }
         let answers = makers.join_all().await;
         assert_eq!(answers.iter().filter(|(_, made)| *made).count(), 1, "made once");
@@ -82,12 +84,15 @@ pub(super) async fn many_who_make_one_session_at_once_get_the_same(bench: &mut B
 }
 
 pub(super) async fn a_session_that_is_made_waiting_is_open_from_the_start(bench: &mut Bench) {
-    let waits = |id: &str| QueuedMessage { id: id.to_owned(), reply_id: String::new(), json: "{}".into() };
-    let (record, made) = bench.store().create_session_with_queued(new("t", "s", 0), waits("a")).await.unwrap();
+    let waits =
+        |id: &str| QueuedMessage { id: id.to_owned(), reply_id: String::new(), json: "{}".into() };
+    let (record, made) =
+        bench.store().create_session_with_queued(new("t", "s", 0), waits("a")).await.unwrap();
     assert!(made);
     bench
         .see(async |store| {
-            let (again, made) = store.create_session_with_queued(new("t", "s", 0), waits("b")).await.unwrap();
+            let (again, made) =
+                store.create_session_with_queued(new("t", "s", 0), waits("b")).await.unwrap();
             assert!(!made);
             assert_eq!(again, record);
             assert_eq!(store.list_queued(record.number).await.unwrap(), [waits("a")]);
@@ -217,9 +222,10 @@ pub(super) async fn a_deleted_session_is_gone_with_all_it_had(bench: &mut Bench)
     bench
         .see(async |store| {
             assert_eq!(store.find_session(&gone.key).await.unwrap(), None);
-            for list in
-                [store.list_sessions(&all_of("t")).await.unwrap(), store.list_open_sessions().await.unwrap()]
-            {
+            for list in [
+                store.list_sessions(&all_of("t")).await.unwrap(),
+                store.list_open_sessions().await.unwrap(),
+            ] {
                 assert_eq!(super::bench::ids(&list), ["stays"]);
             }
             assert_refused!(store.read_events(gone.no, seq(1), 100).await, Error::NoSession);

@@ -109,8 +109,10 @@ pub(super) async fn a_wait_that_is_given_up_leaves_nothing_behind(bench: &mut Be
             () = tokio::task::yield_now() => {}
         }
     }
-    let (woken, appended) =
-        tokio::join!(bench.store().wait_for_events(owner.no, 0), bench.store().append(owner.events(2)),);
+    let (woken, appended) = tokio::join!(
+        bench.store().wait_for_events(owner.no, 0),
+        bench.store().append(owner.events(2)),
+    );
     appended.unwrap();
     assert_eq!(woken.unwrap(), 2);
     bench.see(async |store| owner.check(store).await).await;

@@ -2,7 +2,7 @@
 
 use super::Data;
 use crate::error::{Error, Result};
-use crate::store::{BlobInfo, NewBlob, BlobReferences, SessionNumber};
+use crate::store::{BlobInfo, BlobReferences, NewBlob, SessionNumber};
 use bytes::Bytes;
 use std::collections::{BTreeSet, HashMap};
 
@@ -142,7 +142,11 @@ impl Data {
     }
 
     /// Notes that a session refers to blobs, which may come later.
-    pub(super) fn add_blob_references(&mut self, session: SessionNumber, references: &BlobReferences) {
+    pub(super) fn add_blob_references(
+        &mut self,
+        session: SessionNumber,
+        references: &BlobReferences,
+    ) {
         let Some(kept) = self.sessions.get(&session) else { return };
         let tenant = kept.record.key.tenant.clone();
         if references.iter().next().is_some() {

@@ -2,7 +2,7 @@
 
 use super::Data;
 use super::stored_session::StoredSession;
-use crate::store::{RetentionReport, Retention, SessionNumber};
+use crate::store::{Retention, RetentionReport, SessionNumber};
 use std::collections::BTreeSet;
 use turnwire_core::Seq;
 
@@ -19,7 +19,8 @@ impl Data {
     pub(super) fn retain(&mut self, retention: Retention) -> RetentionReport {
         let mut removed = RetentionReport::default();
         let mut left: u64 = self.sessions.values().map(StoredSession::bytes).sum();
-        let mut pieces: Vec<RemovableEvents> = self.sessions.values().flat_map(StoredSession::removable_events).collect();
+        let mut pieces: Vec<RemovableEvents> =
+            self.sessions.values().flat_map(StoredSession::removable_events).collect();
         pieces.sort_by_key(|piece| (piece.at_ms, piece.session, piece.last));
         let mut sessions = BTreeSet::new();
         for piece in pieces {

@@ -53,7 +53,7 @@ impl TextSearch {
 
 #[cfg(test)]
 mod tests {
-    use super::{StoredSession, MAX_SEARCHED_BYTES, TextSearch};
+    use super::{MAX_SEARCHED_BYTES, StoredSession, TextSearch};
     use crate::error::Error;
     use crate::search::SearchQuery;
     use crate::store::SessionKey;

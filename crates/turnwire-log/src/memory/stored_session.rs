@@ -1,7 +1,9 @@
 //! One session with all it has.
 
 use crate::error::{Error, Result};
-use crate::store::{Append, Fence, EventLines, MessageQuery, QueuedMessage, SessionRecord, StoredMessage};
+use crate::store::{
+    Append, EventLines, Fence, MessageQuery, QueuedMessage, SessionRecord, StoredMessage,
+};
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
 use tokio::sync::watch;
@@ -87,7 +89,8 @@ impl StoredSession {
             self.put_message(message);
         }
         for id in &append.superseded {
-            if let Some(message) = self.message_key(id).and_then(|key| self.messages.get_mut(&key)) {
+            if let Some(message) = self.message_key(id).and_then(|key| self.messages.get_mut(&key))
+            {
                 message.superseded = true;
             }
         }

@@ -4,9 +4,9 @@ use super::batch::Batch;
 use super::blobs;
 use super::errors::SqliteError;
 use super::messages;
-use super::sql_integers;
 use super::segment::Segment;
 use super::sessions;
+use super::sql_integers;
 use super::totals;
 use crate::error::Error;
 use crate::store::{Append, SessionState};
@@ -47,7 +47,12 @@ pub(super) fn add_append(batch: &mut Batch<'_>, append: &Append) -> Result<(), S
         messages::supersede(batch.write_connection()?, session, id)?;
     }
     if let Some(key) = &append.idempotency {
-        messages::insert_idempotency_record(batch.write_connection()?, session, append.now_ms, key)?;
+        messages::insert_idempotency_record(
+            batch.write_connection()?,
+            session,
+            append.now_ms,
+            key,
+        )?;
     }
     for queued in &append.enqueue {
         messages::enqueue(batch.write_connection()?, session, queued)?;

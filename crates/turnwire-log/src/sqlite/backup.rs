@@ -2,7 +2,7 @@
 
 use super::check::{self, Progress};
 use super::errors::{self, SqliteError};
-use super::file::{self, FileContent, FileLock, Access};
+use super::file::{self, Access, FileContent, FileLock};
 use super::{SqliteStore, schema, with_connection};
 use crate::error::{Error, Result};
 use crate::store::new_epoch;

@@ -1,8 +1,8 @@
 //! One transaction of the writer, as it comes together.
 
-use super::session_index::{SessionIndex, IndexEntry};
 use super::errors::SqliteError;
 use super::segment::Segment;
+use super::session_index::{IndexEntry, SessionIndex};
 use super::sessions::LogEnds;
 use super::shared::SharedState;
 use super::tail::TailChange;

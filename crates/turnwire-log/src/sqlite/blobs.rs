@@ -11,10 +11,10 @@
 
 use super::batch::Batch;
 use super::errors::SqliteError;
-use super::messages::{damaged_row, checksum, to_hex};
+use super::messages::{checksum, damaged_row, to_hex};
 use super::sql_integers;
 use crate::error::Error;
-use crate::store::{BlobInfo, NewBlob, BlobReferences};
+use crate::store::{BlobInfo, BlobReferences, NewBlob};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::path::Path;
@@ -51,7 +51,7 @@ pub(super) struct BlobRow {
     unused_ms: Option<i64>,
 }
 
-/// The columns of [`Header::of_row`].
+/// The columns of [`BlobRow::from_row`].
 macro_rules! header {
     ($rest:literal) => {
         concat!(
@@ -77,7 +77,8 @@ impl BlobRow {
 
     /// Whether it is what was written. Of bytes in the row only those who read them know.
     pub(super) fn is_sound(&self) -> bool {
-        self.upload.is_none_or(|upload| self.crc == header_checksum(&self.media_type, self.size, upload))
+        self.upload
+            .is_none_or(|upload| self.crc == header_checksum(&self.media_type, self.size, upload))
     }
 
     fn info(self) -> BlobInfo {
@@ -225,7 +226,11 @@ pub(super) fn begin_upload(batch: &mut Batch<'_>) -> Result<i64, SqliteError> {
 }
 
 /// Adds a piece, and says how many bytes there are now.
-pub(super) fn add_piece(batch: &mut Batch<'_>, upload: i64, bytes: &[u8]) -> Result<u64, SqliteError> {
+pub(super) fn add_piece(
+    batch: &mut Batch<'_>,
+    upload: i64,
+    bytes: &[u8],
+) -> Result<u64, SqliteError> {
     let conn = batch.write_connection()?;
     let end: Option<i64> = conn
         .prepare_cached(
@@ -299,7 +304,12 @@ pub(super) fn store(batch: &mut Batch<'_>, new: &NewBlob) -> Result<(BlobInfo, b
         "INSERT INTO blob_info (blob, size, upload, is_tracked, unused_ms)
          VALUES (?1, ?2, ?3, 1, ?4)",
     )?
-    .execute(params![conn.last_insert_rowid(), sql_integers::to_sql(size), upload, unused_ms])?;
+    .execute(params![
+        conn.last_insert_rowid(),
+        sql_integers::to_sql(size),
+        upload,
+        unused_ms
+    ])?;
     add_usage(conn, tenant, sql_integers::to_sql(size))?;
     Ok((BlobInfo { media_type: new.media_type.clone(), size }, true))
 }
@@ -365,7 +375,9 @@ pub(super) fn set_blob_type(
         Some(upload) => header_checksum(media_type, header.size, upload),
         None => conn
             .prepare_cached("SELECT bytes FROM blobs WHERE no = ?1")?
-            .query_one([header.no], |row| Ok(blob_checksum(media_type, row.get_ref(0)?.as_blob()?)))?,
+            .query_one([header.no], |row| {
+                Ok(blob_checksum(media_type, row.get_ref(0)?.as_blob()?))
+            })?,
     };
     conn.prepare_cached("UPDATE blobs SET media_type = ?2, crc = ?3 WHERE no = ?1")?
         .execute(params![header.no, media_type, crc])?;
@@ -377,7 +389,11 @@ fn can_change_type(conn: &Connection, header: &BlobRow) -> Result<bool, SqliteEr
 }
 
 /// Removes a blob. Whether it was there.
-pub(super) fn delete_blob(batch: &mut Batch<'_>, tenant: &str, hash: [u8; 32]) -> Result<bool, SqliteError> {
+pub(super) fn delete_blob(
+    batch: &mut Batch<'_>,
+    tenant: &str,
+    hash: [u8; 32],
+) -> Result<bool, SqliteError> {
     let conn = batch.write_connection()?;
     let Some(header) = find_blob(conn, tenant, hash)? else { return Ok(false) };
     remove_blob(batch, tenant, &header)?;
@@ -442,7 +458,11 @@ pub(super) fn deleted_with_references(conn: &Connection) -> rusqlite::Result<Opt
 
 /// Removes some references of a session that is gone, and says whether there may be more. Blobs to
 /// which nobody else refers are unused from now on.
-pub(super) fn remove_references(conn: &Connection, session: i64, now_ms: i64) -> Result<bool, SqliteError> {
+pub(super) fn remove_references(
+    conn: &Connection,
+    session: i64,
+    now_ms: i64,
+) -> Result<bool, SqliteError> {
     let some: Vec<(String, [u8; 32])> = conn
         .prepare_cached("SELECT tenant, hash FROM blob_references WHERE session = ?1 LIMIT ?2")?
         .query_map([session, REMOVE_ROWS], |row| Ok((row.get(0)?, row.get(1)?)))?

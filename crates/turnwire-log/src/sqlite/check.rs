@@ -6,7 +6,7 @@ use super::file::Access;
 use super::messages;
 use super::segment::Segment;
 use super::tail::Tails;
-use super::{SqliteStore, sql_integers, schema, with_connection};
+use super::{SqliteStore, schema, sql_integers, with_connection};
 use crate::error::Result;
 use crate::store::SessionKey;
 use rusqlite::{Connection, Row};
@@ -73,13 +73,23 @@ impl SqliteStore {
 }
 
 /// Checks a file with a view of its own.
-pub(super) fn check_file(path: &Path, progress: &mut impl FnMut(Progress)) -> Result<Vec<StoreFinding>> {
+pub(super) fn check_file(
+    path: &Path,
+    progress: &mut impl FnMut(Progress),
+) -> Result<Vec<StoreFinding>> {
     with_connection(path, Access::Inspect, |conn| {
         let view = conn.unchecked_transaction()?;
-        let mut look = Checker { conn: &view, file: path, tails: Tails::default(), found: Vec::new() };
+        let mut look =
+            Checker { conn: &view, file: path, tails: Tails::default(), found: Vec::new() };
         progress(Progress { stage: "file", done: 0, total: 0 });
         // What cannot be read is a finding too, and the rest is still looked at.
-        for stage in [Checker::check_pages, Checker::check_events, Checker::check_messages, Checker::check_blobs, Checker::check_orphans] {
+        for stage in [
+            Checker::check_pages,
+            Checker::check_events,
+            Checker::check_messages,
+            Checker::check_blobs,
+            Checker::check_orphans,
+        ] {
             if let Err(fault) = stage(&mut look, progress) {
                 let text = fault.into_error(path).to_string();
                 look.add_finding(FindingKind::File, None, None, text);
@@ -104,7 +114,13 @@ struct CheckedSession {
 }
 
 impl Checker<'_> {
-    fn add_finding(&mut self, kind: FindingKind, session: Option<&SessionKey>, at: Option<u64>, text: String) {
+    fn add_finding(
+        &mut self,
+        kind: FindingKind,
+        session: Option<&SessionKey>,
+        at: Option<u64>,
+        text: String,
+    ) {
         let (session, seq) = (session.cloned(), at.and_then(Seq::new));
         self.found.push(StoreFinding { kind, session, seq, text });
     }
@@ -115,7 +131,12 @@ impl Checker<'_> {
         while let Some(row) = rows.next()? {
             let text: String = row.get(0)?;
             if text != "ok" {
-                self.add_finding(FindingKind::File, None, None, format!("{}: {text}", self.file.display()));
+                self.add_finding(
+                    FindingKind::File,
+                    None,
+                    None,
+                    format!("{}: {text}", self.file.display()),
+                );
             }
         }
         Ok(())
@@ -168,7 +189,13 @@ impl Checker<'_> {
     }
 
     /// Checks one row of events, and says which event has to come behind it.
-    fn check_segment(&mut self, session: &CheckedSession, next: u64, run: &Segment, sound: bool) -> u64 {
+    fn check_segment(
+        &mut self,
+        session: &CheckedSession,
+        next: u64,
+        run: &Segment,
+        sound: bool,
+    ) -> u64 {
         let (key, name) = (Some(&session.key), session_name(&session.key));
         if !sound {
             let text = format!(
@@ -214,7 +241,12 @@ impl Checker<'_> {
             };
             if !what.is_empty() {
                 let text = format!("message `{}` of {} {what}", message.id, session_name(&key));
-                self.add_finding(FindingKind::Message, Some(&key), Some(sql_integers::from_sql(first)), text);
+                self.add_finding(
+                    FindingKind::Message,
+                    Some(&key),
+                    Some(sql_integers::from_sql(first)),
+                    text,
+                );
             }
             done += 1;
             if done % 1000 == 0 || done == total {
@@ -290,16 +322,26 @@ impl Checker<'_> {
     }
 
     /// The same for a file of the first version, in which each blob is one row.
-    fn check_version_1_blobs(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), SqliteError> {
+    fn check_version_1_blobs(
+        &mut self,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), SqliteError> {
         let total = self.count("SELECT count(*) FROM blobs")?;
         let mut rows = self.conn.prepare("SELECT hash, media_type, crc, bytes FROM blobs")?;
         let mut rows = rows.query([])?;
         let mut done = 0;
         while let Some(row) = rows.next()? {
             let media_type: String = row.get(1)?;
-            if row.get::<_, i64>(2)? != blobs::blob_checksum(&media_type, row.get_ref(3)?.as_blob()?) {
+            if row.get::<_, i64>(2)?
+                != blobs::blob_checksum(&media_type, row.get_ref(3)?.as_blob()?)
+            {
                 let hash = messages::to_hex(row.get_ref(0)?.as_blob()?);
-                self.add_finding(FindingKind::Blob, None, None, format!("blob {hash} is not what was written"));
+                self.add_finding(
+                    FindingKind::Blob,
+                    None,
+                    None,
+                    format!("blob {hash} is not what was written"),
+                );
             }
             done += 1;
             progress(Progress { stage: "blobs", done, total });

@@ -68,7 +68,11 @@ fn pause(written: &Receiver<()>) -> Result<(), RecvTimeoutError> {
 }
 
 /// Brings back what is due, and says how much is left.
-fn checkpoint_due(shared: &SharedState, conn: &mut Option<Connection>, quiet: bool) -> rusqlite::Result<u64> {
+fn checkpoint_due(
+    shared: &SharedState,
+    conn: &mut Option<Connection>,
+    quiet: bool,
+) -> rusqlite::Result<u64> {
     let conn = match conn {
         Some(conn) => conn,
         None => conn.insert(file::connect(&shared.file, Access::Write)?),

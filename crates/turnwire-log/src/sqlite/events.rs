@@ -1,9 +1,9 @@
 //! Reading events: first what is in `segments`, then what is in memory.
 
 use super::errors::SqliteError;
-use super::sql_integers;
 use super::segment::Segment;
-use super::tail::{TailView, TailRow};
+use super::sql_integers;
+use super::tail::{TailRow, TailView};
 use crate::error::Error;
 use crate::store::EventLines;
 use rusqlite::{Connection, OptionalExtension};
@@ -86,7 +86,8 @@ impl EventPage {
             "SELECT last, count, ms, crc, bytes FROM segments
              WHERE session = ?1 AND last >= ?2 AND last < ?3 ORDER BY last",
         )?;
-        let mut rows = rows.query([session, sql_integers::to_sql(self.next), sql_integers::to_sql(end)])?;
+        let mut rows =
+            rows.query([session, sql_integers::to_sql(self.next), sql_integers::to_sql(end)])?;
         while let Some(row) = rows.next()? {
             let run = Segment::from_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(4)?);
             let more = if run.is_intact(session, row.get(3)?) {

@@ -47,8 +47,9 @@ impl FileLock {
         let path = sibling_path(file, ".lock");
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        let mut lock =
-            owner_only(&mut options).open(&path).map_err(|error| errors::from_io(&path, "open", &error))?;
+        let mut lock = owner_only(&mut options)
+            .open(&path)
+            .map_err(|error| errors::from_io(&path, "open", &error))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

@@ -1,8 +1,8 @@
 //! Finished messages, the queue and keys: rows that come back as they were given.
 
 use super::errors::SqliteError;
-use super::sql_integers;
 use super::search;
+use super::sql_integers;
 use crate::error::Error;
 use crate::store::{IdempotencyRecord, MessageQuery, QueuedMessage, StoredMessage};
 use bytes::Bytes;
@@ -76,7 +76,11 @@ pub(super) fn read_message_row(row: &Row<'_>) -> rusqlite::Result<Checked<Stored
     Ok((message, sound))
 }
 
-fn require_intact<T>((value, sound): Checked<T>, file: &Path, what: &str) -> Result<T, SqliteError> {
+fn require_intact<T>(
+    (value, sound): Checked<T>,
+    file: &Path,
+    what: &str,
+) -> Result<T, SqliteError> {
     if sound { Ok(value) } else { Err(damaged_row(file, what).into()) }
 }
 
@@ -153,7 +157,11 @@ pub(super) fn list(
 }
 
 /// Puts a message in place of the one that has its id, or adds it.
-pub(super) fn insert_or_replace(conn: &Connection, session: i64, message: &StoredMessage) -> Result<(), SqliteError> {
+pub(super) fn insert_or_replace(
+    conn: &Connection,
+    session: i64,
+    message: &StoredMessage,
+) -> Result<(), SqliteError> {
     let no: i64 = conn
         .prepare_cached(
             "INSERT INTO messages (session, id, first, last, event_id, of_sub_agent, superseded,
@@ -191,7 +199,11 @@ pub(super) fn supersede(conn: &Connection, session: i64, id: &str) -> Result<(),
     Ok(())
 }
 
-pub(super) fn list_queued(conn: &Connection, file: &Path, session: i64) -> Result<Vec<QueuedMessage>, SqliteError> {
+pub(super) fn list_queued(
+    conn: &Connection,
+    file: &Path,
+    session: i64,
+) -> Result<Vec<QueuedMessage>, SqliteError> {
     require_session(conn, session)?;
     conn.prepare_cached("SELECT id, reply_id, crc, json FROM queue WHERE session = ?1 ORDER BY no")?
         .query_and_then([session], |row| {
@@ -210,7 +222,11 @@ pub(super) fn read_queued_row(row: &Row<'_>) -> rusqlite::Result<Checked<QueuedM
     Ok((queued, is_sound))
 }
 
-pub(super) fn enqueue(conn: &Connection, session: i64, queued: &QueuedMessage) -> Result<(), SqliteError> {
+pub(super) fn enqueue(
+    conn: &Connection,
+    session: i64,
+    queued: &QueuedMessage,
+) -> Result<(), SqliteError> {
     conn.prepare_cached(
         "INSERT INTO queue (session, id, reply_id, crc, json) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?

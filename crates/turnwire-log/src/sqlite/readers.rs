@@ -60,7 +60,7 @@ impl Drop for CancelOnDrop {
 }
 
 impl QueryLimit {
-    /// Whether a query has to stop now, asked once every [`STEPS`].
+    /// Whether a query has to stop now, asked once every [`CHECK_STEPS`].
     fn limit_check(self, given_up: &Arc<AtomicBool>) -> impl FnMut() -> bool + Send + 'static {
         let given_up = Arc::clone(given_up);
         let mut steps = 0_u64;
@@ -82,7 +82,9 @@ impl Readers {
                 let only = ConnectionPool::new(1);
                 (only.clone(), only)
             }
-            Access::Read | Access::Write => (ConnectionPool::new(READERS), ConnectionPool::new(SEARCHERS)),
+            Access::Read | Access::Write => {
+                (ConnectionPool::new(READERS), ConnectionPool::new(SEARCHERS))
+            }
         };
         Self { shared, to, ordinary, searching }
     }
@@ -197,7 +199,7 @@ fn read<M, T>(
 mod tests {
     use super::{QueryLimit, READERS, SEARCHERS};
     use crate::error::Error;
-    use crate::sqlite::{SqliteError, Options, SqliteStore};
+    use crate::sqlite::{Options, SqliteError, SqliteStore};
     use rusqlite::Connection;
     use std::time::Instant;
 

@@ -6,14 +6,14 @@ use super::SqliteStore;
 use super::batch::Batch;
 use super::blobs;
 use super::errors::SqliteError;
-use super::sql_integers;
 use super::segment::Segment;
+use super::sql_integers;
 use super::tail::{TailChange, TailRow};
 use super::writer::Grouping;
 use crate::error::Result;
 use crate::log::now_ms;
-use crate::store::{RetentionReport, Retention};
-use plan::{TrimPoint, TailCopy};
+use crate::store::{Retention, RetentionReport};
+use plan::{TailCopy, TrimPoint};
 use rusqlite::{Connection, OptionalExtension, params};
 
 /// About how many rows are removed in one transaction.
@@ -31,13 +31,15 @@ pub(super) async fn apply(store: &SqliteStore, retention: Retention) -> Result<R
     let mut removed = RetentionReport::default();
     let mut left = cuts;
     while !left.is_empty() {
-        let (gone, rest) = store.write(Grouping::Alone, move |batch| trim_sessions(batch, &left)).await?;
+        let (gone, rest) =
+            store.write(Grouping::Alone, move |batch| trim_sessions(batch, &left)).await?;
         add_report(&mut removed, gone);
         left = rest;
     }
     if let Some(before_ms) = retention.keys_before_ms {
         loop {
-            let keys = store.write(Grouping::Shared, move |batch| remove_keys(batch, before_ms)).await?;
+            let keys =
+                store.write(Grouping::Shared, move |batch| remove_keys(batch, before_ms)).await?;
             removed.keys += keys as u64;
             if keys < TRIM_ROWS {
                 break;
@@ -52,10 +54,11 @@ pub(super) async fn apply(store: &SqliteStore, retention: Retention) -> Result<R
 
 /// Removes the blobs that nobody has referred to since a time.
 async fn remove_unused_blobs(store: &SqliteStore, before_ms: i64) -> Result<u64> {
-    let forget = |batch: &mut Batch<'_>| match blobs::deleted_with_references(batch.read_connection())? {
-        Some(session) => blobs::remove_references(batch.write_connection()?, session, now_ms()),
-        None => Ok(false),
-    };
+    let forget =
+        |batch: &mut Batch<'_>| match blobs::deleted_with_references(batch.read_connection())? {
+            Some(session) => blobs::remove_references(batch.write_connection()?, session, now_ms()),
+            None => Ok(false),
+        };
     while store.write(Grouping::Shared, forget).await? {}
     let mut removed = 0;
     loop {
@@ -88,7 +91,10 @@ fn remove_keys(batch: &mut Batch<'_>, before_ms: i64) -> Result<usize, SqliteErr
 }
 
 /// Removes events up to the cuts, until it was enough for one transaction; and says what is left.
-fn trim_sessions(batch: &mut Batch<'_>, cuts: &[TrimPoint]) -> Result<(RetentionReport, Vec<TrimPoint>), SqliteError> {
+fn trim_sessions(
+    batch: &mut Batch<'_>,
+    cuts: &[TrimPoint],
+) -> Result<(RetentionReport, Vec<TrimPoint>), SqliteError> {
     let mut removed = RetentionReport::default();
     let mut rows = 0;
     let mut left = cuts;
@@ -129,9 +135,10 @@ fn trim_session(
     }
     let rows: Vec<(i64, i64)> = conn
         .prepare_cached("SELECT no, size FROM segments WHERE session = ?1 AND last <= ?2 LIMIT ?3")?
-        .query_map([session, sql_integers::to_sql(last), sql_integers::count_to_sql(most)], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })?
+        .query_map(
+            [session, sql_integers::to_sql(last), sql_integers::count_to_sql(most)],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?
         .collect::<rusqlite::Result<_>>()?;
     for (no, size) in &rows {
         conn.prepare_cached("DELETE FROM segments WHERE no = ?1")?.execute([no])?;

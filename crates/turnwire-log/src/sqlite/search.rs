@@ -6,7 +6,7 @@
 //! texts as in queries: a word is then a row of signs, found wherever it stands.
 
 use super::errors::SqliteError;
-use crate::search::{SearchQuery, is_unspaced_script, can_be_word_prefix};
+use crate::search::{SearchQuery, can_be_word_prefix, is_unspaced_script};
 use rusqlite::{Connection, OptionalExtension, params};
 
 /// The condition for sessions `s` that have the words `?words`.

@@ -133,7 +133,12 @@ mod tests {
 
     fn segment(first: u64, lines: &[&str]) -> Segment {
         let bytes: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
-        Segment { first, count: u32::try_from(lines.len()).unwrap(), ms: 7, bytes: Bytes::from(bytes) }
+        Segment {
+            first,
+            count: u32::try_from(lines.len()).unwrap(),
+            ms: 7,
+            bytes: Bytes::from(bytes),
+        }
     }
 
     #[test]

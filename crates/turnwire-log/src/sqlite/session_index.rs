@@ -1,8 +1,8 @@
 //! What the writer knows of sessions without looking: where each log ends, and who owns it.
 
 use super::errors::SqliteError;
-use super::sql_integers;
 use super::shared::SharedState;
+use super::sql_integers;
 use crate::error::Error;
 use crate::store::Fence;
 use rusqlite::{Connection, OptionalExtension};
@@ -111,7 +111,11 @@ impl SessionIndex {
     }
 }
 
-fn read_log_end(conn: &Connection, shared: &SharedState, session: i64) -> Result<Option<u64>, SqliteError> {
+fn read_log_end(
+    conn: &Connection,
+    shared: &SharedState,
+    session: i64,
+) -> Result<Option<u64>, SqliteError> {
     let stored: Option<i64> = conn
         .prepare_cached(
             "SELECT max(first - 1, ifnull((SELECT max(last) FROM segments WHERE session = ?1), 0))

@@ -1,15 +1,15 @@
 //! Sessions: their rows, and lists of them.
 
 use super::errors::SqliteError;
-use super::sql_integers;
 use super::search;
+use super::sql_integers;
 use super::tail::Tails;
 use crate::error::Error;
-use crate::visible_sessions::{SessionPattern, prefix_end};
 use crate::store::{
     NewSession, SessionKey, SessionNumber, SessionPatch, SessionQuery, SessionRecord, SessionState,
     SessionStatus, new_epoch,
 };
+use crate::visible_sessions::{SessionPattern, prefix_end};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use serde::Serialize;
@@ -103,7 +103,10 @@ pub(super) fn find_by_number(
         .optional()
 }
 
-pub(super) fn list_open(conn: &Connection, ends: &impl LogEnds) -> rusqlite::Result<Vec<SessionRecord>> {
+pub(super) fn list_open(
+    conn: &Connection,
+    ends: &impl LogEnds,
+) -> rusqlite::Result<Vec<SessionRecord>> {
     conn.prepare_cached(select!(
         "WHERE s.no IN (SELECT no FROM sessions WHERE open_from IS NOT NULL
                         UNION SELECT session FROM queue)
@@ -148,7 +151,7 @@ const VISIBLE: &str = " AND s.no IN (
     SELECT n.no FROM json_each(?open_ranges) r CROSS JOIN sessions n
     WHERE n.tenant = ?1 AND n.id >= r.value)";
 
-/// The values of [`REACHED`]: ids, ranges with an end, ranges without one.
+/// The values of [`VISIBLE`]: ids, ranges with an end, ranges without one.
 fn visible_values(rules: &[SessionPattern]) -> [(&'static str, String); 3] {
     let (mut ids, mut ranges, mut open_ranges) = (Vec::new(), Vec::new(), Vec::new());
     for rule in rules {
@@ -286,10 +289,10 @@ pub(super) fn patch(
 #[cfg(test)]
 mod tests {
     use super::list_statement;
-    use crate::visible_sessions::{VisibleSessions, SessionPattern};
     use crate::search::SearchQuery;
     use crate::sqlite::schema::{STEPS, migrate};
     use crate::store::{SessionNumber, SessionQuery, SessionStatus};
+    use crate::visible_sessions::{SessionPattern, VisibleSessions};
     use rusqlite::{Connection, params_from_iter};
 
     /// How SQLite goes about a list.

@@ -1,7 +1,7 @@
 //! What the writer, the readers and the checkpoints have in common.
 
-use super::tail::Tails;
 use super::end_watchers::EndWatchers;
+use super::tail::Tails;
 use parking_lot::{Mutex, RwLock};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64};

@@ -1,20 +1,22 @@
 //! What every engine does, done here.
 
 use super::batch::Batch;
-use super::events::EventPage;
 use super::errors::SqliteError;
+use super::events::EventPage;
 use super::readers::QueryLimit;
 use super::tail::Tails;
 use super::writer::{Grouping, Job};
-use super::{SqliteStore, blobs, maintenance, events, writer_ended, messages, retention, sessions, totals};
+use super::{
+    SqliteStore, blobs, events, maintenance, messages, retention, sessions, totals, writer_ended,
+};
 use crate::cost::AgentTotals;
 use crate::error::{Error, Result};
-use crate::visible_sessions::VisibleSessions;
 use crate::store::{
-    Append, BlobInfo, IdempotencyRecord, Lease, EventLines, MessageQuery, NewBlob, NewSession, StoreFuture, QueuedMessage,
-    BlobReferences, RetentionReport, Retention, SessionKey, SessionNumber, SessionPatch, SessionQuery,
-    SessionRecord, Store, StoredMessage, UploadNumber,
+    Append, BlobInfo, BlobReferences, EventLines, IdempotencyRecord, Lease, MessageQuery, NewBlob,
+    NewSession, QueuedMessage, Retention, RetentionReport, SessionKey, SessionNumber, SessionPatch,
+    SessionQuery, SessionRecord, Store, StoreFuture, StoredMessage, UploadNumber,
 };
+use crate::visible_sessions::VisibleSessions;
 use async_trait::async_trait;
 use bytes::Bytes;
 use rusqlite::Connection;
@@ -28,7 +30,10 @@ use turnwire_core::Seq;
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Makes a session, or finds it.
-fn create_or_find(batch: &mut Batch<'_>, new: &NewSession) -> Result<(SessionRecord, bool), SqliteError> {
+fn create_or_find(
+    batch: &mut Batch<'_>,
+    new: &NewSession,
+) -> Result<(SessionRecord, bool), SqliteError> {
     if let Some(found) = sessions::find_by_key(batch.read_connection(), &new.key, batch)? {
         return Ok((found, false));
     }
@@ -67,8 +72,9 @@ impl Store for SqliteStore {
 
     async fn find_session(&self, key: &SessionKey) -> Result<Option<SessionRecord>> {
         let key = key.clone();
-        let look =
-            move |conn: &Connection, tails: &mut Tails| Ok(sessions::find_by_key(conn, &key, &*tails)?);
+        let look = move |conn: &Connection, tails: &mut Tails| {
+            Ok(sessions::find_by_key(conn, &key, &*tails)?)
+        };
         self.readers.read(look, |_, found| Ok(found)).await
     }
 
@@ -101,7 +107,8 @@ impl Store for SqliteStore {
         let bound = QueryLimit { deadline, steps: self.query_steps };
         let (tenant, reach) = (tenant.to_owned(), reach.clone());
         if let Some(rules) = reach.patterns().map(<[_]>::to_vec) {
-            let sum = move |conn: &Connection, ()| Ok(totals::visible_totals(conn, &tenant, &rules)?);
+            let sum =
+                move |conn: &Connection, ()| Ok(totals::visible_totals(conn, &tenant, &rules)?);
             return self.readers.search(bound, |_, _| Ok(()), sum).await;
         }
         // Sessions of an earlier version are counted in the background; whoever asks first helps.
@@ -109,14 +116,20 @@ impl Store for SqliteStore {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(Error::TooSlow);
             }
-            self.write(Grouping::Shared, |batch| totals::count_some(batch.write_connection()?)).await?;
+            self.write(Grouping::Shared, |batch| totals::count_some(batch.write_connection()?))
+                .await?;
         }
         let read = move |conn: &Connection, ()| Ok(totals::tenant_totals(conn, &tenant)?);
         self.readers.list(bound, |_, _| Ok(()), read).await
     }
 
-    async fn list_all_sessions(&self, after: SessionNumber, limit: usize) -> Result<Vec<SessionRecord>> {
-        let query = move |conn: &Connection, ends| Ok(sessions::list_all(conn, after, limit, &ends)?);
+    async fn list_all_sessions(
+        &self,
+        after: SessionNumber,
+        limit: usize,
+    ) -> Result<Vec<SessionRecord>> {
+        let query =
+            move |conn: &Connection, ends| Ok(sessions::list_all(conn, after, limit, &ends)?);
         self.readers.read(|_, tails| Ok(tails.ends()), query).await
     }
 
@@ -125,7 +138,11 @@ impl Store for SqliteStore {
         self.readers.read(|_, tails| Ok(tails.ends()), list).await
     }
 
-    async fn patch_session(&self, session: SessionNumber, patch: SessionPatch) -> Result<SessionRecord> {
+    async fn patch_session(
+        &self,
+        session: SessionNumber,
+        patch: SessionPatch,
+    ) -> Result<SessionRecord> {
         self.write(Grouping::Shared, move |batch| {
             batch.index_entry(session.0)?;
             batch.has_unindexed |= patch.title.is_some();
@@ -140,11 +157,17 @@ impl Store for SqliteStore {
     }
 
     async fn delete_session(&self, session: SessionNumber) -> Result<()> {
-        self.write(Grouping::Alone, move |batch| maintenance::delete_session(batch, session.0)).await
+        self.write(Grouping::Alone, move |batch| maintenance::delete_session(batch, session.0))
+            .await
     }
 
     // Nobody else can have the file, so a lease ends only when somebody in this process takes it.
-    async fn acquire_lease(&self, session: SessionNumber, _owner: &str, _ttl: Duration) -> Result<Lease> {
+    async fn acquire_lease(
+        &self,
+        session: SessionNumber,
+        _owner: &str,
+        _ttl: Duration,
+    ) -> Result<Lease> {
         self.write(Grouping::Shared, move |batch| {
             batch.index_entry(session.0)?;
             Ok(Lease { fence: batch.index.acquire_lease(session.0) })
@@ -152,8 +175,16 @@ impl Store for SqliteStore {
         .await
     }
 
-    async fn renew_lease(&self, session: SessionNumber, lease: Lease, _ttl: Duration) -> Result<()> {
-        self.write(Grouping::Shared, move |batch| Ok(batch.index_entry(session.0)?.check_fence(lease.fence)?)).await
+    async fn renew_lease(
+        &self,
+        session: SessionNumber,
+        lease: Lease,
+        _ttl: Duration,
+    ) -> Result<()> {
+        self.write(Grouping::Shared, move |batch| {
+            Ok(batch.index_entry(session.0)?.check_fence(lease.fence)?)
+        })
+        .await
     }
 
     fn append(&self, append: Append) -> StoreFuture<()> {
@@ -166,7 +197,12 @@ impl Store for SqliteStore {
         })
     }
 
-    async fn read_events(&self, session: SessionNumber, from: Seq, max_bytes: usize) -> Result<Vec<EventLines>> {
+    async fn read_events(
+        &self,
+        session: SessionNumber,
+        from: Seq,
+        max_bytes: usize,
+    ) -> Result<Vec<EventLines>> {
         if self.writing.is_some() {
             let memory = self.shared.tails.lock().view(session.0, from.get(), max_bytes);
             if memory.first.is_some_and(|first| first <= from.get()) {
@@ -205,7 +241,11 @@ impl Store for SqliteStore {
         }
     }
 
-    async fn find_message(&self, session: SessionNumber, id: &str) -> Result<Option<StoredMessage>> {
+    async fn find_message(
+        &self,
+        session: SessionNumber,
+        id: &str,
+    ) -> Result<Option<StoredMessage>> {
         let (id, file) = (id.to_owned(), self.shared.file.clone());
         self.readers.query(move |conn| messages::find(conn, &file, session.0, &id)).await
     }
@@ -243,9 +283,15 @@ impl Store for SqliteStore {
         self.readers.query(move |conn| messages::list_queued(conn, &file, session.0)).await
     }
 
-    async fn find_idempotency_record(&self, tenant: &str, key: &str) -> Result<Option<IdempotencyRecord>> {
+    async fn find_idempotency_record(
+        &self,
+        tenant: &str,
+        key: &str,
+    ) -> Result<Option<IdempotencyRecord>> {
         let (tenant, key, file) = (tenant.to_owned(), key.to_owned(), self.shared.file.clone());
-        self.readers.query(move |conn| messages::find_idempotency_record(conn, &file, &tenant, &key)).await
+        self.readers
+            .query(move |conn| messages::find_idempotency_record(conn, &file, &tenant, &key))
+            .await
     }
 
     async fn begin_upload(&self) -> Result<UploadNumber> {
@@ -292,15 +338,22 @@ impl Store for SqliteStore {
         self.find_blob_info(tenant, hash).await
     }
 
-    async fn read_blob_piece(&self, tenant: &str, hash: [u8; 32], from: u64) -> Result<Option<Bytes>> {
+    async fn read_blob_piece(
+        &self,
+        tenant: &str,
+        hash: [u8; 32],
+        from: u64,
+    ) -> Result<Option<Bytes>> {
         let (tenant, file) = (tenant.to_owned(), self.shared.file.clone());
         self.readers.query(move |conn| blobs::read_blob(conn, &file, &tenant, hash, from)).await
     }
 
     async fn set_blob_type(&self, tenant: &str, hash: [u8; 32], media_type: &str) -> Result<()> {
         let (tenant, media_type) = (tenant.to_owned(), media_type.to_owned());
-        self.write(Grouping::Shared, move |batch| blobs::set_blob_type(batch, &tenant, hash, &media_type))
-            .await
+        self.write(Grouping::Shared, move |batch| {
+            blobs::set_blob_type(batch, &tenant, hash, &media_type)
+        })
+        .await
     }
 
     async fn delete_blob(&self, tenant: &str, hash: [u8; 32]) -> Result<bool> {

@@ -1,8 +1,8 @@
 //! The end of each session's log that has not moved to `segments` yet. It is in memory too, so
 //! that whoever follows a session reads no file.
 
-use super::sql_integers;
 use super::segment::Segment;
+use super::sql_integers;
 use rusqlite::Connection;
 use std::collections::HashMap;
 
@@ -90,7 +90,8 @@ impl Tails {
 
     /// Where the log of each of them ends.
     pub(super) fn ends(&self) -> HashMap<i64, u64> {
-        let ends = |(session, pieces): (i64, &[TailRow])| Some((session, pieces.last()?.segment.last()));
+        let ends =
+            |(session, pieces): (i64, &[TailRow])| Some((session, pieces.last()?.segment.last()));
         self.iter().filter_map(ends).collect()
     }
 
@@ -199,8 +200,11 @@ fn repair_positions(pieces: &mut Vec<TailRow>, end: u64) {
     let mut rest = std::mem::take(pieces).into_iter();
     while let Some(mut piece) = rest.next() {
         if !piece.is_intact {
-            let next =
-                rest.as_slice().iter().find(|piece| piece.is_intact).map(|piece| piece.segment.first);
+            let next = rest
+                .as_slice()
+                .iter()
+                .find(|piece| piece.is_intact)
+                .map(|piece| piece.segment.first);
             let expected = last + 1;
             let fits = piece.segment.count > 0
                 && piece.segment.first == expected
@@ -234,12 +238,20 @@ mod tests {
     use bytes::Bytes;
 
     fn row(first: u64, count: u32, sound: bool) -> TailRow {
-        TailRow { no: 0, segment: Segment { first, count, ms: 0, bytes: Bytes::new() }, crc: 0, is_intact: sound }
+        TailRow {
+            no: 0,
+            segment: Segment { first, count, ms: 0, bytes: Bytes::new() },
+            crc: 0,
+            is_intact: sound,
+        }
     }
 
     fn positions(mut pieces: Vec<TailRow>, end: u64) -> Vec<(u64, u64, bool)> {
         repair_positions(&mut pieces, end);
-        pieces.iter().map(|piece| (piece.segment.first, piece.segment.last(), piece.is_intact)).collect()
+        pieces
+            .iter()
+            .map(|piece| (piece.segment.first, piece.segment.last(), piece.is_intact))
+            .collect()
     }
 
     #[test]

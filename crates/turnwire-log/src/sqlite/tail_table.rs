@@ -2,8 +2,8 @@
 
 use super::batch::Batch;
 use super::errors::SqliteError;
-use super::sql_integers;
 use super::segment::Segment;
+use super::sql_integers;
 use super::tail::{TailChange, TailRow, Tails};
 use rusqlite::{Connection, params};
 use std::collections::HashSet;
@@ -208,7 +208,12 @@ fn move_to_segments(
         } else {
             // It moves as it is, with a sum that gives it away.
             rows.flush()?;
-            insert_segment(conn, session, &piece.segment, i64::from(!piece.segment.checksum(session)))?;
+            insert_segment(
+                conn,
+                session,
+                &piece.segment,
+                i64::from(!piece.segment.checksum(session)),
+            )?;
         }
     }
     for run in runs {
@@ -253,7 +258,12 @@ impl SegmentWriter<'_> {
     }
 }
 
-fn insert_segment(conn: &Connection, session: i64, run: &Segment, crc: i64) -> rusqlite::Result<()> {
+fn insert_segment(
+    conn: &Connection,
+    session: i64,
+    run: &Segment,
+    crc: i64,
+) -> rusqlite::Result<()> {
     conn.prepare_cached(
         "INSERT INTO segments (session, last, count, size, ms, crc, bytes)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -271,7 +281,11 @@ fn insert_segment(conn: &Connection, session: i64, run: &Segment, crc: i64) -> r
 }
 
 /// Goes on with a sweep: twice as much leaves as came, so that it ends.
-fn sweep(batch: &mut Batch<'_>, conn: &Connection, moved: &HashSet<i64>) -> Result<(), SqliteError> {
+fn sweep(
+    batch: &mut Batch<'_>,
+    conn: &Connection,
+    moved: &HashSet<i64>,
+) -> Result<(), SqliteError> {
     let Some(sweep) = &batch.tail_table.sweep else { return Ok(()) };
     let mut budget = 2 * batch.changes.len() + 32;
     let mut picked = Vec::new();
@@ -308,10 +322,17 @@ fn sweep(batch: &mut Batch<'_>, conn: &Connection, moved: &HashSet<i64>) -> Resu
 }
 
 /// Removes rows of which the events are in `segments`.
-fn remove_swept_rows(batch: &mut Batch<'_>, conn: &Connection, up_to: i64) -> Result<(), SqliteError> {
+fn remove_swept_rows(
+    batch: &mut Batch<'_>,
+    conn: &Connection,
+    up_to: i64,
+) -> Result<(), SqliteError> {
     let end: i64 = conn
         .prepare_cached("SELECT ifnull((SELECT no FROM tail ORDER BY no LIMIT 1 OFFSET ?2), ?1)")?
-        .query_one([up_to, sql_integers::count_to_sql(batch.tail_table.sizes.clear_rows)], |row| row.get(0))?;
+        .query_one(
+            [up_to, sql_integers::count_to_sql(batch.tail_table.sizes.clear_rows)],
+            |row| row.get(0),
+        )?;
     conn.prepare_cached("DELETE FROM tail WHERE no <= ?1")?.execute([end.min(up_to)])?;
     batch.tail_table.open_transaction.finished = end >= up_to;
     Ok(())

@@ -2,10 +2,10 @@
 //! that an earlier version wrote are counted some at a time.
 
 use super::errors::SqliteError;
-use super::sessions::{read_json, visible_condition, to_json};
+use super::sessions::{read_json, to_json, visible_condition};
 use crate::cost::{AgentTotals, SessionUsage};
-use crate::visible_sessions::SessionPattern;
 use crate::store::SessionState;
+use crate::visible_sessions::SessionPattern;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 use std::collections::BTreeMap;
@@ -14,7 +14,11 @@ use std::collections::BTreeMap;
 const STEP: i64 = 256;
 
 /// Notes what a session has spent, before its state is written.
-pub(super) fn update_session(conn: &Connection, session: i64, after: &SessionState) -> Result<(), SqliteError> {
+pub(super) fn update_session(
+    conn: &Connection,
+    session: i64,
+    after: &SessionState,
+) -> Result<(), SqliteError> {
     replace_usage(conn, session, &SessionUsage::from_state(after))
 }
 
@@ -46,7 +50,10 @@ fn replace_usage(conn: &Connection, session: i64, after: &SessionUsage) -> Resul
 }
 
 /// Whose a session is, and what it has spent.
-fn read_session(conn: &Connection, session: i64) -> rusqlite::Result<Option<(String, String, SessionUsage)>> {
+fn read_session(
+    conn: &Connection,
+    session: i64,
+) -> rusqlite::Result<Option<(String, String, SessionUsage)>> {
     conn.prepare_cached("SELECT tenant, agent, state FROM sessions WHERE no = ?1")?
         .query_one([session], |row| Ok((row.get(0)?, row.get(1)?, read_json(row, 2)?)))
         .optional()

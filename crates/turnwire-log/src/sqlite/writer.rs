@@ -3,10 +3,10 @@
 
 use super::append;
 use super::batch::Batch;
-use super::session_index::SessionIndex;
-use super::maintenance::{MaintenanceTask, Maintenance};
 use super::errors::{self, SqliteError};
 use super::file::{self, Access};
+use super::maintenance::{Maintenance, MaintenanceTask};
+use super::session_index::SessionIndex;
 use super::shared::SharedState;
 use super::tail::Tails;
 use super::tail_table::{self, TailTable};
@@ -102,7 +102,16 @@ impl Job {
         work: impl FnMut(&mut Batch<'_>) -> Result<T, SqliteError> + Send + 'static,
     ) -> (Self, oneshot::Receiver<Result<T>>) {
         let (answer, answered) = oneshot::channel();
-        (Self::Task(Box::new(AwaitedTask { work, company, bytes, result: None, response: answer })), answered)
+        (
+            Self::Task(Box::new(AwaitedTask {
+                work,
+                company,
+                bytes,
+                result: None,
+                response: answer,
+            })),
+            answered,
+        )
     }
 
     fn run(&mut self, batch: &mut Batch<'_>) -> Result<(), SqliteError> {

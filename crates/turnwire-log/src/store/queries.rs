@@ -1,8 +1,8 @@
 //! What lists of an engine are asked for.
 
 use super::{SessionNumber, SessionStatus};
-use crate::visible_sessions::VisibleSessions;
 use crate::search::SearchQuery;
+use crate::visible_sessions::VisibleSessions;
 use std::sync::Arc;
 use std::time::Duration;
 use turnwire_core::Seq;

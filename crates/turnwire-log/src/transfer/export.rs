@@ -2,8 +2,8 @@
 
 use super::{SessionHeader, VERSION};
 use crate::error::Error;
-use crate::store::{EventLines, SessionRecord, Store};
 use crate::message_pages::MessagePages;
+use crate::store::{EventLines, SessionRecord, Store};
 use std::fmt;
 use std::io::{self, Write};
 use turnwire_core::Seq;

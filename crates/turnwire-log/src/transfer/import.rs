@@ -231,8 +231,13 @@ impl FileReader {
         let room = self.shared.slots.clone().acquire_owned();
         let Ok(permit) = self.runtime.block_on(room) else { return };
         let (sender, pieces) = mpsc::channel(1);
-        let making =
-            SessionImport { shared: self.shared.clone(), line: self.line, header, next: None, events: 0 };
+        let making = SessionImport {
+            shared: self.shared.clone(),
+            line: self.line,
+            header,
+            next: None,
+            events: 0,
+        };
         self.runtime.spawn(async move {
             making.run(pieces).await;
             drop(permit);
@@ -385,7 +390,10 @@ impl SessionImport {
             self.import_chunk(session, &piece, &mut superseded).await?;
         }
         if self.shared.stop.load(Ordering::Acquire) {
-            return Err(ImportFailure::Line(self.line, "the import stopped before its end".to_owned()));
+            return Err(ImportFailure::Line(
+                self.line,
+                "the import stopped before its end".to_owned(),
+            ));
         }
         self.supersede_messages(session, &mut superseded).await?;
         let (Some(first), Some(last)) = (self.header.first, self.header.last) else {

@@ -36,7 +36,10 @@ async fn read_session(past: &SessionHistory, store: &SqliteStore, answers: &mut 
     let told = record.clone().map(|record| format!("{record:?}"));
     answers.insert(format!("{id}: session"), told);
     for key in past.keys() {
-        let answer = store.find_idempotency_record(&key.tenant, &key.key).await.map(|key| format!("{key:?}"));
+        let answer = store
+            .find_idempotency_record(&key.tenant, &key.key)
+            .await
+            .map(|key| format!("{key:?}"));
         answers.insert(format!("{id}: {}", key.key), answer);
     }
     let Ok(Some(record)) = record else { return };
@@ -64,7 +67,9 @@ async fn read_session(past: &SessionHistory, store: &SqliteStore, answers: &mut 
     let query = MessageQuery { limit: usize::MAX, sub_agents: true, ..MessageQuery::default() };
     let messages = store.list_messages(record.number, &query).await;
     add_items(answers, &format!("{id}: messages"), messages, |message| &message.id);
-    add_items(answers, &format!("{id}: queue"), store.list_queued(record.number).await, |queued| &queued.id);
+    add_items(answers, &format!("{id}: queue"), store.list_queued(record.number).await, |queued| {
+        &queued.id
+    });
 }
 
 /// Notes each item of a list, or that there is none to be had.
@@ -109,7 +114,9 @@ pub fn find_undetected(sound: &StoreContents, now: &StoreContents) -> Vec<Undete
                 silent.push(Undetected::Session(format!("{what}: {is:?}")));
             }
             // A list without some of its items, or something else altogether.
-            (was, Some(is)) => silent.push(Undetected::Wrong(format!("{what}: {is:?}, was {was:?}"))),
+            (was, Some(is)) => {
+                silent.push(Undetected::Wrong(format!("{what}: {is:?}, was {was:?}")));
+            }
         }
     }
     let new = now.iter().filter(|(what, is)| is.is_ok() && !sound.contains_key(*what));
@@ -123,7 +130,8 @@ pub async fn is_detected(store: &SqliteStore) -> bool {
     if !findings.is_empty() {
         return true;
     }
-    let Ok(sessions) = store.list_all_sessions(turnwire_log::store::SessionNumber(0), 100).await else {
+    let Ok(sessions) = store.list_all_sessions(turnwire_log::store::SessionNumber(0), 100).await
+    else {
         return true;
     };
     for session in sessions {

@@ -9,13 +9,13 @@
     reason = "a test that cannot go on has failed"
 )]
 
-mod verify;
 mod corruption;
 mod session_history;
+mod verify;
 mod workload;
 
-use fastrand::Rng;
 use corruption::Undetected;
+use fastrand::Rng;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +23,10 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use turnwire_core::{Fields, Seq};
 use turnwire_faults::{Disk, Faults};
-use turnwire_log::sqlite::{Options, LayoutSizes};
-use turnwire_log::store::{Append, Blob, Fence, EventLines, NewSession, SessionKey, SessionNumber, Store};
+use turnwire_log::sqlite::{LayoutSizes, Options};
+use turnwire_log::store::{
+    Append, Blob, EventLines, Fence, NewSession, SessionKey, SessionNumber, Store,
+};
 use turnwire_log::{Error, Log, SqliteStore};
 use workload::{OnError, Workload, copy_folder, run_workers};
 
@@ -88,7 +90,12 @@ impl DiskRun {
     }
 
     /// Opens the store and lets everybody write, until the power is cut.
-    fn run_until_power_cut(&mut self, runtime: &Runtime, rng: &mut Rng, on_error: OnError) -> Result<(), String> {
+    fn run_until_power_cut(
+        &mut self,
+        runtime: &Runtime,
+        rng: &mut Rng,
+        on_error: OnError,
+    ) -> Result<(), String> {
         let changes = match rng.u8(..4) {
             0 => rng.u64(..12),
             1 => rng.u64(..80),
@@ -165,7 +172,11 @@ fn a_disk_that_lies_about_syncs_is_noticed_by_this_test() {
         life.disk.ignore_syncs();
         life.disk.cut_power_after(300, &life.next_folder());
         let log = Arc::new(Log::new(Arc::new(life.open().unwrap()), "test"));
-        block_on(&runtime, run_workers(&life.workload, &log, &life.disk, &mut rng, 20, OnError::Fail)).unwrap();
+        block_on(
+            &runtime,
+            run_workers(&life.workload, &log, &life.disk, &mut rng, 20, OnError::Fail),
+        )
+        .unwrap();
         life.cut_power();
         close(log);
         lives += 1;
@@ -191,9 +202,17 @@ fn errors_of_the_disk_lose_nothing_and_writing_goes_on_when_they_end() {
             };
             life.disk.set_faults(faults, rng.u64(1..40));
             let log = Arc::new(Log::new(store, "test"));
-            block_on(&runtime, run_workers(&life.workload, &log, &life.disk, rng, 30, OnError::Retry)).unwrap();
+            block_on(
+                &runtime,
+                run_workers(&life.workload, &log, &life.disk, rng, 30, OnError::Retry),
+            )
+            .unwrap();
             life.disk.stop_faults();
-            block_on(&runtime, run_workers(&life.workload, &log, &life.disk, rng, 5, OnError::Fail)).unwrap();
+            block_on(
+                &runtime,
+                run_workers(&life.workload, &log, &life.disk, rng, 5, OnError::Fail),
+            )
+            .unwrap();
             block_on(&runtime, log.store().check_health()).unwrap();
             if rng.bool() {
                 life.cut_power();
@@ -288,9 +307,11 @@ fn filled_store(runtime: &Runtime, rng: &mut Rng) -> (DiskRun, corruption::Store
     let mut life = DiskRun::new(rng);
     life.options.sizes = SMALL_SIZES;
     let log = Arc::new(Log::new(Arc::new(life.open().unwrap()), "test"));
-    block_on(runtime, run_workers(&life.workload, &log, &life.disk, rng, 40, OnError::Fail)).unwrap();
+    block_on(runtime, run_workers(&life.workload, &log, &life.disk, rng, 40, OnError::Fail))
+        .unwrap();
     close(log);
-    let answers = block_on(runtime, corruption::read_everything(&life.workload, &life.open().unwrap()));
+    let answers =
+        block_on(runtime, corruption::read_everything(&life.workload, &life.open().unwrap()));
     (life, answers)
 }
 
@@ -328,7 +349,8 @@ fn reads_that_fail_or_come_short_are_never_served_and_are_forgotten_when_they_en
         let (store, faults) = if rng.bool() {
             (life.open().unwrap(), Faults { read: rng.f64(), ..Faults::default() })
         } else {
-            let store = SqliteStore::open_read_only(life.current_folder().join("store.db")).unwrap();
+            let store =
+                SqliteStore::open_read_only(life.current_folder().join("store.db")).unwrap();
             (store, Faults { short_read: rng.f64(), ..Faults::default() })
         };
         for _ in 0..8 {

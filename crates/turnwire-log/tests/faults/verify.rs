@@ -71,12 +71,21 @@ fn summarize(state: &ExpectedState) -> String {
 }
 
 /// What a store holds of a session.
-async fn read_state(store: &dyn Store, record: &SessionRecord, past: &SessionHistory) -> Result<ExpectedState, String> {
+async fn read_state(
+    store: &dyn Store,
+    record: &SessionRecord,
+    past: &SessionHistory,
+) -> Result<ExpectedState, String> {
     let lines = read_lines(store, record).await?;
     let queue = store.list_queued(record.number).await.map_err(|error| error.to_string())?;
     let mut keys = Vec::new();
     for key in past.keys() {
-        keys.extend(store.find_idempotency_record(&key.tenant, &key.key).await.map_err(|error| error.to_string())?);
+        keys.extend(
+            store
+                .find_idempotency_record(&key.tenant, &key.key)
+                .await
+                .map_err(|error| error.to_string())?,
+        );
     }
     Ok(ExpectedState { exists: true, lines, queue, keys, title: record.title.clone() })
 }
@@ -86,8 +95,10 @@ pub async fn read_lines(store: &dyn Store, record: &SessionRecord) -> Result<Vec
     let mut lines = Vec::new();
     let mut from = Seq::FIRST;
     loop {
-        let rows =
-            store.read_events(record.number, from, 3000).await.map_err(|error| format!("{from}: {error}"))?;
+        let rows = store
+            .read_events(record.number, from, 3000)
+            .await
+            .map_err(|error| format!("{from}: {error}"))?;
         if rows.is_empty() {
             break;
         }

@@ -1,6 +1,6 @@
 //! Those who write: one for each session, all at once, each waiting for its answers.
 
-use crate::session_history::{Step, SessionHistory};
+use crate::session_history::{SessionHistory, Step};
 use fastrand::Rng;
 use parking_lot::Mutex;
 use rusqlite::Connection;

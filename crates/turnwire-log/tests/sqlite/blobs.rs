@@ -31,7 +31,10 @@ async fn pieces_of_uploads_that_did_not_end_are_removed_at_the_next_start() {
     let store = open(&path);
     wait_for_count(&path, "SELECT count(*) FROM blob_pieces", 3).await;
     wait_for_count(&path, "SELECT count(*) FROM blob_uploads", 0).await;
-    assert_eq!(store.read_blob("tenant", [1; 32]).await.unwrap(), Some(blob(1, 3 * BLOB_PIECE_BYTES)));
+    assert_eq!(
+        store.read_blob("tenant", [1; 32]).await.unwrap(),
+        Some(blob(1, 3 * BLOB_PIECE_BYTES))
+    );
     assert_eq!(store.check(|_| {}).await.unwrap(), []);
 }
 

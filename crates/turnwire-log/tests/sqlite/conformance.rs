@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use turnwire_log::conformance::Engine;
-use turnwire_log::sqlite::{Options, LayoutSizes};
+use turnwire_log::sqlite::{LayoutSizes, Options};
 use turnwire_log::{Error, SqliteStore, Store};
 
 struct InAFolder(TempDir, Options);

@@ -77,7 +77,10 @@ async fn verify(path: &Path, promised: &Acknowledged) {
     let store = open(path);
     for ((id, no), end) in &promised.ends {
         if promised.deleted.contains(no) {
-            assert!(is_no_session(&store.read_events(SessionNumber(*no), seq(1), 1).await), "{no} is back");
+            assert!(
+                is_no_session(&store.read_events(SessionNumber(*no), seq(1), 1).await),
+                "{no} is back"
+            );
             continue;
         }
         let Some(found) = record(&store, id).await.filter(|found| found.number.0 == *no) else {

@@ -7,7 +7,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use turnwire_log::sqlite::{ExistingStore, StoreFinding, FindingKind, Options, restore};
+use turnwire_log::sqlite::{ExistingStore, FindingKind, Options, StoreFinding, restore};
 use turnwire_log::store::{Append, Blob, MessageQuery, QueuedMessage, Retention, Store};
 use turnwire_log::{Error, SqliteStore};
 
@@ -308,7 +308,11 @@ async fn a_check_finds_gaps_and_orphans() {
     let store = open(&path);
     let findings: Vec<StoreFinding> = store.check(|_| {}).await.unwrap();
     let kinds: Vec<FindingKind> = findings.iter().map(|finding| finding.kind).collect();
-    assert_eq!(kinds, [FindingKind::Gap, FindingKind::Message, FindingKind::Orphan], "{findings:?}");
+    assert_eq!(
+        kinds,
+        [FindingKind::Gap, FindingKind::Message, FindingKind::Orphan],
+        "{findings:?}"
+    );
     sentence!(read(&store, owner.no, 1).await, Damaged);
 }
 

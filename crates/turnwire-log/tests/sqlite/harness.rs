@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 use turnwire_core::{Fields, Seq};
-use turnwire_log::sqlite::{Options, LayoutSizes};
+use turnwire_log::sqlite::{LayoutSizes, Options};
 use turnwire_log::store::{
-    Append, Fence, EventLines, NewSession, SessionKey, SessionNumber, SessionRecord, SessionState, Store,
-    StoredMessage,
+    Append, EventLines, Fence, NewSession, SessionKey, SessionNumber, SessionRecord, SessionState,
+    Store, StoredMessage,
 };
 use turnwire_log::{Error, Result, SqliteStore};
 

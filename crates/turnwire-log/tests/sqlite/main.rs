@@ -3,9 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod blobs;
-mod harness;
 mod conformance;
 mod crash;
 mod files;
-mod tampering;
+mod harness;
 mod store;
+mod tampering;

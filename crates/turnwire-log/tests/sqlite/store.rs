@@ -4,12 +4,12 @@ use crate::harness::*;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
-use turnwire_log::sqlite::{Options, LayoutSizes};
+use turnwire_log::sqlite::{LayoutSizes, Options};
 use turnwire_log::store::{
-    Append, Blob, IdempotencyRecord, Lease, EventLines, QueuedMessage, Retention, SessionKey, SessionNumber, SessionPatch,
-    SessionQuery, SessionState, Store,
+    Append, Blob, EventLines, IdempotencyRecord, Lease, QueuedMessage, Retention, SessionKey,
+    SessionNumber, SessionPatch, SessionQuery, SessionState, Store,
 };
-use turnwire_log::{Error, VisibleSessions, SearchQuery, SqliteStore};
+use turnwire_log::{Error, SearchQuery, SqliteStore, VisibleSessions};
 
 const SEGMENTS: &str = "SELECT count(*) FROM segments";
 const TAIL: &str = "SELECT count(*) FROM tail";
@@ -242,7 +242,8 @@ async fn a_deleted_session_stays_deleted_and_its_rows_go() {
         fingerprint: [1; 32],
         response: "{}".to_owned(),
     };
-    let queued = QueuedMessage { id: "q".into(), reply_id: "r".into(), json: Bytes::from_static(b"{}") };
+    let queued =
+        QueuedMessage { id: "q".into(), reply_id: "r".into(), json: Bytes::from_static(b"{}") };
     let append = Append { idempotency: Some(key), enqueue: vec![queued], ..gone.nothing() };
     store.append(append).await.unwrap();
     let titled = SessionPatch { title: Some("secret".to_owned()), metadata: None };

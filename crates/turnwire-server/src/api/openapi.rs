@@ -1,6 +1,6 @@
 //! The API's description: `OpenAPI` 3.1, from the table of routes.
 
-use super::{Access, ResponseSpec, ParamType, Param, ParamLocation, ROUTES, Route, HttpMethod};
+use super::{Access, HttpMethod, Param, ParamLocation, ParamType, ROUTES, ResponseSpec, Route};
 use crate::auth::Action;
 use serde_json::{Map, Value, json};
 
@@ -82,11 +82,17 @@ fn operation(route: &Route) -> Value {
         Access::Public | Access::Socket => None,
         Access::NoTicket => Some("any, but no ticket".to_owned()),
         Access::Requires(action) => Some(action.required_scopes().names()),
-        Access::Local(action) => Some(format!("{}, or from this machine", action.required_scopes().names())),
-        Access::RequiresAtLeast(action, more) => {
-            Some(format!("{}. Some requests take more: {}", action.required_scopes().names(), describe_actions(more)))
+        Access::Local(action) => {
+            Some(format!("{}, or from this machine", action.required_scopes().names()))
         }
-        Access::RequiresOneOf(actions) => Some(format!("one of these: {}", describe_actions(actions))),
+        Access::RequiresAtLeast(action, more) => Some(format!(
+            "{}. Some requests take more: {}",
+            action.required_scopes().names(),
+            describe_actions(more)
+        )),
+        Access::RequiresOneOf(actions) => {
+            Some(format!("one of these: {}", describe_actions(actions)))
+        }
     };
     if let Some(scope) = scope {
         operation.insert("description".into(), format!("Scope: {scope}.").into());
@@ -115,8 +121,9 @@ fn operation(route: &Route) -> Value {
 
 /// What each action takes.
 fn describe_actions(actions: &[Action]) -> String {
-    let each =
-        actions.iter().map(|action| format!("{} to {}", action.required_scopes().names(), action.description()));
+    let each = actions
+        .iter()
+        .map(|action| format!("{} to {}", action.required_scopes().names(), action.description()));
     each.collect::<Vec<_>>().join("; ")
 }
 

@@ -1,12 +1,14 @@
 //! The table itself, in the order of the documentation.
 
-use super::Access::{RequiresAtLeast, Local, NoTicket, RequiresOneOf, Public, Socket, Requires as Needs};
-use super::ParamType::{Flag, Integer, Text};
-use super::ParamLocation::{Header, Path, Query};
+use super::Access::{
+    Local, NoTicket, Public, Requires as Needs, RequiresAtLeast, RequiresOneOf, Socket,
+};
 use super::HttpMethod::{Delete, Get, Patch, Post};
-use super::{ResponseSpec, RequestBody, ParamType, Param, ParamLocation, Route};
+use super::ParamLocation::{Header, Path, Query};
+use super::ParamType::{Flag, Integer, Text};
+use super::{Param, ParamLocation, ParamType, RequestBody, ResponseSpec, Route};
 use crate::auth::Action::{
-    Administer, Regenerate, CancelResponse, Chat, Confirm, Fork, Publish, Read, StartWithHint,
+    Administer, CancelResponse, Chat, Confirm, Fork, Publish, Read, Regenerate, StartWithHint,
     StoreBlob,
 };
 use crate::protocols::{ag_ui, ai_sdk, anthropic, blocks, openai};
@@ -22,7 +24,12 @@ const HTML: &[&str] = &["text/html"];
 const PLAIN: &[&str] = &["text/plain"];
 const NONE: &[&str] = &[];
 
-const fn param(name: &'static str, place: ParamLocation, kind: ParamType, about: &'static str) -> Param {
+const fn param(
+    name: &'static str,
+    place: ParamLocation,
+    kind: ParamType,
+    about: &'static str,
+) -> Param {
     Param { name, location: place, kind, about }
 }
 

@@ -1,7 +1,9 @@
 //! Tokens that somebody else signs. The algorithm, the issuer and the audience are settled here; a
 //! token never chooses them.
 
-use super::{Identity, AuthError, Scope, Scopes, SessionPattern, is_expired, holder_id, is_valid_id, sha256};
+use super::{
+    AuthError, Identity, Scope, Scopes, SessionPattern, holder_id, is_expired, is_valid_id, sha256,
+};
 use crate::auth::tenant::Tenants;
 use crate::config::{JwtAlgorithm, JwtConfig};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
@@ -105,7 +107,9 @@ impl Jwt {
         // A scope of somebody else's vocabulary gives nothing, and is no reason to refuse the rest.
         let scopes: Scopes = match claims.get(&self.config.scopes_claim) {
             None => Scopes::default(),
-            Some(list) => string_list(list)?.filter_map(|name| name.parse::<Scope>().ok()).collect(),
+            Some(list) => {
+                string_list(list)?.filter_map(|name| name.parse::<Scope>().ok()).collect()
+            }
         };
         is_valid_id(tenant).then(|| Identity {
             subject: subject.map(Into::into),

@@ -235,7 +235,8 @@ mod tests {
     #[tokio::test]
     async fn the_quota_holds_though_uploads_end_at_the_same_time() {
         let app = app("blobs = \"3 MiB\"");
-        let puts = (0..8).map(|number| store_blob(&app, "t", "image/png", vec![number; MIB].into()));
+        let puts =
+            (0..8).map(|number| store_blob(&app, "t", "image/png", vec![number; MIB].into()));
         let done = futures_util::future::join_all(puts).await;
         assert_eq!(done.iter().filter(|done| done.is_ok()).count(), 3);
         let refused = done.iter().filter_map(|done| done.as_ref().err());

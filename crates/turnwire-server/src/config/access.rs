@@ -1,6 +1,6 @@
 //! `[auth]` and `[tls]`: who may do what, and with which keys.
 
-use super::value::{Sha256, HumanDuration};
+use super::value::{HumanDuration, Sha256};
 use crate::auth::Scopes;
 use serde::Deserialize;
 use std::path::PathBuf;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
-use turnwire_agent::permission::{Pattern, PatternError, Rule, ToolNamePattern};
+use turnwire_agent::permission::{NamePattern, Pattern, PatternError, Rule};
 use turnwire_agent::tool::ToolSpec;
 use turnwire_core::Json;
 use turnwire_core::event::TokenCounts;
@@ -141,7 +141,9 @@ impl Prices {
         // Anthropic counts what is in the cache beside the input, the others as a part of it.
         let fresh = match model {
             ModelRef::Wire { wire: "anthropic", .. } => input_tokens,
-            ModelRef::Wire { .. } | ModelRef::Demo | ModelRef::Clock => input_tokens.saturating_sub(cached),
+            ModelRef::Wire { .. } | ModelRef::Demo | ModelRef::Clock => {
+                input_tokens.saturating_sub(cached)
+            }
         };
         millions(fresh) * self.input
             + millions(cached) * self.cache_input.unwrap_or(self.input)
@@ -302,12 +304,12 @@ pub struct ToolPattern {
 impl ToolPattern {
     /// Whether a tool of that source is meant; at an MCP server its name is `SERVER/TOOL`.
     pub fn matches(&self, source: ToolSource, name: &str) -> bool {
-        self.source == source && ToolNamePattern::new(&self.pattern).matches(name)
+        self.source == source && NamePattern::new(&self.pattern).matches(name)
     }
 
     /// Whether a tool of an MCP server may be meant.
     pub fn may_match_server(&self, server: &str) -> bool {
-        self.source == ToolSource::Mcp && ToolNamePattern::new(&self.pattern).may_match_below(server)
+        self.source == ToolSource::Mcp && NamePattern::new(&self.pattern).may_match_below(server)
     }
 
     /// Whether it stands for more than one.
@@ -348,7 +350,7 @@ impl<'de> Deserialize<'de> for ToolPattern {
                 "agent" => ToolSource::Agent,
                 _ => return None,
             };
-            ToolNamePattern::check(pattern).ok()?;
+            NamePattern::check(pattern).ok()?;
             Some(Self { source, pattern: pattern.to_owned() })
         });
         found.ok_or_else(|| {
@@ -436,7 +438,7 @@ pub struct ToolNamePattern(pub String);
 impl<'de> Deserialize<'de> for ToolNamePattern {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
-        ToolNamePattern::check(&text).map_err(|why| D::Error::custom(format!("\"{text}\": {why}")))?;
+        NamePattern::check(&text).map_err(|why| D::Error::custom(format!("\"{text}\": {why}")))?;
         Ok(Self(text))
     }
 }

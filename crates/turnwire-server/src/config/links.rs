@@ -1,6 +1,6 @@
 //! `[links]`: what becomes of links in messages.
 
-use super::value::{HostName, MediaPattern, ByteSize, HumanDuration};
+use super::value::{ByteSize, HostName, HumanDuration, MediaPattern};
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -319,7 +319,7 @@ macro_rules! from_text {
     ($($name:ident $expecting:literal $number:expr;)*) => {$(
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                from.deserialize_any(FromText($expecting, $number, std::marker::PhantomData))
+                from.deserialize_any(TextVisitor($expecting, $number, std::marker::PhantomData))
             }
         }
     )*};

@@ -409,8 +409,11 @@ mod tests {
     #[tokio::test]
     async fn memory_is_taken_for_what_came_and_not_for_what_was_announced() {
         let budget = ByteBudget::new(usize::MAX, usize::MAX);
-        let mut buffer =
-            Buffer { bytes: Vec::new(), reserved: budget.reserve("t", 0).unwrap(), max_len: 1 << 24 };
+        let mut buffer = Buffer {
+            bytes: Vec::new(),
+            reserved: budget.reserve("t", 0).unwrap(),
+            max_len: 1 << 24,
+        };
         for _ in 0..1_000 {
             buffer.extend(&[0; 100]).unwrap();
             assert!(buffer.bytes.capacity() <= buffer.bytes.len() * 2);

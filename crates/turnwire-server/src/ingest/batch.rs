@@ -46,7 +46,11 @@ impl<'a> Batch<'a> {
                 None => Err(error),
             })?,
             Some(b'[') => read_list(body, limit)?,
-            _ => decode_frames(&mut new_decoder("turnwire", None)?, body, &split_frames(body, limit)?)?,
+            _ => decode_frames(
+                &mut new_decoder("turnwire", None)?,
+                body,
+                &split_frames(body, limit)?,
+            )?,
         };
         Self::new(body, items)
     }
@@ -178,7 +182,9 @@ fn read_event<'a>(
         return Err(too_long(at, place.line(body), limit));
     }
     match Event::from_json(text) {
-        Ok(event) if event.kind.is_known() => Ok(BatchEvent { event, text: Some(text), position: place }),
+        Ok(event) if event.kind.is_known() => {
+            Ok(BatchEvent { event, text: Some(text), position: place })
+        }
         read => match read_legacy_event(text) {
             Some(event) => Ok(BatchEvent { event, text: None, position: place }),
             None => match read {
@@ -195,7 +201,8 @@ fn read_event<'a>(
 /// An event under a name that it had in older recordings.
 #[cold]
 fn read_legacy_event(text: &str) -> Option<Event<'static>> {
-    let events = new_decoder("turnwire", None).ok()?.decode_all(join_lines(text).as_bytes()).ok()?;
+    let events =
+        new_decoder("turnwire", None).ok()?.decode_all(join_lines(text).as_bytes()).ok()?;
     events.into_iter().next().filter(|event| event.kind.is_known())
 }
 
@@ -259,7 +266,10 @@ pub(crate) fn split_frames(body: &str, limit: usize) -> ApiResult<BodyFrames<'_>
     let mut reader = FrameReader::with_limit(limit);
     let mut each = |frame: turnwire_wires::body::Frame<'_>| match frame.text {
         Ok(text) => {
-            frames.push((SourcePosition::Line(frame.line), Cow::Owned(join_lines(text).into_owned())));
+            frames.push((
+                SourcePosition::Line(frame.line),
+                Cow::Owned(join_lines(text).into_owned()),
+            ));
         }
         // It was checked to be text, so it is too long.
         Err(_) => problem = problem.take().or(Some(too_long(frames.len(), frame.line, limit))),

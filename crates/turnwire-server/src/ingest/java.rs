@@ -4,7 +4,7 @@
 //! before it in the stream. A stream comes in many requests here, and any of them may come twice. So
 //! for each request a decoder is made that is told what the log has of the reply.
 
-use super::batch::{self, BodyFrames, BatchEvent};
+use super::batch::{self, BatchEvent, BodyFrames};
 use crate::error::{ApiError, ApiResult};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
@@ -65,10 +65,14 @@ impl JavaReplies {
             })
             .await?;
         let mut decoder = match (find_edge(&alone), open) {
-            (Some(ReplyEdge::Start(id) | ReplyEdge::End(id)), Some((open, first))) if id == open => {
+            (Some(ReplyEdge::Start(id) | ReplyEdge::End(id)), Some((open, first)))
+                if id == open =>
+            {
                 self.decoder_within(session, open, first, &alone).await?
             }
-            (None, Some((open, first))) => self.decoder_within(session, open, first, &alone).await?,
+            (None, Some((open, first))) => {
+                self.decoder_within(session, open, first, &alone).await?
+            }
             // The end of a reply that is not open: what is sent again is known by its ids.
             (Some(ReplyEdge::End(id)), _) => batch::new_decoder(WIRE, Some(id))?,
             (Some(ReplyEdge::Start(_)) | None, _) => return Ok(alone),

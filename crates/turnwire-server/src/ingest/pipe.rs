@@ -15,6 +15,7 @@ use crate::extract;
 use crate::limits::UnreadBytes;
 use axum::body::Body;
 use http_body::Body as _;
+use reply_writer::{PipedReply, server_stopping};
 use std::sync::Arc;
 use tokio::time::Instant;
 use turnwire_core::stamp::{Stamp, SystemStamp};
@@ -22,7 +23,6 @@ use turnwire_core::{Error, ErrorType, Event, FinishedReason, ReplyError};
 use turnwire_log::Session;
 use turnwire_log::store::Producer;
 use turnwire_wires::{Decoded, Decoder, DecoderOptions, Wire};
-use reply_writer::{PipedReply, server_stopping};
 
 /// A stream on its way into a session.
 pub(crate) struct Pipe {
@@ -70,7 +70,11 @@ impl Pipe {
         params: IngestQuery,
     ) -> ApiResult<Self> {
         let limit = app.config.limits.event.bytes();
-        let decoding = DecoderOptions { reply_id: params.reply_id.clone(), max_frame_bytes: limit, ..DecoderOptions::default() };
+        let decoding = DecoderOptions {
+            reply_id: params.reply_id.clone(),
+            max_frame_bytes: limit,
+            ..DecoderOptions::default()
+        };
         // Who names no producer is one of its own, for this one reply.
         let (id, fence) = publisher.map_or_else(
             || (format!("pipe-{}", SystemStamp.id()), 0),
@@ -111,12 +115,11 @@ impl Pipe {
                 self.reply.end_reply(&interrupted, None).await?;
                 self.reply.into_result()
             }
-            PipeEnd::EndOfStream => {
-                Err(ApiError::bad_request("there is no event in the body").hint(format!(
+            PipeEnd::EndOfStream => Err(ApiError::bad_request("there is no event in the body")
+                .hint(format!(
                     "send a stream of the wire {}, or name another with ?wire=",
                     self.reply.wire.name
-                )))
-            }
+                ))),
             PipeEnd::Interrupted => {
                 self.reply.end_reply(&interrupted, None).await?;
                 self.reply.into_result()
@@ -191,7 +194,8 @@ impl Pipe {
                 None => {
                     if self.reply.count == 0 {
                         // Where nothing came before, what is left is no stream that broke off.
-                        self.decoder.feed(b"\n\n", &mut |decoded| steps.push(into_decoded(decoded)));
+                        self.decoder
+                            .feed(b"\n\n", &mut |decoded| steps.push(into_decoded(decoded)));
                         if steps.is_empty() {
                             return PipeEnd::EndOfStream;
                         }

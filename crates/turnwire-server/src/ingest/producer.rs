@@ -38,7 +38,10 @@ impl<'a> Publisher<'a> {
     }
 
     /// Who that is.
-    pub fn from_header(header: Option<&'a HeaderValue>, caller: &'a Caller) -> ApiResult<Option<Self>> {
+    pub fn from_header(
+        header: Option<&'a HeaderValue>,
+        caller: &'a Caller,
+    ) -> ApiResult<Option<Self>> {
         let Some(header) = header else { return Ok(None) };
         let (id, fence) = header.to_str().ok().and_then(parse_header).ok_or_else(invalid_header)?;
         let is_admin = caller.has_scope(Scope::Admin);
@@ -111,7 +114,8 @@ impl<'a> Publisher<'a> {
 fn parse_header(text: &str) -> Option<(&str, u64)> {
     let (id, fence) = text.rsplit_once('.')?;
     let digits = !fence.is_empty() && fence.bytes().all(|byte| byte.is_ascii_digit());
-    let fence = fence.parse().ok().filter(|fence| digits && is_valid_id(id) && *fence <= MAX_FENCE)?;
+    let fence =
+        fence.parse().ok().filter(|fence| digits && is_valid_id(id) && *fence <= MAX_FENCE)?;
     Some((id, fence))
 }
 

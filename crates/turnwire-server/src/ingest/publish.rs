@@ -98,7 +98,13 @@ pub(crate) async fn accept_client_events(
     match client_events::accept_events_with(app, session, caller, &events, when_idle).await {
         Ok(EventsAccepted { last, stored, repeated, started }) => {
             let (stored, repeated) = (u64::from(stored), u64::from(repeated));
-            let published = Published { last, stored, repeated, started_reply: started, ..Published::default() };
+            let published = Published {
+                last,
+                stored,
+                repeated,
+                started_reply: started,
+                ..Published::default()
+            };
             app.ingest.counts.count_published(&published);
             Ok(published)
         }

@@ -93,6 +93,9 @@ mod tests {
         ] {
             assert_eq!(redacted_url(url), expected);
         }
-        assert_eq!(redacted_url(&format!("https://a.example/{}", "x".repeat(999))).chars().count(), 201);
+        assert_eq!(
+            redacted_url(&format!("https://a.example/{}", "x".repeat(999))).chars().count(),
+            201
+        );
     }
 }

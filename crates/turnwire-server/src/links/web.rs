@@ -68,7 +68,9 @@ impl WebFetcher {
             }
             return read_response(response, &url, most, held).await;
         }
-        Err(LinkError::Failed(format!("leads elsewhere more than {} times", config.redirects).into()))
+        Err(LinkError::Failed(
+            format!("leads elsewhere more than {} times", config.redirects).into(),
+        ))
     }
 
     async fn send_request(&self, config: &LinksConfig, url: &Url) -> Result<Response, LinkError> {
@@ -84,7 +86,12 @@ impl WebFetcher {
             return Err(LinkError::Refused(NOT_PUBLIC.into()));
         }
         let client = self.client(ClientKind { is_plain: url.scheme() == "http", is_trusted })?;
-        client.get(url.clone()).header(ACCEPT, "*/*").send().await.map_err(|error| classify_error(&error))
+        client
+            .get(url.clone())
+            .header(ACCEPT, "*/*")
+            .send()
+            .await
+            .map_err(|error| classify_error(&error))
     }
 
     fn client(&self, way: ClientKind) -> Result<Client, LinkError> {
@@ -166,7 +173,9 @@ fn classify_error(error: &reqwest::Error) -> LinkError {
         }
         next = cause.source();
     }
-    LinkError::Failed(if error.is_connect() { "cannot be reached" } else { "gives no answer" }.into())
+    LinkError::Failed(
+        if error.is_connect() { "cannot be reached" } else { "gives no answer" }.into(),
+    )
 }
 
 /// Reads an answer for as long as it is not too much, whatever it says of its length.

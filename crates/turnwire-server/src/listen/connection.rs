@@ -192,7 +192,10 @@ impl Connections {
     }
 
     /// A new connection; `None` when there are too many.
-    pub(crate) fn open(self: &Arc<Self>, peer: SocketAddr) -> Option<(Registration, Arc<ClientConnection>)> {
+    pub(crate) fn open(
+        self: &Arc<Self>,
+        peer: SocketAddr,
+    ) -> Option<(Registration, Arc<ClientConnection>)> {
         let room = |open| (open < self.max).then_some(open + 1);
         self.open.fetch_update(Ordering::AcqRel, Ordering::Relaxed, room).ok()?;
         self.count_connections(1);

@@ -33,7 +33,12 @@ pub(crate) enum Protocol {
 }
 
 impl<S> MeteredIo<S> {
-    pub(crate) fn new(inner: S, conn: Arc<ClientConnection>, app: &crate::App, protocol: Protocol) -> Self {
+    pub(crate) fn new(
+        inner: S,
+        conn: Arc<ClientConnection>,
+        app: &crate::App,
+        protocol: Protocol,
+    ) -> Self {
         Self {
             inner,
             conn,
@@ -46,7 +51,11 @@ impl<S> MeteredIo<S> {
     }
 
     /// Lets through what is ready, and watches the clock while it is not.
-    fn check_stall<T>(&mut self, cx: &mut Context<'_>, poll: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn check_stall<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         if poll.is_ready() {
             self.stall = None;
             return poll;

@@ -4,15 +4,18 @@
 //! words of the user start a reply, answers let one go on, and with nothing new the client has come
 //! back and is told how the conversation stands. So a request that is sent again is no double.
 
-use super::{follow_reply, require_known_agent, require_agent, open_or_create_session as open_or_make, sse_response};
+use super::{
+    follow_reply, open_or_create_session as open_or_make, require_agent, require_known_agent,
+    sse_response,
+};
 use crate::app::App;
 use crate::auth::{Action, Caller, is_valid_id};
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{Path, BodyBytes};
-use crate::stream::{ReplyPosition, PausePolicy, ReplyStreamOptions};
+use crate::extract::{BodyBytes, Path};
+use crate::stream::{PausePolicy, ReplyPosition, ReplyStreamOptions};
 use crate::turns::EXTERNAL;
-use crate::turns::client_events;
 use crate::turns::client_context;
+use crate::turns::client_events;
 use crate::turns::send::{SendRequest, send_all};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -20,10 +23,10 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use std::collections::HashSet;
 use std::sync::Arc;
-use turnwire_agent::{ClientTool, ClientContext};
+use turnwire_agent::{ClientContext, ClientTool};
 use turnwire_core::{ContentBlock, Event, Fields, Json, Msg, Role, ToolCall};
 use turnwire_log::{PendingCalls, Session, Snapshot};
-use turnwire_wires::ag_ui::{HistoryDifference, RunInput, PendingReply, ends_run};
+use turnwire_wires::ag_ui::{HistoryDifference, PendingReply, RunInput, ends_run};
 use turnwire_wires::{EncoderOptions, Frames, Wire, sse as lines};
 
 /// How often a request is looked at anew because somebody else was faster.
@@ -97,7 +100,12 @@ impl RunRequest<'_> {
             require_known_agent(self.app, self.agent)?;
             return Ok(None);
         }
-        client_context::check_client_context(self.app, self.caller.tenant(), &client_context(self.input)).await?;
+        client_context::check_client_context(
+            self.app,
+            self.caller.tenant(),
+            &client_context(self.input),
+        )
+        .await?;
         open_or_make(self.app, self.caller, Some(id), self.agent).await.map(Some)
     }
 
@@ -113,7 +121,8 @@ impl RunRequest<'_> {
 
     /// What the user says that is not known yet, if it may be said.
     fn new_messages(&self, known: &HashSet<String>) -> ApiResult<Vec<Msg>> {
-        let new = self.input.new_messages(|id| known.contains(id)).map_err(|why| invalid_input(&why))?;
+        let new =
+            self.input.new_messages(|id| known.contains(id)).map_err(|why| invalid_input(&why))?;
         let mut ids = HashSet::new();
         for msg in &new {
             if !is_valid_id(msg.id()) || !ids.insert(msg.id()) {
@@ -159,7 +168,8 @@ impl RunRequest<'_> {
         if let Some(last) = messages.pop() {
             messages.push(client_context(self.input).attach_to(last));
         }
-        let said = send_all(self.app, session, SendRequest { messages, ..SendRequest::default() }).await;
+        let said =
+            send_all(self.app, session, SendRequest { messages, ..SendRequest::default() }).await;
         let sent = said.map_err(|error| match error.name() {
             "busy" => self.busy_error("a reply runs"),
             _ => error,
@@ -228,7 +238,10 @@ impl RunRequest<'_> {
         let pause = if reply_id.is_some() { PausePolicy::Any } else { PausePolicy::AwaitStart };
         let tell = ReplyStreamOptions {
             wire: wire()?,
-            encoding: EncoderOptions { resets_client: difference == HistoryDifference::Gaps, ..self.encoding() },
+            encoding: EncoderOptions {
+                resets_client: difference == HistoryDifference::Gaps,
+                ..self.encoding()
+            },
             reply_id: reply_id.unwrap_or_default(),
             begin,
             pause,

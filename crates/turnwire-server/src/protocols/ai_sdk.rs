@@ -14,15 +14,15 @@
 
 mod continuation;
 
-use super::{follow_reply, require_agent, open_or_create_session, sse_response};
+use super::{follow_reply, open_or_create_session, require_agent, sse_response};
 use crate::app::App;
 use crate::auth::{Action, Caller, expired_error, wait_until_expired};
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{Path, BodyBytes};
+use crate::extract::{BodyBytes, Path};
 use crate::links;
-use crate::stream::{ReplyPosition, PausePolicy, ReplyStreamOptions};
-use crate::turns::client_events;
+use crate::stream::{PausePolicy, ReplyPosition, ReplyStreamOptions};
 use crate::turns::client_context;
+use crate::turns::client_events;
 use crate::turns::idempotency::IdempotencyKey;
 use crate::turns::retry::{edit, replaced_id, retry};
 use crate::turns::send::{Accepted, SendRequest, check_message, send_all};
@@ -61,7 +61,9 @@ pub async fn chat(
         client_context::check_last_message(&app, caller.tenant(), &messages).await?;
         let new = open_or_create_session(&app, &caller, Some(&request.chat_id), &agent).await?;
         let once = IdempotencyKey::from_request(&new, &caller, &headers, &uri, &body)?;
-        return ChatContext { app: &app, caller: &caller, session: new, once }.send_messages(messages).await;
+        return ChatContext { app: &app, caller: &caller, session: new, once }
+            .send_messages(messages)
+            .await;
     };
     let once = IdempotencyKey::from_request(&known, &caller, &headers, &uri, &body)?;
     let chat = ChatContext { app: &app, caller: &caller, session: known, once };
@@ -80,12 +82,17 @@ pub async fn resume(
     Path((agent, chat)): Path<(String, String)>,
 ) -> ApiResult<Response> {
     // A chat that was never used is one in which nothing runs.
-    let Some(session) = find_session(&app, &caller, &chat, &agent).await? else { return Ok(no_content()) };
-    let Some(reply) = open_reply(&session.snapshot().await?).map(|reply| reply.msg().id().to_owned())
+    let Some(session) = find_session(&app, &caller, &chat, &agent).await? else {
+        return Ok(no_content());
+    };
+    let Some(reply) =
+        open_reply(&session.snapshot().await?).map(|reply| reply.msg().id().to_owned())
     else {
         return Ok(no_content());
     };
-    ChatContext { app: &app, caller: &caller, session, once: None }.stream_reply(reply, ReplyPosition::Start).await
+    ChatContext { app: &app, caller: &caller, session, once: None }
+        .stream_reply(reply, ReplyPosition::Start)
+        .await
 }
 
 /// `POST /ai-sdk/{agent}/{chat}/stop`
@@ -290,14 +297,16 @@ impl ChatContext<'_> {
 
     /// The latest messages before a place that count, the last one first.
     async fn messages_before(&self, place: Option<Seq>) -> ApiResult<impl Iterator<Item = Msg>> {
-        let query = MessageQuery { before: place, limit: MAX_NEW_MESSAGES, ..MessageQuery::default() };
+        let query =
+            MessageQuery { before: place, limit: MAX_NEW_MESSAGES, ..MessageQuery::default() };
         let stored = self.session.list_messages(&query).await?;
         let counted = stored.into_iter().rev().filter(|message| !message.superseded);
         Ok(counted.filter_map(|message| parse_stored(&message)))
     }
 
     async fn send_messages(&self, messages: Vec<Msg>) -> ApiResult<Response> {
-        let what = SendRequest { messages, idempotency_key: self.once.as_ref(), ..SendRequest::default() };
+        let what =
+            SendRequest { messages, idempotency_key: self.once.as_ref(), ..SendRequest::default() };
         let sent = send_all(self.app, &self.session, what).await.map_err(with_protocol_hint)?;
         self.stream_accepted(sent.accepted()).await
     }
@@ -335,11 +344,16 @@ impl ChatContext<'_> {
                 return Err(turnwire_log::Error::NoSession.into());
             }
             let snapshot = self.session.snapshot().await?;
-            if let Some(reply) = open_reply(&snapshot).filter(|reply| reply.first_seq().get() > place) {
+            if let Some(reply) =
+                open_reply(&snapshot).filter(|reply| reply.first_seq().get() > place)
+            {
                 return Ok(reply.msg().id().to_owned());
             }
-            let query =
-                MessageQuery { after: Seq::new(place), limit: MAX_NEW_MESSAGES, ..MessageQuery::default() };
+            let query = MessageQuery {
+                after: Seq::new(place),
+                limit: MAX_NEW_MESSAGES,
+                ..MessageQuery::default()
+            };
             let later = self.session.list_messages(&query).await?;
             let mut later = later.iter().filter_map(parse_stored);
             if let Some(reply) = later.find(|msg| msg.role() == Role::Assistant) {
@@ -367,7 +381,8 @@ impl ChatContext<'_> {
             is_last: None,
             expires_at: self.caller.expires_at(),
         };
-        let mut response = sse_response(self.app, follow_reply(self.app, &self.session, tell).await?);
+        let mut response =
+            sse_response(self.app, follow_reply(self.app, &self.session, tell).await?);
         response.headers_mut().insert(VERSION_HEADER, HeaderValue::from_static("v1"));
         Ok(response)
     }

@@ -17,11 +17,11 @@ use http::header::CONTENT_TYPE;
 use memchr::memmem;
 use std::sync::Arc;
 use turnwire_core::{EventKind, FinishedReason, Msg, Role, Seq, ToolCall};
-use turnwire_log::store::{EventLines, SessionStatus, Store, StoredMessage};
 use turnwire_log::message_pages::MessagePages;
+use turnwire_log::store::{EventLines, SessionStatus, Store, StoredMessage};
 use turnwire_log::{OpenReply, Session, Snapshot};
 use turnwire_wires::blocks::{
-    self, APPROVAL_SECONDS, ApprovalKey, ApprovalDetails, History, HistoryEncoder, PendingApproval,
+    self, APPROVAL_SECONDS, ApprovalDetails, ApprovalKey, History, HistoryEncoder, PendingApproval,
 };
 
 /// How much of the log is read at a time.
@@ -229,7 +229,8 @@ async fn last_question(
     while from.get() <= to {
         let rows = session.read_events(from, CHUNK).await?;
         let Some(last) = rows.last().map(EventLines::last) else { break };
-        for (seq, line) in rows.iter().flat_map(EventLines::iter).filter(|(seq, _)| seq.get() <= to) {
+        for (seq, line) in rows.iter().flat_map(EventLines::iter).filter(|(seq, _)| seq.get() <= to)
+        {
             if finder.find(line).is_none() {
                 continue;
             }

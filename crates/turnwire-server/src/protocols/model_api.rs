@@ -4,14 +4,14 @@
 //! the answer is one reply, or the part of it up to where it waits for the client again. Whoever asks
 //! this way cannot be asked back: what needs a person's yes is denied.
 
-mod results;
 mod new_messages;
+mod results;
 
-use super::{SESSION_HEADER, follow_reply, with_session_header, sse_response, stopping_error};
+use super::{SESSION_HEADER, follow_reply, sse_response, stopping_error, with_session_header};
 use crate::app::App;
 use crate::auth::{Caller, expired_error, hex, sha256};
 use crate::error::{ApiError, ApiResult, X_SHOULD_RETRY};
-use crate::stream::{ReplyPosition, AnswerEnd, ReplyStream, PausePolicy, ReplyStreamOptions};
+use crate::stream::{AnswerEnd, PausePolicy, ReplyPosition, ReplyStream, ReplyStreamOptions};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -57,7 +57,10 @@ struct ReplyPart {
 }
 
 /// Answers a request.
-pub(crate) async fn handle_request(request: ModelRequest, manner: &ModelApi) -> ApiResult<Response> {
+pub(crate) async fn handle_request(
+    request: ModelRequest,
+    manner: &ModelApi,
+) -> ApiResult<Response> {
     let text = std::str::from_utf8(&request.body)
         .map_err(|_| ApiError::bad_request("the body is not UTF-8"))?;
     let asked = (manner.parse)(text).map_err(|error| {
@@ -133,7 +136,10 @@ async fn respond(
 }
 
 /// The answer when all of it is there.
-async fn collect_response(follow: ReplyStream, mut whole: Box<dyn ResponseCollector>) -> ApiResult<Response> {
+async fn collect_response(
+    follow: ReplyStream,
+    mut whole: Box<dyn ResponseCollector>,
+) -> ApiResult<Response> {
     let session = Arc::clone(follow.session());
     let done = follow.collect(|_, text| whole.push_frame(text)).await;
     let ended = done.map_err(|error| match error {

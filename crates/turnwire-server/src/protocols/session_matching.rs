@@ -77,8 +77,11 @@ async fn user_text(
 ) -> ApiResult<Option<String>> {
     let own = snapshot.open.iter().find(|reply| !reply.is_of_sub_agent());
     let Some(own) = own else { return Ok(None) };
-    let query =
-        MessageQuery { before: Some(own.first_seq()), limit: MAX_COMPARED, ..MessageQuery::default() };
+    let query = MessageQuery {
+        before: Some(own.first_seq()),
+        limit: MAX_COMPARED,
+        ..MessageQuery::default()
+    };
     let mut words = String::new();
     let mut asked_by = None;
     for stored in session.list_messages(&query).await?.iter().filter(|stored| !stored.superseded) {

@@ -3,7 +3,7 @@
 use crate::Caller;
 use crate::app::App;
 use crate::blobs::{self, Upload, media_type};
-use crate::config::{Sha256, ByteSize};
+use crate::config::{ByteSize, Sha256};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{BodyReader, Pace, Path};
 use crate::limits::ReservedBytes;
@@ -146,7 +146,8 @@ async fn find_blob(app: &App, caller: &Caller, id: &str, asked: &HeaderMap) -> A
         return Ok((StatusCode::NOT_MODIFIED, headers).into_response());
     }
     let range = asked.get(RANGE).filter(|_| asked.get(IF_RANGE).is_none_or(|of| *of == *tag));
-    let (status, range) = match range.and_then(|range| parse_range(range.to_str().ok()?, info.size)) {
+    let (status, range) = match range.and_then(|range| parse_range(range.to_str().ok()?, info.size))
+    {
         None => (StatusCode::OK, 0..info.size),
         Some(RequestedRange::Satisfiable(range)) => (StatusCode::PARTIAL_CONTENT, range),
         Some(RequestedRange::Unsatisfiable) => {
@@ -162,7 +163,11 @@ async fn find_blob(app: &App, caller: &Caller, id: &str, asked: &HeaderMap) -> A
     };
     if status == StatusCode::PARTIAL_CONTENT {
         let last = range.end.saturating_sub(1);
-        insert_header(&mut headers, CONTENT_RANGE, &format!("bytes {}-{last}/{}", range.start, info.size));
+        insert_header(
+            &mut headers,
+            CONTENT_RANGE,
+            &format!("bytes {}-{last}/{}", range.start, info.size),
+        );
     }
     headers.insert(CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
     let body = read_blob(app, tenant, hash, range).await?;
@@ -275,7 +280,11 @@ fn parse_range(header: &str, size: u64) -> Option<RequestedRange> {
         }
         first..end
     };
-    Some(if range.start < range.end { RequestedRange::Satisfiable(range) } else { RequestedRange::Unsatisfiable })
+    Some(if range.start < range.end {
+        RequestedRange::Satisfiable(range)
+    } else {
+        RequestedRange::Unsatisfiable
+    })
 }
 
 #[cfg(test)]

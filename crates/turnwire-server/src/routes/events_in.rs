@@ -56,7 +56,9 @@ where
         Some(publisher) => {
             ingest::publish(app, &session, publisher, batch, params.tolerance).await?
         }
-        None => ingest::accept_client_events(app, caller, &session, batch, params.when_idle).await?,
+        None => {
+            ingest::accept_client_events(app, caller, &session, batch, params.when_idle).await?
+        }
     };
     Ok(result.to_response(&session))
 }

@@ -5,7 +5,9 @@ use crate::auth::{Caller, expired_error, is_expired};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, Query};
 use crate::metrics::Transport;
-use crate::stream::{Framing, Merge, StreamFormat, StartPosition, EndCondition, Subscriber, resolve_token};
+use crate::stream::{
+    EndCondition, Framing, Merge, StartPosition, StreamFormat, Subscriber, resolve_token,
+};
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -61,7 +63,11 @@ pub async fn watch_events(
         .iter()
         .any(|accept| accept.to_str().is_ok_and(|accept| accept.contains("application/x-ndjson")));
     let first = session.first_seq().await?;
-    let after = if ask.after.as_deref() == Some("now") { StartPosition::Now } else { StartPosition::Beginning };
+    let after = if ask.after.as_deref() == Some("now") {
+        StartPosition::Now
+    } else {
+        StartPosition::Beginning
+    };
     let token = last_event_id.filter(|id| !id.is_empty());
     let token = token.or(ask.after.as_deref().filter(|after| !["", "now"].contains(after)));
     let start = token.map_or(after, |token| resolve_token(&session, first, token).into());
@@ -115,7 +121,8 @@ pub(super) fn sse_up_to(
     let open = app.metrics.open_stream(watcher.wire().name, Transport::Sse);
     // What comes at once tells proxies and clients that there is a stream; those who lose it all at
     // the same time are not to come back all at the same time.
-    let jitter = watcher.session().head_state().head.wrapping_mul(0x9e37_79b9) % 1000 + random_jitter();
+    let jitter =
+        watcher.session().head_state().head.wrapping_mul(0x9e37_79b9) % 1000 + random_jitter();
     let hello = Bytes::from(format!(": turnwire\nretry: {}\n\n", 1000 + jitter));
     let watching = (Some(watcher), Some(hello), open, end);
     let body = stream::unfold(watching, |(watcher, hello, open, end)| async move {

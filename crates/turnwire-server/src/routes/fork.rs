@@ -6,7 +6,7 @@ use super::view::SessionView;
 use crate::Caller;
 use crate::app::App;
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{Path, BodyBytes, Query};
+use crate::extract::{BodyBytes, Path, Query};
 use crate::turns::end_all_replies;
 use axum::Json;
 use axum::extract::State;
@@ -18,8 +18,8 @@ use std::sync::Arc;
 use turnwire_core::event::Supersede;
 use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{Event, EventKind, FinishedReason, Json as RawJson, Seq};
-use turnwire_log::store::{EventLines, NewSession};
 use turnwire_log::message_pages::MessagePages;
+use turnwire_log::store::{EventLines, NewSession};
 use turnwire_log::{Error, Session, Store, Transaction, transfer};
 
 /// How much of the log is copied at a time.
@@ -152,7 +152,9 @@ impl ForkCopy {
                 if stored.superseded {
                     superseded.push(stored.id.clone());
                 }
-                events.push(transfer::to_message_event(&stored, source.agent())?.stamped(&SystemStamp));
+                events.push(
+                    transfer::to_message_event(&stored, source.agent())?.stamped(&SystemStamp),
+                );
             }
             self.push(events).await?;
         }
@@ -185,7 +187,8 @@ impl ForkCopy {
     }
 
     async fn copy_events(&mut self, rows: &[EventLines]) -> ApiResult<()> {
-        let lines = rows.iter().flat_map(EventLines::iter).take_while(|(seq, _)| seq.get() <= self.at);
+        let lines =
+            rows.iter().flat_map(EventLines::iter).take_while(|(seq, _)| seq.get() <= self.at);
         let last = self.last;
         let change = |tx: &mut Transaction<'_>| {
             check_untouched(tx, last)?;

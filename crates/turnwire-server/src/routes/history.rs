@@ -84,7 +84,8 @@ pub async fn list_messages(
     Path(id): Path<String>,
     Query(listed): Query<ListMessagesQuery>,
 ) -> ApiResult<impl IntoResponse> {
-    let wire = listed.wire.as_deref().filter(|name| *name != "turnwire").map(message_wire).transpose()?;
+    let wire =
+        listed.wire.as_deref().filter(|name| *name != "turnwire").map(message_wire).transpose()?;
     let session = app.log.open_session(&caller.session_key(&id)?).await?.ok_or(Error::NoSession)?;
     let snapshot = session.snapshot().await?;
     let sub_agents = matches!(listed.agents, Some(AgentFilter::All));
@@ -210,7 +211,10 @@ impl PageQuery {
     }
 
     /// The last of them, in order, and before which message the next page ends, where there may be more.
-    async fn find_page(&self, session: &Session) -> ApiResult<(Vec<StoredMessage>, Option<String>)> {
+    async fn find_page(
+        &self,
+        session: &Session,
+    ) -> ApiResult<(Vec<StoredMessage>, Option<String>)> {
         let mut found: Vec<StoredMessage> = Vec::new();
         let (mut before, mut bytes, mut looked_at) = (self.before, 0, 0);
         let next = loop {
@@ -260,7 +264,8 @@ pub async fn get_message(
     Path((session, id)): Path<(String, String)>,
     Query(when): Query<GetMessageQuery>,
 ) -> ApiResult<impl IntoResponse> {
-    let session = app.log.open_session(&caller.session_key(&session)?).await?.ok_or(Error::NoSession)?;
+    let session =
+        app.log.open_session(&caller.session_key(&session)?).await?.ok_or(Error::NoSession)?;
     let snapshot = session.snapshot().await?;
     let at = match &when.at {
         Some(text) => request::parse_position(&session, snapshot.head, text)?,

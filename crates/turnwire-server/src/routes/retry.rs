@@ -1,6 +1,6 @@
 //! `POST /v1/sessions/{s}/messages/{id}/retry`: answer again.
 
-use super::messages::{StreamStart, respond, find_session};
+use super::messages::{StreamStart, find_session, respond};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::error::ApiResult;

@@ -1,12 +1,12 @@
 //! Sessions: make, list, look at, change, delete.
 
 use super::request;
-use super::view::{self, SessionView, SessionResponse};
+use super::view::{self, SessionResponse, SessionView};
 use crate::Caller;
 use crate::app::App;
 use crate::auth::is_valid_id;
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{Path, BodyBytes, Query};
+use crate::extract::{BodyBytes, Path, Query};
 use crate::turns::EXTERNAL;
 use axum::Json;
 use axum::extract::State;
@@ -58,7 +58,10 @@ pub async fn create_session(
     let status = if made { StatusCode::CREATED } else { StatusCode::OK };
     // Of a new session the caller has said everything itself.
     if made {
-        return Ok((status, Json(SessionResponse::Whole(SessionView::from_record(&app, record).await?.into()))));
+        return Ok((
+            status,
+            Json(SessionResponse::Whole(SessionView::from_record(&app, record).await?.into())),
+        ));
     }
     Ok((status, Json(SessionResponse::for_caller(&caller, &app, record).await?)))
 }
@@ -87,7 +90,10 @@ fn check_agent(app: &App, agent: &str) -> ApiResult<()> {
         .hint(format!("there are: {}", names.join(", "))))
 }
 
-pub(super) fn check_title_and_metadata(title: Option<&str>, metadata: Option<&Fields>) -> ApiResult<()> {
+pub(super) fn check_title_and_metadata(
+    title: Option<&str>,
+    metadata: Option<&Fields>,
+) -> ApiResult<()> {
     if title.is_some_and(|title| title.chars().count() > MAX_TITLE) {
         let message = format!("the title is longer than {MAX_TITLE} characters");
         return Err(ApiError::unprocessable(message));
@@ -227,7 +233,7 @@ pub async fn get_session(
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PatchSession {
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "null_as_empty")]
     title: Option<String>,
     metadata: Option<Fields>,
 }

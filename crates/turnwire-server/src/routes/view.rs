@@ -65,7 +65,8 @@ impl SessionView {
     /// A session as it is stored. Of one that waits the log has to be read; and of one that is in
     /// use the engine may know more than was told yet, so that its token would lead nowhere.
     pub async fn from_record(app: &App, record: SessionRecord) -> ApiResult<Self> {
-        let held = app.log.loaded_session(&record.key).filter(|held| held.number() == record.number);
+        let held =
+            app.log.loaded_session(&record.key).filter(|held| held.number() == record.number);
         let session = match held {
             None if record.state.status == SessionStatus::Waiting => {
                 let session = app.log.open_session(&record.key).await?;
@@ -81,7 +82,8 @@ impl SessionView {
         let queue = app.log.read_fairly(&record.key.tenant, queued).await?;
         let SessionRecord { key, epoch, agent, title, metadata, head: last, state, .. } = record;
         let (created_ms, updated_ms) = (record.created_ms, record.updated_ms);
-        let about = SessionFacts { id: &key.id, epoch: &epoch, agent: &agent, created_ms, updated_ms };
+        let about =
+            SessionFacts { id: &key.id, epoch: &epoch, agent: &agent, created_ms, updated_ms };
         Ok(Self::new(&about, last, state, title, metadata, Vec::new(), &queue))
     }
 
@@ -173,7 +175,8 @@ pub fn pending_views(app: &App, agent: &str, snapshot: &Snapshot) -> Vec<Pending
     let is_here = !snapshot.state.is_produced;
     let limits = app.turns.wait_limits(agent).filter(|_| is_here);
     let views = snapshot.open.iter().filter_map(|reply| {
-        let PendingCalls { reply_id, agent_path, confirm, external, since } = reply.pending_calls()?;
+        let PendingCalls { reply_id, agent_path, confirm, external, since } =
+            reply.pending_calls()?;
         let expires_at = first_deadline(reply, limits);
         Some(PendingView { reply_id, agent_path, confirm, external, since, expires_at })
     });

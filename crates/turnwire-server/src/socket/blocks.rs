@@ -12,7 +12,7 @@
 
 mod files;
 
-use super::connection::{SocketConnection, Flow};
+use super::connection::{Flow, SocketConnection};
 use crate::auth::Action;
 use crate::error::{ApiError, ApiResult};
 use crate::protocols::blocks::{Question, find_question};
@@ -21,13 +21,15 @@ use crate::routes::new_session_key;
 use crate::stream::{Merge, ResumePoint, StartPosition, Subscriber, resolve_token};
 use crate::turns::client_events;
 use crate::turns::send::{SendRequest, check_not_busy, send_all};
-use files::{MessageWithFiles, FileTurn as FilesPlace};
+use files::{FileTurn as FilesPlace, MessageWithFiles};
 use std::collections::HashSet;
 use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{Event, Json};
 use turnwire_log::Session;
 use turnwire_log::store::SessionStatus;
-use turnwire_wires::blocks::{ServerAnswer, Approval, Chat, Command, IncomingCommand, AnswerFrame, SubscriptionStatus};
+use turnwire_wires::blocks::{
+    AnswerFrame, Approval, Chat, Command, IncomingCommand, ServerAnswer, SubscriptionStatus,
+};
 
 /// The wire's name.
 pub(super) const WIRE: &str = "blocks";
@@ -103,7 +105,11 @@ impl SocketConnection {
         }
     }
 
-    async fn subscribe_blocks(&mut self, id: &str, token: Option<&str>) -> ApiResult<CommandResult> {
+    async fn subscribe_blocks(
+        &mut self,
+        id: &str,
+        token: Option<&str>,
+    ) -> ApiResult<CommandResult> {
         let caller = self.current_caller()?;
         caller.require(Action::Read)?;
         let session = self.open_session(&caller, id).await?;

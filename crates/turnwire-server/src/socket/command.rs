@@ -1,6 +1,6 @@
 //! Commands around canonical events, and their answers.
 
-use super::connection::{SocketConnection, Flow};
+use super::connection::{Flow, SocketConnection};
 use crate::auth::{Action, Caller};
 use crate::error::{ApiError, ApiResult};
 use crate::ingest;
@@ -138,7 +138,10 @@ impl SocketConnection {
         Flow::Continue(())
     }
 
-    async fn new_subscriber(&mut self, command: &Command<'_>) -> ApiResult<crate::stream::Subscriber> {
+    async fn new_subscriber(
+        &mut self,
+        command: &Command<'_>,
+    ) -> ApiResult<crate::stream::Subscriber> {
         let (_, session) = self.session_for(command, Action::Read).await?;
         let token = command.last_event_id.as_deref().filter(|token| !token.is_empty());
         let start = match token.or(command.after.as_deref()) {
@@ -159,7 +162,8 @@ impl SocketConnection {
         let session = self.open_session(&caller, session_id_of(command)?).await?;
         let bytes = events.get().as_bytes();
         let batch = ingest::read_batch(&self.app, &session, self.wire.name, bytes).await?;
-        let published = ingest::accept_client_events(&self.app, &caller, &session, batch, None).await?;
+        let published =
+            ingest::accept_client_events(&self.app, &caller, &session, batch, None).await?;
         let mut answer = accepted(&session, published.last);
         answer.insert("stored".to_owned(), published.stored.into());
         answer.insert("repeated".to_owned(), published.repeated.into());
@@ -182,7 +186,9 @@ impl SocketConnection {
         let if_busy = if command.queue { IfBusy::Queue } else { IfBusy::Refuse };
         let sent = send(&self.app, &session, msg, if_busy, None).await?;
         let mut answer = accepted(&session, 0);
-        answer.extend(into_fields(serde_json::to_value(sent.accepted()).map_err(ApiError::internal)?));
+        answer.extend(into_fields(
+            serde_json::to_value(sent.accepted()).map_err(ApiError::internal)?,
+        ));
         Ok(answer)
     }
 
@@ -204,7 +210,12 @@ impl SocketConnection {
         self.send_text(Value::Object(answer).to_string()).await
     }
 
-    pub(super) async fn send_error(&self, command: &str, id: Option<&Value>, error: &ApiError) -> Flow {
+    pub(super) async fn send_error(
+        &self,
+        command: &str,
+        id: Option<&Value>,
+        error: &ApiError,
+    ) -> Flow {
         if let Some(detail) = error.detail_text() {
             tracing::warn!(command, detail, "a command on a socket failed");
         }

@@ -34,12 +34,20 @@ pub(super) type Flow = ControlFlow<Option<CloseReason>>;
 impl SocketConnection {
     /// The socket is open.
     pub async fn greet(&self) -> Flow {
-        if self.speaks_blocks() { self.send_text(blocks::greeting()).await } else { Flow::Continue(()) }
+        if self.speaks_blocks() {
+            self.send_text(blocks::greeting()).await
+        } else {
+            Flow::Continue(())
+        }
     }
 
     /// Does what a text message asks for, and answers.
     pub async fn handle_text(&mut self, text: &str) -> Flow {
-        if self.speaks_blocks() { self.handle_blocks_command(text).await } else { self.handle_command(text).await }
+        if self.speaks_blocks() {
+            self.handle_blocks_command(text).await
+        } else {
+            self.handle_command(text).await
+        }
     }
 
     /// Commands are text.

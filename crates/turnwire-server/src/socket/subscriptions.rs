@@ -4,7 +4,7 @@ use super::blocks;
 use super::writer::{Outgoing, Sender};
 use crate::App;
 use crate::error::{ApiError, ApiResult};
-use crate::stream::{Framing, Merge, StreamFormat, StartPosition, EndCondition, Subscriber};
+use crate::stream::{EndCondition, Framing, Merge, StartPosition, StreamFormat, Subscriber};
 use serde_json::json;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -57,7 +57,8 @@ impl Subscriptions {
         let streams = self.app.streams.clone();
         // The socket itself ends when the credentials expire, and all that it watches with it: new
         // credentials that come before let it go on.
-        Ok(Subscriber::new(session.clone(), shape, start, EndCondition::Never, None, streams).await?)
+        Ok(Subscriber::new(session.clone(), shape, start, EndCondition::Never, None, streams)
+            .await?)
     }
 
     /// An error when no more sessions can be watched.
@@ -124,9 +125,11 @@ async fn forward_events(mut watcher: Subscriber, out: Sender, over: Cancellation
         let sent = match bytes {
             Some(Ok(bytes)) if bytes.is_empty() => continue,
             Some(Ok(bytes)) => Outgoing::Lines(bytes),
-            Some(Err(error)) => {
-                Outgoing::Text(subscription_ended(watcher.wire(), watcher.session().id(), &error.into()))
-            }
+            Some(Err(error)) => Outgoing::Text(subscription_ended(
+                watcher.wire(),
+                watcher.session().id(),
+                &error.into(),
+            )),
             // The socket closes anyway when the server stops.
             None if !watcher.session().head_state().is_deleted => return,
             None => {

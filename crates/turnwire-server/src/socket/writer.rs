@@ -64,7 +64,10 @@ impl SocketWriter {
 
 type Sink = SplitSink<WebSocket, Message>;
 
-async fn write_queue(mut sink: Sink, mut queue: mpsc::Receiver<Outgoing>) -> Result<(), axum::Error> {
+async fn write_queue(
+    mut sink: Sink,
+    mut queue: mpsc::Receiver<Outgoing>,
+) -> Result<(), axum::Error> {
     while let Some(out) = queue.recv().await {
         feed_message(&mut sink, out).await?;
         // What is there already goes out together.

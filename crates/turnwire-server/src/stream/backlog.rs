@@ -102,7 +102,11 @@ async fn each_row(
 }
 
 /// A writer that has seen the turn that a place is in, up to there.
-pub(super) async fn warmed_writer(session: &Session, shape: &StreamFormat, cursor: u64) -> Result<StreamWriter> {
+pub(super) async fn warmed_writer(
+    session: &Session,
+    shape: &StreamFormat,
+    cursor: u64,
+) -> Result<StreamWriter> {
     let mut writer = new_stream_writer(session, shape)?;
     if let Some(encode) = writer.encode_mut() {
         let start = turn_start(session, cursor).await?;
@@ -122,12 +126,18 @@ const MAX_LOOKBACK: usize = 16;
 /// Has an encoder see what a turn answers, where the message says how the turn is shown, and says
 /// from where on it has to see the log itself: what stands between, such as what became of files,
 /// belongs to the turn.
-async fn encode_user_message(session: &Session, encode: &mut dyn Encode, start: u64) -> Result<u64> {
+async fn encode_user_message(
+    session: &Session,
+    encode: &mut dyn Encode,
+    start: u64,
+) -> Result<u64> {
     let Some(before) = Seq::new(start.saturating_add(1)) else { return Ok(start) };
-    let query = MessageQuery { before: Some(before), limit: MAX_LOOKBACK, ..MessageQuery::default() };
+    let query =
+        MessageQuery { before: Some(before), limit: MAX_LOOKBACK, ..MessageQuery::default() };
     let messages = session.list_messages(&query).await?;
     let Some(last) = messages.last() else { return Ok(start) };
-    let msgs = messages.iter().rev().filter_map(|stored| super::subscriber::parse_message(&stored.json));
+    let msgs =
+        messages.iter().rev().filter_map(|stored| super::subscriber::parse_message(&stored.json));
     if let Some(msg) = msgs.into_iter().find(|msg| msg.role() == Role::User) {
         let mut frames = Frames::default();
         encode.encode(&Event::new("", Message { message: Box::new(msg) }), &mut frames);

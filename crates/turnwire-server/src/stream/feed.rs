@@ -1,7 +1,7 @@
 //! The end of a session's log in one shape, encoded once for all who watch.
 
 use super::backlog;
-use super::writer::{StreamFormat, FormatKey, StreamWriter};
+use super::writer::{FormatKey, StreamFormat, StreamWriter};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -161,7 +161,8 @@ impl Feed {
     }
 
     fn push(&self, batch: Batch) {
-        let most = self.encoded.receiver_count().saturating_mul(MAX_BYTES_PER_SUBSCRIBER).min(MAX_BYTES);
+        let most =
+            self.encoded.receiver_count().saturating_mul(MAX_BYTES_PER_SUBSCRIBER).min(MAX_BYTES);
         let mut ring = self.ring.lock();
         ring.bytes += batch.bytes.len();
         ring.batches.push_back(batch);
@@ -244,7 +245,8 @@ impl WakePacer {
 
     fn note_wake(&mut self) {
         let now = Instant::now();
-        self.free_at = Some(self.free_at.map_or(now, |served| served.max(now)) + self.delivery_time);
+        self.free_at =
+            Some(self.free_at.map_or(now, |served| served.max(now)) + self.delivery_time);
     }
 }
 

@@ -271,7 +271,8 @@ impl ReplyStream {
         let from = Seq::new(self.cursor.saturating_add(1)).unwrap_or(Seq::FIRST);
         let rows = self.session.read_events(from, READ_BYTES).await?;
         let mut events = Vec::new();
-        for (seq, line) in rows.iter().flat_map(EventLines::iter).take_while(|(seq, _)| seq.get() <= to)
+        for (seq, line) in
+            rows.iter().flat_map(EventLines::iter).take_while(|(seq, _)| seq.get() <= to)
         {
             events.push(Session::parse_event(seq, line)?);
         }
@@ -346,7 +347,11 @@ impl ReplyStream {
              the session {}",
             self.session.id()
         );
-        self.end_with_error(AnswerEnd::ServerStopped, ErrorType::Other(SERVER_STOPPING.into()), message);
+        self.end_with_error(
+            AnswerEnd::ServerStopped,
+            ErrorType::Other(SERVER_STOPPING.into()),
+            message,
+        );
     }
 
     /// Ends the answer with the protocol's own error: to this client it looks as if the reply had failed,
@@ -428,7 +433,11 @@ async fn is_paused(session: &Arc<Session>, head: HeadState, pause: PausePolicy) 
 }
 
 /// The first event of a reply, if it is there.
-async fn first_seq_of(session: &Session, snapshot: &Snapshot, reply_id: &str) -> Result<Option<Seq>> {
+async fn first_seq_of(
+    session: &Session,
+    snapshot: &Snapshot,
+    reply_id: &str,
+) -> Result<Option<Seq>> {
     if let Some(reply) = snapshot.open.iter().find(|reply| reply.msg().id() == reply_id) {
         return Ok(Some(reply.first_seq()));
     }
@@ -438,7 +447,11 @@ async fn first_seq_of(session: &Session, snapshot: &Snapshot, reply_id: &str) ->
 /// The messages of the conversation as they stood at a place in a turn that began behind `turn`:
 /// those that are finished, without the ones that were superseded, and those that grow. Sub-agents'
 /// are among them as far as they are of this turn.
-pub(super) async fn messages_as_of(session: &Arc<Session>, place: u64, turn: u64) -> Result<Vec<Msg>> {
+pub(super) async fn messages_as_of(
+    session: &Arc<Session>,
+    place: u64,
+    turn: u64,
+) -> Result<Vec<Msg>> {
     let mut messages = finished_messages_as_of(session, place, turn).await?;
     let at = Seq::new(place).unwrap_or(Seq::FIRST);
     for id in session.unfinished_messages_at(at).await? {
@@ -451,7 +464,11 @@ pub(super) async fn messages_as_of(session: &Arc<Session>, place: u64, turn: u64
 /// such a protocol sends all that it has with each request, so it cannot use more than a body may have.
 const SNAPSHOT_BYTES: usize = 16 << 20;
 
-async fn finished_messages_as_of(session: &Arc<Session>, place: u64, turn: u64) -> Result<Vec<Msg>> {
+async fn finished_messages_as_of(
+    session: &Arc<Session>,
+    place: u64,
+    turn: u64,
+) -> Result<Vec<Msg>> {
     let (mut messages, mut bytes) = (Vec::new(), 0);
     let mut before = Seq::new(place.saturating_add(1));
     while bytes < SNAPSHOT_BYTES {

@@ -2,7 +2,7 @@
 
 use super::backlog;
 use super::backlog_cache::BacklogCache;
-use super::feed::{FEED_ENDED, Feed, Feeds, FeedRead};
+use super::feed::{FEED_ENDED, Feed, FeedRead, Feeds};
 use super::reply_stream::messages_as_of;
 use super::writer::{Framing, Merge, StreamFormat, StreamWriter};
 use crate::auth::{expired_error, is_expired};
@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 use turnwire_core::event::{Custom, CustomValue, Message, Reset, Supersede};
 use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{Event, Msg, Seq};
-use turnwire_log::store::{SessionStatus, Store};
 use turnwire_log::message_pages::MessagePages;
+use turnwire_log::store::{SessionStatus, Store};
 use turnwire_log::{Error, HeadState, Result, Session};
 use turnwire_wires::registry::ResumeMode;
 
@@ -113,7 +113,10 @@ impl Subscriber {
             initial_frames: None,
             trimmed: None,
             last_sent: Instant::now(),
-            heartbeat_timer: Box::pin(sleep_until(earliest(Instant::now() + shared.heartbeat, expires_at))),
+            heartbeat_timer: Box::pin(sleep_until(earliest(
+                Instant::now() + shared.heartbeat,
+                expires_at,
+            ))),
             expires_at,
             shared,
             has_ended: false,
@@ -146,7 +149,8 @@ impl Subscriber {
 
     /// What a client is told that comes in somewhere, where its protocol wants a picture first.
     async fn write_snapshot(&mut self) -> Result<()> {
-        let mut writer = Box::new(backlog::warmed_writer(&self.session, &self.shape, self.cursor).await?);
+        let mut writer =
+            Box::new(backlog::warmed_writer(&self.session, &self.shape, self.cursor).await?);
         let turn = backlog::turn_start(&self.session, self.cursor).await?;
         writer.write_snapshot(&messages_as_of(&self.session, self.cursor, turn).await?);
         self.initial_frames = Some(writer.take_bytes());
@@ -234,7 +238,9 @@ impl Subscriber {
             && match self.until {
                 EndCondition::Never => false,
                 EndCondition::Idle => head.status == SessionStatus::Idle,
-                EndCondition::Paused(seq) => self.cursor >= seq && head.status != SessionStatus::Running,
+                EndCondition::Paused(seq) => {
+                    self.cursor >= seq && head.status != SessionStatus::Running
+                }
             }
     }
 
@@ -310,7 +316,8 @@ impl Subscriber {
     async fn restart_if_trimmed(&mut self, error: Error) -> Result<Bytes> {
         if matches!(error, Error::Trimmed(_)) {
             self.feed = None;
-            self.seek(StartPosition::Reset("the events behind the token are no longer kept")).await?;
+            self.seek(StartPosition::Reset("the events behind the token are no longer kept"))
+                .await?;
             return Ok(self.initial_frames.take().unwrap_or_default());
         }
         self.has_ended = true;
@@ -346,12 +353,14 @@ impl Subscriber {
     /// the protocol has a place for it, otherwise a server-sent event of its own.
     async fn end_expired(&mut self) -> Option<Result<Bytes>> {
         self.has_ended = true;
-        let mut writer = backlog::warmed_writer(&self.session, &self.shape, self.cursor).await.ok()?;
+        let mut writer =
+            backlog::warmed_writer(&self.session, &self.shape, self.cursor).await.ok()?;
         writer.write_event(&closing_event(&expired_error()));
         let bytes = writer.take_bytes();
         Some(Ok(match self.shape.framing {
             Framing::Sse if bytes.is_empty() => {
-                format!("event: {}\ndata: {}\n\n", expired_error().name(), expired_error().json()).into()
+                format!("event: {}\ndata: {}\n\n", expired_error().name(), expired_error().json())
+                    .into()
             }
             Framing::Sse | Framing::WebSocket => bytes,
         }))
@@ -361,7 +370,16 @@ impl Subscriber {
     /// credentials have expired.
     async fn wait(&mut self) -> bool {
         let stop = self.stop_token().clone();
-        let Self { feed, head, backlog_end: missed, last_sent: spoke, heartbeat_timer: quiet, shared, expires_at, .. } = &mut *self;
+        let Self {
+            feed,
+            head,
+            backlog_end: missed,
+            last_sent: spoke,
+            heartbeat_timer: quiet,
+            shared,
+            expires_at,
+            ..
+        } = &mut *self;
         let has_been_quiet = async {
             loop {
                 quiet.as_mut().await;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use turnwire_core::{Event, Fields, Msg, Seq};
 use turnwire_log::Session;
 use turnwire_wires::stream::DisplayMode;
-use turnwire_wires::{UnsupportedError, Encode, EncoderOptions, Frames, Wire, sse};
+use turnwire_wires::{Encode, EncoderOptions, Frames, UnsupportedError, Wire, sse};
 
 /// What a stream looks like. Watchers of one session that want the same share the work.
 #[derive(Debug, Clone, Copy)]

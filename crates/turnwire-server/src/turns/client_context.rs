@@ -34,13 +34,18 @@ pub(crate) fn set_requester(messages: &mut [Msg], holder: Option<&str>) {
         let holder = holder.filter(|_| at + 1 == count);
         let offer = ClientContext::from_msg(msg);
         if offer.asked_by.as_deref() != holder {
-            *msg = ClientContext { asked_by: holder.map(str::to_owned), ..offer }.replace_in(msg.clone());
+            *msg = ClientContext { asked_by: holder.map(str::to_owned), ..offer }
+                .replace_in(msg.clone());
         }
     }
 }
 
 /// Whether what a client brings can be used.
-pub(crate) async fn check_client_context(app: &App, tenant: &str, offer: &ClientContext) -> ApiResult<()> {
+pub(crate) async fn check_client_context(
+    app: &App,
+    tenant: &str,
+    offer: &ClientContext,
+) -> ApiResult<()> {
     schema::check_tools(&offer.tools).map_err(|why| {
         ApiError::unprocessable(format!("{why}; nothing was stored"))
             .kind("tools_too_large")

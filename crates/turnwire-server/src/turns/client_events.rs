@@ -70,7 +70,15 @@ pub async fn accept_events_with(
     let touched: Vec<&str> =
         events.iter().map(|event| &*event.reply_id).filter(|id| !id.is_empty()).collect();
     let stopped = Vec::new();
-    let mut desk = ClientEventHandler { app, session, when_idle, stored: 0, repeated: 0, stopped, started: None };
+    let mut desk = ClientEventHandler {
+        app,
+        session,
+        when_idle,
+        stored: 0,
+        repeated: 0,
+        stopped,
+        started: None,
+    };
     let (desk, receipt) = session
         .transact(&touched, |tx| {
             for event in events {
@@ -91,7 +99,11 @@ pub async fn accept_events_with(
 }
 
 /// Stops the reply that is open, as somebody with the scope `chat` may.
-pub async fn stop_reply(app: &Arc<App>, session: &Arc<Session>, caller: &Caller) -> ApiResult<EventsAccepted> {
+pub async fn stop_reply(
+    app: &Arc<App>,
+    session: &Arc<Session>,
+    caller: &Caller,
+) -> ApiResult<EventsAccepted> {
     accept_events(app, session, caller, &[Event::new("", UserInterrupt {})]).await
 }
 
@@ -163,7 +175,11 @@ impl ClientEventHandler<'_> {
         Ok(())
     }
 
-    fn push(&mut self, tx: &mut Transaction<'_>, mut event: Event<'static>) -> ApiResult<Event<'static>> {
+    fn push(
+        &mut self,
+        tx: &mut Transaction<'_>,
+        mut event: Event<'static>,
+    ) -> ApiResult<Event<'static>> {
         let at = usize::try_from(self.stored + self.repeated).unwrap_or_default();
         match tx.push(&mut event, None) {
             Ok(PushOutcome::Stored(_)) => self.stored += 1,
@@ -233,7 +249,11 @@ fn answer_event(
 }
 
 /// The call that an answer is about, if it is in the state in which it can be answered.
-fn find_call_in_state<'m>(reply: &'m OpenReply, id: &str, state: &ToolCallState) -> ApiResult<&'m ToolCall> {
+fn find_call_in_state<'m>(
+    reply: &'m OpenReply,
+    id: &str,
+    state: &ToolCallState,
+) -> ApiResult<&'m ToolCall> {
     let mut calls = reply.msg().blocks::<ToolCall>();
     let call = calls.find(|call| call.id == id).ok_or_else(|| {
         ApiError::unprocessable(format!("the reply {} has no call {id:?}", reply.msg().id()))
@@ -265,7 +285,10 @@ fn check_unique_ids<'a>(ids: impl Iterator<Item = &'a str>) -> ApiResult<()> {
 }
 
 /// Of a person's answer: yes or no, the input as they left it, rules that were suggested, and why.
-fn checked_confirmation(reply: &OpenReply, answer: &UserConfirmResult) -> ApiResult<UserConfirmResult> {
+fn checked_confirmation(
+    reply: &OpenReply,
+    answer: &UserConfirmResult,
+) -> ApiResult<UserConfirmResult> {
     check_unique_ids(answer.confirm_results.iter().map(|result| result.tool_call.id.as_str()))?;
     let results = answer.confirm_results.iter().map(|result| {
         let call = find_call_in_state(reply, &result.tool_call.id, &ToolCallState::Asking)?;

@@ -127,7 +127,9 @@ impl Turns {
                 if let Err(error) = self.expire_calls(&key).await {
                     tracing::warn!(session = &*key.id, %error, "a question could not be closed");
                     let later = Timestamp::now().checked_add(Duration::from_secs(5));
-                    if let (Ok(later), Ok(Some(session))) = (later, self.log.open_session(&key).await) {
+                    if let (Ok(later), Ok(Some(session))) =
+                        (later, self.log.open_session(&key).await)
+                    {
                         self.deadlines.insert(later, session.number(), key);
                     }
                 }
@@ -144,8 +146,10 @@ impl Turns {
         let Some(session) = self.log.open_session(key).await? else { return Ok(()) };
         let Some(limits) = self.wait_limits(session.agent()) else { return Ok(()) };
         self.end_abandoned(&session, limits).await?;
-        self.deny_calls(&session, "timeout", |reply| late_calls(reply, limits, &ToolCallState::Asking))
-            .await
+        self.deny_calls(&session, "timeout", |reply| {
+            late_calls(reply, limits, &ToolCallState::Asking)
+        })
+        .await
     }
 
     /// Ends the reply of a session if one of its calls waited too long for the client. The model is not
@@ -172,7 +176,8 @@ impl Turns {
             }
             for mut event in events {
                 let pushed = tx.push(&mut event, None);
-                pushed.map_err(|why| AgentError::Failed(format!("a call cannot be closed: {why}")))?;
+                pushed
+                    .map_err(|why| AgentError::Failed(format!("a call cannot be closed: {why}")))?;
             }
             let own = own_reply(session, tx).map(|own| own.msg().id().to_owned());
             end_own_replies(tx, session, &interrupted, None)?;
@@ -316,7 +321,8 @@ mod tests {
     fn a_time_without_a_zone_means_utc() {
         let same = ["2026-01-01T00:00:00Z", "2026-01-01T02:00:00+02:00", "2026-01-01T00:00:00.000"];
         assert!(
-            same.iter().all(|text| parse_time(text) == parse_time(same[0]) && parse_time(text).is_some())
+            same.iter()
+                .all(|text| parse_time(text) == parse_time(same[0]) && parse_time(text).is_some())
         );
         assert_eq!(parse_time("soon"), None);
     }

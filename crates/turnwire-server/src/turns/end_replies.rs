@@ -1,7 +1,7 @@
 //! Replies that cannot go on are closed, so that the history stays valid.
 
 use super::EXTERNAL;
-use super::journal::{stamp_event, add_total_cost};
+use super::journal::{add_total_cost, stamp_event};
 use turnwire_agent::{AgentError, close_reply};
 use turnwire_core::event::SubAgent;
 use turnwire_core::{Event, FinishedReason, ReplyError};
@@ -32,7 +32,10 @@ pub(crate) fn end_all_replies(
     let mut events = Vec::new();
     for reply in below {
         let interrupted = FinishedReason::Interrupted;
-        events.extend(with_agent(reply, close_reply(reply.msg(), reply.model_calls(), interrupted, None)));
+        events.extend(with_agent(
+            reply,
+            close_reply(reply.msg(), reply.model_calls(), interrupted, None),
+        ));
     }
     for reply in top {
         let end = close_reply(reply.msg(), reply.model_calls(), reason.clone(), error.cloned());
@@ -49,7 +52,10 @@ pub(crate) fn end_all_replies(
 }
 
 /// Says which agent's events they are.
-fn with_agent(reply: &OpenReply, events: Vec<Event<'static>>) -> impl Iterator<Item = Event<'static>> {
+fn with_agent(
+    reply: &OpenReply,
+    events: Vec<Event<'static>>,
+) -> impl Iterator<Item = Event<'static>> {
     let agent = sub_agent_of(reply);
     events.into_iter().map(move |event| Event { agent: agent.clone(), ..event })
 }

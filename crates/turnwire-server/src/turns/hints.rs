@@ -7,7 +7,7 @@
 //! reply has in its history; or it starts one.
 
 use super::end_replies::sub_agent_of;
-use super::journal::{stamp_event, persist};
+use super::journal::{persist, stamp_event};
 use super::send::{agent_missing, start_reply};
 use super::{EXTERNAL, Turns};
 use crate::error::{ApiError, ApiResult};
@@ -130,7 +130,8 @@ impl Turns {
                 if tx.reply(reply_id).is_none() {
                     return Err(AgentError::Stopped);
                 }
-                tx.push(&mut event.clone(), None).map_err(|why| AgentError::Failed(why.to_string()))?;
+                tx.push(&mut event.clone(), None)
+                    .map_err(|why| AgentError::Failed(why.to_string()))?;
             }
             tx.reply(reply_id).map(|reply| reply.msg().clone()).ok_or(AgentError::Stopped)
         });
@@ -139,7 +140,10 @@ impl Turns {
 
     /// Hints about the calls, in what was said so far, that worked in the background of another process
     /// and have told nothing since.
-    pub(super) fn lost_background_calls<'m>(&self, said: impl Iterator<Item = &'m Msg> + Clone) -> Vec<Hint> {
+    pub(super) fn lost_background_calls<'m>(
+        &self,
+        said: impl Iterator<Item = &'m Msg> + Clone,
+    ) -> Vec<Hint> {
         let hints = said.clone().flat_map(Msg::blocks::<HintBlock>);
         let told: HashSet<String> = hints.filter_map(call_of_hint).collect();
         let calls = said.flat_map(Msg::tool_calls);
@@ -196,7 +200,11 @@ fn call_of_hint(hint: &HintBlock) -> Option<String> {
 }
 
 /// The reply that a hint names.
-fn find_named_reply<'t>(tx: &'t Transaction<'_>, id: &str, is_own: bool) -> ApiResult<&'t OpenReply> {
+fn find_named_reply<'t>(
+    tx: &'t Transaction<'_>,
+    id: &str,
+    is_own: bool,
+) -> ApiResult<&'t OpenReply> {
     let without = "leave `reply_id` out: the reply that is open gets it, else the next one";
     let Some(reply) = tx.reply(id) else {
         return Err(if tx.is_finished(id) {

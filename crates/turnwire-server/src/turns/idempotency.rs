@@ -56,12 +56,19 @@ impl IdempotencyKey {
     }
 
     /// What was answered to it a moment ago.
-    pub(super) fn find_response_in<A: DeserializeOwned>(&self, tx: &Transaction<'_>) -> ApiResult<Option<A>> {
+    pub(super) fn find_response_in<A: DeserializeOwned>(
+        &self,
+        tx: &Transaction<'_>,
+    ) -> ApiResult<Option<A>> {
         tx.find_answered(&self.key).map(|earlier| self.read_response(earlier)).transpose()
     }
 
     /// Keeps the answer, with the change that it is about.
-    pub(super) fn store_response(&self, tx: &mut Transaction<'_>, answer: &impl Serialize) -> ApiResult<()> {
+    pub(super) fn store_response(
+        &self,
+        tx: &mut Transaction<'_>,
+        answer: &impl Serialize,
+    ) -> ApiResult<()> {
         tx.set_idempotency_record(IdempotencyRecord {
             tenant: self.tenant.clone(),
             key: self.key.clone(),

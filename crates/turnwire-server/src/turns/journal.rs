@@ -1,7 +1,7 @@
 //! What an agent emits becomes durable, or the agent is told why not.
 
-use super::usage_counter::UsageCounter;
 use super::hints::{BACKGROUND, BackgroundHints};
+use super::usage_counter::UsageCounter;
 use super::{Turns, own_reply};
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -240,7 +240,11 @@ pub(super) fn add_total_cost(event: &mut Event<'_>, tx: &Transaction<'_>) {
 }
 
 /// An agent writes one reply, and those of its sub-agents.
-fn check_reply_id(event: &Event<'_>, reply_id: &str, tx: &Transaction<'_>) -> Result<(), AgentError> {
+fn check_reply_id(
+    event: &Event<'_>,
+    reply_id: &str,
+    tx: &Transaction<'_>,
+) -> Result<(), AgentError> {
     let is_at_home = !event.kind.is_part_of_reply()
         || event.reply_id == reply_id
         || event.is_from_sub_agent()
@@ -249,7 +253,9 @@ fn check_reply_id(event: &Event<'_>, reply_id: &str, tx: &Transaction<'_>) -> Re
         return Ok(());
     }
     let (kind, other) = (event.kind.type_name(), &event.reply_id);
-    Err(AgentError::Failed(format!("{kind} names the reply {other}, and this agent writes {reply_id}")))
+    Err(AgentError::Failed(format!(
+        "{kind} names the reply {other}, and this agent writes {reply_id}"
+    )))
 }
 
 /// Why a change was not made.

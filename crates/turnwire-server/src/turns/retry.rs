@@ -2,10 +2,13 @@
 //! log keeps it.
 
 use super::EXTERNAL;
-use super::hints::is_hint_message;
 use super::client_context;
+use super::hints::is_hint_message;
 use super::idempotency::IdempotencyKey;
-use super::send::{Accepted, SendOutcome, PreparedMessage, check_agent_runs, has_content_to_store, busy, check_message, start_reply};
+use super::send::{
+    Accepted, PreparedMessage, SendOutcome, busy, check_agent_runs, check_message,
+    has_content_to_store, start_reply,
+};
 use crate::app::App;
 use crate::error::{ApiError, ApiResult};
 use crate::links;
@@ -52,10 +55,12 @@ pub async fn edit(
     }
     let mut msg = check_message(msg)?;
     client_context::set_requester(std::slice::from_mut(&mut msg), None);
-    client_context::check_last_message(app, &session.key().tenant, std::slice::from_ref(&msg)).await?;
+    client_context::check_last_message(app, &session.key().tenant, std::slice::from_ref(&msg))
+        .await?;
     if has_content_to_store(app, &msg) {
         // Nothing is brought in for what is refused.
-        let (earlier, _) = session.transact(&[], |tx| check_can_retry(app, session, tx, once)).await?;
+        let (earlier, _) =
+            session.transact(&[], |tx| check_can_retry(app, session, tx, once)).await?;
         if let Some(answer) = earlier {
             return Ok(SendOutcome::Replayed(answer));
         }
@@ -160,12 +165,20 @@ async fn plan_retry(session: &Session, id: &str) -> Result<Result<RetryPlan, Api
     loop {
         let messages = behind.next_page().await?;
         if messages.is_empty() {
-            let offer = parse_message(&question).map(|msg| ClientContext::from_msg(&msg)).unwrap_or_default();
-            return Ok(Ok(RetryPlan { message_id: question.id, superseded, client_context: offer, replacement: None }));
+            let offer = parse_message(&question)
+                .map(|msg| ClientContext::from_msg(&msg))
+                .unwrap_or_default();
+            return Ok(Ok(RetryPlan {
+                message_id: question.id,
+                superseded,
+                client_context: offer,
+                replacement: None,
+            }));
         }
         let counted = messages.into_iter().filter(|message| !message.superseded);
         // What the agent was told by somebody else is true of the new answer, too.
-        let gone = counted.filter(|message| !parse_message(message).is_some_and(|msg| is_hint_message(&msg)));
+        let gone = counted
+            .filter(|message| !parse_message(message).is_some_and(|msg| is_hint_message(&msg)));
         superseded.extend(gone.map(|message| message.id));
     }
 }
@@ -251,7 +264,8 @@ impl RetryPlan {
             self.replacement = Some(taken);
         } else {
             // It may have been stored by a version that took more.
-            client_context::check_client_context(app, &session.key().tenant, &self.client_context).await?;
+            client_context::check_client_context(app, &session.key().tenant, &self.client_context)
+                .await?;
         }
         Ok(self)
     }

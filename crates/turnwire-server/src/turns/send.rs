@@ -1,9 +1,9 @@
 //! A message comes in, and a reply starts.
 
 use super::EXTERNAL;
-use super::journal::stamp_event;
 use super::client_context;
 use super::idempotency::IdempotencyKey;
+use super::journal::stamp_event;
 use crate::app::App;
 use crate::auth::is_valid_id;
 use crate::blobs;
@@ -90,12 +90,33 @@ pub async fn send(
     if_busy: IfBusy,
     once: Option<&IdempotencyKey>,
 ) -> ApiResult<SendOutcome> {
-    send_all(app, session, SendRequest { messages: vec![msg], if_busy, idempotency_key: once, ..SendRequest::default() }).await
+    send_all(
+        app,
+        session,
+        SendRequest {
+            messages: vec![msg],
+            if_busy,
+            idempotency_key: once,
+            ..SendRequest::default()
+        },
+    )
+    .await
 }
 
 /// Takes what somebody says: all of it, or nothing.
-pub async fn send_all(app: &Arc<App>, session: &Arc<Session>, say: SendRequest<'_>) -> ApiResult<SendOutcome> {
-    let SendRequest { messages, events, if_busy, reply_id, idempotency_key: once, requester: asked_by } = say;
+pub async fn send_all(
+    app: &Arc<App>,
+    session: &Arc<Session>,
+    say: SendRequest<'_>,
+) -> ApiResult<SendOutcome> {
+    let SendRequest {
+        messages,
+        events,
+        if_busy,
+        reply_id,
+        idempotency_key: once,
+        requester: asked_by,
+    } = say;
     if let Some(once) = once
         && let Some(answer) = once.find_response(&app.log).await?
     {
@@ -235,7 +256,8 @@ impl Admission<'_> {
 
 /// An error where a message would be refused anyway, before anything is brought in for it.
 pub(crate) async fn check_not_busy(app: &App, session: &Arc<Session>, msg: &Msg) -> ApiResult<()> {
-    let door = Admission { app, session, idempotency_key: None, if_busy: IfBusy::Refuse, is_one: true };
+    let door =
+        Admission { app, session, idempotency_key: None, if_busy: IfBusy::Refuse, is_one: true };
     let id = Some(msg.id()).filter(|id| !id.is_empty());
     door.decide_early(id.as_slice()).await.map(drop)
 }

@@ -1,7 +1,7 @@
 //! The one task of a session that works.
 
 use super::end_replies::end_own_replies;
-use super::journal::{LogJournal, RetryBackoff, stamp_event, persist};
+use super::journal::{LogJournal, RetryBackoff, persist, stamp_event};
 use super::{Turns, own_reply, send};
 use crate::blobs;
 use futures_util::FutureExt;
@@ -9,7 +9,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
-use turnwire_agent::{AgentError, ClientContext, SubAgentReply, ReplyRequest, tool_call_ids};
+use turnwire_agent::{AgentError, ClientContext, ReplyRequest, SubAgentReply, tool_call_ids};
 use turnwire_core::event::Message;
 use turnwire_core::{
     ErrorType, Event, FinishedReason, ModelCalls, Msg, PermissionRule, ReplyError, Role, Seq,
@@ -263,7 +263,11 @@ impl Turns {
     }
 
     /// Whether a question waits in a turn whose client said that nobody can be asked.
-    async fn is_unattended(&self, session: &Session, snapshot: &Snapshot) -> Result<bool, AgentError> {
+    async fn is_unattended(
+        &self,
+        session: &Session,
+        snapshot: &Snapshot,
+    ) -> Result<bool, AgentError> {
         let asks = snapshot.pending_calls().iter().any(|pending| !pending.confirm.is_empty());
         let own = snapshot.open.iter().find(|reply| !reply.is_of_sub_agent());
         let Some(own) = own.filter(|_| asks && !snapshot.state.is_produced) else {
@@ -299,7 +303,8 @@ impl Turns {
         for message in stored {
             let text = std::str::from_utf8(&message.json).map_err(|why| why.to_string());
             let msg = text.and_then(|text| Msg::from_json(text).map_err(|why| why.to_string()));
-            let damaged = |why| AgentError::LogLost(format!("message {} is damaged: {why}", message.id));
+            let damaged =
+                |why| AgentError::LogLost(format!("message {} is damaged: {why}", message.id));
             match msg {
                 Ok(msg) if message.superseded => {
                     history.superseded_calls.extend(tool_call_ids(&msg).map(str::to_owned));
@@ -330,7 +335,11 @@ impl Turns {
     }
 
     /// Gives the first message of the queue its turn.
-    async fn start_queued(&self, session: &Arc<Session>, queued: &QueuedMessage) -> Result<(), AgentError> {
+    async fn start_queued(
+        &self,
+        session: &Arc<Session>,
+        queued: &QueuedMessage,
+    ) -> Result<(), AgentError> {
         let msg = std::str::from_utf8(&queued.json).ok().and_then(|text| Msg::from_json(text).ok());
         let message =
             msg.map(|msg| stamp_event(Event::new("", Message { message: Box::new(msg) }), session));
@@ -371,7 +380,11 @@ fn next_step(snapshot: Snapshot) -> NextStep {
     }
     let subs = open.iter().filter_map(|reply| {
         let agent = reply.agent().filter(|_| reply.is_of_sub_agent())?.clone();
-        Some(SubAgentReply { msg: reply.msg().clone(), model_calls: reply.model_calls().clone(), agent })
+        Some(SubAgentReply {
+            msg: reply.msg().clone(),
+            model_calls: reply.model_calls().clone(),
+            agent,
+        })
     });
     let subs = subs.collect();
     let own = open.into_iter().find(|reply| !reply.is_of_sub_agent());

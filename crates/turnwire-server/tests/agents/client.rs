@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
-use turnwire_testkit::net::{StreamingResponse, SseParser, send_http, http};
+use turnwire_testkit::net::{SseParser, StreamingResponse, http, send_http};
 
 /// Nothing here takes so long.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -41,7 +41,12 @@ impl TestClient {
         let path = "/v1/sessions/s/events?raw=true";
         let request = http::request(address, "GET", path, &[], b"");
         let incoming = StreamingResponse::send(address, &request).await.unwrap();
-        Self { address, incoming, sse: SseParser::default(), waiting: std::collections::VecDeque::new() }
+        Self {
+            address,
+            incoming,
+            sse: SseParser::default(),
+            waiting: std::collections::VecDeque::new(),
+        }
     }
 
     /// The next event; whoever asks for permission gets it.

@@ -3,8 +3,8 @@
 //!
 //! `TURNWIRE_SEED` repeats the order of an earlier run.
 
-use crate::server::{Process, effects};
 use crate::client::{TestClient, begin};
+use crate::server::{Process, effects};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;

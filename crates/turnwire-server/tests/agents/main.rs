@@ -6,7 +6,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod client;
 mod crash;
 mod schemas;
 mod server;
-mod client;

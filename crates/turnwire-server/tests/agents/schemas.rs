@@ -1,8 +1,8 @@
 //! Schemas that cost too much, in a process that is killed: the reply ends with a typed error, and a restart
 //! does not repeat it.
 
-use crate::server::Process;
 use crate::client::{TestClient, ask, begin_with};
+use crate::server::Process;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;

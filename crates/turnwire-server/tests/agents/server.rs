@@ -11,8 +11,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
-use turnwire_agent::model::{ModelStream, ModelRequest, Model, ModelError};
-use turnwire_agent::tool::{ToolOutput, ToolContext, Tool, ToolError, ToolSpec};
+use turnwire_agent::model::{Model, ModelError, ModelRequest, ModelStream};
+use turnwire_agent::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
 use turnwire_agent::{Agent, AgentTool, Replier};
 use turnwire_core::{Behavior, Json, ToolCall};
 use turnwire_log::sqlite::Options;
@@ -155,7 +155,8 @@ fn friday(folder: &Path) -> Agent {
 /// Answers with a long string of JSON.
 fn answers() -> Agent {
     let answer = format!("\"{}\"", "a".repeat(2000));
-    let script = ScriptedModel::new([vec![ScriptStep::text(&answer)], vec![ScriptStep::text(&answer)]]);
+    let script =
+        ScriptedModel::new([vec![ScriptStep::text(&answer)], vec![ScriptStep::text(&answer)]]);
     Agent::builder("answers").model(Paced(script.by_history())).build()
 }
 

@@ -105,7 +105,10 @@ async fn a_stream_of_events_ends_at_the_expiry_on_every_wire_and_says_why() {
         // A client that resumes does so behind the last event that it got.
         assert!(!last.lines().any(|line| line.starts_with("id:")), "{}: {last}", wire.name);
         // The reply goes on, and nothing of this is in the log.
-        assert_eq!((session.head_state().status, session.head_state().head), (SessionStatus::Running, 3));
+        assert_eq!(
+            (session.head_state().status, session.head_state().head),
+            (SessionStatus::Running, 3)
+        );
     }
 }
 
@@ -171,8 +174,13 @@ async fn the_answer_of_every_protocol_ends_at_the_expiry_with_its_own_error() {
         let last = text.trim_end().rsplit("\n\n").take(3);
         let is_error = |frame: &str| frame.contains(error) && frame.contains("have expired");
         assert_eq!(last.filter(|frame| is_error(frame)).count(), 1, "{path}: {text}");
-        let session = house.app.log.open_session(&SessionKey::new("default", id)).await.unwrap().unwrap();
-        assert_eq!(session.head_state().status, SessionStatus::Running, "{path}: the reply goes on");
+        let session =
+            house.app.log.open_session(&SessionKey::new("default", id)).await.unwrap().unwrap();
+        assert_eq!(
+            session.head_state().status,
+            SessionStatus::Running,
+            "{path}: the reply goes on"
+        );
     }
 }
 

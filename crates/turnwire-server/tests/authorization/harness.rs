@@ -116,7 +116,13 @@ impl Server {
     }
 
     /// Opens a stream, whose body is read as it comes.
-    pub async fn open(&self, method: &str, path: &str, token: &str, body: &str) -> StreamingResponse {
+    pub async fn open(
+        &self,
+        method: &str,
+        path: &str,
+        token: &str,
+        body: &str,
+    ) -> StreamingResponse {
         use tokio::io::AsyncWriteExt as _;
         let mut stream = TcpStream::connect(self.address()).await.unwrap();
         let bearer = match token {

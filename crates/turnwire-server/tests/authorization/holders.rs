@@ -95,7 +95,12 @@ async fn a_key_of_another_holder_is_no_key_of_a_chat_or_of_a_result() {
     assert_eq!(ask(&server, "/ai-sdk/demo", "tw_ada", "key-3", &chat).await.status, 200);
     assert_eq!(ask(&server, "/ai-sdk/demo", "tw_ada_2", "key-3", &chat).await.status, 200);
     let other = ask(&server, "/ai-sdk/demo", "tw_bob", "key-3", &chat).await;
-    assert_eq!((other.status, other.error_type().as_str()), (422, "nothing_new"), "{}", other.text());
+    assert_eq!(
+        (other.status, other.error_type().as_str()),
+        (422, "nothing_new"),
+        "{}",
+        other.text()
+    );
 
     // The result of a call is told again to its sender alone.
     let first = completion("browser", None);

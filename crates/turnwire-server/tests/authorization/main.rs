@@ -17,6 +17,7 @@
 )]
 
 mod expiry;
+mod harness;
 mod holders;
 mod matrix;
 mod producers;
@@ -24,5 +25,4 @@ mod rows;
 #[path = "../resume/running.rs"]
 mod running;
 mod scene;
-mod harness;
 mod sockets;

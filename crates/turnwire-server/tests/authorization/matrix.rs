@@ -2,10 +2,10 @@
 //! caller. What each may do is in `expected.txt`; `TURNWIRE_WRITE=1 cargo test -p turnwire-server --test
 //! authorization matrix` writes that file anew, for a person to read.
 
-use crate::rows::{RowRequest, ROWS, Row};
+use crate::harness::{ADMIN, Endless, Server, hash, jwt, now, token};
+use crate::rows::{ROWS, Row, RowRequest};
 use crate::running::within;
 use crate::scene::{SECRETS, Scene};
-use crate::harness::{ADMIN, Endless, Server, hash, jwt, now, token};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -183,7 +183,9 @@ impl Matrix {
                 let may_read = caller.may_read();
                 self.http(row, &path, headers, &body, &shown, may_read).await
             }
-            RowRequest::Socket { wire, commands } => self.socket(wire, &commands, &shown, &scene).await,
+            RowRequest::Socket { wire, commands } => {
+                self.socket(wire, &commands, &shown, &scene).await
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! A producer's name and fences belong to whoever holds its credentials.
 
-use crate::running::within;
 use crate::harness::{ADMIN, Server, token};
+use crate::running::within;
 use serde_json::json;
 use turnwire_log::store::{Producer, SessionKey};
 use turnwire_log::{Error, Transaction};
@@ -23,7 +23,13 @@ async fn server() -> Server {
     server
 }
 
-async fn send(server: &Server, route: &str, token: &str, producer: &str, body: &str) -> HttpResponse {
+async fn send(
+    server: &Server,
+    route: &str,
+    token: &str,
+    producer: &str,
+    body: &str,
+) -> HttpResponse {
     let bearer = format!("Bearer {token}");
     let headers = [("authorization", bearer.as_str()), ("turnwire-producer", producer)];
     let path = format!("/v1/sessions/s/{route}");
@@ -104,7 +110,11 @@ async fn a_fence_beyond_the_highest_is_refused() {
     for fence in ["9223372036854775808", "18446744073709551615", "18446744073709551616"] {
         for (route, body) in [("events", start("r")), ("replies", start("r"))] {
             let answer = send(&server, route, "tw_ada", &format!("p.{fence}"), &body).await;
-            assert_eq!((answer.status, answer.error_type().as_str()), (400, "bad_request"), "{fence}");
+            assert_eq!(
+                (answer.status, answer.error_type().as_str()),
+                (400, "bad_request"),
+                "{fence}"
+            );
             assert!(answer.text().contains("ID.FENCE"), "{}", answer.text());
         }
     }
@@ -128,7 +138,8 @@ async fn many_names_of_one_holder_make_nobody_elses_fence_forgotten() {
 async fn a_producer_that_was_stored_without_a_holder_is_the_first_ones_that_goes_on() {
     let server = server().await;
     assert_eq!(publish(&server, "tw_ada", "p.5", &start("r")).await, accepted());
-    let session = server.app.log.open_session(&SessionKey::new("acme", "s")).await.unwrap().unwrap();
+    let session =
+        server.app.log.open_session(&SessionKey::new("acme", "s")).await.unwrap().unwrap();
     let forget = |tx: &mut Transaction<'_>| {
         tx.set_producer(Producer { id: "p".to_owned(), fence: 5, holder: String::new() });
         Ok::<_, Error>(())

@@ -1,7 +1,7 @@
 //! What each cell of the matrix finds: a session with something in it that not everybody may see.
 
-use crate::running::within;
 use crate::harness::{ADMIN, Server, hash};
+use crate::running::within;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use turnwire_core::{Event, Fields};
@@ -127,7 +127,8 @@ async fn wait_for_demo(server: &Server, scene: &mut Scene, word: &str) {
     let body = json!({"content": word}).to_string();
     assert_eq!(server.call("POST", &path, ADMIN, &body).await.status, 202);
     let mut head = session.watch_head();
-    let waits = within(head.wait_for(|head| head.status == SessionStatus::Waiting)).await.unwrap().head;
+    let waits =
+        within(head.wait_for(|head| head.status == SessionStatus::Waiting)).await.unwrap().head;
     let pending = session.snapshot().await.unwrap().pending_calls().remove(0);
     let call = pending.confirm.iter().chain(&pending.external).next().unwrap();
     (scene.reply, scene.call, scene.asked_at) = (pending.reply_id, call.id.clone(), waits);

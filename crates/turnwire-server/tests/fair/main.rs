@@ -22,7 +22,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use turnwire_agent::Replier;
 use turnwire_log::MemoryStore;
-use turnwire_testkit::net::{HttpResponse, send_http, http};
+use turnwire_testkit::net::{HttpResponse, http, send_http};
 
 /// How many replies one tenant has running.
 const HELD: usize = 400;

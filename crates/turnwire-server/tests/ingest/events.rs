@@ -128,7 +128,11 @@ async fn one_event_may_be_written_over_several_lines() {
     // What is wrong is said as before.
     server.session("s").await;
     let publish = async |body: &str| server.publish("s", "p.1", body).await;
-    publish("{\n  \"id\": \"x\"\n}").await.assert_error(422, "not_an_event", &["event 0", "line 1"]);
+    publish("{\n  \"id\": \"x\"\n}").await.assert_error(
+        422,
+        "not_an_event",
+        &["event 0", "line 1"],
+    );
     publish("{\n  \"id\": \"x\"").await.assert_error(400, "not_json", &["event 0", "line 1"]);
     let two = format!("{}\n{}", pretty(&start("r")), pretty(&end("r")));
     publish(&two).await.assert_error(400, "not_json", &["event 0", "line 1", "is not JSON"]);
@@ -141,7 +145,11 @@ async fn a_problem_in_a_pretty_list_has_its_line() {
     let server = Server::new().await;
     let body = format!("[\n  {},\n  {{\n    \"id\": \"x\"\n  }}\n]", start("r"));
     server.session("s").await;
-    server.publish("s", "p.1", &body).await.assert_error(422, "not_an_event", &["event 1", "line 3"]);
+    server.publish("s", "p.1", &body).await.assert_error(
+        422,
+        "not_an_event",
+        &["event 1", "line 3"],
+    );
 }
 
 #[tokio::test]

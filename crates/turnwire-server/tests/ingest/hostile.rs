@@ -2,7 +2,7 @@
 
 use crate::harness::{Server, event, start};
 use turnwire_server::Scope;
-use turnwire_server::config::{Config, ByteSize};
+use turnwire_server::config::{ByteSize, Config};
 
 #[tokio::test]
 async fn hostile_bodies_get_a_clear_answer() {
@@ -106,6 +106,10 @@ async fn what_is_too_large_is_named() {
         let _ = form;
     }
     let many: Vec<String> = (0..200).map(|n| start(&format!("r{n}"))).collect();
-    server.publish("s", "p.1", &many.join("\n")).await.assert_error(413, "too_large", &["8192 bytes"]);
+    server.publish("s", "p.1", &many.join("\n")).await.assert_error(
+        413,
+        "too_large",
+        &["8192 bytes"],
+    );
     assert_eq!(session.head_state().head, 0);
 }

@@ -7,9 +7,9 @@
 )]
 
 mod events;
+mod harness;
 mod hostile;
 mod java;
 mod producers;
 mod replies;
-mod harness;
 mod socket;

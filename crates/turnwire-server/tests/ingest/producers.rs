@@ -49,11 +49,10 @@ async fn another_producer_waits_until_nothing_is_open() {
     server.publish("s", "p.1", &end("r")).await.assert_stored(1, 0);
     server.publish("s", "q.9", &start("r2")).await.assert_stored(1, 0);
     server.publish("s", "p.1", &start("r3")).await.assert_error(409, "busy", &["producer q"]);
-    server.publish("s", "p.1", &event("c", "", r#""type":"CUSTOM","name":"x""#)).await.assert_error(
-        409,
-        "busy",
-        &[],
-    );
+    server
+        .publish("s", "p.1", &event("c", "", r#""type":"CUSTOM","name":"x""#))
+        .await
+        .assert_error(409, "busy", &[]);
 }
 
 #[tokio::test]
@@ -85,7 +84,11 @@ async fn nobody_writes_into_a_reply_of_the_sessions_own_agent() {
         .unwrap();
     let delta = text("own", "mine").join("\n");
     server.publish("s", "p.1", &delta).await.assert_error(409, "busy", &["own agent"]);
-    server.publish("s", "p.2", &reply("r1").join("\n")).await.assert_error(409, "busy", &["own agent"]);
+    server.publish("s", "p.2", &reply("r1").join("\n")).await.assert_error(
+        409,
+        "busy",
+        &["own agent"],
+    );
     let finish = end("own");
     session
         .transact(&["own"], |tx| {
@@ -236,7 +239,11 @@ async fn a_header_that_is_no_producer_is_named() {
     let server = Server::new().await;
     server.session("s").await;
     for bad in ["p", "p.", ".1", "p.x", "p q.1", "p.1, q.2"] {
-        server.publish("s", bad, &start("r")).await.assert_error(400, "bad_request", &["Turnwire-Producer"]);
+        server.publish("s", bad, &start("r")).await.assert_error(
+            400,
+            "bad_request",
+            &["Turnwire-Producer"],
+        );
     }
     let twice = "turnwire-producer: p.1\r\nturnwire-producer: p.2\r\n";
     let answer = server.post("/v1/sessions/s/events", twice, start("r").as_bytes()).await;

@@ -1,6 +1,8 @@
 //! Streams in: each is one reply, and whatever happens to it, the reply ends.
 
-use crate::harness::{Answer, OpenPipe, Server, end, event, wait_until_idle, wait_for_seq, reply, start, text};
+use crate::harness::{
+    Answer, OpenPipe, Server, end, event, reply, start, text, wait_for_seq, wait_until_idle,
+};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use turnwire_core::{Event, Msg};
@@ -286,7 +288,11 @@ async fn a_stream_in_which_nothing_begins_leaves_nothing() {
     let server = Server::new().await;
     let session = server.session("s").await;
     pipe(&server, "s", "", "").await.assert_error(400, "bad_request", &["no event"]);
-    pipe(&server, "s", "?wire=openai-chat", "nonsense").await.assert_error(422, "refused", &["event 0"]);
+    pipe(&server, "s", "?wire=openai-chat", "nonsense").await.assert_error(
+        422,
+        "refused",
+        &["event 0"],
+    );
     pipe(&server, "s", "?wire=ag-ui", "{}").await.assert_error(400, "wrong_wire", &["ag-ui"]);
     pipe(&server, "s", "?wire=no", "{}").await.assert_error(400, "unknown_wire", &[]);
     pipe(&server, "nowhere", "", "{}").await.assert_error(404, "not_found", &[]);

@@ -1,6 +1,6 @@
 //! Several sessions on one WebSocket.
 
-use crate::harness::{Server, answer, end, event, wait_for_seq, reply, start, text};
+use crate::harness::{Server, answer, end, event, reply, start, text, wait_for_seq};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 use tokio_tungstenite::tungstenite::{Message, client::IntoClientRequest};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 use turnwire_server::Scope;
-use turnwire_server::config::{Config, ByteSize, HumanDuration};
+use turnwire_server::config::{ByteSize, Config, HumanDuration};
 
 struct Socket(WebSocketStream<MaybeTlsStream<TcpStream>>);
 
@@ -122,9 +122,11 @@ async fn a_client_that_comes_back_goes_on_where_it_was() {
     let session = server.session("s").await;
     server.publish("s", "p.1", &reply("r").join("\n")).await.assert_stored(5, 0);
     let mut socket = Socket::open(&server).await;
-    for (name, token) in
-        [("last_event_id", session.resume_token(3)), ("after", session.resume_token(3)), ("after", "3".into())]
-    {
+    for (name, token) in [
+        ("last_event_id", session.resume_token(3)),
+        ("after", session.resume_token(3)),
+        ("after", "3".into()),
+    ] {
         // Subscribing again begins again from there.
         socket.ask(subscribe("s", &json!({name: token, "raw": true}))).await;
         assert_eq!(seqs(&socket.frames(2).await), [4, 5], "{name}");
@@ -146,7 +148,10 @@ async fn a_client_that_comes_back_goes_on_where_it_was() {
         })
         .collect();
     let begin = event("b", "q", r#""type":"TEXT_BLOCK_START","block_id":"b""#);
-    server.publish("s", "p.1", &format!("{begin}\n{}", deltas.join("\n"))).await.assert_stored(1101, 0);
+    server
+        .publish("s", "p.1", &format!("{begin}\n{}", deltas.join("\n")))
+        .await
+        .assert_stored(1101, 0);
     let mut late = Socket::open(&server).await;
     late.ask(subscribe("s", &json!({"after": session.resume_token(7)}))).await;
     let merged = late.next().await;
@@ -164,7 +169,10 @@ async fn agentscopes_frames_come_with_their_session_and_token() {
     socket.ask(subscribe("s", &json!({}))).await;
     let frame = socket.next().await;
     assert_eq!((&frame["type"], &frame["name"]), (&"CUSTOM".into(), &"message".into()));
-    assert_eq!((&frame["session_id"], &frame["event_id"]), (&"s".into(), &session.resume_token(1).into()));
+    assert_eq!(
+        (&frame["session_id"], &frame["event_id"]),
+        (&"s".into(), &session.resume_token(1).into())
+    );
 }
 
 #[tokio::test]

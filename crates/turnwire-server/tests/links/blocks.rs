@@ -1,8 +1,8 @@
 //! `content_urls` over a WebSocket.
 
+use crate::fake_site::FakeSite;
 use crate::harness::TestServer;
 use crate::running::within;
-use crate::fake_site::FakeSite;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;

@@ -1,8 +1,8 @@
 //! Slow links of one tenant, and links of another.
 
+use crate::fake_site::FakeSite;
 use crate::harness::TestServer;
 use crate::running::within;
-use crate::fake_site::FakeSite;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
@@ -47,7 +47,8 @@ async fn slow_links_of_one_tenant_do_not_delay_those_of_another() {
             site.wait_for_requests(share).await;
             let answer = say(&house, "b", "fast", &[site.url("/cat.png")]).await;
             // All slow links still wait, and no more of them were asked for than the tenant's share.
-            let asked = site.requested_paths().iter().filter(|path| path.starts_with("/gate.png")).count();
+            let asked =
+                site.requested_paths().iter().filter(|path| path.starts_with("/gate.png")).count();
             assert_eq!(asked, share);
             site.gate.add_permits(slow.len());
             answer
@@ -76,7 +77,8 @@ async fn a_tenant_with_too_many_links_that_wait_is_told_to_come_again() {
         }
     });
     let answers = futures_util::future::join_all(messages).await;
-    let refused: Vec<&HttpResponse> = answers.iter().filter(|answer| answer.status == 429).collect();
+    let refused: Vec<&HttpResponse> =
+        answers.iter().filter(|answer| answer.status == 429).collect();
     assert!(!refused.is_empty());
     for answer in &answers {
         assert!([202, 429].contains(&answer.status), "{}", answer.text());

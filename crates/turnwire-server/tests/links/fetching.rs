@@ -1,7 +1,7 @@
 //! What is fetched, and what cannot be.
 
+use crate::fake_site::{FakeSite, PNG};
 use crate::harness::TestServer;
-use crate::fake_site::{PNG, FakeSite};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use turnwire_core::{ContentBlock, DataBlock, Fields, Source};

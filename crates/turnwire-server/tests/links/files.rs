@@ -1,7 +1,7 @@
 //! Files of this machine: below one folder, or not at all.
 
-use crate::harness::TestServer;
 use crate::fake_site::PNG;
+use crate::harness::TestServer;
 use std::path::Path;
 use url::Url;
 
@@ -29,7 +29,10 @@ async fn only_files_below_the_folder_are_read() {
     assert_eq!(files[0]["source"]["media_type"], "image/png");
     assert_eq!(files[1]["source"]["media_type"], "text/markdown");
     assert_eq!(files[0]["source"]["original_url"], inside[0]);
-    assert_eq!(house.send_links("s", &[&url(&open.join("big.txt"))]).await.error_type(), "link_too_large");
+    assert_eq!(
+        house.send_links("s", &[&url(&open.join("big.txt"))]).await.error_type(),
+        "link_too_large"
+    );
 
     let base = url(&open);
     let mut outside = vec![

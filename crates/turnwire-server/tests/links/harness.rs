@@ -71,7 +71,9 @@ impl TestServer {
     pub async fn post(&self, path: &str, body: &Value) -> HttpResponse {
         let headers = [("content-type", "application/json")];
         let body = body.to_string();
-        within(send_http(self.server.address, "POST", path, &headers, body.as_bytes())).await.unwrap()
+        within(send_http(self.server.address, "POST", path, &headers, body.as_bytes()))
+            .await
+            .unwrap()
     }
 
     pub async fn get(&self, path: &str) -> HttpResponse {

@@ -8,12 +8,12 @@
 
 mod blocks;
 mod fairness;
+mod fake_site;
 mod fetching;
 mod files;
 mod harness;
 mod private;
 #[path = "../resume/running.rs"]
 mod running;
-mod fake_site;
 mod tls;
 mod wires;

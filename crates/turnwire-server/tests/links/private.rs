@@ -1,7 +1,7 @@
 //! Nobody who is not on the public internet is asked.
 
-use crate::harness::TestServer;
 use crate::fake_site::FakeSite;
+use crate::harness::TestServer;
 
 #[tokio::test]
 async fn addresses_of_other_networks_are_refused_before_anything_is_sent() {
@@ -56,7 +56,11 @@ async fn addresses_of_other_networks_are_refused_before_anything_is_sent() {
         for scheme in if is_name { &["http"][..] } else { &["http", "https"] } {
             let url = format!("{scheme}://{host}/cat.png");
             let answer = house.send_links("s", &[&url]).await;
-            assert_eq!((answer.status, answer.error_type().as_str()), (422, "link_refused"), "{url}");
+            assert_eq!(
+                (answer.status, answer.error_type().as_str()),
+                (422, "link_refused"),
+                "{url}"
+            );
             assert!(answer.text().contains("not on the public internet"), "{}", answer.text());
         }
     }

@@ -1,8 +1,8 @@
 //! Links behind TLS. Whom the system trusts is read once, so each case is a process of its own: this very
 //! program, told to run [`fetches`] alone.
 
+use crate::fake_site::{FakeSite, PNG};
 use crate::harness::TestServer;
-use crate::fake_site::{PNG, FakeSite};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls_pki_types::PrivateKeyDer;
 use std::io::Write;

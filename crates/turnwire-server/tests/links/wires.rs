@@ -1,7 +1,7 @@
 //! The same door for every protocol.
 
+use crate::fake_site::{FakeSite, PNG};
 use crate::harness::TestServer;
-use crate::fake_site::{PNG, FakeSite};
 use serde_json::{Value, json};
 use turnwire_core::{ContentBlock, DataBlock, Source};
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tower::ServiceExt;
-use turnwire_agent::{DemoAgent, AgentError, Journal, Replier, ReplyRequest};
+use turnwire_agent::{AgentError, DemoAgent, Journal, Replier, ReplyRequest};
 use turnwire_core::{Event, Msg, ToolCall, ToolCallState, ToolResult};
 use turnwire_log::store::{SessionQuery, SessionStatus};
 use turnwire_log::{Log, MemoryStore, Session};
@@ -138,7 +138,10 @@ impl TestServer {
 
     /// How many sessions there are.
     pub async fn sessions(&self) -> usize {
-        let query = SessionQuery::latest(self.auth.authenticate_token("all").unwrap().tenant().clone(), 1000);
+        let query = SessionQuery::latest(
+            self.auth.authenticate_token("all").unwrap().tenant().clone(),
+            1000,
+        );
         self.app.log.list_sessions(&query).await.unwrap().len()
     }
 }

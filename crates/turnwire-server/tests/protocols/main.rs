@@ -9,9 +9,9 @@
 mod ag_ui;
 mod ai_sdk;
 mod anthropic;
-mod harness;
 mod blocks;
 mod chat;
-mod session_matching;
+mod harness;
 mod responses;
 mod schemas;
+mod session_matching;

@@ -56,7 +56,8 @@ impl Answer {
 impl TestServer {
     fn new() -> Self {
         let config = Config::parse("test", "").unwrap();
-        let caller = Auth::without_credentials(&config.limits).authenticate_token("anybody").unwrap();
+        let caller =
+            Auth::without_credentials(&config.limits).authenticate_token("anybody").unwrap();
         let demo: Arc<dyn Replier> = Arc::new(DemoAgent::with_rate(0.0));
         let agents = BTreeMap::from([("demo".to_owned(), demo.clone()), ("twin".to_owned(), demo)]);
         let log = Arc::new(Log::new(Arc::new(MemoryStore::default()), "test"));

@@ -143,7 +143,8 @@ async fn other_words_with_a_schema_that_costs_too_much_are_refused() {
     let session = house.session("s").await;
     session.watch_head().wait_for(|head| head.status == SessionStatus::Idle).await.unwrap();
     let before = session.head_state().head;
-    let offer = ClientContext { output_schema: Some(doubling_schema().into()), ..ClientContext::default() };
+    let offer =
+        ClientContext { output_schema: Some(doubling_schema().into()), ..ClientContext::default() };
     let words = offer.attach_to(Msg::user("ann", "other words"));
     let query = MessageQuery { limit: 9, ..MessageQuery::default() };
     let first = session.list_messages(&query).await.unwrap()[0].id.clone();
@@ -163,7 +164,8 @@ async fn an_ai_sdk_message_with_a_schema_in_its_metadata_makes_no_session() {
     // Either the protocol has no place for it, or it is refused.
     if answer.status == 200 {
         let reply = house.session("c").await;
-        let stored = reply.list_messages(&MessageQuery { limit: 9, ..MessageQuery::default() }).await;
+        let stored =
+            reply.list_messages(&MessageQuery { limit: 9, ..MessageQuery::default() }).await;
         assert!(
             stored
                 .unwrap()

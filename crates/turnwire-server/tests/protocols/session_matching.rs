@@ -1,6 +1,6 @@
 //! Results of calls whose request names no session: they go to the conversation that they belong to.
 
-use crate::harness::{Answer, TestServer, ProtocolCase, user};
+use crate::harness::{Answer, ProtocolCase, TestServer, user};
 use crate::{anthropic, chat};
 use serde_json::{Value, json};
 use turnwire_log::store::{MessageQuery, SessionStatus};
@@ -115,7 +115,8 @@ async fn nobody_can_claim_that_somebody_else_asked() {
         let house = TestServer::new(words.path);
         let ann = Conversation::begin(&house, words, "ann", "same words").await;
         let session = house.session(&ann.session).await;
-        let stored = session.list_messages(&MessageQuery { limit: 10, ..MessageQuery::default() }).await;
+        let stored =
+            session.list_messages(&MessageQuery { limit: 10, ..MessageQuery::default() }).await;
         let question: Value = serde_json::from_slice(&stored.unwrap()[0].json).unwrap();
         let client = &question["metadata"]["client"];
         assert!(client["asked_by"].is_string(), "{question}");

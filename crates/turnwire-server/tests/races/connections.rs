@@ -63,7 +63,9 @@ async fn row_09_proxies_are_told_and_the_stream_speaks_at_once_and_stays_awake()
         &[("accept", "text/event-stream")],
         br#"{"content":"hello"}"#,
     );
-    let reply = EventStream::from_incoming(within(StreamingResponse::send(house.address, &request)).await.unwrap());
+    let reply = EventStream::from_incoming(
+        within(StreamingResponse::send(house.address, &request)).await.unwrap(),
+    );
     for watching in [&quiet, &reply] {
         let header = |name| watching.incoming.header(name);
         assert_eq!(header("content-type"), Some("text/event-stream"));

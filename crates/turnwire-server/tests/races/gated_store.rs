@@ -182,13 +182,21 @@ impl Store for GatedStore {
     ) -> Result<std::collections::BTreeMap<String, turnwire_log::cost::AgentTotals>> {
         self.store.agent_totals(tenant, reach, max_time).await
     }
-    async fn list_all_sessions(&self, after: SessionNumber, limit: usize) -> Result<Vec<SessionRecord>> {
+    async fn list_all_sessions(
+        &self,
+        after: SessionNumber,
+        limit: usize,
+    ) -> Result<Vec<SessionRecord>> {
         self.store.list_all_sessions(after, limit).await
     }
     async fn list_open_sessions(&self) -> Result<Vec<SessionRecord>> {
         self.store.list_open_sessions().await
     }
-    async fn patch_session(&self, session: SessionNumber, patch: SessionPatch) -> Result<SessionRecord> {
+    async fn patch_session(
+        &self,
+        session: SessionNumber,
+        patch: SessionPatch,
+    ) -> Result<SessionRecord> {
         self.check_writable()?;
         self.store.patch_session(session, patch).await
     }
@@ -197,7 +205,12 @@ impl Store for GatedStore {
         self.wait_open(Operation::Deletes).await;
         self.store.delete_session(session).await
     }
-    async fn acquire_lease(&self, session: SessionNumber, owner: &str, ttl: Duration) -> Result<Lease> {
+    async fn acquire_lease(
+        &self,
+        session: SessionNumber,
+        owner: &str,
+        ttl: Duration,
+    ) -> Result<Lease> {
         self.store.acquire_lease(session, owner, ttl).await
     }
     async fn renew_lease(&self, session: SessionNumber, lease: Lease, ttl: Duration) -> Result<()> {
@@ -221,7 +234,12 @@ impl Store for GatedStore {
             done
         })
     }
-    async fn read_events(&self, session: SessionNumber, from: Seq, max_bytes: usize) -> Result<Vec<EventLines>> {
+    async fn read_events(
+        &self,
+        session: SessionNumber,
+        from: Seq,
+        max_bytes: usize,
+    ) -> Result<Vec<EventLines>> {
         self.state.send_modify(|state| state.reads += 1);
         self.check_readable()?;
         self.wait_open(Operation::Reads).await;
@@ -230,7 +248,11 @@ impl Store for GatedStore {
     async fn wait_for_events(&self, session: SessionNumber, after: u64) -> Result<u64> {
         self.store.wait_for_events(session, after).await
     }
-    async fn find_message(&self, session: SessionNumber, id: &str) -> Result<Option<StoredMessage>> {
+    async fn find_message(
+        &self,
+        session: SessionNumber,
+        id: &str,
+    ) -> Result<Option<StoredMessage>> {
         self.check_readable()?;
         self.store.find_message(session, id).await
     }
@@ -255,7 +277,11 @@ impl Store for GatedStore {
     async fn list_queued(&self, session: SessionNumber) -> Result<Vec<QueuedMessage>> {
         self.store.list_queued(session).await
     }
-    async fn find_idempotency_record(&self, tenant: &str, key: &str) -> Result<Option<IdempotencyRecord>> {
+    async fn find_idempotency_record(
+        &self,
+        tenant: &str,
+        key: &str,
+    ) -> Result<Option<IdempotencyRecord>> {
         self.store.find_idempotency_record(tenant, key).await
     }
     async fn begin_upload(&self) -> Result<UploadNumber> {
@@ -284,7 +310,12 @@ impl Store for GatedStore {
     ) -> Result<Option<BlobInfo>> {
         self.store.touch_blob(tenant, hash, now_ms).await
     }
-    async fn read_blob_piece(&self, tenant: &str, hash: [u8; 32], from: u64) -> Result<Option<Bytes>> {
+    async fn read_blob_piece(
+        &self,
+        tenant: &str,
+        hash: [u8; 32],
+        from: u64,
+    ) -> Result<Option<Bytes>> {
         self.store.read_blob_piece(tenant, hash, from).await
     }
     async fn set_blob_type(&self, tenant: &str, hash: [u8; 32], media_type: &str) -> Result<()> {

@@ -12,7 +12,7 @@ use turnwire_core::Event;
 use turnwire_log::Session;
 use turnwire_log::store::{Retention, SessionKey};
 use turnwire_server::App;
-use turnwire_testkit::net::{HttpResponse, Frame, StreamingResponse, SseParser, send_http, http};
+use turnwire_testkit::net::{Frame, HttpResponse, SseParser, StreamingResponse, http, send_http};
 
 pub struct Harness {
     pub gate: Arc<GatedStore>,

@@ -25,6 +25,6 @@ mod order;
 mod requests;
 #[path = "../resume/running.rs"]
 mod running;
+mod store_errors;
 mod tokens;
 mod tools;
-mod store_errors;

@@ -50,7 +50,11 @@ async fn row_12_an_owner_that_wakes_up_late_writes_nothing() {
     session.transact(&["r"], push).await.unwrap();
     let late = house.publish(&[delta("r", 1, "ours")]).await;
     assert_eq!(late.status, 409, "{}", late.text());
-    let rows = house.gate.durable().read_events(session.number(), turnwire_core::Seq::FIRST, 1 << 20).await;
+    let rows = house
+        .gate
+        .durable()
+        .read_events(session.number(), turnwire_core::Seq::FIRST, 1 << 20)
+        .await;
     let rows = rows.unwrap();
     assert_eq!(rows.iter().map(|rows| rows.count).sum::<u32>(), 3);
     house.stop().await;

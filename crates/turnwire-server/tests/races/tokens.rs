@@ -61,7 +61,12 @@ async fn row_05_the_log_was_trimmed() {
     for after in ["0", "3", "4"] {
         let path = format!("{EVENTS}?after={after}");
         let lines = house.send("GET", &path, LINES, "").await;
-        assert_eq!((lines.status, lines.error_type().as_str()), (410, "trimmed"), "{}", lines.text());
+        assert_eq!(
+            (lines.status, lines.error_type().as_str()),
+            (410, "trimmed"),
+            "{}",
+            lines.text()
+        );
         assert!(lines.text().contains("earliest event is 6"), "{}", lines.text());
         let mut watching = house.watch(&format!("after={after}")).await;
         let rest = [&["MESSAGE"], &WHOLE[..]].concat();

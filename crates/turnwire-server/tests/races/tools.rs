@@ -92,7 +92,7 @@ async fn row_14_a_tool_does_not_run_before_its_intent_is_durable() {
     }
     assert_eq!(agent.runs.load(Ordering::SeqCst), 0, "the intent is not durable");
     let after = GatedStore::with_store(gate.durable());
-    let again = self::harness(after, &agent);
+    let again = harness(after, &agent);
     until_idle(&again).await;
     assert_eq!(agent.runs.load(Ordering::SeqCst), 1);
     assert_eq!(result(&again).await.0, "success");
@@ -135,7 +135,7 @@ async fn row_14_the_tool_ran_and_then_came_the_crash() {
     said.await.unwrap();
     let runs = agent.runs.load(Ordering::SeqCst);
     assert_eq!(runs, 2);
-    let again = self::harness(GatedStore::with_store(gate.durable()), &agent);
+    let again = harness(GatedStore::with_store(gate.durable()), &agent);
     until_idle(&again).await;
     assert_eq!(agent.runs.load(Ordering::SeqCst), 2, "it never runs twice");
     assert!(matches!(result(&again).await.0.as_str(), "interrupted" | "success"));

@@ -70,7 +70,15 @@ async fn run_chaos(mut rng: Rng) {
             let wire = if rng.u8(..4) == 0 { "agentscope" } else { "turnwire" };
             let plans = [at % SESSIONS, (at + 1) % SESSIONS].map(|at| {
                 let (session, end) = (format!("s{at}"), ends[at].subscribe());
-                (ClientPlan { session, method: ResumeMethod::LastEventId, raw: rng.bool(), wire }, end)
+                (
+                    ClientPlan {
+                        session,
+                        method: ResumeMethod::LastEventId,
+                        raw: rng.bool(),
+                        wire,
+                    },
+                    end,
+                )
             });
             tokio::spawn(socket::watch(to, wire, plans.into()))
         })

@@ -5,9 +5,9 @@ use serde_json::Value;
 use std::io;
 use std::net::SocketAddr;
 use tokio::sync::watch;
-use turnwire_core::{FoldCursor, Event, Folder, Msg};
+use turnwire_core::{Event, FoldCursor, Folder, Msg};
 use turnwire_testkit::Rng;
-use turnwire_testkit::net::{Frame, StreamingResponse, SseParser, http};
+use turnwire_testkit::net::{Frame, SseParser, StreamingResponse, http};
 use turnwire_wires::{DecoderOptions, Wire};
 
 /// How somebody comes back.
@@ -32,8 +32,10 @@ pub struct ClientPlan {
 
 impl ClientPlan {
     pub fn random(rng: &mut Rng, session: String) -> Self {
-        let way = [ResumeMethod::LastEventId, ResumeMethod::After, ResumeMethod::Reload][rng.usize(..3)];
-        let wire = if way != ResumeMethod::Reload && rng.u8(..4) == 0 { "agentscope" } else { "turnwire" };
+        let way =
+            [ResumeMethod::LastEventId, ResumeMethod::After, ResumeMethod::Reload][rng.usize(..3)];
+        let wire =
+            if way != ResumeMethod::Reload && rng.u8(..4) == 0 { "agentscope" } else { "turnwire" };
         Self { session, method: way, raw: rng.bool(), wire }
     }
 }
@@ -87,7 +89,11 @@ impl ClientState {
 }
 
 /// Watches until everything is there that was ever written.
-pub async fn watch(proxy: SocketAddr, plan: ClientPlan, mut end: watch::Receiver<Option<u64>>) -> ClientState {
+pub async fn watch(
+    proxy: SocketAddr,
+    plan: ClientPlan,
+    mut end: watch::Receiver<Option<u64>>,
+) -> ClientState {
     let mut seen = ClientState::default();
     while !has_all(&seen, *end.borrow()) {
         if plan.method == ResumeMethod::Reload {
@@ -150,7 +156,9 @@ async fn load(proxy: SocketAddr, session: &str) -> ClientState {
     let messages = page["messages"].as_array().unwrap().iter().map(|message| {
         let msg = Msg::from_json(&message.to_string()).unwrap();
         match page["cursors"].get(msg.id()) {
-            Some(cursor) => msg.with_cursor(serde_json::from_value::<FoldCursor>(cursor.clone()).unwrap()),
+            Some(cursor) => {
+                msg.with_cursor(serde_json::from_value::<FoldCursor>(cursor.clone()).unwrap())
+            }
             None => msg,
         }
     });

@@ -12,7 +12,11 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 type WatchedSession = (ClientPlan, watch::Receiver<Option<u64>>);
 
 /// Watches until everything is there that was ever written to any of the sessions.
-pub async fn watch(proxy: SocketAddr, wire: &str, mut plans: Vec<WatchedSession>) -> Vec<ClientState> {
+pub async fn watch(
+    proxy: SocketAddr,
+    wire: &str,
+    mut plans: Vec<WatchedSession>,
+) -> Vec<ClientState> {
     let mut seen: Vec<ClientState> = plans.iter().map(|_| ClientState::default()).collect();
     while !all_done(&plans, &seen) {
         seen[0].connections += 1;

@@ -34,7 +34,8 @@ pub async fn publish_replies(proxy: SocketAddr, session: String, mut rng: Rng, r
             let lines: Vec<String> = batch.iter().map(Event::to_json).collect();
             let body = lines.join("\n");
             let headers = [("turnwire-producer", "chaos.1")];
-            let answer = request_until_answered(proxy, "POST", &path, &headers, body.as_bytes()).await;
+            let answer =
+                request_until_answered(proxy, "POST", &path, &headers, body.as_bytes()).await;
             assert_eq!(answer.status, 200, "{}", answer.text());
             let done = answer.json();
             let count = |name: &str| done[name].as_u64().unwrap();
@@ -55,7 +56,8 @@ pub async fn send_messages(proxy: SocketAddr, session: String, mut rng: Rng, rou
         let body = json!({"content": words[rng.usize(..words.len())]}).to_string();
         let key = format!("{session}-{at}");
         let headers = [("idempotency-key", key.as_str())];
-        let answer = request_until_answered(proxy, "POST", &messages, &headers, body.as_bytes()).await;
+        let answer =
+            request_until_answered(proxy, "POST", &messages, &headers, body.as_bytes()).await;
         assert_eq!(answer.status, 202, "{}", answer.text());
         said.push(answer.json()["message_id"].clone());
     }

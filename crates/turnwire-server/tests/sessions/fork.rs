@@ -127,7 +127,8 @@ async fn a_fork_that_a_crash_left_in_the_middle_is_gone_after_the_start() {
             now_ms: 0,
         };
         // As a fork begins.
-        let mark = QueuedMessage { id: "~fork".to_owned(), reply_id: String::new(), json: "{}".into() };
+        let mark =
+            QueuedMessage { id: "~fork".to_owned(), reply_id: String::new(), json: "{}".into() };
         server.app.log.create_session_with_queued(new, mark).await.unwrap();
         server.get(&format!("/v1/sessions/{agent}")).await.expect(200);
     }

@@ -5,7 +5,7 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use turnwire_core::event::Supersede;
-use turnwire_core::{FoldCursor, Event, Folder, Msg, Seq};
+use turnwire_core::{Event, FoldCursor, Folder, Msg, Seq};
 use turnwire_log::Session;
 use turnwire_testkit::{check_property, one_in, stream};
 

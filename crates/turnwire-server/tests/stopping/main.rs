@@ -25,7 +25,7 @@ use turnwire_agent::Replier;
 use turnwire_log::MemoryStore;
 use turnwire_log::store::{SessionQuery, SessionRecord};
 use turnwire_server::App;
-use turnwire_testkit::net::{HttpResponse, StreamingResponse, send_http, http};
+use turnwire_testkit::net::{HttpResponse, StreamingResponse, http, send_http};
 
 struct Harness {
     server: Option<Running>,
@@ -48,9 +48,14 @@ impl Harness {
     /// Asks, and waits until the agent has begun to answer.
     async fn ask(&self, protocol: &Protocol) -> JoinHandle<std::io::Result<HttpResponse>> {
         if protocol.path.starts_with("/v1/sessions/s/") {
-            let made =
-                send_http(self.address, "POST", "/v1/sessions", &[], br#"{"id":"s","agent":"actor"}"#)
-                    .await;
+            let made = send_http(
+                self.address,
+                "POST",
+                "/v1/sessions",
+                &[],
+                br#"{"id":"s","agent":"actor"}"#,
+            )
+            .await;
             assert_eq!(made.unwrap().status, 201);
         }
         let (to, path, body) = (self.address, protocol.path, protocol.body.to_string());
@@ -82,7 +87,12 @@ impl Harness {
     /// The last event of the first session.
     async fn last(&self) -> u64 {
         let Some(first) = self.sessions().await.into_iter().next() else { return 0 };
-        self.app.log.open_session(&first.key).await.unwrap().map_or(0, |session| session.head_state().head)
+        self.app
+            .log
+            .open_session(&first.key)
+            .await
+            .unwrap()
+            .map_or(0, |session| session.head_state().head)
     }
 
     /// How often the agent was called, and how many sessions there are.
@@ -233,7 +243,8 @@ async fn answers_that_take_too_long_end_with_an_error_that_is_not_retried() {
 async fn streams_of_a_session_end_at_once_and_cleanly() {
     let mut house = Harness::new("1h");
     let made =
-        send_http(house.address, "POST", "/v1/sessions", &[], br#"{"id":"s","agent":"actor"}"#).await;
+        send_http(house.address, "POST", "/v1/sessions", &[], br#"{"id":"s","agent":"actor"}"#)
+            .await;
     assert_eq!(made.unwrap().status, 201);
     let mut watching = Vec::new();
     for query in ["", "?wire=agentscope", "?wire=blocks", "?wire=ag-ui"] {
@@ -282,7 +293,9 @@ async fn ask_late(protocol: &Protocol) -> Option<HttpResponse> {
     let stopping = house.begin_stop();
     house.app.shutdown.cancelled().await;
     let answer = match stream.write_all(rest).await {
-        Ok(()) => async { StreamingResponse::read_head(stream).await?.read_to_end().await }.await.ok(),
+        Ok(()) => {
+            async { StreamingResponse::read_head(stream).await?.read_to_end().await }.await.ok()
+        }
         Err(_) => None,
     };
     stopping.await.unwrap();

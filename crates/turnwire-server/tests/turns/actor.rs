@@ -166,7 +166,12 @@ impl Replier for Actor {
 }
 
 /// Asks for calls, and says what came of them once all are answered.
-async fn ask(turn: &ReplyRequest, pen: &mut Pen<'_>, wish: &str, actor: &Actor) -> Result<(), AgentError> {
+async fn ask(
+    turn: &ReplyRequest,
+    pen: &mut Pen<'_>,
+    wish: &str,
+    actor: &Actor,
+) -> Result<(), AgentError> {
     let calls: Vec<&ToolCall> =
         turn.partial.iter().flat_map(turnwire_core::Msg::blocks::<ToolCall>).collect();
     if calls.is_empty() {

@@ -1,5 +1,5 @@
-use crate::harness::*;
 use crate::faulty_store::FaultyStore;
+use crate::harness::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -189,8 +189,9 @@ async fn a_waiting_reply_can_be_stopped() {
 async fn each_kind_of_answer_needs_its_scope() {
     let house = Harness::new();
     let (session, reply) = waiting(&house, "ask").await;
-    let all =
-        turnwire_server::auth::Auth::without_credentials(&house.app.config.limits).authenticate_token("x").unwrap();
+    let all = turnwire_server::auth::Auth::without_credentials(&house.app.config.limits)
+        .authenticate_token("x")
+        .unwrap();
     let with = |scope: Scope| {
         let tenant = all.0.tenant.clone();
         let scopes = Scopes::from_iter([scope]);
@@ -203,14 +204,20 @@ async fn each_kind_of_answer_needs_its_scope() {
     for (event, scope) in [(yes, Scope::Approve), (stop, Scope::Chat), (note, Scope::Publish)] {
         for other in [Scope::Read, Scope::Chat, Scope::Publish, Scope::Approve] {
             if other != scope {
-                let refused =
-                    client_events::accept_events(&house.app, &session, &with(other), std::slice::from_ref(&event))
-                        .await;
+                let refused = client_events::accept_events(
+                    &house.app,
+                    &session,
+                    &with(other),
+                    std::slice::from_ref(&event),
+                )
+                .await;
                 assert_eq!(refused.unwrap_err().status(), 403);
             }
         }
         if scope == Scope::Publish {
-            client_events::accept_events(&house.app, &session, &with(scope), &[event]).await.unwrap();
+            client_events::accept_events(&house.app, &session, &with(scope), &[event])
+                .await
+                .unwrap();
         }
     }
 }
@@ -309,7 +316,8 @@ async fn answers_and_stops_of_a_producers_reply_are_only_logged() {
 
 #[tokio::test]
 async fn a_silent_producers_reply_is_closed_and_one_that_waits_is_not() {
-    let house = Harness::with_store(Arc::new(MemoryStore::default()), "[producers]\nsilence = \"100ms\"");
+    let house =
+        Harness::with_store(Arc::new(MemoryStore::default()), "[producers]\nsilence = \"100ms\"");
     house.app.turns.recover().await.unwrap();
     let (silent, asking) =
         (house.session("s", "external").await, house.session("w", "external").await);

@@ -23,7 +23,9 @@ struct ClientRecord {
 
 #[test]
 fn whatever_clients_do_at_once_each_message_is_answered_once_and_in_turn() {
-    check_property("chaos in memory", 4, |rng| chaos(&(Arc::new(MemoryStore::default()) as _), rng));
+    check_property("chaos in memory", 4, |rng| {
+        chaos(&(Arc::new(MemoryStore::default()) as _), rng);
+    });
 }
 
 #[test]
@@ -149,7 +151,10 @@ async fn settle(house: &Harness, session: &Arc<Session>) {
     for n in 0.. {
         let head = until(session, |head| head.status != SessionStatus::Running).await;
         let queue = session.snapshot().await.unwrap().queue;
-        if head.status == SessionStatus::Idle && queue.is_empty() && house.app.turns.active_sessions() == 0 {
+        if head.status == SessionStatus::Idle
+            && queue.is_empty()
+            && house.app.turns.active_sessions() == 0
+        {
             return;
         }
         answer(house, &mut rng, &format!("settle-{n}")).await;

@@ -19,7 +19,8 @@ pub async fn answer_all(house: &Harness, session: &Session) {
         if head.status == SessionStatus::Idle {
             return;
         }
-        let list = house.request_json("GET", "/v1/approvals", None, &serde_json::Value::Null).await.body;
+        let list =
+            house.request_json("GET", "/v1/approvals", None, &serde_json::Value::Null).await.body;
         for item in list["approvals"].as_array().unwrap() {
             for call in item["confirm"].as_array().unwrap() {
                 n += 1;
@@ -102,7 +103,10 @@ fn crash(scene: &str, rng: &mut Rng) {
             }
             if life < 4 {
                 let enough = session.head_state().head + rng.u64(1..8);
-                until(&session, |head| head.head >= enough || head.status != SessionStatus::Running).await;
+                until(&session, |head| {
+                    head.head >= enough || head.status != SessionStatus::Running
+                })
+                .await;
                 return;
             }
             answer_all(&house, &session).await;

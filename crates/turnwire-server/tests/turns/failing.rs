@@ -1,5 +1,5 @@
-use crate::harness::*;
 use crate::faulty_store::FaultyStore;
+use crate::harness::*;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -37,7 +37,9 @@ async fn a_sub_agents_reply_is_closed_before_its_parents() {
     let answer = house.send_text("team").await;
     until(&session, |head| head.head >= 6).await;
     house
-        .post_event(serde_json::json!({"type": "USER_INTERRUPT", "reply_id": answer.body["reply_id"]}))
+        .post_event(
+            serde_json::json!({"type": "USER_INTERRUPT", "reply_id": answer.body["reply_id"]}),
+        )
         .await;
     until_idle(&session).await;
     let ends: Vec<_> = events(&session)
@@ -87,7 +89,10 @@ async fn a_reply_goes_on_when_a_full_disk_has_room_again() {
     store.is_full.store(true, Ordering::SeqCst);
     house.actor.gate.add_permits(1);
     // Somebody else is told; the agent waits.
-    assert_eq!(house.post_event(serde_json::json!({"type": "CUSTOM", "name": "x"})).await.status, 507);
+    assert_eq!(
+        house.post_event(serde_json::json!({"type": "CUSTOM", "name": "x"})).await.status,
+        507
+    );
     tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!(session.head_state().head, 4);
     store.is_full.store(false, Ordering::SeqCst);

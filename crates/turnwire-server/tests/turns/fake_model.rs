@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
-use turnwire_agent::model::{ModelStream, ModelRequest, Model, ModelError};
+use turnwire_agent::model::{Model, ModelError, ModelRequest, ModelStream};
 use turnwire_core::{EventKind, Folder, HintBlock, Msg, Role};
 use turnwire_log::Session;
 
@@ -52,16 +52,17 @@ impl Model for FakeModel {
         self.asked.lock().push(said.cloned().collect());
         let lines = self.answers.lock().pop_front().unwrap_or_default();
         let gate = self.gate.clone();
-        let answer = ScriptedModel::new([lines]).stream(ask).await?.enumerate().then(move |(at, event)| {
-            let gate = gate.clone();
-            async move {
-                // Behind the start of the call and of its first block.
-                if at == 2 {
-                    gate.acquire().await.unwrap().forget();
+        let answer =
+            ScriptedModel::new([lines]).stream(ask).await?.enumerate().then(move |(at, event)| {
+                let gate = gate.clone();
+                async move {
+                    // Behind the start of the call and of its first block.
+                    if at == 2 {
+                        gate.acquire().await.unwrap().forget();
+                    }
+                    event
                 }
-                event
-            }
-        });
+            });
         Ok(answer.boxed())
     }
 }

@@ -63,7 +63,8 @@ impl Harness {
             agents.into_iter().chain(more).map(|(name, agent)| (name.to_owned(), agent)).collect();
         let config = Config::parse("test", settings).unwrap();
         let app = App::new(config, Arc::new(Log::new(store, "test")), agents).unwrap();
-        let caller = Auth::without_credentials(&Limits::default()).authenticate_token("anybody").unwrap();
+        let caller =
+            Auth::without_credentials(&Limits::default()).authenticate_token("anybody").unwrap();
         let router = turnwire_server::router(app.clone()).layer(Extension(caller.clone()));
         Self { app, actor, caller, router }
     }
@@ -83,7 +84,13 @@ impl Harness {
         self.router.clone().oneshot(request).await.unwrap()
     }
 
-    pub async fn request_json(&self, method: &str, path: &str, key: Option<&str>, body: &Value) -> Answer {
+    pub async fn request_json(
+        &self,
+        method: &str,
+        path: &str,
+        key: Option<&str>,
+        body: &Value,
+    ) -> Answer {
         let mut request =
             Request::builder().method(method).uri(path).header("content-type", "application/json");
         if let Some(key) = key {

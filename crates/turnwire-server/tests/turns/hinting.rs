@@ -1,14 +1,14 @@
 //! Hints: what an agent is told from outside, while it replies and while it does not.
 
-use crate::harness::*;
 use crate::fake_model::{FakeModel, check_law_10, hints};
+use crate::harness::*;
 use axum::body::Body;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use turnwire_agent::model::script::ScriptStep;
-use turnwire_agent::tool::{ToolOutput, ToolContext, ToolError, streaming_function};
+use turnwire_agent::tool::{ToolContext, ToolError, ToolOutput, streaming_function};
 use turnwire_agent::{Agent, Replier};
 use turnwire_core::{Event, EventKind, FinishedReason, HintBlock, Msg, Role, ToolResultState};
 use turnwire_log::store::SessionStatus;
@@ -79,8 +79,10 @@ fn position_of(types: &[String], kind: &str) -> usize {
 
 #[tokio::test]
 async fn what_comes_while_the_model_speaks_stands_behind_its_call_and_is_read() {
-    let stage =
-        FakeModel::new([vec![ScriptStep::thinking("Hm."), ScriptStep::text("Well.")], vec![ScriptStep::text("I see.")]]);
+    let stage = FakeModel::new([
+        vec![ScriptStep::thinking("Hm."), ScriptStep::text("Well.")],
+        vec![ScriptStep::text("I see.")],
+    ]);
     let house = harness_with(&stage, &closed(), "");
     let (session, reply) = begin(&house).await;
     until_logged(&session, "THINKING_BLOCK_START", 1).await;
@@ -116,7 +118,10 @@ async fn what_comes_while_the_model_speaks_stands_behind_its_call_and_is_read() 
 
 #[tokio::test]
 async fn what_comes_while_a_tool_works_is_logged_at_once() {
-    let stage = FakeModel::ungated([vec![ScriptStep::call("c", "slow", "{}")], vec![ScriptStep::text("Done.")]]);
+    let stage = FakeModel::ungated([
+        vec![ScriptStep::call("c", "slow", "{}")],
+        vec![ScriptStep::text("Done.")],
+    ]);
     let gate = closed();
     let house = harness_with(&stage, &gate, "");
     let (session, reply) = begin(&house).await;
@@ -133,7 +138,11 @@ async fn what_comes_while_a_tool_works_is_logged_at_once() {
 
 #[tokio::test]
 async fn what_comes_while_nothing_runs_is_in_the_history_of_the_next_reply() {
-    let stage = FakeModel::ungated([vec![ScriptStep::text("One.")], vec![ScriptStep::text("Two.")], vec![]]);
+    let stage = FakeModel::ungated([
+        vec![ScriptStep::text("One.")],
+        vec![ScriptStep::text("Two.")],
+        vec![],
+    ]);
     let house = harness_with(&stage, &closed(), "");
     let (session, first) = begin(&house).await;
     until_idle(&session).await;
@@ -202,7 +211,9 @@ async fn hints_that_come_in_a_crowd_are_all_read_in_the_order_of_the_log() {
     let posts: Vec<_> = (0..30)
         .map(|n| {
             let house = house.clone();
-            tokio::spawn(async move { house.post_event(hint(&format!("h{n}"), &format!("{n}"))).await })
+            tokio::spawn(
+                async move { house.post_event(hint(&format!("h{n}"), &format!("{n}"))).await },
+            )
         })
         .collect();
     gate.add_permits(1);
@@ -327,7 +338,10 @@ async fn what_a_tool_finds_later_is_part_of_the_reply_or_of_the_next() {
 
 #[tokio::test]
 async fn every_wire_that_holds_hints_shows_them() {
-    let stage = FakeModel::ungated([vec![ScriptStep::call("c", "slow", "{}")], vec![ScriptStep::text("Done.")]]);
+    let stage = FakeModel::ungated([
+        vec![ScriptStep::call("c", "slow", "{}")],
+        vec![ScriptStep::text("Done.")],
+    ]);
     let gate = closed();
     let house = harness_with(&stage, &gate, "");
     let session = house.session("s", "friday").await;
@@ -425,8 +439,9 @@ fn work_in_the_background_that_died_with_its_process_is_said_to_have() {
     for dies_in_reply in [true, false] {
         let store = Arc::new(MemoryStore::default());
         let call = || vec![ScriptStep::call("c", "search", "{}")];
-        let stage =
-            FakeModel::new([call()].into_iter().chain((0..5).map(|_| vec![ScriptStep::text("So it is.")])));
+        let stage = FakeModel::new(
+            [call()].into_iter().chain((0..5).map(|_| vec![ScriptStep::text("So it is.")])),
+        );
         stage.gate.add_permits(1);
         let found = closed();
         run_server(&store, &stage, &found, async |house, session| {
@@ -458,8 +473,11 @@ fn work_in_the_background_that_died_with_its_process_is_said_to_have() {
 
 #[tokio::test]
 async fn work_in_the_background_that_goes_on_is_not_said_to_have_died() {
-    let stage =
-        FakeModel::ungated([vec![ScriptStep::call("c", "search", "{}")], vec![ScriptStep::text("Later.")], vec![]]);
+    let stage = FakeModel::ungated([
+        vec![ScriptStep::call("c", "search", "{}")],
+        vec![ScriptStep::text("Later.")],
+        vec![],
+    ]);
     let house = harness_with(&stage, &closed(), "");
     let (session, _) = begin(&house).await;
     until_idle(&session).await;

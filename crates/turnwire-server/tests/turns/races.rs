@@ -80,12 +80,15 @@ async fn the_same_request_sent_several_times_at_once_is_done_once() {
     for _ in 0..ROUNDS {
         let house = Arc::new(Harness::new());
         let session = house.session("s", "actor").await;
-        let answers = at_once(4, |_| {
-            let house = house.clone();
-            let body = json!({"content": "hold"});
-            async move { house.request_json("POST", "/v1/sessions/s/messages", Some("k"), &body).await }
-        })
-        .await;
+        let answers =
+            at_once(4, |_| {
+                let house = house.clone();
+                let body = json!({"content": "hold"});
+                async move {
+                    house.request_json("POST", "/v1/sessions/s/messages", Some("k"), &body).await
+                }
+            })
+            .await;
         assert_eq!(statuses(&answers), [202; 4]);
         assert!(answers.iter().all(|answer| answer.body == answers[0].body));
         let fresh = answers.iter().filter(|a| !a.headers.contains_key("idempotency-replayed"));
@@ -173,7 +176,10 @@ async fn queued_messages_are_answered_in_order_and_once_each() {
         })
         .await;
         assert_eq!(statuses(&answers), [202; 12]);
-        eventually(|| house.actor.calls.lock().len() == 12 && house.app.turns.active_sessions() == 0).await;
+        eventually(|| {
+            house.actor.calls.lock().len() == 12 && house.app.turns.active_sessions() == 0
+        })
+        .await;
         let last = house.actor.calls.lock()[11].history.clone();
         assert_eq!(last.len(), 23);
         for pair in last.chunks(2).filter(|pair| pair.len() == 2) {

@@ -15,7 +15,11 @@ fn runtime() -> Runtime {
 }
 
 /// Runs one life of a server, and ends it as a crash does.
-fn run_server<R>(store: &Arc<MemoryStore>, settings: &str, live: impl AsyncFnOnce(Harness) -> R) -> R {
+fn run_server<R>(
+    store: &Arc<MemoryStore>,
+    settings: &str,
+    live: impl AsyncFnOnce(Harness) -> R,
+) -> R {
     let runtime = runtime();
     let store: Arc<dyn Store> = store.clone();
     let result = runtime.block_on(async {
@@ -116,8 +120,11 @@ fn the_queue_of_an_idle_session_gets_its_turn_after_a_restart() {
         let session = house.session("s", "actor").await;
         // It died after the reply ended, before the next began.
         let json = Msg::user("u", "hello").to_builder().id("m").build().unwrap().to_json();
-        let queued =
-            turnwire_log::store::QueuedMessage { id: "m".into(), reply_id: "r".into(), json: json.into() };
+        let queued = turnwire_log::store::QueuedMessage {
+            id: "m".into(),
+            reply_id: "r".into(),
+            json: json.into(),
+        };
         session
             .transact(&[], |tx| {
                 tx.enqueue(queued);
@@ -210,7 +217,10 @@ fn where_the_settings_say_so_an_open_reply_ends_with_a_restart() {
         // What was open is closed, and nothing else happens.
         assert!(types.ends_with(&["TEXT_BLOCK_DELTA", "TEXT_BLOCK_END", "REPLY_END"]), "{types:?}");
         // What waits for a person goes on waiting.
-        assert_eq!((other.head_state().status, other.head_state().head), (SessionStatus::Waiting, asked));
+        assert_eq!(
+            (other.head_state().status, other.head_state().head),
+            (SessionStatus::Waiting, asked)
+        );
     });
 }
 
@@ -223,7 +233,10 @@ fn a_graceful_stop_leaves_replies_open() {
         until(&session, |head| head.head >= 4).await;
         house.app.turns.shutdown().await;
         assert_eq!(house.app.turns.active_sessions(), 0);
-        assert_eq!((session.head_state().status, session.head_state().head), (SessionStatus::Running, 4));
+        assert_eq!(
+            (session.head_state().status, session.head_state().head),
+            (SessionStatus::Running, 4)
+        );
         answer.body["reply_id"].as_str().unwrap().to_owned()
     });
     run_server(&store, "", async |house| {

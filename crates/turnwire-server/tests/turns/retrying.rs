@@ -1,12 +1,14 @@
-use crate::harness::*;
 use crate::faulty_store::FaultyStore;
+use crate::harness::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use turnwire_core::EventKind;
 
 async fn ask(house: &Harness, id: &str) -> Answer {
-    house.request_json("POST", &format!("/v1/sessions/s/messages/{id}/retry"), None, &Value::Null).await
+    house
+        .request_json("POST", &format!("/v1/sessions/s/messages/{id}/retry"), None, &Value::Null)
+        .await
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-use crate::harness::*;
 use crate::faulty_store::FaultyStore;
+use crate::harness::*;
 use axum::body::Body;
 use http::Request;
 use serde_json::{Value, json};
@@ -146,8 +146,9 @@ async fn a_stop_ends_the_reply_and_leaves_the_queue() {
     let held = house.send_text("hold").await;
     house.post("/v1/sessions/s/messages?queue=true", json!({"content": "next"})).await;
     until(&session, |head| head.head >= 4).await;
-    let stopped =
-        house.post_event(json!({"type": "USER_INTERRUPT", "reply_id": held.body["reply_id"]})).await;
+    let stopped = house
+        .post_event(json!({"type": "USER_INTERRUPT", "reply_id": held.body["reply_id"]}))
+        .await;
     assert_eq!(stopped.body["stored"], 1, "{}", stopped.body);
     until(&session, |_| house.actor.calls.lock().len() == 2).await;
     until_idle(&session).await;
@@ -310,12 +311,20 @@ async fn the_same_request_again_is_answered_and_not_done_again() {
     let other = house.request_json("POST", path, Some("k1"), &json!({"content": "other"})).await;
     assert_eq!((other.status.as_u16(), other.kind()), (422, "idempotency_key_reused"));
     let query = house
-        .request_json("POST", "/v1/sessions/s/messages?queue=true", Some("k1"), &json!({"content": "hello"}))
+        .request_json(
+            "POST",
+            "/v1/sessions/s/messages?queue=true",
+            Some("k1"),
+            &json!({"content": "hello"}),
+        )
         .await;
     assert_eq!(query.status, 422);
     assert_eq!(count(&session, "MESSAGE").await, 1);
     let long = "k".repeat(300);
-    assert_eq!(house.request_json("POST", path, Some(&long), &json!({"content": "x"})).await.status, 400);
+    assert_eq!(
+        house.request_json("POST", path, Some(&long), &json!({"content": "x"})).await.status,
+        400
+    );
 }
 
 #[tokio::test]
@@ -334,8 +343,14 @@ async fn large_data_is_moved_out_of_the_log() {
     assert_eq!(json["content"][2]["source"]["data"], small);
     let bytes: Vec<u8> =
         (0..32).map(|at| u8::from_str_radix(&hash[2 * at..2 * at + 2], 16).unwrap()).collect();
-    let blob =
-        house.app.log.store().read_blob("default", bytes.try_into().unwrap()).await.unwrap().unwrap();
+    let blob = house
+        .app
+        .log
+        .store()
+        .read_blob("default", bytes.try_into().unwrap())
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!((blob.media_type.as_str(), blob.bytes.len()), ("image/png", 60_000));
     let wrong = json!({"role": "user", "content": [data(&"!".repeat(70_000))]});
     until_idle(&session).await;

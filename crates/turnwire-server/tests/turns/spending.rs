@@ -1,13 +1,13 @@
 //! What replies cost: said once, by the prices of the moment, and added up.
 
-use crate::harness::*;
 use crate::fake_model::FakeModel;
+use crate::harness::*;
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use turnwire_agent::model::script::ScriptStep;
-use turnwire_agent::model::{ModelStream, ModelRequest, MODEL_METADATA_KEY, Model, ModelError};
+use turnwire_agent::model::{MODEL_METADATA_KEY, Model, ModelError, ModelRequest, ModelStream};
 use turnwire_agent::{Agent, AgentTool, Replier};
 use turnwire_core::EventKind;
 use turnwire_log::{MemoryStore, Store};
@@ -121,7 +121,8 @@ async fn a_reply_that_was_replaced_is_paid_for_all_the_same() {
 #[tokio::test]
 async fn a_reply_that_is_stopped_says_what_it_had_cost() {
     let store = Arc::new(MemoryStore::default());
-    let stage = FakeModel::new([vec![ScriptStep::call("c", "ask", "{}")], vec![ScriptStep::text("So.")]]);
+    let stage =
+        FakeModel::new([vec![ScriptStep::call("c", "ask", "{}")], vec![ScriptStep::text("So.")]]);
     let friday = Agent::builder("friday").model(stage.clone());
     let ask = turnwire_agent::tool::function(
         "ask",

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Builder;
 use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
-use turnwire_agent::model::{ModelStream, ModelRequest, Model, ModelError};
-use turnwire_agent::tool::{ToolOutput, ToolContext, Tool, ToolError, ToolSpec};
+use turnwire_agent::model::{Model, ModelError, ModelRequest, ModelStream};
+use turnwire_agent::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
 use turnwire_agent::{Agent, AgentTool, Replier};
 use turnwire_core::{Behavior, FinishedReason, ToolCall};
 use turnwire_log::store::SessionStatus;
@@ -60,11 +60,17 @@ fn new_team() -> (Arc<dyn Replier>, SharedScript) {
     let trade = ToolSpec { behavior: Behavior::Ask, ..trade };
     let page = ToolSpec::for_client("open_page", "", serde_json::Map::new().into());
     let trader = Agent::builder("trader")
-        .model(SharedScript::new([vec![ScriptStep::call("t", "trade", "{}")], vec![ScriptStep::text("Bought.")]]))
+        .model(SharedScript::new([
+            vec![ScriptStep::call("t", "trade", "{}")],
+            vec![ScriptStep::text("Bought.")],
+        ]))
         .tool(NamedTool(trade))
         .build();
     let browser = Agent::builder("browser")
-        .model(SharedScript::new([vec![ScriptStep::call("p", "open_page", "{}")], vec![ScriptStep::text("Seen.")]]))
+        .model(SharedScript::new([
+            vec![ScriptStep::call("p", "open_page", "{}")],
+            vec![ScriptStep::text("Seen.")],
+        ]))
         .tool(NamedTool(page))
         .build();
     let model = SharedScript::new([
@@ -182,7 +188,10 @@ fn crash(rng: &mut Rng) {
             }
             if life < 4 {
                 let enough = session.head_state().head + rng.u64(1..8);
-                until(&session, |head| head.head >= enough || head.status != SessionStatus::Running).await;
+                until(&session, |head| {
+                    head.head >= enough || head.status != SessionStatus::Running
+                })
+                .await;
                 return;
             }
             answer_all(&house, &session).await;

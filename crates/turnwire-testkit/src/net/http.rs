@@ -39,7 +39,10 @@ pub async fn send_http(
     body: &[u8],
 ) -> io::Result<HttpResponse> {
     let headers = [headers, &[("connection", "close")]].concat();
-    StreamingResponse::send(to, &request(to, method, path, &headers, body)).await?.read_to_end().await
+    StreamingResponse::send(to, &request(to, method, path, &headers, body))
+        .await?
+        .read_to_end()
+        .await
 }
 
 /// A whole answer.
@@ -162,10 +165,11 @@ impl StreamingResponse {
                         let line: Vec<u8> = self.buffer.drain(..end + 2).collect();
                         let text = String::from_utf8_lossy(&line);
                         let size = usize::from_str_radix(text.trim(), 16);
-                        self.left = match size.map_err(|_| invalid_data("a chunk without a size"))? {
-                            0 => BodyLeft::Nothing,
-                            size => BodyLeft::Chunk(size),
-                        };
+                        self.left =
+                            match size.map_err(|_| invalid_data("a chunk without a size"))? {
+                                0 => BodyLeft::Nothing,
+                                size => BodyLeft::Chunk(size),
+                            };
                         continue;
                     }
                 }

@@ -129,7 +129,8 @@ pub(crate) fn write_model() -> String {
         ConfirmResult::SHAPE,
     ];
     for shape in &objects {
-        let _ = write!(out, "\n/** {} */\nexport interface {} {{\n", doc_text(shape.doc), shape.name);
+        let _ =
+            write!(out, "\n/** {} */\nexport interface {} {{\n", doc_text(shape.doc), shape.name);
         if !shape.word.is_empty() {
             let _ = writeln!(out, "  type: \"{}\";", shape.word);
         }
@@ -223,7 +224,12 @@ fn write_fields(out: &mut String, fields: &[Field]) {
             ("optional" | "ours", Some(kind)) => ("?", kind.trim_end_matches('>')),
             other => panic!("a field {name} that is {other:?}"),
         };
-        let _ = writeln!(out, "  /** {} */\n  {name}{optional}: {};", doc_text(field.doc), typescript_type(kind));
+        let _ = writeln!(
+            out,
+            "  /** {} */\n  {name}{optional}: {};",
+            doc_text(field.doc),
+            typescript_type(kind)
+        );
     }
 }
 

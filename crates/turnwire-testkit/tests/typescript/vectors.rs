@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 use std::fmt::Write;
 use turnwire_core::{Event, Folder, Msg, Outcome, coalesce};
-use turnwire_testkit::{Rng, one_in, pick, reply, stream, values};
+use turnwire_testkit::{Rng, one_in, pick, random_reply, stream, values};
 
 const CASES: u64 = 20;
 
@@ -155,7 +155,10 @@ fn remove_some_fields(rng: &mut Rng, value: &mut Value) {
                     2 if fields.get(&key).is_some_and(Value::is_string) => {
                         drop(fields.insert(key, "".into()));
                     }
-                    _ => fields.get_mut(&key).into_iter().for_each(|inner| remove_some_fields(rng, inner)),
+                    _ => fields
+                        .get_mut(&key)
+                        .into_iter()
+                        .for_each(|inner| remove_some_fields(rng, inner)),
                 }
             }
         }

@@ -76,8 +76,9 @@ fn floor(stream: &Stream) -> Result<()> {
 pub fn encode(wire: &Wire) -> Result<[f64; 2]> {
     let mut rng = Rng::with_seed(7);
     // Few enough to stay in the cache: an event that is encoded has just been made.
-    let mixed: Vec<Vec<Event<'static>>> =
-        (0..100).map(|at| turnwire_testkit::random_reply(&mut rng, &format!("r{at}")).events).collect();
+    let mixed: Vec<Vec<Event<'static>>> = (0..100)
+        .map(|at| turnwire_testkit::random_reply(&mut rng, &format!("r{at}")).events)
+        .collect();
     let deltas = vec![long_reply(Kind::Text, 100_000)];
     let count =
         |streams: &[Vec<Event<'static>>]| streams.iter().map(Vec::len).sum::<usize>() as f64;

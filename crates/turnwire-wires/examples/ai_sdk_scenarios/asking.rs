@@ -2,8 +2,8 @@
 
 use crate::Scenario;
 use crate::harness::{
-    confirmation, asking_call, call, confirm, end, list, message, model, model_end, result, text_part, scenario,
-    start, step, text, tool,
+    asking_call, call, confirm, confirmation, end, list, message, model, model_end, result,
+    scenario, start, step, text, text_part, tool,
 };
 use serde_json::{Value, json};
 
@@ -34,8 +34,9 @@ pub fn scenarios() -> Vec<Scenario> {
         list.extend(rest(state).as_array().cloned().unwrap_or_default());
         Value::Array(list)
     };
-    let out =
-        |part: Value| message(2, &[], &[step(), text_part("Buying."), part, step(), text_part("Done.")]);
+    let out = |part: Value| {
+        message(2, &[], &[step(), text_part("Buying."), part, step(), text_part("Done.")])
+    };
     let pending = json!({"confirm": [asking_call("c1")]});
     let approval = |id: &str| json!({"id": id, "approved": true});
     let mut approve = scenario(

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::error::Error;
 use std::io::{self, BufRead, Write};
 use turnwire_core::{Event, Msg, ToolCall, coalesce};
-use turnwire_testkit::{Rng, reply, values};
+use turnwire_testkit::{Rng, random_reply, values};
 use turnwire_wires::ai_sdk::{ChatRequest, PendingReply};
 use turnwire_wires::{Encode, EncoderOptions, Frames, Wire, sse};
 

@@ -2,7 +2,8 @@
 
 use crate::Scenario;
 use crate::harness::{
-    call, confirm, list, message, model, model_end, result, text_part, scenario, start, step, text, tool,
+    call, confirm, list, message, model, model_end, result, scenario, start, step, text, text_part,
+    tool,
 };
 use serde_json::json;
 

@@ -2,8 +2,8 @@
 
 use crate::Scenario;
 use crate::harness::{
-    block, call, end, tool_output, list, message, model, model_end, result, text_part, scenario, start, step,
-    text, tool,
+    block, call, end, list, message, model, model_end, result, scenario, start, step, text,
+    text_part, tool, tool_output,
 };
 use serde_json::json;
 

@@ -2,7 +2,9 @@
 //! Not what is in them: that is in our own messages.
 
 use super::frame::{DISCARDED, METADATA_KEY};
-use super::write_messages::{BlockIds, MessageHeader, to_json, reply_metadata, streamed_messages, streamed_block};
+use super::write_messages::{
+    BlockIds, MessageHeader, reply_metadata, streamed_block, streamed_messages, to_json,
+};
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use turnwire_core::{ContentBlock, Fields, Msg};
@@ -69,7 +71,14 @@ enum EntryKind {
 
 impl ClientMessages {
     /// A block gets a message, under this id or another that is free.
-    pub(super) fn add_block(&mut self, family: MessageKind, block: &str, id: &str, reply: &str, sub: bool) {
+    pub(super) fn add_block(
+        &mut self,
+        family: MessageKind,
+        block: &str,
+        id: &str,
+        reply: &str,
+        sub: bool,
+    ) {
         let id = self.free_id(id.to_owned(), reply);
         self.used_ids.insert(id.clone());
         if let Some(places) = self.positions.get_mut(family as usize) {
@@ -81,7 +90,8 @@ impl ClientMessages {
     /// The id, or one like it that no message has. A reply that was broken off goes on with its own.
     pub(super) fn free_id(&mut self, id: String, reply: &str) -> String {
         let is_free = |id: &String| {
-            !self.used_ids.contains(id) && self.earlier_ids.get(id).is_none_or(|other| other == reply)
+            !self.used_ids.contains(id)
+                && self.earlier_ids.get(id).is_none_or(|other| other == reply)
         };
         if is_free(&id) {
             return id;
@@ -201,7 +211,8 @@ impl ClientMessages {
                         nameless.push((ids.id_for(block, msg.id()), msg.id(), block));
                     }
                     block => {
-                        blocks.insert((msg.id(), MessageKind::from_block(block), block.id()), block);
+                        blocks
+                            .insert((msg.id(), MessageKind::from_block(block), block.id()), block);
                     }
                 }
             }

@@ -4,8 +4,8 @@
 //! are not known yet, and answers to what was asked.
 
 use super::frame::METADATA_KEY;
-use super::write_messages::{MESSAGE_ID, streamed_messages};
 use super::read_messages::read_message_list;
+use super::write_messages::{MESSAGE_ID, streamed_messages};
 use crate::model_request::ToolDefinition;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
@@ -64,8 +64,10 @@ impl HistoryComparison<'_> {
                 (Some(_), HistoryDifference::Behind) => HistoryDifference::Gaps,
                 (Some(has), found) => {
                     let is_user = role.as_deref() == Some("user");
-                    let is_same =
-                        text_field(has, "role") == role && (is_user || MessageContent::from_fields(has) == MessageContent::from_fields(&ours));
+                    let is_same = text_field(has, "role") == role
+                        && (is_user
+                            || MessageContent::from_fields(has)
+                                == MessageContent::from_fields(&ours));
                     if is_same { found } else { HistoryDifference::Behind }
                 }
             };
@@ -144,7 +146,9 @@ impl RunInput {
             .map_err(|_| Error::new(ErrorKind::NotARequest, "a RunAgentInput is an object"))?;
         let messages: Vec<Json> = require_field(&mut fields, "messages")?;
         let messages = messages.iter().enumerate().map(|(at, message)| {
-            message.parse_as::<Fields>().map_err(|error| invalid_request(&error).at(format!("messages[{at}]")))
+            message
+                .parse_as::<Fields>()
+                .map_err(|error| invalid_request(&error).at(format!("messages[{at}]")))
         });
         let tools: Vec<Fields> = take_field(&mut fields, "tools")?.unwrap_or_default();
         let context: Vec<Fields> = take_field(&mut fields, "context")?.unwrap_or_default();
@@ -374,7 +378,8 @@ impl Answer {
                 ..ToolResult::success(&call.id, "The call was cancelled.")
             },
             Some(payload) => {
-                let text = payload.parse_as::<String>().unwrap_or_else(|_| payload.text().to_owned());
+                let text =
+                    payload.parse_as::<String>().unwrap_or_else(|_| payload.text().to_owned());
                 ToolResult::success(&call.id, Payload::Text(text))
             }
             None => ToolResult::success(&call.id, ""),
@@ -408,7 +413,11 @@ fn read_answer(mut fields: Fields) -> Result<Answer> {
     Ok(Answer { interrupt_id, payload: take_field(&mut fields, "payload")?, cancelled })
 }
 
-fn read_each<T>(key: &str, list: Vec<Fields>, read: impl Fn(Fields) -> Result<T>) -> Result<Vec<T>> {
+fn read_each<T>(
+    key: &str,
+    list: Vec<Fields>,
+    read: impl Fn(Fields) -> Result<T>,
+) -> Result<Vec<T>> {
     let all = list.into_iter().enumerate();
     all.map(|(at, fields)| read(fields).map_err(|error| error.at(format!("{key}[{at}]")))).collect()
 }

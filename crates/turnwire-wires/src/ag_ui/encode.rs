@@ -3,13 +3,15 @@
 //! One reply is one run, until it has to wait for somebody: then the run is finished, and the rest
 //! of the reply is another. Within a run everything that is opened is closed before its end.
 
-use super::frame::{Frame, DISCARDED, MessageMetadata};
-use super::write_messages::{
-    Detail, MessageHeader, block_activity, write_content, has_own_id, reply_metadata, result_id, result_metadata, streamed_messages,
-    streamed_block,
-};
 use super::client_messages::MessageKind;
-use super::turn_state::{StreamedKind, OpenMessage, PendingCall, RunState, Step, TurnState, hash_text};
+use super::frame::{DISCARDED, Frame, MessageMetadata};
+use super::turn_state::{
+    OpenMessage, PendingCall, RunState, Step, StreamedKind, TurnState, hash_text,
+};
+use super::write_messages::{
+    Detail, MessageHeader, block_activity, has_own_id, reply_metadata, result_id, result_metadata,
+    streamed_block, streamed_messages, write_content,
+};
 use crate::stream::{Encode, EncoderOptions, Frames};
 use std::collections::{HashMap, HashSet};
 use turnwire_core::event::{
@@ -108,7 +110,10 @@ impl Encoder {
             if !self.turn.reply.is_empty() {
                 self.close_run(out);
                 // A client keeps the messages of earlier turns: their ids stay taken.
-                self.turn = TurnState { client_messages: self.turn.client_messages.next_turn(), ..TurnState::default() };
+                self.turn = TurnState {
+                    client_messages: self.turn.client_messages.next_turn(),
+                    ..TurnState::default()
+                };
                 self.run = RunState::Idle;
             }
             self.turn.reply = event.reply_id.to_string();
@@ -142,8 +147,12 @@ impl Encoder {
                 }
             }
             K::RequireUserConfirm(ask) => self.add_pending_calls(&ask.tool_calls, true, event, out),
-            K::RequireExternalExecution(ask) => self.add_pending_calls(&ask.tool_calls, false, event, out),
-            K::UserConfirmResult(answer) => self.apply_confirmations(&answer.confirm_results, event, out),
+            K::RequireExternalExecution(ask) => {
+                self.add_pending_calls(&ask.tool_calls, false, event, out);
+            }
+            K::UserConfirmResult(answer) => {
+                self.apply_confirmations(&answer.confirm_results, event, out);
+            }
             K::ExternalExecutionResult(answer) => {
                 self.apply_execution_results(&answer.execution_results, event, out);
             }
@@ -172,14 +181,22 @@ impl Encoder {
         match &event.kind {
             K::ModelCallStart(start) => self.step_start(&start.model_name, event, out),
             K::ModelCallEnd(end) => self.step_end(end, event, out),
-            K::TextBlockStart(start) => self.block_start(StreamedKind::Text, &start.block_id, "", event, out),
+            K::TextBlockStart(start) => {
+                self.block_start(StreamedKind::Text, &start.block_id, "", event, out);
+            }
             K::TextBlockEnd(end) => self.text_end(end, event, out),
             K::ThinkingBlockStart(start) => {
                 self.block_start(StreamedKind::Thinking, &start.block_id, "", event, out);
             }
             K::ThinkingBlockEnd(end) => self.thinking_end(end, out),
             K::ToolCallStart(start) => {
-                self.block_start(StreamedKind::Call, &start.tool_call_id, &start.tool_call_name, event, out);
+                self.block_start(
+                    StreamedKind::Call,
+                    &start.tool_call_id,
+                    &start.tool_call_name,
+                    event,
+                    out,
+                );
             }
             K::ToolCallEnd(end) => self.close_message(StreamedKind::Call, &end.tool_call_id, out),
             K::DataBlockStart(start) => self.data_start(start, event, out),
@@ -228,12 +245,25 @@ impl Encoder {
     }
 
     /// A text, a reasoning or a call begins.
-    fn block_start(&mut self, kind: StreamedKind, id: &str, name: &str, event: &Event<'_>, out: &mut Frames) {
+    fn block_start(
+        &mut self,
+        kind: StreamedKind,
+        id: &str,
+        name: &str,
+        event: &Event<'_>,
+        out: &mut Frames,
+    ) {
         let family = kind.message_kind();
         if self.turn.client_messages.has(family, id) {
             return;
         }
-        self.turn.client_messages.add_block(family, id, id, &event.reply_id, event.is_from_sub_agent());
+        self.turn.client_messages.add_block(
+            family,
+            id,
+            id,
+            &event.reply_id,
+            event.is_from_sub_agent(),
+        );
         if kind == StreamedKind::Call {
             self.turn.remember_call(id, name, &event.reply_id);
         }
@@ -255,7 +285,13 @@ impl Encoder {
         self.turn.open_messages(kind).insert(id.to_owned(), open);
     }
 
-    pub(super) fn write_start(&self, kind: StreamedKind, id: &str, open: &OpenMessage, out: &mut Frames) {
+    pub(super) fn write_start(
+        &self,
+        kind: StreamedKind,
+        id: &str,
+        open: &OpenMessage,
+        out: &mut Frames,
+    ) {
         let message_id = open.id.as_deref().unwrap_or(id);
         let subagent_run_id = open.is_subagent.then_some(&*open.reply);
         let metadata = MessageMetadata::new(&open.reply);
@@ -288,7 +324,14 @@ impl Encoder {
         }
     }
 
-    fn block_delta(&mut self, kind: StreamedKind, id: &str, delta: &str, event: &Event<'_>, out: &mut Frames) {
+    fn block_delta(
+        &mut self,
+        kind: StreamedKind,
+        id: &str,
+        delta: &str,
+        event: &Event<'_>,
+        out: &mut Frames,
+    ) {
         if delta.is_empty() {
             return;
         }
@@ -300,7 +343,13 @@ impl Encoder {
             }
             self.open_run(event, out);
             if !self.turn.client_messages.has(family, id) {
-                self.turn.client_messages.add_block(family, id, id, &event.reply_id, event.is_from_sub_agent());
+                self.turn.client_messages.add_block(
+                    family,
+                    id,
+                    id,
+                    &event.reply_id,
+                    event.is_from_sub_agent(),
+                );
             }
             if kind == StreamedKind::Call {
                 self.turn.remember_call(id, "", &event.reply_id);
@@ -321,7 +370,9 @@ impl Encoder {
         let message_id = open.id.as_deref().unwrap_or(id);
         match kind {
             StreamedKind::Text => out.push("", &Frame::TextMessageContent { message_id, delta }),
-            StreamedKind::Thinking => out.push("", &Frame::ReasoningMessageContent { message_id, delta }),
+            StreamedKind::Thinking => {
+                out.push("", &Frame::ReasoningMessageContent { message_id, delta });
+            }
             StreamedKind::Call => out.push("", &Frame::ToolCallArgs { tool_call_id: id, delta }),
         }
     }
@@ -335,7 +386,9 @@ impl Encoder {
 
     fn text_end(&mut self, end: &TextBlockEnd<'_>, event: &Event<'_>, out: &mut Frames) {
         let id = &*end.block_id;
-        let Some(text) = end.text.as_deref() else { return self.close_message(StreamedKind::Text, id, out) };
+        let Some(text) = end.text.as_deref() else {
+            return self.close_message(StreamedKind::Text, id, out);
+        };
         let sent = self.turn.client_messages.is_filled(MessageKind::Text, id);
         self.close_message(StreamedKind::Text, id, out);
         if self.turn.client_messages.id_of(MessageKind::Text, id).is_none() {
@@ -353,11 +406,23 @@ impl Encoder {
     }
 
     /// Takes a block's message back, and gives the block another id for what comes instead.
-    fn replace_message(&mut self, family: MessageKind, id: &str, event: &Event<'_>, out: &mut Frames) {
+    fn replace_message(
+        &mut self,
+        family: MessageKind,
+        id: &str,
+        event: &Event<'_>,
+        out: &mut Frames,
+    ) {
         let known = self.turn.client_messages.id_of(family, id).unwrap_or(id).to_owned();
         self.discard_message(family, id, &known, event, out);
         let next = format!("{known}-2");
-        self.turn.client_messages.add_block(family, id, &next, &event.reply_id, event.is_from_sub_agent());
+        self.turn.client_messages.add_block(
+            family,
+            id,
+            &next,
+            &event.reply_id,
+            event.is_from_sub_agent(),
+        );
     }
 
     /// Takes a block's message back.
@@ -444,8 +509,15 @@ impl Encoder {
             ContentBlock::ToolCall(call) => (StreamedKind::Call, &*call.name, &call.input),
             other => {
                 let sub = event.is_from_sub_agent();
-                self.turn.client_messages.add_block(MessageKind::Activity, &id, &id, &event.reply_id, sub);
-                let known = self.turn.client_messages.id_of(MessageKind::Activity, &id).unwrap_or(&id);
+                self.turn.client_messages.add_block(
+                    MessageKind::Activity,
+                    &id,
+                    &id,
+                    &event.reply_id,
+                    sub,
+                );
+                let known =
+                    self.turn.client_messages.id_of(MessageKind::Activity, &id).unwrap_or(&id);
                 return write_activity(known, other, &event.reply_id, sub, out);
             }
         };
@@ -484,7 +556,13 @@ impl Encoder {
     }
 
     /// Calls that wait for somebody: the run is finished with all that are waited for.
-    fn add_pending_calls(&mut self, calls: &[ToolCall], confirm: bool, event: &Event<'_>, out: &mut Frames) {
+    fn add_pending_calls(
+        &mut self,
+        calls: &[ToolCall],
+        confirm: bool,
+        event: &Event<'_>,
+        out: &mut Frames,
+    ) {
         let mut asked = false;
         let waits = self.turn.pending.iter().map(|pending| (pending.call.clone(), pending.confirm));
         let mut waits: HashMap<String, bool> = waits.collect();
@@ -516,7 +594,12 @@ impl Encoder {
     }
 
     /// What a person said.
-    fn apply_confirmations(&mut self, answers: &[ConfirmResult], event: &Event<'_>, out: &mut Frames) {
+    fn apply_confirmations(
+        &mut self,
+        answers: &[ConfirmResult],
+        event: &Event<'_>,
+        out: &mut Frames,
+    ) {
         let asks = self.turn.pending.iter().filter(|pending| pending.confirm);
         let mut asks: HashSet<String> = asks.map(|pending| pending.call.clone()).collect();
         let answered: HashSet<&str> =
@@ -525,7 +608,8 @@ impl Encoder {
         for answer in answers {
             let id = answer.tool_call.id.as_str();
             let asked = asks.remove(id);
-            let unknown = !self.turn.calls.contains_key(id) && !self.turn.finished_calls.contains(id);
+            let unknown =
+                !self.turn.calls.contains_key(id) && !self.turn.finished_calls.contains(id);
             if !asked && !unknown {
                 continue;
             }
@@ -555,7 +639,12 @@ impl Encoder {
     }
 
     /// What came of calls that were executed elsewhere.
-    fn apply_execution_results(&mut self, results: &[ToolResult], event: &Event<'_>, out: &mut Frames) {
+    fn apply_execution_results(
+        &mut self,
+        results: &[ToolResult],
+        event: &Event<'_>,
+        out: &mut Frames,
+    ) {
         let sub = event.is_from_sub_agent();
         let mut told = Vec::new();
         for result in results {
@@ -599,7 +688,11 @@ impl Encoder {
             count += 1;
             name = format!("{base} {count}");
         }
-        let step = Step { reply: event.reply_id.to_string(), name, is_subagent: event.is_from_sub_agent() };
+        let step = Step {
+            reply: event.reply_id.to_string(),
+            name,
+            is_subagent: event.is_from_sub_agent(),
+        };
         step.write_start(out);
         self.turn.steps.push(step);
     }
@@ -611,7 +704,8 @@ impl Encoder {
             }
             self.turn.data.remove(id);
             for family in MessageKind::ALL {
-                if let Some(known) = self.turn.client_messages.id_of(family, id).map(str::to_owned) {
+                if let Some(known) = self.turn.client_messages.id_of(family, id).map(str::to_owned)
+                {
                     self.discard_message(family, id, &known, event, out);
                 }
             }

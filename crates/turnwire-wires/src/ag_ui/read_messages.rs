@@ -66,7 +66,8 @@ impl MessageReader {
             .ok()
             .flatten()
             .ok_or_else(|| Error::new(ErrorKind::NotAMessage, "the message has no `role`"))?;
-        let id: String = fields.take("id").map_err(|error| not_a_message(&error))?.unwrap_or_default();
+        let id: String =
+            fields.take("id").map_err(|error| not_a_message(&error))?.unwrap_or_default();
         let mut metadata: Fields = fields.take("metadata").ok().flatten().unwrap_or_default();
         let mut mark: Fields = metadata.take(METADATA_KEY).ok().flatten().unwrap_or_default();
         match role.as_str() {
@@ -311,7 +312,12 @@ fn read_reasoning(
     build_block(native, &unknown_fields(fields, metadata), mark)
 }
 
-fn read_tool(id: &str, mut fields: Fields, metadata: Fields, mark: &Fields) -> Result<ContentBlock> {
+fn read_tool(
+    id: &str,
+    mut fields: Fields,
+    metadata: Fields,
+    mark: &Fields,
+) -> Result<ContentBlock> {
     let call: String = fields.need("toolCallId").map_err(|error| not_a_message(&error))?;
     let error: Option<String> = fields.take("error").ok().flatten();
     let mut output = read_payload(&mut fields)?;
@@ -384,9 +390,9 @@ fn read_payload(fields: &mut Fields) -> Result<Payload> {
     match fields.remove("content") {
         Some(json) if json.text().starts_with('[') => {
             let parts = read_parts(&json)?;
-            let parts = parts
-                .iter()
-                .map(|block| to_json(block).parse_as::<Part>().map_err(|error| not_a_message(&error)));
+            let parts = parts.iter().map(|block| {
+                to_json(block).parse_as::<Part>().map_err(|error| not_a_message(&error))
+            });
             Ok(Payload::Parts(parts.collect::<Result<_>>()?))
         }
         Some(json) if json.text().starts_with('"') => {
@@ -471,11 +477,7 @@ fn restore_data(mut mark: Fields, theirs: &Fields) -> Result<ContentBlock> {
     to_json(&mark).parse_as()
 }
 
-fn read_data(
-    mut fields: Fields,
-    mut source: Fields,
-    mut metadata: Fields,
-) -> Result<ContentBlock> {
+fn read_data(mut fields: Fields, mut source: Fields, mut metadata: Fields) -> Result<ContentBlock> {
     let word: String = source.get("type")?.unwrap_or_default();
     let source = match word.as_str() {
         "data" | "url" => {

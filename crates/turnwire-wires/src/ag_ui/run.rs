@@ -2,10 +2,11 @@
 
 use super::encode::{Encoder, write_end};
 use super::frame::{
-    ResponseSchema, SnapshotMetadata, Frame, Input, Interrupt, METADATA_KEY, Outcome, SubagentOutcome, VERSION,
+    Frame, Input, Interrupt, METADATA_KEY, Outcome, ResponseSchema, SnapshotMetadata,
+    SubagentOutcome, VERSION,
 };
-use super::write_messages::to_json;
 use super::turn_state::{PendingCall, RunState, TurnState};
+use super::write_messages::to_json;
 use crate::stream::Frames;
 use turnwire_core::event::ReplyEnd;
 use turnwire_core::{Event, EventKind, Fields, FinishedReason, Json, Msg, ReplyError, Role};
@@ -80,7 +81,8 @@ impl Encoder {
         let mut chain: Vec<String> = Vec::new();
         let mut next = Some(id.to_owned());
         while let Some(id) = next {
-            let known = self.turn.subagents.contains(&id) || self.turn.closed_subagents.contains(&id);
+            let known =
+                self.turn.subagents.contains(&id) || self.turn.closed_subagents.contains(&id);
             if known || chain.contains(&id) || id == self.turn.reply {
                 break;
             }
@@ -107,7 +109,8 @@ impl Encoder {
         let parent = self.parent_of(id);
         // Only one that was announced in this run may be named.
         let announced = |id: &&str| {
-            self.turn.subagents.iter().any(|sub| sub == id) || self.turn.closed_subagents.contains(*id)
+            self.turn.subagents.iter().any(|sub| sub == id)
+                || self.turn.closed_subagents.contains(*id)
         };
         let frame = Frame::SubagentStarted {
             subagent_run_id: id,
@@ -304,8 +307,9 @@ impl Encoder {
         self.turn.closed_subagents.clear();
         self.write_run_start(&[], out);
         let turn = &self.turn;
-        let messages_now =
-            turn.client_messages.snapshot(messages, |id| id == turn.reply || turn.replies.contains_key(id));
+        let messages_now = turn
+            .client_messages
+            .snapshot(messages, |id| id == turn.reply || turn.replies.contains_key(id));
         if self.resets_client {
             write_snapshot(clearing_snapshot(&messages_now), out);
         }

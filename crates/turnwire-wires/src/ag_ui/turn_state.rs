@@ -1,8 +1,8 @@
 //! What is known of a turn while it is written: what is open, who is waited for.
 
+use super::client_messages::{ClientMessages, MessageKind};
 use super::frame::{Frame, ModelUsage};
 use super::write_messages::BlockIds;
-use super::client_messages::{MessageKind, ClientMessages};
 use crate::stream::Frames;
 use std::collections::{HashMap, HashSet};
 use turnwire_core::event::TokenCounts;
@@ -143,7 +143,10 @@ impl StreamedKind {
 }
 
 impl TurnState {
-    pub(super) fn open_messages(&mut self, kind: StreamedKind) -> &mut HashMap<String, OpenMessage> {
+    pub(super) fn open_messages(
+        &mut self,
+        kind: StreamedKind,
+    ) -> &mut HashMap<String, OpenMessage> {
         match kind {
             StreamedKind::Text => &mut self.texts,
             StreamedKind::Thinking => &mut self.thoughts,
@@ -152,7 +155,10 @@ impl TurnState {
     }
 
     /// Takes out what is open, of one reply or of all, in the order of the starts.
-    pub(super) fn take_open_messages(&mut self, reply: Option<&str>) -> Vec<(StreamedKind, String, OpenMessage)> {
+    pub(super) fn take_open_messages(
+        &mut self,
+        reply: Option<&str>,
+    ) -> Vec<(StreamedKind, String, OpenMessage)> {
         let mut taken = Vec::new();
         for kind in StreamedKind::ALL {
             let open = self.open_messages(kind);

@@ -213,7 +213,12 @@ pub(super) fn streamed_block(block: &ContentBlock, place: MessageHeader<'_>) -> 
     write_block(block, place, reply_metadata(place.reply), Detail::Streamed)
 }
 
-fn write_block(block: &ContentBlock, place: MessageHeader<'_>, mut mark: Fields, detail: Detail) -> Fields {
+fn write_block(
+    block: &ContentBlock,
+    place: MessageHeader<'_>,
+    mut mark: Fields,
+    detail: Detail,
+) -> Fields {
     let full = detail == Detail::Full;
     let mut fields = Fields::default();
     fields.insert("id", place.id);
@@ -266,7 +271,8 @@ fn write_block(block: &ContentBlock, place: MessageHeader<'_>, mut mark: Fields,
                     fields.insert("error", result.output.text(""));
                 }
                 let rest = without_keys(to_fields(result), &["type", "id", "output"]);
-                let mut mark: Fields = metadata.get(METADATA_KEY).ok().flatten().unwrap_or_default();
+                let mut mark: Fields =
+                    metadata.get(METADATA_KEY).ok().flatten().unwrap_or_default();
                 mark.insert("block", to_json(&rest));
                 metadata.insert(METADATA_KEY, to_json(&mark));
             }

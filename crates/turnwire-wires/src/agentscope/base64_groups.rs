@@ -77,7 +77,11 @@ impl Base64Groups {
     }
 
     /// Takes the data of a result's delta.
-    pub fn regroup_result_delta(&mut self, reply: &str, delta: &ToolResultDataDelta<'_>) -> Regrouped {
+    pub fn regroup_result_delta(
+        &mut self,
+        reply: &str,
+        delta: &ToolResultDataDelta<'_>,
+    ) -> Regrouped {
         let place = DeltaTarget::Result(delta.tool_call_id.to_string());
         self.regroup_delta(reply, place, &delta.block_id, delta.media_type.as_deref(), &delta.chunk)
     }
@@ -131,7 +135,11 @@ impl Base64Groups {
 
 /// The delta for what is left when `end` comes: an unpadded end is fine with us. One character is no
 /// byte.
-fn flush_delta(end: &Event<'_>, at: usize, (place, held): (DeltaTarget, PartialGroup)) -> Option<Event<'static>> {
+fn flush_delta(
+    end: &Event<'_>,
+    at: usize,
+    (place, held): (DeltaTarget, PartialGroup),
+) -> Option<Event<'static>> {
     let PartialGroup { block_id, media_type, partial: mut begun } = held;
     if begun.len() < 2 {
         return None;

@@ -35,8 +35,12 @@ pub(super) fn restrict_event(event: &mut Event<'_>) {
         }
         EventKind::Hint(hint) => restrict_payload(&mut hint.hint),
         EventKind::ToolResultEnd(end) => restrict_result_state(&mut end.state),
-        EventKind::RequireUserConfirm(ask) => ask.tool_calls.iter_mut().for_each(restrict_tool_call),
-        EventKind::RequireExternalExecution(ask) => ask.tool_calls.iter_mut().for_each(restrict_tool_call),
+        EventKind::RequireUserConfirm(ask) => {
+            ask.tool_calls.iter_mut().for_each(restrict_tool_call);
+        }
+        EventKind::RequireExternalExecution(ask) => {
+            ask.tool_calls.iter_mut().for_each(restrict_tool_call);
+        }
         EventKind::UserConfirmResult(answer) => {
             answer.confirm_results.iter_mut().for_each(restrict_confirm_result);
         }

@@ -74,9 +74,9 @@ pub(super) fn as_version_2(mut block: Fields) -> Fields {
             rename(&mut block, "result", "output");
             let output = match block.raw("output") {
                 Some(output) if opens_with(output, b'{') => Json::from_value(&[output]),
-                Some(output) if opens_with(output, b'"') => {
-                    Json::from_value(&[text_to_java(&text_field(&block, "output").unwrap_or_default())])
-                }
+                Some(output) if opens_with(output, b'"') => Json::from_value(&[text_to_java(
+                    &text_field(&block, "output").unwrap_or_default(),
+                )]),
                 _ => return block,
             };
             if let Ok(output) = output {
@@ -148,8 +148,8 @@ pub(super) fn to_java(block: &ContentBlock) -> Option<Fields> {
         ContentBlock::Thinking(block) => {
             let mut java = new_block("thinking");
             java.insert("thinking", block.thinking.as_str());
-            let metadata =
-                object_field(&block.rest, "metadata").and_then(|fields| Json::from_value(&fields).ok());
+            let metadata = object_field(&block.rest, "metadata")
+                .and_then(|fields| Json::from_value(&fields).ok());
             java.insert("metadata", metadata.unwrap_or_else(|| serde_json::Value::Null.into()));
             java
         }
@@ -221,7 +221,10 @@ pub(super) fn call_to_java(call: &ToolCall) -> Fields {
     java.insert("name", call.name.as_str());
     java.insert("input", parse_input(&call.input));
     java.insert("content", call.input.as_str());
-    java.insert("metadata", fields_to_json(&object_field(&call.rest, "metadata").unwrap_or_default()));
+    java.insert(
+        "metadata",
+        fields_to_json(&object_field(&call.rest, "metadata").unwrap_or_default()),
+    );
     let state = if call.state.is_known() { call.state.clone() } else { ToolCallState::default() };
     java.insert("state", state.as_str());
     java

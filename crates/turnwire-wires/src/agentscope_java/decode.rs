@@ -1,7 +1,7 @@
 //! From Java's events to ours, field by field. What we have no place for is left out here.
 
-use super::block::{self, object_list, fields_to_json, list_to_json, text_field};
-use super::open_replies::{OpenReply, OpenReplies};
+use super::block::{self, fields_to_json, list_to_json, object_list, text_field};
+use super::open_replies::{OpenReplies, OpenReply};
 use turnwire_core::{Error, ErrorKind, Event, Fields, Json, Result, Role};
 
 /// An event of Java's in our terms, without what we have no place for.

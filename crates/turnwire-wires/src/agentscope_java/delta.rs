@@ -3,7 +3,7 @@
 
 use super::KEPT_FIELD;
 use super::open_replies::{OpenReplies, path_of};
-use crate::stream::{Frames, EventSink};
+use crate::stream::{EventSink, Frames};
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -142,14 +142,17 @@ pub(super) fn read_delta(text: &str, track: &OpenReplies, out: &mut EventSink<'_
 }
 
 fn to_event<'a>(java: JavaDelta<'a>, track: &'a OpenReplies) -> Option<Event<'a>> {
-    let JavaDelta { word, id, created_at, reply_id: own, block_id, call, tool, delta, source, .. } =
-        java;
+    let JavaDelta {
+        word, id, created_at, reply_id: own, block_id, call, tool, delta, source, ..
+    } = java;
     let is_said = |text: &Option<Cow<'_, str>>| text.as_deref() != Some("");
     if own.is_empty() || !is_said(&id) || !is_said(&created_at) {
         return None;
     }
     let places = match java.metadata {
-        Some(metadata) => serde_json::from_str::<CarriedMetadata>(metadata.get()).ok()?.turnwire.set,
+        Some(metadata) => {
+            serde_json::from_str::<CarriedMetadata>(metadata.get()).ok()?.turnwire.set
+        }
         None => SeqPatch::default(),
     };
     let path = source.as_deref();

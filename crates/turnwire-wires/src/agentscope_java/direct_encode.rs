@@ -9,7 +9,7 @@ use super::block::{call_to_java, confirm_to_java, result_to_java};
 use super::open_replies::{OpenReplies, path_of};
 use super::{KEPT_FIELD, carried_patch};
 use crate::stream::Frames;
-use json_shape::{Data, Patch, JavaEvent, Usage, Value};
+use json_shape::{Data, JavaEvent, Patch, Usage, Value};
 use turnwire_core::event::{Chunk, ConfirmResult, ModelCallEnd, ReplyEnd, ToolResultDataDelta};
 use turnwire_core::{
     Event, EventKind, FinishedReason, Json, Payload, PermissionRule, ReplyError, ToolCall,
@@ -204,7 +204,10 @@ impl<'e> JavaEvent<'e> {
             }
             EventKind::ExternalExecutionResult(answer) => {
                 let results = &answer.execution_results;
-                self.insert("toolResults", Value::List(results.iter().map(result_to_java).collect()));
+                self.insert(
+                    "toolResults",
+                    Value::List(results.iter().map(result_to_java).collect()),
+                );
                 self.carried.patch_list("execution_results", results.iter().map(result_patch))?;
             }
             _ => return None,
@@ -364,8 +367,8 @@ fn result_patch(result: &ToolResult) -> Option<Patch<'_>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::event;
     use super::super::delta::parse;
+    use super::super::event;
     use super::*;
     use turnwire_testkit::{check_property, values};
 

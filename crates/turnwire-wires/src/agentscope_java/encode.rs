@@ -32,11 +32,16 @@ pub(super) fn to_java(event: &Event<'_>, track: &OpenReplies) -> Fields {
             java.insert_reply(event);
             let usage = &end.usage;
             let tokens = (usage.input_tokens, usage.output_tokens, usage.cache_input_tokens);
-            java.insert("usage", fields_to_json(&usage_to_java(tokens.0, tokens.1, tokens.2, None)));
+            java.insert(
+                "usage",
+                fields_to_json(&usage_to_java(tokens.0, tokens.1, tokens.2, None)),
+            );
         }
         EventKind::ModelCallStart(_) | EventKind::ExceedMaxIters(_) => java.insert_reply(event),
         EventKind::TextBlockStart(start) => java.insert_block(event, &start.block_id, None),
-        EventKind::TextBlockDelta(delta) => java.insert_block(event, &delta.block_id, Some(&delta.delta)),
+        EventKind::TextBlockDelta(delta) => {
+            java.insert_block(event, &delta.block_id, Some(&delta.delta));
+        }
         EventKind::TextBlockEnd(end) => java.insert_block(event, &end.block_id, None),
         EventKind::ThinkingBlockStart(start) => java.insert_block(event, &start.block_id, None),
         EventKind::ThinkingBlockDelta(delta) => {
@@ -63,7 +68,11 @@ pub(super) fn to_java(event: &Event<'_>, track: &OpenReplies) -> Fields {
             java.insert_call(event, &start.tool_call_id, Some(&start.tool_call_name));
         }
         EventKind::ToolCallDelta(delta) => {
-            java.insert_call(event, &delta.tool_call_id, track.tool_name(path, &delta.tool_call_id));
+            java.insert_call(
+                event,
+                &delta.tool_call_id,
+                track.tool_name(path, &delta.tool_call_id),
+            );
             java.insert("delta", &*delta.delta);
         }
         EventKind::ToolCallEnd(end) => {
@@ -73,12 +82,23 @@ pub(super) fn to_java(event: &Event<'_>, track: &OpenReplies) -> Fields {
             java.insert_call(event, &start.tool_call_id, Some(&start.tool_call_name));
         }
         EventKind::ToolResultTextDelta(delta) => {
-            java.insert_call(event, &delta.tool_call_id, track.tool_name(path, &delta.tool_call_id));
+            java.insert_call(
+                event,
+                &delta.tool_call_id,
+                track.tool_name(path, &delta.tool_call_id),
+            );
             java.insert("delta", &*delta.delta);
         }
         EventKind::ToolResultDataDelta(delta) => {
-            java.insert_call(event, &delta.tool_call_id, track.tool_name(path, &delta.tool_call_id));
-            java.insert("data", fields_to_json(&data_block(delta, text_field(&event.rest, "name"))));
+            java.insert_call(
+                event,
+                &delta.tool_call_id,
+                track.tool_name(path, &delta.tool_call_id),
+            );
+            java.insert(
+                "data",
+                fields_to_json(&data_block(delta, text_field(&event.rest, "name"))),
+            );
         }
         EventKind::ToolResultEnd(end) => {
             java.insert_call(event, &end.tool_call_id, track.tool_name(path, &end.tool_call_id));
@@ -131,7 +151,8 @@ pub(super) fn to_java(event: &Event<'_>, track: &OpenReplies) -> Fields {
         EventKind::Custom(custom) => {
             java.insert("name", custom.name.as_str());
             let value = &custom.value.0;
-            let value = if value.text().starts_with('{') { value } else { &Json::from(empty_value()) };
+            let value =
+                if value.text().starts_with('{') { value } else { &Json::from(empty_value()) };
             java.insert("value", value.clone());
         }
         _ => return native_to_java(event),

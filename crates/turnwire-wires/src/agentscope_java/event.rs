@@ -35,7 +35,12 @@ pub(super) fn encode(event: &Event<'_>, track: &OpenReplies) -> Fields {
 }
 
 /// Java's event with what it cannot hold. What was kept counts only if it is found again.
-fn add_patch(mut java: Fields, event: &Event<'_>, track: &OpenReplies, restored: bool) -> Option<Fields> {
+fn add_patch(
+    mut java: Fields,
+    event: &Event<'_>,
+    track: &OpenReplies,
+    restored: bool,
+) -> Option<Fields> {
     let mut base = decode_plain(&java, track).ok()?;
     if base == *event && !carried_patch::has_patch(&java) {
         return Some(java);
@@ -47,7 +52,8 @@ fn add_patch(mut java: Fields, event: &Event<'_>, track: &OpenReplies, restored:
     if restored && base.rest.raw(KEPT_FIELD) != event.rest.raw(KEPT_FIELD) {
         return None;
     }
-    let carried = patch::diff(&carried_patch::to_fields(&base)?, &carried_patch::to_fields(event)?)?;
+    let carried =
+        patch::diff(&carried_patch::to_fields(&base)?, &carried_patch::to_fields(event)?)?;
     carried_patch::insert_patch(&mut java, carried).then_some(java)
 }
 

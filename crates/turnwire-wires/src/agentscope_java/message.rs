@@ -138,7 +138,8 @@ pub(super) fn read_agent_result(result: &Fields) -> AgentResult {
     // Where one of ours went through Java and back, this is not Java's.
     metadata.remove(carried_patch::PATCH_KEY);
     AgentResult {
-        finished_reason: block::text_field(&metadata, GENERATE_REASON).map(|word| finished_reason(&word)),
+        finished_reason: block::text_field(&metadata, GENERATE_REASON)
+            .map(|word| finished_reason(&word)),
         structured_output: output,
         metadata,
     }

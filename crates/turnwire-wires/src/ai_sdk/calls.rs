@@ -208,7 +208,11 @@ impl Calls {
     /// Calls wait for a person. Those beside them that have no output yet are shown as approved: the
     /// client sends an answer by itself only when no call of the step is left without one, and these
     /// may have to wait for it.
-    pub(super) fn request_approvals<'i>(&mut self, ids: impl Iterator<Item = &'i str>, out: &mut Frames) {
+    pub(super) fn request_approvals<'i>(
+        &mut self,
+        ids: impl Iterator<Item = &'i str>,
+        out: &mut Frames,
+    ) {
         let mut is_asked = false;
         for id in ids {
             let Some((call, place)) = self.open_call(id) else { continue };
@@ -448,7 +452,12 @@ impl CallState {
         self.push_chunk(chunk.to_json(), place, out);
     }
 
-    fn write_approval_request(&mut self, is_automatic: bool, place: StepPosition, out: &mut Frames) {
+    fn write_approval_request(
+        &mut self,
+        is_automatic: bool,
+        place: StepPosition,
+        out: &mut Frames,
+    ) {
         if self.shows_output && place.in_step {
             self.write_input(place, out);
         }
@@ -462,7 +471,13 @@ impl CallState {
         self.push_chunk(chunk.to_json(), place, out);
     }
 
-    fn write_approval_response(&mut self, approved: bool, reason: Option<&str>, place: StepPosition, out: &mut Frames) {
+    fn write_approval_response(
+        &mut self,
+        approved: bool,
+        reason: Option<&str>,
+        place: StepPosition,
+        out: &mut Frames,
+    ) {
         self.approval = Approval::Answered(approved);
         let chunk = Chunk::ToolApprovalResponse {
             approval_id: &self.id,

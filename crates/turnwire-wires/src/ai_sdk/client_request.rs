@@ -75,9 +75,11 @@ impl ChatRequest {
     /// Reads a request.
     pub fn parse(text: &str) -> Result<Self> {
         let json = Json::parse(text)?;
-        let mut rest: Fields = json.parse_as().map_err(|_| bad_request("a chat request is an object"))?;
+        let mut rest: Fields =
+            json.parse_as().map_err(|_| bad_request("a chat request is an object"))?;
         let chat_id = rest.take("id").map_err(|_| bad_request("`id` is no string"))?;
-        let messages = rest.remove("messages").ok_or_else(|| bad_request("`messages` is missing"))?;
+        let messages =
+            rest.remove("messages").ok_or_else(|| bad_request("`messages` is missing"))?;
         let trigger: Option<String> =
             rest.take("trigger").map_err(|_| bad_request("`trigger` is no string"))?;
         let trigger = match trigger.as_deref() {
@@ -90,9 +92,12 @@ impl ChatRequest {
             }
         };
         Ok(Self {
-            chat_id: chat_id.ok_or_else(|| bad_request("`id`, which names the chat, is missing"))?,
+            chat_id: chat_id
+                .ok_or_else(|| bad_request("`id`, which names the chat, is missing"))?,
             trigger,
-            message_id: rest.take("messageId").map_err(|_| bad_request("`messageId` is no string"))?,
+            message_id: rest
+                .take("messageId")
+                .map_err(|_| bad_request("`messageId` is no string"))?,
             messages: messages.parse_as().map_err(|_| bad_request("`messages` is no list"))?,
             rest,
         })
@@ -176,7 +181,8 @@ impl ChatRequest {
             }
             let mut execution_results = Vec::new();
             for call in pending.external {
-                let result = part(call).map(|part| read_execution_result(call, part)).transpose()?;
+                let result =
+                    part(call).map(|part| read_execution_result(call, part)).transpose()?;
                 execution_results.extend(result.flatten());
             }
             let reply_id = pending.reply_id.to_owned();
@@ -289,7 +295,8 @@ fn is_same_json(a: &Value, b: &Value) -> bool {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same_json(a, b))
         }
         (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| is_same_json(a, b)))
+            a.len() == b.len()
+                && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| is_same_json(a, b)))
         }
         (a, b) => a == b,
     }
@@ -307,9 +314,9 @@ fn read_execution_result(call: &ToolCall, part: &Fields) -> Result<Option<ToolRe
             ToolResult { metadata, ..ToolResult::success(call.id.as_str(), output) }
         }
         "output-error" => {
-            let text: Option<String> = part
-                .get("errorText")
-                .map_err(|_| bad_request(format!("`errorText` of the call {} is no string", call.id)))?;
+            let text: Option<String> = part.get("errorText").map_err(|_| {
+                bad_request(format!("`errorText` of the call {} is no string", call.id))
+            })?;
             ToolResult::error(call.id.as_str(), text.unwrap_or_default())
         }
         "output-denied" => ToolResult {

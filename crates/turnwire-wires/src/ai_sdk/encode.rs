@@ -7,8 +7,8 @@
 
 use super::calls::Calls;
 use super::chunk::{Chunk, Custom};
-use super::part::{self, add_own_metadata, to_fields, to_json, take_own_metadata};
-use super::step::{TextEnd, StepItem, TextKind, Step, without_own_fields};
+use super::part::{self, add_own_metadata, take_own_metadata, to_fields, to_json};
+use super::step::{Step, StepItem, TextEnd, TextKind, without_own_fields};
 use super::subagents::Subagents;
 use crate::provider::block_to_item;
 use crate::stream::{Encode, Frames};
@@ -113,7 +113,11 @@ impl Encoder {
         if !event.created_at.is_empty() {
             about.insert("created_at", &*event.created_at);
         }
-        self.reply = Some(ReplyWriter { id: event.reply_id.to_string(), start_metadata: about, ..ReplyWriter::default() });
+        self.reply = Some(ReplyWriter {
+            id: event.reply_id.to_string(),
+            start_metadata: about,
+            ..ReplyWriter::default()
+        });
         true
     }
 
@@ -193,7 +197,9 @@ impl ReplyWriter {
             EventKind::ToolResultDataDelta(delta) => {
                 self.result_delta(&delta.tool_call_id, event, out);
             }
-            EventKind::TextBlockStart(start) => self.text_start(TextKind::Text, &start.block_id, out),
+            EventKind::TextBlockStart(start) => {
+                self.text_start(TextKind::Text, &start.block_id, out);
+            }
             EventKind::ThinkingBlockStart(start) => {
                 self.text_start(TextKind::Reasoning, &start.block_id, out);
             }
@@ -380,7 +386,9 @@ impl ReplyWriter {
         if matches!(event.kind, EventKind::DataBlockStart(_)) {
             let count = self.data_count;
             self.data_count += 1;
-            self.data.entry(id.to_owned()).or_insert_with(|| (count, Msg::reply(DATA_REPLY_ID, "")));
+            self.data
+                .entry(id.to_owned())
+                .or_insert_with(|| (count, Msg::reply(DATA_REPLY_ID, "")));
         }
         let Some((_, msg)) = self.data.get_mut(id) else { return };
         let mut own = Event::new(DATA_REPLY_ID, event.kind.clone());
@@ -446,7 +454,9 @@ impl ReplyWriter {
                 let at = self.calls.add_whole_call(&call.id, &call.name, &call.input, None, out);
                 self.step.add_call(at);
                 match call.state {
-                    ToolCallState::Asking => self.calls.request_approvals([call.id.as_str()].into_iter(), out),
+                    ToolCallState::Asking => {
+                        self.calls.request_approvals([call.id.as_str()].into_iter(), out);
+                    }
                     ToolCallState::Submitted => self.calls.request_execution(&call.id, out),
                     _ => {}
                 }
@@ -468,7 +478,14 @@ impl ReplyWriter {
         }
     }
 
-    fn whole_text(&mut self, kind: TextKind, id: &str, text: &str, extra: &Fields, out: &mut Frames) {
+    fn whole_text(
+        &mut self,
+        kind: TextKind,
+        id: &str,
+        text: &str,
+        extra: &Fields,
+        out: &mut Frames,
+    ) {
         // Several blocks may have no id; here each needs one.
         let own;
         let id = if id.is_empty() {
@@ -484,7 +501,13 @@ impl ReplyWriter {
     }
 
     /// Puts calls of a sub-agent into the main message.
-    fn show_subagent_calls(&mut self, reply_id: &str, ids: &[String], subagents: &Subagents, out: &mut Frames) {
+    fn show_subagent_calls(
+        &mut self,
+        reply_id: &str,
+        ids: &[String],
+        subagents: &Subagents,
+        out: &mut Frames,
+    ) {
         for id in ids {
             let Some(call) = subagents.call(reply_id, id) else { continue };
             self.begin_step(out);

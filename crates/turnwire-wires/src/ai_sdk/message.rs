@@ -3,7 +3,7 @@
 //! A message of the role `tool` is an assistant's there. What their messages have no field for is in
 //! `metadata.turnwire`, by the names that it has in ours.
 
-use super::part::{self, METADATA_KEY, KEPT_FIELD, to_fields, to_json, take_object, without_null};
+use super::part::{self, KEPT_FIELD, METADATA_KEY, take_object, to_fields, to_json, without_null};
 use super::tool;
 use crate::turnwire::read_messages;
 use std::collections::HashMap;
@@ -115,8 +115,9 @@ fn pair_results(content: &[ContentBlock]) -> HashMap<usize, usize> {
 /// Reads one message.
 pub(super) fn read_message(json: &Json) -> Result<Msg> {
     let not_a_message = |message: &str| Error::new(ErrorKind::NotAMessage, message);
-    let mut message: Fields =
-        json.parse_as().map_err(|_| not_a_message("a message is an object with `role` and `parts`"))?;
+    let mut message: Fields = json
+        .parse_as()
+        .map_err(|_| not_a_message("a message is an object with `role` and `parts`"))?;
     let role: Option<String> = message.take("role")?;
     let role = match role.as_deref() {
         Some("user") => Role::User,
@@ -126,7 +127,9 @@ pub(super) fn read_message(json: &Json) -> Result<Msg> {
     };
     let id: String = message.take("id")?.unwrap_or_default();
     let parts: Vec<Fields> = match message.remove("parts") {
-        Some(parts) => parts.parse_as().map_err(|_| not_a_message("`parts` is no list of objects"))?,
+        Some(parts) => {
+            parts.parse_as().map_err(|_| not_a_message("`parts` is no list of objects"))?
+        }
         None => return Err(not_a_message("`parts` is missing")),
     };
     let mut metadata = take_object(&mut message, "metadata").unwrap_or_default();
@@ -164,13 +167,14 @@ fn read_blocks(role: Role, parts: Vec<Fields>) -> Result<Vec<ContentBlock>> {
         }
         // What a message of this role cannot hold here stays what it is there.
         if tool::is_tool_part(&fields) && role == Role::Assistant {
-            let read = tool::read_tool_part(fields).map_err(|error| error.at(format!("parts[{at}]")))?;
+            let read =
+                tool::read_tool_part(fields).map_err(|error| error.at(format!("parts[{at}]")))?;
             tool::push_blocks(read, &mut content, &mut placed);
         } else if tool::is_tool_part(&fields) {
             content.push(part::keep_part(fields));
         } else {
-            let block =
-                part::read_part(fields.clone()).map_err(|error| error.at(format!("parts[{at}]")))?;
+            let block = part::read_part(fields.clone())
+                .map_err(|error| error.at(format!("parts[{at}]")))?;
             content.push(if may_hold(role, &block) { block } else { part::keep_part(fields) });
         }
     }

@@ -171,7 +171,13 @@ impl Step {
         }
     }
 
-    pub(super) fn text_end(&mut self, kind: TextKind, id: &str, end: TextEnd<'_>, out: &mut Frames) {
+    pub(super) fn text_end(
+        &mut self,
+        kind: TextKind,
+        id: &str,
+        end: TextEnd<'_>,
+        out: &mut Frames,
+    ) {
         let is_settled = self.is_settled;
         let Some(text) = self.open_text(kind, id) else { return };
         text.is_open = false;

@@ -45,7 +45,14 @@ impl Subagents {
             self.order.push(id.to_owned());
             let agent = event.agent.as_deref().cloned().unwrap_or_default();
             let msg = Msg::reply(id, "");
-            let sub = SubagentState { agent, msg, size: 0, next_size: 1, is_changed: false, is_shown: false };
+            let sub = SubagentState {
+                agent,
+                msg,
+                size: 0,
+                next_size: 1,
+                is_changed: false,
+                is_shown: false,
+            };
             self.by_reply.insert(id.to_owned(), sub);
         }
         let Some(sub) = self.by_reply.get_mut(id) else { return false };

@@ -1,6 +1,8 @@
 //! Tool parts: one of theirs is a call of ours with its result.
 
-use super::part::{KEPT_FIELD, add_own_metadata, to_fields, to_json, take_object, take_own_metadata, without_null};
+use super::part::{
+    KEPT_FIELD, add_own_metadata, take_object, take_own_metadata, to_fields, to_json, without_null,
+};
 use serde::Serialize;
 use serde_json::Value;
 use turnwire_core::{

@@ -1,7 +1,7 @@
 //! What a client of the Messages API posts.
 
 use super::message;
-use crate::client_request::{ClientRequest, ClientToolDefinition, take_field, invalid_request};
+use crate::client_request::{ClientRequest, ClientToolDefinition, invalid_request, take_field};
 use turnwire_core::{Fields, Json, Result};
 
 /// Reads a request. Of its messages only the user's and the results of calls are taken.
@@ -37,7 +37,8 @@ pub fn read(text: &str) -> Result<ClientRequest> {
         if message.raw("role").is_some_and(|role| *role == Json::from("assistant")) {
             asked.add_claimed_reply(message::decode(Json::from_value(&message)?.text()));
         } else {
-            add_messages(&mut asked, &message).map_err(|error| error.at(format!("messages[{at}]")))?;
+            add_messages(&mut asked, &message)
+                .map_err(|error| error.at(format!("messages[{at}]")))?;
         }
     }
     asked.extra = fields;
@@ -64,7 +65,9 @@ fn read_tool(mut tool: Fields) -> Result<ClientToolDefinition> {
     }
     let name: Option<String> = take_field(&mut tool, "name")?;
     Ok(ClientToolDefinition {
-        name: name.filter(|name| !name.is_empty()).ok_or_else(|| invalid_request("a tool has no `name`"))?,
+        name: name
+            .filter(|name| !name.is_empty())
+            .ok_or_else(|| invalid_request("a tool has no `name`"))?,
         description: take_field(&mut tool, "description")?.unwrap_or_default(),
         input_schema: tool.remove("input_schema").filter(|schema| !schema.is_null()),
     })
@@ -82,7 +85,9 @@ fn output_schema(fields: &mut Fields) -> Result<Option<Json>> {
     let Some(mut format) = format else { return Ok(None) };
     match take_field::<String>(&mut format, "type")?.as_deref() {
         Some("json_schema") => Ok(format.remove("schema")),
-        _ => Err(invalid_request("the format of the output is none that we know: it is `json_schema`")),
+        _ => Err(invalid_request(
+            "the format of the output is none that we know: it is `json_schema`",
+        )),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Content blocks as Anthropic writes them, and ours as such: what messages, requests and streams share.
 
 use super::NAME;
-use crate::provider;
 use crate::model_request::{is_text, media_type, sniff_image_type};
+use crate::provider;
 use turnwire_core::{
     ContentBlock, DataBlock, Fields, Json, Part, Payload, Source, TextBlock, ThinkingBlock,
     ToolCall, ToolResult, ToolResultState,
@@ -135,7 +135,10 @@ pub(super) fn write_data(block: &DataBlock) -> Option<Fields> {
             Some(document(block, to_json(&source)))
         }
         Source::Url(source) if is_fetchable(&source.url) => {
-            let from = to_json(&fields_from([("type", "url".into()), ("url", source.url.as_str().into())]));
+            let from = to_json(&fields_from([
+                ("type", "url".into()),
+                ("url", source.url.as_str().into()),
+            ]));
             match media {
                 "application/pdf" => Some(document(block, from)),
                 _ if media.starts_with("image/") => {
@@ -169,7 +172,11 @@ fn image_type<'a>(media: &'a str, data: &str) -> Option<&'a str> {
 }
 
 fn base64_source(media: &str, data: &str) -> Json {
-    to_json(&fields_from([("type", "base64".into()), ("media_type", media.into()), ("data", data.into())]))
+    to_json(&fields_from([
+        ("type", "base64".into()),
+        ("media_type", media.into()),
+        ("data", data.into()),
+    ]))
 }
 
 fn document(block: &DataBlock, source: Json) -> Fields {
@@ -212,7 +219,10 @@ pub(super) fn read_data(fields: &Fields) -> Option<DataBlock> {
 
 /// The text and data of a result, as far as Anthropic takes it. `left_out` says what stands in place
 /// of what it does not take.
-pub(super) fn write_parts(parts: &[Part], left_out: impl Fn(&DataBlock) -> Option<Fields>) -> Vec<Json> {
+pub(super) fn write_parts(
+    parts: &[Part],
+    left_out: impl Fn(&DataBlock) -> Option<Fields>,
+) -> Vec<Json> {
     let blocks = parts.iter().filter_map(|part| match part {
         Part::Text(block) if block.text.is_empty() => None,
         Part::Text(block) => Some(write_text(block)),
@@ -228,8 +238,11 @@ pub(super) fn to_json_list(items: &[Json]) -> Json {
 }
 
 pub(super) fn write_result(id: &str, content: Json, is_error: bool) -> Fields {
-    let mut fields =
-        fields_from([("type", "tool_result".into()), ("tool_use_id", id.into()), ("content", content)]);
+    let mut fields = fields_from([
+        ("type", "tool_result".into()),
+        ("tool_use_id", id.into()),
+        ("content", content),
+    ]);
     if is_error {
         fields.insert("is_error", true);
     }
@@ -287,7 +300,8 @@ fn read_payload(content: &Json) -> Option<Payload> {
     if let Ok(text) = content.parse_as::<String>() {
         return Some(Payload::Text(text));
     }
-    let blocks: Vec<Fields> = if content.is_null() { Vec::new() } else { content.parse_as().ok()? };
+    let blocks: Vec<Fields> =
+        if content.is_null() { Vec::new() } else { content.parse_as().ok()? };
     let parts = blocks.into_iter().map(|fields| match read_block(fields) {
         ContentBlock::Text(block) => Some(Part::Text(block)),
         ContentBlock::Data(block) => Some(Part::Data(block)),

@@ -2,8 +2,10 @@
 
 use super::NAME;
 use super::content::{REDACTED_FIELD, read_data};
-use super::frame::{Delta, KNOWN_FRAMES, Frame, Message, Number, Object, ErrorFields, OtherFields, Usage, Word};
-use crate::provider::{ModelCallInfo, ModelCall, BlockKind};
+use super::frame::{
+    Delta, ErrorFields, Frame, KNOWN_FRAMES, Message, Number, Object, OtherFields, Usage, Word,
+};
+use crate::provider::{BlockKind, ModelCall, ModelCallInfo};
 use crate::stream::{self, Decode, EventSink};
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, HashSet};
@@ -106,7 +108,10 @@ impl AnthropicDecoder {
         let rest: OtherFields<'_> = parse_or_default(text);
         match &*frame.r#type.0 {
             "message_start" => {
-                self.message_start(&parse_or_default(rest.message.map_or("{}", RawValue::get)), out);
+                self.message_start(
+                    &parse_or_default(rest.message.map_or("{}", RawValue::get)),
+                    out,
+                );
             }
             // An answer that is no stream.
             "message" => {
@@ -116,7 +121,8 @@ impl AnthropicDecoder {
             }
             "ping" => {}
             // Behind the end of a message there is nothing but another message.
-            word if self.call.is_between_calls() && (word.is_empty() || KNOWN_FRAMES.contains(&word)) => {}
+            word if self.call.is_between_calls()
+                && (word.is_empty() || KNOWN_FRAMES.contains(&word)) => {}
             "content_block_start" => {
                 let key = self.block_key(frame.index);
                 self.block_start(key, rest.content_block, out);
@@ -174,7 +180,8 @@ impl AnthropicDecoder {
             self.call.discard_call(out);
         }
         self.message = message.id.0.to_string();
-        self.call.begin(ModelCallInfo { id: &message.id.0, model: &message.model.0, created: 0 }, out);
+        self.call
+            .begin(ModelCallInfo { id: &message.id.0, model: &message.model.0, created: 0 }, out);
         self.update_usage(message.usage);
         let whole: Vec<&RawValue> = message
             .content
@@ -327,7 +334,8 @@ impl AnthropicDecoder {
     fn block_delta(&mut self, frame: &Frame<'_>, text: &str, out: &mut EventSink<'_>) {
         let key = self.block_key(frame.index);
         let delta = &frame.delta.0;
-        if delta.r#type.0 == "text_delta" && self.call.push_delta_of_kind(key, BlockKind::Text, &delta.text.0, out)
+        if delta.r#type.0 == "text_delta"
+            && self.call.push_delta_of_kind(key, BlockKind::Text, &delta.text.0, out)
         {
             return;
         }
@@ -338,7 +346,9 @@ impl AnthropicDecoder {
         if !self.blocks.contains_key(&key) {
             self.start_from_delta(key, &delta.r#type.0, out);
         }
-        let Some(block) = self.blocks.get_mut(&key) else { return self.emit_unknown_frame(text, out) };
+        let Some(block) = self.blocks.get_mut(&key) else {
+            return self.emit_unknown_frame(text, out);
+        };
         match (block, &*delta.r#type.0) {
             (OpenBlock::Text { .. }, "text_delta") => {
                 self.call.push_delta(key, &delta.text.0, out);
@@ -357,11 +367,15 @@ impl AnthropicDecoder {
                     extra.insert("signature", &*rest.delta.0.signature.0);
                 }
             }
-            (OpenBlock::ToolCall { input, .. }, "input_json_delta") if !delta.partial_json.0.is_empty() => {
+            (OpenBlock::ToolCall { input, .. }, "input_json_delta")
+                if !delta.partial_json.0.is_empty() =>
+            {
                 *input = None;
                 self.call.push_delta(key, &delta.partial_json.0, out);
             }
-            (OpenBlock::Item(item), "input_json_delta") => item.input.push_str(&delta.partial_json.0),
+            (OpenBlock::Item(item), "input_json_delta") => {
+                item.input.push_str(&delta.partial_json.0);
+            }
             (OpenBlock::Item(item), _) => item.apply_delta(text),
             // Nothing, or a delta that this block cannot have.
             (_, word) if word.is_empty() || KNOWN_DELTAS.contains(&word) => {}

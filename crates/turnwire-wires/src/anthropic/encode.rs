@@ -61,7 +61,11 @@ impl Encode for AnthropicEncoder {
             return;
         }
         let called = self.id.as_deref();
-        let Some(turn) = message_for_event(&mut self.message, &self.ended_reply, called, event, out) else { return };
+        let Some(turn) =
+            message_for_event(&mut self.message, &self.ended_reply, called, event, out)
+        else {
+            return;
+        };
         if !turn.begun {
             turn.begin(&event.kind, self.model.as_deref(), out);
         }
@@ -143,7 +147,9 @@ impl OpenMessage {
     fn begin(&mut self, kind: &EventKind<'_>, model: Option<&str>, out: &mut Frames) {
         match (model, kind) {
             (Some(model), _) => self.write_message_start(model, out),
-            (None, EventKind::ModelCallStart(start)) => self.write_message_start(&start.model_name, out),
+            (None, EventKind::ModelCallStart(start)) => {
+                self.write_message_start(&start.model_name, out);
+            }
             (None, EventKind::ReplyStart(_)) => {}
             (None, _) => self.write_message_start("", out),
         }
@@ -175,9 +181,15 @@ impl OpenMessage {
         let queue = &mut self.queue;
         match &event.kind {
             EventKind::TextBlockDelta(delta) => queue.push_text(&delta.block_id, &delta.delta, out),
-            EventKind::ThinkingBlockDelta(delta) => queue.push_text(&delta.block_id, &delta.delta, out),
-            EventKind::ToolCallDelta(delta) => queue.push_text(&delta.tool_call_id, &delta.delta, out),
-            EventKind::TextBlockStart(start) => queue.start_block(&start.block_id, QueuedContent::Text, out),
+            EventKind::ThinkingBlockDelta(delta) => {
+                queue.push_text(&delta.block_id, &delta.delta, out);
+            }
+            EventKind::ToolCallDelta(delta) => {
+                queue.push_text(&delta.tool_call_id, &delta.delta, out);
+            }
+            EventKind::TextBlockStart(start) => {
+                queue.start_block(&start.block_id, QueuedContent::Text, out);
+            }
             EventKind::ThinkingBlockStart(start) => {
                 queue.start_block(&start.block_id, QueuedContent::Thinking, out);
             }
@@ -192,8 +204,12 @@ impl OpenMessage {
             EventKind::TextBlockEnd(end) => {
                 queue.end_block(&end.block_id, end.text.as_deref(), &end.extra, out);
             }
-            EventKind::ThinkingBlockEnd(end) => queue.end_block(&end.block_id, None, &end.extra, out),
-            EventKind::ToolCallEnd(end) => queue.end_block(&end.tool_call_id, None, &end.extra, out),
+            EventKind::ThinkingBlockEnd(end) => {
+                queue.end_block(&end.block_id, None, &end.extra, out);
+            }
+            EventKind::ToolCallEnd(end) => {
+                queue.end_block(&end.tool_call_id, None, &end.extra, out);
+            }
             EventKind::DataBlockEnd(end) => {
                 queue.fold_data(&end.block_id, event);
                 queue.end_block(&end.block_id, None, &Fields::default(), out);
@@ -233,10 +249,22 @@ impl OpenMessage {
                 queue.push_whole(&block.id, QueuedContent::Text, &block.text, &block.rest, out);
             }
             ContentBlock::Thinking(block) => {
-                queue.push_whole(&block.id, QueuedContent::Thinking, &block.thinking, &block.rest, out);
+                queue.push_whole(
+                    &block.id,
+                    QueuedContent::Thinking,
+                    &block.thinking,
+                    &block.rest,
+                    out,
+                );
             }
             ContentBlock::Data(block) => {
-                queue.push_whole(&block.id, QueuedContent::from_data_event(event), "", &Fields::default(), out);
+                queue.push_whole(
+                    &block.id,
+                    QueuedContent::from_data_event(event),
+                    "",
+                    &Fields::default(),
+                    out,
+                );
             }
             ContentBlock::ToolCall(call) => {
                 let slot = QueuedContent::tool_call(call.name.clone());
@@ -245,7 +273,13 @@ impl OpenMessage {
             ContentBlock::ToolResult(result) => queue.mark_served(&result.id, out),
             ContentBlock::Other(item) => {
                 if let Some(item) = crate::provider::block_to_item(NAME, item) {
-                    queue.push_whole(block.id(), QueuedContent::Item(item), "", &Fields::default(), out);
+                    queue.push_whole(
+                        block.id(),
+                        QueuedContent::Item(item),
+                        "",
+                        &Fields::default(),
+                        out,
+                    );
                 }
             }
             _ => {}

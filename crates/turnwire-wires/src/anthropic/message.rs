@@ -2,8 +2,8 @@
 //! model said, and between it user messages with the results.
 
 use super::NAME;
-use super::content::{self, to_json, fields_from};
-use super::decode::{update_token_counts, parse_stop_reason};
+use super::content::{self, fields_from, to_json};
+use super::decode::{parse_stop_reason, update_token_counts};
 use crate::provider;
 use turnwire_core::event::TokenCounts;
 use turnwire_core::{
@@ -32,7 +32,10 @@ fn encode_message((role, blocks): &(&'static str, Vec<Json>)) -> Option<Json> {
     if blocks.is_empty() {
         return None;
     }
-    Some(to_json(&fields_from([("role", (*role).into()), ("content", content::to_json_list(blocks))])))
+    Some(to_json(&fields_from([
+        ("role", (*role).into()),
+        ("content", content::to_json_list(blocks)),
+    ])))
 }
 
 /// A block, and the role in which Anthropic has it.
@@ -92,7 +95,9 @@ impl MessageReader {
             None => Vec::new(),
             Some(json) if json.is_null() => Vec::new(),
             Some(json) if json.text().starts_with('"') => vec![json.parse_as::<String>()?.into()],
-            Some(json) => json.parse_as::<Vec<Fields>>()?.into_iter().map(content::read_block).collect(),
+            Some(json) => {
+                json.parse_as::<Vec<Fields>>()?.into_iter().map(content::read_block).collect()
+            }
         };
         if role == Role::Assistant {
             self.reply_content(&mut fields).extend(blocks);

@@ -1,12 +1,14 @@
 //! What a model is asked, as the body of a request.
 
-use super::content::{self, to_json, fields_from, plain_text};
+use super::content::{self, fields_from, plain_text, to_json};
 use super::{NAME, schema};
-use crate::provider;
 use crate::model_request::{
-    CallOutcome, LAST_USER_TEXT, CallIds, UserPart, ONLY_USER_TEXT, FIRST_USER_TEXT, Request, AssistantPart, ToolDefinition, ToolChoice, PromptMessage,
-    sanitize_call_name, is_name_char, describe_omitted_data, input_schema, normalize_data, accepts_temperature, build_prompt, merge_extra,
+    AssistantPart, CallIds, CallOutcome, FIRST_USER_TEXT, LAST_USER_TEXT, ONLY_USER_TEXT,
+    PromptMessage, Request, ToolChoice, ToolDefinition, UserPart, accepts_temperature,
+    build_prompt, describe_omitted_data, input_schema, is_name_char, merge_extra, normalize_data,
+    sanitize_call_name,
 };
+use crate::provider;
 use std::collections::HashSet;
 use turnwire_core::{DataBlock, Fields, Json, Part};
 
@@ -19,17 +21,22 @@ const MAX_NAME_LENGTH: usize = 128;
 pub(super) fn build_body(request: &Request<'_>) -> Json {
     let mut system: Vec<String> = Vec::new();
     let mut messages = Messages::default();
-    let mut calls = ReplyWriter { ids: CallIds::new(usize::MAX, is_name_char), tools: request.tools };
+    let mut calls =
+        ReplyWriter { ids: CallIds::new(usize::MAX, is_name_char), tools: request.tools };
     for turn in build_prompt(request.messages, request.speaker_format) {
         match turn {
             PromptMessage::System(text) if text.trim().is_empty() => {}
             PromptMessage::System(text) => system.push(text),
-            PromptMessage::User(parts) => messages.push("user", parts.iter().filter_map(user_block)),
+            PromptMessage::User(parts) => {
+                messages.push("user", parts.iter().filter_map(user_block));
+            }
             PromptMessage::Assistant(parts) => {
                 let blocks = parts.iter().filter_map(|part| calls.assistant_block(part));
                 messages.push("assistant", blocks);
             }
-            PromptMessage::ToolResults(answers) => messages.push("user", calls.result_blocks(&answers)),
+            PromptMessage::ToolResults(answers) => {
+                messages.push("user", calls.result_blocks(&answers));
+            }
         }
     }
     let mut body = fields_from([
@@ -53,8 +60,10 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
         body.insert("tool_choice", to_json(&tool_choice(&request.tool_choice)));
     }
     if let Some(output) = request.output {
-        let format =
-            fields_from([("type", "json_schema".into()), ("schema", schema::close_schema(&output.schema))]);
+        let format = fields_from([
+            ("type", "json_schema".into()),
+            ("schema", schema::close_schema(&output.schema)),
+        ]);
         body.insert("output_config", to_json(&fields_from([("format", to_json(&format))])));
     }
     if let Some(temperature) = request.temperature
@@ -73,7 +82,9 @@ fn tool_choice(choice: &ToolChoice) -> Fields {
         ToolChoice::Auto => fields_from([("type", "auto".into())]),
         ToolChoice::None => fields_from([("type", "none".into())]),
         ToolChoice::Required => fields_from([("type", "any".into())]),
-        ToolChoice::Tool(name) => fields_from([("type", "tool".into()), ("name", name.as_str().into())]),
+        ToolChoice::Tool(name) => {
+            fields_from([("type", "tool".into()), ("name", name.as_str().into())])
+        }
     }
 }
 
@@ -105,14 +116,19 @@ impl Messages {
         match turns.0.last() {
             None => turns.push("user", [plain_text(ONLY_USER_TEXT)]),
             // An item of its own that comes last is one that it paused at, and goes on from.
-            Some(("assistant", blocks)) if blocks.last().is_some_and(|block| has_type(block, "text")) => {
+            Some(("assistant", blocks))
+                if blocks.last().is_some_and(|block| has_type(block, "text")) =>
+            {
                 turns.push("user", [plain_text(LAST_USER_TEXT)]);
             }
             Some(_) => {}
         }
         let messages = turns.0.iter().map(|(role, blocks)| {
             let blocks: Vec<Json> = blocks.iter().map(to_json).collect();
-            to_json(&fields_from([("role", (*role).into()), ("content", content::to_json_list(&blocks))]))
+            to_json(&fields_from([
+                ("role", (*role).into()),
+                ("content", content::to_json_list(&blocks)),
+            ]))
         });
         content::to_json_list(&messages.collect::<Vec<_>>())
     }
@@ -141,7 +157,11 @@ impl Messages {
 
 /// The id of a call of a tool that Anthropic runs itself.
 fn server_call_id(block: &Fields) -> Option<String> {
-    if has_type(block, "server_tool_use") || has_type(block, "mcp_tool_use") { get_string(block, "id") } else { None }
+    if has_type(block, "server_tool_use") || has_type(block, "mcp_tool_use") {
+        get_string(block, "id")
+    } else {
+        None
+    }
 }
 
 /// The id of the call that a result of such a tool is for.
@@ -157,7 +177,8 @@ fn get_string(block: &Fields, key: &str) -> Option<String> {
 /// What the model said, up to the last block that is no thinking: thinking that comes last was cut
 /// off, and is refused.
 fn without_trailing_thinking(role: &str, mut blocks: Vec<Fields>) -> Vec<Fields> {
-    let is_thinking = |block: &Fields| has_type(block, "thinking") || has_type(block, "redacted_thinking");
+    let is_thinking =
+        |block: &Fields| has_type(block, "thinking") || has_type(block, "redacted_thinking");
     while role == "assistant" && blocks.last().is_some_and(is_thinking) {
         blocks.pop();
     }
@@ -200,10 +221,13 @@ impl ReplyWriter<'_> {
         match part {
             AssistantPart::Text(block) => Some(content::write_text(block)),
             AssistantPart::Thinking(block) => content::write_thinking(block),
-            AssistantPart::Data(block) => Some(plain_text(&describe_omitted_data(block, "it was made by the assistant"))),
+            AssistantPart::Data(block) => {
+                Some(plain_text(&describe_omitted_data(block, "it was made by the assistant")))
+            }
             AssistantPart::ToolCall(call) => {
                 let mut fields = content::write_call(call, &self.ids.next_call_id(&call.id));
-                fields.insert("name", &*sanitize_call_name(&call.name, self.tools, MAX_NAME_LENGTH));
+                fields
+                    .insert("name", &*sanitize_call_name(&call.name, self.tools, MAX_NAME_LENGTH));
                 Some(fields)
             }
             AssistantPart::Item(item) => provider::block_to_item(NAME, item),
@@ -227,7 +251,9 @@ impl ReplyWriter<'_> {
             if has_data && answer.is_error() {
                 let (id, name) = (&answer.call.id, &answer.call.name);
                 shown.push(plain_text(&format!("What the call {id} of {name} gave:")));
-                shown.extend(answer.data().map(|block| data_block(block).unwrap_or_else(|line| line)));
+                shown.extend(
+                    answer.data().map(|block| data_block(block).unwrap_or_else(|line| line)),
+                );
             }
             blocks.push(content::write_result(&id, content, answer.is_error()));
         }

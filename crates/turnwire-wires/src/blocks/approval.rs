@@ -119,7 +119,9 @@ impl Approval {
             let Some(call) = call else {
                 let which =
                     decision.tool_use_id.clone().unwrap_or_else(|| format!("decisions[{at}]"));
-                return Err(bad_request(format!("approval of {which}: no such call waits for an answer")));
+                return Err(bad_request(format!(
+                    "approval of {which}: no such call waits for an answer"
+                )));
             };
             if !seen.insert(&call.id) {
                 return Err(bad_request(format!("approval of {}: it is answered twice", call.id)));

@@ -74,7 +74,12 @@ enum OpenBlock {
 }
 
 impl ReplyOwners {
-    fn emit<'e>(&'e self, owner: OwnerIndex, kind: impl Into<EventKind<'e>>, out: &mut EventSink<'_>) {
+    fn emit<'e>(
+        &'e self,
+        owner: OwnerIndex,
+        kind: impl Into<EventKind<'e>>,
+        out: &mut EventSink<'_>,
+    ) {
         out(self.event(owner, kind));
     }
 
@@ -158,7 +163,12 @@ impl BlockDecoder {
     }
 
     /// More of a thinking block.
-    pub(super) fn thinking_delta(&mut self, index: u64, text: &str, out: &mut EventSink<'_>) -> bool {
+    pub(super) fn thinking_delta(
+        &mut self,
+        index: u64,
+        text: &str,
+        out: &mut EventSink<'_>,
+    ) -> bool {
         let Some(OpenBlock::Thinking { owner, id, initial }) = self.open.get_mut(&index) else {
             return false;
         };
@@ -169,7 +179,12 @@ impl BlockDecoder {
     }
 
     /// A delta of a block that is neither text nor thinking.
-    pub(super) fn other_delta(&mut self, index: u64, delta: &Fields, out: &mut EventSink<'_>) -> bool {
+    pub(super) fn other_delta(
+        &mut self,
+        index: u64,
+        delta: &Fields,
+        out: &mut EventSink<'_>,
+    ) -> bool {
         match self.open.get(&index) {
             Some(OpenBlock::Approval { owner, key }) => {
                 let (owner, key) = (*owner, key.clone());
@@ -332,7 +347,14 @@ impl BlockDecoder {
         }
     }
 
-    fn tool_use(&mut self, owner: OwnerIndex, index: u64, id: &str, block: &Fields, out: &mut EventSink<'_>) {
+    fn tool_use(
+        &mut self,
+        owner: OwnerIndex,
+        index: u64,
+        id: &str,
+        block: &Fields,
+        out: &mut EventSink<'_>,
+    ) {
         let name = string_field(block, "name").unwrap_or_default();
         self.calls.insert(id.to_owned(), (index, name.clone()));
         let tool_call_id = || id.to_owned().into();
@@ -346,7 +368,13 @@ impl BlockDecoder {
         owners.emit(owner, ToolCallEnd { tool_call_id: tool_call_id(), extra }, out);
     }
 
-    fn tool_result(&mut self, owner: OwnerIndex, id: &str, block: &Fields, out: &mut EventSink<'_>) {
+    fn tool_result(
+        &mut self,
+        owner: OwnerIndex,
+        id: &str,
+        block: &Fields,
+        out: &mut EventSink<'_>,
+    ) {
         let id = string_field(block, "tool_use_id").unwrap_or_else(|| id.to_owned());
         self.calls.remove(&id);
         let tool_call_id = || id.clone().into();
@@ -354,7 +382,9 @@ impl BlockDecoder {
         let owners = &self.owners;
         owners.emit(owner, ToolResultStart { tool_call_id: tool_call_id(), tool_call_name }, out);
         let text = match block.raw("content") {
-            Some(json) if !json.is_null() => json.parse_as().unwrap_or_else(|_| json.text().to_owned()),
+            Some(json) if !json.is_null() => {
+                json.parse_as().unwrap_or_else(|_| json.text().to_owned())
+            }
             _ => String::new(),
         };
         if !text.is_empty() {
@@ -370,7 +400,13 @@ impl BlockDecoder {
         out(end);
     }
 
-    fn approval_request(&mut self, owner: OwnerIndex, key: Option<Json>, from: &Fields, out: &mut EventSink<'_>) -> bool {
+    fn approval_request(
+        &mut self,
+        owner: OwnerIndex,
+        key: Option<Json>,
+        from: &Fields,
+        out: &mut EventSink<'_>,
+    ) -> bool {
         let Ok(Some(actions)) = from.get::<Vec<Fields>>("action_requests") else { return false };
         let configs = from.get::<Vec<Fields>>("review_configs").ok().flatten().unwrap_or_default();
         let tool_calls = self.read_calls(actions, &configs);
@@ -448,15 +484,16 @@ impl BlockDecoder {
         let kept = keys
             .into_iter()
             .filter_map(|key| Some((key, from.raw(key).filter(|json| !json.is_null())?.clone())));
-        let value = Json::from_value(&kept.collect::<Fields>()).map(CustomValue).unwrap_or_default();
+        let value =
+            Json::from_value(&kept.collect::<Fields>()).map(CustomValue).unwrap_or_default();
         self.owners.emit(None, Custom { name: FILE_PROCESSING.to_owned(), value }, out);
     }
 }
 
 /// A friendly name that is more than the tool's name.
 fn title_metadata(block: &Fields, name: &str) -> Fields {
-    let title =
-        string_field(block, "tool_content_message").filter(|title| title != name && !title.is_empty());
+    let title = string_field(block, "tool_content_message")
+        .filter(|title| title != name && !title.is_empty());
     title.map(|title| ("title", title)).into_iter().collect()
 }
 

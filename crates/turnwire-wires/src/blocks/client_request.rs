@@ -14,9 +14,9 @@
 //! assert_eq!(error.to_string(), "NotARequest: subscribe has no `session_id`");
 //! ```
 
-use super::approval::{Approval, ApprovalKey, ApprovalDetails, Decision};
+use super::approval::{Approval, ApprovalDetails, ApprovalKey, Decision};
+use super::conversions::{mode_name, parse_mode, source};
 use super::message::HistoryEncoder;
-use super::conversions::{parse_mode, mode_name, source};
 use crate::stream::DisplayMode;
 use serde::{Serialize, Serializer};
 use turnwire_core::{DataBlock, Error, ErrorKind, Fields, Json, Msg, Part, Result};
@@ -291,7 +291,8 @@ impl CommandFields<'_> {
 
     fn list(&self, field: &str) -> Result<Vec<Json>> {
         let list = self.fields.get::<Vec<Json>>(field);
-        let list = list.map_err(|_| bad_request(format!("`{field}` of {} is not a list", self.word)))?;
+        let list =
+            list.map_err(|_| bad_request(format!("`{field}` of {} is not a list", self.word)))?;
         Ok(list.unwrap_or_default())
     }
 
@@ -300,7 +301,9 @@ impl CommandFields<'_> {
         let content_urls: Vec<ContentUrl> = urls
             .iter()
             .enumerate()
-            .map(|(at, json)| read_content_url(json).ok_or_else(|| self.item_error("content_urls", at, "a URL")))
+            .map(|(at, json)| {
+                read_content_url(json).ok_or_else(|| self.item_error("content_urls", at, "a URL"))
+            })
             .collect::<Result<_>>()?;
         let message = self.text("message")?.unwrap_or_default();
         if message.trim().is_empty() && content_urls.is_empty() {

@@ -230,7 +230,10 @@ pub(super) fn source(url: &str, media_type: Option<String>) -> Source {
 }
 
 /// The media type and the base64 inside a `data:` URL.
-fn data_url_base64<'u>(url: &'u str, media_type: Option<&str>) -> Option<(Option<String>, &'u str)> {
+fn data_url_base64<'u>(
+    url: &'u str,
+    media_type: Option<&str>,
+) -> Option<(Option<String>, &'u str)> {
     let rest = url.strip_prefix("data:")?;
     let told = media_type.and_then(|word| rest.strip_prefix(word)?.strip_prefix(";base64,"));
     if let Some(data) = told {

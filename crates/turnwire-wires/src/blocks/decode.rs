@@ -2,7 +2,7 @@
 
 use super::VERBATIM_PREFIX;
 use super::block_decoder::BlockDecoder;
-use super::conversions::{error_type, finished_reason, to_timestamp, to_ms};
+use super::conversions::{error_type, finished_reason, to_ms, to_timestamp};
 use crate::stream::{Decode, DecoderOptions, EventSink};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -141,11 +141,20 @@ impl Decoder {
     }
 
     /// The text of a block that is open: what most frames are.
-    fn plain_delta(&mut self, frame: &Frame<'_>, id: Option<&str>, out: &mut EventSink<'_>) -> bool {
+    fn plain_delta(
+        &mut self,
+        frame: &Frame<'_>,
+        id: Option<&str>,
+        out: &mut EventSink<'_>,
+    ) -> bool {
         let (Some(index), Some(delta)) = (frame.index, &frame.delta) else { return false };
-        let Some(turn) = self.find_turn(id).filter(|_| delta.extras.is_none()) else { return false };
+        let Some(turn) = self.find_turn(id).filter(|_| delta.extras.is_none()) else {
+            return false;
+        };
         match delta.r#type.as_ref().map(|word| &*word.0) {
-            Some("text_delta") => turn.blocks.text_delta(index, str_or_empty(delta.text.as_ref()), out),
+            Some("text_delta") => {
+                turn.blocks.text_delta(index, str_or_empty(delta.text.as_ref()), out)
+            }
             Some("thinking_delta") => {
                 turn.blocks.thinking_delta(index, str_or_empty(delta.thinking.as_ref()), out)
             }

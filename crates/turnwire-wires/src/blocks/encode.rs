@@ -1,8 +1,8 @@
 //! Events into frames.
 
-use super::turn_writer::{Finality, TurnWriter, BlockOwner};
-use super::reply_encoder::ReplyEncoder;
 use super::conversions::{FAILED, FAILED_FOR_NOW, USER_STOPPED, can_retry, error_code, parse_mode};
+use super::reply_encoder::ReplyEncoder;
+use super::turn_writer::{BlockOwner, Finality, TurnWriter};
 use super::{FILE_PROCESSING, VERBATIM_PREFIX, message};
 use crate::stream::{DisplayMode, Encode, EncoderOptions, Frames};
 use serde::Serialize;
@@ -112,7 +112,11 @@ impl Encoder {
             let mode = self.user_mode.unwrap_or(self.mode);
             let mut turn = TurnWriter::new(id, session, mode, &event.created_at);
             turn.message_start(&start.name, start.role, out);
-            let mut open = OpenTurn { turn, own: ReplyEncoder::new(BlockOwner::default()), subs: HashMap::default() };
+            let mut open = OpenTurn {
+                turn,
+                own: ReplyEncoder::new(BlockOwner::default()),
+                subs: HashMap::default(),
+            };
             if let Some(files) = self.files.take() {
                 open.files(&files, out);
             }

@@ -5,8 +5,8 @@
 //! as a whole stands in its first entry.
 
 use super::conversions::{
-    USER_STOPPED, attachment, error_code, data_block, error_type, finished_reason, input_object,
-    input_text, to_timestamp, parse_mode, to_ms, to_seconds, result_status, stop_reason, unix_ms,
+    USER_STOPPED, attachment, data_block, error_code, error_type, finished_reason, input_object,
+    input_text, parse_mode, result_status, stop_reason, to_ms, to_seconds, to_timestamp, unix_ms,
 };
 use super::{RESERVED_BLOCK_TYPES, WRAPPED_BLOCK};
 use crate::provider::unknown_block;
@@ -61,7 +61,8 @@ impl HistoryEncoder {
                 }
             }
         }
-        let entries: Vec<Json> = entries.iter().filter_map(|entry| Json::from_value(entry).ok()).collect();
+        let entries: Vec<Json> =
+            entries.iter().filter_map(|entry| Json::from_value(entry).ok()).collect();
         self.count += entries.len();
         entries
     }
@@ -92,7 +93,11 @@ fn entry_head(msg: &Msg) -> Fields {
     insert_some(&mut head, "error", msg.error());
     insert_some(&mut head, "usage", msg.usage());
     insert_some(&mut head, "structured_output", msg.structured_output());
-    insert_some(&mut head, "metadata", Some(msg.metadata()).filter(|metadata| !metadata.is_empty()));
+    insert_some(
+        &mut head,
+        "metadata",
+        Some(msg.metadata()).filter(|metadata| !metadata.is_empty()),
+    );
     head
 }
 
@@ -172,7 +177,8 @@ fn terminal_blocks(msg: &Msg) -> impl Iterator<Item = Fields> {
     let stopped = (msg.finished_reason() == Some(&FinishedReason::Interrupted))
         .then(|| Fields::from_iter([("type", TERMINAL_USER_STOPPED), ("text", USER_STOPPED)]));
     let failed = msg.error().map(|error| {
-        let mut fields = Fields::from_iter([("type", TERMINAL_ERROR), ("text", error.message.as_str())]);
+        let mut fields =
+            Fields::from_iter([("type", TERMINAL_ERROR), ("text", error.message.as_str())]);
         let mut extras = Fields::default();
         extras.insert("block_subtype", "error");
         extras.insert("code", error_code(&error.r#type));
@@ -302,7 +308,8 @@ fn read_entry(entry: &Fields, messages: &mut Vec<Msg>) -> Result<()> {
     };
     let id = string_field(entry, "id").unwrap_or_default();
     let mut end = ReplyEnding::default();
-    let content = if role == Role::Tool { read_tool_blocks(entry) } else { read_blocks(entry, &mut end)? };
+    let content =
+        if role == Role::Tool { read_tool_blocks(entry) } else { read_blocks(entry, &mut end)? };
     if let Some(last) = messages.last_mut()
         && continues_message(last, role, &id)
     {
@@ -380,7 +387,8 @@ fn read_blocks(entry: &Fields, end: &mut ReplyEnding) -> Result<Vec<ContentBlock
     } else {
         let list = entry.get::<Vec<Fields>>("content");
         let list = list.map_err(|_| not_a_history("`content` is a string or a list of blocks"))?;
-        content.extend(list.unwrap_or_default().iter().filter_map(|fields| read_block(fields, end)));
+        content
+            .extend(list.unwrap_or_default().iter().filter_map(|fields| read_block(fields, end)));
     }
     // Calls that stand only in the list beside the blocks.
     for fields in entry.get::<Vec<Fields>>("tool_calls").ok().flatten().unwrap_or_default() {
@@ -420,7 +428,8 @@ fn read_block(fields: &Fields, end: &mut ReplyEnding) -> Option<ContentBlock> {
         TERMINAL_ERROR => {
             end.reason = Some(FinishedReason::Error);
             let extras = fields.get::<Fields>("extras").ok().flatten().unwrap_or_default();
-            let kind = string_field(&extras, "code").map(|code| error_type(&code)).unwrap_or_default();
+            let kind =
+                string_field(&extras, "code").map(|code| error_type(&code)).unwrap_or_default();
             let message = text("text");
             end.error = Some(ReplyError { r#type: kind, message, ..ReplyError::default() });
             return None;
@@ -451,7 +460,10 @@ fn read_call(fields: &Fields) -> ToolCall {
 fn read_tool_blocks(entry: &Fields) -> Vec<ContentBlock> {
     let Some(id) = string_field(entry, "tool_use_id") else {
         let list = entry.get::<Vec<Fields>>("content").ok().flatten().unwrap_or_default();
-        return list.iter().filter_map(|fields| read_block(fields, &mut ReplyEnding::default())).collect();
+        return list
+            .iter()
+            .filter_map(|fields| read_block(fields, &mut ReplyEnding::default()))
+            .collect();
     };
     let text = match entry.raw("content") {
         Some(json) if !json.is_null() => json.parse_as().unwrap_or_else(|_| json.text().to_owned()),

@@ -2,8 +2,8 @@
 
 mod tools;
 
-use super::turn_writer::{Finality, TurnWriter, BlockOwner};
 use super::conversions::attachment;
+use super::turn_writer::{BlockOwner, Finality, TurnWriter};
 use super::{RESERVED_BLOCK_TYPES, WRAPPED_BLOCK};
 use crate::stream::{DisplayMode, Frames};
 use serde::Serialize;
@@ -82,7 +82,12 @@ impl ReplyEncoder {
         }
     }
 
-    pub(super) fn encode_event(&mut self, turn: &mut TurnWriter, event: &Event<'_>, out: &mut Frames) {
+    pub(super) fn encode_event(
+        &mut self,
+        turn: &mut TurnWriter,
+        event: &Event<'_>,
+        out: &mut Frames,
+    ) {
         match &event.kind {
             EventKind::TextBlockDelta(delta) => {
                 self.text_delta(turn, &delta.block_id, &delta.delta, out);
@@ -164,7 +169,8 @@ impl ReplyEncoder {
     pub(super) fn close(&mut self, turn: &mut TurnWriter, out: &mut Frames) {
         let last = self.finality(turn);
         let texts = self.texts.drain().map(|(_, text)| (text.index, last));
-        let thoughts = self.thoughts.drain().filter_map(|(_, index)| Some((index?, Finality::NotText)));
+        let thoughts =
+            self.thoughts.drain().filter_map(|(_, index)| Some((index?, Finality::NotText)));
         let mut stops: Vec<(u64, Finality)> = texts.chain(thoughts).collect();
         stops.sort_by_key(|(index, _)| *index);
         for (index, last) in stops {
@@ -176,12 +182,14 @@ impl ReplyEncoder {
             self.write_data_block(turn, &msg, out);
         }
         let open = self.calls.iter().filter(|(_, call)| call.input.is_some());
-        let mut calls: Vec<(u64, String)> = open.map(|(id, call)| (call.order, id.clone())).collect();
+        let mut calls: Vec<(u64, String)> =
+            open.map(|(id, call)| (call.order, id.clone())).collect();
         calls.sort();
         for (_, id) in calls {
             self.call_end(turn, &id, None, out);
         }
-        let open = self.results.iter().filter_map(|(id, output)| Some((output.as_ref()?.order, id)));
+        let open =
+            self.results.iter().filter_map(|(id, output)| Some((output.as_ref()?.order, id)));
         let mut results: Vec<(u64, String)> = open.map(|(nth, id)| (nth, id.clone())).collect();
         results.sort();
         for (_, id) in results {
@@ -196,7 +204,11 @@ impl ReplyEncoder {
 
     /// What the stop of a text says. A sub-agent's is never the answer.
     fn finality(&self, turn: &TurnWriter) -> Finality {
-        if self.who.is_subagent || turn.calls_made { Finality::NotFinal } else { Finality::Undecided }
+        if self.who.is_subagent || turn.calls_made {
+            Finality::NotFinal
+        } else {
+            Finality::Undecided
+        }
     }
 
     /// Whether a tool call follows is known, if this is the turn's own reply.
@@ -246,7 +258,13 @@ impl ReplyEncoder {
         }
     }
 
-    fn write_text_start(&mut self, turn: &mut TurnWriter, id: &str, replaces: Option<u64>, out: &mut Frames) {
+    fn write_text_start(
+        &mut self,
+        turn: &mut TurnWriter,
+        id: &str,
+        replaces: Option<u64>,
+        out: &mut Frames,
+    ) {
         let block =
             TextStart { r#type: "text", id, text: "", who: &self.who, is_part: false, replaces };
         let index = turn.block_start(&block, out);
@@ -377,7 +395,10 @@ impl ReplyEncoder {
                 let hides =
                     fields.raw("subagent").is_some() || fields.raw("parent_tool_use_id").is_some();
                 let index = if RESERVED_BLOCK_TYPES.contains(&word.as_str()) || hides {
-                    turn.whole_block(&Wrapped { r#type: WRAPPED_BLOCK, block: fields, who: &self.who }, out)
+                    turn.whole_block(
+                        &Wrapped { r#type: WRAPPED_BLOCK, block: fields, who: &self.who },
+                        out,
+                    )
                 } else {
                     self.write_fields(turn, fields.clone(), out)
                 };

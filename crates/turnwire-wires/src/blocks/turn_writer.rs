@@ -1,7 +1,7 @@
 //! The frames of a turn, and the order in which its blocks are closed.
 
 use super::approval::ApprovalKey;
-use super::conversions::{mode_name, to_seconds, stop_reason, unix_ms, usage_json};
+use super::conversions::{mode_name, stop_reason, to_seconds, unix_ms, usage_json};
 use crate::stream::{DisplayMode, Frames};
 use serde::Serialize;
 use std::collections::HashSet;
@@ -213,7 +213,9 @@ impl TurnWriter {
     /// More of a block that is not text.
     pub(super) fn block_delta<T: Serialize>(&mut self, index: u64, delta: &T, out: &mut Frames) {
         self.write_delta(index, delta, false, out);
-        if let (Some(written), Ok(delta)) = (written_block(&mut self.written, index), Json::from_value(delta)) {
+        if let (Some(written), Ok(delta)) =
+            (written_block(&mut self.written, index), Json::from_value(delta))
+        {
             written.deltas.push(delta);
         }
     }

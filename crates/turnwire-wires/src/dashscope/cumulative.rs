@@ -95,7 +95,8 @@ mod tests {
     use super::*;
 
     fn new(frames: &[&str]) -> (Mode, String) {
-        let (mut mode, mut said, mut all) = (Mode::default(), CumulativeText::default(), String::new());
+        let (mut mode, mut said, mut all) =
+            (Mode::default(), CumulativeText::default(), String::new());
         for frame in frames {
             said.push_frame(&mut mode, frame, |new| {
                 assert!(!new.is_empty());

@@ -4,10 +4,12 @@
 //! `finish_reason` has come that is not the string `null`.
 
 use super::NAME;
-use super::cumulative::{Mode, CumulativeText};
+use super::cumulative::{CumulativeText, Mode};
 use super::message::{CallFields, Content, Message, Part};
 use crate::provider::text_blocks::{self, push_segment};
-use crate::provider::{ModelCallInfo, ModelCall, UniqueCallIds, BlockKind, Segment, ThinkTagParser, parse_frame, loose};
+use crate::provider::{
+    BlockKind, ModelCall, ModelCallInfo, Segment, ThinkTagParser, UniqueCallIds, loose, parse_frame,
+};
 use crate::stream::{Decode, DecoderOptions, EventSink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -136,9 +138,13 @@ impl DashscopeDecoder {
 
     fn read_message(&mut self, message: &Message<'_>, out: &mut EventSink<'_>) {
         let Self { call, mode, thinking, .. } = self;
-        thinking.push_frame(mode, message.reasoning_content.as_deref().unwrap_or_default(), |new| {
-            push_segment(call, Segment::Thinking(new), out);
-        });
+        thinking.push_frame(
+            mode,
+            message.reasoning_content.as_deref().unwrap_or_default(),
+            |new| {
+                push_segment(call, Segment::Thinking(new), out);
+            },
+        );
         match &message.content {
             Content::None => {}
             Content::Text(text) => self.push_answer(text, out),
@@ -340,7 +346,12 @@ impl OpenCall {
 }
 
 /// The answer, with what is thinking in it told apart.
-fn push_answer_text(call: &mut ModelCall, think: &mut ThinkTagParser, new: &str, out: &mut EventSink<'_>) {
+fn push_answer_text(
+    call: &mut ModelCall,
+    think: &mut ThinkTagParser,
+    new: &str,
+    out: &mut EventSink<'_>,
+) {
     think.feed(new, |segment| push_segment(call, segment, out));
 }
 

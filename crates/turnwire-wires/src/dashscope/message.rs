@@ -1,10 +1,12 @@
 //! DashScope's messages and ours.
 
 use super::NAME;
-use super::message_draft::{ContentPart, MessageDraft, PART, data_part, media_key, item_to_part, result_message};
+use super::message_draft::{
+    ContentPart, MessageDraft, PART, data_part, item_to_part, media_key, result_message,
+};
+use crate::model_request::{media_type, to_json_object};
 use crate::provider::loose::{self, Any, Want};
 use crate::provider::{HistoryReader, item_to_block};
-use crate::model_request::{media_type, to_json_object};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;

@@ -1,8 +1,8 @@
 //! A message of DashScope's while it is written.
 
 use super::NAME;
-use crate::provider;
 use crate::model_request::{to_json_list, to_json_object};
+use crate::provider;
 use turnwire_core::{DataBlock, Fields, Json, Source};
 
 /// The type of a block that only DashScope knows, and the field of it that holds the part.
@@ -50,7 +50,9 @@ impl MessageDraft {
     /// The message, with a list as its content.
     pub(super) fn into_list_message(self) -> Json {
         let parts = self.content.iter().map(|bit| match bit {
-            ContentPart::Text(text) => to_json_object(&[("text", text.as_str())].into_iter().collect()),
+            ContentPart::Text(text) => {
+                to_json_object(&[("text", text.as_str())].into_iter().collect())
+            }
             ContentPart::Part(part) => part.clone(),
         });
         let content = to_json_list(&parts.collect::<Vec<_>>());

@@ -1,10 +1,14 @@
 //! What a model is asked, as the body of a generation.
 
-use super::message_draft::{ContentPart, MessageDraft, data_part, media_key, item_to_part, result_message};
+use super::message_draft::{
+    ContentPart, MessageDraft, data_part, item_to_part, media_key, result_message,
+};
 use crate::model_request::{
-    CallOutcome, CallIds, UserPart, RASTER_IMAGES_ONLY, ONLY_USER_TEXT, Request, SVG, AssistantPart, ToolDefinition, ToolChoice, PromptMessage,
-    input_to_object_text, read_text_file, sanitize_call_name, is_strict_schema, describe_omitted_data, to_json_list, media_type, to_json_object,
-    input_schema as input_of, normalize_data, build_prompt, default_media_type, merge_extra,
+    AssistantPart, CallIds, CallOutcome, ONLY_USER_TEXT, PromptMessage, RASTER_IMAGES_ONLY,
+    Request, SVG, ToolChoice, ToolDefinition, UserPart, build_prompt, default_media_type,
+    describe_omitted_data, input_schema as input_of, input_to_object_text, is_strict_schema,
+    media_type, merge_extra, normalize_data, read_text_file, sanitize_call_name, to_json_list,
+    to_json_object,
 };
 use turnwire_core::{DataBlock, Fields, Json, Source};
 
@@ -19,14 +23,21 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
                 written.push(OutgoingMessage::Draft(draft));
             }
             PromptMessage::User(given) => written.push(OutgoingMessage::Draft(user_draft(&given))),
-            PromptMessage::Assistant(said) => written.push(OutgoingMessage::Draft(calls.assistant_draft(&said))),
+            PromptMessage::Assistant(said) => {
+                written.push(OutgoingMessage::Draft(calls.assistant_draft(&said)));
+            }
             PromptMessage::ToolResults(answers) => {
-                written.extend(answers.iter().map(|answer| OutgoingMessage::Done(calls.outcome_message(answer))));
+                written.extend(
+                    answers
+                        .iter()
+                        .map(|answer| OutgoingMessage::Done(calls.outcome_message(answer))),
+                );
                 written.push(OutgoingMessage::Draft(result_data_draft(&answers)));
             }
         }
     }
-    let is_empty = |written: &OutgoingMessage| matches!(written, OutgoingMessage::Draft(it) if it.is_empty());
+    let is_empty =
+        |written: &OutgoingMessage| matches!(written, OutgoingMessage::Draft(it) if it.is_empty());
     if written.iter().all(is_empty) {
         written.push(OutgoingMessage::Draft(user_draft(&[UserPart::Text(ONLY_USER_TEXT.into())])));
     }
@@ -84,13 +95,19 @@ impl ReplyWriter<'_> {
         let mut draft = MessageDraft::new("assistant");
         for said in said {
             match said {
-                AssistantPart::Text(block) => draft.content.push(ContentPart::Text(block.text.clone())),
+                AssistantPart::Text(block) => {
+                    draft.content.push(ContentPart::Text(block.text.clone()));
+                }
                 AssistantPart::Thinking(block) => draft.thinking.push_str(&block.thinking),
                 AssistantPart::Data(block) => draft.content.push(data_or_note(block)),
                 AssistantPart::ToolCall(call) => {
                     let name = sanitize_call_name(&call.name, self.tools, MAX_NAME_LENGTH);
                     // An input that is no JSON is refused.
-                    draft.push_call(&self.ids.next_call_id(&call.id), &name, &input_to_object_text(&call.input));
+                    draft.push_call(
+                        &self.ids.next_call_id(&call.id),
+                        &name,
+                        &input_to_object_text(&call.input),
+                    );
                 }
                 AssistantPart::Item(item) => draft.content.extend(item_to_part(item)),
             }

@@ -5,10 +5,12 @@
 //! bytes, and complete if a `finishReason` has come.
 
 use super::NAME;
-use super::partial_args::{ArgsWriter, Piece, parse_path};
 use super::part::{self, FunctionCall, Part};
+use super::partial_args::{ArgsWriter, Piece, parse_path};
 use crate::provider::text_blocks::{self, push_segment};
-use crate::provider::{ModelCallInfo, ModelCall, UniqueCallIds, BlockKind, Segment, parse_frame, loose};
+use crate::provider::{
+    BlockKind, ModelCall, ModelCallInfo, Segment, UniqueCallIds, loose, parse_frame,
+};
 use crate::stream::{Decode, DecoderOptions, EventSink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -230,7 +232,12 @@ impl GeminiDecoder {
         }
     }
 
-    fn read_function_call(&mut self, call: &FunctionCall<'_>, part: &Part<'_>, out: &mut EventSink<'_>) {
+    fn read_function_call(
+        &mut self,
+        call: &FunctionCall<'_>,
+        part: &Part<'_>,
+        out: &mut EventSink<'_>,
+    ) {
         let name = call.name.as_deref().unwrap_or_default();
         let goes_on = self.partial.is_some() && name.is_empty();
         if !goes_on {

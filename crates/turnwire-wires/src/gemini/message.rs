@@ -1,8 +1,8 @@
 //! Gemini's `Content` objects and our messages.
 
 use super::part::{self, FunctionResponse, Part};
-use crate::provider::{HistoryReader, item_to_block, loose};
 use crate::model_request::object_to_input;
+use crate::provider::{HistoryReader, item_to_block, loose};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -150,7 +150,8 @@ fn part_to_block(history: &mut HistoryReader, part: &Part<'_>) -> Option<Content
 fn read_result(history: &mut HistoryReader, response: &FunctionResponse<'_>) -> ToolResult {
     let (name, id) = history.match_result(response.id.as_deref(), response.name.as_deref());
     let (text, state) = read_outcome(response.response.map_or("{}", RawValue::get));
-    let data: Vec<Piece> = response.parts.iter().filter_map(part_to_data).map(Piece::Data).collect();
+    let data: Vec<Piece> =
+        response.parts.iter().filter_map(part_to_data).map(Piece::Data).collect();
     let output = if data.is_empty() {
         Payload::Text(text)
     } else {

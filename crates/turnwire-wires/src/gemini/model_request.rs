@@ -2,8 +2,10 @@
 
 use super::part;
 use crate::model_request::{
-    CallOutcome, LAST_USER_TEXT, UserPart, ONLY_USER_TEXT, FIRST_USER_TEXT, Request, AssistantPart, ToolDefinition, ToolChoice, PromptMessage, sanitize_call_name,
-    is_text, describe_omitted_data, to_json_list, to_json_object, input_schema, normalize_data, build_prompt, default_media_type, merge_extra,
+    AssistantPart, CallOutcome, FIRST_USER_TEXT, LAST_USER_TEXT, ONLY_USER_TEXT, PromptMessage,
+    Request, ToolChoice, ToolDefinition, UserPart, build_prompt, default_media_type,
+    describe_omitted_data, input_schema, is_text, merge_extra, normalize_data, sanitize_call_name,
+    to_json_list, to_json_object,
 };
 use std::borrow::Cow;
 use turnwire_core::{DataBlock, Fields, Json, Source};
@@ -32,7 +34,10 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
     }
     let mut body = Fields::default();
     if !system.is_empty() {
-        body.insert("systemInstruction", to_json_object(&[("parts", to_json_list(&system))].into_iter().collect()));
+        body.insert(
+            "systemInstruction",
+            to_json_object(&[("parts", to_json_list(&system))].into_iter().collect()),
+        );
     }
     body.insert("contents", contents.into_json());
     if !request.tools.is_empty() {
@@ -127,7 +132,8 @@ fn tool_name<'n>(name: &'n str, tools: &[ToolDefinition]) -> Cow<'n, str> {
 
 /// The results of one turn in one turn, and behind them all that they hold besides text.
 fn result_parts(answers: &[CallOutcome<'_>], tools: &[ToolDefinition]) -> Vec<Json> {
-    let mut parts: Vec<Json> = answers.iter().map(|answer| outcome_to_part(answer, tools)).collect();
+    let mut parts: Vec<Json> =
+        answers.iter().map(|answer| outcome_to_part(answer, tools)).collect();
     for answer in answers {
         let mut data = answer.data().peekable();
         if data.peek().is_some() {
@@ -166,7 +172,9 @@ fn data_or_note(block: &DataBlock) -> Json {
         };
         part::data_part(&ready, kind).ok_or("it cannot be read")
     });
-    part.unwrap_or_else(|why| part::text_part(&describe_omitted_data(block, why), &Fields::default()))
+    part.unwrap_or_else(|why| {
+        part::text_part(&describe_omitted_data(block, why), &Fields::default())
+    })
 }
 
 /// The type that Gemini is told; none where it takes no such data, and would refuse the request.
@@ -194,7 +202,9 @@ fn insert_tools(request: &Request<'_>, body: &mut Fields) {
             to_json_object(&function)
         })
         .collect();
-    let tool = to_json_object(&[("functionDeclarations", to_json_list(&declarations))].into_iter().collect());
+    let tool = to_json_object(
+        &[("functionDeclarations", to_json_list(&declarations))].into_iter().collect(),
+    );
     body.insert("tools", to_json_list(&[tool]));
     let (mode, names) = match &request.tool_choice {
         ToolChoice::Auto => ("AUTO", None),
@@ -207,7 +217,8 @@ fn insert_tools(request: &Request<'_>, body: &mut Fields) {
     if let Some(names) = names {
         config.insert("allowedFunctionNames", names);
     }
-    let config = to_json_object(&[("functionCallingConfig", to_json_object(&config))].into_iter().collect());
+    let config =
+        to_json_object(&[("functionCallingConfig", to_json_object(&config))].into_iter().collect());
     body.insert("toolConfig", config);
 }
 

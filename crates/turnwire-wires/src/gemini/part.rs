@@ -1,9 +1,9 @@
 //! The parts that a `Content` is made of, both ways.
 
 use super::NAME;
+use crate::model_request::{input_to_object, to_json_list, to_json_object};
 use crate::provider;
 use crate::provider::loose::{self, Any, Object};
-use crate::model_request::{input_to_object, to_json_list, to_json_object};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -202,7 +202,10 @@ pub(super) fn call_part(call: &ToolCall, name: &str) -> Json {
     function.insert("id", call.id.as_str());
     function.insert("name", name);
     function.insert("args", input_to_object(&call.input));
-    with_kept_fields([("functionCall", to_json_object(&function))].into_iter().collect(), &call.rest)
+    with_kept_fields(
+        [("functionCall", to_json_object(&function))].into_iter().collect(),
+        &call.rest,
+    )
 }
 
 /// What came of a call: `key` is `output` or `error`.

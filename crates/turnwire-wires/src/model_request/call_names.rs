@@ -55,7 +55,11 @@ pub(crate) fn is_name_char(letter: char) -> bool {
 
 /// The name of a call that was made. Models make names up, and a provider that refuses a letter of
 /// one would refuse the whole conversation. A name of a tool that is offered stays as it is.
-pub(crate) fn sanitize_call_name<'n>(name: &'n str, tools: &[ToolDefinition], most: usize) -> Cow<'n, str> {
+pub(crate) fn sanitize_call_name<'n>(
+    name: &'n str,
+    tools: &[ToolDefinition],
+    most: usize,
+) -> Cow<'n, str> {
     if tools.iter().any(|tool| tool.name == name) {
         return name.into();
     }
@@ -108,8 +112,8 @@ mod tests {
     #[test]
     fn ids_are_short_plain_and_different() {
         let mut ids = CallIds::new(6, is_name_char);
-        let given =
-            ["a", "a", "a.b", "a:b", "", "1234567", "1234568", "a-2"].map(|id| ids.next_call_id(id));
+        let given = ["a", "a", "a.b", "a:b", "", "1234567", "1234568", "a-2"]
+            .map(|id| ids.next_call_id(id));
         assert_eq!(given, ["a", "a-2", "a_b", "a_b-2", "_", "123456", "1234-2", "a-2-2"]);
         assert_eq!([ids.next_result_id(), ids.next_result_id()], ["a", "a-2"]);
     }

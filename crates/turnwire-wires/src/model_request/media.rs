@@ -196,7 +196,11 @@ mod tests {
             assert_eq!(normalize_data(&block).unwrap().into_owned(), expected, "{url}");
         }
         for url in ["data:image/png;base64", "data:image/png;base64,%4"] {
-            assert_eq!(normalize_data(&DataBlock::url(url, "")), Err("its URL cannot be read"), "{url}");
+            assert_eq!(
+                normalize_data(&DataBlock::url(url, "")),
+                Err("its URL cannot be read"),
+                "{url}"
+            );
         }
     }
 

@@ -123,7 +123,12 @@ impl<'a> CallOutcome<'a> {
 /// The conversation as turns: every call has exactly one answer, right behind the turn that made it;
 /// a hint is a user's turn; results of calls that nobody made are left out, and so is what is empty.
 pub fn build_prompt(messages: &[Msg], agents: SpeakerFormat) -> Vec<PromptMessage<'_>> {
-    let mut walk = PromptBuilder { messages: Vec::new(), assistant_parts: Vec::new(), results: collect_results(messages), blocks_before: 0 };
+    let mut walk = PromptBuilder {
+        messages: Vec::new(),
+        assistant_parts: Vec::new(),
+        results: collect_results(messages),
+        blocks_before: 0,
+    };
     let mut history = HistoryText::default();
     for msg in messages {
         let tools = msg.content().iter().any(is_tool_block);
@@ -229,10 +234,14 @@ impl<'a> PromptBuilder<'a> {
             _ => None,
         });
         let answers: Vec<_> = calls
-            .map(|(at, call)| CallOutcome { call, result: take_result(&mut self.results, at, call) })
+            .map(|(at, call)| CallOutcome {
+                call,
+                result: take_result(&mut self.results, at, call),
+            })
             .collect();
         if !said.is_empty() {
-            self.messages.push(PromptMessage::Assistant(said.into_iter().map(|(_, said)| said).collect()));
+            self.messages
+                .push(PromptMessage::Assistant(said.into_iter().map(|(_, said)| said).collect()));
         }
         if !answers.is_empty() {
             self.messages.push(PromptMessage::ToolResults(answers));
@@ -241,7 +250,11 @@ impl<'a> PromptBuilder<'a> {
 }
 
 /// The first result behind the call that no earlier call of the same id has taken.
-fn take_result<'a>(results: &mut ResultsById<'a>, at: usize, call: &ToolCall) -> Option<&'a ToolResult> {
+fn take_result<'a>(
+    results: &mut ResultsById<'a>,
+    at: usize,
+    call: &ToolCall,
+) -> Option<&'a ToolResult> {
     let queue = results.get_mut(call.id.as_str())?;
     while let Some((place, result)) = queue.pop_front() {
         if place > at {

@@ -97,8 +97,11 @@ mod tests {
                 json!({"type": "object", "properties": {"a": {}}})
             }),
         ] {
-            let tool =
-                ToolDefinition { name: String::new(), description: String::new(), input_schema: given.into() };
+            let tool = ToolDefinition {
+                name: String::new(),
+                description: String::new(),
+                input_schema: given.into(),
+            };
             assert_eq!(input_schema(&tool).parse_as::<Value>().unwrap(), expected);
         }
     }

@@ -1,6 +1,6 @@
 //! Several agents in one conversation, for a model that knows only a user and itself.
 
-use super::prompt::{UserPart, PromptMessage};
+use super::prompt::{PromptMessage, UserPart};
 use turnwire_core::{ContentBlock, DataBlock, Msg};
 
 const HISTORY_HEADING: &str = "# Conversation History\n\

@@ -3,7 +3,9 @@
 use super::NAME;
 use super::message::Message;
 use crate::provider::text_blocks::{self, push_segment};
-use crate::provider::{ModelCallInfo, ModelCall, UniqueCallIds, BlockKind, Segment, ThinkTagParser, parse_frame, loose};
+use crate::provider::{
+    BlockKind, ModelCall, ModelCallInfo, Segment, ThinkTagParser, UniqueCallIds, loose, parse_frame,
+};
 use crate::stream::{Decode, DecoderOptions, EventSink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -47,7 +49,11 @@ struct Line<'a> {
 
 impl OllamaDecoder {
     pub(super) fn new(decoding: &DecoderOptions) -> Self {
-        Self { call: ModelCall::new(NAME, decoding), ids: UniqueCallIds::default(), think: ThinkTagParser::default() }
+        Self {
+            call: ModelCall::new(NAME, decoding),
+            ids: UniqueCallIds::default(),
+            think: ThinkTagParser::default(),
+        }
     }
 
     fn push_text(&mut self, thinking: Option<&str>, text: Option<&str>, out: &mut EventSink<'_>) {

@@ -1,7 +1,9 @@
 //! Ollama's messages and ours.
 
+use crate::model_request::{
+    input_to_object, media_type, object_to_input, to_json_list, to_json_object,
+};
 use crate::provider::{HistoryReader, loose};
-use crate::model_request::{input_to_object, object_to_input, to_json_list, media_type, to_json_object};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -215,7 +217,9 @@ fn read_message(history: &mut HistoryReader, message: &Message<'_>) {
         "assistant" => {
             for call in &message.tool_calls {
                 let id = history.register_call(call.id.as_deref(), call.name());
-                blocks.push(ToolCall::new(id, call.name(), object_to_input(&call.arguments())).into());
+                blocks.push(
+                    ToolCall::new(id, call.name(), object_to_input(&call.arguments())).into(),
+                );
             }
             history.push_reply(blocks);
         }

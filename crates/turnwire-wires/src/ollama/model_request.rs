@@ -2,8 +2,9 @@
 
 use super::message::{MessageDraft, image_base64, result_message};
 use crate::model_request::{
-    CallOutcome, UserPart, RASTER_IMAGES_ONLY, Request, SVG, AssistantPart, ToolChoice, PromptMessage, read_text_file, describe_omitted_data, to_json_list,
-    media_type, to_json_object, input_schema, normalize_data, build_prompt, merge_extra,
+    AssistantPart, CallOutcome, PromptMessage, RASTER_IMAGES_ONLY, Request, SVG, ToolChoice,
+    UserPart, build_prompt, describe_omitted_data, input_schema, media_type, merge_extra,
+    normalize_data, read_text_file, to_json_list, to_json_object,
 };
 use turnwire_core::{DataBlock, Fields, Json, Source};
 

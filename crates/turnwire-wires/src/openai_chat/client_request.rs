@@ -1,7 +1,7 @@
 //! What a client of chat completions posts.
 
 use super::message;
-use crate::client_request::{ClientRequest, ClientToolDefinition, take_field, invalid_request};
+use crate::client_request::{ClientRequest, ClientToolDefinition, invalid_request, take_field};
 use serde_json::json;
 use turnwire_core::{Fields, Json, Result};
 
@@ -47,14 +47,21 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<()> {
     if take_field::<bool>(fields, "logprobs")? == Some(true) {
         return Err(invalid_request("an agent has no `logprobs`"));
     }
-    if take_field::<Vec<String>>(fields, "modalities")?.unwrap_or_default().iter().any(|it| it != "text")
+    if take_field::<Vec<String>>(fields, "modalities")?
+        .unwrap_or_default()
+        .iter()
+        .any(|it| it != "text")
         || take_field::<Json>(fields, "audio")?.is_some()
     {
-        return Err(invalid_request("an agent answers with text: `modalities` can only be [\"text\"]"));
+        return Err(invalid_request(
+            "an agent answers with text: `modalities` can only be [\"text\"]",
+        ));
     }
     for name in ["functions", "function_call"] {
         if take_field::<Json>(fields, name)?.is_some() {
-            return Err(invalid_request(format!("`{name}` is too old: use `tools` and `tool_choice`")));
+            return Err(invalid_request(format!(
+                "`{name}` is too old: use `tools` and `tool_choice`"
+            )));
         }
     }
     Ok(())
@@ -63,20 +70,26 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<()> {
 fn read_tool(mut tool: Fields) -> Result<ClientToolDefinition> {
     let kind: Option<String> = take_field(&mut tool, "type")?;
     if let Some(kind) = kind.filter(|kind| kind != "function") {
-        return Err(invalid_request(format!("a tool of the type `{kind}` cannot be called: only functions")));
+        return Err(invalid_request(format!(
+            "a tool of the type `{kind}` cannot be called: only functions"
+        )));
     }
     let function: Option<Fields> = take_field(&mut tool, "function")?;
     let mut function = function.ok_or_else(|| invalid_request("a tool has no `function`"))?;
     let name: Option<String> = take_field(&mut function, "name")?;
     Ok(ClientToolDefinition {
-        name: name.filter(|name| !name.is_empty()).ok_or_else(|| invalid_request("a tool has no `name`"))?,
+        name: name
+            .filter(|name| !name.is_empty())
+            .ok_or_else(|| invalid_request("a tool has no `name`"))?,
         description: take_field(&mut function, "description")?.unwrap_or_default(),
         input_schema: function.remove("parameters").filter(|schema| !schema.is_null()),
     })
 }
 
 fn output_schema(fields: &mut Fields) -> Result<Option<Json>> {
-    let Some(mut format) = take_field::<Fields>(fields, "response_format")? else { return Ok(None) };
+    let Some(mut format) = take_field::<Fields>(fields, "response_format")? else {
+        return Ok(None);
+    };
     match take_field::<String>(&mut format, "type")?.as_deref() {
         Some("text") => Ok(None),
         Some("json_object") => Json::from_value(&json!({"type": "object"})).map(Some),

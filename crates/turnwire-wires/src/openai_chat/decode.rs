@@ -1,10 +1,12 @@
 //! A stream of chunks into events.
 
-use super::stream_blocks::{StreamBlocks, ThinkingOrigin};
-use super::chunk::{CallPiece, Choice, Chunk, Content, Delta, Groq, Part, parse_object, parse_usage};
+use super::chunk::{
+    CallPiece, Choice, Chunk, Content, Delta, Groq, Part, parse_object, parse_usage,
+};
 use super::error;
 use super::loose::{Int, Object};
-use crate::provider::{ModelCallInfo, ModelCall, Segment, ThinkTagParser};
+use super::stream_blocks::{StreamBlocks, ThinkingOrigin};
+use crate::provider::{ModelCall, ModelCallInfo, Segment, ThinkTagParser};
 use crate::stream::{Decode, DecoderOptions, EventSink};
 use serde_json::value::RawValue;
 use turnwire_core::event::{Custom, CustomValue};
@@ -252,7 +254,9 @@ impl ChatDecoder {
             return;
         };
         match &*part.r#type.0 {
-            "text" | "output_text" | "" if !part.text.is_empty() => self.push_text(&part.text.0, out),
+            "text" | "output_text" | "" if !part.text.is_empty() => {
+                self.push_text(&part.text.0, out);
+            }
             "text" | "output_text" | "" => {}
             "refusal" => {
                 self.is_refusal = true;

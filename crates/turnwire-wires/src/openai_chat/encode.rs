@@ -171,7 +171,8 @@ struct PromptTokens {
 impl ChatEncoder {
     /// Whether the event is one of the reply that is written; if it is the first, it begins.
     fn accepts_event(&mut self, event: &Event<'_>) -> bool {
-        if event.is_from_sub_agent() || event.reply_id.is_empty() || !event.kind.is_part_of_reply() {
+        if event.is_from_sub_agent() || event.reply_id.is_empty() || !event.kind.is_part_of_reply()
+        {
             return false;
         }
         let same = self.completion.id == event.reply_id;
@@ -197,7 +198,9 @@ impl ChatEncoder {
             EventKind::TextBlockDelta(delta) if turn.mark_grown(&delta.block_id, &delta.delta) => {
                 self.write_text(&delta.delta, out);
             }
-            EventKind::ThinkingBlockDelta(delta) if turn.mark_grown(&delta.block_id, &delta.delta) => {
+            EventKind::ThinkingBlockDelta(delta)
+                if turn.mark_grown(&delta.block_id, &delta.delta) =>
+            {
                 self.write_thinking(&delta.delta, out);
             }
             EventKind::ToolCallDelta(delta) => {
@@ -326,7 +329,11 @@ impl ChatEncoder {
         native_finish_reason: Option<&str>,
         out: &mut Frames,
     ) {
-        self.write_chunk(&[Choice { index: 0, delta, finish_reason, native_finish_reason }], None, out);
+        self.write_chunk(
+            &[Choice { index: 0, delta, finish_reason, native_finish_reason }],
+            None,
+            out,
+        );
     }
 
     fn write_chunk(&self, choices: &[Choice<'_>], usage: Option<Usage>, out: &mut Frames) {
@@ -373,7 +380,8 @@ impl ChatEncoder {
 
     /// Writes the calls that the client has to execute; whether there were any.
     fn write_calls(&mut self, out: &mut Frames) -> bool {
-        let mut calls: Vec<(usize, ToolCall)> = self.completion.client_calls.drain().map(|(_, it)| it).collect();
+        let mut calls: Vec<(usize, ToolCall)> =
+            self.completion.client_calls.drain().map(|(_, it)| it).collect();
         calls.sort_by_key(|(place, _)| *place);
         for (index, (_, call)) in calls.iter().enumerate() {
             let arguments = super::input_or_empty_object(&call.input);

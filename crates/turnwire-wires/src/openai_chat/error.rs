@@ -26,7 +26,8 @@ pub(super) fn read_error(raw: &RawValue) -> (ReplyError, FinishedReason) {
     let Ok(Object(Some(body))) = serde_json::from_str::<Object<ErrorFields<'_>>>(raw.get()) else {
         // A bare text, or whatever else it is.
         let message = serde_json::from_str(raw.get()).unwrap_or_else(|_| raw.get().to_owned());
-        let error = ReplyError { r#type: error_type("", "", &message), message, ..ReplyError::default() };
+        let error =
+            ReplyError { r#type: error_type("", "", &message), message, ..ReplyError::default() };
         return (error, FinishedReason::Error);
     };
     let word =

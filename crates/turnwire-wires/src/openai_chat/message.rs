@@ -2,8 +2,8 @@
 //!
 //! What the assistant says and what its tools give, between two users, is one reply of ours.
 
+use super::parts::{AssistantMessage, call_part, data_part, item_part, parse_data_url, text_part};
 use super::stream_blocks::{REASONING_DETAILS, REASONING_FIELD};
-use super::parts::{AssistantMessage, call_part, data_part, parse_data_url, item_part, text_part};
 use crate::provider::item_to_block;
 use serde_json::{Map, Value, json};
 use turnwire_core::block::{Base64Source, UrlSource};
@@ -187,7 +187,9 @@ fn read_block(part: &Value) -> Option<ContentBlock> {
             };
             base64_block(bytes, Some(&kind), None)
         }),
-        "file" => inner("file", "file_data").map(|url| data_block(url, "", inner("file", "filename"))),
+        "file" => {
+            inner("file", "file_data").map(|url| data_block(url, "", inner("file", "filename")))
+        }
         _ => None,
     };
     known.or_else(|| Some(item_to_block(super::NAME, fields(part))))

@@ -2,9 +2,11 @@
 
 use super::parts::{AssistantMessage, call_part, data_part, item_part, text_part};
 use crate::model_request::{
-    CallOutcome, CallIds, UserPart, ACCEPTED_IMAGES_ONLY, ONLY_USER_TEXT, OutputFormat, Request, AssistantPart, ToolDefinition, ToolChoice, PromptMessage,
-    input_to_object_text, read_text_file, sanitize_call_name, is_strict_schema, is_text, describe_omitted_data, media_type, input_schema,
-    normalize_data, openai_accepts_image, accepts_temperature, build_prompt, merge_extra,
+    ACCEPTED_IMAGES_ONLY, AssistantPart, CallIds, CallOutcome, ONLY_USER_TEXT, OutputFormat,
+    PromptMessage, Request, ToolChoice, ToolDefinition, UserPart, accepts_temperature,
+    build_prompt, describe_omitted_data, input_schema, input_to_object_text, is_strict_schema,
+    is_text, media_type, merge_extra, normalize_data, openai_accepts_image, read_text_file,
+    sanitize_call_name,
 };
 use serde_json::{Value, json};
 use turnwire_core::{DataBlock, Fields, Json, Result, ToolCall};
@@ -95,7 +97,9 @@ fn build_messages(request: &Request<'_>) -> Vec<Value> {
     let mut messages = Vec::new();
     for turn in build_prompt(request.messages, request.speaker_format) {
         match turn {
-            PromptMessage::System(text) => messages.push(json!({"role": "system", "content": text})),
+            PromptMessage::System(text) => {
+                messages.push(json!({"role": "system", "content": text}));
+            }
             PromptMessage::User(parts) => {
                 let parts: Vec<Value> = parts.iter().filter_map(user_part).collect();
                 if !parts.is_empty() {
@@ -103,7 +107,9 @@ fn build_messages(request: &Request<'_>) -> Vec<Value> {
                 }
             }
             PromptMessage::Assistant(said) => messages.extend(assistant_message(&said, &mut calls)),
-            PromptMessage::ToolResults(answers) => push_results(&answers, &mut calls, &mut messages),
+            PromptMessage::ToolResults(answers) => {
+                push_results(&answers, &mut calls, &mut messages);
+            }
         }
     }
     if messages.is_empty() {
@@ -155,7 +161,9 @@ fn user_part(part: &UserPart<'_>) -> Option<Value> {
 
 /// A part for data, or a line that says what was left out.
 fn data_or_note(block: &DataBlock) -> std::result::Result<Value, String> {
-    normalize_data(block).and_then(|ready| data_to_part(&ready)).map_err(|why| describe_omitted_data(block, why))
+    normalize_data(block)
+        .and_then(|ready| data_to_part(&ready))
+        .map_err(|why| describe_omitted_data(block, why))
 }
 
 fn data_to_part(block: &DataBlock) -> std::result::Result<Value, &'static str> {
@@ -165,7 +173,9 @@ fn data_to_part(block: &DataBlock) -> std::result::Result<Value, &'static str> {
     }
     match media_type(block) {
         Some(kind) if is_text(kind) => Err("it is no text"),
-        Some(kind) if kind.starts_with("image/") && !openai_accepts_image(kind) => Err(ACCEPTED_IMAGES_ONLY),
+        Some(kind) if kind.starts_with("image/") && !openai_accepts_image(kind) => {
+            Err(ACCEPTED_IMAGES_ONLY)
+        }
         _ => data_part(block),
     }
 }
@@ -220,7 +230,11 @@ fn assistant_message(said: &[AssistantPart<'_>], calls: &mut ReplyWriter<'_>) ->
 }
 
 /// One message for each call, then one of the user's with what a tool's message cannot hold.
-fn push_results(answers: &[CallOutcome<'_>], calls: &mut ReplyWriter<'_>, messages: &mut Vec<Value>) {
+fn push_results(
+    answers: &[CallOutcome<'_>],
+    calls: &mut ReplyWriter<'_>,
+    messages: &mut Vec<Value>,
+) {
     let mut shown = Vec::new();
     for answer in answers {
         let mut text = answer.text();

@@ -3,7 +3,7 @@
 
 use super::chunk::{Audio, CallPiece, Detail};
 use super::loose::{Object, Word};
-use crate::provider::{ModelCall, BlockKind};
+use crate::provider::{BlockKind, ModelCall};
 use crate::stream::EventSink;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -102,7 +102,12 @@ impl StreamBlocks {
         self.call.push_delta(TEXT_KEY, piece, out);
     }
 
-    pub(super) fn push_thinking(&mut self, piece: &str, origin: ThinkingOrigin, out: &mut EventSink<'_>) {
+    pub(super) fn push_thinking(
+        &mut self,
+        piece: &str,
+        origin: ThinkingOrigin,
+        out: &mut EventSink<'_>,
+    ) {
         if piece.is_empty() {
             return;
         }
@@ -120,7 +125,11 @@ impl StreamBlocks {
 
     /// OpenRouter's list of reasoning; whether there was text in it. Each of its entries is a block
     /// of its own, so that it can be sent back as it was.
-    pub(super) fn push_reasoning_details(&mut self, raw: &RawValue, out: &mut EventSink<'_>) -> bool {
+    pub(super) fn push_reasoning_details(
+        &mut self,
+        raw: &RawValue,
+        out: &mut EventSink<'_>,
+    ) -> bool {
         let Ok(list) = serde_json::from_str::<Vec<&RawValue>>(raw.get()) else { return false };
         let mut any = false;
         for raw in list {
@@ -211,7 +220,11 @@ impl StreamBlocks {
         }
     }
 
-    pub(super) fn set_citations(&mut self, citations: Option<&RawValue>, results: Option<&RawValue>) {
+    pub(super) fn set_citations(
+        &mut self,
+        citations: Option<&RawValue>,
+        results: Option<&RawValue>,
+    ) {
         for (held, raw) in [(&mut self.citations, citations), (&mut self.search_results, results)] {
             if let Some(raw) = raw.filter(|raw| raw.get() != held && raw.get() != "[]") {
                 raw.get().clone_into(held);
@@ -259,7 +272,9 @@ impl StreamBlocks {
         let none = Word::default();
         let (name, input) = match (&piece.function.0, &piece.custom.0) {
             (_, Some(custom)) => (&custom.name, Cow::Borrowed(&*custom.input.0)),
-            (Some(function), None) => (&function.name, function.arguments.map_or("".into(), input_text)),
+            (Some(function), None) => {
+                (&function.name, function.arguments.map_or("".into(), input_text))
+            }
             (None, None) => (&none, "".into()),
         };
         let at = self.find_or_add_call(piece.index.0, &piece.id.0, &name.0);
@@ -319,7 +334,13 @@ impl StreamBlocks {
         if !id.is_empty() {
             self.by_id.insert(id.clone(), at);
         }
-        self.call.start_block(FIRST_CALL_KEY + at as u64, BlockKind::ToolCall, &id, &slot.name, out);
+        self.call.start_block(
+            FIRST_CALL_KEY + at as u64,
+            BlockKind::ToolCall,
+            &id,
+            &slot.name,
+            out,
+        );
     }
 
     /// Ends all blocks, in the order in which they began.

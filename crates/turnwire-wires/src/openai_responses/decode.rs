@@ -9,9 +9,9 @@ mod frame;
 use super::item::{self, Item, ReasoningPart};
 use super::read::{self, Int, Raw, Text};
 use super::{NAME, error};
-use crate::provider::{ModelCallInfo, ModelCall, BlockKind};
+use crate::provider::{BlockKind, ModelCall, ModelCallInfo};
 use crate::stream::{Decode, DecoderOptions, EventSink};
-use frame::{InputTokensDetails, Frame, IncompleteDetails, Response, Usage};
+use frame::{Frame, IncompleteDetails, InputTokensDetails, Response, Usage};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -152,7 +152,14 @@ impl ResponsesDecoder {
     }
 
     #[inline]
-    fn push_delta(&mut self, index: u64, slot: PartKind, at: Int, delta: &str, out: &mut EventSink<'_>) {
+    fn push_delta(
+        &mut self,
+        index: u64,
+        slot: PartKind,
+        at: Int,
+        delta: &str,
+        out: &mut EventSink<'_>,
+    ) {
         let at = at.index().unwrap_or(0);
         let key = part_key(index, slot, at);
         if !self.parts.contains_key(&key) && !self.open_part(index, slot, at, out) {
@@ -283,7 +290,8 @@ impl ResponsesDecoder {
     fn item_added(&mut self, frame: &Frame<'_>, out: &mut EventSink<'_>) {
         let Some(raw) = frame.item else { return };
         let item: Item<'_> = read::of(raw);
-        let index = self.assign_index(frame.output_index.index().unwrap_or(self.next_index), &item, true);
+        let index =
+            self.assign_index(frame.output_index.index().unwrap_or(self.next_index), &item, true);
         self.call.begin(ModelCallInfo::default(), out);
         self.touch_item(index);
         self.register_names(index, &item);
@@ -316,7 +324,14 @@ impl ResponsesDecoder {
             count += 1;
             id = format!("{}-{count}", &**given);
         }
-        self.start_block(index, part_key(index, PartKind::ToolCall, 0), BlockKind::ToolCall, &id, &item.name, out);
+        self.start_block(
+            index,
+            part_key(index, PartKind::ToolCall, 0),
+            BlockKind::ToolCall,
+            &id,
+            &item.name,
+            out,
+        );
     }
 
     fn item_done(&mut self, index: u64, raw: &RawValue, out: &mut EventSink<'_>) {
@@ -385,7 +400,13 @@ impl ResponsesDecoder {
         }
     }
 
-    fn message_done(&mut self, index: u64, item: &Item<'_>, raw: &RawValue, out: &mut EventSink<'_>) {
+    fn message_done(
+        &mut self,
+        index: u64,
+        item: &Item<'_>,
+        raw: &RawValue,
+        out: &mut EventSink<'_>,
+    ) {
         for (at, part) in (0..).zip(item.parts()) {
             let read = item::parse_part(part);
             self.is_refusal |= &*read.r#type == "refusal";
@@ -393,7 +414,10 @@ impl ResponsesDecoder {
                 // A part that nobody knows goes back as a message of its own.
                 let mut alone: Fields = read::of(raw);
                 if let Ok(part) = Json::parse(part.get()) {
-                    alone.insert("content", Json::from_value(&[part]).unwrap_or_else(|_| Json::from(0)));
+                    alone.insert(
+                        "content",
+                        Json::from_value(&[part]).unwrap_or_else(|_| Json::from(0)),
+                    );
                 }
                 self.emit_item(alone, out);
                 continue;
@@ -411,7 +435,13 @@ impl ResponsesDecoder {
         }
     }
 
-    fn reasoning_done(&mut self, index: u64, item: &Item<'_>, raw: &RawValue, out: &mut EventSink<'_>) {
+    fn reasoning_done(
+        &mut self,
+        index: u64,
+        item: &Item<'_>,
+        raw: &RawValue,
+        out: &mut EventSink<'_>,
+    ) {
         let (mut summaries, mut contents) = (0, 0);
         for (place, part) in item::reasoning_parts(item) {
             let (slot, count) = match place {
@@ -444,7 +474,13 @@ impl ResponsesDecoder {
             id = self.call.new_id();
         }
         self.block_ids.insert(id.clone());
-        self.call.emit_data_block(&id, Some(&kind), Chunk::Data(image.0), item::image_extra(raw), out);
+        self.call.emit_data_block(
+            &id,
+            Some(&kind),
+            Chunk::Data(image.0),
+            item::image_extra(raw),
+            out,
+        );
         if let Some(seen) = self.items.get_mut(&index) {
             seen.blocks.push(id);
         }

@@ -6,7 +6,7 @@ mod frame;
 use super::{NAME, error, item};
 use crate::provider;
 use crate::stream::{Encode, EncoderOptions, Frames};
-use block::{OutputBlock, OutputKind, BlockState};
+use block::{BlockState, OutputBlock, OutputKind};
 use frame::{ErrorBody, Incomplete, Part, Response};
 use std::collections::HashMap;
 use turnwire_core::event::{Chunk, Custom, ModelCallEnd, ReplyEnd, TokenCounts};
@@ -81,12 +81,17 @@ impl ResponsesEncoder {
     }
 
     /// The turn that an event belongs to; `None` where it is not for this wire.
-    fn response_for_event(&mut self, event: &Event<'_>, out: &mut Frames) -> Option<&mut OpenResponse> {
+    fn response_for_event(
+        &mut self,
+        event: &Event<'_>,
+        out: &mut Frames,
+    ) -> Option<&mut OpenResponse> {
         let is_beside = !event.kind.is_part_of_reply();
         if event.is_from_sub_agent() || (is_beside && self.response.is_none()) {
             return None;
         }
-        let same = |turn: &OpenResponse| turn.reply_id == event.reply_id || event.reply_id.is_empty();
+        let same =
+            |turn: &OpenResponse| turn.reply_id == event.reply_id || event.reply_id.is_empty();
         let starts = matches!(event.kind, EventKind::ReplyStart(_));
         match &self.response {
             Some(turn) if same(turn) => {}
@@ -98,7 +103,10 @@ impl ResponsesEncoder {
         }
         let (id, model) = (self.id.as_deref(), self.model.as_deref());
         let turn = self.response.get_or_insert_with(|| {
-            Box::new(OpenResponse { wants_json: self.wants_json, ..OpenResponse::new(event, id, model) })
+            Box::new(OpenResponse {
+                wants_json: self.wants_json,
+                ..OpenResponse::new(event, id, model)
+            })
         });
         Some(turn)
     }
@@ -124,8 +132,11 @@ impl Encode for ResponsesEncoder {
     fn end(&mut self, out: &mut Frames) {
         let Some(turn) = &self.response else { return };
         // What broke off was not stopped by anybody.
-        let finished_reason =
-            if turn.has_pending_calls() { FinishedReason::ToolCalls } else { FinishedReason::Truncated };
+        let finished_reason = if turn.has_pending_calls() {
+            FinishedReason::ToolCalls
+        } else {
+            FinishedReason::Truncated
+        };
         self.finish(&ReplyEnd { finished_reason, ..ReplyEnd::default() }, out);
         // If the reply goes on, that is another response.
         self.ended_reply.clear();
@@ -172,7 +183,9 @@ impl OpenResponse {
                 self.announce(out);
             }
             EventKind::ModelCallEnd(end) => self.end_model_call(end, out),
-            EventKind::TextBlockStart(start) => self.begin_block(OutputKind::Text, &start.block_id, out),
+            EventKind::TextBlockStart(start) => {
+                self.begin_block(OutputKind::Text, &start.block_id, out);
+            }
             EventKind::ThinkingBlockStart(start) => {
                 self.begin_block(OutputKind::Thinking, &start.block_id, out);
             }
@@ -185,7 +198,11 @@ impl OpenResponse {
                 self.push_data(&delta.block_id, media_type, &delta.chunk);
             }
             EventKind::ToolCallStart(start) => {
-                self.begin_block(OutputKind::tool_call(&start.tool_call_name), &start.tool_call_id, out);
+                self.begin_block(
+                    OutputKind::tool_call(&start.tool_call_name),
+                    &start.tool_call_id,
+                    out,
+                );
             }
             EventKind::TextBlockEnd(end) => {
                 let whole = end.text.as_deref();
@@ -229,7 +246,9 @@ impl OpenResponse {
                 }
             }
             EventKind::Block(event) => self.write_whole_block(&event.block, out),
-            EventKind::Custom(custom) if custom.name == NAME => self.write_custom_frame(custom, out),
+            EventKind::Custom(custom) if custom.name == NAME => {
+                self.write_custom_frame(custom, out);
+            }
             // Hints, results, and what is not for this client.
             _ => {}
         }
@@ -266,7 +285,11 @@ impl OpenResponse {
 
     fn begin_block(&mut self, kind: OutputKind, id: &str, out: &mut Frames) {
         self.announce(out);
-        let family = if matches!(kind, OutputKind::ToolCall { .. }) { IdSpace::Call } else { IdSpace::Block };
+        let family = if matches!(kind, OutputKind::ToolCall { .. }) {
+            IdSpace::Call
+        } else {
+            IdSpace::Block
+        };
         let place = self.blocks.len();
         let Some(places) = self.positions.get_mut(family as usize) else { return };
         if !id.is_empty() && places.contains_key(id) {
@@ -425,7 +448,13 @@ impl OpenResponse {
                 self.push_whole_block(OutputKind::Text, &block.id, &block.text, &block.rest, out);
             }
             ContentBlock::Thinking(block) => {
-                self.push_whole_block(OutputKind::Thinking, &block.id, &block.thinking, &block.rest, out);
+                self.push_whole_block(
+                    OutputKind::Thinking,
+                    &block.id,
+                    &block.thinking,
+                    &block.rest,
+                    out,
+                );
             }
             ContentBlock::Data(block) => {
                 let media_type = block.media_type().map(str::to_owned);
@@ -435,7 +464,13 @@ impl OpenResponse {
                 }
             }
             ContentBlock::ToolCall(call) => {
-                self.push_whole_block(OutputKind::tool_call(&call.name), &call.id, &call.input, &call.rest, out);
+                self.push_whole_block(
+                    OutputKind::tool_call(&call.name),
+                    &call.id,
+                    &call.input,
+                    &call.rest,
+                    out,
+                );
             }
             ContentBlock::ToolResult(result) => self.mark_served(&result.id, out),
             ContentBlock::Other(fields) => {
@@ -451,7 +486,14 @@ impl OpenResponse {
         }
     }
 
-    fn push_whole_block(&mut self, kind: OutputKind, id: &str, text: &str, extra: &Fields, out: &mut Frames) {
+    fn push_whole_block(
+        &mut self,
+        kind: OutputKind,
+        id: &str,
+        text: &str,
+        extra: &Fields,
+        out: &mut Frames,
+    ) {
         let family = if kind.is_call() { IdSpace::Call } else { IdSpace::Block };
         let before = self.blocks.len();
         self.begin_block(kind, id, out);
@@ -590,7 +632,9 @@ impl OpenResponse {
 
     /// Whether there are calls for the client to execute.
     fn has_pending_calls(&self) -> bool {
-        self.blocks.iter().any(|block| block.kind.is_call() && matches!(block.state, BlockState::Held))
+        self.blocks
+            .iter()
+            .any(|block| block.kind.is_call() && matches!(block.state, BlockState::Held))
     }
 
     fn finish(&mut self, end: &ReplyEnd, out: &mut Frames) {
@@ -607,8 +651,12 @@ impl OpenResponse {
         let open = if status == "completed" { "completed" } else { "incomplete" };
         let is_tool_calls = matches!(end.finished_reason, FinishedReason::ToolCalls);
         if self.wants_json && (end.structured_output.is_some() || is_tool_calls) {
-            let mut texts = self.blocks.iter_mut().filter(|block| matches!(block.kind, OutputKind::Text));
-            texts.by_ref().filter(|block| !block.looks_like_json()).for_each(OutputBlock::drop_held);
+            let mut texts =
+                self.blocks.iter_mut().filter(|block| matches!(block.kind, OutputKind::Text));
+            texts
+                .by_ref()
+                .filter(|block| !block.looks_like_json())
+                .for_each(OutputBlock::drop_held);
         }
         self.release_blocks(true, out);
         for place in 0..self.blocks.len() {
@@ -639,7 +687,13 @@ impl OpenResponse {
         self.item_done(index, item, out);
     }
 
-    fn write_final_response(&mut self, name: &'static str, status: &str, end: &ReplyEnd, out: &mut Frames) {
+    fn write_final_response(
+        &mut self,
+        name: &'static str,
+        status: &str,
+        end: &ReplyEnd,
+        out: &mut Frames,
+    ) {
         let unknown = ReplyError::default();
         let failure = (status == "failed").then(|| {
             let error = end.error.as_ref().unwrap_or(&unknown);

@@ -150,7 +150,7 @@ pub(super) fn text_extra(part: Option<&RawValue>, message: &RawValue) -> Fields 
     let mut extra = fields_without(message, &own);
     if let Some(part) = part {
         extra.extend(&fields_without(part, &["type", "text", "refusal"]));
-        if &*self::parse_part(part).r#type == "refusal" {
+        if &*parse_part(part).r#type == "refusal" {
             extra.insert(PART_TYPE, "refusal");
         }
     }
@@ -230,7 +230,9 @@ pub(super) fn has_item_type(extra: &Fields, item_type: &str) -> bool {
 }
 
 /// The parts of a reasoning item in the order in which they read: its summary, then its content.
-pub(super) fn reasoning_parts<'a>(item: &Item<'a>) -> impl Iterator<Item = (ReasoningPart, &'a RawValue)> {
+pub(super) fn reasoning_parts<'a>(
+    item: &Item<'a>,
+) -> impl Iterator<Item = (ReasoningPart, &'a RawValue)> {
     let summary = parse_list(item.summary).into_iter().map(|raw| (ReasoningPart::Summary, raw));
     summary.chain(item.parts().into_iter().map(|raw| (ReasoningPart::Content, raw)))
 }

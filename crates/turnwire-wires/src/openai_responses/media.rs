@@ -13,7 +13,9 @@ pub(super) fn data_to_part(block: &DataBlock) -> Result<Fields, &'static str> {
     let (family, format) = kind.split_once('/').unwrap_or((kind, ""));
     match (family, &block.source) {
         (_, Source::Other(_)) => Err("its source is of an unknown type"),
-        ("image", Source::Base64(source)) => Ok(image_part(&data_url(&source.data, image_type(kind)))),
+        ("image", Source::Base64(source)) => {
+            Ok(image_part(&data_url(&source.data, image_type(kind))))
+        }
         ("image", Source::Url(source)) => fetchable_url(&source.url).map(image_part),
         ("audio", Source::Base64(source)) => {
             let format = match format {
@@ -25,13 +27,17 @@ pub(super) fn data_to_part(block: &DataBlock) -> Result<Fields, &'static str> {
             audio.insert("data", source.data.as_str());
             audio.insert("format", format);
             let mut part = typed_part("input_audio");
-            part.insert("input_audio", Json::from_value(&audio).map_err(|_| "it cannot be written")?);
+            part.insert(
+                "input_audio",
+                Json::from_value(&audio).map_err(|_| "it cannot be written")?,
+            );
             Ok(part)
         }
         ("audio", Source::Url(_)) => Err("sound is taken only as bytes"),
         ("application" | "text", Source::Base64(source)) => {
             let mut part = typed_part("input_file");
-            let name = block.name.clone().unwrap_or_else(|| format!("file.{}", file_extension(kind)));
+            let name =
+                block.name.clone().unwrap_or_else(|| format!("file.{}", file_extension(kind)));
             part.insert("filename", name);
             part.insert("file_data", data_url(&source.data, kind));
             Ok(part)
@@ -96,7 +102,9 @@ fn fetchable_url(url: &str) -> Result<&str, &'static str> {
 pub(super) fn part_to_data(part: &Item<'_>) -> Option<DataBlock> {
     let name = (!part.filename.is_empty()).then(|| part.filename.to_string());
     let source = match &*part.r#type {
-        "input_image" if !part.image_url.is_empty() => source_from_url(&part.image_url, Some("image/*")),
+        "input_image" if !part.image_url.is_empty() => {
+            source_from_url(&part.image_url, Some("image/*"))
+        }
         "input_file" if !part.file_data.is_empty() => source_from_url(&part.file_data, None),
         "input_file" if !part.file_url.is_empty() => source_from_url(&part.file_url, None),
         "input_audio" => {

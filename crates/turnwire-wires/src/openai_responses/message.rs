@@ -2,8 +2,8 @@
 
 use super::item::{self, Item};
 use super::{NAME, media, read};
-use crate::provider;
 use crate::model_request::media_type;
+use crate::provider;
 use serde_json::value::RawValue;
 use turnwire_core::block::{Base64Source, Source};
 use turnwire_core::{
@@ -293,7 +293,7 @@ impl MessageReader {
                 }
                 (None, Some(data)) if role != Role::System => data.into(),
                 // What would be a message is no part of one.
-                _ if self::parse_role(&part).is_some() => continue,
+                _ if parse_role(&part).is_some() => continue,
                 _ => match unknown_item_block(raw_part) {
                     Some(block) => block,
                     None => continue,

@@ -2,12 +2,13 @@
 
 use super::message::{ItemWriter, input_text};
 use super::{NAME, item, media};
-use crate::provider;
 use crate::model_request::{
-    CallOutcome, CallIds, UserPart, ACCEPTED_IMAGES_ONLY, ONLY_USER_TEXT, Request, AssistantPart, ToolDefinition, ToolChoice, PromptMessage,
-    input_to_object_text, sanitize_call_name, is_strict_schema, is_text, describe_omitted_data, media_type, input_schema, normalize_data,
-    openai_accepts_image, accepts_temperature, build_prompt, merge_extra,
+    ACCEPTED_IMAGES_ONLY, AssistantPart, CallIds, CallOutcome, ONLY_USER_TEXT, PromptMessage,
+    Request, ToolChoice, ToolDefinition, UserPart, accepts_temperature, build_prompt,
+    describe_omitted_data, input_schema, input_to_object_text, is_strict_schema, is_text,
+    media_type, merge_extra, normalize_data, openai_accepts_image, sanitize_call_name,
 };
+use crate::provider;
 use serde_json::{Value, json};
 use turnwire_core::{
     DataBlock, Fields, Json, Part, Result, Source, TextBlock, ThinkingBlock, ToolCall,
@@ -46,7 +47,10 @@ pub(super) fn build_body(request: &Request<'_>) -> Result<Json> {
         format.insert("name", output.name.as_str());
         format.insert("schema", output.schema.clone());
         format.insert("strict", is_strict_schema(&schema));
-        body.insert("text", Json::from_value(&Fields::from_iter([("format", Json::from_value(&format)?)]))?);
+        body.insert(
+            "text",
+            Json::from_value(&Fields::from_iter([("format", Json::from_value(&format)?)]))?,
+        );
     }
     if let Some(most) = request.max_tokens {
         body.insert("max_output_tokens", most);
@@ -122,11 +126,17 @@ struct InputWriter<'a> {
 impl InputWriter<'_> {
     fn push_message(&mut self, turn: PromptMessage<'_>) {
         match turn {
-            PromptMessage::System(text) if self.items.list.is_empty() => self.instructions.push(text),
+            PromptMessage::System(text) if self.items.list.is_empty() => {
+                self.instructions.push(text);
+            }
             PromptMessage::System(text) => self.items.push_message("system", &[input_text(&text)]),
             PromptMessage::User(parts) => self.push_user(&parts),
             PromptMessage::Assistant(said) => self.push_assistant(&said),
-            PromptMessage::ToolResults(answers) => answers.iter().for_each(|answer| self.push_outcome(answer)),
+            PromptMessage::ToolResults(answers) => {
+                for answer in &answers {
+                    self.push_outcome(answer);
+                }
+            }
         }
     }
 
@@ -205,7 +215,10 @@ impl InputWriter<'_> {
         if item::has_item_type(&block.rest, item::IMAGE_CALL) && self.items.push_image(block) {
             return;
         }
-        self.items.push_text(&TextBlock::new(describe_omitted_data(block, "a model cannot be shown what it made")));
+        self.items.push_text(&TextBlock::new(describe_omitted_data(
+            block,
+            "a model cannot be shown what it made",
+        )));
     }
 
     fn push_outcome(&mut self, answer: &CallOutcome<'_>) {

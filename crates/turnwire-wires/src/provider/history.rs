@@ -86,7 +86,11 @@ impl HistoryReader {
 
     /// The name and id of the call that a result is for. Where no id is given, it is the first that
     /// waits, of that name if there is one.
-    pub(crate) fn match_result(&mut self, given: Option<&str>, name: Option<&str>) -> (String, String) {
+    pub(crate) fn match_result(
+        &mut self,
+        given: Option<&str>,
+        name: Option<&str>,
+    ) -> (String, String) {
         let given = given.filter(|id| !id.is_empty());
         let name = name.filter(|name| !name.is_empty());
         let found = self.pending_calls.iter().position(|(call, id)| match (given, name) {

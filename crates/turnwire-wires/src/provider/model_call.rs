@@ -1,6 +1,6 @@
 //! One model call as events: its start, its blocks, and its end whatever happens.
 
-use crate::stream::{DecoderOptions, StreamScope, EventSink};
+use crate::stream::{DecoderOptions, EventSink, StreamScope};
 use std::collections::{BTreeMap, HashSet};
 use turnwire_core::event::{
     Block, Chunk, DataBlockDelta, DataBlockEnd, DataBlockStart, ModelCallEnd, ModelCallStart,
@@ -171,7 +171,14 @@ impl ModelCall {
 
     /// Begins a block. `key` is what the provider calls it while it is open, `id` its id for good
     /// (empty: a new one), `name` the tool's for a call.
-    pub(crate) fn start_block(&mut self, key: u64, kind: BlockKind, id: &str, name: &str, out: &mut EventSink<'_>) {
+    pub(crate) fn start_block(
+        &mut self,
+        key: u64,
+        kind: BlockKind,
+        id: &str,
+        name: &str,
+        out: &mut EventSink<'_>,
+    ) {
         self.close_block(key, Fields::default(), out);
         let id = match kind {
             _ if id.is_empty() => self.new_id(),
@@ -180,7 +187,9 @@ impl ModelCall {
         };
         match kind {
             BlockKind::Text => self.emit(TextBlockStart { block_id: id.as_str().into() }, out),
-            BlockKind::Thinking => self.emit(ThinkingBlockStart { block_id: id.as_str().into() }, out),
+            BlockKind::Thinking => {
+                self.emit(ThinkingBlockStart { block_id: id.as_str().into() }, out);
+            }
             BlockKind::ToolCall => {
                 let start =
                     ToolCallStart { tool_call_id: id.as_str().into(), tool_call_name: name.into() };
@@ -205,7 +214,13 @@ impl ModelCall {
     }
 
     /// Goes on with an open block of this kind; whether there is one.
-    pub(crate) fn push_delta_of_kind(&self, key: u64, kind: BlockKind, delta: &str, out: &mut EventSink<'_>) -> bool {
+    pub(crate) fn push_delta_of_kind(
+        &self,
+        key: u64,
+        kind: BlockKind,
+        delta: &str,
+        out: &mut EventSink<'_>,
+    ) -> bool {
         let Some(open) = self.open.get(&key).filter(|open| open.kind == kind) else { return false };
         self.emit_delta(open, delta, out);
         true
@@ -256,7 +271,13 @@ impl ModelCall {
         }
     }
 
-    fn emit_block_end(&self, open: &OpenBlock, whole: Option<&str>, extra: Fields, out: &mut EventSink<'_>) {
+    fn emit_block_end(
+        &self,
+        open: &OpenBlock,
+        whole: Option<&str>,
+        extra: Fields,
+        out: &mut EventSink<'_>,
+    ) {
         let id = open.id.as_str().into();
         match open.kind {
             BlockKind::Text => {

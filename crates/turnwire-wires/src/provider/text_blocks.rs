@@ -1,6 +1,6 @@
 //! A model that says and thinks one thing at a time.
 
-use super::{ModelCall, BlockKind, Segment};
+use super::{BlockKind, ModelCall, Segment};
 use crate::stream::EventSink;
 use turnwire_core::Fields;
 

@@ -116,9 +116,13 @@ fn rename_inside(name: &str, value: &Json, depth: u8) -> Json {
     );
     let Some(depth) = depth.checked_sub(1).filter(|_| holds_names) else { return value.clone() };
     let renamed = match value.text().as_bytes().first() {
-        Some(b'{') => value.parse_as().and_then(|fields| Json::from_value(&rename_fields(&fields, depth))),
+        Some(b'{') => {
+            value.parse_as().and_then(|fields| Json::from_value(&rename_fields(&fields, depth)))
+        }
         Some(b'[') => value.parse_as::<Vec<Json>>().and_then(|items| {
-            Json::from_value(&items.iter().map(|item| rename_inside(name, item, depth)).collect::<Vec<_>>())
+            Json::from_value(
+                &items.iter().map(|item| rename_inside(name, item, depth)).collect::<Vec<_>>(),
+            )
         }),
         _ => return value.clone(),
     };

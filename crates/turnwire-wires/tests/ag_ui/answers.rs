@@ -118,8 +118,11 @@ fn behind_a_message_that_nobody_answers_the_run_waits_for_an_answer_or_the_end()
 
 #[test]
 fn who_has_gaps_forgets_first() {
-    let encoding =
-        EncoderOptions { run_id: Some("mine".to_owned()), resets_client: true, ..EncoderOptions::default() };
+    let encoding = EncoderOptions {
+        run_id: Some("mine".to_owned()),
+        resets_client: true,
+        ..EncoderOptions::default()
+    };
     let mut encoder = Wire::named("ag-ui").unwrap().encoder(&encoding).unwrap();
     let mut frames = Frames::default();
     encoder.resume(&conversation(), &mut frames);

@@ -18,13 +18,14 @@ use turnwire_core::{
     ContentBlock, ErrorKind, Event, EventKind, Folder, Msg, Role, ToolCall, ToolResultState,
     coalesce,
 };
-use turnwire_testkit::{Rng, check_property, one_in, reply, stream, values};
-use turnwire_wires::ag_ui::{RunInput, PendingReply, ends_run};
+use turnwire_testkit::{Rng, check_property, one_in, random_reply, stream, values};
+use turnwire_wires::ag_ui::{PendingReply, RunInput, ends_run};
 use turnwire_wires::{Encode, EncoderOptions, Frames, Wire};
 
 fn encoder(run_id: Option<&str>) -> Box<dyn Encode> {
     let run_id = run_id.map(str::to_owned);
-    let encoding = EncoderOptions { session_id: Some("t".to_owned()), run_id, ..EncoderOptions::default() };
+    let encoding =
+        EncoderOptions { session_id: Some("t".to_owned()), run_id, ..EncoderOptions::default() };
     Wire::named("ag-ui").unwrap().encoder(&encoding).unwrap()
 }
 

@@ -21,7 +21,7 @@ use turnwire_core::{
     ContentBlock, Event, EventKind, Fields, Msg, Part, Payload, ToolResult, ToolResultState,
     coalesce,
 };
-use turnwire_testkit::{check_property, one_in, pick, reply, stream, values};
+use turnwire_testkit::{check_property, one_in, pick, random_reply, stream, values};
 use turnwire_wires::{Encode, EncoderOptions, Frames, Wire};
 
 fn encoder() -> Box<dyn Encode> {
@@ -399,7 +399,10 @@ fn a_client_has_the_texts_and_calls_of_the_message() {
     check_property("a_client_has_the_texts_and_calls_of_the_message", 1000, |rng| {
         let made = random_reply(rng, "r");
         if made.events.iter().any(|event| event.kind.is_part_of_reply()) {
-            assert_eq!(client_parts(&client(&made.events), &made.message), expected_parts(&made.message));
+            assert_eq!(
+                client_parts(&client(&made.events), &made.message),
+                expected_parts(&made.message)
+            );
         }
     });
 }

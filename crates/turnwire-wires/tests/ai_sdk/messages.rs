@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use turnwire_core::{ContentBlock, Msg, ToolCall, ToolResult};
-use turnwire_testkit::{check_property, reply};
+use turnwire_testkit::{check_property, random_reply};
 use turnwire_wires::Wire;
 
 fn encoded(msg: &Msg) -> Value {

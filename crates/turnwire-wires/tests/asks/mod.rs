@@ -6,7 +6,7 @@ use turnwire_core::{
     ToolResult, ToolResultState,
 };
 use turnwire_testkit::{check_property, values};
-use turnwire_wires::model_request::{SpeakerFormat, OutputFormat, ToolDefinition};
+use turnwire_wires::model_request::{OutputFormat, SpeakerFormat, ToolDefinition};
 use turnwire_wires::{Request, Wire};
 
 /// The body of a request.
@@ -24,7 +24,8 @@ pub fn weather() -> ToolDefinition {
     ToolDefinition {
         name: "get_weather".into(),
         description: "The weather of a city".into(),
-        input_schema: Json::parse(r#"{"type":"object","properties":{"city":{"type":"string"}}}"#).unwrap(),
+        input_schema: Json::parse(r#"{"type":"object","properties":{"city":{"type":"string"}}}"#)
+            .unwrap(),
     }
 }
 
@@ -141,8 +142,15 @@ pub fn metadata_never_reaches(wire: &str) {
                 msg.structured_output(SECRET).build().unwrap()
             })
             .collect();
-        for agents in [SpeakerFormat::SingleAgent, SpeakerFormat::HistoryTags, SpeakerFormat::NamePrefix] {
-            let request = Request { model: "m", messages: &messages, speaker_format: agents, ..Request::default() };
+        for agents in
+            [SpeakerFormat::SingleAgent, SpeakerFormat::HistoryTags, SpeakerFormat::NamePrefix]
+        {
+            let request = Request {
+                model: "m",
+                messages: &messages,
+                speaker_format: agents,
+                ..Request::default()
+            };
             let body = body(wire, &request).to_string();
             assert!(!body.contains(SECRET), "{body}");
         }

@@ -3,8 +3,8 @@
 use serde_json::json;
 use turnwire_core::{ErrorKind, Json, Msg, ToolCall};
 use turnwire_wires::blocks::{
-    ServerAnswer, Approval, ApprovalKey, ApprovalDetails, Chat, Command, ContentUrl, Decision, History, IncomingCommand,
-    PendingApproval, AnswerFrame, Status, SubscriptionStatus, Verdict,
+    AnswerFrame, Approval, ApprovalDetails, ApprovalKey, Chat, Command, ContentUrl, Decision,
+    History, IncomingCommand, PendingApproval, ServerAnswer, Status, SubscriptionStatus, Verdict,
 };
 use turnwire_wires::stream::DisplayMode;
 
@@ -184,7 +184,10 @@ fn an_answer_repeats_the_id_of_its_command_also_of_a_bad_one() {
         (ServerAnswer::Connected, None, r#"{"type":"connected"}"#),
         (ServerAnswer::AuthOk, id(r#"{"id":1}"#), r#"{"type":"auth_ok","id":1}"#),
         (
-            ServerAnswer::Subscribed { session_id: "s".to_owned(), status: SubscriptionStatus::Running },
+            ServerAnswer::Subscribed {
+                session_id: "s".to_owned(),
+                status: SubscriptionStatus::Running,
+            },
             None,
             r#"{"type":"subscribed","session_id":"s","status":"running"}"#,
         ),

@@ -140,7 +140,11 @@ pub fn full_turn() -> Vec<Event<'static>> {
             ask("t", "execute_trade", "{\"quantity\":100}"),
             answer("t", true, "{\"quantity\":10}"),
             start(),
-            of_subagent("broker", "t", [start(), text("b", &["Selling."]), end("completed")].concat()),
+            of_subagent(
+                "broker",
+                "t",
+                [start(), text("b", &["Selling."]), end("completed")].concat(),
+            ),
             result("t", "execute_trade", &["sold"], "success"),
             vec![json!({"type": "BLOCK", "block": {"type": "x_map", "id": "x", "at": [1, 2]}})],
             vec![json!({"type": "BLOCK", "block": {"type": "tool_use", "id": "y", "at": [1, 2]}})],

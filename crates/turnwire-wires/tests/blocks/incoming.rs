@@ -1,6 +1,6 @@
 //! Frames in.
 
-use crate::harness::{call, end, events, frames, model, result, full_turn, start, text, thinking};
+use crate::harness::{call, end, events, frames, full_turn, model, result, start, text, thinking};
 use serde_json::json;
 use turnwire_core::{
     ContentBlock, ErrorKind, Event, EventKind, FinishedReason, Folder, Msg, TextBlock, ToolCall,

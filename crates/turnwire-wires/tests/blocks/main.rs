@@ -8,10 +8,10 @@
     reason = "a test that cannot go on has failed"
 )]
 
-mod fake_clients;
 mod commands;
+mod fake_clients;
+mod harness;
 mod history;
 mod incoming;
-mod harness;
 mod outgoing;
 mod resume;

@@ -2,8 +2,8 @@
 
 use crate::fake_clients::{Flutter, React, lines};
 use crate::harness::{
-    answer, ask, of_subagent, call, encoder, end, events, frames, frames_of, model, model_end, result,
-    start, text, thinking,
+    answer, ask, call, encoder, end, events, frames, frames_of, model, model_end, of_subagent,
+    result, start, text, thinking,
 };
 use serde_json::{Value, json};
 use turnwire_core::Event;

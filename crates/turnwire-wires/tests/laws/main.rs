@@ -16,7 +16,9 @@ fn encoded(wire: &Wire, events: &[Event<'_>]) -> String {
 
 fn decoded(wire: &Wire, body: &str) -> Vec<Event<'static>> {
     let decoder = wire.decoder(&DecoderOptions::default()).unwrap();
-    decoder.decode_all(body.as_bytes()).unwrap_or_else(|error| panic!("{}: {error}\n{body}", wire.name))
+    decoder
+        .decode_all(body.as_bytes())
+        .unwrap_or_else(|error| panic!("{}: {error}\n{body}", wire.name))
 }
 
 fn folded(wire: &Wire, events: &[Event<'_>]) -> Vec<Msg> {
@@ -99,7 +101,12 @@ fn law_6_same_on_every_wire_for_messages() {
             let (list, again) = messages_there_and_back(wire, &messages);
             let losses = wire.message_losses;
             let expected = remove_losses::remove_all(losses, &messages);
-            assert_eq!(remove_losses::remove_all(losses, &again), expected, "{}:\n{list}", wire.name);
+            assert_eq!(
+                remove_losses::remove_all(losses, &again),
+                expected,
+                "{}:\n{list}",
+                wire.name
+            );
         }
     });
 }
@@ -142,7 +149,8 @@ fn frames(wire: &Wire, before: &[Event<'_>], events: &[Event<'_>]) -> String {
 }
 
 fn frames_of(wire: &Wire, before: &[Event<'_>], events: &[Event<'_>], to_the_end: bool) -> String {
-    let mut encoder = wire.encoder(&EncoderOptions { usage: true, ..EncoderOptions::default() }).unwrap();
+    let mut encoder =
+        wire.encoder(&EncoderOptions { usage: true, ..EncoderOptions::default() }).unwrap();
     let (mut frames, mut body) = (Frames::default(), String::new());
     for event in before {
         encoder.encode(event, &mut frames);
@@ -263,7 +271,8 @@ impl UnprovenLosses {
 
     /// Any case at all: it differs, although every loss is taken out, because of how its events came.
     fn check_order(&mut self, there: &[Msg], back: &[Msg]) {
-        if remove_losses::remove_all(&self.all, there) != remove_losses::remove_all(&self.all, back) {
+        if remove_losses::remove_all(&self.all, there) != remove_losses::remove_all(&self.all, back)
+        {
             self.left.retain(|loss| !matches!(loss, Loss::Interleaving | Loss::Corrections));
         }
     }

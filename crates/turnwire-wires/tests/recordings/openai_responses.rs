@@ -110,7 +110,11 @@ fn recordings_survive_being_written_again() {
             encoder.encode(event, &mut frames);
         }
         sse::write(&frames, None, &mut body);
-        assert_eq!(comparable(&fold(&first)), comparable(&fold(&events(body.as_bytes()))), "{name}");
+        assert_eq!(
+            comparable(&fold(&first)),
+            comparable(&fold(&events(body.as_bytes()))),
+            "{name}"
+        );
     }
 }
 

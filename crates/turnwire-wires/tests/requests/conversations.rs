@@ -6,7 +6,7 @@ use turnwire_core::{
     ThinkingBlock, ToolCall, ToolResult, ToolResultState,
 };
 use turnwire_wires::Request;
-use turnwire_wires::model_request::{SpeakerFormat, OutputFormat, ToolDefinition, ToolChoice};
+use turnwire_wires::model_request::{OutputFormat, SpeakerFormat, ToolChoice, ToolDefinition};
 
 /// A conversation, and what else the model is told.
 #[derive(Default)]
@@ -155,7 +155,10 @@ fn tool_conversations() -> Vec<Conversation> {
     vec![
         conversation("nothing at all", Vec::new()),
         conversation("only the system has spoken", vec![Msg::system("", "Be brief.")]),
-        conversation("the assistant begins", vec![friday(vec!["Hello, I am Friday.".into()]), user("hi")]),
+        conversation(
+            "the assistant begins",
+            vec![friday(vec!["Hello, I am Friday.".into()]), user("hi")],
+        ),
         conversation("the assistant ends", vec![user("hello"), friday(vec!["Hi! ".into()])]),
         conversation("two users in a row", vec![user("hello"), user("are you there?")]),
         with_tools(
@@ -330,8 +333,14 @@ fn media_conversations() -> Vec<Conversation> {
                 ..DataBlock::bytes("# Notes", "text/markdown; charset=utf-8")
             }]),
         ),
-        conversation("a film", parts(vec![DataBlock::url("https://example.com/a.mp4", "video/mp4")])),
-        conversation("an image in its URL", parts(vec![DataBlock::url("data:image/png;base64,AQID", "")])),
+        conversation(
+            "a film",
+            parts(vec![DataBlock::url("https://example.com/a.mp4", "video/mp4")]),
+        ),
+        conversation(
+            "an image in its URL",
+            parts(vec![DataBlock::url("data:image/png;base64,AQID", "")]),
+        ),
         conversation("an older image block", parts(vec![older])),
         conversation("an image without bytes", parts(vec![DataBlock::bytes([], "image/png")])),
         conversation(

@@ -1,7 +1,7 @@
 //! Each figure, what it must reach, and whether it does.
 
 use crate::Result;
-use crate::running_server::{TempFolder, ServerKind, RunningServer};
+use crate::running_server::{RunningServer, ServerKind, TempFolder};
 use serde_json::Value;
 
 /// A line of the table.

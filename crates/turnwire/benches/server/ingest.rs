@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::figures::{Figure, number, thousands};
-use crate::running_server::{TempFolder, ServerKind, RunningServer};
+use crate::running_server::{RunningServer, ServerKind, TempFolder};
 
 struct IngestSample {
     events: f64,
@@ -10,7 +10,12 @@ struct IngestSample {
 }
 
 /// Lets each server take its turn, first the one and then the other first.
-pub fn compare(kinds: &[ServerKind], batch: u32, rounds: usize, seconds: u32) -> Result<Vec<Figure>> {
+pub fn compare(
+    kinds: &[ServerKind],
+    batch: u32,
+    rounds: usize,
+    seconds: u32,
+) -> Result<Vec<Figure>> {
     let mut turns: Vec<Vec<IngestSample>> = kinds.iter().map(|_| Vec::new()).collect();
     for round in 0..rounds.max(1) {
         let mut order: Vec<usize> = (0..kinds.len()).collect();
@@ -68,7 +73,10 @@ fn table(batch: u32, turns: &[Vec<IngestSample>]) -> Vec<Figure> {
         let ratio = median(rounds().map(|(ours, theirs)| ours.events / theirs.events));
         let shown = format!("{ratio:.2}");
         table.push(Figure::informational(name("durable-streams"), thousands(theirs.events)));
-        table.push(Figure::informational(name("durable-streams p99"), format!("{:.1} ms", theirs.p99)));
+        table.push(Figure::informational(
+            name("durable-streams p99"),
+            format!("{:.1} ms", theirs.p99),
+        ));
         let ratio_name = name("times durable-streams");
         table.push(if batch == 1 {
             Figure::at_least(ratio_name, shown, ratio, 1.0, "1.0")

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::figures::{Figure, number, thousands};
-use crate::running_server::{TempFolder, ServerKind, RunningServer};
+use crate::running_server::{RunningServer, ServerKind, TempFolder};
 use serde_json::Value;
 use std::net::TcpListener;
 

@@ -75,7 +75,11 @@ impl Connection {
     }
 
     /// Starts a stream that must begin with 200.
-    pub(super) async fn open_stream(mut self, what: &str, request: &[u8]) -> Result<ResponseStream> {
+    pub(super) async fn open_stream(
+        mut self,
+        what: &str,
+        request: &[u8],
+    ) -> Result<ResponseStream> {
         let Head { status, body, length } = self.send_and_read_head(request).await?;
         if status != 200 {
             return Err(BenchError::unexpected_status(what, status, &self.inbox));
@@ -176,7 +180,9 @@ impl ResponseStream {
                         }
                         Ok(()) => match self.body {
                             Body::UntilClose => Ok(None),
-                            _ => Err(self.conn.connection_error(&io::ErrorKind::UnexpectedEof.into())),
+                            _ => Err(self
+                                .conn
+                                .connection_error(&io::ErrorKind::UnexpectedEof.into())),
                         },
                         Err(error) => Err(self.conn.connection_error(&error)),
                     })

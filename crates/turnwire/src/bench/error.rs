@@ -95,7 +95,8 @@ mod tests {
 
     #[test]
     fn a_body_that_is_no_json_is_shown_by_its_first_line() {
-        let failed = BenchError::unexpected_status("PUT /x", 500, b"it broke\nat line 3").to_string();
+        let failed =
+            BenchError::unexpected_status("PUT /x", 500, b"it broke\nat line 3").to_string();
         assert_eq!(failed, "PUT /x was answered with 500: it broke");
     }
 }

@@ -109,7 +109,9 @@ impl EventScript {
                 out.extend_from_slice(b"\"}\n");
                 self.deltas += 1;
             }
-            _ if at == deltas_per_reply + 2 => self.write_block_event("TEXT_BLOCK_END", r#","text":null"#, out),
+            _ if at == deltas_per_reply + 2 => {
+                self.write_block_event("TEXT_BLOCK_END", r#","text":null"#, out);
+            }
             _ => {
                 let session = &self.session;
                 let reply = self.reply_id();

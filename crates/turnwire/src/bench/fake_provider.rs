@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use turnwire_agent::model::clock::{TimedToken, ClockRequest};
+use turnwire_agent::model::clock::{ClockRequest, TimedToken};
 
 /// More than any request of a measurement has.
 const MAX_REQUEST: usize = 1 << 20;

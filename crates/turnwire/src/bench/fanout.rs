@@ -1,14 +1,14 @@
 //! `turnwire bench fanout`: how soon everyone who watches a session sees what is published to it.
 
-use super::connection::{StreamEnd, ResponseStream};
-use super::error::{BenchError, Result};
-use super::latency::Latency;
+use super::connection::{ResponseStream, StreamEnd};
 use super::delta_marks::{MarkScanner, OrderCheck};
+use super::error::{BenchError, Result};
+use super::event_script::{DeltaText, timestamp_now};
+use super::latency::Latency;
 use super::progress::Progress;
 use super::report::{Report, per_second, thousands};
-use super::event_script::{DeltaText, timestamp_now};
-use super::target::BenchTarget;
 use super::sessions::{Cleanup, Producer, Sessions, join_all};
+use super::target::BenchTarget;
 use super::watchers;
 use clap::Args;
 use std::ops::ControlFlow;
@@ -68,9 +68,10 @@ impl Fanout {
         super::process::allow_open_files(u64::from(self.watchers))?;
         let (sessions, producer) =
             Sessions::create_with_producer(server, DeltaText::Marks, DELTAS_PER_REPLY).await?;
-        let streams =
-            watchers::open_streams(server, self.watchers, |_| server.watch_request(sessions.only_name(), "after=now"))
-                .await?;
+        let streams = watchers::open_streams(server, self.watchers, |_| {
+            server.watch_request(sessions.only_name(), "after=now")
+        })
+        .await?;
 
         let rate = u64::from(self.rate);
         let first = rate * u64::from(self.warm_up);

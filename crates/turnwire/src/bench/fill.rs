@@ -2,11 +2,11 @@
 
 use super::connection::{Connection, ReceiveBuffer};
 use super::error::Result;
+use super::event_script::{DeltaText, timestamp_now};
 use super::progress::Progress;
 use super::report::{Report, per_second, thousands};
-use super::event_script::{DeltaText, timestamp_now};
-use super::target::{BenchTarget, finish_request};
 use super::sessions::{Sessions, join_all};
+use super::target::{BenchTarget, finish_request};
 use clap::Args;
 use std::sync::Arc;
 use std::time::Instant;
@@ -44,8 +44,13 @@ impl Fill {
             hands.spawn(async move {
                 let mut conn = Connection::open(&server, ReceiveBuffer::Default).await?;
                 let mut body = Vec::new();
-                for (nth, name) in sessions.names.iter().enumerate().skip(hand).step_by(CONNECTIONS) {
-                    let mut script = sessions.script(nth, DeltaText::Words, u64::from(events - EVENTS_AROUND_DELTAS));
+                for (nth, name) in sessions.names.iter().enumerate().skip(hand).step_by(CONNECTIONS)
+                {
+                    let mut script = sessions.script(
+                        nth,
+                        DeltaText::Words,
+                        u64::from(events - EVENTS_AROUND_DELTAS),
+                    );
                     let time = timestamp_now();
                     body.clear();
                     for _ in 0..events {

@@ -3,8 +3,8 @@
 use super::error::Result;
 use super::process::{allow_open_files, resident_kib};
 use super::report::{Report, thousands};
-use super::target::BenchTarget;
 use super::sessions::{Cleanup, Sessions};
+use super::target::BenchTarget;
 use super::watchers;
 use clap::Args;
 use std::sync::Arc;

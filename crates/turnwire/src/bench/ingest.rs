@@ -2,12 +2,12 @@
 
 use super::connection::{Connection, ReceiveBuffer};
 use super::error::{BenchError, Result};
+use super::event_script::{DeltaText, EventScript, timestamp_now};
 use super::latency::Latency;
 use super::progress::Progress;
 use super::report::{Report, per_second, thousands};
-use super::event_script::{EventScript, DeltaText, timestamp_now};
-use super::target::{BenchTarget, Protocol, finish_request};
 use super::sessions::{Cleanup, Sessions, join_all};
+use super::target::{BenchTarget, Protocol, finish_request};
 use clap::Args;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -112,7 +112,12 @@ impl Ingest {
         Ok(self.report(&shared))
     }
 
-    fn session_writer(server: &BenchTarget, sessions: &Sessions, nth: usize, session: usize) -> SessionWriter {
+    fn session_writer(
+        server: &BenchTarget,
+        sessions: &Sessions,
+        nth: usize,
+        session: usize,
+    ) -> SessionWriter {
         let name = sessions.names.get(session).map(String::as_str).unwrap_or_default();
         SessionWriter {
             head: server.append_request_head(name, &format!("bench-{nth}")),

@@ -1,14 +1,14 @@
 //! `turnwire bench late-join`: how soon one who comes late has a long reply.
 
 use super::connection::ResponseStream;
-use super::error::{BenchError, Result};
-use super::latency::Latency;
 use super::delta_marks::{MarkScanner, OrderCheck};
+use super::error::{BenchError, Result};
+use super::event_script::DeltaText;
+use super::latency::Latency;
 use super::progress::Progress;
 use super::report::{Report, thousands};
-use super::event_script::DeltaText;
-use super::target::BenchTarget;
 use super::sessions::{Cleanup, Sessions};
+use super::target::BenchTarget;
 use super::watchers;
 use clap::Args;
 use std::ops::ControlFlow;
@@ -33,7 +33,8 @@ pub(super) struct LateJoin {
 impl LateJoin {
     pub(super) async fn run(&self, server: &Arc<BenchTarget>, after: Cleanup) -> Result<Report> {
         let deltas = u64::from(self.deltas);
-        let (sessions, mut producer) = Sessions::create_with_producer(server, DeltaText::Marks, deltas).await?;
+        let (sessions, mut producer) =
+            Sessions::create_with_producer(server, DeltaText::Marks, deltas).await?;
         let reply = producer.script.reply_id();
         producer.publish(deltas).await?;
         producer.end().await?;

@@ -12,7 +12,8 @@ pub(super) struct Latency {
 }
 
 /// The percentiles that are shown, by the names that they have in both outputs.
-const PERCENTILES: [(&str, f64); 4] = [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9)];
+const PERCENTILES: [(&str, f64); 4] =
+    [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9)];
 const HOUR: u64 = 3_600_000_000;
 
 impl Latency {

@@ -3,11 +3,11 @@
 mod round;
 
 use super::error::{BenchError, Result};
-use super::idle::kib_to_f64;
 use super::fake_provider::FakeProvider;
+use super::idle::kib_to_f64;
 use super::report::{Report, thousands};
-use super::target::BenchTarget;
 use super::sessions::Cleanup;
+use super::target::BenchTarget;
 use clap::Args;
 use round::{RoundResult, RoundSettings};
 use serde_json::{Value, json};
@@ -146,8 +146,8 @@ impl Replies {
         report.figure("tokens_per_second", "tokens/s", round.tokens_per_second(), 0);
         report.latency("latency_ms", "ms to the watcher", &round.latency);
         if let Some(used) = &round.usage {
-            let each =
-                kib_to_f64(used.kib_with.saturating_sub(used.kib_before)) / f64::from(round.replies);
+            let each = kib_to_f64(used.kib_with.saturating_sub(used.kib_before))
+                / f64::from(round.replies);
             report.figure("kib_per_reply", "KiB for each reply", each, 1);
             report.figure(
                 "mib_before",

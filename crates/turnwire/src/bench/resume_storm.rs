@@ -1,14 +1,14 @@
 //! `turnwire bench resume-storm`: everyone comes back at once, in the middle of a reply.
 
 use super::connection::StreamEnd;
-use super::error::{BenchError, Result};
-use super::latency::Latency;
 use super::delta_marks::{MarkScanner, OrderCheck};
+use super::error::{BenchError, Result};
+use super::event_script::DeltaText;
+use super::latency::Latency;
 use super::progress::Progress;
 use super::report::{Report, thousands};
-use super::event_script::DeltaText;
-use super::target::BenchTarget;
 use super::sessions::{Cleanup, Sessions, join_all};
+use super::target::BenchTarget;
 use super::watchers;
 use clap::Args;
 use std::ops::ControlFlow;
@@ -63,7 +63,8 @@ impl ResumeStorm {
             caught_up: Arc::default(),
             measured: Mutex::new(Measured { latency: Latency::new()?, bytes: 0, wrong: 0 }),
         });
-        let bar = Progress::with_clock("caught up", CATCH_UP_TIMEOUT, Arc::clone(&shared.caught_up));
+        let bar =
+            Progress::with_clock("caught up", CATCH_UP_TIMEOUT, Arc::clone(&shared.caught_up));
         let mut storm = JoinSet::new();
         let begin = Instant::now();
         for _ in 0..self.watchers {
@@ -71,7 +72,10 @@ impl ResumeStorm {
             storm.spawn(resume_stream(Arc::clone(server), Arc::clone(&shared), request));
         }
         tokio::time::timeout(CATCH_UP_TIMEOUT, join_all(storm)).await.map_err(|_| {
-            BenchError::new(format!("after {} s not everyone has caught up", CATCH_UP_TIMEOUT.as_secs()))
+            BenchError::new(format!(
+                "after {} s not everyone has caught up",
+                CATCH_UP_TIMEOUT.as_secs()
+            ))
         })??;
         let lasted = begin.elapsed();
         drop(bar);
@@ -95,7 +99,11 @@ impl ResumeStorm {
     }
 }
 
-async fn resume_stream(server: Arc<BenchTarget>, shared: Arc<Shared>, request: Vec<u8>) -> Result<()> {
+async fn resume_stream(
+    server: Arc<BenchTarget>,
+    shared: Arc<Shared>,
+    request: Vec<u8>,
+) -> Result<()> {
     let begin = Instant::now();
     let mut stream = watchers::open_stream(server, request).await?;
     let mut marks = MarkScanner::default();
@@ -111,7 +119,9 @@ async fn resume_stream(server: Arc<BenchTarget>, shared: Arc<Shared>, request: V
         })
         .await?;
     if ended == StreamEnd::ByServer {
-        return Err(BenchError::new("the server ended the stream of a watcher in a reply that runs"));
+        return Err(BenchError::new(
+            "the server ended the stream of a watcher in a reply that runs",
+        ));
     }
     if order.first == Some(0) {
         return Err(BenchError::new(

@@ -2,8 +2,8 @@
 
 use super::connection::{Connection, ReceiveBuffer};
 use super::error::{BenchError, Result};
+use super::event_script::{DeltaText, EventScript, timestamp_now};
 use super::progress::Progress;
-use super::event_script::{EventScript, DeltaText, timestamp_now};
 use super::target::{BenchTarget, finish_request};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -26,11 +26,17 @@ impl Sessions {
     }
 
     /// Makes so many sessions of an agent.
-    pub(super) async fn create_for_agent(server: &Arc<BenchTarget>, count: usize, agent: &str) -> Result<Self> {
+    pub(super) async fn create_for_agent(
+        server: &Arc<BenchTarget>,
+        count: usize,
+        agent: &str,
+    ) -> Result<Self> {
         let run = run_number();
         let names: Vec<String> = (0..count).map(|nth| format!("bench-{run:08x}-{nth}")).collect();
         let sessions = Self { server: Arc::clone(server), run, names };
-        let create = |server: &BenchTarget, name: &str| ("making a session", server.create_request(name, agent));
+        let create = |server: &BenchTarget, name: &str| {
+            ("making a session", server.create_request(name, agent))
+        };
         sessions.request_each("sessions", create).await?;
         Ok(sessions)
     }
@@ -71,8 +77,10 @@ impl Sessions {
         match after {
             Cleanup::Keep => Ok(()),
             Cleanup::Delete => {
-                self.request_each("removing", |server, name| ("removing a session", server.delete_request(name)))
-                    .await
+                self.request_each("removing", |server, name| {
+                    ("removing a session", server.delete_request(name))
+                })
+                .await
             }
         }
     }

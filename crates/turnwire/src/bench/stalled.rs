@@ -2,13 +2,13 @@
 
 use super::connection::{Connection, ReceiveBuffer};
 use super::error::Result;
+use super::event_script::{DeltaText, timestamp_now};
 use super::idle::kib_to_f64;
 use super::process::resident_kib;
 use super::progress::Progress;
 use super::report::{Report, thousands};
-use super::event_script::{DeltaText, timestamp_now};
-use super::target::BenchTarget;
 use super::sessions::{Cleanup, Producer, Sessions};
+use super::target::BenchTarget;
 use clap::Args;
 use std::sync::Arc;
 

@@ -90,7 +90,7 @@ impl BenchTarget {
         self.bodyless_request("DELETE", &self.session_path(session), "")
     }
 
-    /// The head of a request that appends events, up to the number of bytes: [`with_length`] ends it.
+    /// The head of a request that appends events, up to the number of bytes: [`finish_request`] ends it.
     pub(super) fn append_request_head(&self, session: &str, producer: &str) -> Vec<u8> {
         let mut head = Vec::new();
         match self.target {
@@ -103,7 +103,9 @@ impl BenchTarget {
                     &mut head,
                 );
             }
-            Protocol::DurableStreams => self.write_request_head(&self.session_path(session), NDJSON, "", &mut head),
+            Protocol::DurableStreams => {
+                self.write_request_head(&self.session_path(session), NDJSON, "", &mut head);
+            }
         }
         head
     }
@@ -159,7 +161,8 @@ mod tests {
 
     #[test]
     fn requests_carry_host_token_and_length() {
-        let server = BenchTarget::new("http://127.0.0.1:4747/", Some("abc"), Protocol::Turnwire).unwrap();
+        let server =
+            BenchTarget::new("http://127.0.0.1:4747/", Some("abc"), Protocol::Turnwire).unwrap();
         let mut request = server.append_request_head("s", "bench-1");
         finish_request(&mut request, b"{}\n");
         assert_eq!(

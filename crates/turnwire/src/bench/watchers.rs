@@ -1,6 +1,6 @@
 //! Opens many streams, a few at a time, so that the queue of new connections does not overflow.
 
-use super::connection::{Connection, ResponseStream, ReceiveBuffer};
+use super::connection::{Connection, ReceiveBuffer, ResponseStream};
 use super::error::{BenchError, Result};
 use super::progress::Progress;
 use super::target::BenchTarget;
@@ -32,7 +32,10 @@ pub(super) async fn open_streams(
 }
 
 /// Opens one stream.
-pub(super) async fn open_stream(server: Arc<BenchTarget>, request: Vec<u8>) -> Result<ResponseStream> {
+pub(super) async fn open_stream(
+    server: Arc<BenchTarget>,
+    request: Vec<u8>,
+) -> Result<ResponseStream> {
     let conn = Connection::open(&server, ReceiveBuffer::Default).await?;
     conn.open_stream("watching a session", &request).await
 }

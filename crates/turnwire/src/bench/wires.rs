@@ -3,13 +3,13 @@
 
 use super::connection::StreamEnd;
 use super::error::{BenchError, Result};
+use super::event_script::DeltaText;
 use super::latency::Latency;
 use super::process::processor_time;
 use super::progress::Progress;
 use super::report::{Report, thousands};
-use super::event_script::DeltaText;
-use super::target::BenchTarget;
 use super::sessions::{Cleanup, Producer, Sessions};
+use super::target::BenchTarget;
 use super::watchers;
 use clap::Args;
 use std::ops::ControlFlow;
@@ -78,7 +78,8 @@ impl Wires {
         report: &mut Report,
     ) -> Result<()> {
         let deltas = u64::from(self.events);
-        let (sessions, mut producer) = Sessions::create_with_producer(server, DeltaText::Words, deltas).await?;
+        let (sessions, mut producer) =
+            Sessions::create_with_producer(server, DeltaText::Words, deltas).await?;
         producer.publish(deltas).await?;
         producer.end().await?;
         let progress = Progress::with_steps("replays", names.len() as u64);
@@ -132,12 +133,14 @@ impl Wires {
         wire: Option<&str>,
     ) -> Result<Duration> {
         let deltas = u64::from(self.events);
-        let (sessions, mut producer) = Sessions::create_with_producer(server, DeltaText::Words, deltas).await?;
+        let (sessions, mut producer) =
+            Sessions::create_with_producer(server, DeltaText::Words, deltas).await?;
         producer.publish(1).await?;
         let watcher = match wire {
             None => None,
             Some(wire) => {
-                let request = server.watch_request(sessions.only_name(), &format!("wire={wire}&until=idle"));
+                let request =
+                    server.watch_request(sessions.only_name(), &format!("wire={wire}&until=idle"));
                 let mut stream = watchers::open_stream(Arc::clone(server), request).await?;
                 Some(tokio::spawn(async move {
                     stream.read(|_| ControlFlow::Continue(())).await.map(drop)
@@ -164,7 +167,8 @@ impl Wires {
         report: &mut Report,
     ) -> Result<()> {
         let deltas = u64::from(self.deltas);
-        let (sessions, mut producer) = Sessions::create_with_producer(server, DeltaText::Words, deltas).await?;
+        let (sessions, mut producer) =
+            Sessions::create_with_producer(server, DeltaText::Words, deltas).await?;
         let reply = producer.script.reply_id();
         producer.publish(deltas).await?;
         let progress = Progress::with_steps("returns", names.len() as u64);
@@ -188,7 +192,13 @@ impl Wires {
 }
 
 /// How a client of a protocol comes back behind an event of a reply.
-fn resume_request(server: &BenchTarget, wire: &str, session: &str, reply: &str, seq: u64) -> Vec<u8> {
+fn resume_request(
+    server: &BenchTarget,
+    wire: &str,
+    session: &str,
+    reply: &str,
+    seq: u64,
+) -> Vec<u8> {
     match wire {
         "ag-ui" => {
             let body = format!(
@@ -197,8 +207,9 @@ fn resume_request(server: &BenchTarget, wire: &str, session: &str, reply: &str, 
             server.post_request("/ag-ui/external", &body)
         }
         "ai-sdk" => server.get_request(&format!("/ai-sdk/external/{session}/stream")),
-        "openai-responses" => server
-            .get_request(&format!("/v1/responses/resp_{session}~{reply}?stream=true&starting_after={seq}")),
+        "openai-responses" => server.get_request(&format!(
+            "/v1/responses/resp_{session}~{reply}?stream=true&starting_after={seq}"
+        )),
         _ => server.watch_request(session, &format!("wire={wire}&after={seq}")),
     }
 }
@@ -247,7 +258,8 @@ impl EventCosts {
     }
 
     fn add_to_report(&self, key: &str, what: &str, report: &mut Report) {
-        let ours = self.0.iter().find(|(name, _)| *name == CANONICAL).map_or(0.0, |(_, cost)| *cost);
+        let ours =
+            self.0.iter().find(|(name, _)| *name == CANONICAL).map_or(0.0, |(_, cost)| *cost);
         for (name, cost) in &self.0 {
             let word = name.replace('-', "_");
             report.figure(

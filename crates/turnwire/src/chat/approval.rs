@@ -33,10 +33,16 @@ const NOT_EXECUTED: &str = "Nobody executes this tool here: the client is a term
 
 impl Approver {
     /// Asks whether a call may run.
-    pub(crate) async fn ask_confirmation(&self, view: &mut View, call: &ToolCall) -> io::Result<Decision> {
+    pub(crate) async fn ask_confirmation(
+        &self,
+        view: &mut View,
+        call: &ToolCall,
+    ) -> io::Result<Decision> {
         let lines = match self {
             Self::Interactive(lines) => lines,
-            Self::NonInteractive { yes: true } => return Ok(confirmation(call, true, None, Vec::new())),
+            Self::NonInteractive { yes: true } => {
+                return Ok(confirmation(call, true, None, Vec::new()));
+            }
             Self::NonInteractive { yes: false } => {
                 let note =
                     format!("{} was denied: nobody is here to ask; --yes allows", tool_label(call));
@@ -104,7 +110,11 @@ impl Approver {
     }
 
     /// Asks what a tool gave that the client executes.
-    pub(crate) async fn ask_tool_result(&self, view: &mut View, call: &ToolCall) -> io::Result<Decision> {
+    pub(crate) async fn ask_tool_result(
+        &self,
+        view: &mut View,
+        call: &ToolCall,
+    ) -> io::Result<Decision> {
         let Self::Interactive(lines) = self else {
             let note =
                 format!("{} was not executed: that is for a client with tools", tool_label(call));
@@ -126,10 +136,16 @@ impl Approver {
 }
 
 /// The input as a person leaves it; `None`: they changed their mind.
-async fn edit_input(lines: &LineEditor, view: &mut View, call: &ToolCall) -> io::Result<Option<String>> {
+async fn edit_input(
+    lines: &LineEditor,
+    view: &mut View,
+    call: &ToolCall,
+) -> io::Result<Option<String>> {
     let mut begun = call.input.replace('\n', " ");
     loop {
-        let LineInput::Line(line) = lines.read_line("Input: ", &begun).await else { return Ok(None) };
+        let LineInput::Line(line) = lines.read_line("Input: ", &begun).await else {
+            return Ok(None);
+        };
         if line.trim().is_empty() {
             return Ok(None);
         }
@@ -138,7 +154,10 @@ async fn edit_input(lines: &LineEditor, view: &mut View, call: &ToolCall) -> io:
             Ok(_) => "it is no JSON object".to_owned(),
             Err(error) => error.to_string(),
         };
-        view.show_note(Style::RED, &format!("That cannot be used: {why}. An empty line goes back."))?;
+        view.show_note(
+            Style::RED,
+            &format!("That cannot be used: {why}. An empty line goes back."),
+        )?;
         begun = line;
     }
 }

@@ -1,10 +1,12 @@
 //! A reply, followed to its end: shown as it comes, its questions answered, stopped by Ctrl-C.
 
-use super::approval::{Decision, Approver};
+use super::approval::{Approver, Decision};
 use super::page::Style;
 use super::screen::EchoOff;
 use super::view::View;
-use crate::client::{Client, History, StreamNotice, RetryLimit, SessionInfo, ClientError, EventStream, StreamTarget};
+use crate::client::{
+    Client, ClientError, EventStream, History, RetryLimit, SessionInfo, StreamNotice, StreamTarget,
+};
 use std::io;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -123,7 +125,8 @@ impl Conversation {
             let title: String = super::one_line(text).chars().take(MAX_TITLE_CHARS).collect();
             let _ = self.client.set_title(&self.session, title.trim()).await;
         }
-        let sent = self.client.send_message(&self.session, text).await.map_err(ChatError::NotSent)?;
+        let sent =
+            self.client.send_message(&self.session, text).await.map_err(ChatError::NotSent)?;
         self.view.hide_typed_message(&sent.message_id);
         self.follow_reply(sent.reply_id, PendingCheck::None).await
     }
@@ -170,7 +173,8 @@ impl Conversation {
                 LoopEvent::Stopped(Ok(())) => {}
                 LoopEvent::Stopped(Err(trouble)) => {
                     is_stopped = false;
-                    self.view.show_note(Style::RED, &format!("✗ it cannot be stopped: {trouble}"))?;
+                    self.view
+                        .show_note(Style::RED, &format!("✗ it cannot be stopped: {trouble}"))?;
                 }
                 LoopEvent::Notice(Ok(StreamNotice::Disconnected(why))) => {
                     lost = true;
@@ -213,7 +217,10 @@ impl Conversation {
     }
 
     /// Follows what is open in the session already, after its questions are answered.
-    pub(crate) async fn follow_open_reply(&mut self, history: &History) -> Result<ReplyOutcome, ChatError> {
+    pub(crate) async fn follow_open_reply(
+        &mut self,
+        history: &History,
+    ) -> Result<ReplyOutcome, ChatError> {
         let open = history.messages.iter().rev().find(|msg| {
             msg.role() == Role::Assistant && msg.finished_at().is_none() && !msg.id().is_empty()
         });
@@ -254,7 +261,8 @@ impl Conversation {
                 let event = Event::new(waiting.reply_id.clone(), kind);
                 match self.client.send_event(&self.session, event).await {
                     Err(trouble) if trouble.has_type("already_answered") => {
-                        self.view.show_note(Style::YELLOW, "! that was answered already, elsewhere")?;
+                        self.view
+                            .show_note(Style::YELLOW, "! that was answered already, elsewhere")?;
                     }
                     done => done?,
                 }

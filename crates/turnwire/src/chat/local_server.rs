@@ -46,11 +46,13 @@ impl LocalServer {
         config.apply(over).map_err(|error| cannot(&error))?;
         let token = require_private_token(&mut config)?;
         let url = config.store.clone().map_or_else(store::default_url, Ok)?;
-        let log = store::open_store(&url, Mode::Write).map_err(|error| locked_store_error(error, &config))?;
+        let log = store::open_store(&url, Mode::Write)
+            .map_err(|error| locked_store_error(error, &config))?;
         let log = Arc::new(Log::new(log, format!("pid-{}", std::process::id())));
         let far = serve::far_tools(&config).await.map_err(|error| cannot(&error))?;
         let agents = serve::agents(&config, Some(&far));
-        let (mut agents, warnings) = agents.map_err(|error| CommandError::new(error.to_string(), ""))?;
+        let (mut agents, warnings) =
+            agents.map_err(|error| CommandError::new(error.to_string(), ""))?;
         for warning in warnings {
             tracing::warn!("{warning}");
         }
@@ -102,7 +104,8 @@ fn require_private_token(config: &mut Config) -> Result<String, CommandError> {
 /// An agent for a model that no settings name.
 fn build_model_agent(model: &str) -> Result<Arc<dyn Replier>, CommandError> {
     if model == "demo" {
-        let demo = DemoAgent::from_env().map_err(|error| CommandError::new(error.to_string(), ""))?;
+        let demo =
+            DemoAgent::from_env().map_err(|error| CommandError::new(error.to_string(), ""))?;
         return Ok(Arc::new(demo));
     }
     let made = HttpModel::builder(model).build();

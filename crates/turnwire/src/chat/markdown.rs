@@ -127,7 +127,9 @@ impl Markdown {
         self.base = Style::PLAIN;
         self.last = None;
         let opening = match parse_line_start(&self.pending) {
-            LineStart::Unclear if more == MoreInput::Possible && self.pending.len() < MAX_HELD => return false,
+            LineStart::Unclear if more == MoreInput::Possible && self.pending.len() < MAX_HELD => {
+                return false;
+            }
             LineStart::Unclear => LineStart::Text,
             opening => opening,
         };

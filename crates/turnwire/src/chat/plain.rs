@@ -1,6 +1,6 @@
 //! Events in, what a pipe gets out: the answer as it is on one side, notes on the other.
 
-use super::render::{FileSaver, tool_label, find_data_block, agent_depth, describe_reply_end};
+use super::render::{FileSaver, agent_depth, describe_reply_end, find_data_block, tool_label};
 use turnwire_core::{DataBlock, Event, EventKind, Folder, ToolCall};
 
 /// What an event adds to a pipe.

@@ -1,7 +1,7 @@
 //! A conversation at a terminal: line by line, until the person leaves.
 
 use super::approval::Approver;
-use super::conversation::{ChatError, PendingCheck, Conversation, ReplyOutcome};
+use super::conversation::{ChatError, Conversation, PendingCheck, ReplyOutcome};
 use super::line_editor::{LineEditor, LineInput};
 use super::one_line;
 use super::page::Style;
@@ -43,7 +43,10 @@ impl From<ReplyOutcome> for NextStep {
 }
 
 /// Asks for lines, and does what they say.
-pub(crate) async fn run_prompt(talk: &mut Conversation, lines: &LineEditor) -> Result<(), ChatError> {
+pub(crate) async fn run_prompt(
+    talk: &mut Conversation,
+    lines: &LineEditor,
+) -> Result<(), ChatError> {
     // A Ctrl-C that comes right after another one leaves.
     let mut is_leaving = false;
     let mut begun = String::new();
@@ -95,7 +98,10 @@ pub(crate) async fn run_prompt(talk: &mut Conversation, lines: &LineEditor) -> R
 }
 
 /// Says what did not work. Where another reply runs, it is shown.
-async fn report_error(talk: &mut Conversation, trouble: &ClientError) -> Result<NextStep, ChatError> {
+async fn report_error(
+    talk: &mut Conversation,
+    trouble: &ClientError,
+) -> Result<NextStep, ChatError> {
     let hint = trouble.hint();
     let hint = if hint.is_empty() { hint } else { format!("\n{hint}") };
     talk.view.show_note(Style::RED, &format!("✗ {trouble}{hint}"))?;
@@ -146,12 +152,15 @@ async fn run_command(talk: &mut Conversation, command: &str) -> Result<NextStep,
                 let row = format!("{here} {id}  {begun}  {agent}  {status}  {title}");
                 talk.view.show_note(Style::PLAIN, row.trim_end())?;
             }
-            talk.view.show_note(Style::DIM, "turnwire chat --resume --session ID goes on with one")?;
+            talk.view
+                .show_note(Style::DIM, "turnwire chat --resume --session ID goes on with one")?;
         }
         other => {
             let other = one_line(other);
-            talk.view
-                .show_note(Style::YELLOW, &format!("There is no /{other}; /help lists what there is"))?;
+            talk.view.show_note(
+                Style::YELLOW,
+                &format!("There is no /{other}; /help lists what there is"),
+            )?;
         }
     }
     Ok(NextStep::Continue)
@@ -164,7 +173,8 @@ async fn retry_last_message(talk: &mut Conversation) -> Result<NextStep, ChatErr
         talk.view.show_note(Style::DIM, "There is no message to answer yet.")?;
         return Ok(NextStep::Continue);
     };
-    let sent = talk.client.retry_message(&talk.session, message.id()).await.map_err(ChatError::NotSent)?;
+    let sent =
+        talk.client.retry_message(&talk.session, message.id()).await.map_err(ChatError::NotSent)?;
     talk.follow_reply(sent.reply_id, PendingCheck::None).await.map(NextStep::from)
 }
 

@@ -1,16 +1,16 @@
 //! Events in, what a terminal shows out. It knows no terminal and no clock.
 
-mod tool_calls;
 mod reply_end;
+mod tool_calls;
 mod tool_input;
 
 use super::markdown::Markdown;
 use super::page::{DisplayOptions, Page, Style};
-use tool_calls::ToolCallState;
-pub(crate) use tool_calls::tool_label;
 pub(crate) use reply_end::describe_reply_end;
 use std::collections::{HashMap, HashSet};
 use std::io;
+use tool_calls::ToolCallState;
+pub(crate) use tool_calls::tool_label;
 use turnwire_core::event::{SubAgent, TokenCounts};
 use turnwire_core::{ContentBlock, DataBlock, Event, EventKind, Folder, Role, Source};
 
@@ -141,7 +141,8 @@ impl Renderer {
                 add(&mut self.usage.cache_input_tokens, end.usage.cache_input_tokens);
                 if !end.discard.is_empty() {
                     self.end_current_block();
-                    self.page.write_row(Style::YELLOW, "↻ the model was cut off and is asked again");
+                    self.page
+                        .write_row(Style::YELLOW, "↻ the model was cut off and is asked again");
                 }
             }
             EventKind::TextBlockStart(start) => self.start_text_block(&start.block_id),
@@ -158,7 +159,9 @@ impl Renderer {
                 }
             }
             EventKind::ThinkingBlockStart(start) => self.show_thinking(&start.block_id, ""),
-            EventKind::ThinkingBlockDelta(delta) => self.show_thinking(&delta.block_id, &delta.delta),
+            EventKind::ThinkingBlockDelta(delta) => {
+                self.show_thinking(&delta.block_id, &delta.delta);
+            }
             EventKind::ThinkingBlockEnd(_) => self.end_current_block(),
             EventKind::DataBlockStart(_) => {
                 self.end_current_block();
@@ -279,7 +282,11 @@ impl Renderer {
 }
 
 /// A data block that has come whole.
-pub(crate) fn find_data_block(folder: &Folder, reply_id: &str, block_id: &str) -> Option<DataBlock> {
+pub(crate) fn find_data_block(
+    folder: &Folder,
+    reply_id: &str,
+    block_id: &str,
+) -> Option<DataBlock> {
     let msg = folder.get(reply_id)?;
     msg.blocks::<DataBlock>().find(|block| block.id == block_id).cloned()
 }

@@ -65,8 +65,11 @@ impl FileSaver for SaveFolder {
 /// A name from outside, as one that stays in its folder.
 fn sanitize_file_name(name: &str) -> String {
     let is_fine = |char: char| char.is_alphanumeric() || matches!(char, '.' | '-' | '_' | ' ');
-    let name: String =
-        name.chars().take(MAX_NAME_CHARS).map(|char| if is_fine(char) { char } else { '_' }).collect();
+    let name: String = name
+        .chars()
+        .take(MAX_NAME_CHARS)
+        .map(|char| if is_fine(char) { char } else { '_' })
+        .collect();
     name.trim_matches(['.', ' ']).to_owned()
 }
 

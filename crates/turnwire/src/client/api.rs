@@ -1,8 +1,8 @@
 //! The routes that a conversation needs.
 
-use super::http::{ApiRequest, Endpoint};
 use super::error::ClientError;
 use super::event_stream::RetryLimit;
+use super::http::{ApiRequest, Endpoint};
 use bytes::Bytes;
 use hyper::Method;
 use serde::Deserialize;
@@ -98,7 +98,10 @@ impl Client {
     }
 
     /// The sessions that changed last.
-    pub(crate) async fn list_sessions(&self, limit: usize) -> Result<Vec<SessionInfo>, ClientError> {
+    pub(crate) async fn list_sessions(
+        &self,
+        limit: usize,
+    ) -> Result<Vec<SessionInfo>, ClientError> {
         let page: SessionPage = self.get(&format!("/v1/sessions?limit={limit}")).await?;
         Ok(page.sessions)
     }
@@ -108,15 +111,27 @@ impl Client {
     }
 
     /// Sends a text.
-    pub(crate) async fn send_message(&self, id: &str, text: &str) -> Result<SentMessage, ClientError> {
+    pub(crate) async fn send_message(
+        &self,
+        id: &str,
+        text: &str,
+    ) -> Result<SentMessage, ClientError> {
         let path = format!("/v1/sessions/{}/messages", escape_path_segment(id));
         let (key, body) = (SystemStamp.id(), json!({ "content": text }).to_string());
         self.post(&path, &[("idempotency-key", &key)], body.into()).await
     }
 
     /// Has a message answered again.
-    pub(crate) async fn retry_message(&self, id: &str, message: &str) -> Result<SentMessage, ClientError> {
-        let path = format!("/v1/sessions/{}/messages/{}/retry", escape_path_segment(id), escape_path_segment(message));
+    pub(crate) async fn retry_message(
+        &self,
+        id: &str,
+        message: &str,
+    ) -> Result<SentMessage, ClientError> {
+        let path = format!(
+            "/v1/sessions/{}/messages/{}/retry",
+            escape_path_segment(id),
+            escape_path_segment(message)
+        );
         let key = SystemStamp.id();
         self.post(&path, &[("idempotency-key", &key)], Bytes::new()).await
     }
@@ -174,8 +189,9 @@ impl Client {
 }
 
 fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ClientError> {
-    serde_json::from_slice(bytes)
-        .map_err(|error| ClientError::Unexpected(format!("the answer cannot be understood: {error}")))
+    serde_json::from_slice(bytes).map_err(|error| {
+        ClientError::Unexpected(format!("the answer cannot be understood: {error}"))
+    })
 }
 
 /// What came from outside, as a part of a path.

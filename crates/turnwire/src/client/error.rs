@@ -43,7 +43,9 @@ impl ClientError {
     pub(super) fn from_response(status: u16, body: &[u8]) -> Self {
         let answer = serde_json::from_slice::<ErrorResponse>(body).ok().map(|answer| answer.error);
         let (kind, message, hint) = match answer {
-            Some(ErrorBody { r#type, message, hint }) => (r#type, message, hint.unwrap_or_default()),
+            Some(ErrorBody { r#type, message, hint }) => {
+                (r#type, message, hint.unwrap_or_default())
+            }
             None => (String::new(), format!("it answered with status {status}"), String::new()),
         };
         // 507 is a full disk: it stays full while one waits.

@@ -1,8 +1,8 @@
 //! The events of a session: each once and in order, over lost connections and restarts.
 
 use super::api::escape_path_segment;
-use super::http::{ApiRequest, Endpoint};
 use super::error::ClientError;
+use super::http::{ApiRequest, Endpoint};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::Method;
@@ -88,7 +88,14 @@ impl EventStream {
     pub(crate) fn new(place: Endpoint, patience: RetryLimit, what: StreamTarget) -> Self {
         let (epoch, seq) = (what.epoch.clone(), what.seq);
         let waiting = patience.start_backoff();
-        let mut watcher = StreamTask { endpoint: place, target: what, retry_limit: patience, stream: None, backoff: waiting, is_loss_reported: false };
+        let mut watcher = StreamTask {
+            endpoint: place,
+            target: what,
+            retry_limit: patience,
+            stream: None,
+            backoff: waiting,
+            is_loss_reported: false,
+        };
         // A task of its own: who looks at something else in between must not begin a connection
         // anew each time.
         let (sender, notices) = mpsc::channel(256);
@@ -189,7 +196,8 @@ impl StreamTask {
         let path = format!("/v1/sessions/{}/events?raw={raw}", escape_path_segment(session));
         let token = format!("{epoch}.{seq}");
         let headers = [("accept", "text/event-stream"), ("last-event-id", &*token)];
-        let ask = ApiRequest { method: Method::GET, path: &path, headers: &headers, body: Bytes::new() };
+        let ask =
+            ApiRequest { method: Method::GET, path: &path, headers: &headers, body: Bytes::new() };
         let (head, body) = self.endpoint.send(ask).await?.into_parts();
         if head.status.is_success() {
             return Ok(SseResponse { body, frames: FrameReader::default(), ready: <_>::default() });

@@ -79,8 +79,12 @@ impl Endpoint {
     }
 
     /// Sends a request, and gives the answer's head as soon as it is there.
-    pub(super) async fn send(&self, ask: ApiRequest<'_>) -> Result<Response<Incoming>, ClientError> {
-        let request = self.build_request(ask).map_err(|error| ClientError::Unexpected(error.to_string()))?;
+    pub(super) async fn send(
+        &self,
+        ask: ApiRequest<'_>,
+    ) -> Result<Response<Incoming>, ClientError> {
+        let request =
+            self.build_request(ask).map_err(|error| ClientError::Unexpected(error.to_string()))?;
         let (host, port) = (
             self.url.host_str().unwrap_or_default(),
             self.url.port_or_known_default().unwrap_or(80),
@@ -148,7 +152,8 @@ impl Endpoint {
     pub(super) async fn send_and_collect(&self, ask: ApiRequest<'_>) -> Result<Bytes, ClientError> {
         let (head, body) = self.send(ask).await?.into_parts();
         let body = Limited::new(body, MAX_BODY).collect().await;
-        let body = body.map_err(|error| self.transient_error("lost the connection to", error))?.to_bytes();
+        let body =
+            body.map_err(|error| self.transient_error("lost the connection to", error))?.to_bytes();
         if head.status.is_success() {
             Ok(body)
         } else {

@@ -6,11 +6,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use turnwire_agent::model::clock::ClockModel;
-use turnwire_agent::model::http::{HttpModel, ApiKey};
+use turnwire_agent::model::http::{ApiKey, HttpModel};
 use turnwire_agent::model::{Model as _, ModelError};
 use turnwire_agent::permission::Rule;
-use turnwire_agent::tool::{ToolOutput, ToolContext, Tool, ToolError, ToolSpec};
-use turnwire_agent::{Agent, AgentTool, AgentBuilder, DemoAgent, AgentError, Journal, McpServer, Replier, ReplyRequest};
+use turnwire_agent::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
+use turnwire_agent::{
+    Agent, AgentBuilder, AgentError, AgentTool, DemoAgent, Journal, McpServer, Replier,
+    ReplyRequest,
+};
 use turnwire_core::ToolCall;
 use turnwire_server::StartError;
 use turnwire_server::config::{
@@ -163,7 +166,11 @@ impl Making<'_> {
                 match self.agent(other) {
                     Some(replier) => {
                         let agent = Named { about: String::new(), replier };
-                        tools.push(Arc::new(AgentTool::from_replier(other, agent, about.about.clone())));
+                        tools.push(Arc::new(AgentTool::from_replier(
+                            other,
+                            agent,
+                            about.about.clone(),
+                        )));
                     }
                     // Why is among the problems already.
                     None => are_there = false,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use turnwire_log::store::{SessionQuery, Store};
-use turnwire_log::transfer::{self, ExistingSession, ImportReport, ImportOptions};
+use turnwire_log::transfer::{self, ExistingSession, ImportOptions, ImportReport};
 use turnwire_log::{Error, SearchQuery};
 
 /// Read sessions that `export` has written

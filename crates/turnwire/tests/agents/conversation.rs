@@ -1,14 +1,18 @@
 //! A message in, a reply out; questions, tools of the client, and what is counted.
 
-use crate::harness::{TestServer, KEY, friday_settings, message_text};
-use crate::fake_provider::{ReceivedRequest, FakeProvider, FakeOutput, text};
+use crate::fake_provider::{FakeOutput, FakeProvider, ReceivedRequest, text};
+use crate::harness::{KEY, TestServer, friday_settings, message_text};
 use serde_json::{Value, json};
 
 /// Answers `hold` after it was let go, and repeats everything else.
 fn echo(asked: &ReceivedRequest) -> Vec<FakeOutput> {
     let last = asked.last_message();
     match last["content"].as_str().unwrap_or_default() {
-        "hold" => vec![FakeOutput::Text("Wait".into()), FakeOutput::Hold, FakeOutput::Text(" no more.".into())],
+        "hold" => vec![
+            FakeOutput::Text("Wait".into()),
+            FakeOutput::Hold,
+            FakeOutput::Text(" no more.".into()),
+        ],
         heard => text(format!("{}: {heard}", last["role"].as_str().unwrap())),
     }
 }
@@ -16,7 +20,9 @@ fn echo(asked: &ReceivedRequest) -> Vec<FakeOutput> {
 /// Calls `open_page` for whatever a user says, and tells what came of it.
 fn calls_open_page(asked: &ReceivedRequest) -> Vec<FakeOutput> {
     match asked.last_message()["role"].as_str() {
-        Some("tool") => text(format!("It says {}.", asked.last_message()["content"].as_str().unwrap())),
+        Some("tool") => {
+            text(format!("It says {}.", asked.last_message()["content"].as_str().unwrap()))
+        }
         _ => {
             vec![FakeOutput::Call("c1", "open_page", json!({"url": "https://news.example/today"}))]
         }
@@ -261,7 +267,9 @@ async fn an_agent_works_for_another() {
             (false, Some("tool")) => {
                 text(format!("It is {}.", asked.last_message()["content"].as_str().unwrap()))
             }
-            (false, _) => vec![FakeOutput::Call("c1", "researcher", json!({"task": "The capital?"}))],
+            (false, _) => {
+                vec![FakeOutput::Call("c1", "researcher", json!({"task": "The capital?"}))]
+            }
         }
     })
     .await;

@@ -1,7 +1,7 @@
 //! What survives a crash, and what does not.
 
+use crate::fake_provider::{FakeOutput, FakeProvider, ReceivedRequest, text};
 use crate::harness::{TestServer, friday_settings, message_text};
-use crate::fake_provider::{ReceivedRequest, FakeProvider, FakeOutput, text};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -59,7 +59,11 @@ async fn a_reply_ends_where_the_settings_want_it_to() {
 fn calls_open_page(asked: &ReceivedRequest) -> Vec<FakeOutput> {
     match asked.last_message()["role"].as_str() {
         Some("tool") => text("Done."),
-        _ => vec![FakeOutput::Call("c", "open_page", json!({"url": asked.last_message()["content"]}))],
+        _ => vec![FakeOutput::Call(
+            "c",
+            "open_page",
+            json!({"url": asked.last_message()["content"]}),
+        )],
     }
 }
 

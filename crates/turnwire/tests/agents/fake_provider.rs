@@ -49,7 +49,9 @@ pub struct FakeProvider {
 }
 
 impl FakeProvider {
-    pub async fn start(answers: impl Fn(&ReceivedRequest) -> Vec<FakeOutput> + Send + Sync + 'static) -> Self {
+    pub async fn start(
+        answers: impl Fn(&ReceivedRequest) -> Vec<FakeOutput> + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (gate, asked) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));

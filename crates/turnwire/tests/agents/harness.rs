@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
-use turnwire_testkit::net::{HttpResponse, StreamingResponse, SseParser, send_http, http};
+use turnwire_testkit::net::{HttpResponse, SseParser, StreamingResponse, http, send_http};
 
 /// Nothing here takes so long.
 const TIMEOUT: Duration = Duration::from_secs(30);

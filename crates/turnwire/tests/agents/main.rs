@@ -9,14 +9,14 @@
 )]
 
 mod bench;
-mod harness;
+mod conversation;
 mod durability;
-mod mcp;
 mod fake_provider;
-mod tool_results;
+mod harness;
+mod mcp;
 mod permissions;
 mod settings;
 #[cfg(unix)]
 mod shutdown;
-mod conversation;
+mod tool_results;
 mod wires;

@@ -1,7 +1,7 @@
 //! Tools of an MCP server of the settings. The server is this test, run once more and told to serve.
 
+use crate::fake_provider::{FakeOutput, FakeProvider, ReceivedRequest, text};
 use crate::harness::{TestServer, friday_settings, message_text, turnwire};
-use crate::fake_provider::{ReceivedRequest, FakeProvider, FakeOutput, text};
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
 
@@ -55,14 +55,21 @@ fn settings(tools: &str) -> String {
 fn calls_read(asked: &ReceivedRequest) -> Vec<FakeOutput> {
     match asked.last_message()["role"].as_str() {
         Some("tool") => text(asked.last_message()["content"].as_str().unwrap()),
-        _ => vec![FakeOutput::Call("c", "files__read", json!({"path": asked.last_message()["content"]}))],
+        _ => vec![FakeOutput::Call(
+            "c",
+            "files__read",
+            json!({"path": asked.last_message()["content"]}),
+        )],
     }
 }
 
 #[tokio::test]
 async fn a_tool_of_an_mcp_server_is_called_by_the_rules() {
     let provider = FakeProvider::start(calls_read).await;
-    let house = TestServer::start(&friday_settings(&provider, &settings("\"mcp:files/read\", \"mcp:*/wr*\"")));
+    let house = TestServer::start(&friday_settings(
+        &provider,
+        &settings("\"mcp:files/read\", \"mcp:*/wr*\""),
+    ));
     house.create_session("s").await;
     let reply = house.send_message("s", "/tmp/a").await;
     house.until("s", "idle").await;
@@ -89,7 +96,8 @@ async fn what_is_wrong_with_a_server_keeps_turnwire_from_starting() {
         (none.to_owned(), "turnwire.toml:9:6: mcp.files: The MCP server files"),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("turnwire.toml"), friday_settings(&provider, &lines)).unwrap();
+        std::fs::write(folder.path().join("turnwire.toml"), friday_settings(&provider, &lines))
+            .unwrap();
         let output =
             turnwire(folder.path(), &["serve", "--listen", "127.0.0.1:0"]).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();

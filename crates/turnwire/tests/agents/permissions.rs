@@ -1,7 +1,7 @@
 //! What the rules of the settings let through, and what a person accepts.
 
+use crate::fake_provider::{FakeOutput, FakeProvider, ReceivedRequest, text};
 use crate::harness::{TestServer, friday_settings, message_text};
-use crate::fake_provider::{ReceivedRequest, FakeProvider, FakeOutput, text};
 use serde_json::{Value, json};
 
 /// Calls `open_page` with the input that the user writes, and repeats what comes of it.

@@ -1,7 +1,7 @@
 //! SIGTERM while an answer is on its way.
 
+use crate::fake_provider::{FakeOutput, FakeProvider};
 use crate::harness::{TestServer, friday_settings, message_text};
-use crate::fake_provider::{FakeProvider, FakeOutput};
 use serde_json::{Value, json};
 use std::time::Duration;
 use turnwire_testkit::net::{HttpResponse, send_http};
@@ -22,7 +22,8 @@ fn request_body(path: &str, stream: bool) -> Value {
 const PATHS: [&str; 3] = ["/v1/chat/completions", "/v1/responses", "/v1/messages"];
 
 async fn holding_provider() -> FakeProvider {
-    let parts = || vec![FakeOutput::Text("one ".into()), FakeOutput::Hold, FakeOutput::Text("two".into())];
+    let parts =
+        || vec![FakeOutput::Text("one ".into()), FakeOutput::Hold, FakeOutput::Text("two".into())];
     FakeProvider::start(move |_| parts()).await
 }
 
@@ -34,7 +35,8 @@ async fn ask_and_stop(
     body: Value,
 ) -> (tokio::task::JoinHandle<std::io::Result<HttpResponse>>, std::process::Child) {
     let (to, body) = (house.address, body.to_string());
-    let asking = tokio::spawn(async move { send_http(to, "POST", path, &[], body.as_bytes()).await });
+    let asking =
+        tokio::spawn(async move { send_http(to, "POST", path, &[], body.as_bytes()).await });
     let asked = async {
         while provider.requests().is_empty() {
             tokio::task::yield_now().await;
@@ -56,7 +58,8 @@ async fn an_answer_that_finishes_in_time_arrives_whole_after_sigterm() {
     for path in PATHS {
         for stream in [false, true] {
             let provider = holding_provider().await;
-            let mut house = TestServer::start(&friday_settings(&provider, "[limits]\nstop_timeout = \"1h\""));
+            let mut house =
+                TestServer::start(&friday_settings(&provider, "[limits]\nstop_timeout = \"1h\""));
             let body = request_body(path, stream);
             let (asking, mut child) = ask_and_stop(&mut house, &provider, path, body).await;
             provider.gate.add_permits(1);

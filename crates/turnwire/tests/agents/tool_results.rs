@@ -1,7 +1,7 @@
 //! Results of tools that the client executes, on a provider that gives every call the same id.
 
+use crate::fake_provider::{FakeOutput, FakeProvider, ReceivedRequest, text};
 use crate::harness::{TestServer, friday_settings, message_text};
-use crate::fake_provider::{ReceivedRequest, FakeProvider, FakeOutput, text};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
@@ -154,7 +154,10 @@ async fn an_ai_sdk_client_that_repeats_an_old_result_does_not_answer_a_new_call(
 #[tokio::test]
 async fn a_call_that_its_client_abandons_ends_its_reply() {
     let provider = FakeProvider::start(reuses_ids).await;
-    let house = TestServer::start(&friday_settings(&provider, &format!("result_timeout = \"400ms\"\n{TOOL}")));
+    let house = TestServer::start(&friday_settings(
+        &provider,
+        &format!("result_timeout = \"400ms\"\n{TOOL}"),
+    ));
     house.create_session("s").await;
     let reply = house.send_message("s", "one").await;
     let view = house.until("s", "waiting").await;
@@ -181,7 +184,8 @@ async fn a_call_that_its_client_abandons_ends_its_reply() {
 #[tokio::test]
 async fn a_call_that_was_abandoned_expires_after_a_restart_too() {
     let provider = FakeProvider::start(reuses_ids).await;
-    let mut house = TestServer::start(&friday_settings(&provider, &format!("result_timeout = \"1s\"\n{TOOL}")));
+    let mut house =
+        TestServer::start(&friday_settings(&provider, &format!("result_timeout = \"1s\"\n{TOOL}")));
     let body = json!({"model": "friday", "messages": [{"role": "user", "content": "one"}]});
     let answer = house.post("/v1/chat/completions", body).await;
     assert_eq!(answer.status, 200, "{}", answer.text());

@@ -1,7 +1,7 @@
 //! One agent, on every wire.
 
-use crate::harness::{TestServer, friday_settings};
 use crate::fake_provider::{FakeProvider, text};
+use crate::harness::{TestServer, friday_settings};
 use serde_json::{Value, json};
 
 #[tokio::test]

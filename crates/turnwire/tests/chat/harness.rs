@@ -69,7 +69,11 @@ impl TestHome {
     pub fn output_of(command: &mut Command) -> CommandOutput {
         let output = command.output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        CommandOutput { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+        CommandOutput {
+            code: output.status.code(),
+            out: text(output.stdout),
+            err: text(output.stderr),
+        }
     }
 
     /// Runs with a text on its standard input.
@@ -78,7 +82,11 @@ impl TestHome {
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        CommandOutput { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+        CommandOutput {
+            code: output.status.code(),
+            out: text(output.stdout),
+            err: text(output.stderr),
+        }
     }
 
     /// A server on the store of this world.
@@ -122,7 +130,9 @@ impl Server {
 
     pub fn get(&self, path: &str) -> String {
         let host = &self.address;
-        self.send_request(&format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"))
+        self.send_request(&format!(
+            "GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"
+        ))
     }
 
     fn send_request(&self, request: &str) -> String {

@@ -15,9 +15,9 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod harness;
 mod pipe;
 mod replay;
 mod restart;
 mod terminal;
 mod tmux;
-mod harness;

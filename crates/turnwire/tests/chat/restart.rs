@@ -1,7 +1,7 @@
 //! A server that is killed in the middle of an answer, and started again.
 
-use crate::pipe::parse_events;
 use crate::harness::{TestHome, wait_until};
+use crate::pipe::parse_events;
 use std::io::Read;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};

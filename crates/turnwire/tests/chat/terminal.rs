@@ -1,7 +1,7 @@
 //! A person at a terminal.
 
-use crate::tmux::{Terminal, is_missing};
 use crate::harness::TestHome;
+use crate::tmux::{Terminal, is_missing};
 
 const ASKS: &str = "Allow execute_trade? [y]es [n]o [a]lways [e]dit:";
 const BOLD: u8 = 1;

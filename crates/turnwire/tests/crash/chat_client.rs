@@ -1,7 +1,9 @@
 //! A person who talks to the demo agent: messages, queued ones, retries, answers to what it asks.
 
+use crate::expectations::{
+    Expectations, KeyedRequest, Kind, PendingState, RecordedAnswer, Stage, Violation,
+};
 use crate::http::{Client, Request};
-use crate::expectations::{KeyedRequest, Violation, Kind, PendingState, RecordedAnswer, Stage, Expectations};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,7 +37,12 @@ pub fn run(world: &Arc<Expectations>, name: &str, mut rng: Rng) {
 }
 
 /// Sends a request with a key of its own until it is answered, and notes the answer.
-pub fn send_keyed(world: &Expectations, client: &mut Client, session: &str, request: Request) -> RecordedAnswer {
+pub fn send_keyed(
+    world: &Expectations,
+    client: &mut Client,
+    session: &str,
+    request: Request,
+) -> RecordedAnswer {
     let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
     let message_id = body["id"].as_str().unwrap_or_default().to_owned();
     let at = world.with_session(session, |book| {
@@ -62,7 +69,12 @@ pub fn send_keyed(world: &Expectations, client: &mut Client, session: &str, requ
 }
 
 /// Asks again for what was answered before.
-pub fn repeat_keyed(world: &Expectations, client: &mut Client, session: &str, asked: &KeyedRequest) {
+pub fn repeat_keyed(
+    world: &Expectations,
+    client: &mut Client,
+    session: &str,
+    asked: &KeyedRequest,
+) {
     let RecordedAnswer::Accepted(before) = &asked.answer else { return };
     let answer = client.call_until_answered(&asked.request);
     let is_same = answer.status == 202
@@ -117,8 +129,10 @@ impl ChatSession<'_> {
     /// Has something answered again; while something runs, that is refused.
     fn retry(&mut self, rng: &mut Rng) {
         let messages = self.world.with_session(self.session, |book| {
-            let taken =
-                book.requests.iter().filter(|asked| matches!(asked.answer, RecordedAnswer::Accepted(_)));
+            let taken = book
+                .requests
+                .iter()
+                .filter(|asked| matches!(asked.answer, RecordedAnswer::Accepted(_)));
             taken.map(|asked| asked.message_id.clone()).collect::<Vec<_>>()
         });
         let messages: Vec<String> = messages.into_iter().filter(|id| !id.is_empty()).collect();
@@ -144,12 +158,14 @@ impl ChatSession<'_> {
         if !one_in(rng, 3) {
             return;
         }
-        let page = self.client.call_until_answered(&Request::get(self.path("/messages?limit=1"))).json();
+        let page =
+            self.client.call_until_answered(&Request::get(self.path("/messages?limit=1"))).json();
         let open = page["cursors"].as_object().and_then(|open| open.keys().next());
         let Some(reply) = open else { return };
         self.world.with_session(self.session, |book| {
             book.is_stopping = true;
-            let open = book.pending.values_mut().filter(|question| **question == PendingState::Open);
+            let open =
+                book.pending.values_mut().filter(|question| **question == PendingState::Open);
             open.for_each(|question| *question = PendingState::Stopped);
         });
         let id = self.answer_id();
@@ -212,7 +228,8 @@ impl ChatSession<'_> {
 
     fn send_answer(&mut self, call: &str, mut event: Value) {
         let note = |question| {
-            self.world.with_session(self.session, |book| book.pending.insert(call.to_owned(), question));
+            self.world
+                .with_session(self.session, |book| book.pending.insert(call.to_owned(), question));
         };
         note(PendingState::Answering);
         let answer = self.client.call_until_answered(&Request::post(self.path("/events"), &event));

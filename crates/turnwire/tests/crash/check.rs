@@ -1,8 +1,11 @@
 //! Whether everything is as it was acknowledged and shown.
 
+use crate::expectations::{
+    Expectations, KeyedRequest, Kind, PendingState, RecordedAnswer, SessionExpectation, Stage,
+    Violation, hash_bytes,
+};
 use crate::http::{Connection, Request};
 use crate::maintenance::Blobs;
-use crate::expectations::{KeyedRequest, SessionExpectation, Violation, Kind, PendingState, RecordedAnswer, Stage, Expectations, hash_bytes};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -399,7 +402,10 @@ impl SessionCheck<'_> {
                             .is_none_or(|rest| !matches!(rest.chars().next(), None | Some('-')))
                     });
                     if self.book.stage == Stage::Settled && !found.ends.contains(id) {
-                        self.report(Violation::Lost, &format!("reply {id} to {}", asked.message_id));
+                        self.report(
+                            Violation::Lost,
+                            &format!("reply {id} to {}", asked.message_id),
+                        );
                     }
                 }
                 RecordedAnswer::None => unanswered += 1,

@@ -1,7 +1,7 @@
 //! What was sent, acknowledged and seen. It is kept by the test, which is never killed.
 
-use crate::server_address::ServerAddress;
 use crate::http::{Client, Request};
+use crate::server_address::ServerAddress;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -189,7 +189,10 @@ impl Expectations {
             self.report(Violation::Wrong, format!("{id} was not made: {}", answer.text()));
         }
         let epoch = answer.json()["epoch"].as_str().unwrap_or_default().to_owned();
-        self.sessions().insert(id.to_owned(), SessionExpectation { epoch, kind, ..SessionExpectation::default() });
+        self.sessions().insert(
+            id.to_owned(),
+            SessionExpectation { epoch, kind, ..SessionExpectation::default() },
+        );
         self.count("sessions", 1);
     }
 }

@@ -1,6 +1,6 @@
 //! A client that speaks HTTP/1.1 over a connection that it keeps, and knows when an answer is whole.
 
-use crate::server_address::{ServerAddress, RunningServer};
+use crate::server_address::{RunningServer, ServerAddress};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Error, ErrorKind, Read, Write};

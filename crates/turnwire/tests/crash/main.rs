@@ -22,22 +22,22 @@
     reason = "a test that cannot go on has failed"
 )]
 
-mod server_address;
 mod chat_client;
 mod check;
+mod expectations;
 mod http;
 mod maintenance;
 mod producer;
 mod rounds;
 mod server;
+mod server_address;
 mod start_failures;
 mod watcher;
-mod expectations;
 
+use expectations::Expectations;
 use rounds::EndMode;
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use expectations::Expectations;
 
 /// How often the server is killed, unless the environment says so.
 const ROUNDS: u64 = 20;
@@ -50,8 +50,9 @@ fn nothing_is_lost_doubled_or_reordered_however_often_the_server_is_killed() {
     println!("{rounds} rounds, seed {seed}");
     let folder = tempfile::tempdir().unwrap();
     let world = Expectations::new(seed);
-    let done =
-        catch_unwind(AssertUnwindSafe(|| rounds::run(folder.path(), &world, rounds, EndMode::Killed)));
+    let done = catch_unwind(AssertUnwindSafe(|| {
+        rounds::run(folder.path(), &world, rounds, EndMode::Killed);
+    }));
     if done.is_err() || !world.has_no_violations() {
         let kept = folder.keep();
         panic!("seed {seed}, the store is kept in {}: {done:?}", kept.display());

@@ -1,8 +1,8 @@
 //! Somebody who stores bytes, forks sessions and deletes them.
 
 use crate::chat_client::send_keyed;
+use crate::expectations::{Expectations, Kind, SessionExpectation, Stage, Violation, hash_bytes};
 use crate::http::{Client, Request};
-use crate::expectations::{SessionExpectation, Violation, Kind, Stage, Expectations, hash_bytes};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +42,8 @@ impl MaintenanceClient<'_> {
     fn store_blob(&mut self, blobs: &mut Blobs) {
         let size = self.rng.usize(1..100_000);
         let bytes: Vec<u8> = std::iter::repeat_with(|| self.rng.u8(..)).take(size).collect();
-        let answer = self.client.call_until_answered(&Request::new("POST", "/v1/blobs", bytes.clone()));
+        let answer =
+            self.client.call_until_answered(&Request::new("POST", "/v1/blobs", bytes.clone()));
         match answer.json()["id"].as_str() {
             Some(id) => {
                 blobs.insert(format!("/v1/blobs/{}", id.trim_start_matches("sha256:")), bytes);
@@ -77,7 +78,8 @@ impl MaintenanceClient<'_> {
                 }
                 break answer.json();
             }
-            let answer = self.client.call_until_answered(&Request::get(format!("/v1/sessions/{id}")));
+            let answer =
+                self.client.call_until_answered(&Request::get(format!("/v1/sessions/{id}")));
             if answer.status == 404 {
                 continue;
             }

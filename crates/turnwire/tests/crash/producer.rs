@@ -1,13 +1,13 @@
 //! An agent elsewhere, which publishes random replies and sends again what was not acknowledged.
 
 use crate::chat_client::send_keyed;
+use crate::expectations::{Expectations, Kind, Stage, Violation};
 use crate::http::{Client, Request};
-use crate::expectations::{Violation, Kind, Stage, Expectations};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use turnwire_core::EventKind;
-use turnwire_testkit::{Rng, one_in, reply};
+use turnwire_testkit::{Rng, one_in, random_reply};
 
 /// A session gets so many events, then the next one is begun.
 const EVENTS_PER_SESSION: usize = 1500;

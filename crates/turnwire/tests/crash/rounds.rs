@@ -1,9 +1,9 @@
 //! Kills the server again and again while everybody uses it.
 
 use crate::check::LogCheck;
+use crate::expectations::{Expectations, RecordedAnswer, Tally};
 use crate::maintenance::{self, Blobs};
 use crate::server::{Server, failure_output, store_url, turnwire};
-use crate::expectations::{RecordedAnswer, Tally, Expectations};
 use crate::{chat_client, producer, watcher};
 use std::collections::HashMap;
 use std::path::Path;

@@ -1,9 +1,9 @@
 //! A stop in order, and what keeps a server from starting.
 
+use crate::expectations::Expectations;
 use crate::http::{Answer, Connection, Request};
 use crate::rounds::{self, EndMode};
 use crate::server::{Server, failure_output, serve_command, store_url, turnwire};
-use crate::expectations::Expectations;
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -39,7 +39,10 @@ fn a_store_is_used_by_one_server_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
     let pid = format!("pid {}", server.id());
-    assert_refuses_to_start(serve_command(folder.path()), &["is in use by another process", &pid, "--store"]);
+    assert_refuses_to_start(
+        serve_command(folder.path()),
+        &["is in use by another process", &pid, "--store"],
+    );
     let mut conn = Connection::open(&server.address).unwrap();
     assert_eq!(conn.call(&Request::get("/readyz")).unwrap().status, 200);
     // A server that was killed holds nothing any more.
@@ -63,7 +66,10 @@ fn a_file_that_is_no_store_is_not_touched() {
     let file = folder.path().join("turnwire.db");
     let mine = "my letters, which are no database at all\n".repeat(500);
     fs::write(&file, &mine).unwrap();
-    assert_refuses_to_start(serve_command(folder.path()), &["is not a Turnwire store", "nothing in it was changed"]);
+    assert_refuses_to_start(
+        serve_command(folder.path()),
+        &["is not a Turnwire store", "nothing in it was changed"],
+    );
     assert_eq!(fs::read_to_string(&file).unwrap(), mine);
 }
 
@@ -101,7 +107,10 @@ fn a_folder_that_may_not_be_written_is_named() {
     if let Err(error) = as_somebody().arg("--help").output() {
         return skipped("no rights", &format!("the program cannot be run by others: {error}"));
     }
-    assert_refuses_to_start(as_somebody(), &["cannot", "closed", "rights", "allowed to read and write"]);
+    assert_refuses_to_start(
+        as_somebody(),
+        &["cannot", "closed", "rights", "allowed to read and write"],
+    );
 }
 
 /// Whether rights mean nothing to us.

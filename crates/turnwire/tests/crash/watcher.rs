@@ -1,7 +1,7 @@
 //! Somebody who watches a session over all restarts, and folds what comes.
 
+use crate::expectations::{Expectations, Stage, Violation, hash_bytes};
 use crate::http::{Client, Connection, Request};
-use crate::expectations::{Violation, Stage, Expectations, hash_bytes};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io;
@@ -89,7 +89,8 @@ impl Watcher<'_> {
         if self.session_stage() == Some(Stage::Active) {
             return false;
         }
-        let answer = client.call_until_answered(&Request::get(format!("/v1/sessions/{}", self.session)));
+        let answer =
+            client.call_until_answered(&Request::get(format!("/v1/sessions/{}", self.session)));
         let view = answer.json();
         if self.is_gone() {
             self.is_finished = true;
@@ -153,7 +154,10 @@ impl Watcher<'_> {
     fn push_frame(&mut self, frame: Frame) {
         let event = match Event::from_json(&frame.data) {
             Ok(event) => event,
-            Err(error) => return self.report_violation(Violation::Wrong, &format!("{error}: {}", frame.data)),
+            Err(error) => {
+                return self
+                    .report_violation(Violation::Wrong, &format!("{error}: {}", frame.data));
+            }
         };
         if matches!(event.kind, EventKind::Reset(_)) {
             return self.report_violation(Violation::Lost, &format!("a reset: {}", frame.data));
@@ -180,7 +184,10 @@ impl Watcher<'_> {
                 if raw { book.seen.insert(seq, hash) } else { None }
             });
             if seen.is_some_and(|seen| seen != hash) {
-                self.report_violation(Violation::Wrong, &format!("somebody else was shown another {seq}"));
+                self.report_violation(
+                    Violation::Wrong,
+                    &format!("somebody else was shown another {seq}"),
+                );
             }
         }
         self.token = Some(frame.id);
@@ -211,7 +218,10 @@ impl Watcher<'_> {
         for (id, theirs) in theirs {
             if mine.get(id) != Some(theirs) {
                 let mine = mine.get(id);
-                return self.report_violation(Violation::Wrong, &format!("folded {mine:?}, there is {theirs}"));
+                return self.report_violation(
+                    Violation::Wrong,
+                    &format!("folded {mine:?}, there is {theirs}"),
+                );
             }
         }
         self.world.count("sessions watched to their end", 1);

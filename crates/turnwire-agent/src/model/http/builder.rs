@@ -1,8 +1,8 @@
 //! A model in the making.
 
-use super::client::HttpClient;
 use super::backoff::Backoff;
-use super::{HttpModel, ApiKey, provider};
+use super::client::HttpClient;
+use super::{ApiKey, HttpModel, provider};
 use crate::model::{Model, ModelError};
 use std::time::Duration;
 use turnwire_core::Fields;
@@ -110,7 +110,7 @@ impl HttpModelBuilder {
         self
     }
 
-    /// How often it is tried again ([`RETRIES`] times).
+    /// How often it is tried again ([`DEFAULT_RETRIES`] times).
     #[must_use]
     pub fn retries(mut self, retries: u32) -> Self {
         self.settings.retries = retries;

@@ -1,10 +1,10 @@
 //! The connections to one provider.
 
+use super::connection::{self, Connection, Connector, READ_SIZE};
 use super::framing::{BodyFraming, ResponseHead};
-use super::connection::{self, Connection, READ_SIZE, Connector};
 use super::provider::setup_error;
-use crate::model::ModelError;
 use crate::http_client;
+use crate::model::ModelError;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use parking_lot::Mutex;
@@ -46,8 +46,8 @@ pub(super) enum SendError {
 
 impl HttpClient {
     pub fn new(address: &Url, connect: Duration) -> Result<Self, ModelError> {
-        let way =
-            Connector::new(address).map_err(|error| setup_error(format!("TLS cannot be used: {error}")))?;
+        let way = Connector::new(address)
+            .map_err(|error| setup_error(format!("TLS cannot be used: {error}")))?;
         Ok(Self { connector: way, connect_limit: connect, pool: Arc::default() })
     }
 
@@ -75,7 +75,13 @@ impl HttpClient {
                     let home = head.is_reusable.then(|| Arc::clone(&self.pool));
                     let framing = head.framing;
                     let line = Some(line);
-                    let body = ResponseBody { connection: line, framing, unparsed: behind, has_unread: true, pool: home };
+                    let body = ResponseBody {
+                        connection: line,
+                        framing,
+                        unparsed: behind,
+                        has_unread: true,
+                        pool: home,
+                    };
                     return Ok((head, body));
                 }
                 // It was closed while nobody used it.

@@ -57,7 +57,8 @@ impl Connector {
         tcp.set_keepalive(Some(KEEPALIVE));
         tcp.enforce_http(false);
         let uri = address.as_str().parse().ok();
-        let tls = if is_plain { None } else { Some(Arc::new(http_client::tls_config(false)?).into()) };
+        let tls =
+            if is_plain { None } else { Some(Arc::new(http_client::tls_config(false)?).into()) };
         Ok(Self {
             address: address.clone(),
             tcp,
@@ -104,7 +105,11 @@ impl Connector {
     }
 }
 
-async fn start_tls(tls: &TlsConnector, address: &Url, line: Connection) -> Result<Connection, BoxError> {
+async fn start_tls(
+    tls: &TlsConnector,
+    address: &Url,
+    line: Connection,
+) -> Result<Connection, BoxError> {
     let name = match address.host().ok_or("there is no host")? {
         Host::Domain(name) => ServerName::try_from(name.to_owned())?,
         Host::Ipv4(ip) => ServerName::from(std::net::IpAddr::from(ip)),
@@ -150,10 +155,12 @@ pub(super) async fn send_request(
 ) -> Result<(ResponseHead, Vec<u8>), ExchangeError> {
     let unsent = head.clone().chain(body.clone());
     let got = Vec::new();
-    let mut asking = Exchange { line, unsent: unsent, is_flushed: false, write_error: None, received: got, head: None };
+    let mut asking =
+        Exchange { line, unsent, is_flushed: false, write_error: None, received: got, head: None };
     let asked = poll_fn(|cx| asking.poll(cx)).await;
     let is_silent = asking.received.is_empty();
-    let (length, mut head) = asked.map_err(|why| ExchangeError { has_no_response: is_silent, why })?;
+    let (length, mut head) =
+        asked.map_err(|why| ExchangeError { has_no_response: is_silent, why })?;
     // What was not read of the question would be taken for the next one.
     head.is_reusable &= asking.is_flushed;
     Ok((head, asking.received.split_off(length)))

@@ -38,7 +38,12 @@ pub(super) fn from_status(
         message = format!("{message}: {}", sanitize(&told, secret));
     }
     let retry_after = retry_after(headers).or_else(|| retry_delay_in_body(&body));
-    ModelError { kind, message, is_transient: is_passing, retry_after: retry_after.filter(|_| is_passing) }
+    ModelError {
+        kind,
+        message,
+        is_transient: is_passing,
+        retry_after: retry_after.filter(|_| is_passing),
+    }
 }
 
 fn classify_status(status: StatusCode) -> (ErrorType, bool) {

@@ -79,14 +79,22 @@ fn has_list_item(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
 }
 
 impl BodyFraming {
-    fn from_headers(status: StatusCode, headers: &HeaderMap, is_newest: bool) -> Result<Self, String> {
+    fn from_headers(
+        status: StatusCode,
+        headers: &HeaderMap,
+        is_newest: bool,
+    ) -> Result<Self, String> {
         if matches!(status.as_u16(), 100..=199 | 204 | 304) {
             return Ok(Self::Over);
         }
         if let Some(last) = headers.get_all(header::TRANSFER_ENCODING).iter().next_back() {
             let last = last.to_str().unwrap_or_default().rsplit(',').next().unwrap_or_default();
             let is_chunked = last.trim().eq_ignore_ascii_case("chunked") && is_newest;
-            return Ok(if is_chunked { Self::Chunked(ChunkState::Size) } else { Self::UntilClosed });
+            return Ok(if is_chunked {
+                Self::Chunked(ChunkState::Size)
+            } else {
+                Self::UntilClosed
+            });
         }
         let mut length = None;
         for value in headers.get_all(header::CONTENT_LENGTH) {
@@ -251,7 +259,11 @@ mod tests {
                 "content-length: 3\r\nconnection: keep-alive\r\n",
                 (BodyFraming::Length(3), true),
             ),
-            ("HTTP/1.0 200 OK", "transfer-encoding: chunked\r\n", (BodyFraming::UntilClosed, false)),
+            (
+                "HTTP/1.0 200 OK",
+                "transfer-encoding: chunked\r\n",
+                (BodyFraming::UntilClosed, false),
+            ),
         ] {
             assert_eq!(framed(first, headers), expected, "{first} {headers}");
         }

@@ -75,7 +75,9 @@ impl ApiKey {
     pub(super) fn hint(&self) -> String {
         match self.0 {
             KeySource::None => "no key is configured".to_owned(),
-            KeySource::Env(_) | KeySource::File(_) | KeySource::Literal(_) => format!("check {self}"),
+            KeySource::Env(_) | KeySource::File(_) | KeySource::Literal(_) => {
+                format!("check {self}")
+            }
         }
     }
 }

@@ -135,7 +135,9 @@ const ALIASES: [(&str, &str); 1] = [("openai", "openai-chat")];
 const MULTIMODAL: &str = "/services/aigc/multimodal-generation/generation";
 
 /// A provider and a model, from `WIRE:MODEL`.
-pub(super) fn find_provider(name: &str) -> Result<(&'static Provider, &'static Wire, &str), ModelError> {
+pub(super) fn find_provider(
+    name: &str,
+) -> Result<(&'static Provider, &'static Wire, &str), ModelError> {
     let known = || {
         let names = ALIASES.iter().map(|(alias, _)| *alias);
         let names: Vec<&str> = names.chain(PROVIDERS.iter().map(|one| one.wire)).collect();
@@ -147,9 +149,10 @@ pub(super) fn find_provider(name: &str) -> Result<(&'static Provider, &'static W
     match (provider, Wire::named(wire)) {
         (Some(provider), Some(wire)) if !model.is_empty() => Ok((provider, wire, model)),
         (Some(_), _) => Err(setup_error(format!("\"{name}\" names no model: write {word}:MODEL"))),
-        (None, _) => {
-            Err(setup_error(format!("\"{name}\" is no model: write WIRE:MODEL, WIRE one of {}", known())))
-        }
+        (None, _) => Err(setup_error(format!(
+            "\"{name}\" is no model: write WIRE:MODEL, WIRE one of {}",
+            known()
+        ))),
     }
 }
 
@@ -174,7 +177,9 @@ impl Provider {
         let given = url.path().trim_end_matches('/').to_owned();
         let whole = if given.ends_with(&path) {
             given
-        } else if given.is_empty() || (self.base_path == BasePath::AddVersion && !self.has_version(&given)) {
+        } else if given.is_empty()
+            || (self.base_path == BasePath::AddVersion && !self.has_version(&given))
+        {
             format!("{given}{}{path}", self.version)
         } else {
             format!("{given}{path}")

@@ -53,7 +53,13 @@ struct IdleTimer {
 }
 
 impl ResponseStream {
-    pub fn new(who: String, model: String, secret: Secret, decoder: Decoder, body: ResponseBody) -> Self {
+    pub fn new(
+        who: String,
+        model: String,
+        secret: Secret,
+        decoder: Decoder,
+        body: ResponseBody,
+    ) -> Self {
         Self {
             model_id: who,
             model,
@@ -121,7 +127,8 @@ impl ResponseStream {
 
     /// Whether it is no stream, and as much of it was read as may say what it is.
     fn has_read_enough(&self) -> bool {
-        self.problem.is_some() && self.unparsed_start.as_ref().is_some_and(|head| head.len() >= error::MAX_BODY_BYTES)
+        self.problem.is_some()
+            && self.unparsed_start.as_ref().is_some_and(|head| head.len() >= error::MAX_BODY_BYTES)
     }
 
     fn feed(&mut self, bytes: &[u8]) {
@@ -141,7 +148,18 @@ impl ResponseStream {
 
     /// Decodes bytes, or the end.
     fn decode(&mut self, bytes: Option<&[u8]>) {
-        let Self { decoder, queue, failed, problem, secret, model, model_id: who, unparsed_start: head, is_complete: is_over, .. } = self;
+        let Self {
+            decoder,
+            queue,
+            failed,
+            problem,
+            secret,
+            model,
+            model_id: who,
+            unparsed_start: head,
+            is_complete: is_over,
+            ..
+        } = self;
         let mut each = |decoded: Decoded<'_>| {
             if *is_over || failed.is_some() || problem.is_some() {
                 return;
@@ -208,7 +226,11 @@ impl ResponseStream {
 
     /// What a body says that is no stream.
     fn body_excerpt(&self) -> String {
-        let told = if self.is_not_stream() { error::error_text(&self.unparsed_text()) } else { String::new() };
+        let told = if self.is_not_stream() {
+            error::error_text(&self.unparsed_text())
+        } else {
+            String::new()
+        };
         let said = error::sanitize(&told, &self.secret);
         if said.is_empty() { said } else { format!(" ({said})") }
     }
@@ -248,7 +270,9 @@ fn complete_event(event: &mut Event<'static>, who: &str, model: &str, secret: &S
 async fn drain(mut body: ResponseBody) {
     let rest = async {
         let mut read = 0;
-        while read < error::MAX_BODY_BYTES && body.read(|bytes| read += bytes.len()).await == Ok(true) {}
+        while read < error::MAX_BODY_BYTES
+            && body.read(|bytes| read += bytes.len()).await == Ok(true)
+        {}
     };
     // Whether it came or not, that was all.
     let _ = tokio::time::timeout(DRAIN_TIME, rest).await;

@@ -4,9 +4,9 @@ use super::super::bench::{Bench, read_all, seq};
 use super::expected::ExpectedSession;
 use super::random_run::RandomRun;
 use crate::error::Error;
-use crate::visible_sessions::{VisibleSessions, SessionPattern};
 use crate::search::SearchQuery;
 use crate::store::{MessageQuery, SessionQuery, SessionStatus, Store};
+use crate::visible_sessions::{SessionPattern, VisibleSessions};
 use fastrand::Rng;
 
 impl RandomRun {
@@ -26,13 +26,21 @@ impl RandomRun {
             query.visible = VisibleSessions::only(rules.map(|rule| SessionPattern::new(&rule)));
         }
         if self.rng.u8(..3) == 0 {
-            query.status = self.rng.choice([SessionStatus::Idle, SessionStatus::Running, SessionStatus::Waiting]);
+            query.status = self.rng.choice([
+                SessionStatus::Idle,
+                SessionStatus::Running,
+                SessionStatus::Waiting,
+            ]);
         }
         let expected = self.model.list(&query);
         let found = store.list_sessions(&query).await.unwrap();
         assert_eq!(found, expected, "{query:?}");
         query.after = found.last().map(|record| (record.updated_ms, record.number));
-        assert_eq!(store.list_sessions(&query).await.unwrap(), self.model.list(&query), "{query:?}");
+        assert_eq!(
+            store.list_sessions(&query).await.unwrap(),
+            self.model.list(&query),
+            "{query:?}"
+        );
 
         let open = store.list_open_sessions().await.unwrap();
         let mut open: Vec<_> = open.into_iter().map(|record| record.key).collect();

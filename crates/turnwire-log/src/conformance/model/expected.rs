@@ -3,8 +3,8 @@
 use crate::error::Error;
 use crate::search::SearchQuery;
 use crate::store::{
-    Append, Blob, Fence, IdempotencyRecord, EventLines, MessageQuery, QueuedMessage, SessionKey, SessionNumber,
-    SessionQuery, SessionRecord, StoredMessage,
+    Append, Blob, EventLines, Fence, IdempotencyRecord, MessageQuery, QueuedMessage, SessionKey,
+    SessionNumber, SessionQuery, SessionRecord, StoredMessage,
 };
 use bytes::Bytes;
 use std::collections::BTreeMap;

@@ -1,11 +1,12 @@
 //! What a run does, one step after the other.
 
 use super::super::bench::{Bench, TTL, new, seq};
-use super::expected::{Model, ExpectedSession};
+use super::expected::{ExpectedSession, Model};
 use crate::error::Error;
 use crate::store::{
-    Append, Blob, Fence, IdempotencyRecord, EventLines, StoreFuture, QueuedMessage, RetentionReport, Retention, SessionKey,
-    SessionNumber, SessionPatch, SessionState, SessionStatus, Store, StoredMessage,
+    Append, Blob, EventLines, Fence, IdempotencyRecord, QueuedMessage, Retention, RetentionReport,
+    SessionKey, SessionNumber, SessionPatch, SessionState, SessionStatus, Store, StoreFuture,
+    StoredMessage,
 };
 use bytes::Bytes;
 use fastrand::Rng;
@@ -105,7 +106,8 @@ impl RandomRun {
     async fn reopen(&mut self, bench: &mut Bench) {
         bench.reopen().await;
         for session in self.model.sessions.values_mut() {
-            let lease = bench.store().acquire_lease(session.record.number, "run", TTL).await.unwrap();
+            let lease =
+                bench.store().acquire_lease(session.record.number, "run", TTL).await.unwrap();
             session.acquired(lease.fence);
         }
     }

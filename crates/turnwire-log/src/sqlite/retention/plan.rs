@@ -2,8 +2,8 @@
 //! much goes as ends with a whole reply.
 
 use crate::sqlite::errors::SqliteError;
-use crate::sqlite::sql_integers;
 use crate::sqlite::segment::Segment;
+use crate::sqlite::sql_integers;
 use crate::sqlite::tail::{TailRow, Tails};
 use crate::store::Retention;
 use rusqlite::{Connection, OptionalExtension};
@@ -90,7 +90,8 @@ pub(super) fn plan_retention(
         }
         None => 0,
     };
-    let mut plan = RetentionPlan { conn, tail: waiting, scans: HashMap::new(), retention, bytes_left: left };
+    let mut plan =
+        RetentionPlan { conn, tail: waiting, scans: HashMap::new(), retention, bytes_left: left };
     plan.scan_rows()?;
     let cut = plan.scans.into_iter().filter(|(_, walk)| walk.trims);
     Ok(cut.map(|(session, walk)| TrimPoint { session, last: walk.trim_to }).collect())
@@ -173,7 +174,12 @@ impl RetentionPlan<'_> {
     }
 
     /// Takes in the rows that follow, as long as they are old enough.
-    fn read_old_rows(&self, session: i64, ms: i64, walk: &mut SessionScan) -> Result<(), SqliteError> {
+    fn read_old_rows(
+        &self,
+        session: i64,
+        ms: i64,
+        walk: &mut SessionScan,
+    ) -> Result<(), SqliteError> {
         let mut rows = self.conn.prepare_cached(
             "SELECT last, count, size, ms FROM segments WHERE session = ?1 AND last > ?2
              ORDER BY last",
@@ -183,9 +189,14 @@ impl RetentionPlan<'_> {
             if row.get::<_, i64>(3)? > ms {
                 return Ok(());
             }
-            let (last, count) = (sql_integers::from_sql(row.get(0)?), sql_integers::from_sql(row.get(1)?));
+            let (last, count) =
+                (sql_integers::from_sql(row.get(0)?), sql_integers::from_sql(row.get(1)?));
             let bytes = sql_integers::from_sql(row.get(2)?);
-            walk.rows.push_back(ScannedRow { first: (last + 1).saturating_sub(count), last, bytes });
+            walk.rows.push_back(ScannedRow {
+                first: (last + 1).saturating_sub(count),
+                last,
+                bytes,
+            });
             walk.reached = last;
         }
         for piece in self.tail.sessions.get(&session).into_iter().flatten() {
@@ -203,7 +214,12 @@ impl RetentionPlan<'_> {
     }
 
     /// Moves the cut from one end of a whole reply to the next, as far as it has to go.
-    fn advance_trim(&mut self, session: i64, ms: i64, walk: &mut SessionScan) -> Result<ScanFlow, SqliteError> {
+    fn advance_trim(
+        &mut self,
+        session: i64,
+        ms: i64,
+        walk: &mut SessionScan,
+    ) -> Result<ScanFlow, SqliteError> {
         let end = walk.reached.min(walk.keep_from.saturating_sub(1));
         let messages: Vec<(u64, u64)> = self
             .conn
@@ -211,9 +227,12 @@ impl RetentionPlan<'_> {
                 "SELECT first, last FROM messages WHERE session = ?1 AND first > ?2 AND first <= ?3
                  ORDER BY first",
             )?
-            .query_map([session, sql_integers::to_sql(walk.trim_to), sql_integers::to_sql(end)], |row| {
-                Ok((sql_integers::from_sql(row.get(0)?), sql_integers::from_sql(row.get(1)?)))
-            })?
+            .query_map(
+                [session, sql_integers::to_sql(walk.trim_to), sql_integers::to_sql(end)],
+                |row| {
+                    Ok((sql_integers::from_sql(row.get(0)?), sql_integers::from_sql(row.get(1)?)))
+                },
+            )?
             .collect::<rusqlite::Result<_>>()?;
         let ends = messages.iter().map(|(_, last)| *last);
         let ends: BTreeSet<u64> = ends
@@ -253,7 +272,12 @@ impl RetentionPlan<'_> {
 
     /// How many bytes the events between the cut and a place have; `None` when that is within a
     /// damaged row.
-    fn bytes_until(&self, session: i64, place: u64, walk: &SessionScan) -> Result<Option<u64>, SqliteError> {
+    fn bytes_until(
+        &self,
+        session: i64,
+        place: u64,
+        walk: &SessionScan,
+    ) -> Result<Option<u64>, SqliteError> {
         let mut bytes = 0;
         for row in &walk.rows {
             if row.last <= place {
@@ -269,7 +293,13 @@ impl RetentionPlan<'_> {
     }
 
     /// How many bytes the events of one row have from one place to another.
-    fn bytes_in(&self, session: i64, last: u64, from: u64, to: u64) -> Result<Option<u64>, SqliteError> {
+    fn bytes_in(
+        &self,
+        session: i64,
+        last: u64,
+        from: u64,
+        to: u64,
+    ) -> Result<Option<u64>, SqliteError> {
         let pieces = self.tail.sessions.get(&session).into_iter().flatten();
         let piece = pieces.into_iter().find(|piece| piece.segment.last() == last);
         let run = match piece {

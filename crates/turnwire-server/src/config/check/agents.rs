@@ -5,11 +5,12 @@ use crate::config::agents::{AgentConfig, ToolPattern, ToolSource};
 use crate::config::{Config, WebUrl};
 use std::collections::BTreeMap;
 use std::path::Path;
-use turnwire_agent::permission::ToolNamePattern;
+use turnwire_agent::permission::NamePattern;
 use turnwire_agent::schema::check_tool;
 
 pub(super) fn check(config: &Config, wrong: &mut Report<'_>) {
-    let known = |name: &str| config.agents.contains_key(name) || Config::BUILT_IN_AGENTS.contains(&name);
+    let known =
+        |name: &str| config.agents.contains_key(name) || Config::BUILT_IN_AGENTS.contains(&name);
     if !known(&config.default_agent) {
         let names: Vec<&str> =
             config.agents.keys().map(String::as_str).chain(Config::BUILT_IN_AGENTS).collect();
@@ -58,7 +59,8 @@ pub(super) fn check(config: &Config, wrong: &mut Report<'_>) {
 }
 
 /// What every provider takes as the name of a tool.
-const TOOL_NAME_RULE: &str = "a model has to call it by this name: write 1 to 64 of A-Z a-z 0-9 _ -";
+const TOOL_NAME_RULE: &str =
+    "a model has to call it by this name: write 1 to 64 of A-Z a-z 0-9 _ -";
 
 fn is_tool_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
@@ -169,7 +171,8 @@ fn matching_names<'c>(config: &'c Config, name: &str, pattern: &ToolPattern) -> 
         ToolSource::Agent => strings(
             &|agent| {
                 // "All agents" are all others.
-                pattern.matches(ToolSource::Agent, agent) && (agent != name || !pattern.has_wildcard())
+                pattern.matches(ToolSource::Agent, agent)
+                    && (agent != name || !pattern.has_wildcard())
             },
             &mut config.agents.keys(),
         ),
@@ -289,7 +292,11 @@ pub(super) fn warnings(
 }
 
 /// Variables that are named and not there.
-fn warn_unset_variables(config: &Config, env: &dyn Fn(&str) -> Option<String>, warn: &mut Report<'_>) {
+fn warn_unset_variables(
+    config: &Config,
+    env: &dyn Fn(&str) -> Option<String>,
+    warn: &mut Report<'_>,
+) {
     for (name, mcp) in &config.mcp {
         let is_unset = |variable: &&String| env(variable.as_str()).is_none();
         for variable in mcp.env.iter().filter(is_unset) {
@@ -345,7 +352,7 @@ fn warn_about_rules(config: &Config, name: &str, agent: &AgentConfig, warn: &mut
     let names: Vec<&str> = own(ToolSource::External).chain(own(ToolSource::Agent)).collect();
     let servers: Vec<&str> = own(ToolSource::Mcp).collect();
     for (index, rule) in agent.permissions.iter().enumerate() {
-        let pattern = ToolNamePattern::new(&rule.tool.0);
+        let pattern = NamePattern::new(&rule.tool.0);
         let may_be_far = servers.iter().any(|server| pattern.may_match_below(server));
         if !may_be_far && !names.iter().any(|name| pattern.matches(name)) {
             let message = format!(

@@ -4,10 +4,10 @@ use super::super::WIRES;
 use super::super::params::Tolerance;
 use super::super::producer::{Publisher, busy};
 use super::super::publish::SkippedEvent;
-use super::{PipeResult, DecodedEvent, PipeEnd};
+use super::{DecodedEvent, PipeEnd, PipeResult};
 use crate::App;
 use crate::error::{ApiError, ApiResult};
-use crate::turns::{end_all_replies, stamp_event, persist};
+use crate::turns::{end_all_replies, persist, stamp_event};
 use std::sync::Arc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -89,7 +89,8 @@ impl PipedReply {
         if is_own && self.reply_ids.is_none() {
             let theirs = event.reply_id.to_string();
             // A provider that gives no id gets the same one every time.
-            let no_id = theirs.is_empty() || theirs == PLACEHOLDER_ID && !WIRES.contains(&self.wire.name);
+            let no_id =
+                theirs.is_empty() || theirs == PLACEHOLDER_ID && !WIRES.contains(&self.wire.name);
             let stream = || if no_id { SystemStamp.id() } else { theirs.clone() };
             let ours = self.given_id.clone().unwrap_or_else(stream);
             self.reply_ids = Some((theirs, ours));
@@ -109,7 +110,10 @@ impl PipedReply {
         Ok(stamp_event(event, &self.session))
     }
 
-    async fn commit(&mut self, mut events: Vec<(usize, u64, Event<'static>)>) -> Result<(), PipeEnd> {
+    async fn commit(
+        &mut self,
+        mut events: Vec<(usize, u64, Event<'static>)>,
+    ) -> Result<(), PipeEnd> {
         let touched: Vec<String> = events
             .iter()
             .filter(|(_, _, event)| event.kind.is_part_of_reply())

@@ -26,7 +26,9 @@ impl ChatContext<'_> {
         continued: &ContinuedMessage,
     ) -> ApiResult<Response> {
         let snapshot = self.session.snapshot().await?;
-        let Some(reply) = open_reply(&snapshot) else { return Err(self.no_open_reply_error(continued).await?) };
+        let Some(reply) = open_reply(&snapshot) else {
+            return Err(self.no_open_reply_error(continued).await?);
+        };
         let (id, first) = (reply.msg().id().to_owned(), reply.first_seq());
         if id != continued.id {
             // The client shows another message: it would put what comes now into that one.
@@ -44,7 +46,8 @@ impl ChatContext<'_> {
         let events = request.answers(&pending).map_err(invalid_request)?;
         let mut taken = None;
         if !events.is_empty() {
-            match client_events::accept_events(self.app, &self.session, self.caller, &events).await {
+            match client_events::accept_events(self.app, &self.session, self.caller, &events).await
+            {
                 Ok(done) => taken = Some(done.last.saturating_sub(done.stored.into())),
                 // In this very moment.
                 Err(error) if error.name() == "already_answered" => {}
@@ -102,7 +105,11 @@ fn no_answers_error(waits: bool) -> ApiError {
 }
 
 /// The place before the first answer to one of these calls.
-async fn seq_before_answer(session: &Session, first: Seq, calls: &[String]) -> ApiResult<Option<u64>> {
+async fn seq_before_answer(
+    session: &Session,
+    first: Seq,
+    calls: &[String],
+) -> ApiResult<Option<u64>> {
     let (mut from, last) = (first, session.head_state().head);
     while from.get() <= last {
         let rows = session.read_events(from, CHUNK).await?;

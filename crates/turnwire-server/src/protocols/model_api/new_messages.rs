@@ -1,22 +1,25 @@
 //! A request that says something new.
 
-use super::{ModelRequest, ReplyPart, derived_id, with_session_hint, idempotency_key};
+use super::{ModelRequest, ReplyPart, derived_id, idempotency_key, with_session_hint};
 use crate::error::{ApiError, ApiResult};
 use crate::links;
-use crate::protocols::{require_known_agent, session_in_header, open_or_create_session};
+use crate::protocols::{open_or_create_session, require_known_agent, session_in_header};
 use crate::stream::ReplyPosition;
 use crate::turns::client_context;
 use crate::turns::idempotency::IdempotencyKey;
-use crate::turns::send::{Accepted, SendRequest, SendOutcome, send_all as send};
+use crate::turns::send::{Accepted, SendOutcome, SendRequest, send_all as send};
 use std::sync::Arc;
-use turnwire_agent::{ClientTool, ClientContext};
+use turnwire_agent::{ClientContext, ClientTool};
 use turnwire_core::Msg;
 use turnwire_log::Session;
 use turnwire_wires::client_request::ClientRequest;
 
 /// Takes what is new, in the session that the client names or in a new one. A key names a session,
 /// too: so a request that comes again finds the reply that it has started.
-pub(super) async fn send_new_messages(request: &ModelRequest, asked: &ClientRequest) -> ApiResult<ReplyPart> {
+pub(super) async fn send_new_messages(
+    request: &ModelRequest,
+    asked: &ClientRequest,
+) -> ApiResult<ReplyPart> {
     let ModelRequest { app, caller, uri, headers, body } = request;
     let of_key = idempotency_key(headers)?.map(|key| format!("once-{}", derived_id(request, key)));
     let id = session_in_header(headers)?.or(of_key.as_deref());
@@ -36,7 +39,12 @@ pub(super) async fn send_new_messages(request: &ModelRequest, asked: &ClientRequ
     }
     let messages = unsent_messages(&client_context(asked), asked, &said, &session)?;
     let asked_by = Some(&*caller.0.holder);
-    let say = SendRequest { messages, idempotency_key: once.as_ref(), requester: asked_by, ..SendRequest::default() };
+    let say = SendRequest {
+        messages,
+        idempotency_key: once.as_ref(),
+        requester: asked_by,
+        ..SendRequest::default()
+    };
     let sent = send(app, &session, say).await.map_err(with_session_hint)?;
     reply_part(session, &sent)
 }
@@ -49,7 +57,12 @@ fn reply_part(session: Arc<Session>, sent: &SendOutcome) -> ApiResult<ReplyPart>
 }
 
 /// The messages that the session does not have yet: of a new one, all that was `said`.
-fn unsent_messages(offer: &ClientContext, asked: &ClientRequest, said: &[Msg], session: &Session) -> ApiResult<Vec<Msg>> {
+fn unsent_messages(
+    offer: &ClientContext,
+    asked: &ClientRequest,
+    said: &[Msg],
+    session: &Session,
+) -> ApiResult<Vec<Msg>> {
     let is_fresh = session.head_state().head == 0;
     let new = if is_fresh { said } else { asked.new_messages() };
     let Some((last, earlier)) = new.split_last() else {

@@ -4,7 +4,7 @@ use super::{ModelRequest, ReplyPart, derived_id, idempotency_key};
 use crate::auth::Action;
 use crate::error::{ApiError, ApiResult};
 use crate::protocols::session_matching::{Candidate, find_waiting_sessions};
-use crate::protocols::{SESSION_HEADER, session_in_header, require_agent};
+use crate::protocols::{SESSION_HEADER, require_agent, session_in_header};
 use crate::stream::ReplyPosition;
 use crate::turns::client_events;
 use std::collections::HashSet;
@@ -22,7 +22,10 @@ const LOOK_BACK: usize = 32;
 const CHUNK: usize = 256 * 1024;
 
 /// Takes the results. The same reply goes on, and the answer is what comes of it from here.
-pub(super) async fn submit_results(request: &ModelRequest, asked: &ClientRequest) -> ApiResult<ReplyPart> {
+pub(super) async fn submit_results(
+    request: &ModelRequest,
+    asked: &ClientRequest,
+) -> ApiResult<ReplyPart> {
     let ids = unique_call_ids(&asked.results)?;
     let ModelRequest { app, caller, .. } = request;
     if let Some(session) = named_session(request, asked).await? {
@@ -30,7 +33,9 @@ pub(super) async fn submit_results(request: &ModelRequest, asked: &ClientRequest
         return submit_results_to(request, asked, &ids, (session, snapshot)).await;
     }
     let mut error = unknown_call(ids.first().copied().unwrap_or_default());
-    for found in find_waiting_sessions(app, caller, &asked.model, &ids, &asked.claimed_history).await? {
+    for found in
+        find_waiting_sessions(app, caller, &asked.model, &ids, &asked.claimed_history).await?
+    {
         match submit_results_to(request, asked, &ids, found).await {
             // Somebody was faster, and another conversation may be the same to its client.
             Err(late) if late.name() == "already_answered" => error = late,
@@ -67,7 +72,8 @@ async fn submit_results_to(
     events.sort_by_key(|event| event.reply_id == own);
     events.extend(user_hint(request, asked, own)?);
     assign_event_ids(request, &mut events)?;
-    let taken = client_events::accept_events(&request.app, &session, &request.caller, &events).await?;
+    let taken =
+        client_events::accept_events(&request.app, &session, &request.caller, &events).await?;
     if taken.stored == 0 {
         // The same request came a moment ago.
         return replay_or_reject(request, session, ids.first().copied().unwrap_or_default()).await;
@@ -93,7 +99,10 @@ fn external_calls(pending: &[PendingCalls]) -> impl Iterator<Item = &ToolCall> {
 }
 
 /// The session that the client names.
-async fn named_session(request: &ModelRequest, asked: &ClientRequest) -> ApiResult<Option<Arc<Session>>> {
+async fn named_session(
+    request: &ModelRequest,
+    asked: &ClientRequest,
+) -> ApiResult<Option<Arc<Session>>> {
     let Some(id) = session_in_header(&request.headers)? else { return Ok(None) };
     let session = request.app.log.open_session(&request.caller.session_key(id)?).await?;
     require_agent(session.ok_or(turnwire_log::Error::NoSession)?, &asked.model).map(Some)
@@ -128,7 +137,11 @@ fn result_events(pending: &[PendingCalls], results: &[ToolResult]) -> Vec<Event<
 }
 
 /// What the user says beside the results: the reply that goes on is told, as part of it.
-fn user_hint(request: &ModelRequest, asked: &ClientRequest, reply: &str) -> ApiResult<Option<Event<'static>>> {
+fn user_hint(
+    request: &ModelRequest,
+    asked: &ClientRequest,
+    reply: &str,
+) -> ApiResult<Option<Event<'static>>> {
     let said = asked.new_messages();
     if said.is_empty() {
         return Ok(None);
@@ -170,7 +183,11 @@ fn assign_event_ids(request: &ModelRequest, events: &mut [Event<'static>]) -> Ap
 
 /// A call does not wait for its result. When this very request was there before, what it got then is
 /// told again.
-async fn replay_or_reject(request: &ModelRequest, session: Arc<Session>, id: &str) -> ApiResult<ReplyPart> {
+async fn replay_or_reject(
+    request: &ModelRequest,
+    session: Arc<Session>,
+    id: &str,
+) -> ApiResult<ReplyPart> {
     let Some((reply_id, first)) = find_reply_with_call(&session, id).await? else {
         return Err(unknown_call(id));
     };
@@ -189,7 +206,10 @@ async fn replay_or_reject(request: &ModelRequest, session: Arc<Session>, id: &st
 }
 
 /// The reply that has a call, and where it begins.
-async fn find_reply_with_call(session: &Arc<Session>, id: &str) -> ApiResult<Option<(String, Seq)>> {
+async fn find_reply_with_call(
+    session: &Arc<Session>,
+    id: &str,
+) -> ApiResult<Option<(String, Seq)>> {
     let has = |msg: &Msg| msg.blocks::<ToolCall>().any(|call| call.id == id);
     let snapshot = session.snapshot().await?;
     let mut open = snapshot.open.iter().filter(|reply| !reply.is_of_sub_agent());

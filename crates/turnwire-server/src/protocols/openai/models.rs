@@ -59,7 +59,10 @@ pub async fn list_models(State(app): State<Arc<App>>) -> ApiResult<Json<ModelLis
 }
 
 /// One agent.
-pub async fn get_model(State(app): State<Arc<App>>, Path(name): Path<String>) -> ApiResult<Json<ModelView>> {
+pub async fn get_model(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+) -> ApiResult<Json<ModelView>> {
     require_model(&app, &name)?;
     Ok(Json(ModelView::new(&name)))
 }

@@ -4,30 +4,30 @@
 //! execute calls. What it says when it has the results is the next response. Whatever the client does
 //! meanwhile, the reply goes on; so every response is one in the background, and can be read again.
 
-mod submission;
-mod response_id;
-mod request;
 mod current_response;
+mod request;
+mod response_id;
+mod submission;
 
 use super::models;
 use crate::app::App;
 use crate::auth::{Caller, expired_error};
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{Path, BodyBytes, Query};
+use crate::extract::{BodyBytes, Path, Query};
 use crate::protocols::{self, with_session_header};
-use crate::stream::{ReplyPosition, AnswerEnd, ReplyStream, PausePolicy, ReplyStreamOptions};
+use crate::stream::{AnswerEnd, PausePolicy, ReplyPosition, ReplyStream, ReplyStreamOptions};
 use crate::turns::client_events;
-use submission::Submission;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use current_response::{read_current, response_in_frame};
 use http::{HeaderMap, Uri};
-use response_id::{FoundResponse, ResponseId, is_tool_result};
 use request::CreateRequest;
+use response_id::{FoundResponse, ResponseId, is_tool_result};
 use serde::Deserialize;
 use serde_json::Value;
-use current_response::{response_in_frame, read_current};
 use std::sync::Arc;
+use submission::Submission;
 use turnwire_core::Event;
 use turnwire_core::event::UserInterrupt;
 use turnwire_wires::{EncoderOptions, Wire};
@@ -57,7 +57,8 @@ pub async fn create(
 ) -> ApiResult<Response> {
     let asked = CreateRequest::parse(&body)?;
     models::require_model(&app, &asked.model)?;
-    let asking = Submission { app: &app, caller: &caller, uri: &uri, headers: &headers, body: &body };
+    let asking =
+        Submission { app: &app, caller: &caller, uri: &uri, headers: &headers, body: &body };
     let (stream, background) = (asked.stream, asked.background);
     let found = asking.submit(asked).await?;
     // The answer may take minutes, and does not need it.
@@ -100,7 +101,8 @@ pub async fn retrieve(
     let follow = follow(&app, &caller, &found).await?.unmerged();
     Ok(match query.starting_after {
         Some(after) => {
-            let is_behind = move |frame: &str| sequence_number(frame).is_none_or(|number| number > after);
+            let is_behind =
+                move |frame: &str| sequence_number(frame).is_none_or(|number| number > after);
             protocols::sse_response(&app, follow.keep_frames(is_behind))
         }
         None => protocols::sse_response(&app, follow),
@@ -129,7 +131,10 @@ async fn follow(app: &App, caller: &Caller, found: &FoundResponse) -> ApiResult<
         wire: wire()?,
         encoding: encoding(found),
         reply_id: found.id.reply.clone(),
-        begin: found.id.results.map_or(ReplyPosition::Start, |seq| ReplyPosition::After(seq.get() - 1)),
+        begin: found
+            .id
+            .results
+            .map_or(ReplyPosition::Start, |seq| ReplyPosition::After(seq.get() - 1)),
         pause: PausePolicy::ExternalOnly,
         is_last: None,
         expires_at: caller.expires_at(),

@@ -38,7 +38,11 @@ pub(super) struct MessageWithFiles {
 
 impl SocketConnection {
     /// Brings in the files of what somebody says.
-    pub(super) async fn fetch_files(&self, chat: &Chat, place: &FileTurn<'_>) -> ApiResult<MessageWithFiles> {
+    pub(super) async fn fetch_files(
+        &self,
+        chat: &Chat,
+        place: &FileTurn<'_>,
+    ) -> ApiResult<MessageWithFiles> {
         let msg = chat.to_msg();
         if chat.content_urls.is_empty() {
             return Ok(MessageWithFiles { msg, events: Vec::new(), shown: None });
@@ -54,7 +58,8 @@ impl SocketConnection {
         }
         match self.store_files(msg, place).await {
             Ok(msg) => {
-                let events = [begun, ended].map(|value| Event::new("", file_processing_event(value)));
+                let events =
+                    [begun, ended].map(|value| Event::new("", file_processing_event(value)));
                 Ok(MessageWithFiles { msg, events: events.into(), shown })
             }
             Err(error) => {
@@ -72,7 +77,12 @@ impl SocketConnection {
     }
 
     /// Shows that files are looked at.
-    async fn show_processing(&self, chat: &Chat, place: &FileTurn<'_>, begun: &Value) -> ApiResult<ProvisionalTurn> {
+    async fn show_processing(
+        &self,
+        chat: &Chat,
+        place: &FileTurn<'_>,
+        begun: &Value,
+    ) -> ApiResult<ProvisionalTurn> {
         let encoding = EncoderOptions {
             session_id: Some(place.key.id.to_string()),
             display_mode: chat.display_mode.unwrap_or_default(),
@@ -85,7 +95,12 @@ impl SocketConnection {
             name: place.agent.to_owned(),
             ..ReplyStart::default()
         };
-        self.send_provisional(&mut shown, place, [start.into(), file_processing_event(begun.clone()).into()]).await;
+        self.send_provisional(
+            &mut shown,
+            place,
+            [start.into(), file_processing_event(begun.clone()).into()],
+        )
+        .await;
         Ok(shown)
     }
 

@@ -120,7 +120,13 @@ impl BlockQueue {
 
     /// Ends a block. A text that replaces what the deltas gave can only be written where they gave
     /// nothing.
-    pub(super) fn end_block(&mut self, id: &str, text: Option<&str>, extra: &Fields, out: &mut Frames) {
+    pub(super) fn end_block(
+        &mut self,
+        id: &str,
+        text: Option<&str>,
+        extra: &Fields,
+        out: &mut Frames,
+    ) {
         let Some(block) = self.get(id).filter(|block| !block.ended) else { return };
         block.ended = true;
         block.extra = extra.clone();
@@ -132,7 +138,9 @@ impl BlockQueue {
 
     /// A call was served by the agent.
     pub(super) fn mark_served(&mut self, id: &str, out: &mut Frames) {
-        if let Some(QueuedBlock { content: QueuedContent::ToolCall { served, .. }, .. }) = self.get(id) {
+        if let Some(QueuedBlock { content: QueuedContent::ToolCall { served, .. }, .. }) =
+            self.get(id)
+        {
             *served = true;
             self.advance(ReleaseLimit::UndecidedCall, out);
         }
@@ -140,14 +148,17 @@ impl BlockQueue {
 
     /// A person is asked about a call.
     pub(super) fn mark_asking(&mut self, id: &str) {
-        if let Some(QueuedBlock { content: QueuedContent::ToolCall { asking, .. }, .. }) = self.get(id) {
+        if let Some(QueuedBlock { content: QueuedContent::ToolCall { asking, .. }, .. }) =
+            self.get(id)
+        {
             *asking = true;
         }
     }
 
     /// A person has agreed to a call, perhaps with another input.
     pub(super) fn apply_edit(&mut self, id: &str, input: &str) {
-        if let Some(QueuedBlock { content: QueuedContent::ToolCall { asking, .. }, text, .. }) = self.get(id)
+        if let Some(QueuedBlock { content: QueuedContent::ToolCall { asking, .. }, text, .. }) =
+            self.get(id)
             && std::mem::take(asking)
             && !input.is_empty()
         {
@@ -261,10 +272,12 @@ impl QueuedBlock {
                 write_stop(index, out);
             }
             QueuedContent::Data(_) if !self.ended => return Progress::Waiting,
-            QueuedContent::Data(msg) => match msg.first::<DataBlock>().and_then(content::write_data) {
-                Some(fields) => write_whole(&fields, index, out),
-                None => return Progress::Skipped,
-            },
+            QueuedContent::Data(msg) => {
+                match msg.first::<DataBlock>().and_then(content::write_data) {
+                    Some(fields) => write_whole(&fields, index, out),
+                    None => return Progress::Skipped,
+                }
+            }
             QueuedContent::Item(fields) => write_whole(fields, index, out),
         }
         Progress::Written

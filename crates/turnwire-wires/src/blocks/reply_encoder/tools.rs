@@ -1,9 +1,11 @@
 //! A reply's tool calls on their way out, their results, and whoever they wait for.
 
 use super::super::EXTERNAL_EXECUTION;
-use super::super::approval::{ActionRequest, ApprovalKey, ApprovalDetails, Decision, Verdict};
-use super::super::turn_writer::{Finality, TurnWriter, BlockOwner};
-use super::super::conversions::{APPROVAL_SECONDS, RESULT_CHARACTERS, fingerprint, input_object, result_status};
+use super::super::approval::{ActionRequest, ApprovalDetails, ApprovalKey, Decision, Verdict};
+use super::super::conversions::{
+    APPROVAL_SECONDS, RESULT_CHARACTERS, fingerprint, input_object, result_status,
+};
+use super::super::turn_writer::{BlockOwner, Finality, TurnWriter};
 use super::ReplyEncoder;
 use crate::stream::Frames;
 use serde::Serialize;
@@ -140,7 +142,13 @@ impl ReplyEncoder {
         self.record_block(id, index);
     }
 
-    pub(super) fn result_start(&mut self, turn: &mut TurnWriter, id: &str, name: &str, out: &mut Frames) {
+    pub(super) fn result_start(
+        &mut self,
+        turn: &mut TurnWriter,
+        id: &str,
+        name: &str,
+        out: &mut Frames,
+    ) {
         self.decide_final(turn, false, out);
         if !self.who.is_subagent {
             turn.calls_made = false;
@@ -197,7 +205,8 @@ impl ReplyEncoder {
             return;
         }
         turn.approvals += 1;
-        let count = event.seq.map_or_else(|| question_count(event).unwrap_or(turn.approvals), Seq::get);
+        let count =
+            event.seq.map_or_else(|| question_count(event).unwrap_or(turn.approvals), Seq::get);
         for asked in &open {
             self.call_end(turn, &asked.id, None, out);
             if let Some(call) = self.calls.get_mut(&asked.id) {
@@ -223,7 +232,12 @@ impl ReplyEncoder {
         self.calls.get(id).is_some_and(|call| call.state != CallState::Finished)
     }
 
-    pub(super) fn confirm_results(&mut self, turn: &mut TurnWriter, answer: &UserConfirmResult, out: &mut Frames) {
+    pub(super) fn confirm_results(
+        &mut self,
+        turn: &mut TurnWriter,
+        answer: &UserConfirmResult,
+        out: &mut Frames,
+    ) {
         let mut key = None;
         let mut decisions = Vec::new();
         for result in &answer.confirm_results {
@@ -243,7 +257,12 @@ impl ReplyEncoder {
         }
     }
 
-    pub(super) fn request_execution(&mut self, turn: &mut TurnWriter, asked: &[ToolCall], out: &mut Frames) {
+    pub(super) fn request_execution(
+        &mut self,
+        turn: &mut TurnWriter,
+        asked: &[ToolCall],
+        out: &mut Frames,
+    ) {
         self.decide_final(turn, false, out);
         let open: Vec<&ToolCall> = asked.iter().filter(|call| self.is_open(&call.id)).collect();
         for call in &open {
@@ -251,7 +270,10 @@ impl ReplyEncoder {
         }
         if !open.is_empty() {
             let tool_calls = open.into_iter().map(Into::into).collect();
-            turn.whole_block(&ExternalCalls { r#type: EXTERNAL_EXECUTION, tool_calls, who: &self.who }, out);
+            turn.whole_block(
+                &ExternalCalls { r#type: EXTERNAL_EXECUTION, tool_calls, who: &self.who },
+                out,
+            );
         }
     }
 

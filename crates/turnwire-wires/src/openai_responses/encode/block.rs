@@ -118,7 +118,10 @@ impl OutputBlock {
             OutputKind::Text if self.id.is_empty() => format!("msg_{index}"),
             OutputKind::Thinking if self.id.is_empty() => format!("rs_{index}"),
             OutputKind::Data { .. } if self.id.is_empty() => format!("ig_{index}"),
-            OutputKind::Text | OutputKind::Thinking | OutputKind::Data { .. } | OutputKind::Item(_) => self.id.clone(),
+            OutputKind::Text
+            | OutputKind::Thinking
+            | OutputKind::Data { .. }
+            | OutputKind::Item(_) => self.id.clone(),
         };
     }
 
@@ -236,7 +239,10 @@ impl OutputBlock {
             }
             OutputKind::ToolCall { .. } | OutputKind::Data { .. } | OutputKind::Item(_) => {}
         }
-        let is_text = matches!(self.kind, OutputKind::Text | OutputKind::Thinking | OutputKind::ToolCall { .. });
+        let is_text = matches!(
+            self.kind,
+            OutputKind::Text | OutputKind::Thinking | OutputKind::ToolCall { .. }
+        );
         if is_text && !self.text.is_empty() {
             self.write_delta(*put.number, &self.text, put.out);
             *put.number += 1;
@@ -309,7 +315,10 @@ impl OutputBlock {
                 };
                 put.write_frame("response.reasoning_summary_text.done", &done);
                 let part = Part::summary(text);
-                put.write_frame("response.reasoning_summary_part.done", &self.at_summary(index, &part));
+                put.write_frame(
+                    "response.reasoning_summary_part.done",
+                    &self.at_summary(index, &part),
+                );
             }
             OutputKind::ToolCall { name, .. } => {
                 let is_custom = self.call_type() == CUSTOM_CALL;
@@ -333,8 +342,17 @@ impl OutputBlock {
         frame::PartFrame { item_id: &self.item_id, output_index, content_index: 0, part }
     }
 
-    fn at_summary<'a>(&'a self, output_index: usize, part: &'a Part<'a>) -> frame::SummaryPartFrame<'a> {
-        frame::SummaryPartFrame { item_id: &self.item_id, output_index, summary_index: self.part, part }
+    fn at_summary<'a>(
+        &'a self,
+        output_index: usize,
+        part: &'a Part<'a>,
+    ) -> frame::SummaryPartFrame<'a> {
+        frame::SummaryPartFrame {
+            item_id: &self.item_id,
+            output_index,
+            summary_index: self.part,
+            part,
+        }
     }
 }
 

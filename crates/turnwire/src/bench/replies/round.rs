@@ -1,14 +1,14 @@
 //! So many replies at once, from their start to their end.
 
-use crate::bench::connection::{Connection, ResponseStream, ReceiveBuffer};
+use crate::bench::connection::{Connection, ReceiveBuffer, ResponseStream};
+use crate::bench::delta_marks::{MarkScanner, OrderCheck};
 use crate::bench::error::{BenchError, Result};
 use crate::bench::latency::Latency;
-use crate::bench::delta_marks::{MarkScanner, OrderCheck};
 use crate::bench::process::{allow_open_files, processor_time, resident_kib};
 use crate::bench::progress::Progress;
 use crate::bench::report::per_second;
-use crate::bench::target::BenchTarget;
 use crate::bench::sessions::{Cleanup, Sessions, join_all};
+use crate::bench::target::BenchTarget;
 use crate::bench::watchers;
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::task::JoinSet;
-use turnwire_agent::model::clock::{TimedToken, ClockRequest};
+use turnwire_agent::model::clock::{ClockRequest, TimedToken};
 
 /// How long what was said may take to the last watcher.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -101,7 +101,8 @@ impl RoundSettings {
         })
         .await?;
 
-        let wish = ClockRequest { tokens: (rate * MAX_SECONDS).min(ClockRequest::MAX_TOKENS), rate };
+        let wish =
+            ClockRequest { tokens: (rate * MAX_SECONDS).min(ClockRequest::MAX_TOKENS), rate };
         let shared = Arc::new(Shared {
             begin: Instant::now(),
             from: AtomicU64::new(u64::MAX),

@@ -1,7 +1,7 @@
 //! What recorded events look like. The answers of the demo agent are in `recorded/`, beside what a
 //! terminal of 60 columns shows of them.
 
-use super::super::plain::{PlainRenderer, PlainOutput};
+use super::super::plain::{PlainOutput, PlainRenderer};
 use super::*;
 use turnwire_core::coalesce;
 
@@ -153,8 +153,11 @@ fn a_message_that_is_there_already_looks_as_it_did_when_it_came() {
             folder.push(event).unwrap();
         }
         let own = |msg: &&turnwire_core::Msg| msg.name() != "researcher";
-        let again: Vec<Event<'static>> =
-            folder.history().filter(own).flat_map(super::super::message_events::message_to_events).collect();
+        let again: Vec<Event<'static>> = folder
+            .history()
+            .filter(own)
+            .flat_map(super::super::message_events::message_to_events)
+            .collect();
         // Questions, tokens and sub-agents are not in the message.
         let is_in = |line: &&str| {
             !line.is_empty()

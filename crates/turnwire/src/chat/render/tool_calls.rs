@@ -71,7 +71,10 @@ impl Renderer {
             EventKind::RequireUserConfirm(require) => {
                 self.status = None;
                 for call in &require.tool_calls {
-                    self.show_note(Style::YELLOW, &format!("? {} waits for a yes or no", tool_label(call)));
+                    self.show_note(
+                        Style::YELLOW,
+                        &format!("? {} waits for a yes or no", tool_label(call)),
+                    );
                 }
             }
             EventKind::RequireExternalExecution(require) => {
@@ -128,7 +131,9 @@ impl Renderer {
         self.page.set_hanging_indent(2);
         self.page.write_text(Style { bold: true, ..Style::CYAN }, &tool_label(call));
         let room = self.page.width().saturating_sub(4);
-        for (at, row) in tool_input::format_input(&call.input, room, MAX_RESULT_ROWS).iter().enumerate() {
+        for (at, row) in
+            tool_input::format_input(&call.input, room, MAX_RESULT_ROWS).iter().enumerate()
+        {
             if at == 0 && crate::chat::page::display_width(row) + call.name.len() + 3 < room {
                 self.page.write_text(Style::DIM, &format!(" {row}"));
                 continue;

@@ -5,7 +5,7 @@ use crate::error::{ApiError, ApiResult};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use turnwire_agent::{ClientTool, ClientContext};
+use turnwire_agent::{ClientContext, ClientTool};
 use turnwire_core::{ContentBlock, Fields, Json, Msg, ToolResult};
 use turnwire_wires::client_request::ClaimedHistory;
 
@@ -66,11 +66,14 @@ impl CreateRequest {
         })?;
         let model = take_field(&mut body, "model")?.filter(|model: &String| !model.is_empty());
         let model = model.ok_or_else(|| {
-            invalid_request("`model` is missing").hint("a model is an agent; GET /v1/models lists them")
+            invalid_request("`model` is missing")
+                .hint("a model is an agent; GET /v1/models lists them")
         })?;
         if body.remove("conversation").is_some_and(|conversation| !conversation.is_null()) {
-            return Err(invalid_request("there are no conversations here: `conversation` is not taken")
-                .hint("go on with `previous_response_id`, or name a session: Turnwire-Session"));
+            return Err(invalid_request(
+                "there are no conversations here: `conversation` is not taken",
+            )
+            .hint("go on with `previous_response_id`, or name a session: Turnwire-Session"));
         }
         let input = body.remove("input").ok_or_else(|| invalid_request("`input` is missing"))?;
         let instructions: Option<String> = take_field(&mut body, "instructions")?;
@@ -148,16 +151,22 @@ pub(super) fn invalid_request(message: impl Into<String>) -> ApiError {
 
 fn client_tool(tool: Tool) -> ApiResult<ClientTool> {
     if tool.r#type != "function" {
-        return Err(invalid_request(format!("a tool of the type {:?} cannot be run here", tool.r#type))
-            .kind("unsupported_tool")
-            .hint("a client brings functions; what an agent can do by itself is its own matter"));
+        return Err(invalid_request(format!(
+            "a tool of the type {:?} cannot be run here",
+            tool.r#type
+        ))
+        .kind("unsupported_tool")
+        .hint("a client brings functions; what an agent can do by itself is its own matter"));
     }
     if tool.name.is_empty() {
         return Err(invalid_request("a function among the `tools` has no name"));
     }
     let input = tool.parameters.filter(|parameters| !parameters.is_null());
     if input.as_ref().is_some_and(|input| !input.text().starts_with('{')) {
-        return Err(invalid_request(format!("the parameters of the function {} are no schema", tool.name)));
+        return Err(invalid_request(format!(
+            "the parameters of the function {} are no schema",
+            tool.name
+        )));
     }
     Ok(ClientTool { name: tool.name, description: tool.description.unwrap_or_default(), input })
 }
@@ -177,8 +186,10 @@ fn output_schema(body: &mut Fields) -> ApiResult<Option<Json>> {
             Json::parse(r#"{"type":"object"}"#).map(Some).map_err(ApiError::internal)
         }
         ("text", _) => Ok(None),
-        (other, _) => Err(invalid_request(format!("there is no `text.format` of the type {other:?}"))
-            .hint("text, json_object or json_schema")),
+        (other, _) => {
+            Err(invalid_request(format!("there is no `text.format` of the type {other:?}"))
+                .hint("text, json_object or json_schema"))
+        }
     }
 }
 
@@ -188,7 +199,11 @@ fn take_field<T: DeserializeOwned>(fields: &mut Fields, key: &str) -> ApiResult<
 }
 
 /// Reads the input. What system and developer say is added to `said`.
-fn parse_items(input: &str, said: &mut Vec<String>, claimed: &mut ClaimedHistory) -> ApiResult<Vec<Item>> {
+fn parse_items(
+    input: &str,
+    said: &mut Vec<String>,
+    claimed: &mut ClaimedHistory,
+) -> ApiResult<Vec<Item>> {
     if input.starts_with('"') {
         return Ok(vec![Item::User(user_message(input, "input")?.into())]);
     }

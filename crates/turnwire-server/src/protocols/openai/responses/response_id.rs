@@ -87,7 +87,13 @@ impl ResponseId {
             }
         }
         let wants_json = wants_json(&session, first).await?;
-        Ok(Some(FoundResponse { is_kept: first >= snapshot.first, session, id: name, first, wants_json }))
+        Ok(Some(FoundResponse {
+            is_kept: first >= snapshot.first,
+            session,
+            id: name,
+            first,
+            wants_json,
+        }))
     }
 }
 

@@ -1,15 +1,15 @@
 //! A request for a response on its way in: in which session, and what of it is new.
 
-use super::response_id::{FoundResponse, ResponseId, is_tool_result};
 use super::request::{CreateRequest, invalid_request};
+use super::response_id::{FoundResponse, ResponseId, is_tool_result};
 use crate::app::App;
 use crate::auth::{Caller, hex, sha256};
 use crate::error::{ApiError, ApiResult};
 use crate::links;
 use crate::protocols::session_matching::{Candidate, find_waiting_sessions};
-use crate::protocols::{self, session_in_header, require_agent};
-use crate::turns::client_events;
+use crate::protocols::{self, require_agent, session_in_header};
 use crate::turns::client_context;
+use crate::turns::client_events;
 use crate::turns::idempotency::IdempotencyKey;
 use crate::turns::send::{SendRequest, send_all};
 use http::{HeaderMap, Uri};
@@ -45,12 +45,15 @@ impl Submission<'_> {
                 .hint("leave one of the two out"));
             }
             (Some(previous), _) => Some(previous.session.clone()),
-            (None, Some(name)) => self.app.log.open_session(&self.caller.session_key(name)?).await?,
+            (None, Some(name)) => {
+                self.app.log.open_session(&self.caller.session_key(name)?).await?
+            }
             (None, None) => None,
         };
         let session = session.map(|session| require_agent(session, &asked.model)).transpose()?;
         if asked.outputs().next().is_some()
-            && let Some(found) = self.submit_results(&asked, session.as_ref(), previous.as_ref()).await?
+            && let Some(found) =
+                self.submit_results(&asked, session.as_ref(), previous.as_ref()).await?
         {
             return Ok(found);
         }
@@ -92,11 +95,18 @@ impl Submission<'_> {
                 protocols::require_known_agent(self.app, &agent)?;
                 messages = links::fetch_links(self.app, self.caller.tenant(), messages).await?;
             }
-            protocols::open_or_create_session(self.app, self.caller, name.as_deref(), &agent).await?
+            protocols::open_or_create_session(self.app, self.caller, name.as_deref(), &agent)
+                .await?
         };
-        let once = IdempotencyKey::from_request(&session, self.caller, self.headers, self.uri, self.body)?;
+        let once =
+            IdempotencyKey::from_request(&session, self.caller, self.headers, self.uri, self.body)?;
         let asked_by = Some(&*self.caller.0.holder);
-        let said = SendRequest { messages, idempotency_key: once.as_ref(), requester: asked_by, ..SendRequest::default() };
+        let said = SendRequest {
+            messages,
+            idempotency_key: once.as_ref(),
+            requester: asked_by,
+            ..SendRequest::default()
+        };
         let sent = send_all(self.app, &session, said).await?;
         let reply = sent.accepted().reply_id.clone();
         let reply = reply.ok_or_else(|| ApiError::internal("a message without a reply"))?;
