@@ -1,38 +1,41 @@
-import react from '@vitejs/plugin-react';
-import { fileURLToPath } from 'node:url';
-import { defineConfig, type Plugin } from 'vite';
+import react from "@vitejs/plugin-react";
+import { fileURLToPath } from "node:url";
+import { defineConfig, type Plugin } from "vite";
 
 const client = (entry: string) => fileURLToPath(new URL(`../clients/typescript/src/${entry}.ts`, import.meta.url));
 
-const SERVER = process.env['TURNWIRE_URL'] ?? 'http://127.0.0.1:4747';
+const SERVER = process.env["TURNWIRE_URL"] ?? "http://127.0.0.1:4747";
 
 /**
  * What the first picture needs comes first: `src/early.ts` as a plain script (a module would run too late), then the
  * styles. The app is fetched at the same time, and begun by that script when the picture is there.
  */
 function firstPaint(): Plugin {
-  const id = fileURLToPath(new URL('src/early.ts', import.meta.url));
+  const id = fileURLToPath(new URL("src/early.ts", import.meta.url));
   let isBuild = false;
   return {
-    name: 'first-paint',
+    name: "first-paint",
     configResolved({ command }) {
-      isBuild = command === 'build';
+      isBuild = command === "build";
     },
     buildStart() {
-      if (isBuild) this.emitFile({ type: 'chunk', id, name: 'early' });
+      if (isBuild) this.emitFile({ type: "chunk", id, name: "early" });
     },
     transformIndexHtml: {
-      order: 'post',
+      order: "post",
       handler(html, { bundle = {} }) {
-        const early = Object.values(bundle).find((file) => file.type === 'chunk' && file.facadeModuleId === id);
-        if (!early) return html.replace('</title>', '</title><script type="module" src="./src/early.ts"></script>');
+        const early = Object.values(bundle).find((file) => file.type === "chunk" && file.facadeModuleId === id);
+        if (!early) return html.replace("</title>", '</title><script type="module" src="./src/early.ts"></script>');
         const styles = html.match(/<link rel="stylesheet"[^>]*>/g) ?? [];
-        for (const style of styles) html = html.replace(style, '');
+        for (const style of styles) html = html.replace(style, "");
         return html
-          .replace('</title>', ['</title>', `<script src="./${early.fileName}"></script>`, ...styles].join('\n    '))
-          .replace(/<script type="module" crossorigin src="([^"]+)"><\/script>/, '<link rel="preload" as="script" fetchpriority="low" crossorigin href="$1" id="app">')
+          .replace("</title>", ["</title>", `<script src="./${early.fileName}"></script>`, ...styles].join("\n    "))
+          .replace(
+            /<script type="module" crossorigin src="([^"]+)"><\/script>/,
+            '<link rel="preload" as="script" fetchpriority="low" crossorigin href="$1" id="app">',
+          )
           .replaceAll('rel="modulepreload"', 'rel="preload" as="script" fetchpriority="low"')
-          .replaceAll(/\n\s*(?=\n)/g, '');
+          .replaceAll(/\n\s*(?=\n)/g, "");
       },
     },
   };
@@ -40,23 +43,30 @@ function firstPaint(): Plugin {
 
 export default defineConfig({
   // Below any path: what is loaded is named relative to the page.
-  base: './',
+  base: "./",
   plugins: [react(), firstPaint()],
   resolve: {
     alias: [
-      { find: /^turnwire\/message$/, replacement: client('message') },
-      { find: /^turnwire\/react$/, replacement: client('react') },
-      { find: /^turnwire$/, replacement: client('index') },
+      { find: /^turnwire\/message$/, replacement: client("message") },
+      { find: /^turnwire\/react$/, replacement: client("react") },
+      { find: /^turnwire$/, replacement: client("index") },
     ],
-    dedupe: ['react', 'react-dom'],
+    dedupe: ["react", "react-dom"],
   },
   build: {
-    target: 'es2022',
+    target: "es2022",
     // The binary holds what is built: no map, no image inside a style sheet (the content security policy).
     sourcemap: false,
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
   },
   // For the page as it is written: a server that takes the page's origin for its own.
-  server: { proxy: Object.fromEntries(['/v1', '/healthz', '/openapi.json'].map((path) => [path, { target: SERVER, ws: true, changeOrigin: true, headers: { origin: SERVER } }])) },
+  server: {
+    proxy: Object.fromEntries(
+      ["/v1", "/healthz", "/openapi.json"].map((path) => [
+        path,
+        { target: SERVER, ws: true, changeOrigin: true, headers: { origin: SERVER } },
+      ]),
+    ),
+  },
 });

@@ -7,7 +7,10 @@ export default defineConfig({
   resolve: {
     alias: [
       { find: /^turnwire$/, replacement: src("index") },
-      { find: /^turnwire\/(message|view|react|blocks)$/, replacement: fileURLToPath(new URL("src/$1.ts", import.meta.url)) },
+      {
+        find: /^turnwire\/(message|view|react|blocks)$/,
+        replacement: fileURLToPath(new URL("src/$1.ts", import.meta.url)),
+      },
     ],
   },
   test: {

@@ -36,8 +36,15 @@ async function endsWhole(page, server) {
   await replies(page).first().getByText("stopped").waitFor();
   await server.idle(session(page));
   const log = await server.log(session(page));
-  const whole = log.filter(({ type }) => type === "TEXT_BLOCK_DELTA").map(({ delta }) => delta).join("").replaceAll(/\s+/g, "");
-  await until(async () => (await replies(page).first().innerText()).replaceAll(/\s+/g, "").includes(whole), "something is missing");
+  const whole = log
+    .filter(({ type }) => type === "TEXT_BLOCK_DELTA")
+    .map(({ delta }) => delta)
+    .join("")
+    .replaceAll(/\s+/g, "");
+  await until(
+    async () => (await replies(page).first().innerText()).replaceAll(/\s+/g, "").includes(whole),
+    "something is missing",
+  );
   assert.equal(await replies(page).count(), 1);
   return log;
 }
@@ -88,7 +95,10 @@ test("what waits for a person is approved with an edit", limited, async (t) => {
   await server.idle(id);
   const log = await server.log(id);
   const { confirm_results: results } = log.find(({ type }) => type === "USER_CONFIRM_RESULT");
-  assert.deepEqual(results.map(({ confirmed, tool_call: { input } }) => [confirmed, JSON.parse(input)]), [[true, { symbol: "ACME", quantity: 7 }]]);
+  assert.deepEqual(
+    results.map(({ confirmed, tool_call: { input } }) => [confirmed, JSON.parse(input)]),
+    [[true, { symbol: "ACME", quantity: 7 }]],
+  );
   const call = (await server.messages(id)).at(-1).content.find(({ type }) => type === "tool_call");
   assert.deepEqual(JSON.parse(call.input), { symbol: "ACME", quantity: 7 });
   await card.getByText("7").first().waitFor();
@@ -160,12 +170,18 @@ test("what is sent while a reply runs waits for its turn", limited, async (t) =>
   await replies(page).nth(1).waitFor();
   await server.idle(session(page));
   const messages = await server.messages(session(page));
-  assert.deepEqual(messages.map(({ role }) => role), ["user", "assistant", "user", "assistant"]);
+  assert.deepEqual(
+    messages.map(({ role }) => role),
+    ["user", "assistant", "user", "assistant"],
+  );
 });
 
 test("a search finds what was said, and says where nothing is", limited, async (t) => {
   const server = await serve(t);
-  for (const [id, text] of [["one", "the colour of elephants"], ["two", "the speed of swallows"]]) {
+  for (const [id, text] of [
+    ["one", "the colour of elephants"],
+    ["two", "the speed of swallows"],
+  ]) {
     await server.create(id);
     await server.say(id, text);
     await server.idle(id);
@@ -219,7 +235,13 @@ test("it is dark where the system is, and where somebody says so", limited, asyn
     await server.say("s", text);
     await server.idle("s");
   }
-  const brightness = (page) => page.evaluate(() => getComputedStyle(document.body).backgroundColor.match(/\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0));
+  const brightness = (page) =>
+    page.evaluate(() =>
+      getComputedStyle(document.body)
+        .backgroundColor.match(/\d+/g)
+        .slice(0, 3)
+        .reduce((sum, part) => sum + Number(part), 0),
+    );
   const page = await open(t, server, { hash: "#/s?pane=timeline", dark: true });
   await main(page).getByText("upstream").waitFor();
   assert.ok((await brightness(page)) < 150, "it is light");

@@ -29,8 +29,14 @@ async function open(url) {
   await page.addInitScript(() => {
     window.long = [];
     window.shifts = 0;
-    new PerformanceObserver((list) => window.long.push(...list.getEntries().map(({ duration }) => duration))).observe({ type: "longtask", buffered: true });
-    new PerformanceObserver((list) => list.getEntries().forEach(({ value }) => (window.shifts += value))).observe({ type: "layout-shift", buffered: true });
+    new PerformanceObserver((list) => window.long.push(...list.getEntries().map(({ duration }) => duration))).observe({
+      type: "longtask",
+      buffered: true,
+    });
+    new PerformanceObserver((list) => list.getEntries().forEach(({ value }) => (window.shifts += value))).observe({
+      type: "layout-shift",
+      buffered: true,
+    });
     // It can be used when its first session is listed, and the picture of that is made.
     const listed = new MutationObserver(() => {
       if (!document.querySelector('nav[aria-label="All conversations"] li')) return;
@@ -43,7 +49,10 @@ async function open(url) {
   await devtools.send("Performance.enable");
   /** How busy the main thread is while something happens, in percent, and its tasks above 50 ms. */
   page.busy = async (what) => {
-    const read = async () => Object.fromEntries((await devtools.send("Performance.getMetrics")).metrics.map(({ name, value }) => [name, value]));
+    const read = async () =>
+      Object.fromEntries(
+        (await devtools.send("Performance.getMetrics")).metrics.map(({ name, value }) => [name, value]),
+      );
     await page.evaluate(() => void (window.long = []));
     const from = await read();
     await what();
@@ -85,8 +94,15 @@ const figures = {
         await page.goto(`${server.console}/`, { waitUntil: "networkidle" });
         await page.waitForFunction(() => window.usable && performance.getEntriesByName("first-contentful-paint")[0]);
         return page.evaluate(() => {
-          const scripts = performance.getEntriesByType("resource").filter(({ name, startTime }) => name.endsWith(".js") && startTime < window.usable);
-          return [performance.getEntriesByName("first-contentful-paint")[0].startTime, window.usable, window.shifts, scripts.reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0)];
+          const scripts = performance
+            .getEntriesByType("resource")
+            .filter(({ name, startTime }) => name.endsWith(".js") && startTime < window.usable);
+          return [
+            performance.getEntriesByName("first-contentful-paint")[0].startTime,
+            window.usable,
+            window.shifts,
+            scripts.reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0),
+          ];
         });
       };
       const [paint, usable, shift, sent] = await read();
@@ -100,9 +116,18 @@ const figures = {
     }
     const sizes = await scripts(server.console);
     const all = [...sizes.values()].reduce((sum, size) => sum + size, 0);
-    say("first contentful paint, empty cache", `${middle(found.paint).toFixed(0)} ms; again ${middle(found.again).toFixed(0)} ms`);
-    say("the list of sessions is there, empty cache", `${middle(found.usable).toFixed(0)} ms; layout shift ${Math.max(...found.shift).toFixed(3)}`);
-    say("JavaScript for that, and all that there is", `${(middle(found.sent) / 1024).toFixed(1)} KiB, ${(all / 1024).toFixed(1)} KiB in ${sizes.size} files`);
+    say(
+      "first contentful paint, empty cache",
+      `${middle(found.paint).toFixed(0)} ms; again ${middle(found.again).toFixed(0)} ms`,
+    );
+    say(
+      "the list of sessions is there, empty cache",
+      `${middle(found.usable).toFixed(0)} ms; layout shift ${Math.max(...found.shift).toFixed(3)}`,
+    );
+    say(
+      "JavaScript for that, and all that there is",
+      `${(middle(found.sent) / 1024).toFixed(1)} KiB, ${(all / 1024).toFixed(1)} KiB in ${sizes.size} files`,
+    );
   },
 
   async reply() {
@@ -128,30 +153,51 @@ const figures = {
       type: "MESSAGE",
       id: `m${at}`,
       created_at: new Date(1e12 + at * 1000).toISOString(),
-      message: { id: `m${at}`, name: at % 2 ? "demo" : "user", role: at % 2 ? "assistant" : "user", content: [{ type: "text", id: `t${at}`, text: `Message ${at}. `.repeat(1 + (at % 9)) }], finished_at: new Date(1e12 + at * 1000).toISOString(), finished_reason: "completed" },
+      message: {
+        id: `m${at}`,
+        name: at % 2 ? "demo" : "user",
+        role: at % 2 ? "assistant" : "user",
+        content: [{ type: "text", id: `t${at}`, text: `Message ${at}. `.repeat(1 + (at % 9)) }],
+        finished_at: new Date(1e12 + at * 1000).toISOString(),
+        finished_reason: "completed",
+      },
     }));
-    for (let from = 0; from < told.length; from += 500) await server.ask("POST", "/v1/sessions/long/events", told.slice(from, from + 500), { "turnwire-producer": "elsewhere.1", "content-type": "application/json" });
-    const page = await open("about:blank");
-    say("a session of 2,000 messages is opened", await page.busy(async () => {
-      await page.goto(`${server.console}/#/long`);
-      await page.getByText("Message 1999.").first().waitFor();
-    }));
-    say("all of it is scrolled through", await page.busy(async () => {
-      const up = () => page.evaluate(() => {
-        document.querySelector(".thread").scrollTop -= 700;
-        return document.querySelector(".earlier") !== null;
+    for (let from = 0; from < told.length; from += 500)
+      await server.ask("POST", "/v1/sessions/long/events", told.slice(from, from + 500), {
+        "turnwire-producer": "elsewhere.1",
+        "content-type": "application/json",
       });
-      for (let steps = 0; steps < 3000 && (await up()); steps++) await page.frame();
-    }));
-    say("and back down to the end", await page.busy(async () => {
-      for (let step = 0; step <= 60; step++) {
-        await page.evaluate((share) => {
-          const thread = document.querySelector(".thread");
-          thread.scrollTop = thread.scrollHeight * share;
-        }, step / 60);
-        await page.frame();
-      }
-    }));
+    const page = await open("about:blank");
+    say(
+      "a session of 2,000 messages is opened",
+      await page.busy(async () => {
+        await page.goto(`${server.console}/#/long`);
+        await page.getByText("Message 1999.").first().waitFor();
+      }),
+    );
+    say(
+      "all of it is scrolled through",
+      await page.busy(async () => {
+        const up = () =>
+          page.evaluate(() => {
+            document.querySelector(".thread").scrollTop -= 700;
+            return document.querySelector(".earlier") !== null;
+          });
+        for (let steps = 0; steps < 3000 && (await up()); steps++) await page.frame();
+      }),
+    );
+    say(
+      "and back down to the end",
+      await page.busy(async () => {
+        for (let step = 0; step <= 60; step++) {
+          await page.evaluate((share) => {
+            const thread = document.querySelector(".thread");
+            thread.scrollTop = thread.scrollHeight * share;
+          }, step / 60);
+          await page.frame();
+        }
+      }),
+    );
   },
 
   async log() {
@@ -164,25 +210,37 @@ const figures = {
     const { last_seq: last } = await many.session("many");
     await page.getByText(`${last} events`, { exact: true }).waitFor({ timeout: 60_000 });
     say(`a log of ${last} events is there after`, `${Date.now() - from} ms`);
-    await page.getByRole("button", { name: /^Open \d+ events$/ }).first().click();
-    say("its rows, all opened, are scrolled through", await page.busy(async () => {
-      for (let step = 0; step < 60; step++) {
-        await page.getByRole("treegrid").evaluate((list, share) => void (list.scrollTop = list.scrollHeight * share), step / 60);
-        await page.frame();
-      }
-    }));
+    await page
+      .getByRole("button", { name: /^Open \d+ events$/ })
+      .first()
+      .click();
+    say(
+      "its rows, all opened, are scrolled through",
+      await page.busy(async () => {
+        for (let step = 0; step < 60; step++) {
+          await page
+            .getByRole("treegrid")
+            .evaluate((list, share) => void (list.scrollTop = list.scrollHeight * share), step / 60);
+          await page.frame();
+        }
+      }),
+    );
     await page.getByRole("slider").fill(String(Math.floor(last / 2)));
-    say("the scrubber is dragged, 60 steps", await page.busy(async () => {
-      for (let step = 0; step < 60; step++) {
-        await page.getByRole("slider").fill(String(Math.floor(last / 3) - step * 37));
-        await page.frame();
-      }
-    }));
+    say(
+      "the scrubber is dragged, 60 steps",
+      await page.busy(async () => {
+        for (let step = 0; step < 60; step++) {
+          await page.getByRole("slider").fill(String(Math.floor(last / 3) - step * 37));
+          await page.frame();
+        }
+      }),
+    );
   },
 };
 
 try {
-  for (const [name, measure] of Object.entries(figures)) if (wanted.length === 0 || wanted.includes(name)) await measure();
+  for (const [name, measure] of Object.entries(figures))
+    if (wanted.length === 0 || wanted.includes(name)) await measure();
 } finally {
   await browser.close();
   for (const end of ends.reverse()) await end();

@@ -4,7 +4,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Client as AgUi, same as sameInAgUi, warnings } from "../../tests/peers/node/ag-ui/talk.mjs";
-import { open as openChat, quiet, reload as reloadChat, same as sameInChat, tools } from "../../tests/peers/node/ai-sdk/opened.mjs";
+import {
+  open as openChat,
+  quiet,
+  reload as reloadChat,
+  same as sameInChat,
+  tools,
+} from "../../tests/peers/node/ai-sdk/opened.mjs";
 import { limited, open, serve, until, withBrowser } from "./opened.mjs";
 
 withBrowser();
@@ -33,7 +39,9 @@ async function opened(t, options) {
 
 /** Everything that was said stands on the page, in order. */
 async function shows(page, server) {
-  const said = (await server.messages("s")).map(({ content }) => content.filter(({ type }) => type === "text").map(({ text }) => bare(text)));
+  const said = (await server.messages("s")).map(({ content }) =>
+    content.filter(({ type }) => type === "text").map(({ text }) => bare(text)),
+  );
   let shown;
   await until(async () => {
     shown = (await page.locator("article").allInnerTexts()).map(bare);
@@ -41,69 +49,89 @@ async function shows(page, server) {
   }, "it is not all there").catch((error) => assert.deepEqual(shown, said, error));
 }
 
-test("what the chat of the package ai says is seen here as it streams, and what is said here is seen there", limited, async (t) => {
-  const { server, page } = await opened(t, { rate: 100 });
-  const there = openChat(server, { id: "s" });
-  const said = there.chat.sendMessage({ text: "long 100000" });
-  await main(page).getByText("long 100000").waitFor();
-  // It grows here while it does there, and ends there when it is stopped here.
-  await until(async () => (await replies(page).count()) === 1 && (await replies(page).first().innerText()).length > 60, "nothing comes");
-  assert.equal(there.chat.status, "streaming");
-  await page.getByRole("button", { name: "Stop" }).click();
-  await said;
-  await server.idle("s");
-  await sameInChat(server, await reloadChat(server, "s"));
-  await shows(page, server);
+test(
+  "what the chat of the package ai says is seen here as it streams, and what is said here is seen there",
+  limited,
+  async (t) => {
+    const { server, page } = await opened(t, { rate: 100 });
+    const there = openChat(server, { id: "s" });
+    const said = there.chat.sendMessage({ text: "long 100000" });
+    await main(page).getByText("long 100000").waitFor();
+    // It grows here while it does there, and ends there when it is stopped here.
+    await until(
+      async () => (await replies(page).count()) === 1 && (await replies(page).first().innerText()).length > 60,
+      "nothing comes",
+    );
+    assert.equal(there.chat.status, "streaming");
+    await page.getByRole("button", { name: "Stop" }).click();
+    await said;
+    await server.idle("s");
+    await sameInChat(server, await reloadChat(server, "s"));
+    await shows(page, server);
 
-  // A reply that is asked for here is seen there while it runs, and goes on to its end.
-  await say(page, "long 150");
-  await server.when("s", "running");
-  const back = await reloadChat(server, "s");
-  await quiet(back.chat);
-  await server.idle("s");
-  assert.equal(back.chat.messages.length, 4);
-  await sameInChat(server, back);
-  await shows(page, server);
-});
+    // A reply that is asked for here is seen there while it runs, and goes on to its end.
+    await say(page, "long 150");
+    await server.when("s", "running");
+    const back = await reloadChat(server, "s");
+    await quiet(back.chat);
+    await server.idle("s");
+    assert.equal(back.chat.messages.length, 4);
+    await sameInChat(server, back);
+    await shows(page, server);
+  },
+);
 
 test("what the chat of the package ai asks a person is answered here", limited, async (t) => {
   const { server, page } = await opened(t);
   const there = openChat(server, { id: "s" });
   await there.chat.sendMessage({ text: "please approve" });
-  assert.deepEqual(tools(there.chat).map(({ state }) => state), ["approval-requested"]);
+  assert.deepEqual(
+    tools(there.chat).map(({ state }) => state),
+    ["approval-requested"],
+  );
   const card = main(page).getByRole("region", { name: "Tool execute_trade" });
   await card.getByRole("button", { name: "Allow once" }).click();
   await card.getByText("done").waitFor();
   await server.idle("s");
   const back = await reloadChat(server, "s");
-  assert.deepEqual(tools(back.chat).map(({ state }) => state), ["output-available"]);
+  assert.deepEqual(
+    tools(back.chat).map(({ state }) => state),
+    ["output-available"],
+  );
   await sameInChat(server, back);
   await shows(page, server);
 });
 
-test("what the client of @ag-ui/client says is seen here as it streams, and what is said here is seen there", limited, async (t) => {
-  const { server, page } = await opened(t, { rate: 100 });
-  const there = new AgUi(server, "s");
-  const said = there.say("long 100000");
-  await main(page).getByText("long 100000").waitFor();
-  await until(async () => (await replies(page).count()) === 1 && (await replies(page).first().innerText()).length > 60, "nothing comes");
-  assert.equal(there.runs.length, 0, "it streams there, too");
-  await page.getByRole("button", { name: "Stop" }).click();
-  await said;
-  await server.idle("s");
-  await sameInAgUi(there);
-  await shows(page, server);
+test(
+  "what the client of @ag-ui/client says is seen here as it streams, and what is said here is seen there",
+  limited,
+  async (t) => {
+    const { server, page } = await opened(t, { rate: 100 });
+    const there = new AgUi(server, "s");
+    const said = there.say("long 100000");
+    await main(page).getByText("long 100000").waitFor();
+    await until(
+      async () => (await replies(page).count()) === 1 && (await replies(page).first().innerText()).length > 60,
+      "nothing comes",
+    );
+    assert.equal(there.runs.length, 0, "it streams there, too");
+    await page.getByRole("button", { name: "Stop" }).click();
+    await said;
+    await server.idle("s");
+    await sameInAgUi(there);
+    await shows(page, server);
 
-  await say(page, "long 150");
-  await server.when("s", "running");
-  // A client that comes back is told what was said meanwhile, and runs along to the end.
-  const back = new AgUi(server, "s");
-  await back.run();
-  await server.idle("s");
-  await sameInAgUi(back);
-  assert.equal(back.messages.filter(({ role }) => role === "user").at(-1).content, "long 150");
-  await shows(page, server);
-});
+    await say(page, "long 150");
+    await server.when("s", "running");
+    // A client that comes back is told what was said meanwhile, and runs along to the end.
+    const back = new AgUi(server, "s");
+    await back.run();
+    await server.idle("s");
+    await sameInAgUi(back);
+    assert.equal(back.messages.filter(({ role }) => role === "user").at(-1).content, "long 150");
+    await shows(page, server);
+  },
+);
 
 test("what is asked here is answered by the client of @ag-ui/client, and shown as answered", limited, async (t) => {
   const { server, page } = await opened(t);
@@ -113,7 +141,9 @@ test("what is asked here is answered by the client of @ag-ui/client, and shown a
   const there = new AgUi(server, "s");
   await there.run();
   const [{ id }] = there.agent.pendingInterrupts;
-  await there.resume({ [id]: { status: "resolved", payload: { approved: true, editedArgs: { symbol: "VNM", quantity: 7 } } } });
+  await there.resume({
+    [id]: { status: "resolved", payload: { approved: true, editedArgs: { symbol: "VNM", quantity: 7 } } },
+  });
   await card.getByText("done").waitFor();
   await card.getByText("VNM").first().waitFor();
   await server.idle("s");

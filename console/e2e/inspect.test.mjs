@@ -2,7 +2,20 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { accessible, below, limited, open, PATIENCE, picture, proxy, random, seed, serve, until, withBrowser } from "./opened.mjs";
+import {
+  accessible,
+  below,
+  limited,
+  open,
+  PATIENCE,
+  picture,
+  proxy,
+  random,
+  seed,
+  serve,
+  until,
+  withBrowser,
+} from "./opened.mjs";
 
 withBrowser();
 console.log(`to repeat this run: TURNWIRE_SEED=${seed}`);
@@ -29,11 +42,16 @@ test("the events stand there as they were written, deltas of a block together, a
   const { server, log } = await weather(t);
   const page = await open(t, server, { hash: "#/s?pane=timeline" });
   const deltas = log.filter(({ type }) => type === "TEXT_BLOCK_DELTA");
-  await row(page, "TEXT_BLOCK_DELTA").getByRole("button", { name: `Open ${deltas.length} events` }).click();
+  await row(page, "TEXT_BLOCK_DELTA")
+    .getByRole("button", { name: `Open ${deltas.length} events` })
+    .click();
   await row(page, "TEXT_BLOCK_DELTA").nth(3).waitFor();
   const shown = await row(page, "TEXT_BLOCK_DELTA").nth(2).innerText();
   assert.match(shown, new RegExp(`^${deltas[1].seq}\\s+TEXT_BLOCK_DELTA`));
-  await row(page, "TEXT_BLOCK_DELTA").first().getByRole("button", { name: `Close ${deltas.length} events` }).click();
+  await row(page, "TEXT_BLOCK_DELTA")
+    .first()
+    .getByRole("button", { name: `Close ${deltas.length} events` })
+    .click();
   await row(page, "TEXT_BLOCK_DELTA").nth(1).waitFor({ state: "detached" });
 
   await page.getByRole("button", { name: "tool", exact: true }).click();
@@ -79,11 +97,20 @@ test("every event shows what a fold of the log up to it has", limited, async (t)
   const page = await open(t, server, { hash: "#/s?pane=timeline" });
   const deltas = log.filter(({ type }) => type === "TEXT_BLOCK_DELTA");
   // A scrubber goes no further than what has been loaded.
-  await until(async () => (await scrubber(page).getAttribute("max")) === String(log.length), "the log is not all there");
+  await until(
+    async () => (await scrubber(page).getAttribute("max")) === String(log.length),
+    "the log is not all there",
+  );
   // There and back again, in steps of all sizes.
   for (const at of [3, 10, 5, 12, 2].filter((at) => at < deltas.length)) {
     await scrubber(page).fill(String(deltas[at].seq));
-    const [now, next] = [at + 1, at + 2].map((end) => deltas.slice(0, end).map(({ delta }) => delta).join("").replaceAll(/[*\s]+/g, ""));
+    const [now, next] = [at + 1, at + 2].map((end) =>
+      deltas
+        .slice(0, end)
+        .map(({ delta }) => delta)
+        .join("")
+        .replaceAll(/[*\s]+/g, ""),
+    );
     const shows = async () => (await main(page).innerText()).replaceAll(/[*\s]+/g, "");
     await until(async () => {
       const text = await shows();
@@ -102,7 +129,12 @@ test("a link shows what its sender saw, and j and k go on from there", limited, 
   const json = page.getByRole("figure", { name: `Event ${call}` });
   assert.deepEqual(JSON.parse(await json.locator("pre").innerText()), log[call - 1]);
   await json.getByRole("button", { name: `Copy Event ${call}` }).click();
-  await until(async () => JSON.stringify(JSON.parse((await page.evaluate(() => navigator.clipboard.readText())) || "0")) === JSON.stringify(log[call - 1]), "it was not copied");
+  await until(
+    async () =>
+      JSON.stringify(JSON.parse((await page.evaluate(() => navigator.clipboard.readText())) || "0")) ===
+      JSON.stringify(log[call - 1]),
+    "it was not copied",
+  );
 
   await page.keyboard.press("k");
   await becomes(page, `#/s@${call - 1}?pane=timeline`);
@@ -114,7 +146,10 @@ test("a link shows what its sender saw, and j and k go on from there", limited, 
   await page.keyboard.press("Enter");
 });
 
-test("fifty thousand events scroll, and a scrubber goes through them", { ...limited, timeout: PATIENCE * 3 }, async (t) => {
+test("fifty thousand events scroll, and a scrubber goes through them", {
+  ...limited,
+  timeout: PATIENCE * 3,
+}, async (t) => {
   const server = await serve(t);
   await server.create("s");
   // Neighbours of one block are one row: blocks of an agent elsewhere are many.
@@ -122,12 +157,21 @@ test("fifty thousand events scroll, and a scrubber goes through them", { ...limi
   const written = [{ type: "REPLY_START", reply_id, session_id: "s", name: "elsewhere" }];
   for (let at = 0; written.length < 49_999; at++) {
     const block_id = `b${at}`;
-    written.push({ type: "TEXT_BLOCK_START", reply_id, block_id }, { type: "TEXT_BLOCK_DELTA", reply_id, block_id, delta: `word${at} ` }, { type: "TEXT_BLOCK_END", reply_id, block_id });
+    written.push(
+      { type: "TEXT_BLOCK_START", reply_id, block_id },
+      { type: "TEXT_BLOCK_DELTA", reply_id, block_id, delta: `word${at} ` },
+      { type: "TEXT_BLOCK_END", reply_id, block_id },
+    );
   }
   written.push({ type: "REPLY_END", reply_id, session_id: "s" });
   for (let from = 0; from < written.length; from += 5000) {
-    const some = written.slice(from, from + 5000).map((event, at) => ({ id: `e${from + at}`, created_at: new Date(1e12 + from + at).toISOString(), ...event }));
-    await server.ask("POST", "/v1/sessions/s/events", some, { "turnwire-producer": "elsewhere.1", "content-type": "application/json" });
+    const some = written
+      .slice(from, from + 5000)
+      .map((event, at) => ({ id: `e${from + at}`, created_at: new Date(1e12 + from + at).toISOString(), ...event }));
+    await server.ask("POST", "/v1/sessions/s/events", some, {
+      "turnwire-producer": "elsewhere.1",
+      "content-type": "application/json",
+    });
   }
   const page = await open(t, server, { hash: "#/s?pane=timeline" });
   const all = written.length;
@@ -141,7 +185,9 @@ test("fifty thousand events scroll, and a scrubber goes through them", { ...limi
   for (let step = 0; step <= 20; step++) {
     const top = Math.round(((20 - step) * height) / 20);
     await list.evaluate((list, top) => void (list.scrollTop = top), top);
-    const index = await list.evaluate((list) => Math.floor((list.scrollTop + list.clientHeight / 2) / (list.scrollHeight / Number(list.ariaRowCount))));
+    const index = await list.evaluate((list) =>
+      Math.floor((list.scrollTop + list.clientHeight / 2) / (list.scrollHeight / Number(list.ariaRowCount))),
+    );
     await list.locator(`[aria-rowindex="${index + 1}"]`).waitFor();
   }
   const rows = await list.getByRole("row").count();
@@ -150,7 +196,10 @@ test("fifty thousand events scroll, and a scrubber goes through them", { ...limi
   for (const at of [40_000, 100, 25_000, 24_999]) {
     await scrubber(page).fill(String(at));
     await page.getByText(`event ${at} of ${all}`).waitFor();
-    await list.getByRole("row", { selected: true }).filter({ hasText: String(at) }).waitFor();
+    await list
+      .getByRole("row", { selected: true })
+      .filter({ hasText: String(at) })
+      .waitFor();
   }
 });
 
@@ -165,7 +214,9 @@ test("a stream that is seen live grows at the end, and who has scrolled up stays
   await server.idle("s");
   const last = (await server.log("s")).length;
   await page.getByText(`${last} events`, { exact: true }).waitFor();
-  await row(page, "REPLY_END").filter({ hasText: String(last) }).waitFor();
+  await row(page, "REPLY_END")
+    .filter({ hasText: String(last) })
+    .waitFor();
   await events(page).evaluate((list) => void (list.scrollTop = 0));
   await row(page, "user: weather").waitFor();
   await server.say("s", "hello");
@@ -206,7 +257,11 @@ test("cut at random bytes, the timeline has every event once and in order", limi
   await server.create("s");
   let calm = true;
   const cut = await proxy(t, server, () => (calm ? undefined : 2000 + random(30_000)));
-  const page = await open(t, process.env.CONSOLE_DIST ? await below(t, { url: cut.url }, "", process.env.CONSOLE_DIST) : cut.url, { hash: "#/s?pane=timeline", forgives: cuts });
+  const page = await open(
+    t,
+    process.env.CONSOLE_DIST ? await below(t, { url: cut.url }, "", process.env.CONSOLE_DIST) : cut.url,
+    { hash: "#/s?pane=timeline", forgives: cuts },
+  );
   await page.getByText("Nothing was written yet.").waitFor();
   calm = false;
   cut.cut();
@@ -217,7 +272,9 @@ test("cut at random bytes, the timeline has every event once and in order", limi
   cut.cut();
   const log = await server.log("s");
   await page.getByText(`${log.length} events`, { exact: true }).waitFor();
-  await row(page, "TEXT_BLOCK_DELTA").getByRole("button", { name: /^Open 400 events$/ }).click();
+  await row(page, "TEXT_BLOCK_DELTA")
+    .getByRole("button", { name: /^Open 400 events$/ })
+    .click();
   const list = events(page);
   const rows = [];
   for (let top = 0; rows.length < log.length; top += 200) {
@@ -229,7 +286,10 @@ test("cut at random bytes, the timeline has every event once and in order", limi
     }
     assert.ok(top < log.length * 100, `it goes no further than ${rows.length}`);
   }
-  assert.deepEqual(rows, log.map(({ type }) => type));
+  assert.deepEqual(
+    rows,
+    log.map(({ type }) => type),
+  );
 });
 
 test("the same events on every wire, with a line to get them", limited, async (t) => {
@@ -237,7 +297,14 @@ test("the same events on every wire, with a line to get them", limited, async (t
   const call = log.find(({ type }) => type === "TOOL_CALL_START").seq;
   const page = await open(t, server, { hash: `#/s@${call}?pane=wire`, width: 1600 });
   const origin = new URL(page.url()).origin;
-  const wires = { "ag-ui": "TOOL_CALL_START", "ai-sdk": "tool-input-start", blocks: "content_block_start", agentscope: "TOOL_CALL_START", "agentscope-java": "TOOL_CALL_START", turnwire: "TOOL_CALL_START" };
+  const wires = {
+    "ag-ui": "TOOL_CALL_START",
+    "ai-sdk": "tool-input-start",
+    blocks: "content_block_start",
+    agentscope: "TOOL_CALL_START",
+    "agentscope-java": "TOOL_CALL_START",
+    turnwire: "TOOL_CALL_START",
+  };
   for (const [wire, type] of Object.entries(wires)) {
     await page.getByRole("combobox", { name: "As" }).selectOption(wire);
     const frames = page.getByRole("treegrid", { name: `Frames on ${wire}` });
@@ -247,18 +314,27 @@ test("the same events on every wire, with a line to get them", limited, async (t
   }
   for (const wire of ["openai-chat", "openai-responses", "anthropic"]) {
     await page.getByRole("combobox", { name: "As" }).selectOption(wire);
-    await page.getByRole("treegrid", { name: `Frames on ${wire}` }).getByRole("row").first().waitFor();
+    await page
+      .getByRole("treegrid", { name: `Frames on ${wire}` })
+      .getByRole("row")
+      .first()
+      .waitFor();
   }
 
   await page.getByRole("combobox", { name: "As" }).selectOption("ag-ui");
   const snippet = page.getByRole("figure", { name: "How to get this" });
-  assert.equal((await snippet.locator("pre").innerText()).trim(), `curl -N '${origin}/v1/sessions/s/events?wire=ag-ui'`);
+  assert.equal(
+    (await snippet.locator("pre").innerText()).trim(),
+    `curl -N '${origin}/v1/sessions/s/events?wire=ag-ui'`,
+  );
   await snippet.getByRole("button", { name: "JavaScript" }).click();
   assert.match(await snippet.locator("pre").innerText(), /new HttpAgent/);
 
   await page.getByRole("button", { name: "Wide" }).click();
   await page.getByRole("figure", { name: `Event ${call}` }).waitFor();
-  const [left, right] = await Promise.all([`Event ${call}`, "On ag-ui"].map((name) => page.getByRole("figure", { name, exact: true }).boundingBox()));
+  const [left, right] = await Promise.all(
+    [`Event ${call}`, "On ag-ui"].map((name) => page.getByRole("figure", { name, exact: true }).boundingBox()),
+  );
   assert.ok(right.x >= left.x + left.width - 1 && Math.abs(right.y - left.y) < 2, "they stand beside each other");
   await accessible(page);
   await picture(page, "wire");
@@ -275,11 +351,21 @@ test("the usage says how many tokens it took, and where the time went", limited,
   await pane.getByText("so far").waitFor();
   await pane.getByText("waiting: execute_trade").waitFor();
   const { usage } = await server.session("s");
-  const [input, output] = await Promise.all(["tokens in", "tokens out"].map((name) => pane.locator("dl > div").filter({ hasText: name }).locator("dd").innerText()));
+  const [input, output] = await Promise.all(
+    ["tokens in", "tokens out"].map((name) =>
+      pane.locator("dl > div").filter({ hasText: name }).locator("dd").innerText(),
+    ),
+  );
   // What an open reply has counted so far is in none of the messages yet.
-  assert.ok(Number(input) >= usage.input_tokens && Number(output) >= usage.output_tokens, `${input} ${output} ${JSON.stringify(usage)}`);
+  assert.ok(
+    Number(input) >= usage.input_tokens && Number(output) >= usage.output_tokens,
+    `${input} ${output} ${JSON.stringify(usage)}`,
+  );
   assert.match(await pane.getByRole("img", { name: /^Tokens over time/ }).getAttribute("aria-label"), /6 model calls/);
-  await pane.getByRole("button", { name: /^demo .* out$/ }).nth(1).click();
+  await pane
+    .getByRole("button", { name: /^demo .* out$/ })
+    .nth(1)
+    .click();
   await pane.getByText("researcher", { exact: true }).waitFor();
   await accessible(page);
   await picture(page, "usage-dark");

@@ -15,60 +15,91 @@ async function told(server, id, count) {
     type: "MESSAGE",
     id: `e${n}`,
     created_at: at(n),
-    message: { id: `m${n}`, name: n % 2 ? "demo" : "user", role: n % 2 ? "assistant" : "user", content: [{ type: "text", id: `t${n}`, text: `Word ${n} of it. `.repeat(1 + (n % 9)) }], finished_at: at(n), finished_reason: "completed" },
+    message: {
+      id: `m${n}`,
+      name: n % 2 ? "demo" : "user",
+      role: n % 2 ? "assistant" : "user",
+      content: [{ type: "text", id: `t${n}`, text: `Word ${n} of it. `.repeat(1 + (n % 9)) }],
+      finished_at: at(n),
+      finished_reason: "completed",
+    },
   }));
   for (let from = 0; from < count; from += 500) {
-    await server.ask("POST", `/v1/sessions/${id}/events`, events.slice(from, from + 500), { "turnwire-producer": "elsewhere.1", "content-type": "application/json" });
+    await server.ask("POST", `/v1/sessions/${id}/events`, events.slice(from, from + 500), {
+      "turnwire-producer": "elsewhere.1",
+      "content-type": "application/json",
+    });
   }
 }
 
-test("a thousand messages are read from the last to the first, and what one reads stays in its place", limited, async (t) => {
-  const server = await serve(t, { rate: 100 });
-  await told(server, "s", 1000);
-  const page = await open(t, server, { hash: "#/s" });
-  const thread = page.getByRole("region", { name: "Messages" });
-  const articles = page.locator("article");
-  await articles.last().getByText("Word 999 of it.").waitFor();
-  const loaded = await articles.count();
-  assert.ok(loaded <= 100, `${loaded} messages are loaded at once`);
+test(
+  "a thousand messages are read from the last to the first, and what one reads stays in its place",
+  limited,
+  async (t) => {
+    const server = await serve(t, { rate: 100 });
+    await told(server, "s", 1000);
+    const page = await open(t, server, { hash: "#/s" });
+    const thread = page.getByRole("region", { name: "Messages" });
+    const articles = page.locator("article");
+    await articles.last().getByText("Word 999 of it.").waitFor();
+    const loaded = await articles.count();
+    assert.ok(loaded <= 100, `${loaded} messages are loaded at once`);
 
-  const count = () => articles.count();
-  /** Where the first message in sight stands. */
-  const seen = () => thread.evaluate((box) => {
-    const { top } = box.getBoundingClientRect();
-    const found = [...box.querySelectorAll("article")].find((article) => article.getBoundingClientRect().bottom > top + 1);
-    return { text: found.textContent, top: found.getBoundingClientRect().top };
-  });
-  // Somebody who goes up comes near the beginning of what is there, and more comes in above; that must not move anything.
-  await thread.hover();
-  await page.mouse.wheel(0, -300);
-  await until(async () => !(await thread.evaluate((box) => box.scrollTop + box.clientHeight >= box.scrollHeight - 4)), "it stays at the end");
-  await thread.evaluate((box) => void (box.scrollTop = 200));
-  const before = await seen();
-  await until(async () => (await count()) > loaded, "nothing comes before it");
-  await until(async () => (await seen()).text === before.text, "it is not kept in its place");
-  const { top } = await seen();
-  assert.ok(Math.abs(top - before.top) < 2, `it moved from ${before.top} to ${top}`);
+    const count = () => articles.count();
+    /** Where the first message in sight stands. */
+    const seen = () =>
+      thread.evaluate((box) => {
+        const { top } = box.getBoundingClientRect();
+        const found = [...box.querySelectorAll("article")].find(
+          (article) => article.getBoundingClientRect().bottom > top + 1,
+        );
+        return { text: found.textContent, top: found.getBoundingClientRect().top };
+      });
+    // Somebody who goes up comes near the beginning of what is there, and more comes in above; that must not move anything.
+    await thread.hover();
+    await page.mouse.wheel(0, -300);
+    await until(
+      async () => !(await thread.evaluate((box) => box.scrollTop + box.clientHeight >= box.scrollHeight - 4)),
+      "it stays at the end",
+    );
+    await thread.evaluate((box) => void (box.scrollTop = 200));
+    const before = await seen();
+    await until(async () => (await count()) > loaded, "nothing comes before it");
+    await until(async () => (await seen()).text === before.text, "it is not kept in its place");
+    const { top } = await seen();
+    assert.ok(Math.abs(top - before.top) < 2, `it moved from ${before.top} to ${top}`);
 
-  while (await page.locator(".earlier").count()) {
-    const before = await count();
+    while (await page.locator(".earlier").count()) {
+      const before = await count();
+      await thread.evaluate((box) => void (box.scrollTop = 0));
+      await until(
+        async () => (await count()) > before || !(await page.locator(".earlier").count()),
+        "it ends before the beginning",
+      );
+    }
+    assert.equal(await count(), 1000);
     await thread.evaluate((box) => void (box.scrollTop = 0));
-    await until(async () => (await count()) > before || !(await page.locator(".earlier").count()), "it ends before the beginning");
-  }
-  assert.equal(await count(), 1000);
-  await thread.evaluate((box) => void (box.scrollTop = 0));
-  await articles.first().getByText("Word 0 of it.").waitFor();
-  // What is far away is not laid out.
-  const skipped = await thread.evaluate((box) => [...box.querySelectorAll("article")].filter((article) => !article.checkVisibility({ contentVisibilityAuto: true })).length);
-  assert.ok(skipped > 800, `only ${skipped} of 1000 are left out`);
+    await articles.first().getByText("Word 0 of it.").waitFor();
+    // What is far away is not laid out.
+    const skipped = await thread.evaluate(
+      (box) =>
+        [...box.querySelectorAll("article")].filter(
+          (article) => !article.checkVisibility({ contentVisibilityAuto: true }),
+        ).length,
+    );
+    assert.ok(skipped > 800, `only ${skipped} of 1000 are left out`);
 
-  await page.getByRole("button", { name: "Jump to latest" }).click();
-  await page.getByRole("textbox", { name: /^Message / }).fill("long 40");
-  await page.keyboard.press("Enter");
-  await until(async () => (await count()) === 1002, "there is no reply");
-  await server.idle("s");
-  await until(() => thread.evaluate((box) => box.scrollTop + box.clientHeight >= box.scrollHeight - 4), "its end is not in sight");
-});
+    await page.getByRole("button", { name: "Jump to latest" }).click();
+    await page.getByRole("textbox", { name: /^Message / }).fill("long 40");
+    await page.keyboard.press("Enter");
+    await until(async () => (await count()) === 1002, "there is no reply");
+    await server.idle("s");
+    await until(
+      () => thread.evaluate((box) => box.scrollTop + box.clientHeight >= box.scrollHeight - 4),
+      "its end is not in sight",
+    );
+  },
+);
 
 test("all conversations can be reached, however many, and those that change come up", limited, async (t) => {
   const server = await serve(t);
@@ -84,7 +115,11 @@ test("all conversations can be reached, however many, and those that change come
     await page.evaluate(() => new Promise(requestAnimationFrame));
   }
   await until(async () => (await rows.count()) === all, "some are missing");
-  assert.equal(new Set(await rows.evaluateAll((rows) => rows.map((row) => row.querySelector("a").getAttribute("href")))).size, all, "one is there twice");
+  assert.equal(
+    new Set(await rows.evaluateAll((rows) => rows.map((row) => row.querySelector("a").getAttribute("href")))).size,
+    all,
+    "one is there twice",
+  );
   await rows.last().getByText("number 0 of all").waitFor();
 
   // One from the far end changes, another one is new: both come up, and nothing falls out.

@@ -69,7 +69,11 @@ export const serve = (t, options) => started(inOrder(t), options);
  * anything that the content security policy stops, and for a request to anybody but the server.
  * `forgives`: errors that the test itself brings about, such as those of a server that is away.
  */
-export async function open(t, server, { hash = "", width = 1400, height = 860, dark = false, mobile = false, forgives } = {}) {
+export async function open(
+  t,
+  server,
+  { hash = "", width = 1400, height = 860, dark = false, mobile = false, forgives } = {},
+) {
   const url = typeof server === "string" ? server : dist ? await below(t, server, "", dist) : server.url;
   const context = await browser.newContext({
     viewport: { width, height },
@@ -88,7 +92,8 @@ export async function open(t, server, { hash = "", width = 1400, height = 860, d
   const { origin } = new URL(url);
   const outside = (address) => {
     const { protocol, origin: asked } = new URL(address);
-    if (!["data:", "blob:"].includes(protocol) && asked.replace(/^ws/, "http") !== origin) trouble.push(`a request to ${address}`);
+    if (!["data:", "blob:"].includes(protocol) && asked.replace(/^ws/, "http") !== origin)
+      trouble.push(`a request to ${address}`);
   };
   page.on("request", (request) => outside(request.url()));
   page.on("websocket", (socket) => outside(socket.url()));
@@ -109,7 +114,12 @@ export async function open(t, server, { hash = "", width = 1400, height = 860, d
   return page;
 }
 
-const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml" };
+const TYPES = {
+  ".html": "text/html; charset=utf-8",
+  ".js": "text/javascript; charset=utf-8",
+  ".css": "text/css; charset=utf-8",
+  ".svg": "image/svg+xml",
+};
 
 /** A proxy in front of a server that puts it below a path, as others do; and that has the files of a folder, if any. */
 export async function below(t, server, prefix, folder) {
@@ -125,7 +135,14 @@ export async function below(t, server, prefix, folder) {
       // As the program has them: compressed, and kept for ever where the name says what is in it.
       const kept = path.startsWith("/assets/") ? "public, max-age=31536000, immutable" : "no-cache";
       if (!files.has(file)) files.set(file, gzipSync(readFileSync(file), { level: 9 }));
-      answer.writeHead(200, { "content-type": TYPES[extname(file)], "content-encoding": "gzip", "content-length": files.get(file).length, "cache-control": kept, vary: "accept-encoding", ...(policy && { "content-security-policy": policy }) });
+      answer.writeHead(200, {
+        "content-type": TYPES[extname(file)],
+        "content-encoding": "gzip",
+        "content-length": files.get(file).length,
+        "cache-control": kept,
+        vary: "accept-encoding",
+        ...(policy && { "content-security-policy": policy }),
+      });
       return answer.end(files.get(file));
     }
     const { method, headers } = asked;
@@ -160,7 +177,13 @@ export async function below(t, server, prefix, folder) {
 /** Nothing on the page keeps anybody out. */
 export async function accessible(page) {
   const { violations } = await new AxeBuilder({ page }).analyze();
-  const found = violations.map(({ id, help, nodes }) => `${id}: ${help}\n  ${nodes.slice(0, 3).map(({ html, failureSummary }) => `${html}\n  ${failureSummary}`).join("\n  ")}`);
+  const found = violations.map(
+    ({ id, help, nodes }) =>
+      `${id}: ${help}\n  ${nodes
+        .slice(0, 3)
+        .map(({ html, failureSummary }) => `${html}\n  ${failureSummary}`)
+        .join("\n  ")}`,
+  );
   assert.deepEqual(found, []);
 }
 

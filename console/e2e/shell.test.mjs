@@ -7,8 +7,28 @@ import { limited, open, picture, serve, until, withBrowser } from "./opened.mjs"
 withBrowser();
 
 /** What is on both, and where. */
-const PARTS = [".sessions", ".sessions .head", ".sessions .name", ".sessions .head .icon-button", ".search", ".search input", ".search kbd", ".sessions-list", ".foot", ".foot-state", ".conversation", ".conversation .head"];
-const NEW = [".conversation h1", ".welcome h2", ".composer", ".composer-row", ".composer textarea", ".composer .button.main"];
+const PARTS = [
+  ".sessions",
+  ".sessions .head",
+  ".sessions .name",
+  ".sessions .head .icon-button",
+  ".search",
+  ".search input",
+  ".search kbd",
+  ".sessions-list",
+  ".foot",
+  ".foot-state",
+  ".conversation",
+  ".conversation .head",
+];
+const NEW = [
+  ".conversation h1",
+  ".welcome h2",
+  ".composer",
+  ".composer-row",
+  ".composer textarea",
+  ".composer .button.main",
+];
 
 const places = (page, parts) =>
   page.evaluate(
@@ -36,7 +56,11 @@ for (const size of sizes) {
   test(`the page before the app is the app's, ${size.width} pixels wide`, limited, async (t) => {
     const server = await serve(t);
     await server.create("s");
-    for (const [hash, parts] of [["", [...PARTS, ...NEW]], ["#/s", PARTS], ["#/s?pane=timeline", [...PARTS, ".beside"]]]) {
+    for (const [hash, parts] of [
+      ["", [...PARTS, ...NEW]],
+      ["#/s", PARTS],
+      ["#/s?pane=timeline", [...PARTS, ".beside"]],
+    ]) {
       const page = await open(t, server, { hash, forgives, ...size });
       await page.locator(".foot-state").getByText("local, no auth").waitFor({ state: "attached" });
       if (hash.includes("pane")) await page.getByRole("tab", { name: "Timeline" }).waitFor();
@@ -53,13 +77,25 @@ test("nothing moves when the app comes, and a theme that was chosen is there bef
   await server.create("s");
   const page = await open(t, server, { forgives });
   await page.getByRole("listitem").first().waitFor();
-  const moved = await page.evaluate(() => new Promise((resolve) => {
-    let sum = 0;
-    new PerformanceObserver((list) => list.getEntries().forEach(({ value }) => (sum += value))).observe({ type: "layout-shift", buffered: true });
-    setTimeout(() => resolve(sum), 100);
-  }));
+  const moved = await page.evaluate(
+    () =>
+      new Promise((resolve) => {
+        let sum = 0;
+        new PerformanceObserver((list) => list.getEntries().forEach(({ value }) => (sum += value))).observe({
+          type: "layout-shift",
+          buffered: true,
+        });
+        setTimeout(() => resolve(sum), 100);
+      }),
+  );
   assert.ok(moved < 0.01, `it shifts by ${moved}`);
-  const brightness = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor.match(/\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0));
+  const brightness = () =>
+    page.evaluate(() =>
+      getComputedStyle(document.body)
+        .backgroundColor.match(/\d+/g)
+        .slice(0, 3)
+        .reduce((sum, part) => sum + Number(part), 0),
+    );
   await page.getByRole("button", { name: "Theme: system" }).click();
   await page.getByRole("button", { name: "Theme: light" }).click();
   await until(async () => (await brightness()) < 150, "it does not become dark");

@@ -1,16 +1,16 @@
 // Three panes: sessions, the conversation, and what is behind it. Below 900 px one at a time.
-import { useEffect, useLayoutEffect, useState, useSyncExternalStore } from 'react';
-import { Conversation, Open } from './conversation/conversation.tsx';
-import { Help } from './help.tsx';
-import { useKeys } from './keys.ts';
-import { later } from './later.tsx';
-import { go, parse, useRoute } from './route.ts';
-import { Sessions } from './sessions/sessions.tsx';
-import { useSessions } from './sessions/store.ts';
-import { Icon } from './ui/icon.tsx';
-import './ui/ui.css';
+import { useEffect, useLayoutEffect, useState, useSyncExternalStore } from "react";
+import { Conversation, Open } from "./conversation/conversation.tsx";
+import { Help } from "./help.tsx";
+import { useKeys } from "./keys.ts";
+import { later } from "./later.tsx";
+import { go, parse, useRoute } from "./route.ts";
+import { Sessions } from "./sessions/sessions.tsx";
+import { useSessions } from "./sessions/store.ts";
+import { Icon } from "./ui/icon.tsx";
+import "./ui/ui.css";
 
-const Inspect = later(() => import('./inspect/inspect.tsx').then(({ Inspect }) => Inspect));
+const Inspect = later(() => import("./inspect/inspect.tsx").then(({ Inspect }) => Inspect));
 
 /** Asks for what the address needs with the first picture. */
 export function prepare(): void {
@@ -22,7 +22,7 @@ export function prepare(): void {
 /** Asks for the rest when there is nothing else to do: what is opened later is there at once, also while the server is away. */
 function complete(): void {
   const rest = () => void Open.load().then(Inspect.load);
-  if ('requestIdleCallback' in window) requestIdleCallback(rest, { timeout: 3000 });
+  if ("requestIdleCallback" in window) requestIdleCallback(rest, { timeout: 3000 });
   else setTimeout(rest, 1000);
 }
 
@@ -33,8 +33,8 @@ export function App() {
   const [isWriting, setWriting] = useState(false);
   useEffect(() => {
     const list = () => setWriting(false);
-    window.addEventListener('turnwire:list', list);
-    return () => window.removeEventListener('turnwire:list', list);
+    window.addEventListener("turnwire:list", list);
+    return () => window.removeEventListener("turnwire:list", list);
   }, []);
   useEffect(() => setWriting(false), [session]);
   useEffect(() => {
@@ -43,27 +43,41 @@ export function App() {
   const startNew = () => {
     go({ session: null, at: null, pane: null });
     setWriting(true);
-    setTimeout(() => document.getElementById('composer')?.focus());
+    setTimeout(() => document.getElementById("composer")?.focus());
   };
   useKeys({ n: startNew });
   const isNarrow = useNarrow();
-  const isFirstVisit = isLoaded && sessions.length === 0 && query === '';
-  const shows = isLocked ? 'sessions' : session === null ? (isWriting || isFirstVisit ? 'conversation' : 'sessions') : pane === null ? 'conversation' : 'inspect';
+  const isFirstVisit = isLoaded && sessions.length === 0 && query === "";
+  const shows = isLocked
+    ? "sessions"
+    : session === null
+      ? isWriting || isFirstVisit
+        ? "conversation"
+        : "sessions"
+      : pane === null
+        ? "conversation"
+        : "inspect";
   const hasPane = session !== null && pane !== null && !isLocked;
   useLayoutEffect(() => {
     const { dataset } = document.documentElement;
-    dataset['shows'] = shows;
-    dataset['pane'] = String(hasPane);
+    dataset["shows"] = shows;
+    dataset["pane"] = String(hasPane);
   }, [shows, hasPane]);
   return (
     <div className="app">
-      {!isLocked && at === null && (!isNarrow || shows === 'conversation') && (
-        <a className="skip" href="#composer" onClick={(event) => {
-          event.preventDefault();
-          document.getElementById('composer')?.focus();
-        }}>Skip to writing</a>
+      {!isLocked && at === null && (!isNarrow || shows === "conversation") && (
+        <a
+          className="skip"
+          href="#composer"
+          onClick={(event) => {
+            event.preventDefault();
+            document.getElementById("composer")?.focus();
+          }}
+        >
+          Skip to writing
+        </a>
       )}
-      <Sessions selected={session} isMain={isNarrow && shows === 'sessions'} onNew={startNew} />
+      <Sessions selected={session} isMain={isNarrow && shows === "sessions"} onNew={startNew} />
       {isLocked ? (
         <main className="conversation">
           <p className="dim center">Sign in to see the conversations of this server.</p>
@@ -77,7 +91,11 @@ export function App() {
             <Icon name="back" size={12} /> conversation
           </button>
           <Inspect key={session} session={session} pane={pane} isMain={isNarrow}>
-            {(problem) => <aside className="inspect" aria-label="Behind the conversation">{problem}</aside>}
+            {(problem) => (
+              <aside className="inspect" aria-label="Behind the conversation">
+                {problem}
+              </aside>
+            )}
           </Inspect>
         </div>
       )}
@@ -86,14 +104,14 @@ export function App() {
   );
 }
 
-const NARROW = window.matchMedia('(max-width: 899px)');
+const NARROW = window.matchMedia("(max-width: 899px)");
 
 /** Whether only one pane fits. */
 function useNarrow(): boolean {
   return useSyncExternalStore(
     (changed) => {
-      NARROW.addEventListener('change', changed);
-      return () => NARROW.removeEventListener('change', changed);
+      NARROW.addEventListener("change", changed);
+      return () => NARROW.removeEventListener("change", changed);
     },
     () => NARROW.matches,
   );

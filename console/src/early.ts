@@ -5,28 +5,28 @@
   const { dataset } = document.documentElement;
   let theme: string | null = null;
   try {
-    theme = localStorage.getItem('turnwire.theme');
+    theme = localStorage.getItem("turnwire.theme");
   } catch {
     // Then it is the system's.
   }
-  if (theme === 'light' || theme === 'dark') dataset['theme'] = theme;
+  if (theme === "light" || theme === "dark") dataset["theme"] = theme;
   const { hash } = location;
   const opens = /^#\/?[^?@]/.test(hash);
   const pane = opens && /[?&]pane=(?:timeline|wire|usage)(?:&|$)/.test(hash);
-  dataset['opens'] = String(opens);
-  dataset['pane'] = String(pane);
-  dataset['shows'] = pane ? 'inspect' : opens ? 'conversation' : 'sessions';
+  dataset["opens"] = String(opens);
+  dataset["pane"] = String(pane);
+  dataset["shows"] = pane ? "inspect" : opens ? "conversation" : "sessions";
 
   const begin = () => {
-    const app = document.querySelector<HTMLLinkElement>('#app');
+    const app = document.querySelector<HTMLLinkElement>("#app");
     // Where it is worked on, the page has begun it by itself.
     if (app === null) return;
-    const script = document.createElement('script');
-    script.type = 'module';
+    const script = document.createElement("script");
+    script.type = "module";
     script.src = app.href;
     document.head.append(script);
   };
   const wait = () => (document.hidden ? begin() : requestAnimationFrame(() => setTimeout(begin)));
-  if (document.readyState === 'loading') document.addEventListener('DOMContentLoaded', wait);
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", wait);
   else wait();
 }

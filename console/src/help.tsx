@@ -1,8 +1,8 @@
-import { useEffect, useState } from 'react';
-import { KEYS, useKeys } from './keys.ts';
-import { Dialog } from './ui/dialog.tsx';
+import { useEffect, useState } from "react";
+import { KEYS, useKeys } from "./keys.ts";
+import { Dialog } from "./ui/dialog.tsx";
 
-const ASKED = 'turnwire:keys';
+const ASKED = "turnwire:keys";
 
 export function showKeys(): void {
   window.dispatchEvent(new Event(ASKED));
@@ -11,7 +11,7 @@ export function showKeys(): void {
 /** `?` lists the keys. */
 export function Help() {
   const [isOpen, setOpen] = useState(false);
-  useKeys({ '?': () => setOpen(true) });
+  useKeys({ "?": () => setOpen(true) });
   useEffect(() => {
     const open = () => setOpen(true);
     window.addEventListener(ASKED, open);
@@ -23,13 +23,19 @@ export function Help() {
       <dl className="keys-list">
         {KEYS.map(([key, does]) => (
           <div key={key}>
-            <dt><kbd>{key}</kbd></dt>
+            <dt>
+              <kbd>{key}</kbd>
+            </dt>
             <dd>{does}</dd>
           </div>
         ))}
         <div>
-          <dt><kbd>Enter</kbd></dt>
-          <dd>send; with <kbd>Shift</kbd> a new line</dd>
+          <dt>
+            <kbd>Enter</kbd>
+          </dt>
+          <dd>
+            send; with <kbd>Shift</kbd> a new line
+          </dd>
         </div>
       </dl>
     </Dialog>

@@ -1,21 +1,23 @@
 // Keys that work everywhere but where one writes.
-import { useEffect, useRef } from 'react';
+import { useEffect, useRef } from "react";
 
 export const KEYS: readonly (readonly [key: string, does: string])[] = [
-  ['n', 'new conversation'],
-  ['/', 'search'],
-  ['j', 'next event in the timeline'],
-  ['k', 'previous event in the timeline'],
-  ['a', 'allow what waits, once'],
-  ['d', 'deny what waits'],
-  ['Esc', 'stop the reply'],
-  ['t', 'timeline in and out'],
-  ['i', 'write'],
-  ['?', 'this list'],
+  ["n", "new conversation"],
+  ["/", "search"],
+  ["j", "next event in the timeline"],
+  ["k", "previous event in the timeline"],
+  ["a", "allow what waits, once"],
+  ["d", "deny what waits"],
+  ["Esc", "stop the reply"],
+  ["t", "timeline in and out"],
+  ["i", "write"],
+  ["?", "this list"],
 ];
 
 function isWriting(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && (target.isContentEditable || /^(?:INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+  return (
+    target instanceof HTMLElement && (target.isContentEditable || /^(?:INPUT|TEXTAREA|SELECT)$/.test(target.tagName))
+  );
 }
 
 /** `Escape` works also where one writes; nothing does while a window is in front. */
@@ -26,12 +28,12 @@ export function useKeys(keys: Record<string, (() => void) | null | undefined>): 
     const onKeyDown = (event: KeyboardEvent) => {
       if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
       const run = Object.hasOwn(latest.current, event.key) ? latest.current[event.key] : null;
-      if (!run || document.querySelector('dialog[open]') !== null) return;
-      if (event.key !== 'Escape' && isWriting(event.target)) return;
+      if (!run || document.querySelector("dialog[open]") !== null) return;
+      if (event.key !== "Escape" && isWriting(event.target)) return;
       event.preventDefault();
       run();
     };
-    window.addEventListener('keydown', onKeyDown);
-    return () => window.removeEventListener('keydown', onKeyDown);
+    window.addEventListener("keydown", onKeyDown);
+    return () => window.removeEventListener("keydown", onKeyDown);
   }, []);
 }

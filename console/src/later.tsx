@@ -1,6 +1,6 @@
 // Parts of the page that come after the first picture of it.
-import { useEffect, useReducer, type ComponentType, type ReactNode } from 'react';
-import { Problem } from './ui/state.tsx';
+import { useEffect, useReducer, type ComponentType, type ReactNode } from "react";
+import { Problem } from "./ui/state.tsx";
 
 /** Until it is here: what stands in its place, with why it does not come, if so. */
 interface Instead {
@@ -40,9 +40,13 @@ export function later<P extends object>(get: () => Promise<ComponentType<P>>): L
 /** The server has other files now, or is away. What was written here is kept over it. */
 function Missing() {
   return (
-    <Problem error={new Error('A part of this page could not be loaded: the server is away, or is newer than the page.')}>
+    <Problem
+      error={new Error("A part of this page could not be loaded: the server is away, or is newer than the page.")}
+    >
       <div className="actions">
-        <button type="button" className="button" onClick={() => window.location.reload()}>Load the page again</button>
+        <button type="button" className="button" onClick={() => window.location.reload()}>
+          Load the page again
+        </button>
       </div>
     </Problem>
   );

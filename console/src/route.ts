@@ -1,8 +1,8 @@
 // Where one is: the session, the event up to which it is shown, and what the right pane shows. It is all
 // in the address, so that a link shows what its sender saw.
-import { useSyncExternalStore } from 'react';
+import { useSyncExternalStore } from "react";
 
-export const PANES = ['timeline', 'wire', 'usage'] as const;
+export const PANES = ["timeline", "wire", "usage"] as const;
 export type Pane = (typeof PANES)[number];
 
 export interface Route {
@@ -16,20 +16,20 @@ export interface Route {
 
 /** `#/SESSION@SEQ?pane=wire`; session ids have no `@`, `?` or `/`. */
 export function parse(hash: string): Route {
-  const [path = '', query = ''] = hash.replace(/^#\/?/, '').split('?', 2);
-  const [session = '', at = ''] = path.split('@', 2);
-  const pane = new URLSearchParams(query).get('pane');
+  const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
+  const [session = "", at = ""] = path.split("@", 2);
+  const pane = new URLSearchParams(query).get("pane");
   const seq = Number.parseInt(at, 10);
   return {
-    session: session === '' ? null : decode(session),
+    session: session === "" ? null : decode(session),
     at: Number.isSafeInteger(seq) && seq > 0 ? seq : null,
     pane: PANES.find((known) => known === pane) ?? null,
   };
 }
 
 export function format({ session, at, pane }: Route): string {
-  const place = session === null ? '' : encodeURIComponent(session) + (at === null ? '' : `@${at}`);
-  return `#/${place}${pane === null ? '' : `?pane=${pane}`}`;
+  const place = session === null ? "" : encodeURIComponent(session) + (at === null ? "" : `@${at}`);
+  return `#/${place}${pane === null ? "" : `?pane=${pane}`}`;
 }
 
 function decode(text: string): string {
@@ -54,18 +54,18 @@ function current(): Route {
 const PAUSE = 400;
 
 function follow(): void {
-  if (ahead !== null) window.history.replaceState(null, '', ahead);
+  if (ahead !== null) window.history.replaceState(null, "", ahead);
   ahead = null;
 }
 
 // Whoever goes somewhere else, such as back, goes there.
-window.addEventListener('hashchange', ({ isTrusted }) => {
+window.addEventListener("hashchange", ({ isTrusted }) => {
   if (isTrusted) ahead = null;
 });
 
 function subscribe(changed: () => void): () => void {
-  window.addEventListener('hashchange', changed);
-  return () => window.removeEventListener('hashchange', changed);
+  window.addEventListener("hashchange", changed);
+  return () => window.removeEventListener("hashchange", changed);
 }
 
 /** Where one is now. */
@@ -74,15 +74,15 @@ export function useRoute(): Route {
 }
 
 /** Goes there. `replace`: without a step in the browser's history, as a scrubber that is dragged wants it. */
-export function go(change: Partial<Route>, how: 'push' | 'replace' = 'push'): void {
+export function go(change: Partial<Route>, how: "push" | "replace" = "push"): void {
   const to = format({ ...current(), ...change });
   if (to === (ahead ?? window.location.hash)) return;
-  if (how === 'push') {
+  if (how === "push") {
     follow();
     window.location.hash = to;
   } else {
     if (ahead === null) setTimeout(follow, PAUSE);
     ahead = to;
-    window.dispatchEvent(new HashChangeEvent('hashchange'));
+    window.dispatchEvent(new HashChangeEvent("hashchange"));
   }
 }

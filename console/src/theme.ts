@@ -1,27 +1,27 @@
 // Light or dark: as the system has it, or as was chosen here. `early.ts` reads it before the first picture.
-import { useSyncExternalStore } from 'react';
+import { useSyncExternalStore } from "react";
 
-const THEMES = ['system', 'light', 'dark'] as const;
+const THEMES = ["system", "light", "dark"] as const;
 export type Theme = (typeof THEMES)[number];
-const KEY = 'turnwire.theme';
+const KEY = "turnwire.theme";
 const listeners = new Set<() => void>();
 
 function theme(): Theme {
   try {
-    return THEMES.find((known) => known === localStorage.getItem(KEY)) ?? 'system';
+    return THEMES.find((known) => known === localStorage.getItem(KEY)) ?? "system";
   } catch {
-    return 'system';
+    return "system";
   }
 }
 
 function applyTheme(): void {
   const chosen = theme();
-  if (chosen === 'system') delete document.documentElement.dataset['theme'];
-  else document.documentElement.dataset['theme'] = chosen;
+  if (chosen === "system") delete document.documentElement.dataset["theme"];
+  else document.documentElement.dataset["theme"] = chosen;
 }
 
 export function nextTheme(): void {
-  const next = THEMES[(THEMES.indexOf(theme()) + 1) % THEMES.length] ?? 'system';
+  const next = THEMES[(THEMES.indexOf(theme()) + 1) % THEMES.length] ?? "system";
   localStorage.setItem(KEY, next);
   applyTheme();
   for (const listener of listeners) listener();

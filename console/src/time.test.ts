@@ -1,26 +1,49 @@
 // @vitest-environment happy-dom
-import { describe, expect, test } from 'vitest';
-import { describe as connectionAs } from './conversation/connection.tsx';
-import { ago, between, countdown, duration } from './time.ts';
+import { describe, expect, test } from "vitest";
+import { describe as connectionAs } from "./conversation/connection.tsx";
+import { ago, between, countdown, duration } from "./time.ts";
 
-const NOW = Date.parse('2026-03-10T12:00:00Z');
+const NOW = Date.parse("2026-03-10T12:00:00Z");
 const before = (seconds: number) => new Date(NOW - seconds * 1000).toISOString();
 
-describe('times', () => {
+describe("times", () => {
   test.each([
-    [-5, 'now'], [0, 'now'], [59, 'now'], [60, '1 m'], [3599, '59 m'], [3600, '1 h'], [86_399, '23 h'], [86_400, '1 d'],
-    [6 * 86_400, '6 d'], [20 * 86_400, 'Feb 18'], [400 * 86_400, 'Feb 3, 2025'],
-  ])('%d s ago is %s', (seconds, said) => expect(ago(before(seconds), NOW)).toBe(said));
+    [-5, "now"],
+    [0, "now"],
+    [59, "now"],
+    [60, "1 m"],
+    [3599, "59 m"],
+    [3600, "1 h"],
+    [86_399, "23 h"],
+    [86_400, "1 d"],
+    [6 * 86_400, "6 d"],
+    [20 * 86_400, "Feb 18"],
+    [400 * 86_400, "Feb 3, 2025"],
+  ])("%d s ago is %s", (seconds, said) => expect(ago(before(seconds), NOW)).toBe(said));
 
-  test('what is no time is nothing', () => expect(ago('soon', NOW)).toBe(''));
+  test("what is no time is nothing", () => expect(ago("soon", NOW)).toBe(""));
 
   test.each([
-    [0, '0 ms'], [42.4, '42 ms'], [600, '0.6 s'], [9949, '9.9 s'], [9950, '10 s'], [59_400, '59 s'], [59_600, '1 m 0 s'], [125_000, '2 m 5 s'], [3_780_000, '1 h 3 m'],
-  ])('%d ms took %s', (ms, said) => expect(duration(ms)).toBe(said));
+    [0, "0 ms"],
+    [42.4, "42 ms"],
+    [600, "0.6 s"],
+    [9949, "9.9 s"],
+    [9950, "10 s"],
+    [59_400, "59 s"],
+    [59_600, "1 m 0 s"],
+    [125_000, "2 m 5 s"],
+    [3_780_000, "1 h 3 m"],
+  ])("%d ms took %s", (ms, said) => expect(duration(ms)).toBe(said));
 
-  test.each([[0, '0:00'], [-100, '0:00'], [1, '0:01'], [272_000, '4:32'], [3_605_000, '1:00:05']])('%d ms are left: %s', (ms, said) => expect(countdown(ms)).toBe(said));
+  test.each([
+    [0, "0:00"],
+    [-100, "0:00"],
+    [1, "0:01"],
+    [272_000, "4:32"],
+    [3_605_000, "1:00:05"],
+  ])("%d ms are left: %s", (ms, said) => expect(countdown(ms)).toBe(said));
 
-  test('between two moments', () => {
+  test("between two moments", () => {
     expect(between(before(2), before(1))).toBe(1000);
     expect(between(before(1), before(2))).toBeNull();
     expect(between(before(1), null)).toBeNull();
@@ -28,15 +51,15 @@ describe('times', () => {
   });
 });
 
-describe('the connection', () => {
-  const error = new Error('lost');
+describe("the connection", () => {
+  const error = new Error("lost");
   test.each([
-    [{ state: 'live' as const }, true, 'live'],
-    [{ state: 'connecting' as const }, true, 'connecting'],
-    [{ state: 'waiting' as const, retryAt: NOW + 2100, error }, true, 'reconnecting in 3 s'],
-    [{ state: 'waiting' as const, retryAt: NOW + 500, error }, true, 'reconnecting'],
-    [{ state: 'waiting' as const, retryAt: NOW + 2100, error }, false, 'offline'],
-    [{ state: 'closed' as const, error }, true, 'error'],
-    [{ state: 'closed' as const, error: null }, true, 'closed'],
-  ])('%o, online: %s', (connection, isOnline, said) => expect(connectionAs(connection, NOW, isOnline).text).toBe(said));
+    [{ state: "live" as const }, true, "live"],
+    [{ state: "connecting" as const }, true, "connecting"],
+    [{ state: "waiting" as const, retryAt: NOW + 2100, error }, true, "reconnecting in 3 s"],
+    [{ state: "waiting" as const, retryAt: NOW + 500, error }, true, "reconnecting"],
+    [{ state: "waiting" as const, retryAt: NOW + 2100, error }, false, "offline"],
+    [{ state: "closed" as const, error }, true, "error"],
+    [{ state: "closed" as const, error: null }, true, "closed"],
+  ])("%o, online: %s", (connection, isOnline, said) => expect(connectionAs(connection, NOW, isOnline).text).toBe(said));
 });

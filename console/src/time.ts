@@ -1,5 +1,5 @@
 // Times as people say them. The exact ones are a tooltip away.
-import { useEffect, useState } from 'react';
+import { useEffect, useState } from "react";
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
@@ -8,15 +8,19 @@ const DAY = 24 * HOUR;
 
 /** How long ago, short: `now`, `2 m`, `3 h`, `5 d`, then the date. */
 export function ago(then: string | number, now: number): string {
-  const at = typeof then === 'number' ? then : Date.parse(then);
-  if (Number.isNaN(at)) return '';
+  const at = typeof then === "number" ? then : Date.parse(then);
+  if (Number.isNaN(at)) return "";
   const past = now - at;
-  if (past < MINUTE) return 'now';
+  if (past < MINUTE) return "now";
   if (past < HOUR) return `${Math.floor(past / MINUTE)} m`;
   if (past < DAY) return `${Math.floor(past / HOUR)} h`;
   if (past < 7 * DAY) return `${Math.floor(past / DAY)} d`;
   const sameYear = new Date(at).getFullYear() === new Date(now).getFullYear();
-  return new Date(at).toLocaleDateString('en', { day: 'numeric', month: 'short', ...(!sameYear && { year: 'numeric' }) });
+  return new Date(at).toLocaleDateString("en", {
+    day: "numeric",
+    month: "short",
+    ...(!sameYear && { year: "numeric" }),
+  });
 }
 
 /** How long it took: `40 ms`, `0.6 s`, `12 s`, `2 m 5 s`, `1 h 3 m`. */
@@ -32,31 +36,31 @@ export function duration(ms: number): string {
 /** What is left of a time to answer: `4:32`, `1:00:05`. */
 export function countdown(ms: number): string {
   const left = Math.max(0, Math.ceil(ms / SECOND));
-  const two = (n: number) => String(n).padStart(2, '0');
+  const two = (n: number) => String(n).padStart(2, "0");
   const [h, m, s] = [Math.floor(left / 3600), Math.floor((left % 3600) / 60), left % 60];
   return h > 0 ? `${h}:${two(m)}:${two(s)}` : `${m}:${two(s)}`;
 }
 
 /** From one moment to another, in ms; nothing where one of them is not known. */
 export function between(from: string | null | undefined, to: string | null | undefined): number | null {
-  const ms = Date.parse(to ?? '') - Date.parse(from ?? '');
+  const ms = Date.parse(to ?? "") - Date.parse(from ?? "");
   return Number.isNaN(ms) || ms < 0 ? null : ms;
 }
 
 // To make one takes much longer than to use it.
-const CLOCK = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
-const EXACT = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
+const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+const EXACT = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 
 /** The time of day. */
 export function clock(iso: string): string {
   const at = new Date(iso);
-  return Number.isNaN(at.getTime()) ? '' : CLOCK.format(at);
+  return Number.isNaN(at.getTime()) ? "" : CLOCK.format(at);
 }
 
 /** All that is known of a moment, for a tooltip. */
 export function exact(iso: string): string {
   const at = new Date(iso);
-  return Number.isNaN(at.getTime()) ? '' : EXACT.format(at);
+  return Number.isNaN(at.getTime()) ? "" : EXACT.format(at);
 }
 
 /** The time now, again and again. `null`: once. */

@@ -3,7 +3,16 @@
 import { Folder, Msg } from "turnwire/message";
 
 const AT = "2026-01-01T00:00:00.000Z";
-const event = (type, reply_id, block_id, seq, more) => ({ type, id: `e${seq}`, created_at: AT, metadata: {}, reply_id, block_id, ...more, seq });
+const event = (type, reply_id, block_id, seq, more) => ({
+  type,
+  id: `e${seq}`,
+  created_at: AT,
+  metadata: {},
+  reply_id,
+  block_id,
+  ...more,
+  seq,
+});
 
 /** As it comes from a server: every text is its own. */
 const fresh = (events) => JSON.parse(JSON.stringify(events));
@@ -13,7 +22,8 @@ function stream(blocks, deltas, reply = "r") {
   const events = [];
   for (let block = 0; block < blocks; block++) {
     events.push(event("TEXT_BLOCK_START", reply, `block-${block}`, events.length + 1));
-    for (let at = 0; at < deltas; at++) events.push(event("TEXT_BLOCK_DELTA", reply, `block-${block}`, events.length + 1, { delta: "lorem " }));
+    for (let at = 0; at < deltas; at++)
+      events.push(event("TEXT_BLOCK_DELTA", reply, `block-${block}`, events.length + 1, { delta: "lorem " }));
   }
   return fresh(events);
 }
@@ -27,7 +37,9 @@ function plainReducer(state, event) {
       return {
         ...state,
         seq: event.seq,
-        content: state.content.map((block) => (block.id === event.block_id ? { ...block, text: block.text + event.delta } : block)),
+        content: state.content.map((block) =>
+          block.id === event.block_id ? { ...block, text: block.text + event.delta } : block,
+        ),
       };
     default:
       return state;
@@ -74,16 +86,25 @@ function rounds(cases, count) {
 
 const median = (values) => [...values].sort((a, b) => a - b)[values.length >> 1];
 
-const show = (name, ms, events) => console.log(`${name.padEnd(44)} ${ms.toFixed(1).padStart(9)} ms ${((ms * 1e6) / events).toFixed(0).padStart(8)} ns an event`);
+const show = (name, ms, events) =>
+  console.log(
+    `${name.padEnd(44)} ${ms.toFixed(1).padStart(9)} ms ${((ms * 1e6) / events).toFixed(0).padStart(8)} ns an event`,
+  );
 
 // A reply with text in several blocks: what a plain reducer copies with each event.
 const BLOCKS = 100;
 const many = stream(BLOCKS, 100_000 / BLOCKS);
 const one = stream(1, 100_000);
 const figures = {};
-for (const [shape, events] of [["100,000 text deltas in 1 block", one], [`100,000 text deltas in ${BLOCKS} blocks`, many]]) {
+for (const [shape, events] of [
+  ["100,000 text deltas in 1 block", one],
+  [`100,000 text deltas in ${BLOCKS} blocks`, many],
+]) {
   const names = Object.keys(folds);
-  const ms = rounds(names.map((name) => [folds[name], events]), 15).map((took) => Math.min(...took));
+  const ms = rounds(
+    names.map((name) => [folds[name], events]),
+    15,
+  ).map((took) => Math.min(...took));
   names.forEach((name, at) => show(`${shape}, ${name}`, ms[at], events.length));
   figures[shape] = ms[2] / ms[0];
   console.log(`${shape}: ${figures[shape].toFixed(1)} times less than the plain reducer\n`);
@@ -91,9 +112,16 @@ for (const [shape, events] of [["100,000 text deltas in 1 block", one], [`100,00
 
 // The same events in as many blocks, and everything kept to the end: only how many of them one reply has is different.
 const TOTAL = 5000;
-const shapes = [8, 4, 2, 1].map((replies) => Array.from({ length: replies }, (_, at) => stream(TOTAL / replies, 20, `r${at}`)));
+const shapes = [8, 4, 2, 1].map((replies) =>
+  Array.from({ length: replies }, (_, at) => stream(TOTAL / replies, 20, `r${at}`)),
+);
 const together = (streams) => streams.map(folded).flat();
-const took = rounds(shapes.map((streams) => [together, streams]), 41).map(median);
-shapes.forEach((streams, at) => show(`${streams.length} replies of ${TOTAL / streams.length} blocks of 20 deltas`, took[at], TOTAL * 21));
+const took = rounds(
+  shapes.map((streams) => [together, streams]),
+  41,
+).map(median);
+shapes.forEach((streams, at) =>
+  show(`${streams.length} replies of ${TOTAL / streams.length} blocks of 20 deltas`, took[at], TOTAL * 21),
+);
 figures.growth = took[3] / took[1];
 console.log(`5,000 blocks in one reply cost ${figures.growth.toFixed(2)} times what they do in four (1 is linear)`);

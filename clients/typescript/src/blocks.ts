@@ -88,7 +88,12 @@ export class BlockStream {
     const { type, index, delta, is_final, content_block, message_id, event } = frame;
     switch (type) {
       case "message_start":
-        this.#clear({ ...EMPTY, messageId: message_id ?? null, isStreaming: true, lastEventId: this.#turn.lastEventId });
+        this.#clear({
+          ...EMPTY,
+          messageId: message_id ?? null,
+          isStreaming: true,
+          lastEventId: this.#turn.lastEventId,
+        });
         break;
       case "content_block_start": {
         const block: ShownBlock = { ...content_block, index };
@@ -158,7 +163,8 @@ function grown(block: ShownBlock, delta: Record<string, any>): Partial<ShownBloc
   if (type === "thinking_delta") next.thinking = (block.thinking ?? "") + thinking;
   if (type === "text_delta") {
     next.text = (block.text ?? "") + text;
-    if (/^(user_stopped|error)$/.test(extras?.block_subtype)) Object.assign(next, { type: `terminal_${extras.block_subtype}`, extras });
+    if (/^(user_stopped|error)$/.test(extras?.block_subtype))
+      Object.assign(next, { type: `terminal_${extras.block_subtype}`, extras });
   }
   return next;
 }

@@ -2,8 +2,30 @@
 
 import { append, checkEnd, close, open, text, type Open } from "./base64.js";
 import { bad, FoldError, type Problem } from "./error.js";
-import { EventType, USAGE, type ContentBlock, type DataBlock, type MsgJson, type Part, type ToolCall, type ToolResult } from "./generated/model.js";
-import { block, checkRole, error, familyOf, isData, list, need, needText, ownFields, toolCall, toolResult, type Json } from "./read.js";
+import {
+  EventType,
+  USAGE,
+  type ContentBlock,
+  type DataBlock,
+  type MsgJson,
+  type Part,
+  type ToolCall,
+  type ToolResult,
+} from "./generated/model.js";
+import {
+  block,
+  checkRole,
+  error,
+  familyOf,
+  isData,
+  list,
+  need,
+  needText,
+  ownFields,
+  toolCall,
+  toolResult,
+  type Json,
+} from "./read.js";
 
 /** What became of an event. */
 export type Outcome = "applied" | "repeated" | "ignored" | "skipped";
@@ -23,14 +45,21 @@ export interface Cursor {
 
 /** Whether events of this type are part of a reply; the others change no message's content. */
 export const isPartOfReply = (type: string): boolean => type === "TEXT_BLOCK_DELTA" || OF_REPLIES.has(type);
-const OF_REPLIES = /* @__PURE__ */ new Set(/* @__PURE__ */ Object.keys(EventType).filter((type) => !/^(CUSTOM|MESSAGE|SUPERSEDE|RESET)$/.test(type)));
+const OF_REPLIES = /* @__PURE__ */ new Set(
+  /* @__PURE__ */ Object.keys(EventType).filter((type) => !/^(CUSTOM|MESSAGE|SUPERSEDE|RESET)$/.test(type)),
+);
 
 /** The id of a block, where it is a plain text. */
 const idOf = ({ id }: { id?: unknown }): string => (typeof id === "string" ? id : "");
 const partsOf = ({ output }: Json): Part[] => (Array.isArray(output) ? output : []);
 
 /** The data in a block. */
-const dataOf = (block: ContentBlock): DataBlock[] => (isData(block) ? [block as DataBlock] : block.type === "tool_result" ? (partsOf(block).filter(isData) as DataBlock[]) : []);
+const dataOf = (block: ContentBlock): DataBlock[] =>
+  isData(block)
+    ? [block as DataBlock]
+    : block.type === "tool_result"
+      ? (partsOf(block).filter(isData) as DataBlock[])
+      : [];
 
 export class Fold {
   /** Which events were applied: all up to a seq, and those without a seq by their ids. */
@@ -136,7 +165,9 @@ export class Fold {
         const part = event.block_id && this.#blocks().get(`${id} ${event.block_id}`);
         if (part) return this.#chunk(part, event, late);
         const source = { type: "base64", data: "", media_type: event.media_type };
-        this.#part(result, { type: "data", id: event.block_id, created_at, source }, (part) => this.#chunk(part, event, late));
+        this.#part(result, { type: "data", id: event.block_id, created_at, source }, (part) =>
+          this.#chunk(part, event, late),
+        );
         break;
       }
       case "DATA_BLOCK_DELTA": {
@@ -148,13 +179,26 @@ export class Fold {
       case "THINKING_BLOCK_START":
         return this.#start({ type: "thinking", thinking: "", id, created_at });
       case "DATA_BLOCK_START":
-        return this.#start({ type: "data", id, source: { type: "base64", data: "", media_type: event.media_type }, name: event.name, created_at });
+        return this.#start({
+          type: "data",
+          id,
+          source: { type: "base64", data: "", media_type: event.media_type },
+          name: event.name,
+          created_at,
+        });
       case "TOOL_CALL_START":
         return this.#start({ type: "tool_call", id, name: event.tool_call_name, created_at });
       case "TOOL_RESULT_START":
         return this.#start({ type: "tool_result", id, name: event.tool_call_name, created_at });
       case "HINT_BLOCK":
-        return this.#start({ type: "hint", id, hint: event.hint, source: event.source, created_at, finished_at: created_at });
+        return this.#start({
+          type: "hint",
+          id,
+          hint: event.hint,
+          source: event.source,
+          created_at,
+          finished_at: created_at,
+        });
       case "BLOCK":
         return this.#start(event.block, true);
       case "TEXT_BLOCK_END": {
@@ -218,7 +262,10 @@ export class Fold {
       case "USER_CONFIRM_RESULT":
         // An answer counts only while the call is asking, and an edited input only in an approval.
         return this.#calls(
-          list(event.confirm_results, "confirm_results", ({ confirmed, tool_call }) => ({ ...toolCall(tool_call), confirmed })),
+          list(event.confirm_results, "confirm_results", ({ confirmed, tool_call }) => ({
+            ...toolCall(tool_call),
+            confirmed,
+          })),
           (call, { confirmed, input }) => {
             if (call.state !== "asking") return;
             call.state = confirmed ? "allowed" : "finished";
@@ -233,7 +280,12 @@ export class Fold {
           // It came late: the call was closed without it.
           if (known && known["state"] !== "running") continue;
           // The output of one that runs is left to the deltas that the agent sends.
-          if (!known) this.#start({ ...result, created_at: result.created_at || created_at, finished_at: result.finished_at ?? created_at });
+          if (!known)
+            this.#start({
+              ...result,
+              created_at: result.created_at || created_at,
+              finished_at: result.finished_at ?? created_at,
+            });
           this.#over(result.id);
         }
       }
@@ -266,7 +318,8 @@ export class Fold {
     const id = idOf(made);
     if (!whole) needText(value["id"], "id");
     checkRole(this.msg.role, [made]);
-    if ((id || !whole) && this.#blocks().has(`${familyOf(made)} ${id}`)) throw this.#no("DuplicateBlock", made.type, id);
+    if ((id || !whole) && this.#blocks().has(`${familyOf(made)} ${id}`))
+      throw this.#no("DuplicateBlock", made.type, id);
     this.msg.content.push(made);
     this.#note(made);
     this.#last = undefined;
@@ -331,7 +384,10 @@ export class Fold {
   #part(result: Json, value: Json, begin?: (part: Json) => void): void {
     const { id, output } = result;
     // The id of a part that no event named: the same on every machine.
-    const part = block({ ...value, id: value["id"] || `${id}-${typeof output === "string" ? 1 : output.length}` }) as Part;
+    const part = block({
+      ...value,
+      id: value["id"] || `${id}-${typeof output === "string" ? 1 : output.length}`,
+    }) as Part;
     begin?.(part);
     this.#parts(result).push(part);
     if (isData(part)) this.#blocks().set(`${id} ${part.id}`, part);

@@ -28,7 +28,9 @@ export interface Options {
 /** A way to watch; `webSocket()` makes one. */
 export type Transport = (http: Http) => Connect;
 
-export type WebSocketLike = new (url: string) => {
+export type WebSocketLike = new (
+  url: string,
+) => {
   onopen: ((event: any) => void) | null;
   onmessage: ((event: any) => void) | null;
   onclose: ((event: any) => void) | null;
@@ -89,13 +91,22 @@ export class Http {
   async once(method: string, path: string, { body, headers, accept, signal }: Ask): Promise<Response> {
     const { fetch = globalThis.fetch } = this.options;
     const token = await this.token();
-    const init = { method, headers: { ...(accept && { accept }), ...headers, ...(token && { authorization: `Bearer ${token}` }) }, body, signal };
+    const init = {
+      method,
+      headers: { ...(accept && { accept }), ...headers, ...(token && { authorization: `Bearer ${token}` }) },
+      body,
+      signal,
+    };
     const response = await fetch(this.base + path, init as RequestInit).catch((error) => {
       throw new TurnwireError(`cannot reach ${this.base || "the server"}: ${error}`);
     });
     if (response.ok) return response;
     const { status } = response;
-    const { type = "unknown", message = `it answered with status ${status}`, hint } = (await response.json().catch(() => {}))?.error ?? {};
+    const {
+      type = "unknown",
+      message = `it answered with status ${status}`,
+      hint,
+    } = (await response.json().catch(() => {}))?.error ?? {};
     throw new TurnwireError(message, type, status, hint);
   }
 
@@ -146,7 +157,11 @@ export function within(outer: AbortSignal | undefined): AbortController {
  * Does something that makes a sound now and then: `heard` says that it did. Without one for so long it is lost,
  * whatever it waits for, and whether it looks at its signal or not.
  */
-export async function listening<T>(ms: number, outer: AbortSignal | undefined, work: (signal: AbortSignal, heard: (ms?: number) => void) => Promise<T>): Promise<T> {
+export async function listening<T>(
+  ms: number,
+  outer: AbortSignal | undefined,
+  work: (signal: AbortSignal, heard: (ms?: number) => void) => Promise<T>,
+): Promise<T> {
   const stop = within(outer);
   const { signal } = stop;
   let timer: ReturnType<typeof setTimeout> | undefined;
@@ -159,7 +174,9 @@ export async function listening<T>(ms: number, outer: AbortSignal | undefined, w
     return await new Promise<T>((resolve, reject) => {
       signal.onabort = () => reject(signal.reason);
       heard();
-      work(signal, heard).then(resolve, (error) => reject(error instanceof TurnwireError ? error : new TurnwireError(`the connection was lost: ${error}`)));
+      work(signal, heard).then(resolve, (error) =>
+        reject(error instanceof TurnwireError ? error : new TurnwireError(`the connection was lost: ${error}`)),
+      );
     });
   } finally {
     clearTimeout(timer);

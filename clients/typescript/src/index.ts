@@ -68,7 +68,11 @@ export class Client {
   }
 
   /** What waits for a person, over all sessions. */
-  async approvals({ limit }: { limit?: number } = {}): Promise<(Pending & { session_id: string; title: string | null })[]> {
+  async approvals({
+    limit,
+  }: {
+    limit?: number;
+  } = {}): Promise<(Pending & { session_id: string; title: string | null })[]> {
     const { approvals } = await this.#http.ask<{ approvals: never }>("GET", `/v1/approvals${query({ limit })}`);
     return approvals;
   }
@@ -80,7 +84,11 @@ export class Client {
 
   /** Stores bytes; the same ones only once. Nothing is heard until they are all there, however long that takes. */
   upload(bytes: BodyInit, mediaType = (bytes as { type?: string }).type || "application/octet-stream"): Promise<Blob> {
-    return this.#http.ask("POST", "/v1/blobs", { body: bytes, headers: { "content-type": mediaType }, silence: FOREVER });
+    return this.#http.ask("POST", "/v1/blobs", {
+      body: bytes,
+      headers: { "content-type": mediaType },
+      silence: FOREVER,
+    });
   }
 
   /** Lets in once, within a minute, where no header can be set: `?ticket=`. */

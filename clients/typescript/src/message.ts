@@ -59,8 +59,31 @@ export class Msg {
   /** Checks what the message is made of; a role may not hold every block. */
   constructor(init: MsgInit & { role: Role }) {
     const json = readMsg(init);
-    const { name, role, content, metadata, usage, finished_at, finished_reason, structured_output, error, id, created_at, ...rest } = json;
-    Object.assign(this, { name, role, content, metadata, usage, finished_at, finished_reason, structured_output, error });
+    const {
+      name,
+      role,
+      content,
+      metadata,
+      usage,
+      finished_at,
+      finished_reason,
+      structured_output,
+      error,
+      id,
+      created_at,
+      ...rest
+    } = json;
+    Object.assign(this, {
+      name,
+      role,
+      content,
+      metadata,
+      usage,
+      finished_at,
+      finished_reason,
+      structured_output,
+      error,
+    });
     this.id = id ?? newId();
     this.created_at = created_at ?? "";
     this.rest = rest;

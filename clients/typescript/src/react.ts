@@ -42,7 +42,11 @@ export function useSession(client: Client, id: string | null, options: Omit<View
   // What belongs to another session is not shown for a moment, either.
   const open = view?.session.id === id ? view : null;
   const subscribe = useMemo(() => (listener: () => void) => open?.subscribe(listener) ?? (() => {}), [open]);
-  const state = useSyncExternalStore(subscribe, () => open?.state ?? EMPTY, () => EMPTY);
+  const state = useSyncExternalStore(
+    subscribe,
+    () => open?.state ?? EMPTY,
+    () => EMPTY,
+  );
   const actions = useMemo(() => actionsOf(client, id, open), [client, id, open]);
   return { ...state, ...actions };
 }
@@ -53,7 +57,8 @@ function actionsOf(client: Client, id: string | null, view: SessionView | null):
     return client.session(id);
   };
   return {
-    send: async (content, options) => (view ? view.send(content, options) : session().send(content, { queue: true, ...options })),
+    send: async (content, options) =>
+      view ? view.send(content, options) : session().send(content, { queue: true, ...options }),
     cancel: async (messageId) => (view ?? session()).cancel(messageId),
     approve: async (asking, options) => session().approve(asking, options),
     deny: async (asking) => session().deny(asking),

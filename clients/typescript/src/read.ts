@@ -1,7 +1,16 @@
 // Reads what came from outside, and fills in what was left out, as the core does.
 
 import { bad, type FoldError, type Problem } from "./error.js";
-import { BLOCKS, PERMISSIONRULE, REPLYERROR, USAGE, type ContentBlock, type MsgJson, type Role, type Shape } from "./generated/model.js";
+import {
+  BLOCKS,
+  PERMISSIONRULE,
+  REPLYERROR,
+  USAGE,
+  type ContentBlock,
+  type MsgJson,
+  type Role,
+  type Shape,
+} from "./generated/model.js";
 
 export type Json = Record<string, any>;
 
@@ -17,13 +26,23 @@ export const MSG: Shape = {
   error: null,
 };
 /** The blocks by their families: what the core keeps as bytes is all data. */
-const SHAPES: Record<string, Shape> = { __proto__: null as never, ...BLOCKS, data: { source: undefined, name: null, finished_at: null } };
+const SHAPES: Record<string, Shape> = {
+  __proto__: null as never,
+  ...BLOCKS,
+  data: { source: undefined, name: null, finished_at: null },
+};
 
 /** Blocks of one family share a name space of ids; those that we do not know are of none. */
-export const familyOf = ({ type }: { type: string }): string => (/^(image|audio|video)$/.test(type) ? "data" : SHAPES[type] ? type : "");
+export const familyOf = ({ type }: { type: string }): string =>
+  /^(image|audio|video)$/.test(type) ? "data" : SHAPES[type] ? type : "";
 export const isData = (block: { type: string }): boolean => familyOf(block) === "data";
 /** The fields that a block has by itself. */
-export const ownFields = (block: { type: string }): string[] => ["type", "id", "created_at", ...Object.keys(SHAPES[familyOf(block)] ?? {})];
+export const ownFields = (block: { type: string }): string[] => [
+  "type",
+  "id",
+  "created_at",
+  ...Object.keys(SHAPES[familyOf(block)] ?? {}),
+];
 
 export function need(is: boolean, what: string): void {
   if (!is) throw bad("NotAnEvent", `\`${what}\` is missing or wrong`);
@@ -42,9 +61,12 @@ export function fill(shape: Shape, value: any, what: string): Json {
   return out;
 }
 
-export const list = <T>(value: any, what: string, each: (item: any) => T): T[] => (need(Array.isArray(value), what), value.map(each));
+export const list = <T>(value: any, what: string, each: (item: any) => T): T[] => (
+  need(Array.isArray(value), what), value.map(each)
+);
 
-const payload = (value: any, what: string) => (typeof value === "string" ? value : list(value, what, (part) => block(part, true)));
+const payload = (value: any, what: string) =>
+  typeof value === "string" ? value : list(value, what, (part) => block(part, true));
 
 export const error = (value: unknown): any => value && fill(REPLYERROR, value, "error");
 export const toolCall = (value: any): any => block({ type: "tool_call", ...value });
@@ -69,17 +91,26 @@ export function block(value: any, inside = false): ContentBlock {
   if (type === "hint") out["hint"] = payload(out["hint"], type);
   if (type === "tool_result") out["output"] = payload(out["output"], "output");
   if (type === "tool_call") {
-    out["suggested_rules"] = list(out["suggested_rules"], "suggested_rules", (rule) => fill(PERMISSIONRULE, rule, "rule"));
+    out["suggested_rules"] = list(out["suggested_rules"], "suggested_rules", (rule) =>
+      fill(PERMISSIONRULE, rule, "rule"),
+    );
   }
   return out as ContentBlock;
 }
 
 /** What a role may hold. A type that we do not know may stand anywhere: nobody can tell what it is. */
-const HOLDS: Record<string, string> = { __proto__: null as never, user: "text data", system: "text", tool: "tool_result", assistant: `${Object.keys(SHAPES)}` };
+const HOLDS: Record<string, string> = {
+  __proto__: null as never,
+  user: "text data",
+  system: "text",
+  tool: "tool_result",
+  assistant: `${Object.keys(SHAPES)}`,
+};
 
 export function checkRole(role: Role, content: readonly { type: string }[]): void {
   need(!!HOLDS[role], "role");
-  for (const block of content) if (!HOLDS[role]!.includes(familyOf(block))) throw bad("WrongRole", `a ${role} message with a ${block.type} block`);
+  for (const block of content)
+    if (!HOLDS[role]!.includes(familyOf(block))) throw bad("WrongRole", `a ${role} message with a ${block.type} block`);
 }
 
 /** A message as the core writes it, or why it is none. */

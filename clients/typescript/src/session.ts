@@ -1,7 +1,17 @@
 // One conversation: what can be asked of it, said to it, and seen of it.
 
 import type { Cursor } from "./fold.js";
-import type { ContentBlock, Fields, MsgJson, Payload, PermissionRule, ToolCall, ToolResult, ToolResultState, Usage } from "./generated/model.js";
+import type {
+  ContentBlock,
+  Fields,
+  MsgJson,
+  Payload,
+  PermissionRule,
+  ToolCall,
+  ToolResult,
+  ToolResultState,
+  Usage,
+} from "./generated/model.js";
 import { query, type Http } from "./http.js";
 import { newId } from "./id.js";
 import type { Content } from "./message.js";
@@ -183,7 +193,11 @@ export class Session {
     const { id, suggested_rules = [] } = asking.tool_call;
     const edited = typeof input === "object" ? JSON.stringify(input) : input;
     const rules = always === true ? suggested_rules : always || [];
-    return this.#confirm(asking.reply_id, { confirmed: true, tool_call: { id, input: edited }, ...(rules.length && { rules }) });
+    return this.#confirm(asking.reply_id, {
+      confirmed: true,
+      tool_call: { id, input: edited },
+      ...(rules.length && { rules }),
+    });
   }
 
   /** Says no. */
@@ -198,7 +212,14 @@ export class Session {
   /** Gives what a tool that the client runs has given. */
   result({ reply_id, tool_call }: Asking, given: Given | string): Promise<void> {
     const { output, state = "success", metadata = {} } = typeof given === "string" ? { output: given } : given;
-    const result: ToolResult = { type: "tool_result", id: tool_call.id, name: tool_call.name ?? "", output, state, metadata };
+    const result: ToolResult = {
+      type: "tool_result",
+      id: tool_call.id,
+      name: tool_call.name ?? "",
+      output,
+      state,
+      metadata,
+    };
     return this.say({ type: "EXTERNAL_EXECUTION_RESULT", reply_id, execution_results: [result] });
   }
 

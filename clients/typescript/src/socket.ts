@@ -19,7 +19,12 @@ export function webSocket(Implementation?: WebSocketLike): Transport {
       // Only a stream can be asked to end by itself.
       if (line.until) return sse(http)(line);
       const WebSocket = Implementation ?? (globalThis.WebSocket as WebSocketLike | undefined);
-      if (!WebSocket) throw new TurnwireError("there is no WebSocket here: give webSocket() that of the package ws", "no_websocket", 501);
+      if (!WebSocket)
+        throw new TurnwireError(
+          "there is no WebSocket here: give webSocket() that of the package ws",
+          "no_websocket",
+          501,
+        );
       const socket = [...open].find((socket) => socket.takes(line.session)) ?? new Socket(http, WebSocket, open);
       return socket.watch(line);
     };
@@ -49,7 +54,9 @@ class Socket {
   ) {
     open.add(this);
     const { href } = new URL(http.base || "/", globalThis.location?.href);
-    const socket = (this.#socket = new Implementation(href.replace(/^http/, "ws").replace(/\/*$/, "/v1/ws?wire=turnwire")));
+    const socket = (this.#socket = new Implementation(
+      href.replace(/^http/, "ws").replace(/\/*$/, "/v1/ws?wire=turnwire"),
+    ));
     this.#ready = new Promise((resolve) => (socket.onopen = resolve))
       .then(() => http.token())
       .then((token) => token && this.#send({ type: "auth", token }))
@@ -65,7 +72,13 @@ class Socket {
     socket.onclose = ({ code, reason }) => {
       // Credentials that expired may be renewed: the next socket asks for a token again, and says if it is not good.
       const fatal = code === 4401 && reason !== "credentials expired";
-      this.#end(new TurnwireError(reason || `the socket was closed (${code})`, fatal ? "unauthorized" : "lost", fatal ? 401 : 0));
+      this.#end(
+        new TurnwireError(
+          reason || `the socket was closed (${code})`,
+          fatal ? "unauthorized" : "lost",
+          fatal ? 401 : 0,
+        ),
+      );
     };
     this.#beat = setInterval(() => void this.#ready.then(() => this.#send({ type: "ping" })), http.silence / 3);
   }
@@ -88,7 +101,9 @@ class Socket {
         setTimeout(() => this.#watched.size || this.#end(new TurnwireError("not needed")), 1000);
       });
       const from = after === "now" ? { after } : { last_event_id: after };
-      void this.#ready.then(() => signal.aborted || this.#send({ type: "subscribe", id: command, session_id: session, ...from, raw }));
+      void this.#ready.then(
+        () => signal.aborted || this.#send({ type: "subscribe", id: command, session_id: session, ...from, raw }),
+      );
     });
   }
 

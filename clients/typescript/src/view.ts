@@ -117,10 +117,16 @@ export class SessionView implements AsyncIterable<SessionState> {
       // Until something came, it is the token of what was loaded that counts.
       await session.connect({ ...line, after: line.after ?? loaded });
     };
-    void keep(http, connect, { session: id, signal }, {
-      connection: (connection) => this.#changed({ connection, error: connection.state === "closed" ? connection.error : null }),
-      event: (event) => this.#event(event),
-    });
+    void keep(
+      http,
+      connect,
+      { session: id, signal },
+      {
+        connection: (connection) =>
+          this.#changed({ connection, error: connection.state === "closed" ? connection.error : null }),
+        event: (event) => this.#event(event),
+      },
+    );
   }
 
   /** What there is to show now. */
@@ -182,7 +188,8 @@ export class SessionView implements AsyncIterable<SessionState> {
     const page = await this.session.history({ limit: this.options.limit ?? 50, agents: "all", ...options });
     if (!options.before) this.#forget();
     this.#before = page.next_before;
-    for (const [id, { agent_path = null, parent_tool_call_id = null }] of Object.entries(page.agents)) this.#whose.set(id, { agent_path, parent_tool_call_id });
+    for (const [id, { agent_path = null, parent_tool_call_id = null }] of Object.entries(page.agents))
+      this.#whose.set(id, { agent_path, parent_tool_call_id });
     return page;
   }
 
@@ -202,10 +209,18 @@ export class SessionView implements AsyncIterable<SessionState> {
   }
 
   #event(event: Event): void {
-    const { type, reply_id, agent_path = null, parent_tool_call_id = null, tool_calls = [], created_at: since = null } = event as Event & Record<string, any>;
+    const {
+      type,
+      reply_id,
+      agent_path = null,
+      parent_tool_call_id = null,
+      tool_calls = [],
+      created_at: since = null,
+    } = event as Event & Record<string, any>;
     if (type === "RESET") this.#forget();
     const isOfSubAgent = parent_tool_call_id !== null || agent_path?.includes("/");
-    if (reply_id && isOfSubAgent && !this.#whose.get(reply_id)?.agent_path) this.#whose.set(reply_id, { agent_path, parent_tool_call_id });
+    if (reply_id && isOfSubAgent && !this.#whose.get(reply_id)?.agent_path)
+      this.#whose.set(reply_id, { agent_path, parent_tool_call_id });
     if (type.startsWith("REQUIRE_")) for (const { id } of tool_calls) this.#asked.set(id, { since, expires_at: null });
     if (/^(MESSAGE|REPLY_END|RESET|REQUIRE_)/.test(type)) this.#refresh();
     this.#folder.pushTolerant(event, (problem) => this.#changed({ problem }));
@@ -275,7 +290,8 @@ export class SessionView implements AsyncIterable<SessionState> {
 
 /** The old list where the new one has nothing else in it. */
 function same<T extends object>(before: T[], now: T[]): T[] {
-  const isOld = (item: T, at: number) => Object.entries(item).every(([key, value]) => before[at]![key as keyof T] === value);
+  const isOld = (item: T, at: number) =>
+    Object.entries(item).every(([key, value]) => before[at]![key as keyof T] === value);
   return before.length === now.length && now.every(isOld) ? before : now;
 }
 

@@ -48,7 +48,12 @@ export interface Watching {
 }
 
 /** Keeps a connection until the signal, or an end. */
-export async function keep(http: Http, connect: Connect, what: Watching & { signal: AbortSignal }, sink: Sink): Promise<void> {
+export async function keep(
+  http: Http,
+  connect: Connect,
+  what: Watching & { signal: AbortSignal },
+  sink: Sink,
+): Promise<void> {
   const { session, raw = false, until, signal } = what;
   let { after } = what;
   let last = seqOf(after);
@@ -80,7 +85,9 @@ export async function keep(http: Http, connect: Connect, what: Watching & { sign
   try {
     for (;;) {
       sink.connection({ state: "connecting" });
-      const lost = await listening(http.silence, signal, (...given) => connect(line(...given))).catch((error: TurnwireError) => error);
+      const lost = await listening(http.silence, signal, (...given) => connect(line(...given))).catch(
+        (error: TurnwireError) => error,
+      );
       if (!lost) break;
       if (signal.aborted || !lost.passes) throw lost;
       const wait = pause(http.retry, attempt++);

@@ -27,8 +27,15 @@ function checkWhole(events: Event[], log: Event[]) {
   expect(last).toBe(log.length);
 }
 
-async function when(view: SessionView, what: string, condition: (state: SessionState) => unknown): Promise<SessionState> {
-  await until(() => condition(view.state), () => `it never is ${what}: ${JSON.stringify(view.state).slice(0, 2000)}`);
+async function when(
+  view: SessionView,
+  what: string,
+  condition: (state: SessionState) => unknown,
+): Promise<SessionState> {
+  await until(
+    () => condition(view.state),
+    () => `it never is ${what}: ${JSON.stringify(view.state).slice(0, 2000)}`,
+  );
   return view.state;
 }
 
@@ -51,8 +58,15 @@ describe.each(["sse", "websocket"] as const)("over %s", (transport) => {
       await session.send(WORDS[random(WORDS.length)]!);
       await until(async () => (await session.get()).status === "idle", "it never ends");
     }
-    const log: Event[] = (await session.export()).trim().split("\n").map((line) => JSON.parse(line));
-    await until(() => events.at(-1)?.seq === log.length, () => `it stays at ${events.at(-1)?.seq} of ${log.length}, ${JSON.stringify(watch.connection)}, ${cutting.connections} connections, ${cutting.cuts} cuts`);
+    const log: Event[] = (await session.export())
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+    await until(
+      () => events.at(-1)?.seq === log.length,
+      () =>
+        `it stays at ${events.at(-1)?.seq} of ${log.length}, ${JSON.stringify(watch.connection)}, ${cutting.connections} connections, ${cutting.cuts} cuts`,
+    );
     watch.close();
     await watching;
     checkWhole(events, log);
@@ -67,7 +81,9 @@ describe.each(["sse", "websocket"] as const)("over %s", (transport) => {
   test("a view that is cut, and whose requests are, answers a question and shows what the server has", async () => {
     const server = await serve({ settings, rate: 400 });
     let connections = 0;
-    const cutting = await proxy(server, () => (connections++ < 3 ? 50 + random(1000) : random(3) ? 300 + random(5000) : undefined));
+    const cutting = await proxy(server, () =>
+      connections++ < 3 ? 50 + random(1000) : random(3) ? 300 + random(5000) : undefined,
+    );
     const { id } = await connect({ url: server.url }).create();
     const session = client(cutting.url, transport).session(id);
     const view = new SessionView(session, { signal: whileTesting() });
@@ -78,10 +94,16 @@ describe.each(["sse", "websocket"] as const)("over %s", (transport) => {
     await when(view, "answered", ({ status, messages }) => status === "idle" && messages[1]?.finished_at);
     await view.send("long 40");
     await view.send("weather");
-    const state = await when(view, "done", ({ status, messages }) => status === "idle" && messages.length === 6 && messages[5]!.finished_at);
+    const state = await when(
+      view,
+      "done",
+      ({ status, messages }) => status === "idle" && messages.length === 6 && messages[5]!.finished_at,
+    );
     const { messages } = await connect({ url: server.url }).session(id).history();
     expect(state.messages).toEqual(messages);
-    expect(messages[1]!.content.find(({ type }) => type === "tool_call")).toMatchObject({ input: '{"symbol":"ACME","quantity":7}' });
+    expect(messages[1]!.content.find(({ type }) => type === "tool_call")).toMatchObject({
+      input: '{"symbol":"ACME","quantity":7}',
+    });
     expect(state.problem).toBe(null);
     expect(cutting.cuts).toBeGreaterThan(0);
   });
@@ -136,7 +158,11 @@ describe.each(["sse", "websocket"] as const)("over %s", (transport) => {
     await calm.session("s").send("two");
     await until(async () => (await calm.session("s").get()).status === "idle", "it never ends");
     passing.refuse = false;
-    const state = await when(view, "new", ({ messages }) => messages[0] && JSON.stringify(messages[0]).includes("two") && messages[1]?.finished_at);
+    const state = await when(
+      view,
+      "new",
+      ({ messages }) => messages[0] && JSON.stringify(messages[0]).includes("two") && messages[1]?.finished_at,
+    );
     expect(state.messages).toEqual((await calm.session("s").history()).messages);
   });
 
@@ -167,7 +193,10 @@ test("many sessions share one socket", async () => {
   await Promise.all(ids.map((id) => calm.session(id).send(`long 20 ${id}`)));
   for (const id of ids) {
     await until(async () => (await calm.session(id).get()).status === "idle", "it never ends");
-    const log = (await calm.session(id).export()).trim().split("\n").map((line) => JSON.parse(line));
+    const log = (await calm.session(id).export())
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
     await until(() => seen.get(id)!.at(-1)?.seq === log.length, `${id} stays behind`);
     checkWhole(seen.get(id)!, log);
   }

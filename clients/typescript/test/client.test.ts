@@ -27,11 +27,15 @@ function answering(...answers: ((signal: AbortSignal) => Response)[]) {
   return { asked, fetch };
 }
 
-const json = (value: unknown, status = 200) => () => new Response(JSON.stringify(value), { status });
+const json =
+  (value: unknown, status = 200) =>
+  () =>
+    new Response(JSON.stringify(value), { status });
 const lost = () => {
   throw new TypeError("fetch failed");
 };
-const error = (status: number, type: string) => json({ error: { type, message: `it is ${type}`, hint: "wait" } }, status);
+const error = (status: number, type: string) =>
+  json({ error: { type, message: `it is ${type}`, hint: "wait" } }, status);
 const frame = (seq: number, more = "") => `id: e.${seq}\ndata: {"type":"CUSTOM","name":"n","seq":${seq}${more}}\n\n`;
 
 /** A stream of this text that then breaks off, or stays silent. */
@@ -64,7 +68,9 @@ const quick = { url: "http://server", retry: { min: 1, max: 2 } };
 
 async function events(options: Options, most: number, after?: string): Promise<number[]> {
   const seen: number[] = [];
-  for await (const event of connect({ ...quick, ...options }).session("a b").watch({ after })) {
+  for await (const event of connect({ ...quick, ...options })
+    .session("a b")
+    .watch({ after })) {
     seen.push(event.type === "RESET" ? 0 : event.seq!);
     if (seen.length === most) break;
   }
@@ -74,8 +80,14 @@ async function events(options: Options, most: number, after?: string): Promise<n
 test("a message is sent again with the same key and the same words until there is an answer", async () => {
   const sent = { message_id: "m", reply_id: "r", last_event_id: "e.1" };
   const { asked, fetch } = answering(lost, error(503, "stopping"), json(sent, 202));
-  expect(await connect({ ...quick, fetch, token: "secret" }).session("a b").send("hi", { queue: true })).toEqual(sent);
-  expect(asked.map(({ method, url }) => `${method} ${url}`)).toEqual(Array(3).fill("POST http://server/v1/sessions/a%20b/messages?queue=true"));
+  expect(
+    await connect({ ...quick, fetch, token: "secret" })
+      .session("a b")
+      .send("hi", { queue: true }),
+  ).toEqual(sent);
+  expect(asked.map(({ method, url }) => `${method} ${url}`)).toEqual(
+    Array(3).fill("POST http://server/v1/sessions/a%20b/messages?queue=true"),
+  );
   expect(new Set(asked.map(({ headers }) => headers["idempotency-key"])).size).toBe(1);
   expect(asked[0]!.headers["authorization"]).toBe("Bearer secret");
   expect(asked[2]!.body).toBe('{"content":"hi"}');
@@ -83,16 +95,30 @@ test("a message is sent again with the same key and the same words until there i
 
 test("a no is an error with what the server says, and is not asked again", async () => {
   const { asked, fetch } = answering(error(409, "busy"));
-  const refused = connect({ ...quick, fetch }).session("s").send("hi");
-  await expect(refused).rejects.toMatchObject({ name: "TurnwireError", status: 409, type: "busy", message: "it is busy", hint: "wait" });
+  const refused = connect({ ...quick, fetch })
+    .session("s")
+    .send("hi");
+  await expect(refused).rejects.toMatchObject({
+    name: "TurnwireError",
+    status: 409,
+    type: "busy",
+    message: "it is busy",
+    hint: "wait",
+  });
   expect(asked).toHaveLength(1);
 });
 
 test("patience ends, a signal ends it sooner, and a delete whose answer was lost has worked", async () => {
   const client = connect({ ...quick, fetch: answering(lost).fetch, patience: 5 });
-  await expect(client.agents()).rejects.toMatchObject({ type: "lost", status: 0, message: expect.stringContaining("cannot reach http://server") });
+  await expect(client.agents()).rejects.toMatchObject({
+    type: "lost",
+    status: 0,
+    message: expect.stringContaining("cannot reach http://server"),
+  });
   await expect(client.session("s").get({ signal: AbortSignal.abort() })).rejects.toMatchObject({ name: "AbortError" });
-  await connect({ ...quick, fetch: answering(lost, error(404, "not_found")).fetch }).session("s").delete();
+  await connect({ ...quick, fetch: answering(lost, error(404, "not_found")).fetch })
+    .session("s")
+    .delete();
 });
 
 test("answers are events with an id of their own", async () => {
@@ -109,7 +135,11 @@ test("answers are events with an id of their own", async () => {
   expect(new Set(said.map(({ id }) => id)).size).toBe(5);
   expect(said.map(({ id, created_at, ...event }) => event)).toEqual([
     { type: "USER_CONFIRM_RESULT", reply_id: "r", confirm_results: [{ confirmed: true, tool_call: { id: "c" } }] },
-    { type: "USER_CONFIRM_RESULT", reply_id: "r", confirm_results: [{ confirmed: true, tool_call: { id: "c", input: '{"a":1}' }, rules: [rule] }] },
+    {
+      type: "USER_CONFIRM_RESULT",
+      reply_id: "r",
+      confirm_results: [{ confirmed: true, tool_call: { id: "c", input: '{"a":1}' }, rules: [rule] }],
+    },
     { type: "USER_CONFIRM_RESULT", reply_id: "r", confirm_results: [{ confirmed: false, tool_call: { id: "c" } }] },
     {
       type: "EXTERNAL_EXECUTION_RESULT",
@@ -149,7 +179,8 @@ test("nothing is waited for that never comes: a token, an answer, the rest of on
   vi.useFakeTimers();
   let tokens = 0;
   const token = () => (tokens++ ? "fresh" : hangs());
-  const deaf = () => new Response(new ReadableStream({ start: (controller) => controller.enqueue(new TextEncoder().encode(frame(1))) }));
+  const deaf = () =>
+    new Response(new ReadableStream({ start: (controller) => controller.enqueue(new TextEncoder().encode(frame(1))) }));
   const { asked, fetch } = answering(hangs as never, deaf, stream(frame(2), "silent"));
   expect(await soon(events({ fetch, token }, 2))).toEqual([1, 2]);
   expect(tokens).toBe(4);
@@ -158,19 +189,33 @@ test("nothing is waited for that never comes: a token, an answer, the rest of on
 
 test("a request without an answer is given up, and sent again", async () => {
   vi.useFakeTimers();
-  const halfway = () => new Response(new ReadableStream({ start: (controller) => controller.enqueue(new TextEncoder().encode('{"age')) }));
+  const halfway = () =>
+    new Response(new ReadableStream({ start: (controller) => controller.enqueue(new TextEncoder().encode('{"age')) }));
   const { asked, fetch } = answering(hangs as never, halfway, json({ agents: [], default_agent: "a" }));
-  expect(await soon(connect({ ...quick, fetch, patience: 300_000 }).agents())).toEqual({ agents: [], default_agent: "a" });
+  expect(await soon(connect({ ...quick, fetch, patience: 300_000 }).agents())).toEqual({
+    agents: [],
+    default_agent: "a",
+  });
   expect(asked).toHaveLength(3);
   // What is sent up may take its time.
-  const slow = answering((() => new Promise((resolve) => setTimeout(() => resolve(json({ id: "b" })()), 900_000))) as never);
+  const slow = answering(
+    (() => new Promise((resolve) => setTimeout(() => resolve(json({ id: "b" })()), 900_000))) as never,
+  );
   expect(await soon(connect({ ...quick, fetch: slow.fetch }).upload("bytes"))).toEqual({ id: "b" });
   expect(slow.asked).toHaveLength(1);
 });
 
 test("a view whose first page never comes asks for it again", async () => {
   vi.useFakeTimers();
-  const page = { messages: [], cursors: {}, agents: {}, last_event_id: "e.0", has_more: false, pending: [], queued: [] };
+  const page = {
+    messages: [],
+    cursors: {},
+    agents: {},
+    last_event_id: "e.0",
+    has_more: false,
+    pending: [],
+    queued: [],
+  };
   const { asked, fetch } = answering(hangs as never, json(page));
   const view = new SessionView(connect({ ...quick, fetch }).session("s"), { signal: whileTesting() });
   await soon(new Promise<void>((resolve) => view.subscribe(() => view.state.ready && resolve())));
@@ -180,7 +225,9 @@ test("a view whose first page never comes asks for it again", async () => {
 test("a slow reader is waited for without the connection counting as lost", async () => {
   vi.useFakeTimers();
   const { asked, fetch } = answering(stream(Array.from({ length: 600 }, (_, at) => frame(at + 1)).join(""), "silent"));
-  const watch = connect({ ...quick, fetch }).session("s").watch();
+  const watch = connect({ ...quick, fetch })
+    .session("s")
+    .watch();
   await vi.advanceTimersByTimeAsync(600_000);
   expect(watch.connection.state).toBe("live");
   expect(asked).toHaveLength(1);
@@ -189,7 +236,9 @@ test("a slow reader is waited for without the connection counting as lost", asyn
 });
 
 test("somebody who looks at the connection and throws ends the watch, and nobody waits", async () => {
-  const watch = connect({ ...quick, fetch: answering(lost).fetch }).session("s").watch();
+  const watch = connect({ ...quick, fetch: answering(lost).fetch })
+    .session("s")
+    .watch();
   watch.onconnection = () => {
     throw new Error("my own");
   };
@@ -215,7 +264,11 @@ function sockets(...answers: ((command: any, say: (frame: object | string) => vo
     send(text: string) {
       const command = JSON.parse(text);
       this.commands.push(command);
-      queueMicrotask(() => this.#answer(command, (frame) => this.onmessage?.({ data: typeof frame === "string" ? frame : JSON.stringify(frame) })));
+      queueMicrotask(() =>
+        this.#answer(command, (frame) =>
+          this.onmessage?.({ data: typeof frame === "string" ? frame : JSON.stringify(frame) }),
+        ),
+      );
     }
     close() {
       this.closed = true;
@@ -235,11 +288,19 @@ const answers = (from: number) => (command: any, say: (frame: object) => void) =
 
 test("a socket that never opens, one that does not answer, one that falls silent and one that stammers are all left", async () => {
   vi.useFakeTimers();
-  const once = (then: (say: (frame: object | string) => void) => void) => (command: any, say: (frame: object | string) => void) => {
-    answers(1)({ ...command, type: command.type === "ping" ? "" : command.type }, say);
-    if (command.type === "subscribe") then(say);
-  };
-  const { made, transport } = sockets(() => {}, pongs, once(() => {}), once((say) => say("{")), answers(2));
+  const once =
+    (then: (say: (frame: object | string) => void) => void) =>
+    (command: any, say: (frame: object | string) => void) => {
+      answers(1)({ ...command, type: command.type === "ping" ? "" : command.type }, say);
+      if (command.type === "subscribe") then(say);
+    };
+  const { made, transport } = sockets(
+    () => {},
+    pongs,
+    once(() => {}),
+    once((say) => say("{")),
+    answers(2),
+  );
   expect(await soon(events({ transport }, 2))).toEqual([1, 2]);
   expect(made).toHaveLength(5);
   expect(made.slice(0, 4).map(({ closed }) => closed)).toEqual([true, true, true, true]);
@@ -254,11 +315,16 @@ test("a socket whose credentials have expired is made again with a new token, an
     answers(1)(command, say);
     if (command.type === "subscribe") queueMicrotask(() => sockets().at(-1).onclose({ code: 4401, reason }));
   };
-  const { made, transport }: ReturnType<typeof sockets> = sockets(closing(() => made, "credentials expired"), answers(2));
+  const { made, transport }: ReturnType<typeof sockets> = sockets(
+    closing(() => made, "credentials expired"),
+    answers(2),
+  );
   const options = { transport, token: () => `t${++asked}` };
   expect(await soon(events(options, 2))).toEqual([1, 2]);
   expect(made.map(({ commands }) => commands[0].token)).toEqual(["t1", "t2"]);
-  const { made: refused, transport: other }: ReturnType<typeof sockets> = sockets(closing(() => refused, "these are no credentials"));
+  const { made: refused, transport: other }: ReturnType<typeof sockets> = sockets(
+    closing(() => refused, "these are no credentials"),
+  );
   await expect(soon(events({ transport: other }, 2))).rejects.toMatchObject({ status: 401 });
   expect(refused).toHaveLength(1);
 });
@@ -266,7 +332,9 @@ test("a socket whose credentials have expired is made again with a new token, an
 test("a socket that is heard of stays, for as long as nothing happens", async () => {
   vi.useFakeTimers();
   const { made, transport } = sockets(answers(1));
-  const watch = connect({ ...quick, transport }).session("s").watch({ signal: whileTesting() });
+  const watch = connect({ ...quick, transport })
+    .session("s")
+    .watch({ signal: whileTesting() });
   await vi.advanceTimersByTimeAsync(3_600_000);
   expect(made).toHaveLength(1);
   expect(watch.connection.state).toBe("live");
@@ -274,7 +342,9 @@ test("a socket that is heard of stays, for as long as nothing happens", async ()
 
 test("a watch says how its connection is, and ends with what cannot work", async () => {
   const { fetch } = answering(stream(frame(1)), error(404, "not_found"));
-  const watch = connect({ ...quick, fetch }).session("s").watch();
+  const watch = connect({ ...quick, fetch })
+    .session("s")
+    .watch();
   const states: Connection[] = [];
   watch.onconnection = (connection) => states.push(connection);
   const seen: Event[] = [];
@@ -282,13 +352,17 @@ test("a watch says how its connection is, and ends with what cannot work", async
     for await (const event of watch) seen.push(event);
   }).rejects.toMatchObject({ type: "not_found" });
   expect(seen).toHaveLength(1);
-  expect(states.map(({ state }) => state)).toEqual(["connecting", "live", "waiting", "connecting", "closed"].slice(-states.length));
+  expect(states.map(({ state }) => state)).toEqual(
+    ["connecting", "live", "waiting", "connecting", "closed"].slice(-states.length),
+  );
   expect(states.at(-1)).toMatchObject({ error: { status: 404 } });
 });
 
 test("a signal ends a watch without an error, also while it waits", async () => {
   const stop = new AbortController();
-  const watch = connect({ ...quick, fetch: answering(lost).fetch, retry: { min: 60_000, max: 60_000 } }).session("s").watch({ signal: stop.signal });
+  const watch = connect({ ...quick, fetch: answering(lost).fetch, retry: { min: 60_000, max: 60_000 } })
+    .session("s")
+    .watch({ signal: stop.signal });
   watch.onconnection = ({ state }) => state === "waiting" && stop.abort();
   for await (const _ of watch) expect.unreachable();
   expect(watch.connection).toEqual({ state: "closed", error: null });
@@ -297,7 +371,10 @@ test("a signal ends a watch without an error, also while it waits", async () => 
 test("an answer of 204 ends a watch until idle", async () => {
   const { asked, fetch } = answering(stream(frame(1)), () => new Response(null, { status: 204 }));
   const seen = [];
-  for await (const event of connect({ ...quick, fetch }).session("s").watch({ until: "idle" })) seen.push(event.seq);
+  for await (const event of connect({ ...quick, fetch })
+    .session("s")
+    .watch({ until: "idle" }))
+    seen.push(event.seq);
   expect(seen).toEqual([1]);
   expect(asked[1]!.url).toContain("after=e.1&until=idle");
 });
@@ -315,7 +392,8 @@ test("server-sent events are read out of bytes that were cut anywhere", async ()
     const frames = [];
     const cut = new ReadableStream({
       start(controller) {
-        for (let at = 0, size; at < bytes.length; at += size) controller.enqueue(bytes.subarray(at, at + (size = 1 + random(9))));
+        for (let at = 0, size; at < bytes.length; at += size)
+          controller.enqueue(bytes.subarray(at, at + (size = 1 + random(9))));
         controller.close();
       },
     });
@@ -327,7 +405,9 @@ test("server-sent events are read out of bytes that were cut anywhere", async ()
 test("where there is no WebSocket, it says what to do", async () => {
   const had = globalThis.WebSocket;
   Object.assign(globalThis, { WebSocket: undefined });
-  const watch = connect({ ...quick, transport: webSocket() }).session("s").watch();
+  const watch = connect({ ...quick, transport: webSocket() })
+    .session("s")
+    .watch();
   await expect(watch.next()).rejects.toThrow("package ws");
   Object.assign(globalThis, { WebSocket: had });
 });
@@ -343,7 +423,9 @@ test("with credentials: a socket and a stream are let in with the token, and nob
     const view = new SessionView(client.session(id), { signal: whileTesting() });
     await view.send("hello");
     await until(() => view.state.status === "idle" && view.state.messages[1]?.finished_at, "it never ends");
-    const watch = connect({ ...options, token: "wrong" }).session(id).watch();
+    const watch = connect({ ...options, token: "wrong" })
+      .session(id)
+      .watch();
     await expect(watch.next()).rejects.toMatchObject({ status: 401 });
   }
 });
@@ -395,7 +477,10 @@ test("everything else that a client asks for", async () => {
   expect(fork.last_seq).toBeLessThan(log.length);
   expect((await client.sessions({ q: "team" })).sessions.map(({ id }) => id)).toContain(id);
   expect((await client.agents()).default_agent).toBe("demo");
-  expect(await client.upload(new TextEncoder().encode("hello"), "text/plain")).toMatchObject({ size: 5, media_type: "text/plain" });
+  expect(await client.upload(new TextEncoder().encode("hello"), "text/plain")).toMatchObject({
+    size: 5,
+    media_type: "text/plain",
+  });
   expect(await client.ticket()).toMatchObject({ ticket: expect.any(String) });
   await session.delete();
   await expect(session.get()).rejects.toMatchObject({ type: "not_found" });

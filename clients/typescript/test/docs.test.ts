@@ -16,7 +16,11 @@ mkdirSync(folder, { recursive: true });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const page = readFileSync("../../docs/typescript.md", "utf8");
-const snippets = [...page.matchAll(/```(tsx?)\n([\s\S]*?)```/g)].map(([, loader, code], at) => ({ at, loader: loader as "ts" | "tsx", code: code! }));
+const snippets = [...page.matchAll(/```(tsx?)\n([\s\S]*?)```/g)].map(([, loader, code], at) => ({
+  at,
+  loader: loader as "ts" | "tsx",
+  code: code!,
+}));
 
 async function compiled(code: string, loader: "ts" | "tsx", at: number): Promise<string> {
   const file = join(folder, `${at}.mjs`);
@@ -28,7 +32,10 @@ async function compiled(code: string, loader: "ts" | "tsx", at: number): Promise
 test.each(snippets.filter(({ loader }) => loader === "ts"))("snippet $at runs", async ({ at, loader, code }) => {
   const { url } = await serve();
   const file = await compiled(code, loader, at);
-  const { stdout } = await promisify(execFile)(process.execPath, [file], { env: { ...process.env, TURNWIRE_URL: url }, timeout: 50_000 });
+  const { stdout } = await promisify(execFile)(process.execPath, [file], {
+    env: { ...process.env, TURNWIRE_URL: url },
+    timeout: 50_000,
+  });
   expect(stdout.trim()).not.toBe("");
 });
 

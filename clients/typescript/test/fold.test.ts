@@ -2,7 +2,18 @@
 
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { AssistantMsg, EventType, FoldError, Folder, Msg, snapshot, SystemMsg, UserMsg, type Event, type EventLike } from "turnwire/message";
+import {
+  AssistantMsg,
+  EventType,
+  FoldError,
+  Folder,
+  Msg,
+  snapshot,
+  SystemMsg,
+  UserMsg,
+  type Event,
+  type EventLike,
+} from "turnwire/message";
 
 function vectors(name: string): any[] {
   return JSON.parse(readFileSync(new URL(`vectors/${name}.json`, import.meta.url), "utf8")).cases;
@@ -35,15 +46,21 @@ function tolerant(events: EventLike[]) {
 }
 
 describe.each(["replies", "repeats", "disorder"])("%s", (name) => {
-  test.each(vectors(name).map((each, at) => [at, each] as const))("case %i folds to what Rust folds it to", (_, each) => {
-    for (const [mode, fold] of Object.entries({ strict, tolerant })) {
-      const { outcomes, folder } = fold(plain(each.events));
-      const numbered = (list: string[]) => list.map((outcome, at) => `${at} ${each.events[at].type} ${outcome}`);
-      expect(numbered(outcomes), mode).toEqual(numbered(each[mode].outcomes));
-      expect(plain(folder.messages), mode).toEqual(each[mode].messages);
-      expect(folder.history.map(({ id }) => id), mode).toEqual(each[mode].history);
-    }
-  });
+  test.each(vectors(name).map((each, at) => [at, each] as const))(
+    "case %i folds to what Rust folds it to",
+    (_, each) => {
+      for (const [mode, fold] of Object.entries({ strict, tolerant })) {
+        const { outcomes, folder } = fold(plain(each.events));
+        const numbered = (list: string[]) => list.map((outcome, at) => `${at} ${each.events[at].type} ${outcome}`);
+        expect(numbered(outcomes), mode).toEqual(numbered(each[mode].outcomes));
+        expect(plain(folder.messages), mode).toEqual(each[mode].messages);
+        expect(
+          folder.history.map(({ id }) => id),
+          mode,
+        ).toEqual(each[mode].history);
+      }
+    },
+  );
 });
 
 test("a message that was put away in the middle goes on where it was", () => {
@@ -87,7 +104,9 @@ test("a message built without created_at takes it from the first event", () => {
 });
 
 test("a text becomes a block, and a role holds what it may", () => {
-  expect(new UserMsg({ name: "alice", content: "hi" }).content).toEqual([{ type: "text", text: "hi", finished_at: null }]);
+  expect(new UserMsg({ name: "alice", content: "hi" }).content).toEqual([
+    { type: "text", text: "hi", finished_at: null },
+  ]);
   expect(new SystemMsg({ name: "system", content: "You are Friday." }).role).toBe("system");
   const content = [{ type: "thinking", thinking: "hm" }] as const;
   expect(() => new UserMsg({ name: "alice", content })).toThrow(expect.objectContaining({ kind: "WrongRole" }));

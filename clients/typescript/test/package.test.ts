@@ -11,12 +11,16 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 const project = mkdtempSync(join(tmpdir(), "turnwire-package-"));
 afterAll(() => rmSync(project, { recursive: true, force: true }));
 
-const npm = (cwd: string, ...options: string[]) => execFileSync("npm", [...options, "--silent", "--no-audit", "--no-fund"], { cwd, encoding: "utf8" });
+const npm = (cwd: string, ...options: string[]) =>
+  execFileSync("npm", [...options, "--silent", "--no-audit", "--no-fund"], { cwd, encoding: "utf8" });
 const node = (file: string) => execFileSync(process.execPath, [file], { cwd: project, encoding: "utf8" });
 
 beforeAll(() => {
   // `npm test` has built it.
-  const packed = npm(resolve("."), "pack", "--ignore-scripts", "--pack-destination", project).trim().split("\n").at(-1)!;
+  const packed = npm(resolve("."), "pack", "--ignore-scripts", "--pack-destination", project)
+    .trim()
+    .split("\n")
+    .at(-1)!;
   writeFileSync(join(project, "package.json"), '{"name":"empty","version":"1.0.0","type":"module"}');
   npm(project, "install", "--offline", `./${packed}`);
 });
@@ -55,7 +59,9 @@ test("it has no dependencies, and types for every entry", () => {
   expect(json.dependencies).toBe(undefined);
   expect(json.sideEffects).toBe(false);
   expect(readdirSync(join(project, "node_modules")).filter((name) => !name.startsWith("."))).toEqual(["turnwire"]);
-  expect(readFileSync("package-lock.json", "utf8")).not.toMatch(/"resolved"|https?:\/\/(?!opencollective|github)[^"]*\.tgz/);
+  expect(readFileSync("package-lock.json", "utf8")).not.toMatch(
+    /"resolved"|https?:\/\/(?!opencollective|github)[^"]*\.tgz/,
+  );
 });
 
 test("the seed's example runs with only the package's name changed, and is typed", () => {
@@ -74,13 +80,16 @@ test("the seed's example runs with only the package's name changed, and is typed
 });
 
 test("the entries work without React, and without a type checker", () => {
-  writeFileSync(join(project, "all.js"), `
+  writeFileSync(
+    join(project, "all.js"),
+    `
     import { connect, webSocket } from "turnwire";
     import { Folder } from "turnwire/message";
     import { SessionView } from "turnwire/view";
     import { BlockStream } from "turnwire/blocks";
     console.log([connect, SessionView, webSocket, Folder, BlockStream].map((it) => typeof it).join());
-  `);
+  `,
+  );
   expect(node("all.js").trim()).toBe(Array(5).fill("function").join());
 });
 
@@ -108,10 +117,16 @@ test("it is small", async () => {
     ...entries.map((entry, at): [string, string, number] => [entry, all[at]!, 8 * KIB]),
     ["connect, watch", 'export { connect } from "turnwire"', 3.25 * KIB],
     ["connect, watch and fold", client, 8 * KIB],
-    ["connect and a view", 'export { connect } from "turnwire"; export { SessionView } from "turnwire/view"', 9.75 * KIB],
+    [
+      "connect and a view",
+      'export { connect } from "turnwire"; export { SessionView } from "turnwire/view"',
+      9.75 * KIB,
+    ],
     ["all, without React", all.join(";"), 11.5 * KIB],
   ];
-  const weighed = await Promise.all(limits.map(async ([name, contents, limit]) => ({ name, limit, bytes: await weigh(contents) })));
+  const weighed = await Promise.all(
+    limits.map(async ([name, contents, limit]) => ({ name, limit, bytes: await weigh(contents) })),
+  );
   console.log(weighed.map(({ name, bytes }) => `${name}: ${bytes} bytes gzipped`).join("\n"));
   expect(weighed.filter(({ bytes, limit }) => bytes >= limit)).toEqual([]);
 });

@@ -31,7 +31,13 @@ function show(client: Client, id: string | null) {
   function Chat() {
     latest = useSession(client, id);
     renders.all += 1;
-    return <div>{latest.messages.map((message) => <Message key={message.id} message={message} />)}</div>;
+    return (
+      <div>
+        {latest.messages.map((message) => (
+          <Message key={message.id} message={message} />
+        ))}
+      </div>
+    );
   }
   const element = (
     <StrictMode>

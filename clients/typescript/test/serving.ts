@@ -118,7 +118,10 @@ export async function proxy(server: Server, cutAfter: () => number | undefined =
 }
 
 /** Waits for a condition. */
-export async function until<T>(condition: () => T | Promise<T>, otherwise: string | (() => string)): Promise<NonNullable<T>> {
+export async function until<T>(
+  condition: () => T | Promise<T>,
+  otherwise: string | (() => string),
+): Promise<NonNullable<T>> {
   const end = Date.now() + 45_000;
   while (Date.now() < end) {
     const found = await condition();

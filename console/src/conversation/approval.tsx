@@ -1,31 +1,32 @@
 // A call that waits for a person: what it wants to do, and their answer.
-import { useId, useRef, useState } from 'react';
-import type { Approval } from 'turnwire';
-import type { PermissionRule } from 'turnwire/message';
-import { Problem } from '../ui/state.tsx';
-import type { Answers } from './context.ts';
-import { pretty, wrongInput } from './json.ts';
-import { Left } from './left.tsx';
-import { covers } from './rule.ts';
-import { Json } from './tool.tsx';
+import { useId, useRef, useState } from "react";
+import type { Approval } from "turnwire";
+import type { PermissionRule } from "turnwire/message";
+import { Problem } from "../ui/state.tsx";
+import type { Answers } from "./context.ts";
+import { pretty, wrongInput } from "./json.ts";
+import { Left } from "./left.tsx";
+import { covers } from "./rule.ts";
+import { Json } from "./tool.tsx";
 
-type Mode = 'ask' | 'edit' | 'deny';
+type Mode = "ask" | "edit" | "deny";
 
 export function ApprovalForm({ asking, answers }: { asking: Approval; answers: Answers }) {
   const { tool_call: call } = asking;
-  const [mode, setMode] = useState<Mode>('ask');
-  const [input, setInput] = useState('');
-  const [reason, setReason] = useState('');
+  const [mode, setMode] = useState<Mode>("ask");
+  const [input, setInput] = useState("");
+  const [reason, setReason] = useState("");
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
   const id = useId();
-  const wrong = mode === 'edit' ? wrongInput(input) : null;
+  const wrong = mode === "edit" ? wrongInput(input) : null;
   const rules = call.suggested_rules.map((rule) => ({ rule, covers: covers(rule) }));
 
   const form = useRef<HTMLFormElement>(null);
   const answer = async (say: () => Promise<void>) => {
     // The form goes away; who was in it stays at the call.
-    if (form.current?.contains(document.activeElement)) form.current.closest<HTMLElement>('.tool')?.focus({ preventScroll: true });
+    if (form.current?.contains(document.activeElement))
+      form.current.closest<HTMLElement>(".tool")?.focus({ preventScroll: true });
     setBusy(true);
     setError(null);
     try {
@@ -36,10 +37,11 @@ export function ApprovalForm({ asking, answers }: { asking: Approval; answers: A
       setBusy(false);
     }
   };
-  const allow = (always: PermissionRule[]) => void answer(() => answers.allow(asking, { always, ...(mode === 'edit' && { input }) }));
+  const allow = (always: PermissionRule[]) =>
+    void answer(() => answers.allow(asking, { always, ...(mode === "edit" && { input }) }));
   const edit = () => {
     setInput(pretty(call.input));
-    setMode('edit');
+    setMode("edit");
   };
 
   return (
@@ -49,17 +51,17 @@ export function ApprovalForm({ asking, answers }: { asking: Approval; answers: A
       aria-label={`Approval for ${call.name}`}
       onSubmit={(event) => {
         event.preventDefault();
-        if (mode === 'deny') void answer(() => answers.deny(asking, reason));
+        if (mode === "deny") void answer(() => answers.deny(asking, reason));
         else if (wrong === null) allow([]);
       }}
     >
-      {mode === 'edit' ? (
+      {mode === "edit" ? (
         <div className="field">
           <label htmlFor={`${id}-input`}>Input that the tool gets, as JSON</label>
           <textarea
             id={`${id}-input`}
             className="mono"
-            rows={Math.min(16, input.split('\n').length + 1)}
+            rows={Math.min(16, input.split("\n").length + 1)}
             value={input}
             spellCheck={false}
             autoFocus
@@ -67,35 +69,66 @@ export function ApprovalForm({ asking, answers }: { asking: Approval; answers: A
             aria-describedby={`${id}-wrong`}
             onChange={(event) => setInput(event.target.value)}
           />
-          <p id={`${id}-wrong`} className="wrong" role="status">{wrong}</p>
+          <p id={`${id}-wrong`} className="wrong" role="status">
+            {wrong}
+          </p>
         </div>
       ) : (
         <Json text={call.input} label="Input" />
       )}
-      {mode === 'deny' && (
+      {mode === "deny" && (
         <div className="field">
           <label htmlFor={`${id}-reason`}>Why not? The agent is told (optional)</label>
-          <input id={`${id}-reason`} value={reason} autoFocus maxLength={1000} onChange={(event) => setReason(event.target.value)} />
+          <input
+            id={`${id}-reason`}
+            value={reason}
+            autoFocus
+            maxLength={1000}
+            onChange={(event) => setReason(event.target.value)}
+          />
         </div>
       )}
       {error !== null && <Problem error={error} />}
       <div className="actions">
-        {mode === 'deny' ? (
-          <button type="submit" className="button bad" disabled={isBusy}>Deny</button>
+        {mode === "deny" ? (
+          <button type="submit" className="button bad" disabled={isBusy}>
+            Deny
+          </button>
         ) : (
           <button type="submit" className="button main" disabled={isBusy || wrong !== null}>
-            {mode === 'edit' ? 'Allow with changes' : 'Allow once'}
+            {mode === "edit" ? "Allow with changes" : "Allow once"}
           </button>
         )}
-        {mode === 'ask' && <button type="button" className="button" disabled={isBusy} onClick={edit}>Edit</button>}
-        {mode === 'ask' && <button type="button" className="button" disabled={isBusy} onClick={() => setMode('deny')}>Deny…</button>}
-        {mode !== 'ask' && <button type="button" className="button quiet" disabled={isBusy} onClick={() => setMode('ask')}>Back</button>}
+        {mode === "ask" && (
+          <button type="button" className="button" disabled={isBusy} onClick={edit}>
+            Edit
+          </button>
+        )}
+        {mode === "ask" && (
+          <button type="button" className="button" disabled={isBusy} onClick={() => setMode("deny")}>
+            Deny…
+          </button>
+        )}
+        {mode !== "ask" && (
+          <button type="button" className="button quiet" disabled={isBusy} onClick={() => setMode("ask")}>
+            Back
+          </button>
+        )}
         <Left expires={asking.expires_at} />
       </div>
-      {mode !== 'deny' &&
+      {mode !== "deny" &&
         rules.map(({ rule, covers }) => (
           <p key={covers} className="rules">
-            <button type="button" className="button" disabled={isBusy || wrong !== null} aria-label={covers} onClick={() => allow([rule])}>Always</button> {covers}, in this session
+            <button
+              type="button"
+              className="button"
+              disabled={isBusy || wrong !== null}
+              aria-label={covers}
+              onClick={() => allow([rule])}
+            >
+              Always
+            </button>{" "}
+            {covers}, in this session
           </p>
         ))}
     </form>
@@ -104,11 +137,11 @@ export function ApprovalForm({ asking, answers }: { asking: Approval; answers: A
 
 /** A call that a client executes; here a person may play the client. */
 export function ExternalForm({ asking, answers }: { asking: Approval; answers: Answers }) {
-  const [output, setOutput] = useState('');
+  const [output, setOutput] = useState("");
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
   const id = useId();
-  const give = async (state: 'success' | 'error') => {
+  const give = async (state: "success" | "error") => {
     setBusy(true);
     setError(null);
     try {
@@ -124,7 +157,7 @@ export function ExternalForm({ asking, answers }: { asking: Approval; answers: A
       aria-label={`Result for ${asking.tool_call.name}`}
       onSubmit={(event) => {
         event.preventDefault();
-        void give('success');
+        void give("success");
       }}
     >
       <div className="field">
@@ -133,8 +166,12 @@ export function ExternalForm({ asking, answers }: { asking: Approval; answers: A
       </div>
       {error !== null && <Problem error={error} />}
       <div className="actions">
-        <button type="submit" className="button main" disabled={isBusy}>Give result</button>
-        <button type="button" className="button" disabled={isBusy} onClick={() => void give('error')}>It failed</button>
+        <button type="submit" className="button main" disabled={isBusy}>
+          Give result
+        </button>
+        <button type="button" className="button" disabled={isBusy} onClick={() => void give("error")}>
+          It failed
+        </button>
       </div>
     </form>
   );

@@ -1,6 +1,6 @@
 // A conversation in batches. A message stays in its batch, whatever comes before or behind it, so that a batch in
 // which nothing changed is the same, and one that is out of sight costs nothing.
-import type { MsgJson } from 'turnwire/message';
+import type { MsgJson } from "turnwire/message";
 
 const SIZE = 20;
 
@@ -28,12 +28,15 @@ export class Batches {
 
   /** Puts what is new where it belongs. `null`: the order is another one. */
   #place(messages: readonly MsgJson[]): Batch[] | null {
-    const known = Math.max(0, messages.findIndex(({ id = '' }) => this.#of.has(id)));
+    const known = Math.max(
+      0,
+      messages.findIndex(({ id = "" }) => this.#of.has(id)),
+    );
     const first = this.#list[0]?.key ?? 0;
     let [key, count] = [this.#list.length === 0 ? 0 : first, 0];
     const made: { key: number; messages: MsgJson[] }[] = [];
     messages.forEach((message, at) => {
-      const { id = '' } = message;
+      const { id = "" } = message;
       // Those in front are counted from the first that was there.
       const before = at < known ? first - Math.ceil((known - at) / SIZE) : undefined;
       let mine = this.#of.get(id) ?? before;
@@ -50,7 +53,10 @@ export class Batches {
     const old = new Map(this.#list.map((batch) => [batch.key, batch]));
     return made.map((batch) => {
       const was = old.get(batch.key);
-      return was?.messages.length === batch.messages.length && was.messages.every((message, at) => message === batch.messages[at]) ? was : batch;
+      return was?.messages.length === batch.messages.length &&
+        was.messages.every((message, at) => message === batch.messages[at])
+        ? was
+        : batch;
     });
   }
 }

@@ -1,10 +1,10 @@
 // Where one writes. Enter sends; Stop stands where Send was.
-import { memo, useEffect, useRef, useState, type ClipboardEvent, type KeyboardEvent, type ReactNode } from 'react';
-import type { Sendable } from 'turnwire';
-import { Icon } from '../ui/icon.tsx';
-import { Problem } from '../ui/state.tsx';
-import { bytes } from './data.tsx';
-import type { Files } from './files.ts';
+import { memo, useEffect, useRef, useState, type ClipboardEvent, type KeyboardEvent, type ReactNode } from "react";
+import type { Sendable } from "turnwire";
+import { Icon } from "../ui/icon.tsx";
+import { Problem } from "../ui/state.tsx";
+import { bytes } from "./data.tsx";
+import type { Files } from "./files.ts";
 
 interface Props {
   /** Whose draft it is: what was written and not sent is there again. */
@@ -22,27 +22,37 @@ interface Props {
   children?: ReactNode;
 }
 
-export const Composer = memo(function Composer({ draft, agent, files, isRunning, isAsking = false, closed = null, send, stop, children }: Props) {
+export const Composer = memo(function Composer({
+  draft,
+  agent,
+  files,
+  isRunning,
+  isAsking = false,
+  closed = null,
+  send,
+  stop,
+  children,
+}: Props) {
   const key = `turnwire.draft.${draft}`;
-  const [text, setText] = useState(() => sessionStorage.getItem(key) ?? '');
+  const [text, setText] = useState(() => sessionStorage.getItem(key) ?? "");
   const [isSending, setSending] = useState(false);
   const [error, setError] = useState<unknown>(null);
   const field = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
 
   useEffect(() => {
-    if (text === '') sessionStorage.removeItem(key);
+    if (text === "") sessionStorage.removeItem(key);
     else sessionStorage.setItem(key, text);
     const { current } = field;
     // Where the style sheet cannot let it grow.
-    if (!current || CSS.supports('field-sizing', 'content')) return;
-    current.style.height = 'auto';
+    if (!current || CSS.supports("field-sizing", "content")) return;
+    current.style.height = "auto";
     current.style.height = `${Math.min(current.scrollHeight + 2, window.innerHeight * 0.4)}px`;
   }, [text, key]);
 
-  const isUploading = files.list.some(({ state }) => state === 'uploading');
-  const ready = files.list.filter(({ state }) => state === 'ready');
-  const hasSomething = text.trim() !== '' || ready.length > 0;
+  const isUploading = files.list.some(({ state }) => state === "uploading");
+  const ready = files.list.filter(({ state }) => state === "ready");
+  const hasSomething = text.trim() !== "" || ready.length > 0;
   const canSend = hasSomething && !isUploading && !isSending && closed === null;
 
   const submit = async () => {
@@ -51,8 +61,12 @@ export const Composer = memo(function Composer({ draft, agent, files, isRunning,
       ready.length === 0
         ? text
         : [
-            ...(text.trim() === '' ? [] : [{ type: 'text' as const, text }]),
-            ...ready.map(({ file, url = '' }) => ({ type: 'data' as const, name: file.name, source: { type: 'url' as const, url, media_type: file.type || 'application/octet-stream' } })),
+            ...(text.trim() === "" ? [] : [{ type: "text" as const, text }]),
+            ...ready.map(({ file, url = "" }) => ({
+              type: "data" as const,
+              name: file.name,
+              source: { type: "url" as const, url, media_type: file.type || "application/octet-stream" },
+            })),
           ];
     setSending(true);
     setError(null);
@@ -60,7 +74,7 @@ export const Composer = memo(function Composer({ draft, agent, files, isRunning,
       await send(content, text);
       // At once: who goes elsewhere after it takes this field away.
       sessionStorage.removeItem(key);
-      setText('');
+      setText("");
       files.clear();
     } catch (error) {
       // What was written stays.
@@ -76,7 +90,7 @@ export const Composer = memo(function Composer({ draft, agent, files, isRunning,
   };
 
   const onKeyDown = (event: KeyboardEvent) => {
-    if (event.key !== 'Enter' || event.shiftKey || event.nativeEvent.isComposing) return;
+    if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
     event.preventDefault();
     void submit();
   };
@@ -102,8 +116,16 @@ export const Composer = memo(function Composer({ draft, agent, files, isRunning,
             <li key={key} className="chip" data-state={state}>
               <Icon name="file" size={12} />
               <span>{file.name}</span>
-              <span className="dim">{state === 'uploading' ? 'uploading' : state === 'failed' ? `not sent: ${why ?? 'failed'}` : bytes(file.size)}</span>
-              <button type="button" aria-label={`Remove ${file.name}`} onClick={() => files.remove(key)}>×</button>
+              <span className="dim">
+                {state === "uploading"
+                  ? "uploading"
+                  : state === "failed"
+                    ? `not sent: ${why ?? "failed"}`
+                    : bytes(file.size)}
+              </span>
+              <button type="button" aria-label={`Remove ${file.name}`} onClick={() => files.remove(key)}>
+                ×
+              </button>
             </li>
           ))}
         </ul>
@@ -114,8 +136,15 @@ export const Composer = memo(function Composer({ draft, agent, files, isRunning,
           id="composer"
           rows={1}
           value={text}
-          autoFocus={window.matchMedia('(min-width: 900px)').matches}
-          placeholder={closed ?? (isAsking ? `${agent} waits for an answer above; what you send comes after it` : isRunning ? `${agent} is busy; what you send waits for its turn` : `Message ${agent}`)}
+          autoFocus={window.matchMedia("(min-width: 900px)").matches}
+          placeholder={
+            closed ??
+            (isAsking
+              ? `${agent} waits for an answer above; what you send comes after it`
+              : isRunning
+                ? `${agent} is busy; what you send waits for its turn`
+                : `Message ${agent}`)
+          }
           aria-label={`Message ${agent}`}
           disabled={closed !== null}
           onChange={(event) => setText(event.target.value)}
@@ -131,16 +160,28 @@ export const Composer = memo(function Composer({ draft, agent, files, isRunning,
             hidden
             onChange={(event) => {
               files.add(event.target.files ?? []);
-              event.target.value = '';
+              event.target.value = "";
             }}
           />
-          <button type="button" className="icon-button" aria-label="Attach files" title="Attach files (or drop or paste them)" disabled={closed !== null} onClick={() => picker.current?.click()}>
+          <button
+            type="button"
+            className="icon-button"
+            aria-label="Attach files"
+            title="Attach files (or drop or paste them)"
+            disabled={closed !== null}
+            onClick={() => picker.current?.click()}
+          >
             <Icon name="clip" />
           </button>
           <span className="grow" />
           {(!isRunning || hasSomething) && (
-            <button type="submit" className="button main" disabled={!canSend} title={isRunning ? 'It waits for its turn' : 'Enter'}>
-              {isRunning ? 'Queue' : 'Send'} <Icon name="send" size={14} />
+            <button
+              type="submit"
+              className="button main"
+              disabled={!canSend}
+              title={isRunning ? "It waits for its turn" : "Enter"}
+            >
+              {isRunning ? "Queue" : "Send"} <Icon name="send" size={14} />
             </button>
           )}
           {isRunning && stop && (

@@ -1,17 +1,17 @@
 // How the connection is, as it is.
-import { useSyncExternalStore } from 'react';
-import type { Connection } from 'turnwire';
-import { duration, useNow } from '../time.ts';
-import { State } from '../ui/state.tsx';
+import { useSyncExternalStore } from "react";
+import type { Connection } from "turnwire";
+import { duration, useNow } from "../time.ts";
+import { State } from "../ui/state.tsx";
 
 function useOnline(): boolean {
   return useSyncExternalStore(
     (changed) => {
-      window.addEventListener('online', changed);
-      window.addEventListener('offline', changed);
+      window.addEventListener("online", changed);
+      window.addEventListener("offline", changed);
       return () => {
-        window.removeEventListener('online', changed);
-        window.removeEventListener('offline', changed);
+        window.removeEventListener("online", changed);
+        window.removeEventListener("offline", changed);
       };
     },
     () => navigator.onLine,
@@ -20,27 +20,40 @@ function useOnline(): boolean {
 
 export function ConnectionState({ connection }: { connection: Connection }) {
   const isOnline = useOnline();
-  const now = useNow(connection.state === 'waiting' ? 250 : null);
+  const now = useNow(connection.state === "waiting" ? 250 : null);
   const { tone, text } = describe(connection, now, isOnline);
   return (
-    <span className="connection" role="status" aria-label="Connection" title={'error' in connection && connection.error ? connection.error.message : undefined}>
+    <span
+      className="connection"
+      role="status"
+      aria-label="Connection"
+      title={"error" in connection && connection.error ? connection.error.message : undefined}
+    >
       <State tone={tone}>{text}</State>
     </span>
   );
 }
 
-export function describe(connection: Connection, now: number, isOnline: boolean): { tone: 'ok' | 'run' | 'bad' | 'wait'; text: string } {
+export function describe(
+  connection: Connection,
+  now: number,
+  isOnline: boolean,
+): { tone: "ok" | "run" | "bad" | "wait"; text: string } {
   switch (connection.state) {
-    case 'live':
-      return { tone: 'ok', text: 'live' };
-    case 'connecting':
-      return { tone: 'run', text: 'connecting' };
-    case 'waiting': {
-      if (!isOnline) return { tone: 'bad', text: 'offline' };
+    case "live":
+      return { tone: "ok", text: "live" };
+    case "connecting":
+      return { tone: "run", text: "connecting" };
+    case "waiting": {
+      if (!isOnline) return { tone: "bad", text: "offline" };
       const left = connection.retryAt - now;
-      return { tone: 'wait', text: left < 1000 ? 'reconnecting' : `reconnecting in ${duration(Math.ceil(left / 1000) * 1000).replace('.0', '')}` };
+      return {
+        tone: "wait",
+        text:
+          left < 1000 ? "reconnecting" : `reconnecting in ${duration(Math.ceil(left / 1000) * 1000).replace(".0", "")}`,
+      };
     }
-    case 'closed':
-      return connection.error ? { tone: 'bad', text: 'error' } : { tone: 'wait', text: 'closed' };
+    case "closed":
+      return connection.error ? { tone: "bad", text: "error" } : { tone: "wait", text: "closed" };
   }
 }

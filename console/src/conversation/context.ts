@@ -1,12 +1,12 @@
 // What the parts of a conversation share: who waits for what, who works for whom, and what can be done.
-import { createContext } from 'react';
-import type { Approval } from 'turnwire';
-import type { MsgJson, PermissionRule } from 'turnwire/message';
+import { createContext } from "react";
+import type { Approval } from "turnwire";
+import type { MsgJson, PermissionRule } from "turnwire/message";
 
 export interface Answers {
   allow(asking: Approval, options: { input?: string; always?: PermissionRule[] }): Promise<void>;
   deny(asking: Approval, reason: string): Promise<void>;
-  give(asking: Approval, output: string, state: 'success' | 'error'): Promise<void>;
+  give(asking: Approval, output: string, state: "success" | "error"): Promise<void>;
 }
 
 export interface Inside {

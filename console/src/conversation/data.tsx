@@ -1,54 +1,81 @@
 // Bytes: pictures, sound, films, and files to save.
-import { memo, useEffect, useState } from 'react';
-import type { DataBlock } from 'turnwire/message';
-import { BASE, token, useToken } from '../client.ts';
-import { Icon } from '../ui/icon.tsx';
-import { blobPath, safeHref } from './markdown/safe.ts';
+import { memo, useEffect, useState } from "react";
+import type { DataBlock } from "turnwire/message";
+import { BASE, token, useToken } from "../client.ts";
+import { Icon } from "../ui/icon.tsx";
+import { blobPath, safeHref } from "./markdown/safe.ts";
 
 export const Data = memo(function Data({ block, growing = false }: { block: DataBlock; growing?: boolean }) {
   const { source, name } = block;
-  const media = source.media_type ?? (block.type === 'data' ? '' : `${block.type}/*`);
+  const media = source.media_type ?? (block.type === "data" ? "" : `${block.type}/*`);
   const url = useSource(block, growing);
-  const label = name || media || 'file';
-  const kind = media.split('/', 1)[0];
-  if (growing) return <p className="data-wait">{label}: {size(source)} so far</p>;
-  if (url.state === 'outside') {
+  const label = name || media || "file";
+  const kind = media.split("/", 1)[0];
+  if (growing)
+    return (
+      <p className="data-wait">
+        {label}: {size(source)} so far
+      </p>
+    );
+  if (url.state === "outside") {
     return (
       <p className="file">
         <Icon name="file" />
-        {url.href === null ? label : <a href={url.href} target="_blank" rel="noopener noreferrer">{label}</a>}
+        {url.href === null ? (
+          label
+        ) : (
+          <a href={url.href} target="_blank" rel="noopener noreferrer">
+            {label}
+          </a>
+        )}
         <span className="dim">elsewhere; not loaded here</span>
       </p>
     );
   }
-  if (url.state === 'failed') return <p className="file"><Icon name="file" /> {label} <span className="dim">{url.why}</span></p>;
-  if (url.state === 'loading') return <p className="data-wait">{label}: loading</p>;
-  if (kind === 'image' && !media.includes('svg')) {
+  if (url.state === "failed")
+    return (
+      <p className="file">
+        <Icon name="file" /> {label} <span className="dim">{url.why}</span>
+      </p>
+    );
+  if (url.state === "loading") return <p className="data-wait">{label}: loading</p>;
+  if (kind === "image" && !media.includes("svg")) {
     return (
       <figure className="picture">
-        <img src={url.url} alt={name || 'image'} />
-        <figcaption>{name && <span>{name}</span>} <span>{media}</span> <a href={url.url} download={name || 'image'}>save</a></figcaption>
+        <img src={url.url} alt={name || "image"} />
+        <figcaption>
+          {name && <span>{name}</span>} <span>{media}</span>{" "}
+          <a href={url.url} download={name || "image"}>
+            save
+          </a>
+        </figcaption>
       </figure>
     );
   }
-  if (kind === 'audio') return <audio controls src={url.url} aria-label={label} />;
-  if (kind === 'video') return <video controls src={url.url} aria-label={label} />;
+  if (kind === "audio") return <audio controls src={url.url} aria-label={label} />;
+  if (kind === "video") return <video controls src={url.url} aria-label={label} />;
   return (
     <p className="file">
       <Icon name="file" />
-      <a href={url.url} download={name || 'file'}>{label}</a>
+      <a href={url.url} download={name || "file"}>
+        {label}
+      </a>
       <span className="dim">{size(source)}</span>
     </p>
   );
 });
 
-type Url = { state: 'ready'; url: string } | { state: 'loading' } | { state: 'outside'; href: string | null } | { state: 'failed'; why: string };
+type Url =
+  | { state: "ready"; url: string }
+  | { state: "loading" }
+  | { state: "outside"; href: string | null }
+  | { state: "failed"; why: string };
 
 /** Where the bytes can be had from. A blob is asked for in the name of who signed in, which an element cannot do. */
 function useSource({ source }: DataBlock, growing: boolean): Url {
-  const path = source.type === 'url' ? blobPath(source.url) : null;
-  const isSigned = useToken() !== '';
-  const [fetched, setFetched] = useState<Url>({ state: 'loading' });
+  const path = source.type === "url" ? blobPath(source.url) : null;
+  const isSigned = useToken() !== "";
+  const [fetched, setFetched] = useState<Url>({ state: "loading" });
   useEffect(() => {
     if (path === null || !isSigned) return;
     const stop = new AbortController();
@@ -58,27 +85,31 @@ function useSource({ source }: DataBlock, growing: boolean): Url {
         if (!answer.ok) throw new Error(`status ${answer.status}`);
         made = URL.createObjectURL(await answer.blob());
         if (stop.signal.aborted) URL.revokeObjectURL(made);
-        else setFetched({ state: 'ready', url: made });
+        else setFetched({ state: "ready", url: made });
       })
-      .catch((error: Error) => !stop.signal.aborted && setFetched({ state: 'failed', why: `cannot be loaded: ${error.message}` }));
+      .catch(
+        (error: Error) =>
+          !stop.signal.aborted && setFetched({ state: "failed", why: `cannot be loaded: ${error.message}` }),
+      );
     return () => {
       stop.abort();
       if (made !== null) URL.revokeObjectURL(made);
     };
   }, [path, isSigned]);
-  if (source.type === 'base64') return { state: 'ready', url: growing ? '' : `data:${plain(source.media_type)};base64,${source.data}` };
-  if (path !== null) return isSigned ? fetched : { state: 'ready', url: path };
-  if (source.type === 'url' && source.url.startsWith('data:')) return { state: 'ready', url: source.url };
-  return { state: 'outside', href: source.type === 'url' ? safeHref(source.url) : null };
+  if (source.type === "base64")
+    return { state: "ready", url: growing ? "" : `data:${plain(source.media_type)};base64,${source.data}` };
+  if (path !== null) return isSigned ? fetched : { state: "ready", url: path };
+  if (source.type === "url" && source.url.startsWith("data:")) return { state: "ready", url: source.url };
+  return { state: "outside", href: source.type === "url" ? safeHref(source.url) : null };
 }
 
 /** A media type that cannot be read as more than one. */
 function plain(media: string | undefined): string {
-  return media !== undefined && /^[\w.+-]+\/[\w.+-]+$/.test(media) ? media : 'application/octet-stream';
+  return media !== undefined && /^[\w.+-]+\/[\w.+-]+$/.test(media) ? media : "application/octet-stream";
 }
 
-function size(source: DataBlock['source']): string {
-  return source.type === 'base64' ? bytes(Math.floor((source.data.length * 3) / 4)) : '';
+function size(source: DataBlock["source"]): string {
+  return source.type === "base64" ? bytes(Math.floor((source.data.length * 3) / 4)) : "";
 }
 
 export function bytes(n: number): string {

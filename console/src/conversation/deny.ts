@@ -1,8 +1,12 @@
-import type { Asking } from 'turnwire';
-import { client } from '../client.ts';
+import type { Asking } from "turnwire";
+import { client } from "../client.ts";
 
 /** A no, and why: the agent is told. */
 export function deny(session: string, { reply_id, tool_call }: Asking, reason: string): Promise<void> {
-  const no = { confirmed: false, tool_call: { id: tool_call.id }, ...(reason.trim() !== '' && { message: reason.trim() }) };
-  return client.session(session).say({ type: 'USER_CONFIRM_RESULT', reply_id, confirm_results: [no] });
+  const no = {
+    confirmed: false,
+    tool_call: { id: tool_call.id },
+    ...(reason.trim() !== "" && { message: reason.trim() }),
+  };
+  return client.session(session).say({ type: "USER_CONFIRM_RESULT", reply_id, confirm_results: [no] });
 }

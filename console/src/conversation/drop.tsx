@@ -1,11 +1,11 @@
-import { useState, type DragEvent, type ReactNode } from 'react';
-import { Icon } from '../ui/icon.tsx';
-import type { Files } from './files.ts';
+import { useState, type DragEvent, type ReactNode } from "react";
+import { Icon } from "../ui/icon.tsx";
+import type { Files } from "./files.ts";
 
 /** Files may be dropped anywhere on a conversation. */
 export function DropFrame({ files, children }: { files: Files; children: ReactNode }) {
   const [isOver, setOver] = useState(false);
-  const has = (event: DragEvent) => event.dataTransfer.types.includes('Files');
+  const has = (event: DragEvent) => event.dataTransfer.types.includes("Files");
   return (
     <main
       className="conversation"

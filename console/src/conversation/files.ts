@@ -1,11 +1,11 @@
 // Files that go along with the next message: uploaded at once, named in the message when it is sent.
-import { useCallback, useMemo, useRef, useState } from 'react';
-import { client, explain } from '../client.ts';
+import { useCallback, useMemo, useRef, useState } from "react";
+import { client, explain } from "../client.ts";
 
 export interface Attached {
   key: number;
   file: File;
-  state: 'uploading' | 'ready' | 'failed';
+  state: "uploading" | "ready" | "failed";
   url?: string;
   why?: string;
 }
@@ -27,10 +27,10 @@ export function useFiles(): Files {
     (files: Iterable<File>) => {
       for (const file of files) {
         const key = (keys.current += 1);
-        setList((before) => [...before, { key, file, state: 'uploading' }]);
-        client.upload(file, file.type || 'application/octet-stream').then(
-          ({ url }) => change(key, { state: 'ready', url }),
-          (error: unknown) => change(key, { state: 'failed', why: explain(error).message }),
+        setList((before) => [...before, { key, file, state: "uploading" }]);
+        client.upload(file, file.type || "application/octet-stream").then(
+          ({ url }) => change(key, { state: "ready", url }),
+          (error: unknown) => change(key, { state: "failed", why: explain(error).message }),
         );
       }
     },

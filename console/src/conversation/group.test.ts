@@ -1,86 +1,141 @@
-import type { ContentBlock, MsgJson, ToolCall, ToolResult } from 'turnwire/message';
-import { describe, expect, test } from 'vitest';
-import { sentences } from './announcer.tsx';
-import { items, nest, replaced, stateOf } from './group.ts';
+import type { ContentBlock, MsgJson, ToolCall, ToolResult } from "turnwire/message";
+import { describe, expect, test } from "vitest";
+import { sentences } from "./announcer.tsx";
+import { items, nest, replaced, stateOf } from "./group.ts";
 
-const at = (second: number) => `2026-01-01T00:00:${String(second).padStart(2, '0')}Z`;
-const call = (id: string, more: Partial<ToolCall> = {}): ToolCall => ({ type: 'tool_call', id, name: 'tool', input: '{}', state: 'finished', suggested_rules: [], ...more });
-const result = (id: string, more: Partial<ToolResult> = {}): ToolResult => ({ type: 'tool_result', id, name: 'tool', output: '', state: 'success', metadata: {}, ...more });
+const at = (second: number) => `2026-01-01T00:00:${String(second).padStart(2, "0")}Z`;
+const call = (id: string, more: Partial<ToolCall> = {}): ToolCall => ({
+  type: "tool_call",
+  id,
+  name: "tool",
+  input: "{}",
+  state: "finished",
+  suggested_rules: [],
+  ...more,
+});
+const result = (id: string, more: Partial<ToolResult> = {}): ToolResult => ({
+  type: "tool_result",
+  id,
+  name: "tool",
+  output: "",
+  state: "success",
+  metadata: {},
+  ...more,
+});
 const message = (id: string, content: ContentBlock[] = [], more: Partial<MsgJson> = {}): MsgJson => ({
-  id, name: 'demo', role: 'assistant', content, metadata: {}, usage: null, finished_at: null, finished_reason: null, structured_output: null, error: null, ...more,
+  id,
+  name: "demo",
+  role: "assistant",
+  content,
+  metadata: {},
+  usage: null,
+  finished_at: null,
+  finished_reason: null,
+  structured_output: null,
+  error: null,
+  ...more,
 });
 
-describe('what a message shows', () => {
-  test('a call and its result are one, where the call stands', () => {
-    const shown = items([{ type: 'text', text: 'a', id: 't' }, call('1'), call('2'), result('2'), result('1'), { type: 'text', text: 'b', id: 'u' }]);
-    expect(shown.map((item) => (item.kind === 'tool' ? `${item.call?.id}=${item.result?.id}` : item.kind))).toEqual(['text', '1=1', '2=2', 'text']);
+describe("what a message shows", () => {
+  test("a call and its result are one, where the call stands", () => {
+    const shown = items([
+      { type: "text", text: "a", id: "t" },
+      call("1"),
+      call("2"),
+      result("2"),
+      result("1"),
+      { type: "text", text: "b", id: "u" },
+    ]);
+    expect(shown.map((item) => (item.kind === "tool" ? `${item.call?.id}=${item.result?.id}` : item.kind))).toEqual([
+      "text",
+      "1=1",
+      "2=2",
+      "text",
+    ]);
   });
 
-  test('a result alone, an unknown block, and nothing for an empty text', () => {
-    const shown = items([result('9'), { type: 'video_call', id: 'x' } as never, { type: 'text', text: '' }]);
-    expect(shown.map(({ kind }) => kind)).toEqual(['tool', 'other']);
+  test("a result alone, an unknown block, and nothing for an empty text", () => {
+    const shown = items([result("9"), { type: "video_call", id: "x" } as never, { type: "text", text: "" }]);
+    expect(shown.map(({ kind }) => kind)).toEqual(["tool", "other"]);
   });
 
-  test('keys are different', () => {
-    const keys = items([call('1'), { type: 'text', text: 'a', id: '1' }, { type: 'text', text: 'b' }, { type: 'text', text: 'c' }]).map(({ key }) => key);
+  test("keys are different", () => {
+    const keys = items([
+      call("1"),
+      { type: "text", text: "a", id: "1" },
+      { type: "text", text: "b" },
+      { type: "text", text: "c" },
+    ]).map(({ key }) => key);
     expect(new Set(keys).size).toBe(keys.length);
   });
 });
 
-describe('sub-agents', () => {
-  const sub = (id: string, second: number, parent: string | null = null) => ({ message: message(id, [], { created_at: at(second) }), agent_path: null, parent_tool_call_id: parent });
-  const main = message('main', [call('1'), result('1', { created_at: at(1), finished_at: at(5) }), call('2'), result('2', { created_at: at(6), finished_at: null })]);
+describe("sub-agents", () => {
+  const sub = (id: string, second: number, parent: string | null = null) => ({
+    message: message(id, [], { created_at: at(second) }),
+    agent_path: null,
+    parent_tool_call_id: parent,
+  });
+  const main = message("main", [
+    call("1"),
+    result("1", { created_at: at(1), finished_at: at(5) }),
+    call("2"),
+    result("2", { created_at: at(6), finished_at: null }),
+  ]);
 
-  test('are in the call that they work for, where that is known', () => {
-    expect([...nest([main], [sub('a', 2, '2')]).keys()]).toEqual(['2']);
+  test("are in the call that they work for, where that is known", () => {
+    expect([...nest([main], [sub("a", 2, "2")]).keys()]).toEqual(["2"]);
   });
 
-  test('otherwise in the one that ran when they began', () => {
-    const nested = nest([main], [sub('a', 2), sub('b', 7), sub('c', 0)]);
-    expect([...nested].map(([id, list]) => `${id}:${list.map((it) => it.id).join()}`)).toEqual(['1:a', '2:b', ':c']);
+  test("otherwise in the one that ran when they began", () => {
+    const nested = nest([main], [sub("a", 2), sub("b", 7), sub("c", 0)]);
+    expect([...nested].map(([id, list]) => `${id}:${list.map((it) => it.id).join()}`)).toEqual(["1:a", "2:b", ":c"]);
   });
 
-  test('one inside another', () => {
-    const outer = { ...sub('a', 2), message: message('a', [call('x'), result('x', { created_at: at(3), finished_at: at(4) })], { created_at: at(2) }) };
-    const nested = nest([main], [outer, sub('b', 3)]);
-    expect([...nested.keys()]).toEqual(['1', 'x']);
+  test("one inside another", () => {
+    const outer = {
+      ...sub("a", 2),
+      message: message("a", [call("x"), result("x", { created_at: at(3), finished_at: at(4) })], { created_at: at(2) }),
+    };
+    const nested = nest([main], [outer, sub("b", 3)]);
+    expect([...nested.keys()]).toEqual(["1", "x"]);
   });
 });
 
-describe('replies that were answered again', () => {
-  test('stand before the one that is in their place', () => {
-    const [u, one, two, three] = ['u', 'one', 'two', 'three'].map((id) => message(id));
+describe("replies that were answered again", () => {
+  test("stand before the one that is in their place", () => {
+    const [u, one, two, three] = ["u", "one", "two", "three"].map((id) => message(id));
     const found = replaced([u!, three!], [u!, one!, two!, three!]);
-    expect([...found].map(([id, list]) => `${id}:${list.map((it) => it.id).join()}`)).toEqual(['three:one,two']);
-    expect(replaced([u!], [u!, one!]).get('')).toEqual([one]);
+    expect([...found].map(([id, list]) => `${id}:${list.map((it) => it.id).join()}`)).toEqual(["three:one,two"]);
+    expect(replaced([u!], [u!, one!]).get("")).toEqual([one]);
     expect(replaced([u!, one!], [u!, one!]).size).toBe(0);
   });
 });
 
-describe('how far a call is', () => {
+describe("how far a call is", () => {
   test.each([
-    [call('1', { state: 'pending' }), null, 'writing input'],
-    [call('1', { state: 'pending', finished_at: at(1) }), null, 'called'],
-    [call('1', { state: 'asking' }), null, 'waiting for you'],
-    [call('1', { state: 'submitted' }), null, 'waiting for a client'],
-    [call('1', { state: 'allowed' }), null, 'running'],
-    [call('1', { state: 'allowed' }), result('1', { state: 'running' }), 'running'],
-    [call('1'), null, 'denied'],
-    [call('1'), result('1'), 'done'],
-    [call('1'), result('1', { state: 'error' }), 'failed'],
-    [call('1'), result('1', { state: 'denied' }), 'denied'],
-    [call('1'), result('1', { state: 'interrupted' }), 'interrupted'],
-    [null, result('1', { state: 'half' }), 'half'],
-  ])('%#', (of, with_, word) => expect(stateOf(of, with_).word).toBe(word));
+    [call("1", { state: "pending" }), null, "writing input"],
+    [call("1", { state: "pending", finished_at: at(1) }), null, "called"],
+    [call("1", { state: "asking" }), null, "waiting for you"],
+    [call("1", { state: "submitted" }), null, "waiting for a client"],
+    [call("1", { state: "allowed" }), null, "running"],
+    [call("1", { state: "allowed" }), result("1", { state: "running" }), "running"],
+    [call("1"), null, "denied"],
+    [call("1"), result("1"), "done"],
+    [call("1"), result("1", { state: "error" }), "failed"],
+    [call("1"), result("1", { state: "denied" }), "denied"],
+    [call("1"), result("1", { state: "interrupted" }), "interrupted"],
+    [null, result("1", { state: "half" }), "half"],
+  ])("%#", (of, with_, word) => expect(stateOf(of, with_).word).toBe(word));
 });
 
-describe('what is read out', () => {
-  test('whole sentences, each once, and the rest at the end', () => {
-    const text = 'One. Two is lo';
+describe("what is read out", () => {
+  test("whole sentences, each once, and the rest at the end", () => {
+    const text = "One. Two is lo";
     const first = sentences(text, 0, false);
-    expect(first).toEqual({ text: 'One.', to: 5 });
+    expect(first).toEqual({ text: "One.", to: 5 });
     expect(sentences(text, 5, false)).toBeNull();
-    expect(sentences(`${text}nger`, 5, true)).toEqual({ text: 'Two is longer', to: 18 });
-    expect(sentences('', 0, true)).toBeNull();
+    expect(sentences(`${text}nger`, 5, true)).toEqual({ text: "Two is longer", to: 18 });
+    expect(sentences("", 0, true)).toBeNull();
   });
 });

@@ -1,44 +1,53 @@
 // What a message shows, in order: a call and its result are one thing, and the sub-agents that a call has
 // set to work are inside it.
-import type { AgentMessage } from 'turnwire';
-import type { ContentBlock, DataBlock, HintBlock, MsgJson, TextBlock, ThinkingBlock, ToolCall, ToolResult } from 'turnwire/message';
+import type { AgentMessage } from "turnwire";
+import type {
+  ContentBlock,
+  DataBlock,
+  HintBlock,
+  MsgJson,
+  TextBlock,
+  ThinkingBlock,
+  ToolCall,
+  ToolResult,
+} from "turnwire/message";
 
 export type Item =
-  | { kind: 'text'; key: string; block: TextBlock }
-  | { kind: 'thinking'; key: string; block: ThinkingBlock }
-  | { kind: 'data'; key: string; block: DataBlock }
-  | { kind: 'hint'; key: string; block: HintBlock }
-  | { kind: 'tool'; key: string; call: ToolCall | null; result: ToolResult | null }
-  | { kind: 'other'; key: string; block: { type: string } };
+  | { kind: "text"; key: string; block: TextBlock }
+  | { kind: "thinking"; key: string; block: ThinkingBlock }
+  | { kind: "data"; key: string; block: DataBlock }
+  | { kind: "hint"; key: string; block: HintBlock }
+  | { kind: "tool"; key: string; call: ToolCall | null; result: ToolResult | null }
+  | { kind: "other"; key: string; block: { type: string } };
 
 /** The blocks of a message as items. */
 export function items(content: readonly ContentBlock[]): Item[] {
   const results = new Map<string, ToolResult>();
   const calls = new Set<string>();
   for (const block of content) {
-    if (block.type === 'tool_result') results.set(block.id, block);
-    if (block.type === 'tool_call') calls.add(block.id);
+    if (block.type === "tool_result") results.set(block.id, block);
+    if (block.type === "tool_call") calls.add(block.id);
   }
   return content.flatMap((block, at): Item[] => {
     const key = `${block.type}:${block.id ?? at}`;
     switch (block.type) {
-      case 'text':
-        return block.text === '' ? [] : [{ kind: 'text', key, block }];
-      case 'thinking':
-        return [{ kind: 'thinking', key, block }];
-      case 'data':
-      case 'image':
-      case 'audio':
-      case 'video':
-        return [{ kind: 'data', key, block }];
-      case 'hint':
-        return [{ kind: 'hint', key, block }];
-      case 'tool_call':
-        return [{ kind: 'tool', key, call: block, result: results.get(block.id) ?? null }];
-      case 'tool_result':
-        return calls.has(block.id) ? [] : [{ kind: 'tool', key, call: null, result: block }];
+      case "text":
+        return block.text === "" ? [] : [{ kind: "text", key, block }];
+      case "thinking":
+        return [{ kind: "thinking", key, block }];
+      case "data":
+      case "image":
+      case "audio":
+      case "video":
+        return [{ kind: "data", key, block }];
+      case "hint":
+        return [{ kind: "hint", key, block }];
+      case "tool_call":
+        return [{ kind: "tool", key, call: block, result: results.get(block.id) ?? null }];
+      case "tool_result":
+        return calls.has(block.id) ? [] : [{ kind: "tool", key, call: null, result: block }];
       default:
-        return [{ kind: 'other', key, block: block as { type: string } }];
+        return [{ kind: "other", key, block: block as { type: string } }];
     }
   });
 }
@@ -48,7 +57,7 @@ export function nest(messages: readonly MsgJson[], agents: readonly AgentMessage
   const nested = new Map<string, MsgJson[]>();
   const all = [...messages, ...agents.map(({ message }) => message)];
   for (const { message, parent_tool_call_id } of agents) {
-    const call = parent_tool_call_id ?? during(all, message) ?? '';
+    const call = parent_tool_call_id ?? during(all, message) ?? "";
     nested.set(call, [...(nested.get(call) ?? []), message]);
   }
   return nested;
@@ -56,14 +65,14 @@ export function nest(messages: readonly MsgJson[], agents: readonly AgentMessage
 
 /** The call that ran when this message began: the latest one, as calls of sub-agents lie inside others. */
 function during(messages: readonly MsgJson[], { id, created_at }: MsgJson): string | null {
-  const at = Date.parse(created_at ?? '');
+  const at = Date.parse(created_at ?? "");
   let found: { id: string; from: number } | null = null;
   for (const message of messages) {
     if (message.id === id) continue;
     for (const block of message.content) {
-      if (block.type !== 'tool_result') continue;
-      const from = Date.parse(block.created_at ?? '');
-      const to = Date.parse(block.finished_at || message.finished_at || '') || Infinity;
+      if (block.type !== "tool_result") continue;
+      const from = Date.parse(block.created_at ?? "");
+      const to = Date.parse(block.finished_at || message.finished_at || "") || Infinity;
       if (from <= at && at <= to && (found === null || from >= found.from)) found = { id: block.id, from };
     }
   }
@@ -78,41 +87,47 @@ export function replaced(messages: readonly MsgJson[], all: readonly MsgJson[]):
   for (const message of all) {
     if (!shown.has(message.id)) waiting.push(message);
     else if (waiting.length > 0) {
-      found.set(message.id ?? '', waiting);
+      found.set(message.id ?? "", waiting);
       waiting = [];
     }
   }
-  if (waiting.length > 0) found.set('', waiting);
+  if (waiting.length > 0) found.set("", waiting);
   return found;
 }
 
 /** How far a call has come, in words. */
-export function stateOf(call: ToolCall | null, result: ToolResult | null): { word: string; tone: 'run' | 'ok' | 'bad' | 'wait' | 'idle' } {
+export function stateOf(
+  call: ToolCall | null,
+  result: ToolResult | null,
+): { word: string; tone: "run" | "ok" | "bad" | "wait" | "idle" } {
   switch (result?.state) {
-    case 'success':
-      return { word: 'done', tone: 'ok' };
-    case 'error':
-      return { word: 'failed', tone: 'bad' };
-    case 'denied':
-      return { word: 'denied', tone: 'bad' };
-    case 'interrupted':
-      return { word: 'interrupted', tone: 'bad' };
+    case "success":
+      return { word: "done", tone: "ok" };
+    case "error":
+      return { word: "failed", tone: "bad" };
+    case "denied":
+      return { word: "denied", tone: "bad" };
+    case "interrupted":
+      return { word: "interrupted", tone: "bad" };
   }
   switch (call?.state) {
-    case 'asking':
-      return { word: 'waiting for you', tone: 'wait' };
-    case 'submitted':
-      return { word: 'waiting for a client', tone: 'wait' };
-    case 'finished':
-      return result === null ? { word: 'denied', tone: 'bad' } : { word: 'running', tone: 'run' };
-    case 'pending':
-      if (result === null) return call.finished_at == null ? { word: 'writing input', tone: 'run' } : { word: 'called', tone: 'idle' };
+    case "asking":
+      return { word: "waiting for you", tone: "wait" };
+    case "submitted":
+      return { word: "waiting for a client", tone: "wait" };
+    case "finished":
+      return result === null ? { word: "denied", tone: "bad" } : { word: "running", tone: "run" };
+    case "pending":
+      if (result === null)
+        return call.finished_at == null ? { word: "writing input", tone: "run" } : { word: "called", tone: "idle" };
   }
-  return result?.state === 'running' || call?.state === 'allowed' ? { word: 'running', tone: 'run' } : { word: result?.state ?? call?.state ?? '', tone: 'idle' };
+  return result?.state === "running" || call?.state === "allowed"
+    ? { word: "running", tone: "run" }
+    : { word: result?.state ?? call?.state ?? "", tone: "idle" };
 }
 
 /** All tokens of a reply; nothing where none were counted. */
-export function tokensOf({ usage }: Pick<MsgJson, 'usage'>): number | null {
+export function tokensOf({ usage }: Pick<MsgJson, "usage">): number | null {
   if (!usage) return null;
   const sum = usage.input_tokens + usage.output_tokens;
   return sum === 0 ? null : sum;

@@ -1,16 +1,16 @@
 // Which conversation this is, how it is, and what can be shown beside it.
-import { memo, useEffect, useRef, useState } from 'react';
-import type { Connection, SessionInfo, Status } from 'turnwire';
-import { client } from '../client.ts';
-import { useKeys } from '../keys.ts';
-import { go, PANES, useRoute } from '../route.ts';
-import { useSessionActions } from '../sessions/actions.tsx';
-import { refreshSessions, useSessions } from '../sessions/store.ts';
-import { statusOf } from '../sessions/status.ts';
-import { Icon } from '../ui/icon.tsx';
-import { Menu } from '../ui/menu.tsx';
-import { State } from '../ui/state.tsx';
-import { ConnectionState } from './connection.tsx';
+import { memo, useEffect, useRef, useState } from "react";
+import type { Connection, SessionInfo, Status } from "turnwire";
+import { client } from "../client.ts";
+import { useKeys } from "../keys.ts";
+import { go, PANES, useRoute } from "../route.ts";
+import { useSessionActions } from "../sessions/actions.tsx";
+import { refreshSessions, useSessions } from "../sessions/store.ts";
+import { statusOf } from "../sessions/status.ts";
+import { Icon } from "../ui/icon.tsx";
+import { Menu } from "../ui/menu.tsx";
+import { State } from "../ui/state.tsx";
+import { ConnectionState } from "./connection.tsx";
 
 interface Props {
   session: string;
@@ -28,20 +28,34 @@ export const Header = memo(function Header({ session, info, status, isExternal, 
   const title = (listed ?? info)?.title ?? null;
   const { entries, dialogs } = useSessionActions(session, title);
   const { tone, word } = statusOf(status, isExternal);
-  useKeys({ t: () => go({ pane: pane === null ? 'timeline' : null }) });
+  useKeys({ t: () => go({ pane: pane === null ? "timeline" : null }) });
   return (
     <header className="head">
-      <button type="button" className="icon-button narrow" aria-label="All conversations" onClick={() => go({ session: null, at: null, pane: null })}>
+      <button
+        type="button"
+        className="icon-button narrow"
+        aria-label="All conversations"
+        onClick={() => go({ session: null, at: null, pane: null })}
+      >
         <Icon name="back" />
       </button>
       <Title session={session} title={title} />
       <span className="grow" />
-      {info !== null && <span className="agent" title="the agent that answers here">{info.agent}</span>}
-      {connection.state !== 'closed' && <State tone={tone}>{word}</State>}
+      {info !== null && (
+        <span className="agent" title="the agent that answers here">
+          {info.agent}
+        </span>
+      )}
+      {connection.state !== "closed" && <State tone={tone}>{word}</State>}
       <ConnectionState connection={connection} />
       <div className="panes" role="group" aria-label="Beside the conversation">
         {PANES.map((name) => (
-          <button key={name} type="button" aria-pressed={pane === name} onClick={() => go({ pane: pane === name ? null : name })}>
+          <button
+            key={name}
+            type="button"
+            aria-pressed={pane === name}
+            onClick={() => go({ pane: pane === name ? null : name })}
+          >
             {name}
           </button>
         ))}
@@ -67,13 +81,13 @@ function Title({ session, title }: { session: string; title: string | null }) {
   }, [draft]);
   const shown = written ?? title;
   useEffect(() => {
-    document.title = `${shown ?? 'Conversation'} · Turnwire`;
-    return () => void (document.title = 'Turnwire');
+    document.title = `${shown ?? "Conversation"} · Turnwire`;
+    return () => void (document.title = "Turnwire");
   }, [shown]);
   const save = async () => {
-    const to = draft?.trim() ?? '';
+    const to = draft?.trim() ?? "";
     setDraft(null);
-    if (to === (shown ?? '')) return;
+    if (to === (shown ?? "")) return;
     setWritten(to);
     setFailed(false);
     try {
@@ -96,8 +110,8 @@ function Title({ session, title }: { session: string; title: string | null }) {
         onBlur={() => void save()}
         onFocus={(event) => event.target.select()}
         onKeyDown={(event) => {
-          if (event.key === 'Enter') void save();
-          if (event.key === 'Escape') {
+          if (event.key === "Enter") void save();
+          if (event.key === "Escape") {
             event.preventDefault();
             event.stopPropagation();
             setDraft(null);
@@ -108,7 +122,13 @@ function Title({ session, title }: { session: string; title: string | null }) {
   }
   return (
     <h1>
-      <button ref={button} type="button" className="title" title={failed ? 'The title could not be changed' : 'Rename'} onClick={() => setDraft(shown ?? '')}>
+      <button
+        ref={button}
+        type="button"
+        className="title"
+        title={failed ? "The title could not be changed" : "Rename"}
+        onClick={() => setDraft(shown ?? "")}
+      >
         {shown || <span className="dim">Untitled</span>}
       </button>
     </h1>

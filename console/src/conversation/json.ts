@@ -2,7 +2,7 @@
 // were written: what somebody allows is what the tool gets, up to the last digit.
 
 export interface Piece {
-  kind: 'key' | 'string' | 'value' | 'mark';
+  kind: "key" | "string" | "value" | "mark";
   text: string;
 }
 
@@ -18,55 +18,60 @@ export function tokens(json: string): Piece[] | null {
     pattern.lastIndex = at;
     const text = pattern.exec(json)?.[0];
     if (text === undefined) return null;
-    const first = text[0] ?? '';
+    const first = text[0] ?? "";
     if (/\s/.test(first)) continue;
-    if (first === ':') {
+    if (first === ":") {
       const before = found.at(-1);
-      if (before?.kind === 'string') before.kind = 'key';
+      if (before?.kind === "string") before.kind = "key";
     }
-    found.push({ text: visible(text), kind: first === '"' ? 'string' : /[{}[\]:,]/.test(first) ? 'mark' : 'value' });
+    found.push({ text: visible(text), kind: first === '"' ? "string" : /[{}[\]:,]/.test(first) ? "mark" : "value" });
   }
   return found;
 }
 
 /** Characters that nobody sees, or that turn the direction of others, as JSON writes them: the same, for all to see. */
 function visible(text: string): string {
-  return text.replaceAll(/[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, (hidden) => `\\u${hidden.charCodeAt(0).toString(16)}`);
+  return text.replaceAll(
+    /[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g,
+    (hidden) => `\\u${hidden.charCodeAt(0).toString(16)}`,
+  );
 }
 
 /** JSON laid out: on one line where it fits, otherwise one entry a line. Text that is no JSON is one piece. */
 export function layout(json: string): Piece[] {
   const found = tokens(json);
-  if (found === null) return [{ kind: 'string', text: visible(json) }];
+  if (found === null) return [{ kind: "string", text: visible(json) }];
   const flat = lay(found, false);
   return flat.reduce((sum, { text }) => sum + text.length, 0) <= WIDTH ? flat : lay(found, true);
 }
 
 /** The same as one text. */
 export function pretty(json: string): string {
-  return layout(json).map(({ text }) => text).join('');
+  return layout(json)
+    .map(({ text }) => text)
+    .join("");
 }
 
 function lay(found: Piece[], lines: boolean): Piece[] {
   const out: Piece[] = [];
   let depth = 0;
-  const line = () => (lines ? `\n${'  '.repeat(Math.min(depth, DEPTH))}` : '');
+  const line = () => (lines ? `\n${"  ".repeat(Math.min(depth, DEPTH))}` : "");
   found.forEach((piece, at) => {
     const { text } = piece;
     const next = found[at + 1]?.text;
-    if (text === '{' || text === '[') {
+    if (text === "{" || text === "[") {
       depth += 1;
-      const empty = next === '}' || next === ']';
-      out.push({ kind: 'mark', text: empty ? text : lines ? text + line() : text === '{' ? '{ ' : '[' });
-    } else if (text === '}' || text === ']') {
+      const empty = next === "}" || next === "]";
+      out.push({ kind: "mark", text: empty ? text : lines ? text + line() : text === "{" ? "{ " : "[" });
+    } else if (text === "}" || text === "]") {
       depth = Math.max(0, depth - 1);
       const before = found[at - 1]?.text;
-      const empty = before === '{' || before === '[';
-      out.push({ kind: 'mark', text: empty ? text : lines ? line() + text : text === '}' ? ' }' : ']' });
-    } else if (text === ',') {
-      out.push({ kind: 'mark', text: lines ? `,${line()}` : ', ' });
-    } else if (text === ':') {
-      out.push({ kind: 'mark', text: ': ' });
+      const empty = before === "{" || before === "[";
+      out.push({ kind: "mark", text: empty ? text : lines ? line() + text : text === "}" ? " }" : "]" });
+    } else if (text === ",") {
+      out.push({ kind: "mark", text: lines ? `,${line()}` : ", " });
+    } else if (text === ":") {
+      out.push({ kind: "mark", text: ": " });
     } else {
       out.push(piece);
     }
@@ -80,15 +85,21 @@ export function wrongInput(text: string): string | null {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    return `This is no JSON: ${error instanceof Error ? error.message.replace(/^JSON\.parse: /, '') : 'it cannot be read'}`;
+    return `This is no JSON: ${error instanceof Error ? error.message.replace(/^JSON\.parse: /, "") : "it cannot be read"}`;
   }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return 'The input of a tool is a JSON object: { … }';
+  if (typeof value !== "object" || value === null || Array.isArray(value))
+    return "The input of a tool is a JSON object: { … }";
   return null;
 }
 
 /** One line of it, for a list. */
 export function summary(json: string): string {
   const found = tokens(json);
-  const flat = found === null ? visible(json) : lay(found, false).map(({ text }) => text).join('');
+  const flat =
+    found === null
+      ? visible(json)
+      : lay(found, false)
+          .map(({ text }) => text)
+          .join("");
   return flat.length > 160 ? `${flat.slice(0, 159)}…` : flat;
 }

@@ -1,4 +1,4 @@
-import { countdown, exact, useNow } from '../time.ts';
+import { countdown, exact, useNow } from "../time.ts";
 
 /** How long there is to answer. */
 export function Left({ expires }: { expires: string | null }) {
@@ -7,7 +7,7 @@ export function Left({ expires }: { expires: string | null }) {
   const left = Date.parse(expires) - now;
   return (
     <time className="left" dateTime={expires} title={`denied by itself at ${exact(expires)}`} data-soon={left < 30_000}>
-      {left > 0 ? countdown(left) : 'time is up'}
+      {left > 0 ? countdown(left) : "time is up"}
     </time>
   );
 }

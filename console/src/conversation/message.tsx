@@ -1,14 +1,14 @@
 // One message: what was said, thought, called and given, and what it took.
-import { memo, useMemo, useState, type ReactNode } from 'react';
-import type { HintBlock, MsgJson, ReplyError, ThinkingBlock } from 'turnwire/message';
-import { between, clock, duration, exact } from '../time.ts';
-import { Copy } from '../ui/copy.tsx';
-import { Icon } from '../ui/icon.tsx';
-import { Shape, State } from '../ui/state.tsx';
-import { Data } from './data.tsx';
-import { items, tokensOf, type Item } from './group.ts';
-import { Markdown } from './markdown/markdown.tsx';
-import { Json, Tool } from './tool.tsx';
+import { memo, useMemo, useState, type ReactNode } from "react";
+import type { HintBlock, MsgJson, ReplyError, ThinkingBlock } from "turnwire/message";
+import { between, clock, duration, exact } from "../time.ts";
+import { Copy } from "../ui/copy.tsx";
+import { Icon } from "../ui/icon.tsx";
+import { Shape, State } from "../ui/state.tsx";
+import { Data } from "./data.tsx";
+import { items, tokensOf, type Item } from "./group.ts";
+import { Markdown } from "./markdown/markdown.tsx";
+import { Json, Tool } from "./tool.tsx";
 
 interface Props {
   message: MsgJson;
@@ -18,23 +18,38 @@ interface Props {
 }
 
 export const Message = memo(function Message({ message, isNested = false, actions }: Props) {
-  const { role, name, created_at = '' } = message;
+  const { role, name, created_at = "" } = message;
   const shown = useMemo(() => items(message.content), [message.content]);
-  const isReply = role === 'assistant';
+  const isReply = role === "assistant";
   const isOpen = isReply && message.finished_at === null;
-  const who = name || (role === 'user' ? 'you' : role);
+  const who = name || (role === "user" ? "you" : role);
   return (
-    <article className="message" data-role={role} data-nested={isNested} data-open={isOpen} aria-label={`${role === 'user' ? 'You' : who}${created_at && `, ${clock(created_at)}`}`} aria-busy={isOpen}>
+    <article
+      className="message"
+      data-role={role}
+      data-nested={isNested}
+      data-open={isOpen}
+      aria-label={`${role === "user" ? "You" : who}${created_at && `, ${clock(created_at)}`}`}
+      aria-busy={isOpen}
+    >
       <header>
-        <span className="who">{role === 'user' && name === 'user' ? 'you' : who}</span>
-        {created_at !== '' && <time dateTime={created_at} title={exact(created_at)}>{clock(created_at)}</time>}
+        <span className="who">{role === "user" && name === "user" ? "you" : who}</span>
+        {created_at !== "" && (
+          <time dateTime={created_at} title={exact(created_at)}>
+            {clock(created_at)}
+          </time>
+        )}
         {isReply && <Took message={message} />}
       </header>
       <div className="content">
         {shown.map((item, at) => (
           <Content key={item.key} item={item} isOpen={isOpen} isLast={at === shown.length - 1} role={role} />
         ))}
-        {isOpen && shown.length === 0 && <p className="dim"><span className="caret" /> starting</p>}
+        {isOpen && shown.length === 0 && (
+          <p className="dim">
+            <span className="caret" /> starting
+          </p>
+        )}
         {message.structured_output != null && (
           <details className="structured">
             <summary>structured output</summary>
@@ -54,7 +69,7 @@ export const Message = memo(function Message({ message, isNested = false, action
 });
 
 function textOf({ content }: MsgJson): string {
-  return content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('\n\n');
+  return content.flatMap((block) => (block.type === "text" ? [block.text] : [])).join("\n\n");
 }
 
 /** How long it took, and how many tokens. */
@@ -64,44 +79,53 @@ function Took({ message }: { message: MsgJson }) {
   const { usage } = message;
   return (
     <>
-      {ms !== null && <span className="num" title="from its start to its end, waiting included">{duration(ms)}</span>}
-      {tokens !== null && usage && (
-        <span className="num" title={`${usage.input_tokens} read${usage.cache_input_tokens ? ` (${usage.cache_input_tokens} from the cache)` : ''}, ${usage.output_tokens} written`}>
-          {tokens.toLocaleString('en')} tokens
+      {ms !== null && (
+        <span className="num" title="from its start to its end, waiting included">
+          {duration(ms)}
         </span>
       )}
-      {message.finished_reason !== null && message.finished_reason !== 'completed' && message.finished_reason !== 'error' && (
-        <State tone="bad">{ENDINGS[message.finished_reason] ?? message.finished_reason}</State>
+      {tokens !== null && usage && (
+        <span
+          className="num"
+          title={`${usage.input_tokens} read${usage.cache_input_tokens ? ` (${usage.cache_input_tokens} from the cache)` : ""}, ${usage.output_tokens} written`}
+        >
+          {tokens.toLocaleString("en")} tokens
+        </span>
       )}
+      {message.finished_reason !== null &&
+        message.finished_reason !== "completed" &&
+        message.finished_reason !== "error" && (
+          <State tone="bad">{ENDINGS[message.finished_reason] ?? message.finished_reason}</State>
+        )}
     </>
   );
 }
 
 const ENDINGS: Record<string, string> = {
-  interrupted: 'stopped',
-  exceed_max_iters: 'too many rounds',
-  length: 'cut at the length limit',
-  refusal: 'refused',
-  content_filter: 'filtered',
-  truncated: 'cut off',
+  interrupted: "stopped",
+  exceed_max_iters: "too many rounds",
+  length: "cut at the length limit",
+  refusal: "refused",
+  content_filter: "filtered",
+  truncated: "cut off",
 };
 
 function Content({ item, isOpen, isLast, role }: { item: Item; isOpen: boolean; isLast: boolean; role: string }) {
   switch (item.kind) {
-    case 'text': {
+    case "text": {
       // What a person wrote is shown as they wrote it.
-      if (role === 'user') return <p className="plain">{item.block.text}</p>;
+      if (role === "user") return <p className="plain">{item.block.text}</p>;
       return <Markdown text={item.block.text} growing={isOpen && item.block.finished_at == null} />;
     }
-    case 'thinking':
+    case "thinking":
       return <Thinking block={item.block} isGrowing={isOpen && item.block.finished_at == null && isLast} />;
-    case 'data':
+    case "data":
       return <Data block={item.block} growing={isOpen && item.block.finished_at == null} />;
-    case 'hint':
+    case "hint":
       return <Hint block={item.block} />;
-    case 'tool':
+    case "tool":
       return <Tool call={item.call} result={item.result} isOpen={isOpen} />;
-    case 'other':
+    case "other":
       return (
         <details className="structured">
           <summary>{item.block.type}</summary>
@@ -114,13 +138,18 @@ function Content({ item, isOpen, isLast, role }: { item: Item; isOpen: boolean; 
 function Thinking({ block, isGrowing }: { block: ThinkingBlock; isGrowing: boolean }) {
   const [isShown, setShown] = useState(false);
   const ms = between(block.created_at, block.finished_at);
-  const label = isGrowing ? 'thinking' : ms === null ? 'thought' : `thought for ${duration(ms)}`;
+  const label = isGrowing ? "thinking" : ms === null ? "thought" : `thought for ${duration(ms)}`;
   return (
     <div className="thinking">
       <button type="button" className="link" aria-expanded={isShown} onClick={() => setShown(!isShown)}>
-        {isGrowing ? <Shape tone="run" /> : <Icon name={isShown ? 'down' : 'right'} size={12} />} {label}
+        {isGrowing ? <Shape tone="run" /> : <Icon name={isShown ? "down" : "right"} size={12} />} {label}
       </button>
-      {isShown && (block.thinking === '' ? <p className="dim">Nothing of it was shown.</p> : <Markdown text={block.thinking} growing={isGrowing} />)}
+      {isShown &&
+        (block.thinking === "" ? (
+          <p className="dim">Nothing of it was shown.</p>
+        ) : (
+          <Markdown text={block.thinking} growing={isGrowing} />
+        ))}
     </div>
   );
 }
@@ -130,11 +159,13 @@ function Hint({ block: { hint, source } }: { block: HintBlock }) {
     <div className="hint" role="note" aria-label="Hint">
       <Icon name="bolt" />
       <div>
-        <span className="dim">hint{source ? ` from ${source}` : ''}</span>
-        {typeof hint === 'string' ? (
+        <span className="dim">hint{source ? ` from ${source}` : ""}</span>
+        {typeof hint === "string" ? (
           <Markdown text={hint} />
         ) : (
-          hint.map((part, at) => (part.type === 'text' ? <Markdown key={at} text={part.text} /> : <Data key={at} block={part} />))
+          hint.map((part, at) =>
+            part.type === "text" ? <Markdown key={at} text={part.text} /> : <Data key={at} block={part} />,
+          )
         )}
       </div>
     </div>
@@ -143,14 +174,15 @@ function Hint({ block: { hint, source } }: { block: HintBlock }) {
 
 /** What to do about each kind of error. */
 const ADVICE: Record<string, string> = {
-  authentication: 'The key of the model is missing or wrong: look at api_key_env of this agent in turnwire.toml.',
-  permission: 'The key may not use this model: choose another model, or another key.',
-  rate_limit: 'The model takes no more at the moment. Wait a little, then answer again.',
-  invalid_request: 'The model did not accept what it was sent: the message says what. Changing the question often helps.',
-  upstream: 'The model failed, not you. Answer again; if it stays so, look at the provider’s status.',
-  connection: 'The model could not be reached: check base_url of this agent and the network, then answer again.',
-  internal: 'This is a fault of the server: its log says more.',
-  setup: 'The agent is not set up: run turnwire config check.',
+  authentication: "The key of the model is missing or wrong: look at api_key_env of this agent in turnwire.toml.",
+  permission: "The key may not use this model: choose another model, or another key.",
+  rate_limit: "The model takes no more at the moment. Wait a little, then answer again.",
+  invalid_request:
+    "The model did not accept what it was sent: the message says what. Changing the question often helps.",
+  upstream: "The model failed, not you. Answer again; if it stays so, look at the provider’s status.",
+  connection: "The model could not be reached: check base_url of this agent and the network, then answer again.",
+  internal: "This is a fault of the server: its log says more.",
+  setup: "The agent is not set up: run turnwire config check.",
 };
 
 function Ending({ message: { error } }: { message: { error: ReplyError | null } }) {
@@ -159,9 +191,9 @@ function Ending({ message: { error } }: { message: { error: ReplyError | null } 
     <div className="problem" role="note" aria-label="Error">
       <Shape tone="bad" />
       <div>
-        <strong>{error.message || 'The reply failed.'}</strong>
+        <strong>{error.message || "The reply failed."}</strong>
         <p>
-          <code>{error.type}</code> {ADVICE[error.type] ?? 'Answer again, or look at the server’s log.'}
+          <code>{error.type}</code> {ADVICE[error.type] ?? "Answer again, or look at the server’s log."}
         </p>
       </div>
     </div>

@@ -1,25 +1,25 @@
 // One conversation, live or as it stood at an event.
-import { useCallback, useEffect, useMemo, useRef, useState } from 'react';
-import { TurnwireError, type Approval, type Sendable } from 'turnwire';
-import type { MsgJson } from 'turnwire/message';
-import { useSession, type UseSession } from 'turnwire/react';
-import { client } from '../client.ts';
-import { useStateAt } from '../inspect/at.ts';
-import { useKeys } from '../keys.ts';
-import { go, useRoute } from '../route.ts';
-import { refreshSessions } from '../sessions/store.ts';
-import { Problem } from '../ui/state.tsx';
-import { Announcer } from './announcer.tsx';
-import { Composer } from './composer.tsx';
-import { InsideContext, type Answers, type Inside } from './context.ts';
-import { deny } from './deny.ts';
-import { DropFrame } from './drop.tsx';
-import { useFiles } from './files.ts';
-import { nest, replaced } from './group.ts';
-import { Header } from './header.tsx';
-import { Message } from './message.tsx';
-import { Queue } from './queue.tsx';
-import { Thread } from './thread.tsx';
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { TurnwireError, type Approval, type Sendable } from "turnwire";
+import type { MsgJson } from "turnwire/message";
+import { useSession, type UseSession } from "turnwire/react";
+import { client } from "../client.ts";
+import { useStateAt } from "../inspect/at.ts";
+import { useKeys } from "../keys.ts";
+import { go, useRoute } from "../route.ts";
+import { refreshSessions } from "../sessions/store.ts";
+import { Problem } from "../ui/state.tsx";
+import { Announcer } from "./announcer.tsx";
+import { Composer } from "./composer.tsx";
+import { InsideContext, type Answers, type Inside } from "./context.ts";
+import { deny } from "./deny.ts";
+import { DropFrame } from "./drop.tsx";
+import { useFiles } from "./files.ts";
+import { nest, replaced } from "./group.ts";
+import { Header } from "./header.tsx";
+import { Message } from "./message.tsx";
+import { Queue } from "./queue.tsx";
+import { Thread } from "./thread.tsx";
 
 export function Open({ session }: { session: string }) {
   // A conversation that ended with an error is opened anew.
@@ -31,7 +31,7 @@ function Live({ session, again }: { session: string; again: () => void }) {
   const { at } = useRoute();
   const [retried, setRetried] = useState(0);
   const live = useSession(client, session, {
-    onevent: ({ type }) => type === 'SUPERSEDE' && setRetried((n) => n + 1),
+    onevent: ({ type }) => type === "SUPERSEDE" && setRetried((n) => n + 1),
   });
   const old = useReplaced(session, live.ready, retried, live.messages);
   const files = useFiles();
@@ -42,36 +42,60 @@ function Live({ session, again }: { session: string; again: () => void }) {
   const [problem, setProblem] = useState<unknown>(null);
   const attempt = (work: Promise<unknown>) => void work.then(refreshSessions, setProblem);
 
-  const first = live.pending.find(({ kind }) => kind === 'confirm');
-  const isRunning = live.status !== 'idle';
+  const first = live.pending.find(({ kind }) => kind === "confirm");
+  const isRunning = live.status !== "idle";
   const isPast = at !== null;
   useKeys({
     a: first && !isPast ? () => attempt(answers.allow(first, {})) : null,
-    d: first && !isPast ? () => attempt(answers.deny(first, '')) : null,
+    d: first && !isPast ? () => attempt(answers.deny(first, "")) : null,
     Escape: isRunning ? () => attempt(live.stop()) : isPast ? () => go({ at: null }) : null,
-    i: () => document.getElementById('composer')?.focus(),
+    i: () => document.getElementById("composer")?.focus(),
   });
   // The list shows what happens here without waiting for its next look.
   useEffect(() => refreshSessions(), [live.status]);
 
   const last = live.messages.at(-1);
-  const canRetry = last !== undefined && live.status === 'idle' && live.queued.length === 0 && live.session?.agent !== 'external' && last.finished_reason !== null;
+  const canRetry =
+    last !== undefined &&
+    live.status === "idle" &&
+    live.queued.length === 0 &&
+    live.session?.agent !== "external" &&
+    last.finished_reason !== null;
   const retry = useCallback(() => last?.id !== undefined && attempt(live.retry(last.id)), [last?.id, live.retry]);
   const { send: say } = live;
-  const send = useCallback(async (content: Sendable) => {
-    await say(content);
-    refreshSessions();
-  }, [say]);
-  const agent = live.session?.agent ?? 'the agent';
+  const send = useCallback(
+    async (content: Sendable) => {
+      await say(content);
+      refreshSessions();
+    },
+    [say],
+  );
+  const agent = live.session?.agent ?? "the agent";
 
   return (
     <DropFrame files={files}>
-      <Header session={session} info={live.session} status={live.status} isExternal={first === undefined} connection={live.connection} />
+      <Header
+        session={session}
+        info={live.session}
+        status={live.status}
+        isExternal={first === undefined}
+        connection={live.connection}
+      />
       {live.error !== null && (
-        <Problem error={isGone(live.error) ? new Error('This conversation is not here. It may have been deleted, or the link is wrong.') : live.error}>
+        <Problem
+          error={
+            isGone(live.error)
+              ? new Error("This conversation is not here. It may have been deleted, or the link is wrong.")
+              : live.error
+          }
+        >
           <div className="actions">
-            <button type="button" className="button" onClick={again}>Try again</button>
-            <button type="button" className="button" onClick={() => go({ session: null, at: null, pane: null })}>New conversation</button>
+            <button type="button" className="button" onClick={again}>
+              Try again
+            </button>
+            <button type="button" className="button" onClick={() => go({ session: null, at: null, pane: null })}>
+              New conversation
+            </button>
           </div>
         </Problem>
       )}
@@ -80,10 +104,16 @@ function Live({ session, again }: { session: string; again: () => void }) {
         <Past session={session} at={at} />
       ) : (
         <InsideContext value={inside}>
-          <Thread messages={live.messages} replaced={old} hasMore={live.hasMore} loadMore={live.loadMore} retry={canRetry ? retry : null}>
+          <Thread
+            messages={live.messages}
+            replaced={old}
+            hasMore={live.hasMore}
+            loadMore={live.loadMore}
+            retry={canRetry ? retry : null}
+          >
             {!live.ready && live.error === null && <p className="dim center">loading</p>}
             {live.ready && live.messages.length === 0 && <p className="dim center">Nothing was said here yet.</p>}
-            <Loose replies={nested.get('')} />
+            <Loose replies={nested.get("")} />
             <Queue queued={live.queued} cancel={live.cancel} />
           </Thread>
         </InsideContext>
@@ -96,7 +126,7 @@ function Live({ session, again }: { session: string; again: () => void }) {
           agent={agent}
           files={files}
           isRunning={isRunning}
-          isAsking={live.status === 'waiting'}
+          isAsking={live.status === "waiting"}
           send={send}
           stop={live.stop}
         />
@@ -123,7 +153,12 @@ function useAnswers(session: string, { approve, result }: UseSession): Answers {
 }
 
 /** The replies that were answered again. They are asked for, as the history does not have them. */
-function useReplaced(session: string, isReady: boolean, retried: number, messages: readonly MsgJson[]): ReadonlyMap<string, MsgJson[]> {
+function useReplaced(
+  session: string,
+  isReady: boolean,
+  retried: number,
+  messages: readonly MsgJson[],
+): ReadonlyMap<string, MsgJson[]> {
   const [all, setAll] = useState<readonly MsgJson[]>([]);
   useEffect(() => {
     if (!isReady) return;
@@ -131,17 +166,23 @@ function useReplaced(session: string, isReady: boolean, retried: number, message
     client
       .session(session)
       .history({ superseded: true, limit: 100, signal: stop.signal })
-      .then(({ messages }) => setAll(messages), () => {});
+      .then(
+        ({ messages }) => setAll(messages),
+        () => {},
+      );
     return () => stop.abort();
   }, [session, isReady, retried]);
-  const ids = messages.map(({ id }) => id).join(' ');
+  const ids = messages.map(({ id }) => id).join(" ");
   return useMemo(() => {
     const known = new Set(all.map(({ id }) => id));
     const shown = new Set(messages.map(({ id }) => id));
     const last = messages.findLastIndex(({ id }) => known.has(id));
     if (last < 0) return new Map();
     // What stood before the first that is shown belongs to a page that is not.
-    const from = Math.max(0, all.findIndex(({ id }) => id === messages[0]?.id));
+    const from = Math.max(
+      0,
+      all.findIndex(({ id }) => id === messages[0]?.id),
+    );
     const since = messages.slice(last + 1);
     return replaced(messages, [...all.slice(from).filter(isOver(shown)), ...since]);
     // Only which messages there are counts, not how far they have come.
@@ -149,21 +190,27 @@ function useReplaced(session: string, isReady: boolean, retried: number, message
 }
 
 /** A reply that is open in the answer and gone meanwhile was not replaced, only not seen here yet. */
-const isOver = (shown: ReadonlySet<string | undefined>) => (message: MsgJson) => shown.has(message.id) || message.role === 'assistant';
+const isOver = (shown: ReadonlySet<string | undefined>) => (message: MsgJson) =>
+  shown.has(message.id) || message.role === "assistant";
 
 const NONE: MsgJson[] = [];
 
 function Past({ session, at }: { session: string; at: number }) {
   const found = useStateAt(session, at);
   const messages = found?.messages ?? NONE;
-  const inside = useMemo<Inside>(() => ({ pending: new Map(), nested: nest(messages, found?.agents ?? []), answers: null }), [messages, found]);
+  const inside = useMemo<Inside>(
+    () => ({ pending: new Map(), nested: nest(messages, found?.agents ?? []), answers: null }),
+    [messages, found],
+  );
   return (
     <>
       <div className="past" role="status">
         <span>
           as it stood at event <b className="num">{at}</b>
         </span>
-        <button type="button" className="link" onClick={() => go({ at: null })}>back to live</button>
+        <button type="button" className="link" onClick={() => go({ at: null })}>
+          back to live
+        </button>
       </div>
       <InsideContext value={inside}>
         <Thread messages={messages} replaced={new Map()} hasMore={false} loadMore={async () => {}} retry={null}>
@@ -179,7 +226,7 @@ function Loose({ replies }: { replies: MsgJson[] | undefined }) {
   if (!replies || replies.length === 0) return null;
   return (
     <details className="structured">
-      <summary>{replies.length === 1 ? '1 reply of a sub-agent' : `${replies.length} replies of sub-agents`}</summary>
+      <summary>{replies.length === 1 ? "1 reply of a sub-agent" : `${replies.length} replies of sub-agents`}</summary>
       {replies.map((message) => (
         <Message key={message.id} message={message} isNested />
       ))}
@@ -189,18 +236,28 @@ function Loose({ replies }: { replies: MsgJson[] | undefined }) {
 
 function WaitingBar({ pending }: { pending: readonly Approval[] }) {
   const next = useRef(0);
-  const isForMe = pending.some(({ kind }) => kind === 'confirm');
+  const isForMe = pending.some(({ kind }) => kind === "confirm");
   const show = () => {
     const { tool_call } = pending[next.current++ % pending.length] ?? {};
-    const card = document.querySelector<HTMLElement>(`[data-call="${CSS.escape(tool_call?.id ?? '')}"]`);
-    card?.scrollIntoView({ block: 'center' });
-    card?.querySelector<HTMLElement>('button.main')?.focus();
+    const card = document.querySelector<HTMLElement>(`[data-call="${CSS.escape(tool_call?.id ?? "")}"]`);
+    card?.scrollIntoView({ block: "center" });
+    card?.querySelector<HTMLElement>("button.main")?.focus();
   };
   return (
     <div className="waiting-bar">
-      <span>{pending.length === 1 ? `${pending[0]?.tool_call.name} waits for ${isForMe ? 'you' : 'a client'}` : `${pending.length} calls wait`}</span>
-      <button type="button" className="link" onClick={show}>{pending.length === 1 ? 'show' : 'show next'}</button>
-      {isForMe && <span className="dim keys"><kbd>a</kbd> allow <kbd>d</kbd> deny</span>}
+      <span>
+        {pending.length === 1
+          ? `${pending[0]?.tool_call.name} waits for ${isForMe ? "you" : "a client"}`
+          : `${pending.length} calls wait`}
+      </span>
+      <button type="button" className="link" onClick={show}>
+        {pending.length === 1 ? "show" : "show next"}
+      </button>
+      {isForMe && (
+        <span className="dim keys">
+          <kbd>a</kbd> allow <kbd>d</kbd> deny
+        </span>
+      )}
     </div>
   );
 }

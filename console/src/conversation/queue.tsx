@@ -1,10 +1,10 @@
 // What was said while a reply runs, and waits for its turn.
-import { useState } from 'react';
-import type { SessionState } from 'turnwire';
-import { State } from '../ui/state.tsx';
-import { explain } from '../client.ts';
+import { useState } from "react";
+import type { SessionState } from "turnwire";
+import { State } from "../ui/state.tsx";
+import { explain } from "../client.ts";
 
-export function Queue({ queued, cancel }: { queued: SessionState['queued']; cancel: (id: string) => Promise<void> }) {
+export function Queue({ queued, cancel }: { queued: SessionState["queued"]; cancel: (id: string) => Promise<void> }) {
   const [error, setError] = useState<unknown>(null);
   if (queued.length === 0) return null;
   return (
@@ -13,7 +13,9 @@ export function Queue({ queued, cancel }: { queued: SessionState['queued']; canc
         <li key={message_id}>
           <State tone="wait">queued</State>
           <span className="queue-text">{textOf(content)}</span>
-          <button type="button" className="link" onClick={() => void cancel(message_id).catch(setError)}>take back</button>
+          <button type="button" className="link" onClick={() => void cancel(message_id).catch(setError)}>
+            take back
+          </button>
         </li>
       ))}
       {error !== null && <li role="alert">{explain(error).message}</li>}
@@ -22,5 +24,7 @@ export function Queue({ queued, cancel }: { queued: SessionState['queued']; canc
 }
 
 function textOf(content: readonly { type: string }[]): string {
-  return content.map((block: { type: string; text?: string; name?: string }) => block.text ?? block.name ?? block.type).join(' ');
+  return content
+    .map((block: { type: string; text?: string; name?: string }) => block.text ?? block.name ?? block.type)
+    .join(" ");
 }

@@ -1,5 +1,5 @@
 // The end of a conversation stays in sight as it grows, until the reader goes up; then nothing moves any more.
-import { useCallback, useEffect, useLayoutEffect, useRef, useState, type RefObject } from 'react';
+import { useCallback, useEffect, useLayoutEffect, useRef, useState, type RefObject } from "react";
 
 export interface Scroll {
   box: RefObject<HTMLDivElement | null>;
@@ -31,8 +31,8 @@ export function useScroll(first: number | null): Scroll {
   // would not do: to say where it is, the browser would have to lay out what is out of sight.
   const anchor = useRef<{ key: number | null; top: number }>({ key: null, top: 0 });
   const mark = useCallback((element: HTMLElement) => {
-    const now = element.querySelector<HTMLElement>('[data-batch]');
-    anchor.current = { key: now ? Number(now.dataset['batch']) : null, top: now?.getBoundingClientRect().top ?? 0 };
+    const now = element.querySelector<HTMLElement>("[data-batch]");
+    anchor.current = { key: now ? Number(now.dataset["batch"]) : null, top: now?.getBoundingClientRect().top ?? 0 };
   }, []);
 
   useEffect(() => {
@@ -52,11 +52,11 @@ export function useScroll(first: number | null): Scroll {
       if (follows.current) element.scrollTop = element.scrollHeight;
       mark(element);
     });
-    element.addEventListener('scroll', onScroll, { passive: true });
+    element.addEventListener("scroll", onScroll, { passive: true });
     grown.observe(content);
     grown.observe(element);
     return () => {
-      element.removeEventListener('scroll', onScroll);
+      element.removeEventListener("scroll", onScroll);
       grown.disconnect();
     };
   }, [follow, mark]);

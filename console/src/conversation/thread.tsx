@@ -1,11 +1,11 @@
 // The messages of a conversation, from the oldest that is loaded to the end.
-import { memo, useMemo, useState, type ReactNode } from 'react';
-import type { MsgJson } from 'turnwire/message';
-import { Icon } from '../ui/icon.tsx';
-import { Near } from '../ui/near.tsx';
-import { Batches } from './batches.ts';
-import { Message } from './message.tsx';
-import { useScroll } from './scroll.ts';
+import { memo, useMemo, useState, type ReactNode } from "react";
+import type { MsgJson } from "turnwire/message";
+import { Icon } from "../ui/icon.tsx";
+import { Near } from "../ui/near.tsx";
+import { Batches } from "./batches.ts";
+import { Message } from "./message.tsx";
+import { useScroll } from "./scroll.ts";
 
 interface Props {
   messages: readonly MsgJson[];
@@ -29,9 +29,15 @@ export function Thread({ messages, replaced, hasMore, loadMore, retry, children 
         <div className="thread-in" ref={inside}>
           {hasMore && <Near load={loadMore} name="earlier messages" className="earlier" inside=".thread" />}
           {list.map(({ key, messages }, at) => (
-            <Some key={key} id={key} messages={messages} replaced={replaced} retry={at === list.length - 1 ? retry : null} />
+            <Some
+              key={key}
+              id={key}
+              messages={messages}
+              replaced={replaced}
+              retry={at === list.length - 1 ? retry : null}
+            />
           ))}
-          <Replaced replies={replaced.get('')} />
+          <Replaced replies={replaced.get("")} />
           {children}
         </div>
       </div>
@@ -45,14 +51,22 @@ export function Thread({ messages, replaced, hasMore, loadMore, retry, children 
 }
 
 /** A batch of messages; while it is out of sight the browser does not lay it out. */
-const Some = memo(function Some({ id, messages, replaced, retry }: Pick<Props, 'messages' | 'replaced' | 'retry'> & { id: number }) {
+const Some = memo(function Some({
+  id,
+  messages,
+  replaced,
+  retry,
+}: Pick<Props, "messages" | "replaced" | "retry"> & { id: number }) {
   const last = messages.at(-1);
   return (
     <div className="some" data-batch={id}>
       {messages.map((message) => (
         <div key={message.id}>
-          <Replaced replies={replaced.get(message.id ?? '')} />
-          <Message message={message} actions={message === last && retry !== null ? <RetryButton retry={retry} /> : undefined} />
+          <Replaced replies={replaced.get(message.id ?? "")} />
+          <Message
+            message={message}
+            actions={message === last && retry !== null ? <RetryButton retry={retry} /> : undefined}
+          />
         </div>
       ))}
     </div>
@@ -61,7 +75,12 @@ const Some = memo(function Some({ id, messages, replaced, retry }: Pick<Props, '
 
 function RetryButton({ retry }: { retry: () => void }) {
   return (
-    <button type="button" className="icon-button" onClick={retry} title="Answer again; this reply leaves the history, the log keeps it">
+    <button
+      type="button"
+      className="icon-button"
+      onClick={retry}
+      title="Answer again; this reply leaves the history, the log keeps it"
+    >
       <Icon name="retry" /> Retry
     </button>
   );
@@ -73,7 +92,8 @@ function Replaced({ replies }: { replies: readonly MsgJson[] | undefined }) {
   return (
     <div className="replaced">
       <button type="button" className="link" aria-expanded={isShown} onClick={() => setShown(!isShown)}>
-        <Icon name={isShown ? 'down' : 'right'} size={12} /> {replies.length === 1 ? '1 earlier answer' : `${replies.length} earlier answers`}
+        <Icon name={isShown ? "down" : "right"} size={12} />{" "}
+        {replies.length === 1 ? "1 earlier answer" : `${replies.length} earlier answers`}
       </button>
       {isShown && replies.map((message) => <Message key={message.id} message={message} isNested />)}
     </div>

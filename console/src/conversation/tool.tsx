@@ -1,42 +1,52 @@
 // A tool call as a card: what it is given as that is written, how far it is, and what came of it.
-import { memo, useContext, useMemo, useState } from 'react';
-import type { Payload, ToolCall, ToolResult } from 'turnwire/message';
-import { between, duration } from '../time.ts';
-import { Copy } from '../ui/copy.tsx';
-import { State } from '../ui/state.tsx';
-import { ApprovalForm, ExternalForm } from './approval.tsx';
-import { InsideContext } from './context.ts';
-import { Data } from './data.tsx';
-import { stateOf } from './group.ts';
-import { layout, pretty } from './json.ts';
-import { Message } from './message.tsx';
+import { memo, useContext, useMemo, useState } from "react";
+import type { Payload, ToolCall, ToolResult } from "turnwire/message";
+import { between, duration } from "../time.ts";
+import { Copy } from "../ui/copy.tsx";
+import { State } from "../ui/state.tsx";
+import { ApprovalForm, ExternalForm } from "./approval.tsx";
+import { InsideContext } from "./context.ts";
+import { Data } from "./data.tsx";
+import { stateOf } from "./group.ts";
+import { layout, pretty } from "./json.ts";
+import { Message } from "./message.tsx";
 
-export const Tool = memo(function Tool({ call, result, isOpen }: { call: ToolCall | null; result: ToolResult | null; isOpen: boolean }) {
+export const Tool = memo(function Tool({
+  call,
+  result,
+  isOpen,
+}: {
+  call: ToolCall | null;
+  result: ToolResult | null;
+  isOpen: boolean;
+}) {
   const { pending, nested, answers } = useContext(InsideContext);
-  const id = call?.id ?? result?.id ?? '';
-  const name = call?.name || result?.name || 'tool';
+  const id = call?.id ?? result?.id ?? "";
+  const name = call?.name || result?.name || "tool";
   const { title } = (call ?? {}) as { title?: unknown };
   const asking = pending.get(id);
   const agents = nested.get(id) ?? [];
   // A reply that is over has nothing that runs: what was open was left so.
   const state = stateOf(call, result);
-  const shown = !isOpen && state.tone === 'run' ? { word: 'cut off', tone: 'bad' as const } : state;
+  const shown = !isOpen && state.tone === "run" ? { word: "cut off", tone: "bad" as const } : state;
   const took = between(result?.created_at, result?.finished_at);
   return (
     <section className="tool" tabIndex={-1} aria-label={`Tool ${name}`} data-tone={shown.tone} data-call={id}>
       <header>
         <span className="tool-name">{name}</span>
-        {typeof title === 'string' && <span className="dim">{title}</span>}
+        {typeof title === "string" && <span className="dim">{title}</span>}
         <span className="grow" />
         {took !== null && <span className="dim num">{duration(took)}</span>}
         <State tone={shown.tone}>{shown.word}</State>
       </header>
-      {asking !== undefined && answers !== null && asking.kind === 'confirm' ? (
+      {asking !== undefined && answers !== null && asking.kind === "confirm" ? (
         <ApprovalForm key={id} asking={asking} answers={answers} />
       ) : (
         call !== null && <Json text={call.input} label="Input" growing={isOpen && call.finished_at == null} />
       )}
-      {asking !== undefined && answers !== null && asking.kind === 'external' && <ExternalForm key={id} asking={asking} answers={answers} />}
+      {asking !== undefined && answers !== null && asking.kind === "external" && (
+        <ExternalForm key={id} asking={asking} answers={answers} />
+      )}
       {agents.length > 0 && (
         <div className="nested" role="group" aria-label="Sub-agents">
           {agents.map((message) => (
@@ -44,19 +54,42 @@ export const Tool = memo(function Tool({ call, result, isOpen }: { call: ToolCal
           ))}
         </div>
       )}
-      {result !== null && <Output output={result.output} tone={shown.tone} isOpen={isOpen && result.finished_at == null} />}
+      {result !== null && (
+        <Output output={result.output} tone={shown.tone} isOpen={isOpen && result.finished_at == null} />
+      )}
     </section>
   );
 });
 
 /** JSON, laid out. It may still be coming. */
-export const Json = memo(function Json({ text, label, growing = false }: { text: string; label: string; growing?: boolean }) {
+export const Json = memo(function Json({
+  text,
+  label,
+  growing = false,
+}: {
+  text: string;
+  label: string;
+  growing?: boolean;
+}) {
   const pieces = useMemo(() => layout(text), [text]);
-  if (text === '') return growing ? <pre className="json"><span className="caret" /></pre> : null;
+  if (text === "")
+    return growing ? (
+      <pre className="json">
+        <span className="caret" />
+      </pre>
+    ) : null;
   return (
     <div className="copied">
       <pre className="json" tabIndex={0} aria-label={label}>
-        {pieces.map(({ kind, text: piece }, at) => (kind === 'value' ? piece : <span key={at} className={kind}>{piece}</span>))}
+        {pieces.map(({ kind, text: piece }, at) =>
+          kind === "value" ? (
+            piece
+          ) : (
+            <span key={at} className={kind}>
+              {piece}
+            </span>
+          ),
+        )}
         {growing && <span className="caret" />}
       </pre>
       {!growing && <Copy text={() => pretty(text)} label={`Copy ${label.toLowerCase()}`} />}
@@ -67,12 +100,16 @@ export const Json = memo(function Json({ text, label, growing = false }: { text:
 const LONG = 1200;
 
 function Output({ output, tone, isOpen }: { output: Payload; tone: string; isOpen: boolean }) {
-  const parts = typeof output === 'string' ? (output === '' ? [] : [{ type: 'text' as const, text: output }]) : output;
+  const parts = typeof output === "string" ? (output === "" ? [] : [{ type: "text" as const, text: output }]) : output;
   if (parts.length === 0) return isOpen ? <p className="output dim">no output yet</p> : null;
   return (
     <div className="output" data-tone={tone} role="group" aria-label="Result">
       {parts.map((part, at) =>
-        part.type === 'text' ? <Text key={at} text={part.text} /> : <Data key={at} block={part} growing={isOpen && part.finished_at == null} />,
+        part.type === "text" ? (
+          <Text key={at} text={part.text} />
+        ) : (
+          <Data key={at} block={part} growing={isOpen && part.finished_at == null} />
+        ),
       )}
     </div>
   );
@@ -84,11 +121,13 @@ function Text({ text }: { text: string }) {
   const isLong = text.length > LONG * 1.5;
   return (
     <div className="copied">
-      <pre tabIndex={0} aria-label="Output">{isLong && !isWhole ? `${text.slice(0, LONG)}…` : text}</pre>
+      <pre tabIndex={0} aria-label="Output">
+        {isLong && !isWhole ? `${text.slice(0, LONG)}…` : text}
+      </pre>
       <Copy text={text} label="Copy output" />
       {isLong && (
         <button type="button" className="link" aria-expanded={isWhole} onClick={() => setWhole(!isWhole)}>
-          {isWhole ? 'less' : `all ${text.length.toLocaleString('en')} characters`}
+          {isWhole ? "less" : `all ${text.length.toLocaleString("en")} characters`}
         </button>
       )}
     </div>

@@ -1,22 +1,22 @@
 // The first visit, and every new conversation: what can be asked, and how a real model is connected.
-import { useEffect, useState } from 'react';
-import { newId, type Agent, type Sendable } from 'turnwire';
-import { client } from '../client.ts';
-import { go } from '../route.ts';
-import { refreshSessions } from '../sessions/store.ts';
-import { Copy } from '../ui/copy.tsx';
-import { Icon } from '../ui/icon.tsx';
-import { Problem } from '../ui/state.tsx';
-import { Composer } from './composer.tsx';
-import { DropFrame } from './drop.tsx';
-import { useFiles } from './files.ts';
+import { useEffect, useState } from "react";
+import { newId, type Agent, type Sendable } from "turnwire";
+import { client } from "../client.ts";
+import { go } from "../route.ts";
+import { refreshSessions } from "../sessions/store.ts";
+import { Copy } from "../ui/copy.tsx";
+import { Icon } from "../ui/icon.tsx";
+import { Problem } from "../ui/state.tsx";
+import { Composer } from "./composer.tsx";
+import { DropFrame } from "./drop.tsx";
+import { useFiles } from "./files.ts";
 
 const PROMPTS: readonly (readonly [says: string, shows: string])[] = [
-  ['How is the weather in Paris?', 'a tool that streams its result'],
-  ['Buy 100 shares of ACME, I will approve it', 'a call that waits for your yes, your edit or your no'],
-  ['Do two things in parallel: the weather and a trade', 'two tools at once, one of them asking'],
-  ['Draw me an image of a sunset', 'text and a picture'],
-  ['Ask your team what makes agents work together', 'a sub-agent, nested'],
+  ["How is the weather in Paris?", "a tool that streams its result"],
+  ["Buy 100 shares of ACME, I will approve it", "a call that waits for your yes, your edit or your no"],
+  ["Do two things in parallel: the weather and a trade", "two tools at once, one of them asking"],
+  ["Draw me an image of a sunset", "text and a picture"],
+  ["Ask your team what makes agents work together", "a sub-agent, nested"],
 ];
 
 const CONNECT = `[agents.friday]
@@ -32,11 +32,18 @@ export function Welcome() {
     client.agents().then(setAgents, () => {});
   }, []);
   const agent = chosen ?? agents?.default_agent;
-  const name = agent ?? 'the agent';
+  const name = agent ?? "the agent";
   const about = agents?.agents.find(({ name }) => name === agent);
   const start = async (content: Sendable, text: string) => {
     const id = newId();
-    await client.create({ id, ...(agent && { agent }), title: titleOf(text, files.list.map(({ file }) => file.name)) });
+    await client.create({
+      id,
+      ...(agent && { agent }),
+      title: titleOf(
+        text,
+        files.list.map(({ file }) => file.name),
+      ),
+    });
     await client.session(id).send(content);
     refreshSessions();
     go({ session: id, at: null });
@@ -44,7 +51,12 @@ export function Welcome() {
   return (
     <DropFrame files={files}>
       <header className="head">
-        <button type="button" className="icon-button narrow" aria-label="All conversations" onClick={() => window.dispatchEvent(new Event('turnwire:list'))}>
+        <button
+          type="button"
+          className="icon-button narrow"
+          aria-label="All conversations"
+          onClick={() => window.dispatchEvent(new Event("turnwire:list"))}
+        >
           <Icon name="back" />
         </button>
         <h1>New conversation</h1>
@@ -53,9 +65,9 @@ export function Welcome() {
         <div className="thread" tabIndex={0} role="region" aria-label="What can be asked">
           <div className="thread-in welcome">
             <h2>What should {name} do?</h2>
-            {about !== undefined && about.about !== '' && <p className="dim">{about.about}</p>}
+            {about !== undefined && about.about !== "" && <p className="dim">{about.about}</p>}
             {error !== null && <Problem error={error} onClose={() => setError(null)} />}
-            {about?.model === 'demo' && (
+            {about?.model === "demo" && (
               <ul className="prompts">
                 {PROMPTS.map(([says, shows]) => (
                   <li key={says}>
@@ -77,7 +89,9 @@ export function Welcome() {
             <span className="visually-hidden">Agent</span>
             <select value={agent} onChange={(event) => setChosen(event.target.value)}>
               {agents.agents.map(({ name, model }) => (
-                <option key={name} value={name}>{name === model ? name : `${name} · ${model}`}</option>
+                <option key={name} value={name}>
+                  {name === model ? name : `${name} · ${model}`}
+                </option>
               ))}
               <option value="external">external · replies come from elsewhere</option>
             </select>
@@ -92,9 +106,14 @@ function Connect() {
   return (
     <section className="connect" aria-label="Connect a real model">
       <h3>Connect a real model</h3>
-      <p className="dim">The demo needs no key. For a model, put this into <code>turnwire.toml</code> and start with <code>turnwire serve --config turnwire.toml</code>:</p>
+      <p className="dim">
+        The demo needs no key. For a model, put this into <code>turnwire.toml</code> and start with{" "}
+        <code>turnwire serve --config turnwire.toml</code>:
+      </p>
       <div className="copied">
-        <pre tabIndex={0} aria-label="Settings">{CONNECT}</pre>
+        <pre tabIndex={0} aria-label="Settings">
+          {CONNECT}
+        </pre>
         <Copy text={CONNECT} label="Copy settings" />
       </div>
     </section>
@@ -103,6 +122,6 @@ function Connect() {
 
 /** The first line of what was said, short. */
 export function titleOf(text: string, files: readonly string[]): string {
-  const line = text.trim().split('\n', 1)[0] || files[0] || 'New conversation';
+  const line = text.trim().split("\n", 1)[0] || files[0] || "New conversation";
   return line.length > 60 ? `${line.slice(0, 59).trimEnd()}…` : line;
 }

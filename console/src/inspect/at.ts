@@ -1,9 +1,9 @@
 // The conversation as it stood at any event, folded here. Dragging back and forth starts from the nearest
 // point that was kept, never from the beginning.
-import { useRef } from 'react';
-import type { AgentMessage } from 'turnwire';
-import { Folder, Msg, type Cursor, type Event, type MsgJson, snapshot } from 'turnwire/message';
-import { useLog } from './log.ts';
+import { useRef } from "react";
+import type { AgentMessage } from "turnwire";
+import { Folder, Msg, type Cursor, type Event, type MsgJson, snapshot } from "turnwire/message";
+import { useLog } from "./log.ts";
 
 /** A point is kept each time after so many events. */
 const EVERY = 1024;
@@ -14,7 +14,7 @@ interface Point {
   superseded: string[];
 }
 
-type Whose = Pick<AgentMessage, 'agent_path' | 'parent_tool_call_id'>;
+type Whose = Pick<AgentMessage, "agent_path" | "parent_tool_call_id">;
 
 /** The conversation at a point: the same as `SessionState` has it. */
 export interface StateAt {
@@ -56,10 +56,15 @@ export class Replay {
     this.#seen += 1;
     const { reply_id, agent_path, parent_tool_call_id } = event as Event & { reply_id?: string };
     // It holds at every point: nobody's reply becomes somebody else's.
-    if (reply_id !== undefined && (parent_tool_call_id !== undefined || agent_path?.includes('/')) && !this.#whose.has(reply_id)) {
+    if (
+      reply_id !== undefined &&
+      (parent_tool_call_id !== undefined || agent_path?.includes("/")) &&
+      !this.#whose.has(reply_id)
+    ) {
       this.#whose.set(reply_id, { agent_path: agent_path ?? null, parent_tool_call_id: parent_tool_call_id ?? null });
     }
-    if (this.#seen % this.every === 0 && this.#seen / this.every === this.#points.length) this.#points.push(this.#point());
+    if (this.#seen % this.every === 0 && this.#seen / this.every === this.#points.length)
+      this.#points.push(this.#point());
   }
 
   #point(): Point {
@@ -73,7 +78,7 @@ export class Replay {
   #restore(at: number): void {
     const { messages, superseded } = this.#points[at] ?? { messages: [], superseded: [] };
     this.#folder = new Folder(messages.map((kept) => (kept instanceof Msg ? kept : Msg.from(kept.json, kept.cursor))));
-    if (superseded.length > 0) this.#folder.pushTolerant({ type: 'SUPERSEDE', message_ids: superseded } as Event);
+    if (superseded.length > 0) this.#folder.pushTolerant({ type: "SUPERSEDE", message_ids: superseded } as Event);
     this.#seen = at * this.every;
   }
 }
@@ -81,7 +86,13 @@ export class Replay {
 /** The conversation as it stood at an event; `null` while that event is not here yet. */
 export function useStateAt(session: string, at: number): StateAt | null {
   const log = useLog(session);
-  const kept = useRef<{ log: typeof log; generation: number; replay: Replay; count: number; state: StateAt | null } | null>(null);
+  const kept = useRef<{
+    log: typeof log;
+    generation: number;
+    replay: Replay;
+    count: number;
+    state: StateAt | null;
+  } | null>(null);
   if (!log.ready && log.last < at) return null;
   let mine = kept.current;
   if (mine?.log !== log || mine.generation !== log.generation) {

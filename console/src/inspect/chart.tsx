@@ -1,8 +1,8 @@
 // Small charts, drawn by hand. Each says in words what it shows.
-import { duration } from '../time.ts';
-import { lines, type Call, type Line, type Reply, type Split } from './turns.ts';
+import { duration } from "../time.ts";
+import { lines, type Call, type Line, type Reply, type Split } from "./turns.ts";
 
-const WORDS: Record<Line['doing'], string> = { model: 'model', tool: 'tool', wait: 'waiting', agent: 'sub-agent' };
+const WORDS: Record<Line["doing"], string> = { model: "model", tool: "tool", wait: "waiting", agent: "sub-agent" };
 /** More bars than this are put together. */
 const BARS = 60;
 const HEIGHT = 48;
@@ -16,11 +16,17 @@ export function Bars({ calls, choose }: { calls: Call[]; choose: (seq: number) =
     const some = calls.slice(from, from + each);
     const last = some.at(-1);
     if (last === undefined) continue;
-    bars.push({ seq: last.seq, at: last.at, input: sum(some, 'input'), output: sum(some, 'output'), calls: some.length });
+    bars.push({
+      seq: last.seq,
+      at: last.at,
+      input: sum(some, "input"),
+      output: sum(some, "output"),
+      calls: some.length,
+    });
   }
   const most = Math.max(1, ...bars.map(({ input, output }) => input + output));
   const width = 100 / Math.max(bars.length, 12);
-  const label = `Tokens over time: ${calls.length} model calls, ${sum(calls, 'input')} tokens in and ${sum(calls, 'output')} out; the largest bar has ${most}.`;
+  const label = `Tokens over time: ${calls.length} model calls, ${sum(calls, "input")} tokens in and ${sum(calls, "output")} out; the largest bar has ${most}.`;
   return (
     <figure className="bars">
       <figcaption>Tokens per model call, in (grey) and out</figcaption>
@@ -30,7 +36,7 @@ export function Bars({ calls, choose }: { calls: Call[]; choose: (seq: number) =
           const place = { x: `${(index * width).toFixed(3)}%`, width: `${(width * 0.8).toFixed(3)}%` };
           return (
             <g key={seq} onClick={() => choose(seq)}>
-              <title>{`${input} in, ${output} out${calls > 1 ? ` (${calls} calls)` : ''}, ${new Date(at).toLocaleString('en-GB')}`}</title>
+              <title>{`${input} in, ${output} out${calls > 1 ? ` (${calls} calls)` : ""}, ${new Date(at).toLocaleString("en-GB")}`}</title>
               <rect {...place} y="0" height={HEIGHT} className="bar-touch" />
               <rect {...place} y={HEIGHT - high} height={Math.max(1, high - low)} className="bar-in" />
               <rect {...place} y={HEIGHT - low} height={low} className="bar-out" />
@@ -42,22 +48,34 @@ export function Bars({ calls, choose }: { calls: Call[]; choose: (seq: number) =
   );
 }
 
-function sum(calls: Call[], key: 'input' | 'output'): number {
+function sum(calls: Call[], key: "input" | "output"): number {
   return calls.reduce((total, call) => total + call[key], 0);
 }
 
 /** Where the time went, in one line. */
 export function SplitBar({ parts }: { parts: Split }) {
   const total = parts.model + parts.tool + parts.wait + parts.other;
-  const words = [`model ${duration(parts.model)}`, `tools ${duration(parts.tool)}`, `waiting ${duration(parts.wait)}`].join(', ');
+  const words = [
+    `model ${duration(parts.model)}`,
+    `tools ${duration(parts.tool)}`,
+    `waiting ${duration(parts.wait)}`,
+  ].join(", ");
   let from = 0;
   return (
     <svg className="split" role="img" aria-label={words} width="100%" height="8">
       <title>{words}</title>
-      {(['model', 'tool', 'wait', 'other'] as const).map((doing) => {
+      {(["model", "tool", "wait", "other"] as const).map((doing) => {
         const share = total === 0 ? 0 : (parts[doing] / total) * 100;
         from += share;
-        return <rect key={doing} className={`doing-${doing}`} x={`${(from - share).toFixed(3)}%`} width={`${share.toFixed(3)}%`} height="8" />;
+        return (
+          <rect
+            key={doing}
+            className={`doing-${doing}`}
+            x={`${(from - share).toFixed(3)}%`}
+            width={`${share.toFixed(3)}%`}
+            height="8"
+          />
+        );
       })}
     </svg>
   );
@@ -74,11 +92,23 @@ export function Waterfall({ reply, now, choose }: { reply: Reply; now: number; c
         const word = WORDS[doing];
         return (
           <li key={at}>
-            <button type="button" style={{ paddingLeft: `${depth * 12}px` }} onClick={() => choose(seq)} title={`${word} ${label}, ${took}, from event ${seq} on`}>
-              {doing === 'wait' ? `waiting: ${label}` : label}
+            <button
+              type="button"
+              style={{ paddingLeft: `${depth * 12}px` }}
+              onClick={() => choose(seq)}
+              title={`${word} ${label}, ${took}, from event ${seq} on`}
+            >
+              {doing === "wait" ? `waiting: ${label}` : label}
             </button>
             <svg width="100%" height="12" aria-hidden="true" focusable="false">
-              <rect className={`doing-${doing}`} x={`${share(from).toFixed(3)}%`} width={`${Math.max(0.5, share(to ?? now) - share(from)).toFixed(3)}%`} y="2" height="8" rx="2" />
+              <rect
+                className={`doing-${doing}`}
+                x={`${share(from).toFixed(3)}%`}
+                width={`${Math.max(0.5, share(to ?? now) - share(from)).toFixed(3)}%`}
+                y="2"
+                height="8"
+                rx="2"
+              />
             </svg>
             <span>{took}</span>
           </li>

@@ -1,8 +1,8 @@
 // What a client of a protocol gets: the frames of its stream as they are sent, and the events that they
 // come from.
-import { useEffect, useReducer, useState } from 'react';
-import { TurnwireError } from 'turnwire';
-import { client } from '../client.ts';
+import { useEffect, useReducer, useState } from "react";
+import { TurnwireError } from "turnwire";
+import { client } from "../client.ts";
 
 export interface Frame {
   /** The name of the event, where the protocol has names. */
@@ -22,30 +22,30 @@ export interface Step {
 /** Reads server-sent events, and puts together what belongs together: only the last frame of an event has an id. */
 export class Steps {
   list: Step[] = [];
-  #rest = '';
+  #rest = "";
   #open: Step | null = null;
 
   feed(text: string): void {
-    const blocks = (this.#rest + text).split('\n\n');
-    this.#rest = blocks.pop() ?? '';
+    const blocks = (this.#rest + text).split("\n\n");
+    this.#rest = blocks.pop() ?? "";
     for (const block of blocks) this.#block(block);
   }
 
   #block(block: string): void {
-    let [event, id] = ['', ''];
+    let [event, id] = ["", ""];
     const data: string[] = [];
-    for (const line of block.split('\n')) {
+    for (const line of block.split("\n")) {
       const [, field, value] = /^(\w+): ?(.*)$/s.exec(line) ?? [];
-      if (field === 'data') data.push(value ?? '');
-      else if (field === 'event') event = value ?? '';
-      else if (field === 'id') id = value ?? '';
+      if (field === "data") data.push(value ?? "");
+      else if (field === "event") event = value ?? "";
+      else if (field === "id") id = value ?? "";
     }
     if (data.length === 0) return;
     if (this.#open === null) {
       this.#open = { after: this.list.at(-1)?.seq ?? 0, seq: 0, frames: [] };
       this.list.push(this.#open);
     }
-    this.#open.frames.push({ event, data: data.join('\n') });
+    this.#open.frames.push({ event, data: data.join("\n") });
     const seq = Number(/(\d+)$/.exec(id)?.[1] ?? 0);
     if (seq === 0) return;
     this.#open.seq = seq;
@@ -67,12 +67,12 @@ export class Steps {
 
 /** What a frame is, in a word: protocols put it in different places. */
 export function nameOf({ event, data }: Frame): string {
-  if (event !== '') return event;
+  if (event !== "") return event;
   try {
     const json = JSON.parse(data) as { type?: unknown; object?: unknown; error?: unknown };
-    if (typeof json.type === 'string') return json.type;
-    if (typeof json.object === 'string') return json.object;
-    return json.error === undefined ? 'data' : 'error';
+    if (typeof json.type === "string") return json.type;
+    if (typeof json.object === "string") return json.object;
+    return json.error === undefined ? "data" : "error";
   } catch {
     return data;
   }
@@ -93,14 +93,14 @@ export function useFrames(session: string, wire: string, raw: boolean): Wired {
     const { signal } = stop;
     let scheduled = 0;
     const read = async () => {
-      const query = new URLSearchParams({ wire, ...(raw && { raw: 'true' }) });
+      const query = new URLSearchParams({ wire, ...(raw && { raw: "true" }) });
       const path = `/v1/sessions/${encodeURIComponent(session)}/events?${query}`;
-      const response = await client.session(session).http.once('GET', path, { accept: 'text/event-stream', signal });
+      const response = await client.session(session).http.once("GET", path, { accept: "text/event-stream", signal });
       const steps = new Steps();
       setState({ steps, live: true, error: null });
       const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
       for (;;) {
-        const { done, value } = (await reader?.read()) ?? { done: true, value: '' };
+        const { done, value } = (await reader?.read()) ?? { done: true, value: "" };
         if (done) return;
         steps.feed(value);
         if (scheduled === 0) scheduled = requestAnimationFrame(() => void ((scheduled = 0), render()));

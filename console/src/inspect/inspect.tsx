@@ -1,21 +1,21 @@
 // What is behind the conversation: its events, the same in any protocol, and what it took.
-import { useState } from 'react';
-import { explain } from '../client.ts';
-import { go, PANES, useRoute, type Pane } from '../route.ts';
-import { Icon } from '../ui/icon.tsx';
-import './inspect.css';
-import { retry, useLog, type Log } from './log.ts';
-import { Timeline } from './timeline.tsx';
-import { UsagePane } from './usage.tsx';
-import { WirePane } from './wire.tsx';
+import { useState } from "react";
+import { explain } from "../client.ts";
+import { go, PANES, useRoute, type Pane } from "../route.ts";
+import { Icon } from "../ui/icon.tsx";
+import "./inspect.css";
+import { retry, useLog, type Log } from "./log.ts";
+import { Timeline } from "./timeline.tsx";
+import { UsagePane } from "./usage.tsx";
+import { WirePane } from "./wire.tsx";
 
-const NAMES: Record<Pane, string> = { timeline: 'Timeline', wire: 'Wire', usage: 'Usage' };
+const NAMES: Record<Pane, string> = { timeline: "Timeline", wire: "Wire", usage: "Usage" };
 
 export function Inspect({ session, pane, isMain }: { session: string; pane: Pane; isMain: boolean }) {
   const log = useLog(session);
   const { at } = useRoute();
   const [wide, setWide] = useState(false);
-  const Landmark = isMain ? 'main' : 'aside';
+  const Landmark = isMain ? "main" : "aside";
   return (
     <Landmark className="inspect" aria-label="Behind the conversation" data-wide={wide}>
       {isMain && <h1 className="visually-hidden">{NAMES[pane]}</h1>}
@@ -30,12 +30,12 @@ export function Inspect({ session, pane, isMain }: { session: string; pane: Pane
               aria-selected={each === pane}
               aria-controls="pane"
               tabIndex={each === pane ? 0 : -1}
-              onClick={() => go({ pane: each }, 'replace')}
+              onClick={() => go({ pane: each }, "replace")}
               onKeyDown={({ key, currentTarget }) => {
-                const by = key === 'ArrowRight' ? 1 : key === 'ArrowLeft' ? -1 : 0;
+                const by = key === "ArrowRight" ? 1 : key === "ArrowLeft" ? -1 : 0;
                 const next = PANES[(PANES.indexOf(each) + by + PANES.length) % PANES.length];
                 if (by === 0 || next === undefined) return;
-                go({ pane: next }, 'replace');
+                go({ pane: next }, "replace");
                 currentTarget.parentElement?.querySelector<HTMLElement>(`#tab-${next}`)?.focus();
               }}
             >
@@ -43,12 +43,36 @@ export function Inspect({ session, pane, isMain }: { session: string; pane: Pane
             </button>
           ))}
         </div>
-        <button type="button" className="icon-button widen" aria-pressed={wide} aria-label="Wide" title="Wide: two columns beside each other" onClick={() => setWide(!wide)}>
+        <button
+          type="button"
+          className="icon-button widen"
+          aria-pressed={wide}
+          aria-label="Wide"
+          title="Wide: two columns beside each other"
+          onClick={() => setWide(!wide)}
+        >
           <svg width="16" height="16" viewBox="0 0 16 16" aria-hidden="true" focusable="false">
-            <path d={wide ? 'M2 8h4M6 8L4 6M6 8l-2 2M14 8h-4M10 8l2-2M10 8l2 2' : 'M7 8H2M2 8l2-2M2 8l2 2M9 8h5M14 8l-2-2M14 8l-2 2'} fill="none" stroke="currentColor" strokeWidth="1.5" strokeLinecap="round" strokeLinejoin="round" />
+            <path
+              d={
+                wide
+                  ? "M2 8h4M6 8L4 6M6 8l-2 2M14 8h-4M10 8l2-2M10 8l2 2"
+                  : "M7 8H2M2 8l2-2M2 8l2 2M9 8h5M14 8l-2-2M14 8l-2 2"
+              }
+              fill="none"
+              stroke="currentColor"
+              strokeWidth="1.5"
+              strokeLinecap="round"
+              strokeLinejoin="round"
+            />
           </svg>
         </button>
-        <button type="button" className="icon-button close" aria-label="Close" title="Close" onClick={() => go({ pane: null })}>
+        <button
+          type="button"
+          className="icon-button close"
+          aria-label="Close"
+          title="Close"
+          onClick={() => go({ pane: null })}
+        >
           <Icon name="close" />
         </button>
       </header>
@@ -73,11 +97,11 @@ function Shown({ session, pane, log, at }: { session: string; pane: Pane; log: L
     );
   }
   switch (pane) {
-    case 'timeline':
+    case "timeline":
       return <Timeline log={log} at={at} />;
-    case 'wire':
+    case "wire":
       return <WirePane session={session} log={log} at={at} />;
-    case 'usage':
+    case "usage":
       return <UsagePane log={log} at={at} />;
   }
 }

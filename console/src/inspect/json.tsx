@@ -1,6 +1,6 @@
 // JSON to read and to take along.
-import { memo } from 'react';
-import { Copy } from '../ui/copy.tsx';
+import { memo } from "react";
+import { Copy } from "../ui/copy.tsx";
 
 /** More than anybody reads; what is copied is everything. */
 const LONG = 20_000;
@@ -13,7 +13,7 @@ function Coloured({ text }: { text: string }) {
   for (const match of text.matchAll(TOKENS)) {
     const [token, string, colon] = match;
     parts.push(text.slice(from, match.index));
-    const kind = string === undefined ? 'value' : colon === undefined ? 'string' : 'key';
+    const kind = string === undefined ? "value" : colon === undefined ? "string" : "key";
     parts.push(
       <span key={match.index} className={`json-${kind}`}>
         {string ?? token}
@@ -28,7 +28,7 @@ function Coloured({ text }: { text: string }) {
 
 /** Something as JSON; a text that is JSON is laid out, any other is shown as it is. */
 export const Json = memo(function Json({ value, label }: { value: unknown; label: string }) {
-  const text = typeof value === 'string' ? laidOut(value) : JSON.stringify(value, null, 2);
+  const text = typeof value === "string" ? laidOut(value) : JSON.stringify(value, null, 2);
   return (
     <figure className="source" aria-label={label}>
       <figcaption>

@@ -1,5 +1,5 @@
 // A long list of which only what is in sight is in the page. All rows have the same height.
-import { useLayoutEffect, useRef, useState, type KeyboardEvent, type ReactNode } from 'react';
+import { useLayoutEffect, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
 
 export const ROW = 26;
 /** Rows before and behind those in sight, so that a fast wheel meets no gap. */
@@ -23,11 +23,11 @@ export interface ListProps {
 export function rowAttributes(list: string, index: number, chosen: boolean) {
   return {
     id: `${list}-${index}`,
-    role: 'row',
-    className: 'row',
+    role: "row",
+    className: "row",
     style: { transform: `translateY(${index * ROW}px)` },
-    'aria-rowindex': index + 1,
-    'aria-selected': chosen,
+    "aria-rowindex": index + 1,
+    "aria-selected": chosen,
   };
 }
 
@@ -92,19 +92,19 @@ export function List({ label, id, count, columns, chosen, follow, row, onKeyDown
 /** By how many rows a key moves; `null` for another key. */
 export function step(key: string, page: number): number | null {
   switch (key) {
-    case 'j':
-    case 'ArrowDown':
+    case "j":
+    case "ArrowDown":
       return 1;
-    case 'k':
-    case 'ArrowUp':
+    case "k":
+    case "ArrowUp":
       return -1;
-    case 'PageDown':
+    case "PageDown":
       return page;
-    case 'PageUp':
+    case "PageUp":
       return -page;
-    case 'Home':
+    case "Home":
       return -Infinity;
-    case 'End':
+    case "End":
       return Infinity;
     default:
       return null;

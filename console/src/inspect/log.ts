@@ -1,9 +1,9 @@
 // The events of one session as they were written: all that there are, and then those that come. Whoever
 // shows something of them shares one store per session.
-import { useEffect, useSyncExternalStore } from 'react';
-import { TurnwireError, type Connection, type Session, type SessionInfo } from 'turnwire';
-import type { Event } from 'turnwire/message';
-import { client } from '../client.ts';
+import { useEffect, useSyncExternalStore } from "react";
+import { TurnwireError, type Connection, type Session, type SessionInfo } from "turnwire";
+import type { Event } from "turnwire/message";
+import { client } from "../client.ts";
 
 /** For how long a store that nobody looks at is kept: other panes, and back. */
 const KEEP = 10_000;
@@ -27,7 +27,7 @@ export class Log {
   version = 0;
   /** Whether all is here that was there when it was asked. */
   ready = false;
-  connection: Connection = { state: 'connecting' };
+  connection: Connection = { state: "connecting" };
   /** Why nothing comes any more. */
   error: Error | null = null;
   /** The session as it was when this began. */
@@ -36,7 +36,7 @@ export class Log {
   #listeners = new Set<() => void>();
   #scheduled = false;
   #told = 0;
-  #epoch = '';
+  #epoch = "";
 
   /** The place of the first event; 1 where there is none. */
   get first(): number {
@@ -63,13 +63,13 @@ export class Log {
   }
 
   push(event: Event): void {
-    if (event.type === 'RESET') {
+    if (event.type === "RESET") {
       this.#clear();
       this.#epoch = event.epoch;
     } else {
-      const time = Date.parse(event.created_at ?? '');
+      const time = Date.parse(event.created_at ?? "");
       const known = Number.isNaN(time) ? (this.times.at(-1) ?? 0) : time;
-      this.turns.push(event.type === 'MESSAGE' ? known : (this.turns.at(-1) ?? known));
+      this.turns.push(event.type === "MESSAGE" ? known : (this.turns.at(-1) ?? known));
       this.events.push(event);
       this.seqs.push(event.seq ?? this.last);
       this.times.push(known);
@@ -90,7 +90,7 @@ export class Log {
       };
       for await (const event of watch) {
         this.push(event);
-        if (event.type === 'RESET') this.#ask(session, signal);
+        if (event.type === "RESET") this.#ask(session, signal);
       }
     } catch (error) {
       if (signal.aborted) return;
@@ -110,7 +110,7 @@ export class Log {
         this.#epoch = epoch;
         this.info = info;
         const path = `/v1/sessions/${encodeURIComponent(session.id)}/events?after=${epoch}.${this.last}`;
-        const response = await session.http.once('GET', path, { accept: 'application/x-ndjson', signal });
+        const response = await session.http.once("GET", path, { accept: "application/x-ndjson", signal });
         for await (const line of lines(response)) this.push(JSON.parse(line) as Event);
         this.ready = true;
         this.changed();
@@ -124,7 +124,7 @@ export class Log {
         }
         if (error instanceof TurnwireError && !error.passes) throw error;
         // It was cut: the rest of it comes next time.
-        this.connection = { state: 'waiting', retryAt: Date.now() + AGAIN, error: error as Error };
+        this.connection = { state: "waiting", retryAt: Date.now() + AGAIN, error: error as Error };
         this.changed();
         await new Promise((resolve) => setTimeout(resolve, AGAIN));
       }
@@ -177,15 +177,15 @@ export class Log {
 /** The lines of a response as they come. */
 async function* lines(response: Response): AsyncGenerator<string> {
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = '';
+  let rest = "";
   for (;;) {
-    const { done, value } = (await reader?.read()) ?? { done: true, value: '' };
+    const { done, value } = (await reader?.read()) ?? { done: true, value: "" };
     if (done) break;
-    const found = (rest + value).split('\n');
-    rest = found.pop() ?? '';
+    const found = (rest + value).split("\n");
+    rest = found.pop() ?? "";
     yield* found;
   }
-  if (rest !== '') yield rest;
+  if (rest !== "") yield rest;
 }
 
 interface Held {

@@ -1,7 +1,7 @@
 // Takes the conversation to any event, and back to what happens now. Above it, in colours, what happened where.
-import { go } from '../route.ts';
-import { kindOf } from './kinds.ts';
-import type { Log } from './log.ts';
+import { go } from "../route.ts";
+import { kindOf } from "./kinds.ts";
+import type { Log } from "./log.ts";
 
 /** Into how many pieces the strip is cut at the most. */
 const PIECES = 160;
@@ -10,7 +10,7 @@ export function Scrubber({ log, at }: { log: Log; at: number | null }) {
   const { first, last } = log;
   const shown = Math.min(Math.max(at ?? last, first), last);
   const index = log.indexOf(shown);
-  const type = log.events[index]?.type ?? '';
+  const type = log.events[index]?.type ?? "";
   return (
     <div className="scrubber">
       <Strip log={log} />
@@ -24,15 +24,17 @@ export function Scrubber({ log, at }: { log: Log; at: number | null }) {
         disabled={last <= first}
         onChange={({ target }) => {
           const seq = Number(target.value);
-          go({ at: seq >= last ? null : seq }, 'replace');
+          go({ at: seq >= last ? null : seq }, "replace");
         }}
       />
       <div className="place">
         <span>
           {at === null ? `${log.events.length} events` : `event ${shown} of ${last}`}
-          {!log.ready && ', reading…'}
+          {!log.ready && ", reading…"}
         </span>
-        <span className="connection">{at === null && log.ready && (log.connection.state === 'waiting' ? 'connection lost, trying again' : '')}</span>
+        <span className="connection">
+          {at === null && log.ready && (log.connection.state === "waiting" ? "connection lost, trying again" : "")}
+        </span>
         <button type="button" className="live" aria-pressed={at === null} onClick={() => go({ at: null })}>
           live
         </button>
@@ -46,7 +48,7 @@ function Strip({ log }: { log: Log }) {
   const pieces = Math.min(PIECES, events.length);
   const runs: { kind: string; from: number; to: number }[] = [];
   for (let piece = 0; piece < pieces; piece++) {
-    const kind = kindOf(events[Math.floor((piece * events.length) / pieces)]?.type ?? '');
+    const kind = kindOf(events[Math.floor((piece * events.length) / pieces)]?.type ?? "");
     const before = runs.at(-1);
     if (before?.kind === kind) before.to = piece + 1;
     else runs.push({ kind, from: piece, to: piece + 1 });

@@ -1,15 +1,15 @@
 // The session's events as they were written: rows, what is in one of them, and a scrubber that takes the
 // conversation to any of them.
-import { memo, useCallback, useMemo, useReducer, useState, type KeyboardEvent } from 'react';
-import { useKeys } from '../keys.ts';
-import { duration, exact } from '../time.ts';
-import { go } from '../route.ts';
-import { Json } from './json.tsx';
-import { ABOUT, detail, KINDS, kindOf, type Kind } from './kinds.ts';
-import { List, rowAttributes, step } from './list.tsx';
-import type { Log } from './log.ts';
-import { Rows, type Row } from './rows.ts';
-import { Scrubber } from './scrubber.tsx';
+import { memo, useCallback, useMemo, useReducer, useState, type KeyboardEvent } from "react";
+import { useKeys } from "../keys.ts";
+import { duration, exact } from "../time.ts";
+import { go } from "../route.ts";
+import { Json } from "./json.tsx";
+import { ABOUT, detail, KINDS, kindOf, type Kind } from "./kinds.ts";
+import { List, rowAttributes, step } from "./list.tsx";
+import type { Log } from "./log.ts";
+import { Rows, type Row } from "./rows.ts";
+import { Scrubber } from "./scrubber.tsx";
 
 /** How far a page key goes. */
 const PAGE = 20;
@@ -24,7 +24,7 @@ export function Timeline({ log, at }: { log: Log; at: number | null }) {
   const nearest = at === null ? rows.length : rows.find(event);
   const chosen = at !== null && shows(rows.at(nearest), event) ? nearest : -1;
 
-  const choose = useCallback((to: number) => go({ at: log.seqs[to - 1] ?? null }, 'replace'), [log]);
+  const choose = useCallback((to: number) => go({ at: log.seqs[to - 1] ?? null }, "replace"), [log]);
   const toggle = useCallback(
     (from: number) => {
       made.toggle(from);
@@ -41,9 +41,9 @@ export function Timeline({ log, at }: { log: Log; at: number | null }) {
       if (rows.at(to)?.open) to += by < 0 && to > 0 ? -1 : 1;
       const found = rows.at(to);
       if (found !== null) choose(found.to);
-    } else if (key === 'Enter' || key === 'ArrowRight') {
+    } else if (key === "Enter" || key === "ArrowRight") {
       if (row !== null && !row.member && row.to - row.from > 1) toggle(row.from);
-    } else if (key === 'ArrowLeft') {
+    } else if (key === "ArrowLeft") {
       if (row?.member) toggle(row.from);
     } else {
       return false;
@@ -51,19 +51,38 @@ export function Timeline({ log, at }: { log: Log; at: number | null }) {
     return true;
   };
 
-  useKeys({ j: () => void onKey({ key: 'j' }), k: () => void onKey({ key: 'k' }) });
+  useKeys({ j: () => void onKey({ key: "j" }), k: () => void onKey({ key: "k" }) });
 
   const row = (index: number, chosen: boolean) => {
     const found = rows.at(index);
-    return found && <EventRow key={index} log={log} generation={log.generation} index={index} chosen={chosen} {...found} choose={choose} toggle={toggle} />;
+    return (
+      found && (
+        <EventRow
+          key={index}
+          log={log}
+          generation={log.generation}
+          index={index}
+          chosen={chosen}
+          {...found}
+          choose={choose}
+          toggle={toggle}
+        />
+      )
+    );
   };
   const shown = log.events[event];
   return (
     <div className="timeline">
       <div className="filters" role="group" aria-label="Show only">
         {[null, ...KINDS].map((kind) => (
-          <button key={kind} type="button" aria-pressed={filter === kind} title={kind === null ? 'every event' : ABOUT[kind]} onClick={() => setFilter(kind)}>
-            {kind ?? 'all'}
+          <button
+            key={kind}
+            type="button"
+            aria-pressed={filter === kind}
+            title={kind === null ? "every event" : ABOUT[kind]}
+            onClick={() => setFilter(kind)}
+          >
+            {kind ?? "all"}
           </button>
         ))}
       </div>
@@ -110,7 +129,10 @@ function Nothing({ log, filter, all }: { log: Log; filter: Kind | null; all: () 
   return (
     <div className="nothing">
       <p>Nothing was written yet.</p>
-      <p>Each message, each piece of a reply, each tool call and each answer of a person becomes an event, and stands here as it is written.</p>
+      <p>
+        Each message, each piece of a reply, each tool call and each answer of a person becomes an event, and stands
+        here as it is written.
+      </p>
     </div>
   );
 }
@@ -135,7 +157,7 @@ const EventRow = memo(function EventRow({ log, index, chosen, from, to, member, 
   const said = detail(log.events, from, to);
   return (
     <div
-      {...rowAttributes('event', index, chosen)}
+      {...rowAttributes("event", index, chosen)}
       data-kind={kindOf(first.type)}
       data-member={member}
       aria-level={member ? 2 : 1}
@@ -166,7 +188,11 @@ const EventRow = memo(function EventRow({ log, index, chosen, from, to, member, 
       <span className="detail" role="gridcell" title={said}>
         {said}
       </span>
-      <span className="since" role="gridcell" title={`${exact(first.created_at ?? '')} · ${duration(before)} after the event before`}>
+      <span
+        className="since"
+        role="gridcell"
+        title={`${exact(first.created_at ?? "")} · ${duration(before)} after the event before`}
+      >
         {since < 100_000 ? `+${since} ms` : `+${duration(since)}`}
       </span>
     </div>

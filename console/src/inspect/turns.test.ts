@@ -1,6 +1,6 @@
-import { expect, test } from 'vitest';
-import type { Event } from 'turnwire/message';
-import { cost, flatten, lines, split, tokens, Turns, type Reply } from './turns.ts';
+import { expect, test } from "vitest";
+import type { Event } from "turnwire/message";
+import { cost, flatten, lines, split, tokens, Turns, type Reply } from "./turns.ts";
 
 let seq = 0;
 /** Events with their times. */
@@ -14,73 +14,115 @@ function source(...events: [at: number, event: object][]) {
   };
 }
 
-const reply_id = 'r';
-const begin = { type: 'REPLY_START', reply_id, name: 'demo' };
-const end = { type: 'REPLY_END', reply_id, finished_reason: 'completed' };
-const call = { type: 'MODEL_CALL_START', reply_id, model_name: 'm' };
-const called = { type: 'MODEL_CALL_END', reply_id, input_tokens: 10, output_tokens: 5, cache_input_tokens: 2, cache_creation_input_tokens: 0, finished_reason: 'completed' };
-const tool = (id: string) => ({ type: 'TOOL_RESULT_START', reply_id, tool_call_id: id, tool_call_name: `tool ${id}` });
-const done = (id: string) => ({ type: 'TOOL_RESULT_END', reply_id, tool_call_id: id, state: 'success' });
-const ask = (id: string) => ({ type: 'REQUIRE_USER_CONFIRM', reply_id, tool_calls: [{ id, name: `tool ${id}`, input: '{}' }] });
-const answer = (id: string) => ({ type: 'USER_CONFIRM_RESULT', reply_id, confirm_results: [{ confirmed: true, tool_call: { id } }] });
+const reply_id = "r";
+const begin = { type: "REPLY_START", reply_id, name: "demo" };
+const end = { type: "REPLY_END", reply_id, finished_reason: "completed" };
+const call = { type: "MODEL_CALL_START", reply_id, model_name: "m" };
+const called = {
+  type: "MODEL_CALL_END",
+  reply_id,
+  input_tokens: 10,
+  output_tokens: 5,
+  cache_input_tokens: 2,
+  cache_creation_input_tokens: 0,
+  finished_reason: "completed",
+};
+const tool = (id: string) => ({ type: "TOOL_RESULT_START", reply_id, tool_call_id: id, tool_call_name: `tool ${id}` });
+const done = (id: string) => ({ type: "TOOL_RESULT_END", reply_id, tool_call_id: id, state: "success" });
+const ask = (id: string) => ({
+  type: "REQUIRE_USER_CONFIRM",
+  reply_id,
+  tool_calls: [{ id, name: `tool ${id}`, input: "{}" }],
+});
+const answer = (id: string) => ({
+  type: "USER_CONFIRM_RESULT",
+  reply_id,
+  confirm_results: [{ confirmed: true, tool_call: { id } }],
+});
 
 const only = (turns: Turns): Reply => {
   expect(turns.replies).toHaveLength(1);
   return turns.replies[0] as Reply;
 };
 
-test('a reply is split into model, tools and waiting, and the rest', () => {
-  const log = source([0, begin], [10, call], [110, called], [110, ask('c')], [1110, answer('c')], [1110, tool('c')], [1310, done('c')], [1320, call], [1400, called], [1405, end]);
+test("a reply is split into model, tools and waiting, and the rest", () => {
+  const log = source(
+    [0, begin],
+    [10, call],
+    [110, called],
+    [110, ask("c")],
+    [1110, answer("c")],
+    [1110, tool("c")],
+    [1310, done("c")],
+    [1320, call],
+    [1400, called],
+    [1405, end],
+  );
   const reply = only(new Turns(log).sync());
   expect(split(reply, 9999)).toEqual({ model: 180, tool: 200, wait: 1000, other: 25 });
   expect(reply.spans.map(({ doing, from, to }) => [doing, from, to])).toEqual([
-    ['model', 10, 110],
-    ['wait', 110, 1110],
-    ['tool', 1110, 1310],
-    ['model', 1320, 1400],
+    ["model", 10, 110],
+    ["wait", 110, 1110],
+    ["tool", 1110, 1310],
+    ["model", 1320, 1400],
   ]);
-  expect(tokens(reply)).toEqual({ input_tokens: 20, output_tokens: 10, cache_input_tokens: 4, cache_creation_input_tokens: 0 });
+  expect(tokens(reply)).toEqual({
+    input_tokens: 20,
+    output_tokens: 10,
+    cache_input_tokens: 4,
+    cache_creation_input_tokens: 0,
+  });
 });
 
-test('what happens at the same time counts once, a tool before waiting', () => {
-  const log = source([0, begin], [0, tool('a')], [50, ask('b')], [100, done('a')], [300, answer('b')], [300, end]);
+test("what happens at the same time counts once, a tool before waiting", () => {
+  const log = source([0, begin], [0, tool("a")], [50, ask("b")], [100, done("a")], [300, answer("b")], [300, end]);
   expect(split(only(new Turns(log).sync()), 0)).toEqual({ model: 0, tool: 100, wait: 200, other: 0 });
 });
 
-test('what is open goes on until now', () => {
-  const reply = only(new Turns(source([0, begin], [100, ask('a')])).sync());
+test("what is open goes on until now", () => {
+  const reply = only(new Turns(source([0, begin], [100, ask("a")])).sync());
   expect(reply.to).toBeNull();
   expect(split(reply, 500)).toEqual({ model: 0, tool: 0, wait: 400, other: 100 });
 });
 
-test('a sub-agent lies inside the call that it works for, and its model counts as model', () => {
-  const sub = { reply_id: 'r2', agent_path: 'demo/x', parent_tool_call_id: 'a' };
+test("a sub-agent lies inside the call that it works for, and its model counts as model", () => {
+  const sub = { reply_id: "r2", agent_path: "demo/x", parent_tool_call_id: "a" };
   const log = source(
     [0, begin],
-    [0, { type: 'TOOL_CALL_START', reply_id, tool_call_id: 'a', tool_call_name: 'ask' }],
-    [10, tool('a')],
-    [20, { ...begin, ...sub, name: 'x' }],
+    [0, { type: "TOOL_CALL_START", reply_id, tool_call_id: "a", tool_call_name: "ask" }],
+    [10, tool("a")],
+    [20, { ...begin, ...sub, name: "x" }],
     [20, { ...call, ...sub }],
     [80, { ...called, ...sub }],
     [90, { ...end, ...sub }],
-    [100, done('a')],
-    [100, ask('b')],
+    [100, done("a")],
+    [100, ask("b")],
     [100, end],
   );
   const reply = only(new Turns(log).sync());
-  expect(flatten(reply).map(({ reply, depth }) => [reply.name, depth])).toEqual([['demo', 0], ['x', 1]]);
-  expect(lines(reply).map(({ doing, label, depth }) => `${'  '.repeat(depth)}${doing} ${label}`)).toEqual(['tool tool a', '  agent x', '    model m', 'wait tool b']);
+  expect(flatten(reply).map(({ reply, depth }) => [reply.name, depth])).toEqual([
+    ["demo", 0],
+    ["x", 1],
+  ]);
+  expect(lines(reply).map(({ doing, label, depth }) => `${"  ".repeat(depth)}${doing} ${label}`)).toEqual([
+    "tool tool a",
+    "  agent x",
+    "    model m",
+    "wait tool b",
+  ]);
   expect(split(reply, 0)).toEqual({ model: 60, tool: 30, wait: 0, other: 10 });
   expect(tokens(reply).input_tokens).toBe(10);
 });
 
-test('a stop in the middle ends all that was open', () => {
-  const reply = only(new Turns(source([0, begin], [5, call], [10, tool('a')], [20, { ...end, finished_reason: 'interrupted' }])).sync());
+test("a stop in the middle ends all that was open", () => {
+  const reply = only(
+    new Turns(source([0, begin], [5, call], [10, tool("a")], [20, { ...end, finished_reason: "interrupted" }])).sync(),
+  );
   expect(reply.spans.every(({ to }) => to === 20)).toBe(true);
-  expect(reply.reason).toBe('interrupted');
+  expect(reply.reason).toBe("interrupted");
 });
 
-test('it goes on where it stopped, and begins anew with the log', () => {
+test("it goes on where it stopped, and begins anew with the log", () => {
   const whole = source([0, begin], [10, call], [110, called], [120, end]);
   const log = { events: [] as Event[], times: [] as number[], seqs: [] as number[], generation: 0 };
   const turns = new Turns(log);
@@ -98,9 +140,14 @@ test('it goes on where it stopped, and begins anew with the log', () => {
   expect(turns.calls).toEqual([]);
 });
 
-test('tokens cost what the server says that they cost', () => {
-  const usage = { input_tokens: 1_000_000, output_tokens: 500_000, cache_input_tokens: 400_000, cache_creation_input_tokens: 0 };
-  expect(cost(usage, { input: 2, output: 10 }, 'openai:x')).toBeCloseTo(1.2 + 5 + 0.8);
-  expect(cost(usage, { input: 2, output: 10, cache_input: 0.5 }, 'openai:x')).toBeCloseTo(1.2 + 5 + 0.2);
-  expect(cost(usage, { input: 2, output: 10, cache_input: 0.5 }, 'anthropic:x')).toBeCloseTo(2 + 5 + 0.2);
+test("tokens cost what the server says that they cost", () => {
+  const usage = {
+    input_tokens: 1_000_000,
+    output_tokens: 500_000,
+    cache_input_tokens: 400_000,
+    cache_creation_input_tokens: 0,
+  };
+  expect(cost(usage, { input: 2, output: 10 }, "openai:x")).toBeCloseTo(1.2 + 5 + 0.8);
+  expect(cost(usage, { input: 2, output: 10, cache_input: 0.5 }, "openai:x")).toBeCloseTo(1.2 + 5 + 0.2);
+  expect(cost(usage, { input: 2, output: 10, cache_input: 0.5 }, "anthropic:x")).toBeCloseTo(2 + 5 + 0.2);
 });

@@ -1,9 +1,9 @@
 // Where the time went, and the tokens: the replies of a session, what each of them did and when, with those
 // of sub-agents inside the calls that they work for.
-import type { Event, Usage } from 'turnwire/message';
+import type { Event, Usage } from "turnwire/message";
 
 /** A model thinks and writes, a tool runs, or somebody is waited for. */
-export type Doing = 'model' | 'tool' | 'wait';
+export type Doing = "model" | "tool" | "wait";
 
 export interface Span {
   doing: Doing;
@@ -81,54 +81,55 @@ export class Turns {
   }
 
   #push(event: Event, seq: number, at: number): void {
-    if (event.type.endsWith('_DELTA')) return;
+    if (event.type.endsWith("_DELTA")) return;
     const { reply_id } = event as { reply_id?: string };
-    if (!reply_id || event.type === 'CUSTOM') return;
+    if (!reply_id || event.type === "CUSTOM") return;
     const reply = this.#reply(event, reply_id, seq, at);
-    const begin = (doing: Doing, label: string, call = '') => void reply.spans.push({ doing, label, from: at, to: null, seq, call });
-    const end = (doing: Doing, call = '') => {
+    const begin = (doing: Doing, label: string, call = "") =>
+      void reply.spans.push({ doing, label, from: at, to: null, seq, call });
+    const end = (doing: Doing, call = "") => {
       const open = reply.spans.findLast((span) => span.to === null && span.doing === doing && span.call === call);
       if (open !== undefined) open.to = at;
     };
     switch (event.type) {
-      case 'REPLY_START':
-        reply.name ||= event.name ?? '';
+      case "REPLY_START":
+        reply.name ||= event.name ?? "";
         break;
-      case 'MODEL_CALL_START':
+      case "MODEL_CALL_START":
         // One that a crash cut off is called again.
-        end('model');
-        begin('model', event.model_name || 'model');
+        end("model");
+        begin("model", event.model_name || "model");
         break;
-      case 'MODEL_CALL_END':
-        end('model');
+      case "MODEL_CALL_END":
+        end("model");
         for (const key of Object.keys(reply.usage) as (keyof Usage)[]) reply.usage[key] += event[key] ?? 0;
         this.calls.push({ at, seq, input: event.input_tokens ?? 0, output: event.output_tokens ?? 0 });
         break;
-      case 'TOOL_CALL_START':
+      case "TOOL_CALL_START":
         this.#callers.set(event.tool_call_id, reply);
         break;
-      case 'TOOL_RESULT_START':
-        end('wait', event.tool_call_id);
-        begin('tool', event.tool_call_name || 'tool', event.tool_call_id);
+      case "TOOL_RESULT_START":
+        end("wait", event.tool_call_id);
+        begin("tool", event.tool_call_name || "tool", event.tool_call_id);
         break;
-      case 'TOOL_RESULT_END':
-        end('tool', event.tool_call_id);
-        end('wait', event.tool_call_id);
+      case "TOOL_RESULT_END":
+        end("tool", event.tool_call_id);
+        end("wait", event.tool_call_id);
         break;
-      case 'REQUIRE_USER_CONFIRM':
-      case 'REQUIRE_EXTERNAL_EXECUTION':
-        for (const { id, name } of event.tool_calls) begin('wait', name || 'a person', id);
+      case "REQUIRE_USER_CONFIRM":
+      case "REQUIRE_EXTERNAL_EXECUTION":
+        for (const { id, name } of event.tool_calls) begin("wait", name || "a person", id);
         break;
-      case 'USER_CONFIRM_RESULT':
-        for (const { tool_call } of event.confirm_results) end('wait', tool_call.id);
+      case "USER_CONFIRM_RESULT":
+        for (const { tool_call } of event.confirm_results) end("wait", tool_call.id);
         break;
-      case 'EXTERNAL_EXECUTION_RESULT':
-        for (const { id } of event.execution_results) end('wait', id);
+      case "EXTERNAL_EXECUTION_RESULT":
+        for (const { id } of event.execution_results) end("wait", id);
         break;
-      case 'REPLY_END':
+      case "REPLY_END":
         for (const span of reply.spans) span.to ??= at;
         reply.to = at;
-        reply.reason = event.finished_reason ?? 'completed';
+        reply.reason = event.finished_reason ?? "completed";
         break;
     }
   }
@@ -137,9 +138,20 @@ export class Turns {
     let reply = this.#all.get(id);
     if (reply === undefined) {
       const usage = { input_tokens: 0, output_tokens: 0, cache_input_tokens: 0, cache_creation_input_tokens: 0 };
-      reply = { id, name: '', seq, from: at, to: null, reason: '', spans: [], usage, call: event.parent_tool_call_id ?? '', children: [] };
+      reply = {
+        id,
+        name: "",
+        seq,
+        from: at,
+        to: null,
+        reason: "",
+        spans: [],
+        usage,
+        call: event.parent_tool_call_id ?? "",
+        children: [],
+      };
       this.#all.set(id, reply);
-      const caller = this.#callers.get(event.parent_tool_call_id ?? '');
+      const caller = this.#callers.get(event.parent_tool_call_id ?? "");
       (caller?.children ?? this.replies).push(reply);
     }
     return reply;
@@ -153,7 +165,7 @@ export function flatten(reply: Reply, depth = 0): { reply: Reply; depth: number 
 
 /** One line of what a reply did. */
 export interface Line {
-  doing: Doing | 'agent';
+  doing: Doing | "agent";
   label: string;
   from: number;
   to: number | null;
@@ -164,14 +176,21 @@ export interface Line {
 /** What a reply did, in order, with what its sub-agents did below the call that they work for. */
 export function lines(reply: Reply, depth = 0): Line[] {
   const below = (child: Reply): Line[] => [
-    { doing: 'agent', label: child.name || 'sub-agent', from: child.from, to: child.to, seq: child.seq, depth: depth + 1 },
+    {
+      doing: "agent",
+      label: child.name || "sub-agent",
+      from: child.from,
+      to: child.to,
+      seq: child.seq,
+      depth: depth + 1,
+    },
     ...lines(child, depth + 2),
   ];
-  const ran = new Set(reply.spans.flatMap(({ doing, call }) => (doing === 'tool' ? [call] : [])));
+  const ran = new Set(reply.spans.flatMap(({ doing, call }) => (doing === "tool" ? [call] : [])));
   return [
     ...reply.spans.flatMap(({ call, ...span }) => [
       { ...span, depth },
-      ...(span.doing === 'tool' ? reply.children.filter((child) => child.call === call).flatMap(below) : []),
+      ...(span.doing === "tool" ? reply.children.filter((child) => child.call === call).flatMap(below) : []),
     ]),
     // A call that never ran has nobody; but a log may say anything.
     ...reply.children.filter(({ call }) => !ran.has(call)).flatMap(below),
@@ -212,7 +231,7 @@ export function split(reply: Reply, now: number): Split {
   const open = { model: 0, tool: 0, wait: 0 };
   let before = reply.from;
   const upTo = (at: number) => {
-    found[open.model > 0 ? 'model' : open.tool > 0 ? 'tool' : open.wait > 0 ? 'wait' : 'other'] += at - before;
+    found[open.model > 0 ? "model" : open.tool > 0 ? "tool" : open.wait > 0 ? "wait" : "other"] += at - before;
     before = at;
   };
   for (const { at, doing, by } of edges) {
@@ -233,7 +252,9 @@ export interface Prices {
 
 /** What tokens cost, as the server counts it: Anthropic has what is in the cache beside the input, others in it. */
 export function cost(usage: Usage, prices: Prices, model: string): number {
-  const fresh = model.startsWith('anthropic:') ? usage.input_tokens : Math.max(0, usage.input_tokens - usage.cache_input_tokens);
+  const fresh = model.startsWith("anthropic:")
+    ? usage.input_tokens
+    : Math.max(0, usage.input_tokens - usage.cache_input_tokens);
   const sum =
     fresh * prices.input +
     usage.output_tokens * prices.output +

@@ -1,12 +1,12 @@
 // What it took: tokens over time, and where the time of each reply went.
-import { useEffect, useMemo, useState } from 'react';
-import type { Usage as Tokens } from 'turnwire/message';
-import { client, explain } from '../client.ts';
-import { go } from '../route.ts';
-import { ago, duration, exact, useNow } from '../time.ts';
-import { Bars, SplitBar, Waterfall } from './chart.tsx';
-import type { Log } from './log.ts';
-import { cost, split, tokens, Turns, type Prices, type Reply } from './turns.ts';
+import { useEffect, useMemo, useState } from "react";
+import type { Usage as Tokens } from "turnwire/message";
+import { client, explain } from "../client.ts";
+import { go } from "../route.ts";
+import { ago, duration, exact, useNow } from "../time.ts";
+import { Bars, SplitBar, Waterfall } from "./chart.tsx";
+import type { Log } from "./log.ts";
+import { cost, split, tokens, Turns, type Prices, type Reply } from "./turns.ts";
 
 /** How many replies are shown at first, and each time more. */
 const SOME = 20;
@@ -25,7 +25,8 @@ function usePrices(agent: string | undefined): Priced | null {
     client.agents().then(
       ({ agents }) => {
         const found = agents.find(({ name }) => name === agent);
-        if (!gone && found?.price_per_million) setPriced({ prices: found.price_per_million as Prices, model: found.model });
+        if (!gone && found?.price_per_million)
+          setPriced({ prices: found.price_per_million as Prices, model: found.model });
       },
       () => {},
     );
@@ -43,13 +44,15 @@ export function UsagePane({ log, at }: { log: Log; at: number | null }) {
   const now = Math.max(useNow(running ? 1000 : 30_000), log.times.at(-1) ?? 0);
   if (log.error !== null) {
     const { message, hint } = explain(log.error);
-    return <p className="nothing">{[message, hint].filter(Boolean).join('. ')}</p>;
+    return <p className="nothing">{[message, hint].filter(Boolean).join(". ")}</p>;
   }
   if (replies.length === 0) {
     return (
       <div className="nothing">
-        <p>{log.ready ? 'No reply yet.' : 'Reading the log…'}</p>
-        {log.ready && <p>After the first one: how many tokens it took, and how long the model, the tools and people took.</p>}
+        <p>{log.ready ? "No reply yet." : "Reading the log…"}</p>
+        {log.ready && (
+          <p>After the first one: how many tokens it took, and how long the model, the tools and people took.</p>
+        )}
       </div>
     );
   }
@@ -59,13 +62,17 @@ export function UsagePane({ log, at }: { log: Log; at: number | null }) {
   return (
     <div className="usage">
       <dl className="sums">
-        <Sum name="tokens in" value={count(all.input_tokens)} more={all.cache_input_tokens > 0 ? `${count(all.cache_input_tokens)} of the cache` : undefined} />
+        <Sum
+          name="tokens in"
+          value={count(all.input_tokens)}
+          more={all.cache_input_tokens > 0 ? `${count(all.cache_input_tokens)} of the cache` : undefined}
+        />
         <Sum name="tokens out" value={count(all.output_tokens)} />
         <Sum name="model calls" value={count(calls.length)} />
         <Sum name="replies" value={count(replies.length)} />
         {priced !== null && <Sum name="cost" value={money(cost(all, priced.prices, priced.model))} />}
       </dl>
-      <Bars calls={calls} choose={(seq) => go({ at: seq }, 'replace')} />
+      <Bars calls={calls} choose={(seq) => go({ at: seq }, "replace")} />
       <h2>Where the time went</h2>
       <p className="legend" aria-hidden="true">
         <span className="doing-model">model</span>
@@ -104,17 +111,17 @@ function ReplyItem({ reply, now, priced, open }: { reply: Reply; now: number; pr
   return (
     <li>
       <button type="button" className="reply-head" aria-expanded={shown} onClick={() => setWanted(!shown)}>
-        <b>{reply.name || 'reply'}</b>
+        <b>{reply.name || "reply"}</b>
         <time title={exact(new Date(reply.from).toISOString())}>{ago(reply.from, now)}</time>
         <span>{reply.to === null ? `${duration(took)} so far` : duration(took)}</span>
         <span>
           {count(sum.input_tokens)} in, {count(sum.output_tokens)} out
         </span>
         {priced !== null && <span>{money(cost(sum, priced.prices, priced.model))}</span>}
-        {!['', 'completed'].includes(reply.reason) && <span className="reason">{reply.reason}</span>}
+        {!["", "completed"].includes(reply.reason) && <span className="reason">{reply.reason}</span>}
       </button>
       <SplitBar parts={parts} />
-      {shown && <Waterfall reply={reply} now={now} choose={(seq) => go({ at: seq }, 'replace')} />}
+      {shown && <Waterfall reply={reply} now={now} choose={(seq) => go({ at: seq }, "replace")} />}
     </li>
   );
 }
@@ -128,6 +135,7 @@ function add(a: Tokens, b: Tokens): Tokens {
   };
 }
 
-const count = (number: number): string => number.toLocaleString('en');
+const count = (number: number): string => number.toLocaleString("en");
 /** In whatever currency the settings have it. */
-const money = (amount: number): string => amount.toLocaleString('en', { minimumFractionDigits: 2, maximumFractionDigits: amount < 1 ? 5 : 2 });
+const money = (amount: number): string =>
+  amount.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: amount < 1 ? 5 : 2 });

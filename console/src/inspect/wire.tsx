@@ -1,20 +1,20 @@
 // The same events as a client of another protocol gets them: people integrate by looking.
-import { useState, type KeyboardEvent } from 'react';
-import { BASE, explain, useToken } from '../client.ts';
-import { go } from '../route.ts';
-import { Copy } from '../ui/copy.tsx';
-import { nameOf, useFrames, type Frame } from './frames.ts';
-import { Json } from './json.tsx';
-import { List, rowAttributes, step } from './list.tsx';
-import type { Log } from './log.ts';
-import { curl, WIRES, type Snippet, type Where, type Wire } from './wires.ts';
+import { useState, type KeyboardEvent } from "react";
+import { BASE, explain, useToken } from "../client.ts";
+import { go } from "../route.ts";
+import { Copy } from "../ui/copy.tsx";
+import { nameOf, useFrames, type Frame } from "./frames.ts";
+import { Json } from "./json.tsx";
+import { List, rowAttributes, step } from "./list.tsx";
+import type { Log } from "./log.ts";
+import { curl, WIRES, type Snippet, type Where, type Wire } from "./wires.ts";
 
-const KEY = 'turnwire.wire';
+const KEY = "turnwire.wire";
 /** More events than this that became one frame are not all shown. */
 const MANY = 20;
 
 export function WirePane({ session, log, at }: { session: string; log: Log; at: number | null }) {
-  const [name, setName] = useState(() => kept() ?? 'ag-ui');
+  const [name, setName] = useState(() => kept() ?? "ag-ui");
   const [raw, setRaw] = useState(false);
   const wire = WIRES.find((wire) => wire.name === name) ?? WIRES[0];
   if (wire === undefined) return null;
@@ -43,7 +43,7 @@ export function WirePane({ session, log, at }: { session: string; log: Log; at: 
           <input type="checkbox" checked={raw} onChange={({ target }) => setRaw(target.checked)} /> each delta
         </label>
       </div>
-      <Snippets session={session} agent={log.info?.agent ?? 'demo'} wire={wire} />
+      <Snippets session={session} agent={log.info?.agent ?? "demo"} wire={wire} />
       <Frames key={`${wire.name} ${raw}`} session={session} log={log} at={at} wire={wire.name} raw={raw} />
     </div>
   );
@@ -60,7 +60,7 @@ function kept(): string | null {
 
 function Snippets({ session, agent, wire }: { session: string; agent: string; wire: Wire }) {
   const [which, setWhich] = useState(0);
-  const where: Where = { base: BASE, session, agent, token: useToken() !== '' };
+  const where: Where = { base: BASE, session, agent, token: useToken() !== "" };
   const snippets: Snippet[] = [curl(where, wire.name), wire.client(where)];
   const shown = snippets[which] ?? snippets[0];
   if (shown === undefined) return null;
@@ -81,7 +81,19 @@ function Snippets({ session, agent, wire }: { session: string; agent: string; wi
   );
 }
 
-function Frames({ session, log, at, wire, raw }: { session: string; log: Log; at: number | null; wire: string; raw: boolean }) {
+function Frames({
+  session,
+  log,
+  at,
+  wire,
+  raw,
+}: {
+  session: string;
+  log: Log;
+  at: number | null;
+  wire: string;
+  raw: boolean;
+}) {
   const { steps, live, error } = useFrames(session, wire, raw);
   const { list } = steps;
   if (error !== null) {
@@ -95,26 +107,37 @@ function Frames({ session, log, at, wire, raw }: { session: string; log: Log; at
   }
   if (list.length === 0) {
     return (
-      <p className="nothing">{live && log.ready ? `On ${wire} there is nothing to send yet: write a message, and its reply is here.` : 'Asking for the stream…'}</p>
+      <p className="nothing">
+        {live && log.ready
+          ? `On ${wire} there is nothing to send yet: write a message, and its reply is here.`
+          : "Asking for the stream…"}
+      </p>
     );
   }
   const nearest = at === null ? list.length : steps.find(at);
   const chosen = at === null ? -1 : nearest;
   const found = list[chosen];
-  const choose = (index: number) => go({ at: list[index]?.seq || log.last }, 'replace');
+  const choose = (index: number) => go({ at: list[index]?.seq || log.last }, "replace");
   const row = (index: number, chosen: boolean) => {
     const step = list[index];
     if (step === undefined) return null;
     const [from, to] = [step.after + 1, step.seq || log.last];
     return (
-      <div key={index} {...rowAttributes('frame', index, chosen)} onClick={() => choose(index)}>
+      <div key={index} {...rowAttributes("frame", index, chosen)} onClick={() => choose(index)}>
         <span className="seq" role="gridcell">
           {from === to ? to : `${from}–${to}`}
         </span>
         <span className="type canonical" role="gridcell">
           {canonical(log, from, to)}
         </span>
-        <span className="detail" role="gridcell" title={step.frames.map(({ data }) => data).join('\n').slice(0, 400)}>
+        <span
+          className="detail"
+          role="gridcell"
+          title={step.frames
+            .map(({ data }) => data)
+            .join("\n")
+            .slice(0, 400)}
+        >
           <b>{summary(step.frames)}</b> {step.frames.at(-1)?.data.slice(0, 160)}
         </span>
       </div>
@@ -128,9 +151,24 @@ function Frames({ session, log, at, wire, raw }: { session: string; log: Log; at
   };
   return (
     <>
-      <List label={`Frames on ${wire}`} id="frame" count={list.length} columns={3} chosen={chosen} follow={at === null} row={row} onKeyDown={onKeyDown} />
-      {found !== undefined && <Pair log={log} from={found.after + 1} to={found.seq || log.last} frames={found.frames} wire={wire} />}
-      {!live && <p className="lost" role="status">The stream was cut; it is asked for again.</p>}
+      <List
+        label={`Frames on ${wire}`}
+        id="frame"
+        count={list.length}
+        columns={3}
+        chosen={chosen}
+        follow={at === null}
+        row={row}
+        onKeyDown={onKeyDown}
+      />
+      {found !== undefined && (
+        <Pair log={log} from={found.after + 1} to={found.seq || log.last} frames={found.frames} wire={wire} />
+      )}
+      {!live && (
+        <p className="lost" role="status">
+          The stream was cut; it is asked for again.
+        </p>
+      )}
     </>
   );
 }
@@ -141,8 +179,14 @@ function Pair({ log, from, to, frames, wire }: { log: Log; from: number; to: num
   const span = from === to ? `Event ${to}` : `Events ${from} to ${to}`;
   return (
     <div className="pair">
-      <Json value={events.length === 1 ? events[0] : events.slice(0, MANY)} label={events.length > MANY ? `${span}, the first ${MANY}` : span} />
-      <Json value={frames.map(({ event, data }) => (event === '' ? '' : `event: ${event}\n`) + laid(data)).join('\n\n')} label={`On ${wire}`} />
+      <Json
+        value={events.length === 1 ? events[0] : events.slice(0, MANY)}
+        label={events.length > MANY ? `${span}, the first ${MANY}` : span}
+      />
+      <Json
+        value={frames.map(({ event, data }) => (event === "" ? "" : `event: ${event}\n`) + laid(data)).join("\n\n")}
+        label={`On ${wire}`}
+      />
     </div>
   );
 }
@@ -157,12 +201,12 @@ function laid(data: string): string {
 
 /** What was sent, each kind once. */
 function summary(frames: Frame[]): string {
-  return [...new Set(frames.map(nameOf))].join(', ');
+  return [...new Set(frames.map(nameOf))].join(", ");
 }
 
 /** What the events of a step are: several of one type, or the last of them and how many are before it. */
 function canonical(log: Log, from: number, to: number): string {
-  const [first, last] = [from, to].map((seq) => log.events[log.indexOf(seq)]?.type ?? '');
-  if (from === to) return last ?? '';
+  const [first, last] = [from, to].map((seq) => log.events[log.indexOf(seq)]?.type ?? "");
+  if (from === to) return last ?? "";
   return first === last ? `${last} ×${to - from + 1}` : `${last} +${to - from}`;
 }

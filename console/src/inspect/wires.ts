@@ -27,37 +27,37 @@ const quote = (text: string): string => JSON.stringify(text);
 export const shell = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 
 const key = ({ token }: Where): string => (token ? 'os.environ["TURNWIRE_TOKEN"]' : '"none"');
-const os = ({ token }: Where): string => (token ? 'import os\n' : '');
+const os = ({ token }: Where): string => (token ? "import os\n" : "");
 
 function python(where: Where, text: string): Snippet {
-  return { label: 'Python', text: os(where) + text };
+  return { label: "Python", text: os(where) + text };
 }
 
 /** Every wire with a stream out, as `turnwire wires` lists them. */
 export const WIRES: Wire[] = [
   {
-    name: 'turnwire',
-    about: 'the canonical form',
+    name: "turnwire",
+    about: "the canonical form",
     client: ({ base, session, token }) => ({
-      label: 'TypeScript',
+      label: "TypeScript",
       text: `import { connect } from "turnwire";
 
-const client = connect({ url: ${quote(base)}${token ? ', token: process.env.TURNWIRE_TOKEN' : ''} });
+const client = connect({ url: ${quote(base)}${token ? ", token: process.env.TURNWIRE_TOKEN" : ""} });
 for await (const event of client.session(${quote(session)}).watch()) {
   console.log(event.seq, event.type);
 }`,
     }),
   },
   {
-    name: 'agentscope',
-    about: 'what the AgentScope 2.x packages accept',
+    name: "agentscope",
+    about: "what the AgentScope 2.x packages accept",
     client: (where) =>
       python(
         where,
         `import httpx, json
 
 url = ${quote(`${where.base}/v1/sessions/${encodeURIComponent(where.session)}/events?wire=agentscope`)}
-${where.token ? 'headers = {"Authorization": f"Bearer {os.environ[\'TURNWIRE_TOKEN\']}"}\n' : ''}with httpx.stream("GET", url, timeout=None${where.token ? ', headers=headers' : ''}) as response:
+${where.token ? 'headers = {"Authorization": f"Bearer {os.environ[\'TURNWIRE_TOKEN\']}"}\n' : ""}with httpx.stream("GET", url, timeout=None${where.token ? ", headers=headers" : ""}) as response:
     for line in response.iter_lines():
         if line.startswith("data: "):
             event = json.loads(line[6:])  # a field for each of the package's event classes
@@ -65,11 +65,11 @@ ${where.token ? 'headers = {"Authorization": f"Bearer {os.environ[\'TURNWIRE_TOK
       ),
   },
   {
-    name: 'agentscope-java',
-    about: 'AgentScope for Java 2.x',
+    name: "agentscope-java",
+    about: "AgentScope for Java 2.x",
     client: ({ base, session, token }) => ({
-      label: 'Java',
-      text: `var request = HttpRequest.newBuilder(URI.create(${quote(`${base}/v1/sessions/${encodeURIComponent(session)}/events?wire=agentscope-java`)}))${token ? '\n    .header("Authorization", "Bearer " + System.getenv("TURNWIRE_TOKEN"))' : ''}
+      label: "Java",
+      text: `var request = HttpRequest.newBuilder(URI.create(${quote(`${base}/v1/sessions/${encodeURIComponent(session)}/events?wire=agentscope-java`)}))${token ? '\n    .header("Authorization", "Bearer " + System.getenv("TURNWIRE_TOKEN"))' : ""}
     .build();
 HttpClient.newHttpClient().send(request, BodyHandlers.ofLines()).body()
     .filter(line -> line.startsWith("data: "))
@@ -77,51 +77,51 @@ HttpClient.newHttpClient().send(request, BodyHandlers.ofLines()).body()
     }),
   },
   {
-    name: 'blocks',
-    about: 'the content-block stream over WebSocket',
+    name: "blocks",
+    about: "the content-block stream over WebSocket",
     client: ({ base, session, token }) => ({
-      label: 'JavaScript',
-      text: `const socket = new WebSocket(${quote(`${base.replace(/^http/, 'ws')}/v1/ws`)});
+      label: "JavaScript",
+      text: `const socket = new WebSocket(${quote(`${base.replace(/^http/, "ws")}/v1/ws`)});
 const send = (command) => socket.send(JSON.stringify(command));
 socket.onmessage = ({ data }) => {
   const frame = JSON.parse(data);
-${token ? '  if (frame.type === "connected") send({ type: "auth", token });\n' : ''}  if (frame.type === ${token ? '"auth_ok"' : '"connected"'}) send({ type: "subscribe", session_id: ${quote(session)} });
+${token ? '  if (frame.type === "connected") send({ type: "auth", token });\n' : ""}  if (frame.type === ${token ? '"auth_ok"' : '"connected"'}) send({ type: "subscribe", session_id: ${quote(session)} });
   console.log(frame);
 };`,
     }),
   },
   {
-    name: 'ag-ui',
-    about: 'AG-UI 1.0',
+    name: "ag-ui",
+    about: "AG-UI 1.0",
     client: ({ base, session, agent, token }) => ({
-      label: 'JavaScript',
+      label: "JavaScript",
       text: `import { HttpAgent } from "@ag-ui/client";
 
 const agent = new HttpAgent({
   url: ${quote(`${base}/ag-ui/${encodeURIComponent(agent)}`)},
-  threadId: ${quote(session)},${token ? '\n  headers: { Authorization: `Bearer ${process.env.TURNWIRE_TOKEN}` },' : ''}
+  threadId: ${quote(session)},${token ? "\n  headers: { Authorization: `Bearer ${process.env.TURNWIRE_TOKEN}` }," : ""}
 });
 await agent.runAgent(); // comes back to the thread; its messages are then in agent.messages`,
     }),
   },
   {
-    name: 'ai-sdk',
-    about: 'the AI SDK’s UI message stream v1',
+    name: "ai-sdk",
+    about: "the AI SDK’s UI message stream v1",
     client: ({ base, session, agent, token }) => ({
-      label: 'React',
+      label: "React",
       text: `import { useChat } from "@ai-sdk/react";
 import { DefaultChatTransport } from "ai";
 
 const transport = new DefaultChatTransport({
-  api: ${quote(`${base}/ai-sdk/${encodeURIComponent(agent)}`)},${token ? '\n  headers: { authorization: `Bearer ${token}` },' : ''}
+  api: ${quote(`${base}/ai-sdk/${encodeURIComponent(agent)}`)},${token ? "\n  headers: { authorization: `Bearer ${token}` }," : ""}
 });
 // In a component:
 const chat = useChat({ id: ${quote(session)}, transport, resume: true });`,
     }),
   },
   {
-    name: 'openai-chat',
-    about: 'OpenAI’s chat completions',
+    name: "openai-chat",
+    about: "OpenAI’s chat completions",
     client: (where) =>
       python(
         where,
@@ -139,8 +139,8 @@ for chunk in stream:
       ),
   },
   {
-    name: 'openai-responses',
-    about: 'OpenAI’s Responses',
+    name: "openai-responses",
+    about: "OpenAI’s Responses",
     client: (where) =>
       python(
         where,
@@ -157,8 +157,8 @@ with client.responses.stream(
       ),
   },
   {
-    name: 'anthropic',
-    about: 'Anthropic’s Messages',
+    name: "anthropic",
+    about: "Anthropic’s Messages",
     client: (where) =>
       python(
         where,
@@ -179,7 +179,7 @@ with client.messages.stream(
 
 /** The same events in a terminal. */
 export function curl({ base, session, token }: Where, wire: string): Snippet {
-  const query = wire === 'turnwire' ? '' : `?wire=${wire}`;
+  const query = wire === "turnwire" ? "" : `?wire=${wire}`;
   const url = `${base}/v1/sessions/${encodeURIComponent(session)}/events${query}`;
-  return { label: 'curl', text: `curl -N ${token ? '-H "Authorization: Bearer $TURNWIRE_TOKEN" ' : ''}${shell(url)}` };
+  return { label: "curl", text: `curl -N ${token ? '-H "Authorization: Bearer $TURNWIRE_TOKEN" ' : ""}${shell(url)}` };
 }

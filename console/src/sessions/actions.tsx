@@ -1,17 +1,17 @@
 // What can be done with a whole conversation.
-import { useId, useState, type ReactNode } from 'react';
-import { client } from '../client.ts';
-import { go, useRoute } from '../route.ts';
-import { Dialog } from '../ui/dialog.tsx';
-import type { Entry } from '../ui/menu.tsx';
-import { Problem } from '../ui/state.tsx';
-import { forget, refreshSessions } from './store.ts';
+import { useId, useState, type ReactNode } from "react";
+import { client } from "../client.ts";
+import { go, useRoute } from "../route.ts";
+import { Dialog } from "../ui/dialog.tsx";
+import type { Entry } from "../ui/menu.tsx";
+import { Problem } from "../ui/state.tsx";
+import { forget, refreshSessions } from "./store.ts";
 
 export function useSessionActions(session: string, title: string | null): { entries: Entry[]; dialogs: ReactNode } {
   const { session: selected, at } = useRoute();
-  const [dialog, setDialog] = useState<'rename' | 'delete' | null>(null);
+  const [dialog, setDialog] = useState<"rename" | "delete" | null>(null);
   const [error, setError] = useState<unknown>(null);
-  const name = title || 'Untitled';
+  const name = title || "Untitled";
   const fork = async () => {
     // Where one looks at the past, the fork goes on from there.
     const from = session === selected && at !== null ? { at } : {};
@@ -20,16 +20,20 @@ export function useSessionActions(session: string, title: string | null): { entr
     go({ session: made.id, at: null });
   };
   const entries: Entry[] = [
-    { name: 'Rename', icon: 'pen', run: () => setDialog('rename') },
-    { name: session === selected && at !== null ? `Fork at event ${at}` : 'Fork', icon: 'fork', run: () => void fork().catch(setError) },
-    { name: 'Export events', icon: 'save', run: () => void exportEvents(session, name).catch(setError) },
-    { name: 'Delete', icon: 'trash', bad: true, run: () => setDialog('delete') },
+    { name: "Rename", icon: "pen", run: () => setDialog("rename") },
+    {
+      name: session === selected && at !== null ? `Fork at event ${at}` : "Fork",
+      icon: "fork",
+      run: () => void fork().catch(setError),
+    },
+    { name: "Export events", icon: "save", run: () => void exportEvents(session, name).catch(setError) },
+    { name: "Delete", icon: "trash", bad: true, run: () => setDialog("delete") },
   ];
   const close = () => setDialog(null);
   const dialogs = (
     <>
-      {dialog === 'rename' && <Rename session={session} title={title ?? ''} onClose={close} />}
-      {dialog === 'delete' && <Delete session={session} name={name} onClose={close} />}
+      {dialog === "rename" && <Rename session={session} title={title ?? ""} onClose={close} />}
+      {dialog === "delete" && <Delete session={session} name={name} onClose={close} />}
       {error !== null && (
         <Dialog title="That did not work" onClose={() => setError(null)}>
           <Problem error={error} />
@@ -59,12 +63,23 @@ function Rename({ session, title, onClose }: { session: string; title: string; o
       >
         <div className="field">
           <label htmlFor={id}>Title</label>
-          <input id={id} value={text} autoFocus maxLength={200} onChange={(event) => setText(event.target.value)} onFocus={(event) => event.target.select()} />
+          <input
+            id={id}
+            value={text}
+            autoFocus
+            maxLength={200}
+            onChange={(event) => setText(event.target.value)}
+            onFocus={(event) => event.target.select()}
+          />
         </div>
         {error !== null && <Problem error={error} />}
         <div className="actions">
-          <button type="submit" className="button main">Rename</button>
-          <button type="button" className="button" onClick={onClose}>Cancel</button>
+          <button type="submit" className="button main">
+            Rename
+          </button>
+          <button type="button" className="button" onClick={onClose}>
+            Cancel
+          </button>
         </div>
       </form>
     </Dialog>
@@ -86,8 +101,12 @@ function Delete({ session, name, onClose }: { session: string; name: string; onC
       <p>Its messages and its events are gone for good. A reply that runs is stopped.</p>
       {error !== null && <Problem error={error} />}
       <div className="actions">
-        <button type="button" className="button bad" onClick={() => void remove().catch(setError)}>Delete</button>
-        <button type="button" className="button" autoFocus onClick={onClose}>Keep</button>
+        <button type="button" className="button bad" onClick={() => void remove().catch(setError)}>
+          Delete
+        </button>
+        <button type="button" className="button" autoFocus onClick={onClose}>
+          Keep
+        </button>
       </div>
     </Dialog>
   );
@@ -96,10 +115,15 @@ function Delete({ session, name, onClose }: { session: string; name: string; onC
 /** The log as a file: one event a line, as `turnwire fold` reads it. */
 async function exportEvents(session: string, name: string): Promise<void> {
   const events = await client.session(session).export();
-  const url = URL.createObjectURL(new Blob([events], { type: 'application/x-ndjson' }));
-  const link = document.createElement('a');
+  const url = URL.createObjectURL(new Blob([events], { type: "application/x-ndjson" }));
+  const link = document.createElement("a");
   link.href = url;
-  link.download = `${name.replaceAll(/[^\p{L}\p{N}]+/gu, '-').replaceAll(/^-|-$/g, '').slice(0, 60) || session}.ndjson`;
+  link.download = `${
+    name
+      .replaceAll(/[^\p{L}\p{N}]+/gu, "-")
+      .replaceAll(/^-|-$/g, "")
+      .slice(0, 60) || session
+  }.ndjson`;
   link.click();
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }

@@ -1,30 +1,48 @@
-import { setToken, useToken } from '../client.ts';
-import { showKeys } from '../help.tsx';
-import { nextTheme, useTheme } from '../theme.ts';
-import { Icon } from '../ui/icon.tsx';
-import { Shape } from '../ui/state.tsx';
-import { refreshSessions, useSessions } from './store.ts';
+import { setToken, useToken } from "../client.ts";
+import { showKeys } from "../help.tsx";
+import { nextTheme, useTheme } from "../theme.ts";
+import { Icon } from "../ui/icon.tsx";
+import { Shape } from "../ui/state.tsx";
+import { refreshSessions, useSessions } from "./store.ts";
 
-const THEMES = { system: 'auto', light: 'sun', dark: 'moon' } as const;
+const THEMES = { system: "auto", light: "sun", dark: "moon" } as const;
 
 /** How one is connected, and how it all looks. */
 export function Foot() {
-  const isSigned = useToken() !== '';
+  const isSigned = useToken() !== "";
   const { error, isLoaded, isLocked } = useSessions();
   const theme = useTheme();
   const signOut = () => {
-    setToken('');
+    setToken("");
     refreshSessions();
   };
-  const text = isLocked ? 'not signed in' : error !== null ? 'server not reached' : !isLoaded ? 'connecting' : isSigned ? 'signed in' : 'local, no auth';
+  const text = isLocked
+    ? "not signed in"
+    : error !== null
+      ? "server not reached"
+      : !isLoaded
+        ? "connecting"
+        : isSigned
+          ? "signed in"
+          : "local, no auth";
   return (
     <div className="foot">
       <span className="foot-state" role="status" aria-label="Server">
-        <Shape tone={isLocked || error !== null ? 'bad' : isLoaded ? 'ok' : 'run'} /> {text}
+        <Shape tone={isLocked || error !== null ? "bad" : isLoaded ? "ok" : "run"} /> {text}
       </span>
-      {isSigned && !isLocked && <button type="button" className="link" onClick={signOut}>sign out</button>}
+      {isSigned && !isLocked && (
+        <button type="button" className="link" onClick={signOut}>
+          sign out
+        </button>
+      )}
       <span className="grow" />
-      <button type="button" className="icon-button" aria-label={`Theme: ${theme}`} title={`Theme: ${theme}`} onClick={nextTheme}>
+      <button
+        type="button"
+        className="icon-button"
+        aria-label={`Theme: ${theme}`}
+        title={`Theme: ${theme}`}
+        onClick={nextTheme}
+      >
         <Icon name={THEMES[theme]} />
       </button>
       <button type="button" className="icon-button" aria-label="Keys" title="Keys (?)" onClick={showKeys}>

@@ -1,20 +1,20 @@
 // The left: what waits for a person, and all conversations.
-import { memo, useEffect, useRef, useState } from 'react';
-import type { SessionInfo } from 'turnwire';
-import { useKeys } from '../keys.ts';
-import { format, go, useRoute } from '../route.ts';
-import { ago, exact, useNow } from '../time.ts';
-import { Icon } from '../ui/icon.tsx';
-import { Menu } from '../ui/menu.tsx';
-import { Near } from '../ui/near.tsx';
-import { Problem, Shape } from '../ui/state.tsx';
-import { useSessionActions } from './actions.tsx';
-import { Foot } from './foot.tsx';
-import './sessions.css';
-import { SignIn } from './sign-in.tsx';
-import { statusOf } from './status.ts';
-import { search, showMore, useSessions } from './store.ts';
-import { Waiting } from './waiting.tsx';
+import { memo, useEffect, useRef, useState } from "react";
+import type { SessionInfo } from "turnwire";
+import { useKeys } from "../keys.ts";
+import { format, go, useRoute } from "../route.ts";
+import { ago, exact, useNow } from "../time.ts";
+import { Icon } from "../ui/icon.tsx";
+import { Menu } from "../ui/menu.tsx";
+import { Near } from "../ui/near.tsx";
+import { Problem, Shape } from "../ui/state.tsx";
+import { useSessionActions } from "./actions.tsx";
+import { Foot } from "./foot.tsx";
+import "./sessions.css";
+import { SignIn } from "./sign-in.tsx";
+import { statusOf } from "./status.ts";
+import { search, showMore, useSessions } from "./store.ts";
+import { Waiting } from "./waiting.tsx";
 
 interface Props {
   selected: string | null;
@@ -28,13 +28,19 @@ export function Sessions({ selected, isMain, onNew }: Props) {
   const now = useNow(30_000);
   return (
     // A role and not another element, which would be made anew, and what is searched for lost.
-    <div className="sessions" role={isMain ? 'main' : 'complementary'} aria-label="Conversations">
+    <div className="sessions" role={isMain ? "main" : "complementary"} aria-label="Conversations">
       <div className="head">
         <h1 className="name">
           <a href={format({ session: null, at: null, pane: null })}>Turnwire</a>
         </h1>
         <span className="grow" />
-        <button type="button" className="icon-button" aria-label="New conversation" title="New conversation (n)" onClick={onNew}>
+        <button
+          type="button"
+          className="icon-button"
+          aria-label="New conversation"
+          title="New conversation (n)"
+          onClick={onNew}
+        >
           <Icon name="plus" />
         </button>
       </div>
@@ -53,7 +59,9 @@ export function Sessions({ selected, isMain, onNew }: Props) {
                 ))}
               </ul>
             </nav>
-            {isLoaded && sessions.length === 0 && <p className="dim center">{query === '' ? 'No conversations yet.' : `Nothing has “${query}” in it.`}</p>}
+            {isLoaded && sessions.length === 0 && (
+              <p className="dim center">{query === "" ? "No conversations yet." : `Nothing has “${query}” in it.`}</p>
+            )}
             {hasMore && <Near load={showMore} name="more conversations" className="center" inside=".sessions-list" />}
           </div>
         </>
@@ -64,10 +72,10 @@ export function Sessions({ selected, isMain, onNew }: Props) {
 }
 
 function Search() {
-  const [text, setText] = useState('');
+  const [text, setText] = useState("");
   const field = useRef<HTMLInputElement>(null);
   const isFirst = useRef(true);
-  useKeys({ '/': () => field.current?.focus() });
+  useKeys({ "/": () => field.current?.focus() });
   useEffect(() => {
     if (isFirst.current) {
       isFirst.current = false;
@@ -87,11 +95,11 @@ function Search() {
         value={text}
         onChange={(event) => setText(event.target.value)}
         onKeyDown={(event) => {
-          if (event.key !== 'Escape') return;
+          if (event.key !== "Escape") return;
           event.preventDefault();
           event.stopPropagation();
-          if (text === '') field.current?.blur();
-          setText('');
+          if (text === "") field.current?.blur();
+          setText("");
         }}
       />
       <kbd aria-hidden="true">/</kbd>
@@ -113,22 +121,28 @@ const Row = memo(function Row({ info, isSelected, now }: { info: SessionInfo; is
   const at = changed(info);
   return (
     <li className="row" data-selected={isSelected}>
-      <a href={format({ session: info.id, at: null, pane })} aria-current={isSelected ? 'page' : undefined} onClick={(event) => {
-        if (event.metaKey || event.ctrlKey || event.shiftKey) return;
-        event.preventDefault();
-        go({ session: info.id, at: null });
-      }}>
+      <a
+        href={format({ session: info.id, at: null, pane })}
+        aria-current={isSelected ? "page" : undefined}
+        onClick={(event) => {
+          if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+          event.preventDefault();
+          go({ session: info.id, at: null });
+        }}
+      >
         <Shape tone={tone} />
         <span className="row-title">{info.title || <span className="dim">Untitled · {info.id.slice(0, 8)}</span>}</span>
-        <time dateTime={at} title={exact(at)}>{ago(at, now)}</time>
+        <time dateTime={at} title={exact(at)}>
+          {ago(at, now)}
+        </time>
         <span className="row-about" data-tone={tone}>
           {word}
           {info.queued.length > 0 && ` · ${info.queued.length} queued`}
-          {tokens > 0 && <span className="dim num"> · {tokens.toLocaleString('en')} tokens</span>}
+          {tokens > 0 && <span className="dim num"> · {tokens.toLocaleString("en")} tokens</span>}
           <span className="dim"> · {info.agent}</span>
         </span>
       </a>
-      <Menu label={`More about ${info.title || 'this conversation'}`} entries={entries} />
+      <Menu label={`More about ${info.title || "this conversation"}`} entries={entries} />
       {dialogs}
     </li>
   );

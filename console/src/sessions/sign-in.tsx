@@ -1,11 +1,11 @@
-import { useId, useState } from 'react';
-import { setToken, useToken } from '../client.ts';
-import { refreshSessions } from './store.ts';
+import { useId, useState } from "react";
+import { setToken, useToken } from "../client.ts";
+import { refreshSessions } from "./store.ts";
 
 /** The server wants a token. It is kept as long as this tab is open. */
 export function SignIn({ error }: { error: Error | null }) {
   const token = useToken();
-  const [text, setText] = useState('');
+  const [text, setText] = useState("");
   const id = useId();
   return (
     <form
@@ -13,19 +13,34 @@ export function SignIn({ error }: { error: Error | null }) {
       onSubmit={(event) => {
         event.preventDefault();
         setToken(text.trim());
-        setText('');
+        setText("");
         refreshSessions();
       }}
     >
       <h2>Sign in</h2>
-      <p className="dim">This server asks who you are. Make a token with <code>turnwire token new</code>.</p>
+      <p className="dim">
+        This server asks who you are. Make a token with <code>turnwire token new</code>.
+      </p>
       <div className="field">
         <label htmlFor={id}>Token</label>
-        <input id={id} type="password" autoComplete="current-password" value={text} required onChange={(event) => setText(event.target.value)} />
+        <input
+          id={id}
+          type="password"
+          autoComplete="current-password"
+          value={text}
+          required
+          onChange={(event) => setText(event.target.value)}
+        />
       </div>
-      {token !== '' && error !== null && <p className="wrong" role="alert">{error.message}</p>}
+      {token !== "" && error !== null && (
+        <p className="wrong" role="alert">
+          {error.message}
+        </p>
+      )}
       <div className="actions">
-        <button type="submit" className="button main">Sign in</button>
+        <button type="submit" className="button main">
+          Sign in
+        </button>
       </div>
     </form>
   );

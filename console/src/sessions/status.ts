@@ -1,13 +1,13 @@
-import type { Status } from 'turnwire';
+import type { Status } from "turnwire";
 
 /** A session's status, in words. */
-export function statusOf(status: Status, isExternal = false): { tone: 'run' | 'wait' | 'idle'; word: string } {
+export function statusOf(status: Status, isExternal = false): { tone: "run" | "wait" | "idle"; word: string } {
   switch (status) {
-    case 'running':
-      return { tone: 'run', word: 'running' };
-    case 'waiting':
-      return { tone: 'wait', word: isExternal ? 'waiting for a client' : 'waiting for you' };
-    case 'idle':
-      return { tone: 'idle', word: 'idle' };
+    case "running":
+      return { tone: "run", word: "running" };
+    case "waiting":
+      return { tone: "wait", word: isExternal ? "waiting for a client" : "waiting for you" };
+    case "idle":
+      return { tone: "idle", word: "idle" };
   }
 }

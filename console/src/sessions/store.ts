@@ -1,8 +1,8 @@
 // The sessions as the server lists them, and what waits for a person. It is looked at again now and then,
 // and at once after something was done here; not while nobody sees it.
-import { useSyncExternalStore } from 'react';
-import { TurnwireError, type Pending, type SessionInfo } from 'turnwire';
-import { hasty } from '../client.ts';
+import { useSyncExternalStore } from "react";
+import { TurnwireError, type Pending, type SessionInfo } from "turnwire";
+import { hasty } from "../client.ts";
 
 export type Waiting = Pending & { session_id: string; title: string | null };
 
@@ -23,9 +23,17 @@ const PAGE = 50;
 /** As many as a page of the server can have: so many are looked at again each time, whatever is listed below. */
 const MOST = 200;
 
-let state: Listed = { sessions: [], waiting: [], hasMore: false, query: '', isLoaded: false, error: null, isLocked: false };
-let text = '';
-let query = '';
+let state: Listed = {
+  sessions: [],
+  waiting: [],
+  hasMore: false,
+  query: "",
+  isLoaded: false,
+  error: null,
+  isLocked: false,
+};
+let text = "";
+let query = "";
 /** How many are looked at again. */
 let limit = PAGE;
 /** Whether more than that is listed; and where it goes on. */
@@ -55,12 +63,23 @@ async function look(): Promise<void> {
   const stop = (running = new AbortController());
   const asked = query;
   try {
-    const [top, waiting] = await Promise.all([list(asked, { limit, signal: stop.signal }), hasty.approvals({ limit: 50 })]);
+    const [top, waiting] = await Promise.all([
+      list(asked, { limit, signal: stop.signal }),
+      hasty.approvals({ limit: 50 }),
+    ]);
     if (stop.signal.aborted) return;
     isPaged &&= top.next_cursor !== null;
     if (!isPaged) cursor = top.next_cursor;
     const sessions = isPaged ? [...top.sessions, ...below(top.sessions, state.sessions)] : top.sessions;
-    put({ sessions: sessions.map(kept), waiting, hasMore: cursor !== null, query: asked, isLoaded: true, error: null, isLocked: false });
+    put({
+      sessions: sessions.map(kept),
+      waiting,
+      hasMore: cursor !== null,
+      query: asked,
+      isLoaded: true,
+      error: null,
+      isLocked: false,
+    });
   } catch (error) {
     if (!stop.signal.aborted) {
       const isLocked = error instanceof TurnwireError && error.status === 401;
@@ -79,7 +98,8 @@ export function refreshSessions(): void {
   if (listeners.size > 0) void look();
 }
 
-const list = (q: string, options: { limit: number; cursor?: string; signal?: AbortSignal }) => hasty.sessions({ ...options, ...(q.trim() !== '' && { q }) });
+const list = (q: string, options: { limit: number; cursor?: string; signal?: AbortSignal }) =>
+  hasty.sessions({ ...options, ...(q.trim() !== "" && { q }) });
 
 /** What of the list before stands behind its new top: it is in the order of the last change, so what changed came up. */
 export function below(top: readonly SessionInfo[], before: readonly SessionInfo[]): SessionInfo[] {
@@ -122,7 +142,11 @@ export async function showMore(): Promise<void> {
   isPaged = true;
   cursor = next_cursor;
   const ids = new Set(state.sessions.map(({ id }) => id));
-  put({ ...state, sessions: [...state.sessions, ...sessions.filter(({ id }) => !ids.has(id)).map(kept)], hasMore: cursor !== null });
+  put({
+    ...state,
+    sessions: [...state.sessions, ...sessions.filter(({ id }) => !ids.has(id)).map(kept)],
+    hasMore: cursor !== null,
+  });
 }
 
 /** One that is deleted here is gone from the list at once. */
@@ -139,13 +163,13 @@ function subscribe(listener: () => void): () => void {
   listeners.add(listener);
   if (listeners.size === 1) {
     void look();
-    document.addEventListener('visibilitychange', seen);
+    document.addEventListener("visibilitychange", seen);
   }
   return () => {
     listeners.delete(listener);
     if (listeners.size > 0) return;
     clearTimeout(timer);
-    document.removeEventListener('visibilitychange', seen);
+    document.removeEventListener("visibilitychange", seen);
   };
 }
 

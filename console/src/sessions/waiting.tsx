@@ -1,12 +1,12 @@
 // What waits for a person, over all conversations.
-import { useState } from 'react';
-import { client } from '../client.ts';
-import { deny } from '../conversation/deny.ts';
-import { summary } from '../conversation/json.ts';
-import { Left } from '../conversation/left.tsx';
-import { go } from '../route.ts';
-import { Problem, Shape } from '../ui/state.tsx';
-import { refreshSessions, type Waiting as Waits } from './store.ts';
+import { useState } from "react";
+import { client } from "../client.ts";
+import { deny } from "../conversation/deny.ts";
+import { summary } from "../conversation/json.ts";
+import { Left } from "../conversation/left.tsx";
+import { go } from "../route.ts";
+import { Problem, Shape } from "../ui/state.tsx";
+import { refreshSessions, type Waiting as Waits } from "./store.ts";
 
 export function Waiting({ waiting }: { waiting: readonly Waits[] }) {
   const asking = waiting.flatMap((one) => one.confirm.map((call) => ({ one, call })));
@@ -25,7 +25,7 @@ export function Waiting({ waiting }: { waiting: readonly Waits[] }) {
   );
 }
 
-function Asking({ one, call }: { one: Waits; call: Waits['confirm'][number] }) {
+function Asking({ one, call }: { one: Waits; call: Waits["confirm"][number] }) {
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
   const asking = { reply_id: one.reply_id, tool_call: call };
@@ -40,12 +40,26 @@ function Asking({ one, call }: { one: Waits; call: Waits['confirm'][number] }) {
     <li>
       <button type="button" className="open" onClick={() => go({ session: one.session_id, at: null })}>
         <span className="tool-name">{call.name}</span>
-        <span className="dim"> in {one.title || 'Untitled'}</span>
+        <span className="dim"> in {one.title || "Untitled"}</span>
         <code>{summary(call.input)}</code>
       </button>
       <div className="actions">
-        <button type="button" className="button small main" disabled={isBusy} onClick={() => void answer(client.session(one.session_id).approve(asking))}>Allow</button>
-        <button type="button" className="button small" disabled={isBusy} onClick={() => void answer(deny(one.session_id, asking, ''))}>Deny</button>
+        <button
+          type="button"
+          className="button small main"
+          disabled={isBusy}
+          onClick={() => void answer(client.session(one.session_id).approve(asking))}
+        >
+          Allow
+        </button>
+        <button
+          type="button"
+          className="button small"
+          disabled={isBusy}
+          onClick={() => void answer(deny(one.session_id, asking, ""))}
+        >
+          Deny
+        </button>
         <Left expires={one.expires_at} />
       </div>
       {error !== null && <Problem error={error} />}

@@ -1,6 +1,10 @@
 // A WebSocket that lives in a worker: see there.
 export type Command = { socket: number } & ({ url: string } | { send: string } | { close: true });
-export type Report = { socket: number } & ({ opened: true } | { came: string } | { closed: { code: number; reason: string } });
+export type Report = { socket: number } & (
+  | { opened: true }
+  | { came: string }
+  | { closed: { code: number; reason: string } }
+);
 
 let worker: Worker | null = null;
 let isBroken = false;
@@ -10,7 +14,7 @@ const all = new Map<number, CalmSocket>();
 /** The worker; `null` where it does not work, and then sockets are the page's own. */
 function crew(): Worker | null {
   if (worker !== null || isBroken) return worker;
-  worker = new Worker(new URL('./worker.ts', import.meta.url), { type: 'module' });
+  worker = new Worker(new URL("./worker.ts", import.meta.url), { type: "module" });
   worker.onmessage = ({ data }: MessageEvent<Report[]>) => {
     for (const report of data) all.get(report.socket)?.take(report);
   };
@@ -18,7 +22,7 @@ function crew(): Worker | null {
     isBroken = true;
     worker = null;
     // Whoever had one makes another.
-    for (const [socket, one] of [...all]) one.take({ socket, closed: { code: 1006, reason: '' } });
+    for (const [socket, one] of [...all]) one.take({ socket, closed: { code: 1006, reason: "" } });
   };
   return worker;
 }
@@ -47,8 +51,8 @@ class CalmSocket {
   }
 
   take(report: Report): void {
-    if ('came' in report) return this.onmessage?.({ data: report.came });
-    if ('opened' in report) return this.onopen?.({});
+    if ("came" in report) return this.onmessage?.({ data: report.came });
+    if ("opened" in report) return this.onopen?.({});
     all.delete(report.socket);
     this.onclose?.(report.closed);
   }
@@ -62,4 +66,6 @@ class CalmSocket {
 export const Socket = function (url: string): CalmSocket | WebSocket {
   const made = crew();
   return made === null ? new WebSocket(url) : new CalmSocket(made, url);
-} as unknown as new (url: string) => CalmSocket;
+} as unknown as new (
+  url: string,
+) => CalmSocket;

@@ -1,6 +1,6 @@
 // Sockets away from the page: a reply of hundreds of deltas a second would wake the page for each of them. What
 // came is handed over together, the first at once, then as often as anybody sees a difference.
-import type { Command, Report } from './socket.ts';
+import type { Command, Report } from "./socket.ts";
 
 /** For how long what comes is kept together, in milliseconds. */
 const TOGETHER = 60;
@@ -23,11 +23,11 @@ function tell(report: Report): void {
   if (timer === undefined) hand();
 }
 
-addEventListener('message', ({ data }: MessageEvent<Command>) => {
+addEventListener("message", ({ data }: MessageEvent<Command>) => {
   const { socket } = data;
-  if ('send' in data) open.get(socket)?.send(data.send);
-  if ('close' in data) open.get(socket)?.close();
-  if (!('url' in data)) return;
+  if ("send" in data) open.get(socket)?.send(data.send);
+  if ("close" in data) open.get(socket)?.close();
+  if (!("url" in data)) return;
   const one = new WebSocket(data.url);
   open.set(socket, one);
   one.onopen = () => tell({ socket, opened: true });

@@ -1,26 +1,26 @@
-import { useEffect, useState } from 'react';
-import { Icon } from './icon.tsx';
+import { useEffect, useState } from "react";
+import { Icon } from "./icon.tsx";
 
 /** Takes a text along, and says so. */
-export function Copy({ text, label = 'Copy' }: { text: string | (() => string | Promise<string>); label?: string }) {
-  const [done, setDone] = useState<'' | 'yes' | 'no'>('');
+export function Copy({ text, label = "Copy" }: { text: string | (() => string | Promise<string>); label?: string }) {
+  const [done, setDone] = useState<"" | "yes" | "no">("");
   useEffect(() => {
-    if (done === '') return;
-    const timer = setTimeout(() => setDone(''), 1500);
+    if (done === "") return;
+    const timer = setTimeout(() => setDone(""), 1500);
     return () => clearTimeout(timer);
   }, [done]);
   const copy = async () => {
     try {
-      await navigator.clipboard.writeText(typeof text === 'string' ? text : await text());
-      setDone('yes');
+      await navigator.clipboard.writeText(typeof text === "string" ? text : await text());
+      setDone("yes");
     } catch {
-      setDone('no');
+      setDone("no");
     }
   };
   return (
     <button type="button" className="icon-button copy" aria-label={label} title={label} onClick={() => void copy()}>
-      <Icon name={done === 'yes' ? 'check' : 'copy'} />
-      <span role="status">{done === 'yes' ? 'copied' : done === 'no' ? 'not allowed here' : ''}</span>
+      <Icon name={done === "yes" ? "check" : "copy"} />
+      <span role="status">{done === "yes" ? "copied" : done === "no" ? "not allowed here" : ""}</span>
     </button>
   );
 }

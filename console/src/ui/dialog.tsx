@@ -1,5 +1,5 @@
-import { useEffect, useRef, type ReactNode } from 'react';
-import { Icon } from './icon.tsx';
+import { useEffect, useRef, type ReactNode } from "react";
+import { Icon } from "./icon.tsx";
 
 /** A window in front. The browser keeps the focus in it, and gives it back. */
 export function Dialog({ title, onClose, children }: { title: string; onClose: () => void; children: ReactNode }) {

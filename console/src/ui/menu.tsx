@@ -1,5 +1,5 @@
-import { useEffect, useRef, useState, type KeyboardEvent } from 'react';
-import { Icon, type IconName } from './icon.tsx';
+import { useEffect, useRef, useState, type KeyboardEvent } from "react";
+import { Icon, type IconName } from "./icon.tsx";
 
 export interface Entry {
   name: string;
@@ -16,13 +16,13 @@ export function Menu({ label, entries }: { label: string; entries: readonly Entr
   const button = useRef<HTMLButtonElement>(null);
   useEffect(() => {
     if (!isOpen) return;
-    root.current?.querySelector<HTMLElement>('[role=menuitem]')?.focus();
+    root.current?.querySelector<HTMLElement>("[role=menuitem]")?.focus();
     const away = (event: Event) => !root.current?.contains(event.target as Node) && setOpen(false);
-    document.addEventListener('pointerdown', away);
-    document.addEventListener('focusin', away);
+    document.addEventListener("pointerdown", away);
+    document.addEventListener("focusin", away);
     return () => {
-      document.removeEventListener('pointerdown', away);
-      document.removeEventListener('focusin', away);
+      document.removeEventListener("pointerdown", away);
+      document.removeEventListener("focusin", away);
     };
   }, [isOpen]);
   const close = () => {
@@ -31,10 +31,10 @@ export function Menu({ label, entries }: { label: string; entries: readonly Entr
   };
   const onKeyDown = (event: KeyboardEvent) => {
     if (!isOpen) return;
-    const all = [...(root.current?.querySelectorAll<HTMLElement>('[role=menuitem]') ?? [])];
+    const all = [...(root.current?.querySelectorAll<HTMLElement>("[role=menuitem]") ?? [])];
     const at = all.indexOf(document.activeElement as HTMLElement);
     const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: all.length - 1 }[event.key];
-    if (event.key === 'Escape') close();
+    if (event.key === "Escape") close();
     else if (to === undefined) return;
     else all.at(to % all.length)?.focus();
     event.preventDefault();
@@ -47,7 +47,16 @@ export function Menu({ label, entries }: { label: string; entries: readonly Entr
   };
   return (
     <div className="menu" ref={root} onKeyDown={onKeyDown}>
-      <button ref={button} type="button" className="icon-button" aria-label={label} title={label} aria-haspopup="menu" aria-expanded={isOpen} onClick={toggle}>
+      <button
+        ref={button}
+        type="button"
+        className="icon-button"
+        aria-label={label}
+        title={label}
+        aria-haspopup="menu"
+        aria-expanded={isOpen}
+        onClick={toggle}
+      >
         <Icon name="more" />
       </button>
       {isOpen && (

@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from 'react';
+import { useEffect, useRef, useState } from "react";
 
 interface Props {
   load: () => Promise<void>;
@@ -21,24 +21,35 @@ export function Near({ load, name, className, inside }: Props) {
     run.current = () => {
       if (isLoading) return;
       setLoading(true);
-      load().then(
-        () => {
-          setFailed(false);
-          setLoaded((n) => n + 1);
-        },
-        () => setFailed(true),
-      ).finally(() => setLoading(false));
+      load()
+        .then(
+          () => {
+            setFailed(false);
+            setLoaded((n) => n + 1);
+          },
+          () => setFailed(true),
+        )
+        .finally(() => setLoading(false));
     };
   });
   useEffect(() => {
     const { current } = button;
     if (!current || isLoading || failed) return;
-    const near = new IntersectionObserver(([seen]) => seen?.isIntersecting && run.current(), { root: current.closest(inside), rootMargin: '300px 0px' });
+    const near = new IntersectionObserver(([seen]) => seen?.isIntersecting && run.current(), {
+      root: current.closest(inside),
+      rootMargin: "300px 0px",
+    });
     near.observe(current);
     return () => near.disconnect();
   }, [isLoading, failed, loaded, inside]);
   return (
-    <button ref={button} type="button" className={`link ${className}`} disabled={isLoading} onClick={() => run.current()}>
+    <button
+      ref={button}
+      type="button"
+      className={`link ${className}`}
+      disabled={isLoading}
+      onClick={() => run.current()}
+    >
       {isLoading ? `loading ${name}` : failed ? `could not load ${name}; try again` : name}
     </button>
   );

@@ -1,22 +1,38 @@
 // States: by words, by shape, and only then by colour.
-import type { ReactNode } from 'react';
-import { explain } from '../client.ts';
+import type { ReactNode } from "react";
+import { explain } from "../client.ts";
 
-export type Tone = 'run' | 'ok' | 'bad' | 'wait' | 'idle';
+export type Tone = "run" | "ok" | "bad" | "wait" | "idle";
 
 const SHAPES: Record<Tone, string> = {
-  run: 'M8 2.5a5.5 5.5 0 015.5 5.5',
-  ok: 'M3.5 8.5l3 3 6-7',
-  bad: 'M4.5 4.5l7 7M11.5 4.5l-7 7',
-  wait: 'M8 2.5L13.5 8 8 13.5 2.5 8z',
-  idle: 'M8 5.5a2.5 2.5 0 110 5 2.5 2.5 0 010-5z',
+  run: "M8 2.5a5.5 5.5 0 015.5 5.5",
+  ok: "M3.5 8.5l3 3 6-7",
+  bad: "M4.5 4.5l7 7M11.5 4.5l-7 7",
+  wait: "M8 2.5L13.5 8 8 13.5 2.5 8z",
+  idle: "M8 5.5a2.5 2.5 0 110 5 2.5 2.5 0 010-5z",
 };
 
 export function Shape({ tone }: { tone: Tone }) {
   return (
-    <svg className="shape" data-tone={tone} width="12" height="12" viewBox="0 0 16 16" aria-hidden="true" focusable="false">
-      {tone === 'run' && <circle cx="8" cy="8" r="5.5" fill="none" stroke="currentColor" strokeWidth="2" opacity="0.3" />}
-      <path d={SHAPES[tone]} fill={tone === 'wait' || tone === 'idle' ? 'currentColor' : 'none'} stroke="currentColor" strokeWidth="2" strokeLinecap="round" />
+    <svg
+      className="shape"
+      data-tone={tone}
+      width="12"
+      height="12"
+      viewBox="0 0 16 16"
+      aria-hidden="true"
+      focusable="false"
+    >
+      {tone === "run" && (
+        <circle cx="8" cy="8" r="5.5" fill="none" stroke="currentColor" strokeWidth="2" opacity="0.3" />
+      )}
+      <path
+        d={SHAPES[tone]}
+        fill={tone === "wait" || tone === "idle" ? "currentColor" : "none"}
+        stroke="currentColor"
+        strokeWidth="2"
+        strokeLinecap="round"
+      />
     </svg>
   );
 }

@@ -1,11 +1,11 @@
 // Markdown as elements. Nothing in it can become markup of its own: HTML is shown as it was written, and
 // nothing outside is loaded.
-import type { Token, Tokens } from 'marked';
-import { Fragment, memo, useRef, type ReactNode } from 'react';
-import { Copy } from '../../ui/copy.tsx';
-import { decode, safeHref, shownSource } from './safe.ts';
-import { Blocks } from './blocks.ts';
-import { useThrottled } from './throttle.ts';
+import type { Token, Tokens } from "marked";
+import { Fragment, memo, useRef, type ReactNode } from "react";
+import { Copy } from "../../ui/copy.tsx";
+import { decode, safeHref, shownSource } from "./safe.ts";
+import { Blocks } from "./blocks.ts";
+import { useThrottled } from "./throttle.ts";
 
 /** A text that may still grow. */
 export const Markdown = memo(function Markdown({ text, growing = false }: { text: string; growing?: boolean }) {
@@ -18,7 +18,9 @@ export const Markdown = memo(function Markdown({ text, growing = false }: { text
   const tokens = blocks.current.update(shown, growing);
   return (
     <div className="md">
-      {tokens.map((token, at) => (token.type === 'space' || token.type === 'def' ? null : <Block key={at} token={token} />))}
+      {tokens.map((token, at) =>
+        token.type === "space" || token.type === "def" ? null : <Block key={at} token={token} />,
+      )}
     </div>
   );
 });
@@ -28,40 +30,50 @@ const Block = memo(
   function Block({ token }: { token: Token }) {
     return block(token);
   },
-  (before, now) => before.token.raw === now.token.raw && before.token.type === now.token.type && links(before.token) === links(now.token),
+  (before, now) =>
+    before.token.raw === now.token.raw &&
+    before.token.type === now.token.type &&
+    links(before.token) === links(now.token),
 );
 
 /** Links by reference may find their address late. */
 function links(token: Token): number {
-  return token.type === 'paragraph' ? (token.tokens ?? []).filter(({ type }) => type === 'link').length : 0;
+  return token.type === "paragraph" ? (token.tokens ?? []).filter(({ type }) => type === "link").length : 0;
 }
 
 function block(token: Token, at = 0): ReactNode {
   const it = token as Tokens.Generic;
   switch (token.type) {
-    case 'space':
-    case 'def':
+    case "space":
+    case "def":
       return null;
-    case 'paragraph':
+    case "paragraph":
       return <p key={at}>{inline(it.tokens)}</p>;
-    case 'heading': {
+    case "heading": {
       // The page has its own h1 and h2.
-      const Tag = `h${Math.min(6, it['depth'] + 2)}` as 'h3';
+      const Tag = `h${Math.min(6, it["depth"] + 2)}` as "h3";
       return <Tag key={at}>{inline(it.tokens)}</Tag>;
     }
-    case 'code':
-      return <Code key={at} text={it['text']} lang={it['lang'] ?? ''} />;
-    case 'blockquote':
+    case "code":
+      return <Code key={at} text={it["text"]} lang={it["lang"] ?? ""} />;
+    case "blockquote":
       return <blockquote key={at}>{(it.tokens ?? []).map(block)}</blockquote>;
-    case 'hr':
+    case "hr":
       return <hr key={at} />;
-    case 'list': {
+    case "list": {
       const entries = (it as Tokens.List).items.map((item, n) => (
-        <li key={n} className={item.task ? 'task' : undefined}>
+        <li key={n} className={item.task ? "task" : undefined}>
           {item.tokens.map((inner, k) =>
-            inner.type === 'checkbox' ? (
-              <input key={k} type="checkbox" checked={item.checked ?? false} readOnly disabled aria-label={item.checked ? 'done' : 'not done'} />
-            ) : inner.type === 'text' ? (
+            inner.type === "checkbox" ? (
+              <input
+                key={k}
+                type="checkbox"
+                checked={item.checked ?? false}
+                readOnly
+                disabled
+                aria-label={item.checked ? "done" : "not done"}
+              />
+            ) : inner.type === "text" ? (
               <Fragment key={k}>{inline((inner as Tokens.Text).tokens ?? [inner])}</Fragment>
             ) : (
               block(inner, k)
@@ -69,17 +81,17 @@ function block(token: Token, at = 0): ReactNode {
           )}
         </li>
       ));
-      return it['ordered'] ? (
-        <ol key={at} start={it['start'] || 1}>
+      return it["ordered"] ? (
+        <ol key={at} start={it["start"] || 1}>
           {entries}
         </ol>
       ) : (
         <ul key={at}>{entries}</ul>
       );
     }
-    case 'table':
+    case "table":
       return <Table key={at} table={it as Tokens.Table} />;
-    case 'text':
+    case "text":
       return <Fragment key={at}>{inline(it.tokens ?? [token])}</Fragment>;
     default:
       return <p key={at}>{it.raw}</p>;
@@ -117,15 +129,15 @@ function Table({ table }: { table: Tokens.Table }) {
 }
 
 /** Code with its language and a way to take it along. */
-export function Code({ text, lang = '' }: { text: string; lang?: string }) {
-  const name = lang.split(/\s/, 1)[0] ?? '';
+export function Code({ text, lang = "" }: { text: string; lang?: string }) {
+  const name = lang.split(/\s/, 1)[0] ?? "";
   return (
     <figure className="code">
       <figcaption>
-        <span>{name || 'text'}</span>
+        <span>{name || "text"}</span>
         <Copy text={text} label="Copy code" />
       </figcaption>
-      <pre tabIndex={0} aria-label={name ? `Code, ${name}` : 'Code'}>
+      <pre tabIndex={0} aria-label={name ? `Code, ${name}` : "Code"}>
         <code>{text}</code>
       </pre>
     </figure>
@@ -136,39 +148,43 @@ function inline(tokens: readonly Token[] | undefined): ReactNode {
   return tokens?.map((token, at) => {
     const it = token as Tokens.Generic;
     switch (token.type) {
-      case 'text':
-      case 'escape':
-        return <Fragment key={at}>{it.tokens ? inline(it.tokens) : token.type === 'text' ? decode(it['text']) : it['text']}</Fragment>;
-      case 'strong':
+      case "text":
+      case "escape":
+        return (
+          <Fragment key={at}>
+            {it.tokens ? inline(it.tokens) : token.type === "text" ? decode(it["text"]) : it["text"]}
+          </Fragment>
+        );
+      case "strong":
         return <strong key={at}>{inline(it.tokens)}</strong>;
-      case 'em':
+      case "em":
         return <em key={at}>{inline(it.tokens)}</em>;
-      case 'del':
+      case "del":
         return <del key={at}>{inline(it.tokens)}</del>;
-      case 'codespan':
-        return <code key={at}>{it['text']}</code>;
-      case 'br':
+      case "codespan":
+        return <code key={at}>{it["text"]}</code>;
+      case "br":
         return <br key={at} />;
-      case 'link': {
-        const href = safeHref(it['href']);
-        const name = it['autolink'] ? it['text'] : inline(it.tokens);
+      case "link": {
+        const href = safeHref(it["href"]);
+        const name = it["autolink"] ? it["text"] : inline(it.tokens);
         return href === null ? (
           <Fragment key={at}>{name}</Fragment>
         ) : (
-          <a key={at} href={href} title={it['title'] ?? href} target="_blank" rel="noopener noreferrer">
+          <a key={at} href={href} title={it["title"] ?? href} target="_blank" rel="noopener noreferrer">
             {name}
           </a>
         );
       }
-      case 'image': {
-        const source = shownSource(it['href']);
-        const href = safeHref(it['href']);
-        if (source !== null) return <img key={at} src={source} alt={it['text']} />;
+      case "image": {
+        const source = shownSource(it["href"]);
+        const href = safeHref(it["href"]);
+        if (source !== null) return <img key={at} src={source} alt={it["text"]} />;
         return href === null ? (
-          <Fragment key={at}>{it['text']}</Fragment>
+          <Fragment key={at}>{it["text"]}</Fragment>
         ) : (
           <a key={at} href={href} title={href} target="_blank" rel="noopener noreferrer">
-            image: {it['text'] || href}
+            image: {it["text"] || href}
           </a>
         );
       }

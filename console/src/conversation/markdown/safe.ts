@@ -8,7 +8,7 @@ export function safeHref(href: string): string | null {
   } catch {
     return null;
   }
-  return ['http:', 'https:', 'mailto:'].includes(url.protocol) ? url.href : null;
+  return ["http:", "https:", "mailto:"].includes(url.protocol) ? url.href : null;
 }
 
 /** What can be shown without asking anybody else: bytes in the text itself, and blobs of this server. */
@@ -24,16 +24,44 @@ export function blobPath(url: string): string | null {
 }
 
 const NAMED: Record<string, string> = {
-  amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: '\u00a0', copy: '©', reg: '®', trade: '™', deg: '°', euro: '€', pound: '£',
-  hellip: '…', mdash: '—', ndash: '–', middot: '·', bull: '•', times: '×', laquo: '«', raquo: '»', larr: '←', rarr: '→', le: '≤', ge: '≥', ne: '≠',
+  amp: "&",
+  lt: "<",
+  gt: ">",
+  quot: '"',
+  apos: "'",
+  nbsp: "\u00a0",
+  copy: "©",
+  reg: "®",
+  trade: "™",
+  deg: "°",
+  euro: "€",
+  pound: "£",
+  hellip: "…",
+  mdash: "—",
+  ndash: "–",
+  middot: "·",
+  bull: "•",
+  times: "×",
+  laquo: "«",
+  raquo: "»",
+  larr: "←",
+  rarr: "→",
+  le: "≤",
+  ge: "≥",
+  ne: "≠",
 };
 
 /** Character references as the characters that they are; unknown ones stay. */
 export function decode(text: string): string {
-  if (!text.includes('&')) return text;
-  return text.replaceAll(/&(?:#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6})|([a-zA-Z]+));/g, (whole, dec?: string, hex?: string, name?: string) => {
-    if (name !== undefined) return Object.hasOwn(NAMED, name) ? NAMED[name]! : whole;
-    const code = dec === undefined ? Number.parseInt(hex ?? '', 16) : Number.parseInt(dec, 10);
-    return code > 0 && code <= 0x10ffff && !(code >= 0xd800 && code <= 0xdfff) ? String.fromCodePoint(code) : '\ufffd';
-  });
+  if (!text.includes("&")) return text;
+  return text.replaceAll(
+    /&(?:#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6})|([a-zA-Z]+));/g,
+    (whole, dec?: string, hex?: string, name?: string) => {
+      if (name !== undefined) return Object.hasOwn(NAMED, name) ? NAMED[name]! : whole;
+      const code = dec === undefined ? Number.parseInt(hex ?? "", 16) : Number.parseInt(dec, 10);
+      return code > 0 && code <= 0x10ffff && !(code >= 0xd800 && code <= 0xdfff)
+        ? String.fromCodePoint(code)
+        : "\ufffd";
+    },
+  );
 }

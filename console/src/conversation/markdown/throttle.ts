@@ -1,4 +1,4 @@
-import { useEffect, useReducer, useRef } from 'react';
+import { useEffect, useReducer, useRef } from "react";
 
 /** The value, changing at most once in so many milliseconds; the last one always comes. 0: as it is. */
 export function useThrottled<T>(value: T, every: number): T {
@@ -9,10 +9,13 @@ export function useThrottled<T>(value: T, every: number): T {
   if (now - shown.current.at >= every) shown.current = { value, at: now };
   useEffect(() => {
     if (timer.current !== undefined || Object.is(value, shown.current.value)) return;
-    timer.current = setTimeout(() => {
-      timer.current = undefined;
-      render();
-    }, shown.current.at + every - performance.now());
+    timer.current = setTimeout(
+      () => {
+        timer.current = undefined;
+        render();
+      },
+      shown.current.at + every - performance.now(),
+    );
   });
   useEffect(
     () => () => {

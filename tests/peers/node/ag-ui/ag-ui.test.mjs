@@ -7,7 +7,12 @@ const all = scenarios();
 const mark = { metadata: { turnwire: { reply: "r" } } };
 const user = { id: "u", role: "user", content: "hi" };
 const text = (id, content, more = {}) => ({
-  id, role: "assistant", content, name: "friday", ...mark, ...more,
+  id,
+  role: "assistant",
+  content,
+  name: "friday",
+  ...mark,
+  ...more,
 });
 const call = (id, name, args, message = id) => ({
   id: message,
@@ -42,7 +47,10 @@ const ask = (id, name) => ({
 /** What the client silently accepts as well as what it refuses. */
 function checkRuns(played, bodies, outcomes) {
   assert.deepEqual(played.warnings, []);
-  assert.deepEqual(played.runs.map((run) => run.ends.map((end) => end.outcome)), outcomes.map((x) => [x]));
+  assert.deepEqual(
+    played.runs.map((run) => run.ends.map((end) => end.outcome)),
+    outcomes.map((x) => [x]),
+  );
   for (const [at, run] of played.runs.entries()) {
     assert.equal(run.steps, 0, "every step was finished");
     for (const end of run.ends) {
@@ -58,8 +66,7 @@ function checkRuns(played, bodies, outcomes) {
   for (const message of played.messages) {
     for (const { function: made } of message.toolCalls ?? []) JSON.parse(made.arguments || "{}");
     if (message.role !== "tool") continue;
-    const made = played.messages.some((other) =>
-      other.toolCalls?.some(({ id }) => id === message.toolCallId));
+    const made = played.messages.some((other) => other.toolCalls?.some(({ id }) => id === message.toolCallId));
     assert.ok(made, `the result ${message.id} has its call`);
   }
   const ids = played.messages.map(({ id }) => id);
@@ -175,11 +182,7 @@ const expected = {
     outcomes: ["cancelled"],
   },
   stop: {
-    messages: [
-      user,
-      call("c1", "execute_trade", '{"n":1}'),
-      result("c1", "stopped", "interrupted"),
-    ],
+    messages: [user, call("c1", "execute_trade", '{"n":1}'), result("c1", "stopped", "interrupted")],
     outcomes: ["interrupt", "cancelled"],
     interrupts: [[ask("c1", "execute_trade")], []],
   },
@@ -200,38 +203,56 @@ for (const [name, want] of Object.entries(expected)) {
     checkRuns(played, all[name].runs, want.outcomes);
     assert.deepEqual(played.messages, want.messages);
     if (want.interrupts) {
-      assert.deepEqual(played.runs.map((run) => run.pendingInterrupts), want.interrupts);
+      assert.deepEqual(
+        played.runs.map((run) => run.pendingInterrupts),
+        want.interrupts,
+      );
     }
   });
 }
 
 test("usage is that of the run's own model calls, and the runs have names", async () => {
   const { runs } = await play(all.approval.runs);
-  const tokens = (times) => [{
-    model: "demo", inputTokens: 10 * times, outputTokens: 4 * times, totalTokens: 14 * times,
-    cachedInputTokens: 3 * times,
-  }];
-  assert.deepEqual(runs.map((run) => run.ends[0].usage), [tokens(1), tokens(1)]);
-  assert.deepEqual(runs.map((run) => run.ids), [["run"], ["run-2"]]);
+  const tokens = (times) => [
+    {
+      model: "demo",
+      inputTokens: 10 * times,
+      outputTokens: 4 * times,
+      totalTokens: 14 * times,
+      cachedInputTokens: 3 * times,
+    },
+  ];
+  assert.deepEqual(
+    runs.map((run) => run.ends[0].usage),
+    [tokens(1), tokens(1)],
+  );
+  assert.deepEqual(
+    runs.map((run) => run.ids),
+    [["run"], ["run-2"]],
+  );
   const tools = await play(all.tools.runs);
   assert.deepEqual(tools.runs[0].ends[0].usage, tokens(2));
 });
 
 test("an error says what kind it is", async () => {
   const { runs } = await play(all.error.runs);
-  assert.deepEqual(runs[0].ends, [
-    { outcome: "error", message: "the model broke off", code: "upstream" },
-  ]);
+  assert.deepEqual(runs[0].ends, [{ outcome: "error", message: "the model broke off", code: "upstream" }]);
 });
 
 test("a call that the client executes is named at the end of the run", async () => {
   const { runs } = await play(all.external.runs, expected.external);
-  assert.deepEqual(runs.map((run) => run.ends[0].pending), [["c1"], []]);
+  assert.deepEqual(
+    runs.map((run) => run.ends[0].pending),
+    [["c1"], []],
+  );
 });
 
 test("who did not execute the call is told its result", async () => {
   const { messages } = await play(all.external.runs);
-  assert.deepEqual(messages.map(({ id }) => id), ["u", "c1", "client-1", "x2"]);
+  assert.deepEqual(
+    messages.map(({ id }) => id),
+    ["u", "c1", "client-1", "x2"],
+  );
   assert.equal(messages[2].content, "opened");
 });
 
@@ -251,10 +272,7 @@ test("data: activities in their places, parts in results, customs beside", async
   );
   assert.deepEqual(said, text("x1", "A dot."));
   assert.deepEqual([hint.id, hint.activityType, hint.content.hint], ["n1", "hint", "Mind the gap."]);
-  assert.deepEqual(
-    [other.id, other.activityType, other.content],
-    ["r-block-1", "block", { type: "x_map", zoom: 3 }],
-  );
+  assert.deepEqual([other.id, other.activityType, other.content], ["r-block-1", "block", { type: "x_map", zoom: 3 }]);
   assert.deepEqual(whole, text("x9", "All at once."));
   assert.deepEqual(made, call("c1", "draw", "{}"));
   assert.deepEqual(drawn, {
@@ -277,18 +295,29 @@ test("team: sub-agents' messages are theirs, and what they ask is asked", async 
     played.messages.map(({ id, subagentRunId }) => [id, subagentRunId]),
     [
       ["u", undefined],
-      ["c1", undefined], ["c1-result", undefined],
-      ["y1", "s1"], ["k1", "s1"], ["k1-result", "s1"],
-      ["z0", "s2"], ["z1", "s2"], ["m1", "s2"], ["m1-result", "s2"],
+      ["c1", undefined],
+      ["c1-result", undefined],
+      ["y1", "s1"],
+      ["k1", "s1"],
+      ["k1-result", "s1"],
+      ["z0", "s2"],
+      ["z1", "s2"],
+      ["m1", "s2"],
+      ["m1-result", "s2"],
       ["y2", "s1"],
       ["x2", undefined],
     ],
   );
-  assert.deepEqual(played.runs[0].pendingInterrupts.map(({ id, subagentRunId }) => [id, subagentRunId]), [["m1", "s2"]]);
-  const subs = ({ subs }) => subs.map((sub) => [
-    sub.subagentRunId, sub.name, sub.parentSubagentRunId, sub.parentToolCallId,
-  ]);
-  const both = [["s1", "researcher", undefined, "c1"], ["s2", "helper", "s1", "k1"]];
+  assert.deepEqual(
+    played.runs[0].pendingInterrupts.map(({ id, subagentRunId }) => [id, subagentRunId]),
+    [["m1", "s2"]],
+  );
+  const subs = ({ subs }) =>
+    subs.map((sub) => [sub.subagentRunId, sub.name, sub.parentSubagentRunId, sub.parentToolCallId]);
+  const both = [
+    ["s1", "researcher", undefined, "c1"],
+    ["s2", "helper", "s1", "k1"],
+  ];
   assert.deepEqual(played.runs.map(subs), [both, both]);
 });
 
@@ -296,7 +325,10 @@ for (const [name, { runs, late, merged, events }] of Object.entries(all)) {
   const { answers, results } = expected[name] ?? {};
   test(`${name}: who comes late ends with what an early one has`, async () => {
     const early = await play(runs, { answers });
-    for (const [way, bodies] of [["", late], [", merged", merged]]) {
+    for (const [way, bodies] of [
+      ["", late],
+      [", merged", merged],
+    ]) {
       for (const [at, body] of bodies.entries()) {
         const where = `after ${events[at]} (${at + 1})${way}`;
         const played = await play(body, { answers }).catch((error) => {
@@ -329,13 +361,25 @@ test("the history that a client sends back is our own again", async () => {
     const { agent } = await play(all[name].runs, { answers, results });
     agent.addMessage({ id: "u2", role: "user", content: "more" });
     const input = {
-      threadId: "t", runId: "n", messages: agent.messages.filter(({ role }) => role !== "activity"),
+      threadId: "t",
+      runId: "n",
+      messages: agent.messages.filter(({ role }) => role !== "activity"),
     };
     const read = readRequest(input);
-    assert.deepEqual(read.history.map(({ id, role }) => [id, role]), [
-      ["u", "user"], ["r", "assistant"], ["u2", "user"],
-    ], name);
-    assert.deepEqual(read.new.map(({ id }) => id), ["u2"], name);
+    assert.deepEqual(
+      read.history.map(({ id, role }) => [id, role]),
+      [
+        ["u", "user"],
+        ["r", "assistant"],
+        ["u2", "user"],
+      ],
+      name,
+    );
+    assert.deepEqual(
+      read.new.map(({ id }) => id),
+      ["u2"],
+      name,
+    );
   }
 });
 
@@ -345,9 +389,20 @@ test("what the client really sends is read", async () => {
   assert.equal(read.thread, "t");
   assert.deepEqual(
     read.decisions.map(({ type, reply_id, confirm_results }) => [
-      type, reply_id, confirm_results.map(({ confirmed, tool_call }) => [tool_call.id, confirmed]),
+      type,
+      reply_id,
+      confirm_results.map(({ confirmed, tool_call }) => [tool_call.id, confirmed]),
     ]),
-    [["USER_CONFIRM_RESULT", "r", [["c1", true], ["c2", false]]]],
+    [
+      [
+        "USER_CONFIRM_RESULT",
+        "r",
+        [
+          ["c1", true],
+          ["c2", false],
+        ],
+      ],
+    ],
   );
   const edited = await play(all.edit.runs, expected.edit);
   const decision = readRequest(edited.requests[1]).decisions[0].confirm_results[0];
@@ -355,7 +410,12 @@ test("what the client really sends is read", async () => {
   const denied = await play(all.denial.runs, expected.denial);
   assert.equal(readRequest(denied.requests[1]).decisions[0].confirm_results[0].confirmed, false);
   const external = await play(all.external.runs, expected.external);
-  const [{ type, execution_results: [opened] }] = readRequest(external.requests[1]).results;
+  const [
+    {
+      type,
+      execution_results: [opened],
+    },
+  ] = readRequest(external.requests[1]).results;
   assert.deepEqual(
     [type, opened.id, opened.output, opened.state, opened.message_id],
     ["EXTERNAL_EXECUTION_RESULT", "c1", "opened", "success", "client-1"],
@@ -382,11 +442,15 @@ test("random messages are messages to the client", async () => {
       '{"type":"RUN_STARTED","threadId":"t","runId":"n"}',
       `{"type":"MESSAGES_SNAPSHOT","messages":[${messages.join(",")}]}`,
       '{"type":"RUN_FINISHED","threadId":"t","runId":"n"}',
-    ].map(frame).join("");
+    ]
+      .map(frame)
+      .join("");
     const played = await play([body]);
     assert.deepEqual(played.warnings, [], `TURNWIRE_SEED=${seed}`);
     assert.deepEqual(
-      played.messages, messages.map((message) => JSON.parse(message)), `TURNWIRE_SEED=${seed}`,
+      played.messages,
+      messages.map((message) => JSON.parse(message)),
+      `TURNWIRE_SEED=${seed}`,
     );
   }
 });

@@ -6,13 +6,15 @@ import { execFileSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
-const program =
-  process.env.SCENARIOS ?? `${here}/../../../../target/debug/examples/ag_ui_scenarios`;
+const program = process.env.SCENARIOS ?? `${here}/../../../../target/debug/examples/ag_ui_scenarios`;
 
 /** All turns, by name. */
 export function scenarios() {
   const lines = execFileSync(program, { maxBuffer: 1 << 28, encoding: "utf8" });
-  const all = lines.trim().split("\n").map((line) => JSON.parse(line));
+  const all = lines
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line));
   return Object.fromEntries(all.map((scenario) => [scenario.name, scenario]));
 }
 
@@ -20,7 +22,10 @@ export function scenarios() {
 export function random(seed, count) {
   const words = ["random", `${seed}`, `${count}`];
   const lines = execFileSync(program, words, { maxBuffer: 1 << 28, encoding: "utf8" });
-  return lines.trim().split("\n").map((line) => JSON.parse(line));
+  return lines
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line));
 }
 
 /** What we read in a request. */

@@ -55,21 +55,24 @@ export class Client {
     const runId = randomUUID();
     const events = [];
     const run = { runId, events };
-    await this.agent.runAgent({ runId, ...options }, {
-      onEvent: ({ event }) => {
-        events.push(event);
-        on(event);
+    await this.agent.runAgent(
+      { runId, ...options },
+      {
+        onEvent: ({ event }) => {
+          events.push(event);
+          on(event);
+        },
+        onRunFinishedEvent: (end) => {
+          run.outcome = end.outcome;
+          run.pending = end.pendingToolCallIds ?? [];
+          run.result = end.result;
+        },
+        onRunErrorEvent: ({ event }) => {
+          run.outcome = "error";
+          run.error = event;
+        },
       },
-      onRunFinishedEvent: (end) => {
-        run.outcome = end.outcome;
-        run.pending = end.pendingToolCallIds ?? [];
-        run.result = end.result;
-      },
-      onRunErrorEvent: ({ event }) => {
-        run.outcome = "error";
-        run.error = event;
-      },
-    });
+    );
     const types = events.map(({ type }) => type);
     assert.equal(types[0], "RUN_STARTED");
     assert.deepEqual([events[0].runId, events[0].threadId], [runId, this.thread], "it is the run that was asked for");
@@ -147,8 +150,9 @@ export function blocksOf(messages) {
     }
     const calls = message.toolCalls ?? [];
     const marked = message.metadata?.turnwire ?? calls[0]?.metadata?.turnwire;
-    const result = message.role === "tool" && messages.find(({ toolCalls }) =>
-      toolCalls?.some(({ id }) => id === message.toolCallId));
+    const result =
+      message.role === "tool" &&
+      messages.find(({ toolCalls }) => toolCalls?.some(({ id }) => id === message.toolCallId));
     // A result that this client gave is a part of the reply whose call it answers.
     const reply = marked?.reply ?? result?.toolCalls[0].metadata.turnwire.reply;
     const blocks = (replies[reply] ??= []);
@@ -165,8 +169,7 @@ export function blocksOf(messages) {
   return replies;
 }
 
-const plain = (output) =>
-  typeof output === "string" ? output : output.map((part) => part.text ?? "").join("");
+const plain = (output) => (typeof output === "string" ? output : output.map((part) => part.text ?? "").join(""));
 
 /** The same of what the server has. */
 export function blocksOfOurs(messages) {
@@ -176,21 +179,28 @@ export function blocksOfOurs(messages) {
       replies[id] = [["user", content.map(({ text }) => text).join("")]];
       continue;
     }
-    const blocks = content.filter(({ type }) => type !== "tool_result").flatMap((block) => {
-      switch (block.type) {
-        case "text": return [["text", block.id, block.text]];
-        case "thinking": return [["thinking", block.id, block.thinking]];
-        case "data": return [["data", block.id, block.source]];
-        case "tool_call": {
-          const made = [["call", block.id, block.name, block.input]];
-          // In their list a result stands behind its call, when it is whole.
-          const result = content.find(({ type, id }) => type === "tool_result" && id === block.id);
-          if (result && result.state !== "running") made.push(["result", result.id, plain(result.output), result.state]);
-          return made;
+    const blocks = content
+      .filter(({ type }) => type !== "tool_result")
+      .flatMap((block) => {
+        switch (block.type) {
+          case "text":
+            return [["text", block.id, block.text]];
+          case "thinking":
+            return [["thinking", block.id, block.thinking]];
+          case "data":
+            return [["data", block.id, block.source]];
+          case "tool_call": {
+            const made = [["call", block.id, block.name, block.input]];
+            // In their list a result stands behind its call, when it is whole.
+            const result = content.find(({ type, id }) => type === "tool_result" && id === block.id);
+            if (result && result.state !== "running")
+              made.push(["result", result.id, plain(result.output), result.state]);
+            return made;
+          }
+          default:
+            return [[block.type, block.id]];
         }
-        default: return [[block.type, block.id]];
-      }
-    });
+      });
     if (blocks.length > 0) replies[id] = blocks;
   }
   return replies;

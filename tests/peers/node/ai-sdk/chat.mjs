@@ -1,13 +1,13 @@
 // The client as applications have it, without a browser; and a server that says what it is told.
-import { once } from 'node:events';
-import http from 'node:http';
-import { AbstractChat } from 'ai';
+import { once } from "node:events";
+import http from "node:http";
+import { AbstractChat } from "ai";
 
 class PlainState {
-  status = 'ready';
+  status = "ready";
   error = undefined;
   messages = [];
-  pushMessage = message => {
+  pushMessage = (message) => {
     this.messages = [...this.messages, message];
   };
   popMessage = () => {
@@ -16,7 +16,7 @@ class PlainState {
   replaceMessage = (index, message) => {
     this.messages = this.messages.map((old, at) => (at === index ? structuredClone(message) : old));
   };
-  snapshot = thing => structuredClone(thing);
+  snapshot = (thing) => structuredClone(thing);
 }
 
 export class Chat extends AbstractChat {
@@ -30,16 +30,16 @@ export class Chat extends AbstractChat {
 export async function serve({ posts = [], resumed = null, breaks = () => false }, use) {
   const posted = [];
   const server = http.createServer(async (request, response) => {
-    let text = '';
+    let text = "";
     for await (const piece of request) text += piece;
-    const body = request.method === 'POST' ? posts[posted.push(JSON.parse(text)) - 1] : resumed;
+    const body = request.method === "POST" ? posts[posted.push(JSON.parse(text)) - 1] : resumed;
     if (body == null) {
-      response.writeHead(request.method === 'POST' ? 409 : 204).end();
+      response.writeHead(request.method === "POST" ? 409 : 204).end();
       return;
     }
     response.writeHead(200, {
-      'content-type': 'text/event-stream',
-      'x-vercel-ai-ui-message-stream': 'v1',
+      "content-type": "text/event-stream",
+      "x-vercel-ai-ui-message-stream": "v1",
     });
     response.write(body);
     if (breaks(body)) {
@@ -49,8 +49,8 @@ export async function serve({ posts = [], resumed = null, breaks = () => false }
       response.end();
     }
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
   try {
     return await use(`http://127.0.0.1:${server.address().port}/ai-sdk/friday`, posted);
   } finally {
@@ -64,6 +64,6 @@ export async function until(condition, what) {
   const deadline = Date.now() + 30_000;
   while (!condition()) {
     if (Date.now() > deadline) throw new Error(`it did not come about: ${what}`);
-    await new Promise(resolve => setTimeout(resolve, 1));
+    await new Promise((resolve) => setTimeout(resolve, 1));
   }
 }

@@ -8,19 +8,19 @@ export function line(cutAfter = () => undefined) {
   const seen = { requests: [], statuses: [], bodies: [], whole: [], headers: [], cuts: 0, cut: () => {} };
   seen.fetch = async (url, init = {}) => {
     const nth = seen.requests.length;
-    seen.requests.push({ method: init.method ?? 'GET', url: String(url), body: init.body && JSON.parse(init.body) });
+    seen.requests.push({ method: init.method ?? "GET", url: String(url), body: init.body && JSON.parse(init.body) });
     const connection = new AbortController();
-    init.signal?.addEventListener('abort', () => connection.abort());
+    init.signal?.addEventListener("abort", () => connection.abort());
     const response = await fetch(url, { ...init, signal: connection.signal });
     seen.statuses[nth] = response.status;
     seen.headers[nth] = response.headers;
-    if (!response.headers.get('content-type')?.startsWith('text/event-stream')) return response;
+    if (!response.headers.get("content-type")?.startsWith("text/event-stream")) return response;
     const wanted = cutAfter(nth);
     let sent = 0;
-    seen.bodies[nth] = '';
+    seen.bodies[nth] = "";
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     const encoder = new TextEncoder();
-    let rest = '';
+    let rest = "";
     let isCut = false;
     const body = new ReadableStream({
       async start(controller) {
@@ -29,7 +29,7 @@ export function line(cutAfter = () => undefined) {
           isCut = true;
           seen.cuts += 1;
           connection.abort();
-          controller.error(new TypeError('network error: the connection was cut'));
+          controller.error(new TypeError("network error: the connection was cut"));
         };
         seen.cut = cut;
         if (wanted === 0) return cut();
@@ -42,14 +42,14 @@ export function line(cutAfter = () => undefined) {
               return controller.close();
             }
             rest += value;
-            for (let at; !isCut && (at = rest.indexOf('\n\n')) >= 0; rest = rest.slice(at + 2)) {
+            for (let at; !isCut && (at = rest.indexOf("\n\n")) >= 0; rest = rest.slice(at + 2)) {
               const frame = rest.slice(0, at + 2);
               seen.bodies[nth] += frame;
               controller.enqueue(encoder.encode(frame));
               sent += 1;
               if (sent === wanted) {
                 // What was sent before the cut arrives.
-                await new Promise(resolve => setImmediate(resolve));
+                await new Promise((resolve) => setImmediate(resolve));
                 cut();
               }
             }

@@ -68,7 +68,11 @@ test("approve, edit and reject", { timeout }, async (t) => {
     assert.equal(request.timeoutSeconds, 300);
     assert.deepEqual(request.actionRequests[0].args, view.blocks.find((block) => block.type === "tool_use").input);
     assert.equal((await client.subscribe(session)).status, "running", "it waits");
-    assert.deepEqual(await client.done(decide(request, type, more)), { type: "accepted", session_id: session, id: client.next - 1 });
+    assert.deepEqual(await client.done(decide(request, type, more)), {
+      type: "accepted",
+      session_id: session,
+      id: client.next - 1,
+    });
     await view.ended(turn);
     const result = view.blocks.find((block) => block.type === "approval_result");
     assert.equal(result.approval_key, request.approval_key);
@@ -99,7 +103,12 @@ test("an approval is answered once, from whichever wire; what does not fit is re
   await refused({ ...approve, decisions: [{ type: "perhaps" }] }, "bad_request");
   const [{ reply_id, confirm }] = (await server.session(session)).pending;
   const [{ id, name }] = confirm;
-  const answer = { type: "USER_CONFIRM_RESULT", id: "a1", reply_id, confirm_results: [{ confirmed: true, tool_call: { id, name } }] };
+  const answer = {
+    type: "USER_CONFIRM_RESULT",
+    id: "a1",
+    reply_id,
+    confirm_results: [{ confirmed: true, tool_call: { id, name } }],
+  };
   await server.ask("POST", `/v1/sessions/${session}/events`, [answer]);
   await view.ended(turn);
   assert.equal(view.blocks.find((block) => block.type === "approval_result").decisions[0].type, "approve");
@@ -108,11 +117,17 @@ test("an approval is answered once, from whichever wire; what does not fit is re
   await same(server, session, turn, view.blocks);
   // And the other way round.
   const again = await client.done({ type: "chat", session_id: session, message: "approve" });
-  const second = await until(() => view.blocks.find((block) => block.type === "approval_request" && block.approval_key !== request.approval_key), "it does not ask");
+  const second = await until(
+    () => view.blocks.find((block) => block.type === "approval_request" && block.approval_key !== request.approval_key),
+    "it does not ask",
+  );
   await refused(approve, "already_answered");
   await client.done(decide(second, "reject"));
   await view.ended(again.message_id);
-  await assert.rejects(server.ask("POST", `/v1/sessions/${session}/events`, [{ ...answer, id: "a2", reply_id: again.message_id }]), /409|422/);
+  await assert.rejects(
+    server.ask("POST", `/v1/sessions/${session}/events`, [{ ...answer, id: "a2", reply_id: again.message_id }]),
+    /409|422/,
+  );
   await same(server, session, again.message_id, view.blocks);
 });
 
@@ -120,13 +135,21 @@ test("two calls in one question, and two questions at once", { timeout }, async 
   const server = await serve(t);
   await server.ask("POST", "/v1/sessions", { id: "p", agent: "external" });
   const publish = (events) =>
-    server.ask("POST", "/v1/sessions/p/events", events.map((event, at) => ({ reply_id: "r", id: `${event.type}${at}${event.tool_call_id ?? ""}`, ...event })), { "turnwire-producer": "p.1" });
+    server.ask(
+      "POST",
+      "/v1/sessions/p/events",
+      events.map((event, at) => ({ reply_id: "r", id: `${event.type}${at}${event.tool_call_id ?? ""}`, ...event })),
+      { "turnwire-producer": "p.1" },
+    );
   const call = (id) => [
     { type: "TOOL_CALL_START", tool_call_id: id, tool_call_name: "sell" },
     { type: "TOOL_CALL_DELTA", tool_call_id: id, delta: `{"n":"${id}"}` },
     { type: "TOOL_CALL_END", tool_call_id: id },
   ];
-  const ask = (...ids) => ({ type: "REQUIRE_USER_CONFIRM", tool_calls: ids.map((id) => ({ type: "tool_call", id, name: "sell", input: `{"n":"${id}"}`, state: "asking" })) });
+  const ask = (...ids) => ({
+    type: "REQUIRE_USER_CONFIRM",
+    tool_calls: ids.map((id) => ({ type: "tool_call", id, name: "sell", input: `{"n":"${id}"}`, state: "asking" })),
+  });
   const result = (id) => [
     { type: "TOOL_RESULT_START", tool_call_id: id, tool_call_name: "sell" },
     { type: "TOOL_RESULT_TEXT_DELTA", tool_call_id: id, delta: "x".repeat(600) },
@@ -134,7 +157,14 @@ test("two calls in one question, and two questions at once", { timeout }, async 
   ];
   const client = await Client.open(t, server);
   await client.subscribe("p");
-  await publish([{ type: "REPLY_START", session_id: "p", name: "seller" }, ...call("a"), ...call("b"), ...call("c"), ask("a", "b"), ask("c")]);
+  await publish([
+    { type: "REPLY_START", session_id: "p", name: "seller" },
+    ...call("a"),
+    ...call("b"),
+    ...call("c"),
+    ask("a", "b"),
+    ask("c"),
+  ]);
   const view = client.view("p");
   const [first, second] = await until(() => {
     const found = view.blocks.filter(({ type }) => type === "approval_request");
@@ -145,14 +175,30 @@ test("two calls in one question, and two questions at once", { timeout }, async 
   assert.equal(history.pending_approval.approval_key, first.approval_key);
   await client.done(decide(second, "approve"));
   // Without names: in the order of the question.
-  await client.done({ type: "approval", approval_key: first.approval_key, decisions: [{ type: "edit", args: { n: 1 } }, { type: "reject", message: "no" }] });
+  await client.done({
+    type: "approval",
+    approval_key: first.approval_key,
+    decisions: [
+      { type: "edit", args: { n: 1 } },
+      { type: "reject", message: "no" },
+    ],
+  });
   await until(() => view.blocks.filter(({ type }) => type === "approval_result").length === 2, "both are answered");
-  await publish([...result("a"), ...result("c"), { type: "TOOL_RESULT_START", tool_call_id: "b", tool_call_name: "sell" }, { type: "TOOL_RESULT_END", tool_call_id: "b", state: "denied" }, { type: "REPLY_END", session_id: "p" }]);
+  await publish([
+    ...result("a"),
+    ...result("c"),
+    { type: "TOOL_RESULT_START", tool_call_id: "b", tool_call_name: "sell" },
+    { type: "TOOL_RESULT_END", tool_call_id: "b", state: "denied" },
+    { type: "REPLY_END", session_id: "p" },
+  ]);
   await view.ended("r");
   const answers = view.blocks.filter(({ type }) => type === "approval_result").map(({ decisions }) => decisions);
   assert.deepEqual(answers, [
     [{ tool_use_id: "c", type: "approve" }],
-    [{ tool_use_id: "a", type: "edit", args: { n: 1 } }, { tool_use_id: "b", type: "reject", message: "no" }],
+    [
+      { tool_use_id: "a", type: "edit", args: { n: 1 } },
+      { tool_use_id: "b", type: "reject", message: "no" },
+    ],
   ]);
   await same(server, "p", "r", view.blocks);
 });
@@ -170,7 +216,12 @@ test("what a model call takes back is gone, also when it had ended", { timeout }
     { type: "REPLY_START", session_id: "p", name: "again" },
     ...[call, ...block("THINKING", "b1", "one"), ...block("TEXT", "b2", "kept"), { type: "MODEL_CALL_END" }],
     ...[call, ...block("THINKING", "b3", "two"), ...block("TEXT", "b4", "broken").slice(0, 2)],
-    ...[{ type: "MODEL_CALL_END", discard: ["b3", "b4"] }, call, ...block("THINKING", "b5", "three"), ...block("TEXT", "b6", "whole")],
+    ...[
+      { type: "MODEL_CALL_END", discard: ["b3", "b4"] },
+      call,
+      ...block("THINKING", "b5", "three"),
+      ...block("TEXT", "b6", "whole"),
+    ],
     ...[{ type: "MODEL_CALL_END" }, { type: "REPLY_END", session_id: "p" }],
   ].map((event, at) => ({ reply_id: "r", id: `e${at}`, ...event }));
   const client = await Client.open(t, server);
@@ -181,7 +232,10 @@ test("what a model call takes back is gone, also when it had ended", { timeout }
   await until(() => view.blocks.some(({ thinking }) => thinking === "two"), "it is not seen");
   await publish(events.slice(13));
   await view.ended("r");
-  assert.deepEqual(view.blocks.map(({ text, thinking }) => text ?? thinking), ["one", "kept", "three", "whole"]);
+  assert.deepEqual(
+    view.blocks.map(({ text, thinking }) => text ?? thinking),
+    ["one", "kept", "three", "whole"],
+  );
   await same(server, "p", "r", view.blocks);
   await everyCut(t, server, view);
 });
@@ -194,7 +248,12 @@ test("a tool of the client's is shown, and answered elsewhere", { timeout }, asy
   const request = await view.has("external_execution_request");
   assert.equal((await server.ask("GET", `/v2/sessions/${session}/history`)).status, "running");
   const [{ tool_use_id: id, name }] = request.tool_calls;
-  const answer = { type: "EXTERNAL_EXECUTION_RESULT", id: "x", reply_id: turn, execution_results: [{ type: "tool_result", id, name, output: "A page.", state: "success" }] };
+  const answer = {
+    type: "EXTERNAL_EXECUTION_RESULT",
+    id: "x",
+    reply_id: turn,
+    execution_results: [{ type: "tool_result", id, name, output: "A page.", state: "success" }],
+  };
   await server.ask("POST", `/v1/sessions/${session}/events`, [answer]);
   await view.ended(turn);
   assert.equal(view.blocks.find((block) => block.type === "tool_use").toolResult, "A page.");
@@ -207,7 +266,10 @@ test("an error, a stop, an image, a sub-agent", { timeout }, async (t) => {
   const failed = await client.turn("fail");
   const error = failed.view.blocks.at(-1);
   const { error: told } = await same(server, failed.session, failed.turn, failed.view.blocks);
-  assert.deepEqual([error.type, error.extras.error_type, error.extras.details.error], ["terminal_error", "terminal", told.message]);
+  assert.deepEqual(
+    [error.type, error.extras.error_type, error.extras.details.error],
+    ["terminal_error", "terminal", told.message],
+  );
   assert.equal(typeof error.extras.can_retry, "boolean");
   const { session_id: session, message_id: turn } = await client.done({ type: "chat", message: "long 2000" });
   const view = client.view(session);
@@ -223,7 +285,9 @@ test("an error, a stop, an image, a sub-agent", { timeout }, async (t) => {
   const history = async (id) => (await server.ask("GET", `/v2/sessions/${id}/history`)).status;
   assert.deepEqual([await history(session), await history(failed.session)], ["cancelled", "error"]);
   const image = await client.turn("image");
-  assert.ok(image.view.blocks.some(({ type, url }) => type === "attachment" && url.startsWith("data:image/png;base64,")));
+  assert.ok(
+    image.view.blocks.some(({ type, url }) => type === "attachment" && url.startsWith("data:image/png;base64,")),
+  );
   await same(server, image.session, image.turn, image.view.blocks);
   const team = await client.turn("team");
   await same(server, team.session, team.turn, team.view.blocks);
@@ -231,7 +295,9 @@ test("an error, a stop, an image, a sub-agent", { timeout }, async (t) => {
   const parents = new Set(team.view.blocks.filter((block) => block.type === "tool_use").map(({ id }) => id));
   assert.ok(subs.length > 0 && subs.every((block) => parents.has(block.parent_tool_use_id)));
   const all = await server.messages(team.session, "&agents=all");
-  const theirs = all.filter(({ id, role }) => role === "assistant" && id !== team.turn).flatMap(({ content }) => content);
+  const theirs = all
+    .filter(({ id, role }) => role === "assistant" && id !== team.turn)
+    .flatMap(({ content }) => content);
   const text = (blocks) => blocks.filter(({ type }) => type === "text").map((block) => block.text);
   assert.deepEqual(text(subs), text(theirs));
 });
@@ -262,22 +328,41 @@ test("content_urls: the files are the first block, and part of the message", { t
   // Where there is no internet, a link of elsewhere stays as it is.
   const server = await serve(t, { settings: '[links]\nleave = ["example.com"]\n' });
   const client = await Client.open(t, server);
-  const stored = await fetch(`${server.url}/v1/blobs`, { method: "POST", body: "hello", headers: { "content-type": "text/plain" } });
+  const stored = await fetch(`${server.url}/v1/blobs`, {
+    method: "POST",
+    body: "hello",
+    headers: { "content-type": "text/plain" },
+  });
   const { url, id } = await stored.json();
-  const there = await client.turn("hello", { content_urls: [url, { url: "https://example.com/a.pdf", name: "a.pdf", mime_type: "application/pdf" }] });
+  const there = await client.turn("hello", {
+    content_urls: [url, { url: "https://example.com/a.pdf", name: "a.pdf", mime_type: "application/pdf" }],
+  });
   const [files] = there.view.blocks;
   assert.deepEqual([files.type, files.index, files.status], ["file_processing", 0, "processing"]);
   assert.deepEqual(files.files, [{ url }, { url: "https://example.com/a.pdf" }]);
   assert.deepEqual([files.processingStatus, files.processingMessage], ["completed", "Processed 2 files"]);
   await same(server, there.session, there.turn, there.view.blocks);
   const [said] = await server.messages(there.session);
-  const sources = said.content.filter(({ type }) => type === "data").map(({ name = null, source }) => [name, source.url, source.media_type]);
-  assert.deepEqual(sources, [[null, url, "text/plain"], ["a.pdf", "https://example.com/a.pdf", "application/pdf"]]);
+  const sources = said.content
+    .filter(({ type }) => type === "data")
+    .map(({ name = null, source }) => [name, source.url, source.media_type]);
+  assert.deepEqual(sources, [
+    [null, url, "text/plain"],
+    ["a.pdf", "https://example.com/a.pdf", "application/pdf"],
+  ]);
   const history = await server.ask("GET", `/v2/sessions/${there.session}/history`);
-  assert.deepEqual(history.messages[0].content.filter(({ type }) => type === "attachment").map(({ mime_type }) => mime_type), ["text/plain", "application/pdf"]);
+  assert.deepEqual(
+    history.messages[0].content.filter(({ type }) => type === "attachment").map(({ mime_type }) => mime_type),
+    ["text/plain", "application/pdf"],
+  );
   await everyCut(t, server, there.view);
   // Who loads the history while the turn waits gets the files with the turn.
-  const { session_id: waiting } = await client.done({ type: "chat", message: "approve", content_urls: [url], display_mode: "chat" });
+  const { session_id: waiting } = await client.done({
+    type: "chat",
+    message: "approve",
+    content_urls: [url],
+    display_mode: "chat",
+  });
   await client.view(waiting).has("approval_request");
   const late = await Client.open(t, server);
   await late.subscribe(waiting, (await server.ask("GET", `/v2/sessions/${waiting}/history`)).last_event_id);
@@ -292,7 +377,12 @@ test("content_urls: the files are the first block, and part of the message", { t
   assert.deepEqual(inline.view.blocks[0].files, [{ url: "data:text/plain;base64" }]);
   const [{ content }] = await server.messages(inline.session);
   assert.equal(content[0].source.data, "aGk=");
-  const bad = await client.ask({ type: "chat", session_id: "never", message: "x", content_urls: ["data:text/plain;base64,%%%"] });
+  const bad = await client.ask({
+    type: "chat",
+    session_id: "never",
+    message: "x",
+    content_urls: ["data:text/plain;base64,%%%"],
+  });
   assert.deepEqual([bad.type, bad.command], ["error", "chat"]);
   assert.equal((await client.ask({ type: "subscribe", session_id: "never" })).code, "not_found", "nothing was made");
 });
@@ -313,7 +403,9 @@ async function everyCut(t, server, whole, step = 1) {
   client.cut();
 }
 
-test("cut anywhere and back: at every tenth frame of a long reply, at every frame of the others", { timeout }, async (t) => {
+test("cut anywhere and back: at every tenth frame of a long reply, at every frame of the others", {
+  timeout,
+}, async (t) => {
   const server = await serve(t, { rate: 2000 });
   const client = await Client.open(t, server);
   const long = await client.turn("long 300");
@@ -322,7 +414,8 @@ test("cut anywhere and back: at every tenth frame of a long reply, at every fram
   for (const word of ["weather", "image", "team", "fail", "parallel", "approve"]) {
     const { session_id: session, message_id: turn } = await client.done({ type: "chat", message: word });
     const view = client.view(session);
-    if (["parallel", "approve"].includes(word)) await client.done(decide(await view.has("approval_request"), "approve"));
+    if (["parallel", "approve"].includes(word))
+      await client.done(decide(await view.has("approval_request"), "approve"));
     await view.ended(turn);
     await everyCut(t, server, view);
   }
@@ -362,7 +455,10 @@ test("cut inside an approval, and the server killed there: the question stays", 
   // Somebody else comes in now, and finds the same question.
   const other = await Client.open(t, server);
   const history = await server.ask("GET", `/v2/sessions/${session}/history`);
-  assert.deepEqual([history.status, history.agent_status, history.pending_approval.approval_key], ["waiting_approval", "waiting", request.approval_key]);
+  assert.deepEqual(
+    [history.status, history.agent_status, history.pending_approval.approval_key],
+    ["waiting_approval", "waiting", request.approval_key],
+  );
   assert.deepEqual(history.pending_approval.action_requests, request.actionRequests);
   assert.equal(history.pending_approval.timeout_seconds, request.timeoutSeconds);
   await other.subscribe(session, history.last_event_id);
@@ -407,9 +503,18 @@ test("the history, then the stream: in the middle of a turn, too", { timeout }, 
     workspace: { folder: "a" },
     agent_status: "running",
   });
-  assert.deepEqual(messages.map(({ role }) => role), ["user", "assistant", "tool", "assistant", "user"]);
-  assert.ok(messages.every(({ id }) => id !== turn), "the open turn comes with the stream");
-  assert.equal(messages[1].tool_calls[0].tool_content_message, first.view.turns.get(first.turn)[1].tool_content_message);
+  assert.deepEqual(
+    messages.map(({ role }) => role),
+    ["user", "assistant", "tool", "assistant", "user"],
+  );
+  assert.ok(
+    messages.every(({ id }) => id !== turn),
+    "the open turn comes with the stream",
+  );
+  assert.equal(
+    messages[1].tool_calls[0].tool_content_message,
+    first.view.turns.get(first.turn)[1].tool_content_message,
+  );
   const late = await Client.open(t, server);
   assert.equal((await late.subscribe("h", last)).status, "running");
   const view = late.view("h");
@@ -435,7 +540,10 @@ test("subscribe: from the start, from a token that leads nowhere, to what is gon
   for (const token of ["x.1", "nonsense", `${view.last.split(".")[0]}.9999`]) {
     const before = other.view(session).resets;
     await other.subscribe(session, token);
-    await until(() => other.view(session).resets === before + 1 && other.view(session).turns.has(turn), "it starts over");
+    await until(
+      () => other.view(session).resets === before + 1 && other.view(session).turns.has(turn),
+      "it starts over",
+    );
     const at = other.view(session).frames.findLastIndex(({ type }) => type === "event");
     assert.equal(other.view(session).frames[at].event.type, "RESET");
     assert.deepEqual(shown(other.view(session).blocks), shown(view.blocks));
@@ -448,7 +556,9 @@ test("subscribe: from the start, from a token that leads nowhere, to what is gon
 test("several sessions on one socket, and one session on several", { timeout }, async (t) => {
   const server = await serve(t, { rate: 500 });
   const [one, two] = [await Client.open(t, server), await Client.open(t, server)];
-  const said = await Promise.all(["a", "b", "c"].map((id) => one.done({ type: "chat", session_id: id, message: `long 40 ${id}` })));
+  const said = await Promise.all(
+    ["a", "b", "c"].map((id) => one.done({ type: "chat", session_id: id, message: `long 40 ${id}` })),
+  );
   await two.subscribe("b", undefined);
   for (const { session_id: id, message_id: turn } of said) {
     await one.view(id).ended(turn);
@@ -481,7 +591,10 @@ test("errors name their command and repeat its id; the socket stays open", { tim
     ['{"type":"chat","message":"x","content_urls":[7]}', { command: "chat", code: "bad_request" }],
     ['{"type":"chat","message":"x","session_id":"a b"}', { command: "chat", code: "bad_request" }],
     ['{"type":"stop","session_id":"nobody"}', { command: "stop", code: "not_found" }],
-    ['{"type":"approval","approval_key":"nobody_1","decisions":[{"type":"approve"}]}', { command: "approval", code: "not_found" }],
+    [
+      '{"type":"approval","approval_key":"nobody_1","decisions":[{"type":"approve"}]}',
+      { command: "approval", code: "not_found" },
+    ],
     ['{"type":"approval","approval_key":"x"}', { command: "approval", code: "bad_request" }],
     ["[]", { code: "bad_request" }],
     ["{", { code: "bad_request" }],
@@ -505,7 +618,9 @@ test("errors name their command and repeat its id; the socket stays open", { tim
   assert.deepEqual(await client.ask({ type: "ping" }), { type: "pong", id: client.next - 1 });
 });
 
-test("who says nothing is closed with 4008, comes back and misses nothing; a ping is enough", { timeout }, async (t) => {
+test("who says nothing is closed with 4008, comes back and misses nothing; a ping is enough", {
+  timeout,
+}, async (t) => {
   const server = await serve(t, { settings: '[limits]\nheartbeat = "500ms"\n' });
   const client = await Client.open(t, server, { auto: false });
   const { session, view } = await client.turn("hello");
@@ -530,7 +645,10 @@ test("a question that nobody answers in time counts as a no", { timeout }, async
   assert.equal(request.timeoutSeconds, 2, "whole seconds, rounded up");
   await view.ended(turn);
   const result = view.blocks.find((block) => block.type === "approval_result");
-  assert.deepEqual(result.decisions.map(({ type }) => type), ["reject"]);
+  assert.deepEqual(
+    result.decisions.map(({ type }) => type),
+    ["reject"],
+  );
   assert.equal((await client.ask(decide(request, "approve"))).code, "already_answered");
   await same(server, session, turn, view.blocks);
 });

@@ -145,7 +145,14 @@ export class Client {
   /** Cut, and back again. The server may need a moment to be there. */
   async back() {
     this.cut();
-    await until(() => this.connect().then(() => true, () => false), "it cannot come back");
+    await until(
+      () =>
+        this.connect().then(
+          () => true,
+          () => false,
+        ),
+      "it cannot come back",
+    );
     for (const [session, view] of this.views) await this.subscribe(session, view.last);
   }
 
@@ -295,7 +302,9 @@ export function expected(message, mode = "agent") {
       }
       case "tool_call": {
         const result = results.get(block.id);
-        const output = result && (typeof result.output === "string" ? result.output : result.output.map((o) => o.text ?? "").join(""));
+        const output =
+          result &&
+          (typeof result.output === "string" ? result.output : result.output.map((o) => o.text ?? "").join(""));
         return [
           {
             type: "tool_use",

@@ -61,7 +61,12 @@ export function streamProcessor() {
             setBlocks((prev) =>
               prev.map((b, i) =>
                 i === idx
-                  ? { ...b, toolResult: block.content, toolResultError: block.status === "error", artifact: block.artifact }
+                  ? {
+                      ...b,
+                      toolResult: block.content,
+                      toolResultError: block.status === "error",
+                      artifact: block.artifact,
+                    }
                   : b,
               ),
             );

@@ -147,14 +147,21 @@ test("a page elsewhere is refused", limited, async (t) => {
   }, `${server.url}/v1/sessions`);
   assert.equal(post, "sent", "a browser sends it, and cannot read the answer");
   const { sessions } = await server.ask("GET", "/v1/sessions");
-  assert.deepEqual(sessions.map(({ id }) => id), ["s"], "nothing came of it");
-  const socket = await page.evaluate((url) => {
-    const socket = new WebSocket(url);
-    return new Promise((resolve) => {
-      socket.onopen = () => resolve("open");
-      socket.onclose = () => resolve("closed");
-    });
-  }, `${server.url.replace("http", "ws")}/v1/ws?wire=turnwire`);
+  assert.deepEqual(
+    sessions.map(({ id }) => id),
+    ["s"],
+    "nothing came of it",
+  );
+  const socket = await page.evaluate(
+    (url) => {
+      const socket = new WebSocket(url);
+      return new Promise((resolve) => {
+        socket.onopen = () => resolve("open");
+        socket.onclose = () => resolve("closed");
+      });
+    },
+    `${server.url.replace("http", "ws")}/v1/ws?wire=turnwire`,
+  );
   assert.equal(socket, "closed");
 });
 
@@ -210,27 +217,38 @@ test("a ticket lets its EventSource in once; a new one and ?after= go on", limit
   checkWhole([...frames, ...(await at(page, last, "again"))], await server.log("s"));
 });
 
-test("its six connections to a host are the browser's limit; one socket carries any number of sessions", limited, async (t) => {
-  const server = await serve(t);
-  const sessions = ["a", "b", "c", "d", "e", "f", "g", "h"];
-  for (const id of sessions) await server.create(id);
-  const page = await open(t, `${server.url}/healthz`);
-  for (const id of sessions) await watch(page, `/v1/sessions/${id}/events`, id);
-  for (const id of sessions.slice(0, 6)) await becomes(page, 1, id);
-  const others = await page.evaluate(() => [window.g, window.h].map(({ source }) => source.readyState));
-  assert.deepEqual(others, [0, 0], "the seventh waits");
-  await page.evaluate(() => window.a.source.close());
-  await becomes(page, 1, "g");
+test(
+  "its six connections to a host are the browser's limit; one socket carries any number of sessions",
+  limited,
+  async (t) => {
+    const server = await serve(t);
+    const sessions = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    for (const id of sessions) await server.create(id);
+    const page = await open(t, `${server.url}/healthz`);
+    for (const id of sessions) await watch(page, `/v1/sessions/${id}/events`, id);
+    for (const id of sessions.slice(0, 6)) await becomes(page, 1, id);
+    const others = await page.evaluate(() => [window.g, window.h].map(({ source }) => source.readyState));
+    assert.deepEqual(others, [0, 0], "the seventh waits");
+    await page.evaluate(() => window.a.source.close());
+    await becomes(page, 1, "g");
 
-  await socket(page, "/v1/ws?wire=turnwire", sessions.map((id) => ({ type: "subscribe", session_id: id })));
-  for (const id of sessions) await server.say(id, "hello");
-  for (const id of sessions) {
-    const { last_event_id: last } = await server.idle(id);
-    await heard(page, last);
-    const frames = (await page.evaluate(() => window.socket.frames)).filter((frame) => frame.seq);
-    checkWhole(frames.filter((frame) => frame.session_id === id), await server.log(id));
-  }
-});
+    await socket(
+      page,
+      "/v1/ws?wire=turnwire",
+      sessions.map((id) => ({ type: "subscribe", session_id: id })),
+    );
+    for (const id of sessions) await server.say(id, "hello");
+    for (const id of sessions) {
+      const { last_event_id: last } = await server.idle(id);
+      await heard(page, last);
+      const frames = (await page.evaluate(() => window.socket.frames)).filter((frame) => frame.seq);
+      checkWhole(
+        frames.filter((frame) => frame.session_id === id),
+        await server.log(id),
+      );
+    }
+  },
+);
 
 /** Has the page open a WebSocket and send these commands; what it hears is in `window.socket`. */
 function socket(page, path, commands) {
@@ -257,11 +275,9 @@ function socket(page, path, commands) {
 
 /** Waits for the frame with this token. */
 function heard(page, token) {
-  return page.waitForFunction(
-    (token) => window.socket.frames.some((frame) => frame.event_id === token),
-    token,
-    { timeout: PATIENCE },
-  );
+  return page.waitForFunction((token) => window.socket.frames.some((frame) => frame.event_id === token), token, {
+    timeout: PATIENCE,
+  });
 }
 
 test("its WebSocket is cut at random bytes, and resumes from the last frame", limited, async (t) => {
@@ -285,7 +301,10 @@ test("its WebSocket is cut at random bytes, and resumes from the last frame", li
     }, "neither cut nor over");
     last = end.frames.findLast((frame) => frame.event_id)?.event_id ?? "";
     if (!end.over) continue;
-    checkWhole(end.frames.filter((frame) => frame.seq), await server.log("s"));
+    checkWhole(
+      end.frames.filter((frame) => frame.seq),
+      await server.log("s"),
+    );
     break;
   }
   assert.ok(cut.cuts >= 2, `${cut.cuts} cuts are too few to show anything`);
@@ -303,13 +322,22 @@ test("its WebSocket comes in with a ticket or with its first command, and talks"
   const answers = () => page.evaluate(() => window.socket.frames.filter((frame) => !frame.seq));
   await socket(page, `/v1/ws?wire=turnwire&ticket=${ticket}`, talk);
   await until(async () => (await answers()).length === 2, "no answers");
-  assert.deepEqual((await answers()).map(({ type, id }) => [type, id]), [["subscribed", 1], ["accepted", 2]]);
+  assert.deepEqual(
+    (await answers()).map(({ type, id }) => [type, id]),
+    [
+      ["subscribed", 1],
+      ["accepted", 2],
+    ],
+  );
   await heard(page, (await server.idle("s")).last_event_id);
 
   await page.evaluate(() => void (window.socket = undefined));
   await socket(page, "/v1/ws?wire=turnwire", [{ type: "auth", token }, { type: "ping" }]);
   await until(async () => (await answers()).length === 2, "no answers");
-  assert.deepEqual((await answers()).map(({ type }) => type), ["authenticated", "pong"]);
+  assert.deepEqual(
+    (await answers()).map(({ type }) => type),
+    ["authenticated", "pong"],
+  );
 
   await page.evaluate(() => void (window.socket = undefined));
   await socket(page, "/v1/ws?wire=turnwire", [{ type: "auth", token: "tw_wrong" }]);

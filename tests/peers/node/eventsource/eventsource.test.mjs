@@ -24,7 +24,9 @@ function watch(t, url) {
 }
 
 for (const store of STORES) {
-  test(`cut at random bytes, each has every event once and in order (${store})`, { timeout: PATIENCE * 2 }, async (t) => {
+  test(`cut at random bytes, each has every event once and in order (${store})`, {
+    timeout: PATIENCE * 2,
+  }, async (t) => {
     const server = await serve(t, { store, rate: 150 });
     // Enough for a frame each time, so that everybody gets on.
     const cut = await proxy(t, server, () => 1500 + random(30_000));
@@ -73,7 +75,10 @@ test("?after= begins behind a token, and a reconnect goes on from the last event
   await seen.at(last);
   const start = Number(page.last_event_id.split(".")[1]);
   const log = (await server.log("s")).slice(start);
-  checkWhole(seen.frames.map((frame) => shifted(frame, start)), log);
+  checkWhole(
+    seen.frames.map((frame) => shifted(frame, start)),
+    log,
+  );
   assert.equal(seen.opened, 2);
   const again = cut.requests.filter((request) => request.includes("/events?after=")).at(-1);
   assert.match(again, new RegExp(`last-event-id: ${middle}`, "i"), "the header wins over ?after=");
