@@ -1,5 +1,5 @@
-import react from "@vitejs/plugin-react";
 import { fileURLToPath } from "node:url";
+import react from "@vitejs/plugin-react";
 import { defineConfig, type Plugin } from "vite";
 
 const client = (entry: string) => fileURLToPath(new URL(`../clients/typescript/src/${entry}.ts`, import.meta.url));

@@ -34,8 +34,6 @@ async function weather(t, options) {
   return { server, log: await server.log("s") };
 }
 
-/** Where a page is. */
-const place = (page) => new URL(page.url()).hash;
 const becomes = (page, hash) => page.waitForURL((url) => url.hash === hash);
 
 test("the events stand there as they were written, deltas of a block together, and open", limited, async (t) => {

@@ -1,5 +1,5 @@
 // Parts of the page that come after the first picture of it.
-import { useEffect, useReducer, type ComponentType, type ReactNode } from "react";
+import { type ComponentType, type ReactNode, useEffect, useReducer } from "react";
 import { Problem } from "./ui/state.tsx";
 
 /** Until it is here: what stands in its place, with why it does not come, if so. */

@@ -4,7 +4,7 @@ import { describe as connectionAs } from "./conversation/connection.tsx";
 import { ago, between, countdown, duration } from "./time.ts";
 
 const NOW = Date.parse("2026-03-10T12:00:00Z");
-const before = (seconds: number) => new Date(NOW - seconds * 1000).toISOString();
+const past = (seconds: number) => new Date(NOW - seconds * 1000).toISOString();
 
 describe("times", () => {
   test.each([
@@ -19,7 +19,7 @@ describe("times", () => {
     [6 * 86_400, "6 d"],
     [20 * 86_400, "Feb 18"],
     [400 * 86_400, "Feb 3, 2025"],
-  ])("%d s ago is %s", (seconds, said) => expect(ago(before(seconds), NOW)).toBe(said));
+  ])("%d s ago is %s", (seconds, said) => expect(ago(past(seconds), NOW)).toBe(said));
 
   test("what is no time is nothing", () => expect(ago("soon", NOW)).toBe(""));
 
@@ -44,10 +44,10 @@ describe("times", () => {
   ])("%d ms are left: %s", (ms, said) => expect(countdown(ms)).toBe(said));
 
   test("between two moments", () => {
-    expect(between(before(2), before(1))).toBe(1000);
-    expect(between(before(1), before(2))).toBeNull();
-    expect(between(before(1), null)).toBeNull();
-    expect(between(undefined, before(1))).toBeNull();
+    expect(between(past(2), past(1))).toBe(1000);
+    expect(between(past(1), past(2))).toBeNull();
+    expect(between(past(1), null)).toBeNull();
+    expect(between(undefined, past(1))).toBeNull();
   });
 });
 

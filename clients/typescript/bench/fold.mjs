@@ -115,7 +115,7 @@ const TOTAL = 5000;
 const shapes = [8, 4, 2, 1].map((replies) =>
   Array.from({ length: replies }, (_, at) => stream(TOTAL / replies, 20, `r${at}`)),
 );
-const together = (streams) => streams.map(folded).flat();
+const together = (streams) => streams.flatMap(folded);
 const took = rounds(
   shapes.map((streams) => [together, streams]),
   41,

@@ -40,7 +40,7 @@ export function append({ head, padded, begun }: Open, piece: string, closed = fa
   }
   rest = rest.replace(/[\t\n\f\r ]+/g, "");
   let bytes = decode(padded.replace(/==?$/, ""));
-  for (let pad; (pad = rest.indexOf("=")) >= 0; ) {
+  for (let pad: number; (pad = rest.indexOf("=")) >= 0; ) {
     const end = pad - (pad % 4) + 4;
     if (pad % 4 < 2) throw notBase64();
     if (rest.length < end) break; // `ab=`: the second `=` is still to come.

@@ -1,16 +1,16 @@
 // The fold: events in, one message out. The same as `turnwire-core`'s, event by event.
 
-import { append, checkEnd, close, open, text, type Open } from "./base64.js";
+import { append, checkEnd, close, type Open, open, text } from "./base64.js";
 import { bad, FoldError, type Problem } from "./error.js";
 import {
-  EventType,
-  USAGE,
   type ContentBlock,
   type DataBlock,
+  EventType,
   type MsgJson,
   type Part,
   type ToolCall,
   type ToolResult,
+  USAGE,
 } from "./generated/model.js";
 import {
   block,
@@ -18,13 +18,13 @@ import {
   error,
   familyOf,
   isData,
+  type Json,
   list,
   need,
   needText,
   ownFields,
   toolCall,
   toolResult,
-  type Json,
 } from "./read.js";
 
 /** What became of an event. */

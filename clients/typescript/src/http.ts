@@ -138,7 +138,7 @@ const readJson = (text: string) => (text ? JSON.parse(text) : undefined);
 export async function* pieces({ body }: Response, heard: () => void): AsyncGenerator<string> {
   const reader = body?.getReader();
   const decoder = new TextDecoder();
-  for (let next; (next = await reader?.read()) && !next.done; ) {
+  for (let next: ReadableStreamReadResult<Uint8Array> | undefined; (next = await reader?.read()) && !next.done; ) {
     heard();
     yield decoder.decode(next.value, { stream: true });
   }

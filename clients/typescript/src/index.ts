@@ -1,20 +1,20 @@
 // `turnwire`: a server, its sessions, and what happens in them.
 
 import type { Fields } from "./generated/model.js";
-import { FOREVER, Http, query, type Options } from "./http.js";
+import { FOREVER, Http, type Options, query } from "./http.js";
 import { newId } from "./id.js";
-import { Session, type Pending, type SessionInfo, type Status } from "./session.js";
+import { type Pending, Session, type SessionInfo, type Status } from "./session.js";
 import { sse } from "./sse.js";
 import type { Connect } from "./watch.js";
 
+export { type Options, type Retry, type Transport, TurnwireError, type WebSocketLike } from "./http.js";
 export { newId } from "./id.js";
-export { TurnwireError, type Options, type Retry, type Transport, type WebSocketLike } from "./http.js";
+export type * from "./session.js";
+export { Session } from "./session.js";
 export { webSocket } from "./socket.js";
 export { sse } from "./sse.js";
-export { Session } from "./session.js";
-export type * from "./session.js";
 export type { AgentMessage, Approval, SessionState, ViewOptions } from "./view.js";
-export { Watch, type Connection, type Watching } from "./watch.js";
+export { type Connection, Watch, type Watching } from "./watch.js";
 
 export interface Agent {
   name: string;

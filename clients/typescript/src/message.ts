@@ -1,7 +1,7 @@
 // `turnwire/message`: messages, and the fold that makes them out of events.
 
 import { bad, type FoldError } from "./error.js";
-import { Fold, isPartOfReply, type Cursor, type EventLike, type Outcome } from "./fold.js";
+import { type Cursor, type EventLike, Fold, isPartOfReply, type Outcome } from "./fold.js";
 import type {
   ContentBlock,
   DataBlock,
@@ -13,12 +13,12 @@ import type {
   Usage,
 } from "./generated/model.js";
 import { newId } from "./id.js";
-import { isData, list, needText, readMsg, type Json } from "./read.js";
+import { isData, type Json, list, needText, readMsg } from "./read.js";
 
-export type * from "./generated/model.js";
-export { EventType } from "./generated/model.js";
 export { FoldError, type Problem } from "./error.js";
 export type { Cursor, EventLike, Outcome } from "./fold.js";
+export type * from "./generated/model.js";
+export { EventType } from "./generated/model.js";
 
 /** What a message can be made of: a text, or blocks. */
 export type Content = string | readonly (Partial<ContentBlock> & { type: ContentBlock["type"] })[];

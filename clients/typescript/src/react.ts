@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 import type { Client } from "./index.js";
 import type { ApproveOptions, Asking, Given, Sendable, Sent } from "./session.js";
-import { EMPTY, SessionView, type SessionState, type ViewOptions } from "./view.js";
+import { EMPTY, type SessionState, SessionView, type ViewOptions } from "./view.js";
 
 /** What a person can do. Each stays the same function; what does not work is thrown. */
 export interface SessionActions {

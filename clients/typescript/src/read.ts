@@ -3,13 +3,13 @@
 import { bad, type FoldError, type Problem } from "./error.js";
 import {
   BLOCKS,
-  PERMISSIONRULE,
-  REPLYERROR,
-  USAGE,
   type ContentBlock,
   type MsgJson,
+  PERMISSIONRULE,
+  REPLYERROR,
   type Role,
   type Shape,
+  USAGE,
 } from "./generated/model.js";
 
 export type Json = Record<string, any>;
@@ -61,9 +61,10 @@ export function fill(shape: Shape, value: any, what: string): Json {
   return out;
 }
 
-export const list = <T>(value: any, what: string, each: (item: any) => T): T[] => (
-  need(Array.isArray(value), what), value.map(each)
-);
+export const list = <T>(value: any, what: string, each: (item: any) => T): T[] => {
+  need(Array.isArray(value), what);
+  return value.map(each);
+};
 
 const payload = (value: any, what: string) =>
   typeof value === "string" ? value : list(value, what, (part) => block(part, true));

@@ -12,10 +12,10 @@ import type {
   ToolResultState,
   Usage,
 } from "./generated/model.js";
-import { query, type Http } from "./http.js";
+import { type Http, query } from "./http.js";
 import { newId } from "./id.js";
 import type { Content } from "./message.js";
-import { Watch, type Connect, type Watching } from "./watch.js";
+import { type Connect, Watch, type Watching } from "./watch.js";
 
 export type Status = "idle" | "running" | "waiting";
 

@@ -1,6 +1,6 @@
 // Watching over a WebSocket: many sessions on one connection.
 
-import { TurnwireError, type Http, type Transport, type WebSocketLike } from "./http.js";
+import { type Http, type Transport, TurnwireError, type WebSocketLike } from "./http.js";
 import { sse } from "./sse.js";
 import type { Line } from "./watch.js";
 

@@ -1,6 +1,6 @@
 // Watching over server-sent events, read with `fetch`: it can send headers, and works everywhere.
 
-import { pieces, query, TurnwireError, type Http } from "./http.js";
+import { type Http, pieces, query, TurnwireError } from "./http.js";
 import type { Connect } from "./watch.js";
 
 export function sse(http: Http): Connect {

@@ -2,10 +2,10 @@
 
 import type { FoldError } from "./error.js";
 import type { Event, MsgJson, ToolCall } from "./generated/model.js";
+import { FOREVER, within } from "./http.js";
 import { Folder, Msg, snapshot } from "./message.js";
 import type { History, HistoryOptions, Queued, Sendable, Sent, Session, SessionInfo, Status } from "./session.js";
-import { FOREVER, within } from "./http.js";
-import { keep, type Connect, type Connection } from "./watch.js";
+import { type Connect, type Connection, keep } from "./watch.js";
 
 /** A call that waits for a person (`approve`, `deny`), or for a client (`result`). */
 export interface Approval {

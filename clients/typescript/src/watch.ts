@@ -1,7 +1,7 @@
 // The events of a session: each once and in order, over lost connections and restarts.
 
 import type { Event } from "./generated/model.js";
-import { FOREVER, listening, pause, sleep, within, type Http, type TurnwireError } from "./http.js";
+import { FOREVER, type Http, listening, pause, sleep, type TurnwireError, within } from "./http.js";
 
 /** How a connection is. */
 export type Connection =

@@ -1,8 +1,8 @@
 // The blocks processor beside the handler of the protocol's document, on the frames of the real server.
 
+import { type BlockFrame, BlockStream } from "turnwire/blocks";
 import { expect, test } from "vitest";
 import { WebSocket } from "ws";
-import { BlockStream, type BlockFrame } from "turnwire/blocks";
 // @ts-expect-error it is plain JavaScript
 import { streamProcessor } from "../../../tests/peers/node/blocks/handler.mjs";
 import { serve, until } from "./serving.js";

@@ -1,10 +1,10 @@
 // The real server, through a proxy that cuts connections at any byte: nothing is lost, doubled or reordered.
 
+import { type Client, connect, sse, webSocket } from "turnwire";
+import { type Event, Folder } from "turnwire/message";
+import { type SessionState, SessionView } from "turnwire/view";
 import { describe, expect, test } from "vitest";
 import { WebSocket } from "ws";
-import { connect, sse, webSocket, type Client } from "turnwire";
-import { SessionView, type SessionState } from "turnwire/view";
-import { Folder, type Event } from "turnwire/message";
 import { proxy, random, serve, until, whileTesting } from "./serving.js";
 
 const retry = { min: 1, max: 20 };

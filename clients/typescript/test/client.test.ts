@@ -1,11 +1,11 @@
 // What is asked of a server, and what is made of its answers.
 
 import { createHash } from "node:crypto";
+import { type Connection, connect, type Options, webSocket } from "turnwire";
+import type { Event } from "turnwire/message";
+import { SessionView } from "turnwire/view";
 import { afterEach, expect, test, vi } from "vitest";
 import { WebSocket } from "ws";
-import { connect, webSocket, type Connection, type Options } from "turnwire";
-import { SessionView } from "turnwire/view";
-import type { Event } from "turnwire/message";
 import { pieces } from "../src/http.js";
 import { Parser } from "../src/sse.js";
 import { random, serve, until, whileTesting } from "./serving.js";
@@ -392,7 +392,7 @@ test("server-sent events are read out of bytes that were cut anywhere", async ()
     const frames = [];
     const cut = new ReadableStream({
       start(controller) {
-        for (let at = 0, size; at < bytes.length; at += size)
+        for (let at = 0, size = 0; at < bytes.length; at += size)
           controller.enqueue(bytes.subarray(at, at + (size = 1 + random(9))));
         controller.close();
       },

@@ -1,19 +1,19 @@
 // The fold, compared with what the Rust one makes of the same streams.
 
 import { readFileSync } from "node:fs";
-import { describe, expect, test } from "vitest";
 import {
   AssistantMsg,
+  type Event,
+  type EventLike,
   EventType,
   FoldError,
   Folder,
   Msg,
-  snapshot,
   SystemMsg,
+  snapshot,
   UserMsg,
-  type Event,
-  type EventLike,
 } from "turnwire/message";
+import { describe, expect, test } from "vitest";
 
 function vectors(name: string): any[] {
   return JSON.parse(readFileSync(new URL(`vectors/${name}.json`, import.meta.url), "utf8")).cases;

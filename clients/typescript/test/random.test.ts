@@ -1,8 +1,8 @@
 // Random streams, valid and not, through our fold and through `turnwire fold`.
 
 import { spawnSync } from "node:child_process";
+import { type EventLike, FoldError, Folder } from "turnwire/message";
 import { expect, test } from "vitest";
-import { FoldError, Folder, type EventLike } from "turnwire/message";
 import { program, random } from "./serving.js";
 
 const pick = <T>(items: readonly T[]): T => items[random(items.length)]!;

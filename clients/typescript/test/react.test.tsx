@@ -4,21 +4,23 @@ import "./dom.js";
 import { memo, StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { renderToString } from "react-dom/server";
+import { type Client, connect } from "turnwire";
+import { type MsgJson, textOf } from "turnwire/message";
+import { type UseSession, useSession } from "turnwire/react";
 import { expect, test } from "vitest";
-import { connect, type Client } from "turnwire";
-import { textOf, type MsgJson } from "turnwire/message";
-import { useSession, type UseSession } from "turnwire/react";
 import { serve, until } from "./serving.js";
 
-/** Frames that come when the test says so. */
-function frames() {
+/** Replaces animation frames: the function that comes back runs the due ones and waits for a condition. */
+function untilFrame() {
   let waiting: FrameRequestCallback[] = [];
   globalThis.requestAnimationFrame = (callback) => waiting.push(callback);
-  return () => {
-    const due = waiting;
-    waiting = [];
-    for (const callback of due) callback(0);
-  };
+  return <T,>(condition: () => T, otherwise: string) =>
+    until(() => {
+      const due = waiting;
+      waiting = [];
+      for (const callback of due) callback(0);
+      return condition();
+    }, otherwise);
 }
 
 function show(client: Client, id: string | null) {
@@ -48,7 +50,7 @@ function show(client: Client, id: string | null) {
 }
 
 test("it shows a conversation, asks, and goes on after the answer, in strict mode", async () => {
-  const tick = frames();
+  const untilRendered = untilFrame();
   const server = await serve();
   const client = connect({ url: server.url });
   const { id } = await client.create();
@@ -57,7 +59,7 @@ test("it shows a conversation, asks, and goes on after the answer, in strict mod
   const root = createRoot(container);
   root.render(shown.element);
   const when = (what: string, condition: (state: UseSession) => unknown) =>
-    until(() => (tick(), condition(shown.latest())), `it never is ${what}: ${JSON.stringify(shown.latest())}`);
+    untilRendered(() => condition(shown.latest()), `it never is ${what}: ${JSON.stringify(shown.latest())}`);
   await until(() => shown.latest(), "it never renders");
   await when("ready", ({ ready }) => ready);
   await shown.latest().send("please approve the trade");
@@ -75,7 +77,7 @@ test("it shows a conversation, asks, and goes on after the answer, in strict mod
 });
 
 test("it renders at most once a frame, and only what changed", async () => {
-  const tick = frames();
+  const untilRendered = untilFrame();
   const server = await serve();
   const client = connect({ url: server.url });
   const { id } = await client.create();
@@ -85,8 +87,8 @@ test("it renders at most once a frame, and only what changed", async () => {
   const shown = show(client, id);
   const root = createRoot(document.createElement("div"));
   root.render(shown.element);
-  await until(() => (tick(), shown.latest()?.messages.length === 2), "it is not loaded");
-  await until(() => (tick(), shown.latest().session && shown.latest().connection.state === "live"), "it is not live");
+  await untilRendered(() => shown.latest()?.messages.length === 2, "it is not loaded");
+  await untilRendered(() => shown.latest().session && shown.latest().connection.state === "live", "it is not live");
   const first = shown.latest().messages[1]!;
   const before = { all: shown.renders.all, first: shown.renders.messages.get(first.id!) };
   // Hundreds of events, and no frame between them.
@@ -94,7 +96,7 @@ test("it renders at most once a frame, and only what changed", async () => {
   await until(async () => (await session.get()).status === "idle", "it never ends");
   await new Promise((resolve) => setTimeout(resolve, 200));
   expect(shown.renders.all).toBe(before.all);
-  await until(() => (tick(), shown.latest().messages[3]?.finished_at), "it is not shown");
+  await untilRendered(() => shown.latest().messages[3]?.finished_at, "it is not shown");
   // Strict mode renders twice.
   expect(shown.renders.all - before.all).toBeLessThan(20);
   expect(shown.latest().messages[1]).toBe(first);
@@ -103,13 +105,13 @@ test("it renders at most once a frame, and only what changed", async () => {
 });
 
 test("what does not work is thrown, and said", async () => {
-  const tick = frames();
+  const untilRendered = untilFrame();
   const server = await serve();
   const client = connect({ url: server.url });
   const shown = show(client, "nowhere");
   const root = createRoot(document.createElement("div"));
   root.render(shown.element);
-  await until(() => (tick(), shown.latest()?.error), "it never fails");
+  await untilRendered(() => shown.latest()?.error, "it never fails");
   expect(shown.latest()).toMatchObject({ error: { type: "not_found" }, connection: { state: "closed" }, messages: [] });
   await expect(shown.latest().send("hi")).rejects.toMatchObject({ type: "not_found" });
   root.unmount();

@@ -1,5 +1,5 @@
 // Where one writes. Enter sends; Stop stands where Send was.
-import { memo, useEffect, useRef, useState, type ClipboardEvent, type KeyboardEvent, type ReactNode } from "react";
+import { type ClipboardEvent, type KeyboardEvent, memo, type ReactNode, useEffect, useRef, useState } from "react";
 import type { Sendable } from "turnwire";
 import { Icon } from "../ui/icon.tsx";
 import { Problem } from "../ui/state.tsx";

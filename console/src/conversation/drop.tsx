@@ -1,4 +1,4 @@
-import { useState, type DragEvent, type ReactNode } from "react";
+import { type DragEvent, type ReactNode, useState } from "react";
 import { Icon } from "../ui/icon.tsx";
 import type { Files } from "./files.ts";
 

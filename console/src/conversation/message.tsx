@@ -1,12 +1,12 @@
 // One message: what was said, thought, called and given, and what it took.
-import { memo, useMemo, useState, type ReactNode } from "react";
+import { memo, type ReactNode, useMemo, useState } from "react";
 import type { HintBlock, MsgJson, ReplyError, ThinkingBlock } from "turnwire/message";
 import { between, clock, duration, exact } from "../time.ts";
 import { Copy } from "../ui/copy.tsx";
 import { Icon } from "../ui/icon.tsx";
 import { Shape, State } from "../ui/state.tsx";
 import { Data } from "./data.tsx";
-import { items, tokensOf, type Item } from "./group.ts";
+import { type Item, items, tokensOf } from "./group.ts";
 import { Markdown } from "./markdown/markdown.tsx";
 import { Json, Tool } from "./tool.tsx";
 

@@ -1,8 +1,8 @@
 // One conversation, live or as it stood at an event.
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
-import { TurnwireError, type Approval, type Sendable } from "turnwire";
+import { type Approval, type Sendable, TurnwireError } from "turnwire";
 import type { MsgJson } from "turnwire/message";
-import { useSession, type UseSession } from "turnwire/react";
+import { type UseSession, useSession } from "turnwire/react";
 import { client } from "../client.ts";
 import { useStateAt } from "../inspect/at.ts";
 import { useKeys } from "../keys.ts";
@@ -11,7 +11,7 @@ import { refreshSessions } from "../sessions/store.ts";
 import { Problem } from "../ui/state.tsx";
 import { Announcer } from "./announcer.tsx";
 import { Composer } from "./composer.tsx";
-import { InsideContext, type Answers, type Inside } from "./context.ts";
+import { type Answers, type Inside, InsideContext } from "./context.ts";
 import { deny } from "./deny.ts";
 import { DropFrame } from "./drop.tsx";
 import { useFiles } from "./files.ts";

@@ -1,8 +1,8 @@
 // What was said while a reply runs, and waits for its turn.
 import { useState } from "react";
 import type { SessionState } from "turnwire";
-import { State } from "../ui/state.tsx";
 import { explain } from "../client.ts";
+import { State } from "../ui/state.tsx";
 
 export function Queue({ queued, cancel }: { queued: SessionState["queued"]; cancel: (id: string) => Promise<void> }) {
   const [error, setError] = useState<unknown>(null);

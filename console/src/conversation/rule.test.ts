@@ -1,6 +1,7 @@
 // What a person reads of a rule before they accept it.
-import { expect, test } from "vitest";
+
 import type { PermissionRule } from "turnwire/message";
+import { expect, test } from "vitest";
 import { covers } from "./rule.ts";
 
 const rule = (more: object): PermissionRule => ({

@@ -1,5 +1,5 @@
 // The end of a conversation stays in sight as it grows, until the reader goes up; then nothing moves any more.
-import { useCallback, useEffect, useLayoutEffect, useRef, useState, type RefObject } from "react";
+import { type RefObject, useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
 
 export interface Scroll {
   box: RefObject<HTMLDivElement | null>;

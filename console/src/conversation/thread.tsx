@@ -1,5 +1,5 @@
 // The messages of a conversation, from the oldest that is loaded to the end.
-import { memo, useMemo, useState, type ReactNode } from "react";
+import { memo, type ReactNode, useMemo, useState } from "react";
 import type { MsgJson } from "turnwire/message";
 import { Icon } from "../ui/icon.tsx";
 import { Near } from "../ui/near.tsx";

@@ -1,6 +1,6 @@
 // The first visit, and every new conversation: what can be asked, and how a real model is connected.
 import { useEffect, useState } from "react";
-import { newId, type Agent, type Sendable } from "turnwire";
+import { type Agent, newId, type Sendable } from "turnwire";
 import { client } from "../client.ts";
 import { go } from "../route.ts";
 import { refreshSessions } from "../sessions/store.ts";

@@ -1,6 +1,7 @@
 // @vitest-environment happy-dom
+
+import { type Event, Folder } from "turnwire/message";
 import { expect, test } from "vitest";
-import { Folder, type Event } from "turnwire/message";
 import { Replay } from "./at.ts";
 
 const seed = Number(process.env["TURNWIRE_SEED"] ?? Math.floor(Math.random() * 1e9));

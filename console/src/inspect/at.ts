@@ -2,7 +2,7 @@
 // point that was kept, never from the beginning.
 import { useRef } from "react";
 import type { AgentMessage } from "turnwire";
-import { Folder, Msg, type Cursor, type Event, type MsgJson, snapshot } from "turnwire/message";
+import { type Cursor, type Event, Folder, Msg, type MsgJson, snapshot } from "turnwire/message";
 import { useLog } from "./log.ts";
 
 /** A point is kept each time after so many events. */

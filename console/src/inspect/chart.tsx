@@ -1,6 +1,6 @@
 // Small charts, drawn by hand. Each says in words what it shows.
 import { duration } from "../time.ts";
-import { lines, type Call, type Line, type Reply, type Split } from "./turns.ts";
+import { type Call, type Line, lines, type Reply, type Split } from "./turns.ts";
 
 const WORDS: Record<Line["doing"], string> = { model: "model", tool: "tool", wait: "waiting", agent: "sub-agent" };
 /** More bars than this are put together. */

@@ -103,7 +103,11 @@ export function useFrames(session: string, wire: string, raw: boolean): Wired {
         const { done, value } = (await reader?.read()) ?? { done: true, value: "" };
         if (done) return;
         steps.feed(value);
-        if (scheduled === 0) scheduled = requestAnimationFrame(() => void ((scheduled = 0), render()));
+        if (scheduled === 0)
+          scheduled = requestAnimationFrame(() => {
+            scheduled = 0;
+            render();
+          });
       }
     };
     const keep = async () => {

@@ -1,10 +1,10 @@
 // What is behind the conversation: its events, the same in any protocol, and what it took.
 import { useState } from "react";
 import { explain } from "../client.ts";
-import { go, PANES, useRoute, type Pane } from "../route.ts";
+import { go, PANES, type Pane, useRoute } from "../route.ts";
 import { Icon } from "../ui/icon.tsx";
 import "./inspect.css";
-import { retry, useLog, type Log } from "./log.ts";
+import { type Log, retry, useLog } from "./log.ts";
 import { Timeline } from "./timeline.tsx";
 import { UsagePane } from "./usage.tsx";
 import { WirePane } from "./wire.tsx";

@@ -1,5 +1,5 @@
 // What an event is about, in a word and in a line.
-import { textOf, type Event } from "turnwire/message";
+import { type Event, textOf } from "turnwire/message";
 
 export const KINDS = ["text", "tool", "human", "model", "reply", "other"] as const;
 export type Kind = (typeof KINDS)[number];

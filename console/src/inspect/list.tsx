@@ -1,5 +1,5 @@
 // A long list of which only what is in sight is in the page. All rows have the same height.
-import { useLayoutEffect, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
+import { type KeyboardEvent, type ReactNode, useLayoutEffect, useRef, useState } from "react";
 
 export const ROW = 26;
 /** Rows before and behind those in sight, so that a fast wheel meets no gap. */

@@ -1,6 +1,7 @@
 // @vitest-environment happy-dom
-import { expect, test } from "vitest";
+
 import type { Event } from "turnwire/message";
+import { expect, test } from "vitest";
 import { Log } from "./log.ts";
 
 const at = (ms: number) => new Date(ms).toISOString();
@@ -46,7 +47,12 @@ test("a reset empties it, and what was made of it is void", () => {
 test("those who look are told once for all that came together", async () => {
   const made = new Log();
   let told = 0;
-  const told_once = new Promise<void>((resolve) => made.subscribe(() => void ((told += 1), resolve())));
+  const told_once = new Promise<void>((resolve) =>
+    made.subscribe(() => {
+      told += 1;
+      resolve();
+    }),
+  );
   for (let seq = 1; seq <= 1000; seq++) made.push(event(seq));
   await told_once;
   expect([told, made.events.length]).toEqual([1, 1000]);

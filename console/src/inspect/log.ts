@@ -1,7 +1,7 @@
 // The events of one session as they were written: all that there are, and then those that come. Whoever
 // shows something of them shares one store per session.
 import { useEffect, useSyncExternalStore } from "react";
-import { TurnwireError, type Connection, type Session, type SessionInfo } from "turnwire";
+import { type Connection, type Session, type SessionInfo, TurnwireError } from "turnwire";
 import type { Event } from "turnwire/message";
 import { client } from "../client.ts";
 

@@ -1,7 +1,7 @@
-import { expect, test } from "vitest";
 import type { Event } from "turnwire/message";
+import { expect, test } from "vitest";
 import { detail, kindOf } from "./kinds.ts";
-import { Rows, type Row } from "./rows.ts";
+import { type Row, Rows } from "./rows.ts";
 
 const delta = (block_id: string, delta = "x", type = "TEXT_BLOCK_DELTA") =>
   ({ type, reply_id: "r", block_id, delta }) as Event;

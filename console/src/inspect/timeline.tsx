@@ -1,14 +1,14 @@
 // The session's events as they were written: rows, what is in one of them, and a scrubber that takes the
 // conversation to any of them.
-import { memo, useCallback, useMemo, useReducer, useState, type KeyboardEvent } from "react";
+import { type KeyboardEvent, memo, useCallback, useMemo, useReducer, useState } from "react";
 import { useKeys } from "../keys.ts";
-import { duration, exact } from "../time.ts";
 import { go } from "../route.ts";
+import { duration, exact } from "../time.ts";
 import { Json } from "./json.tsx";
-import { ABOUT, detail, KINDS, kindOf, type Kind } from "./kinds.ts";
+import { ABOUT, detail, KINDS, type Kind, kindOf } from "./kinds.ts";
 import { List, rowAttributes, step } from "./list.tsx";
 import type { Log } from "./log.ts";
-import { Rows, type Row } from "./rows.ts";
+import { type Row, Rows } from "./rows.ts";
 import { Scrubber } from "./scrubber.tsx";
 
 /** How far a page key goes. */

@@ -1,6 +1,6 @@
-import { expect, test } from "vitest";
 import type { Event } from "turnwire/message";
-import { cost, flatten, lines, split, tokens, Turns, type Reply } from "./turns.ts";
+import { expect, test } from "vitest";
+import { cost, flatten, lines, type Reply, split, Turns, tokens } from "./turns.ts";
 
 let seq = 0;
 /** Events with their times. */

@@ -6,7 +6,7 @@ import { go } from "../route.ts";
 import { ago, duration, exact, useNow } from "../time.ts";
 import { Bars, SplitBar, Waterfall } from "./chart.tsx";
 import type { Log } from "./log.ts";
-import { cost, split, tokens, Turns, type Prices, type Reply } from "./turns.ts";
+import { cost, type Prices, type Reply, split, Turns, tokens } from "./turns.ts";
 
 /** How many replies are shown at first, and each time more. */
 const SOME = 20;

@@ -1,13 +1,13 @@
 // The same events as a client of another protocol gets them: people integrate by looking.
-import { useState, type KeyboardEvent } from "react";
+import { type KeyboardEvent, useState } from "react";
 import { BASE, explain, useToken } from "../client.ts";
 import { go } from "../route.ts";
 import { Copy } from "../ui/copy.tsx";
-import { nameOf, useFrames, type Frame } from "./frames.ts";
+import { type Frame, nameOf, useFrames } from "./frames.ts";
 import { Json } from "./json.tsx";
 import { List, rowAttributes, step } from "./list.tsx";
 import type { Log } from "./log.ts";
-import { curl, WIRES, type Snippet, type Where, type Wire } from "./wires.ts";
+import { curl, type Snippet, type Where, WIRES, type Wire } from "./wires.ts";
 
 const KEY = "turnwire.wire";
 /** More events than this that became one frame are not all shown. */

@@ -1,5 +1,5 @@
 // What can be done with a whole conversation.
-import { useId, useState, type ReactNode } from "react";
+import { type ReactNode, useId, useState } from "react";
 import { client } from "../client.ts";
 import { go, useRoute } from "../route.ts";
 import { Dialog } from "../ui/dialog.tsx";

@@ -1,7 +1,7 @@
 // The sessions as the server lists them, and what waits for a person. It is looked at again now and then,
 // and at once after something was done here; not while nobody sees it.
 import { useSyncExternalStore } from "react";
-import { TurnwireError, type Pending, type SessionInfo } from "turnwire";
+import { type Pending, type SessionInfo, TurnwireError } from "turnwire";
 import { hasty } from "../client.ts";
 
 export type Waiting = Pending & { session_id: string; title: string | null };

@@ -63,6 +63,7 @@ class CalmSocket {
 }
 
 /** As `new WebSocket(url)`. */
+// biome-ignore lint/complexity/useArrowFunction: an arrow function cannot be called with `new`.
 export const Socket = function (url: string): CalmSocket | WebSocket {
   const made = crew();
   return made === null ? new WebSocket(url) : new CalmSocket(made, url);

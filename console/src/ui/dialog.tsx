@@ -1,4 +1,4 @@
-import { useEffect, useRef, type ReactNode } from "react";
+import { type ReactNode, useEffect, useRef } from "react";
 import { Icon } from "./icon.tsx";
 
 /** A window in front. The browser keeps the focus in it, and gives it back. */

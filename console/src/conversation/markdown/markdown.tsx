@@ -1,10 +1,10 @@
 // Markdown as elements. Nothing in it can become markup of its own: HTML is shown as it was written, and
 // nothing outside is loaded.
 import type { Token, Tokens } from "marked";
-import { Fragment, memo, useRef, type ReactNode } from "react";
+import { Fragment, memo, type ReactNode, useRef } from "react";
 import { Copy } from "../../ui/copy.tsx";
-import { decode, safeHref, shownSource } from "./safe.ts";
 import { Blocks } from "./blocks.ts";
+import { decode, safeHref, shownSource } from "./safe.ts";
 import { useThrottled } from "./throttle.ts";
 
 /** A text that may still grow. */

@@ -1,9 +1,9 @@
 // A tiny server with prepared answers, and the real client in front of it.
 
-import { HttpAgent } from "@ag-ui/client";
-import { createServer } from "node:http";
 import { execFileSync } from "node:child_process";
+import { createServer } from "node:http";
 import { fileURLToPath } from "node:url";
+import { HttpAgent } from "@ag-ui/client";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
 const program = process.env.SCENARIOS ?? `${here}/../../../../target/debug/examples/ag_ui_scenarios`;

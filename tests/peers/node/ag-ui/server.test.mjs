@@ -1,12 +1,12 @@
 // The real AG-UI client against a running server: every way in which a run can go, and be cut off.
 
-import { HttpAgent } from "@ag-ui/client";
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { HttpAgent } from "@ag-ui/client";
 import { serve, until } from "../serving.mjs";
-import { Client, blocksOf, reloaded, same, warnings } from "./talk.mjs";
+import { blocksOf, Client, reloaded, same, warnings } from "./talk.mjs";
 
 /** How many deltas a second where something has to happen in the middle of a reply. */
 const PACE = 200;
@@ -120,7 +120,7 @@ test("against a server that answers at once", async (t) => {
 
   await t.test("what the page says works", async () => {
     const page = readFileSync(new URL("../../../../docs/ag-ui.md", import.meta.url), "utf8");
-    const blocks = [...page.matchAll(/```js\n([^]*?)```/g)].map(([, code]) => code.replace(/^import.*$/m, ""));
+    const blocks = [...page.matchAll(/```js\n([\s\S]*?)```/g)].map(([, code]) => code.replace(/^import.*$/m, ""));
     const code = blocks.join("").replaceAll("http://127.0.0.1:4747", server.url).replace("console.log", "said.push");
     const said = [];
     const run = Object.getPrototypeOf(async () => {}).constructor("HttpAgent", "said", code);

@@ -1,8 +1,8 @@
 // The real client in front of a running server, and what the server has, to compare.
 
-import { HttpAgent } from "@ag-ui/client";
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
+import { HttpAgent } from "@ag-ui/client";
 
 /** The client only warns about what it does not know: nothing here may make it warn. */
 export const warnings = [];

@@ -332,7 +332,7 @@ const settings = {
       json_schema: { name: "plan", strict: true, schema: goal },
     });
   },
-  "limits and extras": (wire, body) => {
+  "limits and extras": (_, body) => {
     assert.equal(body.max_tokens, 99);
     assert.equal(body.temperature, 0.5);
   },

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { PATIENCE, proxy, serve, until } from "../serving.mjs";
-import { Client, View, bare, same, shown } from "./client.mjs";
+import { bare, Client, same, shown, View } from "./client.mjs";
 import { connect } from "./connect.mjs";
 import { streamProcessor } from "./handler.mjs";
 

@@ -2,12 +2,12 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
+import { once } from "node:events";
 import { existsSync, mkdirSync } from "node:fs";
 import { createServer } from "node:http";
-import { once } from "node:events";
 import { after, before, test } from "node:test";
 import { chromium } from "playwright-core";
-import { PATIENCE, STORES, checkWhole, program, proxy, random, seed, serve, until } from "../serving.mjs";
+import { checkWhole, PATIENCE, program, proxy, random, STORES, seed, serve, until } from "../serving.mjs";
 
 const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const skip = existsSync(executablePath)

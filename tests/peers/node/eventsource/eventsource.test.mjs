@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { EventSource } from "eventsource";
-import { PATIENCE, STORES, checkWhole, proxy, random, seed, serve, until } from "../serving.mjs";
+import { checkWhole, PATIENCE, proxy, random, STORES, seed, serve, until } from "../serving.mjs";
 
 console.log(`to repeat this run: TURNWIRE_SEED=${seed}`);
 
