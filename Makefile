@@ -1,4 +1,4 @@
-# What one can do here. `make` alone lists it.
+# The commands of this repository. `make` alone lists them.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -9,10 +9,19 @@ CHROMIUM ?= /usr/bin/chromium
 FUZZ_SECONDS ?= 600
 SOAK_ROUNDS ?= 1000
 EXAMPLES := $(CURDIR)/target/debug/examples
+BIOME := tools/typescript/node_modules/.bin/biome
+
+# Checks that cannot run on this machine add a line here, and `make test` lists them at its end. With
+# TURNWIRE_REQUIRE_ALL=1, as in CI, such a check fails instead. The tests read both variables.
+export TURNWIRE_SKIPS := $(CURDIR)/target/skips
+skip = mkdir -p target && echo "skipped: $(1): $(2)" | tee -a "$(TURNWIRE_SKIPS)"
+must_not_skip = if [ "$${TURNWIRE_REQUIRE_ALL:-}" = 1 ]; then echo "$(1) is required: $(2)"; exit 1; fi
+
+pytest = PYTHONPATH=tests/peers $(PEERS)/$(1)/bin/python -m pytest -q -p skips
 
 .PHONY: help run test test-rust test-fuzz test-peers test-agentscope test-openai test-anthropic \
 	test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-typescript \
-	test-console console chromium peers-build check bench bench-server bench-agent bench-typescript abuse fuzz soak clean
+	test-console console chromium peers-build check check-rust check-typescript check-packages check-dependencies format bench bench-server bench-agent bench-typescript abuse fuzz soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,30 +29,35 @@ help: ## list the targets
 run: ## fold the example stream
 	cargo run --release -- fold examples/weather.ndjson
 
-test: check test-rust test-fuzz test-peers ## everything: checks, Rust, a short fuzz run, the peers
+# CI ends with the summaries of the test runners: there only cargo-deny may be skipped, and says so itself.
+test: ## everything: checks, Rust, a short fuzz run, the peers; lists what this machine cannot test
+	@mkdir -p target && : > "$(TURNWIRE_SKIPS)"
+	@$(MAKE) --no-print-directory check test-rust test-fuzz test-peers
+	@if [ "$${TURNWIRE_REQUIRE_ALL:-}" != 1 ] && [ -s "$(TURNWIRE_SKIPS)" ]; then \
+	echo "$$(sort -u "$(TURNWIRE_SKIPS)" | wc -l) checks could not run here:"; sort -u "$(TURNWIRE_SKIPS)"; fi
 
 test-rust: ## the Rust tests, documentation included
 	cargo test --workspace --all-features
 
-# The same inputs each time: what is new is for `make fuzz` to find.
+# The same inputs each time: `make fuzz` looks for new ones.
 test-fuzz: ## every fuzz target for a few seconds
 	FUZZ_SEED=1 fuzz/run 4
 
-test-peers: test-agentscope test-openai test-anthropic test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-typescript test-console ## what the real packages and a browser say of us
+test-peers: test-agentscope test-openai test-anthropic test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-typescript test-console ## the real packages of other projects, and a browser, against Turnwire
 
 test-agentscope: $(PEERS)/agentscope/ready peers-build ## against the real agentscope package
 	TURNWIRE="$(CURDIR)/target/debug/turnwire" SAMPLES="$(EXAMPLES)/agentscope_samples" \
 	SCENARIOS_AGENT="$(EXAMPLES)/scope_scenarios" \
-	$(PEERS)/agentscope/bin/python -m pytest -q tests/peers/agentscope
+	$(call pytest,agentscope) tests/peers/agentscope
 
 test-openai: $(PEERS)/openai/ready peers-build ## against the real openai package
 	TURNWIRE="$(CURDIR)/target/debug/turnwire" SCENARIOS_CHAT="$(EXAMPLES)/openai_chat_scenarios" \
 	SCENARIOS_RESPONSES="$(EXAMPLES)/openai_responses_scenarios" \
-	$(PEERS)/openai/bin/python -m pytest -q tests/peers/openai
+	$(call pytest,openai) tests/peers/openai
 
 test-anthropic: $(PEERS)/anthropic/ready peers-build ## against the real anthropic package
 	TURNWIRE="$(CURDIR)/target/debug/turnwire" SCENARIOS_ANTHROPIC="$(EXAMPLES)/anthropic_scenarios" \
-	$(PEERS)/anthropic/bin/python -m pytest -q tests/peers/anthropic
+	$(call pytest,anthropic) tests/peers/anthropic
 
 test-ag-ui: tests/peers/node/ag-ui/node_modules/ready peers-build ## against the real @ag-ui/client package
 	cd tests/peers/node/ag-ui && TURNWIRE="$(CURDIR)/target/debug/turnwire" \
@@ -59,46 +73,65 @@ test-blocks: tests/peers/node/blocks/node_modules/ready peers-build ## the conte
 test-together: $(addprefix tests/peers/node/,$(addsuffix /node_modules/ready,ag-ui ai-sdk blocks)) peers-build ## clients of several protocols in one conversation
 	cd tests/peers/node/together && TURNWIRE="$(CURDIR)/target/debug/turnwire" node --test --test-reporter=spec
 
-test-aimock: tests/peers/node/aimock/node_modules/ready peers-build ## our requests against a model server
+test-aimock: tests/peers/node/aimock/node_modules/ready peers-build ## the requests of our model APIs against a mock provider
 	cd tests/peers/node/aimock && REQUESTS="$(EXAMPLES)/requests" ASK_MODEL="$(EXAMPLES)/ask_model" node --test --test-reporter=spec
 
-test-server-peers: $(PEERS)/agentscope/ready peers-build ## agentscope's models on all that a server sends; the examples
+test-server-peers: $(PEERS)/agentscope/ready peers-build ## AgentScope's classes read everything that a server sends; the examples run
 	TURNWIRE="$(CURDIR)/target/debug/turnwire" \
-	$(PEERS)/agentscope/bin/python -m pytest -q tests/peers/server
+	$(call pytest,agentscope) tests/peers/server
 
-test-eventsource: tests/peers/node/eventsource/node_modules/ready chromium peers-build ## the package eventsource and a real Chromium watch a server
+test-eventsource: tests/peers/node/eventsource/node_modules/ready chromium peers-build ## the package eventsource and a real Chromium follow a session
 	cd tests/peers/node/eventsource && TURNWIRE="$(CURDIR)/target/debug/turnwire" CHROMIUM="$(CHROMIUM)" \
 	node --test --test-reporter=spec
 
 test-typescript: clients/typescript/node_modules/ready peers-build ## the TypeScript client against the real server
 	cd clients/typescript && TURNWIRE="$(CURDIR)/target/debug/turnwire" npm test --silent
 
-test-console: console/node_modules/ready $(addprefix tests/peers/node/,$(addsuffix /node_modules/ready,ag-ui ai-sdk)) chromium peers-build ## the console: what is built is what its source says; in a real Chromium
+test-console: console/node_modules/ready $(addprefix tests/peers/node/,$(addsuffix /node_modules/ready,ag-ui ai-sdk)) chromium peers-build ## the console: console/dist is up to date, and works in a real Chromium
 	cd console && npm run --silent check && npm test --silent
 	cd console && npx vite build --logLevel warn --outDir ../target/console --emptyOutDir
-	diff -r console/dist target/console || { echo "console/dist is not what its source builds: run make console, and commit it"; exit 1; }
+	diff -r console/dist target/console || { echo "console/dist is out of date: run make console and commit it"; exit 1; }
 	cd console && TURNWIRE="$(CURDIR)/target/debug/turnwire" CHROMIUM="$(CHROMIUM)" node --test --test-reporter=spec e2e/
 
 console: console/node_modules/ready ## build the console that the binary serves
 	cd console && npm run --silent build
 
-# A browser is no package of Node's: where it cannot be installed, its tests are skipped, and say so.
+# A browser is not an npm package. Where it cannot be installed, its tests are skipped.
 chromium:
 	@if [ -x "$(CHROMIUM)" ]; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; \
-	else echo "there is no Chromium at $(CHROMIUM): its tests are skipped (install it, or set CHROMIUM)"; fi
+	else $(call must_not_skip,Chromium,install it or set CHROMIUM); fi
 
 peers-build:
 	cargo build --quiet -p turnwire -p turnwire-wires -p turnwire-agent --bins --examples
 
-check: ## formatting, lints, documentation, licences: run it before each commit
+check: check-rust check-typescript check-packages check-dependencies ## formatting, lints, documentation, packages, licences: run it before each commit
+
+check-rust:
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --quiet --workspace --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --all-features --no-deps
-	@if cargo deny --version >/dev/null 2>&1; then cargo deny --log-level error check bans licenses sources; \
-	else echo "cargo-deny is not installed: licences and sources were not checked"; fi
+
+check-typescript: tools/typescript/node_modules/ready
+	$(BIOME) ci --colors=off --error-on-warnings --max-diagnostics=50
+
+# What would be published, without compiling it again: metadata, files, and dependencies that have a version.
+check-packages:
+	@cargo package --quiet --workspace --exclude turnwire-testkit --exclude turnwire-faults --no-verify --allow-dirty
+
+check-dependencies:
+	@if ! cargo deny --version >/dev/null 2>&1; then \
+	$(call skip,licences and sources and advisories of dependencies,cargo-deny is not installed); \
+	else cargo deny --log-level error check bans licenses sources; \
+	if cargo deny --log-level error fetch db; then cargo deny --log-level error check --disable-fetch advisories; \
+	else $(call skip,advisories of dependencies,the advisory database cannot be fetched); fi; fi
+
+format: tools/typescript/node_modules/ready ## format all code
+	cargo fmt --all
+	cargo fmt --manifest-path fuzz/Cargo.toml
+	$(BIOME) check --colors=off --write
 
 bench: $(PEERS)/agentscope/ready $(PEERS)/bench/ready bench-server ## the figures of docs/benchmarks.md, beside the packages that others use
 	AGENTSCOPE_PYTHON="$(CURDIR)/$(PEERS)/agentscope/bin/python" cargo bench -p turnwire-core --bench fold
@@ -111,7 +144,7 @@ bench-agent: $(PEERS)/agentscope/ready ## the figures of the agents that reply, 
 	AGENTSCOPE_PYTHON="$(CURDIR)/$(PEERS)/agentscope/bin/python" cargo bench -p turnwire-agent --bench agent
 	cargo bench -p turnwire --bench server -- token-time replies-in-process replies-over-http reply-memory
 
-bench-typescript: clients/typescript/node_modules/ready ## what the fold costs in TypeScript
+bench-typescript: clients/typescript/node_modules/ready ## the cost of the fold in TypeScript
 	cd clients/typescript && npm run --silent bench
 
 abuse: ## attack a server: memory and time under each attack, beside the bound (ATTACKS="NAME …" for some)
@@ -124,7 +157,7 @@ soak: ## kill the server SOAK_ROUNDS (1000) times under load: nothing may be los
 fuzz: ## every fuzz target for FUZZ_SECONDS (600)
 	fuzz/run $(FUZZ_SECONDS)
 
-# Each peer has an environment of its own, made again when its pins change.
+# Each peer has its own environment, rebuilt when its pinned versions change.
 define venv
 	rm -rf $(@D)
 	$(PYTHON) -m venv $(@D)
@@ -148,11 +181,11 @@ tests/peers/node/%/node_modules/ready: tests/peers/node/%/package-lock.json
 	cd tests/peers/node/$* && npm ci --silent --no-audit --no-fund
 	touch $@
 
-clients/typescript/node_modules/ready console/node_modules/ready: %/node_modules/ready: %/package-lock.json
+clients/typescript/node_modules/ready console/node_modules/ready tools/typescript/node_modules/ready: %/node_modules/ready: %/package-lock.json
 	cd $* && npm ci --silent --no-audit --no-fund
 	touch $@
 
 clean: ## remove everything that was built or installed
 	cargo clean
 	rm -rf fuzz/target fuzz/corpus fuzz/artifacts tests/peers/node/*/node_modules \
-	clients/typescript/node_modules clients/typescript/dist console/node_modules
+	clients/typescript/node_modules clients/typescript/dist console/node_modules tools/typescript/node_modules

@@ -13,13 +13,11 @@ import { gzipSync } from "node:zlib";
 import AxeBuilder from "@axe-core/playwright";
 import { chromium } from "playwright-core";
 import { PATIENCE, proxy as proxied, serve as started } from "../../tests/peers/node/serving.mjs";
+import { executablePath, skipWithoutBrowser } from "../../tests/peers/node/skips.mjs";
 
 export { PATIENCE, program, random, seed, until } from "../../tests/peers/node/serving.mjs";
 
-const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
-const skip = existsSync(executablePath)
-  ? false
-  : `there is no Chromium at ${executablePath}: install it (\`apt-get install chromium\`), or set CHROMIUM`;
+const skip = skipWithoutBrowser("console/e2e");
 /** The options of a test that needs a browser. */
 export const limited = { timeout: PATIENCE * 2, skip };
 

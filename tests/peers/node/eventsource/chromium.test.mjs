@@ -3,16 +3,14 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { createServer } from "node:http";
 import { after, before, test } from "node:test";
 import { chromium } from "playwright-core";
 import { checkWhole, PATIENCE, program, proxy, random, STORES, seed, serve, until } from "../serving.mjs";
+import { executablePath, skipWithoutBrowser } from "../skips.mjs";
 
-const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
-const skip = existsSync(executablePath)
-  ? false
-  : `there is no Chromium at ${executablePath}: install it (\`apt-get install chromium\`), or set CHROMIUM`;
+const skip = skipWithoutBrowser("tests/peers/node/eventsource");
 const limited = { timeout: PATIENCE * 2, skip };
 
 console.log(`to repeat this run: TURNWIRE_SEED=${seed}`);
