@@ -7,11 +7,11 @@ const client = (entry: string) => fileURLToPath(new URL(`../clients/typescript/s
 const SERVER = process.env["TURNWIRE_URL"] ?? "http://127.0.0.1:4747";
 
 /**
- * What the first picture needs comes first: `src/early.ts` as a plain script (a module would run too late), then the
+ * What the first picture needs comes first: `src/first-paint.ts` as a plain script (a module would run too late), then the
  * styles. The app is fetched at the same time, and begun by that script when the picture is there.
  */
 function firstPaint(): Plugin {
-  const id = fileURLToPath(new URL("src/early.ts", import.meta.url));
+  const id = fileURLToPath(new URL("src/first-paint.ts", import.meta.url));
   let isBuild = false;
   return {
     name: "first-paint",
@@ -19,13 +19,14 @@ function firstPaint(): Plugin {
       isBuild = command === "build";
     },
     buildStart() {
-      if (isBuild) this.emitFile({ type: "chunk", id, name: "early" });
+      if (isBuild) this.emitFile({ type: "chunk", id, name: "first-paint" });
     },
     transformIndexHtml: {
       order: "post",
       handler(html, { bundle = {} }) {
         const early = Object.values(bundle).find((file) => file.type === "chunk" && file.facadeModuleId === id);
-        if (!early) return html.replace("</title>", '</title><script type="module" src="./src/early.ts"></script>');
+        if (!early)
+          return html.replace("</title>", '</title><script type="module" src="./src/first-paint.ts"></script>');
         const styles = html.match(/<link rel="stylesheet"[^>]*>/g) ?? [];
         for (const style of styles) html = html.replace(style, "");
         return html

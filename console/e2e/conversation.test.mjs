@@ -196,7 +196,7 @@ test("a search finds what was said, and says where nothing is", limited, async (
   await main(page).getByText("the speed of swallows").first().waitFor();
   assert.equal(session(page), "two");
   await page.getByRole("searchbox").fill("unicorns");
-  await page.getByText("Nothing has “unicorns” in it.").waitFor();
+  await page.getByText("No conversation contains “unicorns”.").waitFor();
 });
 
 test("on a phone it is one pane at a time, and nothing sticks out", limited, async (t) => {

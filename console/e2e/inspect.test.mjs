@@ -1,4 +1,4 @@
-// Behind the conversation: the events, the scrubber, any wire, and where time and tokens went.
+// Inspector: the events, the scrubber, any wire, and where time and tokens went.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -260,7 +260,7 @@ test("cut at random bytes, the timeline has every event once and in order", limi
     process.env.CONSOLE_DIST ? await below(t, { url: cut.url }, "", process.env.CONSOLE_DIST) : cut.url,
     { hash: "#/s?pane=timeline", forgives: cuts },
   );
-  await page.getByText("Nothing was written yet.").waitFor();
+  await page.getByText("No events yet.").waitFor();
   calm = false;
   cut.cut();
   await server.say("s", "long 400");
@@ -304,14 +304,14 @@ test("the same events on every wire, with a line to get them", limited, async (t
     turnwire: "TOOL_CALL_START",
   };
   for (const [wire, type] of Object.entries(wires)) {
-    await page.getByRole("combobox", { name: "As" }).selectOption(wire);
+    await page.getByRole("combobox", { name: "Protocol" }).selectOption(wire);
     const frames = page.getByRole("treegrid", { name: `Frames on ${wire}` });
     await frames.getByRole("row", { selected: true }).filter({ hasText: type }).waitFor();
     const sent = page.getByRole("figure", { name: `On ${wire}` });
     assert.ok((await sent.innerText()).includes(type));
   }
   for (const wire of ["openai-chat", "openai-responses", "anthropic"]) {
-    await page.getByRole("combobox", { name: "As" }).selectOption(wire);
+    await page.getByRole("combobox", { name: "Protocol" }).selectOption(wire);
     await page
       .getByRole("treegrid", { name: `Frames on ${wire}` })
       .getByRole("row")
@@ -319,8 +319,8 @@ test("the same events on every wire, with a line to get them", limited, async (t
       .waitFor();
   }
 
-  await page.getByRole("combobox", { name: "As" }).selectOption("ag-ui");
-  const snippet = page.getByRole("figure", { name: "How to get this" });
+  await page.getByRole("combobox", { name: "Protocol" }).selectOption("ag-ui");
+  const snippet = page.getByRole("figure", { name: "How to receive this stream" });
   assert.equal(
     (await snippet.locator("pre").innerText()).trim(),
     `curl -N '${origin}/v1/sessions/s/events?wire=ag-ui'`,
@@ -372,7 +372,7 @@ test("the usage says how many tokens it took, and where the time went", limited,
 test("a session that is not there says so, and is there once it is", limited, async (t) => {
   const server = await serve(t);
   const page = await open(t, server, { hash: "#/nobody?pane=timeline", forgives: /404/ });
-  const pane = page.getByRole("complementary", { name: "Behind the conversation" });
+  const pane = page.getByRole("complementary", { name: "Inspector" });
   await pane.getByRole("alert").waitFor();
   await server.create("nobody");
   await server.say("nobody", "hello");

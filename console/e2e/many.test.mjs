@@ -133,7 +133,7 @@ test("all conversations can be reached, however many, and those that change come
   // What is deleted here is gone, wherever it stood.
   const far = rows.filter({ hasText: /number 7 of all/ });
   await far.hover();
-  await far.getByRole("button", { name: /^More about/ }).click();
+  await far.getByRole("button", { name: /^Menu of/ }).click();
   await far.getByRole("menuitem", { name: "Delete" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
   await far.waitFor({ state: "detached" });

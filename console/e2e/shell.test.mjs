@@ -113,8 +113,8 @@ test("a part of the page that cannot be loaded says so", limited, async (t) => {
   await page.reload();
   await page.getByRole("alert").getByText("could not be loaded").waitFor();
   await page.unrouteAll();
-  await page.getByRole("button", { name: "Load the page again" }).click();
-  await page.getByText("Nothing was said here yet.").waitFor();
+  await page.getByRole("button", { name: "Reload the page" }).click();
+  await page.getByText("No messages yet.").waitFor();
 });
 
 test("where the worker of the sockets does not come, the page has its own", limited, async (t) => {

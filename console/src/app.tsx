@@ -1,27 +1,27 @@
 // Three panes: sessions, the conversation, and what is behind it. Below 900 px one at a time.
 import { useEffect, useLayoutEffect, useState, useSyncExternalStore } from "react";
-import { Conversation, Open } from "./conversation/conversation.tsx";
+import { Conversation, OpenConversation } from "./conversation/conversation.tsx";
 import { Help } from "./help.tsx";
 import { useKeys } from "./keys.ts";
-import { later } from "./later.tsx";
+import { lazyComponent } from "./lazy.tsx";
 import { go, parse, useRoute } from "./route.ts";
 import { Sessions } from "./sessions/sessions.tsx";
 import { useSessions } from "./sessions/store.ts";
 import { Icon } from "./ui/icon.tsx";
 import "./ui/ui.css";
 
-const Inspect = later(() => import("./inspect/inspect.tsx").then(({ Inspect }) => Inspect));
+const Inspect = lazyComponent(() => import("./inspect/inspect.tsx").then(({ Inspect }) => Inspect));
 
 /** Asks for what the address needs with the first picture. */
 export function prepare(): void {
   const { session, pane } = parse(window.location.hash);
-  if (session !== null) void Open.load();
+  if (session !== null) void OpenConversation.load();
   if (session !== null && pane !== null) void Inspect.load();
 }
 
 /** Asks for the rest when there is nothing else to do: what is opened later is there at once, also while the server is away. */
 function complete(): void {
-  const rest = () => void Open.load().then(Inspect.load);
+  const rest = () => void OpenConversation.load().then(Inspect.load);
   if ("requestIdleCallback" in window) requestIdleCallback(rest, { timeout: 3000 });
   else setTimeout(rest, 1000);
 }
@@ -74,7 +74,7 @@ export function App() {
             document.getElementById("composer")?.focus();
           }}
         >
-          Skip to writing
+          Skip to the message field
         </a>
       )}
       <Sessions selected={session} isMain={isNarrow && shows === "sessions"} onNew={startNew} />
@@ -92,7 +92,7 @@ export function App() {
           </button>
           <Inspect key={session} session={session} pane={pane} isMain={isNarrow}>
             {(problem) => (
-              <aside className="inspect" aria-label="Behind the conversation">
+              <aside className="inspect" aria-label="Inspector">
                 {problem}
               </aside>
             )}

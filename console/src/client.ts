@@ -32,7 +32,7 @@ export function useToken(): string {
 export const client = connect({ url: BASE, token, transport: webSocket(Socket) });
 
 /** For what is asked again anyway: it says soon that nobody answers. */
-export const hasty = connect({ url: BASE, token, patience: 2000 });
+export const impatientClient = connect({ url: BASE, token, patience: 2000 });
 
 /** What the server, or the way to it, said: what happened, and what to do about it. */
 export function explain(error: unknown): { message: string; hint: string | undefined } {

@@ -6,11 +6,11 @@ export const KEYS: readonly (readonly [key: string, does: string])[] = [
   ["/", "search"],
   ["j", "next event in the timeline"],
   ["k", "previous event in the timeline"],
-  ["a", "allow what waits, once"],
-  ["d", "deny what waits"],
+  ["a", "allow the pending call once"],
+  ["d", "deny the pending call"],
   ["Esc", "stop the reply"],
-  ["t", "timeline in and out"],
-  ["i", "write"],
+  ["t", "show or hide the timeline"],
+  ["i", "write a message"],
   ["?", "this list"],
 ];
 

@@ -5,8 +5,8 @@ import type { PermissionRule } from "turnwire/message";
 import { Problem } from "../ui/state.tsx";
 import type { Answers } from "./context.ts";
 import { pretty, wrongInput } from "./json.ts";
-import { Left } from "./left.tsx";
 import { covers } from "./rule.ts";
+import { TimeLeft } from "./time-left.tsx";
 import { Json } from "./tool.tsx";
 
 type Mode = "ask" | "edit" | "deny";
@@ -57,7 +57,7 @@ export function ApprovalForm({ asking, answers }: { asking: Approval; answers: A
     >
       {mode === "edit" ? (
         <div className="field">
-          <label htmlFor={`${id}-input`}>Input that the tool gets, as JSON</label>
+          <label htmlFor={`${id}-input`}>Tool input (JSON)</label>
           <textarea
             id={`${id}-input`}
             className="mono"
@@ -78,7 +78,7 @@ export function ApprovalForm({ asking, answers }: { asking: Approval; answers: A
       )}
       {mode === "deny" && (
         <div className="field">
-          <label htmlFor={`${id}-reason`}>Why not? The agent is told (optional)</label>
+          <label htmlFor={`${id}-reason`}>Reason for the agent (optional)</label>
           <input
             id={`${id}-reason`}
             value={reason}
@@ -114,7 +114,7 @@ export function ApprovalForm({ asking, answers }: { asking: Approval; answers: A
             Back
           </button>
         )}
-        <Left expires={asking.expires_at} />
+        <TimeLeft expires={asking.expires_at} />
       </div>
       {mode !== "deny" &&
         rules.map(({ rule, covers }) => (
@@ -161,16 +161,16 @@ export function ExternalForm({ asking, answers }: { asking: Approval; answers: A
       }}
     >
       <div className="field">
-        <label htmlFor={id}>A client runs this tool. Say what came of it, to go on without one:</label>
+        <label htmlFor={id}>A client executes this tool. Enter its result to continue without the client:</label>
         <textarea id={id} rows={2} value={output} onChange={(event) => setOutput(event.target.value)} />
       </div>
       {error !== null && <Problem error={error} />}
       <div className="actions">
         <button type="submit" className="button main" disabled={isBusy}>
-          Give result
+          Send result
         </button>
         <button type="button" className="button" disabled={isBusy} onClick={() => void give("error")}>
-          It failed
+          Report failure
         </button>
       </div>
     </form>

@@ -3,7 +3,7 @@ import { type ClipboardEvent, type KeyboardEvent, memo, type ReactNode, useEffec
 import type { Sendable } from "turnwire";
 import { Icon } from "../ui/icon.tsx";
 import { Problem } from "../ui/state.tsx";
-import { bytes } from "./data.tsx";
+import { bytes } from "./data-block.tsx";
 import type { Files } from "./files.ts";
 
 interface Props {
@@ -140,9 +140,9 @@ export const Composer = memo(function Composer({
           placeholder={
             closed ??
             (isAsking
-              ? `${agent} waits for an answer above; what you send comes after it`
+              ? `${agent} waits for your decision above; your message will be queued`
               : isRunning
-                ? `${agent} is busy; what you send waits for its turn`
+                ? `${agent} is replying; your message will be queued`
                 : `Message ${agent}`)
           }
           aria-label={`Message ${agent}`}
@@ -179,7 +179,7 @@ export const Composer = memo(function Composer({
               type="submit"
               className="button main"
               disabled={!canSend}
-              title={isRunning ? "It waits for its turn" : "Enter"}
+              title={isRunning ? "Send after the running reply" : "Enter"}
             >
               {isRunning ? "Queue" : "Send"} <Icon name="send" size={14} />
             </button>

@@ -9,7 +9,7 @@ export interface Answers {
   give(asking: Approval, output: string, state: "success" | "error"): Promise<void>;
 }
 
-export interface Inside {
+export interface ConversationParts {
   /** By the id of the call. Empty where the past is shown: nothing of it can be answered. */
   pending: ReadonlyMap<string, Approval>;
   /** The messages of sub-agents, by the call that they work for. */
@@ -17,4 +17,8 @@ export interface Inside {
   answers: Answers | null;
 }
 
-export const InsideContext = createContext<Inside>({ pending: new Map(), nested: new Map(), answers: null });
+export const ConversationContext = createContext<ConversationParts>({
+  pending: new Map(),
+  nested: new Map(),
+  answers: null,
+});

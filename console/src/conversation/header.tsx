@@ -5,7 +5,7 @@ import { client } from "../client.ts";
 import { useKeys } from "../keys.ts";
 import { go, PANES, useRoute } from "../route.ts";
 import { useSessionActions } from "../sessions/actions.tsx";
-import { statusOf } from "../sessions/status.ts";
+import { statusLabel } from "../sessions/status.ts";
 import { refreshSessions, useSessions } from "../sessions/store.ts";
 import { Icon } from "../ui/icon.tsx";
 import { Menu } from "../ui/menu.tsx";
@@ -27,7 +27,7 @@ export const Header = memo(function Header({ session, info, status, isExternal, 
   const listed = useSessions().sessions.find(({ id }) => id === session);
   const title = (listed ?? info)?.title ?? null;
   const { entries, dialogs } = useSessionActions(session, title);
-  const { tone, word } = statusOf(status, isExternal);
+  const { tone, word } = statusLabel(status, isExternal);
   useKeys({ t: () => go({ pane: pane === null ? "timeline" : null }) });
   return (
     <header className="head">
@@ -42,13 +42,13 @@ export const Header = memo(function Header({ session, info, status, isExternal, 
       <Title session={session} title={title} />
       <span className="grow" />
       {info !== null && (
-        <span className="agent" title="the agent that answers here">
+        <span className="agent" title="the agent of this conversation">
           {info.agent}
         </span>
       )}
       {connection.state !== "closed" && <State tone={tone}>{word}</State>}
       <ConnectionState connection={connection} />
-      <div className="panes" role="group" aria-label="Beside the conversation">
+      <div className="panes" role="group" aria-label="Open the inspector">
         {PANES.map((name) => (
           <button
             key={name}
@@ -60,7 +60,7 @@ export const Header = memo(function Header({ session, info, status, isExternal, 
           </button>
         ))}
       </div>
-      <Menu label="More about this conversation" entries={entries} />
+      <Menu label="Conversation menu" entries={entries} />
       {dialogs}
     </header>
   );

@@ -85,10 +85,10 @@ export function wrongInput(text: string): string | null {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    return `This is no JSON: ${error instanceof Error ? error.message.replace(/^JSON\.parse: /, "") : "it cannot be read"}`;
+    return `Invalid JSON: ${error instanceof Error ? error.message.replace(/^JSON\.parse: /, "") : "it cannot be read"}`;
   }
   if (typeof value !== "object" || value === null || Array.isArray(value))
-    return "The input of a tool is a JSON object: { … }";
+    return "Tool input must be a JSON object: { … }";
   return null;
 }
 

@@ -5,8 +5,8 @@ import { between, clock, duration, exact } from "../time.ts";
 import { Copy } from "../ui/copy.tsx";
 import { Icon } from "../ui/icon.tsx";
 import { Shape, State } from "../ui/state.tsx";
-import { Data } from "./data.tsx";
-import { type Item, items, tokensOf } from "./group.ts";
+import { type Item, items, tokensOf } from "./content-items.ts";
+import { Data } from "./data-block.tsx";
 import { Markdown } from "./markdown/markdown.tsx";
 import { Json, Tool } from "./tool.tsx";
 
@@ -39,7 +39,7 @@ export const Message = memo(function Message({ message, isNested = false, action
             {clock(created_at)}
           </time>
         )}
-        {isReply && <Took message={message} />}
+        {isReply && <ReplyStats message={message} />}
       </header>
       <div className="content">
         {shown.map((item, at) => (
@@ -56,7 +56,7 @@ export const Message = memo(function Message({ message, isNested = false, action
             <Json text={JSON.stringify(message.structured_output)} label="Structured output" />
           </details>
         )}
-        <Ending message={message} />
+        <ReplyErrorNote message={message} />
       </div>
       {!isOpen && !isNested && isReply && (
         <footer>
@@ -73,21 +73,21 @@ function textOf({ content }: MsgJson): string {
 }
 
 /** How long it took, and how many tokens. */
-function Took({ message }: { message: MsgJson }) {
+function ReplyStats({ message }: { message: MsgJson }) {
   const ms = between(message.created_at, message.finished_at);
   const tokens = tokensOf(message);
   const { usage } = message;
   return (
     <>
       {ms !== null && (
-        <span className="num" title="from its start to its end, waiting included">
+        <span className="num" title="total time, including waiting">
           {duration(ms)}
         </span>
       )}
       {tokens !== null && usage && (
         <span
           className="num"
-          title={`${usage.input_tokens} read${usage.cache_input_tokens ? ` (${usage.cache_input_tokens} from the cache)` : ""}, ${usage.output_tokens} written`}
+          title={`${usage.input_tokens} input${usage.cache_input_tokens ? ` (${usage.cache_input_tokens} cached)` : ""}, ${usage.output_tokens} output`}
         >
           {tokens.toLocaleString("en")} tokens
         </span>
@@ -95,19 +95,19 @@ function Took({ message }: { message: MsgJson }) {
       {message.finished_reason !== null &&
         message.finished_reason !== "completed" &&
         message.finished_reason !== "error" && (
-          <State tone="bad">{ENDINGS[message.finished_reason] ?? message.finished_reason}</State>
+          <State tone="bad">{FINISH_LABELS[message.finished_reason] ?? message.finished_reason}</State>
         )}
     </>
   );
 }
 
-const ENDINGS: Record<string, string> = {
+const FINISH_LABELS: Record<string, string> = {
   interrupted: "stopped",
-  exceed_max_iters: "too many rounds",
-  length: "cut at the length limit",
+  exceed_max_iters: "iteration limit reached",
+  length: "output limit reached",
   refusal: "refused",
   content_filter: "filtered",
-  truncated: "cut off",
+  truncated: "truncated",
 };
 
 function Content({ item, isOpen, isLast, role }: { item: Item; isOpen: boolean; isLast: boolean; role: string }) {
@@ -146,7 +146,7 @@ function Thinking({ block, isGrowing }: { block: ThinkingBlock; isGrowing: boole
       </button>
       {isShown &&
         (block.thinking === "" ? (
-          <p className="dim">Nothing of it was shown.</p>
+          <p className="dim">The provider did not send the thinking text.</p>
         ) : (
           <Markdown text={block.thinking} growing={isGrowing} />
         ))}
@@ -174,18 +174,18 @@ function Hint({ block: { hint, source } }: { block: HintBlock }) {
 
 /** What to do about each kind of error. */
 const ADVICE: Record<string, string> = {
-  authentication: "The key of the model is missing or wrong: look at api_key_env of this agent in turnwire.toml.",
-  permission: "The key may not use this model: choose another model, or another key.",
-  rate_limit: "The model takes no more at the moment. Wait a little, then answer again.",
+  authentication: "The API key is missing or invalid: check api_key_env of this agent in turnwire.toml.",
+  permission: "The API key has no access to this model: use another model or another key.",
+  rate_limit: "The provider's rate limit is reached. Wait, then retry.",
   invalid_request:
-    "The model did not accept what it was sent: the message says what. Changing the question often helps.",
-  upstream: "The model failed, not you. Answer again; if it stays so, look at the provider’s status.",
-  connection: "The model could not be reached: check base_url of this agent and the network, then answer again.",
-  internal: "This is a fault of the server: its log says more.",
-  setup: "The agent is not set up: run turnwire config check.",
+    "The provider rejected the request; the message says why. Rephrase the message, or start a new conversation.",
+  upstream: "The provider failed. Retry; if it fails again, check the provider’s status page.",
+  connection: "The provider is unreachable: check base_url of this agent and the network, then retry.",
+  internal: "Internal error: see the server’s log.",
+  setup: "The agent's settings are invalid: run turnwire config check.",
 };
 
-function Ending({ message: { error } }: { message: { error: ReplyError | null } }) {
+function ReplyErrorNote({ message: { error } }: { message: { error: ReplyError | null } }) {
   if (error === null) return null;
   return (
     <div className="problem" role="note" aria-label="Error">
@@ -193,7 +193,7 @@ function Ending({ message: { error } }: { message: { error: ReplyError | null } 
       <div>
         <strong>{error.message || "The reply failed."}</strong>
         <p>
-          <code>{error.type}</code> {ADVICE[error.type] ?? "Answer again, or look at the server’s log."}
+          <code>{error.type}</code> {ADVICE[error.type] ?? "Retry, or see the server’s log."}
         </p>
       </div>
     </div>

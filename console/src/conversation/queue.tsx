@@ -8,13 +8,13 @@ export function Queue({ queued, cancel }: { queued: SessionState["queued"]; canc
   const [error, setError] = useState<unknown>(null);
   if (queued.length === 0) return null;
   return (
-    <ul className="queue" aria-label="Waiting for their turn">
+    <ul className="queue" aria-label="Queued messages">
       {queued.map(({ message_id, content }) => (
         <li key={message_id}>
           <State tone="wait">queued</State>
           <span className="queue-text">{textOf(content)}</span>
           <button type="button" className="link" onClick={() => void cancel(message_id).catch(setError)}>
-            take back
+            remove
           </button>
         </li>
       ))}

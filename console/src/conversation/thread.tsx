@@ -2,7 +2,7 @@
 import { memo, type ReactNode, useMemo, useState } from "react";
 import type { MsgJson } from "turnwire/message";
 import { Icon } from "../ui/icon.tsx";
-import { Near } from "../ui/near.tsx";
+import { LoadMore } from "../ui/load-more.tsx";
 import { Batches } from "./batches.ts";
 import { Message } from "./message.tsx";
 import { useScroll } from "./scroll.ts";
@@ -27,9 +27,9 @@ export function Thread({ messages, replaced, hasMore, loadMore, retry, children 
     <div className="thread-frame">
       <div className="thread" ref={box} tabIndex={0} role="region" aria-label="Messages">
         <div className="thread-in" ref={inside}>
-          {hasMore && <Near load={loadMore} name="earlier messages" className="earlier" inside=".thread" />}
+          {hasMore && <LoadMore load={loadMore} name="earlier messages" className="earlier" inside=".thread" />}
           {list.map(({ key, messages }, at) => (
-            <Some
+            <MessageBatch
               key={key}
               id={key}
               messages={messages}
@@ -51,7 +51,7 @@ export function Thread({ messages, replaced, hasMore, loadMore, retry, children 
 }
 
 /** A batch of messages; while it is out of sight the browser does not lay it out. */
-const Some = memo(function Some({
+const MessageBatch = memo(function MessageBatch({
   id,
   messages,
   replaced,
@@ -79,7 +79,7 @@ function RetryButton({ retry }: { retry: () => void }) {
       type="button"
       className="icon-button"
       onClick={retry}
-      title="Answer again; this reply leaves the history, the log keeps it"
+      title="Ask for a new reply; this one leaves the history and stays in the log"
     >
       <Icon name="retry" /> Retry
     </button>
@@ -93,7 +93,7 @@ function Replaced({ replies }: { replies: readonly MsgJson[] | undefined }) {
     <div className="replaced">
       <button type="button" className="link" aria-expanded={isShown} onClick={() => setShown(!isShown)}>
         <Icon name={isShown ? "down" : "right"} size={12} />{" "}
-        {replies.length === 1 ? "1 earlier answer" : `${replies.length} earlier answers`}
+        {replies.length === 1 ? "1 earlier reply" : `${replies.length} earlier replies`}
       </button>
       {isShown && replies.map((message) => <Message key={message.id} message={message} isNested />)}
     </div>

@@ -5,9 +5,9 @@ import { between, duration } from "../time.ts";
 import { Copy } from "../ui/copy.tsx";
 import { State } from "../ui/state.tsx";
 import { ApprovalForm, ExternalForm } from "./approval.tsx";
-import { InsideContext } from "./context.ts";
-import { Data } from "./data.tsx";
-import { stateOf } from "./group.ts";
+import { stateOf } from "./content-items.ts";
+import { ConversationContext } from "./context.ts";
+import { Data } from "./data-block.tsx";
 import { layout, pretty } from "./json.ts";
 import { Message } from "./message.tsx";
 
@@ -20,7 +20,7 @@ export const Tool = memo(function Tool({
   result: ToolResult | null;
   isOpen: boolean;
 }) {
-  const { pending, nested, answers } = useContext(InsideContext);
+  const { pending, nested, answers } = useContext(ConversationContext);
   const id = call?.id ?? result?.id ?? "";
   const name = call?.name || result?.name || "tool";
   const { title } = (call ?? {}) as { title?: unknown };
@@ -28,7 +28,7 @@ export const Tool = memo(function Tool({
   const agents = nested.get(id) ?? [];
   // A reply that is over has nothing that runs: what was open was left so.
   const state = stateOf(call, result);
-  const shown = !isOpen && state.tone === "run" ? { word: "cut off", tone: "bad" as const } : state;
+  const shown = !isOpen && state.tone === "run" ? { word: "not finished", tone: "bad" as const } : state;
   const took = between(result?.created_at, result?.finished_at);
   return (
     <section className="tool" tabIndex={-1} aria-label={`Tool ${name}`} data-tone={shown.tone} data-call={id}>

@@ -8,15 +8,15 @@ import { Copy } from "../ui/copy.tsx";
 import { Icon } from "../ui/icon.tsx";
 import { Problem } from "../ui/state.tsx";
 import { Composer } from "./composer.tsx";
-import { DropFrame } from "./drop.tsx";
+import { DropFrame } from "./drop-frame.tsx";
 import { useFiles } from "./files.ts";
 
 const PROMPTS: readonly (readonly [says: string, shows: string])[] = [
   ["How is the weather in Paris?", "a tool that streams its result"],
-  ["Buy 100 shares of ACME, I will approve it", "a call that waits for your yes, your edit or your no"],
-  ["Do two things in parallel: the weather and a trade", "two tools at once, one of them asking"],
-  ["Draw me an image of a sunset", "text and a picture"],
-  ["Ask your team what makes agents work together", "a sub-agent, nested"],
+  ["Buy 100 shares of ACME, I will approve it", "a tool call that needs your approval"],
+  ["Do two things in parallel: the weather and a trade", "two tools at once, one needs approval"],
+  ["Draw me an image of a sunset", "text and an image"],
+  ["Ask your team what makes agents work together", "a sub-agent"],
 ];
 
 const CONNECT = `[agents.friday]
@@ -62,7 +62,7 @@ export function Welcome() {
         <h1>New conversation</h1>
       </header>
       <div className="thread-frame">
-        <div className="thread" tabIndex={0} role="region" aria-label="What can be asked">
+        <div className="thread" tabIndex={0} role="region" aria-label="Suggestions">
           <div className="thread-in welcome">
             <h2>What should {name} do?</h2>
             {about !== undefined && about.about !== "" && <p className="dim">{about.about}</p>}
@@ -93,7 +93,7 @@ export function Welcome() {
                   {name === model ? name : `${name} · ${model}`}
                 </option>
               ))}
-              <option value="external">external · replies come from elsewhere</option>
+              <option value="external">external · replies are published through the API</option>
             </select>
           </label>
         )}
@@ -107,7 +107,7 @@ function Connect() {
     <section className="connect" aria-label="Connect a real model">
       <h3>Connect a real model</h3>
       <p className="dim">
-        The demo needs no key. For a model, put this into <code>turnwire.toml</code> and start with{" "}
+        The demo needs no API key. To use a model, add this to <code>turnwire.toml</code> and start with{" "}
         <code>turnwire serve --config turnwire.toml</code>:
       </p>
       <div className="copied">

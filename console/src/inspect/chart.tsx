@@ -1,6 +1,6 @@
 // Small charts, drawn by hand. Each says in words what it shows.
 import { duration } from "../time.ts";
-import { type Call, type Line, lines, type Reply, type Split } from "./turns.ts";
+import { type Call, type Line, lines, type Reply, type Split } from "./reply-times.ts";
 
 const WORDS: Record<Line["doing"], string> = { model: "model", tool: "tool", wait: "waiting", agent: "sub-agent" };
 /** More bars than this are put together. */
@@ -86,7 +86,7 @@ export function Waterfall({ reply, now, choose }: { reply: Reply; now: number; c
   const end = Math.max(reply.to ?? now, reply.from + 1);
   const share = (at: number) => ((Math.min(Math.max(at, reply.from), end) - reply.from) / (end - reply.from)) * 100;
   return (
-    <ol className="waterfall" aria-label="What it did, and when">
+    <ol className="waterfall" aria-label="Steps of the reply">
       {lines(reply).map(({ depth, doing, label, from, to, seq }, at) => {
         const took = duration((to ?? now) - from);
         const word = WORDS[doing];

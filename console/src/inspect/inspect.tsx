@@ -17,10 +17,10 @@ export function Inspect({ session, pane, isMain }: { session: string; pane: Pane
   const [wide, setWide] = useState(false);
   const Landmark = isMain ? "main" : "aside";
   return (
-    <Landmark className="inspect" aria-label="Behind the conversation" data-wide={wide}>
+    <Landmark className="inspect" aria-label="Inspector" data-wide={wide}>
       {isMain && <h1 className="visually-hidden">{NAMES[pane]}</h1>}
       <header>
-        <div role="tablist" aria-label="What is shown">
+        <div role="tablist" aria-label="Inspector views">
           {PANES.map((each) => (
             <button
               key={each}
@@ -48,7 +48,7 @@ export function Inspect({ session, pane, isMain }: { session: string; pane: Pane
           className="icon-button widen"
           aria-pressed={wide}
           aria-label="Wide"
-          title="Wide: two columns beside each other"
+          title="Wide view with two columns"
           onClick={() => setWide(!wide)}
         >
           <svg width="16" height="16" viewBox="0 0 16 16" aria-hidden="true" focusable="false">
@@ -77,13 +77,13 @@ export function Inspect({ session, pane, isMain }: { session: string; pane: Pane
         </button>
       </header>
       <div id="pane" className="pane" role="tabpanel" aria-labelledby={`tab-${pane}`}>
-        <Shown session={session} pane={pane} log={log} at={at} />
+        <PaneContent session={session} pane={pane} log={log} at={at} />
       </div>
     </Landmark>
   );
 }
 
-function Shown({ session, pane, log, at }: { session: string; pane: Pane; log: Log; at: number | null }) {
+function PaneContent({ session, pane, log, at }: { session: string; pane: Pane; log: Log; at: number | null }) {
   if (log.error !== null && log.events.length === 0) {
     const { message, hint } = explain(log.error);
     return (

@@ -1,6 +1,6 @@
 import type { Event } from "turnwire/message";
 import { expect, test } from "vitest";
-import { detail, kindOf } from "./kinds.ts";
+import { detail, kindOf } from "./event-kinds.ts";
 import { type Row, Rows } from "./rows.ts";
 
 const delta = (block_id: string, delta = "x", type = "TEXT_BLOCK_DELTA") =>

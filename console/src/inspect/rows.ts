@@ -1,7 +1,7 @@
 // The rows of the timeline: neighbouring deltas of one block are one row, which opens. All of it goes on
 // where it stopped when more events come.
 import type { Event } from "turnwire/message";
-import { isDelta, type Kind, kindOf } from "./kinds.ts";
+import { isDelta, type Kind, kindOf } from "./event-kinds.ts";
 
 /** What rows are made of: a log, or a list in a test. */
 export interface Source {

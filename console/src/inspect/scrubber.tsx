@@ -1,6 +1,6 @@
 // Takes the conversation to any event, and back to what happens now. Above it, in colours, what happened where.
 import { go } from "../route.ts";
-import { kindOf } from "./kinds.ts";
+import { kindOf } from "./event-kinds.ts";
 import type { Log } from "./log.ts";
 
 /** Into how many pieces the strip is cut at the most. */
@@ -16,7 +16,7 @@ export function Scrubber({ log, at }: { log: Log; at: number | null }) {
       <Strip log={log} />
       <input
         type="range"
-        aria-label="The conversation as it stood at an event"
+        aria-label="Show the conversation at an event"
         aria-valuetext={at === null ? `live, event ${last}` : `event ${shown} of ${last}, ${type}`}
         min={first}
         max={Math.max(last, first)}
@@ -33,7 +33,7 @@ export function Scrubber({ log, at }: { log: Log; at: number | null }) {
           {!log.ready && ", reading…"}
         </span>
         <span className="connection">
-          {at === null && log.ready && (log.connection.state === "waiting" ? "connection lost, trying again" : "")}
+          {at === null && log.ready && (log.connection.state === "waiting" ? "connection lost, reconnecting" : "")}
         </span>
         <button type="button" className="live" aria-pressed={at === null} onClick={() => go({ at: null })}>
           live

@@ -4,8 +4,8 @@ import { type KeyboardEvent, memo, useCallback, useMemo, useReducer, useState } 
 import { useKeys } from "../keys.ts";
 import { go } from "../route.ts";
 import { duration, exact } from "../time.ts";
+import { ABOUT, detail, KINDS, type Kind, kindOf } from "./event-kinds.ts";
 import { Json } from "./json.tsx";
-import { ABOUT, detail, KINDS, type Kind, kindOf } from "./kinds.ts";
 import { List, rowAttributes, step } from "./list.tsx";
 import type { Log } from "./log.ts";
 import { type Row, Rows } from "./rows.ts";
@@ -100,7 +100,7 @@ export function Timeline({ log, at }: { log: Log; at: number | null }) {
           }}
         />
       ) : (
-        <Nothing log={log} filter={filter} all={() => setFilter(null)} />
+        <EmptyTimeline log={log} filter={filter} all={() => setFilter(null)} />
       )}
       {shown !== undefined && <Json value={shown} label={`Event ${log.seqs[event]}`} />}
       <Scrubber log={log} at={at} />
@@ -112,12 +112,12 @@ function shows(row: Row | null, event: number): boolean {
   return row !== null && row.from <= event && event < row.to;
 }
 
-function Nothing({ log, filter, all }: { log: Log; filter: Kind | null; all: () => void }) {
+function EmptyTimeline({ log, filter, all }: { log: Log; filter: Kind | null; all: () => void }) {
   if (log.events.length > 0 && filter !== null) {
     return (
       <div className="nothing">
         <p>
-          No event here is about <b>{filter}</b> ({ABOUT[filter]}).
+          No <b>{filter}</b> events ({ABOUT[filter]}).
         </p>
         <button type="button" onClick={all}>
           Show all
@@ -128,11 +128,8 @@ function Nothing({ log, filter, all }: { log: Log; filter: Kind | null; all: () 
   if (!log.ready) return <p className="nothing">Reading the log…</p>;
   return (
     <div className="nothing">
-      <p>Nothing was written yet.</p>
-      <p>
-        Each message, each piece of a reply, each tool call and each answer of a person becomes an event, and stands
-        here as it is written.
-      </p>
+      <p>No events yet.</p>
+      <p>Messages, pieces of replies, tool calls and decisions appear here as they are written to the log.</p>
     </div>
   );
 }
@@ -191,7 +188,7 @@ const EventRow = memo(function EventRow({ log, index, chosen, from, to, member, 
       <span
         className="since"
         role="gridcell"
-        title={`${exact(first.created_at ?? "")} · ${duration(before)} after the event before`}
+        title={`${exact(first.created_at ?? "")} · ${duration(before)} after the previous event`}
       >
         {since < 100_000 ? `+${since} ms` : `+${duration(since)}`}
       </span>

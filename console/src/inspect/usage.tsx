@@ -6,7 +6,7 @@ import { go } from "../route.ts";
 import { ago, duration, exact, useNow } from "../time.ts";
 import { Bars, SplitBar, Waterfall } from "./chart.tsx";
 import type { Log } from "./log.ts";
-import { cost, type Prices, type Reply, split, Turns, tokens } from "./turns.ts";
+import { cost, type Prices, type Reply, ReplyTimes, split, tokens } from "./reply-times.ts";
 
 /** How many replies are shown at first, and each time more. */
 const SOME = 20;
@@ -36,7 +36,7 @@ function usePrices(agent: string | undefined): Priced | null {
 }
 
 export function UsagePane({ log, at }: { log: Log; at: number | null }) {
-  const made = useMemo(() => new Turns(log), [log]);
+  const made = useMemo(() => new ReplyTimes(log), [log]);
   const { replies, calls } = made.sync();
   const [most, setMost] = useState(SOME);
   const priced = usePrices(log.info?.agent);
@@ -50,9 +50,7 @@ export function UsagePane({ log, at }: { log: Log; at: number | null }) {
     return (
       <div className="nothing">
         <p>{log.ready ? "No reply yet." : "Reading the log…"}</p>
-        {log.ready && (
-          <p>After the first one: how many tokens it took, and how long the model, the tools and people took.</p>
-        )}
+        {log.ready && <p>After the first reply this shows its tokens, and the time of model, tools and waiting.</p>}
       </div>
     );
   }
@@ -65,7 +63,7 @@ export function UsagePane({ log, at }: { log: Log; at: number | null }) {
         <Sum
           name="tokens in"
           value={count(all.input_tokens)}
-          more={all.cache_input_tokens > 0 ? `${count(all.cache_input_tokens)} of the cache` : undefined}
+          more={all.cache_input_tokens > 0 ? `${count(all.cache_input_tokens)} cached` : undefined}
         />
         <Sum name="tokens out" value={count(all.output_tokens)} />
         <Sum name="model calls" value={count(calls.length)} />
@@ -77,7 +75,7 @@ export function UsagePane({ log, at }: { log: Log; at: number | null }) {
       <p className="legend" aria-hidden="true">
         <span className="doing-model">model</span>
         <span className="doing-tool">tools</span>
-        <span className="doing-wait">waiting for somebody</span>
+        <span className="doing-wait">waiting</span>
       </p>
       <ol className="replies">
         {latest.map((reply) => (

@@ -3,11 +3,11 @@ import { type KeyboardEvent, useState } from "react";
 import { BASE, explain, useToken } from "../client.ts";
 import { go } from "../route.ts";
 import { Copy } from "../ui/copy.tsx";
+import { curl, type Snippet, type Where, WIRES, type Wire } from "./client-snippets.ts";
 import { type Frame, nameOf, useFrames } from "./frames.ts";
 import { Json } from "./json.tsx";
 import { List, rowAttributes, step } from "./list.tsx";
 import type { Log } from "./log.ts";
-import { curl, type Snippet, type Where, WIRES, type Wire } from "./wires.ts";
 
 const KEY = "turnwire.wire";
 /** More events than this that became one frame are not all shown. */
@@ -30,7 +30,7 @@ export function WirePane({ session, log, at }: { session: string; log: Log; at: 
     <div className="wire">
       <div className="wire-head">
         <label>
-          As
+          Protocol
           <select value={wire.name} onChange={({ target }) => choose(target.value)}>
             {WIRES.map(({ name, about }) => (
               <option key={name} value={name}>
@@ -39,7 +39,7 @@ export function WirePane({ session, log, at }: { session: string; log: Log; at: 
             ))}
           </select>
         </label>
-        <label title="A client that comes late gets neighbouring deltas as one; raw=true sends each">
+        <label title="Late clients receive neighbouring deltas merged; raw=true sends each delta">
           <input type="checkbox" checked={raw} onChange={({ target }) => setRaw(target.checked)} /> each delta
         </label>
       </div>
@@ -65,9 +65,9 @@ function Snippets({ session, agent, wire }: { session: string; agent: string; wi
   const shown = snippets[which] ?? snippets[0];
   if (shown === undefined) return null;
   return (
-    <figure className="snippet" aria-label="How to get this">
+    <figure className="snippet" aria-label="How to receive this stream">
       <figcaption>
-        <span role="group" aria-label="Written for">
+        <span role="group" aria-label="Language">
           {snippets.map(({ label }, index) => (
             <button key={label} type="button" aria-pressed={index === which} onClick={() => setWhich(index)}>
               {label}
@@ -108,9 +108,7 @@ function Frames({
   if (list.length === 0) {
     return (
       <p className="nothing">
-        {live && log.ready
-          ? `On ${wire} there is nothing to send yet: write a message, and its reply is here.`
-          : "Asking for the stream…"}
+        {live && log.ready ? `No events on ${wire} yet. Send a message to see its reply here.` : "Opening the stream…"}
       </p>
     );
   }
@@ -166,7 +164,7 @@ function Frames({
       )}
       {!live && (
         <p className="lost" role="status">
-          The stream was cut; it is asked for again.
+          The stream was interrupted; reconnecting.
         </p>
       )}
     </>

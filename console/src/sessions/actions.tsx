@@ -35,7 +35,7 @@ export function useSessionActions(session: string, title: string | null): { entr
       {dialog === "rename" && <Rename session={session} title={title ?? ""} onClose={close} />}
       {dialog === "delete" && <Delete session={session} name={name} onClose={close} />}
       {error !== null && (
-        <Dialog title="That did not work" onClose={() => setError(null)}>
+        <Dialog title="Request failed" onClose={() => setError(null)}>
           <Problem error={error} />
         </Dialog>
       )}
@@ -98,7 +98,7 @@ function Delete({ session, name, onClose }: { session: string; name: string; onC
   };
   return (
     <Dialog title={`Delete “${name}”?`} onClose={onClose}>
-      <p>Its messages and its events are gone for good. A reply that runs is stopped.</p>
+      <p>Its messages and events are deleted permanently. A running reply is stopped.</p>
       {error !== null && <Problem error={error} />}
       <div className="actions">
         <button type="button" className="button bad" onClick={() => void remove().catch(setError)}>

@@ -5,16 +5,16 @@ import { useKeys } from "../keys.ts";
 import { format, go, useRoute } from "../route.ts";
 import { ago, exact, useNow } from "../time.ts";
 import { Icon } from "../ui/icon.tsx";
+import { LoadMore } from "../ui/load-more.tsx";
 import { Menu } from "../ui/menu.tsx";
-import { Near } from "../ui/near.tsx";
 import { Problem, Shape } from "../ui/state.tsx";
 import { useSessionActions } from "./actions.tsx";
-import { Foot } from "./foot.tsx";
+import { Footer } from "./footer.tsx";
 import "./sessions.css";
+import { PendingApprovals } from "./pending-approvals.tsx";
 import { SignIn } from "./sign-in.tsx";
-import { statusOf } from "./status.ts";
+import { statusLabel } from "./status.ts";
 import { search, showMore, useSessions } from "./store.ts";
-import { Waiting } from "./waiting.tsx";
 
 interface Props {
   selected: string | null;
@@ -51,7 +51,7 @@ export function Sessions({ selected, isMain, onNew }: Props) {
           <Search />
           <div className="sessions-list">
             {error !== null && <Problem error={error} />}
-            <Waiting waiting={waiting} />
+            <PendingApprovals waiting={waiting} />
             <nav aria-label="All conversations">
               <ul>
                 {sessions.map((info) => (
@@ -60,13 +60,17 @@ export function Sessions({ selected, isMain, onNew }: Props) {
               </ul>
             </nav>
             {isLoaded && sessions.length === 0 && (
-              <p className="dim center">{query === "" ? "No conversations yet." : `Nothing has “${query}” in it.`}</p>
+              <p className="dim center">
+                {query === "" ? "No conversations yet." : `No conversation contains “${query}”.`}
+              </p>
             )}
-            {hasMore && <Near load={showMore} name="more conversations" className="center" inside=".sessions-list" />}
+            {hasMore && (
+              <LoadMore load={showMore} name="more conversations" className="center" inside=".sessions-list" />
+            )}
           </div>
         </>
       )}
-      <Foot />
+      <Footer />
     </div>
   );
 }
@@ -116,7 +120,7 @@ const Row = memo(function Row({ info, isSelected, now }: { info: SessionInfo; is
   const { pane } = useRoute();
   const { entries, dialogs } = useSessionActions(info.id, info.title);
   const isExternal = info.pending.length > 0 && info.pending.every(({ confirm }) => confirm.length === 0);
-  const { tone, word } = statusOf(info.status, isExternal);
+  const { tone, word } = statusLabel(info.status, isExternal);
   const tokens = info.usage.input_tokens + info.usage.output_tokens;
   const at = changed(info);
   return (
@@ -142,7 +146,7 @@ const Row = memo(function Row({ info, isSelected, now }: { info: SessionInfo; is
           <span className="dim"> · {info.agent}</span>
         </span>
       </a>
-      <Menu label={`More about ${info.title || "this conversation"}`} entries={entries} />
+      <Menu label={`Menu of ${info.title || "this conversation"}`} entries={entries} />
       {dialogs}
     </li>
   );

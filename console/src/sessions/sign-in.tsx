@@ -19,7 +19,7 @@ export function SignIn({ error }: { error: Error | null }) {
     >
       <h2>Sign in</h2>
       <p className="dim">
-        This server asks who you are. Make a token with <code>turnwire token new</code>.
+        This server requires a token. Create one with <code>turnwire token new</code>.
       </p>
       <div className="field">
         <label htmlFor={id}>Token</label>

@@ -1,7 +1,7 @@
 import type { Status } from "turnwire";
 
 /** A session's status, in words. */
-export function statusOf(status: Status, isExternal = false): { tone: "run" | "wait" | "idle"; word: string } {
+export function statusLabel(status: Status, isExternal = false): { tone: "run" | "wait" | "idle"; word: string } {
   switch (status) {
     case "running":
       return { tone: "run", word: "running" };

@@ -2,13 +2,13 @@
 // and at once after something was done here; not while nobody sees it.
 import { useSyncExternalStore } from "react";
 import { type Pending, type SessionInfo, TurnwireError } from "turnwire";
-import { hasty } from "../client.ts";
+import { impatientClient } from "../client.ts";
 
-export type Waiting = Pending & { session_id: string; title: string | null };
+export type PendingReply = Pending & { session_id: string; title: string | null };
 
-export interface Listed {
+export interface SessionList {
   sessions: readonly SessionInfo[];
-  waiting: readonly Waiting[];
+  waiting: readonly PendingReply[];
   hasMore: boolean;
   /** What was searched for when this was listed. */
   query: string;
@@ -18,12 +18,12 @@ export interface Listed {
   isLocked: boolean;
 }
 
-const EVERY = 4000;
+const REFRESH_INTERVAL = 4000;
 const PAGE = 50;
-/** As many as a page of the server can have: so many are looked at again each time, whatever is listed below. */
-const MOST = 200;
+/** As many as a page of the server can have: so many are looked at again each time, whatever is listed sessionsBelow. */
+const MAX_REFRESHED = 200;
 
-let state: Listed = {
+let state: SessionList = {
   sessions: [],
   waiting: [],
   hasMore: false,
@@ -32,7 +32,7 @@ let state: Listed = {
   error: null,
   isLocked: false,
 };
-let text = "";
+let stateJson = "";
 let query = "";
 /** How many are looked at again. */
 let limit = PAGE;
@@ -44,16 +44,16 @@ let isStale = false;
 let timer: ReturnType<typeof setTimeout> | undefined;
 const listeners = new Set<() => void>();
 
-function put(next: Listed): void {
+function setState(next: SessionList): void {
   // The same again is no reason to draw anything.
   const written = JSON.stringify([next, next.error?.message]);
-  if (written === text) return;
-  text = written;
+  if (written === stateJson) return;
+  stateJson = written;
   state = next;
   for (const listener of listeners) listener();
 }
 
-async function look(): Promise<void> {
+async function refresh(): Promise<void> {
   clearTimeout(timer);
   if (running) {
     isStale = true;
@@ -65,14 +65,14 @@ async function look(): Promise<void> {
   try {
     const [top, waiting] = await Promise.all([
       list(asked, { limit, signal: stop.signal }),
-      hasty.approvals({ limit: 50 }),
+      impatientClient.approvals({ limit: 50 }),
     ]);
     if (stop.signal.aborted) return;
     isPaged &&= top.next_cursor !== null;
     if (!isPaged) cursor = top.next_cursor;
-    const sessions = isPaged ? [...top.sessions, ...below(top.sessions, state.sessions)] : top.sessions;
-    put({
-      sessions: sessions.map(kept),
+    const sessions = isPaged ? [...top.sessions, ...sessionsBelow(top.sessions, state.sessions)] : top.sessions;
+    setState({
+      sessions: sessions.map(reuseUnchanged),
       waiting,
       hasMore: cursor !== null,
       query: asked,
@@ -83,33 +83,34 @@ async function look(): Promise<void> {
   } catch (error) {
     if (!stop.signal.aborted) {
       const isLocked = error instanceof TurnwireError && error.status === 401;
-      put({ ...state, ...(isLocked && { sessions: [], waiting: [] }), error: error as Error, isLocked });
+      setState({ ...state, ...(isLocked && { sessions: [], waiting: [] }), error: error as Error, isLocked });
     }
   } finally {
     if (running === stop) running = null;
-    if (isStale) void look();
+    if (isStale) void refresh();
     // Who is not let in is not let in by asking again.
-    else if (listeners.size > 0 && !document.hidden && !state.isLocked) timer = setTimeout(() => void look(), EVERY);
+    else if (listeners.size > 0 && !document.hidden && !state.isLocked)
+      timer = setTimeout(() => void refresh(), REFRESH_INTERVAL);
   }
 }
 
 /** Looks at once. */
 export function refreshSessions(): void {
-  if (listeners.size > 0) void look();
+  if (listeners.size > 0) void refresh();
 }
 
 const list = (q: string, options: { limit: number; cursor?: string; signal?: AbortSignal }) =>
-  hasty.sessions({ ...options, ...(q.trim() !== "" && { q }) });
+  impatientClient.sessions({ ...options, ...(q.trim() !== "" && { q }) });
 
 /** What of the list before stands behind its new top: it is in the order of the last change, so what changed came up. */
-export function below(top: readonly SessionInfo[], before: readonly SessionInfo[]): SessionInfo[] {
+export function sessionsBelow(top: readonly SessionInfo[], before: readonly SessionInfo[]): SessionInfo[] {
   const last = top.at(-1);
   const ids = new Set(top.map(({ id }) => id));
   return before.filter(({ id, updated_at }) => !ids.has(id) && (last === undefined || updated_at <= last.updated_at));
 }
 
 /** The same object where nothing of it is new, so that its row is not drawn again. */
-function kept(info: SessionInfo): SessionInfo {
+function reuseUnchanged(info: SessionInfo): SessionInfo {
   const known = rows.get(info.id);
   const written = JSON.stringify(info);
   if (known?.written === written) return known.info;
@@ -126,14 +127,14 @@ export function search(words: string): void {
   cursor = null;
   running?.abort();
   running = null;
-  void look();
+  void refresh();
 }
 
 /** Lists more. What cannot be looked at again with one question is asked for once, behind the rest. */
 export async function showMore(): Promise<void> {
-  if (limit < MOST) {
-    limit = Math.min(MOST, limit * 2);
-    return look();
+  if (limit < MAX_REFRESHED) {
+    limit = Math.min(MAX_REFRESHED, limit * 2);
+    return refresh();
   }
   if (cursor === null) return;
   const asked = query;
@@ -142,9 +143,9 @@ export async function showMore(): Promise<void> {
   isPaged = true;
   cursor = next_cursor;
   const ids = new Set(state.sessions.map(({ id }) => id));
-  put({
+  setState({
     ...state,
-    sessions: [...state.sessions, ...sessions.filter(({ id }) => !ids.has(id)).map(kept)],
+    sessions: [...state.sessions, ...sessions.filter(({ id }) => !ids.has(id)).map(reuseUnchanged)],
     hasMore: cursor !== null,
   });
 }
@@ -152,27 +153,27 @@ export async function showMore(): Promise<void> {
 /** One that is deleted here is gone from the list at once. */
 export function forget(id: string): void {
   rows.delete(id);
-  put({ ...state, sessions: state.sessions.filter((info) => info.id !== id) });
+  setState({ ...state, sessions: state.sessions.filter((info) => info.id !== id) });
 }
 
-function seen(): void {
-  if (!document.hidden) void look();
+function onVisible(): void {
+  if (!document.hidden) void refresh();
 }
 
 function subscribe(listener: () => void): () => void {
   listeners.add(listener);
   if (listeners.size === 1) {
-    void look();
-    document.addEventListener("visibilitychange", seen);
+    void refresh();
+    document.addEventListener("visibilitychange", onVisible);
   }
   return () => {
     listeners.delete(listener);
     if (listeners.size > 0) return;
     clearTimeout(timer);
-    document.removeEventListener("visibilitychange", seen);
+    document.removeEventListener("visibilitychange", onVisible);
   };
 }
 
-export function useSessions(): Listed {
+export function useSessions(): SessionList {
   return useSyncExternalStore(subscribe, () => state);
 }

@@ -20,7 +20,7 @@ export function Copy({ text, label = "Copy" }: { text: string | (() => string | 
   return (
     <button type="button" className="icon-button copy" aria-label={label} title={label} onClick={() => void copy()}>
       <Icon name={done === "yes" ? "check" : "copy"} />
-      <span role="status">{done === "yes" ? "copied" : done === "no" ? "not allowed here" : ""}</span>
+      <span role="status">{done === "yes" ? "copied" : done === "no" ? "copying was not allowed" : ""}</span>
     </button>
   );
 }

@@ -5,7 +5,7 @@ import { createRoot } from "react-dom/client";
 import { describe, expect, test } from "vitest";
 import { Blocks, mend } from "./blocks.ts";
 import { Markdown } from "./markdown.tsx";
-import { blobPath, decode, safeHref, shownSource } from "./safe.ts";
+import { blobPath, decode, safeHref, shownSource } from "./safe-urls.ts";
 
 Object.assign(globalThis, { IS_REACT_ACT_ENVIRONMENT: true });
 

@@ -4,7 +4,7 @@ import type { Token, Tokens } from "marked";
 import { Fragment, memo, type ReactNode, useRef } from "react";
 import { Copy } from "../../ui/copy.tsx";
 import { Blocks } from "./blocks.ts";
-import { decode, safeHref, shownSource } from "./safe.ts";
+import { decode, safeHref, shownSource } from "./safe-urls.ts";
 import { useThrottled } from "./throttle.ts";
 
 /** A text that may still grow. */

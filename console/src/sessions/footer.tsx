@@ -8,7 +8,7 @@ import { refreshSessions, useSessions } from "./store.ts";
 const THEMES = { system: "auto", light: "sun", dark: "moon" } as const;
 
 /** How one is connected, and how it all looks. */
-export function Foot() {
+export function Footer() {
   const isSigned = useToken() !== "";
   const { error, isLoaded, isLocked } = useSessions();
   const theme = useTheme();
@@ -19,7 +19,7 @@ export function Foot() {
   const text = isLocked
     ? "not signed in"
     : error !== null
-      ? "server not reached"
+      ? "server unreachable"
       : !isLoaded
         ? "connecting"
         : isSigned

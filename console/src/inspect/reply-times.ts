@@ -51,7 +51,7 @@ export interface Source {
 }
 
 /** Goes on where it stopped when more events come. */
-export class Turns {
+export class ReplyTimes {
   /** Of agents that nobody called, in order. */
   replies: Reply[] = [];
   calls: Call[] = [];

@@ -53,7 +53,10 @@ export function items(content: readonly ContentBlock[]): Item[] {
 }
 
 /** The messages of sub-agents, by the call that they work for; those of which nobody knows it are under `''`. */
-export function nest(messages: readonly MsgJson[], agents: readonly AgentMessage[]): Map<string, MsgJson[]> {
+export function groupBySubAgentCall(
+  messages: readonly MsgJson[],
+  agents: readonly AgentMessage[],
+): Map<string, MsgJson[]> {
   const nested = new Map<string, MsgJson[]>();
   const all = [...messages, ...agents.map(({ message }) => message)];
   for (const { message, parent_tool_call_id } of agents) {

@@ -1,7 +1,7 @@
 import type { ContentBlock, MsgJson, ToolCall, ToolResult } from "turnwire/message";
 import { describe, expect, test } from "vitest";
 import { sentences } from "./announcer.tsx";
-import { items, nest, replaced, stateOf } from "./group.ts";
+import { groupBySubAgentCall, items, replaced, stateOf } from "./content-items.ts";
 
 const at = (second: number) => `2026-01-01T00:00:${String(second).padStart(2, "0")}Z`;
 const call = (id: string, more: Partial<ToolCall> = {}): ToolCall => ({
@@ -84,11 +84,11 @@ describe("sub-agents", () => {
   ]);
 
   test("are in the call that they work for, where that is known", () => {
-    expect([...nest([main], [sub("a", 2, "2")]).keys()]).toEqual(["2"]);
+    expect([...groupBySubAgentCall([main], [sub("a", 2, "2")]).keys()]).toEqual(["2"]);
   });
 
   test("otherwise in the one that ran when they began", () => {
-    const nested = nest([main], [sub("a", 2), sub("b", 7), sub("c", 0)]);
+    const nested = groupBySubAgentCall([main], [sub("a", 2), sub("b", 7), sub("c", 0)]);
     expect([...nested].map(([id, list]) => `${id}:${list.map((it) => it.id).join()}`)).toEqual(["1:a", "2:b", ":c"]);
   });
 
@@ -97,7 +97,7 @@ describe("sub-agents", () => {
       ...sub("a", 2),
       message: message("a", [call("x"), result("x", { created_at: at(3), finished_at: at(4) })], { created_at: at(2) }),
     };
-    const nested = nest([main], [outer, sub("b", 3)]);
+    const nested = groupBySubAgentCall([main], [outer, sub("b", 3)]);
     expect([...nested.keys()]).toEqual(["1", "x"]);
   });
 });

@@ -3,12 +3,12 @@ import { useState } from "react";
 import { client } from "../client.ts";
 import { deny } from "../conversation/deny.ts";
 import { summary } from "../conversation/json.ts";
-import { Left } from "../conversation/left.tsx";
+import { TimeLeft } from "../conversation/time-left.tsx";
 import { go } from "../route.ts";
 import { Problem, Shape } from "../ui/state.tsx";
-import { refreshSessions, type Waiting as Waits } from "./store.ts";
+import { type PendingReply, refreshSessions } from "./store.ts";
 
-export function Waiting({ waiting }: { waiting: readonly Waits[] }) {
+export function PendingApprovals({ waiting }: { waiting: readonly PendingReply[] }) {
   const asking = waiting.flatMap((one) => one.confirm.map((call) => ({ one, call })));
   if (asking.length === 0) return null;
   return (
@@ -18,14 +18,14 @@ export function Waiting({ waiting }: { waiting: readonly Waits[] }) {
       </h2>
       <ul>
         {asking.map(({ one, call }) => (
-          <Asking key={`${one.session_id} ${call.id}`} one={one} call={call} />
+          <PendingApproval key={`${one.session_id} ${call.id}`} one={one} call={call} />
         ))}
       </ul>
     </section>
   );
 }
 
-function Asking({ one, call }: { one: Waits; call: Waits["confirm"][number] }) {
+function PendingApproval({ one, call }: { one: PendingReply; call: PendingReply["confirm"][number] }) {
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
   const asking = { reply_id: one.reply_id, tool_call: call };
@@ -60,7 +60,7 @@ function Asking({ one, call }: { one: Waits; call: Waits["confirm"][number] }) {
         >
           Deny
         </button>
-        <Left expires={one.expires_at} />
+        <TimeLeft expires={one.expires_at} />
       </div>
       {error !== null && <Problem error={error} />}
     </li>

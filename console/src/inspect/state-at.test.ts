@@ -2,7 +2,7 @@
 
 import { type Event, Folder } from "turnwire/message";
 import { expect, test } from "vitest";
-import { Replay } from "./at.ts";
+import { Replay } from "./state-at.ts";
 
 const seed = Number(process.env["TURNWIRE_SEED"] ?? Math.floor(Math.random() * 1e9));
 console.log(`to repeat this run: TURNWIRE_SEED=${seed}`);

@@ -6,10 +6,10 @@ export type Kind = (typeof KINDS)[number];
 
 export const ABOUT: Record<Kind, string> = {
   text: "text, thinking, data and hints",
-  tool: "calls of tools and what came of them",
-  human: "messages, questions to people and their answers",
-  model: "calls of models",
-  reply: "where replies begin and end",
+  tool: "tool calls and results",
+  human: "messages, approvals and decisions",
+  model: "model calls",
+  reply: "start and end of replies",
   other: "everything else",
 };
 

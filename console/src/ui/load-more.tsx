@@ -10,7 +10,7 @@ interface Props {
 }
 
 /** What is beyond an end of a list: it is loaded when one comes near, or asks. */
-export function Near({ load, name, className, inside }: Props) {
+export function LoadMore({ load, name, className, inside }: Props) {
   const [isLoading, setLoading] = useState(false);
   const [failed, setFailed] = useState(false);
   // An empty page may have a next one: then one is still near, and it goes on.

@@ -4,24 +4,24 @@ import { type Approval, type Sendable, TurnwireError } from "turnwire";
 import type { MsgJson } from "turnwire/message";
 import { type UseSession, useSession } from "turnwire/react";
 import { client } from "../client.ts";
-import { useStateAt } from "../inspect/at.ts";
+import { useStateAt } from "../inspect/state-at.ts";
 import { useKeys } from "../keys.ts";
 import { go, useRoute } from "../route.ts";
 import { refreshSessions } from "../sessions/store.ts";
 import { Problem } from "../ui/state.tsx";
 import { Announcer } from "./announcer.tsx";
 import { Composer } from "./composer.tsx";
-import { type Answers, type Inside, InsideContext } from "./context.ts";
+import { groupBySubAgentCall, replaced } from "./content-items.ts";
+import { type Answers, ConversationContext, type ConversationParts } from "./context.ts";
 import { deny } from "./deny.ts";
-import { DropFrame } from "./drop.tsx";
+import { DropFrame } from "./drop-frame.tsx";
 import { useFiles } from "./files.ts";
-import { nest, replaced } from "./group.ts";
 import { Header } from "./header.tsx";
 import { Message } from "./message.tsx";
 import { Queue } from "./queue.tsx";
 import { Thread } from "./thread.tsx";
 
-export function Open({ session }: { session: string }) {
+export function OpenConversation({ session }: { session: string }) {
   // A conversation that ended with an error is opened anew.
   const [attempt, setAttempt] = useState(0);
   return <Live key={attempt} session={session} again={() => setAttempt(attempt + 1)} />;
@@ -37,8 +37,8 @@ function Live({ session, again }: { session: string; again: () => void }) {
   const files = useFiles();
   const answers = useAnswers(session, live);
   const pending = useMemo(() => new Map(live.pending.map((asking) => [asking.tool_call.id, asking])), [live.pending]);
-  const nested = useMemo(() => nest(live.messages, live.agents), [live.messages, live.agents]);
-  const inside = useMemo<Inside>(() => ({ pending, nested, answers }), [pending, nested, answers]);
+  const nested = useMemo(() => groupBySubAgentCall(live.messages, live.agents), [live.messages, live.agents]);
+  const inside = useMemo<ConversationParts>(() => ({ pending, nested, answers }), [pending, nested, answers]);
   const [problem, setProblem] = useState<unknown>(null);
   const attempt = (work: Promise<unknown>) => void work.then(refreshSessions, setProblem);
 
@@ -84,9 +84,7 @@ function Live({ session, again }: { session: string; again: () => void }) {
       {live.error !== null && (
         <Problem
           error={
-            isGone(live.error)
-              ? new Error("This conversation is not here. It may have been deleted, or the link is wrong.")
-              : live.error
+            isGone(live.error) ? new Error("Conversation not found. It was deleted, or the link is wrong.") : live.error
           }
         >
           <div className="actions">
@@ -103,7 +101,7 @@ function Live({ session, again }: { session: string; again: () => void }) {
       {isPast ? (
         <Past session={session} at={at} />
       ) : (
-        <InsideContext value={inside}>
+        <ConversationContext value={inside}>
           <Thread
             messages={live.messages}
             replaced={old}
@@ -112,11 +110,11 @@ function Live({ session, again }: { session: string; again: () => void }) {
             retry={canRetry ? retry : null}
           >
             {!live.ready && live.error === null && <p className="dim center">loading</p>}
-            {live.ready && live.messages.length === 0 && <p className="dim center">Nothing was said here yet.</p>}
-            <Loose replies={nested.get("")} />
+            {live.ready && live.messages.length === 0 && <p className="dim center">No messages yet.</p>}
+            <UnassignedReplies replies={nested.get("")} />
             <Queue queued={live.queued} cancel={live.cancel} />
           </Thread>
-        </InsideContext>
+        </ConversationContext>
       )}
       <Announcer live={live} />
       {!isPast && live.pending.length > 0 && <WaitingBar pending={live.pending} />}
@@ -198,31 +196,31 @@ const NONE: MsgJson[] = [];
 function Past({ session, at }: { session: string; at: number }) {
   const found = useStateAt(session, at);
   const messages = found?.messages ?? NONE;
-  const inside = useMemo<Inside>(
-    () => ({ pending: new Map(), nested: nest(messages, found?.agents ?? []), answers: null }),
+  const inside = useMemo<ConversationParts>(
+    () => ({ pending: new Map(), nested: groupBySubAgentCall(messages, found?.agents ?? []), answers: null }),
     [messages, found],
   );
   return (
     <>
       <div className="past" role="status">
         <span>
-          as it stood at event <b className="num">{at}</b>
+          state at event <b className="num">{at}</b>
         </span>
         <button type="button" className="link" onClick={() => go({ at: null })}>
           back to live
         </button>
       </div>
-      <InsideContext value={inside}>
+      <ConversationContext value={inside}>
         <Thread messages={messages} replaced={new Map()} hasMore={false} loadMore={async () => {}} retry={null}>
           {found === null && <p className="dim center">loading</p>}
         </Thread>
-      </InsideContext>
+      </ConversationContext>
     </>
   );
 }
 
 /** Sub-agents of whom nobody knows for which call they work. */
-function Loose({ replies }: { replies: MsgJson[] | undefined }) {
+function UnassignedReplies({ replies }: { replies: MsgJson[] | undefined }) {
   if (!replies || replies.length === 0) return null;
   return (
     <details className="structured">
@@ -248,7 +246,7 @@ function WaitingBar({ pending }: { pending: readonly Approval[] }) {
       <span>
         {pending.length === 1
           ? `${pending[0]?.tool_call.name} waits for ${isForMe ? "you" : "a client"}`
-          : `${pending.length} calls wait`}
+          : `${pending.length} calls are waiting`}
       </span>
       <button type="button" className="link" onClick={show}>
         {pending.length === 1 ? "show" : "show next"}

@@ -3,7 +3,7 @@ import { memo, useEffect, useState } from "react";
 import type { DataBlock } from "turnwire/message";
 import { BASE, token, useToken } from "../client.ts";
 import { Icon } from "../ui/icon.tsx";
-import { blobPath, safeHref } from "./markdown/safe.ts";
+import { blobPath, safeHref } from "./markdown/safe-urls.ts";
 
 export const Data = memo(function Data({ block, growing = false }: { block: DataBlock; growing?: boolean }) {
   const { source, name } = block;
@@ -28,7 +28,7 @@ export const Data = memo(function Data({ block, growing = false }: { block: Data
             {label}
           </a>
         )}
-        <span className="dim">elsewhere; not loaded here</span>
+        <span className="dim">external; not loaded</span>
       </p>
     );
   }

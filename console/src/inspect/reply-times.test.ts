@@ -1,6 +1,6 @@
 import type { Event } from "turnwire/message";
 import { expect, test } from "vitest";
-import { cost, flatten, lines, type Reply, split, Turns, tokens } from "./turns.ts";
+import { cost, flatten, lines, type Reply, ReplyTimes, split, tokens } from "./reply-times.ts";
 
 let seq = 0;
 /** Events with their times. */
@@ -40,7 +40,7 @@ const answer = (id: string) => ({
   confirm_results: [{ confirmed: true, tool_call: { id } }],
 });
 
-const only = (turns: Turns): Reply => {
+const only = (turns: ReplyTimes): Reply => {
   expect(turns.replies).toHaveLength(1);
   return turns.replies[0] as Reply;
 };
@@ -58,7 +58,7 @@ test("a reply is split into model, tools and waiting, and the rest", () => {
     [1400, called],
     [1405, end],
   );
-  const reply = only(new Turns(log).sync());
+  const reply = only(new ReplyTimes(log).sync());
   expect(split(reply, 9999)).toEqual({ model: 180, tool: 200, wait: 1000, other: 25 });
   expect(reply.spans.map(({ doing, from, to }) => [doing, from, to])).toEqual([
     ["model", 10, 110],
@@ -76,11 +76,11 @@ test("a reply is split into model, tools and waiting, and the rest", () => {
 
 test("what happens at the same time counts once, a tool before waiting", () => {
   const log = source([0, begin], [0, tool("a")], [50, ask("b")], [100, done("a")], [300, answer("b")], [300, end]);
-  expect(split(only(new Turns(log).sync()), 0)).toEqual({ model: 0, tool: 100, wait: 200, other: 0 });
+  expect(split(only(new ReplyTimes(log).sync()), 0)).toEqual({ model: 0, tool: 100, wait: 200, other: 0 });
 });
 
 test("what is open goes on until now", () => {
-  const reply = only(new Turns(source([0, begin], [100, ask("a")])).sync());
+  const reply = only(new ReplyTimes(source([0, begin], [100, ask("a")])).sync());
   expect(reply.to).toBeNull();
   expect(split(reply, 500)).toEqual({ model: 0, tool: 0, wait: 400, other: 100 });
 });
@@ -99,7 +99,7 @@ test("a sub-agent lies inside the call that it works for, and its model counts a
     [100, ask("b")],
     [100, end],
   );
-  const reply = only(new Turns(log).sync());
+  const reply = only(new ReplyTimes(log).sync());
   expect(flatten(reply).map(({ reply, depth }) => [reply.name, depth])).toEqual([
     ["demo", 0],
     ["x", 1],
@@ -116,7 +116,9 @@ test("a sub-agent lies inside the call that it works for, and its model counts a
 
 test("a stop in the middle ends all that was open", () => {
   const reply = only(
-    new Turns(source([0, begin], [5, call], [10, tool("a")], [20, { ...end, finished_reason: "interrupted" }])).sync(),
+    new ReplyTimes(
+      source([0, begin], [5, call], [10, tool("a")], [20, { ...end, finished_reason: "interrupted" }]),
+    ).sync(),
   );
   expect(reply.spans.every(({ to }) => to === 20)).toBe(true);
   expect(reply.reason).toBe("interrupted");
@@ -125,14 +127,14 @@ test("a stop in the middle ends all that was open", () => {
 test("it goes on where it stopped, and begins anew with the log", () => {
   const whole = source([0, begin], [10, call], [110, called], [120, end]);
   const log = { events: [] as Event[], times: [] as number[], seqs: [] as number[], generation: 0 };
-  const turns = new Turns(log);
+  const turns = new ReplyTimes(log);
   whole.events.forEach((event, at) => {
     log.events.push(event);
     log.times.push(whole.times[at] ?? 0);
     log.seqs.push(at + 1);
     turns.sync();
   });
-  expect(turns.replies).toEqual(new Turns(whole).sync().replies);
+  expect(turns.replies).toEqual(new ReplyTimes(whole).sync().replies);
   expect(turns.calls).toEqual([{ at: 110, seq: 3, input: 10, output: 5 }]);
   log.events = [];
   log.generation = 1;

@@ -83,7 +83,7 @@ export class Replay {
   }
 }
 
-/** The conversation as it stood at an event; `null` while that event is not here yet. */
+/** Show the conversation at an event; `null` while that event is not here yet. */
 export function useStateAt(session: string, at: number): StateAt | null {
   const log = useLog(session);
   const kept = useRef<{

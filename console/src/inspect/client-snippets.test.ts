@@ -1,8 +1,8 @@
 // @vitest-environment happy-dom
 import { execFileSync } from "node:child_process";
 import { expect, test } from "vitest";
+import { curl, shell, WIRES } from "./client-snippets.ts";
 import { nameOf, Steps } from "./frames.ts";
-import { curl, shell, WIRES } from "./wires.ts";
 
 const where = { base: "http://127.0.0.1:4747/agents/turnwire", session: "a:b", agent: "demo", token: false };
 

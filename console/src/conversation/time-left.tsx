@@ -1,0 +1,18 @@
+import { countdown, exact, useNow } from "../time.ts";
+
+/** How long there is to answer. */
+export function TimeLeft({ expires }: { expires: string | null }) {
+  const now = useNow(expires === null ? null : 1000);
+  if (expires === null) return null;
+  const left = Date.parse(expires) - now;
+  return (
+    <time
+      className="left"
+      dateTime={expires}
+      title={`denied automatically at ${exact(expires)}`}
+      data-soon={left < 30_000}
+    >
+      {left > 0 ? countdown(left) : "expired"}
+    </time>
+  );
+}
