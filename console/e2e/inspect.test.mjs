@@ -56,7 +56,7 @@ test("the events stand there as they were written, deltas of a block together, a
   const types = await events(page).getByRole("row").allInnerTexts();
   assert.ok(types.length > 0 && types.every((text) => text.includes("TOOL_")), types.join("\n"));
   await page.getByRole("button", { name: "other", exact: true }).click();
-  await page.getByText("No event here is about").waitFor();
+  await page.getByText("events (everything else)").waitFor();
   await page.getByRole("button", { name: "Show all" }).click();
   await row(page, "MESSAGE").first().waitFor();
   await accessible(page);
