@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
-import { accessible, limited, open, picture, program, serve, until, withBrowser } from "./opened.mjs";
+import { accessible, browserTest, open, picture, program, serve, until, withBrowser } from "./harness.mjs";
 
 withBrowser();
 
@@ -49,7 +49,7 @@ async function endsWhole(page, server) {
   return log;
 }
 
-test("the first visit offers what the demo can do, and a prompt is answered", limited, async (t) => {
+test("the first visit offers what the demo can do, and a prompt is answered", browserTest, async (t) => {
   const server = await serve(t);
   const page = await open(t, server);
   await page.getByRole("heading", { name: "New conversation" }).waitFor();
@@ -66,7 +66,7 @@ test("the first visit offers what the demo can do, and a prompt is answered", li
   await list(page).getByRole("listitem").filter({ hasText: "weather" }).waitFor();
 });
 
-test("what is sent is answered as it streams", limited, async (t) => {
+test("what is sent is answered as it streams", browserTest, async (t) => {
   const server = await serve(t, { rate: 100 });
   const page = await open(t, server);
   await say(page, "long 100000");
@@ -76,7 +76,7 @@ test("what is sent is answered as it streams", limited, async (t) => {
   await endsWhole(page, server);
 });
 
-test("what waits for a person is approved with an edit", limited, async (t) => {
+test("what waits for a person is approved with an edit", browserTest, async (t) => {
   const server = await serve(t);
   const page = await open(t, server);
   await say(page, "approve");
@@ -104,7 +104,7 @@ test("what waits for a person is approved with an edit", limited, async (t) => {
   await card.getByText("7").first().waitFor();
 });
 
-test("a is yes and d is no, by the keys alone", limited, async (t) => {
+test("a is yes and d is no, by the keys alone", browserTest, async (t) => {
   const server = await serve(t);
   const page = await open(t, server);
   await say(page, "approve");
@@ -121,7 +121,7 @@ test("a is yes and d is no, by the keys alone", limited, async (t) => {
   await card.last().getByText("done").waitFor();
 });
 
-test("a reload in the middle of a reply goes on where it is", limited, async (t) => {
+test("a reload in the middle of a reply goes on where it is", browserTest, async (t) => {
   const server = await serve(t, { rate: 100 });
   const page = await open(t, server);
   await say(page, "long 100000");
@@ -131,7 +131,7 @@ test("a reload in the middle of a reply goes on where it is", limited, async (t)
   await endsWhole(page, server);
 });
 
-test("a reload in the middle of an approval still asks, and the answer counts", limited, async (t) => {
+test("a reload in the middle of an approval still asks, and the answer counts", browserTest, async (t) => {
   const server = await serve(t, { store: "sqlite:turnwire.db" });
   const page = await open(t, server);
   await say(page, "approve");
@@ -144,7 +144,7 @@ test("a reload in the middle of an approval still asks, and the answer counts", 
   await server.idle(session(page));
 });
 
-test("stop ends the reply, and says so", limited, async (t) => {
+test("stop ends the reply, and says so", browserTest, async (t) => {
   const server = await serve(t, { rate: 40 });
   const page = await open(t, server);
   await say(page, "long 100000");
@@ -157,7 +157,7 @@ test("stop ends the reply, and says so", limited, async (t) => {
   await page.getByRole("button", { name: "Send" }).waitFor();
 });
 
-test("what is sent while a reply runs waits for its turn", limited, async (t) => {
+test("what is sent while a reply runs waits for its turn", browserTest, async (t) => {
   const server = await serve(t, { rate: 100 });
   const page = await open(t, server);
   await say(page, "long 100000");
@@ -176,7 +176,7 @@ test("what is sent while a reply runs waits for its turn", limited, async (t) =>
   );
 });
 
-test("a search finds what was said, and says where nothing is", limited, async (t) => {
+test("a search finds what was said, and says where nothing is", browserTest, async (t) => {
   const server = await serve(t);
   for (const [id, text] of [
     ["one", "the colour of elephants"],
@@ -199,7 +199,7 @@ test("a search finds what was said, and says where nothing is", limited, async (
   await page.getByText("No conversation contains “unicorns”.").waitFor();
 });
 
-test("on a phone it is one pane at a time, and nothing sticks out", limited, async (t) => {
+test("on a phone it is one pane at a time, and nothing sticks out", browserTest, async (t) => {
   const server = await serve(t);
   const page = await open(t, server, { width: 390, height: 800, mobile: true });
   const fits = async () => {
@@ -228,7 +228,7 @@ test("on a phone it is one pane at a time, and nothing sticks out", limited, asy
   await picture(page, "phone-list");
 });
 
-test("it is dark where the system is, and where somebody says so", limited, async (t) => {
+test("it is dark where the system is, and where somebody says so", browserTest, async (t) => {
   const server = await serve(t);
   await server.create("s");
   for (const text of ["weather", "team", "image", "fail"]) {
@@ -255,7 +255,7 @@ test("it is dark where the system is, and where somebody says so", limited, asyn
   assert.ok((await brightness(page)) > 600, "it is not remembered");
 });
 
-test("a server that restarts while somebody watches: it says so, comes back and goes on", limited, async (t) => {
+test("a server that restarts while somebody watches: it says so, comes back and goes on", browserTest, async (t) => {
   const server = await serve(t, { store: "sqlite:turnwire.db", rate: 100 });
   // What a browser says of connections to a server that is away is meant to be there.
   const page = await open(t, server, { forgives: /ERR_CONNECTION|ERR_EMPTY|ERR_INCOMPLETE|WebSocket|status of 502/ });
@@ -275,7 +275,7 @@ test("a server that restarts while somebody watches: it says so, comes back and 
   await page.getByText(`${log.length} events`, { exact: true }).waitFor();
 });
 
-test("a server that wants a token is signed in to, and nothing shows the token", limited, async (t) => {
+test("a server that wants a token is signed in to, and nothing shows the token", browserTest, async (t) => {
   const settings = execFileSync(program, ["token", "new"], { encoding: "utf8" });
   const token = settings.match(/# (tw_\S+)/)[1];
   const server = await serve(t, { settings: settings.replace(token, "") });

@@ -4,7 +4,7 @@
 
 import { accessSync } from "node:fs";
 import { chromium } from "playwright-core";
-import { below, serve } from "./opened.mjs";
+import { below, serve } from "./harness.mjs";
 
 const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
 accessSync(executablePath);

@@ -3,15 +3,15 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Client as AgUi, same as sameInAgUi, warnings } from "../../tests/peers/node/ag-ui/talk.mjs";
+import { Client as AgUi, same as sameInAgUi, warnings } from "../../tests/peers/node/ag-ui/harness.mjs";
 import {
   open as openChat,
   quiet,
   reload as reloadChat,
   same as sameInChat,
   tools,
-} from "../../tests/peers/node/ai-sdk/opened.mjs";
-import { limited, open, serve, until, withBrowser } from "./opened.mjs";
+} from "../../tests/peers/node/ai-sdk/harness.mjs";
+import { browserTest, open, serve, until, withBrowser } from "./harness.mjs";
 
 withBrowser();
 
@@ -51,7 +51,7 @@ async function shows(page, server) {
 
 test(
   "what the chat of the package ai says is seen here as it streams, and what is said here is seen there",
-  limited,
+  browserTest,
   async (t) => {
     const { server, page } = await opened(t, { rate: 100 });
     const there = openChat(server, { id: "s" });
@@ -81,7 +81,7 @@ test(
   },
 );
 
-test("what the chat of the package ai asks a person is answered here", limited, async (t) => {
+test("what the chat of the package ai asks a person is answered here", browserTest, async (t) => {
   const { server, page } = await opened(t);
   const there = openChat(server, { id: "s" });
   await there.chat.sendMessage({ text: "please approve" });
@@ -104,7 +104,7 @@ test("what the chat of the package ai asks a person is answered here", limited, 
 
 test(
   "what the client of @ag-ui/client says is seen here as it streams, and what is said here is seen there",
-  limited,
+  browserTest,
   async (t) => {
     const { server, page } = await opened(t, { rate: 100 });
     const there = new AgUi(server, "s");
@@ -133,7 +133,7 @@ test(
   },
 );
 
-test("what is asked here is answered by the client of @ag-ui/client, and shown as answered", limited, async (t) => {
+test("what is asked here is answered by the client of @ag-ui/client, and shown as answered", browserTest, async (t) => {
   const { server, page } = await opened(t);
   await say(page, "please approve");
   const card = main(page).getByRole("region", { name: "Tool execute_trade" });
@@ -151,7 +151,7 @@ test("what is asked here is answered by the client of @ag-ui/client, and shown a
   await shows(page, server);
 });
 
-test("both of them and this page in one conversation end with the same", limited, async (t) => {
+test("both of them and this page in one conversation end with the same", browserTest, async (t) => {
   const { server, page } = await opened(t);
   await openChat(server, { id: "s" }).chat.sendMessage({ text: "what is the weather" });
   await server.idle("s");

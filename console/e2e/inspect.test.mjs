@@ -5,17 +5,17 @@ import { test } from "node:test";
 import {
   accessible,
   below,
-  limited,
+  browserTest,
   open,
-  PATIENCE,
   picture,
   proxy,
   random,
   seed,
   serve,
+  TIMEOUT,
   until,
   withBrowser,
-} from "./opened.mjs";
+} from "./harness.mjs";
 
 withBrowser();
 console.log(`to repeat this run: TURNWIRE_SEED=${seed}`);
@@ -36,7 +36,7 @@ async function weather(t, options) {
 
 const becomes = (page, hash) => page.waitForURL((url) => url.hash === hash);
 
-test("the events stand there as they were written, deltas of a block together, and open", limited, async (t) => {
+test("the events stand there as they were written, deltas of a block together, and open", browserTest, async (t) => {
   const { server, log } = await weather(t);
   const page = await open(t, server, { hash: "#/s?pane=timeline" });
   const deltas = log.filter(({ type }) => type === "TEXT_BLOCK_DELTA");
@@ -62,7 +62,7 @@ test("the events stand there as they were written, deltas of a block together, a
   await accessible(page);
 });
 
-test("the scrubber takes the conversation back to any event, and live returns", limited, async (t) => {
+test("the scrubber takes the conversation back to any event, and live returns", browserTest, async (t) => {
   const { server, log } = await weather(t);
   const page = await open(t, server, { hash: "#/s?pane=timeline" });
   const deltas = log.filter(({ type }) => type === "TEXT_BLOCK_DELTA");
@@ -90,7 +90,7 @@ test("the scrubber takes the conversation back to any event, and live returns", 
   await main(page).getByText(last).last().waitFor();
 });
 
-test("every event shows what a fold of the log up to it has", limited, async (t) => {
+test("every event shows what a fold of the log up to it has", browserTest, async (t) => {
   const { server, log } = await weather(t);
   const page = await open(t, server, { hash: "#/s?pane=timeline" });
   const deltas = log.filter(({ type }) => type === "TEXT_BLOCK_DELTA");
@@ -117,7 +117,7 @@ test("every event shows what a fold of the log up to it has", limited, async (t)
   }
 });
 
-test("a link shows what its sender saw, and j and k go on from there", limited, async (t) => {
+test("a link shows what its sender saw, and j and k go on from there", browserTest, async (t) => {
   const { server, log } = await weather(t);
   const call = log.find(({ type }) => type === "TOOL_CALL_START").seq;
   const page = await open(t, server, { hash: `#/s@${call}?pane=timeline` });
@@ -145,8 +145,8 @@ test("a link shows what its sender saw, and j and k go on from there", limited, 
 });
 
 test("fifty thousand events scroll, and a scrubber goes through them", {
-  ...limited,
-  timeout: PATIENCE * 3,
+  ...browserTest,
+  timeout: TIMEOUT * 3,
 }, async (t) => {
   const server = await serve(t);
   await server.create("s");
@@ -201,7 +201,7 @@ test("fifty thousand events scroll, and a scrubber goes through them", {
   }
 });
 
-test("a stream that is seen live grows at the end, and who has scrolled up stays there", limited, async (t) => {
+test("a stream that is seen live grows at the end, and who has scrolled up stays there", browserTest, async (t) => {
   const server = await serve(t, { rate: 100 });
   await server.create("s");
   await server.say("s", "weather");
@@ -226,7 +226,7 @@ test("a stream that is seen live grows at the end, and who has scrolled up stays
 /** What a browser says of a connection that was cut. */
 const cuts = /ERR_CONNECTION|ERR_EMPTY|ERR_INCOMPLETE|ERR_SOCKET|WebSocket|status of 502/;
 
-test("a session that is another one after a restart leaves nothing of the one before", limited, async (t) => {
+test("a session that is another one after a restart leaves nothing of the one before", browserTest, async (t) => {
   const server = await serve(t, { store: "sqlite:other.db" });
   const host = new URL(server.url).host;
   await server.create("s");
@@ -250,7 +250,7 @@ test("a session that is another one after a restart leaves nothing of the one be
   await main(page).getByRole("region", { name: "Tool get_weather" }).waitFor({ state: "detached" });
 });
 
-test("cut at random bytes, the timeline has every event once and in order", limited, async (t) => {
+test("cut at random bytes, the timeline has every event once and in order", browserTest, async (t) => {
   const server = await serve(t, { rate: 200 });
   await server.create("s");
   let calm = true;
@@ -290,7 +290,7 @@ test("cut at random bytes, the timeline has every event once and in order", limi
   );
 });
 
-test("the same events on every wire, with a line to get them", limited, async (t) => {
+test("the same events on every wire, with a line to get them", browserTest, async (t) => {
   const { server, log } = await weather(t);
   const call = log.find(({ type }) => type === "TOOL_CALL_START").seq;
   const page = await open(t, server, { hash: `#/s@${call}?pane=wire`, width: 1600 });
@@ -338,7 +338,7 @@ test("the same events on every wire, with a line to get them", limited, async (t
   await picture(page, "wire");
 });
 
-test("the usage says how many tokens it took, and where the time went", limited, async (t) => {
+test("the usage says how many tokens it took, and where the time went", browserTest, async (t) => {
   const { server } = await weather(t, { rate: 300 });
   await server.say("s", "team");
   await server.idle("s");
@@ -369,7 +369,7 @@ test("the usage says how many tokens it took, and where the time went", limited,
   await picture(page, "usage-dark");
 });
 
-test("a session that is not there says so, and is there once it is", limited, async (t) => {
+test("a session that is not there says so, and is there once it is", browserTest, async (t) => {
   const server = await serve(t);
   const page = await open(t, server, { hash: "#/nobody?pane=timeline", forgives: /404/ });
   const pane = page.getByRole("complementary", { name: "Inspector" });
@@ -381,7 +381,7 @@ test("a session that is not there says so, and is there once it is", limited, as
   await row(page, "user: hello").waitFor();
 });
 
-test("it all works below a path", limited, async (t) => {
+test("it all works below a path", browserTest, async (t) => {
   const { server, log } = await weather(t);
   const url = await below(t, server, "/agents/turnwire", process.env.CONSOLE_DIST);
   const page = await open(t, `${url}/`.replace(/\/$/, ""), { hash: "#/s?pane=timeline" });

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { limited, open, serve, until, withBrowser } from "./opened.mjs";
+import { browserTest, open, serve, until, withBrowser } from "./harness.mjs";
 
 withBrowser();
 
@@ -34,7 +34,7 @@ async function told(server, id, count) {
 
 test(
   "a thousand messages are read from the last to the first, and what one reads stays in its place",
-  limited,
+  browserTest,
   async (t) => {
     const server = await serve(t, { rate: 100 });
     await told(server, "s", 1000);
@@ -101,7 +101,7 @@ test(
   },
 );
 
-test("all conversations can be reached, however many, and those that change come up", limited, async (t) => {
+test("all conversations can be reached, however many, and those that change come up", browserTest, async (t) => {
   const server = await serve(t);
   const all = 430;
   for (let n = 0; n < all; n++) await server.ask("POST", "/v1/sessions", { id: `s${n}`, title: `number ${n} of all` });

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { limited, open, picture, serve, until, withBrowser } from "./opened.mjs";
+import { browserTest, open, picture, serve, until, withBrowser } from "./harness.mjs";
 
 withBrowser();
 
@@ -53,7 +53,7 @@ const forgives = /ERR_FAILED|preloaded using link preload/;
 const sizes = [{ width: 1400 }, { width: 1000 }, { width: 390, height: 800, mobile: true }];
 
 for (const size of sizes) {
-  test(`the page before the app is the app's, ${size.width} pixels wide`, limited, async (t) => {
+  test(`the page before the app is the app's, ${size.width} pixels wide`, browserTest, async (t) => {
     const server = await serve(t);
     await server.create("s");
     for (const [hash, parts] of [
@@ -72,7 +72,7 @@ for (const size of sizes) {
   });
 }
 
-test("nothing moves when the app comes, and a theme that was chosen is there before it", limited, async (t) => {
+test("nothing moves when the app comes, and a theme that was chosen is there before it", browserTest, async (t) => {
   const server = await serve(t);
   await server.create("s");
   const page = await open(t, server, { forgives });
@@ -103,7 +103,7 @@ test("nothing moves when the app comes, and a theme that was chosen is there bef
   assert.ok((await brightness()) < 150, "it is light until the app comes");
 });
 
-test("a part of the page that cannot be loaded says so", limited, async (t) => {
+test("a part of the page that cannot be loaded says so", browserTest, async (t) => {
   const server = await serve(t);
   await server.create("s");
   const page = await open(t, server, { forgives });
@@ -117,7 +117,7 @@ test("a part of the page that cannot be loaded says so", limited, async (t) => {
   await page.getByText("No messages yet.").waitFor();
 });
 
-test("where the worker of the sockets does not come, the page has its own", limited, async (t) => {
+test("where the worker of the sockets does not come, the page has its own", browserTest, async (t) => {
   const server = await serve(t, { rate: 100 });
   await server.create("s");
   const page = await open(t, server, { forgives });

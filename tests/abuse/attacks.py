@@ -14,7 +14,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 
 from harness import BYSTANDER, MIB, Measured, QuietServer, Result, Server, serving, serving_model, together
-from running import until
+from turnwire_server import until
 
 ATTACKS: dict[str, Callable[[], Result]] = {}
 

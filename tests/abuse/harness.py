@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "peers"))
-from running import Running  # noqa: E402
+from turnwire_server import TurnwireServer  # noqa: E402
 
 MIB = 1024 * 1024
 # A server that takes more is killed: the machine may have other work.
@@ -62,7 +62,7 @@ def tokens(*tenants: str) -> str:
     return "\n".join(entries)
 
 
-class Server(Running):
+class Server(TurnwireServer):
     """`turnwire serve` with an attacker and a bystander, each a tenant of its own."""
 
     def __init__(self, settings: str = "") -> None:

@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import { WebSocket } from "ws";
 // @ts-expect-error it is plain JavaScript
 import { streamProcessor } from "../../../tests/peers/node/blocks/handler.mjs";
-import { serve, until } from "./serving.js";
+import { serve, until } from "./harness.js";
 
 test.each(["weather", "approve", "parallel", "image", "team", "fail", "hello"])(
   "a turn that is asked for %s",

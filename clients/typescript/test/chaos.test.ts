@@ -5,7 +5,7 @@ import { type Event, Folder } from "turnwire/message";
 import { type SessionState, SessionView } from "turnwire/view";
 import { describe, expect, test } from "vitest";
 import { WebSocket } from "ws";
-import { proxy, random, serve, until, whileTesting } from "./serving.js";
+import { proxy, random, serve, until, whileTesting } from "./harness.js";
 
 const retry = { min: 1, max: 20 };
 /** So that a connection that falls silent is noticed long before a test gives up. */

@@ -8,7 +8,7 @@ import { afterEach, expect, test, vi } from "vitest";
 import { WebSocket } from "ws";
 import { pieces } from "../src/http.js";
 import { Parser } from "../src/sse.js";
-import { random, serve, until, whileTesting } from "./serving.js";
+import { random, serve, until, whileTesting } from "./harness.js";
 
 interface Asked {
   method: string;

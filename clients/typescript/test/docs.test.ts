@@ -8,7 +8,7 @@ import { transform } from "esbuild";
 import { createElement } from "react";
 import { renderToString } from "react-dom/server";
 import { afterAll, expect, test } from "vitest";
-import { serve } from "./serving.js";
+import { serve } from "./harness.js";
 
 // Inside the package: there its own name leads to what `npm test` has built.
 const folder = resolve(".snippets");

@@ -3,7 +3,7 @@
 import { spawnSync } from "node:child_process";
 import { type EventLike, FoldError, Folder } from "turnwire/message";
 import { expect, test } from "vitest";
-import { program, random } from "./serving.js";
+import { program, random } from "./harness.js";
 
 const pick = <T>(items: readonly T[]): T => items[random(items.length)]!;
 const maybe = (fields: object): object => (random(2) ? fields : {});

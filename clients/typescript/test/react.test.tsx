@@ -8,7 +8,7 @@ import { type Client, connect } from "turnwire";
 import { type MsgJson, textOf } from "turnwire/message";
 import { type UseSession, useSession } from "turnwire/react";
 import { expect, test } from "vitest";
-import { serve, until } from "./serving.js";
+import { serve, until } from "./harness.js";
 
 /** Replaces animation frames: the function that comes back runs the due ones and waits for a condition. */
 function untilFrame() {

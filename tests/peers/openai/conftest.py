@@ -14,7 +14,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
-from running import Running
+from turnwire_server import TurnwireServer
 
 ROOT = pathlib.Path(__file__).parents[3]
 
@@ -38,17 +38,17 @@ def scenarios_of(variable: str, example: str) -> dict[str, Json]:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TurnwireServer]:
     """A server whose agent says everything at once."""
-    running = Running(tmp_path_factory.mktemp("server"))
+    running = TurnwireServer(tmp_path_factory.mktemp("server"))
     yield running
     running.stop()
 
 
 @pytest.fixture(scope="session")
-def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TurnwireServer]:
     """A server whose agent takes its time, so that something can happen meanwhile."""
-    running = Running(tmp_path_factory.mktemp("slow"), rate=200)
+    running = TurnwireServer(tmp_path_factory.mktemp("slow"), rate=200)
     yield running
     running.stop()
 

@@ -13,7 +13,7 @@ from openai import OpenAI
 from openai.types.responses import Response, ResponseStreamEvent
 
 from conftest import ROOT, Json
-from running import Proxy, Running, until
+from turnwire_server import Proxy, TurnwireServer, until
 
 EVENT: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(ResponseStreamEvent)
 TERMINAL = ("response.completed", "response.incomplete", "response.failed")
@@ -29,13 +29,13 @@ BROWSER: Any = {
 }
 
 
-def client_of(server: Running, **options: Any) -> OpenAI:
+def client_of(server: TurnwireServer, **options: Any) -> OpenAI:
     url = options.pop("url", server.url)
     return OpenAI(base_url=url + "/v1", api_key=options.pop("api_key", "none"), max_retries=0, **options)
 
 
 @pytest.fixture
-def client(server: Running) -> OpenAI:
+def client(server: TurnwireServer) -> OpenAI:
     return client_of(server)
 
 
@@ -84,13 +84,13 @@ def told(message: Json) -> list[Any]:
     return blocks
 
 
-def message_of(server: Running, response: Response) -> Json:
+def message_of(server: TurnwireServer, response: Response) -> Json:
     found = [m for m in server.messages(session_of(response)) if m["id"] == reply_of(response)]
     assert len(found) == 1, f"one reply is one message: {found}"
     return found[0]
 
 
-def is_the_servers(server: Running, response: Response) -> Json:
+def is_the_servers(server: TurnwireServer, response: Response) -> Json:
     """The response is the server's own message, block by block."""
     message = message_of(server, response)
     assert seen(response) == told(message)
@@ -163,7 +163,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_a_response_is_the_servers_message(server: Running, client: OpenAI, word: str) -> None:
+def test_a_response_is_the_servers_message(server: TurnwireServer, client: OpenAI, word: str) -> None:
     whole = client.responses.create(model="demo", input=word)
     assert (whole.status, whole.model, whole.error, whole.object) == ("completed", "demo", None, "response")
     assert [block[0] for block in seen(whole)] == WORDS[word]
@@ -185,7 +185,7 @@ def test_a_response_is_the_servers_message(server: Running, client: OpenAI, word
     assert [e.to_dict() for e in again] == [e.to_dict() for e in events], "a replay has the same frames"
 
 
-def test_the_page_can_be_typed_in(server: Running, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_can_be_typed_in(server: TurnwireServer, capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "docs/openai.md").read_text()
     code = page.split("```python\n")[1].split("```")[0]
     assert "http://127.0.0.1:4747" in code
@@ -194,7 +194,7 @@ def test_the_page_can_be_typed_in(server: Running, capsys: pytest.CaptureFixture
     assert "> hello" in said and "> and now?" in said
 
 
-def test_the_helper_reads_a_stream(server: Running, client: OpenAI) -> None:
+def test_the_helper_reads_a_stream(server: TurnwireServer, client: OpenAI) -> None:
     with client.responses.stream(model="demo", input="weather") as stream:
         deltas = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
         final = stream.get_final_response()
@@ -202,7 +202,7 @@ def test_the_helper_reads_a_stream(server: Running, client: OpenAI) -> None:
     is_the_servers(server, final)
 
 
-def test_what_needs_a_yes_is_denied_and_the_model_is_told(server: Running, client: OpenAI) -> None:
+def test_what_needs_a_yes_is_denied_and_the_model_is_told(server: TurnwireServer, client: OpenAI) -> None:
     for word, calls in {"approve": ["denied"], "parallel": ["success", "denied"]}.items():
         response = client.responses.create(model="demo", input=word)
         message = is_the_servers(server, response)
@@ -212,13 +212,13 @@ def test_what_needs_a_yes_is_denied_and_the_model_is_told(server: Running, clien
         assert server.session(session_of(response))["pending"] == []
 
 
-def test_a_sub_agent_works_out_of_sight(server: Running, client: OpenAI) -> None:
+def test_a_sub_agent_works_out_of_sight(server: TurnwireServer, client: OpenAI) -> None:
     response = client.responses.create(model="demo", input="team")
     everybody = server.messages(session_of(response), "&agents=all")
     assert len(everybody) == len(server.messages(session_of(response))) + 1
 
 
-def test_the_user_sends_an_image_and_a_file(server: Running, client: OpenAI) -> None:
+def test_the_user_sends_an_image_and_a_file(server: TurnwireServer, client: OpenAI) -> None:
     content: Any = [
         {"type": "input_text", "text": "What is this?"},
         {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}", "detail": "auto"},
@@ -238,7 +238,7 @@ def test_an_image_comes_out(client: OpenAI) -> None:
     assert base64.b64decode(image.result or "").startswith(b"\x89PNG")
 
 
-def test_a_reply_that_fails_is_a_failed_response(server: Running, client: OpenAI) -> None:
+def test_a_reply_that_fails_is_a_failed_response(server: TurnwireServer, client: OpenAI) -> None:
     whole = client.responses.create(model="demo", input="fail")
     events, final = streamed(client, input="fail")
     assert events[-1].type == "response.failed"
@@ -257,7 +257,7 @@ class Facts(pydantic.BaseModel):
     characters: int
 
 
-def test_structured_output_parses(server: Running, client: OpenAI) -> None:
+def test_structured_output_parses(server: TurnwireServer, client: OpenAI) -> None:
     parsed = client.responses.parse(model="demo", input="json please", text_format=Facts)
     assert parsed.output_parsed == Facts(message="json please", words=2, characters=11)
     assert json.loads(parsed.output_text) == message_of(server, parsed)["structured_output"]
@@ -272,7 +272,7 @@ def test_structured_output_parses(server: Running, client: OpenAI) -> None:
     assert json.loads(plain.output_text[plain.output_text.rindex('{"message'):])
 
 
-def test_what_the_client_brings_goes_to_the_agent(server: Running, client: OpenAI) -> None:
+def test_what_the_client_brings_goes_to_the_agent(server: TurnwireServer, client: OpenAI) -> None:
     response = client.responses.create(
         model="demo",
         instructions="Be brief.",
@@ -293,7 +293,7 @@ def test_what_the_client_brings_goes_to_the_agent(server: Running, client: OpenA
 # -- turns
 
 
-def test_a_second_turn(server: Running, client: OpenAI) -> None:
+def test_a_second_turn(server: TurnwireServer, client: OpenAI) -> None:
     first = client.responses.create(model="demo", input="hello")
     second = client.responses.create(model="demo", input="weather", previous_response_id=first.id)
     assert session_of(first) == session_of(second)
@@ -317,7 +317,7 @@ def test_a_second_turn(server: Running, client: OpenAI) -> None:
         assert client.responses.retrieve(response.id) == response
 
 
-def test_a_session_is_named_by_the_header(server: Running, client: OpenAI) -> None:
+def test_a_session_is_named_by_the_header(server: TurnwireServer, client: OpenAI) -> None:
     header = {"Turnwire-Session": "named-by-the-header"}
     answer = client.responses.with_raw_response.create(model="demo", input="hello", extra_headers=header)
     assert answer.headers["turnwire-session"] == "named-by-the-header"
@@ -328,7 +328,7 @@ def test_a_session_is_named_by_the_header(server: Running, client: OpenAI) -> No
     is_the_servers(server, again)
 
 
-def test_a_fresh_session_takes_all_that_the_user_said(server: Running, client: OpenAI) -> None:
+def test_a_fresh_session_takes_all_that_the_user_said(server: TurnwireServer, client: OpenAI) -> None:
     history: Any = [
         {"role": "user", "content": "one"},
         {"role": "assistant", "content": "I am not taken."},
@@ -350,7 +350,7 @@ def call_in(response: Response) -> Any:
 
 
 @pytest.mark.parametrize("how", ["previous", "header", "nothing", "history"])
-def test_the_client_executes_its_tool(server: Running, client: OpenAI, how: str) -> None:
+def test_the_client_executes_its_tool(server: TurnwireServer, client: OpenAI, how: str) -> None:
     events, first = streamed(client, input="browser", tools=[BROWSER])
     assert put_together(events) == seen(first)
     call = call_in(first)
@@ -389,7 +389,7 @@ def test_the_client_executes_its_tool(server: Running, client: OpenAI, how: str)
     assert message_of(server, second) == message
 
 
-def test_an_answer_of_another_wire_ends_the_first_response(server: Running, client: OpenAI) -> None:
+def test_an_answer_of_another_wire_ends_the_first_response(server: TurnwireServer, client: OpenAI) -> None:
     first = client.responses.create(model="demo", input="browser", tools=[BROWSER])
     call, session = call_in(first), session_of(first)
     output = [{"id": call.call_id, "name": call.name, "output": "Elsewhere.", "state": "success", "type": "tool_result"}]
@@ -402,7 +402,7 @@ def test_an_answer_of_another_wire_ends_the_first_response(server: Running, clie
         client.responses.create(model="demo", input=[result], previous_response_id=first.id)
 
 
-def test_results_and_words_do_not_mix(server: Running, client: OpenAI) -> None:
+def test_results_and_words_do_not_mix(server: TurnwireServer, client: OpenAI) -> None:
     first = client.responses.create(model="demo", input="browser", tools=[BROWSER])
     result: Any = {"type": "function_call_output", "call_id": call_in(first).call_id, "output": "x"}
     before = server.session(session_of(first))["last_seq"]
@@ -422,7 +422,7 @@ def test_results_and_words_do_not_mix(server: Running, client: OpenAI) -> None:
 # -- background, stop, resume
 
 
-def test_background(slow: Running) -> None:
+def test_background(slow: TurnwireServer) -> None:
     client = client_of(slow)
     begun = client.responses.create(model="demo", input="long 40", background=True)
     assert begun.status == "in_progress"
@@ -431,7 +431,7 @@ def test_background(slow: Running) -> None:
     is_the_servers(slow, polled)
 
 
-def test_a_response_in_the_middle_has_what_was_said(slow: Running) -> None:
+def test_a_response_in_the_middle_has_what_was_said(slow: TurnwireServer) -> None:
     client = client_of(slow)
     begun = client.responses.create(model="demo", input="long 10000", background=True)
     middle = until(lambda: (r := client.responses.retrieve(begun.id)).output_text and r, "it says nothing")
@@ -446,7 +446,7 @@ def test_a_response_in_the_middle_has_what_was_said(slow: Running) -> None:
     assert client.responses.cancel(begun.id) == stopped, "once more changes nothing"
 
 
-def test_a_stream_ends_when_it_is_stopped(slow: Running) -> None:
+def test_a_stream_ends_when_it_is_stopped(slow: TurnwireServer) -> None:
     client = client_of(slow)
     stream = client.responses.create(model="demo", input="long 10000", stream=True)
     events = [next(stream) for _ in range(8)]
@@ -471,7 +471,7 @@ def taken(stream: Any, most: int) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("background", [False, True])
-def test_cut_after_every_tenth_event(slow: Running, background: bool) -> None:
+def test_cut_after_every_tenth_event(slow: TurnwireServer, background: bool) -> None:
     client = client_of(slow)
     stream = client.responses.create(model="demo", input="long 95", stream=True, background=background)
     events = list(taken(stream, 10))
@@ -486,7 +486,7 @@ def test_cut_after_every_tenth_event(slow: Running, background: bool) -> None:
     assert list(client.responses.retrieve(id, stream=True, starting_after=events[-1].sequence_number)) == []
 
 
-def test_cut_at_any_byte(server: Running) -> None:
+def test_cut_at_any_byte(server: TurnwireServer) -> None:
     proxy = Proxy(server.address)
     client, through = client_of(server), client_of(server, url=proxy.url)
     final = client.responses.create(model="demo", input="long 60")
@@ -506,7 +506,7 @@ def test_cut_at_any_byte(server: Running) -> None:
     proxy.close()
 
 
-def test_the_helper_resumes(slow: Running) -> None:
+def test_the_helper_resumes(slow: TurnwireServer) -> None:
     """It wants everything again, and keeps what was before the number to itself."""
     client = client_of(slow)
     stream = client.responses.create(model="demo", input="long 60", stream=True, background=True)
@@ -521,7 +521,7 @@ def test_the_helper_resumes(slow: Running) -> None:
     is_the_servers(slow, final)
 
 
-def test_a_client_that_goes_does_not_stop_the_reply(slow: Running) -> None:
+def test_a_client_that_goes_does_not_stop_the_reply(slow: TurnwireServer) -> None:
     client = client_of(slow)
     stream = client.responses.create(model="demo", input="long 30", stream=True)
     id = next(stream).response.id
@@ -533,7 +533,7 @@ def test_a_client_that_goes_does_not_stop_the_reply(slow: Running) -> None:
 
 
 def test_the_server_is_killed_in_the_middle(tmp_path: Any) -> None:
-    server = Running(tmp_path, rate=200)
+    server = TurnwireServer(tmp_path, rate=200)
     client = client_of(server)
     stream = client.responses.create(model="demo", input="long 200", stream=True)
     events = [next(stream) for _ in range(20)]
@@ -550,7 +550,7 @@ def test_the_server_is_killed_in_the_middle(tmp_path: Any) -> None:
 
 
 def test_the_server_is_killed_while_the_client_executes_its_tool(tmp_path: Any) -> None:
-    server = Running(tmp_path)
+    server = TurnwireServer(tmp_path)
     client = client_of(server)
     first = client.responses.create(model="demo", input="browser", tools=[BROWSER])
     server.crash()
@@ -565,7 +565,7 @@ def test_the_server_is_killed_while_the_client_executes_its_tool(tmp_path: Any) 
 # -- once
 
 
-def test_a_request_that_is_sent_again_is_done_once(server: Running, client: OpenAI) -> None:
+def test_a_request_that_is_sent_again_is_done_once(server: TurnwireServer, client: OpenAI) -> None:
     for named in ({}, {"Turnwire-Session": "sent-again"}):
         headers = {"Idempotency-Key": "key-of-a-test", **named}
         first = client.responses.create(model="demo", input="hello", extra_headers=headers)
@@ -577,7 +577,7 @@ def test_a_request_that_is_sent_again_is_done_once(server: Running, client: Open
         assert caught.value.code == "idempotency_key_reused"
 
 
-def test_results_that_are_sent_again_are_taken_once(server: Running, client: OpenAI) -> None:
+def test_results_that_are_sent_again_are_taken_once(server: TurnwireServer, client: OpenAI) -> None:
     first = client.responses.create(model="demo", input="browser", tools=[BROWSER])
     result: Any = {"type": "function_call_output", "call_id": call_in(first).call_id, "output": "x"}
     headers = {"Idempotency-Key": "results"}
@@ -593,7 +593,7 @@ def test_results_that_are_sent_again_are_taken_once(server: Running, client: Ope
 # -- what is wrong
 
 
-def test_errors_are_the_clients_own(server: Running, client: OpenAI) -> None:
+def test_errors_are_the_clients_own(server: TurnwireServer, client: OpenAI) -> None:
     wrong: list[tuple[Any, type[openai.APIStatusError], str]] = [
         ({"model": "gpt-4o", "input": "hi"}, openai.NotFoundError, "model_not_found"),
         ({"model": "demo"}, openai.BadRequestError, "invalid_request"),
@@ -625,7 +625,7 @@ def test_errors_are_the_clients_own(server: Running, client: OpenAI) -> None:
             assert caught.value.code == "response_not_found"
 
 
-def test_a_session_that_is_busy_is_a_conflict(slow: Running) -> None:
+def test_a_session_that_is_busy_is_a_conflict(slow: TurnwireServer) -> None:
     client = client_of(slow)
     begun = client.responses.create(model="demo", input="long 10000", background=True)
     with pytest.raises(openai.ConflictError) as caught:
@@ -640,7 +640,7 @@ def test_who_may_do_what(tmp_path: Any) -> None:
         return f'[[auth.tokens]]\ntenant = "{tenant}"\nsha256 = "{hash}"\nscopes = {json.dumps(scopes)}\n'
 
     settings = token("ann", "a", ["read", "chat"]) + token("bob", "b", ["read", "chat"]) + token("eve", "a", ["read"])
-    server = Running(tmp_path, settings=settings)
+    server = TurnwireServer(tmp_path, settings=settings)
     ann, bob, eve = (client_of(server, api_key=key) for key in ("ann", "bob", "eve"))
     with pytest.raises(openai.AuthenticationError) as caught:
         client_of(server, api_key="nobody").responses.create(model="demo", input="hello")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from serving import Server
+from harness import Server
 
 STORES = ("memory:", "sqlite:turnwire.db")
 

@@ -13,8 +13,8 @@ from agentscope.event import AgentEvent, CustomEvent, EventBase
 from agentscope.message import Msg
 from pydantic import TypeAdapter
 
-from play import SCENES, play
-from serving import Frame, Json, Server
+from demo_client import SCENES, play_scene
+from harness import Frame, Json, Server
 from their_fold import expected, stand_ins
 
 EVENT: TypeAdapter[EventBase] = TypeAdapter(AgentEvent)
@@ -40,7 +40,7 @@ def played(server: Server, request: pytest.FixtureRequest) -> Played:
     server.post("/v1/sessions", {"id": session})
     live = server.watch(session, wire="agentscope")
     canonical = server.watch(session)
-    play(server, session, request.param)
+    play_scene(server, session, request.param)
     page = server.get(f"/v1/sessions/{session}/messages", agents="all")
     last = page["last_event_id"]
     frames = live.until(last), canonical.until(last)
@@ -113,7 +113,7 @@ def test_two_sessions_live_on_one_socket(server: Server) -> None:
             server.post("/v1/sessions", {"id": id})
             socket.send({"type": "subscribe", "session_id": id})
         for id in ids:
-            play(server, id, id.split("-")[0])
+            play_scene(server, id, id.split("-")[0])
         for id in ids:
             page = server.get(f"/v1/sessions/{id}/messages", agents="all")
             frames = socket.until(id, page["last_event_id"])

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from lossy import lossy
-from serving import PATIENCE, Json, Server, program, wait_for
+from lossy_proxy import lossy_proxy
+from harness import TIMEOUT, Json, Server, program, wait_for
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -35,7 +35,7 @@ def runs(server: Server, folder: Path) -> Run:
             "SESSION": session,
         }
         done = subprocess.run(
-            [EXAMPLES / "curl" / name], cwd=folder, env=env, capture_output=True, timeout=PATIENCE
+            [EXAMPLES / "curl" / name], cwd=folder, env=env, capture_output=True, timeout=TIMEOUT
         )
         assert done.returncode == 0, done.stderr.decode()
         assert done.stderr == b""
@@ -171,7 +171,7 @@ def test_publish_sends_again_what_was_not_answered(server: Server, session: str)
     seed = int(os.environ.get("TURNWIRE_SEED") or random.SystemRandom().randrange(10**9))
     print(f"to repeat this run: TURNWIRE_SEED={seed}")
     words = "a b c d e f g h i j"
-    with lossy(server.url, seed) as proxy, agent(proxy.url, session):
+    with lossy_proxy(server.url, seed) as proxy, agent(proxy.url, session):
         assert text(ask(server, session, words)) == f"You said: {words} "
         assert proxy.lost > 0
 

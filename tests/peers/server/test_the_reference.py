@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from serving import Server
+from harness import Server
 
 ROOT = Path(__file__).parents[3]
 REFERENCE = (ROOT / "docs/api.md").read_text()

@@ -5,8 +5,8 @@ import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { HttpAgent } from "@ag-ui/client";
-import { serve, until } from "../serving.mjs";
-import { blocksOf, Client, reloaded, same, warnings } from "./talk.mjs";
+import { serve, until } from "../harness.mjs";
+import { blocksOf, Client, reloaded, same, warnings } from "./harness.mjs";
 
 /** How many deltas a second where something has to happen in the middle of a reply. */
 const PACE = 200;

@@ -11,7 +11,7 @@ import {
   validateUIMessages,
 } from "ai";
 import { Chat, serve, until } from "./chat.mjs";
-import { checkResponse } from "./rules.mjs";
+import { checkResponse } from "./response-checks.mjs";
 
 const binary =
   process.env.SCENARIOS ??

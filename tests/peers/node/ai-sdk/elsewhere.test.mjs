@@ -1,8 +1,8 @@
 // Replies of an agent elsewhere, which is the test: nothing here depends on time.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { until } from "../serving.mjs";
-import { fresh, open, over, quiet, same, text, tools } from "./opened.mjs";
+import { until } from "../harness.mjs";
+import { fresh, open, over, quiet, same, text, tools } from "./harness.mjs";
 
 // An agent elsewhere, which is this test: it says what it wants, when it wants.
 over("a chat with an agent elsewhere", {}, (running) => {

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { validateUIMessages } from "ai";
-import { until } from "../serving.mjs";
+import { until } from "../harness.mjs";
 import { ours, theirs } from "./content.mjs";
-import { answer, load, open, over, post, rejected, reload, said, same, text, tools } from "./opened.mjs";
+import { answer, load, open, over, post, rejected, reload, said, same, text, tools } from "./harness.mjs";
 
 // Replies that take a while: so many deltas a second.
 over("a chat over a server that takes its time", { rate: 200, store: "sqlite:turnwire.db" }, (running) => {

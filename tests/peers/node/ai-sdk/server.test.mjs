@@ -4,7 +4,7 @@ import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
 import { validateUIMessages } from "ai";
-import { program } from "../serving.mjs";
+import { program } from "../harness.mjs";
 import { ours, theirs } from "./content.mjs";
 import {
   answer,
@@ -21,7 +21,7 @@ import {
   same,
   text,
   tools,
-} from "./opened.mjs";
+} from "./harness.mjs";
 
 // Where there is no internet, a link of elsewhere stays as it is.
 over("a chat over a server", { settings: '[links]\nleave = ["example.com"]\n' }, (running) => {

@@ -3,12 +3,12 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { PATIENCE, proxy, serve, until } from "../serving.mjs";
+import { proxy, serve, TIMEOUT, until } from "../harness.mjs";
 import { bare, Client, same, shown, View } from "./client.mjs";
 import { connect } from "./connect.mjs";
 import { streamProcessor } from "./handler.mjs";
 
-const timeout = PATIENCE;
+const timeout = TIMEOUT;
 const types = (blocks) => blocks.map(({ type }) => type);
 const decide = (request, type, more = {}) => ({
   type: "approval",

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { WebSocket } from "ws";
-import { until } from "../serving.mjs";
+import { until } from "../harness.mjs";
 import { streamProcessor } from "./handler.mjs";
 
 const ANSWERS = ["connected", "auth_ok", "subscribed", "accepted", "pong", "error"];

@@ -7,11 +7,11 @@ import { mkdirSync } from "node:fs";
 import { createServer } from "node:http";
 import { after, before, test } from "node:test";
 import { chromium } from "playwright-core";
-import { checkWhole, PATIENCE, program, proxy, random, STORES, seed, serve, until } from "../serving.mjs";
+import { checkWhole, program, proxy, random, STORES, seed, serve, TIMEOUT, until } from "../harness.mjs";
 import { executablePath, skipWithoutBrowser } from "../skips.mjs";
 
 const skip = skipWithoutBrowser("tests/peers/node/eventsource");
-const limited = { timeout: PATIENCE * 2, skip };
+const limited = { timeout: TIMEOUT * 2, skip };
 
 console.log(`to repeat this run: TURNWIRE_SEED=${seed}`);
 
@@ -63,7 +63,7 @@ function watch(page, url, name = "seen") {
 /** What the page was told, once the event with this token came. */
 async function at(page, token, name = "seen") {
   await page.waitForFunction(([name, token]) => window[name].ids.includes(token), [name, token], {
-    timeout: PATIENCE,
+    timeout: TIMEOUT,
   });
   return page.evaluate((name) => window[name].frames, name);
 }
@@ -73,7 +73,7 @@ function becomes(page, readyState, name = "seen") {
   return page.waitForFunction(
     ([name, readyState]) => window[name].source.readyState === readyState,
     [name, readyState],
-    { timeout: PATIENCE },
+    { timeout: TIMEOUT },
   );
 }
 
@@ -274,7 +274,7 @@ function socket(page, path, commands) {
 /** Waits for the frame with this token. */
 function heard(page, token) {
   return page.waitForFunction((token) => window.socket.frames.some((frame) => frame.event_id === token), token, {
-    timeout: PATIENCE,
+    timeout: TIMEOUT,
   });
 }
 

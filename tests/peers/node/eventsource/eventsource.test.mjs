@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { EventSource } from "eventsource";
-import { checkWhole, PATIENCE, proxy, random, STORES, seed, serve, until } from "../serving.mjs";
+import { checkWhole, proxy, random, STORES, seed, serve, TIMEOUT, until } from "../harness.mjs";
 
 console.log(`to repeat this run: TURNWIRE_SEED=${seed}`);
 
@@ -25,7 +25,7 @@ function watch(t, url) {
 
 for (const store of STORES) {
   test(`cut at random bytes, each has every event once and in order (${store})`, {
-    timeout: PATIENCE * 2,
+    timeout: TIMEOUT * 2,
   }, async (t) => {
     const server = await serve(t, { store, rate: 150 });
     // Enough for a frame each time, so that everybody gets on.
@@ -45,7 +45,7 @@ for (const store of STORES) {
   });
 }
 
-test("an EventSource outlives its server", { timeout: PATIENCE }, async (t) => {
+test("an EventSource outlives its server", { timeout: TIMEOUT }, async (t) => {
   const server = await serve(t, { store: "sqlite:turnwire.db" });
   await server.create("s");
   const seen = watch(t, `${server.url}/v1/sessions/s/events`);
@@ -57,7 +57,7 @@ test("an EventSource outlives its server", { timeout: PATIENCE }, async (t) => {
   checkWhole(seen.frames, await server.log("s"));
 });
 
-test("?after= begins behind a token, and a reconnect goes on from the last event", { timeout: PATIENCE }, async (t) => {
+test("?after= begins behind a token, and a reconnect goes on from the last event", { timeout: TIMEOUT }, async (t) => {
   const server = await serve(t);
   const cut = await proxy(t, server);
   await server.create("s");
@@ -89,7 +89,7 @@ function shifted({ seq, seq_from: from, ...frame }, start) {
   return { ...frame, seq: seq - start, ...(from && { seq_from: from - start }) };
 }
 
-test("after=now shows only what comes", { timeout: PATIENCE }, async (t) => {
+test("after=now shows only what comes", { timeout: TIMEOUT }, async (t) => {
   const server = await serve(t);
   await server.create("s");
   await server.say("s", "hello");
@@ -101,7 +101,7 @@ test("after=now shows only what comes", { timeout: PATIENCE }, async (t) => {
   assert.equal(seen.frames[0].seq, before + 1);
 });
 
-test("a session that was deleted and made again is a RESET, then everything", { timeout: PATIENCE }, async (t) => {
+test("a session that was deleted and made again is a RESET, then everything", { timeout: TIMEOUT }, async (t) => {
   const server = await serve(t);
   await server.create("s");
   await server.say("s", "hello");
@@ -120,7 +120,7 @@ test("a session that was deleted and made again is a RESET, then everything", { 
   checkWhole(seen.frames.slice(reset + 1), await server.log("s"));
 });
 
-test("a session that is gone ends it for good", { timeout: PATIENCE }, async (t) => {
+test("a session that is gone ends it for good", { timeout: TIMEOUT }, async (t) => {
   const server = await serve(t);
   const cut = await proxy(t, server);
   await server.create("s");
@@ -132,7 +132,7 @@ test("a session that is gone ends it for good", { timeout: PATIENCE }, async (t)
   assert.equal(cut.requests.length, 2);
 });
 
-test("until=idle ends, and the one reconnect is told to stay away", { timeout: PATIENCE }, async (t) => {
+test("until=idle ends, and the one reconnect is told to stay away", { timeout: TIMEOUT }, async (t) => {
   const server = await serve(t, { rate: 200 });
   const cut = await proxy(t, server);
   await server.create("s");
@@ -144,7 +144,7 @@ test("until=idle ends, and the one reconnect is told to stay away", { timeout: P
   assert.equal(cut.requests.length, 2, "it asked once more, and no more");
 });
 
-test("a quiet stream has a heartbeat that no client sees as a message", { timeout: PATIENCE }, async (t) => {
+test("a quiet stream has a heartbeat that no client sees as a message", { timeout: TIMEOUT }, async (t) => {
   const server = await serve(t, { settings: '[limits]\nheartbeat = "100ms"\n' });
   await server.create("s");
   const seen = watch(t, `${server.url}/v1/sessions/s/events`);
@@ -161,7 +161,7 @@ test("a quiet stream has a heartbeat that no client sees as a message", { timeou
   assert.deepEqual([seen.frames, seen.errors], [[], []]);
 });
 
-test("a reconnect comes as late as `retry:` says, and not all come at once", { timeout: PATIENCE }, async (t) => {
+test("a reconnect comes as late as `retry:` says, and not all come at once", { timeout: TIMEOUT }, async (t) => {
   const server = await serve(t);
   const cut = await proxy(t, server);
   await server.create("s");

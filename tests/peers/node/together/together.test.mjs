@@ -3,15 +3,15 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { Client as AgUi, same as sameInAgUi, warnings } from "../ag-ui/talk.mjs";
+import { Client as AgUi, same as sameInAgUi, warnings } from "../ag-ui/harness.mjs";
 import {
   answer as answerInAiSdk,
   open as openAiSdk,
   reload as reloadAiSdk,
   same as sameInAiSdk,
-} from "../ai-sdk/opened.mjs";
+} from "../ai-sdk/harness.mjs";
 import { Client as Blocks, same as sameInBlocks } from "../blocks/client.mjs";
-import { serve, until } from "../serving.mjs";
+import { serve, until } from "../harness.mjs";
 
 const WIRES = ["ag-ui", "ai-sdk", "blocks"];
 

@@ -2,10 +2,10 @@
 
 import socket
 
-from running import Proxy
+from turnwire_server import Proxy
 
 
-class Cutting(Proxy):
+class CuttingProxy(Proxy):
     """Cuts right behind these words."""
 
     def __init__(self, address: str, words: str) -> None:

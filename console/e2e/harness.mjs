@@ -12,14 +12,14 @@ import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import AxeBuilder from "@axe-core/playwright";
 import { chromium } from "playwright-core";
-import { PATIENCE, proxy as proxied, serve as started } from "../../tests/peers/node/serving.mjs";
+import { proxy as proxied, serve as started, TIMEOUT } from "../../tests/peers/node/harness.mjs";
 import { executablePath, skipWithoutBrowser } from "../../tests/peers/node/skips.mjs";
 
-export { PATIENCE, program, random, seed, until } from "../../tests/peers/node/serving.mjs";
+export { program, random, seed, TIMEOUT, until } from "../../tests/peers/node/harness.mjs";
 
 const skip = skipWithoutBrowser("console/e2e");
 /** The options of a test that needs a browser. */
-export const limited = { timeout: PATIENCE * 2, skip };
+export const browserTest = { timeout: TIMEOUT * 2, skip };
 
 /** Where pictures of the main states are kept. */
 const pictures = process.env.SCREENSHOTS ?? fileURLToPath(new URL("../../target/console-screenshots", import.meta.url));
@@ -81,7 +81,7 @@ export async function open(
     permissions: ["clipboard-read", "clipboard-write"],
   });
   const page = await context.newPage();
-  page.setDefaultTimeout(PATIENCE / 2);
+  page.setDefaultTimeout(TIMEOUT / 2);
   const trouble = [];
   page.on("pageerror", (error) => void trouble.push(`an error: ${error.stack ?? error}`));
   page.on("console", (message) => {

@@ -7,12 +7,12 @@ import {
   readUIMessageStream,
   validateUIMessages,
 } from "ai";
-import { PATIENCE, serve, until } from "../serving.mjs";
+import { serve, TIMEOUT, until } from "../harness.mjs";
 import { Chat } from "./chat.mjs";
 import { ours, theirs } from "./content.mjs";
-import { checkResponse } from "./rules.mjs";
+import { line } from "./recording-fetch.mjs";
+import { checkResponse } from "./response-checks.mjs";
 import { TurnwireTransport } from "./transport.mjs";
-import { line } from "./wire.mjs";
 
 let count = 0;
 
@@ -120,7 +120,7 @@ export const said = (text, id = fresh("u")) => ({ id, role: "user", parts: [{ ty
 
 /** Tests that share a server: `tests(running)`, where `running.server` is it. */
 export function over(name, settings, tests) {
-  describe(name, { timeout: 2 * PATIENCE }, () => {
+  describe(name, { timeout: 2 * TIMEOUT }, () => {
     const hooks = [];
     const running = {};
     test.before(async () => {

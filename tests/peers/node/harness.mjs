@@ -14,7 +14,7 @@ const here = fileURLToPath(new URL(".", import.meta.url));
 export const program = process.env.TURNWIRE ?? `${here}/../../../target/debug/turnwire`;
 
 /** What takes longer than this hangs. */
-export const PATIENCE = 60_000;
+export const TIMEOUT = 60_000;
 
 /** Where sessions are kept. */
 export const STORES = ["memory:", "sqlite:turnwire.db"];
@@ -132,7 +132,7 @@ export class Server {
 
 /** Waits for a condition. */
 export async function until(condition, otherwise) {
-  const end = Date.now() + PATIENCE;
+  const end = Date.now() + TIMEOUT;
   while (Date.now() < end) {
     const found = await condition();
     if (found) return found;

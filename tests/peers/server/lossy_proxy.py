@@ -9,18 +9,18 @@ from dataclasses import dataclass
 
 
 @dataclass
-class Lossy:
+class LossyProxy:
     url: str
     lost: int = 0
 
 
 @contextmanager
-def lossy(server: str, seed: int) -> Iterator[Lossy]:
+def lossy_proxy(server: str, seed: int) -> Iterator[LossyProxy]:
     """In front of a server: requests arrive, but every third answer, or so, is never seen."""
     rng = random.Random(seed)
     host, port = server.removeprefix("http://").split(":")
     listener = socket.create_server(("127.0.0.1", 0))
-    proxy = Lossy(f"http://127.0.0.1:{listener.getsockname()[1]}")
+    proxy = LossyProxy(f"http://127.0.0.1:{listener.getsockname()[1]}")
     open: list[socket.socket] = []
 
     def pump(source: socket.socket, target: socket.socket, may_lose: bool) -> None:

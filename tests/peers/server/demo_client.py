@@ -2,7 +2,7 @@
 
 import uuid
 
-from serving import Json, Server, wait_for
+from harness import Json, Server, wait_for
 
 # A message for each scene, and what to say where it asks.
 SCENES = {
@@ -21,7 +21,7 @@ SCENES = {
 }
 
 
-def play(server: Server, session: str, scene: str) -> None:
+def play_scene(server: Server, session: str, scene: str) -> None:
     """Has a scene played to its end."""
     path = f"/v1/sessions/{session}"
     server.post(f"{path}/messages", {"content": SCENES[scene]})

@@ -18,7 +18,7 @@ import websocket
 Json = dict[str, Any]
 
 # Whatever takes longer than this hangs.
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 def program() -> str:
@@ -47,13 +47,13 @@ class Server:
         self.url = found[0]
         # One client for all: each would read all certificates of the system anew.
         limits = httpx.Limits(max_connections=None)
-        self.http = httpx.Client(base_url=self.url, timeout=PATIENCE, limits=limits)
+        self.http = httpx.Client(base_url=self.url, timeout=TIMEOUT, limits=limits)
 
     def stop(self) -> None:
         self.http.close()
         self.process.terminate()
         try:
-            self.process.wait(PATIENCE)
+            self.process.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -82,7 +82,7 @@ class Server:
     def read(self, id: str, token: str = "", **params: str) -> list["Frame"]:
         """All frames from a point to where nothing runs."""
         watch = self.watch(id, token, until="idle", **params)
-        watch.thread.join(PATIENCE)
+        watch.thread.join(TIMEOUT)
         assert not watch.thread.is_alive(), "the stream has no end"
         return watch.all()
 
@@ -110,7 +110,7 @@ class Watch:
     def __post_init__(self) -> None:
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
-        assert self.is_open.wait(PATIENCE), "no answer came"
+        assert self.is_open.wait(TIMEOUT), "no answer came"
 
     def run(self) -> None:
         headers = {"accept": "text/event-stream"}
@@ -142,7 +142,7 @@ class Socket:
     """A WebSocket. Frames are kept, each for its session."""
 
     def __init__(self, url: str) -> None:
-        self.socket = websocket.create_connection(url, timeout=PATIENCE)
+        self.socket = websocket.create_connection(url, timeout=TIMEOUT)
         self.frames: list[Json] = []
         self.texts: list[str] = []
 
@@ -173,7 +173,7 @@ class Socket:
 
 
 def wait_for(condition: Callable[[], Any], otherwise: str) -> Any:
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:
         if found := condition():
             return found

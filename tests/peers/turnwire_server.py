@@ -17,10 +17,10 @@ from typing import Any
 Json = dict[str, Any]
 
 # Whatever takes longer than this hangs.
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
-class Running:
+class TurnwireServer:
     """`turnwire serve` in a folder of its own. `rate` is how many deltas the demo gives a second."""
 
     def __init__(self, folder: Path, store: str = "sqlite:turnwire.db", rate: float = 0, settings: str = "") -> None:
@@ -44,14 +44,14 @@ class Running:
 
     def stop(self) -> None:
         self.process.terminate()
-        assert self.process.wait(PATIENCE) == 0, "it stops in order"
+        assert self.process.wait(TIMEOUT) == 0, "it stops in order"
         assert self.process.stdout
         self.process.stdout.close()
 
     def crash(self) -> None:
         """Killed in the middle of whatever it did, and another process on the same address."""
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(PATIENCE)
+        self.process.wait(TIMEOUT)
         assert self.process.stdout
         self.process.stdout.close()
         self.start(self.address)
@@ -63,7 +63,7 @@ class Running:
             headers["authorization"] = f"Bearer {self.token}"
         request = urllib.request.Request(self.url + path, data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{method} {path}: {error.code} {error.read().decode()}") from None
@@ -82,7 +82,7 @@ class Running:
 
 
 def until(condition: Callable[[], Any], otherwise: str) -> Any:
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:
         if found := condition():
             return found
@@ -90,10 +90,10 @@ def until(condition: Callable[[], Any], otherwise: str) -> Any:
     raise AssertionError(otherwise)
 
 
-def ask_while_it_stops(folder: Path, settings: str, rate: float, ask: Callable[[str], Any]) -> tuple[Any, int]:
+def request_during_restart(folder: Path, settings: str, rate: float, ask: Callable[[str], Any]) -> tuple[Any, int]:
     """What a client with its usual retries ends with when the server is stopped in the middle of the answer and
     started again, and how many sessions there are then."""
-    running = Running(folder, rate=rate, settings=settings)
+    running = TurnwireServer(folder, rate=rate, settings=settings)
     done: list[Any] = []
 
     def run() -> None:
@@ -107,7 +107,7 @@ def ask_while_it_stops(folder: Path, settings: str, rate: float, ask: Callable[[
     until(lambda: [s for s in running.ask("GET", "/v1/sessions")["sessions"] if s["status"] == "running"], "no reply")
     running.stop()
     running.start(running.address)
-    thread.join(PATIENCE)
+    thread.join(TIMEOUT)
     assert done, "the client still waits"
     sessions = running.ask("GET", "/v1/sessions")["sessions"]
     running.stop()
