@@ -10,7 +10,7 @@ import {
 import { serve, TIMEOUT, until } from "../harness.mjs";
 import { Chat } from "./chat.mjs";
 import { ours, theirs } from "./content.mjs";
-import { line } from "./recording-fetch.mjs";
+import { recordingFetch } from "./recording-fetch.mjs";
 import { checkResponse } from "./response-checks.mjs";
 import { TurnwireTransport } from "./transport.mjs";
 
@@ -21,7 +21,7 @@ export const fresh = (word) => `${word}-${(count += 1)}`;
 
 // A chat as an application has it. `seen` is what went over its connection.
 export function open(server, { id = fresh("chat"), agent = "demo", cutAfter, messages, ...more } = {}) {
-  const seen = line(cutAfter);
+  const seen = recordingFetch(cutAfter);
   const transport = new TurnwireTransport({ api: `${server.url}/ai-sdk/${agent}`, fetch: seen.fetch });
   const finished = [];
   const chat = new Chat({

@@ -4,7 +4,7 @@
  * A `fetch` that keeps the bodies of its responses. `cutAfter(nth)` says after how many frames the
  * `nth` response is cut, connection and all; `undefined` is never.
  */
-export function line(cutAfter = () => undefined) {
+export function recordingFetch(cutAfter = () => undefined) {
   const seen = { requests: [], statuses: [], bodies: [], whole: [], headers: [], cuts: 0, cut: () => {} };
   seen.fetch = async (url, init = {}) => {
     const nth = seen.requests.length;
