@@ -1,4 +1,4 @@
-// The server that this page came from, and who asks. A token lives as long as the tab does.
+// The client of the server that served this page, and its token, which lives as long as the tab.
 import { useSyncExternalStore } from "react";
 import { connect, webSocket } from "turnwire";
 import { Socket } from "./socket/socket.ts";
@@ -14,7 +14,7 @@ export function token(): string {
   return sessionStorage.getItem(KEY) ?? "";
 }
 
-/** Signs in, or out with an empty one. */
+/** Signs in; an empty token signs out. */
 export function setToken(value: string): void {
   if (value === "") sessionStorage.removeItem(KEY);
   else sessionStorage.setItem(KEY, value);
@@ -28,13 +28,13 @@ export function useToken(): string {
   }, token);
 }
 
-// A browser keeps six connections to a host for all its tabs; one socket is not among them.
+// A browser opens at most six HTTP connections per host over all tabs; WebSockets do not count.
 export const client = connect({ url: BASE, token, transport: webSocket(Socket) });
 
-/** For what is asked again anyway: it says soon that nobody answers. */
+/** For polling: gives up soon if nobody answers. */
 export const impatientClient = connect({ url: BASE, token, patience: 2000 });
 
-/** What the server, or the way to it, said: what happened, and what to do about it. */
+/** Message and hint of an error. */
 export function explain(error: unknown): { message: string; hint: string | undefined } {
   if (!(error instanceof Error)) return { message: String(error), hint: undefined };
   const { hint } = error as { hint?: string };

@@ -7,7 +7,7 @@
   try {
     theme = localStorage.getItem("turnwire.theme");
   } catch {
-    // Then it is the system's.
+    // Then the system's theme applies.
   }
   if (theme === "light" || theme === "dark") dataset["theme"] = theme;
   const { hash } = location;
@@ -19,7 +19,7 @@
 
   const begin = () => {
     const app = document.querySelector<HTMLLinkElement>("#app");
-    // Where it is worked on, the page has begun it by itself.
+    // The development server starts the app by itself.
     if (app === null) return;
     const script = document.createElement("script");
     script.type = "module";

@@ -1,4 +1,4 @@
-// Keys that work everywhere but where one writes.
+// Keyboard shortcuts. They work everywhere except in text fields.
 import { useEffect, useRef } from "react";
 
 export const KEYS: readonly (readonly [key: string, does: string])[] = [
@@ -20,7 +20,7 @@ function isWriting(target: EventTarget | null): boolean {
   );
 }
 
-/** `Escape` works also where one writes; nothing does while a window is in front. */
+/** `Escape` also works in text fields; no key works while a dialog is open. */
 export function useKeys(keys: Record<string, (() => void) | null | undefined>): void {
   const latest = useRef(keys);
   useEffect(() => void (latest.current = keys));

@@ -1,19 +1,19 @@
-// Parts of the page that come after the first picture of it.
+// Parts of the page that load after the first paint.
 import { type ComponentType, type ReactNode, useEffect, useReducer } from "react";
 import { Problem } from "./ui/state.tsx";
 
-/** Until it is here: what stands in its place, with why it does not come, if so. */
+/** What is shown until the component is loaded, or the error if it cannot be. */
 interface Placeholder {
   children: (problem: ReactNode) => ReactNode;
 }
 
 export interface LazyComponent<P> {
   (props: P & Placeholder): ReactNode;
-  /** Begins to load it. */
+  /** Starts loading. */
   load: () => Promise<void>;
 }
 
-/** A component that is loaded when it is needed, or wanted; from then on it is there at once. */
+/** A component that is loaded on first use, or before by `load`. */
 export function lazyComponent<P extends object>(get: () => Promise<ComponentType<P>>): LazyComponent<P> {
   let Loaded: ComponentType<P> | null = null;
   let failed: unknown = null;
@@ -37,7 +37,7 @@ export function lazyComponent<P extends object>(get: () => Promise<ComponentType
   return Object.assign(LazyComponent, { load });
 }
 
-/** The server has other files now, or is away. What was written here is kept over it. */
+/** The server has a newer build, or is unreachable. Drafts survive a reload. */
 function Missing() {
   return (
     <Problem

@@ -1,16 +1,16 @@
-// Where one is: the session, the event up to which it is shown, and what the right pane shows. It is all
-// in the address, so that a link shows what its sender saw.
+// The route: the session, the event up to which it is shown, and the inspector pane beside the
+// conversation. The address holds all of it, so that a link shows what its sender saw.
 import { useSyncExternalStore } from "react";
 
 export const PANES = ["timeline", "wire", "usage"] as const;
 export type Pane = (typeof PANES)[number];
 
 export interface Route {
-  /** The session; none: the first visit, or what waits for a person. */
+  /** The session; null: the start page. */
   session: string | null;
-  /** The conversation as it stood at this event; none: live. */
+  /** Show the conversation at this event; null: live. */
   at: number | null;
-  /** What the right pane shows; none: it is folded away. */
+  /** The pane that the inspector shows; null: the inspector is closed. */
   pane: Pane | null;
 }
 
@@ -41,7 +41,7 @@ function decode(text: string): string {
 }
 
 let last: { hash: string; route: Route } | null = null;
-/** Where one is already, while the address follows. */
+/** The current route, while the address follows. */
 let ahead: string | null = null;
 
 function current(): Route {
@@ -58,7 +58,7 @@ function follow(): void {
   ahead = null;
 }
 
-// Whoever goes somewhere else, such as back, goes there.
+// Navigation by the browser, such as Back.
 window.addEventListener("hashchange", ({ isTrusted }) => {
   if (isTrusted) ahead = null;
 });
@@ -68,12 +68,12 @@ function subscribe(changed: () => void): () => void {
   return () => window.removeEventListener("hashchange", changed);
 }
 
-/** Where one is now. */
+/** The current route. */
 export function useRoute(): Route {
   return useSyncExternalStore(subscribe, current);
 }
 
-/** Goes there. `replace`: without a step in the browser's history, as a scrubber that is dragged wants it. */
+/** Navigates. `replace`: without an entry in the browser's history, for a scrubber that is dragged. */
 export function go(change: Partial<Route>, how: "push" | "replace" = "push"): void {
   const to = format({ ...current(), ...change });
   if (to === (ahead ?? window.location.hash)) return;

@@ -1,4 +1,4 @@
-// Light or dark: as the system has it, or as was chosen here. `early.ts` reads it before the first picture.
+// Light or dark: the system's setting, or the user's choice. `first-paint.ts` reads it before the first paint.
 import { useSyncExternalStore } from "react";
 
 const THEMES = ["system", "light", "dark"] as const;

@@ -1,4 +1,4 @@
-// Times as people say them. The exact ones are a tooltip away.
+// Times in short form. Tooltips have the exact ones.
 import { useEffect, useState } from "react";
 
 const SECOND = 1000;
@@ -33,7 +33,7 @@ export function duration(ms: number): string {
   return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} m`;
 }
 
-/** What is left of a time to answer: `4:32`, `1:00:05`. */
+/** The time left for a decision: `4:32`, `1:00:05`. */
 export function countdown(ms: number): string {
   const left = Math.max(0, Math.ceil(ms / SECOND));
   const two = (n: number) => String(n).padStart(2, "0");
@@ -41,13 +41,13 @@ export function countdown(ms: number): string {
   return h > 0 ? `${h}:${two(m)}:${two(s)}` : `${m}:${two(s)}`;
 }
 
-/** From one moment to another, in ms; nothing where one of them is not known. */
+/** Milliseconds between two times; null if one of them is unknown. */
 export function between(from: string | null | undefined, to: string | null | undefined): number | null {
   const ms = Date.parse(to ?? "") - Date.parse(from ?? "");
   return Number.isNaN(ms) || ms < 0 ? null : ms;
 }
 
-// To make one takes much longer than to use it.
+// Creating a formatter takes much longer than using it.
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 const EXACT = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 
@@ -57,13 +57,13 @@ export function clock(iso: string): string {
   return Number.isNaN(at.getTime()) ? "" : CLOCK.format(at);
 }
 
-/** All that is known of a moment, for a tooltip. */
+/** Date and time, for a tooltip. */
 export function exact(iso: string): string {
   const at = new Date(iso);
   return Number.isNaN(at.getTime()) ? "" : EXACT.format(at);
 }
 
-/** The time now, again and again. `null`: once. */
+/** The current time, updated at an interval. `null`: not updated. */
 export function useNow(every: number | null): number {
   const [now, setNow] = useState(() => Date.now());
   useEffect(() => {

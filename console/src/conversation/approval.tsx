@@ -1,4 +1,4 @@
-// A call that waits for a person: what it wants to do, and their answer.
+// The form of a pending call: its input, and the decision.
 import { useId, useRef, useState } from "react";
 import type { Approval } from "turnwire";
 import type { PermissionRule } from "turnwire/message";
@@ -24,14 +24,14 @@ export function ApprovalForm({ asking, answers }: { asking: Approval; answers: A
 
   const form = useRef<HTMLFormElement>(null);
   const answer = async (say: () => Promise<void>) => {
-    // The form goes away; who was in it stays at the call.
+    // The form disappears; move the focus to the call.
     if (form.current?.contains(document.activeElement))
       form.current.closest<HTMLElement>(".tool")?.focus({ preventScroll: true });
     setBusy(true);
     setError(null);
     try {
       await say();
-      // What comes of it comes with the events; until then it stays as it is.
+      // The events bring the outcome; until then the form stays as it is.
     } catch (error) {
       setError(error);
       setBusy(false);

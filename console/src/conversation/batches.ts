@@ -15,7 +15,7 @@ export class Batches {
   #of = new Map<string, number>();
   #list: readonly Batch[] = [];
 
-  /** The messages as they are now. */
+  /** The current batches. */
   update(messages: readonly MsgJson[]): readonly Batch[] {
     return (this.#list = this.#place(messages) ?? this.#again(messages));
   }
@@ -26,7 +26,7 @@ export class Batches {
     return this.#place(messages) ?? [];
   }
 
-  /** Puts what is new where it belongs. `null`: the order is another one. */
+  /** Places new messages. `null`: the order changed. */
   #place(messages: readonly MsgJson[]): Batch[] | null {
     const known = Math.max(
       0,

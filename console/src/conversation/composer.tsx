@@ -1,4 +1,4 @@
-// Where one writes. Enter sends; Stop stands where Send was.
+// The message field. Enter sends; Stop takes the place of Send.
 import { type ClipboardEvent, type KeyboardEvent, memo, type ReactNode, useEffect, useRef, useState } from "react";
 import type { Sendable } from "turnwire";
 import { Icon } from "../ui/icon.tsx";
@@ -7,18 +7,18 @@ import { bytes } from "./data-block.tsx";
 import type { Files } from "./files.ts";
 
 interface Props {
-  /** Whose draft it is: what was written and not sent is there again. */
+  /** The key of the stored draft. */
   draft: string;
   agent: string;
   files: Files;
   isRunning: boolean;
-  /** It waits for an answer that is given above, not here. */
+  /** The reply waits for a decision that is made above. */
   isAsking?: boolean;
-  /** Why nothing can be written now. */
+  /** Why writing is disabled. */
   closed?: string | null;
   send: (content: Sendable, text: string) => Promise<void>;
   stop?: () => Promise<void>;
-  /** In front of the buttons. */
+  /** Shown before the buttons. */
   children?: ReactNode;
 }
 
@@ -44,7 +44,7 @@ export const Composer = memo(function Composer({
     if (text === "") sessionStorage.removeItem(key);
     else sessionStorage.setItem(key, text);
     const { current } = field;
-    // Where the style sheet cannot let it grow.
+    // For browsers without `field-sizing`.
     if (!current || CSS.supports("field-sizing", "content")) return;
     current.style.height = "auto";
     current.style.height = `${Math.min(current.scrollHeight + 2, window.innerHeight * 0.4)}px`;
@@ -72,12 +72,12 @@ export const Composer = memo(function Composer({
     setError(null);
     try {
       await send(content, text);
-      // At once: who goes elsewhere after it takes this field away.
+      // Now: navigation may remove this field.
       sessionStorage.removeItem(key);
       setText("");
       files.clear();
     } catch (error) {
-      // What was written stays.
+      // The text stays.
       setError(error);
     } finally {
       setSending(false);

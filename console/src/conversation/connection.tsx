@@ -1,4 +1,4 @@
-// How the connection is, as it is.
+// The state of the connection.
 import { useSyncExternalStore } from "react";
 import type { Connection } from "turnwire";
 import { duration, useNow } from "../time.ts";

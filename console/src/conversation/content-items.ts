@@ -52,7 +52,7 @@ export function items(content: readonly ContentBlock[]): Item[] {
   });
 }
 
-/** The messages of sub-agents, by the call that they work for; those of which nobody knows it are under `''`. */
+/** The messages of sub-agents, by the tool call they work for; under `''` if that is unknown. */
 export function groupBySubAgentCall(
   messages: readonly MsgJson[],
   agents: readonly AgentMessage[],
@@ -66,7 +66,7 @@ export function groupBySubAgentCall(
   return nested;
 }
 
-/** The call that ran when this message began: the latest one, as calls of sub-agents lie inside others. */
+/** The latest call that was running when this message began. */
 function during(messages: readonly MsgJson[], { id, created_at }: MsgJson): string | null {
   const at = Date.parse(created_at ?? "");
   let found: { id: string; from: number } | null = null;
@@ -82,7 +82,7 @@ function during(messages: readonly MsgJson[], { id, created_at }: MsgJson): stri
   return found?.id ?? null;
 }
 
-/** Replies that a retry has replaced, by the message before which they stood; at the end: `''`. */
+/** Replies that a retry replaced, by the message they stood before; at the end: `''`. */
 export function replaced(messages: readonly MsgJson[], all: readonly MsgJson[]): Map<string, MsgJson[]> {
   const shown = new Set(messages.map(({ id }) => id));
   const found = new Map<string, MsgJson[]>();
@@ -98,7 +98,7 @@ export function replaced(messages: readonly MsgJson[], all: readonly MsgJson[]):
   return found;
 }
 
-/** How far a call has come, in words. */
+/** The state of a call, as a label. */
 export function stateOf(
   call: ToolCall | null,
   result: ToolResult | null,
@@ -129,7 +129,7 @@ export function stateOf(
     : { word: result?.state ?? call?.state ?? "", tone: "idle" };
 }
 
-/** All tokens of a reply; nothing where none were counted. */
+/** All tokens of a reply; null if none were counted. */
 export function tokensOf({ usage }: Pick<MsgJson, "usage">): number | null {
   if (!usage) return null;
   const sum = usage.input_tokens + usage.output_tokens;

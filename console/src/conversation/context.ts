@@ -1,4 +1,4 @@
-// What the parts of a conversation share: who waits for what, who works for whom, and what can be done.
+// What the parts of a conversation share: pending calls, sub-agents, and actions.
 import { createContext } from "react";
 import type { Approval } from "turnwire";
 import type { MsgJson, PermissionRule } from "turnwire/message";
@@ -10,9 +10,9 @@ export interface Answers {
 }
 
 export interface ConversationParts {
-  /** By the id of the call. Empty where the past is shown: nothing of it can be answered. */
+  /** By call id. Empty while an earlier state is shown: nothing can be answered there. */
   pending: ReadonlyMap<string, Approval>;
-  /** The messages of sub-agents, by the call that they work for. */
+  /** The messages of sub-agents, by the tool call they work for. */
   nested: ReadonlyMap<string, MsgJson[]>;
   answers: Answers | null;
 }

@@ -1,9 +1,9 @@
-// The middle: one conversation, or the page from which a new one starts.
+// The middle pane: one conversation, or the page that starts a new one.
 import { lazyComponent } from "../lazy.tsx";
 import "./conversation.css";
 import { Welcome } from "./welcome.tsx";
 
-/** What an open conversation needs, and a first visit does not. */
+/** Loaded later: the first visit does not need it. */
 export const OpenConversation = lazyComponent(() =>
   import("./open-conversation.tsx").then(({ OpenConversation }) => OpenConversation),
 );

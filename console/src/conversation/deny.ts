@@ -1,7 +1,7 @@
 import type { Asking } from "turnwire";
 import { client } from "../client.ts";
 
-/** A no, and why: the agent is told. */
+/** Denies a call, with a reason for the agent. */
 export function deny(session: string, { reply_id, tool_call }: Asking, reason: string): Promise<void> {
   const no = {
     confirmed: false,

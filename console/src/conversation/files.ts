@@ -1,4 +1,4 @@
-// Files that go along with the next message: uploaded at once, named in the message when it is sent.
+// Attached files: uploaded at once, named in the message when it is sent.
 import { useCallback, useMemo, useRef, useState } from "react";
 import { client, explain } from "../client.ts";
 

@@ -1,4 +1,4 @@
-// Which conversation this is, how it is, and what can be shown beside it.
+// Title, status, connection and menu of a conversation.
 import { memo, useEffect, useRef, useState } from "react";
 import type { Connection, SessionInfo, Status } from "turnwire";
 import { client } from "../client.ts";
@@ -16,14 +16,14 @@ interface Props {
   session: string;
   info: SessionInfo | null;
   status: Status;
-  /** Whether what waits, waits for a client and not for a person. */
+  /** Whether the reply waits for a client instead of a person. */
   isExternal: boolean;
   connection: Connection;
 }
 
 export const Header = memo(function Header({ session, info, status, isExternal, connection }: Props) {
   const { pane } = useRoute();
-  // The list is looked at again more often than the session.
+  // The list is refreshed more often than the session.
   const listed = useSessions().sessions.find(({ id }) => id === session);
   const title = (listed ?? info)?.title ?? null;
   const { entries, dialogs } = useSessionActions(session, title);
@@ -66,10 +66,10 @@ export const Header = memo(function Header({ session, info, status, isExternal, 
   );
 });
 
-/** The title; a click, and it can be changed in its place. */
+/** The title; a click edits it in place. */
 function Title({ session, title }: { session: string; title: string | null }) {
   const [draft, setDraft] = useState<string | null>(null);
-  // Until the session is looked at again, what was just written is the title.
+  // The new title is shown until the session is refreshed.
   const [written, setWritten] = useState<string | null>(null);
   const [failed, setFailed] = useState(false);
   const button = useRef<HTMLButtonElement>(null);

@@ -1,4 +1,4 @@
-// One message: what was said, thought, called and given, and what it took.
+// One message: text, thinking, tool calls, results, time and tokens.
 import { memo, type ReactNode, useMemo, useState } from "react";
 import type { HintBlock, MsgJson, ReplyError, ThinkingBlock } from "turnwire/message";
 import { between, clock, duration, exact } from "../time.ts";
@@ -13,7 +13,7 @@ import { Json, Tool } from "./tool.tsx";
 interface Props {
   message: MsgJson;
   isNested?: boolean;
-  /** What can be done with it, such as to answer again. */
+  /** Actions, such as Retry. */
   actions?: ReactNode;
 }
 
@@ -72,7 +72,7 @@ function textOf({ content }: MsgJson): string {
   return content.flatMap((block) => (block.type === "text" ? [block.text] : [])).join("\n\n");
 }
 
-/** How long it took, and how many tokens. */
+/** Duration and tokens. */
 function ReplyStats({ message }: { message: MsgJson }) {
   const ms = between(message.created_at, message.finished_at);
   const tokens = tokensOf(message);
@@ -113,7 +113,7 @@ const FINISH_LABELS: Record<string, string> = {
 function Content({ item, isOpen, isLast, role }: { item: Item; isOpen: boolean; isLast: boolean; role: string }) {
   switch (item.kind) {
     case "text": {
-      // What a person wrote is shown as they wrote it.
+      // A user's text is shown verbatim.
       if (role === "user") return <p className="plain">{item.block.text}</p>;
       return <Markdown text={item.block.text} growing={isOpen && item.block.finished_at == null} />;
     }
@@ -172,7 +172,7 @@ function Hint({ block: { hint, source } }: { block: HintBlock }) {
   );
 }
 
-/** What to do about each kind of error. */
+/** Advice for each kind of error. */
 const ADVICE: Record<string, string> = {
   authentication: "The API key is missing or invalid: check api_key_env of this agent in turnwire.toml.",
   permission: "The API key has no access to this model: use another model or another key.",

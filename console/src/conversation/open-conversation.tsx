@@ -1,4 +1,4 @@
-// One conversation, live or as it stood at an event.
+// One conversation, live or at an earlier event.
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { type Approval, type Sendable, TurnwireError } from "turnwire";
 import type { MsgJson } from "turnwire/message";
@@ -22,7 +22,7 @@ import { Queue } from "./queue.tsx";
 import { Thread } from "./thread.tsx";
 
 export function OpenConversation({ session }: { session: string }) {
-  // A conversation that ended with an error is opened anew.
+  // After an error the conversation is opened again.
   const [attempt, setAttempt] = useState(0);
   return <Live key={attempt} session={session} again={() => setAttempt(attempt + 1)} />;
 }
@@ -51,7 +51,7 @@ function Live({ session, again }: { session: string; again: () => void }) {
     Escape: isRunning ? () => attempt(live.stop()) : isPast ? () => go({ at: null }) : null,
     i: () => document.getElementById("composer")?.focus(),
   });
-  // The list shows what happens here without waiting for its next look.
+  // Refresh the list now instead of at its next interval.
   useEffect(() => refreshSessions(), [live.status]);
 
   const last = live.messages.at(-1);
@@ -135,7 +135,7 @@ function Live({ session, again }: { session: string; again: () => void }) {
 
 const isGone = (error: Error) => error instanceof TurnwireError && error.status === 404;
 
-/** What a person can answer here. */
+/** The decisions that can be made here. */
 function useAnswers(session: string, { approve, result }: UseSession): Answers {
   return useMemo(() => {
     const then = async (work: Promise<void>) => {
@@ -150,7 +150,7 @@ function useAnswers(session: string, { approve, result }: UseSession): Answers {
   }, [session, approve, result]);
 }
 
-/** The replies that were answered again. They are asked for, as the history does not have them. */
+/** Replies that a retry replaced. The history does not contain them, so they are requested. */
 function useReplaced(
   session: string,
   isReady: boolean,
@@ -176,18 +176,18 @@ function useReplaced(
     const shown = new Set(messages.map(({ id }) => id));
     const last = messages.findLastIndex(({ id }) => known.has(id));
     if (last < 0) return new Map();
-    // What stood before the first that is shown belongs to a page that is not.
+    // What stood before the first shown message belongs to a page that is not loaded.
     const from = Math.max(
       0,
       all.findIndex(({ id }) => id === messages[0]?.id),
     );
     const since = messages.slice(last + 1);
     return replaced(messages, [...all.slice(from).filter(isOver(shown)), ...since]);
-    // Only which messages there are counts, not how far they have come.
+    // Depends on which messages exist, not on their content.
   }, [all, ids]);
 }
 
-/** A reply that is open in the answer and gone meanwhile was not replaced, only not seen here yet. */
+/** A reply that was open in the response and is gone now was not replaced, only not seen here yet. */
 const isOver = (shown: ReadonlySet<string | undefined>) => (message: MsgJson) =>
   shown.has(message.id) || message.role === "assistant";
 
@@ -219,7 +219,7 @@ function Past({ session, at }: { session: string; at: number }) {
   );
 }
 
-/** Sub-agents of whom nobody knows for which call they work. */
+/** Replies of sub-agents whose tool call is unknown. */
 function UnassignedReplies({ replies }: { replies: MsgJson[] | undefined }) {
   if (!replies || replies.length === 0) return null;
   return (

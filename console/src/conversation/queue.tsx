@@ -1,4 +1,4 @@
-// What was said while a reply runs, and waits for its turn.
+// Queued messages: sent while a reply runs.
 import { useState } from "react";
 import type { SessionState } from "turnwire";
 import { explain } from "../client.ts";

@@ -1,10 +1,10 @@
-// The end of a conversation stays in sight as it grows, until the reader goes up; then nothing moves any more.
+// Keeps the end of a growing conversation in view, until the reader scrolls up.
 import { type RefObject, useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
 
 export interface Scroll {
   box: RefObject<HTMLDivElement | null>;
   inside: RefObject<HTMLDivElement | null>;
-  /** Whether the end is in sight and stays there. */
+  /** Whether the end is in view and stays there. */
   isFollowing: boolean;
   toEnd(): void;
 }
@@ -42,7 +42,7 @@ export function useScroll(first: number | null): Scroll {
     const onScroll = () => {
       const { scrollTop: top, scrollHeight: height, clientHeight } = element;
       const left = height - top - clientHeight;
-      // Only who goes up by themselves leaves the end; who comes near it is taken along again.
+      // Only scrolling up leaves the end; coming near it follows again.
       if (top < last.current.top && height >= last.current.height && left > 4) follow(false);
       else if (left < 24) follow(true);
       last.current = { top, height };

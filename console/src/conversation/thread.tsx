@@ -9,13 +9,13 @@ import { useScroll } from "./scroll.ts";
 
 interface Props {
   messages: readonly MsgJson[];
-  /** Replies that were answered again, by the message before which they stood. */
+  /** Replies that a retry replaced, by the message they stood before. */
   replaced: ReadonlyMap<string, MsgJson[]>;
   hasMore: boolean;
   loadMore: () => Promise<void>;
-  /** Answers the last message again; nothing where that cannot be done now. */
+  /** Asks for another reply to the last message; null if that is not possible now. */
   retry: (() => void) | null;
-  /** What stands behind the last message. */
+  /** Shown after the last message. */
   children?: ReactNode;
 }
 

@@ -1,6 +1,6 @@
 import { countdown, exact, useNow } from "../time.ts";
 
-/** How long there is to answer. */
+/** The time left for a decision. */
 export function TimeLeft({ expires }: { expires: string | null }) {
   const now = useNow(expires === null ? null : 1000);
   if (expires === null) return null;

@@ -1,4 +1,4 @@
-// A tool call as a card: what it is given as that is written, how far it is, and what came of it.
+// A tool call as a card: input, state, result.
 import { memo, useContext, useMemo, useState } from "react";
 import type { Payload, ToolCall, ToolResult } from "turnwire/message";
 import { between, duration } from "../time.ts";
@@ -26,7 +26,7 @@ export const Tool = memo(function Tool({
   const { title } = (call ?? {}) as { title?: unknown };
   const asking = pending.get(id);
   const agents = nested.get(id) ?? [];
-  // A reply that is over has nothing that runs: what was open was left so.
+  // A reply that ended has no running call: an open call was left unfinished.
   const state = stateOf(call, result);
   const shown = !isOpen && state.tone === "run" ? { word: "not finished", tone: "bad" as const } : state;
   const took = between(result?.created_at, result?.finished_at);
@@ -61,7 +61,7 @@ export const Tool = memo(function Tool({
   );
 });
 
-/** JSON, laid out. It may still be coming. */
+/** Formatted JSON, possibly incomplete. */
 export const Json = memo(function Json({
   text,
   label,
@@ -115,7 +115,7 @@ function Output({ output, tone, isOpen }: { output: Payload; tone: string; isOpe
   );
 }
 
-/** A tool's text, as it is; a long one is cut until somebody wants it. */
+/** A tool's text. Long text is truncated until expanded. */
 function Text({ text }: { text: string }) {
   const [isWhole, setWhole] = useState(false);
   const isLong = text.length > LONG * 1.5;

@@ -1,4 +1,4 @@
-// The first visit, and every new conversation: what can be asked, and how a real model is connected.
+// The start page: suggestions, and how to connect a real model.
 import { useEffect, useState } from "react";
 import { type Agent, newId, type Sendable } from "turnwire";
 import { client } from "../client.ts";
@@ -120,7 +120,7 @@ function Connect() {
   );
 }
 
-/** The first line of what was said, short. */
+/** A short title from the first line of the text. */
 export function titleOf(text: string, files: readonly string[]): string {
   const line = text.trim().split("\n", 1)[0] || files[0] || "New conversation";
   return line.length > 60 ? `${line.slice(0, 59).trimEnd()}…` : line;

@@ -1,9 +1,9 @@
-// Small charts, drawn by hand. Each says in words what it shows.
+// Small SVG charts. Each has a text alternative.
 import { duration } from "../time.ts";
 import { type Call, type Line, lines, type Reply, type Split } from "./reply-times.ts";
 
 const WORDS: Record<Line["doing"], string> = { model: "model", tool: "tool", wait: "waiting", agent: "sub-agent" };
-/** More bars than this are put together. */
+/** More bars than this are combined. */
 const BARS = 60;
 const HEIGHT = 48;
 
@@ -52,7 +52,7 @@ function sum(calls: Call[], key: "input" | "output"): number {
   return calls.reduce((total, call) => total + call[key], 0);
 }
 
-/** Where the time went, in one line. */
+/** The time split in one bar. */
 export function SplitBar({ parts }: { parts: Split }) {
   const total = parts.model + parts.tool + parts.wait + parts.other;
   const words = [
@@ -81,7 +81,7 @@ export function SplitBar({ parts }: { parts: Split }) {
   );
 }
 
-/** What a reply did, one line for each thing, with what its sub-agents did below. */
+/** The steps of a reply, one line each, with those of its sub-agents below. */
 export function Waterfall({ reply, now, choose }: { reply: Reply; now: number; choose: (seq: number) => void }) {
   const end = Math.max(reply.to ?? now, reply.from + 1);
   const share = (at: number) => ((Math.min(Math.max(at, reply.from), end) - reply.from) / (end - reply.from)) * 100;

@@ -1,16 +1,16 @@
-// The protocols that events can be had in, and how a client of each is written down.
+// The wires, with example code of a client for each.
 
 export interface Where {
-  /** The server, with the path that it stands below, if any. */
+  /** The server's URL, with its path prefix if any. */
   base: string;
   session: string;
   agent: string;
-  /** Whether the server wants a token. */
+  /** Whether the server requires a token. */
   token: boolean;
 }
 
 export interface Snippet {
-  /** What it is written in. */
+  /** The language. */
   label: string;
   text: string;
 }
@@ -21,9 +21,9 @@ export interface Wire {
   client: (where: Where) => Snippet;
 }
 
-/** A text as a literal of JavaScript, Python or Java. */
+/** A string literal of JavaScript, Python or Java. */
 const quote = (text: string): string => JSON.stringify(text);
-/** A text as a shell has to see it. */
+/** A text quoted for a shell. */
 export const shell = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 
 const key = ({ token }: Where): string => (token ? 'os.environ["TURNWIRE_TOKEN"]' : '"none"');
@@ -33,7 +33,7 @@ function python(where: Where, text: string): Snippet {
   return { label: "Python", text: os(where) + text };
 }
 
-/** Every wire with a stream out, as `turnwire wires` lists them. */
+/** Every wire that can be encoded, as `turnwire wires` lists them. */
 export const WIRES: Wire[] = [
   {
     name: "turnwire",
@@ -177,7 +177,7 @@ with client.messages.stream(
   },
 ];
 
-/** The same events in a terminal. */
+/** The same stream with curl. */
 export function curl({ base, session, token }: Where, wire: string): Snippet {
   const query = wire === "turnwire" ? "" : `?wire=${wire}`;
   const url = `${base}/v1/sessions/${encodeURIComponent(session)}/events${query}`;

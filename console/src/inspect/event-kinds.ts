@@ -1,4 +1,4 @@
-// What an event is about, in a word and in a line.
+// The kind of an event, and a one-line summary.
 import { type Event, textOf } from "turnwire/message";
 
 export const KINDS = ["text", "tool", "human", "model", "reply", "other"] as const;
@@ -22,10 +22,10 @@ export function kindOf(type: string): Kind {
   return "other";
 }
 
-/** Longer than a row is wide. */
+/** Longer than a row. */
 const LONG = 120;
 
-/** One line about events that belong together: what they say, not what they are. */
+/** One line that summarises a group of events by its content. */
 export function detail(events: readonly Event[], from: number, to: number): string {
   const event = events[from];
   if (event === undefined) return "";
@@ -48,7 +48,7 @@ function deltaOf(event: Event | undefined): string {
   return typeof data === "string" ? `${Math.floor((data.length * 3) / 4)} bytes ` : "";
 }
 
-/** What an agent elsewhere has left out is not there. */
+/** Fields that an external agent left out are undefined. */
 function about(event: Event): string | undefined {
   switch (event.type) {
     case "MESSAGE": {

@@ -5,21 +5,21 @@ import { TurnwireError } from "turnwire";
 import { client } from "../client.ts";
 
 export interface Frame {
-  /** The name of the event, where the protocol has names. */
+  /** The name of the SSE event, if the protocol has names. */
   event: string;
   data: string;
 }
 
-/** The frames that one event, or several merged ones, became. */
+/** The frames of one event, or of several merged events. */
 export interface Step {
-  /** The place of the event before the first. */
+  /** The seq before the first event. */
   after: number;
-  /** The place of the last event; 0 while frames come whose event is not told yet. */
+  /** The seq of the last event; 0 until it is known. */
   seq: number;
   frames: Frame[];
 }
 
-/** Reads server-sent events, and puts together what belongs together: only the last frame of an event has an id. */
+/** Reads server-sent events and groups the frames of one event: only the last one has an id. */
 export class Steps {
   list: Step[] = [];
   #rest = "";
@@ -52,7 +52,7 @@ export class Steps {
     this.#open = null;
   }
 
-  /** The step that an event is in, or the one before it where it became nothing. */
+  /** The step of an event, or the one before it if the event has no frames. */
   find(seq: number): number {
     let [from, to] = [0, this.list.length];
     while (from < to) {
@@ -65,7 +65,7 @@ export class Steps {
   }
 }
 
-/** What a frame is, in a word: protocols put it in different places. */
+/** The type of a frame: each protocol has it elsewhere. */
 export function nameOf({ event, data }: Frame): string {
   if (event !== "") return event;
   try {
@@ -84,7 +84,7 @@ export interface Wired {
   error: Error | null;
 }
 
-/** The frames of a session on a wire. After a cut all of it is asked for again. */
+/** The frames of a session on a wire. After a disconnect all of them are requested again. */
 export function useFrames(session: string, wire: string, raw: boolean): Wired {
   const [state, setState] = useState<Wired>({ steps: new Steps(), live: false, error: null });
   const [, render] = useReducer((count: number) => count + 1, 0);

@@ -1,4 +1,4 @@
-// What is behind the conversation: its events, the same in any protocol, and what it took.
+// The inspector: the events of a conversation, the same events on any wire, and usage.
 import { useState } from "react";
 import { explain } from "../client.ts";
 import { go, PANES, type Pane, useRoute } from "../route.ts";

@@ -1,8 +1,8 @@
-// JSON to read and to take along.
+// JSON to read and copy.
 import { memo } from "react";
 import { Copy } from "../ui/copy.tsx";
 
-/** More than anybody reads; what is copied is everything. */
+/** More is not displayed; copying takes everything. */
 const LONG = 20_000;
 
 const TOKENS = /("(?:[^"\\]|\\.)*")(\s*:)?|\b(?:true|false|null)\b|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
@@ -26,7 +26,7 @@ function Coloured({ text }: { text: string }) {
   return <>{parts}</>;
 }
 
-/** Something as JSON; a text that is JSON is laid out, any other is shown as it is. */
+/** A value as formatted JSON; text that is not JSON is shown as it is. */
 export const Json = memo(function Json({ value, label }: { value: unknown; label: string }) {
   const text = typeof value === "string" ? laidOut(value) : JSON.stringify(value, null, 2);
   return (

@@ -1,8 +1,8 @@
-// A long list of which only what is in sight is in the page. All rows have the same height.
+// A long list that renders only the visible rows. All rows have the same height.
 import { type KeyboardEvent, type ReactNode, useLayoutEffect, useRef, useState } from "react";
 
 export const ROW = 26;
-/** Rows before and behind those in sight, so that a fast wheel meets no gap. */
+/** Rows rendered before and after the visible ones. */
 const SPARE = 12;
 
 export interface ListProps {
@@ -10,16 +10,16 @@ export interface ListProps {
   id: string;
   count: number;
   columns: number;
-  /** The row that is chosen; -1 for none. */
+  /** The selected row; -1 for none. */
   chosen: number;
-  /** Stay at the end while it grows, unless somebody has scrolled away. */
+  /** Stay at the end while the list grows, unless the reader scrolled up. */
   follow: boolean;
-  /** A row by its place: an element with `rowAttributes`, and its place as key. */
+  /** Renders a row: an element with `rowAttributes`, keyed by its index. */
   row: (index: number, chosen: boolean) => ReactNode;
   onKeyDown?: (event: KeyboardEvent) => void;
 }
 
-/** What the element of a row has. */
+/** The attributes of a row's element. */
 export function rowAttributes(list: string, index: number, chosen: boolean) {
   return {
     id: `${list}-${index}`,
@@ -44,7 +44,7 @@ export function List({ label, id, count, columns, chosen, follow, row, onKeyDown
     return () => observer.disconnect();
   }, []);
 
-  // What is chosen comes into sight; what follows stays at the end.
+  // Scroll to the selected row, or stay at the end.
   useLayoutEffect(() => {
     const element = box.current;
     if (element === null || chosen < 0) return;
@@ -89,7 +89,7 @@ export function List({ label, id, count, columns, chosen, follow, row, onKeyDown
   );
 }
 
-/** By how many rows a key moves; `null` for another key. */
+/** By how many rows a key moves; `null` for other keys. */
 export function step(key: string, page: number): number | null {
   switch (key) {
     case "j":

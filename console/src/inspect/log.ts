@@ -5,32 +5,32 @@ import { type Connection, type Session, type SessionInfo, TurnwireError } from "
 import type { Event } from "turnwire/message";
 import { client } from "../client.ts";
 
-/** For how long a store that nobody looks at is kept: other panes, and back. */
+/** How long an unused store is kept, for a return to the pane. */
 const KEEP = 10_000;
-/** How long what is new waits to be shown at the most, in milliseconds: what the socket brings is drawn when it comes. */
+/** The longest delay before new events are drawn, in milliseconds. Socket messages are drawn when they come. */
 const PAUSE = 50;
-/** After how long a log that could not be read is asked for again. */
+/** The retry interval for a log that could not be read. */
 const AGAIN = 1000;
 
 export class Log {
-  /** In the order of the log. It grows in place; nobody else changes it. */
+  /** In the order of the log. Grows in place; only this class changes it. */
   readonly events: Event[] = [];
-  /** The place of each; one without a place of its own has that of the one before. */
+  /** The seq of each event; one without a seq has that of the event before. */
   readonly seqs: number[] = [];
-  /** When each was written, in milliseconds; one without a time has that of the one before. */
+  /** The time of each event in milliseconds; one without a time has that of the event before. */
   readonly times: number[] = [];
-  /** When the turn began that each is in. */
+  /** The start of the turn of each event. */
   readonly turns: number[] = [];
-  /** Counts how often it began anew: what was made of the events before is void. */
+  /** Counts resets: what was derived from earlier events is void. */
   generation = 0;
-  /** Counts what there is to show. */
+  /** Counts changes to show. */
   version = 0;
-  /** Whether all is here that was there when it was asked. */
+  /** Whether the backlog is loaded. */
   ready = false;
   connection: Connection = { state: "connecting" };
-  /** Why nothing comes any more. */
+  /** Why the stream ended. */
   error: Error | null = null;
-  /** The session as it was when this began. */
+  /** The session as it was at the start. */
   info: SessionInfo | null = null;
 
   #listeners = new Set<() => void>();
@@ -38,19 +38,19 @@ export class Log {
   #told = 0;
   #epoch = "";
 
-  /** The place of the first event; 1 where there is none. */
+  /** The seq of the first event; 1 if there is none. */
   get first(): number {
     return this.seqs[0] ?? 1;
   }
 
-  /** The place of the last event; 0 where there is none. */
+  /** The seq of the last event; 0 if there is none. */
   get last(): number {
     return this.seqs.at(-1) ?? 0;
   }
 
-  /** Where the last event at or before a place stands; -1 where there is none. */
+  /** The index of the last event at or before a seq; -1 if there is none. */
   indexOf(seq: number): number {
-    // Places are dense, unless the beginning was taken out of the log.
+    // Seqs are dense, unless retention removed the beginning of the log.
     const guess = seq - this.first;
     if (this.seqs[guess] === seq && this.seqs[guess + 1] !== seq) return guess;
     let [from, to] = [0, this.seqs.length];
@@ -78,7 +78,7 @@ export class Log {
     this.changed();
   }
 
-  /** Follows a session until the signal, or an error that does not pass; after one it may begin again. */
+  /** Follows a session until the signal aborts or a permanent error; may be called again after one. */
   async follow(id: string, signal: AbortSignal): Promise<void> {
     const session = client.session(id);
     this.error = null;
@@ -99,13 +99,13 @@ export class Log {
     }
   }
 
-  /** Reads the log as it is, and says from where on to watch. A log whose beginning is gone is only watched. */
+  /** Reads the log and returns the cursor to follow from. A log without its beginning is only followed. */
   async #load(session: Session, signal: AbortSignal): Promise<string | undefined> {
     for (;;) {
       try {
         const info = await session.get({ signal });
         const { epoch } = info;
-        // One that was made again has nothing to do with what is here.
+        // A session that was created again has other events.
         if (this.#epoch !== epoch) this.#clear();
         this.#epoch = epoch;
         this.info = info;
@@ -123,7 +123,7 @@ export class Log {
           return undefined;
         }
         if (error instanceof TurnwireError && !error.passes) throw error;
-        // It was cut: the rest of it comes next time.
+        // The response was cut off: the rest comes with the next one.
         this.connection = { state: "waiting", retryAt: Date.now() + AGAIN, error: error as Error };
         this.changed();
         await new Promise((resolve) => setTimeout(resolve, AGAIN));
@@ -131,7 +131,7 @@ export class Log {
     }
   }
 
-  /** Only the session says how much there is to come before all is here. */
+  /** Only the session says how many events the backlog has. */
   #ask(session: Session, signal: AbortSignal): void {
     const answered = (info: SessionInfo | null) => {
       this.info = info;
@@ -152,7 +152,7 @@ export class Log {
     if (!this.ready && this.info !== null && this.last >= this.info.last_seq) this.ready = true;
   }
 
-  /** Tells those who look, with a frame, and no more often than anybody reads. */
+  /** Notifies subscribers, at most once per frame. */
   changed(): void {
     if (this.#scheduled) return;
     this.#scheduled = true;
@@ -174,7 +174,7 @@ export class Log {
   }
 }
 
-/** The lines of a response as they come. */
+/** The lines of a response, as they arrive. */
 async function* lines(response: Response): AsyncGenerator<string> {
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -198,7 +198,7 @@ interface Held {
 
 const held = new Map<string, Held>();
 
-/** Holds the store of a session; it begins with the first who does, and ends some time after the last. */
+/** Holds the store of a session: created by the first holder, dropped some time after the last. */
 function hold(session: string): Held {
   let found = held.get(session);
   if (found === undefined) {
@@ -212,7 +212,7 @@ function use(session: string): () => void {
   const mine = hold(session);
   clearTimeout(mine.timer);
   mine.users += 1;
-  // One that failed may work now: who asks may be somebody else.
+  // A failed store may work now: the token may have changed.
   if (!mine.started || mine.log.error !== null) {
     mine.started = true;
     void mine.log.follow(session, mine.stop.signal);
@@ -227,13 +227,13 @@ function use(session: string): () => void {
   };
 }
 
-/** Begins anew where it failed. */
+/** Starts again after a failure. */
 export function retry(session: string): void {
   const mine = held.get(session);
   if (mine !== undefined && mine.log.error !== null) void mine.log.follow(session, mine.stop.signal);
 }
 
-/** The events of a session; renders at most once a frame. */
+/** The events of a session; renders at most once per frame. */
 export function useLog(session: string): Log {
   useEffect(() => use(session), [session]);
   const { log } = hold(session);

@@ -2,40 +2,40 @@
 // of sub-agents inside the calls that they work for.
 import type { Event, Usage } from "turnwire/message";
 
-/** A model thinks and writes, a tool runs, or somebody is waited for. */
+/** A model call, a tool run, or waiting for a person or client. */
 export type Doing = "model" | "tool" | "wait";
 
 export interface Span {
   doing: Doing;
-  /** Which model or tool. */
+  /** The name of the model or tool. */
   label: string;
   from: number;
-  /** `null`: it goes on. */
+  /** `null`: not ended. */
   to: number | null;
-  /** The event that it began with. */
+  /** Its first event. */
   seq: number;
-  /** The call that it is about; empty for a model. */
+  /** The tool call; empty for a model. */
   call: string;
 }
 
 export interface Reply {
   id: string;
   name: string;
-  /** The event that it began with. */
+  /** Its first event. */
   seq: number;
   from: number;
   to: number | null;
   reason: string;
   spans: Span[];
-  /** Of its own model calls. */
+  /** Tokens of its own model calls. */
   usage: Usage;
-  /** The call, in the reply above, that it works for; empty where nobody called. */
+  /** The call of the parent reply that it works for; empty for the session's agent. */
   call: string;
-  /** What sub-agents did for it. */
+  /** Replies of sub-agents that work for it. */
   children: Reply[];
 }
 
-/** A model call that was counted. */
+/** A model call with its token counts. */
 export interface Call {
   at: number;
   seq: number;
@@ -50,13 +50,13 @@ export interface Source {
   readonly generation: number;
 }
 
-/** Goes on where it stopped when more events come. */
+/** Continues where it stopped when more events come. */
 export class ReplyTimes {
-  /** Of agents that nobody called, in order. */
+  /** Replies of the session's agents, in order. */
   replies: Reply[] = [];
   calls: Call[] = [];
   #all = new Map<string, Reply>();
-  /** The replies that calls are in. */
+  /** The reply of each call. */
   #callers = new Map<string, Reply>();
   #generation = -1;
   #seen = 0;
@@ -96,7 +96,7 @@ export class ReplyTimes {
         reply.name ||= event.name ?? "";
         break;
       case "MODEL_CALL_START":
-        // One that a crash cut off is called again.
+        // A model call that a crash interrupted is made again.
         end("model");
         begin("model", event.model_name || "model");
         break;
@@ -158,12 +158,12 @@ export class ReplyTimes {
   }
 }
 
-/** A reply and all that is inside it, with how deep it lies. */
+/** A reply with all nested replies, and their depth. */
 export function flatten(reply: Reply, depth = 0): { reply: Reply; depth: number }[] {
   return [{ reply, depth }, ...reply.children.flatMap((child) => flatten(child, depth + 1))];
 }
 
-/** One line of what a reply did. */
+/** One line of the waterfall. */
 export interface Line {
   doing: Doing | "agent";
   label: string;
@@ -173,7 +173,7 @@ export interface Line {
   depth: number;
 }
 
-/** What a reply did, in order, with what its sub-agents did below the call that they work for. */
+/** The steps of a reply in order, with those of its sub-agents below the call they work for. */
 export function lines(reply: Reply, depth = 0): Line[] {
   const below = (child: Reply): Line[] => [
     {
@@ -192,12 +192,12 @@ export function lines(reply: Reply, depth = 0): Line[] {
       { ...span, depth },
       ...(span.doing === "tool" ? reply.children.filter((child) => child.call === call).flatMap(below) : []),
     ]),
-    // A call that never ran has nobody; but a log may say anything.
+    // A call that never ran has no result; but a log may contain anything.
     ...reply.children.filter(({ call }) => !ran.has(call)).flatMap(below),
   ];
 }
 
-/** The tokens of a reply and of all that is inside it. */
+/** The tokens of a reply and all nested replies. */
 export function tokens(reply: Reply): Usage {
   const sum = { ...reply.usage };
   for (const child of reply.children) {
@@ -242,7 +242,7 @@ export function split(reply: Reply, now: number): Split {
   return found;
 }
 
-/** What a million tokens cost. */
+/** The price of a million tokens. */
 export interface Prices {
   input: number;
   output: number;
@@ -250,7 +250,7 @@ export interface Prices {
   cache_creation_input?: number;
 }
 
-/** What tokens cost, as the server counts it: Anthropic has what is in the cache beside the input, others in it. */
+/** The cost of tokens as the server counts it: Anthropic counts cached tokens beside the input, others in it. */
 export function cost(usage: Usage, prices: Prices, model: string): number {
   const fresh = model.startsWith("anthropic:")
     ? usage.input_tokens

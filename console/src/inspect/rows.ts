@@ -3,7 +3,7 @@
 import type { Event } from "turnwire/message";
 import { isDelta, type Kind, kindOf } from "./event-kinds.ts";
 
-/** What rows are made of: a log, or a list in a test. */
+/** What rows are made from: a log, or a list in a test. */
 export interface Source {
   readonly events: readonly Event[];
   readonly generation: number;
@@ -12,9 +12,9 @@ export interface Source {
 export interface Row {
   /** The first event. */
   from: number;
-  /** Behind the last event. */
+  /** After the last event. */
   to: number;
-  /** One of several events that were opened. */
+  /** One event of an expanded group. */
   member: boolean;
   /** Whether the events of this row are listed below it. */
   open: boolean;
@@ -33,9 +33,9 @@ export class Rows {
   /** The first event of each group. */
   #starts: number[] = [];
   #events = 0;
-  /** Twice the event, and one more where it is one of an opened group: in order. */
+  /** Twice the event, plus one if it is part of an expanded group: sorted. */
   #keys: number[] = [];
-  /** Groups whose rows are there and stay; the last group may still grow. */
+  /** How many groups have final rows; the last group may still grow. */
   #done = 0;
   #tail = 0;
 
@@ -44,7 +44,7 @@ export class Rows {
     readonly filter: Kind | null = null,
   ) {}
 
-  /** Takes in what came. */
+  /** Adds new events. */
   sync(): this {
     const { events, generation } = this.source;
     if (generation !== this.#generation) {
@@ -79,7 +79,7 @@ export class Rows {
     return { from, to: this.#end(this.#group(from)), member: false, open: this.#open.has(from) };
   }
 
-  /** The row that shows an event, or the one before it where none does; -1 before all. */
+  /** The row of an event, or the row before it; -1 before all. */
   find(event: number): number {
     const key = event * 2 + 1;
     let [from, to] = [0, this.#keys.length];
@@ -91,7 +91,7 @@ export class Rows {
     return from - 1;
   }
 
-  /** Opens the row of an event where it is closed, and closes it where it is open. */
+  /** Expands or collapses the row of an event. */
   toggle(event: number): void {
     const start = this.#starts[this.#group(event)];
     if (start === undefined) return;
@@ -120,7 +120,7 @@ export class Rows {
     return this.#starts[group + 1] ?? this.#events;
   }
 
-  /** The group that an event is in. */
+  /** The group of an event. */
   #group(event: number): number {
     let [from, to] = [0, this.#starts.length];
     while (from < to) {

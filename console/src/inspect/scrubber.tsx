@@ -1,9 +1,9 @@
-// Takes the conversation to any event, and back to what happens now. Above it, in colours, what happened where.
+// The slider that shows the conversation at any event, and the coloured strip of event kinds above it.
 import { go } from "../route.ts";
 import { kindOf } from "./event-kinds.ts";
 import type { Log } from "./log.ts";
 
-/** Into how many pieces the strip is cut at the most. */
+/** The largest number of segments of the strip. */
 const PIECES = 160;
 
 export function Scrubber({ log, at }: { log: Log; at: number | null }) {

@@ -5,18 +5,18 @@ import type { AgentMessage } from "turnwire";
 import { type Cursor, type Event, Folder, Msg, type MsgJson, snapshot } from "turnwire/message";
 import { useLog } from "./log.ts";
 
-/** A point is kept each time after so many events. */
+/** A snapshot is kept after every so many events. */
 const EVERY = 1024;
 
 interface Point {
-  /** A message that is whole never changes again, and is shared; one that is open is kept as it stood. */
+  /** A finished message never changes and is shared; an open one is copied. */
   messages: (Msg | { json: MsgJson; cursor: Cursor })[];
   superseded: string[];
 }
 
 type Whose = Pick<AgentMessage, "agent_path" | "parent_tool_call_id">;
 
-/** The conversation at a point: the same as `SessionState` has it. */
+/** The conversation at a point, in the shape of `SessionState`. */
 export interface StateAt {
   messages: MsgJson[];
   agents: AgentMessage[];
@@ -25,7 +25,7 @@ export interface StateAt {
 export class Replay {
   #folder = new Folder();
   #whose = new Map<string, Whose>();
-  /** How many events the folder has seen. */
+  /** How many events the folder has folded. */
   #seen = 0;
   #points: Point[] = [{ messages: [], superseded: [] }];
 
@@ -55,7 +55,7 @@ export class Replay {
     this.#folder.pushTolerant(event);
     this.#seen += 1;
     const { reply_id, agent_path, parent_tool_call_id } = event as Event & { reply_id?: string };
-    // It holds at every point: nobody's reply becomes somebody else's.
+    // Valid at every point: a reply never changes its agent.
     if (
       reply_id !== undefined &&
       (parent_tool_call_id !== undefined || agent_path?.includes("/")) &&
@@ -83,7 +83,7 @@ export class Replay {
   }
 }
 
-/** Show the conversation at an event; `null` while that event is not here yet. */
+/** The conversation at an event; `null` while that event is not loaded. */
 export function useStateAt(session: string, at: number): StateAt | null {
   const log = useLog(session);
   const kept = useRef<{

@@ -11,7 +11,7 @@ import type { Log } from "./log.ts";
 import { type Row, Rows } from "./rows.ts";
 import { Scrubber } from "./scrubber.tsx";
 
-/** How far a page key goes. */
+/** How many rows Page Up and Page Down move. */
 const PAGE = 20;
 
 export function Timeline({ log, at }: { log: Log; at: number | null }) {
@@ -37,7 +37,7 @@ export function Timeline({ log, at }: { log: Log; at: number | null }) {
     const row = rows.at(chosen);
     if (by !== null) {
       let to = Math.min(Math.max(0, nearest + by), rows.length - 1);
-      // The row of what is open only holds the others.
+      // The row of an expanded group only holds the others.
       if (rows.at(to)?.open) to += by < 0 && to > 0 ? -1 : 1;
       const found = rows.at(to);
       if (found !== null) choose(found.to);
@@ -136,7 +136,7 @@ function EmptyTimeline({ log, filter, all }: { log: Log; filter: Kind | null; al
 
 interface EventRowProps extends Row {
   log: Log;
-  /** Of the log: another one has other events. */
+  /** Generation of the log: a new one has other events. */
   generation: number;
   index: number;
   chosen: boolean;

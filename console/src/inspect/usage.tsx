@@ -1,4 +1,4 @@
-// What it took: tokens over time, and where the time of each reply went.
+// The usage pane: tokens over time, and where the time of each reply went.
 import { useEffect, useMemo, useState } from "react";
 import type { Usage as Tokens } from "turnwire/message";
 import { client, explain } from "../client.ts";
@@ -8,7 +8,7 @@ import { Bars, SplitBar, Waterfall } from "./chart.tsx";
 import type { Log } from "./log.ts";
 import { cost, type Prices, type Reply, ReplyTimes, split, tokens } from "./reply-times.ts";
 
-/** How many replies are shown at first, and each time more. */
+/** How many replies are shown at first, and added by each click. */
 const SOME = 20;
 
 interface Priced {
@@ -16,7 +16,7 @@ interface Priced {
   model: string;
 }
 
-/** What the agent's tokens cost; nothing where the settings do not say. */
+/** The agent's token prices; null if the settings have none. */
 function usePrices(agent: string | undefined): Priced | null {
   const [priced, setPriced] = useState<Priced | null>(null);
   useEffect(() => {
@@ -134,6 +134,6 @@ function add(a: Tokens, b: Tokens): Tokens {
 }
 
 const count = (number: number): string => number.toLocaleString("en");
-/** In whatever currency the settings have it. */
+/** In the currency of the settings, whatever it is. */
 const money = (amount: number): string =>
   amount.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: amount < 1 ? 5 : 2 });

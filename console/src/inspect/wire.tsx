@@ -1,4 +1,4 @@
-// The same events as a client of another protocol gets them: people integrate by looking.
+// The wire pane: the same events as a client of another protocol receives them.
 import { type KeyboardEvent, useState } from "react";
 import { BASE, explain, useToken } from "../client.ts";
 import { go } from "../route.ts";
@@ -10,7 +10,7 @@ import { List, rowAttributes, step } from "./list.tsx";
 import type { Log } from "./log.ts";
 
 const KEY = "turnwire.wire";
-/** More events than this that became one frame are not all shown. */
+/** If more events than this became one frame, only the first are shown. */
 const MANY = 20;
 
 export function WirePane({ session, log, at }: { session: string; log: Log; at: number | null }) {
@@ -23,7 +23,7 @@ export function WirePane({ session, log, at }: { session: string; log: Log; at: 
     try {
       localStorage.setItem(KEY, to);
     } catch {
-      // Then it is chosen again next time.
+      // Then the choice is lost with the page.
     }
   };
   return (
@@ -49,7 +49,7 @@ export function WirePane({ session, log, at }: { session: string; log: Log; at: 
   );
 }
 
-/** What was chosen before; nothing where pages may keep nothing. */
+/** The last choice; null if the browser stores nothing. */
 function kept(): string | null {
   try {
     return localStorage.getItem(KEY);
@@ -171,7 +171,7 @@ function Frames({
   );
 }
 
-/** What was written, and what was sent of it. */
+/** The events, and the frames they became. */
 function Pair({ log, from, to, frames, wire }: { log: Log; from: number; to: number; frames: Frame[]; wire: string }) {
   const events = log.events.slice(log.indexOf(from - 1) + 1, log.indexOf(to) + 1);
   const span = from === to ? `Event ${to}` : `Events ${from} to ${to}`;
@@ -197,12 +197,12 @@ function laid(data: string): string {
   }
 }
 
-/** What was sent, each kind once. */
+/** The names of the frames, each once. */
 function summary(frames: Frame[]): string {
   return [...new Set(frames.map(nameOf))].join(", ");
 }
 
-/** What the events of a step are: several of one type, or the last of them and how many are before it. */
+/** The types of the events of a step: several of one type, or the last one and how many are before it. */
 function canonical(log: Log, from: number, to: number): string {
   const [first, last] = [from, to].map((seq) => log.events[log.indexOf(seq)]?.type ?? "");
   if (from === to) return last ?? "";

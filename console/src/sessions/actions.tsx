@@ -1,4 +1,4 @@
-// What can be done with a whole conversation.
+// Actions on a whole conversation.
 import { type ReactNode, useId, useState } from "react";
 import { client } from "../client.ts";
 import { go, useRoute } from "../route.ts";
@@ -13,7 +13,7 @@ export function useSessionActions(session: string, title: string | null): { entr
   const [error, setError] = useState<unknown>(null);
   const name = title || "Untitled";
   const fork = async () => {
-    // Where one looks at the past, the fork goes on from there.
+    // While an earlier state is shown, the fork starts there.
     const from = session === selected && at !== null ? { at } : {};
     const made = await client.session(session).fork({ ...from, title: `${name} (fork)` });
     refreshSessions();

@@ -7,7 +7,7 @@ import { refreshSessions, useSessions } from "./store.ts";
 
 const THEMES = { system: "auto", light: "sun", dark: "moon" } as const;
 
-/** How one is connected, and how it all looks. */
+/** Connection state, theme and keys. */
 export function Footer() {
   const isSigned = useToken() !== "";
   const { error, isLoaded, isLocked } = useSessions();

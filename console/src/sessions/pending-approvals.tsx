@@ -1,4 +1,4 @@
-// What waits for a person, over all conversations.
+// Pending approvals of all conversations.
 import { useState } from "react";
 import { client } from "../client.ts";
 import { deny } from "../conversation/deny.ts";

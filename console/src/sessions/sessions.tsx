@@ -1,4 +1,4 @@
-// The left: what waits for a person, and all conversations.
+// The left pane: pending approvals and all conversations.
 import { memo, useEffect, useRef, useState } from "react";
 import type { SessionInfo } from "turnwire";
 import { useKeys } from "../keys.ts";
@@ -18,7 +18,7 @@ import { search, showMore, useSessions } from "./store.ts";
 
 interface Props {
   selected: string | null;
-  /** Whether it is all that is shown. */
+  /** Whether it is the only pane shown. */
   isMain: boolean;
   onNew: () => void;
 }
@@ -27,7 +27,7 @@ export function Sessions({ selected, isMain, onNew }: Props) {
   const { sessions, waiting, hasMore, query, isLoaded, error, isLocked } = useSessions();
   const now = useNow(30_000);
   return (
-    // A role and not another element, which would be made anew, and what is searched for lost.
+    // A role instead of another element: React would rebuild it and lose the search words.
     <div className="sessions" role={isMain ? "main" : "complementary"} aria-label="Conversations">
       <div className="head">
         <h1 className="name">

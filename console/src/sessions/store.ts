@@ -10,17 +10,17 @@ export interface SessionList {
   sessions: readonly SessionInfo[];
   waiting: readonly PendingReply[];
   hasMore: boolean;
-  /** What was searched for when this was listed. */
+  /** The search words of this list. */
   query: string;
   isLoaded: boolean;
   error: Error | null;
-  /** The server wants to know who asks. */
+  /** The server requires a token. */
   isLocked: boolean;
 }
 
 const REFRESH_INTERVAL = 4000;
 const PAGE = 50;
-/** As many as a page of the server can have: so many are looked at again each time, whatever is listed sessionsBelow. */
+/** The largest page of the server: so many sessions are refreshed each time, whatever is listed below. */
 const MAX_REFRESHED = 200;
 
 let state: SessionList = {
@@ -34,9 +34,9 @@ let state: SessionList = {
 };
 let stateJson = "";
 let query = "";
-/** How many are looked at again. */
+/** How many sessions are refreshed. */
 let limit = PAGE;
-/** Whether more than that is listed; and where it goes on. */
+/** Whether more than that is listed, and the cursor of the next page. */
 let isPaged = false;
 let cursor: string | null = null;
 let running: AbortController | null = null;
@@ -45,7 +45,7 @@ let timer: ReturnType<typeof setTimeout> | undefined;
 const listeners = new Set<() => void>();
 
 function setState(next: SessionList): void {
-  // The same again is no reason to draw anything.
+  // Unchanged data is not drawn again.
   const written = JSON.stringify([next, next.error?.message]);
   if (written === stateJson) return;
   stateJson = written;
@@ -88,13 +88,13 @@ async function refresh(): Promise<void> {
   } finally {
     if (running === stop) running = null;
     if (isStale) void refresh();
-    // Who is not let in is not let in by asking again.
+    // Without a valid token, asking again does not help.
     else if (listeners.size > 0 && !document.hidden && !state.isLocked)
       timer = setTimeout(() => void refresh(), REFRESH_INTERVAL);
   }
 }
 
-/** Looks at once. */
+/** Refreshes now. */
 export function refreshSessions(): void {
   if (listeners.size > 0) void refresh();
 }
@@ -102,14 +102,14 @@ export function refreshSessions(): void {
 const list = (q: string, options: { limit: number; cursor?: string; signal?: AbortSignal }) =>
   impatientClient.sessions({ ...options, ...(q.trim() !== "" && { q }) });
 
-/** What of the list before stands behind its new top: it is in the order of the last change, so what changed came up. */
+/** The part of the old list below the new top. The list is ordered by the last change, so changed sessions moved up. */
 export function sessionsBelow(top: readonly SessionInfo[], before: readonly SessionInfo[]): SessionInfo[] {
   const last = top.at(-1);
   const ids = new Set(top.map(({ id }) => id));
   return before.filter(({ id, updated_at }) => !ids.has(id) && (last === undefined || updated_at <= last.updated_at));
 }
 
-/** The same object where nothing of it is new, so that its row is not drawn again. */
+/** The same object if nothing changed, so that its row is not drawn again. */
 function reuseUnchanged(info: SessionInfo): SessionInfo {
   const known = rows.get(info.id);
   const written = JSON.stringify(info);
@@ -119,7 +119,7 @@ function reuseUnchanged(info: SessionInfo): SessionInfo {
 }
 const rows = new Map<string, { info: SessionInfo; written: string }>();
 
-/** Searches; what is under way for other words is let go. */
+/** Searches, and aborts the request for other words. */
 export function search(words: string): void {
   query = words;
   limit = PAGE;
@@ -130,7 +130,7 @@ export function search(words: string): void {
   void refresh();
 }
 
-/** Lists more. What cannot be looked at again with one question is asked for once, behind the rest. */
+/** Lists more. Sessions beyond one page are fetched once and appended. */
 export async function showMore(): Promise<void> {
   if (limit < MAX_REFRESHED) {
     limit = Math.min(MAX_REFRESHED, limit * 2);
@@ -150,7 +150,7 @@ export async function showMore(): Promise<void> {
   });
 }
 
-/** One that is deleted here is gone from the list at once. */
+/** Removes a session that was deleted here from the list at once. */
 export function forget(id: string): void {
   rows.delete(id);
   setState({ ...state, sessions: state.sessions.filter((info) => info.id !== id) });

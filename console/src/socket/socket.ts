@@ -1,4 +1,4 @@
-// A WebSocket that lives in a worker: see there.
+// A WebSocket that runs in a worker: see `worker.ts`.
 export type Command = { socket: number } & ({ url: string } | { send: string } | { close: true });
 export type Report = { socket: number } & (
   | { opened: true }
@@ -11,7 +11,7 @@ let isBroken = false;
 let last = 0;
 const all = new Map<number, CalmSocket>();
 
-/** The worker; `null` where it does not work, and then sockets are the page's own. */
+/** The worker; `null` if workers do not work here: then the page opens the socket itself. */
 function crew(): Worker | null {
   if (worker !== null || isBroken) return worker;
   worker = new Worker(new URL("./worker.ts", import.meta.url), { type: "module" });
@@ -21,7 +21,7 @@ function crew(): Worker | null {
   worker.onerror = () => {
     isBroken = true;
     worker = null;
-    // Whoever had one makes another.
+    // The owner opens another one.
     for (const [socket, one] of [...all]) one.take({ socket, closed: { code: 1006, reason: "" } });
   };
   return worker;

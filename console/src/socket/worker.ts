@@ -2,14 +2,14 @@
 // came is handed over together, the first at once, then as often as anybody sees a difference.
 import type { Command, Report } from "./socket.ts";
 
-/** For how long what comes is kept together, in milliseconds. */
+/** For how long messages are collected, in milliseconds. */
 const TOGETHER = 60;
 
 const open = new Map<number, WebSocket>();
 let reports: Report[] = [];
 let timer: ReturnType<typeof setTimeout> | undefined;
 
-/** All sockets together: what belongs to one moment is then drawn in one. */
+/** All sockets share one batch, so that the page draws them in one frame. */
 function hand(): void {
   timer = undefined;
   if (reports.length === 0) return;

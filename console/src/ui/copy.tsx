@@ -1,7 +1,7 @@
 import { useEffect, useState } from "react";
 import { Icon } from "./icon.tsx";
 
-/** Takes a text along, and says so. */
+/** Copies a text to the clipboard, and confirms it. */
 export function Copy({ text, label = "Copy" }: { text: string | (() => string | Promise<string>); label?: string }) {
   const [done, setDone] = useState<"" | "yes" | "no">("");
   useEffect(() => {

@@ -2,18 +2,18 @@ import { useEffect, useRef, useState } from "react";
 
 interface Props {
   load: () => Promise<void>;
-  /** What of it is loaded: `earlier messages`, `more`. */
+  /** What is loaded, for the label: `earlier messages`, `more`. */
   name: string;
   className: string;
-  /** The box that scrolls, by a selector. */
+  /** Selector of the box that scrolls. */
   inside: string;
 }
 
-/** What is beyond an end of a list: it is loaded when one comes near, or asks. */
+/** The button at an end of a list that loads the next page, by itself when it scrolls into view. */
 export function LoadMore({ load, name, className, inside }: Props) {
   const [isLoading, setLoading] = useState(false);
   const [failed, setFailed] = useState(false);
-  // An empty page may have a next one: then one is still near, and it goes on.
+  // An empty page may have a next page: then the button is still in view, and loading continues.
   const [loaded, setLoaded] = useState(0);
   const button = useRef<HTMLButtonElement>(null);
   const run = useRef(() => {});

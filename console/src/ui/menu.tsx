@@ -8,7 +8,7 @@ export interface Entry {
   bad?: boolean;
 }
 
-/** A few things that can be done with something. Arrows move, Escape leaves. */
+/** A menu of actions. Arrow keys move, Escape closes. */
 export function Menu({ label, entries }: { label: string; entries: readonly Entry[] }) {
   const [isOpen, setOpen] = useState(false);
   const [isUp, setUp] = useState(false);

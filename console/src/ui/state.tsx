@@ -1,4 +1,4 @@
-// States: by words, by shape, and only then by colour.
+// States are shown by words, then shape, then colour.
 import type { ReactNode } from "react";
 import { explain } from "../client.ts";
 
@@ -46,7 +46,7 @@ export function State({ tone, children }: { tone: Tone; children: string }) {
   );
 }
 
-/** What did not work, and what to do about it. */
+/** An error, and what to do about it. */
 export function Problem({ error, onClose, children }: { error: unknown; onClose?: () => void; children?: ReactNode }) {
   const { message, hint } = explain(error);
   return (

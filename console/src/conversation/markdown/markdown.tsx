@@ -25,7 +25,7 @@ export const Markdown = memo(function Markdown({ text, growing = false }: { text
   );
 });
 
-/** A block that reads the same is the same. */
+/** Equal text gives the same element. */
 const Block = memo(
   function Block({ token }: { token: Token }) {
     return block(token);
@@ -36,7 +36,7 @@ const Block = memo(
     links(before.token) === links(now.token),
 );
 
-/** Links by reference may find their address late. */
+/** The target of a reference link may arrive later. */
 function links(token: Token): number {
   return token.type === "paragraph" ? (token.tokens ?? []).filter(({ type }) => type === "link").length : 0;
 }
@@ -128,7 +128,7 @@ function Table({ table }: { table: Tokens.Table }) {
   );
 }
 
-/** Code with its language and a way to take it along. */
+/** Code with its language and a copy button. */
 export function Code({ text, lang = "" }: { text: string; lang?: string }) {
   const name = lang.split(/\s/, 1)[0] ?? "";
   return (

@@ -1,6 +1,6 @@
-// What a text from elsewhere may name: pages that open in a tab of their own, and pictures that are already here.
+// Which URLs untrusted text may contain: pages that open in a new tab, and images that are already here.
 
-/** An address that a link may have; `null`: none. */
+/** The target of a link; `null` if it is not allowed. */
 export function safeHref(href: string): string | null {
   let url: URL;
   try {
@@ -11,13 +11,13 @@ export function safeHref(href: string): string | null {
   return ["http:", "https:", "mailto:"].includes(url.protocol) ? url.href : null;
 }
 
-/** What can be shown without asking anybody else: bytes in the text itself, and blobs of this server. */
+/** What can be shown without a request to another host: data URLs and blobs of this server. */
 export function shownSource(url: string): string | null {
   if (/^data:(?:image\/(?!svg)|audio\/|video\/)/i.test(url)) return url;
   return blobPath(url);
 }
 
-/** A blob of this server, from wherever it says that it is: it may be known by another name there. */
+/** The path of a blob of this server, whatever host its URL names. */
 export function blobPath(url: string): string | null {
   const id = /^(?:https?:\/\/[^/?#]+(?:\/[^?#]*)?)?\/v1\/blobs\/([0-9a-f]{64})$/.exec(url)?.[1];
   return id === undefined ? null : `./v1/blobs/${id}`;

@@ -1,6 +1,6 @@
 import { useEffect, useReducer, useRef } from "react";
 
-/** The value, changing at most once in so many milliseconds; the last one always comes. 0: as it is. */
+/** The value, updated at most once in so many milliseconds; the last value is never lost. 0: not throttled. */
 export function useThrottled<T>(value: T, every: number): T {
   const [, render] = useReducer((count: number) => count + 1, 0);
   const shown = useRef({ value, at: 0 });
