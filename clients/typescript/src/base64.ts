@@ -1,4 +1,4 @@
-// Base64 that arrives in pieces, cut anywhere.
+// Base64 that arrives in pieces of any length.
 //
 // The text of an open block is whole groups of four characters, of which only the last may be padded, and
 // the one to three characters of a group that has begun. The end of the text is held apart: to look at the
@@ -9,9 +9,9 @@ import { bad } from "./error.js";
 export interface Open {
   /** Whole groups without padding. */
   head: string;
-  /** A padded group behind them, or nothing. */
+  /** A padded group after them, or nothing. */
   padded: string;
-  /** The characters of a group that has begun. */
+  /** The characters of an incomplete group. */
   begun: string;
 }
 
@@ -30,11 +30,11 @@ export function text({ head, padded, begun }: Open): string {
   return padded || begun ? head + padded + begun : head;
 }
 
-/** The state with a piece behind it; the old one stays good. `closed`: no more comes. */
+/** The state after another piece; the old state stays valid. `closed`: this was the last piece. */
 export function append({ head, padded, begun }: Open, piece: string, closed = false): Open {
   let rest = begun + piece;
   if (!padded && !closed && DIGITS.test(rest)) {
-    // Whole groups are what they would become when they are read and written again.
+    // Complete groups stay the same when they are decoded and encoded again.
     const whole = wholeOf(rest);
     return { head: head + rest.slice(0, whole), padded, begun: rest.slice(whole) };
   }
@@ -64,7 +64,7 @@ export function checkEnd({ begun }: Open): void {
   if (begun.length === 1 && DIGITS.test(begun)) throw notBase64();
 }
 
-/** A group that has begun is taken as unpadded; a rest that is no byte is dropped. */
+/** An incomplete group is read as unpadded; bits that are not a whole byte are dropped. */
 export function close(state: Open): Open {
   const { begun } = state;
   try {

@@ -1,4 +1,4 @@
-// `turnwire/blocks`: what a client of the content-block protocol makes of its frames.
+// `turnwire/blocks`: folds the frames of the content-block protocol for a client.
 
 /** A frame of the content-block protocol. */
 export interface BlockFrame {
@@ -6,14 +6,14 @@ export interface BlockFrame {
   [field: string]: any;
 }
 
-/** A block of a turn as it is shown. */
+/** A block of a turn, for display. */
 export interface ShownBlock {
   index: number;
   /** `text`, `thinking`, `tool_use`, `tool_result`, `approval_request`, …; `terminal_user_stopped` and `terminal_error` end a turn. */
   type: string;
   text?: string;
   thinking?: string;
-  /** What came of a tool, on its `tool_use`. */
+  /** The result of the tool, on its `tool_use`. */
   toolResult?: unknown;
   toolResultError?: boolean;
   artifact?: unknown;
@@ -31,30 +31,30 @@ export interface Turn {
   blocks: readonly ShownBlock[];
   isStreaming: boolean;
   stopReason: string | null;
-  /** The token with which to subscribe again. */
+  /** The token to subscribe with again. */
   lastEventId: string | null;
 }
 
 const EMPTY: Turn = { messageId: null, blocks: [], isStreaming: false, stopReason: null, lastEventId: null };
 
 /**
- * Takes the frames of one session and has the turn that they make. The turn is a value: a change makes a new
- * one, in which the blocks that did not change are the same.
+ * Folds the frames of one session into the current turn. The turn is immutable: a change makes a new one that shares
+ * the unchanged blocks.
  *
- * Frames count once the last of an event is there (the one with `event_id`): whoever is cut between two of
- * them gets both again.
+ * Frames count once the last frame of their event has arrived (the one with `event_id`): after a disconnect between two
+ * of them both come again.
  */
 export class BlockStream {
   #turn: Turn = EMPTY;
   #blocks = new Map<number, ShownBlock>();
-  /** Where the `tool_use` of an id is. */
+  /** The index of each `tool_use`, by id. */
   #tools = new Map<string, number>();
-  /** Which result went into which `tool_use`. */
+  /** Which result belongs to which `tool_use`. */
   #merged = new Set<number>();
   #group: BlockFrame[] = [];
   #dirty = false;
 
-  /** Takes a frame; whether there is something new to show. */
+  /** Adds a frame; true if there is something new to show. */
   push(frame: BlockFrame): boolean {
     const { event_id: lastEventId } = frame;
     this.#group.push(frame);
@@ -65,7 +65,7 @@ export class BlockStream {
     return true;
   }
 
-  /** The connection was lost: what came of half an event comes again. */
+  /** The connection was lost: frames of an incomplete event are dropped, they come again. */
   lost(): void {
     this.#group = [];
   }
@@ -83,7 +83,7 @@ export class BlockStream {
     this.#turn = { ...this.#turn, ...change };
   }
 
-  /** Applies a frame at once. */
+  /** Applies a frame. */
   handleEvent(frame: BlockFrame): void {
     const { type, index, delta, is_final, content_block, message_id, event } = frame;
     switch (type) {
@@ -133,7 +133,7 @@ export class BlockStream {
     this.#set(turn);
   }
 
-  /** A result is shown on the call that it is of. */
+  /** A result is shown on its call. */
   #result({ index, tool_use_id, content, status, artifact }: ShownBlock): void {
     const tool = this.#tools.get(`${tool_use_id}`);
     if (tool === undefined) return;
@@ -147,7 +147,7 @@ export class BlockStream {
   }
 }
 
-/** What a delta says of a block, and what it is called there. */
+/** The field of a delta, and the field of the block it extends. */
 const SAID: Record<string, string> = {
   action_requests: "actionRequests",
   review_configs: "reviewConfigs",

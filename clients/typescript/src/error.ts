@@ -12,7 +12,7 @@ export type Problem =
   | "MixedSource"
   | "Overlap";
 
-/** An event that does not fit, or a message that is none. What it was for is untouched. */
+/** An event that does not fit, or an invalid message. The fold is unchanged. */
 export class FoldError extends Error {
   declare readonly kind: Problem;
   constructor(kind: Problem, message: string) {
@@ -21,7 +21,7 @@ export class FoldError extends Error {
   }
 }
 
-/** The error of a kind, about this. */
+/** An error of this kind. */
 export function bad(kind: Problem, what: unknown): FoldError {
   return new FoldError(kind, `${kind}: ${what}`);
 }

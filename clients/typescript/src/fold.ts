@@ -27,15 +27,15 @@ import {
   toolResult,
 } from "./read.js";
 
-/** What became of an event. */
+/** The outcome of an event. */
 export type Outcome = "applied" | "repeated" | "ignored" | "skipped";
 
-/** Anything that has a type: an event of ours, or one that a later version knows. */
+/** Anything with a type: an event of this version or of a later one. */
 export interface EventLike {
   type: string;
 }
 
-/** Where the fold of a message stands. Stored beside the message, it lets the fold go on later. */
+/** The state of a message's fold. Stored beside the message, it lets the fold continue later. */
 export interface Cursor {
   started?: boolean;
   whole?: boolean;
@@ -49,7 +49,7 @@ const OF_REPLIES = /* @__PURE__ */ new Set(
   /* @__PURE__ */ Object.keys(EventType).filter((type) => !/^(CUSTOM|MESSAGE|SUPERSEDE|RESET)$/.test(type)),
 );
 
-/** The id of a block, where it is a plain text. */
+/** The id of a block, if it is a plain string. */
 const idOf = ({ id }: { id?: unknown }): string => (typeof id === "string" ? id : "");
 const partsOf = ({ output }: Json): Part[] => (Array.isArray(output) ? output : []);
 
@@ -66,11 +66,11 @@ export class Fold {
   seq = 0;
   ids = new Set<string>();
   started = false;
-  /** The message came whole: it is no reply, and takes no events. */
+  /** The message came whole: it is not a reply and takes no events. */
   whole = false;
   /** What was wrong with the last event, when tolerant. */
   problem: FoldError | undefined;
-  /** The message as it was last shown, with its blocks, and those that have changed since. */
+  /** The last snapshot with its blocks, and the blocks that changed since. */
   shown: MsgJson | undefined;
   readonly copies = new WeakMap<ContentBlock, ContentBlock>();
   readonly dirty = new Set<ContentBlock>();
@@ -81,7 +81,7 @@ export class Fold {
   #open = new WeakMap<object, Open>();
   #last: ContentBlock | undefined;
 
-  /** `msg` is the message that is changed. */
+  /** `msg` is changed in place. */
   constructor(readonly msg: any) {}
 
   /** `tolerant`: apply what can be applied, and say in `problem` what could not. */
@@ -105,7 +105,7 @@ export class Fold {
     }
   }
 
-  /** Whether an event came before; otherwise it is remembered. */
+  /** Whether the event was applied before; otherwise it is remembered. */
   knows({ seq, seq_from, id }: any): boolean {
     const { ids } = this;
     if (seq == null) {
@@ -115,19 +115,19 @@ export class Fold {
     need(seq > 0 && Number.isInteger(seq), "seq");
     if (seq <= this.seq) return true;
     if (seq_from <= this.seq && seq_from != null) throw bad("Overlap", `${seq_from} to ${seq}`);
-    // Where a stream changes from ids to seqs, what came with an id may come again.
+    // When a stream changes from ids to seqs, events with an id may come again.
     if (ids.has(id)) return true;
     this.seq = seq;
     return false;
   }
 
-  /** The event was refused after all. */
+  /** The event was refused: forget it. */
   forget({ seq, id }: Json, before: number): void {
     this.seq = before;
     if (seq == null) this.ids.delete(id);
   }
 
-  /** What can be applied although it is not right. */
+  /** Problems of which the rest of the event can be applied. */
   #minor(check: () => void): void {
     try {
       check();
@@ -225,7 +225,7 @@ export class Fold {
         return this.#over(id);
       }
       case "REPLY_START":
-        // The first start names who replies; later ones only say that the reply goes on.
+        // The first start names the agent; later ones only say that the reply continues.
         if (this.started) return;
         checkRole(event.role ?? "assistant", msg.content);
         msg.name = event.name || msg.name;
@@ -252,7 +252,7 @@ export class Fold {
         break;
       }
       case "REQUIRE_USER_CONFIRM":
-        // A call that is over stays so: the question came late.
+        // A finished call stays finished: the request came late.
         return this.#calls(list(event.tool_calls, "tool_calls", toolCall), (call, asked) => {
           call.state = "asking";
           call.suggested_rules = asked.suggested_rules;
@@ -260,7 +260,7 @@ export class Fold {
       case "REQUIRE_EXTERNAL_EXECUTION":
         return this.#calls(list(event.tool_calls, "tool_calls", toolCall), (call) => (call.state = "submitted"));
       case "USER_CONFIRM_RESULT":
-        // An answer counts only while the call is asking, and an edited input only in an approval.
+        // An answer counts only while the call is pending, and an edited input only in an approval.
         return this.#calls(
           list(event.confirm_results, "confirm_results", ({ confirmed, tool_call }) => ({
             ...toolCall(tool_call),
@@ -277,9 +277,9 @@ export class Fold {
         checkRole(msg.role, [{ type: "tool_result" }]);
         for (const result of results) {
           const known = this.#get("tool_result", result.id);
-          // It came late: the call was closed without it.
+          // Late: the call was closed without it.
           if (known && known["state"] !== "running") continue;
-          // The output of one that runs is left to the deltas that the agent sends.
+          // The output of a running tool comes in the agent's deltas.
           if (!known)
             this.#start({
               ...result,
@@ -292,13 +292,13 @@ export class Fold {
     }
   }
 
-  /** The call of a result that is there is over. */
+  /** Ends the call of a result. */
   #over(id: string): void {
     const call = this.#get("tool_call", id);
     if (call) call["state"] = "finished";
   }
 
-  /** Changes every listed call that the message has; an event of which it has none is about something else. */
+  /** Changes the listed calls of this message. An event with none of them belongs to another message. */
   #calls<T extends ToolCall>(listed: T[], change: (call: ToolCall, item: T) => void): void {
     const known = listed.filter((item) => this.#get("tool_call", item.id));
     if (listed.length && !known.length) throw this.#no("UnknownBlock", "tool_call", listed[0]!.id);
@@ -312,7 +312,7 @@ export class Fold {
     return bad(kind, `${family} ${id} of ${this.msg.id}`);
   }
 
-  /** Appends a block that is not there yet; `whole`, also one without an id. */
+  /** Appends a new block; with `whole`, also one without an id. */
   #start(value: Json, whole = false): void {
     const made = block(value);
     const id = idOf(made);
@@ -346,7 +346,7 @@ export class Fold {
     return block;
   }
 
-  /** A block that is there. */
+  /** An existing block. */
   #find(family: string, id: string): Json {
     const block = this.#get(family, id);
     if (!block) {
@@ -356,14 +356,14 @@ export class Fold {
     return block;
   }
 
-  /** One that ends, once. */
+  /** Ends a block, once. */
   #ends(family: string, id: string): Json {
     const block = this.#find(family, id);
     if (block["finished_at"] != null) throw this.#no("AlreadyEnded", family, id);
     return block;
   }
 
-  /** One that goes on, with a text; late is tolerable. */
+  /** Extends a block with text; a late delta is tolerated. */
   #goesOn(family: string, id: string, delta: unknown): any {
     const block = this.#find(family, id);
     needText(delta, "delta");
@@ -383,7 +383,7 @@ export class Fold {
 
   #part(result: Json, value: Json, begin?: (part: Json) => void): void {
     const { id, output } = result;
-    // The id of a part that no event named: the same on every machine.
+    // The id of an unnamed part: the same on every machine.
     const part = block({
       ...value,
       id: value["id"] || `${id}-${typeof output === "string" ? 1 : output.length}`,
@@ -393,7 +393,7 @@ export class Fold {
     if (isData(part)) this.#blocks().set(`${id} ${part.id}`, part);
   }
 
-  /** Appends bytes to a block; a URL is the whole content, and replaces it. */
+  /** Appends bytes to a block. A URL replaces the content. */
   #chunk(block: Json, { data, url, media_type }: Json, late: boolean): void {
     need((typeof data === "string") !== (typeof url === "string") && (data ?? url) != null, "data` or `url");
     const { source } = block;
@@ -414,7 +414,7 @@ export class Fold {
     return this.#open.get(source) ?? open(source["data"]);
   }
 
-  /** Closes the data of blocks that end. */
+  /** Closes the data of blocks that ended. */
   #close(blocks: ContentBlock[]): void {
     const sources = blocks.flatMap(dataOf).map(({ source }) => source as Json);
     const open = sources.filter(({ type }) => type === "base64");
@@ -427,7 +427,7 @@ export class Fold {
   }
 }
 
-/** The fields that a provider adds to a block; never one that the block has by itself. */
+/** Fields that a provider adds to a block; never fields of the block itself. */
 function finish(block: Json, { extra, created_at = "" }: Json): void {
   const own = ownFields(block as ContentBlock);
   for (const [key, value] of Object.entries(extra ?? {})) {

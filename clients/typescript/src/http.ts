@@ -1,31 +1,31 @@
-// Requests that are safe to send again, and are, until there is an answer.
+// HTTP requests that are safe to repeat, and are repeated until there is an answer.
 
 import type { Connect } from "./watch.js";
 
-/** How long to wait before something is tried again, in milliseconds: doubled each time, from `min` to `max`. */
+/** Delay before a retry in milliseconds: doubled each time, from `min` to `max`. */
 export interface Retry {
   min: number;
   max: number;
 }
 
 export interface Options {
-  /** Where the server is; nothing is the origin of the page. A path in it stays in front. */
+  /** The server's URL; default: the origin of the page. A path in it is kept as a prefix. */
   url?: string;
-  /** A bearer token, or what gives one; it is asked before each request. */
+  /** A bearer token, or a function that returns one; called before each request. */
   token?: string | (() => string | Promise<string>);
-  /** Another `fetch`. */
+  /** A replacement for `fetch`. */
   fetch?: typeof globalThis.fetch;
-  /** How sessions are watched: `webSocket()` carries many on one connection. The default is server-sent events. */
+  /** How sessions are followed: `webSocket()` carries many on one connection. Default: server-sent events. */
   transport?: Transport;
-  /** How fast a lost connection is made again; the default is from 250 ms to 15 s, each with jitter. */
+  /** Delay before a lost connection is opened again. Default: from 250 ms to 15 s, with jitter. */
   retry?: Partial<Retry>;
-  /** After how many milliseconds without a sound a connection, or a request, counts as lost: 45 s. A server says something every 15 s. */
+  /** After how many milliseconds of silence a connection or request counts as lost. Default: 45 s. The server sends something every 15 s. */
   silence?: number;
-  /** For how many milliseconds a request is sent again while there is no answer: 30 s. */
+  /** For how many milliseconds a request without an answer is repeated. Default: 30 s. */
   patience?: number;
 }
 
-/** A way to watch; `webSocket()` makes one. */
+/** A transport for following sessions; `webSocket()` makes one. */
 export type Transport = (http: Http) => Connect;
 
 export type WebSocketLike = new (
@@ -39,11 +39,11 @@ export type WebSocketLike = new (
   close(code?: number, reason?: string): void;
 };
 
-/** What the server, or the way to it, said. */
+/** An error of the server or of the connection to it. */
 export class TurnwireError extends Error {
-  /** For a program: `busy`, `not_found`, `already_answered`, …; `lost` where there was no answer. */
+  /** For programs: `busy`, `not_found`, `already_answered`, …; `lost` if there was no answer. */
   declare readonly type: string;
-  /** The HTTP status; 0 where there was no answer. */
+  /** The HTTP status; 0 if there was no answer. */
   declare readonly status: number;
   /** What to do about it. */
   declare readonly hint: string | undefined;
@@ -53,7 +53,7 @@ export class TurnwireError extends Error {
     Object.assign(this, { name: "TurnwireError", type, status, hint });
   }
 
-  /** Whether the same may work later: nobody knows what happened, or it does not work now. */
+  /** Whether the same request may work later: the outcome is unknown, or the failure is temporary. */
   get passes(): boolean {
     return /^(0|429|50[0234])$/.test(`${this.status}`);
   }
@@ -64,11 +64,11 @@ export interface Ask {
   headers?: Record<string, string>;
   signal?: AbortSignal | undefined;
   accept?: string;
-  /** For how long there may be no sound; otherwise as for everything. */
+  /** Overrides the allowed silence. */
   silence?: number;
 }
 
-/** As long as a timer can wait. */
+/** The longest delay of a timer. */
 export const FOREVER = 2 ** 31 - 1;
 
 export class Http {
@@ -87,7 +87,7 @@ export class Http {
     return typeof token === "function" ? token() : token;
   }
 
-  /** One request; an answer that is no success is an error. */
+  /** One request; a response that is not a success is an error. */
   async once(method: string, path: string, { body, headers, accept, signal }: Ask): Promise<Response> {
     const { fetch = globalThis.fetch } = this.options;
     const token = await this.token();
@@ -110,7 +110,7 @@ export class Http {
     throw new TurnwireError(message, type, status, hint);
   }
 
-  /** A request, sent again while there is no answer, and what it says. */
+  /** A request, repeated while there is no answer, and its JSON. */
   async ask<T>(method: string, path: string, ask: Ask = {}, read: (text: string) => T = readJson): Promise<T> {
     const { silence = this.silence, signal } = ask;
     const end = Date.now() + (this.options.patience ?? 30_000);
@@ -122,7 +122,7 @@ export class Http {
           return read(text);
         });
       } catch (error) {
-        // The first delete may have worked, only its answer was lost.
+        // The first delete may have worked, and only its response was lost.
         const { status, passes } = error as TurnwireError;
         if (attempt && method === "DELETE" && status === 404) return undefined as T;
         if (!passes || Date.now() >= end) throw error;
@@ -134,7 +134,7 @@ export class Http {
 
 const readJson = (text: string) => (text ? JSON.parse(text) : undefined);
 
-/** The text of an answer, as it comes. */
+/** The text of a response, as it arrives. */
 export async function* pieces({ body }: Response, heard: () => void): AsyncGenerator<string> {
   const reader = body?.getReader();
   const decoder = new TextDecoder();
@@ -144,7 +144,7 @@ export async function* pieces({ body }: Response, heard: () => void): AsyncGener
   }
 }
 
-/** What can be ended here, and also ends with an outer signal. */
+/** An abort controller that an outer signal also aborts. */
 export function within(outer: AbortSignal | undefined): AbortController {
   const stop = new AbortController();
   const end = () => stop.abort(outer!.reason);
@@ -154,8 +154,8 @@ export function within(outer: AbortSignal | undefined): AbortController {
 }
 
 /**
- * Does something that makes a sound now and then: `heard` says that it did. Without one for so long it is lost,
- * whatever it waits for, and whether it looks at its signal or not.
+ * Runs work with an idle timeout: `heard` resets it. After `ms` of silence the work counts as lost, whether or not it
+ * looks at its signal.
  */
 export async function listening<T>(
   ms: number,
@@ -184,17 +184,17 @@ export async function listening<T>(
   }
 }
 
-/** Waits; a signal ends it early, as an error. */
+/** Waits; the signal ends it early with an error. */
 export function sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
   return listening(ms, signal, () => new Promise<void>(() => {})).catch(() => signal?.throwIfAborted());
 }
 
-/** Somewhere between half of it and all of it, so that not everybody comes back at once. */
+/** A random delay between half of it and all of it, so that clients do not return all at once. */
 export function pause({ min, max }: Retry, attempt: number): number {
   return (Math.min(max, min * 2 ** attempt) * (1 + Math.random())) / 2;
 }
 
-/** `?a=1&b=2` of what is there. */
+/** `?a=1&b=2` of the defined values. */
 export function query(fields: object): string {
   const given = Object.entries(fields).filter(([, value]) => value || value === 0);
   return given.length ? `?${new URLSearchParams(given)}` : "";

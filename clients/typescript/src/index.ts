@@ -1,4 +1,4 @@
-// `turnwire`: a server, its sessions, and what happens in them.
+// `turnwire`: the client of a server and its sessions.
 
 import type { Fields } from "./generated/model.js";
 import { FOREVER, Http, type Options, query } from "./http.js";
@@ -26,7 +26,7 @@ export interface Agent {
 
 export interface Blob {
   id: string;
-  /** May stand in a data block. */
+  /** The URL for a data block. */
   url: string;
   size: number;
   media_type: string;
@@ -41,7 +41,7 @@ export interface ListOptions {
   signal?: AbortSignal;
 }
 
-/** A server. Nothing is sent before something is asked. */
+/** The client of a server. Creating it sends nothing. */
 export class Client {
   readonly #http: Http;
   readonly #connect: Connect;
@@ -51,23 +51,23 @@ export class Client {
     this.#connect = (options.transport ?? sse)(http);
   }
 
-  /** A session that is there. Nothing is asked yet. */
+  /** An existing session. Sends nothing. */
   session(id: string): Session {
     return new Session(this.#http, this.#connect, id);
   }
 
-  /** Makes a session, or finds the one with this id. */
+  /** Creates a session, or returns the existing one with this id. */
   create(options: { id?: string; agent?: string; title?: string; metadata?: Fields } = {}): Promise<SessionInfo> {
-    // With an id of our own, a request that was lost can be sent again.
+    // With a client-side id, a lost request can be repeated.
     return this.#http.ask("POST", "/v1/sessions", { body: JSON.stringify({ id: newId(), ...options }) });
   }
 
-  /** The sessions, the latest change first. A page may be short and still have a next one. */
+  /** Sessions, latest change first. A short page may still have a next one. */
   sessions({ signal, ...options }: ListOptions = {}): Promise<{ sessions: SessionInfo[]; next_cursor: string | null }> {
     return this.#http.ask("GET", `/v1/sessions${query(options)}`, { signal });
   }
 
-  /** What waits for a person, over all sessions. */
+  /** Pending approvals of all sessions. */
   async approvals({
     limit,
   }: {
@@ -77,12 +77,12 @@ export class Client {
     return approvals;
   }
 
-  /** What can be talked to. */
+  /** The agents of the server. */
   agents(): Promise<{ agents: Agent[]; default_agent: string }> {
     return this.#http.ask("GET", "/v1/agents");
   }
 
-  /** Stores bytes; the same ones only once. Nothing is heard until they are all there, however long that takes. */
+  /** Uploads bytes; equal bytes are stored once. The idle timeout does not apply during the upload. */
   upload(bytes: BodyInit, mediaType = (bytes as { type?: string }).type || "application/octet-stream"): Promise<Blob> {
     return this.#http.ask("POST", "/v1/blobs", {
       body: bytes,
@@ -91,13 +91,13 @@ export class Client {
     });
   }
 
-  /** Lets in once, within a minute, where no header can be set: `?ticket=`. */
+  /** A ticket for one connection within a minute, for requests that cannot set headers: `?ticket=`. */
   ticket(): Promise<{ ticket: string; expires_in: number }> {
     return this.#http.ask("POST", "/v1/tickets");
   }
 }
 
-/** Talks to a server: `connect({ url: "http://127.0.0.1:4747" })`. */
+/** Creates a client: `connect({ url: "http://127.0.0.1:4747" })`. */
 export function connect(options: Options = {}): Client {
   return new Client(options);
 }

@@ -1,4 +1,4 @@
-// `turnwire/message`: messages, and the fold that makes them out of events.
+// `turnwire/message`: messages, and the fold that makes them from events.
 
 import { bad, type FoldError } from "./error.js";
 import { type Cursor, type EventLike, Fold, isPartOfReply, type Outcome } from "./fold.js";
@@ -20,31 +20,31 @@ export type { Cursor, EventLike, Outcome } from "./fold.js";
 export type * from "./generated/model.js";
 export { EventType } from "./generated/model.js";
 
-/** What a message can be made of: a text, or blocks. */
+/** The content of a message: text or blocks. */
 export type Content = string | readonly (Partial<ContentBlock> & { type: ContentBlock["type"] })[];
 
-/** What is known of a message when it is made. */
+/** The fields of a new message. */
 export interface MsgInit extends Partial<Omit<MsgJson, "content" | "role">> {
   content: Content;
 }
 
 type BlockOf<T extends ContentBlock["type"]> = Extract<ContentBlock, { type: T }>;
 
-/** What the functions here know of a message. A method would be loaded by everybody who loads the class. */
+/** Internal state of a message for the functions here, so that the class stays small. */
 const folds = /* @__PURE__ */ new WeakMap<Msg, Fold>();
 
 /**
- * One whole turn. The fold (`appendEvent`) changes it in place, so that a long reply costs what its events
- * have in bytes; `snapshot(msg)` gives what can be shown and compared.
+ * One message. The fold (`appendEvent`) changes it in place, so that a long reply costs only the bytes of its events;
+ * `snapshot(msg)` returns an immutable copy to show and compare.
  */
 export class Msg {
-  /** The id of the reply that it came from. */
+  /** The id of its reply. */
   id: string;
   declare name: string;
   declare role: Role;
   declare content: ContentBlock[];
   declare metadata: Fields;
-  /** Empty where it is not known: then it is that of the first event. */
+  /** Empty if unknown: then the time of the first event. */
   created_at: string;
   declare usage: Usage | null;
   declare finished_at: string | null;
@@ -56,7 +56,7 @@ export class Msg {
 
   #fold = new Fold(this);
 
-  /** Checks what the message is made of; a role may not hold every block. */
+  /** Checks the content: not every role may hold every block. */
   constructor(init: MsgInit & { role: Role }) {
     const json = readMsg(init);
     const {
@@ -90,7 +90,7 @@ export class Msg {
     folds.set(this, this.#fold);
   }
 
-  /** A message that was stored, with the cursor that was stored beside it, ready to be folded on. */
+  /** A stored message with its stored cursor, ready to continue the fold. */
   static from(json: unknown, cursor: Cursor = {}): Msg {
     const msg = new Msg(json as MsgJson);
     msg.id = (json as MsgJson).id ?? "";
@@ -105,14 +105,14 @@ export class Msg {
   }
 
   /**
-   * Applies an event. One that came before changes nothing; one that does not fit is refused with a
-   * `FoldError`, and leaves the message untouched.
+   * Applies an event. A repeated event changes nothing; one that does not fit throws a `FoldError` and leaves the
+   * message unchanged.
    */
   appendEvent(event: EventLike): Outcome {
     return this.#append(event, false);
   }
 
-  /** Applies what can be applied of an event, and hands what could not to `report`. */
+  /** Applies what can be applied of an event, and passes problems to `report`. */
   appendEventTolerant(event: EventLike, report?: (problem: FoldError) => void): Outcome {
     const outcome = this.#append(event, true);
     if (this.#fold.problem) report?.(this.#fold.problem);
@@ -132,13 +132,13 @@ export class Msg {
     return fold.push(event, tolerant);
   }
 
-  /** What the fold needs, besides the message itself, to go on later. */
+  /** The state that the fold needs to continue later. */
   cursor(): Cursor {
     const { started, whole, seq, ids } = this.#fold;
     return { started, ...(whole && { whole }), ...(seq && { seq }), ...(ids.size && { ids: [...ids] }) };
   }
 
-  /** The text of all text blocks; `null` where there is none. */
+  /** The text of all text blocks; `null` if there is none. */
   getTextContent(separator = "\n"): string | null {
     return textOf(this, separator);
   }
@@ -150,19 +150,19 @@ export class Msg {
     return type === undefined ? [...this.content] : this.content.filter((block) => block.type === type);
   }
 
-  /** Whether there is a block of one type, or any. */
+  /** Whether there is a block of this type, or any block. */
   hasContentBlocks(type?: ContentBlock["type"]): boolean {
     return this.content.some((block) => type === undefined || block.type === type);
   }
 
-  /** The message as the server would write it. */
+  /** The message as the server writes it. */
   toJSON(): MsgJson {
     const { rest, id, created_at, ...known } = this as Json;
     return { ...known, ...(id && { id }), ...(created_at && { created_at }), ...rest } as MsgJson;
   }
 }
 
-/** An assistant's message. It may hold anything. */
+/** An assistant's message. It may hold any block. */
 export class AssistantMsg extends Msg {
   constructor(init: MsgInit) {
     super({ ...init, role: "assistant" });
@@ -183,15 +183,15 @@ export class SystemMsg extends Msg {
   }
 }
 
-/** The text of all text blocks of a message; `null` where there is none. */
+/** The text of all text blocks of a message; `null` if there is none. */
 export function textOf(msg: { content: readonly ContentBlock[] }, separator = "\n"): string | null {
   const texts = msg.content.flatMap((block) => (block.type === "text" ? [block.text] : []));
   return texts.length ? texts.join(separator) : null;
 }
 
 /**
- * The message as it stands, as a value: it never changes any more. As long as nothing happened it is the
- * same object, and so is each of its blocks that did not change: what is shown compares by identity.
+ * An immutable copy of the message. Without changes it is the same object, and so is each unchanged block: compare by
+ * identity.
  */
 export function snapshot(msg: Msg): MsgJson {
   const fold = folds.get(msg)!;
@@ -211,7 +211,7 @@ function copied(block: ContentBlock): ContentBlock {
   return copy;
 }
 
-/** Whether this event brought the message; `came`: it did. */
+/** Whether this event carried the whole message. */
 function broughtBy(msg: Msg, event: EventLike, came: boolean): boolean {
   const fold = folds.get(msg)!;
   const { seq } = fold;
@@ -221,23 +221,23 @@ function broughtBy(msg: Msg, event: EventLike, came: boolean): boolean {
   return known;
 }
 
-/** Folds a stream into its messages: many replies, interleaved, with whole messages between them. */
+/** Folds a stream into its messages: many replies, interleaved, and whole messages between them. */
 export class Folder {
   #messages = new Map<string, Msg>();
   #superseded = new Set<string>();
   #reset: unknown;
 
-  /** A folder that is made of messages goes on with them. */
+  /** A folder made from messages continues them. */
   constructor(messages: Iterable<Msg> = []) {
     for (const msg of messages) this.#messages.set(this.#key(msg), msg);
   }
 
-  /** Applies an event; one that does not fit is refused with a `FoldError`, and changes nothing. */
+  /** Applies an event. One that does not fit throws a `FoldError` and changes nothing. */
   push(event: EventLike): Outcome {
     return this.#push(event, (msg, event) => msg.appendEvent(event), false);
   }
 
-  /** Applies what can be applied of an event, and hands what could not to `report`. */
+  /** Applies what can be applied of an event, and passes problems to `report`. */
   pushTolerant(event: EventLike, report?: (problem: FoldError) => void): Outcome {
     try {
       return this.#push(event, (msg, event) => msg.appendEventTolerant(event, report), true);
@@ -265,7 +265,7 @@ export class Folder {
     needText(reply_id, "reply_id");
     const known = this.#messages.get(reply_id);
     if (known) return append(known, event);
-    // A reply begins with the first event that fits; tolerant, with the first.
+    // A reply starts with the first event that fits; in tolerant mode with any event.
     const msg = Msg.reply(reply_id);
     if (tolerant) this.#messages.set(reply_id, msg);
     const outcome = append(msg, event);
@@ -276,7 +276,7 @@ export class Folder {
   #whole(event: Json & EventLike): Outcome {
     const { message, id, seq } = event;
     const msg = Msg.from(readMsg(message, "NotAnEvent"));
-    // Without an id of its own it is known by its event's, or by its place.
+    // A message without an id gets that of its event, or its seq.
     msg.id ||= id || (seq ? `seq-${seq}` : "");
     const key = this.#key(msg);
     const known = this.#messages.get(key);
@@ -287,7 +287,7 @@ export class Folder {
     return "applied";
   }
 
-  /** What a message is known by: its id, or something that nobody can name. */
+  /** The key of a message: its id, or a unique symbol. */
   #key(msg: Msg): string {
     return msg.id || `\0${this.#messages.size}`;
   }
@@ -297,12 +297,12 @@ export class Folder {
     return [...this.#messages.values()];
   }
 
-  /** The messages that count as history: all but those that were superseded. */
+  /** The messages of the history: all except superseded ones. */
   get history(): Msg[] {
     return this.messages.filter((msg) => !this.#superseded.has(msg.id));
   }
 
-  /** The ids of the messages that no longer count as history. */
+  /** The ids of superseded messages. */
   get superseded(): ReadonlySet<string> {
     return this.#superseded;
   }

@@ -1,15 +1,15 @@
-// `turnwire/react`: a conversation as a hook.
+// `turnwire/react`: a session as a React hook.
 
 import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 import type { Client } from "./index.js";
 import type { ApproveOptions, Asking, Given, Sendable, Sent } from "./session.js";
 import { EMPTY, type SessionState, SessionView, type ViewOptions } from "./view.js";
 
-/** What a person can do. Each stays the same function; what does not work is thrown. */
+/** Actions. Each function keeps its identity; failures are thrown. */
 export interface SessionActions {
-  /** Says something; while a reply runs it waits for its turn, unless `queue: false`. */
+  /** Sends a message; while a reply runs it is queued, unless `queue: false`. */
   send(content: Sendable, options?: { queue?: boolean; key?: string }): Promise<Sent>;
-  /** Takes back what still waits for its turn. */
+  /** Removes a queued message. */
   cancel(messageId: string): Promise<void>;
   approve(asking: Asking, options?: ApproveOptions): Promise<void>;
   deny(asking: Asking): Promise<void>;
@@ -22,8 +22,8 @@ export interface SessionActions {
 export type UseSession = SessionState & SessionActions;
 
 /**
- * The session as it is, and as it goes on. It renders at most once a frame; messages and blocks that did not
- * change are the same objects, so that `memo` keeps them. `id` may be `null`: nothing is open yet.
+ * The live state of a session. Renders at most once per frame; unchanged messages and blocks are the same objects, so
+ * that `memo` skips them. `id` may be `null`: no session yet.
  */
 export function useSession(client: Client, id: string | null, options: Omit<ViewOptions, "signal"> = {}): UseSession {
   const [view, setView] = useState<SessionView | null>(null);
@@ -39,7 +39,7 @@ export function useSession(client: Client, id: string | null, options: Omit<View
       setView((current) => (current === view ? null : current));
     };
   }, [client, id]);
-  // What belongs to another session is not shown for a moment, either.
+  // Never shows the state of another session, not even for one frame.
   const open = view?.session.id === id ? view : null;
   const subscribe = useMemo(() => (listener: () => void) => open?.subscribe(listener) ?? (() => {}), [open]);
   const state = useSyncExternalStore(

@@ -1,4 +1,4 @@
-// Reads what came from outside, and fills in what was left out, as the core does.
+// Reads JSON from outside and fills in defaults, as the core does.
 
 import { bad, type FoldError, type Problem } from "./error.js";
 import {
@@ -25,18 +25,18 @@ export const MSG: Shape = {
   structured_output: null,
   error: null,
 };
-/** The blocks by their families: what the core keeps as bytes is all data. */
+/** Block types by family: everything that the core stores as bytes is data. */
 const SHAPES: Record<string, Shape> = {
   __proto__: null as never,
   ...BLOCKS,
   data: { source: undefined, name: null, finished_at: null },
 };
 
-/** Blocks of one family share a name space of ids; those that we do not know are of none. */
+/** Blocks of one family share a namespace of ids; unknown types have none. */
 export const familyOf = ({ type }: { type: string }): string =>
   /^(image|audio|video)$/.test(type) ? "data" : SHAPES[type] ? type : "";
 export const isData = (block: { type: string }): boolean => familyOf(block) === "data";
-/** The fields that a block has by itself. */
+/** The known fields of each block. */
 export const ownFields = (block: { type: string }): string[] => [
   "type",
   "id",
@@ -49,7 +49,7 @@ export function need(is: boolean, what: string): void {
 }
 export const needText = (value: unknown, what: string): void => need(typeof value === "string", what);
 
-/** An object with its defaults. What we do not know stays; an id or a time that is empty is none. */
+/** An object with defaults. Unknown fields are kept; an empty id or time counts as missing. */
 export function fill(shape: Shape, value: any, what: string): Json {
   need(Object(value) === value && !Array.isArray(value), what);
   const out: Json = { ...shape, ...value };
@@ -73,7 +73,7 @@ export const error = (value: unknown): any => value && fill(REPLYERROR, value, "
 export const toolCall = (value: any): any => block({ type: "tool_call", ...value });
 export const toolResult = (value: any): any => block({ type: "tool_result", ...value });
 
-/** A block as the core writes it. `inside` a hint or a result there is only text and data. */
+/** A block as the core writes it. Inside (`inside`) hints and results there is only text and data. */
 export function block(value: any, inside = false): ContentBlock {
   needText(value?.type, "type");
   const { type } = value;
@@ -86,7 +86,7 @@ export function block(value: any, inside = false): ContentBlock {
     if (source["type"] === "base64") needText(source["data"], "data");
     if (source["type"] === "url") needText(source["url"], "url");
     source["media_type"] ?? delete source["media_type"];
-    // The older media never had these fields: they show only where they are set.
+    // The older media types show these fields only if they are set.
     if (type !== family) for (const key of ["name", "finished_at"]) out[key] ?? delete out[key];
   }
   if (type === "hint") out["hint"] = payload(out["hint"], type);
@@ -99,7 +99,7 @@ export function block(value: any, inside = false): ContentBlock {
   return out as ContentBlock;
 }
 
-/** What a role may hold. A type that we do not know may stand anywhere: nobody can tell what it is. */
+/** The blocks that a role may hold. Unknown types are allowed everywhere. */
 const HOLDS: Record<string, string> = {
   __proto__: null as never,
   user: "text data",
@@ -114,7 +114,7 @@ export function checkRole(role: Role, content: readonly { type: string }[]): voi
     if (!HOLDS[role]!.includes(familyOf(block))) throw bad("WrongRole", `a ${role} message with a ${block.type} block`);
 }
 
-/** A message as the core writes it, or why it is none. */
+/** A message as the core writes it; throws if it is invalid. */
 export function readMsg(value: any, kind: Problem = "NotAMessage"): MsgJson {
   try {
     const { content } = value;

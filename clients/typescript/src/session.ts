@@ -1,4 +1,4 @@
-// One conversation: what can be asked of it, said to it, and seen of it.
+// One session: requests, messages and events.
 
 import type { Cursor } from "./fold.js";
 import type {
@@ -19,19 +19,19 @@ import { type Connect, Watch, type Watching } from "./watch.js";
 
 export type Status = "idle" | "running" | "waiting";
 
-/** What waits for a person or a client. */
+/** Calls of a reply that wait for a person or a client. */
 export interface Pending {
   reply_id: string;
   agent_path?: string;
-  /** Calls that wait for a yes or no. */
+  /** Calls that wait for an approval. */
   confirm: ToolCall[];
-  /** Calls that a client executes. */
+  /** Calls that the client executes. */
   external: ToolCall[];
   since: string;
   expires_at: string | null;
 }
 
-/** A message that waits for its turn. */
+/** A queued message. */
 export interface Queued {
   message_id: string;
   reply_id: string;
@@ -57,13 +57,13 @@ export interface SessionInfo {
 
 export interface History {
   messages: MsgJson[];
-  /** What the fold of an unfinished reply needs to go on, by the message. */
+  /** The fold cursors of unfinished replies, by message. */
   cursors: Record<string, Cursor>;
-  /** Watch from here on. */
+  /** The resume token to follow from. */
   last_event_id: string;
   status: Status;
   pending: Pending[];
-  /** Whose the messages of sub-agents are, by the message; nothing where only the agent's own were asked for. */
+  /** The agents of sub-agents' messages, by message; missing if only the session's agent was requested. */
   agents: Record<string, { agent_path?: string; parent_tool_call_id?: string }>;
   has_more: boolean;
   next_before: string | null;
@@ -84,27 +84,27 @@ export interface Sent {
   queued?: boolean;
 }
 
-/** A call that asks, and the reply that it is in. */
+/** A pending call and its reply. */
 export interface Asking {
   reply_id: string;
   tool_call: Pick<ToolCall, "id"> & Partial<ToolCall>;
 }
 
 export interface ApproveOptions {
-  /** Another input: an object, or its JSON. */
+  /** An edited input: an object, or its JSON. */
   input?: string | Fields;
-  /** Accept the rules that were suggested, so that it is not asked again; or some of them. */
+  /** Accept the suggested rules, or some of them, so that similar calls are not asked again. */
   always?: boolean | PermissionRule[];
 }
 
-/** What a tool that the client runs has given. */
+/** The result of a tool that the client executed. */
 export interface Given {
   output: Payload;
   state?: ToolResultState;
   metadata?: Fields;
 }
 
-/** A message to send: a text, blocks, or a whole one. */
+/** A message to send: text, blocks, or a whole message. */
 export type Sendable = Content | (Partial<MsgJson> & { content: unknown });
 
 interface Signal {
@@ -130,7 +130,7 @@ export class Session {
     return this.http.ask("POST", this.#path + path, { body: JSON.stringify(body), headers });
   }
 
-  /** The session as it is now. */
+  /** The current session. */
   get(options?: Signal): Promise<SessionInfo> {
     return this.#get("", options);
   }
@@ -144,51 +144,51 @@ export class Session {
     return this.update({ title });
   }
 
-  /** It is gone, also after a crash, and whoever watches it is told. */
+  /** Deletes the session durably; its subscribers are told. */
   delete(): Promise<void> {
     return this.http.ask("DELETE", this.#path);
   }
 
-  /** A new session with the log up to `at`, or all of it. */
+  /** Creates a session with the log up to `at`, or all of it. */
   fork({ at, id = newId(), title }: { at?: number; id?: string; title?: string } = {}): Promise<SessionInfo> {
     return this.#post(`/fork${query({ at })}`, { id, title });
   }
 
-  /** The log as it is: one event a line. */
+  /** The log: one event per line. */
   export({ signal }: Signal = {}): Promise<string> {
     return this.http.ask("GET", `${this.#path}/events`, { accept: "application/x-ndjson", signal }, String);
   }
 
-  /** A page of messages, oldest first; the page before it is that `before: next_before`. */
+  /** A page of messages, oldest first; the page before it is `before: next_before`. */
   history({ signal, ...options }: HistoryOptions & Signal = {}): Promise<History> {
     return this.#get(`/messages${query(options)}`, { signal });
   }
 
-  /** A message, or how it stood at an event. */
+  /** A message, or its state at an event. */
   message(id: string, { at, signal }: { at?: number } & Signal = {}): Promise<MsgJson> {
     return this.#get(`/messages/${encodeURIComponent(id)}${query({ at })}`, { signal });
   }
 
   /**
-   * Says something. It is sent again when no answer comes, and counts once. While a reply runs it is refused
-   * (`busy`), unless `queue`: then it waits for its turn.
+   * Sends a message. Without an answer it is sent again, and counts once. While a reply runs it is refused (`busy`),
+   * unless `queue`: then it is queued.
    */
   send(content: Sendable, { queue = false, key = newId() }: { queue?: boolean; key?: string } = {}): Promise<Sent> {
     const body = typeof content === "string" || Array.isArray(content) ? { content } : content;
     return this.#post(`/messages${query({ queue })}`, body, { "idempotency-key": key });
   }
 
-  /** Takes back a message that still waits in the queue. */
+  /** Removes a queued message. */
   cancel(messageId: string): Promise<void> {
     return this.http.ask("DELETE", `${this.#path}/messages/${encodeURIComponent(messageId)}`);
   }
 
-  /** Answers a message again; the old reply leaves the history. */
+  /** Asks for a new reply to a message; the old reply leaves the history. */
   retry(messageId: string): Promise<Sent> {
     return this.#post(`/messages/${encodeURIComponent(messageId)}/retry`, undefined, { "idempotency-key": newId() });
   }
 
-  /** Says yes: as it is, with another input, or once for all. */
+  /** Allows a pending call: as it is, with an edited input, or with rules for later calls. */
   approve(asking: Asking, { input, always = false }: ApproveOptions = {}): Promise<void> {
     const { id, suggested_rules = [] } = asking.tool_call;
     const edited = typeof input === "object" ? JSON.stringify(input) : input;
@@ -200,7 +200,7 @@ export class Session {
     });
   }
 
-  /** Says no. */
+  /** Denies a pending call. */
   deny(asking: Asking): Promise<void> {
     return this.#confirm(asking.reply_id, { confirmed: false, tool_call: { id: asking.tool_call.id } });
   }
@@ -209,7 +209,7 @@ export class Session {
     return this.say({ type: "USER_CONFIRM_RESULT", reply_id, confirm_results: [result] });
   }
 
-  /** Gives what a tool that the client runs has given. */
+  /** Sends the result of a tool that the client executed. */
   result({ reply_id, tool_call }: Asking, given: Given | string): Promise<void> {
     const { output, state = "success", metadata = {} } = typeof given === "string" ? { output: given } : given;
     const result: ToolResult = {
@@ -223,18 +223,18 @@ export class Session {
     return this.say({ type: "EXTERNAL_EXECUTION_RESULT", reply_id, execution_results: [result] });
   }
 
-  /** Stops what runs. Where nothing does, nothing happens. */
+  /** Stops the running reply. Does nothing if none runs. */
   stop(replyId = ""): Promise<void> {
     return this.say({ type: "USER_INTERRUPT", reply_id: replyId });
   }
 
-  /** Says something to an open reply. Its id makes it safe to be sent again. */
+  /** Sends an event to an open reply. Its id makes it safe to repeat. */
   async say(event: { type: string } & Fields): Promise<void> {
     const stamped = { id: newId(), created_at: new Date().toISOString(), ...event };
     await this.#post("/events", [stamped]);
   }
 
-  /** The events, each once and in order: those behind `after`, or all, and then those that come. */
+  /** The events after `after`, or all, and then new ones: each once and in order. */
   watch(options: Omit<Watching, "session"> = {}): Watch {
     return new Watch(this.http, this.connect, { ...options, session: this.id });
   }

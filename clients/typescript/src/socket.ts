@@ -1,22 +1,22 @@
-// Watching over a WebSocket: many sessions on one connection.
+// Follows many sessions over one WebSocket.
 
 import { type Http, type Transport, TurnwireError, type WebSocketLike } from "./http.js";
 import { sse } from "./sse.js";
 import type { Line } from "./watch.js";
 
-/** As many sessions as a server lets one socket watch. */
+/** How many sessions a server allows per socket. */
 const MOST = 256;
 const STATUS: Record<string, number> = { not_found: 404, unauthorized: 401, forbidden: 403, bad_request: 400 };
 
 /**
- * Watches over a WebSocket: `connect({ transport: webSocket() })`. Where there is none (Node 20), give it one,
- * such as that of the package `ws`: `webSocket(WebSocket)`.
+ * Follows sessions over a WebSocket: `connect({ transport: webSocket() })`. Node 20 has none: pass one, such as that of
+ * the package `ws`: `webSocket(WebSocket)`.
  */
 export function webSocket(Implementation?: WebSocketLike): Transport {
   return (http) => {
     const open = new Set<Socket>();
     return async (line) => {
-      // Only a stream can be asked to end by itself.
+      // Only an SSE stream can end by itself (`until`).
       if (line.until) return sse(http)(line);
       const WebSocket = Implementation ?? (globalThis.WebSocket as WebSocketLike | undefined);
       if (!WebSocket)
@@ -33,7 +33,7 @@ export function webSocket(Implementation?: WebSocketLike): Transport {
 
 interface Watched {
   line: Line;
-  /** The id of the command that subscribed; until it is answered, frames are of somebody before. */
+  /** The id of the subscribe command; until it is answered, frames belong to an earlier subscription. */
   command: number;
   active: boolean;
   over(error: Error): void;
@@ -46,7 +46,7 @@ class Socket {
   #ready: Promise<unknown>;
   #beat: ReturnType<typeof setInterval>;
 
-  /** `open`: those that are not over. */
+  /** `open`: subscriptions that have not ended. */
   constructor(
     http: Http,
     Implementation: WebSocketLike,
@@ -70,7 +70,7 @@ class Socket {
     };
     socket.onerror = () => {}; // What follows is the close.
     socket.onclose = ({ code, reason }) => {
-      // Credentials that expired may be renewed: the next socket asks for a token again, and says if it is not good.
+      // Expired credentials may be renewed: the next socket asks for a token again, and reports if it is invalid.
       const fatal = code === 4401 && reason !== "credentials expired";
       this.#end(
         new TurnwireError(
@@ -94,10 +94,10 @@ class Socket {
       this.#watched.set(session, { line, command, active: false, over });
       signal.addEventListener("abort", () => {
         this.#watched.delete(session);
-        // Where one hears nothing, nobody does.
+        // Silence is the same for all subscriptions.
         if (signal.reason instanceof TurnwireError) this.#end(signal.reason);
         this.#send({ type: "unsubscribe", session_id: session });
-        // Whoever comes back at once finds it still there.
+        // Kept open for a subscriber that returns at once.
         setTimeout(() => this.#watched.size || this.#end(new TurnwireError("not needed")), 1000);
       });
       const from = after === "now" ? { after } : { last_event_id: after };
@@ -116,7 +116,7 @@ class Socket {
     const { id, code, message, hint } = frame;
     const { type } = event;
     const watched = this.#watched.get(session_id);
-    // A subscription that the server ended has a code; our own end has none.
+    // The end of a subscription by the server has a code; our own has none.
     if (type === "error" || (type === "unsubscribed" && code && watched?.active)) {
       const error = new TurnwireError(message, code, STATUS[code] ?? 0, hint);
       const about = [...this.#watched.values()].find(({ command }) => command === id) ?? watched;
@@ -129,7 +129,7 @@ class Socket {
       watched!.line.heard();
       watched!.line.live();
     } else if (watched?.active && ("seq" in event || type === "RESET")) {
-      // The session stands on every frame; an event has it only where it is its own.
+      // The session id is on every frame; the event has it only if it is its own field.
       if (/^(REPLY_|SUBAGENT)/.test(type)) Object.assign(event, { session_id });
       watched.line.heard();
       void watched.line.event(event as never, event_id);

@@ -1,4 +1,4 @@
-// Watching over server-sent events, read with `fetch`: it can send headers, and works everywhere.
+// Follows a session over server-sent events with `fetch`: it can send headers and works everywhere.
 
 import { type Http, pieces, query, TurnwireError } from "./http.js";
 import type { Connect } from "./watch.js";
@@ -7,7 +7,7 @@ export function sse(http: Http): Connect {
   return async ({ session, after, raw, until, signal, heard, live, event }) => {
     const path = `/v1/sessions/${encodeURIComponent(session)}/events${query({ after, raw, until })}`;
     const response = await http.once("GET", path, { accept: "text/event-stream", signal });
-    // Only this says that there is nothing more to come: anything else may be a cut.
+    // Only this event says that the stream is complete; any other end may be a disconnect.
     if (response.status === 204) return;
     live();
     const parser = new Parser();
@@ -23,7 +23,7 @@ interface Frame {
   id: string | undefined;
 }
 
-/** Server-sent events out of a text that was cut anywhere. A frame without its empty line never came. */
+/** Parses server-sent events from text in pieces. A frame without its empty line is dropped. */
 export class Parser {
   #rest = "";
   #data: string[] = [];

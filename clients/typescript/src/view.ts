@@ -1,4 +1,4 @@
-// A conversation as it grows: loaded once, then folded on from the events as they come.
+// The live state of a session: loaded once, then folded from its events.
 
 import type { FoldError } from "./error.js";
 import type { Event, MsgJson, ToolCall } from "./generated/model.js";
@@ -7,13 +7,13 @@ import { Folder, Msg, snapshot } from "./message.js";
 import type { History, HistoryOptions, Queued, Sendable, Sent, Session, SessionInfo, Status } from "./session.js";
 import { type Connect, type Connection, keep } from "./watch.js";
 
-/** A call that waits for a person (`approve`, `deny`), or for a client (`result`). */
+/** A call that waits for a person (`approve`, `deny`) or a client (`result`). */
 export interface Approval {
   kind: "confirm" | "external";
   reply_id: string;
   tool_call: ToolCall;
   agent_path: string | null;
-  /** When it was asked, and until when it can be answered, where that is known. */
+  /** When it was requested, and until when it can be answered, if known. */
   since: string | null;
   expires_at: string | null;
 }
@@ -21,44 +21,43 @@ export interface Approval {
 /** A sub-agent's message. */
 export interface AgentMessage {
   message: MsgJson;
-  /** Such as `main/researcher`; `null` for one that was loaded and not watched. */
+  /** For example `main/researcher`; `null` if the message was loaded and not followed. */
   agent_path: string | null;
-  /** The call that it works for; `null` for one that was loaded and not watched. */
+  /** The tool call it works for; `null` if the message was loaded and not followed. */
   parent_tool_call_id: string | null;
 }
 
 /**
- * What there is to show. It is a value: as long as nothing happened it is the same object; what did not
- * change inside is the same, too.
+ * The state to show. It is immutable: without changes it is the same object, and so is each unchanged part.
  */
 export interface SessionState {
-  /** Whether the messages are there. */
+  /** Whether the messages are loaded. */
   ready: boolean;
   messages: MsgJson[];
-  /** Those of sub-agents. */
+  /** Messages of sub-agents. */
   agents: AgentMessage[];
-  /** The reply that is open, which is also the last of the messages. */
+  /** The open reply, which is also the last message. */
   streaming: MsgJson | null;
   status: Status;
   pending: Approval[];
-  /** What waits for its turn; with what was said, where it was said here. */
+  /** Queued messages, with their content if this client sent them. */
   queued: Queued[];
-  /** Whether there are messages before these: `loadMore()`. */
+  /** Whether there are earlier messages: `loadMore()`. */
   hasMore: boolean;
-  /** The session as it was when something last began or ended. */
+  /** The session when a reply last started or ended. */
   session: SessionInfo | null;
   connection: Connection;
-  /** Why it is over. */
+  /** Why the view ended. */
   error: Error | null;
   /** The last event that did not fit. The others were applied. */
   problem: FoldError | null;
 }
 
 export interface ViewOptions {
-  /** How many messages to load at first, and with each `loadMore()`; 50. */
+  /** How many messages to load at first and with each `loadMore()`. Default: 50. */
   limit?: number;
   signal?: AbortSignal;
-  /** Sees each event, after it was folded. */
+  /** Called with each event after it was folded. */
   onevent?: (event: Event) => void;
 }
 
@@ -67,7 +66,7 @@ interface Whose {
   parent_tool_call_id: string | null;
 }
 
-/** The state before anything has come: what a server renders. */
+/** The state before anything is loaded, for server rendering. */
 export const EMPTY: Readonly<SessionState> = {
   ready: false,
   messages: [],
@@ -83,18 +82,18 @@ export const EMPTY: Readonly<SessionState> = {
   problem: null,
 };
 
-/** The conversation as it grows: its messages, what waits, and how the connection is. `new SessionView(client.session(id))`. */
+/** The live state of a session: messages, pending calls and connection. `new SessionView(client.session(id))`. */
 export class SessionView implements AsyncIterable<SessionState> {
   #state = EMPTY;
   #dirty = true;
   #folder = new Folder();
-  /** Messages of pages before the first one, and where they end. */
+  /** Messages of earlier pages, and the cursor of the next page. */
   #older: Msg[] = [];
   #before: string | null = null;
   /** The messages of sub-agents. */
   #whose = new Map<string, Whose>();
   #asked = new Map<string, { since: string | null; expires_at: string | null }>();
-  /** How often somebody asked for what is being asked for. */
+  /** How many refreshes were requested while one runs. */
   #refreshing = 0;
   #scheduled = false;
   #listeners = new Set<() => void>();
@@ -109,12 +108,12 @@ export class SessionView implements AsyncIterable<SessionState> {
     let loaded: string | undefined;
     const connect: Connect = async (line) => {
       if (!this.#state.ready) {
-        // Requests listen for themselves.
+        // Requests handle the signal themselves.
         line.heard(FOREVER);
         loaded = await this.#load(line.signal);
         line.heard();
       }
-      // Until something came, it is the token of what was loaded that counts.
+      // Until an event arrives, the token of the loaded history counts.
       await session.connect({ ...line, after: line.after ?? loaded });
     };
     void keep(
@@ -129,25 +128,25 @@ export class SessionView implements AsyncIterable<SessionState> {
     );
   }
 
-  /** What there is to show now. */
+  /** The current state. */
   get state(): SessionState {
     if (this.#dirty) this.#state = this.#compute();
     this.#dirty = false;
     return this.#state;
   }
 
-  /** Calls `listener` when there is something new to show, at most once a frame; returns how to stop that. */
+  /** Calls `listener` after changes, at most once per frame; returns a function that unsubscribes. */
   subscribe(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);
   }
 
-  /** Ends it. */
+  /** Closes the view. */
   close(): void {
     this.#stop.abort();
   }
 
-  /** The states, each time that there is something new; slow readers get the latest. */
+  /** The states, one per change; slow readers get the latest. */
   async *[Symbol.asyncIterator](): AsyncGenerator<SessionState> {
     let wake: (() => void) | undefined;
     const leave = this.subscribe(() => wake?.());
@@ -163,20 +162,20 @@ export class SessionView implements AsyncIterable<SessionState> {
     }
   }
 
-  /** Says something, as `Session.send`; while a reply runs it waits for its turn. */
+  /** Sends a message, as `Session.send`; while a reply runs it is queued. */
   async send(content: Sendable, options: { queue?: boolean; key?: string } = {}): Promise<Sent> {
     const sent = await this.session.send(content, { queue: true, ...options });
     if (sent.queued) this.#refresh();
     return sent;
   }
 
-  /** Takes back what still waits for its turn. */
+  /** Removes a queued message. */
   async cancel(messageId: string): Promise<void> {
     await this.session.cancel(messageId);
     this.#refresh();
   }
 
-  /** Loads the messages before the first one. */
+  /** Loads earlier messages. */
   async loadMore(): Promise<void> {
     if (!this.#before) return;
     const { messages } = await this.#page({ before: this.#before, signal: this.#stop.signal });
@@ -193,7 +192,7 @@ export class SessionView implements AsyncIterable<SessionState> {
     return page;
   }
 
-  /** The latest messages. */
+  /** Loads the latest messages. */
   async #load(signal: AbortSignal): Promise<string> {
     const { messages, cursors, last_event_id } = await this.#page({ signal });
     this.#folder = new Folder(messages.map((json) => Msg.from(json, cursors[json.id!])));
@@ -228,7 +227,7 @@ export class SessionView implements AsyncIterable<SessionState> {
     this.options.onevent?.(event);
   }
 
-  /** Asks for what no event says: the queue, until when to answer, the tokens of all. */
+  /** Requests what events do not contain: queue, deadlines, total tokens. */
   async #refresh(): Promise<void> {
     if (this.#refreshing++) return;
     const session = await this.session.get({ signal: this.#stop.signal }).catch(() => null);
@@ -288,14 +287,14 @@ export class SessionView implements AsyncIterable<SessionState> {
   }
 }
 
-/** The old list where the new one has nothing else in it. */
+/** The old list if the new one has the same items. */
 function same<T extends object>(before: T[], now: T[]): T[] {
   const isOld = (item: T, at: number) =>
     Object.entries(item).every(([key, value]) => before[at]![key as keyof T] === value);
   return before.length === now.length && now.every(isOld) ? before : now;
 }
 
-/** Before the next picture; where nobody looks, soon. */
+/** Before the next frame; soon, if the page is hidden. */
 function nextFrame(then: () => void): void {
   const { requestAnimationFrame: frame, document } = globalThis;
   if (frame && !document?.hidden) frame(then);

@@ -1,35 +1,35 @@
-// The events of a session: each once and in order, over lost connections and restarts.
+// The events of a session: each once and in order, across lost connections and restarts.
 
 import type { Event } from "./generated/model.js";
 import { FOREVER, type Http, listening, pause, sleep, type TurnwireError, within } from "./http.js";
 
-/** How a connection is. */
+/** The state of a connection. */
 export type Connection =
   | { state: "connecting" }
   | { state: "live" }
-  /** It was lost, and is made again at `retryAt` (as `Date.now()` counts). */
+  /** Lost; retried at `retryAt` (as `Date.now()`). */
   | { state: "waiting"; retryAt: number; error: Error }
-  /** It is over: somebody closed it, or it cannot work. */
+  /** Ended: closed by the caller, or by a permanent error. */
   | { state: "closed"; error: Error | null };
 
-/** What one connection, as long as it lasts, has to do. */
+/** The callbacks of one connection. */
 export interface Line {
   session: string;
   after: string | undefined;
   raw: boolean;
   until: "idle" | undefined;
   signal: AbortSignal;
-  /** There was a sound, or is none to be waited for within the next so many milliseconds. */
+  /** Data arrived, or none is expected within the next so many milliseconds. */
   heard(ms?: number): void;
   /** The server has answered. */
   live(): void;
-  /** An event came, with the token behind it. Who is slow may have the line wait. */
+  /** An event arrived, with its resume token. A slow consumer may pause the connection. */
   event(event: Event, id: string | undefined): void | Promise<void>;
 }
 
 /**
- * One connection: over when there is nothing more to come. What is thrown is why it was lost; a
- * `TurnwireError` that does not pass is the end.
+ * One connection. It returns when the stream is complete, and throws when the connection is lost; a permanent
+ * `TurnwireError` ends the stream.
  */
 export type Connect = (line: Line) => Promise<void>;
 
@@ -40,14 +40,14 @@ export interface Sink {
 
 export interface Watching {
   session: string;
-  /** Behind which event; nothing is from the start, `"now"` only what comes. */
+  /** The resume token to start after; default: the start; `"now"`: only new events. */
   after?: string | undefined;
   raw?: boolean | undefined;
   until?: "idle" | undefined;
   signal?: AbortSignal | undefined;
 }
 
-/** Keeps a connection until the signal, or an end. */
+/** Keeps a connection open until the signal aborts or the stream ends. */
 export async function keep(
   http: Http,
   connect: Connect,
@@ -72,12 +72,12 @@ export async function keep(
       const isReset = type === "RESET";
       if (signal.aborted || (!isReset && seq! <= last)) return;
       attempt = 0;
-      // After a reset everything comes again, from the start.
+      // After a reset all events come again.
       last = isReset ? 0 : (seq ?? last);
       after = id ?? (isReset && epoch ? `${epoch}.0` : after);
       const slow = sink.event(event);
       if (!slow) return;
-      // Meanwhile nobody listens.
+      // Nobody listens meanwhile.
       heard(FOREVER);
       return slow.then(() => heard());
     },
@@ -100,16 +100,16 @@ export async function keep(
   sink.connection({ state: "closed", error: signal.aborted ? null : error });
 }
 
-/** The place in a token; 0 where there is none. */
+/** The seq of a resume token; 0 if there is none. */
 function seqOf(token: string | undefined): number {
   return Number(token?.split(".").at(-1)) || 0;
 }
 
-/** A stream of events that comes back by itself. Leaving its loop, `close()` or its signal ends it. */
+/** A stream of events that reconnects by itself. Leaving its loop, `close()` or its signal ends it. */
 export class Watch implements AsyncIterableIterator<Event> {
-  /** How the connection is now. */
+  /** The current state of the connection. */
   connection: Connection = { state: "connecting" };
-  /** Called when that changes. */
+  /** Called when the state changes. */
   onconnection: ((connection: Connection) => void) | undefined;
 
   #queue: Event[] = [];
@@ -128,7 +128,7 @@ export class Watch implements AsyncIterableIterator<Event> {
       event: (event) => {
         this.#queue.push(event);
         this.#wake?.();
-        // Who does not take what came is not sent more; the server has it.
+        // A consumer that does not read is not sent more; the server keeps the events.
         if (this.#queue.length > 512) return new Promise((resolve) => (this.#drained = resolve));
         return;
       },
@@ -137,7 +137,7 @@ export class Watch implements AsyncIterableIterator<Event> {
       this.#done = true;
       this.#wake?.();
     };
-    // What it throws comes from `onconnection`, and stands in the last connection.
+    // Errors of `onconnection`; the connection state has the reason.
     keep(http, connect, { ...what, signal }, sink).then(end, end);
   }
 
@@ -162,7 +162,7 @@ export class Watch implements AsyncIterableIterator<Event> {
     return { done: true, value: undefined };
   }
 
-  /** Ends it. */
+  /** Closes the stream. */
   close(): void {
     this.#queue = [];
     this.#stop.abort();
