@@ -25,11 +25,13 @@
 #[cfg(feature = "net")]
 pub mod net;
 pub mod reply;
+mod skip;
 pub mod stream;
 pub mod values;
 
 pub use fastrand::Rng;
 pub use reply::{GeneratedReply, random_reply};
+pub use skip::{fixtures, skip};
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
