@@ -1,4 +1,4 @@
-//! What every handler can reach.
+//! The state that every handler can use.
 
 use crate::StartError;
 use crate::auth::Auth;
@@ -23,38 +23,38 @@ pub struct App {
     pub log: Arc<Log>,
     /// The settings.
     pub config: Arc<Config>,
-    /// Everybody's credentials.
+    /// Checks credentials.
     pub auth: Auth,
-    /// The agents that run here, by their names.
+    /// The agents of this process, by name.
     pub agents: BTreeMap<String, Arc<dyn Replier>>,
-    /// The replies that they write.
+    /// Runs these agents.
     pub turns: Arc<Turns>,
-    /// What all watchers share.
+    /// What all subscribers share.
     pub streams: Arc<stream::StreamContext>,
-    /// What all requests share that bring events.
+    /// What all requests that bring events share.
     pub ingest: Ingest,
-    /// What brings in what links in messages lead to.
+    /// Fetches the content of links in messages.
     pub(crate) links: Links,
     /// Schemas of clients that wait to be compiled.
     pub(crate) schemas: FairQueue,
-    /// The bytes of request bodies that are held in memory.
+    /// The bytes of request bodies in memory.
     pub(crate) buffered: ByteBudget,
-    /// Searches that run now.
+    /// Searches that are running.
     pub(crate) searches: FairQueue,
-    /// The bytes of blobs that are stored and not whole yet.
+    /// The bytes of incomplete blob uploads.
     pub(crate) uploads: ByteBudget,
-    /// What is counted.
+    /// Metrics.
     pub metrics: Metrics,
-    /// Work that outlives its request. A server that stops waits for it.
+    /// Work that outlives its request. A stopping server waits for it.
     pub tasks: TaskTracker,
-    /// Cancelled when the server stops: streams end then, and clients come back later.
+    /// Cancelled when the server stops: streams end, and clients reconnect later.
     pub shutdown: CancellationToken,
-    /// Cancelled `limits.stop_timeout` later: answers that have not finished by then end with an error.
+    /// Cancelled `limits.stop_timeout` later: responses that have not finished end with an error.
     pub force_stop: CancellationToken,
 }
 
 impl App {
-    /// With these settings, over this log, with these agents.
+    /// Creates the state from settings, log and agents.
     pub fn new(
         config: Config,
         log: Arc<Log>,
@@ -100,7 +100,7 @@ impl App {
         }))
     }
 
-    /// Whether requests should be sent here.
+    /// Whether the server can take requests.
     pub(crate) async fn healthy(&self) -> ApiResult<()> {
         Ok(self.log.store().check_health().await?)
     }

@@ -1,5 +1,5 @@
-//! What every request passes first, in one place and in this order: the host that it is meant for,
-//! the page that it comes from, who sent it, and how much they may send.
+//! The guard: checks every request before it is routed. In this order: host, origin, credentials,
+//! rate.
 
 mod hosts;
 mod origins;
@@ -27,22 +27,23 @@ use std::time::Instant;
 use tower::Service;
 use tracing::Level;
 
-/// The route that is not gone to through the router.
+/// The id of the route that bypasses the router.
 pub(crate) const PUBLISH_ROUTE_ID: &str = "publishEvents";
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// What is known of a request before its handler sees it.
+/// What is known of a request before its handler runs.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestContext {
     identity: Result<Arc<Identity>, AuthError>,
-    /// Whether it comes from this machine, and nobody passed it on.
+    /// Whether it comes from this machine without a proxy.
     local: bool,
     pub(crate) start: Instant,
 }
 
 impl RequestContext {
-    /// What is known of a request: by the guard, or by whoever stands in its place.
+    /// The context that the guard added to a request, or one made of the [`Caller`] that an
+    /// embedding program added.
     pub(crate) fn from_extensions(extensions: &http::Extensions) -> Self {
         let context = || {
             let caller = extensions.get::<Caller>().ok_or(AuthError::Missing);
@@ -62,7 +63,7 @@ impl RequestContext {
         }
     }
 
-    /// Whether a route may be used.
+    /// Checks that a route may be used.
     pub(crate) fn check_access(&self, access: Access) -> ApiResult<()> {
         match access {
             Access::Public => Ok(()),
@@ -82,7 +83,7 @@ impl RequestContext {
                 Err(ApiError::forbidden("a ticket cannot make further tickets")
                     .hint("send this with the token or the JWT itself"))
             }
-            // Credentials may follow on the socket; those that are not good are refused now.
+            // Credentials may follow on the socket; invalid ones are refused now.
             Access::Socket => match self.identity {
                 Ok(_) | Err(AuthError::Missing) => Ok(()),
                 Err(refusal) => Err(refusal.into()),
@@ -91,10 +92,10 @@ impl RequestContext {
     }
 }
 
-/// What the guard found.
+/// The result of admission.
 enum AdmissionResult {
     Pass(RequestContext),
-    /// There is an answer already.
+    /// There is a response already.
     Answered(Response<Body>),
 }
 
@@ -102,7 +103,7 @@ enum AdmissionResult {
 pub(crate) struct Guard {
     pub(crate) app: Arc<App>,
     router: Router,
-    /// Where `events_in` stands in the table.
+    /// The index of `PUBLISH_ROUTE_ID` in the table.
     publish_route: usize,
     hosts: Hosts,
     origins: Origins,
@@ -165,14 +166,13 @@ impl Guard {
         self.log(&line, &mut response);
         let headers = response.headers_mut();
         headers.insert(X_REQUEST_ID, request_id);
-        // No browser is to take an answer for something else than its content-type says.
+        // Browsers must not guess another type than the content-type.
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         response.map(|body| TrackedBody::new(body, busy))
     }
 
-    /// To the handler. Events are published far more often than anything else is asked, and for a
-    /// small one the way through the router costs as much as all the rest of the request: they go
-    /// straight to theirs.
+    /// Runs the handler of a request. Events are published far more often than anything else, and
+    /// for a small one the router costs as much as the rest of the request: they bypass it.
     async fn dispatch(
         &self,
         conn: &Arc<ClientConnection>,
@@ -183,7 +183,7 @@ impl Guard {
             && let Some(id) = events_in::session_in_path(request.uri().path())
         {
             let id = id.to_owned();
-            // Boxed, so that a connection that only watches has no room for it.
+            // Boxed, so that a connection that only streams does not hold memory for it.
             return Box::pin(self.publish_directly(context, id, request)).await;
         }
         if request.headers().contains_key(UPGRADE) {
@@ -239,7 +239,8 @@ impl Guard {
         Ok(AdmissionResult::Pass(RequestContext { identity, local, start }))
     }
 
-    /// Who sent it. A ticket is taken out of the URL, so that nothing behind here can log it.
+    /// Authenticates a request. A ticket is removed from the URL, so that nothing after this can
+    /// log it.
     fn identify(&self, request: &mut Request<Incoming>) -> Result<Arc<Identity>, AuthError> {
         match request.uri().query().and_then(split_ticket) {
             None => self.app.auth.authenticate_headers(request.headers()),
@@ -256,7 +257,7 @@ impl Guard {
         }
     }
 
-    /// A line for a request, where somebody wants it, or where something went wrong.
+    /// Logs a request if it failed or the log level asks for it.
     fn log(&self, line: &AccessLogEntry<'_>, response: &mut Response<Body>) {
         let cause = if response.status().is_server_error() {
             response.extensions_mut().remove::<LogDetail>()
@@ -268,7 +269,7 @@ impl Guard {
             return;
         }
         let (method, peer) = (line.method, line.conn.peer());
-        // The query stays out: it may hold what nobody should see.
+        // Without the query: it may contain secrets.
         let path = line.uri.path();
         let status = response.status().as_u16();
         let id = line.request_id.to_str().unwrap_or_default();
@@ -286,7 +287,7 @@ impl Guard {
     }
 }
 
-/// Nothing was done yet, so a client may send it again: to this server once it runs again, or to another.
+/// Nothing was done yet, so a client may send the request again.
 fn stopping() -> ApiError {
     ApiError::unavailable("the server is stopping; nothing was stored")
         .kind("stopping")
@@ -294,7 +295,7 @@ fn stopping() -> ApiError {
         .retry_after(1)
 }
 
-/// Whether a path is one by which others see how the server is.
+/// Whether a path is for monitoring.
 fn is_probe(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz" | "/metrics")
 }
@@ -308,7 +309,7 @@ struct AccessLogEntry<'a> {
     start: Instant,
 }
 
-/// How many failures are logged in a second: a store that cannot be written must not fill the disk.
+/// How many failures are logged per second: a store that cannot be written must not fill the disk.
 const FAILURES_A_SECOND: u64 = 20;
 
 /// Counts the failures of a second: the second in the upper half, the count in the lower.
@@ -325,7 +326,7 @@ impl FailureLogLimit {
     }
 }
 
-/// A body that is encoded in an unusual way may look different to a proxy than it does here.
+/// A proxy may read an unusual encoding differently than this server.
 fn check_encoding(headers: &HeaderMap) -> ApiResult<()> {
     let mut encodings = headers.get_all(TRANSFER_ENCODING).iter();
     let is_plain = match (encodings.next(), encodings.next()) {
@@ -340,7 +341,7 @@ fn check_encoding(headers: &HeaderMap) -> ApiResult<()> {
         .hint("send `transfer-encoding: chunked`, once, or a content-length"))
 }
 
-/// Which host a request is meant for: HTTP/2 says it in the URI, HTTP/1.1 in a header.
+/// The host that a request is for: HTTP/2 has it in the URI, HTTP/1.1 in a header.
 fn host_of(request: &Request<Incoming>) -> ApiResult<&str> {
     if let Some(authority) = request.uri().authority() {
         return Ok(authority.as_str());
@@ -357,7 +358,7 @@ fn host_of(request: &Request<Incoming>) -> ApiResult<&str> {
     }
 }
 
-/// The value of `ticket=` and the rest of a query.
+/// The value of `ticket=`, and the rest of a query.
 fn split_ticket(query: &str) -> Option<(String, String)> {
     if !query.contains("ticket=") {
         return None;
@@ -379,7 +380,7 @@ fn with_query(uri: &Uri, query: &str) -> Uri {
     let mut parts = uri.clone().into_parts();
     let join = if query.is_empty() { "" } else { "?" };
     let path = format!("{}{join}{query}", uri.path());
-    // A part of a good query is a good query; were it not, no query is safer than the old one.
+    // A part of a valid query is valid; if not, no query is safer than the old one.
     parts.path_and_query = path.parse().or_else(|_| uri.path().parse()).ok();
     Uri::from_parts(parts).unwrap_or_default()
 }

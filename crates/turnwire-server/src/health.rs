@@ -1,4 +1,4 @@
-//! What the server says of itself: health, counters, its description; and tickets.
+//! Handlers for health, metrics, the API description, and tickets.
 
 use crate::App;
 use crate::api;
@@ -16,7 +16,7 @@ pub(crate) async fn healthz() -> Response {
     json_response("{\"status\":\"ok\"}")
 }
 
-/// Not while it stops, and not while the store cannot be written.
+/// Not ready while the server stops, or while the store cannot be written.
 pub(crate) async fn readyz(State(app): State<Arc<App>>) -> ApiResult<Response> {
     if app.shutdown.is_cancelled() {
         return Err(ApiError::unavailable("the server is stopping").kind("stopping"));

@@ -1,18 +1,18 @@
-//! Events on their way in.
+//! Takes in events that agents elsewhere publish.
 //!
-//! A request's body becomes a `Batch`: its events, each with the text that it was read from, so
-//! that what is stored is what was sent. Then everything that decides whether it may be stored (who
-//! publishes, whose reply is open, what was there before, what fits) is looked at and done in one
-//! change of the session: all of it becomes durable, or none.
+//! The body of a request becomes a `Batch`: its events, each with the text that it was read from,
+//! so that the log stores what was sent. Everything that decides whether it may be stored (the
+//! producer, the open replies, repeated events, the fold) is checked in one transaction of the
+//! session: all events become durable, or none.
 //!
-//! | module | what is in it |
+//! | module | content |
 //! |---|---|
-//! | `params` | what stands behind the `?` |
-//! | `batch` | bytes into events |
-//! | `java` | the middle of a Java agent's reply |
-//! | `producer` | who publishes, and whether they may |
-//! | `publish` | events into the log |
-//! | `pipe` | a stream into the log, as one reply |
+//! | `params` | the query parameters |
+//! | `batch` | parses a body into events |
+//! | `java` | continues the reply of an AgentScope Java agent over several requests |
+//! | `producer` | identifies the producer, and checks that it may write |
+//! | `publish` | stores events |
+//! | `pipe` | stores a stream as one reply |
 
 mod batch;
 mod java;
@@ -37,12 +37,12 @@ use turnwire_log::Session;
 /// What all requests that bring events share.
 #[derive(Default)]
 pub struct Ingest {
-    /// What came in.
+    /// Counts events for the metrics.
     counts: EventCounts,
     java: java::JavaReplies,
 }
 
-/// How many events came in, as the metrics have it.
+/// How many events came in.
 #[derive(Debug, Default)]
 struct EventCounts {
     appended: Counter,
@@ -77,13 +77,13 @@ impl EventCounts {
         }
     }
 
-    /// They did not fit, or nobody had asked for them.
+    /// Events that do not fit, or that nobody asked for.
     pub(crate) fn count_refused(&self, events: usize) {
         self.refused.inc_by(events as u64);
     }
 }
 
-/// The events of a body on one of [`WIRES`].
+/// Reads the events of a body on one of [`WIRES`].
 pub(crate) async fn read_batch<'a>(
     app: &App,
     session: &Arc<Session>,

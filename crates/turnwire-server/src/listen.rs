@@ -28,13 +28,13 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-/// How many connections the system keeps until they are accepted.
+/// How many connections the system queues until they are accepted.
 const ACCEPT_BACKLOG: u32 = 4096;
-/// How long answers that did not finish in time have to say so.
+/// How long unfinished responses have to send their error.
 const FINAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// How many requests one HTTP/2 connection may have open.
 const MAX_STREAMS: u32 = 200;
-/// How many bytes of bodies an HTTP/2 client may send before they are read.
+/// How many body bytes an HTTP/2 client may send before they are read.
 const WINDOW_BYTES: u32 = 256 * 1024;
 
 /// A listener that is ready to serve.
@@ -46,7 +46,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes the address. Connections wait from now on; [`run`](Self::run) serves them.
+    /// Binds the address. Connections queue from now on; [`run`](Self::run) serves them.
     pub fn bind(app: Arc<App>) -> Result<Self, StartError> {
         let address = app.config.listen.0;
         check_address_allowed(&app, address)?;
@@ -57,18 +57,18 @@ impl Server {
         Ok(Self { app, listener, address, tls })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How a browser on this machine reaches it.
+    /// The URL for a browser on this machine.
     pub fn url(&self) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
     }
 
-    /// Serves until `stop`, then finishes what is open, for as long as `limits.stop_timeout`.
+    /// Serves until `stop`, then finishes open requests, for at most `limits.stop_timeout`.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let all = Arc::new(Connections::new(Arc::clone(&self.app)));
         let shared = Arc::new(ServerContext {
@@ -80,7 +80,7 @@ impl Server {
         let looking = tokio::spawn(check_deadlines(Arc::clone(&all)));
         let chores = tokio::spawn(crate::maintenance::run(Arc::clone(&self.app)));
         if let Err(error) = self.app.turns.recover().await {
-            // Whoever opens such a session later takes it up.
+            // A session that is opened later is recovered then.
             tracing::error!(%error, "replies that a former process left could not be taken up");
         }
         {
@@ -96,7 +96,7 @@ impl Server {
             }
         }
         drop(self.listener);
-        // First: whoever sees that the server stops asks nothing more.
+        // First: a client that sees that the server stops sends no more requests.
         all.signal_all(Signal::Stop);
         self.app.shutdown.cancel();
         let limit = self.app.config.limits.stop_timeout.0;
@@ -119,7 +119,7 @@ impl Server {
     }
 }
 
-/// Whether it is safe to listen there.
+/// Checks that it is safe to listen on an address.
 fn check_address_allowed(app: &App, address: SocketAddr) -> Result<(), StartError> {
     if address.ip().is_loopback() {
         return Ok(());
@@ -141,15 +141,15 @@ fn check_address_allowed(app: &App, address: SocketAddr) -> Result<(), StartErro
 
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // So that a restart does not wait for connections that the system still remembers. On Windows it
-    // would let another process listen on the same port.
+    // A restart need not wait for connections that the system still remembers. On Windows this
+    // option would let another process listen on the same port.
     #[cfg(not(windows))]
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(ACCEPT_BACKLOG)
 }
 
-/// What all connections use.
+/// What all connections share.
 struct ServerContext {
     guard: Guard,
     http1: http1::Builder,
@@ -162,10 +162,10 @@ fn http1(app: &App) -> http1::Builder {
     let headers = limits.headers.bytes();
     let mut builder = http1::Builder::new();
     builder
-        // Deadlines are kept in `conn`.
+        // Deadlines are kept in `connection`.
         .header_read_timeout(None)
         .max_header_size(headers)
-        // What does not fit ends the connection before more memory is used for it.
+        // A head that does not fit ends the connection before it uses more memory.
         .max_buf_size(headers.max(64 * 1024))
         .half_close(false);
     builder
@@ -178,7 +178,7 @@ fn http2(app: &App) -> http2::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .max_header_list_size(u32::try_from(limits.headers.0).unwrap_or(u32::MAX))
         .max_concurrent_streams(MAX_STREAMS)
-        // What a connection may hold of bodies that nobody reads yet, all streams together.
+        // How many unread body bytes a connection may hold, over all its streams.
         .initial_connection_window_size(WINDOW_BYTES)
         .initial_stream_window_size(WINDOW_BYTES)
         .max_send_buf_size(64 * 1024)
@@ -196,7 +196,8 @@ async fn check_deadlines(all: Arc<Connections>) {
     }
 }
 
-/// The system did not give a connection: perhaps there are no more files. Others may be closed soon.
+/// The system gave no connection, perhaps because no file descriptors are left. Some may be closed
+/// soon.
 async fn pause_after_accept_error(error: &std::io::Error) {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionReset};
     if !matches!(error.kind(), ConnectionAborted | ConnectionReset) {

@@ -1,5 +1,4 @@
-//! What is done from time to time: letting go of sessions that nobody uses, and removing what is not
-//! to be kept.
+//! Periodic tasks: evict idle sessions from memory, and apply retention. Started by `Server::run`.
 
 use crate::App;
 use std::sync::Arc;
@@ -7,10 +6,10 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use turnwire_log::store::Retention;
 
-/// How often sessions that nobody uses are let go.
+/// How often idle sessions are evicted.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Does it until the server stops.
+/// Runs until the server stops.
 pub(crate) async fn run(app: Arc<App>) {
     let every = app.config.retention.every.0.max(Duration::from_secs(1));
     let mut sweep = interval_at(Instant::now() + SWEEP_INTERVAL, SWEEP_INTERVAL);
@@ -45,7 +44,6 @@ async fn apply_retention(app: &App) {
             tracing::info!(events, bytes, blobs, "removed what is old");
         }
         Ok(_) => {}
-        // The next time will do.
         Err(error) => tracing::warn!(%error, "what is old could not be removed"),
     }
 }

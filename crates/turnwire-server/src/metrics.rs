@@ -1,7 +1,7 @@
-//! What the server counts, for Prometheus.
+//! Metrics for Prometheus.
 //!
-//! Every counter that a request touches is found once, when the server starts: counting one request
-//! looks nothing up and allocates nothing.
+//! The counters of all routes are created when the server starts: counting a request neither looks
+//! anything up nor allocates.
 //!
 //! ```
 //! use turnwire_server::metrics::Metrics;
@@ -27,26 +27,26 @@ use prometheus_client::registry::{Registry, Unit};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Everything that is counted.
+/// All metrics.
 pub struct Metrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
     routes: Vec<RouteMetrics>,
-    /// Requests that were refused before any route was looked for.
+    /// Requests that were refused before they were routed.
     unrouted: RouteMetrics,
-    /// Events from elsewhere that became durable.
+    /// Events of producers that became durable.
     pub events_stored: Counter,
-    /// Events that were there already.
+    /// Events that were in the log already.
     pub events_repeated: Counter,
     /// Events that did not fit.
     pub events_refused: Counter,
-    /// Bytes that were sent, before TLS.
+    /// Bytes sent, before TLS.
     pub bytes_sent: Counter,
-    /// Connections that are open.
+    /// Open connections.
     pub connections: Gauge,
     /// Connections that were closed because the client was too slow.
     pub slow_clients: Counter,
-    /// What agents do.
+    /// Metrics of agents.
     pub agents: AgentMetrics,
     streams: Family<StreamLabels, Gauge>,
     memory: Gauge,
@@ -80,7 +80,7 @@ pub enum Transport {
     WebSocket,
 }
 
-/// The statuses that are counted one by one.
+/// The statuses that have a counter of their own.
 const STATUSES: [u16; 25] = [
     101, 200, 201, 202, 204, 206, 304, 400, 401, 403, 404, 405, 406, 408, 409, 410, 413, 415, 421,
     422, 429, 500, 501, 503, 507,
@@ -97,7 +97,7 @@ const BUCKETS: [f64; 12] =
     [0.0002, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
 
 impl Metrics {
-    /// Counters for every route of the table, all at zero.
+    /// Creates the metrics, all at zero.
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("turnwire");
         let requests = Family::<RequestLabels, Counter>::default();
@@ -159,7 +159,7 @@ impl Metrics {
         }
     }
 
-    /// Counts an answer of a route of the table; `None` when no route was reached.
+    /// Counts the response of a route; `None` if no route was reached.
     pub(crate) fn count_response(&self, route: Option<usize>, status: StatusCode, took: Duration) {
         let route = route.and_then(|index| self.routes.get(index)).unwrap_or(&self.unrouted);
         route.duration.observe(took.as_secs_f64());
@@ -175,7 +175,7 @@ impl Metrics {
         };
     }
 
-    /// Counts a stream of a wire as open for as long as the result lives.
+    /// Counts a stream of a wire as open while the result lives.
     pub fn open_stream(&self, wire: &'static str, transport: Transport) -> OpenStream {
         let transport = match transport {
             Transport::Sse => "sse",
@@ -186,13 +186,13 @@ impl Metrics {
         OpenStream(gauge)
     }
 
-    /// Everything, in the text that Prometheus reads.
+    /// All metrics in the text format of Prometheus.
     pub fn text(&self) -> String {
         if let Some(bytes) = resident_memory() {
             self.memory.set(bytes);
         }
         let mut text = String::new();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = encode(&mut text, &self.registry);
         text
     }
@@ -204,7 +204,7 @@ impl Default for Metrics {
     }
 }
 
-/// A stream that is open.
+/// An open stream.
 #[derive(Debug)]
 pub struct OpenStream(Gauge);
 
@@ -214,7 +214,7 @@ impl Drop for OpenStream {
     }
 }
 
-/// The memory of this process in bytes, where the system tells it.
+/// The resident memory of this process in bytes, if the system tells it.
 fn resident_memory() -> Option<i64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -1,11 +1,12 @@
-//! Several sessions on one WebSocket: commands in, answers and events out.
+//! The WebSocket: many sessions on one connection, commands in, answers and events out.
 //!
-//! Commands are JSON objects, each in a text message, and are done one after the other. The blocks
-//! protocol has its own (`blocks`); these are around events as they are:
+//! A command is a JSON object in a text message. Commands run one after the other. The blocks
+//! protocol has its own commands (`blocks`); these are the commands of the wires `turnwire` and
+//! `agentscope`:
 //!
 //! | command | answer |
 //! |---|---|
-//! | `{"type":"auth","token"}` | `authenticated`; again at any time, before the credentials expire |
+//! | `{"type":"auth","token"}` | `authenticated`; again at any time before the credentials expire |
 //! | `{"type":"subscribe","session_id","last_event_id"?,"after"?,"raw"?}` | `subscribed`, then events |
 //! | `{"type":"unsubscribe","session_id"}` | `unsubscribed` |
 //! | `{"type":"events","session_id","events"}` | `accepted` |
@@ -13,12 +14,12 @@
 //! | `{"type":"stop","session_id"}` | `accepted` |
 //! | `{"type":"ping"}` | `pong` |
 //!
-//! An answer repeats the command's `id`. What does not work is answered by `error`, with `command`,
-//! `code`, `message` and `hint`; the socket stays open.
+//! An answer repeats the `id` of its command. A failure is answered with `error`, which has
+//! `command`, `code`, `message` and `hint`; the connection stays open.
 //!
-//! One task reads commands, one writes, and each subscription is a task with a place of its own in
-//! its session's log. They meet in a short queue: where the client does not read, the queue is full,
-//! and everybody waits. So a client that stalls costs no more memory, and is closed after a while.
+//! One task reads commands, one writes, and each subscription is a task with its own cursor. They
+//! share a short queue: if the client does not read, the queue is full, and all tasks wait. So a
+//! stalled client needs no more memory, and is disconnected after a while.
 
 mod blocks;
 mod command;
@@ -26,7 +27,7 @@ mod connection;
 mod subscriptions;
 mod writer;
 
-/// The wires whose frames can be sent over a socket.
+/// The wires that can be used over a WebSocket.
 pub(crate) const WIRES: [&str; 3] = [blocks::WIRE, "turnwire", "agentscope"];
 
 use crate::App;
@@ -46,14 +47,14 @@ use tokio_tungstenite::tungstenite;
 use turnwire_wires::Wire;
 use writer::{Outgoing, SocketWriter};
 
-/// How much a socket buffers each way.
+/// The buffer size of a socket, each way.
 pub(crate) const BUFFER: usize = 4096;
-/// The heads of frames beside a message, and control frames between.
+/// The heads of frames, and control frames between them.
 const FRAME_OVERHEAD: usize = 64 * 1024;
-/// How long a client may take to close when it was told to.
+/// How long a client may take to close after it was told to.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Why a socket closes, in numbers of its own; those below 4000 are the protocol's.
+/// Close codes. Those below 4000 are defined by the WebSocket protocol.
 pub(crate) mod code {
     pub const GOING_AWAY: u16 = 1001;
     pub const PROTOCOL: u16 = 1002;
@@ -71,8 +72,8 @@ struct CloseReason {
     reason: &'static str,
 }
 
-/// The credentials were not renewed in time. A command that is under way may be done or not, as after a
-/// lost connection.
+/// The credentials were not renewed in time. A command that is running may be done or not, as after
+/// a lost connection.
 const EXPIRED: CloseReason =
     CloseReason { code: code::UNAUTHORIZED, reason: "credentials expired" };
 
@@ -116,7 +117,7 @@ pub(crate) async fn serve(
     }
     drop(out);
     writer.finish(CLOSE_TIMEOUT).await;
-    // Who leaves with something unread takes the reason away from the client.
+    // Closing with unread data would discard the close reason on its way to the client.
     let _ = timeout(CLOSE_TIMEOUT, async { while let Some(Ok(_)) = stream.next().await {} }).await;
 }
 
@@ -152,7 +153,7 @@ async fn read_commands(
                 return Some(CloseReason { code: code::UNAUTHORIZED, reason: "no credentials came" });
             }
             _ = ping.tick() => {
-                // Where something waits to be written, the writer knows how long that may take.
+                // While something waits to be written, the write timeout applies instead.
                 let is_quiet = desk.out.capacity() == desk.out.max_capacity();
                 if is_quiet && heard.elapsed() >= heartbeat * 2 {
                     return Some(CloseReason { code: code::SILENT, reason: "no pong came" });
@@ -177,7 +178,7 @@ async fn read_commands(
                 let out = desk.out.clone();
                 let done = desk.handle_text(text.as_str());
                 tokio::pin!(done);
-                // Some commands take a while: whoever stands between is to see that we are there.
+                // Some commands take long: pings show proxies that the connection is alive.
                 loop {
                     tokio::select! {
                         flow = &mut done => break flow,
@@ -197,16 +198,17 @@ async fn read_commands(
         if !is_control {
             desk.with_unread_bytes(UnreadBytes::clear);
         }
-        // Nothing is read while a command is done.
+        // Nothing is read while a command runs.
         heard = Instant::now();
     }
 }
 
-/// Counts the messages of a socket, pings and pongs included: each is a little work, however short it is.
+/// Limits the message rate of a socket, pings and pongs included: each costs work, however short it
+/// is.
 struct MessageRate {
-    /// Between two messages that come evenly.
+    /// Between two messages at the highest steady rate.
     interval: Duration,
-    /// When the next one would be on time.
+    /// When the next message is due at that rate.
     due: Instant,
 }
 
@@ -225,7 +227,7 @@ impl MessageRate {
     }
 }
 
-/// How to close after something that could not be read.
+/// The close reason for a read error.
 fn close_reason(error: axum::Error) -> Option<CloseReason> {
     let error = error.into_inner().downcast::<tungstenite::Error>().ok()?;
     match *error {

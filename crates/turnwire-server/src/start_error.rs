@@ -12,7 +12,7 @@ pub struct StartError {
 }
 
 impl StartError {
-    /// An error of this message.
+    /// An error with this message.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), hint: String::new() }
     }
@@ -24,7 +24,7 @@ impl StartError {
         self
     }
 
-    /// What to do about it. Empty when nobody knows.
+    /// What to do about it. Empty if unknown.
     pub fn hint_text(&self) -> &str {
         &self.hint
     }

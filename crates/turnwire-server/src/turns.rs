@@ -1,24 +1,24 @@
-//! Agents and the log, joined: replies that outlive whoever asked for them.
+//! Runs agents over the log: replies continue whether or not a client is connected.
 //!
-//! What is to be done in a session is always read from its log, never remembered: an open reply of
-//! the session's own agent that does not wait is worked on, and when none is open the next message
-//! of the queue gets its turn. So whoever changes a session only has to [`wake`](Turns::wake) it, in
-//! the very change where that can be, and a restart is nothing but waking all that are open.
+//! What to do in a session is always read from its log, never kept in memory only: an open reply of
+//! the session's own agent that does not wait is continued, and when no reply is open, the next
+//! queued message is answered. So code that changes a session only has to [`wake`](Turns::wake) it,
+//! inside the change if possible, and a restart only wakes all open sessions.
 //!
-//! | module | what is in it |
+//! | module | content |
 //! |---|---|
-//! | [`send`] | a message comes in, and a reply starts |
-//! | `offers` | what clients bring with their messages is checked |
-//! | [`retry`] | a message is answered again |
-//! | [`client_events`] | what people and clients say to an open reply, a stop included |
-//! | [`hints`] | what an agent is told from outside |
-//! | [`idempotency`] | a request that was sent twice is done once |
-//! | `waiting` | the sessions in which something waits |
-//! | `drive` | the one task of a session that works |
-//! | `journal` | what an agent emits becomes durable |
-//! | `counts` | what is counted of what becomes durable |
-//! | `ending` | replies that cannot go on are closed |
-//! | `clock` | questions and calls that nobody answers, producers that fall silent |
+//! | [`send`] | takes a message and starts a reply |
+//! | `client_context` | checks the tools and schemas that clients send along |
+//! | [`retry`] | answers a message again |
+//! | [`client_events`] | takes the answers of users and clients, and stops |
+//! | [`hints`] | hints for agents |
+//! | [`idempotency`] | a repeated request returns the stored response |
+//! | `waiting_sessions` | lists sessions with pending calls |
+//! | `session_worker` | the task that works on one session |
+//! | `journal` | makes the events of agents durable |
+//! | `usage_counter` | counts tokens, cost and model latency |
+//! | `end_replies` | ends replies that cannot continue |
+//! | `deadlines` | expires pending calls and silent producers |
 
 pub(crate) mod client_context;
 pub mod client_events;
@@ -54,44 +54,44 @@ use turnwire_core::{Event, FinishedReason};
 use turnwire_log::store::{SessionNumber, SessionRecord, SessionStatus};
 use turnwire_log::{Log, OpenReply, Result, Session, Transaction};
 
-/// The agent of a session whose replies come only from elsewhere.
+/// The agent name of sessions whose replies come only from producers.
 pub const EXTERNAL: &str = "external";
 
-/// How long a question waits for a person where the settings do not say.
+/// How long an approval may take if the settings do not say.
 const APPROVAL_TIMEOUT: Duration = Duration::from_mins(5);
-/// How long a call that the client executes waits for its result where the settings do not say.
+/// How long the client may take to execute a call if the settings do not say.
 const RESULT_TIMEOUT: Duration = Duration::from_hours(24);
 
-/// The replies that agents write here.
+/// Runs the agents of this process.
 pub struct Turns {
     log: Arc<Log>,
     config: Arc<Config>,
     agents: BTreeMap<String, Arc<dyn Replier>>,
     metrics: AgentMetrics,
-    /// The sessions in which a task works.
+    /// The sessions that have a worker.
     workers: Mutex<HashMap<SessionNumber, WorkerState>>,
     /// How many those are.
     worker_count: watch::Sender<usize>,
-    /// Answers that the agent has not seen yet, and the reply that it writes.
+    /// Answers that the agent has not received yet, with the id of the reply.
     answers: Mutex<HashMap<SessionNumber, (String, Event<'static>)>>,
     deadlines: Deadlines,
-    /// Random for each process: what works in the background of another one is gone.
+    /// Random for each process: background work of another process is lost.
     process: String,
-    /// Cancelled when everything lets go.
+    /// Cancelled when the server stops.
     shutdown: CancellationToken,
 }
 
-/// The task of a session.
+/// The state of a session's worker.
 #[derive(Default)]
 struct WorkerState {
-    /// Something changed since it last looked.
+    /// The session has changed since the worker last looked.
     was_woken: bool,
-    /// The reply that it works on, and how to stop it.
+    /// The reply that it works on, and the token that stops it.
     running_reply: Option<(String, CancellationToken)>,
 }
 
 impl Turns {
-    /// Over a log, with the agents that run here.
+    /// Creates it over a log, with the agents of this process.
     pub fn new(
         log: Arc<Log>,
         config: Arc<Config>,
@@ -112,8 +112,8 @@ impl Turns {
         })
     }
 
-    /// Has somebody look what is to be done in a session. It never waits, so it can be called
-    /// inside of a change: whoever looks sees the session after it.
+    /// Makes a worker look at a session. It never waits, so it can be called inside a change: the
+    /// worker sees the session after that change.
     pub fn wake(self: &Arc<Self>, session: &Arc<Session>) {
         if session.agent() == EXTERNAL || self.shutdown.is_cancelled() {
             return;
@@ -129,8 +129,8 @@ impl Turns {
         tokio::spawn(run_session(self.clone(), session.clone()));
     }
 
-    /// Takes up what a former process left: replies go on, or end where the settings say so, and
-    /// messages that wait for their turn get it. From here on time limits are watched, too.
+    /// Continues what an earlier process left: replies continue, or end if the settings say so, and
+    /// queued messages are answered. Also starts the tasks that watch deadlines.
     pub async fn recover(self: &Arc<Self>) -> Result<()> {
         for record in self.log.store().list_open_sessions().await? {
             if unfinished::is_marked(&self.log.store().list_queued(record.number).await?) {
@@ -146,7 +146,7 @@ impl Turns {
             }
             let Some(session) = self.log.open_session(&record.key).await? else { continue };
             if self.stops_on_restart(&record) {
-                // A store that cannot be written yet does not hold up the start.
+                // A store that cannot be written yet must not delay the start.
                 tokio::spawn(self.clone().end_then_wake(session));
             } else {
                 self.wake(&session);
@@ -176,17 +176,16 @@ impl Turns {
             && agent.is_some_and(|agent| agent.on_restart == OnRestart::Stop)
     }
 
-    /// Lets go of everything. Replies stay open, and go on after a restart; what is being committed
+    /// Stops all workers. Replies stay open and continue after a restart; what is being committed
     /// is committed.
     pub async fn shutdown(&self) {
         self.shutdown.cancel();
         let mut working = self.worker_count.subscribe();
-        // The sender is here as long as this is.
+        // The sender lives as long as this.
         let _ = working.wait_for(|count| *count == 0).await;
     }
 
-    /// Has the agent let go of a reply that has ended, or of whatever it does in a session that was
-    /// deleted.
+    /// Stops the agent's work on a reply that has ended, or any work in a session that was deleted.
     pub fn cancel_reply(&self, session: &Session, reply: Option<&str>) {
         if let Some(slot) = self.workers.lock().get(&session.number())
             && let Some((id, call)) = &slot.running_reply
@@ -203,12 +202,12 @@ impl Turns {
         }
     }
 
-    /// How many sessions an agent works in.
+    /// In how many sessions an agent works.
     pub fn active_sessions(&self) -> usize {
         *self.worker_count.borrow()
     }
 
-    /// How long a question of an agent waits for a person. An agent elsewhere decides that itself.
+    /// How long an approval of this agent may take. An external agent decides that itself.
     pub fn approval_timeout(&self, agent: &str) -> Option<Duration> {
         match self.config.agents.get(agent) {
             _ if agent == EXTERNAL => None,
@@ -217,7 +216,7 @@ impl Turns {
         }
     }
 
-    /// How long the calls of an agent wait for somebody. An agent elsewhere decides that itself.
+    /// How long calls of this agent may wait. An external agent decides that itself.
     pub fn wait_limits(&self, agent: &str) -> Option<WaitLimits> {
         let approval = self.approval_timeout(agent)?;
         let config = self.config.agents.get(agent);
@@ -227,8 +226,8 @@ impl Turns {
 }
 
 impl Turns {
-    /// Keeps an answer for the agent that asked. To be called inside of the change that logs it, so
-    /// that whoever sees the change finds it.
+    /// Keeps an answer for the agent. To be called inside the change that logs it, so that a worker
+    /// that sees the change finds the answer.
     fn store_answer_for_agent(
         &self,
         session: &Session,
@@ -242,7 +241,7 @@ impl Turns {
     }
 }
 
-/// The open reply that the session's own agent writes.
+/// The open reply of the session's own agent.
 fn own_reply<'t>(session: &Session, tx: &'t Transaction<'_>) -> Option<&'t OpenReply> {
     let is_own = session.agent() != EXTERNAL && !tx.is_produced();
     tx.replies().iter().find(|reply| is_own && !reply.is_of_sub_agent())

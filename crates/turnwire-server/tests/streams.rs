@@ -1,5 +1,5 @@
-//! Watchers that come at any time, are cut anywhere and come back: what they fold is what the server
-//! has.
+//! Subscribers that connect at any time, are cut off anywhere and resume: what they fold is what
+//! the server has.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
@@ -50,7 +50,7 @@ async fn publish(session: &Arc<Session>, events: Vec<Event<'static>>) {
         .unwrap();
 }
 
-/// A client: it keeps what it has whole, and its last token, whatever happens to the connection.
+/// A client keeps whole frames and the last token, whatever happens to the connection.
 #[derive(Default)]
 struct Client {
     buffer: String,
@@ -86,7 +86,7 @@ impl Client {
     }
 }
 
-/// Watches until everything is there, cut after random numbers of bytes.
+/// Subscribes until it has everything, cut off after random numbers of bytes.
 async fn watch(
     session: Arc<Session>,
     shared: Arc<StreamContext>,
@@ -122,7 +122,7 @@ async fn watch(
                 patience -= text.len();
                 continue;
             }
-            // Cut in the middle of whatever it is.
+            // Cut off in the middle of a frame.
             let cut = (0..=patience).rev().find(|at| text.is_char_boundary(*at)).unwrap();
             client.take(&text[..cut]);
             break;
@@ -247,7 +247,7 @@ async fn frames(
     body.split_terminator("\n\n").map(frame).collect()
 }
 
-/// A session, and one who watches what comes next.
+/// A session, and a subscriber of its next events.
 async fn live(shared: &Arc<StreamContext>) -> (Arc<Session>, Subscriber) {
     let log = Log::new(Arc::new(MemoryStore::default()), "test");
     let session = session(&log).await;

@@ -1,18 +1,18 @@
-//! Which names this server answers to.
+//! The host names that this server answers to.
 //!
-//! A page elsewhere can have its own name point to this machine (DNS rebinding), and is then of the
-//! same origin as what answers there. It cannot change the name, so an unknown one is refused. An
-//! address needs no DNS, so the ones that we listen on are known without being configured, with any
-//! port: it may be forwarded from another.
+//! A web page elsewhere can point its own name to this machine (DNS rebinding), and then has the
+//! same origin as this server. It cannot change the name, so unknown names are refused. An address
+//! needs no DNS, so the ones that the server listens on are known without configuration, with any
+//! port: it may be forwarded.
 
 use crate::config::Config;
 use crate::error::{ApiError, ApiResult};
 use std::net::{IpAddr, SocketAddr};
 
 pub(crate) struct Hosts {
-    /// Those that are compared first: nearly all requests have one of them.
+    /// Compared first: nearly all requests have one of these.
     exact: Vec<String>,
-    /// Names without a port: any port is right.
+    /// Names without a port: they match any port.
     names: Vec<String>,
     address: IpAddr,
 }
@@ -62,7 +62,7 @@ impl Hosts {
     }
 }
 
-/// A host and its port.
+/// Splits a host from its port.
 fn split_port(host: &str) -> (&str, Option<&str>) {
     match host.rsplit_once(':') {
         Some((name, port))

@@ -1,4 +1,4 @@
-//! Which web pages may use this server: its own, and those that are configured.
+//! The web pages that may use this server: its own, and configured ones.
 
 use crate::config::Config;
 use crate::error::{ApiError, ApiResult};
@@ -18,9 +18,9 @@ const HEADERS: HeaderValue = HeaderValue::from_static(
 const EXPOSED: HeaderValue = HeaderValue::from_static("x-request-id, retry-after, location");
 
 pub(crate) struct Origins {
-    /// Pages elsewhere.
+    /// Configured origins of other pages.
     foreign: Vec<String>,
-    /// How our own pages are reached through a proxy.
+    /// The origin of our own pages behind a proxy.
     own: Option<String>,
 }
 
@@ -31,7 +31,7 @@ impl Origins {
         Self { foreign, own }
     }
 
-    /// `host` is one that was checked.
+    /// `host` was checked before.
     pub(crate) fn check(&self, origin: &HeaderValue, host: &str) -> ApiResult<()> {
         let same = || {
             let origin = origin.to_str().ok()?;
@@ -51,7 +51,7 @@ impl Origins {
         self.foreign.iter().any(|known| known.as_bytes() == origin.as_bytes())
     }
 
-    /// Lets a configured page elsewhere read the answer.
+    /// Lets a configured page of another origin read the response.
     pub(crate) fn allow_origin(&self, origin: &HeaderValue, headers: &mut HeaderMap) {
         if self.is_foreign(origin) {
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
@@ -60,7 +60,7 @@ impl Origins {
         }
     }
 
-    /// Answers a browser that asks before it asks.
+    /// Answers the preflight request of a browser.
     pub(crate) fn preflight(request: &HeaderMap) -> Option<Response<Body>> {
         request.get(ACCESS_CONTROL_REQUEST_METHOD)?;
         let mut response = Response::new(Body::empty());

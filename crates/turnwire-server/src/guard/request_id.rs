@@ -1,21 +1,21 @@
-//! The id by which a request is found in the log: the client's own, or a new one.
+//! The request id in the response and the log: the client's own, or a new one.
 
 use bytes::{BufMut, BytesMut};
 use http::{HeaderMap, HeaderValue};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Longer ones are replaced.
+/// Longer ids are replaced.
 const MAX_LENGTH: usize = 128;
 
 pub(crate) struct RequestIds {
-    /// Random for each start, so that two servers do not give the same ids.
+    /// Random for each start, so that two servers do not use the same ids.
     prefix: [u8; 12],
     next: AtomicU64,
 }
 
 impl RequestIds {
     pub(crate) fn new() -> Self {
-        // Ids have to differ, not to be secret: without randomness they still differ here.
+        // Ids must differ, but need not be secret: without randomness they still differ here.
         let random = getrandom::u64().unwrap_or_default();
         let mut prefix = [0; 12];
         write_hex(random, &mut prefix);
@@ -46,7 +46,7 @@ fn is_valid(id: &[u8]) -> bool {
     (1..=MAX_LENGTH).contains(&id.len()) && id.iter().all(fits)
 }
 
-/// The last digits of a number.
+/// The last hexadecimal digits of a number.
 fn write_hex(mut number: u64, digits: &mut [u8]) {
     for digit in digits.iter_mut().rev() {
         *digit = match u8::try_from(number & 15) {

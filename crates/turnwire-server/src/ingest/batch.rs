@@ -1,4 +1,4 @@
-//! The body of a request into events.
+//! Parses the body of a request into events.
 
 use crate::error::{ApiError, ApiResult};
 use memchr::memchr2;
@@ -8,7 +8,7 @@ use turnwire_core::{Error, ErrorKind, Event, EventKind, Fields, Json};
 use turnwire_wires::body::FrameReader;
 use turnwire_wires::{Decoded, Decoder, DecoderOptions, Wire};
 
-/// The wires whose events have ids, so that sending them again is harmless.
+/// The wires whose events have ids, so that a request can be sent again.
 pub(crate) const WIRES: [&str; 3] = ["turnwire", "agentscope", "agentscope-java"];
 
 /// The events of a request.
@@ -18,27 +18,27 @@ pub(crate) struct Batch<'a> {
     pub items: Vec<BatchEvent<'a>>,
 }
 
-/// An event, and where it came from.
+/// An event, and its source.
 #[derive(Debug)]
 pub(crate) struct BatchEvent<'a> {
     pub event: Event<'a>,
-    /// The text that it was read from, where that is how it is stored.
+    /// The text that it was read from, if it is stored as that.
     pub text: Option<&'a str>,
     position: SourcePosition,
 }
 
-/// Where an event stands in its body.
+/// The position of an event in its body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum SourcePosition {
-    /// So many bytes from the start.
+    /// Bytes from the start.
     Offset(usize),
-    /// On this line, counted from 1.
+    /// The line, counted from 1.
     Line(u64),
 }
 
 impl<'a> Batch<'a> {
-    /// Reads the canonical form: one event a line, one over several lines, a list, or server-sent
-    /// events.
+    /// Reads canonical events: one event a line, one event over several lines, a JSON list, or
+    /// server-sent events.
     pub fn read(body: &'a str, limit: usize) -> ApiResult<Self> {
         let items = match body.trim_ascii_start().as_bytes().first() {
             Some(b'{') => read_lines(body, limit).or_else(|error| match single_object(body) {
@@ -55,7 +55,7 @@ impl<'a> Batch<'a> {
         Self::new(body, items)
     }
 
-    /// The events of a body that were decoded elsewhere.
+    /// The events of a body that were decoded by another module.
     pub fn new(body: &'a str, items: Vec<BatchEvent<'a>>) -> ApiResult<Self> {
         if items.is_empty() {
             return Err(ApiError::bad_request("there is no event in the body")
@@ -64,8 +64,7 @@ impl<'a> Batch<'a> {
         Ok(Self { body, items })
     }
 
-    /// The ids of the replies and messages that the events are about, without neighbours that are
-    /// the same.
+    /// The ids of the replies and messages that the events belong to, without repeated neighbours.
     pub fn touched_ids(&self) -> Vec<Cow<'a, str>> {
         let mut touched: Vec<Cow<'a, str>> = Vec::new();
         for BatchEvent { event, .. } in &self.items {
@@ -84,7 +83,7 @@ impl<'a> Batch<'a> {
         touched
     }
 
-    /// Which event it is, for people: its number, line and type.
+    /// Describes an event in an error message: its number, line and type.
     pub fn describe(&self, at: usize) -> String {
         let Some(item) = self.items.get(at) else { return format!("event {at}") };
         describe_event(at, item.position.line(self.body), item.event.kind.type_name())
@@ -116,7 +115,7 @@ impl SourcePosition {
     }
 }
 
-/// The text of a body.
+/// The body as text.
 pub(crate) fn read_text(bytes: &[u8]) -> ApiResult<&str> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
@@ -127,7 +126,7 @@ pub(crate) fn read_text(bytes: &[u8]) -> ApiResult<&str> {
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
-/// One event a line, which borrows from it.
+/// One event a line. The events borrow from the body.
 fn read_lines(body: &str, limit: usize) -> ApiResult<Vec<BatchEvent<'_>>> {
     let mut items = Vec::new();
     let mut offset = 0;
@@ -142,13 +141,13 @@ fn read_lines(body: &str, limit: usize) -> ApiResult<Vec<BatchEvent<'_>>> {
     Ok(items)
 }
 
-/// A JSON list of events, which borrow from it.
+/// A JSON list of events, which borrow from the body.
 fn read_list(body: &str, limit: usize) -> ApiResult<Vec<BatchEvent<'_>>> {
     let events = split_list(body)?.into_iter().enumerate();
     events.map(|(at, (place, text))| read_event(body, text, at, place, limit)).collect()
 }
 
-/// The one object of a body that is written over several lines, as people and formatters do.
+/// The single object of a body that is written over several lines.
 fn single_object(body: &str) -> Option<(SourcePosition, &str)> {
     let text = body.trim_ascii();
     let (first, _) = text.split_once(['\n', '\r']).filter(|_| text.starts_with('{'))?;
@@ -165,7 +164,7 @@ fn split_list(body: &str) -> ApiResult<Vec<(SourcePosition, &str)>> {
     Ok(list.into_iter().map(|raw| (position_in(body, raw.get()), raw.get())).collect())
 }
 
-/// Where a part of a body begins.
+/// The position of a part of a body.
 fn position_in(body: &str, part: &str) -> SourcePosition {
     SourcePosition::Offset(part.as_ptr().addr().saturating_sub(body.as_ptr().addr()))
 }
@@ -198,7 +197,7 @@ fn read_event<'a>(
     }
 }
 
-/// An event under a name that it had in older recordings.
+/// An event with a type name of older recordings.
 #[cold]
 fn read_legacy_event(text: &str) -> Option<Event<'static>> {
     let events =
@@ -206,7 +205,7 @@ fn read_legacy_event(text: &str) -> Option<Event<'static>> {
     events.into_iter().next().filter(|event| event.kind.is_known())
 }
 
-/// A hint that names no reply, or no block. Whoever sends one need not know what there is.
+/// A hint without a reply or block id: its sender need not know them.
 #[cold]
 fn read_partial_hint(text: &str) -> Option<Event<'static>> {
     const NONE: &str = "none";
@@ -234,7 +233,7 @@ fn read_partial_hint(text: &str) -> Option<Event<'static>> {
     Some(event)
 }
 
-/// Line ends stand between the tokens of a JSON text only, where a space does as well.
+/// Between the tokens of a JSON text a line end is the same as a space.
 fn join_lines(text: &str) -> Cow<'_, str> {
     match memchr2(b'\n', b'\r', text.as_bytes()) {
         Some(_) => Cow::Owned(text.replace(['\n', '\r'], " ")),
@@ -242,10 +241,10 @@ fn join_lines(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// What a body is made of, each with its line.
+/// The frames of a body, each with its position.
 pub(crate) type BodyFrames<'a> = Vec<(SourcePosition, Cow<'a, str>)>;
 
-/// Cuts a body in any of its forms.
+/// Splits a body, in any of its forms, into frames.
 pub(crate) fn split_frames(body: &str, limit: usize) -> ApiResult<BodyFrames<'_>> {
     let is_list =
         body.trim_ascii_start().starts_with('[') && !body.trim_ascii().starts_with("[DONE]");
@@ -279,14 +278,14 @@ pub(crate) fn split_frames(body: &str, limit: usize) -> ApiResult<BodyFrames<'_>
     problem.map_or(Ok(frames), Err)
 }
 
-/// A decoder of one of [`WIRES`], in the middle of a reply where one is given.
+/// A decoder of one of [`WIRES`]; in the middle of a reply if a reply id is given.
 pub(crate) fn new_decoder(wire: &str, reply_id: Option<String>) -> ApiResult<Decoder> {
     let wire = Wire::named(wire).ok_or_else(|| ApiError::internal("a wire is gone"))?;
     let decoding = DecoderOptions { reply_id, ..DecoderOptions::default() };
     wire.decoder(&decoding).map_err(ApiError::internal)
 }
 
-/// Decodes the frames of a body. What cannot be decoded is named.
+/// Decodes the frames of a body. The first one that cannot be decoded is an error.
 pub(crate) fn decode_frames(
     decoder: &mut Decoder,
     body: &str,

@@ -1,8 +1,8 @@
-//! The middle of a Java agent's reply.
+//! Continues the reply of an AgentScope Java agent over several requests.
 //!
-//! Which reply an event of Java's belongs to, and what its blocks are called, depends on what came
-//! before it in the stream. A stream comes in many requests here, and any of them may come twice. So
-//! for each request a decoder is made that is told what the log has of the reply.
+//! In this wire the reply of an event and the ids of its blocks depend on earlier events of the
+//! stream. Here a stream comes in many requests, and any of them may be repeated. So each request
+//! gets a new decoder, which is first fed with what the log has of the reply.
 
 use super::batch::{self, BatchEvent, BodyFrames};
 use crate::error::{ApiError, ApiResult};
@@ -15,23 +15,23 @@ use turnwire_log::store::{EventLines, SessionNumber};
 use turnwire_wires::{Decoder, Encode, EncoderOptions, Frames as Encoded, Wire};
 
 pub(super) const WIRE: &str = "agentscope-java";
-/// How many sessions are remembered. Of another one the log is read again.
+/// How many sessions are kept in memory. For others the log is read again.
 const MAX_SESSIONS: usize = 1024;
-/// How much is read of the log at a time.
+/// How many bytes of the log are read at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// What has to be told of the replies that grow.
+/// The open replies of Java agents.
 #[derive(Default)]
 pub(super) struct JavaReplies {
     by_session: Mutex<HashMap<SessionNumber, KnownReply>>,
 }
 
-/// What has to be told of one reply.
+/// What is known of one reply.
 struct KnownReply {
     reply_id: String,
-    /// The log was read up to here.
+    /// The log was read up to this seq.
     read_to: u64,
-    /// The events that count, on Java's wire.
+    /// The events that change how later ones are decoded, on this wire.
     lines: Vec<EncodedEvent>,
     encode: Box<dyn Encode>,
 }
@@ -42,7 +42,7 @@ struct EncodedEvent {
     text: String,
 }
 
-/// The first that a request says about where the agent's own reply begins or ends.
+/// The first start or end of the agent's own reply in a request.
 enum ReplyEdge {
     Start(String),
     End(String),
@@ -73,14 +73,14 @@ impl JavaReplies {
             (None, Some((open, first))) => {
                 self.decoder_within(session, open, first, &alone).await?
             }
-            // The end of a reply that is not open: what is sent again is known by its ids.
+            // The end of a reply that is not open: repeated events are recognised by their ids.
             (Some(ReplyEdge::End(id)), _) => batch::new_decoder(WIRE, Some(id))?,
             (Some(ReplyEdge::Start(_)) | None, _) => return Ok(alone),
         };
         batch::decode_frames(&mut decoder, body, frames)
     }
 
-    /// A decoder that knows what came before.
+    /// A decoder that has seen the earlier events of the reply.
     async fn decoder_within(
         &self,
         session: &Arc<Session>,
@@ -94,7 +94,7 @@ impl JavaReplies {
             None => KnownReply::new(reply_id, first)?,
         };
         known.catch_up(session).await?;
-        // What is sent again has not happened yet.
+        // A repeated event has not happened yet for this decoder.
         let again: HashSet<&str> = batch.iter().map(|item| &*item.event.id).collect();
         let before = || known.lines.iter().filter(|line| !again.contains(&*line.event_id));
         let has_start = before().any(|line| line.is_start);
@@ -153,7 +153,7 @@ fn find_edge(items: &[BatchEvent<'_>]) -> Option<ReplyEdge> {
     })
 }
 
-/// Whether what comes later is read differently for it.
+/// Whether an event changes how later ones are decoded.
 fn changes_decoding(event: &Event<'_>) -> bool {
     match &event.kind {
         EventKind::ReplyStart(_)

@@ -1,11 +1,11 @@
-//! What stands behind the `?`.
+//! The query parameters of requests that bring events.
 
 use crate::error::{ApiError, ApiResult};
 use crate::turns::hints::WhenIdle;
 use turnwire_wires::Wire;
 use url::form_urlencoded;
 
-/// What a request that brings events may say behind the `?`.
+/// The query parameters of requests that bring events.
 #[derive(Debug, Default)]
 pub(crate) struct IngestQuery {
     pub wire: Option<&'static Wire>,
@@ -14,13 +14,13 @@ pub(crate) struct IngestQuery {
     pub when_idle: Option<WhenIdle>,
 }
 
-/// What becomes of an event that does not fit.
+/// What to do with an event that does not fit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Tolerance {
-    /// Everything is refused.
+    /// Refuse the request.
     #[default]
     Strict,
-    /// It is left out, and reported.
+    /// Leave the event out, and report it.
     Tolerant,
 }
 

@@ -1,7 +1,7 @@
-//! A stream into the log, as one reply.
+//! Stores a stream as one reply, while it arrives.
 //!
-//! The stream may be of any wire that can be read, such as a provider's answer that is passed on as
-//! it comes. What comes is stored as it comes; whatever happens to the stream, its reply ends.
+//! The stream may be of any wire with a decoder, such as the response of a model provider. Its
+//! events are stored as they come. Whatever happens to the stream, its reply ends.
 
 mod reply_writer;
 
@@ -28,7 +28,7 @@ use turnwire_wires::{Decoded, Decoder, DecoderOptions, Wire};
 pub(crate) struct Pipe {
     decoder: Decoder,
     reply: PipedReply,
-    /// When the credentials of whoever sends it expire.
+    /// When the sender's credentials expire.
     expires_at: Option<Instant>,
 }
 
@@ -38,29 +38,29 @@ pub(crate) struct PipeResult {
     pub reply_id: String,
     pub last: u64,
     pub finished_reason: FinishedReason,
-    /// Only where leaving out was asked for.
+    /// Only in tolerant mode.
     pub skipped: Option<Vec<SkippedEvent>>,
 }
 
-/// Why nothing more is read of a stream.
+/// Why a stream ends.
 enum PipeEnd {
-    /// It is over.
+    /// Its body has ended.
     EndOfStream,
     /// Somebody stopped the reply.
     Interrupted,
     /// It broke off.
     Aborted(ApiError),
-    /// Something in it does not fit.
+    /// An event does not fit.
     BadEvent(ApiError),
-    /// The reply is no longer this stream's.
+    /// The reply does not belong to this stream any more.
     LostReply(ApiError),
 }
 
-/// What was decoded: an event, or why there is none; with its line.
+/// A decoded event or the error instead of it, with its line.
 type DecodedEvent = (u64, Result<Event<'static>, Error>);
 
 impl Pipe {
-    /// Gets ready, if a reply can begin now.
+    /// Prepares to store a stream, if a reply can begin now.
     pub async fn new(
         app: Arc<App>,
         session: Arc<Session>,
@@ -75,7 +75,7 @@ impl Pipe {
             max_frame_bytes: limit,
             ..DecoderOptions::default()
         };
-        // Who names no producer is one of its own, for this one reply.
+        // A request without a producer header is a producer of its own, for this reply only.
         let (id, fence) = publisher.map_or_else(
             || (format!("pipe-{}", SystemStamp.id()), 0),
             |publisher| (publisher.id.to_owned(), publisher.fence),
@@ -105,13 +105,13 @@ impl Pipe {
         Ok(Self { decoder, reply, expires_at: caller.expires_at() })
     }
 
-    /// Takes a whole body in. When this returns the reply has ended, durably.
+    /// Stores a whole body. When this returns the reply has ended, durably.
     pub async fn run(mut self, body: Body) -> ApiResult<PipeResult> {
         let stop = self.read_stream(body).await;
         let interrupted = FinishedReason::Interrupted;
         match stop {
             PipeEnd::EndOfStream if self.reply.has_begun => {
-                // What the stream left open has been interrupted.
+                // Blocks that the stream left open end as interrupted.
                 self.reply.end_reply(&interrupted, None).await?;
                 self.reply.into_result()
             }
@@ -187,13 +187,13 @@ impl Pipe {
                     owed = owed.map(|owed| owed.saturating_sub(bytes.len() as u64));
                     self.decoder.feed(bytes, &mut |decoded| steps.push(into_decoded(decoded)));
                 }
-                // A connection that is gone looks like the end of its body.
+                // A lost connection looks like the end of its body.
                 None if owed.is_some_and(|owed| owed > 0) || closing.is_cancelled() => {
                     return PipeEnd::Aborted(ApiError::bad_request("the body broke off"));
                 }
                 None => {
                     if self.reply.count == 0 {
-                        // Where nothing came before, what is left is no stream that broke off.
+                        // If nothing came before, an incomplete last line is still an event.
                         self.decoder
                             .feed(b"\n\n", &mut |decoded| steps.push(into_decoded(decoded)));
                         if steps.is_empty() {
@@ -213,7 +213,7 @@ impl Pipe {
             if bytes.is_none() {
                 return PipeEnd::EndOfStream;
             }
-            // Bytes alone do not keep a reply open, and neither do lines that are left out.
+            // Bytes alone do not keep a reply open, nor do events that are left out.
             if self.reply.stored > before {
                 deadline = Instant::now() + patience;
             }

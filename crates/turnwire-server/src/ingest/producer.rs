@@ -1,8 +1,8 @@
-//! Who publishes, and whether they may.
+//! Identifies the producer of a request, and checks that it may write.
 //!
-//! A producer is known by its name and by the holder of its credentials. So another holder that uses the
-//! same name neither takes over what is open nor fences anybody out; another worker with the same
-//! credentials does. An administrator takes over from whoever used the name last.
+//! A producer is identified by its name and by the holder of its credentials. Another holder with
+//! the same name neither takes over open replies nor fences anybody out; another worker with the
+//! same credentials does. An administrator takes over from the last holder of the name.
 
 use crate::auth::{Caller, Scope, is_valid_id};
 use crate::error::{ApiError, ApiResult};
@@ -16,19 +16,19 @@ const HEADER: HeaderName = HeaderName::from_static("turnwire-producer");
 /// The highest fence. A clock in nanoseconds stays below it.
 const MAX_FENCE: u64 = i64::MAX as u64;
 
-/// An agent elsewhere, by the name and the fence that it gave itself.
+/// An external agent, with the name and the fence that it gave itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Publisher<'a> {
     pub id: &'a str,
     pub fence: u64,
-    /// Who holds its credentials.
+    /// The holder of its credentials.
     pub holder: &'a str,
     /// Whether it may take over from another holder.
     pub is_admin: bool,
 }
 
 impl<'a> Publisher<'a> {
-    /// What a request says about who it is from.
+    /// Reads the header of a request.
     pub fn read_header(headers: &HeaderMap) -> ApiResult<Option<HeaderValue>> {
         let mut values = headers.get_all(HEADER).iter();
         match (values.next(), values.next()) {
@@ -37,7 +37,7 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Who that is.
+    /// Parses the header.
     pub fn from_header(
         header: Option<&'a HeaderValue>,
         caller: &'a Caller,
@@ -48,7 +48,7 @@ impl<'a> Publisher<'a> {
         Ok(Some(Self { id, fence, holder: &caller.0.holder, is_admin }))
     }
 
-    /// The holder in whose name it writes: its own, or of an administrator the one that used the name last.
+    /// The holder for which it writes: its own; for an administrator the last holder of the name.
     fn holder_in<'t>(self, tx: &'t Transaction<'_>) -> &'t str
     where
         'a: 't,
@@ -57,14 +57,14 @@ impl<'a> Publisher<'a> {
         last.filter(|holder| !holder.is_empty()).unwrap_or(self.holder)
     }
 
-    /// Whether nobody has taken over since they last wrote.
+    /// Whether no other producer has written since.
     pub fn is_current(self, tx: &Transaction<'_>) -> bool {
         tx.producer().is_some_and(|known| {
             known.id == self.id && known.fence == self.fence && known.holder == self.holder_in(tx)
         })
     }
 
-    /// Whether they may write now: nobody has taken over from them, and what is open is theirs.
+    /// Checks that it may write now: it is not fenced out, and the open replies are its own.
     pub fn check_may_write(self, tx: &Transaction<'_>) -> ApiResult<()> {
         let holder = self.holder_in(tx);
         let fence = tx.producer_fence(self.id, holder);
@@ -85,8 +85,8 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Notes who writes from now on. To be called behind the events, since what is open then is
-    /// theirs.
+    /// Records it as the current producer. To be called after the events, because the open replies
+    /// are then its own.
     pub fn record(self, tx: &mut Transaction<'_>) {
         if !self.is_current(tx) || tx.is_produced() == tx.replies().is_empty() {
             let holder = self.holder_in(tx).to_owned();

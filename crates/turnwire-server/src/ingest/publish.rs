@@ -1,4 +1,4 @@
-//! Events into the log.
+//! Stores events in the log.
 
 use super::batch::{Batch, BatchEvent};
 use super::params::Tolerance;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use turnwire_core::{Error, ErrorKind, Event, EventKind};
 use turnwire_log::{PushOutcome, Session};
 
-/// What came of a request.
+/// What became of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Published {
     pub last: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Published {
     pub skipped: Vec<SkippedEvent>,
     /// The reply that a hint has started.
     started_reply: Option<String>,
-    /// Whether the skipped ones are to be reported, even if there are none.
+    /// Whether skipped events are reported, even if there are none.
     tolerance: Tolerance,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct SkippedEvent {
     pub message: String,
 }
 
-/// Appends the events of a producer, all or none.
+/// Stores the events of a producer: all, or none.
 pub(crate) async fn publish(
     app: &App,
     session: &Arc<Session>,
@@ -86,7 +86,7 @@ pub(crate) async fn publish(
     }
 }
 
-/// Takes answers of somebody who is no producer, all or none.
+/// Stores the events of a caller that is not a producer: all, or none.
 pub(crate) async fn accept_client_events(
     app: &Arc<App>,
     caller: &Caller,
@@ -115,13 +115,13 @@ pub(crate) async fn accept_client_events(
     }
 }
 
-/// Why an event is not stored.
+/// Why an event is refused.
 pub(super) enum EventRefusal {
-    /// It was asked of a person.
+    /// Only a user may confirm.
     Confirms,
-    /// It names no reply, or no block of it.
+    /// It has no reply or block id.
     NoReply,
-    /// A repeat of it could not be known.
+    /// Without an id a repeated event could not be recognised.
     NoId,
     DoesNotFit(Error),
 }
@@ -179,11 +179,11 @@ impl EventRefusal {
 }
 
 impl Published {
-    /// `{last_event_id, stored, repeated}`, and what was skipped where that was asked for.
+    /// `{last_event_id, stored, repeated}`, and `skipped` in tolerant mode.
     pub fn to_json(&self, session: &Session) -> String {
         let Self { last, stored, repeated, .. } = self;
         let mut json = String::with_capacity(96);
-        // An epoch has no character that JSON would escape. Writing to a string always works.
+        // An epoch needs no escaping in JSON. Writing to a string cannot fail.
         let _ = write!(
             json,
             r#"{{"last_event_id":"{}.{last}","stored":{stored},"repeated":{repeated}"#,
@@ -202,7 +202,7 @@ impl Published {
 
     pub fn to_response(&self, session: &Session) -> Response {
         let mut response = Response::new(Body::from(self.to_json(session)));
-        // With room for what the guard adds.
+        // With room for the headers that the guard adds.
         response.headers_mut().reserve(4);
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(CONTENT_TYPE, json);

@@ -1,7 +1,7 @@
-//! One connection: what it is doing, and until when it has to do something.
+//! One connection: its activity and its deadline.
 //!
-//! A timer for each request would cost an allocation and a lock each time. Instead a connection notes
-//! its deadline, and one task looks at all of them a few times a second.
+//! A timer for each request would cost an allocation and a lock. Instead a connection stores its
+//! deadline, and one task checks all deadlines a few times a second.
 
 use crate::auth::{ConnectionPermit, Tenant};
 use crate::config::Limits;
@@ -28,9 +28,9 @@ use tokio::sync::Notify;
 pub(crate) enum Signal {
     /// Nothing.
     None,
-    /// Finish what you are doing, and close.
+    /// Finish the open requests, then close.
     Stop,
-    /// Close.
+    /// Close now.
     Kill,
 }
 
@@ -41,21 +41,21 @@ pub(crate) struct ClientConnection {
     connections: Arc<Connections>,
     /// Requests that are being answered.
     busy: AtomicU32,
-    /// In milliseconds on the clock of [`Connections`], times two; odd while the head of a request is
-    /// being read. 0: none.
+    /// In milliseconds on the clock of [`Connections`], times two; odd while the head of a request
+    /// is read. 0: none.
     deadline: AtomicU64,
     signal: AtomicU8,
     waker: AtomicWaker,
-    /// For whom it counts.
+    /// The tenant that it counts for.
     tenant: Mutex<Option<ConnectionPermit>>,
-    /// What a `WebSocket` client has sent of a message that is not complete.
+    /// The incomplete message of a `WebSocket` client.
     unread: OnceLock<UnreadMessage>,
 }
 
-/// The bytes of a `WebSocket` message that is not complete.
+/// The bytes of an incomplete `WebSocket` message.
 struct UnreadMessage {
     bytes: Mutex<UnreadBytes>,
-    /// More than this is no message, only frames without end.
+    /// More bytes than any message has: the client sends frames without end.
     max_bytes: usize,
 }
 
@@ -64,12 +64,12 @@ impl ClientConnection {
         self.peer
     }
 
-    /// Whether the client is on this machine: behind a proxy everybody seems to be.
+    /// Whether the client is on this machine. Behind a proxy that cannot be known.
     pub(crate) fn is_local(&self) -> bool {
         self.trust_peer && self.peer.ip().is_loopback()
     }
 
-    /// Counts it for a tenant, in place of the one before.
+    /// Counts it for a tenant, instead of an earlier one.
     pub(crate) fn set_tenant(&self, tenant: &Arc<Tenant>) -> ApiResult<()> {
         let mut counted = self.tenant.lock();
         if counted.as_ref().is_none_or(|connected| !connected.belongs_to(tenant)) {
@@ -78,19 +78,19 @@ impl ClientConnection {
         Ok(())
     }
 
-    /// It became a `WebSocket`: from now on what is read is counted until a message is complete.
+    /// It became a `WebSocket`: from now on received bytes are counted until a message is complete.
     pub(crate) fn set_websocket(&self, bytes: UnreadBytes, most: usize) {
         let _ = self.unread.set(UnreadMessage { bytes: Mutex::new(bytes), max_bytes: most });
     }
 
-    /// What is known of the message that a `WebSocket` client sends.
+    /// Changes the byte count of the incomplete message.
     pub(crate) fn with_unread(&self, change: impl FnOnce(&mut UnreadBytes)) {
         if let Some(unread) = self.unread.get() {
             change(&mut unread.bytes.lock());
         }
     }
 
-    /// Bytes of a `WebSocket` came.
+    /// Counts received bytes of a `WebSocket`.
     pub(crate) fn count_socket_bytes(&self, count: usize) -> io::Result<()> {
         let Some(unread) = self.unread.get() else { return Ok(()) };
         let mut bytes = unread.bytes.lock();
@@ -104,7 +104,7 @@ impl ClientConnection {
         Ok(())
     }
 
-    /// Bytes came. Between two requests they begin the head of the next.
+    /// Bytes were received. Between two requests they begin the head of the next.
     pub(crate) fn note_bytes_received(&self) {
         let reads_head = self.deadline.load(Ordering::Relaxed) & 1 == 1;
         if !reads_head && self.busy.load(Ordering::Relaxed) == 0 {
@@ -152,14 +152,14 @@ impl Drop for ClientConnection {
 /// All connections of a listener.
 pub(crate) struct Connections {
     start: Instant,
-    /// Milliseconds since the start, as of the last look.
+    /// Milliseconds since the start, at the last check.
     now: AtomicU64,
     headers_timeout: u64,
     idle_timeout: u64,
     max: usize,
     open: AtomicUsize,
     next: AtomicU64,
-    /// Those that are told and looked at: not one that became a `WebSocket`.
+    /// Those that get signals and have deadlines: not `WebSocket`s.
     registered: Mutex<HashMap<u64, Arc<ClientConnection>>>,
     none_left: Notify,
     app: Arc<crate::App>,
@@ -191,7 +191,7 @@ impl Connections {
         self.metrics().connections.inc_by(by);
     }
 
-    /// A new connection; `None` when there are too many.
+    /// Registers a new connection; `None` if there are too many.
     pub(crate) fn open(
         self: &Arc<Self>,
         peer: SocketAddr,
@@ -216,13 +216,13 @@ impl Connections {
         Some((Registration { all: Arc::clone(self), key }, conn))
     }
 
-    /// How often to look: often enough that no deadline is missed by much.
+    /// How often to check: no deadline may be missed by much.
     pub(crate) fn tick(&self) -> Duration {
         let shortest = self.headers_timeout.min(self.idle_timeout);
         Duration::from_millis((shortest / 8).clamp(5, 1_000))
     }
 
-    /// Looks at the clock, and closes whatever is late.
+    /// Updates the clock, and closes connections whose deadline has passed.
     pub(crate) fn close_late(&self) {
         let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX >> 2);
         self.now.store(now, Ordering::Relaxed);
@@ -261,7 +261,7 @@ impl Connections {
     }
 }
 
-/// A connection among those that are told and looked at.
+/// A connection's entry in the list.
 pub(crate) struct Registration {
     all: Arc<Connections>,
     key: u64,
@@ -270,7 +270,7 @@ pub(crate) struct Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         let conn = self.all.registered.lock().remove(&self.key);
-        // Outside the lock: it may be the last one, and then more happens.
+        // Outside the lock: dropping the last reference does more work.
         drop(conn);
     }
 }
@@ -294,7 +294,7 @@ impl Drop for ActiveRequest {
     }
 }
 
-/// The body of an answer; the request counts as being answered until it is gone.
+/// The body of a response; the request counts as being answered until it is dropped.
 pub(crate) struct TrackedBody {
     body: Body,
     _busy: ActiveRequest,

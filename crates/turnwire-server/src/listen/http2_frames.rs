@@ -1,24 +1,24 @@
-//! Counts the HTTP/2 frames that a client sends beside requests and their bodies: pings, settings,
-//! resets, empty data. They cost little to send, and work to answer.
+//! Limits the rate of HTTP/2 frames that carry no request: pings, settings, resets, empty data.
+//! They are cheap to send, but cost work to answer.
 
 use std::io;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What a client sends before the first frame.
+/// The connection preface of a client.
 const PREFACE: usize = 24;
-/// The length of a frame's head.
+/// The length of a frame head.
 const HEAD: usize = 9;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const WINDOW_UPDATE: u8 = 8;
 
-/// How far apart frames are that bring nothing, when they come evenly: 1,000 a second.
+/// The steady rate of such frames: 1,000 a second.
 const INTERVAL: Duration = Duration::from_millis(1);
 /// How far ahead of that a client may be: 10,000 frames.
 const BURST: Duration = Duration::from_secs(10);
-/// A client that takes much sends many of these.
+/// A client that receives much sends many of these.
 const WINDOW_UPDATES_PER_FRAME: u32 = 20;
 
 /// Follows the frames of one connection.
@@ -27,9 +27,9 @@ pub(super) struct FrameCounter {
     /// Bytes until the next head begins.
     skip: usize,
     head: [u8; HEAD],
-    /// How much of the head is there.
+    /// How much of the head has come.
     filled: usize,
-    /// When the next frame would be on time if they came evenly.
+    /// When the next frame is due at the steady rate.
     due: Option<Instant>,
 }
 
@@ -40,7 +40,7 @@ impl Default for FrameCounter {
 }
 
 impl FrameCounter {
-    /// Takes bytes that came. An error closes the connection.
+    /// Reads received bytes. An error closes the connection.
     pub(super) fn read(&mut self, mut bytes: &[u8], now: Instant) -> io::Result<()> {
         while !bytes.is_empty() {
             if self.skip > 0 {
@@ -69,7 +69,7 @@ impl FrameCounter {
 
     fn count(&mut self, kind: u8, length: u32, now: Instant) -> io::Result<()> {
         let cost = match kind {
-            // The rate of requests and the pace of bodies bound these.
+            // The request rate and the body timeouts limit these.
             HEADERS => return Ok(()),
             DATA if length > 0 => return Ok(()),
             WINDOW_UPDATE => INTERVAL / WINDOW_UPDATES_PER_FRAME,

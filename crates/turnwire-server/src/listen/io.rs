@@ -1,5 +1,5 @@
-//! The bytes of a connection. A client that takes nothing for too long is an error here, wherever the
-//! bytes come from: a response, a stream, a WebSocket.
+//! The bytes of a connection. A client that reads nothing for too long causes an error here,
+//! whatever is sent: a response, a stream, a WebSocket.
 
 use super::connection::ClientConnection;
 use super::http2_frames::FrameCounter;
@@ -15,17 +15,17 @@ use tokio::time::{Instant, Sleep, sleep};
 pub(crate) struct MeteredIo<S> {
     inner: S,
     conn: Arc<ClientConnection>,
-    /// HTTP/1: bytes between two answers begin a request. HTTP/2 has frames for other purposes, which
-    /// are counted.
+    /// HTTP/1: bytes between two responses begin a request. HTTP/2 has other frames, which are
+    /// counted.
     frames: Option<FrameCounter>,
     sent: Counter,
     slow: Counter,
     limit: Duration,
-    /// Runs while the client takes nothing.
+    /// Runs while the client reads nothing.
     stall: Option<Pin<Box<Sleep>>>,
 }
 
-/// What the bytes that come in between two answers mean.
+/// What received bytes between two responses mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http1,
@@ -50,7 +50,7 @@ impl<S> MeteredIo<S> {
         }
     }
 
-    /// Lets through what is ready, and watches the clock while it is not.
+    /// Passes a ready result on, and checks the write timeout otherwise.
     fn check_stall<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -77,11 +77,11 @@ impl<S> MeteredIo<S> {
     }
 }
 
-/// So few bytes are cheaper to copy than to hand to the system in pieces; an event in its HTTP chunk is
-/// three.
+/// So few bytes are cheaper to copy than to pass to the system in parts; an event in its HTTP chunk
+/// has three.
 const SHORT: usize = 1024;
 
-/// The pieces as one, when they are short.
+/// Joins short slices.
 fn join_slices<'a>(pieces: &[IoSlice<'_>], into: &'a mut [u8; SHORT]) -> Option<&'a [u8]> {
     let mut at = 0;
     for piece in pieces {

@@ -1,4 +1,4 @@
-//! The certificate and its key.
+//! Reads the certificate and its key.
 
 use crate::StartError;
 use crate::config::TlsConfig;

@@ -1,5 +1,4 @@
-//! What the agents that run here are counted by: replies, tokens, what they cost, and how long a model
-//! takes.
+//! Metrics of agents: replies, tokens, cost, and the latency of models.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -12,7 +11,7 @@ use std::time::Duration;
 use turnwire_core::FinishedReason;
 use turnwire_core::event::TokenCounts;
 
-/// Counters by the name of an agent. Clones count together.
+/// Metrics by agent name. Clones share their counts.
 #[derive(Clone)]
 pub struct AgentMetrics {
     replies: Family<ReplyLabels, Counter>,
@@ -77,20 +76,20 @@ impl AgentMetrics {
         own
     }
 
-    /// A reply has ended.
+    /// Counts a reply that has ended.
     pub fn reply_ended(&self, agent: &str, reason: &FinishedReason) {
         let labels = ReplyLabels { agent: agent.to_owned(), reason: reason.as_str().to_owned() };
         self.replies.get_or_create(&labels).inc();
     }
 
-    /// An agent works on a reply for as long as the result lives.
+    /// Counts a reply as running while the result lives.
     pub fn reply_running(&self, agent: &str) -> RunningReply {
         let gauge = self.running.get_or_create(&labels(agent)).clone();
         gauge.inc();
         RunningReply(gauge)
     }
 
-    /// A model counted tokens, and this is what they cost.
+    /// Counts the tokens of a model call, and their cost.
     pub fn count_tokens(&self, agent: &str, tokens: TokenCounts, cost: Option<f64>) {
         for (kind, count) in [
             ("input", tokens.input_tokens),
@@ -98,7 +97,7 @@ impl AgentMetrics {
             ("cache_input", tokens.cache_input_tokens),
             ("cache_creation_input", tokens.cache_creation_input_tokens),
         ] {
-            // A provider that counts backwards is not believed.
+            // Negative counts of a provider are ignored.
             if let Some(count) = u64::try_from(count).ok().filter(|count| *count > 0) {
                 let labels = TokenLabels { agent: agent.to_owned(), kind };
                 self.tokens.get_or_create(&labels).inc_by(count);
@@ -109,12 +108,12 @@ impl AgentMetrics {
         }
     }
 
-    /// A model said its first word after so long.
+    /// Records the time to the first token.
     pub fn observe_first_token(&self, agent: &str, after: Duration) {
         self.first_token.get_or_create(&labels(agent)).observe(after.as_secs_f64());
     }
 
-    /// A model's answer ended after so long.
+    /// Records the duration of a model call.
     pub fn observe_model_call(&self, agent: &str, took: Duration) {
         self.duration.get_or_create(&labels(agent)).observe(took.as_secs_f64());
     }
@@ -124,7 +123,7 @@ fn labels(agent: &str) -> AgentLabels {
     AgentLabels { agent: agent.to_owned() }
 }
 
-/// A reply that is worked on.
+/// A running reply.
 #[derive(Debug)]
 pub struct RunningReply(Gauge);
 

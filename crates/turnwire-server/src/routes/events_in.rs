@@ -12,7 +12,7 @@ use http_body::Body;
 use std::sync::Arc;
 use turnwire_wires::Wire;
 
-/// Takes events in: a producer's, or answers. All become durable, or none.
+/// Stores events of a producer, or answers of a client. All become durable, or none.
 pub async fn publish_events(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -22,12 +22,12 @@ pub async fn publish_events(
     publish_request(&app, &caller, &id, request).await
 }
 
-/// The session whose events a path is about, where nothing in it has to be decoded.
+/// The session id of a path that needs no decoding.
 pub(crate) fn session_in_path(path: &str) -> Option<&str> {
     path.strip_prefix("/v1/sessions/")?.strip_suffix("/events").filter(|id| is_valid_id(id))
 }
 
-/// The same for a request that was not taken apart: the guard calls it past the router.
+/// The same for the guard, which calls it without the router.
 pub(crate) async fn publish_request<B>(
     app: &Arc<App>,
     caller: &Caller,

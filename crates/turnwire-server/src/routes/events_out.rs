@@ -1,4 +1,4 @@
-//! `GET /v1/sessions/{s}/events`: the log from a point on, and what comes.
+//! `GET /v1/sessions/{s}/events`: streams the log from a cursor on, then new events.
 
 use crate::app::App;
 use crate::auth::{Caller, expired_error, is_expired};
@@ -24,7 +24,7 @@ use turnwire_log::store::EventLines;
 use turnwire_wires::Wire;
 use turnwire_wires::stream::DisplayMode;
 
-/// What can be asked for.
+/// The query parameters.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WatchQuery {
@@ -33,12 +33,12 @@ pub struct WatchQuery {
     until: Option<String>,
     raw: Option<bool>,
     display_mode: Option<String>,
-    /// Was looked at before.
+    /// Was read by the guard.
     #[serde(rename = "ticket")]
     _ticket: Option<String>,
 }
 
-/// Sends the events of a session from a point on, then what comes.
+/// Streams the events of a session.
 pub async fn watch_events(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -158,11 +158,11 @@ fn random_jitter() -> u64 {
     u64::from(u16::from_le_bytes(byte)) % 1000
 }
 
-/// How much of the log is read at a time.
+/// How many bytes of the log are read at a time.
 const READ_BYTES: usize = 256 * 1024;
 
-/// The log as it is, without waiting. A client that takes so long to read it that its credentials expire
-/// gets the error as its last line.
+/// The log so far. If the client reads so slowly that its credentials expire, the last line is the
+/// error.
 fn ndjson_response(
     session: &Arc<Session>,
     caller: &Caller,

@@ -1,4 +1,4 @@
-//! A new session with the log of another up to a point.
+//! `POST /v1/sessions/{s}/fork`: a new session with the log of another up to a seq.
 
 use super::request;
 use super::sessions;
@@ -22,16 +22,16 @@ use turnwire_log::message_pages::MessagePages;
 use turnwire_log::store::{EventLines, NewSession};
 use turnwire_log::{Error, Session, Store, Transaction, transfer};
 
-/// How much of the log is copied at a time.
+/// How many bytes of the log are copied at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// Where to fork.
+/// The query parameters.
 #[derive(Debug, Deserialize)]
 pub struct ForkQuery {
     at: Option<String>,
 }
 
-/// What the new session may be given.
+/// The body.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ForkBody {
@@ -78,7 +78,7 @@ pub async fn fork_session(
         return Err(ApiError::conflict(format!("there is a session {} already", fork.id()))
             .hint("choose another id, or give none"));
     }
-    // Whether or not the client waits, it becomes whole or goes away again.
+    // Whether or not the client waits, the fork is completed or deleted again.
     let work = tokio::spawn(async move {
         let store = app.log.store().clone();
         let mut copy = ForkCopy { store, source, fork: fork.clone(), at, kept, last: 0 };
@@ -118,7 +118,7 @@ struct ForkCopy {
     at: u64,
     /// The earliest event that the source still has.
     kept: Seq,
-    /// How far the fork goes. Where it goes further, somebody else wrote to it.
+    /// The head of the fork. If it differs, somebody else has written to it.
     last: u64,
 }
 
@@ -137,7 +137,7 @@ impl ForkCopy {
         self.close_open().await
     }
 
-    /// Messages whose events are gone come whole.
+    /// Messages whose events were deleted are copied whole.
     async fn copy_messages(&mut self) -> ApiResult<()> {
         let (store, source) = (self.store.clone(), self.source.clone());
         let mut messages = MessagePages::new(&*store, source.number()).before(self.kept);
@@ -169,7 +169,7 @@ impl ForkCopy {
         Ok(())
     }
 
-    /// The messages that were taken out of the history behind the point of the fork.
+    /// The messages that were superseded after the fork's seq.
     async fn superseded_later(&self) -> ApiResult<BTreeSet<String>> {
         let mut later = BTreeSet::new();
         let mut from = self.at;
@@ -203,7 +203,7 @@ impl ForkCopy {
         Ok(())
     }
 
-    /// What was open at that point cannot go on twice: here it ends.
+    /// Replies that were open at that seq cannot continue twice: here they end.
     async fn close_open(&self) -> ApiResult<()> {
         let last = self.last;
         let change = |tx: &mut Transaction<'_>| {

@@ -1,4 +1,4 @@
-//! `POST /v1/sessions/{s}/messages`, and taking back one that waits for its turn.
+//! `POST /v1/sessions/{s}/messages`, and removing a queued message.
 
 use super::events_out::sse_up_to;
 use crate::app::App;
@@ -20,7 +20,7 @@ use turnwire_core::{Event, EventKind, Fields, Msg};
 use turnwire_log::Session;
 use turnwire_wires::Wire;
 
-/// What stands behind the `?`.
+/// The query parameters.
 #[derive(Debug, Default, Deserialize)]
 pub struct SendQuery {
     #[serde(default)]
@@ -41,11 +41,11 @@ pub async fn send_message(
     let once = IdempotencyKey::from_request(&session, &caller, &headers, &uri, &body)?;
     let if_busy = if query.queue { IfBusy::Queue } else { IfBusy::Refuse };
     let sent = send(&app, &session, read_message(&body)?, if_busy, once.as_ref()).await?;
-    // The stream shows the message, too: its id is in there.
+    // The stream includes the message, because its id is in there.
     respond(&app, &caller, &session, &headers, &sent, StreamStart::AtMessage).await
 }
 
-/// Takes back a message that waits for its turn.
+/// Removes a message from the queue.
 pub async fn cancel_message(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -70,13 +70,13 @@ pub async fn cancel_message(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// A session that the caller reaches.
+/// A session that the caller may see.
 pub(super) async fn find_session(app: &App, caller: &Caller, id: &str) -> ApiResult<Arc<Session>> {
     let session = app.log.open_session(&caller.session_key(id)?).await?;
     session.ok_or_else(|| turnwire_log::Error::NoSession.into())
 }
 
-/// Reads a message, or `{"content": …}`, which is a user's.
+/// Reads a message, or `{"content": …}`, which becomes a user's message.
 pub(crate) fn read_message(body: &[u8]) -> ApiResult<Msg> {
     let wrong = |why: String| {
         ApiError::unprocessable(format!("the body is no message: {why}"))
@@ -97,16 +97,16 @@ pub(crate) fn read_message(body: &[u8]) -> ApiResult<Msg> {
     Msg::from_json(&text).map_err(|why| wrong(why.to_string()))
 }
 
-/// Where the stream of an answer begins.
+/// Where the stream of the reply begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StreamStart {
-    /// With the event at the answer's `last_event_id`.
+    /// With the event at the response's `last_event_id`.
     AtMessage,
-    /// Behind it.
+    /// After it.
     AfterMessage,
 }
 
-/// Answers with what was taken, or with the reply as it grows.
+/// Responds with what was accepted, or with a stream of the reply.
 pub(super) async fn respond(
     app: &App,
     caller: &Caller,
@@ -137,8 +137,8 @@ fn wants_stream(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The reply as it grows, until it has ended or waits; what comes behind its end is another one's, such as
-/// that of the next message of the queue. It does not care whether anybody listens.
+/// Streams the reply until it ends or waits. What follows its end belongs to another reply, such as
+/// that of the next queued message.
 async fn stream_reply(
     app: &App,
     caller: &Caller,

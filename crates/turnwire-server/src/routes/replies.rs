@@ -1,4 +1,4 @@
-//! `POST /v1/sessions/{s}/replies`: a stream in, as one reply.
+//! `POST /v1/sessions/{s}/replies`: stores a stream as one reply.
 
 use crate::App;
 use crate::auth::Caller;
@@ -12,8 +12,8 @@ use serde_json::json;
 use std::sync::Arc;
 use turnwire_wires::Wire;
 
-/// Takes a stream in as it comes. The reply that it becomes has ended when this answers, and ends
-/// whether or not anybody waits for the answer.
+/// Stores a stream as it comes. When this responds the reply has ended; it ends whether or not the
+/// client waits for the response.
 pub async fn pipe_reply(
     State(app): State<Arc<App>>,
     caller: Caller,

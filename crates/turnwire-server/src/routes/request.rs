@@ -1,10 +1,10 @@
-//! What several handlers read the same way.
+//! Parsing that several handlers share.
 
 use crate::error::{ApiError, ApiResult};
 use serde::de::DeserializeOwned;
 use turnwire_log::Session;
 
-/// A body that is one JSON object. None at all is an empty one.
+/// Parses a body that is one JSON object. An empty body is an empty object.
 pub fn parse_object<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
     let text = if body.trim_ascii().is_empty() { b"{}" } else { body };
     serde_json::from_slice(text).map_err(|wrong| {
@@ -13,7 +13,7 @@ pub fn parse_object<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
     })
 }
 
-/// A place in a session's log: a seq, or a token of it. Beyond the end is the end.
+/// Parses a position in a session's log: a seq, or a resume token. Beyond the end is the end.
 pub fn parse_position(session: &Session, last: u64, text: &str) -> ApiResult<u64> {
     let seq = match text.split_once('.') {
         Some((epoch, seq)) if epoch == session.epoch() => seq,

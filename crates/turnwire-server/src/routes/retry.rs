@@ -1,4 +1,4 @@
-//! `POST /v1/sessions/{s}/messages/{id}/retry`: answer again.
+//! `POST /v1/sessions/{s}/messages/{id}/retry`: answers a message again.
 
 use super::messages::{StreamStart, find_session, respond};
 use crate::app::App;
@@ -12,7 +12,7 @@ use axum::response::Response;
 use http::{HeaderMap, Uri};
 use std::sync::Arc;
 
-/// Answers a message again; the old reply, and what came behind it, leave the history.
+/// Answers a message again. The old reply, and everything after it, leave the history.
 pub async fn retry_message(
     State(app): State<Arc<App>>,
     caller: Caller,

@@ -1,4 +1,4 @@
-//! `GET /v1/ws`: several sessions on one socket.
+//! `GET /v1/ws`: opens a WebSocket for many sessions.
 
 use crate::App;
 use crate::auth::Caller;
@@ -15,13 +15,13 @@ use serde::Deserialize;
 use std::sync::Arc;
 use turnwire_wires::Wire;
 
-/// What stands behind the `?`.
+/// The query parameters.
 #[derive(Debug, Default, Deserialize)]
 pub struct SocketQuery {
     wire: Option<String>,
 }
 
-/// Opens a socket. Who has no credentials yet sends them as its first command.
+/// Opens a WebSocket. A client without credentials sends them as its first command.
 pub async fn open_socket(
     State(app): State<Arc<App>>,
     caller: Option<Caller>,

@@ -1,4 +1,4 @@
-//! The blocks protocol's commands, and their answers.
+//! The commands of the blocks protocol.
 //!
 //! | command | answer |
 //! |---|---|
@@ -37,15 +37,15 @@ pub(super) const WIRE: &str = "blocks";
 const COMMANDS: &str = "a command is a JSON object with a `type`; commands are auth, subscribe, chat, \
                         approval, stop and ping";
 
-/// The longest `id` that is repeated, as JSON.
+/// The longest `id` that is echoed, as JSON.
 const LONGEST_ID: usize = 256;
 
-/// What is said first.
+/// The first message of the server.
 pub(super) fn greeting() -> String {
     AnswerFrame { answer: ServerAnswer::Connected, id: None }.to_json()
 }
 
-/// An answer, and what is watched from then on.
+/// The answer to a command, and a subscription that starts after it.
 struct CommandResult {
     answer: ServerAnswer,
     subscriber: Option<Subscriber>,
@@ -58,7 +58,7 @@ impl From<ServerAnswer> for CommandResult {
 }
 
 impl SocketConnection {
-    /// Does what a text message asks for, and answers.
+    /// Runs the command of a text message, and answers it.
     pub(super) async fn handle_blocks_command(&mut self, text: &str) -> Flow {
         let IncomingCommand { id, command_type: word, command } = IncomingCommand::from_json(text);
         let id = echoed_id(id);
@@ -126,7 +126,7 @@ impl SocketConnection {
         Ok(CommandResult { answer, subscriber: Some(watcher) })
     }
 
-    /// Says something. Whoever does so is shown what comes of it, from its own words on.
+    /// Sends a message. The client is subscribed from that message on.
     async fn chat_blocks(&mut self, chat: Chat) -> ApiResult<CommandResult> {
         let caller = self.current_caller()?;
         caller.require(Action::Chat)?;
@@ -139,7 +139,7 @@ impl SocketConnection {
         if let Some(session) = &there {
             check_not_busy(&self.app, session, &chat.to_msg()).await.map_err(with_blocks_hint)?;
         }
-        // What cannot be said makes no session either.
+        // A request that fails must not create a session.
         let reply_id = SystemStamp.id();
         let default = &self.app.config.default_agent;
         let agent = there.as_ref().map_or(default.as_str(), |session| session.agent());
@@ -174,7 +174,7 @@ impl SocketConnection {
         Ok(CommandResult { answer, subscriber: watch })
     }
 
-    /// Answers a question.
+    /// Answers pending approvals.
     async fn approve(&mut self, approval: &Approval) -> ApiResult<CommandResult> {
         let caller = self.current_caller()?;
         caller.require(Action::Confirm)?;
@@ -187,7 +187,7 @@ impl SocketConnection {
         Ok(ServerAnswer::Accepted { session_id, message_id: None }.into())
     }
 
-    /// Says what cannot be done.
+    /// Answers with an error.
     pub(super) async fn send_blocks_error(
         &self,
         word: Option<String>,
@@ -208,7 +208,7 @@ impl SocketConnection {
     }
 }
 
-/// What a client is told of a session that it cannot watch any longer.
+/// Tells the client that a subscription has ended.
 pub(super) fn subscription_ended(session: &str, error: &ApiError) -> String {
     let answer = ServerAnswer::Error {
         code: error.name().to_owned(),
@@ -220,7 +220,7 @@ pub(super) fn subscription_ended(session: &str, error: &ApiError) -> String {
     AnswerFrame { answer, id: None }.to_json()
 }
 
-/// Says what to do in the words of this protocol.
+/// Replaces hints with those of this protocol.
 fn with_blocks_hint(error: ApiError) -> ApiError {
     match error.name() {
         "busy" => error.hint("answer it, stop it, or wait for its message_stop"),
@@ -228,7 +228,7 @@ fn with_blocks_hint(error: ApiError) -> ApiError {
     }
 }
 
-/// The place before a message; before the turn that goes on there, where an agent elsewhere has one.
+/// The position before a message, or before the producer's turn that is open there.
 async fn position_before(session: &Session, token: &str) -> ApiResult<StartPosition> {
     let seq = match resolve_token(session, session.first_seq().await?, token) {
         ResumePoint::After(seq) => seq,
@@ -238,8 +238,8 @@ async fn position_before(session: &Session, token: &str) -> ApiResult<StartPosit
     Ok(StartPosition::After(open.saturating_sub(1)))
 }
 
-/// What a person decided about the calls of a question. Those that are not named are the ones in
-/// the same places of the question.
+/// The decisions as an event. A decision without `tool_use_id` is for the call at the same place of
+/// the question.
 fn to_confirmation(
     approval: &Approval,
     question: &Question,
@@ -267,7 +267,7 @@ fn to_confirmation(
     })
 }
 
-/// An `id` as it is repeated: a text or a number.
+/// The `id` to echo: a string or a number.
 fn echoed_id(id: Option<Json>) -> Option<Json> {
     id.filter(|id| {
         let is_plain = id

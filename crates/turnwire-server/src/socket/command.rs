@@ -1,4 +1,4 @@
-//! Commands around canonical events, and their answers.
+//! The commands of the wires `turnwire` and `agentscope`.
 
 use super::connection::{Flow, SocketConnection};
 use crate::auth::{Action, Caller};
@@ -14,10 +14,10 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use turnwire_log::Session;
 
-/// What a command is answered with, beside its `id`.
+/// The fields of an answer, without its `id`.
 type Fields = Map<String, Value>;
 
-/// A command. What it does not need is not looked at.
+/// A command. Each type uses some of the fields.
 #[derive(Debug, Default, Deserialize)]
 struct Command<'a> {
     #[serde(default)]
@@ -44,10 +44,10 @@ struct Command<'a> {
     message: Option<&'a RawValue>,
 }
 
-/// The longest `id` that is repeated.
+/// The longest `id` that is echoed.
 const LONGEST_ID: usize = 256;
 
-/// What can be read of a command that cannot be read.
+/// The part of an invalid command that may still be readable.
 #[derive(Debug, Default, Deserialize)]
 struct CommandHead {
     #[serde(default)]
@@ -57,7 +57,7 @@ struct CommandHead {
 }
 
 impl SocketConnection {
-    /// Does what a text message asks for, and answers.
+    /// Runs the command of a text message, and answers it.
     pub async fn handle_command(&mut self, text: &str) -> Flow {
         let command: Command<'_> = match serde_json::from_str(text) {
             Ok(command) => command,
@@ -252,7 +252,7 @@ fn session_id_of<'c>(command: &'c Command<'_>) -> ApiResult<&'c str> {
         .ok_or_else(|| ApiError::bad_request(format!("`{}` has no `session_id`", command.r#type)))
 }
 
-/// An `id` as it is repeated: a text or a number.
+/// The `id` to echo: a string or a number.
 fn echoed_id(id: Option<Value>) -> Option<Value> {
     id.filter(|id| match id {
         Value::String(text) => text.len() <= LONGEST_ID,

@@ -1,4 +1,4 @@
-//! Where a socket's commands are done, whichever protocol they are in.
+//! The state of one WebSocket connection, shared by the commands of all protocols.
 
 use super::subscriptions::Subscriptions;
 use super::writer::{Outgoing, Sender};
@@ -14,15 +14,15 @@ use std::time::Instant;
 use turnwire_log::Session;
 use turnwire_wires::Wire;
 
-/// Where commands are done.
+/// One WebSocket connection.
 pub(super) struct SocketConnection {
     pub app: Arc<App>,
     pub wire: &'static Wire,
-    /// Who is at the other end, once that is known.
+    /// The caller, once it is known.
     pub caller: Option<Caller>,
-    /// The connection, where it is the server's own.
+    /// The TCP connection, if this server accepted it.
     pub conn: Option<Arc<ClientConnection>>,
-    /// Counts for their tenant, where the connection does not do so already.
+    /// Counts for the tenant, unless the TCP connection does so already.
     pub tenant_connection: Option<ConnectionPermit>,
     pub subscriptions: Subscriptions,
     pub out: Sender,
@@ -32,7 +32,7 @@ pub(super) struct SocketConnection {
 pub(super) type Flow = ControlFlow<Option<CloseReason>>;
 
 impl SocketConnection {
-    /// The socket is open.
+    /// Called when the socket opens.
     pub async fn greet(&self) -> Flow {
         if self.speaks_blocks() {
             self.send_text(blocks::greeting()).await
@@ -41,7 +41,7 @@ impl SocketConnection {
         }
     }
 
-    /// Does what a text message asks for, and answers.
+    /// Runs the command of a text message, and answers it.
     pub async fn handle_text(&mut self, text: &str) -> Flow {
         if self.speaks_blocks() {
             self.handle_blocks_command(text).await
@@ -50,7 +50,7 @@ impl SocketConnection {
         }
     }
 
-    /// Commands are text.
+    /// Refuses a binary message.
     pub async fn handle_binary(&mut self) -> Flow {
         let error = ApiError::bad_request("a binary message is no command")
             .hint("send commands as text messages");
@@ -65,21 +65,21 @@ impl SocketConnection {
         self.wire.name == blocks::WIRE
     }
 
-    /// What has come of a message that is not complete.
+    /// Accesses the byte count of the incomplete message.
     pub fn with_unread_bytes(&self, change: impl FnOnce(&mut UnreadBytes)) {
         if let Some(conn) = &self.conn {
             conn.with_unread(change);
         }
     }
 
-    /// Takes credentials, also others than before. What is watched and out of their reach is watched no
-    /// longer, and the client is told.
+    /// Takes credentials, which may differ from the current ones. Subscriptions that they do not
+    /// reach end, and the client is told.
     pub async fn authenticate(&mut self, token: &str) -> ApiResult<()> {
         let caller = self.app.auth.authenticate_token(token)?;
         let tenant = &caller.0.tenant;
         let is_counted = match (&self.tenant_connection, &self.caller) {
             (Some(counted), _) => counted.belongs_to(tenant),
-            // The connection that the socket was opened on counts for its tenant.
+            // The TCP connection counts for its tenant.
             (None, Some(known)) => Arc::ptr_eq(&known.0.tenant, tenant),
             (None, None) => false,
         };
@@ -96,13 +96,13 @@ impl SocketConnection {
         self.caller = Some(caller);
         for session in lost {
             let why = ApiError::forbidden("the new credentials do not reach this session");
-            // Who is gone need not be told; the loop that reads notices it.
+            // If the client is gone, the read loop notices it.
             let _ = self.send_text(self.subscriptions.ended_message(&session, &why)).await;
         }
         Ok(())
     }
 
-    /// Whether to read on after credentials that are none.
+    /// Whether to read on after invalid credentials.
     pub fn after_bad_token(&self) -> Flow {
         if self.caller.is_some() {
             return Flow::Continue(());
@@ -111,7 +111,7 @@ impl SocketConnection {
         Flow::Break(Some(CloseReason { code: code::UNAUTHORIZED, reason }))
     }
 
-    /// Who is at the other end. Each command counts as a request.
+    /// The caller. Each command counts as a request.
     pub fn current_caller(&self) -> ApiResult<Caller> {
         let caller = self.caller.clone().ok_or_else(|| {
             ApiError::unauthorized("this socket has shown no credentials yet")
@@ -124,13 +124,13 @@ impl SocketConnection {
         Ok(caller)
     }
 
-    /// A session that is there, and that the caller may see.
+    /// Opens a session that the caller may see.
     pub async fn open_session(&self, caller: &Caller, id: &str) -> ApiResult<Arc<Session>> {
         let session = self.app.log.open_session(&caller.session_key(id)?).await?;
         Ok(session.ok_or(turnwire_log::Error::NoSession)?)
     }
 
-    /// Sends a message.
+    /// Sends a text message.
     pub async fn send_text(&self, text: String) -> Flow {
         match self.out.send(Outgoing::Text(text)).await {
             Ok(()) => Flow::Continue(()),

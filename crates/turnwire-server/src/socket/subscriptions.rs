@@ -1,4 +1,4 @@
-//! The sessions that a socket watches.
+//! The subscriptions of a socket.
 
 use super::blocks;
 use super::writer::{Outgoing, Sender};
@@ -14,10 +14,10 @@ use turnwire_log::Session;
 use turnwire_wires::Wire;
 use turnwire_wires::stream::DisplayMode;
 
-/// How many sessions one socket may watch.
+/// How many sessions one socket may subscribe to.
 const MOST: usize = 256;
 
-/// The sessions that a socket watches.
+/// The subscriptions of a socket.
 pub(super) struct Subscriptions {
     app: Arc<App>,
     wire: &'static Wire,
@@ -31,7 +31,7 @@ struct Subscription {
 }
 
 impl Subscription {
-    /// When this returns, nothing more comes.
+    /// Ends it. When this returns, no more frames of it are sent.
     async fn end(self) {
         self.cancel.cancel();
         let _ = self.task.await;
@@ -43,7 +43,7 @@ impl Subscriptions {
         Self { app, wire, out, open: HashMap::new() }
     }
 
-    /// Gets ready to watch a session, in place of what was watched of it before.
+    /// Prepares a subscription, which replaces an earlier one of the same session.
     pub async fn prepare(
         &mut self,
         session: &Arc<Session>,
@@ -55,13 +55,13 @@ impl Subscriptions {
         let display = DisplayMode::default();
         let shape = StreamFormat { wire: self.wire, framing: Framing::WebSocket, merge, display };
         let streams = self.app.streams.clone();
-        // The socket itself ends when the credentials expire, and all that it watches with it: new
-        // credentials that come before let it go on.
+        // The socket closes when the credentials expire, with all its subscriptions. New
+        // credentials before that keep it open.
         Ok(Subscriber::new(session.clone(), shape, start, EndCondition::Never, None, streams)
             .await?)
     }
 
-    /// An error when no more sessions can be watched.
+    /// An error if no more subscriptions fit.
     pub fn check_room(&mut self) -> ApiResult<()> {
         self.open.retain(|_, subscription| !subscription.task.is_finished());
         if self.open.len() < MOST {
@@ -71,12 +71,12 @@ impl Subscriptions {
             .hint("unsubscribe from some, or open another socket"))
     }
 
-    /// Whether a session is watched.
+    /// Whether there is a subscription of a session.
     pub fn is_subscribed(&self, session: &str) -> bool {
         self.open.get(session).is_some_and(|subscription| !subscription.task.is_finished())
     }
 
-    /// Watches.
+    /// Starts to send events.
     pub fn start(&mut self, watcher: Subscriber) {
         let over = CancellationToken::new();
         let id = watcher.session().key().id.clone();
@@ -84,14 +84,15 @@ impl Subscriptions {
         self.open.insert(id, Subscription { cancel: over, task });
     }
 
-    /// Watches a session no longer. Whether it did.
+    /// Ends the subscription of a session. Returns whether there was one.
     pub async fn remove(&mut self, session: &str) -> bool {
         let Some(subscription) = self.open.remove(session) else { return false };
         subscription.end().await;
         true
     }
 
-    /// Watches no longer what may not be watched. When this returns, nothing more of it comes.
+    /// Ends subscriptions that are no longer allowed. When this returns, no more frames of them are
+    /// sent.
     pub async fn retain_allowed(&mut self, may_watch: impl Fn(&str) -> bool) -> Vec<Arc<str>> {
         self.open.retain(|_, subscription| !subscription.task.is_finished());
         let lost: Vec<Arc<str>> = self.open.keys().filter(|id| !may_watch(id)).cloned().collect();
@@ -101,12 +102,12 @@ impl Subscriptions {
         lost
     }
 
-    /// What a client is told of a session that it cannot watch any longer.
+    /// Tells the client that a subscription has ended.
     pub fn ended_message(&self, session: &str, error: &ApiError) -> String {
         subscription_ended(self.wire, session, error)
     }
 
-    /// Watches nothing any more.
+    /// Ends all subscriptions.
     pub async fn end(&mut self) {
         for (_, subscription) in self.open.drain() {
             subscription.end().await;
@@ -114,7 +115,7 @@ impl Subscriptions {
     }
 }
 
-/// Hands on what there is, and what comes.
+/// Sends the events of a subscription until it ends.
 async fn forward_events(mut watcher: Subscriber, out: Sender, over: CancellationToken) {
     loop {
         let bytes = tokio::select! {
@@ -146,7 +147,7 @@ async fn forward_events(mut watcher: Subscriber, out: Sender, over: Cancellation
     }
 }
 
-/// What a client is told of a session that it cannot watch any longer.
+/// Tells the client that a subscription has ended.
 fn subscription_ended(wire: &Wire, session: &str, error: &ApiError) -> String {
     if wire.name == blocks::WIRE {
         return blocks::subscription_ended(session, error);

@@ -1,4 +1,4 @@
-//! The one who writes to a socket.
+//! The task that writes to a socket.
 
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
 use bytes::Bytes;
@@ -10,23 +10,23 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// How much may wait to be written. A subscription that waits holds one piece more.
+/// How many items may wait to be written. A subscription that waits holds one more.
 const QUEUE_LENGTH: usize = 4;
 
-/// What is to be written.
+/// What to write.
 #[derive(Debug)]
 pub(super) enum Outgoing {
     /// One message.
     Text(String),
-    /// A message for each line.
+    /// One message for each line.
     Lines(Bytes),
-    /// Is anybody there?
+    /// A ping.
     Ping,
-    /// The last one.
+    /// The close frame.
     Close(u16, &'static str),
 }
 
-/// Where it goes.
+/// The queue of the task.
 pub(super) type Sender = mpsc::Sender<Outgoing>;
 
 /// The task that writes.
@@ -36,25 +36,25 @@ pub(super) struct SocketWriter {
 }
 
 impl SocketWriter {
-    /// Starts to write. The connection itself gives up a client that takes nothing for too long.
+    /// Starts the task. The TCP connection has its own write timeout.
     pub fn spawn(sink: Sink) -> (Self, Sender) {
         let (sender, queue) = mpsc::channel(QUEUE_LENGTH);
         let gone = CancellationToken::new();
         let guard = gone.clone().drop_guard();
         let task = tokio::spawn(async move {
-            // Whatever is the matter with the connection, there is nobody left to tell.
+            // If the connection is broken, there is nobody to tell.
             let _ = write_queue(sink, queue).await;
             drop(guard);
         });
         (Self { task, gone }, sender)
     }
 
-    /// Waits until nothing more is written.
+    /// Waits until the task has ended.
     pub async fn wait_closed(&self) {
         self.gone.cancelled().await;
     }
 
-    /// Writes what is left, for as long as that may take.
+    /// Lets the task write what is queued, for at most so long.
     pub async fn finish(mut self, patience: Duration) {
         if timeout(patience, &mut self.task).await.is_err() {
             self.task.abort();
@@ -70,7 +70,7 @@ async fn write_queue(
 ) -> Result<(), axum::Error> {
     while let Some(out) = queue.recv().await {
         feed_message(&mut sink, out).await?;
-        // What is there already goes out together.
+        // What is queued already is flushed together.
         while let Ok(out) = queue.try_recv() {
             feed_message(&mut sink, out).await?;
         }
@@ -94,7 +94,7 @@ async fn feed_message(sink: &mut Sink, out: Outgoing) -> Result<(), axum::Error>
 async fn feed_lines(sink: &mut Sink, lines: &Bytes) -> Result<(), axum::Error> {
     let mut start = 0;
     for end in memchr::memchr_iter(b'\n', lines) {
-        // Events are text; what is not is no frame either.
+        // Frames are text; anything else is skipped.
         if let Ok(text) = Utf8Bytes::try_from(lines.slice(start..end)) {
             sink.feed(Message::Text(text)).await?;
         }

@@ -4,12 +4,12 @@ use super::subscriber::StartPosition;
 use turnwire_core::Seq;
 use turnwire_log::Session;
 
-/// Where a token leads.
+/// What a token means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResumePoint {
-    /// Behind this place.
+    /// Resume after this seq.
     After(u64),
-    /// Nowhere, and why.
+    /// The token is invalid, and why.
     Invalid(&'static str),
 }
 
@@ -22,7 +22,7 @@ impl From<ResumePoint> for StartPosition {
     }
 }
 
-/// Finds where a token leads. `first` is the earliest event that is kept.
+/// Resolves a token. `first` is the earliest event that is kept.
 pub fn resolve_token(session: &Session, first: Seq, token: &str) -> ResumePoint {
     let (epoch, seq) = match token.rsplit_once('.') {
         Some((epoch, seq)) => (Some(epoch), seq),

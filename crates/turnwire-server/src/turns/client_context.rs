@@ -1,5 +1,5 @@
-//! Checks what clients bring with their messages: tools of their own, and the JSON Schema of the answer.
-//! Whatever takes a message calls this before anything is stored.
+//! Checks the client context of messages: tools, and the JSON Schema of the answer. Everything that
+//! takes a message calls this before it stores anything.
 
 use crate::app::App;
 use crate::config::Config;
@@ -9,7 +9,7 @@ use turnwire_agent::ClientContext;
 use turnwire_agent::schema::{self, SchemaError};
 use turnwire_core::Msg;
 
-/// How many schemas may be on their way to be compiled. A few threads compile them.
+/// How many schemas may wait to be compiled. A few threads compile them.
 const MAX_CONCURRENT: usize = 64;
 
 /// The queue for compiling schemas.
@@ -18,7 +18,7 @@ pub(crate) fn schema_queue(config: &Config) -> FairQueue {
     FairQueue::new(MAX_CONCURRENT, share)
 }
 
-/// Whether what comes with the last of these messages can be used: it is the one that is answered.
+/// Checks the client context of the last message, which is the one that is answered.
 pub(crate) async fn check_last_message(app: &App, tenant: &str, messages: &[Msg]) -> ApiResult<()> {
     match messages.last() {
         Some(last) => check_client_context(app, tenant, &ClientContext::from_msg(last)).await,
@@ -26,7 +26,7 @@ pub(crate) async fn check_last_message(app: &App, tenant: &str, messages: &[Msg]
     }
 }
 
-/// Notes who asks in the last of these messages, and removes what clients claim about it: tool results
+/// Sets the requester in the last message, and removes what clients claim about it: tool results
 /// are matched to conversations by it.
 pub(crate) fn set_requester(messages: &mut [Msg], holder: Option<&str>) {
     let count = messages.len();
@@ -40,7 +40,7 @@ pub(crate) fn set_requester(messages: &mut [Msg], holder: Option<&str>) {
     }
 }
 
-/// Whether what a client brings can be used.
+/// Checks a client context.
 pub(crate) async fn check_client_context(
     app: &App,
     tenant: &str,

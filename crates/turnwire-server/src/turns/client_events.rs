@@ -1,7 +1,8 @@
-//! What people and clients say to an open reply: answers, results, a stop.
+//! Takes events from users and clients: approvals, tool results, hints, stops. Called by the HTTP
+//! route, the WebSocket and the protocols.
 //!
-//! An answer is never trusted further than it was asked. What is logged is made anew from what was
-//! asked and the little that an answer may decide.
+//! An answer is never trusted further than what was asked. The logged event is built from the
+//! question and the few fields that an answer may decide.
 
 use super::deadlines;
 use super::end_replies::end_own_replies;
@@ -27,22 +28,21 @@ use turnwire_log::{OpenReply, PushOutcome, Session, Transaction};
 
 pub use deadlines::first_deadline;
 
-/// What came of answers.
+/// What became of the events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventsAccepted {
-    /// The place of the session's last event.
+    /// The seq of the session's last event.
     pub last: u64,
-    /// How many of the events were stored.
+    /// How many events were stored.
     pub stored: u32,
-    /// How many were there already.
+    /// How many were in the log already.
     pub repeated: u32,
     /// The reply that a hint has started.
     pub started: Option<String>,
 }
 
-/// Takes events of somebody who is no producer: all of them, or none.
-///
-/// A stop of a reply that has ended meanwhile is neither stored nor wrong.
+/// Stores events of a caller that is not a producer: all of them, or none. A stop of a reply that
+/// has ended is neither stored nor an error.
 pub async fn accept_events(
     app: &Arc<App>,
     session: &Arc<Session>,
@@ -52,7 +52,8 @@ pub async fn accept_events(
     accept_events_with(app, session, caller, events, None).await
 }
 
-/// The same, with what becomes of hints while no reply is open. To start one takes the scope to chat.
+/// The same, with what to do with hints while no reply is open. Starting a reply requires the scope
+/// `chat`.
 pub async fn accept_events_with(
     app: &Arc<App>,
     session: &Arc<Session>,
@@ -98,7 +99,7 @@ pub async fn accept_events_with(
     Ok(EventsAccepted { last: receipt.head, stored, repeated, started })
 }
 
-/// Stops the reply that is open, as somebody with the scope `chat` may.
+/// Stops the open reply. Requires the scope `chat`.
 pub async fn stop_reply(
     app: &Arc<App>,
     session: &Arc<Session>,
@@ -107,7 +108,7 @@ pub async fn stop_reply(
     accept_events(app, session, caller, &[Event::new("", UserInterrupt {})]).await
 }
 
-/// What sending such an event is.
+/// The action that sending such an event is.
 fn required_action(event: &Event<'_>) -> ApiResult<Action> {
     match &event.kind {
         EventKind::UserConfirmResult(_) => Ok(Action::Confirm),
@@ -126,7 +127,7 @@ fn required_action(event: &Event<'_>) -> ApiResult<Action> {
     }
 }
 
-/// Where answers are looked through.
+/// Checks and stores events within one transaction.
 struct ClientEventHandler<'d> {
     app: &'d Arc<App>,
     session: &'d Arc<Session>,
@@ -189,8 +190,8 @@ impl ClientEventHandler<'_> {
         Ok(event)
     }
 
-    /// Ends the reply in the same change that notes who wanted it: there is no moment in which it
-    /// is stopped and could go on after a crash. An agent elsewhere watches for it.
+    /// Ends the reply in the same change that logs the stop, so a crash cannot continue a stopped
+    /// reply. An external agent watches for the event instead.
     fn stop(&mut self, tx: &mut Transaction<'_>, event: &Event<'_>) -> ApiResult<()> {
         let id = &*event.reply_id;
         let is_named = |reply: &&OpenReply| match id {
@@ -236,7 +237,7 @@ fn unknown_reply(id: &str) -> ApiError {
         .hint("GET /v1/sessions/{s} lists what waits, under `pending`")
 }
 
-/// An event made anew, of which only the id is the client's.
+/// A new event that takes only its id from the client's event.
 fn answer_event(
     reply: &OpenReply,
     event: &Event<'_>,
@@ -248,7 +249,7 @@ fn answer_event(
     made.stamped(&SystemStamp)
 }
 
-/// The call that an answer is about, if it is in the state in which it can be answered.
+/// The call that an answer is about, if it is in the state that the answer needs.
 fn find_call_in_state<'m>(
     reply: &'m OpenReply,
     id: &str,
@@ -270,7 +271,7 @@ fn find_call_in_state<'m>(
     .hint("GET /v1/sessions/{s} lists what still waits, under `pending`"))
 }
 
-/// An error when a call is answered twice in one event, or none is.
+/// An error if a call is answered twice in one event, or if there is no answer.
 fn check_unique_ids<'a>(ids: impl Iterator<Item = &'a str>) -> ApiResult<()> {
     let mut seen = HashSet::new();
     for id in ids {
@@ -284,7 +285,7 @@ fn check_unique_ids<'a>(ids: impl Iterator<Item = &'a str>) -> ApiResult<()> {
     Ok(())
 }
 
-/// Of a person's answer: yes or no, the input as they left it, rules that were suggested, and why.
+/// Takes from a confirmation: the decision, the edited input, suggested rules, and the reason.
 fn checked_confirmation(
     reply: &OpenReply,
     answer: &UserConfirmResult,
@@ -296,8 +297,8 @@ fn checked_confirmation(
         if result.confirmed && !result.tool_call.input.is_empty() {
             tool_call.input = checked_input(&result.tool_call)?;
         }
-        // What is kept is the rule as it was suggested. A client may leave out fields of it that
-        // only people read.
+        // The rule is stored as it was suggested. A client may omit its fields that are only for
+        // display.
         let accepted = result.rules.iter().flatten().filter(|_| result.confirmed);
         let suggested = |accepted: &PermissionRule| {
             let is_same = |rule: &&PermissionRule| {
@@ -325,7 +326,7 @@ fn checked_confirmation(
 /// The longest reason that is kept, in bytes.
 const WHY: usize = 4096;
 
-/// What a person says to their yes or no: text, for others to read.
+/// The reason for a decision, for others to read.
 fn reason_of(result: &ConfirmResult) -> ApiResult<Option<String>> {
     let text = result.rest.get::<String>("message").ok().flatten();
     match text.filter(|text| !text.is_empty()) {
@@ -346,7 +347,7 @@ fn checked_input(call: &ToolCall) -> ApiResult<String> {
     check_input(&call.input).map(|()| call.input.clone()).map_err(|why| wrong(&why))
 }
 
-/// Of what somebody outside executed: its output, and how it went.
+/// Takes from the results of tools that the client ran: the output and the state.
 fn checked_results(
     reply: &OpenReply,
     answer: &ExternalExecutionResult,
@@ -374,14 +375,14 @@ fn checked_results(
     Ok(ExternalExecutionResult { execution_results: results.collect::<ApiResult<_>>()? })
 }
 
-/// Of a result's other fields only what its client calls the message that it came in: who has it
-/// under that name is not to get it under another.
+/// Of the other fields of a result only `message_id`, the id that its client gave the message:
+/// clients that know the message by that id must not get it under another.
 fn message_id_field(result: &ToolResult) -> Fields {
     let id = result.rest.get::<String>("message_id").ok().flatten();
     id.filter(|id| is_valid_id(id)).map(|id| ("message_id", id)).into_iter().collect()
 }
 
-/// Results for calls of a reply that the client did not execute in time, in nobody's name.
+/// Results for calls that the client did not execute in time.
 pub(super) fn timeout_results(
     reply: &OpenReply,
     calls: &[&ToolCall],
@@ -404,7 +405,7 @@ pub(super) fn timeout_results(
     Some(event)
 }
 
-/// A no to some calls of a reply, in nobody's name.
+/// A denial of some calls by the server itself.
 pub(super) fn denial<'m>(
     reply: &'m OpenReply,
     calls: impl Iterator<Item = &'m ToolCall>,

@@ -1,8 +1,8 @@
-//! Questions that nobody answers in time count as denied, a reply whose client sends no result of a call
-//! in time is ended, and the replies of producers that fall silent are closed.
+//! Expires what waits too long: approvals count as denied, a reply whose client sends no tool
+//! result ends, and the replies of silent producers end.
 //!
-//! All of it follows from the log: how long a question waits is counted from the event that asked it, so a
-//! restart changes nothing. A clock that goes backwards makes it wait longer, never shorter.
+//! Deadlines are computed from the log: the time of the event that asked. So a restart changes
+//! nothing. A clock that goes backwards makes calls wait longer, never shorter.
 
 use super::client_events::{denial, timeout_results};
 use super::end_replies::{end_all_replies, end_own_replies};
@@ -21,10 +21,10 @@ use turnwire_core::{FinishedReason, ToolCall, ToolCallState};
 use turnwire_log::store::{SessionKey, SessionNumber, SessionStatus};
 use turnwire_log::{OpenReply, Session, Snapshot};
 
-/// Clocks are set while one sleeps, so nobody sleeps for longer.
+/// The clock may be changed during a sleep, so no sleep is longer.
 const MAX_SLEEP: Duration = Duration::from_secs(30);
 
-/// When which session has a question that nobody may answer any more.
+/// When pending calls of which session expire.
 #[derive(Default)]
 pub(super) struct Deadlines {
     due: Mutex<BTreeMap<(Timestamp, SessionNumber), SessionKey>>,
@@ -37,7 +37,7 @@ impl Deadlines {
         self.changed.notify_one();
     }
 
-    /// Takes out those whose time has come, and says how long it is until the next.
+    /// Removes the sessions that are due, and returns how long it is until the next one.
     fn take_due(&self, now: Timestamp) -> (Vec<SessionKey>, Duration) {
         let mut due = self.due.lock();
         let later = due.split_off(&(now, SessionNumber(i64::MAX)));
@@ -47,7 +47,7 @@ impl Deadlines {
     }
 }
 
-/// A time as events have it. Some of their makers leave out the zone: they mean UTC.
+/// Parses the time of an event. Some producers omit the time zone: they mean UTC.
 fn parse_time(text: &str) -> Option<Timestamp> {
     text.parse::<Timestamp>().ok().or_else(|| {
         let civil = text.parse::<DateTime>().ok()?;
@@ -55,16 +55,16 @@ fn parse_time(text: &str) -> Option<Timestamp> {
     })
 }
 
-/// How long calls wait for somebody.
+/// How long calls may wait.
 #[derive(Debug, Clone, Copy)]
 pub struct WaitLimits {
-    /// For a person's yes or no.
+    /// For an approval.
     pub approval: Duration,
     /// For the result of a call that the client executes.
     pub result: Duration,
 }
 
-/// The calls of a reply that wait, and until when.
+/// The pending calls of a reply, with their deadlines.
 fn waiting_calls(
     reply: &OpenReply,
     limits: WaitLimits,
@@ -80,7 +80,7 @@ fn waiting_calls(
     })
 }
 
-/// The calls in this state whose time is over.
+/// The calls in this state whose deadline has passed.
 fn late_calls<'r>(
     reply: &'r OpenReply,
     limits: WaitLimits,
@@ -91,14 +91,14 @@ fn late_calls<'r>(
     calls.map(|(call, _)| call).filter(|call| call.state == *state).collect()
 }
 
-/// When the first of the calls of a reply that wait is given up.
+/// When the first pending call of a reply expires.
 pub fn first_deadline(reply: &OpenReply, limits: Option<WaitLimits>) -> Option<String> {
     let first = waiting_calls(reply, limits?).map(|(_, at)| at).min()?;
     Some(format!("{first:.3}"))
 }
 
 impl Turns {
-    /// Remembers when the calls of a session that wait are to be looked at again.
+    /// Remembers when the pending calls of a session have to be checked.
     pub(super) fn note_deadline(&self, session: &Session, snapshot: &Snapshot) {
         let Some(limits) = self.wait_limits(session.agent()) else { return };
         let open = snapshot.open.iter().filter(|_| !snapshot.state.is_produced);
@@ -108,7 +108,7 @@ impl Turns {
         }
     }
 
-    /// Watches the time limits, until everything lets go.
+    /// Starts the tasks that watch deadlines, until the server stops.
     pub(super) fn start_deadline_tasks(self: &Arc<Self>) {
         let over = self.shutdown.clone();
         let (questions, producers) = (self.clone(), self.clone());
@@ -141,7 +141,8 @@ impl Turns {
         }
     }
 
-    /// Denies what nobody allowed in time, and ends a reply whose client sent no result in time.
+    /// Denies calls that nobody approved in time, and ends a reply whose client sent no result in
+    /// time.
     async fn expire_calls(self: &Arc<Self>, key: &SessionKey) -> turnwire_log::Result<()> {
         let Some(session) = self.log.open_session(key).await? else { return Ok(()) };
         let Some(limits) = self.wait_limits(session.agent()) else { return Ok(()) };
@@ -152,8 +153,8 @@ impl Turns {
         .await
     }
 
-    /// Ends the reply of a session if one of its calls waited too long for the client. The model is not
-    /// asked again: nobody is there, and it could call the same tool without end.
+    /// Ends the reply of a session if one of its calls waited too long for the client. The model is
+    /// not called again: no client is there, and it could call the same tool without end.
     async fn end_abandoned(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -202,7 +203,7 @@ impl Turns {
         }
     }
 
-    /// Denies everything that a person would have to allow: there is none.
+    /// Denies all calls that wait for approval, because the client said that nobody can be asked.
     pub(super) async fn deny_pending_approvals(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -235,7 +236,7 @@ impl Turns {
                         .map_err(|why| turnwire_log::Error::Refused { at: 0, why })?;
                     self.store_answer_for_agent(session, tx, event);
                 }
-                // Whether it goes on or waits for the rest: somebody looks.
+                // Whether the reply continues or still waits: a worker has to look.
                 self.wake(session);
                 Ok::<_, turnwire_log::Error>(())
             })
@@ -246,12 +247,12 @@ impl Turns {
         }
     }
 
-    /// A producer that said nothing for too long has its replies closed. One that waits for a person
-    /// is not the silent one.
+    /// Ends the replies of producers that are silent for too long. A producer whose reply waits for
+    /// an answer is not silent.
     async fn watch_producers(self: Arc<Self>) {
         let silence = self.config.producers.silence.0;
         let pause = (silence / 8).clamp(Duration::from_millis(20), MAX_SLEEP);
-        // Where the log of each one stood, and since when.
+        // The head of each producer's log, and since when it stands there.
         let mut heard: HashMap<SessionNumber, (u64, Instant)> = HashMap::new();
         loop {
             tokio::time::sleep(pause).await;

@@ -1,4 +1,5 @@
-//! Replies that cannot go on are closed, so that the history stays valid.
+//! Ends replies that cannot continue, in a way that keeps the history valid for the next model
+//! call.
 
 use super::EXTERNAL;
 use super::journal::{add_total_cost, stamp_event};
@@ -7,7 +8,7 @@ use turnwire_core::event::SubAgent;
 use turnwire_core::{Event, FinishedReason, ReplyError};
 use turnwire_log::{OpenReply, Session, Transaction};
 
-/// Ends what the session's own agent has open. Whether there was anything.
+/// Ends the open replies of the session's own agent. Returns whether there were any.
 pub(super) fn end_own_replies(
     tx: &mut Transaction<'_>,
     session: &Session,
@@ -20,7 +21,7 @@ pub(super) fn end_own_replies(
     end_all_replies(tx, session, reason, error)
 }
 
-/// Ends all that is open: sub-agents' replies first, then those that they work for.
+/// Ends all open replies: those of sub-agents first.
 pub(crate) fn end_all_replies(
     tx: &mut Transaction<'_>,
     session: &Session,
@@ -51,7 +52,7 @@ pub(crate) fn end_all_replies(
     Ok(any)
 }
 
-/// Says which agent's events they are.
+/// Sets the sub-agent of events.
 fn with_agent(
     reply: &OpenReply,
     events: Vec<Event<'static>>,
@@ -60,7 +61,7 @@ fn with_agent(
     events.into_iter().map(move |event| Event { agent: agent.clone(), ..event })
 }
 
-/// Which agent's events those of a reply are.
+/// The sub-agent that writes a reply.
 pub(super) fn sub_agent_of(reply: &OpenReply) -> Option<Box<SubAgent>> {
     reply.agent().cloned().map(Box::new)
 }

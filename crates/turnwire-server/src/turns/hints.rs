@@ -1,10 +1,10 @@
-//! Hints: what an agent is told from outside, by another program, a trigger, or a tool of its own that
-//! has gone to the background.
+//! Hints: notes for an agent from outside, from another program, a trigger, or a tool that runs in
+//! the background.
 //!
-//! All of them go through the log. Where a reply is open, a hint is a `HINT_BLOCK` of it, and the agent
-//! reads it before it asks its model again; while a model call is under way it is held, as durable as an
-//! event, and stands behind the call. Where none is open, it is a message of its own, which the next
-//! reply has in its history; or it starts one.
+//! All hints go through the log. If a reply is open, a hint becomes a `HINT_BLOCK` of it, and the
+//! agent reads it before its next model call; during a model call it is held, as durable as an
+//! event, and logged after the call. If no reply is open, it becomes a message that the next reply
+//! has in its history, or it starts a reply.
 
 use super::end_replies::sub_agent_of;
 use super::journal::{persist, stamp_event};
@@ -24,13 +24,13 @@ use turnwire_core::{
 };
 use turnwire_log::{OpenReply, PushOutcome, Session, Transaction};
 
-/// What the metadata of a result that ends as `running` call the process that its work goes on in.
+/// In the metadata of a result that ends as `running`: the process in which its work continues.
 pub(super) const BACKGROUND: &str = "background";
 
 /// How many hints may wait for the end of one model call.
 const HELD: usize = 64;
 
-/// What becomes of a hint while no reply is open.
+/// What to do with a hint while no reply is open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum WhenIdle {
     /// The next reply reads it.
@@ -49,13 +49,12 @@ pub(super) struct HintOutcome {
 }
 
 impl Turns {
-    /// What becomes of a hint to an agent while no reply is open, where whoever sends it does not say.
+    /// What to do with hints for an agent while no reply is open, if the sender does not say.
     pub fn when_idle(&self, agent: &str) -> WhenIdle {
         self.config.agents.get(agent).map_or(WhenIdle::Wait, |agent| agent.on_hint.into())
     }
 
-    /// Puts a hint where it belongs: into the reply that it names, else into the one that is open, else
-    /// into the history.
+    /// Stores a hint: in the reply that it names, else in the open reply, else in the history.
     pub(super) fn store_hint(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -113,8 +112,8 @@ impl Turns {
         Ok(put)
     }
 
-    /// Tells the reply that is about to go on what became of calls that worked in the background of a
-    /// process that is gone, and returns the reply.
+    /// Adds hints about lost background calls to the reply that is about to continue, and returns
+    /// that reply.
     pub(super) async fn log_lost_work(
         &self,
         session: &Arc<Session>,
@@ -138,8 +137,7 @@ impl Turns {
         Ok(told.await?.0)
     }
 
-    /// Hints about the calls, in what was said so far, that worked in the background of another process
-    /// and have told nothing since.
+    /// Hints about calls that ran in the background of another process and have not reported since.
     pub(super) fn lost_background_calls<'m>(
         &self,
         said: impl Iterator<Item = &'m Msg> + Clone,
@@ -174,10 +172,10 @@ impl Turns {
     }
 }
 
-/// Puts a hint into the reply that it names. Whether it is new.
+/// Adds a hint to the reply that it names. Returns whether it is new.
 fn add_to_reply(tx: &mut Transaction<'_>, hint: &mut Event<'_>, is_own: bool) -> ApiResult<bool> {
     if !is_own {
-        // An agent elsewhere learns of it from the log, so it is there at once.
+        // An external agent reads it from the log, so it is logged at once.
         return Ok(tx.push(hint, None).map_err(refused)? != PushOutcome::Repeated);
     }
     if tx.held_hint_count() >= HELD {
@@ -192,7 +190,7 @@ fn refused(why: turnwire_core::Error) -> ApiError {
     turnwire_log::Error::Refused { at: 0, why }.into()
 }
 
-/// The call whose finding a hint is.
+/// The call whose result a hint reports.
 fn call_of_hint(hint: &HintBlock) -> Option<String> {
     let source: Value = serde_json::from_str(hint.source.as_deref()?).ok()?;
     let is_finding = source.get("type")?.as_str()? == "background_tool";
@@ -216,7 +214,7 @@ fn find_named_reply<'t>(
         }
         .hint(without));
     };
-    // Nobody looks into the log for one that works: what it emits comes from the agent above.
+    // A running sub-agent does not read the log: its parent relays its events.
     if is_own && reply.is_of_sub_agent() && reply.waiting_calls().next().is_none() {
         return Err(ApiError::unprocessable(format!(
             "{id} is the reply of a sub-agent at work; nothing was stored"
@@ -236,7 +234,7 @@ fn is_blank(hint: &Payload) -> bool {
     }
 }
 
-/// A hint that belongs to no reply, as a message.
+/// A hint without a reply, as a message.
 fn hint_as_message(event: Event<'static>, session: &Session) -> ApiResult<Event<'static>> {
     let EventKind::Hint(hint) = event.kind else {
         return Err(ApiError::internal("this is no hint"));
@@ -260,7 +258,7 @@ fn hint_as_message(event: Event<'static>, session: &Session) -> ApiResult<Event<
     Ok(stamp_event(Event { kind: message, ..event }, session))
 }
 
-/// Whether a message is nothing but a hint that came while no reply was open.
+/// Whether a message consists of hints that came while no reply was open.
 pub(super) fn is_hint_message(msg: &Msg) -> bool {
     let is_hint = |block: &ContentBlock| matches!(block, ContentBlock::Hint(_));
     msg.finished_reason().is_none()
@@ -268,7 +266,7 @@ pub(super) fn is_hint_message(msg: &Msg) -> bool {
         && msg.content().iter().all(is_hint)
 }
 
-/// Where tools of a session say what they find after they have gone to the background: in its log.
+/// Logs what the tools of a session report after they went to the background.
 pub(super) struct BackgroundHints {
     pub turns: Weak<Turns>,
     pub session: Arc<Session>,
@@ -293,7 +291,7 @@ impl HintStore for BackgroundHints {
         }
     }
 
-    /// They are in the log, and nowhere else.
+    /// They are in the log only.
     async fn pending(&self, _: &str) -> Vec<HintBlock> {
         Vec::new()
     }

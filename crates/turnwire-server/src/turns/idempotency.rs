@@ -1,4 +1,4 @@
-//! A request that was sent twice is done once: `Idempotency-Key`.
+//! Idempotency: a repeated request returns the stored response.
 
 use crate::auth::{Caller, sha256};
 use crate::error::{ApiError, ApiResult};
@@ -9,10 +9,10 @@ use std::sync::Arc;
 use turnwire_log::store::IdempotencyRecord;
 use turnwire_log::{Log, Session, Transaction};
 
-/// The longest key that is taken.
+/// The longest key.
 const MAX_LENGTH: usize = 255;
 
-/// What a client calls its request, and what it asked for.
+/// The idempotency key of a request, with a fingerprint of the request.
 #[derive(Debug, Clone)]
 pub struct IdempotencyKey {
     tenant: Arc<str>,
@@ -21,8 +21,8 @@ pub struct IdempotencyKey {
 }
 
 impl IdempotencyKey {
-    /// The request's key, where it has one. It belongs to this incarnation of the session, and to the holder
-    /// of the caller's credentials: nobody else is given the stored answer.
+    /// Reads the key of a request, if it has one. It belongs to this incarnation of the session and
+    /// to the holder of the caller's credentials: nobody else gets the stored response.
     pub fn from_request(
         session: &Session,
         caller: &Caller,
@@ -49,13 +49,13 @@ impl IdempotencyKey {
         }))
     }
 
-    /// What was answered to this request before.
+    /// The stored response to this request.
     pub async fn find_response<A: DeserializeOwned>(&self, log: &Log) -> ApiResult<Option<A>> {
         let earlier = log.find_idempotency_record(&self.tenant, &self.key).await?;
         earlier.as_ref().map(|earlier| self.read_response(earlier)).transpose()
     }
 
-    /// What was answered to it a moment ago.
+    /// The response that was stored a moment ago, and may not be durable yet.
     pub(super) fn find_response_in<A: DeserializeOwned>(
         &self,
         tx: &Transaction<'_>,
@@ -63,7 +63,7 @@ impl IdempotencyKey {
         tx.find_answered(&self.key).map(|earlier| self.read_response(earlier)).transpose()
     }
 
-    /// Keeps the answer, with the change that it is about.
+    /// Stores the response, in the same change that it is about.
     pub(super) fn store_response(
         &self,
         tx: &mut Transaction<'_>,

@@ -1,4 +1,4 @@
-//! What an agent emits becomes durable, or the agent is told why not.
+//! The journal of an agent run: makes the events that an agent emits durable, or tells it why not.
 
 use super::hints::{BACKGROUND, BackgroundHints};
 use super::usage_counter::UsageCounter;
@@ -16,30 +16,30 @@ use turnwire_log::cost::COST_FIELD;
 use turnwire_log::store::SessionStatus;
 use turnwire_log::{Error, OpenReply, Receipt, Session, Transaction};
 
-/// The journal of one call of an agent.
+/// The journal of one agent run.
 pub(super) struct LogJournal {
     session: Arc<Session>,
     reply_id: String,
     stop: CancellationToken,
     failure: Option<AgentError>,
-    /// How long a person has to answer a question, in seconds.
+    /// How long an approval may take, in seconds.
     timeout_seconds: Option<u64>,
     counts: UsageCounter,
-    /// Where the tools of the session say what they find later.
+    /// Where background tools of the session report.
     background_hints: Arc<dyn HintStore>,
     process: String,
-    /// What stamps its events.
+    /// Stamps its events.
     stamp: SequentialStamp,
-    /// How many hints the agent knows of.
+    /// How many hints the agent knows.
     hints: usize,
-    /// Whether the reply waited for somebody, in the course of this call.
+    /// Whether the reply has waited for an answer during this run.
     pub(super) has_waited: bool,
-    /// Ids of calls that the agent cannot know of, and is not to use again.
+    /// Ids of calls that the agent cannot know, and must not use again.
     pub(super) used_calls: Vec<String>,
 }
 
 impl LogJournal {
-    /// For a reply of which the agent is told this much.
+    /// For a reply in the state that the agent is given.
     pub(super) fn new(
         turns: &Arc<Turns>,
         session: &Arc<Session>,
@@ -64,24 +64,24 @@ impl LogJournal {
         }
     }
 
-    /// What the makers of these events could not know.
+    /// Adds what the agent cannot know.
     fn stamp_events(&self, events: &mut [Event<'static>]) {
         for event in events {
             stamp_event_with(event, &self.session, &self.stamp);
             match &event.kind {
-                // What it costs is said once, by the prices of this moment.
+                // The cost is logged once, at the current prices.
                 EventKind::ModelCallEnd(end) => {
                     if let Some(cost) = self.counts.cost(event, end) {
                         event.metadata.insert(COST_FIELD, cost.amount());
                     }
                 }
-                // Who is asked is told how long the answer may take: by the clock here, not the agent's.
+                // The time limit of an approval is set by this server's clock.
                 EventKind::RequireUserConfirm(_) => {
                     if let Some(seconds) = self.timeout_seconds {
                         event.metadata.insert("timeout_seconds", seconds);
                     }
                 }
-                // What goes on in the background goes on as long as this process does.
+                // Background work lives as long as this process.
                 EventKind::ToolResultEnd(end) if end.state == ToolResultState::Running => {
                     event.metadata.insert(BACKGROUND, self.process.as_str());
                 }
@@ -90,7 +90,7 @@ impl LogJournal {
         }
     }
 
-    /// Commits events: all of them, or, where the agent has not read everything, none.
+    /// Commits events: all of them, or none if the agent has unread hints and `unread` is `Refuse`.
     async fn write_events(
         &mut self,
         mut events: Vec<Event<'static>>,
@@ -109,7 +109,7 @@ impl LogJournal {
             if stop.is_cancelled() {
                 return Err(AgentError::Stopped);
             }
-            // Whoever stops a reply ends it; its agent learns of it here.
+            // A stop ends the reply; its agent notices here.
             let own = own_reply(session, tx).filter(|own| own.msg().id() == reply_id);
             let Some(own) = own else { return Err(AgentError::Stopped) };
             if if_unread == UnreadHints::Refuse && count_hints(own.msg()) != *hints {
@@ -117,8 +117,8 @@ impl LogJournal {
             }
             for event in &mut events {
                 check_reply_id(event, reply_id, tx)?;
-                // The reply was started with the message that it answers; an agent that says so again
-                // tells nobody anything.
+                // The reply was started together with its message. A second start by the agent is
+                // ignored.
                 let begins = matches!(event.kind, EventKind::ReplyStart(_));
                 if begins && tx.reply(&event.reply_id).is_some() {
                     continue;
@@ -158,14 +158,14 @@ impl LogJournal {
     }
 }
 
-/// What becomes of events where there are hints that the agent does not know of.
+/// What to do with events if there are hints that the agent has not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum UnreadHints {
     Ignore,
     Refuse,
 }
 
-/// How many hints a reply has.
+/// The number of hints in a reply.
 fn count_hints(reply: &Msg) -> usize {
     reply.blocks::<HintBlock>().count()
 }
@@ -207,12 +207,12 @@ impl Journal for LogJournal {
     }
 }
 
-/// Whole seconds, rounded up: nobody is told of less time than there is.
+/// Whole seconds, rounded up.
 pub(crate) fn ceil_seconds(timeout: Duration) -> u64 {
     timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0)
 }
 
-/// An event with what its maker could not know.
+/// Sets an event's session, id and time.
 pub(crate) fn stamp_event(mut event: Event<'static>, session: &Session) -> Event<'static> {
     stamp_event_with(&mut event, session, &SystemStamp);
     event
@@ -230,7 +230,7 @@ fn stamp_event_with(event: &mut Event<'static>, session: &Session, stamp: &impl 
     event.stamp(stamp);
 }
 
-/// Has the end of a reply say what all of it cost.
+/// Sets the total cost in the end of a reply.
 pub(super) fn add_total_cost(event: &mut Event<'_>, tx: &Transaction<'_>) {
     if let EventKind::ReplyEnd(end) = &mut event.kind
         && let Some(cost) = tx.reply(&event.reply_id).and_then(OpenReply::cost)
@@ -239,7 +239,7 @@ pub(super) fn add_total_cost(event: &mut Event<'_>, tx: &Transaction<'_>) {
     }
 }
 
-/// An agent writes one reply, and those of its sub-agents.
+/// An agent may write only its own reply and those of its sub-agents.
 fn check_reply_id(
     event: &Event<'_>,
     reply_id: &str,
@@ -260,9 +260,9 @@ fn check_reply_id(
 
 /// Why a change was not made.
 enum PersistError {
-    /// It does not want to be made.
+    /// The change itself failed.
     Halt(AgentError),
-    /// The log did not take it.
+    /// The log failed.
     Log(Error),
 }
 
@@ -272,8 +272,8 @@ impl From<Error> for PersistError {
     }
 }
 
-/// Changes a session. As long as the store cannot take it for a reason that may pass, such as a
-/// full disk, it tries again: nothing of a reply is to be lost for that. Only a stop ends the trying.
+/// Changes a session, and retries as long as the store fails for a reason that may pass, such as a
+/// full disk: no event of a reply may be lost for that. Only a stop ends the retries.
 pub(crate) async fn persist<R>(
     session: &Arc<Session>,
     stop: &CancellationToken,
@@ -282,7 +282,7 @@ pub(crate) async fn persist<R>(
 ) -> Result<(R, Receipt), AgentError> {
     let mut patience = RetryBackoff::new(session.id());
     loop {
-        // An attempt that came through after all is known by the ids of its events.
+        // An attempt that was written after all is recognised by the ids of its events.
         match session.transact(touched, |tx| change(tx).map_err(PersistError::Halt)).await {
             Ok(done) => return Ok(done),
             Err(PersistError::Halt(halt)) => return Err(halt),
@@ -291,13 +291,13 @@ pub(crate) async fn persist<R>(
     }
 }
 
-/// How to go on after an error of the log.
+/// Pauses between retries after an error of the log.
 pub(super) struct RetryBackoff<'s> {
     session: &'s str,
     pause: Duration,
 }
 
-/// The first pause after an error, and the longest.
+/// The first pause, and the longest.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
 impl<'s> RetryBackoff<'s> {
@@ -305,7 +305,7 @@ impl<'s> RetryBackoff<'s> {
         Self { session, pause: RETRY_PAUSES.0 }
     }
 
-    /// Waits, where trying again can help.
+    /// Waits if a retry can help, otherwise returns the error.
     pub(super) async fn wait(
         &mut self,
         error: Error,

@@ -1,5 +1,5 @@
-//! A message is answered again, as it is or in other words. What followed it leaves the history; the
-//! log keeps it.
+//! Answers a message again, as it is or with new content. The messages after it leave the history;
+//! the log keeps them.
 
 use super::EXTERNAL;
 use super::client_context;
@@ -21,15 +21,15 @@ use turnwire_core::{Event, Msg, Role};
 use turnwire_log::store::{MessageQuery, StoredMessage};
 use turnwire_log::{Error, Session, Transaction};
 
-/// What the metadata of an edited message call the one that it stands for. Ids are given once, so
-/// the new words have an id of their own; whoever knows only the old one is led here.
+/// In the metadata of an edited message: the id of the message that it replaces. An id is used
+/// once, so the new content has its own; clients that know only the old id are led to it.
 const REPLACES: &str = "replaces";
 
 /// How many messages are read at a time, and how many bytes of them.
 const PAGE: usize = 64;
 const PAGE_BYTES: usize = 1 << 20;
 
-/// Answers a user's message again. It is named by its id, or by that of the reply to it.
+/// Answers a user's message again. The message is named by its id, or by the id of a reply to it.
 pub async fn retry(
     app: &Arc<App>,
     session: &Arc<Session>,
@@ -39,8 +39,7 @@ pub async fn retry(
     retry_with(app, session, id, None, once).await
 }
 
-/// Puts other words in the place of a user's message, and answers those. Of `msg` everything counts
-/// but its id.
+/// Replaces a user's message, and answers the new one. The id of `msg` is ignored.
 pub async fn edit(
     app: &Arc<App>,
     session: &Arc<Session>,
@@ -58,7 +57,7 @@ pub async fn edit(
     client_context::check_last_message(app, &session.key().tenant, std::slice::from_ref(&msg))
         .await?;
     if has_content_to_store(app, &msg) {
-        // Nothing is brought in for what is refused.
+        // Nothing is stored for a request that will be refused.
         let (earlier, _) =
             session.transact(&[], |tx| check_can_retry(app, session, tx, once)).await?;
         if let Some(answer) = earlier {
@@ -104,14 +103,14 @@ async fn retry_with(
                 Ok(Some(SendOutcome::New(accepted)))
             })
             .await?;
-        // The plan was made for a log that has gone on: another one is.
+        // The log has changed since the plan was made: make a new one.
         if let Some(sent) = sent {
             return Ok(sent);
         }
     }
 }
 
-/// What the request was answered with before; or an error, where nothing is answered again now.
+/// The stored response to the request; or an error if nothing can be retried now.
 fn check_can_retry(
     app: &App,
     session: &Session,
@@ -132,18 +131,18 @@ fn check_can_retry(
     Ok(None)
 }
 
-/// What is to be answered, and what that puts out of the history.
+/// What to answer, and what leaves the history.
 struct RetryPlan {
     message_id: String,
     superseded: Vec<String>,
-    /// What came with the message.
+    /// The client context of the message.
     client_context: ClientContext,
-    /// What is said in place of the message.
+    /// The message that replaces it.
     replacement: Option<PreparedMessage>,
 }
 
-/// Decides what a retry of a message answers. It goes through the messages some at a time: only ids
-/// are kept.
+/// Decides what a retry of a message answers. It reads the messages page by page, and keeps only
+/// ids.
 async fn plan_retry(session: &Session, id: &str) -> Result<Result<RetryPlan, ApiError>, Error> {
     let Some(named) = find_current(session, id).await? else {
         let error =
@@ -176,14 +175,14 @@ async fn plan_retry(session: &Session, id: &str) -> Result<Result<RetryPlan, Api
             }));
         }
         let counted = messages.into_iter().filter(|message| !message.superseded);
-        // What the agent was told by somebody else is true of the new answer, too.
+        // Hints from others are still true for the new answer.
         let gone = counted
             .filter(|message| !parse_message(message).is_some_and(|msg| is_hint_message(&msg)));
         superseded.extend(gone.map(|message| message.id));
     }
 }
 
-/// The last message of the user that a message answers, or that message itself.
+/// The last user message up to this message.
 async fn find_question(
     session: &Session,
     named: &StoredMessage,
@@ -207,13 +206,13 @@ async fn find_question(
     }
 }
 
-/// The message of an id, or the one that was put in its place.
+/// The message with this id, or the one that replaced it.
 async fn find_current(session: &Session, id: &str) -> Result<Option<StoredMessage>, Error> {
     let Some(mut named) = session.find_message(id).await? else { return Ok(None) };
     if !named.superseded {
         return Ok(Some(named));
     }
-    // Which message stands for which other: one pass, however often it was edited.
+    // Which message replaced which: one pass, however often it was edited.
     let mut stands_for: HashMap<String, String> = HashMap::new();
     let mut later = session.message_pages().after(named.first);
     loop {
@@ -227,7 +226,7 @@ async fn find_current(session: &Session, id: &str) -> Result<Option<StoredMessag
             }
         }
     }
-    // Each is used once, so this comes to an end.
+    // Each entry is used once, so this ends.
     while let Some(next) = stands_for.remove(&named.id).filter(|_| named.superseded) {
         let Some(next) = session.find_message(&next).await? else { break };
         named = next;
@@ -235,7 +234,7 @@ async fn find_current(session: &Session, id: &str) -> Result<Option<StoredMessag
     Ok(Some(named))
 }
 
-/// The message that this one was put in the place of.
+/// The id of the message that this one replaces.
 pub(crate) fn replaced_id(msg: &Msg) -> Option<String> {
     msg.metadata().get(REPLACES).ok().flatten()
 }
@@ -249,7 +248,7 @@ fn parse_message(message: &StoredMessage) -> Option<Msg> {
 }
 
 impl RetryPlan {
-    /// The same with other words in the place of the message.
+    /// The same plan with a replacement of the message.
     async fn with_replacement(
         mut self,
         app: &Arc<App>,
@@ -263,7 +262,7 @@ impl RetryPlan {
             self.superseded.insert(0, std::mem::replace(&mut self.message_id, taken.id.clone()));
             self.replacement = Some(taken);
         } else {
-            // It may have been stored by a version that took more.
+            // An earlier version may have stored a larger one.
             client_context::check_client_context(app, &session.key().tenant, &self.client_context)
                 .await?;
         }
@@ -294,7 +293,7 @@ impl RetryPlan {
         Ok(Accepted {
             message_id: self.message_id,
             reply_id,
-            // Whoever watches from here also learns what was taken back.
+            // A client that subscribes from here also sees what was superseded.
             last_event_id: session.resume_token(from),
             queued: false,
         })

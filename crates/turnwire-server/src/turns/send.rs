@@ -1,4 +1,4 @@
-//! A message comes in, and a reply starts.
+//! Takes messages and starts replies. Called by the HTTP route, the WebSocket and the protocols.
 
 use super::EXTERNAL;
 use super::client_context;
@@ -18,45 +18,45 @@ use turnwire_core::{ContentBlock, Event, Msg, Role};
 use turnwire_log::store::{QueuedMessage, SessionStatus};
 use turnwire_log::{PushOutcome, Session, Transaction};
 
-/// How many messages of one session may wait for their turn.
+/// How many messages of one session may be queued.
 const QUEUE: usize = 64;
 
-/// What becomes of a message while a reply is open.
+/// What to do with a message while a reply is open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum IfBusy {
-    /// It is refused.
+    /// Refuse it.
     #[default]
     Refuse,
-    /// It waits for its turn.
+    /// Queue it.
     Queue,
 }
 
-/// What a client is told about a message that was taken.
+/// The response to a message that was accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accepted {
     /// The message.
     pub message_id: String,
-    /// The reply that answers it, where an agent here does.
+    /// The reply that answers it, if an agent of this process does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_id: Option<String>,
-    /// Whoever watches from here misses nothing of the reply.
+    /// A client that subscribes from here misses nothing of the reply.
     pub last_event_id: String,
-    /// It waits for its turn.
+    /// It is queued.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub queued: bool,
 }
 
-/// What came of a request to start something.
+/// The result of a request that starts a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SendOutcome {
-    /// It was done.
+    /// It was done now.
     New(Accepted),
-    /// It was done before, and so was answered.
+    /// It was done before; this is the stored response.
     Replayed(Accepted),
 }
 
 impl SendOutcome {
-    /// What the client is told.
+    /// The response.
     pub fn accepted(&self) -> &Accepted {
         match self {
             Self::New(accepted) | Self::Replayed(accepted) => accepted,
@@ -64,25 +64,25 @@ impl SendOutcome {
     }
 }
 
-/// What somebody says to an agent.
+/// Messages for an agent.
 #[derive(Debug, Default)]
 pub struct SendRequest<'a> {
-    /// Messages of the user's, oldest first. The last of them is answered.
+    /// Messages of the user, oldest first. The last one is answered.
     pub messages: Vec<Msg>,
-    /// What belongs to the turn and comes before the reply, such as what became of files.
+    /// Events that belong to the turn and come before the reply, such as the state of files.
     pub events: Vec<Event<'static>>,
-    /// What becomes of it while a reply is open.
+    /// What to do while a reply is open.
     pub if_busy: IfBusy,
-    /// The id of the reply, where somebody was told it already.
+    /// The id of the reply, if a client knows it already.
     pub reply_id: Option<String>,
-    /// What the client calls its request.
+    /// The idempotency key of the request.
     pub idempotency_key: Option<&'a IdempotencyKey>,
-    /// The holder of the credentials, where results without a named session may follow.
+    /// The holder of the credentials, if tool results may follow without naming the session.
     pub requester: Option<&'a str>,
 }
 
-/// Takes a user's message. It is durable when this returns, and the reply that it starts goes on
-/// whether or not anybody is there to see it.
+/// Takes a user's message. It is durable when this returns, and the reply continues whether or not
+/// a client is connected.
 pub async fn send(
     app: &Arc<App>,
     session: &Arc<Session>,
@@ -103,7 +103,7 @@ pub async fn send(
     .await
 }
 
-/// Takes what somebody says: all of it, or nothing.
+/// Takes messages: all, or none.
 pub async fn send_all(
     app: &Arc<App>,
     session: &Arc<Session>,
@@ -159,7 +159,7 @@ pub async fn send_all(
     Ok(sent)
 }
 
-/// A message that may be logged: one that was checked, and whose links were taken in.
+/// A message that may be logged: it was checked, and its links were fetched.
 pub(super) struct PreparedMessage {
     pub(super) id: String,
     json: Bytes,
@@ -178,7 +178,7 @@ impl PreparedMessage {
         Ok(Self { id, json: json.into(), event })
     }
 
-    /// Appends the message, and says where it stands.
+    /// Appends the message, and returns its seq.
     pub(super) fn append_to(&self, tx: &mut Transaction<'_>) -> ApiResult<u64> {
         match tx.push(&mut self.event.clone(), None) {
             Ok(PushOutcome::Stored(seq)) => Ok(seq.get()),
@@ -188,36 +188,36 @@ impl PreparedMessage {
     }
 }
 
-/// Whether something is stored for a message before it is logged.
+/// Whether blobs have to be stored before the message can be logged.
 pub(super) fn has_content_to_store(app: &App, msg: &Msg) -> bool {
     links::has_slow_links(&app.config, msg) || blobs::has_large_data(msg)
 }
 
-/// What becomes of messages that come now.
+/// What to do with messages.
 enum Decision {
     /// Their request was answered before.
     Replay(Accepted),
-    /// They are logged; somebody elsewhere answers.
+    /// Log them; a producer answers.
     LogOnly,
-    /// They are logged, and a reply starts.
+    /// Log them, and start a reply.
     StartReply,
-    /// They wait for their turn.
+    /// Queue them.
     Enqueue,
 }
 
-/// Decides what becomes of messages, and which are refused.
+/// Decides what to do with messages, and which to refuse.
 struct Admission<'a> {
     app: &'a App,
     session: &'a Arc<Session>,
     idempotency_key: Option<&'a IdempotencyKey>,
     if_busy: IfBusy,
-    /// One message is one turn: more than one cannot wait together.
+    /// Only a single message can be queued.
     is_one: bool,
 }
 
 impl Admission<'_> {
-    /// What would become of messages, before anything is brought in for them: of what is refused
-    /// nothing is to stay behind. Whether they are taken is decided in the change that logs them.
+    /// Decides before anything is stored for the messages: nothing may be left of a refused
+    /// request. The final decision is made in the change that logs them.
     async fn decide_early(&self, ids: &[&str]) -> ApiResult<Decision> {
         let (way, _) = self.session.transact(ids, |tx| self.decide(tx, ids)).await?;
         Ok(way)
@@ -254,7 +254,7 @@ impl Admission<'_> {
     }
 }
 
-/// An error where a message would be refused anyway, before anything is brought in for it.
+/// An error if a message would be refused, before anything is stored for it.
 pub(crate) async fn check_not_busy(app: &App, session: &Arc<Session>, msg: &Msg) -> ApiResult<()> {
     let door =
         Admission { app, session, idempotency_key: None, if_busy: IfBusy::Refuse, is_one: true };
@@ -262,7 +262,7 @@ pub(crate) async fn check_not_busy(app: &App, session: &Arc<Session>, msg: &Msg)
     door.decide_early(id.as_slice()).await.map(drop)
 }
 
-/// What is on its way in.
+/// Messages that are about to be stored.
 struct PendingSend<'m> {
     app: &'m App,
     session: &'m Arc<Session>,
@@ -297,7 +297,7 @@ impl PendingSend<'_> {
         self.reply_id.clone().unwrap_or_else(|| SystemStamp.id())
     }
 
-    /// Appends everything, and says where the last message stands.
+    /// Appends everything, and returns the seq of the last message.
     fn append_all(&self, tx: &mut Transaction<'_>) -> ApiResult<u64> {
         for earlier in self.earlier {
             earlier.append_to(tx)?;
@@ -319,8 +319,8 @@ impl PendingSend<'_> {
     }
 }
 
-/// Starts a reply of the session's agent. It is open from here on, so nothing else starts, and a
-/// crash before the agent's first word is made up for by whoever finds it open.
+/// Starts a reply of the session's agent. It is open from here on: no other reply starts, and after
+/// a crash the worker finds it open and continues it.
 pub(super) fn start_reply(
     tx: &mut Transaction<'_>,
     session: &Session,
@@ -331,7 +331,7 @@ pub(super) fn start_reply(
     tx.push(&mut stamp_event(event, session), None).map(drop)
 }
 
-/// An error unless the session's agent runs here.
+/// An error unless the session's agent runs in this process.
 pub(super) fn check_agent_runs(app: &App, session: &Session) -> ApiResult<()> {
     if app.agents.contains_key(session.agent()) {
         return Ok(());
@@ -345,7 +345,7 @@ pub(super) fn agent_missing(name: &str) -> ApiError {
         .hint("GET /v1/agents lists those that are; the operator configures them")
 }
 
-/// Whether the message is one that a client may write.
+/// Checks that a client may send this message.
 pub(crate) fn check_message(msg: Msg) -> ApiResult<Msg> {
     if msg.role() != Role::User {
         return Err(ApiError::unprocessable(format!(
@@ -382,7 +382,7 @@ fn refused(why: turnwire_core::Error) -> ApiError {
     turnwire_log::Error::Refused { at: 0, why }.into()
 }
 
-/// Why nothing new starts now.
+/// Why no reply can start now.
 pub(super) fn busy(status: SessionStatus) -> ApiError {
     let what = match status {
         SessionStatus::Idle => "messages wait for their turn",

@@ -1,4 +1,5 @@
-//! The one task of a session that works.
+//! The worker of a session: a task that runs the agent, starts queued messages, and ends when
+//! nothing is left to do.
 
 use super::end_replies::end_own_replies;
 use super::journal::{LogJournal, RetryBackoff, persist, stamp_event};
@@ -17,18 +18,18 @@ use turnwire_core::{
 use turnwire_log::store::{MessageQuery, QueuedMessage, SessionNumber, SessionStatus};
 use turnwire_log::{Session, Snapshot, Transaction};
 
-/// How long an agent has to let go once it was told to.
+/// How long an agent may take to stop.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
-/// What is to be done in a session.
+/// What to do next in a session.
 enum NextStep {
-    /// The agent replies, or goes on.
+    /// The agent replies, or continues its reply.
     Reply(Box<OwnReply>),
-    /// The next message of the queue gets its turn.
+    /// The next queued message is answered.
     StartQueued(QueuedMessage),
-    /// Sub-agents' replies were left open by one that has ended.
+    /// A reply has ended and left replies of its sub-agents open.
     CloseOrphans,
-    /// Messages wait until somebody else's reply has ended.
+    /// Queued messages wait until a producer's reply has ended.
     AwaitProducer,
     /// Nothing.
     Idle,
@@ -38,11 +39,11 @@ enum NextStep {
 #[derive(Default)]
 struct History {
     messages: Vec<Msg>,
-    /// The ids of calls in messages that no longer count.
+    /// The ids of calls in superseded messages.
     superseded_calls: Vec<String>,
 }
 
-/// The reply that is open.
+/// The open reply of the session's own agent.
 struct OwnReply {
     id: String,
     first: Seq,
@@ -52,7 +53,7 @@ struct OwnReply {
     rules: Vec<PermissionRule>,
 }
 
-/// Works until there is nothing more to do.
+/// Works until nothing is left to do.
 pub(super) async fn run_session(turns: Arc<Turns>, session: Arc<Session>) {
     let mut seat = SessionWorker { turns: turns.clone(), no: session.number(), is_finished: false };
     let mut patience = RetryBackoff::new(session.id());
@@ -65,8 +66,8 @@ pub(super) async fn run_session(turns: Arc<Turns>, session: Arc<Session>) {
             Err(error) => patience.wait(error, &turns.shutdown).await,
         };
         if let Err(AgentError::LogLost(why) | AgentError::Failed(why)) = done {
-            // A session that was deleted has nothing more to be done. Otherwise its log belongs to
-            // another process now, or is damaged.
+            // In a deleted session nothing is left to do. Otherwise another process owns its log
+            // now, or the log is damaged.
             if !session.head_state().is_deleted {
                 tracing::error!(session = session.id(), why, "a session was given up");
             }
@@ -78,7 +79,7 @@ pub(super) async fn run_session(turns: Arc<Turns>, session: Arc<Session>) {
     }
 }
 
-/// The place of the one task of a session. It is free again however the task ends.
+/// The registration of a session's worker. It ends however the task ends.
 struct SessionWorker {
     turns: Arc<Turns>,
     no: SessionNumber,
@@ -86,7 +87,7 @@ struct SessionWorker {
 }
 
 impl SessionWorker {
-    /// Frees the place, unless there is something new to look at.
+    /// Ends the worker, unless the session has changed meanwhile.
     fn finish_unless_woken(&mut self) {
         let mut slots = self.turns.workers.lock();
         match slots.get_mut(&self.no) {
@@ -111,7 +112,7 @@ impl Drop for SessionWorker {
 }
 
 impl Turns {
-    /// Does what is to be done next.
+    /// Does the next step.
     async fn run_step(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -127,7 +128,7 @@ impl Turns {
             }
         }
         match next_step(snapshot) {
-            // The task is there as long as the reply is: what it needs for a moment is boxed.
+            // The task lives as long as the reply: what it needs only for a moment is boxed.
             NextStep::Reply(turn) => self.run_reply(session, turn).await,
             NextStep::StartQueued(queued) => Box::pin(self.start_queued(session, &queued)).await,
             NextStep::CloseOrphans => {
@@ -153,7 +154,7 @@ impl Turns {
         }
     }
 
-    /// Has the agent reply, and sees to it that the reply ends or waits.
+    /// Runs the agent, and makes sure that the reply ends or waits.
     async fn run_reply(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -175,9 +176,9 @@ impl Turns {
         drop(running);
         self.set_running_reply(session, None);
         let (reason, why) = match &result {
-            // It goes on after the restart.
+            // It continues after the restart.
             _ if self.shutdown.is_cancelled() => return Ok(()),
-            // One that has waited and does so no more was answered while its agent still ran.
+            // The reply waited, and was answered while its agent still ran.
             Ok(()) if journal.has_waited => return Ok(()),
             Ok(()) => (FinishedReason::Error, Some("it stopped without ending its reply")),
             Err(AgentError::Stopped) => (FinishedReason::Interrupted, None),
@@ -205,8 +206,8 @@ impl Turns {
         Ok(())
     }
 
-    /// The conversation before a reply. What worked in the background of a process that is gone is
-    /// made known in the reply first.
+    /// Loads the conversation before a reply. If background work of an earlier process was lost,
+    /// the reply gets a hint about it first.
     async fn prepare_history(
         &self,
         session: &Arc<Session>,
@@ -234,7 +235,7 @@ impl Turns {
         let Some(agent) = self.agents.get(session.agent()) else {
             return Err(AgentError::Failed(format!("the agent {} is not there", session.agent())));
         };
-        // What was said to another reply is not for this one.
+        // An answer to another reply is not for this one.
         let input = self.answers.lock().remove(&session.number());
         let input = input.filter(|(reply, _)| *reply == turn.id).map(|(_, answer)| answer);
         let has_begun = !turn.partial.content().is_empty() || turn.partial.usage().is_some();
@@ -262,7 +263,7 @@ impl Turns {
         }
     }
 
-    /// Whether a question waits in a turn whose client said that nobody can be asked.
+    /// Whether a call waits for approval in a turn whose client said that nobody can be asked.
     async fn is_unattended(
         &self,
         session: &Session,
@@ -278,7 +279,7 @@ impl Turns {
         Ok(asked.is_some_and(|msg| ClientContext::from_msg(msg).unattended))
     }
 
-    /// The conversation before a place, or the last messages of it.
+    /// The last messages before a seq.
     async fn read_history(
         &self,
         session: &Session,
@@ -317,7 +318,7 @@ impl Turns {
         Ok(history)
     }
 
-    /// Puts the bytes of stored files into the conversation.
+    /// Replaces blob URLs in the conversation with the bytes.
     async fn load_files(
         &self,
         session: &Session,
@@ -334,7 +335,7 @@ impl Turns {
         }
     }
 
-    /// Gives the first message of the queue its turn.
+    /// Starts the reply to the first queued message.
     async fn start_queued(
         &self,
         session: &Arc<Session>,

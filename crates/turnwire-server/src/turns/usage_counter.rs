@@ -1,5 +1,5 @@
-//! What is counted of what an agent has committed: tokens, the ends of replies, and how long its model
-//! took.
+//! Counts committed events of an agent for the metrics: tokens, cost, ended replies, and the
+//! latency of the model.
 
 use crate::config::Config;
 use crate::metrics::AgentMetrics;
@@ -10,18 +10,18 @@ use turnwire_core::event::{ModelCallEnd, SubAgent, TokenCounts};
 use turnwire_core::{Event, EventKind};
 use turnwire_log::Cost;
 
-/// The counts of one call of an agent.
+/// The counts of one agent run.
 pub(super) struct UsageCounter {
     metrics: AgentMetrics,
     config: Arc<Config>,
     agent: String,
     reply_id: String,
-    /// Since when the agent has had nothing to do but to wait for its model.
+    /// Since when the agent has been waiting for its model.
     waiting_since: Instant,
     model: ModelPhase,
 }
 
-/// How far the model call of the reply itself has come.
+/// The phase of the reply's own model call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ModelPhase {
     NotCalled,
@@ -46,7 +46,7 @@ impl UsageCounter {
         }
     }
 
-    /// What a model call cost by the prices of now, if they are known; its end is to say so.
+    /// The cost of a model call at the current prices, if they are known.
     pub(super) fn cost(&self, event: &Event<'_>, end: &ModelCallEnd) -> Option<Cost> {
         let config = self.config.agents.get(self.agent_name_of(event.agent.as_deref()))?;
         let model: Option<String> = event.metadata.get(MODEL_METADATA_KEY).ok().flatten();
@@ -79,15 +79,15 @@ impl UsageCounter {
         }
     }
 
-    /// The agent whose event it is. One that the settings do not have counts as the one that it works
-    /// for: names that anybody can make up are no labels.
+    /// The name of the agent that emitted an event. A sub-agent that is not in the settings counts
+    /// as its parent: names that anybody can invent must not become labels.
     fn agent_name_of<'s>(&'s self, sub: Option<&'s SubAgent>) -> &'s str {
         let path = sub.and_then(|sub| sub.agent_path.as_deref());
         let name = path.and_then(|path| path.rsplit('/').next());
         name.filter(|name| self.config.agents.contains_key(*name)).unwrap_or(&self.agent)
     }
 
-    /// A model is asked as soon as everything before is durable.
+    /// A model call starts as soon as everything before it is durable.
     fn time_model(&mut self, event: &Event<'_>) {
         self.model = match (&event.kind, self.model) {
             (EventKind::ModelCallStart(_), _) => ModelPhase::Started,

@@ -1,4 +1,4 @@
-//! The sessions in which something waits for somebody.
+//! Lists the sessions that wait for an answer.
 
 use crate::app::App;
 use crate::auth::Caller;
@@ -11,8 +11,8 @@ use turnwire_log::{Session, Snapshot};
 /// How many sessions are read at a time.
 const PAGE: usize = 100;
 
-/// Looks at each session of some agents that waits, among those that the caller reaches, until somebody
-/// has seen enough; those that changed last come first.
+/// Visits the waiting sessions of some agents that the caller may see, most recently changed first,
+/// until the visitor breaks.
 pub(crate) async fn for_each_waiting(
     app: &App,
     caller: &Caller,

@@ -1,4 +1,4 @@
-//! Somebody who asks, allows what is asked for, and watches.
+//! A client that sends messages, approves calls and subscribes.
 
 use serde_json::{Value, json};
 use std::io;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use turnwire_testkit::net::{SseParser, StreamingResponse, http, send_http};
 
-/// Nothing here takes so long.
+/// No wait in these tests takes so long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct TestClient {
@@ -23,7 +23,7 @@ pub async fn ask(to: SocketAddr, method: &str, path: &str, body: &Value) -> io::
     Ok(tokio::time::timeout(PATIENCE, answer).await.expect("it hangs")?.json())
 }
 
-/// Makes the session, and says something in it.
+/// Creates the session, and sends a message.
 pub async fn begin(to: SocketAddr) -> String {
     begin_with(to, "friday", &json!({"content": "go"})).await
 }
@@ -36,7 +36,7 @@ pub async fn begin_with(to: SocketAddr, agent: &str, message: &Value) -> String 
 }
 
 impl TestClient {
-    /// Watches the session from its first event, each event by itself.
+    /// Subscribes from the first event, without merging.
     pub async fn connect(address: SocketAddr) -> Self {
         let path = "/v1/sessions/s/events?raw=true";
         let request = http::request(address, "GET", path, &[], b"");
@@ -49,7 +49,7 @@ impl TestClient {
         }
     }
 
-    /// The next event; whoever asks for permission gets it.
+    /// The next event.
     pub async fn next(&mut self) -> Value {
         while self.waiting.is_empty() {
             let bytes = tokio::time::timeout(PATIENCE, self.incoming.next_bytes()).await;
@@ -60,7 +60,7 @@ impl TestClient {
         self.waiting.pop_front().unwrap()
     }
 
-    /// Says yes to what waits now. What was answered already is answered.
+    /// Approves all pending calls. Calls that were answered already stay as they are.
     pub async fn allow(&self) {
         let view = self.get("/v1/sessions/s").await;
         for pending in view["pending"].as_array().unwrap() {
@@ -77,7 +77,7 @@ impl TestClient {
         ask(self.address, "GET", path, &Value::Null).await.unwrap()
     }
 
-    /// Watches until the reply has ended; gives all events.
+    /// Reads events until the reply has ended, and returns them.
     pub async fn events_until_end(&mut self, reply: &str) -> Vec<Value> {
         let mut events = Vec::new();
         loop {

@@ -1,5 +1,5 @@
-//! The process is killed after each event of a run, and started again: the message is the same, and no
-//! tool that may not run again has run again.
+//! The process is killed after each event of a run and started again: the message is the same, and
+//! no tool that must not run twice has run twice.
 //!
 //! `TURNWIRE_SEED` repeats the order of an earlier run.
 
@@ -16,22 +16,22 @@ use turnwire_log::SqliteStore;
 use turnwire_log::doctor;
 use turnwire_log::store::{SessionKey, Store};
 
-/// What cannot be done by then is left for another seed.
+/// Cases that do not fit into this time are left for another seed.
 const TIME: Duration = Duration::from_secs(30);
-/// Most of a round is waiting.
+/// Most of a case is waiting.
 const SIDE_BY_SIDE: usize = 4;
-/// The tools that may not run again. Each is called once.
+/// The tools that must not run twice. Each is called once.
 const ONCE: [&str; 3] = ["once", "asked", "dig"];
 
-/// What a run came to.
+/// The outcome of a run.
 struct Outcome {
     text: String,
     events: Vec<Value>,
-    /// The states of the results, by the names of the tools.
+    /// The states of the results, by tool name.
     states: BTreeMap<String, String>,
 }
 
-/// One run; it is killed when so many events were seen.
+/// One run; the process is killed after so many events.
 async fn run(folder: &Path, kill_after: Option<usize>) -> Outcome {
     let mut process = Process::start(folder);
     let reply = begin(process.address).await;
@@ -65,7 +65,7 @@ async fn run(folder: &Path, kill_after: Option<usize>) -> Outcome {
     Outcome { text: text(own), events, states }
 }
 
-/// Whether everything that was opened is closed, and nothing that happened once happened twice.
+/// Checks that everything that was opened is closed, and nothing happened twice.
 async fn judge(folder: &Path, outcome: &Outcome, expected: &str) -> Result<(), String> {
     if outcome.text != expected {
         return Err(format!("it says {:?}", outcome.text));
@@ -78,7 +78,7 @@ async fn judge(folder: &Path, outcome: &Outcome, expected: &str) -> Result<(), S
         }
     }
     let again = (effects(folder, "again"), outcome.states.get("again").map(String::as_str));
-    // Once more is allowed; and what had said something already is not begun anew.
+    // One more run is allowed; but a tool that has produced output does not start again.
     if !matches!(again, (1 | 2, Some("success")) | (0 | 1, Some("interrupted"))) {
         return Err(format!("again ran {} times: {:?}", again.0, again.1));
     }
@@ -113,7 +113,7 @@ fn a_reply_survives_a_kill_after_each_of_its_events() {
     assert_eq!(reference.text, "Let me see. May I? All done.");
     block_on(judge(folder.path(), &reference, &reference.text)).unwrap();
     assert!(ONCE.iter().all(|tool| reference.states[*tool] == "success"));
-    // Behind the last event there is nothing to go on with.
+    // After the last event there is nothing to continue.
     let mut places: Vec<usize> = (1..reference.events.len()).collect();
     fastrand::Rng::with_seed(seed).shuffle(&mut places);
     println!("{} places to be killed at, seed {seed}", places.len());

@@ -1,5 +1,5 @@
-//! Schemas that cost too much, in a process that is killed: the reply ends with a typed error, and a restart
-//! does not repeat it.
+//! Schemas that are too expensive, in a process that is killed: the reply ends with a typed error,
+//! and a restart does not repeat it.
 
 use crate::client::{TestClient, ask, begin_with};
 use crate::server::Process;
@@ -21,7 +21,7 @@ fn message(schema: &Value) -> Value {
         "metadata": {"client": {"output_schema": schema}}})
 }
 
-/// Puts a message into the store that a server of today would refuse.
+/// Stores a message that the current server would refuse.
 async fn store_message(folder: &Path, schema: &Value) {
     let store = SqliteStore::open(folder.join("turnwire.db"), Options::default()).unwrap();
     let log = Log::new(Arc::new(store), "older");
@@ -39,7 +39,7 @@ async fn store_message(folder: &Path, schema: &Value) {
     log.create_session_with_queued(new, queued).await.unwrap();
 }
 
-/// The error that a reply ends with.
+/// The error of a reply.
 async fn error_of(visitor: &mut TestClient, reply: &str) -> Value {
     let events = visitor.events_until_end(reply).await;
     events.last().unwrap()["error"].clone()
@@ -61,7 +61,7 @@ async fn a_stored_schema_that_costs_too_much_ends_its_reply_and_no_restart_repea
     let after = visitor.get("/v1/sessions/s").await;
     assert_eq!(after["status"], "idle");
     assert_eq!(after["last_event_id"], before["last_event_id"]);
-    // Whoever wants it answered again is told why that does not work.
+    // A retry is refused with the reason.
     let path = "/v1/sessions/s/messages/m/retry";
     let refused = ask(process.address, "POST", path, &Value::Null).await.unwrap();
     assert_eq!(refused["error"]["type"], "schema_too_large", "{refused}");

@@ -1,4 +1,4 @@
-//! The server that is killed: this test program, started again with a folder to work in.
+//! The server process that is killed: this test program, started again with a folder.
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
@@ -24,7 +24,7 @@ const FOLDER: &str = "TURNWIRE_TEST_CRASH_FOLDER";
 /// Slow enough to be killed between two events.
 const PACE: Duration = Duration::from_millis(2);
 
-/// A process that serves.
+/// A server process.
 pub struct Process {
     child: Child,
     pub address: SocketAddr,
@@ -58,7 +58,7 @@ impl Drop for Process {
     }
 }
 
-/// It is no test by itself.
+/// Not a test by itself.
 #[test]
 fn the_server_that_is_killed() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
@@ -117,7 +117,7 @@ fn says(texts: &[&str]) -> ScriptStep {
     ScriptStep::Text(texts.iter().map(|&text| text.to_owned()).collect())
 }
 
-/// What is said depends on how many calls have a result, never on what it is.
+/// The answer depends on how many calls have a result, never on the result.
 fn friday(folder: &Path) -> Agent {
     let below = ScriptedModel::new([
         vec![says(&["Digging", "."]), ScriptStep::call("x", "dig", "{}")],
@@ -152,7 +152,7 @@ fn friday(folder: &Path) -> Agent {
         .build()
 }
 
-/// Answers with a long string of JSON.
+/// Answers with a long JSON string.
 fn answers() -> Agent {
     let answer = format!("\"{}\"", "a".repeat(2000));
     let script =
@@ -160,7 +160,7 @@ fn answers() -> Agent {
     Agent::builder("answers").model(Paced(script.by_history())).build()
 }
 
-/// A model that takes its time.
+/// A model that answers slowly.
 struct Paced(ScriptedModel);
 
 #[async_trait]

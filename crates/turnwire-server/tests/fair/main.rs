@@ -1,4 +1,4 @@
-//! What one tenant has running at once does not keep another one waiting.
+//! The running replies of one tenant do not delay another tenant.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -24,7 +24,7 @@ use turnwire_agent::Replier;
 use turnwire_log::MemoryStore;
 use turnwire_testkit::net::{HttpResponse, http, send_http};
 
-/// How many replies one tenant has running.
+/// How many replies of one tenant run.
 const HELD: usize = 400;
 
 fn token(name: &str) -> String {

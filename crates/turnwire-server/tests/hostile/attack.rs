@@ -1,4 +1,4 @@
-//! An attack, and what suffers it.
+//! An attack, and the server that is attacked.
 
 use crate::running::{Running, within};
 use serde_json::Value;
@@ -15,16 +15,16 @@ use turnwire_agent::{DemoAgent, Replier};
 use turnwire_log::MemoryStore;
 use turnwire_testkit::net::{HttpResponse, StreamingResponse, send_http};
 
-/// What may come of it.
+/// The expected result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expected {
-    /// This status, with an error as all others have it.
+    /// This status, with an error in our usual form.
     Error(u16),
-    /// Any 4xx, with an error as all others have it.
+    /// Any 4xx, with an error in our usual form.
     Clear,
-    /// An error of any 4xx, or the connection is closed.
+    /// Any 4xx error, or the connection is closed.
     Refusal,
-    /// It is harmless, and works.
+    /// It is harmless, and succeeds.
     Success,
 }
 
@@ -36,12 +36,12 @@ pub struct Attack {
 }
 
 impl Attack {
-    /// Bytes that are no request that could be answered as others are.
+    /// Bytes that are not a valid request.
     pub fn raw(name: &str, bytes: impl Into<Vec<u8>>) -> Self {
         Self { name: name.to_owned(), bytes: bytes.into(), wanted: Expected::Refusal }
     }
 
-    /// A request that is well-formed as far as HTTP goes.
+    /// A request that is valid HTTP.
     pub fn new(
         status: u16,
         method: &str,
@@ -66,14 +66,14 @@ impl Attack {
     }
 }
 
-/// The bytes of a request of somebody with all rights. Each line of `headers` ends with `\r\n`.
+/// The bytes of a request with all scopes. Each line of `headers` ends with `\r\n`.
 pub fn request(method: &str, path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     let mut head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n{headers}");
     if !headers.contains("authorization") {
         head.push_str("authorization: Bearer tw_all\r\n");
     }
     if !body.is_empty() {
-        // Writing to a string always works.
+        // Writing to a string cannot fail.
         let _ = write!(head, "content-length: {}\r\n", body.len());
     }
     head.push_str("\r\n");
@@ -85,7 +85,7 @@ pub struct Target {
     server: Running,
 }
 
-/// How long a server may take for an attack, and then some.
+/// The longest time that a server may take for an attack.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Target {
@@ -133,7 +133,7 @@ impl Target {
         within(send_http(self.address(), method, path, &headers, body)).await.unwrap()
     }
 
-    /// Sends the bytes, and looks at what comes.
+    /// Sends the bytes, and checks the response.
     pub async fn try_attack(&self, attack: &Attack) -> Result<(), String> {
         let answer = timeout(PATIENCE, self.answer(&attack.bytes)).await;
         let answer = answer.map_err(|_| "neither an answer nor a close".to_owned())?;
@@ -173,7 +173,7 @@ impl Target {
         }
     }
 
-    /// Nothing of all that was stored, and everything works.
+    /// Checks that nothing was stored, and that everything works.
     pub async fn still_serves(&self) {
         let session = self.ask("GET", "/v1/sessions/s", b"").await.json();
         assert_eq!(session["last_seq"], 1, "{session}");
@@ -189,7 +189,7 @@ impl Target {
     }
 }
 
-/// An error that says what it is, as all of ours do.
+/// Whether it is an error in our usual form.
 fn is_clear(answer: &HttpResponse) -> bool {
     let json = answer.json();
     let has = |name: &str| json["error"][name].as_str().is_some_and(|text| !text.is_empty());
@@ -197,7 +197,7 @@ fn is_clear(answer: &HttpResponse) -> bool {
     is_json && has("type") && has("message") && json != Value::Null
 }
 
-/// Waits until the server has closed, and gives what it said before.
+/// Waits until the server has closed, and returns what it sent before.
 pub async fn until_closed(stream: &mut TcpStream) -> Vec<u8> {
     let mut said = Vec::new();
     let _ = timeout(PATIENCE, stream.read_to_end(&mut said)).await.expect("it was not closed");

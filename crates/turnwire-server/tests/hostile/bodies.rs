@@ -7,7 +7,7 @@ const EVENTS: &str = "/v1/sessions/s/events";
 const REPLIES: &str = "/v1/sessions/s/replies";
 const PRODUCER: &str = "turnwire-producer: p.1\r\n";
 
-/// What is no JSON, or not what anybody expects.
+/// Invalid JSON, or JSON of an unexpected type.
 fn nonsense() -> Vec<Vec<u8>> {
     let deep = "[".repeat(100_000);
     let deep_objects = "{\"a\":".repeat(50_000);
@@ -45,7 +45,7 @@ pub fn all() -> Vec<Attack> {
     all
 }
 
-/// Whether it is 400, 413 or 422 is a matter of taste; that it is clear is not.
+/// 400, 413 or 422 are all fine, as long as the error is clear.
 fn any_4xx(mut attack: Attack) -> Attack {
     attack.wanted = crate::attack::Expected::Clear;
     attack
@@ -153,7 +153,7 @@ fn events(all: &mut Vec<Attack>) {
         format!(r#"{{"id":"{mega}","type":"REPLY_START","reply_id":"q"}}"#),
     ] {
         all.push(any_4xx(Attack::new(422, "POST", EVENTS, PRODUCER, &line)));
-        // One that is bad spoils those that are good.
+        // One invalid event spoils the valid ones.
         let good = r#"{"id":"good","type":"CUSTOM","name":"x","value":{},"reply_id":"r"}"#;
         all.push(any_4xx(Attack::new(422, "POST", EVENTS, PRODUCER, format!("{good}\n{line}"))));
     }

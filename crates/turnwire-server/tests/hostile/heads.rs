@@ -76,8 +76,8 @@ pub fn all() -> Vec<Attack> {
     all
 }
 
-/// A length and chunks: one who goes by the length sees another request behind the chunks. Here it is
-/// neither answered nor done, and the connection is closed.
+/// A length and chunks: a parser that uses the length sees another request after the chunks. Here
+/// it is neither answered nor executed, and the connection is closed.
 #[tokio::test]
 async fn a_request_that_is_hidden_in_another_is_never_done() {
     let target = Target::new().await;
@@ -100,7 +100,7 @@ async fn a_request_that_is_hidden_in_another_is_never_done() {
 }
 
 impl Attack {
-    /// Then nothing more comes, and what is there never becomes whole: closing is all that is left.
+    /// Nothing more is sent, so the request never becomes complete: closing is the only way out.
     fn ended(mut self) -> Self {
         self.bytes.extend_from_slice(b"\r\n\r\n");
         self

@@ -1,12 +1,12 @@
-//! Requests that mean harm, or make no sense, as the very bytes: each gets a clear 4xx or a clean
-//! close, never a 5xx, never silence; and afterwards the server still serves.
+//! Malicious and invalid requests as raw bytes: each gets a clear 4xx or a clean close, never a 5xx
+//! or silence; and afterwards the server still works.
 //!
-//! | module | what is in it |
+//! | module | content |
 //! |---|---|
-//! | `heads` | what is no HTTP, or HTTP that two readers could read differently |
+//! | `heads` | invalid HTTP, and HTTP that two parsers could read differently |
 //! | `addresses` | paths, queries, ids, tokens, cursors, methods |
-//! | `bodies` | what is no JSON, JSON that is too deep, too large or of the wrong type |
-//! | `rights` | credentials, and what they do not reach |
+//! | `bodies` | invalid JSON, and JSON that is too deep, too large or of the wrong type |
+//! | `rights` | credentials and their limits |
 //! | `sockets` | handshakes and frames |
 //! | `slow` | clients that stop in the middle |
 #![expect(

@@ -50,7 +50,7 @@ pub fn all() -> Vec<Attack> {
 }
 
 impl Attack {
-    /// Without the credentials that it would have otherwise.
+    /// Without credentials.
     fn bare(mut self) -> Self {
         let text = String::from_utf8(self.bytes).unwrap();
         self.bytes = text.replace("authorization: Bearer tw_all\r\n", "").into_bytes();

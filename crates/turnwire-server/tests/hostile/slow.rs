@@ -8,7 +8,7 @@ async fn send(target: &Target, bytes: &[u8]) -> TcpStream {
     stream
 }
 
-/// The beginning of a request that announces more than it has.
+/// The beginning of a request that announces more bytes than it sends.
 fn unfinished(method: &str, path: &str, headers: &str, body: &str) -> Vec<u8> {
     let whole = request(method, path, headers, body.as_bytes());
     let text = String::from_utf8(whole).unwrap();
@@ -52,7 +52,7 @@ async fn a_head_that_comes_a_byte_at_a_time_has_no_more_time_than_others() {
     let mut stream = TcpStream::connect(target.address()).await.unwrap();
     let (mut from, mut to) = stream.split();
     let drip = async {
-        // It never ends, and goes on for as long as anybody listens.
+        // It never ends, as long as the server reads.
         let _ = to.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n").await;
         loop {
             if to.write_all(b"x-drip: drop\r\n").await.is_err() {
@@ -92,8 +92,7 @@ async fn whoever_hangs_up_in_the_middle_leaves_nothing_behind() {
     target.stop().await;
 }
 
-/// Sends a body that never ends, a byte at a time, for as long as anybody listens. Returns what the
-/// server says.
+/// Sends an endless body, one byte at a time, as long as the server reads. Returns the response.
 async fn drip(target: &Target, path: &str, headers: &str, encoding: &str) -> String {
     let head = request("POST", path, &format!("{headers}{encoding}"), b"");
     let mut stream = send(target, &head).await;
@@ -150,7 +149,7 @@ async fn a_body_that_comes_a_byte_at_a_time_is_408_and_the_connection_is_closed(
     server.stop().await;
 }
 
-/// Whether a body has these words, in whatever order its fields are.
+/// Whether a body contains these words, in any order of its fields.
 fn same_words(body: &str, words: &str) -> bool {
     words.split(',').all(|word| body.contains(word.trim_matches(|c| c == '{' || c == '}')))
 }

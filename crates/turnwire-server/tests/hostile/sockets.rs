@@ -52,7 +52,7 @@ async fn open(target: &Target) -> TcpStream {
     stream
 }
 
-/// A frame with a mask of zeros, which changes nothing.
+/// A frame with a mask of zeros.
 fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![first];
     match payload.len() {
@@ -164,7 +164,7 @@ async fn commands_that_make_no_sense_are_answered_and_the_socket_stays() {
     target.stop().await;
 }
 
-/// Sends a frame again and again, up to so many times, and gives the frames that the server sent.
+/// Sends a frame repeatedly, up to `times`, and returns the frames of the server.
 async fn flood(target: &Target, start: &[u8], frame: &[u8], times: usize) -> Vec<(u8, Vec<u8>)> {
     let mut stream = open(target).await;
     stream.write_all(start).await.unwrap();
@@ -188,7 +188,7 @@ async fn flood(target: &Target, start: &[u8], frame: &[u8], times: usize) -> Vec
     frames(&said)
 }
 
-/// The first bytes and payloads of frames, none of which is long.
+/// The first bytes and payloads of short frames.
 fn frames(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
     let mut frames = Vec::new();
     while let [first, length, rest @ ..] = bytes {
@@ -203,7 +203,7 @@ fn frames(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
     frames
 }
 
-/// The code with which a socket was closed.
+/// The close code of a socket.
 fn closed_with(frames: &[(u8, Vec<u8>)]) -> Option<u16> {
     let (_, payload) = frames.iter().find(|(first, _)| *first == 0x88)?;
     Some(u16::from_be_bytes([payload[0], payload[1]]))
@@ -224,7 +224,7 @@ async fn a_flood_of_short_messages_closes_the_socket() {
     ] {
         let said = flood(&target, b"", &frame, 1_000_000).await;
         assert_eq!(closed_with(&said), Some(1008), "{name}");
-        // A second is ten, and it may be ten seconds ahead: whatever took longer is not much more.
+        // The limit is ten a second, with a burst of ten seconds.
         assert!(said.len() <= 400, "{name}: {} answers", said.len());
     }
     target.still_serves().await;
@@ -240,11 +240,11 @@ async fn pieces_without_end_close_the_socket() {
         ("nothing, and pings between", [masked(0x00, b""), masked(0x89, b"")].concat()),
     ] {
         let said = flood(&target, &start, &frame, 1_000_000).await;
-        // The reason may be lost where more came than was read.
+        // The reason may be lost if the server had unread data.
         let code = closed_with(&said);
         assert!(matches!(code, None | Some(1008 | 1009)), "{name}: {code:?}");
     }
-    // What is kept within the rate between the pieces does not count.
+    // Frames within the rate are not counted against it.
     let mut patient = open(&target).await;
     patient.write_all(&start).await.unwrap();
     for _ in 0..5_000 {

@@ -1,4 +1,4 @@
-//! Who is let in, and how far.
+//! Authentication and scopes.
 
 use crate::support::{start, start_with, token};
 use base64::Engine;
@@ -26,7 +26,7 @@ async fn each_scope_opens_its_routes_and_admin_opens_all() {
     let scopes = ["read", "chat", "publish", "approve", "admin"];
     let tokens: String =
         scopes.iter().map(|scope| token(&format!("tw_{scope}"), "acme", scope)).collect();
-    // Behind a proxy nobody is on this machine, so that /metrics needs its scope too.
+    // Behind a proxy no client is local, so /metrics needs its scope, too.
     let server = start(&format!("behind_proxy = true\n{tokens}"));
     for held in scopes {
         for (method, path, needed) in ROUTES {
@@ -61,7 +61,7 @@ async fn bad_credentials_are_401_and_say_how_it_is_done() {
         assert_eq!(answer.kind(), "unauthorized");
         assert!(answer.json()["error"]["hint"].is_string());
     }
-    // What needs nothing asks for nothing.
+    // A public route asks for no credentials.
     for path in ["/healthz", "/readyz", "/openapi.json", "/"] {
         assert_eq!(server.get(path).await.status, 200, "{path}");
     }
@@ -94,7 +94,7 @@ async fn a_ticket_opens_once() {
     assert_eq!(again.status, 401);
     assert!(again.body.contains("used up"), "{}", again.body);
     assert_eq!(server.get("/v1/agents?ticket=never").await.status, 401);
-    // It reaches no further than who made it.
+    // It has the scopes of its creator.
     let answer = server.send("POST", "/v1/tickets", &[bearer]).await;
     let ticket = answer.json()["ticket"].as_str().unwrap().to_owned();
     let path = format!("/v1/sessions/s1/fork?ticket={ticket}");
@@ -112,7 +112,7 @@ fn now_exactly() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64()
 }
 
-/// A token with these very texts as its header and its claims, signed with HS256.
+/// A token with these texts as header and claims, signed with HS256.
 fn with_texts(header: &str, claims: &str) -> String {
     let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
     let message = format!("{}.{}", encode(header), encode(claims));
@@ -190,7 +190,7 @@ async fn a_jwt_is_good_only_as_it_was_agreed() {
     ] {
         assert_eq!(status(&token).await, 401, "{why}");
     }
-    // Times may have fractions, a second time too; what is no time is refused.
+    // Times may have fractions; anything else is refused.
     let soon = signed(&with("exp", json!(now_exactly() + 600.5)), Algorithm::HS256, SECRET);
     assert!(passed(status(&soon).await) && passed(status(&soon).await));
     let far = signed(&with("exp", json!(u64::MAX)), Algorithm::HS256, SECRET);
@@ -235,7 +235,7 @@ async fn a_jwt_is_good_only_as_it_was_agreed() {
         let token = with_texts(header, &claims().to_string());
         assert_eq!(passed(status(&token).await), expected, "{header}");
     }
-    // A name that comes twice could be read in two ways.
+    // A duplicate claim could be read in two ways.
     for (twice, again) in [
         ("exp", json!(now() + 600)),
         ("iss", json!("https://id.example")),

@@ -1,4 +1,4 @@
-//! Settings: what is wrong with them is said with its line.
+//! Settings: errors name the line.
 
 use turnwire_server::config::{Config, LinksConfig, LogFormat, ModelRef, Overrides, StoreUrl};
 
@@ -133,7 +133,8 @@ fn the_example_is_good_and_says_the_defaults() {
         format!("{:?}", Config::default()),
         "all of it is commented out"
     );
-    // What is commented out with `#key` has to be good as well; prose has a space behind its `#`.
+    // Settings that are commented out with `#key` must be valid, too; prose has a space after the
+    // `#`.
     let uncommented: String = text
         .lines()
         .map(|line| match line.strip_prefix('#') {
@@ -219,7 +220,7 @@ fn an_agent_is_read_with_all_its_keys() {
     assert_eq!(agent.approval_timeout.0.as_secs(), 300);
 }
 
-/// Two agents that can be used, and room for more lines of the first.
+/// Two valid agents, with room for more lines in the first.
 fn with(lines: &str) -> String {
     format!(
         "[agents.b]\nmodel = \"openai:b\"\n[external_tools.open]\ndescription = \"\"\n\
@@ -361,7 +362,7 @@ fn what_can_be_used_and_may_be_meant_otherwise_is_a_warning() {
     let near = "api_key_env = \"SET\"\nbase_url = \"http://127.0.0.1:1\"\ntools = [\"external:*\"]\n\
         permissions = [{ tool = \"op*\", behavior = \"ask\" }]";
     assert_eq!(warnings(near), [""; 0]);
-    // Prices for both, for none, or for what is the same model elsewhere.
+    // Prices for both, for none, or for the same model elsewhere.
     let prices = "price_per_million = { input = 1, output = 2 }";
     for lines in [
         format!("{prices}\nfallback = {{ model = \"openai:y\", {prices} }}"),
@@ -392,11 +393,11 @@ fn tokens_cost_what_the_settings_say() {
         };
         Config::parse("test", &text).unwrap().agents["a"].cost(asked, tokens)
     };
-    // What is in the cache is a part of the input, but not at Anthropic's.
+    // Cached tokens are part of the input tokens, except for Anthropic.
     let is = |cost: Option<f64>, expected: f64| (cost.unwrap() - expected).abs() < 1e-9;
     assert!(is(cost("openai:x", None), 11.0));
     assert!(is(cost("anthropic:x", Some("anthropic:x")), 15.0));
-    // The one that stands in for another has its own prices, and its own way to count.
+    // The fallback model has its own prices, and its own way to count.
     assert!(is(cost("openai:x", Some("anthropic:y")), 7.2));
     assert!(is(cost("openai:x", Some("gpt-mini-2026")), 11.0));
     let plain = "[agents.a]\nmodel = \"openai:x\"\nfallback = \"openai:y\"\n\

@@ -1,4 +1,4 @@
-//! Hosts, origins, request ids, and what is not there.
+//! Hosts, origins, request ids, and unknown routes.
 
 use crate::support::{read_answer, start, within};
 use tokio::io::AsyncWriteExt;
@@ -26,7 +26,7 @@ async fn a_request_has_one_host() {
         stream.write_all(request.as_bytes()).await.unwrap();
         assert_eq!(within(read_answer(&mut stream)).await.unwrap().status, 400, "{request}");
     }
-    // The URI of a request wins over its header, so it is the one that is checked.
+    // The URI of a request wins over its header, so the URI is checked.
     let mut stream = server.connect().await;
     let request = "GET http://rebound.example/healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -154,7 +154,7 @@ async fn the_console_may_load_nothing_but_what_is_here() {
         !policy.contains("unsafe") && !policy.contains("http") && !policy.contains('*'),
         "{policy}"
     );
-    // The page itself is asked for each time; what it names is new whenever it differs.
+    // The page itself is revalidated; its assets have hashed names.
     assert_eq!(page.header("cache-control"), Some("no-cache"));
     let named: Vec<&str> =
         page.body.split('"').filter_map(|part| part.strip_prefix("./assets/")).collect();

@@ -1,4 +1,4 @@
-//! Too much, too slow, too many; and how it ends.
+//! Limits: too large, too slow, too many.
 
 use crate::support::{Answer, Running, closed, read_answer, start, token, within};
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ async fn a_client_that_takes_nothing_is_closed() {
     let server = start("[limits]\nwrite_stall = \"100ms\"");
     let mut stream = server.connect().await;
     let request = server.request("GET", "/openapi.json", &[]).repeat(2_000);
-    // It stops reading what we send once it cannot write, so writing may well fail.
+    // The server stops reading when it cannot write, so this write may fail.
     let _ = tokio::time::timeout(
         std::time::Duration::from_secs(5),
         stream.write_all(request.as_bytes()),
@@ -145,7 +145,7 @@ async fn there_are_only_so_many_connections() {
     server.stop().await;
 }
 
-/// A request whose body never ends, on a connection of its own.
+/// A request with an endless body, on a connection of its own.
 async fn unfinished(server: &Running, token: &str, bytes: usize) -> TcpStream {
     let headers = [("x-api-key", token), ("transfer-encoding", "chunked")];
     let head = server.request("POST", "/v1/sessions", &headers);
@@ -188,7 +188,7 @@ async fn bytes_that_are_held_are_counted_per_tenant() {
     other.write_all(b"0\r\n\r\n").await.unwrap();
     let answer = within(read_answer(&mut other)).await.unwrap();
     assert_ne!((answer.status, answer.kind().as_str()), (429, "too_many_bytes"));
-    // What was taken so far goes on.
+    // Requests that were accepted continue.
     let mut finished = 0;
     for mut stream in open {
         let _ = stream.write_all(b"0\r\n\r\n").await;

@@ -1,4 +1,4 @@
-//! Everything around the handlers, against a real listener.
+//! Everything around the handlers, with a real listener.
 
 #![expect(
     clippy::expect_used,

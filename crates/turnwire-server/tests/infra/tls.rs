@@ -1,4 +1,4 @@
-//! TLS, and HTTP/2 where the client wants it.
+//! TLS, and HTTP/2 if the client asks for it.
 
 use crate::support::{Running, read_answer, start, within};
 use std::collections::BTreeMap;
@@ -105,7 +105,7 @@ async fn http2_is_chosen_where_the_client_has_it() {
     let mut stream = authority.connect(&server, &["h2"]).await;
     // 421 is in no table: whatever it is, it is not 200.
     assert_ne!(h2_status(&mut stream, &get("/healthz", "rebound.example")).await, STATUS_200);
-    // An end in order would wait for answers that this client does not give.
+    // A graceful end would wait for responses that this client does not send.
     drop(stream);
     server.stop().await;
 }
@@ -133,7 +133,7 @@ async fn http2_frames_that_bring_nothing_close_the_connection() {
             }
         };
         within(over).await;
-        // It answers each of those that it takes, and 1,000 more for each second that this takes.
+        // It answers each frame that it accepts, and 1,000 more for each second that this takes.
         assert!(said.len() / (9 + payload.len()) < 35_000, "{kind}: {} bytes", said.len());
     }
     server.stop().await;

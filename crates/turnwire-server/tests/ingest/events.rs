@@ -1,4 +1,4 @@
-//! What a request's body may look like, and that all of it is stored, or nothing.
+//! The forms of a request body; and that all of it is stored, or nothing.
 
 use crate::harness::{Server, end, event, lines, reply, start, text};
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use turnwire_wires::{EncoderOptions, Frames, Wire};
 async fn the_bytes_that_were_sent_are_the_bytes_that_are_stored() {
     let server = Server::new().await;
     let session = server.session("s").await;
-    // Odd spacing, an escape that nobody needs, a field that nobody knows.
+    // Odd spacing, a needless escape, an unknown field.
     let mut sent = reply("r");
     sent[1] = sent[1].replace(':', " : ");
     sent[2] = sent[2].replace("\"delta\":\"Hello\"", r#""delta":"Hell\u006f","mood":[1, 2]"#);
@@ -46,7 +46,7 @@ async fn one_event_that_does_not_fit_is_named_and_nothing_is_stored() {
     answer.assert_error(422, "refused", &["event 3", "line 7", "TEXT_BLOCK_DELTA", "UnknownBlock"]);
     assert_eq!(session.head_state().head, 0);
     assert_eq!(session.snapshot().await.unwrap().open.len(), 0);
-    // What was refused may be sent again when it is right.
+    // A refused event may be sent again when it is corrected.
     server.publish("s", "p.1", &reply("r").join("\n")).await.assert_stored(5, 0);
 }
 
@@ -66,7 +66,7 @@ async fn tolerant_leaves_out_what_does_not_fit_and_reports_it() {
     assert!(skipped[0]["message"].as_str().unwrap().starts_with("UnknownBlock"));
     assert_eq!((&skipped[1]["at"], &skipped[1]["type"]), (&6.into(), &"RESET".into()));
     assert_eq!(lines(&session).await, reply("r"));
-    // A line that is no event is an error either way.
+    // A line that is not an event is an error in both modes.
     body[2] = "nonsense".to_owned();
     let answer = server.post(path, producer, body.join("\n").as_bytes()).await;
     answer.assert_error(400, "not_json", &["event 2", "line 3"]);
@@ -125,7 +125,7 @@ async fn one_event_may_be_written_over_several_lines() {
         let lines = lines(&session).await;
         assert!(lines.len() == 1 && !lines[0].contains(['\n', '\r']), "{wire}: {lines:?}");
     }
-    // What is wrong is said as before.
+    // Errors are the same as before.
     server.session("s").await;
     let publish = async |body: &str| server.publish("s", "p.1", body).await;
     publish("{\n  \"id\": \"x\"\n}").await.assert_error(
@@ -193,7 +193,7 @@ async fn recordings_in_older_names_are_read() {
     ];
     server.publish("s", "p.1", &old.join("\n")).await.assert_stored(4, 0);
     assert_eq!(session.find_message("r").await.unwrap().unwrap().text, "Old");
-    // The same as a pretty list.
+    // The same as a pretty-printed list.
     let values: Vec<serde_json::Value> =
         old.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     let pretty = serde_json::to_string_pretty(&values).unwrap();
@@ -229,7 +229,7 @@ async fn whole_messages_come_in_once() {
 async fn agentscopes_own_stream_becomes_canonical() {
     let server = Server::new().await;
     let session = server.session("s").await;
-    // Events of ours are customs there.
+    // Our own events are `CUSTOM` on that wire.
     let message = r#"{"id":"m","type":"MESSAGE","message":{"id":"u","name":"alice","role":"user","content":"hi"}}"#;
     let wire = Wire::named("agentscope").unwrap();
     let mut encoder = wire.encoder(&EncoderOptions::default()).unwrap();

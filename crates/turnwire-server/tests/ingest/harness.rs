@@ -1,4 +1,4 @@
-//! A server with only the routes that are tested here, and a client that sends what it is told to.
+//! A server with the routes under test, and a client that sends raw requests.
 
 use axum::Router;
 use serde_json::Value;
@@ -65,12 +65,12 @@ impl Server {
         Self::start(config, |router| router.layer(axum::Extension(caller(scopes)))).await
     }
 
-    /// One that nobody has shown credentials to yet.
+    /// A server whose sockets have no credentials yet.
     pub async fn closed(config: Config) -> Self {
         Self::start(config, |router| router).await
     }
 
-    /// The whole server, with all that stands before the routes.
+    /// The whole server, including the guard.
     pub fn whole(mut config: Config) -> Self {
         config.listen = "127.0.0.1:0".parse().unwrap();
         let log = Arc::new(Log::new(Arc::new(MemoryStore::default()), "test"));
@@ -102,7 +102,7 @@ impl Server {
         self.app.log.create_session(new).await.unwrap().0
     }
 
-    /// Sends a request, and returns what is answered.
+    /// Sends a request, and returns the response.
     pub async fn post(&self, path: &str, headers: &str, body: &[u8]) -> Answer {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let head = format!(
@@ -111,7 +111,7 @@ impl Server {
             body.len()
         );
         stream.write_all(head.as_bytes()).await.unwrap();
-        // Who refuses a body early need not read all of it.
+        // A server that refuses a body early need not read all of it.
         let _ = stream.write_all(body).await;
         answer(stream).await
     }
@@ -162,13 +162,13 @@ pub async fn wait_for_seq(session: &Session, last: u64) {
     head.wait_for(|head| head.head >= last).await.unwrap();
 }
 
-/// Waits until nothing is open.
+/// Waits until no reply is open.
 pub async fn wait_until_idle(session: &Session) {
     let mut head = session.watch_head();
     head.wait_for(|head| head.head > 0 && head.status == SessionStatus::Idle).await.unwrap();
 }
 
-/// What is in a session's log, a line each.
+/// The log of a session, one line per event.
 pub async fn lines(session: &Session) -> Vec<String> {
     let rows = session.read_events(Seq::FIRST, usize::MAX).await.unwrap();
     let lines = rows.iter().flat_map(EventLines::iter);

@@ -1,4 +1,4 @@
-//! Bodies that are made to break things: each gets a clear answer.
+//! Bodies that are made to break things: each gets a clear error.
 
 use crate::harness::{Server, event, start};
 use turnwire_server::Scope;
@@ -59,7 +59,7 @@ async fn hostile_bodies_get_a_clear_answer() {
                 let answer = server.post(&path, "turnwire-producer: p.1\r\n", &body).await;
                 let fine = match answer.status {
                     400 | 413 | 422 => !answer.message().is_empty(),
-                    // What does not fit is left out, or Java knows no better.
+                    // Events that do not fit are left out, or the Java wire accepts them.
                     200 => !query.is_empty() || wire == "agentscope-java",
                     _ => false,
                 };
@@ -68,7 +68,7 @@ async fn hostile_bodies_get_a_clear_answer() {
         }
     }
     drop(session);
-    // And it still works.
+    // The server still works.
     server.session("t").await;
     server.publish("t", "p.1", &start("r")).await.assert_stored(1, 0);
 }

@@ -1,4 +1,4 @@
-//! A Java agent's stream, in as many requests as it likes.
+//! The stream of a Java agent, split over any number of requests.
 
 use crate::harness::{Server, lines};
 
@@ -42,7 +42,7 @@ async fn every_way_to_cut_a_stream_into_requests_gives_the_same_log() {
             let body = part.join("\n");
             let count = part.len() as u64;
             send(&server, &id, &body, count, 0).await;
-            // The answer was lost: it is sent again.
+            // The response was lost, so it is sent again.
             send(&server, &id, &body, 0, count).await;
         }
         assert_eq!(lines(&session).await, expected, "{size} a request");
@@ -68,7 +68,7 @@ async fn a_list_and_server_sent_events_of_java_are_read() {
     send(&server, "list", &format!("[\n{}\n]", STREAM.join(",\n")), 12, 0).await;
     server.session("sse").await;
     send(&server, "sse", &sse(&STREAM), 12, 0).await;
-    // Also from its middle on.
+    // Also from the middle on.
     server.session("cut").await;
     send(&server, "cut", &STREAM[..3].join("\n"), 3, 0).await;
     send(&server, "cut", &sse(&STREAM[3..]), 9, 0).await;

@@ -1,4 +1,4 @@
-//! Events in, over a real connection.
+//! Publishing events, over a real connection.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -12,14 +12,14 @@ async fn a_lower_fence_is_refused_and_a_higher_one_takes_over() {
     let session = server.session("s").await;
     server.publish("s", "p.5", &start("r")).await.assert_stored(1, 0);
     server.publish("s", "p.5", &text("r", "one").join("\n")).await.assert_stored(3, 0);
-    // A later run goes on with the same reply.
+    // A later run continues the same reply.
     server.publish("s", "p.6", &text("r", "two").join("\n")).await.assert_stored(3, 0);
     let late = server.publish("s", "p.5", &end("r")).await;
     late.assert_error(409, "fenced", &["fence 6", "5 is lower"]);
-    // Also when all of it is known.
+    // Also if all events are repeats.
     server.publish("s", "p.5", &start("r")).await.assert_error(409, "fenced", &[]);
     server.publish("s", "p.6", &end("r")).await.assert_stored(1, 0);
-    // And when nothing is open any more.
+    // And if no reply is open any more.
     server.publish("s", "p.5", &start("r2")).await.assert_error(409, "fenced", &[]);
     assert_eq!(lines(&session).await.len(), 8);
 }
@@ -34,7 +34,7 @@ async fn a_fence_is_known_after_the_session_was_let_go() {
         tokio::task::yield_now().await;
     }
     server.publish("s", "p.4", &end("r")).await.assert_error(409, "fenced", &[]);
-    // What is open is still known to be p's.
+    // The open reply still belongs to p.
     server.publish("s", "q.1", &start("r2")).await.assert_error(409, "busy", &["producer p"]);
     server.publish("s", "p.5", &end("r")).await.assert_stored(1, 0);
     server.publish("s", "q.1", &start("r2")).await.assert_stored(1, 0);
@@ -176,13 +176,13 @@ async fn a_producer_cannot_confirm() {
     );
     server.publish("s", "p.1", &yes).await.assert_error(403, "forbidden", &["USER_CONFIRM_RESULT"]);
     assert_eq!(session.head_state().head, 3);
-    // Without the header it is a person's answer, and counts once.
+    // Without the header it is a user's answer, and counts once.
     let path = "/v1/sessions/s/events";
     server.post(path, "", yes.as_bytes()).await.assert_stored(1, 0);
     server.post(path, "", yes.as_bytes()).await.assert_stored(0, 1);
     let no = yes.replace("\"id\":\"y\"", "\"id\":\"n\"").replace("true", "false");
     assert_eq!(server.post(path, "", no.as_bytes()).await.status, 409);
-    // The producer goes on with what it is answered.
+    // The producer continues after the answer.
     server.publish("s", "p.1", &end("r")).await.assert_stored(1, 0);
 }
 

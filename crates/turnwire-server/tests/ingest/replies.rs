@@ -1,4 +1,4 @@
-//! Streams in: each is one reply, and whatever happens to it, the reply ends.
+//! Piped streams: each becomes one reply, and whatever happens to the stream, the reply ends.
 
 use crate::harness::{
     Answer, OpenPipe, Server, end, event, reply, start, text, wait_for_seq, wait_until_idle,
@@ -93,7 +93,7 @@ const OLLAMA: &str = r#"{"model":"m","created_at":"2026-01-01T00:00:00Z","messag
 {"model":"m","created_at":"2026-01-01T00:00:01Z","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","prompt_eval_count":1,"eval_count":2}
 "#;
 
-/// The same reply on a wire that can be written.
+/// The same reply on a wire with an encoder.
 fn encoded_reply(wire: &str) -> String {
     let mut encoder = Wire::named(wire).unwrap().encoder(&EncoderOptions::default()).unwrap();
     let (mut frames, mut body) = (Frames::default(), String::new());
@@ -143,7 +143,7 @@ async fn every_wire_with_a_stream_in_becomes_a_reply() {
         if let Some(id) = id {
             assert_eq!(msg.id(), id, "{wire}");
         }
-        // The same stream under another id, cut into single bytes.
+        // The same stream with another reply id, split into single bytes.
         let mut piping = OpenPipe::new(
             &server,
             &format!("/v1/sessions/{wire}/replies?wire={wire}&reply_id=again"),
@@ -195,7 +195,7 @@ async fn what_comes_is_stored_as_it_comes() {
     wait_for_seq(&session, 4).await;
     let open = session.snapshot().await.unwrap().open;
     assert_eq!(open[0].msg().text("").as_deref(), Some("one"));
-    // Nobody else begins anything meanwhile.
+    // No other reply can begin meanwhile.
     pipe(&server, "s", "", &reply("q").join("\n")).await.assert_error(409, "busy", &["pipe-"]);
     server.publish("s", "p.1", &reply("q").join("\n")).await.assert_error(409, "busy", &["pipe-"]);
     piping.send(&end("r")).await;
@@ -217,7 +217,7 @@ async fn a_body_that_breaks_off_ends_its_reply_as_interrupted() {
     let msg = Msg::from_json(std::str::from_utf8(&stored.json).unwrap()).unwrap();
     assert_eq!(msg.finished_reason().unwrap().as_str(), "interrupted");
     assert_eq!(msg.text("").as_deref(), Some("Hello"));
-    // Fewer bytes than were promised.
+    // Fewer bytes than announced.
     let session = server.session("t").await;
     let mut stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
     let head = "POST /v1/sessions/t/replies HTTP/1.1\r\nhost: x\r\ncontent-length: 9999\r\n\r\n";
@@ -233,13 +233,13 @@ async fn a_body_that_breaks_off_ends_its_reply_as_interrupted() {
 async fn a_stream_that_ends_before_its_end_is_not_taken_for_complete() {
     let server = Server::new().await;
     let session = server.session("s").await;
-    // A provider's stream says so itself.
+    // The stream of a provider reports it itself.
     let cut = OPENAI_CHAT.find("data: [DONE]").unwrap();
     let cut = OPENAI_CHAT[..cut].rfind("data: ").unwrap();
     let answer = pipe(&server, "s", "?wire=openai-chat", &OPENAI_CHAT[..cut]).await;
     assert_eq!(answer.json["finished_reason"], "truncated", "{}", answer.json);
     message(&session, &answer).await;
-    // One of ours has no end then: it gets one, and what is open is closed.
+    // A canonical stream has no end then: the reply is ended, and its open blocks are closed.
     let mut body = reply("r");
     body.truncate(3);
     body.push(event(
@@ -265,7 +265,7 @@ async fn a_bad_frame_ends_the_reply_with_an_error() {
     assert_eq!(msg.finished_reason().unwrap().as_str(), "error");
     assert!(msg.error().unwrap().message.contains("line 5"), "{:?}", msg.error());
     assert_eq!(msg.text("").as_deref(), Some("one"));
-    // What does not fit is the same; tolerant leaves both out.
+    // An event that does not fit is the same; tolerant mode leaves both out.
     let lost = event("x", "q", r#""type":"TEXT_BLOCK_END","block_id":"none""#);
     let second = start("other");
     let confirm = event("y", "q", r#""type":"USER_CONFIRM_RESULT","confirm_results":[]"#);
@@ -393,7 +393,7 @@ async fn a_server_that_stops_leaves_nothing_open() {
     piping.send(&format!("{}\n", start("r"))).await;
     wait_for_seq(&session, 1).await;
     server.app.shutdown.cancel();
-    // It may go on until the time to stop is over.
+    // It may continue until `stop_timeout` is over.
     piping.send(&format!("{}\n", text("r", "more").join("\n"))).await;
     wait_for_seq(&session, 4).await;
     server.app.force_stop.cancel();

@@ -100,14 +100,14 @@ async fn one_socket_watches_several_sessions() {
     assert!(frames.iter().all(|frame| frame["session_id"] == "one"), "{frames:?}");
     let answer = socket.ask(subscribe("two", &json!({"id": 7}))).await;
     assert_eq!((&answer["type"], &answer["id"]), (&"subscribed".into(), &7.into()));
-    // What comes is told apart by its session.
+    // Events are told apart by their session.
     server.publish("two", "p.1", &start("q")).await.assert_stored(1, 0);
     let frame = socket.next().await;
     assert_eq!((&frame["session_id"], &frame["seq"]), (&"two".into(), &1.into()));
     assert_eq!(frame["event_id"], two.resume_token(1));
     server.publish("one", "p.1", &start("q")).await.assert_stored(1, 0);
     assert_eq!(socket.next().await["event_id"], one.resume_token(6));
-    // Once it is not watched any more, nothing comes.
+    // After `unsubscribe` no more events come.
     let unsubscribe = json!({"type": "unsubscribe", "session_id": "two", "id": 8});
     assert_eq!(socket.ask(unsubscribe.clone()).await["type"], "unsubscribed");
     assert_eq!(socket.ask(unsubscribe).await["code"], "not_subscribed");
@@ -127,7 +127,7 @@ async fn a_client_that_comes_back_goes_on_where_it_was() {
         ("after", session.resume_token(3)),
         ("after", "3".into()),
     ] {
-        // Subscribing again begins again from there.
+        // A new subscription begins again from the token.
         socket.ask(subscribe("s", &json!({name: token, "raw": true}))).await;
         assert_eq!(seqs(&socket.frames(2).await), [4, 5], "{name}");
     }
@@ -141,7 +141,7 @@ async fn a_client_that_comes_back_goes_on_where_it_was() {
         assert_eq!(frames[0]["epoch"], session.epoch());
         assert_eq!(seqs(&frames[1..]), [1, 2, 3, 4, 5, 6]);
     }
-    // Many deltas that were missed come as one.
+    // Missed deltas are merged.
     let deltas: Vec<String> = (0..1100)
         .map(|n| {
             event(&format!("d{n}"), "q", r#""type":"TEXT_BLOCK_DELTA","block_id":"b","delta":"x""#)
@@ -180,7 +180,7 @@ async fn answers_messages_and_stops_are_taken() {
     let server = Server::new().await;
     let session = server.session("s").await;
     let mut socket = Socket::open(&server).await;
-    // For an agent elsewhere a message is only logged.
+    // In an external session a message is only logged.
     let chat = json!({"type": "chat", "session_id": "s", "content": "hello", "id": "1"});
     let answer = socket.ask(chat).await;
     assert_eq!((&answer["type"], &answer["id"]), (&"accepted".into(), &"1".into()), "{answer}");
@@ -304,10 +304,10 @@ async fn credentials_may_come_as_the_first_command() {
     let answer = socket.ask(json!({"type": "auth", "token": token, "id": 1})).await;
     assert_eq!(answer, json!({"type": "authenticated", "id": 1}));
     assert_eq!(socket.ask(subscribe("s", &json!({}))).await["type"], "subscribed");
-    // A wrong one later changes nothing.
+    // Invalid credentials later change nothing.
     assert_eq!(socket.ask(json!({"type": "auth", "token": "tw_x"})).await["code"], "unauthorized");
     assert_eq!(socket.ask(subscribe("s", &json!({}))).await["type"], "subscribed");
-    // A wrong one at first is the end.
+    // Invalid credentials at first close the socket.
     let mut socket = Socket::open(&server).await;
     assert_eq!(socket.ask(json!({"type": "auth", "token": "tw_x"})).await["code"], "unauthorized");
     assert_eq!(socket.closed().await, 4401);
@@ -346,13 +346,13 @@ async fn a_client_that_answers_no_ping_is_closed() {
     config.limits.heartbeat = HumanDuration(Duration::from_millis(500));
     let server = Server::with(config, &Scope::ALL).await;
     let mut socket = Socket::open(&server).await;
-    // A handshake by hand, so that nobody answers.
+    // A handshake by hand, so that no pong is sent.
     let mut silent = TcpStream::connect(server.address).await.unwrap();
     let hello = "GET /v1/ws?wire=turnwire HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
     silent.write_all(hello.as_bytes()).await.unwrap();
     let mut all = Vec::new();
     let waits = tokio::io::AsyncReadExt::read_to_end(&mut silent, &mut all);
-    // One that answers stays.
+    // A client that answers pings stays connected.
     tokio::select! {
         _ = waits => {}
         _ = socket.closed() => panic!("the one that answers was closed"),
@@ -379,7 +379,7 @@ async fn a_client_that_does_not_read_is_closed_and_the_session_goes_on() {
         let delta = format!(r#""type":"TEXT_BLOCK_DELTA","block_id":"b","delta":"{large}""#);
         server.publish("s", "p.1", &event(&format!("d{n}"), "r", &delta)).await.assert_stored(1, 0);
     }
-    // The subscription is gone when nobody holds the session any more.
+    // The subscription has ended when nothing holds the session any more.
     while Arc::strong_count(&session) > before {
         tokio::task::yield_now().await;
     }
@@ -396,7 +396,7 @@ async fn a_session_that_is_deleted_is_said_to_be_gone() {
     server.app.log.delete_session(session.key()).await.unwrap();
     let frame = socket.next().await;
     assert_eq!((&frame["type"], &frame["code"]), (&"unsubscribed".into(), &"not_found".into()));
-    // The new one of this name is another.
+    // A new session of the same name is another session.
     let session = server.session("s").await;
     let answer = socket.ask(subscribe("s", &json!({}))).await;
     assert_eq!(answer["last_event_id"], session.resume_token(0));

@@ -10,7 +10,8 @@ use tokio_tungstenite::tungstenite::Message;
 use turnwire_agent::DemoAgent;
 use turnwire_testkit::net::{StreamingResponse, http};
 
-/// How much a client that reads nothing is sent: what the system buffers, and little more.
+/// How many bytes a client that reads nothing is sent at most: the system's buffers, and little
+/// more.
 const BUFFERED: u64 = 12 << 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -26,7 +27,7 @@ async fn row_08_a_slow_consumer_is_closed_and_comes_back() {
     for at in 0..30 {
         assert_eq!(house.publish(&[delta("r", at, &big)]).await.status, 200);
     }
-    // Nothing is kept for it beyond what was on its way: 30 MB were not taken, nor read ahead.
+    // Nothing is kept for it beyond what was being sent: the other 30 MB were not even read.
     let end = async {
         while house.metric("turnwire_slow_clients_total") == 0 {
             tokio::task::yield_now().await;
@@ -35,7 +36,7 @@ async fn row_08_a_slow_consumer_is_closed_and_comes_back() {
     within(end).await;
     let sent = house.metric("turnwire_bytes_sent_total") - before;
     assert!(sent < BUFFERED, "{sent} bytes were sent to one who reads nothing");
-    // What did get through has no gap, and with it the rest can be had, as often as it takes.
+    // What it received has no gap, and from there it can resume, as often as needed.
     let (mut seen, mut token) = (vec![1, 2], session.resume_token(2));
     while seen.last() != Some(&last) {
         while let Some((event, id)) = slow.next().await {
@@ -75,7 +76,7 @@ async fn row_09_proxies_are_told_and_the_stream_speaks_at_once_and_stays_awake()
     }
     let hello = quiet.frame().await.unwrap();
     assert!(hello.comments > 0 && hello.data.is_none(), "{hello:?}");
-    // Whatever is said is said; then it is quiet, and comments come for as long as it is.
+    // After the last event heartbeats come.
     let mut beats = 0;
     while beats < 3 {
         let frame = quiet.frame().await.unwrap();
@@ -98,7 +99,7 @@ async fn row_10_many_sessions_are_watched_on_one_socket() {
         socket.send(Message::text(command.to_string())).await.unwrap();
     }
     for at in 0..SESSIONS {
-        // Their own names for sessions lead nobody astray.
+        // Session ids inside of events do not matter.
         let mut lines = reply(&format!("r{at}"), 3);
         lines[2] = lines[2].replacen('{', r#"{"metadata":{"session_id":"theirs"},"#, 1);
         lines[3] = lines[3].replacen('{', r#"{"session_id":"theirs","#, 1);
@@ -145,7 +146,7 @@ async fn row_16_closing_the_tab_does_not_stop_the_reply() {
         reply = asking.next().await.unwrap().0["reply_id"].clone();
     }
     watching.next().await.unwrap();
-    // Both leave, the one in the middle of the answer, the other in the middle of watching.
+    // Both disconnect, one in the middle of the response, the other in the middle of the stream.
     drop((asking, watching));
     let mut head = session.watch_head();
     let idle = head.wait_for(|head| head.status == turnwire_log::store::SessionStatus::Idle);
@@ -167,7 +168,7 @@ async fn row_16_leaving_before_the_answer_does_not_take_the_message_back() {
     stream.write_all(&request).await.unwrap();
     house.gate.wait_for_waiting(Operation::Appends, 1).await;
     drop(stream);
-    // The server has noticed that nobody is there before it is durable.
+    // The server has noticed the disconnect before the message is durable.
     eventually(|| house.metric("turnwire_connections") == 0).await;
     house.gate.open(Operation::Appends);
     let mut head = session.watch_head();

@@ -1,5 +1,4 @@
-//! A store in memory behind a gate: what is written becomes durable, and what is read comes back,
-//! only when the test says so.
+//! A store in memory whose appends and reads finish only when the test says so.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,7 +11,7 @@ use turnwire_core::Seq;
 use turnwire_log::store::*;
 use turnwire_log::{Error, MemoryStore, Result, Store};
 
-/// What passes the gate.
+/// What can be held back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     Appends,
@@ -22,7 +21,7 @@ pub enum Operation {
     Searches,
 }
 
-/// What waits at the gate, what has passed, and what is wrong.
+/// What is held back, what has been done, and which errors are set.
 #[derive(Debug, Clone, Default)]
 pub struct State {
     closed: Vec<Operation>,
@@ -59,7 +58,7 @@ impl GatedStore {
         Self::with_store(Arc::default())
     }
 
-    /// A gate before what another one has: as a process that comes after a crash.
+    /// Over the store of another one: like a process after a crash.
     pub fn with_store(store: Arc<MemoryStore>) -> Arc<Self> {
         Arc::new(Self { store, state: watch::Sender::default(), held: Mutex::default() })
     }
@@ -82,13 +81,13 @@ impl GatedStore {
         self.state.send_modify(|state| state.closed.retain(|closed| *closed != pass));
         if pass == Operation::Appends {
             for (append, done) in held.drain(..) {
-                // Nobody may wait for it any more.
+                // The caller may be gone.
                 let _ = done.send(at_once(self.store.append(append)));
             }
         }
     }
 
-    /// What waits to become durable never does.
+    /// Drops the appends that are held back: they never become durable.
     pub fn drop_held(&self) {
         let mut held = self.held.lock();
         self.state.send_modify(|state| state.closed.retain(|closed| *closed != Operation::Appends));
@@ -97,13 +96,13 @@ impl GatedStore {
         }
     }
 
-    /// Waits until this many wait at the gate.
+    /// Waits until so many operations are held back.
     pub async fn wait_for_waiting(&self, pass: Operation, count: usize) {
         self.until(|state| state.waiting.iter().filter(|waits| **waits == pass).count() >= count)
             .await;
     }
 
-    /// How many wait at the gate now.
+    /// How many operations are held back now.
     pub fn waiting(&self, pass: Operation) -> usize {
         self.state().waiting.iter().filter(|waits| **waits == pass).count()
     }
@@ -115,7 +114,7 @@ impl GatedStore {
         found.expect("it takes too long").unwrap();
     }
 
-    /// From now on writes fail so, or do not.
+    /// From now on writes fail with this error, or succeed.
     pub fn fail_writes(&self, error: Option<Error>) {
         self.state.send_modify(|state| state.writes = error);
     }
@@ -145,7 +144,7 @@ impl GatedStore {
     }
 }
 
-/// What the store in memory has done when the call returns.
+/// The result of the store in memory, which is ready at once.
 fn at_once(pending: StoreFuture<()>) -> Result<()> {
     futures_util::FutureExt::now_or_never(pending).unwrap()
 }

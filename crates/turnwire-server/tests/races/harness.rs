@@ -1,4 +1,4 @@
-//! A server over a gate, and the clients that the tests need.
+//! A server over a gated store, and clients for the tests.
 
 use crate::gated_store::GatedStore;
 use crate::running::{Running, within};
@@ -58,7 +58,7 @@ impl Harness {
         self.send("GET", path, &[], "").await
     }
 
-    /// Sends a request, and does not wait for the answer.
+    /// Sends a request, and does not wait for the response.
     pub fn begin(
         &self,
         method: &'static str,
@@ -72,7 +72,7 @@ impl Harness {
         })
     }
 
-    /// Makes the session `s`.
+    /// Creates the session `s`.
     pub async fn session(&self, agent: &str) -> Arc<Session> {
         let body = json!({"id": "s", "agent": agent}).to_string();
         let made = self.send("POST", "/v1/sessions", &[], &body).await;
@@ -93,7 +93,7 @@ impl Harness {
         self.begin("POST", EVENTS, PRODUCER, &lines.join("\n"))
     }
 
-    /// Removes all events that can go.
+    /// Deletes all events that retention can delete.
     pub async fn trim(&self) {
         let retention = Retention { before_ms: Some(i64::MAX), ..Retention::default() };
         self.app.log.apply_retention(retention).await.unwrap();
@@ -103,7 +103,7 @@ impl Harness {
         EventStream::open(self.address, &format!("{EVENTS}?{query}"), &[]).await
     }
 
-    /// The log as lines.
+    /// The log as NDJSON.
     pub async fn log(&self) -> Vec<Value> {
         let answer = self.send("GET", EVENTS, LINES, "").await;
         assert_eq!(answer.status, 200, "{}", answer.text());
@@ -122,7 +122,7 @@ pub const MESSAGES: &str = "/v1/sessions/s/messages";
 pub const PRODUCER: &[(&str, &str)] = &[("turnwire-producer", "p.1")];
 pub const LINES: &[(&str, &str)] = &[("accept", "application/x-ndjson")];
 
-/// Waits until something holds, with nothing to be told by.
+/// Polls until something holds that has no notification.
 pub async fn eventually(mut holds: impl FnMut() -> bool) {
     within(async {
         while !holds() {
@@ -132,7 +132,7 @@ pub async fn eventually(mut holds: impl FnMut() -> bool) {
     .await;
 }
 
-/// One who watches by server-sent events.
+/// A client of server-sent events.
 pub struct EventStream {
     pub incoming: StreamingResponse,
     sse: SseParser,
@@ -151,7 +151,7 @@ impl EventStream {
         Self { incoming, sse: SseParser::default(), frames: VecDeque::new() }
     }
 
-    /// The next frame; `None` when the stream has ended, or was broken off.
+    /// The next frame; `None` when the stream has ended or broken off.
     pub async fn frame(&mut self) -> Option<Frame> {
         loop {
             if let Some(frame) = self.frames.pop_front() {
@@ -181,7 +181,7 @@ impl EventStream {
         types
     }
 
-    /// The places of the next events, up to one of them.
+    /// The seqs of the next events, up to `last`.
     pub async fn seqs(&mut self, last: u64) -> Vec<u64> {
         let mut seqs = Vec::new();
         while seqs.last().is_none_or(|seq| *seq < last) {
@@ -227,7 +227,7 @@ pub fn reply(id: &str, count: usize) -> Vec<String> {
     [start(id), deltas(id, 0..count), end(id)].concat()
 }
 
-/// The numbers from 1 up to one.
+/// The numbers from 1 to `last`.
 pub fn up_to(last: u64) -> Vec<u64> {
     (1..=last).collect()
 }

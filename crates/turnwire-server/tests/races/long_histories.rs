@@ -1,4 +1,4 @@
-//! A long history is never in memory whole: it is read in small pages, whatever asks for it.
+//! A long history is never in memory as a whole: every request reads it in pages.
 
 use crate::harness::*;
 use serde_json::{Value, json};
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use turnwire_core::Event;
 use turnwire_log::{Error, Session, Transaction};
 
-/// How many messages the session has, each of which has so many bytes.
+/// How many messages the session has, and how many bytes each of them has.
 const COUNT: usize = 40;
 const BYTES: usize = 200 << 10;
 
-/// The most that may be read of the store at once: a page, and the message that fills it.
+/// The most that may be read at once: a page, and the message that exceeds it.
 const PAGE: usize = (1 << 20) + 2 * BYTES;
 
 /// Appends a whole message.

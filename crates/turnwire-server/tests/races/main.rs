@@ -1,14 +1,14 @@
-//! What goes wrong with streams that are to be taken up again, one test for each: every race is
-//! played through a gate that holds back what the engine would do at once.
+//! What can go wrong with resumable streams, one test for each row: every race runs over a store
+//! that holds operations back.
 //!
 //! | rows | module |
 //! |---|---|
-//! | 1, 2, 3, 7, 18: order, and what is seen when | `order` |
-//! | 4, 5, 6, 11: tokens, and where they lead | `tokens` |
+//! | 1, 2, 3, 7, 18: order and visibility | `order` |
+//! | 4, 5, 6, 11: resume tokens | `tokens` |
 //! | 8, 9, 10, 16, 17: connections | `connections` |
 //! | 12, 13, 15: requests that race | `requests` |
 //! | 14: tools | `tools` |
-//! | a store that is full or fails | `trouble` |
+//! | a store that is full or fails | `store_errors` |
 //! | histories that do not fit in memory | `long_histories` |
 #![expect(
     clippy::unwrap_used,

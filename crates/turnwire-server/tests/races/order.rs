@@ -2,7 +2,7 @@ use crate::gated_store::Operation;
 use crate::harness::*;
 use serde_json::Value;
 
-/// More than watchers take from memory.
+/// More than the live feed keeps.
 const MANY: usize = 1500;
 
 #[tokio::test]
@@ -12,14 +12,14 @@ async fn row_01_an_event_lands_between_replay_and_live() {
     let before = [start("r"), deltas("r", 0..MANY - 2)].concat();
     assert_eq!(house.publish(&before).await.status, 200);
     house.gate.close(Operation::Reads);
-    // Who watches is in the middle of the replay when more lands.
+    // The subscriber is in the middle of the backlog when more events come.
     let mut watching = house.watch("raw=true").await;
     house.gate.wait_for_waiting(Operation::Reads, 1).await;
     let last = (MANY + 5) as u64;
     assert_eq!(house.publish(&deltas("r", MANY..MANY + 5)).await.status, 200);
     house.gate.open(Operation::Reads);
     assert_eq!(watching.seqs(last).await, up_to(last));
-    // And then it is live.
+    // Then it is live.
     house.publish(&end("r")).await;
     assert_eq!(watching.seqs(last + 2).await, [last + 1, last + 2]);
     house.stop().await;
@@ -46,7 +46,7 @@ async fn row_02_a_watcher_that_comes_late_skips_nothing() {
     let mut early = house.watch("raw=true").await;
     house.publish(&start("r")).await;
     assert_eq!(early.seqs(2).await, [1, 2]);
-    // One is at the end already when the others begin, and one never reads.
+    // One is at the head already when the others begin, and one never reads.
     let (mut late, _idle) = (house.watch("raw=true").await, house.watch("raw=true").await);
     house.publish(&deltas("r", 0..20)).await;
     assert_eq!(late.seqs(22).await, up_to(22));
@@ -67,7 +67,7 @@ async fn row_03_nobody_sees_an_event_that_a_crash_erases() {
     house.gate.close(Operation::Appends);
     let posted = house.begin_publish(&[delta("r", 0, "erased")]);
     house.gate.wait_for_waiting(Operation::Appends, 1).await;
-    // They look while it is written, and wait until it is certain, or do not see it.
+    // They subscribe while it is written, and see it only when it is durable.
     let looking = [
         house.begin("GET", MESSAGES, &[], ""),
         house.begin("GET", "/v1/sessions/s/messages/r", &[], ""),
@@ -94,7 +94,7 @@ async fn row_03_nobody_sees_an_event_that_a_crash_erases() {
     let snapshot = snapshot.await.unwrap();
     assert_eq!(snapshot.head, 2);
     assert!(!snapshot.open[0].msg().to_json().contains("erased"));
-    // Its place is given to another, and that is what whoever watches sees there.
+    // Its seq is used again, and subscribers see the new event there.
     house.publish(&[delta("r", 1, "kept")]).await;
     let (event, token) = watching.next().await.unwrap();
     assert_eq!((event["delta"].as_str(), event["seq"].as_u64()), (Some("kept"), Some(3)));
@@ -112,7 +112,7 @@ async fn row_03_what_becomes_durable_is_seen_by_all() {
     let posted = house.begin_publish(&[delta("r", 0, "kept")]);
     house.gate.wait_for_waiting(Operation::Appends, 1).await;
     let looking = house.begin("GET", MESSAGES, &[], "");
-    // An answer that rests on it waits for it, too: the same request again is a repeat.
+    // A response that depends on it waits, too: the repeated request.
     let again = house.begin_publish(&[delta("r", 0, "kept")]);
     house.gate.open(Operation::Appends);
     assert_eq!(posted.await.unwrap().json()["stored"], 1);
@@ -132,7 +132,7 @@ async fn row_03_a_repeat_of_what_is_lost_is_not_acknowledged() {
     let posted = house.begin_publish(&[delta("r", 0, "x")]);
     house.gate.wait_for_waiting(Operation::Appends, 1).await;
     let again = house.begin_publish(&[delta("r", 0, "x")]);
-    // Whether it comes before or after the loss: it must not be told that all is well.
+    // Whether it comes before or after the loss, it must not succeed.
     house.gate.drop_held();
     assert_eq!(posted.await.unwrap().status, 503);
     let again = again.await.unwrap();
@@ -151,7 +151,7 @@ async fn row_07_seqs_have_no_holes() {
     house.publish(&start("r")).await;
     let (mut at, mut stored) = (0, 2);
     for round in 0..8 {
-        // Of those that are on their way together some are lost, with all behind them.
+        // Of the appends in flight some are lost, with all later ones.
         let closed = round % 2 == 0;
         if closed {
             house.gate.close(Operation::Appends);

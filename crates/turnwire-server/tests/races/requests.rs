@@ -15,13 +15,13 @@ async fn row_12_a_producer_that_was_overtaken_writes_nothing() {
     house.session("external").await;
     house.publish(&start("r")).await;
     house.gate.close(Operation::Appends);
-    // A later run takes over while the earlier one's events are being written.
+    // A later run takes over while the events of the earlier one are being written.
     let earlier = house.begin_publish(&[delta("r", 0, "earlier")]);
     house.gate.wait_for_waiting(Operation::Appends, 1).await;
     let later: &[_] = &[("turnwire-producer", "p.2")];
     let later = house.begin("POST", EVENTS, later, &delta("r", 1, "later"));
     house.gate.wait_for_waiting(Operation::Appends, 2).await;
-    // From here on the earlier one is a zombie, though nothing is durable yet.
+    // From here on the earlier one is fenced out, though nothing is durable yet.
     let zombie = house.publish(&[delta("r", 2, "zombie")]).await;
     assert_eq!((zombie.status, zombie.error_type().as_str()), (409, "fenced"), "{}", zombie.text());
     house.gate.open(Operation::Appends);
@@ -38,7 +38,7 @@ async fn row_12_an_owner_that_wakes_up_late_writes_nothing() {
     let house = Harness::new();
     house.session("external").await;
     house.publish(&start("r")).await;
-    // Another process takes the session.
+    // Another process takes the lease.
     let other = Log::new(house.gate.durable(), "other");
     let key = SessionKey::new("default", "s");
     let session = other.open_session(&key).await.unwrap().unwrap();
@@ -136,7 +136,7 @@ async fn is_gone(house: &Harness) {
     }
     let key = SessionKey::new("default", "s");
     assert_eq!(house.gate.durable().find_session(&key).await.unwrap(), None);
-    // Nor after a restart.
+    // Also after a restart.
     let after = Harness::with_store(GatedStore::with_store(house.gate.durable()), "");
     assert_eq!(after.get("/v1/sessions/s").await.status, 404);
     assert_eq!(after.get("/v1/sessions").await.json()["sessions"], json!([]));
@@ -153,7 +153,7 @@ async fn row_15_a_deletion_is_durable_before_it_is_answered() {
     let deleting = house.begin("DELETE", "/v1/sessions/s", &[], "");
     house.gate.wait_for_waiting(Operation::Deletes, 1).await;
     assert!(!deleting.is_finished());
-    // A crash now would bring it back, so nobody was told yet.
+    // A crash now would bring it back, so there is no response yet.
     assert_eq!(house.publish(&[delta("r", 0, "x")]).await.status, 200);
     assert_eq!(watching.next().await.unwrap().0["delta"], "x");
     house.gate.open(Operation::Deletes);
@@ -180,7 +180,7 @@ async fn row_15_what_is_written_while_a_session_is_deleted_does_not_bring_it_bac
     assert_eq!(late.status, 404, "{}", late.text());
     assert!(matches!(looking.await.unwrap().status, 200 | 404));
     is_gone(&house).await;
-    // Another one of the same name is another one.
+    // A new session of the same name is another session.
     let new = house.session("external").await;
     assert_ne!(new.epoch(), old.epoch());
     assert_eq!(house.log().await, Vec::<Value>::new());
@@ -229,7 +229,7 @@ async fn reads_of_one_tenant_leave_the_store_to_others() {
     }
     let durable = before.gate.durable();
     before.stop().await;
-    // Nothing is in memory after a restart.
+    // After a restart nothing is in memory.
     let house = Harness::with_store(GatedStore::with_store(durable), TENANTS);
     house.gate.close(Operation::Reads);
     let begin = |id: usize| {

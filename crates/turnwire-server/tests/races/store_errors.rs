@@ -1,5 +1,5 @@
-//! A store that is full, or fails, for a while: a clear error, nothing lost that was acknowledged, and
-//! it goes on by itself.
+//! A store that is full or fails for a while: clear errors, no acknowledged event is lost, and the
+//! server recovers by itself.
 
 use crate::gated_store::GatedStore;
 use crate::harness::*;
@@ -44,7 +44,7 @@ async fn whatever_writes_is_told_clearly_and_nothing_acknowledged_is_lost() {
             assert!(!answer.text().contains("somewhere"), "{}", answer.text());
             assert!(answer.json()["error"]["hint"].as_str().is_some(), "{}", answer.text());
         }
-        // Whoever reads is served, and whoever runs the server sees it.
+        // Reads still work, and the operator sees the problem.
         assert_eq!((house.log().await, house.get(MESSAGES).await.text()), before);
         assert_eq!(house.get("/healthz").await.status, 200);
         assert_eq!(house.get("/readyz").await.status, status);
@@ -71,7 +71,7 @@ async fn a_reply_under_way_survives_it() {
         let mut head = session.watch_head();
         within(head.wait_for(|head| head.head >= 20)).await.unwrap();
         house.gate.fail_writes(Some(error));
-        // It has tried more than once.
+        // It has retried more than once.
         house.gate.until(|state| state.refused >= 2).await;
         let answer = house.send("POST", MESSAGES, &[], r#"{"content":"hello"}"#).await;
         assert!(matches!(answer.status, 409 | 503 | 507), "{}", answer.text());
@@ -85,7 +85,7 @@ async fn a_reply_under_way_survives_it() {
             message.finished_reason().map(ToString::to_string).as_deref(),
             Some("completed")
         );
-        // Each delta once, and none of them lost: the log folds to the message.
+        // Each delta once, and none lost: the log folds to the message.
         let log = house.log().await;
         let said: String = log.iter().filter_map(|e| e["delta"].as_str()).collect();
         assert!(said.ends_with(&words), "{said} / {words}");
@@ -106,7 +106,7 @@ async fn a_stream_whose_store_cannot_be_read_ends_and_the_client_comes_back() {
         let path = format!("{EVENTS}?{raw}");
         let request = turnwire_testkit::net::http::request(house.address, "GET", &path, &[], b"");
         let incoming = turnwire_testkit::net::StreamingResponse::send(house.address, &request);
-        // It is broken off, before or behind the head: so a browser's EventSource comes back.
+        // It breaks off, before or after the response head, so a browser's EventSource reconnects.
         let Ok(incoming) = within(incoming).await else { continue };
         if incoming.status == 200 {
             let mut watching = EventStream::from_incoming(incoming);

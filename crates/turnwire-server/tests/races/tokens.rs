@@ -17,7 +17,7 @@ async fn row_04_every_event_has_an_id_and_after_does_what_the_header_does() {
         let by_query = house.watch(&format!("raw=true&after={id}")).await;
         let path = format!("{EVENTS}?raw=true&after=0");
         let headers = [("last-event-id", id.as_str())];
-        // The header wins, since a browser sends it with the address that it began with.
+        // The header wins, because a browser sends it with the URL that it began with.
         let by_header = EventStream::open(house.address, &path, &headers).await;
         let bare = id.rsplit_once('.').unwrap().1;
         let by_seq = house.watch(&format!("raw=true&after={bare}")).await;
@@ -27,7 +27,7 @@ async fn row_04_every_event_has_an_id_and_after_does_what_the_header_does() {
             }
         }
     }
-    // A merged one has the id of its last.
+    // A merged event has the id of its last part.
     let mut merged = house.watch("").await;
     let mut events = Vec::new();
     for _ in 0..5 {
@@ -38,7 +38,7 @@ async fn row_04_every_event_has_an_id_and_after_does_what_the_header_does() {
     house.stop().await;
 }
 
-/// What a client has that starts over.
+/// Checks that a client starts over.
 async fn is_reset(watching: &mut EventStream, epoch: &str, then: &[&str]) -> Value {
     let (event, id) = watching.next().await.unwrap();
     assert_eq!((event["type"].as_str(), event["epoch"].as_str()), (Some("RESET"), Some(epoch)));
@@ -75,12 +75,12 @@ async fn row_05_the_log_was_trimmed() {
     }
     let whole = house.send("GET", EVENTS, LINES, "").await;
     assert_eq!(whole.status, 410, "what is not all of it does not pass for all of it");
-    // The place before the first that is kept is a good one.
+    // The cursor just before the first kept event is valid.
     let mut fits = house.watch("after=5").await;
     assert_eq!(fits.types(5).await, WHOLE);
     assert_eq!(house.send("GET", &format!("{EVENTS}?after=5"), LINES, "").await.status, 200);
     assert_eq!(house.get("/v1/sessions/s/messages/a?at=2").await.status, 410);
-    // And then all of them are live.
+    // Then all of them are live.
     house.publish(&start("c")).await;
     for mut watching in all {
         assert_eq!(watching.next().await.unwrap().0["reply_id"], "c");
@@ -131,7 +131,7 @@ async fn row_06_a_token_of_another_incarnation_or_of_the_future() {
 
 #[tokio::test]
 async fn row_06_a_token_from_before_a_wiped_store_does_not_come_in_again() {
-    // The same name in another store: as after a restore of something else.
+    // The same name in another store, as after a restore.
     let (before, after) = (Harness::new(), Harness::new());
     let old = before.session("external").await;
     before.publish(&reply("a", 9)).await;
@@ -156,16 +156,16 @@ async fn row_11_who_asked_for_an_end_gets_one_and_then_204() {
     house.publish(&end("r")).await;
     assert_eq!(watching.types(2).await, ["TEXT_BLOCK_END", "REPLY_END"]);
     assert!(watching.incoming.next_bytes().await.unwrap().is_none(), "a clean end");
-    // The browser comes back with what it saw last, and is told to stay away.
+    // The browser reconnects with its last token, and is told to stop.
     let token = session.resume_token(4);
     let path = format!("{EVENTS}?until=idle");
     let headers = [("last-event-id", token.as_str())];
     assert_eq!(house.send("GET", &path, &headers, "").await.status, 204);
-    // One that missed something gets it first, and an end.
+    // A client that missed events gets them first, then the end.
     let mut late = house.watch(&format!("until=idle&after={}", session.resume_token(2))).await;
     assert_eq!(late.types(2).await, ["TEXT_BLOCK_END", "REPLY_END"]);
     assert!(late.next().await.is_none());
-    // Who did not ask for an end stays.
+    // A stream without `until` stays open.
     assert_eq!(other.types(4).await.len(), 4);
     house.publish(&reply("q", 0)).await;
     assert_eq!(other.next().await.unwrap().0["reply_id"], "q");

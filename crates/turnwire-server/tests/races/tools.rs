@@ -11,7 +11,7 @@ use turnwire_core::event::{
 };
 use turnwire_core::{Event, EventKind, Fields, ToolResult, ToolResultState};
 
-/// An agent with one tool that must not run twice. It says what it is about to do before it does it.
+/// An agent with one tool that must not run twice. It logs its intent first.
 #[derive(Default)]
 struct ToolAgent {
     runs: Arc<AtomicUsize>,
@@ -38,7 +38,7 @@ impl Replier for ToolAgent {
             journal.commit(vec![of(start.into()), of(end.into())]).await?;
         }
         let state = if begun {
-            // Whether it ran nobody knows, so it does not run again.
+            // It may have run, so it does not run again.
             ToolResultState::Interrupted
         } else {
             let intent = ToolResultStart { tool_call_id: id(), tool_call_name: "pay".into() };
@@ -82,7 +82,7 @@ async fn row_14_a_tool_does_not_run_before_its_intent_is_durable() {
     gate.open(Operation::Appends);
     gate.close(Operation::Appends);
     said.await.unwrap();
-    // The call, or the intent, waits at the gate; a crash now leaves no trace of the tool.
+    // The call or the intent is held back; a crash now leaves no trace of the tool.
     gate.wait_for_waiting(Operation::Appends, 1).await;
     while house.log().await.iter().all(|event| event["type"] != "TOOL_CALL_END") {
         assert_eq!(agent.runs.load(Ordering::SeqCst), 0);
@@ -96,7 +96,7 @@ async fn row_14_a_tool_does_not_run_before_its_intent_is_durable() {
     until_idle(&again).await;
     assert_eq!(agent.runs.load(Ordering::SeqCst), 1);
     assert_eq!(result(&again).await.0, "success");
-    // The process that had stopped wakes up, and finds that it owns nothing any more.
+    // The paused process wakes up, and has lost its lease.
     gate.open(Operation::Appends);
     house.stop().await;
     assert_eq!(agent.runs.load(Ordering::SeqCst), 1, "nor did the other one run it");
@@ -114,7 +114,7 @@ async fn row_14_the_tool_ran_and_then_came_the_crash() {
         (agent.runs.load(Ordering::SeqCst), result(&house).await.0.as_str()),
         (1, "success")
     );
-    // The next one's intent becomes durable, its result does not.
+    // The intent of the next process becomes durable, its result does not.
     house.send("DELETE", "/v1/sessions/s", &[], "").await;
     house.session("careful").await;
     within(agent.has_run.notified()).await;

@@ -1,4 +1,4 @@
-//! One who watches, in one of the ways in which that can be done.
+//! A client that subscribes and resumes in one of several ways.
 
 use crate::writers::request_until_answered;
 use serde_json::Value;
@@ -10,18 +10,18 @@ use turnwire_testkit::Rng;
 use turnwire_testkit::net::{Frame, SseParser, StreamingResponse, http};
 use turnwire_wires::{DecoderOptions, Wire};
 
-/// How somebody comes back.
+/// How a client resumes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResumeMethod {
-    /// As a browser's `EventSource` does.
+    /// With `Last-Event-ID`, like a browser's `EventSource`.
     LastEventId,
-    /// As one that cannot set headers.
+    /// With `after`, like a client that cannot set headers.
     After,
-    /// It forgets everything, loads the messages, and watches from there.
+    /// It discards everything, loads the messages, and subscribes from there.
     Reload,
 }
 
-/// What is watched, and how.
+/// What a client subscribes to, and how.
 #[derive(Debug, Clone)]
 pub struct ClientPlan {
     pub session: String,
@@ -40,11 +40,11 @@ impl ClientPlan {
     }
 }
 
-/// What a watcher has.
+/// What a client has received.
 #[derive(Default)]
 pub struct ClientState {
     pub folder: Folder,
-    /// The place of the last event that it has, with its token.
+    /// The seq of the last event, with its token.
     pub last: u64,
     pub token: Option<String>,
     pub frames: usize,
@@ -59,7 +59,7 @@ impl ClientState {
         }
     }
 
-    /// Takes what came whole, with its token.
+    /// Takes a complete frame with its token.
     pub fn take(&mut self, plan: &ClientPlan, data: &str, token: Option<String>) {
         self.frames += 1;
         let wire = Wire::named(plan.wire).unwrap();
@@ -88,7 +88,7 @@ impl ClientState {
     }
 }
 
-/// Watches until everything is there that was ever written.
+/// Subscribes until it has everything that was ever written.
 pub async fn watch(
     proxy: SocketAddr,
     plan: ClientPlan,
@@ -102,7 +102,7 @@ pub async fn watch(
             seen.connections = connections;
         }
         seen.connections += 1;
-        // However it ends, it goes on from what was seen.
+        // However a connection ends, it resumes from what it has.
         let _ = watch_once(proxy, &plan, &mut seen, &mut end).await;
     }
     seen
@@ -147,7 +147,7 @@ async fn watch_once(
     Ok(())
 }
 
-/// Loads the messages, and where to go on.
+/// Loads the messages, and the cursor to resume from.
 async fn load(proxy: SocketAddr, session: &str) -> ClientState {
     let path = format!("/v1/sessions/{session}/messages?agents=all&limit=500");
     let page = request_until_answered(proxy, "GET", &path, &[], b"").await.json();
@@ -170,7 +170,7 @@ async fn load(proxy: SocketAddr, session: &str) -> ClientState {
     }
 }
 
-/// The messages of a folder as JSON, sorted by id: whoever loads a page sees open ones early.
+/// The messages of a folder as JSON, sorted by id: a client that loads a page sees open ones early.
 pub fn messages(folder: &Folder) -> Vec<Value> {
     sorted(folder.history().map(|msg| serde_json::from_str(&msg.to_json()).unwrap()).collect())
 }

@@ -1,7 +1,7 @@
-//! Hundreds of watchers behind a network that cuts them off at any byte, while agents and producers
-//! write: what each of them has in the end is what the server has.
+//! Hundreds of clients behind a network that cuts connections at any byte, while agents and
+//! producers write: in the end each has what the server has.
 //!
-//! `TURNWIRE_SCALE` multiplies how much is said; `TURNWIRE_SEED` runs one case again.
+//! `TURNWIRE_SCALE` multiplies the number of messages; `TURNWIRE_SEED` repeats one case.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

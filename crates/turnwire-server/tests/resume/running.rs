@@ -12,7 +12,7 @@ use turnwire_log::{Log, Store};
 use turnwire_server::config::Config;
 use turnwire_server::{App, Server};
 
-/// Nothing here takes that long; whatever does has failed.
+/// No wait in these tests takes so long.
 pub const PATIENCE: Duration = Duration::from_mins(3);
 
 pub struct Running {
@@ -22,7 +22,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a server over a store, with an agent under its name.
+    /// Starts a server over a store, with agents.
     pub fn start(
         store: Arc<dyn Store>,
         settings: &str,
@@ -42,7 +42,7 @@ impl Running {
         (Self { address, stop, task }, app)
     }
 
-    /// Asks it to stop, and waits until it has.
+    /// Stops it, and waits until it has stopped.
     pub async fn stop(self) {
         drop(self.stop);
         within(self.task).await.unwrap();

@@ -1,4 +1,4 @@
-//! One who watches several sessions on one WebSocket.
+//! A client that subscribes to several sessions on one WebSocket.
 
 use crate::client::{ClientPlan, ClientState, has_all};
 use futures_util::{SinkExt, StreamExt};
@@ -8,10 +8,10 @@ use tokio::sync::watch;
 use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-/// What is watched, and where it ends, once that is known.
+/// A session, and where it ends, once that is known.
 type WatchedSession = (ClientPlan, watch::Receiver<Option<u64>>);
 
-/// Watches until everything is there that was ever written to any of the sessions.
+/// Subscribes until it has everything that was ever written to its sessions.
 pub async fn watch(
     proxy: SocketAddr,
     wire: &str,
@@ -20,7 +20,7 @@ pub async fn watch(
     let mut seen: Vec<ClientState> = plans.iter().map(|_| ClientState::default()).collect();
     while !all_done(&plans, &seen) {
         seen[0].connections += 1;
-        // However it ends, it goes on from what was seen.
+        // However a connection ends, it resumes from what it has.
         let _ = watch_once(proxy, wire, &mut plans, &mut seen).await;
     }
     seen

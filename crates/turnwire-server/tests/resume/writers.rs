@@ -1,5 +1,5 @@
-//! Those who write: a producer elsewhere, and somebody who talks to the demo agent. Both go through
-//! the same network as everybody else, so that what they send is cut off and sent again.
+//! Clients that write: a producer, and a user of the demo agent. Their requests go through the same
+//! network, are cut off, and are sent again.
 
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use turnwire_core::Event;
 use turnwire_testkit::net::{HttpResponse, send_http};
 use turnwire_testkit::{Rng, stream};
 
-/// Sends a request until an answer comes whole. Whatever comes is an answer of the server.
+/// Repeats a request until it gets a whole response.
 pub async fn request_until_answered(
     proxy: SocketAddr,
     method: &str,
@@ -46,8 +46,7 @@ pub async fn publish_replies(proxy: SocketAddr, session: String, mut rng: Rng, r
     }
 }
 
-/// Talks to the demo agent. A message that is sent again, because its answer was lost, is one
-/// message.
+/// Sends messages to the demo agent. A repeated request must not add a second message.
 pub async fn send_messages(proxy: SocketAddr, session: String, mut rng: Rng, rounds: usize) {
     let messages = format!("/v1/sessions/{session}/messages?queue=true");
     let mut said = Vec::new();
@@ -61,7 +60,7 @@ pub async fn send_messages(proxy: SocketAddr, session: String, mut rng: Rng, rou
         assert_eq!(answer.status, 202, "{}", answer.text());
         said.push(answer.json()["message_id"].clone());
     }
-    // All of it was said once, and was answered.
+    // Every message is there once, and was answered.
     let path = format!("/v1/sessions/{session}");
     loop {
         let session = request_until_answered(proxy, "GET", &path, &[], b"").await.json();

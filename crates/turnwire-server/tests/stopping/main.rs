@@ -1,5 +1,5 @@
-//! A server that stops while it answers: answers finish within `limits.stop_timeout`, or end with an
-//! error of their protocol; nothing is asked twice.
+//! A server that stops during responses: they finish within `limits.stop_timeout`, or end with an
+//! error of their protocol, and no question is asked twice.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -45,7 +45,7 @@ impl Harness {
         Self { server: Some(server), app, actor, address }
     }
 
-    /// Asks, and waits until the agent has begun to answer.
+    /// Sends a request, and waits until the agent has begun to reply.
     async fn ask(&self, protocol: &Protocol) -> JoinHandle<std::io::Result<HttpResponse>> {
         if protocol.path.starts_with("/v1/sessions/s/") {
             let made = send_http(
@@ -64,7 +64,7 @@ impl Harness {
             let headers = [("content-type", "application/json"), ("accept", accept)];
             send_http(to, "POST", path, &headers, body.as_bytes()).await
         });
-        // Its message, and the reply up to where it waits.
+        // The message, and the reply up to where the agent waits.
         let begun = async {
             while self.last().await < 4 {
                 tokio::task::yield_now().await;
@@ -74,7 +74,7 @@ impl Harness {
         asking
     }
 
-    /// Asks the server to stop. The result waits until it has.
+    /// Stops the server. The result waits until it has stopped.
     fn begin_stop(&mut self) -> JoinHandle<()> {
         tokio::spawn(self.server.take().unwrap().stop())
     }
@@ -84,7 +84,7 @@ impl Harness {
         self.app.log.list_sessions(&query).await.unwrap()
     }
 
-    /// The last event of the first session.
+    /// The head of the first session.
     async fn last(&self) -> u64 {
         let Some(first) = self.sessions().await.into_iter().next() else { return 0 };
         self.app
@@ -106,9 +106,9 @@ struct Protocol {
     name: &'static str,
     path: &'static str,
     body: Value,
-    /// What stands in an answer that has finished.
+    /// A text in a complete response.
     whole: &'static [&'static str],
-    /// What stands in one that has not.
+    /// A text in an incomplete response.
     cut: &'static [&'static str],
 }
 
@@ -265,7 +265,7 @@ async fn streams_of_a_session_end_at_once_and_cleanly() {
 async fn a_request_that_comes_while_the_server_stops_is_refused_before_anything_is_stored() {
     for protocol in protocols() {
         let name = protocol.name;
-        // A connection of which nothing was read yet is closed without an answer.
+        // A connection without a request is closed without a response.
         let mut answer = None;
         while answer.is_none() {
             answer = within(ask_late(&protocol)).await;
@@ -279,7 +279,7 @@ async fn a_request_that_comes_while_the_server_stops_is_refused_before_anything_
     }
 }
 
-/// Sends the beginning of a request before the server stops, and the rest behind.
+/// Sends the beginning of a request before the server stops, and the rest afterwards.
 async fn ask_late(protocol: &Protocol) -> Option<HttpResponse> {
     let mut house = Harness::new("1h");
     let body = protocol.body.to_string();

@@ -35,7 +35,7 @@ async fn an_approval_continues_the_same_reply() {
     let calls = house.actor.calls.lock().clone();
     assert_eq!(calls.len(), 2);
     assert_eq!(calls[1].input.as_deref(), Some("USER_CONFIRM_RESULT"));
-    // The same answer again is fine, also now that the reply has ended.
+    // The same answer again is accepted, even after the reply has ended.
     let again = house.post_event(confirm("a1", &reply, "c1", true)).await;
     assert_eq!((again.status.as_u16(), &again.body["repeated"]), (200, &json!(1)));
     let other = house.post_event(confirm("a2", &reply, "c1", false)).await;
@@ -240,7 +240,7 @@ async fn what_waits_is_listed_over_all_sessions() {
     assert!(asked["expires_at"].as_str().unwrap() > asked["since"].as_str().unwrap());
     let run = list.iter().find(|item| item["session_id"] == "other").unwrap();
     assert_eq!(run["external"].as_array().unwrap().len(), 1);
-    // A result has longer than a yes or no.
+    // The limit for results is longer than that for approvals.
     assert!(run["expires_at"].as_str().unwrap() > asked["expires_at"].as_str().unwrap());
     assert_eq!(
         house.request_json("GET", "/v1/approvals?limit=1", None, &Value::Null).await.body["approvals"]
@@ -269,7 +269,7 @@ async fn a_question_that_nobody_answers_counts_as_denied() {
     assert_eq!(denied[0].metadata.get::<String>("reason").unwrap().as_deref(), Some("timeout"));
 }
 
-/// A producer opens a reply, as its route does it.
+/// Opens a reply of a producer.
 async fn produce(session: &Arc<Session>, lines: &[&str]) {
     session
         .transact(&["r"], |tx| {
@@ -304,7 +304,7 @@ async fn answers_and_stops_of_a_producers_reply_are_only_logged() {
     eventually(|| house.app.turns.active_sessions() == 0).await;
     assert!(house.actor.calls.lock().is_empty());
     assert_eq!(session.snapshot().await.unwrap().open.len(), 1);
-    // What is queued gets its turn when the producer is done.
+    // A queued message is answered after the producer's reply.
     let queued =
         house.post("/v1/sessions/s/messages?queue=true", json!({"content": "hello"})).await;
     produce(&session, &[r#""type":"REPLY_END""#]).await;
@@ -351,7 +351,7 @@ async fn an_answer_that_comes_while_somebody_looks_is_looked_at_too() {
         tokio::spawn(async move { house.post_event(event).await })
     };
     store.is_slow.store(true, Ordering::SeqCst);
-    // Somebody looks, and cannot be sure before this one is durable.
+    // This must become durable before the worker decides.
     let first = tell(json!({"type": "CUSTOM", "id": "x", "name": "x"}));
     eventually(|| house.app.turns.active_sessions() == 1).await;
     for _ in 0..50 {

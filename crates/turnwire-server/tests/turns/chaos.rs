@@ -1,4 +1,4 @@
-//! Several clients do whatever they like at the same time, while the server dies and comes back.
+//! Several clients send random requests while the server crashes and restarts.
 
 use crate::harness::*;
 use fastrand::Rng;
@@ -13,7 +13,7 @@ use turnwire_log::store::SessionStatus;
 use turnwire_log::{MemoryStore, Session, SqliteStore, Store};
 use turnwire_testkit::{check_property, one_in, pick};
 
-/// What clients were told.
+/// The responses that a client got.
 #[derive(Default)]
 struct ClientRecord {
     accepted: BTreeSet<String>,
@@ -132,7 +132,7 @@ async fn client(house: Arc<Harness>, name: String, seed: u64) -> ClientRecord {
     told
 }
 
-/// Answers something that waits, in one way or the other.
+/// Answers a pending call in a random way.
 async fn answer(house: &Harness, rng: &mut Rng, id: &str) {
     let list = house.request_json("GET", "/v1/approvals", None, &Value::Null).await.body;
     for item in list["approvals"].as_array().unwrap() {
@@ -145,7 +145,7 @@ async fn answer(house: &Harness, rng: &mut Rng, id: &str) {
     }
 }
 
-/// Answers whatever is asked, until nothing is left to be done.
+/// Answers everything until nothing is left to do.
 async fn settle(house: &Harness, session: &Arc<Session>) {
     let mut rng = Rng::with_seed(1);
     for n in 0.. {

@@ -1,4 +1,4 @@
-//! The agent that everybody has, in every scene, and cut off anywhere.
+//! The demo agent in every scene, with a crash at any point.
 
 use crate::harness::*;
 use fastrand::Rng;
@@ -11,7 +11,7 @@ use turnwire_log::store::SessionStatus;
 use turnwire_log::{MemoryStore, Session};
 use turnwire_testkit::check_property;
 
-/// Says yes to everything that is asked, and gives a result for what is to be executed outside.
+/// Approves everything, and sends a result for each external call.
 pub async fn answer_all(house: &Harness, session: &Session) {
     let mut n = 0;
     loop {
@@ -58,7 +58,7 @@ async fn every_scene_comes_to_its_end() {
     }
 }
 
-/// The texts of a message, and of the tools' results: what a person sees.
+/// The texts of a message and of its tool results.
 fn shown(msg: &Msg) -> String {
     format!(
         "{:?} {:?}",
@@ -91,7 +91,7 @@ fn crash(scene: &str, rng: &mut Rng) {
     let store = Arc::new(MemoryStore::default());
     let mut reply = String::new();
     for life in 0..=4 {
-        // Nothing runs but what this thread waits for, so it ends where it is told to.
+        // Only this thread runs, so the run ends exactly where it is cut.
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let house = Harness::with_store(store.clone(), "");
@@ -114,7 +114,7 @@ fn crash(scene: &str, rng: &mut Rng) {
             assert_eq!(count(&session, "MESSAGE").await, 1);
             assert_eq!(count(&session, "REPLY_END").await, 1 + usize::from(scene == "team"));
             check_projection(&session).await;
-            // A tool that was cut off is never run twice, and the answer tells of it.
+            // A tool that was interrupted never runs twice, and the answer says so.
             if !shown(&msg).contains("Interrupted") {
                 assert_eq!(shown(&msg), smooth(scene).await, "{scene}");
             }

@@ -24,7 +24,7 @@ async fn an_agent_that_fails_leaves_a_reply_with_an_error() {
         assert_eq!(error.r#type, ErrorType::Internal);
         assert!(error.message.contains(why), "{wish}: {}", error.message);
         check_projection(&session).await;
-        // The session goes on.
+        // The session still works.
         assert_eq!(house.send_text("hello").await.status, 202);
         until_idle(&session).await;
     }
@@ -88,7 +88,7 @@ async fn a_reply_goes_on_when_a_full_disk_has_room_again() {
     until(&session, |head| head.head >= 4).await;
     store.is_full.store(true, Ordering::SeqCst);
     house.actor.gate.add_permits(1);
-    // Somebody else is told; the agent waits.
+    // Other clients see it; the agent waits.
     assert_eq!(
         house.post_event(serde_json::json!({"type": "CUSTOM", "name": "x"})).await.status,
         507

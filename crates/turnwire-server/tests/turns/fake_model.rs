@@ -1,4 +1,4 @@
-//! An agent with a model that says what it was told to say, when it is let.
+//! A fake model with prepared answers, which wait for the test.
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
@@ -12,7 +12,7 @@ use turnwire_agent::model::{Model, ModelError, ModelRequest, ModelStream};
 use turnwire_core::{EventKind, Folder, HintBlock, Msg, Role};
 use turnwire_log::Session;
 
-/// A model whose answers wait, behind their first words, until somebody lets them go on.
+/// A model whose answers wait after their first block start until the test lets them continue.
 pub struct FakeModel {
     answers: Mutex<VecDeque<Vec<ScriptStep>>>,
     asked: Mutex<Vec<Vec<Msg>>>,
@@ -28,14 +28,14 @@ impl FakeModel {
         })
     }
 
-    /// Nothing holds it up.
+    /// The same, without waiting.
     pub fn ungated(answers: impl IntoIterator<Item = Vec<ScriptStep>>) -> Arc<Self> {
         let stage = Self::new(answers);
         stage.gate.add_permits(1000);
         stage
     }
 
-    /// What it was asked, without what it is told before everything else.
+    /// The messages of each request, without system prompts.
     pub fn asked(&self) -> Vec<Vec<Msg>> {
         self.asked.lock().clone()
     }
@@ -56,7 +56,7 @@ impl Model for FakeModel {
             ScriptedModel::new([lines]).stream(ask).await?.enumerate().then(move |(at, event)| {
                 let gate = gate.clone();
                 async move {
-                    // Behind the start of the call and of its first block.
+                    // After the start of the call and of its first block.
                     if at == 2 {
                         gate.acquire().await.unwrap().forget();
                     }
@@ -67,7 +67,7 @@ impl Model for FakeModel {
     }
 }
 
-/// Law 10: what the model was sent each time is the fold of what the log had by then.
+/// Law 10: what the model was sent each time is the fold of the log at that time.
 pub async fn check_law_10(session: &Session, asked: &[Vec<Msg>]) {
     let mut folder = Folder::default();
     let mut asked = asked.iter();
@@ -82,7 +82,7 @@ pub async fn check_law_10(session: &Session, asked: &[Vec<Msg>]) {
     assert!(asked.next().is_none());
 }
 
-/// What a message says; times and metadata are the log's, and no model sees them.
+/// The content of a message: times and metadata are not sent to models.
 fn comparable(msg: &Msg) -> Value {
     fn plain(value: &mut Value) {
         match value {

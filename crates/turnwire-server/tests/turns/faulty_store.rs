@@ -1,4 +1,4 @@
-//! A store in memory that has bad days.
+//! A store in memory that fails or waits when the test wants it to.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -10,14 +10,14 @@ use turnwire_core::Seq;
 use turnwire_log::store::*;
 use turnwire_log::{Error, MemoryStore, Result, Store};
 
-/// A store that can be full, and slow.
+/// A store that can be full or slow.
 pub struct FaultyStore {
     store: MemoryStore,
     pub is_full: AtomicBool,
-    /// Whether an append is acknowledged only when the test says so.
+    /// Whether appends are acknowledged only when the test says so.
     pub is_slow: AtomicBool,
     pub acknowledge: Arc<Semaphore>,
-    /// Whether messages that were read are handed out only when the test says so.
+    /// Whether messages are returned only when the test says so.
     pub is_slow_to_read: AtomicBool,
     pub hand_out: Semaphore,
 }

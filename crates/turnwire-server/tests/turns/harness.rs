@@ -1,4 +1,4 @@
-//! A server without a network: the handlers, over a store that may be older than it.
+//! A server without a network: the handlers over a store.
 
 use crate::actor::Actor;
 use axum::body::Body;
@@ -18,7 +18,7 @@ use turnwire_server::config::{Config, Limits};
 use turnwire_server::turns::client_events::{self, EventsAccepted};
 use turnwire_server::{App, Caller};
 
-/// Nothing here takes so long.
+/// No wait in these tests takes so long.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub struct Harness {
@@ -45,7 +45,7 @@ impl Harness {
         Self::with_store(Arc::new(MemoryStore::default()), "")
     }
 
-    /// A server over a store, with these settings. It has recovered nothing yet.
+    /// A server over a store, with these settings. It has not recovered anything yet.
     pub fn with_store(store: Arc<dyn Store>, settings: &str) -> Self {
         Self::with_agents(store, settings, Vec::new())
     }
@@ -108,12 +108,12 @@ impl Harness {
         self.request_json("POST", path, None, &body).await
     }
 
-    /// Says something in the session `s`.
+    /// Sends a message to the session `s`.
     pub async fn send_text(&self, text: &str) -> Answer {
         self.post("/v1/sessions/s/messages", json!({"content": text})).await
     }
 
-    /// Stops whatever is open in a session.
+    /// Stops the open reply of a session.
     pub async fn stop(&self, session: &Arc<Session>) -> EventsAccepted {
         client_events::stop_reply(&self.app, session, &self.caller).await.unwrap()
     }
@@ -124,7 +124,7 @@ impl Harness {
     }
 }
 
-/// Waits until a session is where the test wants it.
+/// Waits until the head of a session matches.
 pub async fn until(session: &Session, wanted: impl FnMut(&HeadState) -> bool) -> HeadState {
     let mut head = session.watch_head();
     let head = tokio::time::timeout(PATIENCE, head.wait_for(wanted)).await;
@@ -139,7 +139,7 @@ pub async fn until_waiting(session: &Session) {
     until(session, |head| head.status == SessionStatus::Waiting).await;
 }
 
-/// Waits until something holds, with nothing to be told by.
+/// Polls until something holds that has no notification.
 pub async fn eventually(mut holds: impl FnMut() -> bool) {
     let wait = async {
         while !holds() {
@@ -174,17 +174,17 @@ pub async fn message(session: &Session, id: &str) -> Msg {
     Msg::from_json(std::str::from_utf8(&stored.json).unwrap()).unwrap()
 }
 
-/// The frames of a stream that has ended.
+/// The events of a stream that has ended.
 pub async fn frames(response: http::Response<Body>) -> Vec<Event<'static>> {
     let body = axum::body::to_bytes(response.into_body(), usize::MAX);
-    // One that goes on says so from time to time: it is the whole that has to end.
+    // Heartbeats reset a timeout of single reads, so the timeout is for the whole stream.
     let bytes = tokio::time::timeout(PATIENCE, body).await.expect("it goes on").unwrap();
     let text = std::str::from_utf8(&bytes).unwrap();
     let lines = text.lines().filter_map(|line| line.strip_prefix("data: "));
     lines.map(|line| Event::from_json(line).unwrap().into_owned()).collect()
 }
 
-/// The log folded from nothing gives the messages that are stored.
+/// Checks that folding the log gives the stored messages.
 pub async fn check_projection(session: &Session) {
     let mut replies: BTreeMap<String, Msg> = BTreeMap::new();
     for event in events(session).await {

@@ -1,4 +1,4 @@
-//! Hints: what an agent is told from outside, while it replies and while it does not.
+//! Hints, with and without an open reply.
 
 use crate::fake_model::{FakeModel, check_law_10, hints};
 use crate::harness::*;
@@ -21,8 +21,8 @@ fn hint(id: &str, text: &str) -> Value {
 
 type Nothing = std::collections::BTreeMap<String, String>;
 
-/// An agent on a stage, with a tool that waits to be let, and one that goes to the background until it
-/// is let.
+/// An agent on a fake model, with a tool that waits for the test, and one that runs in the
+/// background until the test ends it.
 fn friday_agent(stage: &Arc<FakeModel>, gate: &Arc<Semaphore>) -> Arc<dyn Replier> {
     let (wait, find) = (gate.clone(), gate.clone());
     let slow = move |_: Nothing, _: ToolContext| {
@@ -91,7 +91,7 @@ async fn what_comes_while_the_model_speaks_stands_behind_its_call_and_is_read() 
         let answer = house.post("/v1/sessions/s/events", json!([hint("h1", "one")])).await;
         assert_eq!(answer.status, 200, "{}", answer.body);
     }
-    // Two at once, one of them there already, and one without any ids.
+    // Two at once, one of them a repeat, and one without ids.
     let more = json!([hint("h1", "one"), {"type": "HINT_BLOCK", "block_id": "", "reply_id": reply,
         "hint": [{"type": "text", "text": "two"}], "source": "team"}]);
     let answer = house.post("/v1/sessions/s/events", more).await;
@@ -111,7 +111,7 @@ async fn what_comes_while_the_model_speaks_stands_behind_its_call_and_is_read() 
     assert_eq!(hints(&stage.asked()[1]), ["one", "two"]);
     check_law_10(&session, &stage.asked()).await;
     check_projection(&session).await;
-    // It is the same hint now that the reply has ended.
+    // It is still the same hint after the reply has ended.
     let answer = house.post_event(hint("h1", "one")).await;
     assert_eq!((&answer.body["stored"], &answer.body["repeated"]), (&json!(0), &json!(1)));
 }
@@ -155,7 +155,7 @@ async fn what_comes_while_nothing_runs_is_in_the_history_of_the_next_reply() {
     let EventKind::Message(logged) = &logged.last().unwrap().kind else { panic!("a message") };
     assert_eq!(logged.message.role(), Role::Assistant);
     assert_eq!(logged.message.first::<HintBlock>().unwrap().id, "h");
-    // Nobody loses it who has the first message answered again.
+    // A retry of the first message keeps it.
     let path = format!("/v1/sessions/s/messages/{first}/retry");
     assert_eq!(house.post(&path, Value::Null).await.status, 202);
     until_idle(&session).await;
@@ -191,7 +191,7 @@ async fn a_trigger_starts_a_reply() {
             assert_eq!(hints(&stage.asked()[0]), ["It is nine o'clock."]);
             check_law_10(&session, &stage.asked()).await;
         }
-        // A second time it is no second trigger.
+        // A repeat does not start a second reply.
         let again = house.post(&path, json!([hint("h", "It is nine o'clock.")])).await;
         assert_eq!(again.body["repeated"], 1);
         assert_eq!(again.body["reply_id"], Value::Null);
@@ -221,7 +221,7 @@ async fn hints_that_come_in_a_crowd_are_all_read_in_the_order_of_the_log() {
         assert_eq!(post.await.unwrap().body["stored"], 1);
     }
     until_idle(&session).await;
-    // Those that came when the reply had ended are messages of their own.
+    // Hints that came after the end of the reply are messages.
     house.send_text("more").await;
     until_idle(&session).await;
     let mut logged = Vec::new();
@@ -279,7 +279,7 @@ async fn hints_that_cannot_be_taken_are_named() {
 async fn an_agent_elsewhere_finds_hints_in_its_log() {
     let house = Harness::new();
     let session = house.session("s", "external").await;
-    // What starts a reply elsewhere is up to whoever is there.
+    // An external agent decides itself what starts a reply.
     house.post("/v1/sessions/s/events?reply=true", json!([hint("h1", "one")])).await;
     assert_eq!(types(&session).await, ["MESSAGE"]);
     let publish = async |body: Value| {
@@ -376,7 +376,7 @@ async fn body(response: http::Response<Body>) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Runs one life of a server, and ends it as a crash does.
+/// Runs a server, then ends it like a crash.
 fn run_server<R>(
     store: &Arc<MemoryStore>,
     stage: &Arc<FakeModel>,
@@ -416,7 +416,7 @@ fn a_hint_that_was_taken_is_there_after_a_crash_and_once() {
         until_idle(&session).await;
         let reply = message(&session, &reply).await;
         assert_eq!(hints(std::slice::from_ref(&reply)), ["psst"]);
-        // The call that was broken off is made again, and is told.
+        // The interrupted model call is repeated, with the hint.
         assert_eq!(reply.text("").as_deref(), Some("Well."));
         assert_eq!(hints(&stage.asked()[1]), ["psst"]);
         check_projection(&session).await;

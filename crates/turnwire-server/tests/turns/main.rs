@@ -1,4 +1,4 @@
-//! Replies that outlive whoever asked for them: over the real handlers and a store.
+//! Replies continue without their clients: tests over the real handlers and a store.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,5 @@
-//! Two at once: one of them wins, and the other is told so. Each is tried often, on two threads.
+//! Two requests at once: one wins, and the other gets an error. Each race runs many times, on two
+//! threads.
 
 use crate::harness::*;
 use futures_util::future::join_all;
@@ -8,7 +9,7 @@ use turnwire_core::FinishedReason;
 
 const ROUNDS: usize = 60;
 
-/// What so many clients get who do something at the same time.
+/// The responses of clients that send at the same time.
 async fn at_once<F>(count: usize, mut ask: impl FnMut(usize) -> F) -> Vec<Answer>
 where
     F: Future<Output = Answer> + Send + 'static,
@@ -128,7 +129,7 @@ async fn a_stop_and_the_end_at_once_leave_one_end() {
         let reason = msg.finished_reason().unwrap();
         assert_eq!(stopped == 1, *reason == FinishedReason::Interrupted, "{stopped} {reason}");
         assert_eq!(count(&session, "REPLY_END").await, 1);
-        // And the session is free.
+        // The session is free again.
         assert_eq!(house.send_text("hello").await.status, 202);
         check_projection(&session).await;
     }
@@ -152,7 +153,7 @@ async fn a_retry_and_a_message_at_once_do_not_both_start() {
             }
         })
         .await;
-        // The first may be answered before the second is looked at, unless it is held.
+        // The first may be answered before the second is checked, unless it is held.
         let both = statuses(&answers);
         assert!(both == [202, 409] || (both == [202, 202] && answers[1].status == 202), "{both:?}");
         house.actor.gate.add_permits(1);

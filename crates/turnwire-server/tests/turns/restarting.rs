@@ -1,4 +1,4 @@
-//! A crash is a runtime that is gone with all its tasks: nothing is told, nothing is tidied up.
+//! Crashes: a runtime is dropped with all its tasks, without any cleanup.
 
 use crate::harness::*;
 use serde_json::json;
@@ -14,7 +14,7 @@ fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Runs one life of a server, and ends it as a crash does.
+/// Runs a server, then ends it like a crash.
 fn run_server<R>(
     store: &Arc<MemoryStore>,
     settings: &str,
@@ -40,7 +40,7 @@ fn a_crash_in_the_middle_of_a_reply_is_made_up_for() {
             let answer = house.send_text("count").await;
             answer.body["reply_id"].as_str().unwrap().to_owned()
         });
-        // It dies again and again, and gets a little further each time.
+        // It crashes repeatedly, and gets a little further each time.
         let mut said = 0;
         while said < 9 {
             let more = rng.usize(1..4);
@@ -78,7 +78,7 @@ fn a_crash_right_after_the_message_starts_its_reply_later() {
     let store = Arc::new(MemoryStore::default());
     let reply = run_server(&store, "", async |house| {
         let session = house.session("s", "actor").await;
-        // As if it had died between the commit and the agent's first word.
+        // As if it had crashed between the commit and the agent's first event.
         house.app.turns.shutdown().await;
         let answer = house.send_text("hello").await;
         assert_eq!(session.head_state().status, SessionStatus::Running);
@@ -118,7 +118,7 @@ fn the_queue_of_an_idle_session_gets_its_turn_after_a_restart() {
     let store = Arc::new(MemoryStore::default());
     run_server(&store, "", async |house| {
         let session = house.session("s", "actor").await;
-        // It died after the reply ended, before the next began.
+        // It crashed after the reply ended, before the next began.
         let json = Msg::user("u", "hello").to_builder().id("m").build().unwrap().to_json();
         let queued = turnwire_log::store::QueuedMessage {
             id: "m".into(),
@@ -160,7 +160,7 @@ fn an_approval_survives_a_crash_and_is_answered_once() {
         assert_eq!(pending[0].confirm[0].id, "c1");
         assert!(house.actor.calls.lock().is_empty(), "what waits is left alone");
         assert_eq!(house.post_event(confirm("a1")).await.status, 200);
-        // And it dies before anybody knows what came of it.
+        // It crashes before the outcome is known.
     });
     run_server(&store, "", async |house| {
         let session = house.session("s", "actor").await;
@@ -214,9 +214,9 @@ fn where_the_settings_say_so_an_open_reply_ends_with_a_restart() {
         assert_eq!(msg.text("").as_deref(), Some("before "));
         let log = events(&session).await;
         let types: Vec<&str> = log.iter().map(|event| event.kind.type_name()).collect();
-        // What was open is closed, and nothing else happens.
+        // The open reply is closed, and nothing else happens.
         assert!(types.ends_with(&["TEXT_BLOCK_DELTA", "TEXT_BLOCK_END", "REPLY_END"]), "{types:?}");
-        // What waits for a person goes on waiting.
+        // A pending approval stays pending.
         assert_eq!(
             (other.head_state().status, other.head_state().head),
             (SessionStatus::Waiting, asked)

@@ -31,10 +31,10 @@ async fn a_retry_takes_the_old_reply_out_of_the_history() {
     assert!(matches!(&log[at].kind, EventKind::Supersede(s) if s.message_ids == [old]));
     assert!(matches!(&log[at + 1].kind, EventKind::ReplyStart(_)));
     assert_eq!(house.actor.calls.lock()[1].history, ["one"]);
-    // What is out of the history cannot be answered again.
+    // A superseded message cannot be retried.
     let stale = ask(&house, old).await;
     assert_eq!((stale.status.as_u16(), stale.kind()), (409, "superseded"));
-    // By the id of the question it can.
+    // The question can.
     assert_eq!(ask(&house, question).await.status, 202);
     until_idle(&session).await;
     check_projection(&session).await;

@@ -110,7 +110,7 @@ async fn a_queued_message_enters_the_log_when_its_turn_comes() {
         queued.push(answer.body);
     }
     assert_eq!(count(&session, "MESSAGE").await, 1);
-    // One of them is taken back.
+    // One of them is removed.
     let id = queued[1]["message_id"].as_str().unwrap();
     let path = format!("/v1/sessions/s/messages/{id}");
     assert_eq!(house.request_json("DELETE", &path, None, &Value::Null).await.status, 204);
@@ -156,7 +156,7 @@ async fn a_stop_ends_the_reply_and_leaves_the_queue() {
     assert_eq!(reply.finished_reason(), Some(&FinishedReason::Interrupted));
     assert_eq!(reply.text("").as_deref(), Some("before "));
     assert_eq!(house.actor.calls.lock()[1].history, ["hold", "before ", "next"]);
-    // Nothing runs: nothing to stop.
+    // No reply runs, so there is nothing to stop.
     assert_eq!(house.stop(&session).await.stored, 0);
     check_projection(&session).await;
 }
@@ -196,11 +196,11 @@ async fn the_stream_ends_with_its_own_reply_although_another_follows() {
         house.request(request)
     };
     let first = ask().await;
-    // It begins with the end of the first one, and does not end.
+    // It begins with the end of the first one, and stays open.
     house.post("/v1/sessions/s/messages?queue=true", json!({"content": "hold"})).await;
     house.actor.gate.add_permits(1);
     until(&session, |_| house.actor.calls.lock().len() == 2).await;
-    // Sent again, it is told the same.
+    // A repeat gets the same response.
     for response in [first, ask().await] {
         let frames = frames(response).await;
         let (message, reply) = frames.split_first().unwrap();
@@ -249,7 +249,7 @@ async fn a_session_shows_no_token_that_watchers_would_not_know() {
         tokio::spawn(async move { house.request_json(method, path, None, &body).await })
     };
     let said = ask("POST", "/v1/sessions/s/messages", json!({"content": "hello"}));
-    // The store has it, and has not said so yet.
+    // The store has it, but has not acknowledged it yet.
     let last = async || store.find_session(session.key()).await.unwrap().unwrap().head;
     while last().await == 0 {
         tokio::task::yield_now().await;
@@ -274,7 +274,7 @@ async fn a_client_that_leaves_in_the_middle_of_its_request_gets_its_reply() {
     let session = house.session("s", "actor").await;
     store.is_slow.store(true, Ordering::SeqCst);
     let mut request = Box::pin(house.send_text("hello"));
-    // It is handed to the store, and then its client goes away.
+    // It is passed to the store, and then its client disconnects.
     let poll = poll_fn(|cx| Poll::Ready(request.as_mut().poll(cx).is_pending()));
     assert!(poll.await);
     drop(request);
@@ -383,7 +383,7 @@ async fn a_session_whose_agent_is_gone_says_so() {
 async fn nobody_gets_ahead_of_those_who_wait_for_their_turn() {
     let house = Harness::new();
     let session = house.session("s", "actor").await;
-    // Nobody looks after the queue.
+    // No worker looks after the queue.
     house.app.turns.shutdown().await;
     house.send_text("hello").await;
     house.post("/v1/sessions/s/messages?queue=true", json!({"content": "next"})).await;

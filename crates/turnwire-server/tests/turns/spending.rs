@@ -1,4 +1,4 @@
-//! What replies cost: said once, by the prices of the moment, and added up.
+//! The cost of replies: logged once at the current prices, and summed up.
 
 use crate::fake_model::FakeModel;
 use crate::harness::*;
@@ -12,7 +12,7 @@ use turnwire_agent::{Agent, AgentTool, Replier};
 use turnwire_core::EventKind;
 use turnwire_log::{MemoryStore, Store};
 
-/// One token costs as much as a million are said to, divided by a million.
+/// Prices are per million tokens.
 const SETTINGS: &str = r#"
 [agents.friday]
 model = "openai:big"
@@ -28,7 +28,7 @@ price_per_million = { input = 100000, output = 200000 }
 model = "openai:small"
 "#;
 
-/// A model that says which one it is, as those over HTTP do.
+/// A model that reports its name, like those over HTTP.
 struct NamedModel(&'static str, Arc<FakeModel>);
 
 #[async_trait]
@@ -80,7 +80,7 @@ async fn a_call_costs_what_its_model_costs_at_that_moment() {
     for (life, (model, settings, cost, sum)) in [
         ("openai:big", SETTINGS.to_owned(), json!(3.0), json!(3.0)),
         ("anthropic:other", SETTINGS.to_owned(), json!(30.0), json!(33.0)),
-        // Prices have changed: what was spent is spent.
+        // The prices have changed: the logged cost stays.
         ("openai:big", SETTINGS.replace("1000000,", "500000,"), json!(2.5), json!(35.5)),
         ("openai:big", String::new(), Value::Null, json!(35.5)),
     ]
@@ -159,7 +159,7 @@ async fn each_agent_is_counted_by_its_own_prices() {
     until_idle(&other).await;
     let reply = house.send_text("find it").await.body["reply_id"].as_str().unwrap().to_owned();
     until_idle(&session).await;
-    // Two calls of its own; the helper's one is in the helper's message.
+    // Two calls of its own; that of the helper is in the helper's message.
     assert_eq!(cost_of(&house, &reply).await, json!(6.0));
     assert_eq!(cost_of(&house, &format!("{reply}.0")).await, json!(0.3));
     let view = view(&house).await;
@@ -178,7 +178,7 @@ async fn each_agent_is_counted_by_its_own_prices() {
         let agent = agents.iter().find(|agent| agent["name"] == name).unwrap();
         (agent["usage"]["input_tokens"].clone(), agent["cost"].clone())
     };
-    // The helper is no agent of its own here.
+    // The helper is not an agent of its own here.
     assert_eq!(spent("friday"), (json!(3), json!(6.3)));
     assert_eq!(spent("free"), (json!(1), Value::Null));
     assert_eq!(spent("demo"), (json!(0), Value::Null));

@@ -1,4 +1,4 @@
-//! Agents that work for another, served: one session, one log, one person who is asked.
+//! Sub-agents: one session, one log, one client that answers for all of them.
 
 use crate::demo::answer_all;
 use crate::harness::*;
@@ -18,7 +18,7 @@ use turnwire_log::store::SessionStatus;
 use turnwire_log::{MemoryStore, Session};
 use turnwire_testkit::check_property;
 
-/// A model that the test keeps.
+/// A model that the test can inspect.
 #[derive(Clone)]
 struct SharedScript(Arc<ScriptedModel>);
 
@@ -39,7 +39,7 @@ impl Model for SharedScript {
     }
 }
 
-/// A tool that gives its own name.
+/// A tool that returns its own name.
 struct NamedTool(ToolSpec);
 
 #[async_trait]
@@ -53,7 +53,7 @@ impl Tool for NamedTool {
     }
 }
 
-/// Two agents work for `main`: one asks for what it does, the other hands something to the client.
+/// Two agents work for `main`: one asks for approval, the other calls a tool of the client.
 fn new_team() -> (Arc<dyn Replier>, SharedScript) {
     let hand = |id: &str, agent: &str| ScriptStep::call(id, agent, r#"{"task":"Look into it."}"#);
     let trade = ToolSpec::new("trade", "", serde_json::Map::new().into());
@@ -90,7 +90,7 @@ fn harness(store: &Arc<MemoryStore>) -> (Harness, SharedScript) {
     (Harness::with_agents(store.clone(), "", vec![("main", main)]), model)
 }
 
-/// Each reply of the first turn has ended, as it should.
+/// Checks that each reply of the first turn has ended as it should.
 async fn check_end(session: &Session, reply: &str) {
     let msg = message(session, reply).await;
     assert_eq!(msg.text("").as_deref(), Some("All done."));
@@ -108,7 +108,7 @@ async fn their_questions_reach_the_same_person() {
     let session = house.session("s", "main").await;
     let answer = house.send_text("go").await;
     let reply = answer.body["reply_id"].as_str().unwrap().to_owned();
-    // Both wait: what one asks and what the other hands over are there together.
+    // Both wait: the approval and the external call are pending together.
     let pending = loop {
         until_waiting(&session).await;
         let shown = house.request_json("GET", "/v1/sessions/s", None, &Value::Null).await;
@@ -135,7 +135,7 @@ async fn their_questions_reach_the_same_person() {
     };
     assert_eq!((list("").await, list("?agents=all").await), (2, 4));
 
-    // Their messages are no part of the conversation.
+    // Their messages are not part of the conversation.
     house.send_text("again").await;
     until_waiting(&session).await;
     let asked = model.0.requests();
@@ -161,7 +161,7 @@ async fn a_stop_ends_all_of_them() {
     assert!(replies.len() > 1, "{replies:?}");
     assert_eq!(count(&session, "REPLY_END").await, replies.len());
     check_projection(&session).await;
-    // And the next message finds nothing in its way.
+    // The next message starts normally.
     assert_eq!(house.send_text("again").await.status, 202);
     until_waiting(&session).await;
     house.stop(&session).await;
@@ -176,7 +176,7 @@ fn crash(rng: &mut Rng) {
     let store = Arc::new(MemoryStore::default());
     let mut reply = String::new();
     for life in 0..=4 {
-        // Nothing runs but what this thread waits for, so it ends where it is told to.
+        // Only this thread runs, so the run ends exactly where it is cut.
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (house, _) = harness(&store);
@@ -207,7 +207,7 @@ async fn one_may_be_answered_while_another_still_works() {
     let session = house.session("s", "main").await;
     let answer = house.send_text("go").await;
     let mut n = 0;
-    // Whoever asks is answered at once, wherever the others are.
+    // Pending calls are answered at once, wherever the others are.
     while session.head_state().status != SessionStatus::Idle {
         until(&session, |head| head.status != SessionStatus::Running).await;
         let shown = house.request_json("GET", "/v1/sessions/s", None, &Value::Null).await;

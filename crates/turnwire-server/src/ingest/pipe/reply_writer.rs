@@ -1,4 +1,4 @@
-//! The events of a stream into the log, under one reply.
+//! Stores the events of a stream under one reply.
 
 use super::super::WIRES;
 use super::super::params::Tolerance;
@@ -18,14 +18,14 @@ use turnwire_log::store::{EventLines, Producer};
 use turnwire_log::{PushOutcome, Session, Transaction};
 use turnwire_wires::Wire;
 
-/// The id of a reply whose stream gives it none.
+/// The reply id of streams that have none.
 const PLACEHOLDER_ID: &str = "reply";
-/// How many of the events that were left out are reported.
+/// How many skipped events are reported.
 const MAX_REPORTED: usize = 100;
-/// How much is read of the log at a time.
+/// How many bytes of the log are read at a time.
 const READ_BYTES: usize = 256 * 1024;
 
-/// A reply that is written.
+/// The reply that a stream becomes.
 pub(super) struct PipedReply {
     pub app: Arc<App>,
     pub session: Arc<Session>,
@@ -35,11 +35,11 @@ pub(super) struct PipedReply {
     pub is_admin: bool,
     pub tolerance: Tolerance,
     pub given_id: Option<String>,
-    /// The reply's id in the stream, and here.
+    /// The reply's id in the stream, and in the log.
     pub reply_ids: Option<(String, String)>,
-    /// Something was handed to the log.
+    /// An append was tried.
     pub has_tried: bool,
-    /// Something is in the log.
+    /// Something was stored.
     pub has_begun: bool,
     pub ended: Option<FinishedReason>,
     pub last: u64,
@@ -50,7 +50,7 @@ pub(super) struct PipedReply {
 }
 
 impl PipedReply {
-    /// Stores what came, up to what does not fit.
+    /// Stores decoded events, up to the first that does not fit.
     pub async fn store_events(&mut self, steps: Vec<DecodedEvent>) -> Result<(), PipeEnd> {
         let mut events = Vec::with_capacity(steps.len());
         let mut problem = None;
@@ -72,7 +72,7 @@ impl PipedReply {
         problem.map_or(Ok(()), |problem| Err(PipeEnd::BadEvent(problem)))
     }
 
-    /// The event as it is here: under the reply's id, with an id and a time of its own.
+    /// The event as it is stored: with the reply's id, and with an id and a time of its own.
     fn assign_ids(&mut self, mut event: Event<'static>) -> Result<Event<'static>, Error> {
         let refused = match &event.kind {
             EventKind::Message(_) | EventKind::Supersede(_) | EventKind::Reset(_) => {
@@ -88,7 +88,7 @@ impl PipedReply {
         let is_own = event.kind.is_part_of_reply() && !event.is_from_sub_agent();
         if is_own && self.reply_ids.is_none() {
             let theirs = event.reply_id.to_string();
-            // A provider that gives no id gets the same one every time.
+            // Some providers send the same placeholder every time.
             let no_id =
                 theirs.is_empty() || theirs == PLACEHOLDER_ID && !WIRES.contains(&self.wire.name);
             let stream = || if no_id { SystemStamp.id() } else { theirs.clone() };
@@ -187,7 +187,7 @@ impl PipedReply {
         self.reply_ids.as_ref().is_some_and(|(_, ours)| ours == reply)
     }
 
-    /// Whether a reply can begin.
+    /// Checks that a reply can begin.
     pub fn check_may_begin(&self, tx: &Transaction<'_>) -> ApiResult<()> {
         self.publisher().check_may_write(tx)?;
         if let Some(open) = tx.replies().first() {
@@ -202,9 +202,9 @@ impl PipedReply {
         Ok(())
     }
 
-    /// Whether the reply is still this stream's.
+    /// Checks that the reply still belongs to this stream.
     fn check_may_continue(&self, tx: &Transaction<'_>) -> ApiResult<()> {
-        // A try that failed may have come through after all.
+        // A failed attempt may have been written after all.
         let is_there = self.has_tried && self.publisher().is_current(tx) && tx.is_produced();
         if !self.has_begun && !is_there {
             return self.check_may_begin(tx);
@@ -219,7 +219,7 @@ impl PipedReply {
             .kind("ended"))
     }
 
-    /// Ends what is open, where anything is.
+    /// Ends the open replies, if there are any.
     pub async fn end_reply(
         &mut self,
         reason: &FinishedReason,
@@ -234,7 +234,7 @@ impl PipedReply {
             if is_ours { end_all_replies(tx, &session, reason, error) } else { Ok(false) }
         };
         let closed = if closing.is_cancelled() {
-            // Who stops does not wait for a disk that is full.
+            // A server that stops does not wait for a full disk.
             let never = CancellationToken::new();
             let patience = self.app.config.limits.stop_timeout.0;
             let closed = timeout(patience, persist(&session, &never, &[], close));
@@ -255,7 +255,7 @@ impl PipedReply {
         }
     }
 
-    /// Whether somebody has asked to stop the reply, in what came since this was last looked at.
+    /// Whether somebody has stopped the reply since the last call.
     pub async fn was_stopped(&self, seen: &mut u64, last: u64) -> ApiResult<bool> {
         while *seen < last {
             let from = Seq::new(*seen + 1).unwrap_or(Seq::FIRST);
@@ -308,7 +308,7 @@ impl PipedReply {
     }
 }
 
-/// What came of some events.
+/// The result of an append.
 #[derive(Default)]
 struct CommitOutcome {
     stored: u64,
@@ -321,7 +321,7 @@ pub(super) fn server_stopping() -> ApiError {
     ApiError::unavailable("the server stops; the reply was ended as interrupted").retry_after(1)
 }
 
-/// Why the log took nothing more.
+/// The error of an append that the log did not take.
 fn log_error(session: &Session, halt: &AgentError) -> ApiError {
     if session.head_state().is_deleted {
         return turnwire_log::Error::NoSession.into();

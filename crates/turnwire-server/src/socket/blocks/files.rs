@@ -1,9 +1,9 @@
-//! The files that belong to what somebody says.
+//! The files of a `chat` command of the blocks protocol.
 //!
-//! They are brought in before anything is logged, which takes a while. Until then whoever speaks sees
-//! a turn that is only shown: its frames have no `event_id`. The turn of the log has the same id and
-//! takes its place, from its own `message_start` on; where a file cannot be had there is none, and the
-//! one that is shown ends with the error.
+//! Files are fetched before the message is logged, which takes a while. Meanwhile the client sees a
+//! provisional turn: its frames have no `event_id`. The logged turn has the same id and replaces it
+//! from its `message_start` on. If a file cannot be fetched, nothing is logged, and the provisional
+//! turn ends with the error.
 
 use super::super::connection::SocketConnection;
 use crate::blobs;
@@ -17,27 +17,27 @@ use turnwire_log::store::SessionKey;
 use turnwire_wires::blocks::Chat;
 use turnwire_wires::{Encode, EncoderOptions, Frames};
 
-/// In which turn the files are shown.
+/// The turn in which the files are shown.
 pub(super) struct FileTurn<'a> {
-    /// The session, which may not be there yet.
+    /// The session, which may not exist yet.
     pub key: &'a SessionKey,
-    /// Who answers in it.
+    /// The agent that answers in it.
     pub agent: &'a str,
-    /// The reply to come.
+    /// The reply that will follow.
     pub reply_id: &'a str,
 }
 
 /// A message that can be logged.
 pub(super) struct MessageWithFiles {
     pub msg: Msg,
-    /// What belongs to its turn: that files were looked at, and what came of it.
+    /// The events of its turn: that files are processed, and the result.
     pub events: Vec<Event<'static>>,
-    /// The turn that was shown meanwhile.
+    /// The provisional turn.
     pub shown: Option<ProvisionalTurn>,
 }
 
 impl SocketConnection {
-    /// Brings in the files of what somebody says.
+    /// Fetches the files of a message.
     pub(super) async fn fetch_files(
         &self,
         chat: &Chat,
@@ -76,7 +76,7 @@ impl SocketConnection {
         blobs::offload_data(&self.app, tenant, msg).await
     }
 
-    /// Shows that files are looked at.
+    /// Shows that files are processed.
     async fn show_processing(
         &self,
         chat: &Chat,
@@ -104,7 +104,7 @@ impl SocketConnection {
         Ok(shown)
     }
 
-    /// Ends a turn that was shown, where there is none in the log to take its place.
+    /// Ends a provisional turn that no logged turn will replace.
     pub(super) async fn show_failed(
         &self,
         shown: Option<ProvisionalTurn>,
@@ -142,13 +142,13 @@ impl SocketConnection {
                 continue;
             };
             fields.insert("session_id".to_owned(), (*place.key.id).into());
-            // Who is gone need not be told; the loop that reads notices it.
+            // If the client is gone, the read loop notices it.
             let _ = self.send_text(Value::Object(fields).to_string()).await;
         }
     }
 }
 
-/// A turn that is only shown.
+/// A turn that is shown but not logged.
 pub(super) struct ProvisionalTurn {
     encoder: Box<dyn Encode>,
     frames: Frames,
@@ -158,7 +158,7 @@ fn file_processing_event(value: Value) -> Custom {
     Custom { name: "file_processing".to_owned(), value: CustomValue(value.into()) }
 }
 
-/// A URL as it is shown: bytes that stand in it are left out.
+/// A URL as it is shown: without inline data.
 fn displayed_url(url: &str) -> &str {
     match url.split_once(',') {
         Some((head, _)) if head.starts_with("data:") => head,
