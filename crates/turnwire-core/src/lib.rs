@@ -70,5 +70,5 @@ pub use model_calls::ModelCalls;
 pub use msg::{Msg, MsgBuilder, ReplyError, Usage};
 pub use names::{Behavior, ErrorType, FinishedReason, Role, ToolCallState, ToolResultState};
 pub use partial::{PartialJson, PartialState};
-pub use seq::Seq;
+pub use seq::{Head, Seq};
 pub use stamp::{FixedStamp, Stamp};
