@@ -1,26 +1,27 @@
-//! Any bytes as a stream of one wire, which `WIRE` names.
+//! Decodes any bytes as a stream, and as messages, of the wire that `WIRE` names.
 //!
-//! Events do not depend on where the stream is cut, and read back from their JSON. A model provider's
-//! stream, whatever it is, folds to exactly one message without a problem (but bad base64), and that one
-//! has ended.
-//! What is read as messages is written, and read again, on the same wire.
+//! Events do not depend on how the stream is split, and read back from their JSON. Any stream of a model
+//! provider folds into exactly one finished message without a problem (except bad base64). Messages that
+//! were read are written and read again on the same wire.
+//!
+//! With `LIST_WIRES` set, prints the names of all wires instead: `fuzz/run` gets its targets from there.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 use turnwire_core::{ErrorKind, Event, Folder, Json};
-use turnwire_fuzz::cut;
+use turnwire_fuzz::pieces::split_bytes;
 use turnwire_wires::{Decoded, Decoding, Wire};
 
 static WIRE: LazyLock<&Wire> = LazyLock::new(|| {
     let name = std::env::var("WIRE").unwrap_or_default();
-    Wire::named(&name).unwrap_or_else(|| panic!("WIRE={name}: there is no such wire"))
+    Wire::named(&name).unwrap_or_else(|| panic!("WIRE={name}: unknown wire"))
 });
 
-fuzz_target!(|body: &[u8]| {
+fuzz_target!(init: list_wires_if_asked(), |body: &[u8]| {
     if WIRE.can_decode() {
-        stream(body);
+        check_stream(body);
     }
     if let Ok(text) = std::str::from_utf8(body)
         && let Ok(Ok(messages)) = WIRE.decode_messages(text)
@@ -34,15 +35,22 @@ fuzz_target!(|body: &[u8]| {
     }
 });
 
-fn stream(body: &[u8]) {
+fn list_wires_if_asked() {
+    if std::env::var_os("LIST_WIRES").is_some() {
+        Wire::all().for_each(|wire| println!("{}", wire.name));
+        std::process::exit(0);
+    }
+}
+
+fn check_stream(body: &[u8]) {
     let whole = events([body]);
-    assert_eq!(events(cut::bytes(body)), whole, "cut into pieces");
+    assert_eq!(events(split_bytes(body)), whole, "split into pieces");
     let mut folder = Folder::default();
     for event in whole.iter().flatten() {
         let json = event.to_json();
         assert_eq!(Event::from_json(&json).as_ref(), Ok(event), "wrote {json}");
         let (_, problem) = folder.push_tolerant(event);
-        // Bytes that are no base64 are the provider's mistake, and named as such.
+        // Invalid base64 is the provider's mistake.
         if let Some(problem) = problem.filter(|problem| problem.kind() != ErrorKind::BadBase64)
             && WIRE.can_request()
         {
@@ -52,11 +60,11 @@ fn stream(body: &[u8]) {
     if WIRE.can_request() {
         let ends: Vec<bool> =
             folder.messages().map(|msg| msg.finished_reason().is_some()).collect();
-        assert_eq!(ends, [true], "one reply, and it has ended");
+        assert_eq!(ends, [true], "expected one finished reply");
     }
 }
 
-/// The events, and `None` for what is none.
+/// The events; `None` for a frame that is not an event.
 fn events<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> Vec<Option<Event<'static>>> {
     let mut decoder = WIRE.decoder(&Decoding::default()).expect("it can be decoded");
     let mut found = Vec::new();

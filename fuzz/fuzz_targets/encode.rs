@@ -1,7 +1,7 @@
-//! Any stream of events, on every wire that can be written.
+//! Encodes any stream of events on every wire that can be written.
 //!
-//! A frame is one line of JSON. The same events give the same frames, also with a client that comes
-//! in somewhere in the middle; and what comes out does not grow faster than what went in.
+//! Every frame is one line of JSON. The same events give the same frames, a client may join at any event,
+//! and the output grows at most linearly with the input.
 
 #![no_main]
 
@@ -34,9 +34,9 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// The frames, for a client that is there from the start or comes in at some event.
+/// The frames for a client that is there from the start, or that joins at event `from`.
 fn encoded(wire: &Wire, events: &[Event<'_>], from: Option<usize>) -> Vec<(&'static str, String)> {
-    let mut encoder = wire.encoder(&Encoding::default()).expect("it can be encoded");
+    let mut encoder = wire.encoder(&Encoding::default()).expect("the wire can be encoded");
     let mut frames = Frames::default();
     let mut folder = Folder::default();
     for (at, event) in events.iter().enumerate() {

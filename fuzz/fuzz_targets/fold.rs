@@ -1,8 +1,8 @@
-//! Any stream of events, folded in every way that the laws speak of.
+//! Folds any stream of events and checks the laws of the fold.
 //!
-//! Every stream is folded strictly and tolerantly, each of them at once and with stops at which all
-//! is stored and loaded. Then: what is refused or repeated changes nothing, stops change nothing,
-//! both modes agree until something does not fit, and merged deltas fold to the same messages.
+//! Every stream is folded strictly and tolerantly, each without stops and with stops at which the messages
+//! are stored and loaded. Then: a refused or repeated event changes nothing, stops change nothing, both
+//! modes agree until an event does not fit, and merged deltas fold into the same messages.
 
 #![no_main]
 
@@ -13,17 +13,17 @@ use turnwire_core::{ErrorKind, Folder, Msg, Outcome, Seq, coalesce};
 use turnwire_fuzz::script::{Script, Step};
 
 fuzz_target!(|bytes: &[u8]| {
-    let (mut strict, mut tolerant) = (Lane::new(Mode::Strict), Lane::new(Mode::Tolerant));
+    let (mut strict, mut tolerant) = (FoldPair::new(Mode::Strict), FoldPair::new(Mode::Tolerant));
     let mut applied = Vec::new();
     let mut all_fitted = true;
-    // Set when a finding is replayed: shows the stream that the bytes stand for.
+    // Set to replay a finding: prints the events that the bytes stand for.
     let print = std::env::var_os("PRINT").is_some();
     for step in Script::new(bytes) {
         if print {
             eprintln!("{step}");
         }
         let event = match step {
-            // That a reset is a repeat is known to the folder, and not stored with its messages.
+            // The id of the last reset is not stored with the messages, so a repeat would not be recognised.
             Step::Event(event) if matches!(event.kind, EventKind::Reset(_)) => {
                 Event { id: "".into(), ..event }
             }
@@ -34,11 +34,11 @@ fuzz_target!(|bytes: &[u8]| {
                 continue;
             }
         };
-        reads_back(&event);
+        check_reads_back(&event);
         let (outcome, problem) = strict.push(&event);
         let (tolerant_outcome, report) = tolerant.push(&event);
         if all_fitted {
-            // Of two problems in one event each mode may name the other.
+            // If an event has two problems, each mode may report another one.
             assert_eq!(report.is_some(), problem.is_some(), "{report:?}, {problem:?}: {event:?}");
             all_fitted = problem.is_none();
         }
@@ -50,15 +50,15 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
 
-    for lane in [&strict, &tolerant] {
-        assert_eq!(state(&lane.split), state(&lane.whole), "a stop changed something");
-        lane.whole.messages().for_each(message_reads_back);
+    for pair in [&strict, &tolerant] {
+        assert_eq!(state(&pair.split), state(&pair.whole), "a stop changed the result");
+        pair.whole.messages().for_each(check_message_reads_back);
     }
     if all_fitted {
         assert_eq!(state(&tolerant.whole), state(&strict.whole), "the modes differ");
     }
-    repeats_change_nothing(&mut strict.whole, &applied);
-    merged_deltas_fold_alike(&strict.whole, applied);
+    check_repeats_change_nothing(&mut strict.whole, &applied);
+    check_merged_deltas(&strict.whole, applied);
 });
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,8 +82,8 @@ impl Mode {
     }
 }
 
-/// The same stream in two folds: one without a stop, one that is stored and loaded on its way.
-struct Lane {
+/// The same stream in two folds: one without stops, one that is stored and loaded on the way.
+struct FoldPair {
     mode: Mode,
     whole: Folder,
     split: Folder,
@@ -91,7 +91,7 @@ struct Lane {
     state: Vec<Stored>,
 }
 
-impl Lane {
+impl FoldPair {
     fn new(mode: Mode) -> Self {
         Self { mode, whole: Folder::default(), split: Folder::default(), state: Vec::new() }
     }
@@ -101,22 +101,22 @@ impl Lane {
         let before = mem::replace(&mut self.state, state(&self.whole));
         let after = &self.state;
         match result.0 {
-            Outcome::Applied if is_known_again(event) => {
+            Outcome::Applied if recognises_repeat(event) => {
                 let again = self.mode.push(&mut self.whole, event);
                 assert_eq!(again, (Outcome::Repeated, None), "applied twice: {event:?}");
                 assert_eq!(state(&self.whole), *after, "a repeat changed something: {event:?}");
             }
             Outcome::Applied => {}
-            // The message of a reply is there from its first event on, fitting or not.
+            // A tolerant fold adds the message of a reply with its first event, even if that is skipped.
             Outcome::Skipped if self.mode == Mode::Tolerant => {
-                assert!(after.starts_with(&before), "skipped, and yet it changed: {event:?}");
+                assert!(after.starts_with(&before), "a skipped event changed something: {event:?}");
             }
             Outcome::Skipped | Outcome::Repeated | Outcome::Ignored => {
-                assert_eq!(*after, before, "{result:?}, and yet it changed: {event:?}");
+                assert_eq!(*after, before, "{result:?}, but something changed: {event:?}");
             }
         }
         let split = self.mode.push(&mut self.split, event);
-        assert_eq!(split, result, "after a stop it is another matter: {event:?}");
+        assert_eq!(split, result, "another result after a stop: {event:?}");
         result
     }
 
@@ -125,7 +125,7 @@ impl Lane {
     }
 }
 
-/// What is stored of a message.
+/// A stored message.
 #[derive(Debug, PartialEq, Eq)]
 struct Stored {
     message: String,
@@ -149,39 +149,41 @@ fn loaded(state: &[Stored]) -> Folder {
     state.iter().map(load).collect()
 }
 
-/// Whether a fold that has applied the event can tell when it comes again.
-fn is_known_again(event: &Event<'_>) -> bool {
+/// Whether a fold that has applied the event recognises a repeat.
+fn recognises_repeat(event: &Event<'_>) -> bool {
     let has_memory = event.kind.is_part_of_reply() || matches!(event.kind, EventKind::Message(_));
     has_memory && (event.seq.is_some() || !event.id.is_empty())
 }
 
-/// The whole stream comes again, from its last reset on.
-fn repeats_change_nothing(folder: &mut Folder, applied: &[Event<'_>]) {
+/// Repeats the whole stream from its last reset on.
+fn check_repeats_change_nothing(folder: &mut Folder, applied: &[Event<'_>]) {
     let before = state(folder);
     let reset = applied.iter().rposition(|event| matches!(event.kind, EventKind::Reset(_)));
-    for event in applied.iter().skip(reset.map_or(0, |at| at + 1)).filter(|it| is_known_again(it)) {
+    for event in
+        applied.iter().skip(reset.map_or(0, |at| at + 1)).filter(|it| recognises_repeat(it))
+    {
         assert_eq!(folder.push(event), Ok(Outcome::Repeated), "applied twice: {event:?}");
     }
     assert_eq!(state(folder), before, "a repeat changed something");
 }
 
-/// A log has only what was applied, at dense places. Its deltas may be merged from anywhere on.
-fn merged_deltas_fold_alike(folder: &Folder, applied: Vec<Event<'_>>) {
-    // A message without any id is named after its place, and the places are about to change.
-    let is_named_by_place = |event: &Event<'_>| match &event.kind {
+/// Folds the log of the applied events with merged deltas, from the start and from the middle.
+fn check_merged_deltas(folder: &Folder, applied: Vec<Event<'_>>) {
+    // A message without any id is named after its seq, and the seqs change here.
+    let is_named_by_seq = |event: &Event<'_>| match &event.kind {
         EventKind::Message(it) => it.message.id().is_empty() && event.id.is_empty(),
         _ => false,
     };
-    if applied.iter().any(is_named_by_place) {
+    if applied.iter().any(is_named_by_seq) {
         return;
     }
     let log: Vec<Event<'_>> = (1..)
         .zip(applied)
-        .map(|(place, event)| Event { seq: Seq::new(place), seq_from: None, ..event })
+        .map(|(seq, event)| Event { seq: Seq::new(seq), seq_from: None, ..event })
         .collect();
     let one_by_one = fold(log.clone());
     let messages = |folder: &Folder| folder.messages().map(Msg::to_json).collect::<Vec<_>>();
-    assert_eq!(messages(&one_by_one), messages(folder), "other seqs, other messages");
+    assert_eq!(messages(&one_by_one), messages(folder), "other seqs gave other messages");
 
     assert_eq!(state(&fold(coalesce(log.clone()))), state(&one_by_one), "merged: {log:?}");
     let late = log.iter().skip(log.len() / 2).cloned();
@@ -192,17 +194,21 @@ fn merged_deltas_fold_alike(folder: &Folder, applied: Vec<Event<'_>>) {
 fn fold<'e>(events: impl IntoIterator<Item = Event<'e>>) -> Folder {
     let mut folder = Folder::default();
     for event in events {
-        assert_eq!(folder.push(&event), Ok(Outcome::Applied), "it was applied before: {event:?}");
+        assert_eq!(
+            folder.push(&event),
+            Ok(Outcome::Applied),
+            "expected it to be applied: {event:?}"
+        );
     }
     folder
 }
 
-fn message_reads_back(msg: &Msg) {
+fn check_message_reads_back(msg: &Msg) {
     assert_eq!(Msg::from_json(&msg.to_json()).as_ref(), Ok(msg));
 }
 
-/// Without a reply an event that needs one is none.
-fn reads_back(event: &Event<'_>) {
+/// An event without the reply id that it needs cannot be read.
+fn check_reads_back(event: &Event<'_>) {
     if !event.reply_id.is_empty() {
         assert_eq!(Event::from_json(&event.to_json()).as_ref(), Ok(event));
     }

@@ -1,11 +1,11 @@
-//! Bytes into a stream of events.
+//! Turns bytes into a stream of events, for the targets `fold` and `encode`.
 //!
-//! There are few ids, so that events meet: they start a block twice, go on after its end, or come
-//! again. What does not fit is made all the same: to refuse it is what is tried.
+//! There are only a few ids, so that events collide: they start a block twice, continue it after its end,
+//! or come again. Events that do not fit are generated too: the fold must refuse them.
 //!
-//! A step is a letter and a handful of bytes with its particulars. Every byte counts as a letter, so
-//! any input is a script; where it ends, zeros follow. One that is made of letters reads a little:
-//! `T` starts a text, `t` goes on with it, `x` ends it, `R` and `r` are the reply's start and end.
+//! A step is a letter and a few bytes of parameters. Every byte counts as a letter, so any input is a
+//! script; after its end come zeros. A script of letters is readable: `T` starts a text block, `t` appends
+//! to it, `x` ends it, `R` and `r` start and end the reply.
 
 use std::fmt;
 use turnwire_core::block::{Base64Source, DataKind, Source};
@@ -16,12 +16,12 @@ use turnwire_core::{
     PermissionRule, ReplyError, Role, Seq, TextBlock, ThinkingBlock, ToolCall, ToolResult,
 };
 
-/// What happens next.
+/// One step of a script.
 #[derive(Debug)]
 pub enum Step {
-    /// An event comes.
+    /// An event arrives.
     Event(Event<'static>),
-    /// Everything is stored and loaded again.
+    /// The messages are stored and loaded.
     Store,
 }
 
@@ -34,30 +34,30 @@ impl fmt::Display for Step {
     }
 }
 
-/// A stream of events, driven by bytes.
+/// Iterator over the steps that the bytes stand for.
 #[derive(Debug)]
 pub struct Script<'a> {
     bytes: &'a [u8],
-    /// The place of the last event that had one.
-    place: u64,
-    /// Those made so far, to be sent again.
+    /// The largest seq so far.
+    head: u64,
+    /// Earlier events, to be repeated.
     sent: Vec<Event<'static>>,
 }
 
-/// As many as show everything; more would only be slow.
-const LONGEST: usize = 200;
+/// Enough to reach all states; more would only be slow.
+const MAX_EVENTS: usize = 200;
 
 const REPLIES: [&str; 4] = ["r", "s", "m", ""];
 const TIMES: [&str; 2] = ["", "2026-01-02T03:04:05"];
-/// Some are ids that the fold derives for the parts of the result `c`.
+/// Some are ids that the fold generates for the parts of the result `c`.
 const BLOCKS: [&str; 6] = ["a", "b", "c", "c-0", "c-1", ""];
 const CALLS: [&str; 4] = ["c", "d", "a", ""];
 const TEXTS: [&str; 6] = ["Hi", "", " \n\u{e9}", "{\"a\":", "\u{1f600}\"\\", "1}"];
 const MEDIA: [&str; 3] = ["", "image/png", "text/plain"];
 const WORDS: [&str; 8] =
-    ["completed", "running", "success", "error", "asking", "finished", "", "a word of tomorrow"];
+    ["completed", "running", "success", "error", "asking", "finished", "", "a later word"];
 const URLS: [&str; 3] = ["https://example.com/a", "", "no scheme"];
-/// Two runs of base64, each with its padding; pieces are cut out of it anywhere.
+/// Runs of base64 with padding; chunks are cut from it at any position.
 const BASE64: &str = "aGVsbG8=aA==aGk";
 const NOT_BASE64: [&str; 6] = ["=", "\u{e9}", "!", "a===", " \n", "aGk= aGk="];
 const EXTRAS: [&str; 6] = [
@@ -73,7 +73,7 @@ impl Iterator for Script<'_> {
     type Item = Step;
 
     fn next(&mut self) -> Option<Step> {
-        if self.bytes.is_empty() || self.sent.len() == LONGEST {
+        if self.bytes.is_empty() || self.sent.len() == MAX_EVENTS {
             return None;
         }
         let event = match self.letter() {
@@ -90,17 +90,17 @@ impl Iterator for Script<'_> {
 }
 
 impl<'a> Script<'a> {
-    /// The script that these bytes are.
+    /// The script of these bytes.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, place: 0, sent: Vec::new() }
+        Self { bytes, head: 0, sent: Vec::new() }
     }
 
     fn byte(&mut self) -> u8 {
         self.bytes.split_off_first().copied().unwrap_or_default()
     }
 
-    /// One of the 64 characters from `@` on; letters stand for themselves.
+    /// One of the 64 characters from `@` on; a letter is itself.
     fn letter(&mut self) -> char {
         char::from(b'@' + self.byte() % 64)
     }
@@ -120,7 +120,7 @@ impl<'a> Script<'a> {
 
     fn event(&mut self, letter: char) -> Event<'static> {
         let mut event = Event::new(self.one_of(&REPLIES), EventKind::Unknown("".into()));
-        (event.seq_from, event.seq) = self.place();
+        (event.seq_from, event.seq) = self.seqs();
         event.id = self.id();
         event.created_at = self.one_of(&TIMES).into();
         if self.below(4) == 1 {
@@ -130,23 +130,24 @@ impl<'a> Script<'a> {
         event
     }
 
-    /// The next place, none, one again, a later one, or a range that may overlap what was before.
-    fn place(&mut self) -> (Option<Seq>, Option<Seq>) {
+    /// `seq_from` and `seq`: the next seq, none, a repeated one, a later one, or a range that may overlap
+    /// earlier events.
+    fn seqs(&mut self) -> (Option<Seq>, Option<Seq>) {
         let (from, to) = match self.below(8) {
-            0..=2 => (None, self.place + 1),
+            0..=2 => (None, self.head + 1),
             3 | 4 => return (None, None),
-            5 => (None, self.place),
-            6 => (None, self.place + 3),
+            5 => (None, self.head),
+            6 => (None, self.head + 3),
             _ => {
-                let from = (self.place + 1).saturating_sub(u64::from(self.byte() % 3));
+                let from = (self.head + 1).saturating_sub(u64::from(self.byte() % 3));
                 (Some(from), from + u64::from(self.byte() % 4))
             }
         };
-        self.place = self.place.max(to);
+        self.head = self.head.max(to);
         (from.and_then(Seq::new), Seq::new(to))
     }
 
-    /// None, one of a few, a new one, or a new one as AgentScope writes it.
+    /// No id, one of a few, a new one, or a new one in AgentScope's form.
     fn id(&mut self) -> Text<'static> {
         let new = self.sent.len();
         match self.below(4) {
@@ -227,7 +228,7 @@ impl<'a> Script<'a> {
             .into(),
             'O' => Custom { name: "mood".into(), value: CustomValue(self.one_of(&TEXTS).into()) }
                 .into(),
-            'Y' => EventKind::Unknown("TOMORROW".into()),
+            'Y' => EventKind::Unknown("LATER".into()),
             letter => self.tool_kind(letter),
         }
     }
@@ -258,7 +259,7 @@ impl<'a> Script<'a> {
             'q' => UserConfirmResult { confirm_results: self.some(3, Self::answer) }.into(),
             'E' => RequireExternalExecution { tool_calls: self.some(3, Self::call) }.into(),
             'F' => ExternalExecutionResult { execution_results: self.some(3, Self::result) }.into(),
-            // All the other letters: most events of a stream are these.
+            // All other letters: most events of a stream are text deltas.
             _ => TextBlockDelta { block_id: self.block_id(), delta: self.text() }.into(),
         }
     }
@@ -310,7 +311,7 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// Base64 that is cut anywhere.
+    /// Base64, cut anywhere.
     fn base64(&mut self) -> &'static str {
         let (from, len) = (self.below(BASE64.len() + 4), self.below(6));
         match BASE64.get(from..) {
@@ -355,7 +356,7 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// A block of a type that nobody knows, whose id is missing, a string, or something else.
+    /// A block of an unknown type, whose id is missing, a string, or a number.
     fn other(&mut self) -> Fields {
         let mut fields: Fields = [("type", "citation")].into_iter().collect();
         match self.below(3) {
@@ -377,7 +378,7 @@ impl<'a> Script<'a> {
     fn payload(&mut self) -> Payload {
         match self.below(4) {
             0 => Payload::Text(self.one_of(&TEXTS).into()),
-            // More than a short list, so that the fold indexes them.
+            // Enough parts that the fold builds its index.
             1 => Payload::Parts(self.some(12, Self::part)),
             _ => Payload::Parts(self.some(2, Self::part)),
         }
