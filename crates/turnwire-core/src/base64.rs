@@ -1,14 +1,13 @@
-//! Base64 that arrives in pieces.
+//! Base64 that arrives in pieces, cut anywhere. The fold of data blocks uses it.
 //!
-//! A block's base64 text is at the same time the state of its decoder, so that a half-folded
-//! message can be written out, read back and folded on without anything beside it. While the block
-//! is open its text is
+//! The base64 text of a block is also the state of its decoder, so that a half-folded message can be stored
+//! as JSON, loaded, and continued. While the block is open its text is
 //!
-//! - whole groups of four characters, of which only the last may be padded, and
-//! - the one to three characters of a group that has begun.
+//! - complete groups of four characters, of which only the last may be padded, and
+//! - one to three characters of an incomplete group.
 //!
-//! Bytes that follow a padded group (each piece of AgentScope's is encoded on its own) are joined
-//! to it and that last group is encoded again, so each piece costs its own length.
+//! Bytes after a padded group (AgentScope encodes each piece separately) are appended to the bytes of that
+//! group, and the group is encoded again. So each piece costs only its own length.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::work;
@@ -18,8 +17,7 @@ use ::base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use ::base64::engine::{DecodePaddingMode, general_purpose};
 use std::borrow::Cow;
 
-/// Takes groups with or without padding, and bits behind the last byte: Python writes none and
-/// minds none.
+/// Accepts groups with or without padding, and bits after the last byte, as Python does.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &ALPHABET,
     GeneralPurposeConfig::new()
@@ -36,7 +34,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     general_purpose::STANDARD.encode(bytes)
 }
 
-/// The bytes of a text; of an open one, as far as they are certain.
+/// Decodes a text; of an open one, the complete bytes.
 pub(crate) fn decode(text: &str) -> Result<Vec<u8>> {
     let mut pieces = PieceDecoder::default();
     pieces.read(text)?;
@@ -44,7 +42,7 @@ pub(crate) fn decode(text: &str) -> Result<Vec<u8>> {
     Ok(pieces.bytes)
 }
 
-/// Appends a piece, cut anywhere, to the text of an open block. The text is untouched on error.
+/// Appends a piece, cut anywhere, to the text of an open block. On error the text is unchanged.
 pub(crate) fn append(text: &mut String, piece: &str) -> Result<()> {
     let (kept, pieces) = decode_after_end(text, piece)?;
     text.truncate(kept);
@@ -53,8 +51,8 @@ pub(crate) fn append(text: &mut String, piece: &str) -> Result<()> {
     Ok(())
 }
 
-/// Appends a piece to the text of a block that has ended, and closes it again: a rest that is no byte
-/// is refused.
+/// Appends a piece to the text of a block that has ended, and closes it again. An incomplete byte at the end
+/// is an error.
 pub(crate) fn append_closed(text: &mut String, piece: &str) -> Result<()> {
     let (kept, mut pieces) = decode_after_end(text, piece)?;
     if pieces.open_group.len() == 1 {
@@ -66,9 +64,10 @@ pub(crate) fn append_closed(text: &mut String, piece: &str) -> Result<()> {
     Ok(())
 }
 
-const LEFT_OVER: &str = "the data ends inside a byte: one character is left over";
+const LEFT_OVER: &str = "the data ends inside a byte: one leftover character";
 
-/// A piece behind the open end of a text: how much of the text stands, and what comes behind it.
+/// Decodes a piece after the open end of a text. Returns how many characters of the text stay, and what
+/// follows them.
 fn decode_after_end(text: &str, piece: &str) -> Result<(usize, PieceDecoder)> {
     let (kept, begun, mut pieces) = split_open_end(text)?;
     let joined = if begun.is_empty() { Cow::Borrowed(piece) } else { Cow::Owned(begun + piece) };
@@ -77,7 +76,7 @@ fn decode_after_end(text: &str, piece: &str) -> Result<(usize, PieceDecoder)> {
     Ok((kept, pieces))
 }
 
-/// What is wrong with the end of the text, if it were closed now.
+/// Checks whether the text could be closed now.
 pub(crate) fn check_end(text: &str) -> Result<()> {
     match split_open_end(text) {
         Ok((_, begun, _)) if begun.len() == 1 && is_group_start(&begun) => {
@@ -87,8 +86,8 @@ pub(crate) fn check_end(text: &str) -> Result<()> {
     }
 }
 
-/// Closes the text: a group that has begun is taken as unpadded. A rest that is no byte is dropped;
-/// [`check_end`] tells beforehand. Text that [`append`] did not make is left as it is.
+/// Closes the text: an incomplete group counts as unpadded. A single leftover character is dropped;
+/// [`check_end`] reports it first. Text that [`append`] did not make stays unchanged.
 pub(crate) fn close(text: &mut String) {
     let Ok((kept, begun, mut pieces)) = split_open_end(text) else { return };
     if begun.is_empty() || !is_group_start(&begun) {
@@ -100,8 +99,8 @@ pub(crate) fn close(text: &mut String) {
     general_purpose::STANDARD.encode_string(&pieces.bytes, text);
 }
 
-/// Takes the open end off a text: how much of it stands, the characters of the group that has
-/// begun, and the bytes of the padded group before them.
+/// Splits the open end off a text. Returns how many characters stay, the characters of the incomplete
+/// group, and the decoded padded group before it.
 fn split_open_end(text: &str) -> Result<(usize, String, PieceDecoder)> {
     let whole = text.len() - text.len() % 4;
     let not_base64 = || base64_error("the block holds data that is not base64");
@@ -119,17 +118,16 @@ fn split_open_end(text: &str) -> Result<(usize, String, PieceDecoder)> {
 #[derive(Default)]
 struct PieceDecoder {
     bytes: Vec<u8>,
-    /// The characters of a group that has begun.
+    /// The characters of an incomplete group.
     open_group: String,
 }
 
 impl PieceDecoder {
-    /// Reads text that starts at a group. Padding ends a run; another may follow.
+    /// Decodes text that starts at a group. Padding ends a run; another run may follow.
     fn read(&mut self, text: &str) -> Result<()> {
         let before = self.bytes.len();
         self.read_dense(text).or_else(|error| {
-            // Base64 as mail wraps it has line ends inside; looking for them first would cost
-            // everybody else.
+            // MIME base64 has line breaks. Searching for them first would slow down all other data.
             if !text.bytes().any(|byte| byte.is_ascii_whitespace()) {
                 return Err(error);
             }
@@ -143,7 +141,7 @@ impl PieceDecoder {
         while let Some(pad) = memchr::memchr(b'=', rest.as_bytes()) {
             let group = pad - pad % 4;
             if pad - group < 2 {
-                return Err(base64_error("padding where none can be"));
+                return Err(base64_error("misplaced padding"));
             }
             self.decode(rest.get(..group))?;
             match rest.get(group..group + 4) {
@@ -153,9 +151,9 @@ impl PieceDecoder {
                     self.decode(Some(last))?;
                     rest = rest.get(group + 4..).unwrap_or_default();
                 }
-                // `ab=`: the second `=` is still to come.
+                // `ab=`: the second `=` has not arrived.
                 None if rest.len() - group == 3 => return self.set_open_group(rest.get(group..)),
-                _ => return Err(base64_error("padding where none can be")),
+                _ => return Err(base64_error("misplaced padding")),
             }
         }
         let whole = rest.len() - rest.len() % 4;
@@ -164,34 +162,33 @@ impl PieceDecoder {
     }
 
     fn decode(&mut self, groups: Option<&str>) -> Result<()> {
-        // `None` is a cut inside a character, which no base64 text has.
-        let groups = groups.ok_or_else(|| base64_error("a character that is not base64"))?;
+        // `None`: not a character boundary, so this is not base64.
+        let groups = groups.ok_or_else(|| base64_error("invalid base64 character"))?;
         LENIENT
             .decode_vec(groups, &mut self.bytes)
-            .map_err(|_| base64_error("a character that is not base64"))
+            .map_err(|_| base64_error("invalid base64 character"))
     }
 
-    /// Takes the group that has begun as unpadded.
+    /// Decodes the incomplete group as unpadded.
     fn end(&mut self) {
         let before = self.bytes.len();
-        // One character is no byte: an error here means that there is nothing to add.
+        // One character is less than a byte: then there is nothing to add.
         if LENIENT.decode_vec(self.open_group.trim_end_matches('='), &mut self.bytes).is_err() {
             self.bytes.truncate(before);
         }
     }
 
     fn set_open_group(&mut self, group: Option<&str>) -> Result<()> {
-        let group = group.ok_or_else(|| base64_error("a character that is not base64"))?;
+        let group = group.ok_or_else(|| base64_error("invalid base64 character"))?;
         if !group.is_empty() && !is_group_start(group) {
-            return Err(base64_error("a character that is not base64"));
+            return Err(base64_error("invalid base64 character"));
         }
         group.clone_into(&mut self.open_group);
         Ok(())
     }
 }
 
-/// Whether these one to three characters can be the beginning of a group: `ab=` is the longest with
-/// padding.
+/// Whether these one to three characters can be the start of a group; `ab=` is the longest with padding.
 fn is_group_start(group: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     let digits = group.strip_suffix('=').filter(|digits| digits.len() == 2).unwrap_or(group);
@@ -213,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_join_wherever_they_are_cut() {
+    fn pieces_join_at_any_cut() {
         for (pieces, expected) in [
             (&["aGVsbG8="][..], "hello"),
             (&["a", "G", "V", "s", "b", "G", "8", "="], "hello"),
@@ -227,7 +224,7 @@ mod tests {
             (&["aG\r\nVs", " bG8=\n"], "hello"),
             (&[""], ""),
             (&[], ""),
-            // Bits behind the last byte.
+            // Bits after the last byte.
             (&["aGl="], "hi"),
         ] {
             let text = whole(pieces).unwrap();
@@ -237,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_base64_is_refused_and_changes_nothing() {
+    fn invalid_base64_is_refused_and_changes_nothing() {
         for pieces in [
             &["a"][..],
             &["aGk=", "a"],
@@ -259,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_others_made_is_no_reason_to_panic() {
+    fn foreign_text_does_not_panic() {
         for start in ["é", "aé", "====", "aGk", "==é=", "a\u{10FFFF}b", "a==="] {
             let mut text = start.to_owned();
             let _ = append(&mut text, "aGk=");
@@ -270,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_others_made_is_not_changed_by_closing_it() {
+    fn closing_does_not_change_foreign_text() {
         for whole in ["", "...", "é", "aGVs\nbG8=", "=", "a==", "aGk=", "aGVs"] {
             let mut text = whole.to_owned();
             assert_eq!(check_end(&text), Ok(()));

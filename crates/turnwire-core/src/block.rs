@@ -12,7 +12,7 @@
 //! assert_eq!(blocks[3].block_type().as_str(), "tool_result");
 //! ```
 //!
-//! An id or a time that is not known is empty, and is not written.
+//! An unknown id or timestamp is empty, and is not written.
 
 mod data;
 mod text;
@@ -35,19 +35,19 @@ pub enum ContentBlock {
     Text(TextBlock),
     /// The model's reasoning.
     Thinking(ThinkingBlock),
-    /// Bytes, or a URL to them; the older image, audio and video blocks too.
+    /// Bytes, or a URL to them; also the older image, audio and video blocks.
     Data(DataBlock),
-    /// Something put into the loop from outside, which the model reads as a user's words.
+    /// A note for a running reply, which the model reads as a user's message.
     Hint(HintBlock),
     /// A call of a tool.
     ToolCall(ToolCall),
-    /// What came of it.
+    /// The result of a tool call.
     ToolResult(ToolResult),
-    /// A block of a type that this version does not know, whole.
+    /// A block of an unknown type, with all its fields.
     Other(Fields),
 }
 
-/// What kind of block. The older media have types of their own, although they are
+/// The `type` of a block. The older media blocks have their own types, although they are
 /// [`DataBlock`]s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BlockType {
@@ -59,9 +59,9 @@ pub enum BlockType {
     Data,
     /// A [`DataBlock`] in the older form for images.
     Image,
-    /// A [`DataBlock`] in the older form for sound.
+    /// A [`DataBlock`] in the older form for audio.
     Audio,
-    /// A [`DataBlock`] in the older form for films.
+    /// A [`DataBlock`] in the older form for video.
     Video,
     /// [`HintBlock`]
     Hint,
@@ -69,12 +69,12 @@ pub enum BlockType {
     ToolCall,
     /// [`ToolResult`]
     ToolResult,
-    /// Any type that this version does not know.
+    /// Any unknown type.
     Other,
 }
 
 impl BlockType {
-    /// The word in JSON; `other` stands for those that we do not know.
+    /// The `type` in JSON; `other` for an unknown type.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -92,7 +92,7 @@ impl BlockType {
 }
 
 impl ContentBlock {
-    /// What kind of block this is.
+    /// The type of the block.
     pub fn block_type(&self) -> BlockType {
         match self {
             Self::Text(_) => BlockType::Text,
@@ -105,7 +105,7 @@ impl ContentBlock {
         }
     }
 
-    /// The block's id; empty where it has none. A tool result has the id of its call.
+    /// The block's id; empty if it has none. A tool result has the id of its call.
     pub fn id(&self) -> &str {
         match self {
             Self::Text(block) => &block.id,
@@ -136,7 +136,7 @@ impl FromFields for ContentBlock {
     }
 }
 
-/// Puts the type back in front.
+/// Puts `type` back in front of the other fields.
 fn with_type(word: &str, fields: &Fields) -> Fields {
     let mut whole = Fields::default();
     whole.insert("type", word);
@@ -144,7 +144,7 @@ fn with_type(word: &str, fields: &Fields) -> Fields {
     whole
 }
 
-/// The id of a block that we do not know, where it has one that is a plain string.
+/// The id of a block of an unknown type, if it is a string without escapes.
 fn other_id(fields: &Fields) -> &str {
     let text = fields.raw("id").map_or("", Json::text);
     text.strip_prefix('"')
@@ -167,7 +167,7 @@ impl Serialize for ContentBlock {
     }
 }
 
-/// A block inside a hint or a tool's output: text or data, nothing that could nest further.
+/// A block inside a hint or a tool result. It cannot contain further blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Part {
@@ -175,12 +175,12 @@ pub enum Part {
     Text(TextBlock),
     /// Bytes, or a URL to them.
     Data(DataBlock),
-    /// Any other block, whole.
+    /// Any other block, with all its fields.
     Other(Fields),
 }
 
 impl Part {
-    /// The part's id; empty where it has none.
+    /// The part's id; empty if it has none.
     pub fn id(&self) -> &str {
         match self {
             Self::Text(block) => &block.id,
@@ -223,10 +223,10 @@ impl From<Part> for ContentBlock {
     }
 }
 
-/// What a hint says or a tool gives: plain text, or text and data in order.
+/// Content of a hint or a tool result: plain text, or text and data blocks in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Payload {
-    /// A bare string.
+    /// A string.
     Text(String),
     /// Blocks.
     Parts(Vec<Part>),
@@ -301,10 +301,10 @@ impl<'de> Deserialize<'de> for Payload {
 
 deserialize_from_fields!(ContentBlock Part DataBlock);
 
-/// The typed blocks, for access by type: `msg.blocks::<TextBlock>()`.
+/// A Rust type of block, for access by type: `msg.blocks::<TextBlock>()`.
 pub trait BlockKind: Into<ContentBlock> + 'static {
     /// The block as this type, if it is one.
-    fn of(block: &ContentBlock) -> Option<&Self>;
+    fn from_block(block: &ContentBlock) -> Option<&Self>;
 }
 
 macro_rules! kinds {
@@ -316,7 +316,7 @@ macro_rules! kinds {
         }
 
         impl BlockKind for $name {
-            fn of(block: &ContentBlock) -> Option<&Self> {
+            fn from_block(block: &ContentBlock) -> Option<&Self> {
                 match block {
                     ContentBlock::$variant(block) => Some(block),
                     _ => None,

@@ -1,4 +1,4 @@
-//! Merging neighbouring deltas, for a client that catches up late.
+//! Merges consecutive deltas, for a client that reads a backlog.
 //!
 //! ```
 //! use turnwire_core::{Event, coalesce};
@@ -18,14 +18,14 @@
 
 use crate::event::{Chunk, Event, EventKind, Text};
 
-/// A merged delta does not grow beyond this many bytes, so that it stays an event of ordinary size.
+/// Size limit of a merged delta, so that it stays an event of ordinary size.
 const MAX_MERGED_BYTES: usize = 64 * 1024;
 
-/// Merges neighbouring deltas of one block. What the events fold to does not change.
+/// Merges consecutive deltas of one block. The folded message stays the same.
 ///
-/// A merged event has the id and the seq of its last part, the time of its first, and in `seq_from`
-/// the seq of its first. Only events that stand next to each other in the log are merged, and only
-/// where nothing is lost: they have seqs, and no metadata or fields of their own.
+/// A merged event has the id and the seq of its last part, the timestamp of its first, and in `seq_from` the
+/// seq of its first. Only events with consecutive seqs are merged, and only if nothing is lost: they have no
+/// metadata and no unknown fields.
 pub fn coalesce<'a>(
     events: impl IntoIterator<Item = Event<'a>>,
 ) -> impl Iterator<Item = Event<'a>> {
@@ -51,7 +51,7 @@ fn can_merge(first: &Event<'_>, next: &Event<'_>) -> bool {
     let (Some(last), Some(seq)) = (first.seq, next.seq) else { return false };
     next.seq_from.unwrap_or(seq) == last.next()
         && first.reply_id == next.reply_id
-        // A message begins at the first time that its events know.
+        // A message's `created_at` is the first known timestamp of its events.
         && first.created_at.is_empty() == next.created_at.is_empty()
         && first.agent == next.agent
         && plain(first)
@@ -80,7 +80,7 @@ fn same_block(first: &EventKind<'_>, next: &EventKind<'_>) -> bool {
                 && chunk_data(&a.chunk).zip(chunk_data(&b.chunk)).is_some_and(|(a, b)| fits(a, b))
         }
         (EventKind::ToolResultDataDelta(a), EventKind::ToolResultDataDelta(b)) => {
-            // Without an id each is a block of its own.
+            // Without an id each delta is a block of its own.
             !a.block_id.is_empty()
                 && a.tool_call_id == b.tool_call_id
                 && a.block_id == b.block_id
@@ -106,7 +106,7 @@ fn merge_into<'a>(first: &mut Event<'a>, next: Event<'a>) {
     first.id = next.id;
 }
 
-/// What a delta appends.
+/// The text that a delta appends.
 fn delta<'e>(kind: &'e EventKind<'_>) -> Option<&'e str> {
     match kind {
         EventKind::TextBlockDelta(event) => Some(&event.delta),

@@ -1,4 +1,4 @@
-//! The one error of this crate: a kind, and a sentence that says what happened and what to do.
+//! The error of this crate: a kind, and a message that says what happened and what to do.
 //!
 //! ```
 //! use turnwire_core::{ErrorKind, Event};
@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-/// What went wrong. The name is part of the contract: it is what `turnwire fold` prints.
+/// Kind of an error. The name is part of the public contract: `turnwire fold` prints it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -20,36 +20,36 @@ pub enum ErrorKind {
     TooLong,
     /// The bytes are not JSON.
     NotJson,
-    /// JSON, but not an event.
+    /// The JSON is not an event.
     NotAnEvent,
-    /// JSON, but not a message.
+    /// The JSON is not a message.
     NotAMessage,
-    /// JSON, but not a request or a command of its protocol.
+    /// The JSON is not a request or command of its protocol.
     NotARequest,
-    /// JSON, but not what was asked for: a typed view that does not fit.
+    /// The JSON does not have the requested type.
     WrongShape,
-    /// A block that a message of this role cannot hold.
+    /// A block that a message of this role cannot contain.
     WrongRole,
-    /// An event for another reply than the message's.
+    /// An event of another reply.
     WrongReply,
     /// An event for a block that the message does not have.
     UnknownBlock,
     /// A second start of the same block.
     DuplicateBlock,
-    /// A whole message whose id is taken.
+    /// A complete message whose id exists already.
     DuplicateMessage,
-    /// Something for a block, or for a reply, that has ended.
+    /// An event for a block or reply that has ended.
     AlreadyEnded,
-    /// Data that is not base64, or that breaks off inside a byte.
+    /// Data that is not base64, or that ends inside a byte.
     BadBase64,
     /// Bytes for a block whose content is a URL.
     MixedSource,
-    /// A merged event of which a part was applied before.
+    /// A merged event, a part of which was applied before.
     Overlap,
 }
 
 impl ErrorKind {
-    /// The name as printed.
+    /// The name, as `turnwire fold` prints it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NotUtf8 => "NotUtf8",
@@ -78,15 +78,15 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// Why something was not read, built or folded.
+/// Why an event or message could not be read, built or folded.
 #[derive(Clone, PartialEq, Eq)]
-// Boxed, so that a `Result` on the hot path is one word larger than its value at the most.
+// Boxed, so that a `Result` on the hot path is at most one word larger than its value.
 pub struct Error(Box<Inner>);
 
 #[derive(Clone, PartialEq, Eq)]
 struct Inner {
     kind: ErrorKind,
-    /// Where in the JSON, such as `content[2].source`; empty at the top.
+    /// Path in the JSON, such as `content[2].source`; empty at the top.
     path: String,
     message: String,
 }
@@ -100,17 +100,17 @@ impl Error {
         Self(Box::new(Inner { kind, path: String::new(), message: message.into() }))
     }
 
-    /// What went wrong, for a `match`.
+    /// The kind, for a `match`.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The sentence, without the kind's name.
+    /// The message, without the kind.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// The same error as seen from one level further out.
+    /// Adds one step to the front of the path.
     #[must_use]
     pub fn at(mut self, step: impl fmt::Display) -> Self {
         let path = &mut self.0.path;
@@ -119,21 +119,21 @@ impl Error {
         self
     }
 
-    /// Path and sentence without the kind, to be wrapped by another error.
+    /// Path and message without the kind, for wrapping in another error.
     pub(crate) fn plain(&self) -> String {
         let Inner { path, message, .. } = &*self.0;
         if path.is_empty() { message.clone() } else { format!("{path}: {message}") }
     }
 
     pub(crate) fn with_kind(mut self, kind: ErrorKind) -> Self {
-        // A role error stays one at every depth: it says more than "not a message".
+        // A role error keeps its kind: it says more than "not a message".
         if self.0.kind != ErrorKind::WrongRole {
             self.0.kind = kind;
         }
         self
     }
 
-    /// What `serde_json` says, without its position where that counts from some inner value.
+    /// The message of `serde_json`, without its position if that is relative to an inner value.
     pub(crate) fn from_json(kind: ErrorKind, error: &serde_json::Error) -> Self {
         let text = error.to_string();
         let text = match text.rfind(" at line 1 column ") {

@@ -1,4 +1,4 @@
-//! Events: the increments of a reply, and the inputs to it.
+//! Events: the increments of a reply, and inputs to it.
 //!
 //! ```
 //! use turnwire_core::{Event, EventKind};
@@ -7,13 +7,12 @@
 //! let event = Event::from_json(line)?;
 //! let EventKind::TextBlockDelta(delta) = &event.kind else { panic!() };
 //! assert_eq!((&*event.reply_id, &*delta.delta), ("r", "Hel"));
-//! // What we do not know stays with the event.
+//! // Unknown fields stay with the event.
 //! assert!(event.to_json().contains(r#""mood":"good""#));
 //! # Ok::<(), turnwire_core::Error>(())
 //! ```
 //!
-//! An event borrows its text from the JSON that it was read from; [`Event::into_owned`] lets go of
-//! it.
+//! An event borrows its text from the JSON that it was read from; [`Event::into_owned`] copies it.
 
 mod field;
 mod kinds;
@@ -27,38 +26,38 @@ use crate::seq::Seq;
 use crate::stamp::Stamp;
 use std::borrow::Cow;
 
-/// Text that is borrowed where it can be.
+/// Text, borrowed if possible.
 pub type Text<'a> = Cow<'a, str>;
 
 /// One increment of a reply, or an input to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event<'a> {
-    /// The event's own id, by which a repeat is known where there is no seq. Empty: it has none.
+    /// The event's id. Without a seq a repeat is recognised by it. Empty: none.
     pub id: Text<'a>,
-    /// When it was made, as it was written. Empty: not known.
+    /// When it was created, as text. Empty: not known.
     pub created_at: Text<'a>,
-    /// Which reply it is about. Empty: none.
+    /// The reply that it belongs to. Empty: none.
     pub reply_id: Text<'a>,
-    /// Its place in the session's log, once it has one.
+    /// Position in the session's log, once it has one.
     pub seq: Option<Seq>,
-    /// The first of the places that it covers, where several events were merged into this one.
+    /// In an event that merges several: position of the first.
     pub seq_from: Option<Seq>,
     /// Arbitrary additions.
     pub metadata: Fields,
-    /// Which agent, where it is not the session's own.
+    /// The sub-agent that it comes from; `None` for the session's own agent.
     pub agent: Option<Box<SubAgent>>,
-    /// Fields that this version does not know.
+    /// Unknown fields.
     pub rest: Fields,
     /// What happened.
     pub kind: EventKind<'a>,
 }
 
-/// Where the event of a sub-agent belongs.
+/// Which sub-agent an event comes from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SubAgent {
     /// The agents from the outermost to this one, such as `main/researcher`.
     pub agent_path: Option<String>,
-    /// The call, in the reply of the agent above, that this one works for.
+    /// The tool call, in the reply of the agent above, that this agent works for.
     pub parent_tool_call_id: Option<String>,
 }
 
@@ -69,7 +68,7 @@ impl SubAgent {
 }
 
 impl<'a> Event<'a> {
-    /// An event without id and time; see [`stamped`](Self::stamped).
+    /// An event without id and timestamp; see [`stamped`](Self::stamped).
     pub fn new(reply_id: impl Into<Text<'a>>, kind: impl Into<EventKind<'a>>) -> Self {
         Self {
             id: Text::default(),
@@ -84,14 +83,14 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Gives the event an id and a time where it has none.
+    /// Sets id and timestamp if they are empty.
     #[must_use]
     pub fn stamped(mut self, stamp: &impl Stamp) -> Self {
         self.stamp(stamp);
         self
     }
 
-    /// Gives the event an id and a time where it has none.
+    /// Sets id and timestamp if they are empty.
     pub fn stamp(&mut self, stamp: &impl Stamp) {
         if self.id.is_empty() {
             self.id = stamp.id().into();
@@ -101,8 +100,8 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Whether it is a sub-agent's: one that works for a call of another, or stands below another in
-    /// its path. A path of a single agent is that of the session's own.
+    /// Whether it comes from a sub-agent: an agent that works for a call of another agent, or that is below
+    /// another one in its path. A path of a single agent is that of the session's own agent.
     pub fn is_from_sub_agent(&self) -> bool {
         self.agent.as_ref().is_some_and(|agent| {
             agent.parent_tool_call_id.is_some()
@@ -110,7 +109,7 @@ impl<'a> Event<'a> {
         })
     }
 
-    /// The same event, borrowing nothing.
+    /// The same event without borrowed text.
     pub fn into_owned(self) -> Event<'static> {
         Event {
             id: owned(self.id),

@@ -1,4 +1,5 @@
-//! The fold: events in, one message out.
+//! The fold: turns the events of one reply into its message. [`Folder`](crate::Folder) calls it for a stream
+//! with several replies.
 //!
 //! ```
 //! use turnwire_core::{Event, Msg, Outcome};
@@ -12,22 +13,21 @@
 //! }
 //! assert_eq!(msg.text("").as_deref(), Some("Hello"));
 //!
-//! // A repeat changes nothing; what does not fit is named, and changes nothing either.
+//! // A repeated event changes nothing; an event that does not fit is an error, and changes nothing.
 //! let again = r#"{"id":"e2","type":"TEXT_BLOCK_DELTA","reply_id":"r","block_id":"b","delta":"Hello"}"#;
 //! assert_eq!(msg.append_event(&Event::from_json(again)?)?, Outcome::Repeated);
 //! let lost = r#"{"id":"e3","type":"TEXT_BLOCK_DELTA","reply_id":"r","block_id":"x","delta":"?"}"#;
 //! let problem = msg.append_event(&Event::from_json(lost)?).unwrap_err();
 //! assert_eq!(problem.kind(), turnwire_core::ErrorKind::UnknownBlock);
 //!
-//! // Stop anywhere, store both parts as JSON, and go on later.
+//! // Stop anywhere, store the message and its cursor as JSON, and continue later.
 //! let (stored, cursor) = (msg.to_json(), serde_json::to_string(&msg.cursor()).unwrap());
-//! let mut later = Msg::from_json(&stored)?.resumed(serde_json::from_str(&cursor).unwrap());
+//! let mut later = Msg::from_json(&stored)?.with_cursor(serde_json::from_str(&cursor).unwrap());
 //! assert_eq!(later.append_event(&Event::from_json(again)?)?, Outcome::Repeated);
 //! # Ok::<(), turnwire_core::Error>(())
 //! ```
 //!
-//! [`Msg::append_event`] is strict. [`Msg::append_event_tolerant`] applies what it can and says
-//! what it could not. For a stream with several replies there is the [`Folder`](crate::Folder).
+//! [`Msg::append_event`] is strict. [`Msg::append_event_tolerant`] applies what fits and reports the rest.
 
 mod block_index;
 mod blocks;
@@ -53,21 +53,21 @@ use memory::Seen;
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// What became of an event.
+/// What the fold did with an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// It was applied.
     Applied,
-    /// It had been applied before: nothing changed.
+    /// It was applied before: nothing changed.
     Repeated,
-    /// It says nothing about the message: nothing changed.
+    /// It does not concern the message: nothing changed.
     Ignored,
-    /// It did not fit, and was left out (only when tolerant).
+    /// It did not fit and was skipped (only in a tolerant fold).
     Skipped,
 }
 
 impl Msg {
-    /// Applies an event. An event that does not fit is refused, and leaves the message untouched.
+    /// Applies an event. An event that does not fit is an error and leaves the message unchanged.
     pub fn append_event(&mut self, event: &Event<'_>) -> Result<Outcome> {
         if !self.is_for_this_reply(event)? {
             return Ok(Outcome::Ignored);
@@ -75,7 +75,7 @@ impl Msg {
         self.append_matching(event)
     }
 
-    /// Applies what can be applied of an event, and says what could not.
+    /// Applies what fits of an event, and reports the rest.
     pub fn append_event_tolerant(&mut self, event: &Event<'_>) -> (Outcome, Option<Error>) {
         match self.is_for_this_reply(event) {
             Ok(true) => self.append_matching_tolerant(event),
@@ -103,19 +103,19 @@ impl Msg {
         }
     }
 
-    /// What the fold needs, besides the message itself, to go on later.
+    /// The state of the fold. Store it with the message to continue later.
     pub fn cursor(&self) -> FoldCursor {
         self.memory.cursor()
     }
 
-    /// The message, ready to be folded on from where the cursor was taken.
+    /// Restores the state of the fold, to continue where [`cursor`](Self::cursor) was called.
     #[must_use]
     pub fn with_cursor(mut self, cursor: FoldCursor) -> Self {
         self.memory = FoldMemory::from(cursor);
         self
     }
 
-    /// Whether an event is about this reply, or about none.
+    /// Whether an event belongs to this reply; `false` if it belongs to no reply.
     fn is_for_this_reply(&self, event: &Event<'_>) -> Result<bool> {
         if event.reply_id.is_empty() || !event.kind.is_part_of_reply() {
             return Ok(false);
@@ -143,7 +143,7 @@ impl Msg {
                 if result.is_err() {
                     state.seen.forget(event, mark);
                 } else if self.finished_at.is_some() {
-                    // Nothing more comes: a finished message holds no room for it.
+                    // A finished message grows no more: give back the spare memory.
                     self.content.shrink_to_fit();
                     state.shrink();
                 }
@@ -155,17 +155,17 @@ impl Msg {
         outcome
     }
 
-    /// A message that came whole is no reply: its id is taken.
+    /// A complete message is not a reply and accepts no events.
     #[cold]
     pub(crate) fn duplicate_error(&self) -> Error {
-        let message = format!("{} is the id of a message that is there already", self.id);
+        let message = format!("the message {} exists already", self.id);
         Error::new(ErrorKind::DuplicateMessage, message)
     }
 
     #[cold]
     fn wrong_reply_error(&self, event: &Event<'_>) -> Error {
         let message = format!(
-            "{} is for reply {}, this message is {}",
+            "{} is for the reply {}, but this message is {}",
             event.kind.type_name(),
             event.reply_id,
             self.id
@@ -174,7 +174,7 @@ impl Msg {
     }
 }
 
-/// What to do about an event that can be applied although it is late.
+/// How to treat an event that could be applied although it is late or incomplete.
 struct Tolerance {
     refuse: bool,
     report: Option<Error>,
@@ -193,7 +193,7 @@ impl Tolerance {
     }
 }
 
-/// One event being applied. Every step checks first and changes then.
+/// Applies one event. Every step first checks and then changes.
 struct Fold<'f> {
     msg: &'f mut Msg,
     index: &'f mut BlockIndex,
@@ -242,14 +242,14 @@ impl Fold<'_> {
             EventKind::ExternalExecutionResult(answer) => {
                 self.external_execution_result(answer, event)?;
             }
-            // These tell a watcher what goes on; the message has no place for it.
+            // For subscribers only: they change nothing in the message.
             EventKind::ModelCallStart(_)
             | EventKind::ExceedMaxIters(_)
             | EventKind::UserInterrupt(_)
             | EventKind::RequestStop(_)
             | EventKind::AllToolsDenied(_)
             | EventKind::SubagentExposed(_)
-            // These are no part of a reply, and do not come here.
+            // These do not belong to a reply and do not get here.
             | EventKind::Custom(_)
             | EventKind::Message(_)
             | EventKind::Supersede(_)
@@ -265,14 +265,14 @@ impl Fold<'_> {
     #[cold]
     fn reply_ended_error(&self, event: &Event<'_>) -> Error {
         let message = format!(
-            "{} comes after the end of reply {}; a reply that has ended takes nothing more",
+            "{} after the end of the reply {}; a finished reply accepts no more events",
             event.kind.type_name(),
             self.msg.id
         );
         Error::new(ErrorKind::AlreadyEnded, message)
     }
 
-    /// The first start names who replies; later ones only say that the reply goes on.
+    /// Only the first start counts; later ones mean that the reply was resumed.
     fn reply_start(&mut self, start: &ReplyStart) -> Result<()> {
         if *self.started {
             return Ok(());
@@ -316,24 +316,24 @@ impl Fold<'_> {
         self.discard(&end.discard);
     }
 
-    /// Takes blocks out. It costs what stands behind the first of them: those of the call that has
-    /// just ended are the last ones.
+    /// Removes blocks. The cost grows with the blocks after the first removed one; those of the model call
+    /// that has just ended are the last ones.
     fn discard(&mut self, ids: &[String]) {
-        let places = ids.iter().filter_map(|id| self.index.find_first(&self.msg.content, id));
-        let Some(first) = places.min() else { return };
+        let positions = ids.iter().filter_map(|id| self.index.find_first(&self.msg.content, id));
+        let Some(first) = positions.min() else { return };
         let ids: HashSet<&str> = ids.iter().map(String::as_str).collect();
         self.index.forget_from(&self.msg.content, first);
-        let behind = self.msg.content.split_off(first);
-        work::count(behind.len());
-        for block in behind {
+        let later = self.msg.content.split_off(first);
+        work::count(later.len());
+        for block in later {
             if !ids.contains(block.id()) {
                 self.push_block(block);
             }
         }
     }
 
-    /// Whether the role may hold every block; first of all that which it could not hold the last
-    /// time: an event that is refused again and again is not to cost the whole message each time.
+    /// Whether the role may contain every block. Starts with the block that failed the last time, so that an
+    /// event that is refused repeatedly does not cost the whole message each time.
     fn check_roles(&mut self, role: Role) -> Result<()> {
         let check = |block: &ContentBlock| check_role(role, block.block_type(), block.id());
         let content = &self.msg.content;
@@ -345,8 +345,7 @@ impl Fold<'_> {
         Ok(())
     }
 
-    /// Whether the open data of these blocks can end as it is; first of all that which could not the
-    /// last time.
+    /// Whether the open data of these blocks is complete. Starts with the data that failed the last time.
     fn check_open_data(&mut self, blocks: Range<usize>) -> Result<()> {
         let content = &self.msg.content;
         if let Some((at, place)) = self.index.refused_end
@@ -366,7 +365,7 @@ impl Fold<'_> {
         Ok(())
     }
 
-    /// Appends a block as it came. One without an id can be there more than once.
+    /// Appends a complete block. Blocks without an id may repeat.
     fn append_block(&mut self, block: &ContentBlock) -> Result<()> {
         if !block.id().is_empty() {
             return self.start_block(block.clone());
@@ -376,12 +375,12 @@ impl Fold<'_> {
         Ok(())
     }
 
-    /// Appends a block that is not there yet.
+    /// Appends a new block.
     fn start_block(&mut self, block: ContentBlock) -> Result<()> {
         check_role(self.msg.role, block.block_type(), block.id())?;
         if self.index.find(&self.msg.content, (&block).into(), block.id()).is_some() {
             let (word, id) = (block.block_type().as_str(), block.id());
-            let message = format!("the {word} block {id} was started before");
+            let message = format!("the {word} block {id} exists already");
             return Err(Error::new(ErrorKind::DuplicateBlock, message));
         }
         self.push_block(block);
@@ -408,7 +407,7 @@ fn close_source(source: &mut Source) {
     }
 }
 
-/// The data of a block that has not ended: that of a data block, or that of a part of a result.
+/// The open data of a block: that of a data block, or that of the part `place` of a tool result.
 fn open_source(block: &ContentBlock, place: usize) -> Option<&Source> {
     match block {
         ContentBlock::Data(block) if block.finished_at.is_none() => Some(&block.source),
@@ -423,7 +422,7 @@ fn open_source(block: &ContentBlock, place: usize) -> Option<&Source> {
     }
 }
 
-/// How many places [`open_source`] has to be asked for.
+/// The number of values of `place` for [`open_source`].
 fn source_count(block: &ContentBlock) -> usize {
     match block {
         ContentBlock::Data(_) => 1,

@@ -1,4 +1,4 @@
-//! A folder for a whole stream: many replies, interleaved, with whole messages between them.
+//! Folds a whole stream: interleaved replies, and complete messages between them.
 //!
 //! ```
 //! use turnwire_core::{Event, Folder};
@@ -27,15 +27,14 @@ use std::collections::HashSet;
 
 /// Folds a stream into its messages, in the order of their first events.
 ///
-/// A folder that is made of messages goes on with them: collect those that were stored, each
-/// [`resumed`](Msg::with_cursor) with its cursor.
+/// To continue with stored messages, collect them into a folder, each [with its cursor](Msg::with_cursor).
 #[derive(Debug, Clone, Default)]
 pub struct Folder {
     messages: IndexMap<String, Msg>,
     superseded: HashSet<String>,
-    /// The last reset that had an id.
+    /// Id of the last reset; empty if it had none.
     last_reset: String,
-    /// Where the last event went: the next one most likely goes there too.
+    /// Index of the last event's message: the next event most likely belongs to it too.
     last_index: usize,
 }
 
@@ -50,7 +49,7 @@ impl FromIterator<Msg> for Folder {
 }
 
 impl Folder {
-    /// Applies an event; one that does not fit is refused, and changes nothing.
+    /// Applies an event. An event that does not fit is an error and changes nothing.
     pub fn push(&mut self, event: &Event<'_>) -> Result<Outcome> {
         if let Some(outcome) = self.apply_outside_replies(event) {
             return outcome;
@@ -58,14 +57,14 @@ impl Folder {
         if let Some(msg) = self.message_mut(&event.reply_id) {
             return msg.append_matching(event);
         }
-        // A reply begins with the first event that fits.
+        // A reply starts with the first event that fits.
         let mut msg = Msg::reply(&*event.reply_id, "");
         let outcome = msg.append_event(event)?;
         self.insert(msg.id.clone(), msg);
         Ok(outcome)
     }
 
-    /// Applies what can be applied of an event, and says what could not.
+    /// Applies what fits of an event, and reports the rest.
     pub fn push_tolerant(&mut self, event: &Event<'_>) -> (Outcome, Option<Error>) {
         if let Some(outcome) = self.apply_outside_replies(event) {
             return match outcome {
@@ -87,7 +86,7 @@ impl Folder {
         self.messages.values()
     }
 
-    /// The messages that count as history: all but those that were superseded.
+    /// The messages that count as history: all except superseded ones.
     pub fn history(&self) -> impl Iterator<Item = &Msg> {
         self.messages().filter(|msg| !self.superseded.contains(msg.id()))
     }
@@ -107,7 +106,7 @@ impl Folder {
         self.messages.into_values()
     }
 
-    /// Events that are no part of a reply; `None` for the others.
+    /// Applies an event that does not belong to a reply; `None` for other events.
     fn apply_outside_replies(&mut self, event: &Event<'_>) -> Option<Result<Outcome>> {
         match &event.kind {
             EventKind::Message(message) => Some(self.insert_message(message, event)),
@@ -132,7 +131,7 @@ impl Folder {
     fn insert_message(&mut self, message: &Message, event: &Event<'_>) -> Result<Outcome> {
         let mut msg = (*message.message).clone();
         if msg.id.is_empty() {
-            // Without an id of its own it is known by its event's, or by its place.
+            // A message without an id gets that of its event, or one from its seq.
             msg.id = match (&*event.id, event.seq) {
                 ("", Some(seq)) => format!("seq-{seq}"),
                 (id, _) => id.to_owned(),
@@ -150,7 +149,7 @@ impl Folder {
         Ok(Outcome::Applied)
     }
 
-    /// What a message is known by: its id, or something that nobody can name.
+    /// The key of a message: its id, or one that no id can equal.
     fn message_key(&self, msg: &Msg) -> String {
         match msg.id.as_str() {
             "" => format!("\0{}", self.messages.len()),

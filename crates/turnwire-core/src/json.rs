@@ -1,8 +1,7 @@
-//! JSON that is kept as it came: one value ([`Json`]) or an ordered object ([`Fields`]).
+//! JSON that is kept as text: one value ([`Json`]) or an ordered object ([`Fields`]).
 //!
-//! Metadata, structured output and every field that this version does not know are held as their
-//! text. So they come back out unchanged, whatever the size of a number or the order of keys, and
-//! nobody pays for a tree that nobody looks at.
+//! Metadata, structured output and unknown fields are kept as text. So they are written back unchanged
+//! (large numbers, order of keys), and cost no parsing unless somebody reads them.
 //!
 //! ```
 //! use turnwire_core::{Fields, Json};
@@ -31,14 +30,14 @@ use std::fmt;
 pub struct Json(Box<RawValue>);
 
 impl Json {
-    /// Reads one JSON value; white space between its tokens is dropped.
+    /// Parses one JSON value; removes the white space between its tokens.
     pub fn parse(text: &str) -> Result<Self> {
         let raw: &RawValue = serde_json::from_str(text)
             .map_err(|error| Error::from_json(ErrorKind::NotJson, &error))?;
         Ok(Self::from_raw(raw))
     }
 
-    /// Any value that can be written as JSON.
+    /// Converts any serializable value.
     pub fn from_value<T: Serialize + ?Sized>(value: &T) -> Result<Self> {
         let raw = serde_json::value::to_raw_value(value)
             .map_err(|error| Error::from_json(ErrorKind::WrongShape, &error))?;
@@ -54,8 +53,7 @@ impl Json {
 
     pub(crate) fn from_raw(raw: &RawValue) -> Self {
         match remove_white_space(raw.get()) {
-            // Removing white space between tokens leaves JSON; should that ever be wrong, the
-            // untouched text is as good.
+            // Text without white space between its tokens is still JSON; if not, keep the original.
             Some(text) => Self(RawValue::from_string(text).unwrap_or_else(|_| raw.to_owned())),
             None => Self(raw.to_owned()),
         }
@@ -66,7 +64,7 @@ impl Json {
         self.0.get()
     }
 
-    /// The value as `T`, parsed now.
+    /// Parses the value as `T`.
     pub fn parse_as<T: DeserializeOwned>(&self) -> Result<T> {
         serde_json::from_str(self.text())
             .map_err(|error| Error::from_json(ErrorKind::WrongShape, &error))
@@ -78,7 +76,7 @@ impl Json {
     }
 }
 
-/// The text without white space between tokens, or `None` where there is none to drop.
+/// The text without white space between tokens, or `None` if there is none.
 fn remove_white_space(text: &str) -> Option<String> {
     let mut out: Option<String> = None;
     let mut kept = 0;
@@ -103,7 +101,7 @@ fn remove_white_space(text: &str) -> Option<String> {
 
 impl<T: Into<Value>> From<T> for Json {
     fn from(value: T) -> Self {
-        // A `Value` always prints as JSON, without white space between its tokens.
+        // A `Value` is always written as JSON without white space between its tokens.
         let raw = serde_json::value::to_raw_value(&value.into());
         Self(raw.unwrap_or_else(|_| RawValue::NULL.to_owned()))
     }
@@ -135,30 +133,30 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
-/// A JSON object in its order, whose values are kept as text until they are asked for.
+/// A JSON object. It keeps the order of its keys, and its values as text.
 ///
-/// A key that comes twice has its last value, as in every JSON reader around us.
+/// If a key occurs twice, the last value counts, as in most JSON readers.
 #[derive(Clone, Default)]
-// One word, so that the many messages, blocks and events without such fields stay small.
+// One machine word, so that the many messages, blocks and events without such fields stay small.
 pub struct Fields(Option<Box<IndexMap<String, Json>>>);
 
 impl Fields {
-    /// Whether there is nothing.
+    /// Whether there are no fields.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many fields.
+    /// Number of fields.
     pub fn len(&self) -> usize {
         self.0.as_ref().map_or(0, |map| map.len())
     }
 
-    /// The value as it stands.
+    /// The value as JSON.
     pub fn raw(&self, key: &str) -> Option<&Json> {
         self.0.as_ref()?.get(key)
     }
 
-    /// One value as `T`, parsed now; `None` when it is missing or null.
+    /// Parses one value as `T`; `None` if it is missing or null.
     pub fn get<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {
         match self.raw(key) {
             Some(json) if !json.is_null() => {
@@ -168,17 +166,17 @@ impl Fields {
         }
     }
 
-    /// The whole object as `T`, parsed now.
+    /// Parses the whole object as `T`.
     pub fn parse_as<T: DeserializeOwned>(&self) -> Result<T> {
         Json::from_value(self)?.parse_as()
     }
 
-    /// Sets a field; a key that is there keeps its place.
+    /// Sets a field; an existing key keeps its position.
     pub fn insert(&mut self, key: impl Into<String>, value: impl Into<Json>) {
         self.0.get_or_insert_default().insert(key.into(), value.into());
     }
 
-    /// Takes a field out; the others keep their order.
+    /// Removes a field; the others keep their order.
     pub fn remove(&mut self, key: &str) -> Option<Json> {
         let map = self.0.as_mut()?;
         let value = map.shift_remove(key);
@@ -200,7 +198,7 @@ impl Fields {
         self.into_iter()
     }
 
-    /// Takes a field out as `T`; `None` when it is missing or null.
+    /// Removes a field and parses it as `T`; `None` if it is missing or null.
     pub fn take<T: DeserializeOwned>(&mut self, key: &str) -> Result<Option<T>> {
         match self.remove(key) {
             Some(json) if !json.is_null() => {
@@ -210,7 +208,7 @@ impl Fields {
         }
     }
 
-    /// Takes a field out that has to be there.
+    /// Removes a required field and parses it.
     pub fn need<T: DeserializeOwned>(&mut self, key: &str) -> Result<T> {
         self.take(key)?
             .ok_or_else(|| Error::new(ErrorKind::WrongShape, format!("`{key}` is missing")))
@@ -283,7 +281,7 @@ impl<'de> Deserialize<'de> for Fields {
     }
 }
 
-/// Writes a field only where there is something to write.
+/// Writes a field only if it has a value.
 pub(crate) fn entry_if<M: SerializeMap, T: Serialize>(
     map: &mut M,
     key: &str,
@@ -295,7 +293,7 @@ pub(crate) fn entry_if<M: SerializeMap, T: Serialize>(
     }
 }
 
-/// Writes an id or a time: empty means that it is not known, and then it is not written.
+/// Writes an id or a timestamp, unless it is empty: not known.
 pub(crate) fn entry_known<M: SerializeMap>(
     map: &mut M,
     key: &str,
@@ -304,7 +302,7 @@ pub(crate) fn entry_known<M: SerializeMap>(
     if value.is_empty() { Ok(()) } else { map.serialize_entry(key, value) }
 }
 
-/// Writes the fields that we do not know behind those that we do.
+/// Writes the unknown fields, after the known ones.
 pub(crate) fn entries_of<M: SerializeMap>(map: &mut M, rest: &Fields) -> Result<(), M::Error> {
     rest.iter().try_for_each(|(key, value)| map.serialize_entry(key, value))
 }

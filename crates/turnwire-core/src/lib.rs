@@ -1,7 +1,7 @@
-//! Messages, events, and the fold that makes one out of the other.
+//! Messages and events of AI agents, and the fold that turns events into messages.
 //!
-//! A *message* ([`Msg`]) is one whole turn. An *event* ([`Event`]) is one increment of a reply. The
-//! *fold* puts the events of a reply together into exactly one message:
+//! A *message* ([`Msg`]) is one whole entry of a conversation. An *event* ([`Event`]) is one increment of a
+//! reply. The *fold* turns the events of a reply into exactly one message:
 //!
 //! ```
 //! use turnwire_core::{Event, Folder};
@@ -19,23 +19,23 @@
 //! # Ok::<(), turnwire_core::Error>(())
 //! ```
 //!
-//! Nothing here does I/O, reads a clock, or knows a protocol. The JSON is the shape of AgentScope
-//! 2.x with a few additions; what this version does not know survives a round trip.
+//! Nothing here does I/O, reads a clock, or knows a network protocol. The JSON is that of AgentScope 2.x
+//! with a few additions. Unknown event types, block types and fields survive a round trip.
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! |---|---|
 //! | [`msg`] | messages: building, reading, role rules |
 //! | [`block`] | content blocks |
-//! | [`event`] | events, every kind in one table |
-//! | [`fold`] | one reply's events into its message |
-//! | [`calls`] | how far the model calls of a reply have come |
-//! | [`folder`] | a stream with many replies |
-//! | [`mod@coalesce`] | merging deltas for who comes late |
-//! | [`partial`] | tool input while it streams |
-//! | [`json`] | JSON kept as its text |
+//! | [`event`] | events; all kinds in one table |
+//! | [`fold`] | folds the events of one reply into its message |
+//! | [`folder`] | folds a stream with many replies |
+//! | [`calls`] | progress of the model calls of a reply |
+//! | [`mod@coalesce`] | merges deltas for late subscribers |
+//! | [`partial`] | the JSON value of tool input while it streams |
+//! | [`json`] | JSON that is kept as text |
 //! | [`names`] | roles, states, reasons |
-//! | [`stamp`] | where ids and times come from |
-//! | [`error`] | the one error |
+//! | [`stamp`] | source of ids and timestamps |
+//! | [`error`] | the error of this crate |
 
 mod base64;
 pub mod block;
@@ -72,3 +72,8 @@ pub use names::{Behavior, ErrorType, FinishedReason, Role, ToolCallState, ToolRe
 pub use partial::{PartialJson, PartialState};
 pub use seq::{Head, Seq};
 pub use stamp::{FixedStamp, Stamp};
+
+/// Runs the example of the README as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,5 +1,5 @@
-//! How far the model calls of a reply have come: what its message does not say, and what somebody
-//! needs who goes on with it after a crash.
+//! Progress of the model calls of a reply. The message does not contain it, but the agent loop needs it to
+//! resume the reply after a crash.
 //!
 //! ```
 //! use turnwire_core::{Event, ModelCalls};
@@ -9,10 +9,10 @@
 //!     r#"{"type":"MODEL_CALL_START","reply_id":"r"}"#,
 //!     r#"{"type":"TEXT_BLOCK_START","reply_id":"r","block_id":"b"}"#,
 //! ] {
-//!     calls.see(&Event::from_json(line)?);
+//!     calls.observe(&Event::from_json(line)?);
 //! }
-//! // The process died here: the call is to be made again, without what it said the first time.
-//! assert_eq!(calls.open.as_deref(), Some(&["b".to_owned()][..]));
+//! // The process crashed here: repeat the call and discard the blocks of the first attempt.
+//! assert_eq!(calls.open_blocks.as_deref(), Some(&["b".to_owned()][..]));
 //! assert_eq!(calls.ended, 0);
 //! # Ok::<(), turnwire_core::Error>(())
 //! ```
@@ -21,27 +21,27 @@ use crate::event::{Event, EventKind};
 use crate::msg::ReplyError;
 use crate::names::FinishedReason;
 
-/// How far the model calls of a reply have come.
+/// Progress of the model calls of a reply.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModelCalls {
-    /// How many began.
+    /// Number of calls that started.
     pub started: u32,
-    /// How many came to their end; not those that were interrupted, or whose blocks were discarded.
+    /// Number of calls that ended, without interrupted calls and calls whose blocks were discarded.
     pub ended: u32,
-    /// How the last of them ended.
+    /// Why the last call ended.
     pub last_reason: Option<FinishedReason>,
-    /// What went wrong in the last of them.
+    /// Error of the last call.
     pub last_error: Option<ReplyError>,
-    /// The tool calls that the last of them made.
+    /// Ids of the tool calls of the last call.
     pub tool_calls: Vec<String>,
-    /// The blocks that a call has begun which has not ended. `None`: there is no such call.
+    /// Ids of the blocks of the running call. `None`: no call is running.
     pub open_blocks: Option<Vec<String>>,
-    /// Those of them that are tool calls.
+    /// Ids of the tool calls of the running call.
     open_tool_calls: Vec<String>,
 }
 
 impl ModelCalls {
-    /// Takes the next event of the reply. Repeats do no harm.
+    /// Takes the next event of the reply. Repeated events change nothing.
     pub fn observe(&mut self, event: &Event<'_>) {
         match &event.kind {
             EventKind::ModelCallStart(_) if self.open_blocks.is_none() => {
@@ -107,7 +107,7 @@ mod tests {
         r#"{"type":"MODEL_CALL_END","reply_id":"r","finished_reason":"error","discard":["b","c"]}"#;
 
     #[test]
-    fn a_call_that_ended_says_what_it_made() {
+    fn an_ended_call_lists_its_tool_calls() {
         let calls = after(&[START, TEXT, CALL, CALL, END]);
         assert_eq!((calls.ended, calls.open_blocks), (1, None));
         assert_eq!(calls.tool_calls, ["c"]);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_was_taken_back_did_not_happen() {
+    fn a_discarded_call_does_not_count() {
         let calls = after(&[START, TEXT, CALL, DISCARD]);
         assert_eq!(calls, ModelCalls { started: 1, ..ModelCalls::default() });
         let calls = after(&[START, TEXT, CALL, DISCARD, START, END]);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_between_calls_belong_to_none() {
+    fn blocks_between_calls_belong_to_no_call() {
         assert_eq!(after(&[TEXT, CALL]), ModelCalls::default());
     }
 }

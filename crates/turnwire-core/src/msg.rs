@@ -1,4 +1,4 @@
-//! Messages: one whole turn each.
+//! Messages: the entries of a conversation.
 //!
 //! ```
 //! use turnwire_core::{DataBlock, Msg, Role, TextBlock, ToolResult};
@@ -22,8 +22,8 @@
 //! # Ok::<(), turnwire_core::Error>(())
 //! ```
 //!
-//! A message is a value: what is built stays as it is, and a changed copy is one call. Only the
-//! fold ([`Msg::append_event`]) changes a message in place.
+//! A message is immutable: [`Msg::to_builder`] makes a changed copy. Only the fold
+//! ([`Msg::append_event`]) changes a message in place.
 
 mod access;
 mod build;
@@ -38,7 +38,7 @@ use crate::json::{Fields, Json};
 use crate::names::{ErrorType, FinishedReason, Role};
 use crate::object::object;
 
-/// One whole turn: a user's input, a full reply, a system prompt, a tool's result.
+/// One entry of a conversation: a user's input, a reply, a system prompt, tool results.
 #[derive(Debug, Clone, Default)]
 pub struct Msg {
     pub(crate) name: String,
@@ -53,8 +53,8 @@ pub struct Msg {
     pub(crate) structured_output: Option<Json>,
     pub(crate) error: Option<ReplyError>,
     pub(crate) rest: Fields,
-    /// What the fold remembers of the events it applied. Not part of the value: it is neither
-    /// compared nor written; a [`FoldCursor`](crate::FoldCursor) carries it over.
+    /// State of the fold: which events were applied. It is neither compared nor written as JSON; a
+    /// [`FoldCursor`](crate::FoldCursor) stores it.
     pub(crate) memory: FoldMemory,
 }
 
@@ -78,29 +78,29 @@ impl PartialEq for Msg {
 impl Eq for Msg {}
 
 object! {
-    /// How many tokens a reply took.
+    /// Tokens that a reply used.
     Usage {
-        /// Tokens read.
+        /// Tokens of the input.
         input_tokens: i64, default;
-        /// Tokens written.
+        /// Tokens of the output.
         output_tokens: i64, default;
         /// Tokens read from the provider's cache.
         cache_input_tokens: i64, default;
-        /// Tokens put into the provider's cache.
+        /// Tokens written to the provider's cache.
         cache_creation_input_tokens: i64, default;
     }
 
-    /// What ended a reply that failed.
+    /// The error of a failed reply.
     ReplyError {
-        /// What kind of error, for a program.
+        /// Machine-readable type of the error.
         r#type: ErrorType, default;
-        /// What happened, for a person.
+        /// What happened, for people.
         message: String, default;
     }
 }
 
-/// Whether a message of this role may hold a block of this type. A type that we do not know may
-/// stand anywhere: nobody can tell what it is.
+/// Whether a message of this role may contain a block of this type. Unknown types are allowed in every
+/// role.
 pub(crate) fn check_role(role: Role, block: BlockType, id: &str) -> Result<()> {
     use BlockType::{Audio, Data, Hint, Image, Other, Text, Thinking, ToolCall, ToolResult, Video};
     let (allowed, what) = match role {
@@ -121,11 +121,13 @@ pub(crate) fn check_role(role: Role, block: BlockType, id: &str) -> Result<()> {
     let (block, joint) = (block.as_str(), if id.is_empty() { "" } else { " " });
     Err(Error::new(
         ErrorKind::WrongRole,
-        format!("a {role} message cannot hold the {block} block{joint}{id}; it holds {what}"),
+        format!(
+            "a {role} message cannot contain the {block} block{joint}{id}; it can contain {what}"
+        ),
     ))
 }
 
-/// The role rules over a whole message; the error names the block by its place.
+/// Checks the role rules for all blocks; the error contains the index of the block.
 fn check_content(role: Role, content: &[ContentBlock]) -> Result<()> {
     content.iter().enumerate().try_for_each(|(at, block)| {
         check_role(role, block.block_type(), block.id())

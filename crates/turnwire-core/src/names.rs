@@ -1,8 +1,7 @@
-//! The fixed words of the model: roles, states, reasons.
+//! Enumerated strings of the JSON: roles, states, reasons.
 //!
-//! Only [`Role`] is closed: the rules about blocks depend on it. Every other word may grow in a
-//! later version of the systems around us, so a word that we do not know is kept as
-//! `Other` and written back.
+//! Only [`Role`] is closed: the role rules depend on it. Later versions of other systems may add values to
+//! the others, so an unknown value is kept as `Other` and written back.
 //!
 //! ```
 //! use turnwire_core::ToolResultState;
@@ -15,17 +14,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Who speaks.
+/// Role of a message's sender.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// A person, or whoever calls the agent.
+    /// A person, or a program that calls the agent.
     User,
     /// An agent.
     #[default]
     Assistant,
     /// The system prompt.
     System,
-    /// The results of tools, as AgentScope for Java keeps them.
+    /// Tool results, as AgentScope for Java stores them.
     Tool,
 }
 
@@ -33,7 +32,7 @@ impl Role {
     /// All roles.
     pub const ALL: [Self; 4] = [Self::User, Self::Assistant, Self::System, Self::Tool];
 
-    /// The word in JSON.
+    /// The value in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -61,7 +60,7 @@ impl<'de> Deserialize<'de> for Role {
         let word = Cow::<str>::deserialize(deserializer)?;
         Self::ALL.into_iter().find(|role| role.as_str() == word).ok_or_else(|| {
             serde::de::Error::custom(format!(
-                "`{word}` is no role; it is one of user, assistant, system, tool"
+                "unknown role `{word}`; expected user, assistant, system or tool"
             ))
         })
     }
@@ -73,15 +72,15 @@ macro_rules! words {
         #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
         pub enum $name {
             $($(#[$doc])* $variant,)+
-            /// A word that this version does not know.
+            /// An unknown value.
             Other(Box<str>),
         }
 
         impl $name {
-            /// The words that this version knows.
+            /// All known values.
             pub const WORDS: &'static [&'static str] = &[$($word,)+];
 
-            /// The word in JSON.
+            /// The value in JSON.
             pub fn as_str(&self) -> &str {
                 match self {
                     $(Self::$variant => $word,)+
@@ -89,7 +88,7 @@ macro_rules! words {
                 }
             }
 
-            /// Whether this version knows the word.
+            /// Whether the value is known.
             pub fn is_known(&self) -> bool {
                 !matches!(self, Self::Other(_))
             }
@@ -125,92 +124,92 @@ macro_rules! words {
 }
 
 words! {
-    /// How far a tool call has come.
+    /// State of a tool call.
     ToolCallState {
-        /// Not yet checked.
+        /// Not checked yet.
         #[default]
         Pending = "pending",
-        /// Waits for a person.
+        /// Waits for a person's approval.
         Asking = "asking",
         /// May run.
         Allowed = "allowed",
-        /// Runs outside, and the result is awaited.
+        /// Runs outside; waits for the result.
         Submitted = "submitted",
-        /// Over, whatever came of it.
+        /// Finished, with any result.
         Finished = "finished",
     }
 
-    /// What came of a tool call.
+    /// State of a tool result.
     ToolResultState {
-        /// Still running, or gone to the background.
+        /// Still running, or running in the background.
         #[default]
         Running = "running",
-        /// Went well.
+        /// Succeeded.
         Success = "success",
         /// Failed.
         Error = "error",
-        /// Was stopped.
+        /// Stopped before it ended.
         Interrupted = "interrupted",
-        /// Was not allowed.
+        /// Not allowed to run.
         Denied = "denied",
     }
 
     /// Why a reply, or a model call, ended.
     FinishedReason {
-        /// It came to its end.
+        /// It ended normally.
         #[default]
         Completed = "completed",
         /// It was stopped.
         Interrupted = "interrupted",
-        /// It went round as often as it may.
+        /// It reached the maximum number of iterations.
         ExceedMaxIters = "exceed_max_iters",
         /// It failed.
         Error = "error",
-        /// A model stopped at the limit of its output.
+        /// The model reached its output limit.
         Length = "length",
-        /// A model stopped to have tools called.
+        /// The model stopped to call tools.
         ToolCalls = "tool_calls",
-        /// A model declined to answer.
+        /// The model refused to answer.
         Refusal = "refusal",
-        /// A filter took the answer, or the question, out.
+        /// A content filter blocked the request or the response.
         ContentFilter = "content_filter",
-        /// A provider's stream broke off before it said that it was done.
+        /// The provider's stream ended before it was complete.
         Truncated = "truncated",
     }
 
-    /// What kind of error ended a reply.
+    /// Type of the error that ended a reply.
     ErrorType {
-        /// No credential, or a wrong one.
+        /// Missing or wrong credentials.
         Authentication = "authentication",
-        /// Known, but not allowed.
+        /// Not allowed with these credentials.
         Permission = "permission",
-        /// Too much at once.
+        /// Too many requests.
         RateLimit = "rate_limit",
-        /// The request was wrong.
+        /// The request was invalid.
         InvalidRequest = "invalid_request",
-        /// A service behind us failed.
+        /// An upstream service failed.
         Upstream = "upstream",
-        /// A service behind us was not reached.
+        /// An upstream service could not be reached.
         Connection = "connection",
-        /// A fault of our own.
+        /// An internal error.
         Internal = "internal",
-        /// It failed before it began.
+        /// The reply failed before it started.
         Setup = "setup",
-        /// None of these.
+        /// Any other error.
         #[default]
         Unknown = "unknown",
     }
 
-    /// What a permission rule does.
+    /// Effect of a permission rule.
     Behavior {
-        /// Runs without asking.
+        /// The tool runs without approval.
         Allow = "allow",
-        /// Does not run.
+        /// The tool does not run.
         Deny = "deny",
-        /// Asks a person.
+        /// A person is asked.
         #[default]
         Ask = "ask",
-        /// Leaves it to the next rule.
+        /// The next rule decides.
         Passthrough = "passthrough",
     }
 }

@@ -1,18 +1,17 @@
-//! JSON objects as structs: what a field is called, whether it has to be there, and when it is
-//! written, said once.
+//! The macro [`object!`](object): structs that are JSON objects and keep unknown fields. Blocks and other parts
+//! of messages are declared with it.
 //!
-//! `serde`'s derive cannot keep the fields that a struct does not know as their text, so this does
-//! what it would do, with [`Fields`] in between.
+//! `serde`'s derive cannot keep unknown fields as text, so this does the same job by way of [`Fields`].
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Fields, Json};
 
-/// What is read from a JSON object, field by field.
+/// A type that is read from a JSON object.
 pub(crate) trait FromFields: Sized {
     fn from_fields(fields: Fields) -> Result<Self>;
 }
 
-/// Reads a list so that an error names the item it is in.
+/// Reads a list; an error contains the index of the item.
 pub(crate) fn read_list<T: FromFields>(json: &Json) -> Result<Vec<T>> {
     let items: Vec<Fields> = json.parse_as()?;
     items
@@ -22,7 +21,7 @@ pub(crate) fn read_list<T: FromFields>(json: &Json) -> Result<Vec<T>> {
         .collect()
 }
 
-/// Takes a list out of an object; missing or null is an empty one.
+/// Takes a list from an object; missing or null is an empty list.
 pub(crate) fn take_list<T: FromFields>(fields: &mut Fields, key: &str) -> Result<Vec<T>> {
     match fields.remove(key) {
         Some(json) if !json.is_null() => read_list(&json).map_err(|error| error.at(key)),
@@ -30,8 +29,7 @@ pub(crate) fn take_list<T: FromFields>(fields: &mut Fields, key: &str) -> Result
     }
 }
 
-/// Takes the `type` of an object that can only be of one type here: it may be left out, but not be
-/// wrong.
+/// Takes the `type` of an object whose type is fixed here: it may be missing, but not be another one.
 pub(crate) fn take_type(fields: &mut Fields, expected: &str) -> Result<()> {
     match fields.take::<String>("type")? {
         Some(word) if word != expected => Err(Error::new(
@@ -42,7 +40,7 @@ pub(crate) fn take_type(fields: &mut Fields, expected: &str) -> Result<()> {
     }
 }
 
-/// `Deserialize` for what is read field by field.
+/// Implements `Deserialize` for types with [`FromFields`].
 macro_rules! deserialize_from_fields {
     ($($name:ident)+) => {$(
         impl<'de> serde::Deserialize<'de> for $name {
@@ -56,15 +54,15 @@ macro_rules! deserialize_from_fields {
 }
 pub(crate) use deserialize_from_fields;
 
-/// Declares structs that are JSON objects. The order of the fields is their order in the JSON; behind
-/// them come those that this version does not know. A field is
+/// Declares structs that are JSON objects. The order of the fields is their order in the JSON; unknown
+/// fields come after them. A field is
 ///
 /// - `needed`: an object without it is refused;
 /// - `default`: it may be missing or null, and is always written;
-/// - `nullable`: the same, and it is an `Option`: null where there is nothing;
-/// - `optional`: an `Option` that is not written where there is nothing;
-/// - `known`: it may be missing; empty means that it is not known, and then it is not written;
-/// - `list`: of such objects; missing or null is an empty one.
+/// - `nullable`: an `Option` that is always written: `None` as null;
+/// - `optional`: an `Option` that is written only if it is `Some`;
+/// - `known`: it may be missing; empty means not known, and is not written;
+/// - `list`: a list of such objects; missing or null is an empty list.
 macro_rules! object {
     ($(
         $(#[$doc:meta])*
@@ -76,7 +74,7 @@ macro_rules! object {
         #[derive(Debug, Clone, Default, PartialEq, Eq)]
         pub struct $name {
             $($(#[$field_doc])* pub $field: $type,)*
-            /// Fields that this version does not know.
+            /// Unknown fields.
             pub rest: $crate::json::Fields,
         }
 
@@ -106,7 +104,7 @@ macro_rules! object {
                 },)*],
             };
 
-            /// Writes the fields into an object that may have others.
+            /// Writes the fields into an object that may have more fields.
             pub(crate) fn write<M: serde::ser::SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
                 $($crate::object::object!(@write $need map self $field);)*
                 $crate::json::entries_of(map, &self.rest)
@@ -152,7 +150,7 @@ macro_rules! object {
 }
 pub(crate) use object;
 
-/// A field's name in the JSON: that of the struct, which may need a prefix to be one in Rust.
+/// A field's name in JSON: its Rust name without the prefix `r#`.
 pub(crate) fn key(field: &'static str) -> &'static str {
     field.strip_prefix("r#").unwrap_or(field)
 }

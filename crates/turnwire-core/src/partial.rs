@@ -1,7 +1,7 @@
-//! The best-effort JSON value of a text that is still arriving.
+//! The best-effort value of JSON text that is still arriving.
 //!
-//! A model streams the input of a tool call in pieces that are cut anywhere. A
-//! [`PartialJson`] takes the pieces and has, after each of them, a value to show:
+//! A model streams the input of a tool call in pieces, cut anywhere. [`PartialJson`] takes the pieces and has
+//! a value to show after each:
 //!
 //! ```
 //! use serde_json::json;
@@ -17,102 +17,101 @@
 //! assert_eq!(input.state(), PartialState::Complete);
 //! ```
 //!
-//! # What is shown
+//! # The value
 //!
-//! - A **string** shows the characters that have arrived. An escape that is cut is held back,
-//!   and so is the first half of a surrogate pair.
+//! - A **string** shows the characters that have arrived, without an incomplete escape and without the first
+//!   half of a surrogate pair.
 //! - A **number** shows its longest valid prefix: `1.` and `1e` show 1, `-` shows nothing.
-//!   From its 64th character on it shows what these 64 say, until it ends: reading it again for
-//!   every new digit would be quadratic. That such a long number is out of range is therefore
-//!   noticed at its end; a shorter one is [`Broken`](PartialState::Broken) at once.
-//! - A **literal** (`true`, `false`, `null`) shows when it is whole.
-//! - An **array** or **object** shows its finished children, and the open one as soon as there is
-//!   something of it to show. A repeated key keeps its first place and takes the last value.
+//!   After 64 characters it shows the value of these 64 until it ends: parsing it again for every new digit
+//!   would be quadratic. So a long number that is out of range is noticed only at its end; a shorter one is
+//!   [`Broken`](PartialState::Broken) at once.
+//! - A **literal** (`true`, `false`, `null`) shows when it is complete.
+//! - An **array** or **object** shows its finished children, and the open child once that has a value. A
+//!   repeated key keeps its first position and takes the last value.
 //!
-//! # What is read
+//! # The grammar
 //!
-//! Exactly what [`serde_json::from_str`] reads, with its depth limit and its numbers: once the
-//! text is [`Complete`](PartialState::Complete), the value is the one it gives. There are two
-//! differences:
+//! The same as [`serde_json::from_str`], with its depth limit and its numbers: once the text is
+//! [`Complete`](PartialState::Complete), the value is the same. There are two differences:
 //!
-//! - A number at the root has no end of its own, as more digits may come: the state stays
-//!   [`Open`](PartialState::Open) until whitespace follows it.
-//! - A member named `$serde_json::private::RawValue`, by which `serde_json` recognises its own raw
-//!   values, is a member like any other.
+//! - After a number at the root more digits may follow: the state stays [`Open`](PartialState::Open) until
+//!   white space follows it.
+//! - A member named `$serde_json::private::RawValue`, which `serde_json` uses for its own raw values, is an
+//!   ordinary member.
 //!
-//! # What it costs
+//! # The cost
 //!
-//! There is one tree, and a push changes it in place: it takes the open path out (from the root
-//! to what is still being read), reads the delta, and puts the path back. So a whole stream costs
-//! its bytes, plus the depth per push. (A repeated key is looked up anew on each push while its
-//! value is open, which adds its length.)
+//! There is one tree, and a push changes it in place: it detaches the open path (from the root to the value
+//! that is being read), reads the delta, and attaches the path again. So a stream costs its bytes, plus the
+//! depth per push. (A repeated key is looked up on each push while its value is open, which adds its
+//! length.)
 
 use std::mem;
 
 use serde_json::{Map, Value};
 
-/// Containers that may be open at once. `serde_json` calls its limit 128 and refuses the 128th.
+/// Maximum nesting depth. The limit of `serde_json` is 128, and it refuses the 128th container.
 const MAX_DEPTH: usize = 127;
 
-/// Characters of a number that count for what an open number shows.
+/// Number of characters that count for the value of an open number.
 ///
-/// Without an exponent so few are always in range; with one, more digits lead only further out.
-/// Hence a number that is out of range within them is so for good.
+/// Without an exponent a number of this length is always in range; with one, more digits only lead further
+/// out. So a number that is out of range within this length stays out of range.
 const MAX_SHOWN_DIGITS: usize = 64;
 
-/// Best-effort JSON of a fragment that is still arriving.
+/// The best-effort value of JSON text that is still arriving.
 ///
-/// What it shows depends on the text alone, and not on where the deltas were cut (save the number
-/// that broke by being out of range: it may show a shorter prefix or nothing).
+/// The value depends on the text alone, not on the cuts (except for a number that is out of range: it may
+/// show a shorter prefix or nothing).
 #[derive(Debug, Clone, Default)]
 pub struct PartialJson {
-    /// The tree to show. During a push it lacks what is open.
+    /// The value. During a push it lacks the open path.
     root: Option<Value>,
-    /// The open containers, outermost first. Between pushes they are hollow: the root has it all.
+    /// The open containers, outermost first. Between pushes they are empty: the root has everything.
     open: Vec<OpenContainer>,
     /// The open key or number; during a push also the open string.
     text: String,
-    /// What the open number shows. Only set during a push.
+    /// The value of the open number. Only set during a push.
     number: Option<Value>,
     mode: Mode,
 }
 
-/// How far a [`PartialJson`] has come.
+/// State of a [`PartialJson`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PartialState {
-    /// More can come.
+    /// The value is incomplete.
     Open,
-    /// A whole JSON value was read.
+    /// A complete JSON value was read.
     Complete,
-    /// What came is not JSON, or too deep. The value shows what was there before.
+    /// The text is not JSON, or nested too deeply. The value is the last one before the error.
     Broken,
 }
 
-/// What the next character is part of.
+/// What the next character belongs to.
 #[derive(Debug, Clone, Copy)]
 enum Mode {
-    /// Whitespace, or what has to come after it.
+    /// White space, or the next token.
     BetweenTokens(Expected),
-    /// A string: what it is for, and the escape within.
+    /// A string: its role, and the state of an escape in it.
     Text(StringRole, Escape),
-    /// A number, after the given part.
+    /// A number, after this part.
     Number(NumberPart),
-    /// A literal: the characters that it lacks, and its value (`None` for `null`).
+    /// A literal: its missing characters, and its value (`None` for `null`).
     Literal(&'static str, Option<bool>),
-    /// Nothing any more.
+    /// Nothing: the text is broken.
     Broken,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Expected {
     Value,
-    /// A value, or the end of the array that has just begun.
+    /// A value, or the end of the array that has just started.
     FirstItem,
     Key,
-    /// A key, or the end of the object that has just begun.
+    /// A key, or the end of the object that has just started.
     FirstKey,
     Colon,
-    /// What follows a value: a comma, the end of its container, or nothing.
+    /// After a value: a comma, the end of its container, or nothing.
     After,
 }
 
@@ -122,15 +121,15 @@ enum StringRole {
     Value,
 }
 
-/// Where in an escape a string stands.
+/// State of an escape in a string.
 #[derive(Debug, Clone, Copy)]
 enum Escape {
     Outside,
     Backslash,
-    /// After `\u`: the first half if this is the second of a surrogate pair, the digits so far,
-    /// and how many are lacking.
+    /// After `\u`: the first half if this is the second of a surrogate pair, the digits so far, and how many
+    /// are missing.
     Hex(Option<u16>, u16, u8),
-    /// After the first half of a surrogate pair: that half, and what is lacking of the next `\u`.
+    /// After the first half of a surrogate pair: that half, and the missing characters of the next `\u`.
     BetweenSurrogates(u16, &'static str),
 }
 
@@ -147,21 +146,21 @@ enum NumberPart {
     Exponent,
 }
 
-/// The text is not the beginning of any JSON that we accept.
+/// The text is not the start of any accepted JSON.
 struct NotJson;
 
 impl PartialJson {
-    /// Starts with nothing read.
+    /// A reader that has read nothing.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads on. Once [`Broken`](PartialState::Broken), nothing changes any more.
+    /// Reads the next piece. Once [`Broken`](PartialState::Broken), nothing changes.
     pub fn push(&mut self, delta: &str) -> &mut Self {
         match self.state() {
             PartialState::Open => self.detach_open_path(),
-            // Nothing is open, so the root stays in its place.
+            // Nothing is open: the root stays.
             PartialState::Complete => {}
             PartialState::Broken => return self,
         }
@@ -173,13 +172,13 @@ impl PartialJson {
         self
     }
 
-    /// What can be shown by now; `None` until there is something.
+    /// The value so far; `None` if there is none yet.
     #[must_use]
     pub fn value(&self) -> Option<&Value> {
         self.root.as_ref()
     }
 
-    /// Whether more can come. A number at the root stays open until whitespace follows it.
+    /// The state. A number at the root stays open until white space follows it.
     #[must_use]
     pub fn state(&self) -> PartialState {
         use Mode::{BetweenTokens, Broken, Literal, Number, Text};
@@ -190,11 +189,11 @@ impl PartialJson {
         }
     }
 
-    /// Takes what is open out of the tree, so that reading gets at it without a walk.
+    /// Detaches the open path from the tree, for direct access while reading.
     fn detach_open_path(&mut self) {
         let mut node = self.root.take();
         for frame in &mut self.open {
-            // There is a node: an open container is always shown.
+            // There is a node: an open container is always in the tree.
             frame.container = node.unwrap_or_default();
             node = frame.shown_child().map(mem::take);
         }
@@ -204,7 +203,7 @@ impl PartialJson {
         }
     }
 
-    /// Puts what is open back into the tree.
+    /// Attaches the open path to the tree.
     fn attach_open_path(&mut self) -> Result<(), NotJson> {
         let mut in_range = Ok(());
         let mut node = match self.mode {
@@ -258,7 +257,7 @@ impl PartialJson {
                 self.mode = Mode::BetweenTokens(Expected::Value);
             }
             (Expected::After, ',', Some(Value::Object(_))) => {
-                self.mode = Mode::BetweenTokens(Expected::Key);
+                self.mode = Mode::BetweenTokens(Expected::Key)
             }
             (Expected::Key | Expected::FirstKey, '"', _) => self.begin_text(StringRole::Key),
             (Expected::Value | Expected::FirstItem, ..) => self.begin_value(c)?,
@@ -345,7 +344,7 @@ impl PartialJson {
         let code = code << 4 | digit.ok_or(NotJson)?;
         let lacking = lacking - 1; // never below 0: the fourth digit ends the escape
 
-        // What the code can still become. A low surrogate follows a high one, and nothing else.
+        // The range that the code can still reach. A low surrogate must follow a high one, and only there.
         let first = code << (4 * lacking);
         let last = first | ((1 << (4 * lacking)) - 1);
         let possible = match high {
@@ -360,12 +359,12 @@ impl PartialJson {
         }
         match char::decode_utf16(high.into_iter().chain([code])).next() {
             Some(Ok(c)) => Ok(self.write(c)),
-            // Half of a pair is no character; and only a high half can have come this far alone.
+            // Half of a pair is not a character; only a high half can get here alone.
             Some(Err(_)) | None => Ok(Escape::BetweenSurrogates(code, "\\u")),
         }
     }
 
-    /// Adds a character to the string, which ends the escape that it came by, if any.
+    /// Adds a character to the string, and ends its escape, if any.
     fn write(&mut self, c: char) -> Escape {
         self.text.push(c);
         Escape::Outside
@@ -425,24 +424,24 @@ impl PartialJson {
     }
 }
 
-/// An open container, and the place in it of the child that is being read.
+/// An open container, and where its open child is.
 #[derive(Debug, Clone)]
 struct OpenContainer {
-    /// An array or object; `null` between pushes, while the tree has it.
+    /// An array or object; `null` between pushes, when it is in the tree.
     container: Value,
-    /// The key of the open child of an object, until it is in the object.
+    /// The key of the open child, until it is in the object.
     key: String,
     shown: ChildPlace,
 }
 
-/// Where a container shows its open child.
+/// Position of the open child in its container.
 #[derive(Debug, Clone, Copy)]
 enum ChildPlace {
-    /// Not yet.
+    /// Not in the container yet.
     Nowhere,
-    /// As the last child. It is found without its key, which may be long.
+    /// The last child. It is found without its key, which may be long.
     Last,
-    /// In the place of an earlier member that had the same key.
+    /// At the position of an earlier member with the same key.
     ByKey,
 }
 
@@ -451,7 +450,7 @@ impl OpenContainer {
         Self { container, key: String::new(), shown: ChildPlace::Nowhere }
     }
 
-    /// The place of the open child, if it is shown.
+    /// The open child, if it is in the container.
     fn shown_child(&mut self) -> Option<&mut Value> {
         match (self.shown, &mut self.container) {
             (ChildPlace::Last, Value::Array(items)) => items.last_mut(),
@@ -462,7 +461,7 @@ impl OpenContainer {
         }
     }
 
-    /// Shows the open child.
+    /// Puts the open child into the container.
     fn show(&mut self, child: Value) {
         if let Some(place) = self.shown_child() {
             *place = child;
@@ -484,7 +483,7 @@ impl OpenContainer {
         }
     }
 
-    /// Shows the open child for good: the next one gets a place of its own.
+    /// Puts the finished child into the container.
     fn finish(&mut self, child: Value) {
         self.show(child);
         self.shown = ChildPlace::Nowhere;
@@ -498,7 +497,7 @@ impl Default for Mode {
 }
 
 impl NumberPart {
-    /// The part that `c` makes of the number, or `None` if it is not in it.
+    /// The part after the character `c`, or `None` if it does not belong to the number.
     fn advance(self, c: char) -> Option<Self> {
         match (self, c) {
             (Self::Minus, '0') => Some(Self::Zero),
@@ -513,7 +512,7 @@ impl NumberPart {
     }
 }
 
-/// Leaves value and range to `serde_json`, so that they are the same to the last bit.
+/// Parses with `serde_json`, so that value and range are exactly the same.
 fn parse_number(text: &str) -> Result<Value, NotJson> {
     serde_json::from_str(text).map_err(|_| NotJson)
 }

@@ -1,28 +1,28 @@
-//! What objects and events look like, as data: from it the types of the TypeScript client are written.
+//! The declarations of objects and events as data. The TypeScript client's types are generated from it.
 //!
-//! The macros that declare them fill it in, so that it cannot say anything else than the code does.
+//! The macros that declare them also fill this in, so that both cannot differ.
 
-/// An object, or a kind of event.
+/// An object or a kind of event.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     /// The Rust type.
     pub name: &'static str,
-    /// Its `type` in the JSON; empty where it has none.
+    /// Its `type` in JSON; empty if it has none.
     pub word: &'static str,
-    /// Its documentation, as the attributes `doc = "…"` one behind the other.
+    /// Its documentation: the concatenated attributes `doc = "…"`.
     pub doc: &'static str,
-    /// In their order.
+    /// Its fields, in order.
     pub fields: &'static [Field],
 }
 
 /// A field.
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
-    /// Its name; a Rust one may have `r#` in front.
+    /// Its Rust name, which may have the prefix `r#`.
     pub name: &'static str,
     /// Its Rust type.
     pub kind: &'static str,
-    /// Whether it has to be there: the words that the macros `object!` and `events!` explain.
+    /// Whether it is required: one of the words that the macros `object!` and `events!` explain.
     pub need: &'static str,
     /// Its documentation.
     pub doc: &'static str,

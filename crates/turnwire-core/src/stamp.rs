@@ -1,27 +1,27 @@
-//! Where ids and times come from: always from outside.
+//! Sources of ids and timestamps.
 //!
-//! Nothing in this crate reads a clock or makes up an id. Who builds messages or events hands in a
-//! [`Stamp`]: the real one (`SystemStamp`, with the feature `system`) or, in a test, [`FixedStamp`].
+//! Nothing else in this crate reads a clock or makes an id. Code that creates messages or events passes a
+//! [`Stamp`]: `SystemStamp` (with the feature `system`) or, in tests, [`FixedStamp`].
 //!
 //! ```
-//! use turnwire_core::{Fixed, Msg};
+//! use turnwire_core::{FixedStamp, Msg};
 //!
-//! let msg = Msg::user("alice", "hi").stamped(&Fixed::default());
+//! let msg = Msg::user("alice", "hi").stamped(&FixedStamp::default());
 //! assert_eq!(msg.id(), "00000000000000000000000000000001");
 //! assert_eq!(msg.created_at(), "2026-01-01T00:00:00.000Z");
 //! ```
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A source of ids and times.
+/// A source of ids and timestamps.
 pub trait Stamp {
     /// A new id: 32 hexadecimal digits.
     fn id(&self) -> String;
-    /// The time: ISO 8601 in UTC, with milliseconds.
+    /// The current time: ISO 8601 in UTC, with milliseconds.
     fn now(&self) -> String;
 }
 
-/// The same ids and the same time in every run: 1, 2, 3, … and a morning that stands still.
+/// For tests: the ids 1, 2, 3, … and always the same time.
 #[derive(Debug, Default)]
 pub struct FixedStamp(AtomicU64);
 
@@ -35,7 +35,7 @@ impl Stamp for FixedStamp {
     }
 }
 
-/// The real clock, and ids that nobody else has (UUID version 7).
+/// The system's clock, and unique ids (UUID version 7).
 #[cfg(feature = "system")]
 #[derive(Debug, Default, Clone, Copy)]
 pub struct SystemStamp;
@@ -51,8 +51,8 @@ impl Stamp for SystemStamp {
     }
 }
 
-/// The real clock, and ids that count up from one that nobody else has. Who remembers them needs no
-/// room for each: see [`EventIds`](crate::EventIds).
+/// The system's clock, and consecutive ids that start at a unique one. [`EventIds`](crate::EventIds) stores
+/// consecutive ids in constant space.
 #[cfg(feature = "system")]
 #[derive(Debug)]
 pub struct SequentialStamp {
@@ -79,7 +79,7 @@ impl Stamp for SequentialStamp {
     }
 }
 
-/// A token of a reply has an id and a time of its own, so what they cost is much of what a token costs.
+/// Ids and timestamps from the system. Every token of a reply gets both, so they have to be cheap.
 #[cfg(feature = "system")]
 mod system {
     use jiff::Timestamp;
@@ -87,17 +87,17 @@ mod system {
     use std::time::{SystemTime, UNIX_EPOCH};
     use uuid::{Builder, Uuid};
 
-    /// What the random part of an id takes.
-    const PART: usize = 10;
+    /// Random bytes per id.
+    const ID_BYTES: usize = 10;
 
     thread_local! {
-        /// The system is asked for randomness for many ids at a time, and where the next is.
-        static RANDOM: RefCell<([u8; 64 * PART], usize)> = const { RefCell::new(([0; _], 64 * PART)) };
-        /// The last time that was told, and how it is written.
-        static TOLD: RefCell<(i64, String)> = const { RefCell::new((i64::MIN, String::new())) };
+        /// Random bytes for many ids, fetched at once, and the position of the next.
+        static RANDOM_POOL: RefCell<([u8; 64 * ID_BYTES], usize)> = const { RefCell::new(([0; _], 64 * ID_BYTES)) };
+        /// The last timestamp, as milliseconds and as text.
+        static LAST_TIME: RefCell<(i64, String)> = const { RefCell::new((i64::MIN, String::new())) };
     }
 
-    /// One that nobody else has.
+    /// A new unique id.
     pub(super) fn new_uuid() -> Uuid {
         let millis = u64::try_from(unix_millis()).unwrap_or_default();
         take_random().map_or_else(Uuid::now_v7, |random| {
@@ -109,28 +109,28 @@ mod system {
         id.simple().encode_lower(&mut [0; 32]).to_owned()
     }
 
-    /// Random bytes that nobody else gets; `None` where the system gives none.
-    fn take_random() -> Option<[u8; PART]> {
-        RANDOM.with_borrow_mut(|(bytes, at)| {
+    /// Takes fresh random bytes; `None` if the system has none.
+    fn take_random() -> Option<[u8; ID_BYTES]> {
+        RANDOM_POOL.with_borrow_mut(|(bytes, at)| {
             if *at >= bytes.len() {
                 getrandom::fill(bytes).ok()?;
                 *at = 0;
             }
-            let part = bytes.get_mut(*at..)?.first_chunk_mut::<PART>()?;
-            *at += PART;
+            let part = bytes.get_mut(*at..)?.first_chunk_mut::<ID_BYTES>()?;
+            *at += ID_BYTES;
             Some(std::mem::take(part))
         })
     }
 
-    /// Since 1970.
+    /// Milliseconds since 1970.
     pub(super) fn unix_millis() -> i64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// A time as text: many events are of one millisecond.
+    /// A timestamp as text. Cached, because many events happen in the same millisecond.
     pub(super) fn format_time(millis: i64) -> String {
-        TOLD.with_borrow_mut(|(last, text)| {
+        LAST_TIME.with_borrow_mut(|(last, text)| {
             if *last != millis {
                 *last = millis;
                 let time = Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX);
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_real_stamp_has_the_documented_shape() {
+    fn the_system_stamp_has_the_documented_form() {
         let (id, now) = (SystemStamp.id(), SystemStamp.now());
         assert!(id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit()), "{id}");
         assert_eq!(now.len(), "2026-01-01T00:00:00.000Z".len(), "{now}");
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn no_id_comes_twice_in_whichever_thread() {
+    fn ids_are_unique_across_threads() {
         let ids = || (0..1000).map(|_| SystemStamp.id()).collect::<Vec<_>>();
         let other = std::thread::spawn(ids);
         let all: Vec<String> = ids().into_iter().chain(other.join().unwrap()).collect();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_series_counts_up_and_no_two_begin_alike() {
+    fn sequential_ids_count_up_from_different_starts() {
         let (one, other) = (SequentialStamp::default(), SequentialStamp::default());
         let ids: Vec<String> = (0..300).map(|_| one.id()).collect();
         assert!(ids.is_sorted() && ids.iter().all(|id| id.len() == 32), "{ids:?}");
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_written_anew_when_it_is_another() {
+    fn the_cached_time_follows_the_clock() {
         assert_eq!(system::format_time(1), "1970-01-01T00:00:00.001Z");
         assert_eq!(system::format_time(1), "1970-01-01T00:00:00.001Z");
         assert_eq!(system::format_time(2), "1970-01-01T00:00:00.002Z");

@@ -1,6 +1,6 @@
-//! Counting work, so that law 5 (linear) has a test that needs no clock.
+//! Counts units of work, so that the tests of law 5 (linear) need no clock. The fold calls it.
 //!
-//! A unit is a byte handled, or an item looked at. Only tests count; elsewhere this is nothing.
+//! A unit is one byte processed or one item visited. Outside of tests this does nothing.
 
 #[cfg(test)]
 thread_local! {
@@ -23,7 +23,7 @@ mod tests {
     use fastrand::Rng;
     use std::fmt::Write;
 
-    /// What it costs to fold these lines, of which so many are refused, in units of work and in bytes.
+    /// Folds these lines, of which `refused` are refused, and returns the units of work and the bytes.
     fn cost(lines: &[String], refused: usize) -> (usize, usize) {
         let mut folder = Folder::default();
         let before = DONE.get();
@@ -39,8 +39,8 @@ mod tests {
         format!(r#"{{"type":"{kind}","reply_id":"r",{fields}}}"#)
     }
 
-    /// Many text blocks, open at the same time, with deltas for any of them; or a tool result with
-    /// many data parts; then everything ends.
+    /// Many open text blocks with deltas for random ones, or a tool result with many data parts; then the
+    /// end.
     fn stream(rng: &mut Rng, blocks: usize, deltas: usize) -> Vec<String> {
         let mut lines = Vec::new();
         let parts = rng.bool();
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn law_5_an_event_that_is_refused_again_and_again_does_not_cost_the_whole_message() {
+    fn law_5_a_repeatedly_refused_event_does_not_cost_the_whole_message() {
         let block = |n: usize| format!(r#""block_id":"{n}","media_type":"a/b""#);
         let part = |n: usize, data: &str| {
             format!(r#""tool_call_id":"c","block_id":"{n}","media_type":"a/b","data":"{data}""#)
@@ -114,7 +114,7 @@ mod tests {
                 blocks().chain(again("MODEL_CALL_END", r#""discard":["nowhere"]"#)).collect(),
             ];
             for (at, lines) in cases.iter().enumerate() {
-                // The last one fits, and takes nothing out.
+                // The last case fits and removes nothing.
                 let refused = if at == 5 { 0 } else { count };
                 let (work, bytes) = cost(lines, refused);
                 assert!(work <= bytes, "case {at}, {count}: {work} units for {bytes} bytes");

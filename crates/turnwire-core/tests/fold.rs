@@ -1,11 +1,11 @@
-//! What the fold does, case by case: the settled readings, and where it differs from AgentScope's.
+//! The fold, case by case: the details that `docs/events.md` lists, and the differences from AgentScope.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use serde_json::{Value, json};
 use turnwire_core::{ErrorKind, Event, Folder, Msg, Outcome, Role};
 
-/// An event of reply `r`, with whatever it needs.
+/// An event of the reply `r` with these fields.
 fn event(kind: &str, fields: Value) -> Event<'static> {
     let common = json!({"type": kind, "reply_id": "r", "created_at": "t"});
     let all = [common, fields].into_iter().flat_map(|fields| match fields {
@@ -286,7 +286,7 @@ mod repeats {
     }
 
     #[test]
-    fn what_came_with_an_id_is_known_when_it_comes_again_with_a_seq() {
+    fn an_event_applied_by_id_is_a_repeat_when_it_comes_again_with_a_seq() {
         let delta = event("TEXT_BLOCK_DELTA", json!({"id": "d", "block_id": "b", "delta": "x"}));
         let mut msg = fold(&[text_start("b"), delta.clone()]);
         let logged = Event { seq: turnwire_core::Seq::new(2), ..delta };
@@ -597,7 +597,7 @@ mod tools {
     }
 
     #[test]
-    fn data_of_one_block_id_is_one_block_and_text_behind_it_a_new_one() {
+    fn data_of_one_block_id_is_one_part_and_later_text_a_new_one() {
         let data = |id: &str, data: &str| {
             event(
                 "TOOL_RESULT_DATA_DELTA",
@@ -894,7 +894,7 @@ fn repeats_are_known_as_the_fold_knows_them() {
         repeats.is_repeat(&Event::from_json(line).unwrap()).map_err(|error| error.kind())
     };
     let message = r#"{"type":"MESSAGE","seq":1,"message":{"id":"u","name":"a","role":"user","content":"hi"}}"#;
-    // Two sessions may follow each other: the numbers of one say nothing about the other.
+    // The stream may continue with another session, whose seqs start again.
     for (line, expected) in [
         (r#"{"type":"REPLY_START","reply_id":"a","seq":5}"#, Ok(false)),
         (r#"{"type":"REPLY_START","reply_id":"a","seq":5}"#, Ok(true)),

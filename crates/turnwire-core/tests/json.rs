@@ -1,10 +1,10 @@
-//! The JSON, pinned by byte: other people's code reads it.
+//! Pins the JSON byte by byte: other programs read it.
 
 #![expect(clippy::panic, reason = "a test that cannot go on has failed")]
 
 use turnwire_core::{ErrorKind, Event, EventKind, Folder, Msg};
 
-/// Reads an event, and writes it back to the same bytes.
+/// Reads an event and checks that it is written back as the same bytes.
 fn same_event(line: &str) {
     let event = Event::from_json(line).unwrap_or_else(|error| panic!("{error}: {line}"));
     assert!(event.kind.is_known(), "{line}");
@@ -12,7 +12,7 @@ fn same_event(line: &str) {
     assert_eq!(event.into_owned().to_json(), line);
 }
 
-/// One line per type, as AgentScope 2.0.10 writes it (its own dump, with short ids).
+/// One line per type, as AgentScope 2.0.10 writes it, with short ids.
 const THEIRS: &[&str] = &[
     r#"{"id":"e","created_at":"2026-11-15T08:22:02.482398","metadata":{},"type":"REPLY_START","session_id":"s","reply_id":"r","name":"n","role":"assistant"}"#,
     r#"{"id":"e","created_at":"t","metadata":{},"type":"REPLY_END","session_id":"s","reply_id":"r","finished_reason":"completed","error":null}"#,
@@ -47,7 +47,7 @@ const THEIRS: &[&str] = &[
     r#"{"id":"e","created_at":"t","metadata":{},"type":"CUSTOM","name":"x","value":{}}"#,
 ];
 
-/// Our own events and fields, and those of Java.
+/// Our own events and fields, and those of AgentScope for Java.
 const OURS: &[&str] = &[
     r#"{"id":"e","created_at":"t","metadata":{},"type":"REPLY_END","session_id":"s","reply_id":"r","finished_reason":"completed","error":null,"structured_output":{"a":1.10},"message_metadata":{"k":[1]},"seq":9}"#,
     r#"{"id":"e","created_at":"t","metadata":{},"type":"MODEL_CALL_END","reply_id":"r","input_tokens":0,"output_tokens":0,"cache_input_tokens":0,"cache_creation_input_tokens":0,"finished_reason":"interrupted","discard":["b"]}"#,
@@ -124,7 +124,7 @@ fn a_stream_folds_to_these_bytes() {
 }
 
 #[test]
-fn a_key_that_comes_twice_is_read_as_java_writes_it() {
+fn of_a_repeated_key_the_last_value_counts() {
     let line = r#"{"type":"USER_INTERRUPT","reply_id":"r","x":1,"x":2,"type":"USER_INTERRUPT"}"#;
     let event = Event::from_json(line).unwrap();
     assert_eq!(event.rest.get::<u8>("x").unwrap(), Some(2));
@@ -133,7 +133,7 @@ fn a_key_that_comes_twice_is_read_as_java_writes_it() {
 }
 
 #[test]
-fn agentscopes_service_ends_a_reply_that_it_cannot_name() {
+fn a_reply_end_may_have_an_empty_reply_id() {
     let line = r#"{"id":"e","metadata":{},"type":"REPLY_END","session_id":"s","reply_id":"","finished_reason":"error","error":{"type":"internal","message":"Session no longer exists."}}"#;
     same_event(line);
     let event = Event::from_json(line).unwrap();
@@ -141,28 +141,28 @@ fn agentscopes_service_ends_a_reply_that_it_cannot_name() {
 }
 
 #[test]
-fn a_field_that_is_not_this_events_reads_the_same_whichever_way_it_is_read() {
-    // An escaped key, or a common field that is no string, takes the slow way through the reader.
-    let quick = Event::from_json(r#"{"type":"X","delta":"\u00e9\n"}"#).unwrap();
+fn the_fast_and_the_slow_reader_read_unknown_fields_alike() {
+    // An escaped key, or a common field that is not a string, needs the slow reader.
+    let fast = Event::from_json(r#"{"type":"X","delta":"\u00e9\n"}"#).unwrap();
     let slow = Event::from_json(r#"{"\u0074ype":"X","delta":"\u00e9\n"}"#).unwrap();
-    assert_eq!(quick, slow);
+    assert_eq!(fast, slow);
     assert_eq!(Event::from_json(&slow.to_json()).unwrap(), slow);
 }
 
 #[test]
-fn line_ends_inside_a_field_do_not_come_out_again() {
+fn line_breaks_inside_a_field_are_removed() {
     let event = Event::from_json("{\"type\":\"X\",\n\"deep\": {\n\"a\": \"b c\" }}").unwrap();
     assert_eq!(event.to_json(), r#"{"type":"X","deep":{"a":"b c"}}"#);
 }
 
 #[test]
-fn what_is_no_event_is_told_what_it_lacks() {
+fn the_error_says_why_json_is_not_an_event() {
     for (line, expected) in [
         ("", "NotJson: EOF while parsing a value at line 1 column 0"),
         ("{\"type\":", "NotJson: EOF while parsing a value at line 1 column 8"),
         ("nonsense", "NotJson: expected ident at line 1 column 2"),
         ("[1]", "NotAnEvent: invalid type: sequence, expected an object"),
-        ("{}", "NotAnEvent: an event has a `type`"),
+        ("{}", "NotAnEvent: `type` is missing"),
         (r#"{"role":"user","content":[]}"#, "NotAnEvent: this is a message, not an event"),
         (r#"{"type":"USER_INTERRUPT"}"#, "NotAnEvent: USER_INTERRUPT has no `reply_id`"),
         (
@@ -171,7 +171,7 @@ fn what_is_no_event_is_told_what_it_lacks() {
         ),
         (
             r#"{"type":"DATA_BLOCK_DELTA","reply_id":"r","block_id":"b","data":"a","url":"b"}"#,
-            "NotAnEvent: both `data` and `url`; there can be only one of them",
+            "NotAnEvent: both `data` and `url`; only one of them is allowed",
         ),
         (
             r#"{"type":"DATA_BLOCK_DELTA","reply_id":"r","block_id":"b"}"#,
@@ -183,7 +183,7 @@ fn what_is_no_event_is_told_what_it_lacks() {
         ),
         (
             r#"{"type":"REPLY_START","reply_id":"r","role":"boss"}"#,
-            "NotAnEvent: role: `boss` is no role; it is one of user, assistant, system, tool",
+            "NotAnEvent: role: unknown role `boss`; expected user, assistant, system or tool",
         ),
         (
             r#"{"type":"HINT_BLOCK","reply_id":"r","block_id":"h","hint":[{"type":"text"}]}"#,
@@ -199,7 +199,7 @@ fn what_is_no_event_is_told_what_it_lacks() {
         ),
         (
             r#"{"type":"MESSAGE","message":{"role":"tool","content":"x"}}"#,
-            "WrongRole: message.content[0]: a tool message cannot hold the text block; it holds only tool results",
+            "WrongRole: message.content[0]: a tool message cannot contain the text block; it can contain only tool results",
         ),
     ] {
         assert_eq!(Event::from_json(line).unwrap_err().to_string(), expected, "{line}");
@@ -207,7 +207,7 @@ fn what_is_no_event_is_told_what_it_lacks() {
 }
 
 #[test]
-fn what_is_no_message_is_told_where() {
+fn the_error_says_where_json_is_not_a_message() {
     for (line, expected) in [
         (r#"{"role":"user"}"#, "NotAMessage: `content` is missing"),
         (r#"{"content":"hi"}"#, "NotAMessage: `role` is missing"),
@@ -217,11 +217,11 @@ fn what_is_no_message_is_told_where() {
         ),
         (
             r#"{"role":"system","content":[{"type":"text","text":"a"},{"type":"data","source":{"type":"url","url":"x"}}]}"#,
-            "WrongRole: content[1]: a system message cannot hold the data block; it holds only text",
+            "WrongRole: content[1]: a system message cannot contain the data block; it can contain only text",
         ),
         (
             r#"{"role":"tool","content":"sunny"}"#,
-            "WrongRole: content[0]: a tool message cannot hold the text block; it holds only tool results",
+            "WrongRole: content[0]: a tool message cannot contain the text block; it can contain only tool results",
         ),
     ] {
         assert_eq!(Msg::from_json(line).unwrap_err().to_string(), expected, "{line}");
@@ -229,7 +229,7 @@ fn what_is_no_message_is_told_where() {
 }
 
 #[test]
-fn depth_is_no_reason_to_overflow() {
+fn deep_json_does_not_overflow_the_stack() {
     let deep = "[".repeat(200_000) + &"]".repeat(200_000);
     let event = format!(r#"{{"type":"CUSTOM","name":"x","value":{deep},"y":{deep}}}"#);
     let read = Event::from_json(&event).unwrap();

@@ -1,8 +1,8 @@
-//! The laws of the fold, each as a property over random streams. The seed of a case that fails is
-//! printed; `TURNWIRE_SEED` runs it again.
+//! The laws of the fold as properties over random streams. A failing case prints its seed; run it again with
+//! `TURNWIRE_SEED`.
 //!
-//! What a fixed stream folds to, byte by byte, is in `json.rs`. Law 5 (linear) counts work inside the
-//! crate: see `src/work.rs`. Law 6 is about wires.
+//! `json.rs` pins the bytes of a fixed stream. Law 5 (linear) counts work inside the crate: see `src/work.rs`.
+//! Law 6 concerns the wires.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -23,7 +23,7 @@ fn bytes(messages: &[Msg]) -> Vec<String> {
     messages.iter().map(Msg::to_json).collect()
 }
 
-/// The message as a client would store it: its JSON, and its cursor's.
+/// The message as a client would store it: its JSON and that of its cursor.
 fn stored(msg: &Msg) -> (String, String) {
     (msg.to_json(), serde_json::to_string(&msg.cursor()).unwrap())
 }
@@ -44,8 +44,8 @@ fn law_1_one_reply_one_message() {
 fn law_2_deterministic() {
     check_property("law_2_deterministic", CASES, |rng| {
         let (events, _) = stream::random_replies(rng);
-        // As they are, again, and read from their JSON: the same bytes. (The tables of the fold are
-        // seeded anew for each message, so their order would show.)
+        // Folded twice, and folded after reading them from JSON: the same bytes. (The hash tables of the fold
+        // have a random seed per message, so an influence of their order would show.)
         let once = bytes(&folded(&events));
         assert_eq!(bytes(&folded(&events)), once);
         let lines: Vec<String> = events.iter().map(Event::to_json).collect();
@@ -72,7 +72,7 @@ fn law_3_splittable() {
                 msg.append_event(event).unwrap();
             }
             assert_eq!(msg, made.message, "split at {split} of {}", events.len());
-            // The cursor went along: everything is a repeat now.
+            // The cursor was restored: every event is a repeat now.
             let before = stored(&msg);
             for event in events.iter().filter(|event| event.kind.is_part_of_reply()) {
                 assert_eq!(msg.append_event(event).unwrap(), Outcome::Repeated);
@@ -110,7 +110,7 @@ fn law_4_a_refused_event_changes_nothing_and_may_come_again() {
                 assert_eq!(again, first, "it was not remembered");
             }
             if one_in(rng, 8) {
-                // An event of another reply never gets in.
+                // An event of another reply is always refused.
                 let foreign = stream::misfit(rng, "another");
                 let before = stored(&msg);
                 msg.append_event(&foreign).unwrap_err();
@@ -174,8 +174,8 @@ fn law_7_unknown_events_never_fail_a_stream() {
         let (events, expected) = stream::random_replies(rng);
         let mut folder = Folder::default();
         for event in &events {
-            // Before, between and after the events of a reply, also after its end; with fields
-            // that mean something else elsewhere.
+            // Before, between and after the events of a reply, also after its end; with common fields of
+            // unusual types.
             let line = *pick(
                 rng,
                 &[
@@ -202,7 +202,7 @@ fn coalesced_events_fold_to_the_same() {
     check_property("coalesced_events_fold_to_the_same", CASES, |rng| {
         let (events, expected) = stream::random_replies(rng);
         let plain = events.into_iter().map(|mut event| {
-            // Fields of their own keep events apart; here most have none.
+            // Events with unknown fields are not merged; here most have none.
             if !one_in(rng, 9) {
                 event.rest = turnwire_core::Fields::default();
             }
@@ -211,7 +211,7 @@ fn coalesced_events_fold_to_the_same() {
         let events = stream::with_seqs(plain.collect());
         let merged: Vec<Event<'_>> = coalesce(events.iter().cloned()).collect();
         assert_eq!(bytes(&folded(&merged)), bytes(&expected));
-        // Merging twice is merging once, and every place in the log is covered once, in order.
+        // Merging twice equals merging once, and every seq is covered once, in order.
         let again: Vec<Event<'_>> = coalesce(merged.iter().cloned()).collect();
         assert_eq!(again, merged);
         let mut next = Seq::FIRST;
@@ -220,7 +220,7 @@ fn coalesced_events_fold_to_the_same() {
             next = event.seq.unwrap().next();
         }
         assert_eq!(next.get(), events.len() as u64 + 1);
-        // Who has seen a part of them, and asks for the rest, gets there too.
+        // A client that has seen a part and requests the rest gets the same messages.
         let seen = rng.usize(..=events.len());
         let mut folder = Folder::default();
         for event in events.iter().take(seen) {

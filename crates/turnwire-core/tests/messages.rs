@@ -1,4 +1,4 @@
-//! Building messages, and reading them.
+//! Tests of building and reading messages.
 
 use turnwire_core::{
     BlockType, ContentBlock, DataBlock, ErrorKind, FixedStamp, HintBlock, Msg, Role, TextBlock,
@@ -36,7 +36,7 @@ fn role_rules_hold_for_every_pair() {
             };
             let built = Msg::builder(role).block(block.clone()).build();
             assert_eq!(built.is_ok(), allowed, "{role} {block_type:?}");
-            // The same when it is read.
+            // The same rule when the message is read.
             let json = Msg::assistant("a", [block.clone()]).to_json();
             let json = json.replace(r#""role":"assistant""#, &format!(r#""role":"{role}""#));
             let read = Msg::from_json(&json);
@@ -112,7 +112,7 @@ fn calls_come_with_their_results() {
 }
 
 #[test]
-fn a_typed_view_is_made_when_it_is_asked_for() {
+fn input_and_data_are_parsed_on_request() {
     #[derive(serde::Deserialize, PartialEq, Debug)]
     struct Input {
         city: String,
@@ -131,7 +131,7 @@ fn a_typed_view_is_made_when_it_is_asked_for() {
 }
 
 #[test]
-fn structured_data_goes_into_any_type() {
+fn structured_output_parses_as_any_type() {
     #[derive(serde::Deserialize)]
     struct TaskPlan {
         goal: String,
@@ -145,7 +145,7 @@ fn structured_data_goes_into_any_type() {
     assert_eq!((plan.goal.as_str(), plan.estimated_hours), ("tea", 2));
     assert_eq!(msg.parse_structured_output::<Vec<u8>>().unwrap_err().kind(), ErrorKind::WrongShape);
     assert!(Msg::assistant("a", "x").parse_structured_output::<TaskPlan>().unwrap().is_none());
-    // Version 1 of AgentScope for Java kept it in the metadata.
+    // Version 1 of AgentScope for Java stored it in the metadata.
     let old = Msg::builder(Role::Assistant).metadata("goal", "tea").metadata("estimatedHours", 2);
     assert_eq!(old.build().unwrap().metadata().parse_as::<TaskPlan>().unwrap().estimated_hours, 2);
 }

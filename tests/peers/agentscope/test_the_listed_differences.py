@@ -235,8 +235,8 @@ def test_nothing_comes_after_the_end(refusal: Refusal, late: Json) -> None:
     message = theirs(events)
     assert message["finished_reason"] == "error" or message["content"]
     assert refusal(events) == (
-        f"error: line 3: AlreadyEnded: {late['type']} comes after the end of reply r; "
-        "a reply that has ended takes nothing more"
+        f"error: line 3: AlreadyEnded: {late['type']} after the end of the reply r; "
+        "a finished reply accepts no more events"
     )
 
 
@@ -244,7 +244,7 @@ def test_a_second_start_of_a_block_is_refused(refusal: Refusal) -> None:
     start = text("t")[0]
     events = numbered(START, start, start)
     assert [block["id"] for block in theirs(events)["content"]] == ["t", "t"]
-    problem = "error: line 3: DuplicateBlock: the text block t was started before"
+    problem = "error: line 3: DuplicateBlock: the text block t exists already"
     assert refusal(events) == problem
 
 

@@ -1,4 +1,4 @@
-//! AgentScope for Python on the same streams, through `tests/bench/agentscope_fold.py`.
+//! Runs AgentScope for Python on the same streams, through `tests/bench/agentscope_fold.py`.
 
 use crate::streams::Stream;
 use crate::{Result, content, json_to_message};
@@ -16,17 +16,17 @@ pub struct AgentScope {
 #[derive(Debug, Deserialize)]
 pub struct Run {
     pub version: String,
-    /// Seconds with its own way from JSON to an event.
+    /// Seconds with its own JSON reader.
     pub own: f64,
-    /// Seconds with a faster one, which we wrote for it.
+    /// Seconds with a faster JSON reader that we wrote for it.
     pub faster: f64,
 }
 
 impl AgentScope {
-    /// `None` where no interpreter is named.
+    /// `None` if `AGENTSCOPE_PYTHON` is not set.
     pub fn from_env() -> Option<Self> {
         let python = PathBuf::from(env::var_os("AGENTSCOPE_PYTHON")?);
-        // Cargo starts a benchmark in its package; who names a path means the repository.
+        // Cargo starts a benchmark in its package; a relative path is meant from the repository.
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let is_path = python.components().count() > 1;
         Some(Self {
@@ -48,10 +48,10 @@ impl AgentScope {
         if !output.status.success() {
             // The last line of a traceback says what is wrong.
             let problem = String::from_utf8_lossy(&output.stderr);
-            return Err(problem.lines().last().unwrap_or("it says nothing").into());
+            return Err(problem.lines().last().unwrap_or("no error message").into());
         }
         if fs::read_to_string(folded)? != content(&json_to_message(&stream.json)?) {
-            return Err(format!("it folds {} to something else than we do", stream.shape).into());
+            return Err(format!("its result for {} differs from ours", stream.shape).into());
         }
         Ok(serde_json::from_slice(&output.stdout)?)
     }

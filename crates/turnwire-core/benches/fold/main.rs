@@ -1,14 +1,14 @@
-//! How fast, and in how much memory, events become a message: `make bench`.
+//! Measures the speed and memory of the fold: `make bench`.
 //!
-//! Three fold the same streams, whose bytes are in memory before the clock starts:
+//! Three programs fold the same streams, which are in memory before the clock starts:
 //!
-//! - ours: each line to an [`Event`], each event into a [`Folder`];
-//! - the floor: each line through `serde_json` as raw JSON, and a plain copy of its delta, the place
-//!   of which is known beforehand. Who has to look at every byte can hardly do less;
-//! - AgentScope for Python, where `AGENTSCOPE_PYTHON` names an interpreter that has it.
+//! - ours: parses each line to an [`Event`] and folds it with a [`Folder`];
+//! - the floor: parses each line with `serde_json` as raw JSON and copies its delta from a known position. A
+//!   program that reads every byte can hardly do less;
+//! - AgentScope for Python, if `AGENTSCOPE_PYTHON` is the path of an interpreter that has it.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
-#![expect(clippy::print_stderr, reason = "and tells who waits what it is at")]
+#![expect(clippy::print_stderr, reason = "a benchmark prints its progress")]
 #![expect(clippy::cast_precision_loss, reason = "figures are shown with three digits")]
 
 mod agentscope;
@@ -34,7 +34,7 @@ fn main() -> Result<()> {
     }
     // `cargo test --all-targets` starts this program too: unoptimized, and without `--bench`.
     if !args.contains(&"--bench") {
-        println!("nothing was measured; start it with `cargo bench`");
+        println!("nothing was measured; run it with `cargo bench`");
         return Ok(());
     }
     let temp = TempFolder::new()?;
@@ -50,7 +50,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What is measured: from the bytes of a stream to its message.
+/// The measured work: from the bytes of a stream to its message.
 fn json_to_message(json: &[u8]) -> Result<Folder> {
     let mut folder = Folder::default();
     for line in lines(json) {
@@ -68,7 +68,7 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// All that the deltas brought, in one piece.
+/// The concatenated content of all deltas.
 fn content(folder: &Folder) -> String {
     let blocks = folder.messages().flat_map(Msg::content);
     let texts = blocks.map(|block| match block {
@@ -82,7 +82,7 @@ fn content(folder: &Folder) -> String {
     texts.collect()
 }
 
-/// A folder that goes when the program does.
+/// A directory that is removed on exit.
 struct TempFolder(PathBuf);
 
 impl TempFolder {

@@ -1,5 +1,5 @@
-//! The most memory that a fold has held: this program starts itself once for each figure, as the
-//! peak of a process never falls again.
+//! Measures the peak memory of a fold. The program starts itself once per figure, because the peak of a
+//! process never falls.
 
 use crate::Result;
 use crate::streams::{Shape, Stream, random_id};
@@ -12,7 +12,7 @@ use std::{env, fs};
 use turnwire_core::event::ModelCallStart;
 use turnwire_core::{Event, Folder, Seq};
 
-/// The argument that makes this program such a child; a task and its subject follow.
+/// The argument that makes this program such a child process; a task and its subject follow.
 pub const CHILD: &str = "peak-memory";
 
 const STREAM: &str = "stream";
@@ -22,14 +22,14 @@ const EVENTS: u64 = 1_000_000;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Memory {
-    /// Of the largest data block, in times its size.
+    /// For the largest data block, as a multiple of its size.
     pub data: f64,
     /// Bytes for each event.
     pub by_id: f64,
     pub by_seq: f64,
 }
 
-/// `None` where the system does not tell the peak.
+/// `None` if the system does not report the peak.
 pub fn measure(streams: &[Stream], folder: &Path) -> Result<Option<Memory>> {
     let Some((Shape::Data(mib), data)) = streams.last().map(|last| (last.shape, &last.path)) else {
         return Err("no stream with data".into());
@@ -74,7 +74,7 @@ pub fn run_child(task: &str, subject: &str) -> Result<()> {
         SEQS => fold_calls(subject.parse()?, |event, seq| event.seq = Seq::new(seq))?,
         _ => return Err(format!("no task {task}").into()),
     }
-    println!("{}", read_own_peak().unwrap_or_else(|| "not told".to_owned()));
+    println!("{}", read_own_peak().unwrap_or_else(|| "not reported".to_owned()));
     Ok(())
 }
 
@@ -89,7 +89,7 @@ fn fold_lines(path: &str) -> Result<()> {
     Ok(())
 }
 
-/// Events that leave nothing in the message but the memory that they were there.
+/// Folds events that change only the state of the fold, not the message.
 fn fold_calls(count: u64, mut mark: impl FnMut(&mut Event<'_>, u64)) -> Result<()> {
     let start = ModelCallStart { model_name: "qwen-max".to_owned() };
     let mut event = Event::new("r", start);
@@ -101,7 +101,7 @@ fn fold_calls(count: u64, mut mark: impl FnMut(&mut Event<'_>, u64)) -> Result<(
     Ok(())
 }
 
-/// In KiB, as Linux tells it.
+/// In KiB, as Linux reports it.
 fn read_own_peak() -> Option<String> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

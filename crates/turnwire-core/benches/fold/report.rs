@@ -1,4 +1,4 @@
-//! The two tables: the figures with what they must reach, and the times behind them.
+//! Prints two tables: the figures with their goals, and the times of each stream.
 
 use crate::Result;
 use crate::agentscope::Run;
@@ -8,17 +8,17 @@ use crate::timing::{ROUNDS, Rates, Times};
 
 pub struct Measured<'s> {
     pub streams: &'s [Stream],
-    /// Of each stream.
+    /// Times of each stream.
     pub times: Vec<Times>,
     pub rates: Rates,
-    /// `None`: this system does not tell.
+    /// `None`: the system does not report it.
     pub memory: Option<Memory>,
-    /// A run for each stream. `None`: nobody asked for it.
+    /// A run for each stream. `None`: not requested.
     pub agentscope: Option<Result<Vec<Run>>>,
 }
 
 pub fn print(measured: &Measured<'_>) {
-    println!("Ours and the floor: the best of {ROUNDS} rounds, by turns, on bytes in memory.");
+    println!("Ours and the floor: the best of {ROUNDS} interleaved rounds, on bytes in memory.");
     println!("{}\n", measured.about_agentscope());
     println!("| figure | must reach | measured |\n|---|---|---|");
     for figure in measured.figures() {
@@ -50,7 +50,7 @@ impl Figure {
 }
 
 impl Measured<'_> {
-    /// What was timed, stream by stream; without AgentScope, without its columns.
+    /// The times of each stream; the columns of AgentScope only if it ran.
     fn print_times(&self) {
         let has_agentscope = matches!(&self.agentscope, Some(Ok(_)));
         let (columns, line) = if has_agentscope {
@@ -93,7 +93,7 @@ impl Measured<'_> {
                 self.against_floor(Shape::Deltas(100_000), 2.5),
             ),
             Figure::new(
-                "folding events already parsed, told apart by seq / by id",
+                "folding parsed events, identified by seq / by id",
                 "30 / 12 million a second",
                 Some(self.already_parsed(30e6, 12e6)),
             ),
@@ -113,10 +113,10 @@ impl Measured<'_> {
                 self.memory.map(|Memory { data, .. }| (format!("{data:.2} times"), data <= 3.0)),
             ),
             Figure::new(
-                "memory to know a repeated event, by id / by seq",
+                "memory to recognise a repeated event, by id / by seq",
                 "48 bytes / 0",
                 self.memory.map(|Memory { by_id, by_seq, .. }| {
-                    // The system counts whole pages: nothing is a bit more than 0.
+                    // The system counts whole pages, so zero is measured as a little more.
                     let reached = by_id <= 48.0 && by_seq < 0.5;
                     (format!("{by_id:.1} bytes / {by_seq:.1}"), reached)
                 }),
@@ -142,7 +142,7 @@ impl Measured<'_> {
         (text, by_seq >= seq_goal && by_id >= id_goal)
     }
 
-    /// The growth of ours, and beside it that of the floor, which shows what the machine adds.
+    /// The growth of ours, next to that of the floor, which shows the influence of the machine.
     fn growth(&self, goal: f64) -> (String, bool) {
         let blocks = |shape| match shape {
             Shape::Blocks(count) => Some(count),
@@ -164,7 +164,7 @@ impl Measured<'_> {
         )
     }
 
-    /// By which power of its size the time of a stream grows: the least squares of the logarithms.
+    /// The exponent of the growth of time with size: least squares of the logarithms.
     fn slope(&self, size: fn(Shape) -> Option<usize>, time: fn(&Times) -> f64) -> f64 {
         let sizes = self.streams.iter().map(|stream| size(stream.shape));
         let points: Vec<(f64, f64)> = sizes
@@ -194,13 +194,13 @@ impl Measured<'_> {
     fn about_agentscope(&self) -> String {
         match &self.agentscope {
             None => {
-                "AgentScope: not measured, as AGENTSCOPE_PYTHON names no interpreter.".to_owned()
+                "AgentScope: not measured, because AGENTSCOPE_PYTHON is not set.".to_owned()
             }
-            Some(Err(error)) => format!("AgentScope: not measured, as it failed: {error}"),
+            Some(Err(error)) => format!("AgentScope: not measured, because it failed: {error}"),
             Some(Ok(runs)) => runs.first().map_or(String::new(), |run| {
                 format!(
-                    "AgentScope {}: seconds of the processor, with its own reader (pydantic's union of \
-                     its event classes) and with one that looks at the type first.",
+                    "AgentScope {}: CPU seconds, with its own reader (pydantic's union of its event \
+                     classes) and with one that reads the type first.",
                     run.version
                 )
             }),

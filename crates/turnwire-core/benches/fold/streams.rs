@@ -1,4 +1,4 @@
-//! The streams that are folded: one reply each, in the very JSON that AgentScope writes.
+//! Generates the streams to fold: one reply each, in the JSON that AgentScope writes.
 
 use crate::Result;
 use base64::Engine;
@@ -9,14 +9,14 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs};
 
-/// What a stream is made of, besides the start and the end of the reply.
+/// Content of a stream, besides the start and end of the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// One text block of so many deltas.
+    /// One text block with this many deltas.
     Deltas(usize),
-    /// So many text blocks of 20 deltas.
+    /// This many text blocks with 20 deltas each.
     Blocks(usize),
-    /// One data block of so many MiB, in chunks of 64 KiB.
+    /// One data block of this many MiB, in chunks of 64 KiB.
     Data(usize),
 }
 
@@ -31,8 +31,8 @@ const SHAPES: [Shape; 7] = [
 ];
 
 impl Shape {
-    /// How often one timing folds it. The timings of a kind thus handle the same bytes and hold the
-    /// same memory, so that growth is not blamed for what caches and fresh pages do.
+    /// How often one timing folds it. So the timings of a kind process the same bytes and use the same memory,
+    /// and caches and fresh pages do not distort the growth.
     pub fn repeats(self) -> usize {
         match self {
             Self::Deltas(_) => 1,
@@ -63,7 +63,7 @@ fn thousands(count: usize) -> String {
 pub struct Stream {
     pub shape: Shape,
     pub json: Vec<u8>,
-    /// Where in the JSON each line has its delta; an empty range where it has none.
+    /// The range of the delta in each line; empty if the line has none.
     pub deltas: Vec<Range<usize>>,
     pub path: PathBuf,
 }
@@ -78,7 +78,7 @@ pub fn write_all(folder: &Path) -> Result<Vec<Stream>> {
     SHAPES.iter().enumerate().map(write).collect()
 }
 
-/// Tokens of a model, as they stand inside a JSON string.
+/// Tokens of a model, as written inside a JSON string.
 const TOKENS: &str = concat!(
     " the| stream|ing| of| events|,| and| each| message| is| folded| from| its| parts|.|\\n\\n| A| to",
     "ken| has| about| five| charac|ters| \\\"quoted\\\"| naïve| in| order| to| re|assemble| blocks|:",
@@ -92,7 +92,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// The same seed always: the same streams in every run.
+    /// Always the same seed: the same streams in every run.
     fn new() -> Self {
         let mut random = Rng::with_seed(1);
         let reply = random_id(&mut random);
@@ -128,7 +128,7 @@ impl Writer {
         self.event("TEXT_BLOCK_END", &format!(r#"{block},"text":null"#));
     }
 
-    /// Each chunk is encoded on its own, with its own padding: AgentScope reads no other.
+    /// Each chunk is encoded separately, with its own padding: AgentScope requires that.
     fn data_block(&mut self, mib: usize) {
         const CHUNK: usize = 64 << 10;
         let block = self.block();
@@ -165,7 +165,7 @@ impl Writer {
     }
 }
 
-/// The time of the event at this place: one every 12,345 microseconds.
+/// The timestamp of the event at this index: one every 12,345 microseconds.
 fn format_time(at: usize) -> String {
     let micros = at * 12_345 + 123_456;
     let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);

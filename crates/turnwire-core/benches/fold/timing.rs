@@ -1,4 +1,4 @@
-//! Times of ours and of the floor.
+//! Measures the times of our fold and of the floor.
 
 use crate::streams::{Shape, Stream};
 use crate::{Result, content, json_to_message, lines};
@@ -16,8 +16,8 @@ pub struct Times {
     pub floor: f64,
 }
 
-/// Times of each stream, in their order. Each round goes through all, so that what disturbs the
-/// machine disturbs all alike.
+/// Times of each stream, in their order. Each round measures all streams, so that disturbances of the
+/// machine affect all alike.
 pub fn measure_interleaved(streams: &[Stream]) -> Result<Vec<Times>> {
     for stream in streams {
         check(stream)?;
@@ -33,7 +33,7 @@ pub fn measure_interleaved(streams: &[Stream]) -> Result<Vec<Times>> {
     Ok(best)
 }
 
-/// Ours has made of the stream what the deltas say, or its time means nothing.
+/// Checks the result of our fold: otherwise its time means nothing.
 fn check(stream: &Stream) -> Result<()> {
     let folded = content(&json_to_message(&stream.json)?);
     let copied = floor(stream)?;
@@ -41,10 +41,10 @@ fn check(stream: &Stream) -> Result<()> {
         Shape::Deltas(_) | Shape::Blocks(_) => {
             folded == serde_json::from_str::<String>(&format!("\"{copied}\""))?
         }
-        // Padding inside goes, so the text gets shorter.
+        // Padding inside is removed, so the text is shorter.
         Shape::Data(mib) => folded.len() == (mib << 20).div_ceil(3) * 4,
     };
-    if same { Ok(()) } else { Err(format!("{} folded to something else", stream.shape).into()) }
+    if same { Ok(()) } else { Err(format!("{}: wrong result", stream.shape).into()) }
 }
 
 fn floor(stream: &Stream) -> Result<String> {
@@ -57,14 +57,14 @@ fn floor(stream: &Stream) -> Result<String> {
     Ok(copy)
 }
 
-/// Events a second.
+/// Events per second.
 #[derive(Debug, Clone, Copy)]
 pub struct Rates {
     pub by_seq: f64,
     pub by_id: f64,
 }
 
-/// How fast events are folded that are parsed already.
+/// Measures how fast parsed events are folded.
 pub fn measure_parsed(streams: &[Stream]) -> Result<Rates> {
     let Some(stream) = streams.iter().find(|stream| matches!(stream.shape, Shape::Deltas(_)))
     else {
@@ -93,7 +93,7 @@ fn fold(events: &[Event<'_>]) -> Result<Folder> {
     Ok(folder)
 }
 
-/// The mean time of a run, in seconds. What the runs made is kept until the clock has stopped.
+/// The mean time of a run, in seconds. The results are dropped after the clock has stopped.
 fn time<T>(repeats: usize, run: impl Fn() -> Result<T>) -> Result<f64> {
     let mut made = Vec::with_capacity(repeats);
     let start = Instant::now();

@@ -11,26 +11,26 @@ use serde::{Serialize, Serializer};
 /// Bytes (an image, sound, any file), or a URL to them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataBlock {
-    /// The form: `data`, or one of the older media blocks, which come out as they came in.
+    /// The form: `data`, or one of the older media blocks. It is written as it was read.
     pub kind: DataKind,
-    /// The block's id; empty where it has none.
+    /// The block's id; empty if it has none.
     pub id: String,
-    /// The bytes, or where they are.
+    /// Base64, or a URL.
     pub source: Source,
-    /// A file's name.
+    /// File name.
     pub name: Option<String>,
-    /// When it began; empty where that is not known.
+    /// When it started; empty if not known.
     pub created_at: String,
     /// When it ended.
     pub finished_at: Option<String>,
-    /// Fields that this version does not know.
+    /// Unknown fields.
     pub rest: Fields,
 }
 
 /// The form of a data block.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum DataKind {
-    /// The form of today.
+    /// The current form.
     #[default]
     Data,
     /// The older image block.
@@ -58,32 +58,32 @@ impl DataKind {
     }
 }
 
-/// Where the bytes of a data block are.
+/// Content of a data block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// Here, as base64.
+    /// Bytes as base64.
     Base64(Base64Source),
-    /// Elsewhere.
+    /// A URL.
     Url(UrlSource),
-    /// A source of a type that this version does not know, whole.
+    /// A source of an unknown type, with all its fields.
     Other(Fields),
 }
 
 object! {
     /// Bytes as base64.
     Base64Source {
-        /// The base64 text. While the block is open its last one to three characters may be the
-        /// beginning of a group that has not fully arrived.
+        /// The base64 text. While the block is open, its last one to three characters may be an
+        /// incomplete group.
         data: String, needed;
-        /// What the bytes are, such as `image/png`.
+        /// Media type, such as `image/png`.
         media_type: Option<String>, optional;
     }
 
     /// A URL to the bytes.
     UrlSource {
-        /// The URL, as it came.
+        /// The URL, unchanged.
         url: String, needed;
-        /// What the bytes are.
+        /// Media type.
         media_type: Option<String>, optional;
     }
 }
@@ -98,7 +98,7 @@ impl DataBlock {
         }))
     }
 
-    /// A block that points elsewhere.
+    /// A block with this URL.
     pub fn url(url: impl Into<String>, media_type: impl Into<String>) -> Self {
         Self::from_source(Source::Url(UrlSource {
             url: url.into(),
@@ -120,8 +120,7 @@ impl DataBlock {
         }
     }
 
-    /// The bytes, decoded now; `None` where the block does not hold them. Of a block that is still
-    /// open, those that have arrived.
+    /// Decodes the bytes; `None` if the block does not contain them. For an open block: the bytes so far.
     pub fn decoded(&self) -> Option<Result<Vec<u8>>> {
         match &self.source {
             Source::Base64(source) => Some(base64::decode(&source.data).and_then(|bytes| {
@@ -134,7 +133,7 @@ impl DataBlock {
         }
     }
 
-    /// What the bytes are, such as `image/png`, where that is known.
+    /// Media type, such as `image/png`, if known.
     pub fn media_type(&self) -> Option<&str> {
         match &self.source {
             Source::Base64(source) => source.media_type.as_deref(),
@@ -173,7 +172,7 @@ impl Serialize for DataBlock {
         map.serialize_entry("type", self.kind.block_type().as_str())?;
         entry_known(&mut map, "id", &self.id)?;
         map.serialize_entry("source", &self.source)?;
-        // The older blocks never had these fields: they show only where they are set.
+        // The older blocks never had these fields: write them only if they are set.
         if self.kind == DataKind::Data {
             map.serialize_entry("name", &self.name)?;
             entry_known(&mut map, "created_at", &self.created_at)?;

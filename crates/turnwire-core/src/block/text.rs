@@ -1,4 +1,4 @@
-//! Text, thinking, hints.
+//! Text, thinking and hint blocks.
 
 use super::Payload;
 use crate::object::object;
@@ -8,36 +8,36 @@ object! {
     TextBlock is Text {
         /// The text.
         text: String, needed;
-        /// The block's id; empty where it has none.
+        /// The block's id; empty if it has none.
         id: String, known;
-        /// When it began; empty where that is not known.
+        /// When it started; empty if not known.
         created_at: String, known;
         /// When it ended.
         finished_at: Option<String>, nullable;
     }
 
-    /// The model's reasoning. What the provider adds (`signature`, `redacted_thinking_data`, …) is in
+    /// The model's reasoning. Fields of the provider (`signature`, `redacted_thinking_data`, …) are in
     /// `rest`.
     ThinkingBlock is Thinking {
         /// The reasoning.
         thinking: String, needed;
-        /// The block's id; empty where it has none.
+        /// The block's id; empty if it has none.
         id: String, known;
-        /// When it began; empty where that is not known.
+        /// When it started; empty if not known.
         created_at: String, known;
         /// When it ended.
         finished_at: Option<String>, nullable;
     }
 
-    /// Something put into the loop from outside: a trigger, a team message, a background result.
+    /// A note for a running reply: a trigger, a message of another agent, a background result.
     HintBlock is Hint {
-        /// What it says.
+        /// Content of the hint.
         hint: Payload, needed;
-        /// The block's id; empty where it has none.
+        /// The block's id; empty if it has none.
         id: String, known;
-        /// Where it comes from, often a small JSON text for the front end.
+        /// Where the hint comes from, often a small JSON text for the front end.
         source: Option<String>, nullable;
-        /// When it came; empty where that is not known.
+        /// When it was added; empty if not known.
         created_at: String, known;
         /// When it ended.
         finished_at: Option<String>, nullable;

@@ -1,4 +1,4 @@
-//! Tool calls, their results, and the rules that allow them.
+//! Tool calls, tool results, and permission rules.
 
 use super::Payload;
 use crate::error::{Error, ErrorKind, Result};
@@ -10,47 +10,47 @@ use serde::de::DeserializeOwned;
 object! {
     /// A call of a tool.
     ToolCall is ToolCall {
-        /// The call's id, which its result repeats.
+        /// The call's id; its result has the same.
         id: String, needed;
-        /// Which tool.
+        /// Name of the tool.
         name: String, default;
-        /// The arguments: JSON text, as the model wrote it.
+        /// The arguments as JSON text, as the model wrote it.
         input: String, default;
-        /// How far the call has come.
+        /// State of the call.
         state: ToolCallState, default;
-        /// Rules that a person may accept along with the call.
+        /// Permission rules that a person may accept together with the call.
         suggested_rules: Vec<PermissionRule>, list;
-        /// When it began; empty where that is not known.
+        /// When it started; empty if not known.
         created_at: String, known;
         /// When its input was complete.
         finished_at: Option<String>, nullable;
     }
 
-    /// What came of a tool call.
+    /// The result of a tool call.
     ToolResult is ToolResult {
         /// The id of the call.
         id: String, needed;
-        /// Which tool.
+        /// Name of the tool.
         name: String, default;
-        /// What it gave.
+        /// Output of the tool.
         output: Payload, default;
-        /// How it went.
+        /// State of the result.
         state: ToolResultState, default;
-        /// Arbitrary additions.
+        /// Metadata.
         metadata: Fields, default;
-        /// When it began; empty where that is not known.
+        /// When it started; empty if not known.
         created_at: String, known;
         /// When it ended.
         finished_at: Option<String>, nullable;
     }
 
-    /// Whether a tool may run, by its name and a pattern of its input.
+    /// A permission rule: whether a tool may run, by its name and a pattern of its input.
     PermissionRule {
-        /// Which tool.
+        /// Name of the tool.
         tool_name: String, needed;
-        /// What its input must match; what that means depends on the tool.
+        /// Pattern for the input; its meaning depends on the tool.
         rule_content: Option<String>, nullable;
-        /// What the rule does.
+        /// Effect of the rule.
         behavior: Behavior, default;
         /// Where the rule comes from.
         source: String, default;
@@ -63,7 +63,7 @@ impl ToolCall {
         Self { id: id.into(), name: name.into(), input: input.into(), ..Self::default() }
     }
 
-    /// The input as `T`, parsed now. No input at all counts as `{}`, as models mean it.
+    /// Parses the input as `T`. An empty input counts as `{}`, because models send that for no arguments.
     pub fn input_as<T: DeserializeOwned>(&self) -> Result<T> {
         let text = if self.input.trim().is_empty() { "{}" } else { &self.input };
         serde_json::from_str(text)
@@ -72,7 +72,7 @@ impl ToolCall {
 }
 
 impl ToolResult {
-    /// A result that went well.
+    /// A successful result.
     pub fn success(id: impl Into<String>, output: impl Into<Payload>) -> Self {
         Self {
             id: id.into(),
@@ -82,12 +82,12 @@ impl ToolResult {
         }
     }
 
-    /// A result that says what went wrong.
+    /// A failed result with an error text.
     pub fn error(id: impl Into<String>, text: impl Into<String>) -> Self {
         Self { state: ToolResultState::Error, ..Self::success(id, text.into()) }
     }
 
-    /// The same result with the tool's name.
+    /// Sets the tool's name.
     #[must_use]
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();

@@ -1,4 +1,5 @@
-//! What can stand in an event: how it is read, written, and cut loose from the text.
+//! Types of event fields: how each is read, written, and converted to owned data. The table in
+//! `kinds.rs` uses them.
 
 use super::read::RawEvent;
 use super::{Chunk, ConfirmResult, CustomValue, Text, TokenCounts, owned};
@@ -13,7 +14,7 @@ use serde::ser::SerializeMap;
 /// A field of an event.
 pub(super) trait Field<'a>: Sized {
     type Owned;
-    /// `None` where it is missing or null.
+    /// `None` if the field is missing or null.
     fn read(raw: &mut RawEvent<'a>, key: &'static str) -> Result<Option<Self>>;
     fn write<M: SerializeMap>(&self, map: &mut M, key: &'static str) -> Result<(), M::Error>;
     fn is_absent(&self) -> bool {
@@ -58,7 +59,7 @@ impl<'a> Field<'a> for Chunk<'a> {
             (None, None) => Ok(None),
             (Some(_), Some(_)) => Err(Error::new(
                 ErrorKind::NotAnEvent,
-                "both `data` and `url`; there can be only one of them",
+                "both `data` and `url`; only one of them is allowed",
             )),
         }
     }
@@ -114,7 +115,7 @@ impl<'a> Field<'a> for CustomValue {
     }
 }
 
-/// Objects, and lists of them, whose errors keep their kind and say where they are.
+/// Objects and lists of objects. Their errors keep the kind and contain the path.
 macro_rules! object_fields {
     ($($type:ty: $read:expr;)+) => {$(
         impl<'a> Field<'a> for $type {
@@ -142,7 +143,7 @@ object_fields! {
     Vec<ConfirmResult>: read_list;
 }
 
-/// Values that own what they hold and that serde reads and writes.
+/// Owned values that serde reads and writes.
 macro_rules! plain_fields {
     ($($type:ty $(, absent if $absent:expr)?;)+) => {$(
         impl<'a> Field<'a> for $type {

@@ -1,11 +1,12 @@
-//! Every kind of event, in one table.
+//! Every kind of event, in one table. To add an event type, add it here; the compiler then finds the
+//! places that must handle it.
 //!
 //! The order of the fields is their order in the JSON. A field is
 //!
-//! - `needed`: an event without it is no event;
+//! - `needed`: an event without it is refused;
 //! - `default`: it may be missing or null, and is always written, as AgentScope writes it;
-//! - `ours`: an addition of ours (or of Java's), written only where there is something to say;
-//! - `lead`: as `default`, but written before `reply_id`.
+//! - `ours`: not in AgentScope 2.x for Python; written only if it has a value;
+//! - `lead`: like `default`, but written before `reply_id`.
 
 use super::field::Field;
 use super::read::RawEvent;
@@ -45,13 +46,12 @@ macro_rules! events {
         #[non_exhaustive]
         pub enum EventKind<$life> {
             $($(#[$doc])* $name(events!(@hold $($boxed)? $name $(<$lt>)?)),)+
-            /// An event of a type that this version does not know; its fields are in the event's
-            /// `rest`.
+            /// An event of an unknown type; its fields are in the event's `rest`.
             Unknown(Text<$life>),
         }
 
         impl<$life> EventKind<$life> {
-            /// The types that this version knows.
+            /// All known types.
             pub const TYPES: &'static [&'static str] = &[$($word,)+];
 
             #[doc(hidden)]
@@ -97,7 +97,7 @@ macro_rules! events {
                 Ok(())
             }
 
-            /// The same, borrowing nothing.
+            /// The same without borrowed text.
             pub(super) fn into_owned(self) -> EventKind<'static> {
                 match self {
                     $(Self::$name(event) => {
@@ -141,217 +141,217 @@ pub(super) fn missing(word: &str, field: &str) -> Error {
 }
 
 events! { 'a;
-    /// A block's text goes on.
+    /// Appends to the text of a text block.
     "TEXT_BLOCK_DELTA" TextBlockDelta<'a> {
-        /// Which block.
+        /// Id of the block.
         block_id: Text<'a>, needed;
         /// The text to append.
         delta: Text<'a>, needed;
     }
 
-    /// A thinking block goes on.
+    /// Appends to the text of a thinking block.
     "THINKING_BLOCK_DELTA" ThinkingBlockDelta<'a> {
-        /// Which block.
+        /// Id of the block.
         block_id: Text<'a>, needed;
         /// The reasoning to append.
         delta: Text<'a>, needed;
     }
 
-    /// A tool call's input goes on.
+    /// Appends to the input of a tool call.
     "TOOL_CALL_DELTA" ToolCallDelta<'a> {
-        /// Which call.
+        /// Id of the call.
         tool_call_id: Text<'a>, needed;
         /// The JSON fragment to append.
         delta: Text<'a>, needed;
     }
 
-    /// A tool's output goes on with text.
+    /// Appends text to the output of a tool result.
     "TOOL_RESULT_TEXT_DELTA" ToolResultTextDelta<'a> {
-        /// Which call's result.
+        /// Id of the call.
         tool_call_id: Text<'a>, needed;
         /// The text to append.
         delta: Text<'a>, needed;
     }
 
-    /// A reply begins, or goes on after a pause: then it changes nothing.
+    /// A reply starts. Repeated when a reply is resumed; then it changes nothing.
     "REPLY_START" ReplyStart {
         /// The session.
         session_id: String, lead;
-        /// Who replies.
+        /// Name of the agent.
         name: String, default;
-        /// In which role.
+        /// Role of the message.
         role: Role, default;
     }
 
-    /// A reply ends. Nothing comes after it.
+    /// A reply ends. No event of it may follow.
     "REPLY_END" ReplyEnd [boxed] {
         /// The session.
         session_id: String, lead;
-        /// Why.
+        /// Why it ended.
         finished_reason: FinishedReason, default;
-        /// What went wrong, if it failed.
+        /// The error, if it failed.
         error: Option<ReplyError>, default;
-        /// Its structured output.
+        /// Structured output of the reply.
         structured_output: Option<Json>, ours;
-        /// What becomes the message's metadata.
+        /// Added to the message's metadata.
         message_metadata: Fields, ours;
     }
 
-    /// A model is called.
+    /// A model call starts.
     "MODEL_CALL_START" ModelCallStart {
-        /// Which model.
+        /// Name of the model.
         model_name: String, default;
     }
 
-    /// A model has answered, or failed to.
+    /// A model call ends.
     "MODEL_CALL_END" ModelCallEnd [boxed] {
-        /// The tokens it took.
+        /// Tokens used.
         usage: TokenCounts, default;
         /// Why it ended.
         finished_reason: FinishedReason, default;
-        /// What went wrong, if it failed.
+        /// The error, if it failed.
         error: Option<ReplyError>, ours;
-        /// Blocks to take out again, when the call is repeated after a crash.
+        /// Ids of blocks to remove, because the call is repeated after a crash.
         discard: Vec<String>, ours;
     }
 
-    /// A text block begins.
+    /// A text block starts.
     "TEXT_BLOCK_START" TextBlockStart<'a> {
-        /// Its id.
+        /// Id of the block.
         block_id: Text<'a>, needed;
     }
 
     /// A text block ends.
     "TEXT_BLOCK_END" TextBlockEnd<'a> {
-        /// Which block.
+        /// Id of the block.
         block_id: Text<'a>, needed;
-        /// The whole text, where it is not what the deltas gave: a voice reply cut short.
+        /// Replaces the text of the deltas, for example if a voice reply was cut short.
         text: Option<Text<'a>>, default;
-        /// Fields for the block.
+        /// Further fields for the block.
         extra: Fields, ours;
     }
 
-    /// A thinking block begins.
+    /// A thinking block starts.
     "THINKING_BLOCK_START" ThinkingBlockStart<'a> {
-        /// Its id.
+        /// Id of the block.
         block_id: Text<'a>, needed;
     }
 
     /// A thinking block ends.
     "THINKING_BLOCK_END" ThinkingBlockEnd<'a> {
-        /// Which block.
+        /// Id of the block.
         block_id: Text<'a>, needed;
-        /// Fields for the block, such as its signature.
+        /// Further fields for the block, such as `signature`.
         extra: Fields, ours;
     }
 
-    /// A data block begins.
+    /// A data block starts.
     "DATA_BLOCK_START" DataBlockStart<'a> [boxed] {
-        /// Its id.
+        /// Id of the block.
         block_id: Text<'a>, needed;
-        /// What the bytes are.
+        /// Media type, such as `image/png`.
         media_type: Option<String>, ours;
-        /// A file's name.
+        /// File name.
         name: Option<String>, default;
     }
 
-    /// A data block goes on with bytes, or is elsewhere.
+    /// Appends bytes to a data block, or sets its URL.
     "DATA_BLOCK_DELTA" DataBlockDelta<'a> [boxed] {
-        /// Which block.
+        /// Id of the block.
         block_id: Text<'a>, needed;
-        /// What the bytes are.
+        /// Media type, such as `image/png`.
         media_type: Option<String>, ours;
-        /// The bytes, or where they are.
+        /// Base64, or a URL.
         chunk: Chunk<'a>, needed;
     }
 
     /// A data block ends.
     "DATA_BLOCK_END" DataBlockEnd<'a> {
-        /// Which block.
+        /// Id of the block.
         block_id: Text<'a>, needed;
-        /// Fields for the block.
+        /// Further fields for the block.
         extra: Fields, ours;
     }
 
-    /// A hint, whole.
+    /// A complete hint.
     "HINT_BLOCK" Hint [boxed] {
-        /// The block's id.
+        /// Id of the block.
         block_id: String, needed;
-        /// Where it comes from.
+        /// Where the hint comes from.
         source: Option<String>, default;
-        /// What it says.
+        /// Content of the hint.
         hint: Payload, needed;
     }
 
-    /// A tool call begins.
+    /// A tool call starts.
     "TOOL_CALL_START" ToolCallStart<'a> {
-        /// The call's id.
+        /// Id of the call.
         tool_call_id: Text<'a>, needed;
-        /// Which tool.
+        /// Name of the tool.
         tool_call_name: Text<'a>, default;
     }
 
-    /// A tool call's input is complete.
+    /// The input of a tool call is complete.
     "TOOL_CALL_END" ToolCallEnd<'a> {
-        /// Which call.
+        /// Id of the call.
         tool_call_id: Text<'a>, needed;
-        /// Fields for the block.
+        /// Further fields for the block.
         extra: Fields, ours;
     }
 
-    /// A tool starts.
+    /// A tool starts to run.
     "TOOL_RESULT_START" ToolResultStart<'a> {
-        /// For which call.
+        /// Id of the call.
         tool_call_id: Text<'a>, needed;
-        /// Which tool.
+        /// Name of the tool.
         tool_call_name: Text<'a>, default;
     }
 
-    /// A tool's output goes on with bytes, or with a URL.
+    /// Appends bytes or a URL to the output of a tool result.
     "TOOL_RESULT_DATA_DELTA" ToolResultDataDelta<'a> [boxed] {
-        /// Which call's result.
+        /// Id of the call.
         tool_call_id: Text<'a>, needed;
-        /// Which data block of the output. Empty: a new one.
+        /// Id of the data block inside the output. Empty: a new one.
         block_id: Text<'a>, default;
-        /// What the bytes are.
+        /// Media type, such as `image/png`.
         media_type: Option<String>, ours;
-        /// The bytes, or where they are.
+        /// Base64, or a URL.
         chunk: Chunk<'a>, needed;
     }
 
-    /// A tool is done. The event's metadata becomes the result's.
+    /// A tool has ended. The event's metadata becomes that of the result.
     "TOOL_RESULT_END" ToolResultEnd<'a> {
-        /// For which call.
+        /// Id of the call.
         tool_call_id: Text<'a>, needed;
-        /// How it went.
+        /// State of the result.
         state: ToolResultState, needed;
     }
 
-    /// The agent has gone round as often as it may. Deprecated, still sent.
+    /// The agent has reached its maximum number of iterations. Deprecated, still sent.
     "EXCEED_MAX_ITERS" ExceedMaxIters {
-        /// Which agent.
+        /// Name of the agent.
         name: String, default;
     }
 
-    /// Calls that wait for a person.
+    /// Tool calls wait for a person's approval.
     "REQUIRE_USER_CONFIRM" RequireUserConfirm {
-        /// Which calls.
+        /// The calls.
         tool_calls: Vec<ToolCall>, needed;
     }
 
-    /// Calls that someone outside executes.
+    /// Tool calls wait for a result from outside.
     "REQUIRE_EXTERNAL_EXECUTION" RequireExternalExecution {
-        /// Which calls.
+        /// The calls.
         tool_calls: Vec<ToolCall>, needed;
     }
 
-    /// What a person answered.
+    /// A person's answers to pending calls.
     "USER_CONFIRM_RESULT" UserConfirmResult {
         /// One answer per call.
         confirm_results: Vec<ConfirmResult>, needed;
     }
 
-    /// What came of the calls executed outside.
+    /// Results of tool calls that were executed outside.
     "EXTERNAL_EXECUTION_RESULT" ExternalExecutionResult {
         /// The results.
         execution_results: Vec<ToolResult>, needed;
@@ -360,74 +360,74 @@ events! { 'a;
     /// A person stops the reply.
     "USER_INTERRUPT" UserInterrupt {}
 
-    /// Anything else that an application wants to tell its front end.
+    /// Anything else that an application sends to its front end.
     "CUSTOM" Custom {
-        /// What it is about.
+        /// Name of the custom event.
         name: String, needed;
-        /// The rest of it.
+        /// Payload.
         value: CustomValue, default;
     }
 
-    /// A block that no other event can build, whole.
+    /// A complete block that no other event can build.
     "BLOCK" Block {
         /// The block.
         block: Box<ContentBlock>, needed;
     }
 
-    /// A whole message that is no reply: a user's, or one whose events are gone.
+    /// A complete message that is not a reply: a user's, or one whose events were deleted.
     "MESSAGE" Message {
         /// The message.
         message: Box<Msg>, needed;
     }
 
-    /// Messages that no longer count as history; the log keeps them.
+    /// These messages no longer count as history. The log keeps them.
     "SUPERSEDE" Supersede {
-        /// Their ids.
+        /// Ids of the messages.
         message_ids: Vec<String>, needed;
     }
 
-    /// The client's token leads nowhere: empty everything, it all comes again.
+    /// The client's resume token is no longer valid: discard everything, all events follow again.
     "RESET" Reset {
         /// The session's epoch.
         epoch: String, default;
-        /// Why.
+        /// Why the token is not valid.
         reason: String, default;
     }
 
-    /// Java: a middleware or a tool wants the reply to stop early.
+    /// Java: a middleware or a tool requests that the reply stops early.
     "REQUEST_STOP" RequestStop {
-        /// Why, for a person.
+        /// Reason for people.
         reason: Option<String>, ours;
-        /// Why, as Java names it.
+        /// Java's `GenerateReason`.
         generate_reason: Option<String>, ours;
     }
 
-    /// Java: every call of a round was denied.
+    /// Java: all tool calls of a model call were denied.
     "ALL_TOOLS_DENIED" AllToolsDenied {
         /// The calls.
         denied_tool_calls: Vec<ToolCall>, default;
     }
 
-    /// Java: a sub-agent can be talked to.
+    /// Java: a client can talk to a sub-agent directly.
     "SUBAGENT_EXPOSED" SubagentExposed [boxed] {
-        /// The session that it has.
+        /// Session of the sub-agent.
         session_id: String, lead;
-        /// The sub-agent.
+        /// Id of the sub-agent.
         subagent_id: String, default;
-        /// The agent it is.
+        /// Id of its agent.
         agent_id: String, default;
-        /// Its name for people.
+        /// Display name.
         label: Option<String>, ours;
     }
 }
 
 impl EventKind<'_> {
-    /// Whether this version knows the type.
+    /// Whether the type is known.
     pub fn is_known(&self) -> bool {
         !matches!(self, Self::Unknown(_))
     }
 
-    /// The session, for the events that name one before anything else.
+    /// The session, for events that write `session_id` before `reply_id`.
     pub(super) fn session_id(&self) -> Option<&str> {
         match self {
             Self::ReplyStart(event) => Some(&event.session_id),
@@ -437,7 +437,7 @@ impl EventKind<'_> {
         }
     }
 
-    /// Whether an event of this kind belongs to a reply, so that it has to name one.
+    /// Whether an event of this kind must have a `reply_id`.
     pub(super) fn needs_reply(&self) -> bool {
         !matches!(self, Self::RequestStop(_) | Self::AllToolsDenied(_) | Self::SubagentExposed(_))
             && self.is_part_of_reply()
@@ -448,8 +448,8 @@ impl EventKind<'_> {
         !self.needs_reply() || matches!(self, Self::ReplyEnd(_) | Self::UserInterrupt(_))
     }
 
-    /// Whether an event of this kind is part of a reply, rather than something beside it that
-    /// changes no message and never fails a stream.
+    /// Whether an event of this kind belongs to a reply. Others change no message of a reply and never fail
+    /// a stream.
     pub fn is_part_of_reply(&self) -> bool {
         !matches!(
             self,
@@ -497,7 +497,7 @@ impl From<HintBlock> for Hint {
     }
 }
 
-/// Bytes as base64, cut anywhere, or a URL: exactly one of them.
+/// Content of a data delta: base64, cut anywhere, or a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Chunk<'a> {
     /// Base64.
@@ -509,13 +509,13 @@ pub enum Chunk<'a> {
 /// The tokens of one model call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TokenCounts {
-    /// Tokens read.
+    /// Tokens of the input.
     pub input_tokens: i64,
-    /// Tokens written.
+    /// Tokens of the output.
     pub output_tokens: i64,
     /// Tokens read from the provider's cache.
     pub cache_input_tokens: i64,
-    /// Tokens put into the provider's cache.
+    /// Tokens written to the provider's cache.
     pub cache_creation_input_tokens: i64,
 }
 
@@ -531,18 +531,18 @@ impl Usage {
 }
 
 object! {
-    /// One person's answer about one call.
+    /// A person's answer to one pending call.
     ConfirmResult {
-        /// Yes or no.
+        /// Whether the call is approved.
         confirmed: bool, needed;
-        /// The call, with its input as the person left it. An empty input leaves it as it was.
+        /// The call, with the edited input. An empty input leaves the input unchanged.
         tool_call: ToolCall, needed;
-        /// Rules that the person accepted.
+        /// Permission rules that the person accepted.
         rules: Option<Vec<PermissionRule>>, nullable;
     }
 }
 
-/// The payload of a custom event: any JSON, an empty object by default.
+/// Payload of a custom event: any JSON. Default: an empty object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CustomValue(pub Json);
 

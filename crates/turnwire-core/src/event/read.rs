@@ -1,8 +1,7 @@
-//! From JSON to an event, in one pass over the text.
+//! Reads an event from JSON, in one pass over the text.
 //!
-//! The few fields that nearly every event has go straight into their places; all others are kept as
-//! slices of the text until the event's type says what they are. Whatever is left then is a field
-//! that we do not know.
+//! The few fields that nearly every event has are stored directly; all others are kept as slices of the
+//! text until the event's type is known. What is left then are unknown fields.
 
 use super::kinds::missing;
 use super::{Event, EventKind, SubAgent, Text};
@@ -18,8 +17,8 @@ use std::fmt;
 impl<'a> Event<'a> {
     /// Reads one event, which borrows from `text`.
     pub fn from_json(text: &'a str) -> Result<Self> {
-        // A common field that is no string where a string belongs makes the first try fail: the
-        // event may be of a type that we do not know, in which that is right.
+        // The fast reader fails if a common field is not a string. That is allowed in an event of an
+        // unknown type, so the slow reader decides.
         let mut raw = RawEvent::default();
         let mut json = serde_json::Deserializer::from_str(text);
         if CommonFieldsReader(&mut raw).deserialize(&mut json).and_then(|()| json.end()).is_err() {
@@ -49,7 +48,7 @@ pub(super) struct RawEvent<'a> {
 
 macro_rules! hot {
     ($($name:ident $key:literal,)+) => {
-        /// The strings that nearly every event has.
+        /// The string fields that nearly every event has.
         #[derive(Default)]
         struct Hot<'a> {
             $($name: Option<Text<'a>>,)+
@@ -90,7 +89,7 @@ hot! {
 }
 
 impl<'a> RawEvent<'a> {
-    /// Every field as a slice of the text; whatever is wrong is said when it is looked at.
+    /// Reads every field as a slice of the text; errors show when a field is used.
     fn read_all_fields(text: &'a str) -> Result<Self> {
         let AllFields(others) = serde_json::from_str(text).map_err(|error| {
             let kind = if error.is_data() { ErrorKind::NotAnEvent } else { ErrorKind::NotJson };
@@ -99,7 +98,7 @@ impl<'a> RawEvent<'a> {
         Ok(Self { others, ..Self::default() })
     }
 
-    /// Takes a string; `None` where it is missing or null.
+    /// Takes a string; `None` if it is missing or null.
     #[expect(clippy::inline_always, reason = "the key is a literal: inlined, it costs nothing")]
     #[inline(always)]
     pub(super) fn text(&mut self, key: &'static str) -> Result<Option<Text<'a>>> {
@@ -121,7 +120,7 @@ impl<'a> RawEvent<'a> {
         Ok(text)
     }
 
-    /// Takes any other value; `None` where it is missing or null.
+    /// Takes any other value; `None` if it is missing or null.
     pub(super) fn value<T: DeserializeOwned>(&mut self, key: &'static str) -> Result<Option<T>> {
         let Some(raw) = self.take_other(key).filter(|raw| raw.get() != "null") else {
             return Ok(None);
@@ -131,7 +130,7 @@ impl<'a> RawEvent<'a> {
         Ok(Some(value))
     }
 
-    /// Takes a field out; of a key that comes twice, the last.
+    /// Takes a field; if the key occurs twice, the last one.
     fn take_other(&mut self, key: &str) -> Option<&'a RawValue> {
         let (_, raw) = self.others.iter().rfind(|(name, _)| name == key)?;
         let raw = *raw;
@@ -139,7 +138,7 @@ impl<'a> RawEvent<'a> {
         Some(raw)
     }
 
-    /// Moves everything into an event. This is large, so it stays where it is.
+    /// Moves everything into an event. Takes `&mut self` because moving this large struct is slow.
     #[inline]
     fn take_event(&mut self) -> Result<Event<'a>> {
         let Some(word) = self.text("type")? else { return Err(self.missing_type_error()) };
@@ -152,7 +151,7 @@ impl<'a> RawEvent<'a> {
             id: self.text("id")?.unwrap_or_default(),
             created_at: self.text("created_at")?.unwrap_or_default(),
             reply_id: match self.text("reply_id")? {
-                // AgentScope's service ends a reply that it cannot name with an empty id.
+                // AgentScope's service ends a reply that it cannot identify with an empty id.
                 Some(reply_id) if !reply_id.is_empty() || kind.may_lack_reply() => reply_id,
                 None if !kind.needs_reply() => Text::default(),
                 _ => return Err(missing(kind.type_name(), "reply_id")),
@@ -172,7 +171,7 @@ impl<'a> RawEvent<'a> {
         let message = if has("role") && has("content") {
             "this is a message, not an event"
         } else {
-            "an event has a `type`"
+            "`type` is missing"
         };
         Error::new(ErrorKind::NotAnEvent, message)
     }
@@ -197,8 +196,7 @@ impl<'a> RawEvent<'a> {
         }
     }
 
-    /// An event of a type that we do not know: a common field that is not what it is elsewhere
-    /// stays among the fields that we do not know.
+    /// An event of an unknown type: a common field with another JSON type stays among the unknown fields.
     fn take_unknown(&mut self, kind: EventKind<'a>) -> Event<'a> {
         let mut event = Event::new("", kind);
         event.id = self.take_if_fits("id", Self::text);
@@ -217,7 +215,7 @@ impl<'a> RawEvent<'a> {
         event
     }
 
-    /// Takes a field if it can be read; otherwise it stays, as do all of that name.
+    /// Takes a field if it can be read; otherwise all fields of that name stay.
     fn take_if_fits<T: Default>(
         &mut self,
         key: &'static str,
@@ -261,7 +259,7 @@ impl<'a> RawEvent<'a> {
         }
         let metadata = self.metadata.map(|raw| (Cow::Borrowed("metadata"), raw));
         for (key, raw) in metadata.into_iter().chain(self.others.drain(..)) {
-            // A common field is written anew, whichever way it was read: as plain text.
+            // A common field must be written the same way, whichever reader read it.
             let text =
                 self.hot.slot(&key).and_then(|_| serde_json::from_str::<String>(raw.get()).ok());
             rest.insert(key, text.map_or_else(|| Json::from_raw(raw), Json::from));
@@ -270,7 +268,7 @@ impl<'a> RawEvent<'a> {
     }
 }
 
-/// A string, borrowed where it has no escapes, or null.
+/// A string, borrowed if it has no escapes, or null.
 struct MaybeText<'a>(Option<Text<'a>>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for MaybeText<'a> {
@@ -297,7 +295,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for MaybeText<'a> {
     }
 }
 
-/// Whether a key is one of the common ones.
+/// Reads a key and finds where its value belongs.
 struct Key<'s, 'a>(&'s mut Hot<'a>);
 
 enum KeySlot<'s, 'a> {
@@ -331,13 +329,13 @@ impl<'s, 'de> Visitor<'de> for Key<'s, 'de> {
             },
         })
     }
-    /// A key with escapes; nobody writes the common ones so.
+    /// A key with escapes: left to the slow reader.
     fn visit_str<E: serde::de::Error>(self, _: &str) -> Result<Self::Value, E> {
         Err(E::custom("an escaped key"))
     }
 }
 
-/// The quick way: only for events whose common fields are strings.
+/// The fast reader: only for events whose common fields are strings.
 struct CommonFieldsReader<'r, 'a>(&'r mut RawEvent<'a>);
 
 impl<'de> DeserializeSeed<'de> for CommonFieldsReader<'_, 'de> {
@@ -371,7 +369,7 @@ impl<'de> Visitor<'de> for CommonFieldsReader<'_, 'de> {
     }
 }
 
-/// The slow way: all fields as they stand.
+/// The slow reader: all fields as slices of the text.
 struct AllFields<'a>(Vec<(Text<'a>, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for AllFields<'a> {

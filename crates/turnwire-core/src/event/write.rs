@@ -1,5 +1,4 @@
-//! From an event to JSON: AgentScope's fields in AgentScope's order, then ours, then those that we
-//! do not know.
+//! Writes an event as JSON: AgentScope's fields in AgentScope's order, then ours, then unknown fields.
 
 use super::Event;
 use crate::json::{entries_of, entry_if, entry_known};
@@ -9,7 +8,7 @@ use serde::{Serialize, Serializer};
 impl Event<'_> {
     /// The event as one line of JSON.
     pub fn to_json(&self) -> String {
-        // Every key is a string and every value is plain: there is nothing that can fail.
+        // Cannot fail: every key is a string and every value is plain.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
@@ -19,13 +18,13 @@ impl Serialize for Event<'_> {
         let mut map = serializer.serialize_map(None)?;
         entry_known(&mut map, "id", &self.id)?;
         entry_known(&mut map, "created_at", &self.created_at)?;
-        // An event of an unknown type has what it came with, and no more.
+        // An event of an unknown type gets no fields that it did not have.
         if self.kind.is_known() || !self.metadata.is_empty() {
             map.serialize_entry("metadata", &self.metadata)?;
         }
         map.serialize_entry("type", self.kind.type_name())?;
         entry_if(&mut map, "session_id", self.kind.session_id().as_ref())?;
-        // AgentScope's service sends an empty one where there is no reply: it is still one of theirs.
+        // AgentScope's service sends an empty `reply_id` if there is no reply.
         if self.kind.needs_reply() || !self.reply_id.is_empty() {
             map.serialize_entry("reply_id", &self.reply_id)?;
         }

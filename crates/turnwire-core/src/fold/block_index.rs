@@ -1,12 +1,12 @@
-//! Where a block is, found in constant time.
+//! Finds a block of a message in constant time.
 
 use crate::block::{ContentBlock, Part, Payload};
 use crate::work;
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
 
-/// The blocks that share a name space of ids. A call and its result have the same id, and nothing
-/// forbids a text and a thinking block to.
+/// Blocks that share a namespace of ids. A tool call and its result have the same id, and a text and a
+/// thinking block may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Family {
     Text,
@@ -47,16 +47,16 @@ impl From<&ContentBlock> for Family {
 
 /// Finds blocks by family and id, and the data parts of a result by their ids.
 ///
-/// It holds positions only; the ids are compared in the message itself. A message with few blocks
-/// is searched from its end, and costs no table. Of several blocks with one id, which only messages
-/// made elsewhere have, the last counts, whichever way it is found.
+/// It stores positions only; ids are compared in the message itself. A message with few blocks is searched
+/// from its end, without a table. If several blocks have the same id, which only happens in messages from
+/// elsewhere, both ways find the last one.
 #[derive(Clone, Default)]
 pub(super) struct BlockIndex {
-    /// Where the last event went.
+    /// Position of the block of the last event.
     last: Option<usize>,
-    /// The block for which a role was refused.
+    /// The block that made the last role check fail.
     pub(super) refused_role: Option<usize>,
-    /// The data, by its block and its place in it, for which an end was refused.
+    /// The data, by block and place in it, that made the last end check fail.
     pub(super) refused_end: Option<(usize, usize)>,
     table: Option<Box<Table>>,
 }
@@ -69,11 +69,11 @@ struct Table {
     parts: HashTable<(usize, usize)>,
 }
 
-/// From how many blocks or parts on a table pays.
+/// Up to this many blocks or parts a linear search is faster than a table.
 const SCAN_LIMIT: usize = 8;
 
 impl BlockIndex {
-    /// Forgets everything: positions have changed.
+    /// Clears the index, because positions have changed.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -136,12 +136,12 @@ impl BlockIndex {
         found.map(|&(_, at)| at)
     }
 
-    /// The first block with this id, of whatever family.
+    /// The first block with this id, in all families.
     pub(super) fn find_first(&mut self, content: &[ContentBlock], id: &str) -> Option<usize> {
         Family::ALL.into_iter().filter_map(|family| self.find(content, family, id)).min()
     }
 
-    /// Forgets the blocks from this place on.
+    /// Removes the blocks from this position on.
     pub(super) fn forget_from(&mut self, content: &[ContentBlock], first: usize) {
         (self.last, self.refused_role, self.refused_end) = (None, None, None);
         let Some(table) = &mut self.table else { return };
@@ -150,7 +150,7 @@ impl BlockIndex {
         }
     }
 
-    /// Takes note of a block at the end.
+    /// Adds the last block.
     #[inline]
     pub(super) fn note_pushed(&mut self, content: &[ContentBlock]) {
         self.last = content.len().checked_sub(1);
@@ -159,7 +159,7 @@ impl BlockIndex {
         }
     }
 
-    /// Takes note of a part at the end of a result's output.
+    /// Adds the last part of a result's output.
     pub(super) fn note_pushed_part(&mut self, content: &[ContentBlock], result: usize) {
         let Some(table) = &mut self.table else { return };
         let Some(parts) = content.get(result).map(result_parts) else { return };

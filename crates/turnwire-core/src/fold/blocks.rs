@@ -1,4 +1,4 @@
-//! Text, thinking, data and hint blocks.
+//! Folds the events of text, thinking, data and hint blocks.
 
 use super::block_index::Family;
 use super::{Fold, check_source_end, close_source};
@@ -13,8 +13,8 @@ use crate::event::{
 };
 use crate::json::Fields;
 
-/// Finds an open block of the message, or says that there is none. It borrows only the message and
-/// the index, so that what else the fold has stays at hand.
+/// Finds a block of the message, or makes the error that there is none. A macro, so that it borrows only the
+/// message and the index, not the whole fold.
 macro_rules! find {
     ($fold:ident, $variant:ident, $id:expr) => {
         match $fold
@@ -23,14 +23,14 @@ macro_rules! find {
             .and_then(|at| $fold.msg.content.get_mut(at))
         {
             Some(ContentBlock::$variant(block)) => Ok(block),
-            _ => Err(super::blocks::unknown(Family::$variant, $id, &$fold.msg.id)),
+            _ => Err(super::blocks::unknown_block_error(Family::$variant, $id, &$fold.msg.id)),
         }
     };
 }
 pub(super) use find;
 
 #[cold]
-pub(super) fn unknown(family: Family, id: &str, reply: &str) -> Error {
+pub(super) fn unknown_block_error(family: Family, id: &str, reply: &str) -> Error {
     let (word, start) = describe_family(family);
     Error::new(
         ErrorKind::UnknownBlock,
@@ -56,13 +56,13 @@ fn describe_family(family: Family) -> (&'static str, &'static str) {
     }
 }
 
-/// Nothing, or that the block has ended.
+/// Checks that the block has not ended.
 #[inline]
 pub(super) fn check_open(finished_at: Option<&String>, family: Family, id: &str) -> Result<()> {
     if finished_at.is_some() { Err(ended_error(family, id)) } else { Ok(()) }
 }
 
-/// Sets the fields that a provider adds to a block; never one that the block has by itself.
+/// Sets the provider's extra fields; never overwrites the block's own fields.
 pub(super) fn set_extra(rest: &mut Fields, extra: &Fields, own: &[&str]) {
     for (key, value) in extra {
         if !COMMON_FIELDS.contains(&key) && !own.contains(&key) {
@@ -188,8 +188,7 @@ impl Fold<'_> {
     }
 }
 
-/// Appends bytes to a source whose end has come: no other end will close it, so they have to be
-/// whole.
+/// Appends bytes to a source that has ended. No end event will close it again, so they must be complete.
 pub(super) fn append_late(
     source: &mut Source,
     chunk: &Chunk<'_>,
@@ -203,7 +202,7 @@ pub(super) fn append_late(
     }
 }
 
-/// Appends bytes to a source; a URL is the whole content, and replaces it.
+/// Appends bytes to a source; a URL replaces the content.
 pub(super) fn append_chunk(
     source: &mut Source,
     chunk: &Chunk<'_>,
@@ -230,11 +229,11 @@ pub(super) fn append_chunk(
             }
             Ok(())
         }
-        // Nothing to append is nothing to mind.
+        // An empty delta is harmless.
         (Chunk::Data(data), Source::Url(_) | Source::Other(_)) if data.is_empty() => Ok(()),
         (Chunk::Data(_), Source::Url(_) | Source::Other(_)) => Err(Error::new(
             ErrorKind::MixedSource,
-            "bytes for a data block whose content is a URL; a block is one or the other",
+            "bytes for a data block whose content is a URL; a block has either bytes or a URL",
         )),
     }
 }

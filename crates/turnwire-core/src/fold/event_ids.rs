@@ -1,12 +1,12 @@
-//! Which events were seen, by their ids.
+//! A compact set of event ids, to recognise repeated events.
 
 use hashbrown::HashSet;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::fmt;
 use std::hash::Hasher;
 
-/// An event's id in 16 bytes: 32 hexadecimal digits (what AgentScope and Turnwire write) exactly,
-/// anything else by a hash that never changes, since cursors are stored.
+/// An event id in 16 bytes: 32 hexadecimal digits (as AgentScope and Turnwire write them) exactly, others as
+/// a hash. The hash must never change: cursors are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct EventId(u128);
 
@@ -27,7 +27,7 @@ impl fmt::Display for EventId {
     }
 }
 
-/// The number that 32 lower-case hexadecimal digits are, read eight at a time.
+/// Parses 32 lower-case hexadecimal digits, eight at a time.
 #[inline]
 fn parse_hex(digits: &[u8]) -> Option<u128> {
     const EACH: u64 = 0x0101_0101_0101_0101;
@@ -36,8 +36,8 @@ fn parse_hex(digits: &[u8]) -> Option<u128> {
     let (mut number, mut good) = (0u128, TOP);
     for eight in digits.as_chunks::<8>().0 {
         let word = u64::from_be_bytes(*eight);
-        // The top bit of each byte tells whether it is in '0'..='9', or in 'a'..='f'. Bytes below 128
-        // never carry into the next one.
+        // The top bit of each byte says whether it is in '0'..='9' or in 'a'..='f'. Bytes below 128 never
+        // carry into the next one.
         let ascii = word & !TOP;
         let digit = (ascii + 0x50 * EACH) & !(ascii + 0x46 * EACH);
         let letter = (ascii + 0x1f * EACH) & !(ascii + 0x19 * EACH) & TOP;
@@ -51,7 +51,7 @@ fn parse_hex(digits: &[u8]) -> Option<u128> {
     (good == TOP).then_some(number)
 }
 
-/// The ids of events that were seen, for whoever has to know a repeat without folding.
+/// A set of event ids, for code that detects repeated events without folding.
 ///
 /// ```
 /// let mut ids = turnwire_core::EventIds::default();
@@ -59,37 +59,37 @@ fn parse_hex(digits: &[u8]) -> Option<u128> {
 /// assert!(!ids.insert("e1"));
 /// ids.remove("e1");
 /// assert!(ids.insert("e1"));
-/// // What has no id is always new.
+/// // An event without an id is always new.
 /// assert!(ids.insert("") && ids.insert(""));
 /// ```
 ///
-/// It costs at most about 40 bytes an id; ids that count up, next to nothing.
+/// It needs at most about 40 bytes per id; consecutive ids need almost nothing.
 #[derive(Clone, Default)]
 pub struct EventIds(IdSet);
 
 impl EventIds {
-    /// Remembers an id, and says whether it was new.
+    /// Adds an id. Returns whether it was new.
     #[inline]
     pub fn insert(&mut self, id: &str) -> bool {
         id.is_empty() || self.0.insert(EventId::from_text(id))
     }
 
-    /// Whether it remembers an id.
+    /// Whether the id is in the set.
     pub fn contains(&self, id: &str) -> bool {
         !id.is_empty() && self.0.contains(EventId::from_text(id))
     }
 
-    /// Forgets an id.
+    /// Removes an id.
     pub fn remove(&mut self, id: &str) {
         self.0.remove(EventId::from_text(id));
     }
 
-    /// How many there are.
+    /// Number of ids.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -101,23 +101,23 @@ impl fmt::Debug for EventIds {
     }
 }
 
-/// A set of ids that costs at most about 40 bytes for each, also while it grows.
+/// A set of ids that needs at most about 40 bytes per id, also while it grows.
 ///
-/// Most replies are short: their ids are a list. A longer one has a table; and since a table that
-/// doubles holds three times its size for a moment, a long one has many small tables. Ids that count
-/// up, as those of our own agents do, are kept as where they begin and end.
+/// Short replies use a list, longer ones a table. A table that doubles needs three times its size for a
+/// moment, so long replies use many small tables. Consecutive ids, as our own agents make them, are stored as
+/// ranges.
 #[derive(Clone, Default)]
 pub(super) struct IdSet {
     list: Vec<EventId>,
     tables: Vec<Table>,
     ranges: Vec<IdRange>,
-    /// The one that came last.
+    /// The id that was inserted last.
     last: Option<EventId>,
 }
 
 type Table = HashSet<EventId, foldhash::fast::RandomState>;
 
-/// Ids that follow each other, from the first to the last.
+/// Consecutive ids: the first and the last.
 #[derive(Clone, Copy)]
 struct IdRange(EventId, EventId);
 
@@ -130,7 +130,7 @@ impl IdRange {
         (self.0.0..=self.1.0).map(EventId)
     }
 
-    /// What is left of it before and behind one.
+    /// The ranges before and after one id.
     fn without(self, id: EventId) -> impl Iterator<Item = Self> {
         let before = (self.0 < id).then(|| Self(self.0, EventId(id.0.wrapping_sub(1))));
         let behind = (id < self.1).then(|| Self(EventId(id.0.wrapping_add(1)), self.1));
@@ -142,7 +142,7 @@ impl IdSet {
     const MAX_LIST: usize = 1 << 5;
     const MAX_TABLE: usize = 1 << 12;
     const TABLE_COUNT: usize = 1 << 6;
-    /// All are looked through for each id.
+    /// Every insert scans all ranges, so there are few.
     const MAX_RANGES: usize = 1 << 3;
 
     pub(super) fn is_empty(&self) -> bool {
@@ -155,13 +155,13 @@ impl IdSet {
         self.singles_len().saturating_add(usize::try_from(in_series).unwrap_or(usize::MAX))
     }
 
-    /// Gives back what only one that grows needs.
+    /// Frees spare capacity.
     pub(super) fn shrink(&mut self) {
         self.list.shrink_to_fit();
         self.ranges.shrink_to_fit();
     }
 
-    /// How many are in no series.
+    /// Number of ids that are in no range.
     fn singles_len(&self) -> usize {
         self.list.len() + self.tables.iter().map(Table::len).sum::<usize>()
     }
@@ -174,7 +174,7 @@ impl IdSet {
     #[expect(clippy::cast_possible_truncation, reason = "only some bits are needed")]
     #[inline]
     fn table_index(&self, id: EventId) -> usize {
-        // Some UUIDs are random at their end, others at their beginning: all bits count.
+        // Some UUIDs are random at their end, others at their start: use all bits.
         let mixed = (id.0 ^ id.0 >> 64) as u64;
         let at = (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize;
         at & self.tables.len().wrapping_sub(1)
@@ -192,7 +192,7 @@ impl IdSet {
             || self.tables.get(self.table_index(id)).is_some_and(|table| table.contains(&id))
     }
 
-    /// Whether it was not there.
+    /// Returns whether the id was new.
     #[inline]
     pub(super) fn insert(&mut self, id: EventId) -> bool {
         let last = self.last.replace(id);
@@ -205,7 +205,7 @@ impl IdSet {
         self.insert_single(id)
     }
 
-    /// Inserts one that follows the one before it.
+    /// Inserts an id that follows the one inserted before.
     fn insert_consecutive(&mut self, id: EventId) -> bool {
         if self.contains(id) {
             return false;
@@ -267,13 +267,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_lower_case_hexadecimal_ids_are_taken_as_numbers() {
+    fn only_lower_case_hexadecimal_ids_are_numbers() {
         let id = "0123456789abcdef0123456789abcdef";
         assert_eq!(parse_hex(id.as_bytes()), Some(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef));
         for other in [&id.to_uppercase(), &id[1..], "", "é123456789abcdef0123456789abcde"] {
             assert_eq!(parse_hex(other.as_bytes()), None);
         }
-        // Every byte, in every place of a word.
+        // Every byte, at every position of a word.
         for (place, byte) in (0..8).flat_map(|place| (0..=u8::MAX).map(move |byte| (place, byte))) {
             let mut digits = *b"00000000000000000000000000000000";
             digits[24 + place] = byte;
@@ -287,12 +287,12 @@ mod tests {
     fn the_hash_of_other_ids_never_changes() {
         let id = EventId::from_text("evt_1");
         assert_eq!(id.to_string(), "487d7d00696e39c557804d8d4278f51d");
-        // What a cursor holds reads back as itself.
+        // An id from a stored cursor reads back as itself.
         assert_eq!(EventId::from_text(&id.to_string()), id);
     }
 
     #[test]
-    fn ids_that_are_alike_at_either_end_spread_over_all_tables() {
+    fn similar_ids_spread_over_all_tables() {
         for shift in [0, 40, 96] {
             let mut set = IdSet::default();
             for n in 0..20_000u128 {
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn the_set_keeps_every_id_as_it_spreads() {
+    fn the_set_keeps_every_id_while_it_grows() {
         let mut set = IdSet::default();
         for n in 0..20_000u128 {
             assert!(set.insert(EventId(n)));
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_count_up_cost_nothing() {
+    fn consecutive_ids_are_one_range() {
         let mut set = IdSet::default();
         for n in 0..20_000u128 {
             set.insert(EventId(1 << 90 | n));
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_that_follow_each_other_make_no_long_list_of_series() {
+    fn the_number_of_ranges_is_bounded() {
         let mut set = IdSet::default();
         for n in 0..2000u128 {
             set.insert(EventId(n * 10));
@@ -336,8 +336,8 @@ mod tests {
     }
 
     #[test]
-    fn it_is_a_set_whatever_comes() {
-        // A small generator of its own: this crate's tests know no other.
+    fn it_behaves_like_a_set() {
+        // A small random number generator.
         let mut seed = 0x5eed_u64;
         let mut next = |below: u64| {
             seed = seed

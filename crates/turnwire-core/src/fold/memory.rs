@@ -1,4 +1,4 @@
-//! What the fold remembers: which events it has applied, and where the blocks are.
+//! State of the fold of one message: which events were applied, and an index of the blocks.
 
 use super::BlockIndex;
 use super::event_ids::{EventId, IdSet};
@@ -10,7 +10,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
-/// The fold's memory of one message. Nothing until the first event.
+/// State of the fold of one message. Empty until the first event.
 #[derive(Clone, Default)]
 pub(crate) struct FoldMemory(Option<Box<FoldState>>);
 
@@ -18,13 +18,13 @@ pub(crate) struct FoldMemory(Option<Box<FoldState>>);
 pub(super) struct FoldState {
     pub(super) seen: SeenEvents,
     pub(super) started: bool,
-    /// The message came whole: it is no reply, and takes no events.
+    /// The message was added as a whole: it is not a reply and accepts no events.
     pub(super) is_whole: bool,
     pub(super) index: BlockIndex,
 }
 
 impl FoldState {
-    /// Gives back what only a reply that goes on needs.
+    /// Frees the memory that only an unfinished reply needs.
     pub(super) fn shrink(&mut self) {
         self.index.clear();
         self.seen.ids.shrink();
@@ -43,7 +43,7 @@ impl FoldMemory {
         FoldCursor { started: state.started, is_whole: state.is_whole, seq: state.seen.seq, ids }
     }
 
-    /// Remembers the event that brought the whole message.
+    /// Remembers the event that added the complete message.
     pub(crate) fn mark_whole(&mut self, event: &Event<'_>) -> Result<()> {
         let state = self.state();
         state.is_whole = true;
@@ -87,10 +87,10 @@ impl fmt::Debug for FoldMemory {
     }
 }
 
-/// Where the fold of a message stands. Stored beside the message, it lets the fold go on later.
+/// State of the fold of a message. Store it with the message to continue the fold later.
 ///
 /// As JSON: `{"started": true, "seq": 17}`, or with the ids of events that had no seq:
-/// `{"started": true, "ids": ["…"]}`. A message that came whole has `"whole": true`.
+/// `{"started": true, "ids": ["…"]}`. A message that was added as a whole has `"whole": true`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FoldCursor {
     started: bool,
@@ -100,7 +100,7 @@ pub struct FoldCursor {
 }
 
 impl FoldCursor {
-    /// The last place in the log that was applied.
+    /// The last event of the log that was applied.
     pub fn seq(&self) -> Option<Seq> {
         self.seq
     }
@@ -140,7 +140,7 @@ impl<'de> Deserialize<'de> for FoldCursor {
     }
 }
 
-/// Which events were applied: all up to a seq, and those without a seq by their ids.
+/// The applied events: all up to a seq, and those without a seq by their ids.
 #[derive(Clone, Default)]
 pub(super) struct SeenEvents {
     seq: Option<Seq>,
@@ -172,7 +172,7 @@ impl SeenEvents {
                 return Err(overlap_error(event, cursor));
             }
         }
-        // Where a stream changes from ids to seqs, what came with an id may come again.
+        // When a stream changes from ids to seqs, events that came with an id may come again.
         if !self.ids.is_empty() && self.ids.contains(EventId::from_text(&event.id)) {
             return Ok(Seen::Before);
         }
@@ -187,7 +187,7 @@ impl SeenEvents {
         if self.ids.insert(id) { Seen::New(Undo::Id) } else { Seen::Before }
     }
 
-    /// The event was refused after all.
+    /// Undoes [`remember`](Self::remember) for an event that was refused.
     pub(super) fn forget(&mut self, event: &Event<'_>, mark: Undo) {
         match mark {
             Undo::Nothing => {}
@@ -204,7 +204,7 @@ fn overlap_error(event: &Event<'_>, cursor: Seq) -> Error {
         ErrorKind::Overlap,
         format!(
             "the merged event {from} to {to} was applied in part, up to {cursor}; \
-             ask for the events after {cursor} instead"
+             request the events after {cursor} instead"
         ),
     )
 }

@@ -1,4 +1,4 @@
-//! Events that came before, in a stream that is handed on without being folded.
+//! Detects repeated events in a stream that is passed on without being folded.
 
 use super::memory::{Seen, SeenEvents};
 use crate::error::Result;
@@ -6,27 +6,26 @@ use crate::event::{Event, EventKind};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-/// Knows the events of a stream again, as the fold does: by their seq where they have one, else by
-/// their id.
+/// Detects repeated events, as the fold does: by seq if they have one, otherwise by id.
 ///
 /// ```
-/// use turnwire_core::{Event, Repeats};
+/// use turnwire_core::{Event, RepeatDetector};
 ///
-/// let mut repeats = Repeats::default();
+/// let mut repeats = RepeatDetector::default();
 /// let event = Event::from_json(r#"{"type":"REPLY_START","id":"e1","reply_id":"r","seq":7}"#)?;
 /// assert!(!repeats.is_repeat(&event)?);
 /// assert!(repeats.is_repeat(&event)?);
 /// # Ok::<(), turnwire_core::Error>(())
 /// ```
 ///
-/// With seqs the memory grows with the replies, not with their events. An event that has neither seq
-/// nor id is always new. After a `RESET` everything is.
+/// With seqs the memory grows with the number of replies, not of events. An event with neither seq nor id is
+/// always new. After a `RESET` every event is new.
 #[derive(Default)]
 pub struct RepeatDetector {
     replies: SeenById,
-    /// Whole messages, by their ids.
+    /// Complete messages, by their ids.
     messages: SeenById,
-    /// What belongs to no reply. Its seqs say nothing: two sessions may follow each other.
+    /// Events of no reply. Their seqs do not count: the stream may continue with another session.
     others: SeenEvents,
     /// The last reset that had an id.
     last_reset: String,
@@ -35,8 +34,8 @@ pub struct RepeatDetector {
 type SeenById = HashMap<String, SeenEvents, RandomState>;
 
 impl RepeatDetector {
-    /// Whether an event came before; otherwise it is remembered. A merged event of which a part came
-    /// before is an error, and is not remembered.
+    /// Whether an event is a repeat; a new event is remembered. A merged event, a part of which came before, is
+    /// an error and is not remembered.
     pub fn is_repeat(&mut self, event: &Event<'_>) -> Result<bool> {
         let seen = match &event.kind {
             EventKind::Reset(_) => return Ok(self.is_repeated_reset(event)),

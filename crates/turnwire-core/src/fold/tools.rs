@@ -1,7 +1,7 @@
-//! Tool calls, their results, and the people and programs that they wait for.
+//! Folds the events of tool calls, tool results, approvals and external execution.
 
+use super::blocks::{append_chunk, append_late, check_open, find, set_extra, unknown_block_error};
 use super::block_index::Family;
-use super::blocks::{append_chunk, append_late, check_open, find, set_extra, unknown};
 use super::{Fold, close_parts};
 use crate::block::{
     Base64Source, BlockType, ContentBlock, DataBlock, Part, Payload, Source, TextBlock, ToolCall,
@@ -113,7 +113,7 @@ impl Fold<'_> {
         Ok(())
     }
 
-    /// The data part with this id, if the output has it.
+    /// The data part with this id, if the output contains it.
     fn data_part(&mut self, id: &str, block_id: &str) -> Option<&mut DataBlock> {
         if block_id.is_empty() {
             return None;
@@ -158,7 +158,7 @@ impl Fold<'_> {
         Ok(())
     }
 
-    /// Calls wait for a person. A call that is over stays so: the question came late.
+    /// Calls wait for an approval. A finished call stays finished: the request came late.
     pub(super) fn require_user_confirm(&mut self, ask: &RequireUserConfirm) -> Result<()> {
         self.change_known_calls(
             &ask.tool_calls,
@@ -208,8 +208,7 @@ impl Fold<'_> {
         )
     }
 
-    /// Changes every listed call that the message has; an event of which it has none is about
-    /// something else.
+    /// Changes every listed call that exists. If none exists, the event is refused.
     fn change_known_calls<T>(
         &mut self,
         listed: &[T],
@@ -224,7 +223,9 @@ impl Fold<'_> {
             }
         }
         match listed.first() {
-            Some(first) if !known => Err(unknown(Family::ToolCall, id_of(first), &self.msg.id)),
+            Some(first) if !known => {
+                Err(unknown_block_error(Family::ToolCall, id_of(first), &self.msg.id))
+            }
             _ => Ok(()),
         }
     }
@@ -234,13 +235,13 @@ impl Fold<'_> {
         answer: &ExternalExecutionResult,
         event: &Event<'_>,
     ) -> Result<()> {
-        // Before anything changes; all of them are of one type.
+        // Before anything changes: all results have the same type.
         check_role(self.msg.role, BlockType::ToolResult, "")?;
         for result in &answer.execution_results {
             match find!(self, ToolResult, &result.id) {
-                // Its output is left to the deltas that the agent sends.
+                // The agent's deltas fill its output.
                 Ok(known) if known.state == ToolResultState::Running => {}
-                // It came late: the call was closed without it.
+                // Too late: the call was closed without it.
                 Ok(_) => continue,
                 Err(_) => {
                     let mut result = result.clone();
@@ -260,7 +261,7 @@ impl Fold<'_> {
     }
 }
 
-/// The output as a list; a bare string becomes its first block.
+/// The output as a list; a string becomes its first text block.
 fn parts_mut(result: &mut ToolResult) -> &mut Vec<Part> {
     if let Payload::Text(text) = &mut result.output {
         let block = TextBlock {
@@ -277,7 +278,7 @@ fn parts_mut(result: &mut ToolResult) -> &mut Vec<Part> {
     }
 }
 
-/// The id of a part that no event named: the same on every machine.
+/// The id of a part without one: the same on every machine.
 fn part_id(tool_call_id: &str, position: usize) -> String {
     format!("{tool_call_id}-{position}")
 }

@@ -1,4 +1,4 @@
-//! Reading a message.
+//! Accessors of a message.
 
 use super::{Msg, ReplyError, Usage};
 use crate::block::{BlockKind, BlockType, ContentBlock, TextBlock, ToolCall, ToolResult};
@@ -9,17 +9,17 @@ use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 
 impl Msg {
-    /// The message's id, which is the id of the reply that it came from. Empty until it is stamped.
+    /// The message's id: that of the reply that it comes from. Empty until it is stamped.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Who sent it.
+    /// Name of the sender.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// In which role.
+    /// Role of the sender.
     pub fn role(&self) -> Role {
         self.role
     }
@@ -29,17 +29,17 @@ impl Msg {
         &self.content
     }
 
-    /// Arbitrary additions.
+    /// Metadata.
     pub fn metadata(&self) -> &Fields {
         &self.metadata
     }
 
-    /// When it began, as it was written. Empty where that is not known.
+    /// When it started, as text. Empty if not known.
     pub fn created_at(&self) -> &str {
         &self.created_at
     }
 
-    /// When it ended, as it was written.
+    /// When it ended, as text.
     pub fn finished_at(&self) -> Option<&str> {
         self.finished_at.as_deref()
     }
@@ -49,22 +49,22 @@ impl Msg {
         self.finished_reason.as_ref()
     }
 
-    /// The tokens it took.
+    /// Tokens used.
     pub fn usage(&self) -> Option<&Usage> {
         self.usage.as_ref()
     }
 
-    /// The structured output as it stands.
+    /// The structured output as JSON.
     pub fn structured_output(&self) -> Option<&Json> {
         self.structured_output.as_ref()
     }
 
-    /// What went wrong, if it failed.
+    /// The error, if it failed.
     pub fn error(&self) -> Option<&ReplyError> {
         self.error.as_ref()
     }
 
-    /// Fields that this version does not know.
+    /// Unknown fields.
     pub fn rest(&self) -> &Fields {
         &self.rest
     }
@@ -74,7 +74,7 @@ impl Msg {
         self.structured_output.is_some()
     }
 
-    /// The structured output as `T`, parsed now; `None` where there is none.
+    /// Parses the structured output as `T`; `None` if there is none.
     ///
     /// ```
     /// # use turnwire_core::{Msg, Role};
@@ -83,7 +83,7 @@ impl Msg {
     ///
     /// let json = serde_json::json!({"goal": "tea", "steps": ["boil", "pour"]});
     /// let msg = Msg::builder(Role::Assistant).structured_output(json).build()?;
-    /// let plan: TaskPlan = msg.structured()?.unwrap();
+    /// let plan: TaskPlan = msg.parse_structured_output()?.unwrap();
     /// assert_eq!((plan.goal.as_str(), plan.steps.len()), ("tea", 2));
     /// # Ok::<(), turnwire_core::Error>(())
     /// ```
@@ -94,7 +94,7 @@ impl Msg {
             .transpose()
     }
 
-    /// The text of all text blocks, joined by the separator; `None` where there is no text block.
+    /// The text of all text blocks, joined by the separator; `None` if there is no text block.
     pub fn text(&self, separator: &str) -> Option<String> {
         let texts: Vec<&str> =
             self.blocks::<TextBlock>().map(|block| block.text.as_str()).collect();
@@ -103,7 +103,7 @@ impl Msg {
 
     /// The blocks of one Rust type: `msg.blocks::<ToolCall>()`.
     pub fn blocks<B: BlockKind>(&self) -> impl Iterator<Item = &B> {
-        self.content.iter().filter_map(B::of)
+        self.content.iter().filter_map(B::from_block)
     }
 
     /// The first block of one Rust type.
@@ -116,18 +116,18 @@ impl Msg {
         self.first::<B>().is_some()
     }
 
-    /// The blocks of one type as the JSON has it, for types known only at run time and for the
-    /// older media, which share one Rust type.
+    /// The blocks of one JSON type: for types that are known only at run time, and for the older media
+    /// blocks, which share one Rust type.
     pub fn blocks_of_type(&self, block_type: BlockType) -> impl Iterator<Item = &ContentBlock> {
         self.content.iter().filter(move |block| block.block_type() == block_type)
     }
 
-    /// Whether there is a block of one type as the JSON has it.
+    /// Whether there is a block of one JSON type.
     pub fn has_block_type(&self, block_type: BlockType) -> bool {
         self.blocks_of_type(block_type).next().is_some()
     }
 
-    /// The tool calls in order, each with its result where there is one in this message.
+    /// The tool calls in order, each with its result if this message contains it.
     pub fn tool_calls(&self) -> impl Iterator<Item = (&ToolCall, Option<&ToolResult>)> {
         let results: HashMap<&str, &ToolResult> =
             self.blocks::<ToolResult>().map(|result| (result.id.as_str(), result)).collect();

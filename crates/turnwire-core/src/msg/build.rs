@@ -1,4 +1,4 @@
-//! Making messages, and changed copies of them.
+//! Builds messages and changed copies of them.
 
 use super::{Msg, ReplyError, Usage, check_content};
 use crate::block::{
@@ -11,11 +11,11 @@ use crate::json::{Fields, Json};
 use crate::names::{FinishedReason, Role};
 use crate::stamp::Stamp;
 
-/// What an assistant's message can be made of: a string, a block, or blocks.
+/// Content of an assistant's message: a string, a block, or blocks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Content(Vec<ContentBlock>);
 
-/// What a user's message can be made of: a string, or text and data.
+/// Content of a user's message: a string, or text and data blocks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Parts(Vec<Part>);
 
@@ -52,23 +52,23 @@ impl Msg {
         Self { role, name: name.into(), content, ..Self::default() }
     }
 
-    /// A user's message. It holds text and data, and the type of `content` sees to that.
+    /// A user's message. Its content type allows only text and data.
     pub fn user(name: impl Into<String>, content: impl Into<Parts>) -> Self {
         let parts = content.into().0;
         Self::with_content(Role::User, name, parts.into_iter().map(ContentBlock::from).collect())
     }
 
-    /// An assistant's message. It may hold anything.
+    /// An assistant's message. It may contain all blocks.
     pub fn assistant(name: impl Into<String>, content: impl Into<Content>) -> Self {
         Self::with_content(Role::Assistant, name, content.into().0)
     }
 
-    /// A system prompt. It holds text.
+    /// A system prompt: text.
     pub fn system(name: impl Into<String>, text: impl Into<TextBlock>) -> Self {
         Self::with_content(Role::System, name, vec![text.into().into()])
     }
 
-    /// A message with one or more results of tools.
+    /// A message with one or more tool results.
     pub fn tool(name: impl Into<String>, results: impl Into<Vec<ToolResult>>) -> Self {
         let results = results.into();
         Self::with_content(Role::Tool, name, results.into_iter().map(ContentBlock::from).collect())
@@ -79,7 +79,7 @@ impl Msg {
         Self { id: reply_id.into(), ..Self::with_content(Role::Assistant, name, Vec::new()) }
     }
 
-    /// A builder for everything beyond the short forms.
+    /// A builder, for messages that the short forms cannot make.
     pub fn builder(role: Role) -> MsgBuilder {
         MsgBuilder { msg: Self { role, ..Self::default() } }
     }
@@ -87,18 +87,18 @@ impl Msg {
     /// A builder that starts from this message, for a changed copy.
     #[must_use]
     pub fn to_builder(&self) -> MsgBuilder {
-        // The copy is another value: what was folded into this one says nothing about it.
+        // The copy is another message: the events that were folded into this one were not folded into it.
         MsgBuilder { msg: Self { memory: FoldMemory::default(), ..self.clone() } }
     }
 
-    /// The same message from someone else.
+    /// A copy with another sender.
     #[must_use]
     pub fn with_name(&self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self.to_builder().msg }
     }
 
-    /// Gives an id and a time to everything in the message that has none. A message that is not
-    /// an assistant's is finished when it is made.
+    /// Sets the empty ids and timestamps of the message and its blocks. A message that is not an
+    /// assistant's is finished when it is created.
     #[must_use]
     pub fn stamped(mut self, stamp: &impl Stamp) -> Self {
         let now = stamp.now();
@@ -156,27 +156,27 @@ pub struct MsgBuilder {
 }
 
 impl MsgBuilder {
-    /// The message, or which block its role cannot hold.
+    /// The message, or an error if its role cannot contain one of the blocks.
     pub fn build(self) -> Result<Msg> {
         check_content(self.msg.role, &self.msg.content)?;
         Ok(self.msg)
     }
 
-    /// Who sends it.
+    /// Sets the sender's name.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.msg.name = name.into();
         self
     }
 
-    /// Its id.
+    /// Sets the id.
     #[must_use]
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.msg.id = id.into();
         self
     }
 
-    /// Its role.
+    /// Sets the role.
     #[must_use]
     pub fn role(mut self, role: Role) -> Self {
         self.msg.role = role;
@@ -217,56 +217,56 @@ impl MsgBuilder {
         self
     }
 
-    /// When it began.
+    /// Sets when it started.
     #[must_use]
     pub fn created_at(mut self, at: impl Into<String>) -> Self {
         self.msg.created_at = at.into();
         self
     }
 
-    /// When it ended.
+    /// Sets when it ended.
     #[must_use]
     pub fn finished_at(mut self, at: impl Into<String>) -> Self {
         self.msg.finished_at = Some(at.into());
         self
     }
 
-    /// Why it ended.
+    /// Sets why it ended.
     #[must_use]
     pub fn finished_reason(mut self, reason: FinishedReason) -> Self {
         self.msg.finished_reason = Some(reason);
         self
     }
 
-    /// The tokens it took.
+    /// Sets the tokens used.
     #[must_use]
     pub fn usage(mut self, usage: Usage) -> Self {
         self.msg.usage = Some(usage);
         self
     }
 
-    /// Its structured output.
+    /// Sets the structured output.
     #[must_use]
     pub fn structured_output(mut self, output: impl Into<Json>) -> Self {
         self.msg.structured_output = Some(output.into());
         self
     }
 
-    /// Takes the structured output out.
+    /// Removes the structured output.
     #[must_use]
     pub fn without_structured_output(mut self) -> Self {
         self.msg.structured_output = None;
         self
     }
 
-    /// What went wrong.
+    /// Sets the error.
     #[must_use]
     pub fn error(mut self, error: ReplyError) -> Self {
         self.msg.error = Some(error);
         self
     }
 
-    /// Fields that this version does not know, for codecs that carry them over.
+    /// Sets the unknown fields, for decoders that keep them.
     #[must_use]
     pub fn rest(mut self, rest: Fields) -> Self {
         self.msg.rest = rest;

@@ -1,4 +1,4 @@
-//! A message's JSON: the shape, and the order of keys, of AgentScope 2.x.
+//! Reads and writes the JSON of a message: the fields of AgentScope 2.x, in its order.
 
 use super::{Msg, check_content};
 use crate::error::{Error, ErrorKind, Result};
@@ -17,8 +17,8 @@ impl Msg {
     /// let error = Msg::from_json(
     ///     r#"{"role":"user","name":"a","content":[{"type":"thinking","thinking":"hm","id":"t1"}]}"#,
     /// ).unwrap_err();
-    /// assert_eq!(error.to_string(), "WrongRole: content[0]: a user message cannot hold the \
-    ///     thinking block t1; it holds text and data (image, audio and video in the older form)");
+    /// assert_eq!(error.to_string(), "WrongRole: content[0]: a user message cannot contain \
+    ///     the thinking block t1; it can contain text and data (image, audio and video in the older form)");
     /// ```
     pub fn from_json(text: &str) -> Result<Self> {
         let fields: Fields = serde_json::from_str(text).map_err(|error| {
@@ -30,14 +30,14 @@ impl Msg {
 
     /// The message as one line of JSON.
     pub fn to_json(&self) -> String {
-        // Every key is a string and every value is plain: there is nothing that can fail.
+        // Cannot fail: every key is a string and every value is plain.
         serde_json::to_string(self).unwrap_or_default()
     }
 
     fn read(mut fields: Fields) -> Result<Self> {
         let role = fields.need("role")?;
         let content = match fields.raw("content") {
-            // What people write by hand, and what every chat API takes.
+            // The short form of chat APIs.
             Some(json) if json.text().starts_with('"') => {
                 vec![fields.need::<String>("content")?.into()]
             }

@@ -142,7 +142,7 @@ fn a_number_out_of_range_breaks() {
             assert_eq!(partial.state(), Broken, "{text}");
         }
     }
-    // Beyond the shown prefix it stays open: an exponent may bring it back into range.
+    // A longer number stays open: an exponent may bring it back into range.
     let long = format!("[1{}", "0".repeat(400));
     assert_eq!(read(&long).state(), Open);
     assert_eq!(read(&format!("{long}]")).state(), Broken);
@@ -151,7 +151,7 @@ fn a_number_out_of_range_breaks() {
 }
 
 #[test]
-fn a_literal_shows_when_it_is_whole() {
+fn a_literal_shows_when_it_is_complete() {
     check(
         Open,
         &[
@@ -176,7 +176,7 @@ fn a_literal_shows_when_it_is_whole() {
 }
 
 #[test]
-fn an_open_container_shows_what_it_has() {
+fn an_open_container_shows_its_children() {
     check(
         Open,
         &[
@@ -328,7 +328,7 @@ fn wherever_documents_are_cut_they_end_as_serde_json_reads_them() {
                 if so_far.trim_end().len() < text.trim_end().len() {
                     assert_eq!(partial.state(), Open, "{so_far}");
                 }
-                // What is shown does not depend on the cuts.
+                // The value does not depend on the cuts.
                 assert_eq!(shown(&partial), shown(&read(&so_far)), "{so_far}");
             }
             assert_eq!(partial.state(), Complete, "{text}");
@@ -481,8 +481,8 @@ fn compare(text: &str, partial: &PartialJson) {
             assert_eq!(state, Broken, "{text:?}: {error}");
         }
         Err(_) if state == Broken => {
-            // serde_json looks at the digits of `\u` when there are four of them, and we at
-            // each. So with some more of them it has to agree.
+            // serde_json checks the digits of `\u` when there are four, we check each. So it must agree
+            // after some more digits.
             let error = serde_json::from_str::<Value>(&format!("{text}0000")).unwrap_err();
             assert_eq!(error.classify(), Category::Syntax, "{text:?}: {error}");
         }
@@ -491,7 +491,7 @@ fn compare(text: &str, partial: &PartialJson) {
 }
 
 #[test]
-fn random_documents_and_their_mutations_fare_as_with_serde_json() {
+fn random_documents_and_mutations_agree_with_serde_json() {
     let seed = 0x7475_726e_7769_7265;
     println!("seed {seed:#x}");
     let mut random = Random(seed);
@@ -541,13 +541,13 @@ fn a_string_and_its_containers_grow_in_place() {
         moves += usize::from(now.1 != text);
         text = now.1;
     }
-    // A string that doubles its room moves at most this often.
+    // A string that doubles its capacity moves at most this often.
     assert!(moves <= 17, "the string was copied {moves} times");
 }
 
 #[test]
 fn a_long_number_is_read_at_its_64th_character_and_at_its_end() {
-    // Were it read again on every push, this would take hours.
+    // If it were parsed again on every push, this would take hours.
     let text = format!("[0.{}", "123456789".repeat(100_000));
     let mut partial = PartialJson::new();
     let prefix: Value = serde_json::from_str(&format!("{}]", &text[..65])).unwrap();
