@@ -28,8 +28,9 @@ use crate::object::{FromFields, deserialize_from_fields, read_list};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A typed part of a message.
+// Not `#[non_exhaustive]`: a new variant must be a compile error wherever the crates of this workspace match
+// blocks. Blocks of an unknown type are `Other`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum ContentBlock {
     /// Plain text.
     Text(TextBlock),
@@ -119,6 +120,13 @@ impl ContentBlock {
     }
 }
 
+impl Default for ContentBlock {
+    /// An empty text block.
+    fn default() -> Self {
+        Self::Text(TextBlock::default())
+    }
+}
+
 impl FromFields for ContentBlock {
     fn from_fields(mut fields: Fields) -> Result<Self> {
         let word: String = fields.need("type")?;
@@ -168,8 +176,8 @@ impl Serialize for ContentBlock {
 }
 
 /// A block inside a hint or a tool result. It cannot contain further blocks.
+// Not `#[non_exhaustive]`, for the same reason as `ContentBlock`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Part {
     /// Plain text.
     Text(TextBlock),
@@ -317,10 +325,7 @@ macro_rules! kinds {
 
         impl BlockKind for $name {
             fn from_block(block: &ContentBlock) -> Option<&Self> {
-                match block {
-                    ContentBlock::$variant(block) => Some(block),
-                    _ => None,
-                }
+                if let ContentBlock::$variant(block) = block { Some(block) } else { None }
             }
         }
     )+};

@@ -32,105 +32,115 @@ pub fn coalesce<'a>(
     let mut events = events.into_iter();
     let mut open: Option<Event<'a>> = None;
     std::iter::from_fn(move || {
-        for event in events.by_ref() {
-            match &mut open {
-                Some(first) if can_merge(first, &event) => merge_into(first, event),
-                open => {
-                    if let Some(done) = open.replace(event) {
-                        return Some(done);
-                    }
-                }
+        for mut event in events.by_ref() {
+            if let Some(first) = &mut open
+                && merge(first, &mut event)
+            {
+                continue;
+            }
+            if let Some(done) = open.replace(event) {
+                return Some(done);
             }
         }
         open.take()
     })
 }
 
-fn can_merge(first: &Event<'_>, next: &Event<'_>) -> bool {
+/// Merges the next event into the first, if that loses nothing.
+fn merge<'a>(first: &mut Event<'a>, next: &mut Event<'a>) -> bool {
     let plain = |event: &Event<'_>| event.metadata.is_empty() && event.rest.is_empty();
     let (Some(last), Some(seq)) = (first.seq, next.seq) else { return false };
-    next.seq_from.unwrap_or(seq) == last.next()
+    let are_neighbours = next.seq_from.unwrap_or(seq) == last.next()
         && first.reply_id == next.reply_id
         // A message's `created_at` is the first known timestamp of its events.
         && first.created_at.is_empty() == next.created_at.is_empty()
         && first.agent == next.agent
         && plain(first)
-        && plain(next)
-        && same_block(&first.kind, &next.kind)
-}
-
-fn same_block(first: &EventKind<'_>, next: &EventKind<'_>) -> bool {
-    let fits = |a: &str, b: &str| a.len() + b.len() <= MAX_MERGED_BYTES;
-    match (first, next) {
-        (EventKind::TextBlockDelta(a), EventKind::TextBlockDelta(b)) => {
-            a.block_id == b.block_id && fits(&a.delta, &b.delta)
-        }
-        (EventKind::ThinkingBlockDelta(a), EventKind::ThinkingBlockDelta(b)) => {
-            a.block_id == b.block_id && fits(&a.delta, &b.delta)
-        }
-        (EventKind::ToolCallDelta(a), EventKind::ToolCallDelta(b)) => {
-            a.tool_call_id == b.tool_call_id && fits(&a.delta, &b.delta)
-        }
-        (EventKind::ToolResultTextDelta(a), EventKind::ToolResultTextDelta(b)) => {
-            a.tool_call_id == b.tool_call_id && fits(&a.delta, &b.delta)
-        }
-        (EventKind::DataBlockDelta(a), EventKind::DataBlockDelta(b)) => {
-            a.block_id == b.block_id
-                && a.media_type == b.media_type
-                && chunk_data(&a.chunk).zip(chunk_data(&b.chunk)).is_some_and(|(a, b)| fits(a, b))
-        }
-        (EventKind::ToolResultDataDelta(a), EventKind::ToolResultDataDelta(b)) => {
-            // Without an id each delta is a block of its own.
-            !a.block_id.is_empty()
-                && a.tool_call_id == b.tool_call_id
-                && a.block_id == b.block_id
-                && a.media_type == b.media_type
-                && chunk_data(&a.chunk).zip(chunk_data(&b.chunk)).is_some_and(|(a, b)| fits(a, b))
-        }
-        _ => false,
+        && plain(next);
+    if !are_neighbours {
+        return false;
     }
-}
-
-fn chunk_data<'c>(chunk: &'c Chunk<'_>) -> Option<&'c str> {
-    match chunk {
-        Chunk::Data(data) => Some(data),
-        Chunk::Url(_) => None,
+    let (Some((target, text)), Some((next_target, more))) =
+        (delta(&mut first.kind), delta(&mut next.kind))
+    else {
+        return false;
+    };
+    if target != next_target || text.len() + more.len() > MAX_MERGED_BYTES {
+        return false;
     }
-}
-
-fn merge_into<'a>(first: &mut Event<'a>, next: Event<'a>) {
-    let (Some(text), Some(more)) = (delta_mut(&mut first.kind), delta(&next.kind)) else { return };
     text.to_mut().push_str(more);
     first.seq_from = first.seq_from.or(first.seq);
     first.seq = next.seq;
-    first.id = next.id;
+    first.id = std::mem::take(&mut next.id);
+    true
 }
 
-/// The text that a delta appends.
-fn delta<'e>(kind: &'e EventKind<'_>) -> Option<&'e str> {
-    match kind {
-        EventKind::TextBlockDelta(event) => Some(&event.delta),
-        EventKind::ThinkingBlockDelta(event) => Some(&event.delta),
-        EventKind::ToolCallDelta(event) => Some(&event.delta),
-        EventKind::ToolResultTextDelta(event) => Some(&event.delta),
-        EventKind::DataBlockDelta(event) => chunk_data(&event.chunk),
-        EventKind::ToolResultDataDelta(event) => chunk_data(&event.chunk),
-        _ => None,
-    }
+/// What a delta appends to.
+#[derive(PartialEq)]
+enum Target<'e> {
+    Text(&'e str),
+    Thinking(&'e str),
+    ToolCall(&'e str),
+    ResultText(&'e str),
+    Data(&'e str, &'e Option<String>),
+    ResultData(&'e str, &'e str, &'e Option<String>),
 }
 
-fn delta_mut<'e, 'a>(kind: &'e mut EventKind<'a>) -> Option<&'e mut Text<'a>> {
-    let of_chunk = |chunk: &'e mut Chunk<'a>| match chunk {
-        Chunk::Data(data) => Some(data),
-        Chunk::Url(_) => None,
-    };
+/// Where a delta appends, and the text that it appends; `None` for other events.
+fn delta<'e, 'a>(kind: &'e mut EventKind<'a>) -> Option<(Target<'e>, &'e mut Text<'a>)> {
     match kind {
-        EventKind::TextBlockDelta(event) => Some(&mut event.delta),
-        EventKind::ThinkingBlockDelta(event) => Some(&mut event.delta),
-        EventKind::ToolCallDelta(event) => Some(&mut event.delta),
-        EventKind::ToolResultTextDelta(event) => Some(&mut event.delta),
-        EventKind::DataBlockDelta(event) => of_chunk(&mut event.chunk),
-        EventKind::ToolResultDataDelta(event) => of_chunk(&mut event.chunk),
-        _ => None,
+        EventKind::TextBlockDelta(event) => Some((Target::Text(&event.block_id), &mut event.delta)),
+        EventKind::ThinkingBlockDelta(event) => {
+            Some((Target::Thinking(&event.block_id), &mut event.delta))
+        }
+        EventKind::ToolCallDelta(event) => {
+            Some((Target::ToolCall(&event.tool_call_id), &mut event.delta))
+        }
+        EventKind::ToolResultTextDelta(event) => {
+            Some((Target::ResultText(&event.tool_call_id), &mut event.delta))
+        }
+        EventKind::DataBlockDelta(event) => {
+            let event = &mut **event;
+            let Chunk::Data(data) = &mut event.chunk else { return None };
+            Some((Target::Data(&event.block_id, &event.media_type), data))
+        }
+        EventKind::ToolResultDataDelta(event) => {
+            let event = &mut **event;
+            // Without an id each delta is a block of its own.
+            let Chunk::Data(data) = &mut event.chunk else { return None };
+            let target =
+                Target::ResultData(&event.tool_call_id, &event.block_id, &event.media_type);
+            (!event.block_id.is_empty()).then_some((target, data))
+        }
+        EventKind::ReplyStart(_)
+        | EventKind::ReplyEnd(_)
+        | EventKind::ModelCallStart(_)
+        | EventKind::ModelCallEnd(_)
+        | EventKind::TextBlockStart(_)
+        | EventKind::TextBlockEnd(_)
+        | EventKind::ThinkingBlockStart(_)
+        | EventKind::ThinkingBlockEnd(_)
+        | EventKind::DataBlockStart(_)
+        | EventKind::DataBlockEnd(_)
+        | EventKind::Hint(_)
+        | EventKind::ToolCallStart(_)
+        | EventKind::ToolCallEnd(_)
+        | EventKind::ToolResultStart(_)
+        | EventKind::ToolResultEnd(_)
+        | EventKind::ExceedMaxIters(_)
+        | EventKind::RequireUserConfirm(_)
+        | EventKind::RequireExternalExecution(_)
+        | EventKind::UserConfirmResult(_)
+        | EventKind::ExternalExecutionResult(_)
+        | EventKind::UserInterrupt(_)
+        | EventKind::Custom(_)
+        | EventKind::Block(_)
+        | EventKind::Message(_)
+        | EventKind::Supersede(_)
+        | EventKind::Reset(_)
+        | EventKind::RequestStop(_)
+        | EventKind::AllToolsDenied(_)
+        | EventKind::SubagentExposed(_)
+        | EventKind::Unknown(_) => None,
     }
 }

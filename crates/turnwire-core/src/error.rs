@@ -11,6 +11,7 @@
 use std::fmt;
 
 /// Kind of an error. The name is part of the public contract: `turnwire fold` prints it.
+// `#[non_exhaustive]`: callers pick out a few kinds and treat all others, also new ones, alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {

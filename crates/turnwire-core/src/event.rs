@@ -12,6 +12,16 @@
 //! # Ok::<(), turnwire_core::Error>(())
 //! ```
 //!
+//! To build an event, set the fields that matter and leave the others to their defaults:
+//!
+//! ```
+//! use turnwire_core::event::ReplyEnd;
+//! use turnwire_core::{Event, FinishedReason};
+//!
+//! let end = ReplyEnd { finished_reason: FinishedReason::Interrupted, ..ReplyEnd::default() };
+//! assert_eq!(Event::new("r", end).kind.type_name(), "REPLY_END");
+//! ```
+//!
 //! An event borrows its text from the JSON that it was read from; [`Event::into_owned`] copies it.
 
 mod field;

@@ -297,7 +297,13 @@ impl Fold<'_> {
                 ContentBlock::ToolResult(result) if result.finished_at.is_none() => {
                     close_parts(&mut result.output);
                 }
-                _ => {}
+                ContentBlock::Data(_)
+                | ContentBlock::ToolResult(_)
+                | ContentBlock::Text(_)
+                | ContentBlock::Thinking(_)
+                | ContentBlock::Hint(_)
+                | ContentBlock::ToolCall(_)
+                | ContentBlock::Other(_) => {}
             }
         }
         let msg = &mut *self.msg;
@@ -418,7 +424,13 @@ fn open_source(block: &ContentBlock, place: usize) -> Option<&Source> {
             },
             Payload::Text(_) => None,
         },
-        _ => None,
+        ContentBlock::Data(_)
+        | ContentBlock::ToolResult(_)
+        | ContentBlock::Text(_)
+        | ContentBlock::Thinking(_)
+        | ContentBlock::Hint(_)
+        | ContentBlock::ToolCall(_)
+        | ContentBlock::Other(_) => None,
     }
 }
 
@@ -430,7 +442,11 @@ fn source_count(block: &ContentBlock) -> usize {
             Payload::Parts(parts) => parts.len(),
             Payload::Text(_) => 0,
         },
-        _ => 0,
+        ContentBlock::Text(_)
+        | ContentBlock::Thinking(_)
+        | ContentBlock::Hint(_)
+        | ContentBlock::ToolCall(_)
+        | ContentBlock::Other(_) => 0,
     }
 }
 

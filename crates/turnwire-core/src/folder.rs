@@ -108,24 +108,27 @@ impl Folder {
 
     /// Applies an event that does not belong to a reply; `None` for other events.
     fn apply_outside_replies(&mut self, event: &Event<'_>) -> Option<Result<Outcome>> {
-        match &event.kind {
-            EventKind::Message(message) => Some(self.insert_message(message, event)),
-            EventKind::Supersede(supersede) => {
-                self.superseded.extend(supersede.message_ids.iter().cloned());
-                Some(Ok(Outcome::Applied))
-            }
-            EventKind::Reset(_) if !event.id.is_empty() && self.last_reset == event.id => {
-                Some(Ok(Outcome::Repeated))
-            }
-            EventKind::Reset(_) => {
-                *self = Self { last_reset: event.id.to_string(), ..Self::default() };
-                Some(Ok(Outcome::Applied))
-            }
-            kind if event.reply_id.is_empty() || !kind.is_part_of_reply() => {
-                Some(Ok(Outcome::Ignored))
-            }
-            _ => None,
+        if event.kind.is_part_of_reply() {
+            return event.reply_id.is_empty().then_some(Ok(Outcome::Ignored));
         }
+        Some(if let EventKind::Message(message) = &event.kind {
+            self.insert_message(message, event)
+        } else if let EventKind::Supersede(supersede) = &event.kind {
+            self.superseded.extend(supersede.message_ids.iter().cloned());
+            Ok(Outcome::Applied)
+        } else if matches!(event.kind, EventKind::Reset(_)) {
+            Ok(self.reset(event))
+        } else {
+            Ok(Outcome::Ignored)
+        })
+    }
+
+    fn reset(&mut self, event: &Event<'_>) -> Outcome {
+        if !event.id.is_empty() && self.last_reset == event.id {
+            return Outcome::Repeated;
+        }
+        *self = Self { last_reset: event.id.to_string(), ..Self::default() };
+        Outcome::Applied
     }
 
     fn insert_message(&mut self, message: &Message, event: &Event<'_>) -> Result<Outcome> {

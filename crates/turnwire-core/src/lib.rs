@@ -37,6 +37,10 @@
 //! | [`stamp`] | source of ids and timestamps |
 //! | [`error`] | the error of this crate |
 
+// Our own enums are matched without `_`, so that the compiler finds the places for a new variant.
+#![warn(clippy::wildcard_enum_match_arm)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod base64;
 pub mod block;
 pub mod coalesce;

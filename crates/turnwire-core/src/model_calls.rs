@@ -43,39 +43,25 @@ pub struct ModelCalls {
 impl ModelCalls {
     /// Takes the next event of the reply. Repeated events change nothing.
     pub fn observe(&mut self, event: &Event<'_>) {
-        match &event.kind {
-            EventKind::ModelCallStart(_) if self.open_blocks.is_none() => {
-                self.open_blocks = Some(Vec::new());
-                self.started += 1;
+        let kind = &event.kind;
+        if matches!(kind, EventKind::ModelCallStart(_)) && self.open_blocks.is_none() {
+            self.open_blocks = Some(Vec::new());
+            self.started += 1;
+        } else if let EventKind::ModelCallEnd(end) = kind {
+            let tool_calls = std::mem::take(&mut self.open_tool_calls);
+            let is_whole =
+                end.discard.is_empty() && end.finished_reason != FinishedReason::Interrupted;
+            if self.open_blocks.take().is_some() && is_whole {
+                self.ended += 1;
+                self.last_reason = Some(end.finished_reason.clone());
+                self.last_error.clone_from(&end.error);
+                self.tool_calls = tool_calls;
             }
-            EventKind::ModelCallEnd(end) => {
-                let making = std::mem::take(&mut self.open_tool_calls);
-                let is_whole =
-                    end.discard.is_empty() && end.finished_reason != FinishedReason::Interrupted;
-                if self.open_blocks.take().is_some() && is_whole {
-                    self.ended += 1;
-                    self.last_reason = Some(end.finished_reason.clone());
-                    self.last_error.clone_from(&end.error);
-                    self.tool_calls = making;
-                }
+        } else if let (Some(blocks), Some(id)) = (&mut self.open_blocks, kind.started_block_id()) {
+            push_once(blocks, id);
+            if matches!(kind, EventKind::ToolCallStart(_)) {
+                push_once(&mut self.open_tool_calls, id);
             }
-            EventKind::TextBlockStart(start) => self.note_block(&start.block_id),
-            EventKind::ThinkingBlockStart(start) => self.note_block(&start.block_id),
-            EventKind::DataBlockStart(start) => self.note_block(&start.block_id),
-            EventKind::ToolCallStart(start) => {
-                self.note_block(&start.tool_call_id);
-                if self.open_blocks.is_some() {
-                    push_once(&mut self.open_tool_calls, &start.tool_call_id);
-                }
-            }
-            EventKind::Block(block) => self.note_block(block.block.id()),
-            _ => {}
-        }
-    }
-
-    fn note_block(&mut self, id: &str) {
-        if let Some(open) = &mut self.open_blocks {
-            push_once(open, id);
         }
     }
 }

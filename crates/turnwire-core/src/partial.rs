@@ -257,7 +257,7 @@ impl PartialJson {
                 self.mode = Mode::BetweenTokens(Expected::Value);
             }
             (Expected::After, ',', Some(Value::Object(_))) => {
-                self.mode = Mode::BetweenTokens(Expected::Key)
+                self.mode = Mode::BetweenTokens(Expected::Key);
             }
             (Expected::Key | Expected::FirstKey, '"', _) => self.begin_text(StringRole::Key),
             (Expected::Value | Expected::FirstItem, ..) => self.begin_value(c)?,

@@ -29,7 +29,7 @@ macro_rules! events {
     )+) => {
         $(
             $(#[$doc])*
-            #[derive(Debug, Clone, PartialEq, Eq)]
+            #[derive(Debug, Clone, Default, PartialEq, Eq)]
             pub struct $name $(<$lt>)? {
                 $($(#[$field_doc])* pub $field: $type,)*
             }
@@ -42,8 +42,9 @@ macro_rules! events {
         )+
 
         /// What happened.
+        // Not `#[non_exhaustive]`: a new kind must be a compile error wherever the crates of this workspace
+        // match events. Events of an unknown type are `Unknown`.
         #[derive(Debug, Clone, PartialEq, Eq)]
-        #[non_exhaustive]
         pub enum EventKind<$life> {
             $($(#[$doc])* $name(events!(@hold $($boxed)? $name $(<$lt>)?)),)+
             /// An event of an unknown type; its fields are in the event's `rest`.
@@ -86,6 +87,19 @@ macro_rules! events {
                 })
             }
 
+            /// Writes the fields that come before `reply_id`.
+            pub(super) fn write_lead<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+                match self {
+                    $(Self::$name(event) => {
+                        let _ = event;
+                        $(events!(@write_lead $need map event $field);)*
+                    })+
+                    Self::Unknown(_) => {}
+                }
+                Ok(())
+            }
+
+            /// Writes the fields that come after `reply_id`.
             pub(super) fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
                 match self {
                     $(Self::$name(event) => {
@@ -123,6 +137,10 @@ macro_rules! events {
     (@read $need:ident $raw:ident $word:literal $field:ident) => {
         Field::read($raw, stringify!($field))?.unwrap_or_default()
     };
+    (@write_lead lead $map:ident $event:ident $field:ident) => {
+        $event.$field.write($map, stringify!($field))?;
+    };
+    (@write_lead $need:ident $map:ident $event:ident $field:ident) => {};
     (@write lead $map:ident $event:ident $field:ident) => {};
     (@write ours $map:ident $event:ident $field:ident) => {
         if !$event.$field.is_absent() {
@@ -427,16 +445,6 @@ impl EventKind<'_> {
         !matches!(self, Self::Unknown(_))
     }
 
-    /// The session, for events that write `session_id` before `reply_id`.
-    pub(super) fn session_id(&self) -> Option<&str> {
-        match self {
-            Self::ReplyStart(event) => Some(&event.session_id),
-            Self::ReplyEnd(event) => Some(&event.session_id),
-            Self::SubagentExposed(event) => Some(&event.session_id),
-            _ => None,
-        }
-    }
-
     /// Whether an event of this kind must have a `reply_id`.
     pub(super) fn needs_reply(&self) -> bool {
         !matches!(self, Self::RequestStop(_) | Self::AllToolsDenied(_) | Self::SubagentExposed(_))
@@ -446,6 +454,48 @@ impl EventKind<'_> {
     /// Whether its `reply_id` may be empty.
     pub(super) fn may_lack_reply(&self) -> bool {
         !self.needs_reply() || matches!(self, Self::ReplyEnd(_) | Self::UserInterrupt(_))
+    }
+
+    /// The id of the block or tool call that the event adds to the message while a model answers.
+    pub(crate) fn started_block_id(&self) -> Option<&str> {
+        match self {
+            Self::TextBlockStart(start) => Some(&start.block_id),
+            Self::ThinkingBlockStart(start) => Some(&start.block_id),
+            Self::DataBlockStart(start) => Some(&start.block_id),
+            Self::ToolCallStart(start) => Some(&start.tool_call_id),
+            Self::Block(block) => Some(block.block.id()),
+            Self::ReplyStart(_)
+            | Self::ReplyEnd(_)
+            | Self::ModelCallStart(_)
+            | Self::ModelCallEnd(_)
+            | Self::TextBlockDelta(_)
+            | Self::TextBlockEnd(_)
+            | Self::ThinkingBlockDelta(_)
+            | Self::ThinkingBlockEnd(_)
+            | Self::DataBlockDelta(_)
+            | Self::DataBlockEnd(_)
+            | Self::Hint(_)
+            | Self::ToolCallDelta(_)
+            | Self::ToolCallEnd(_)
+            | Self::ToolResultStart(_)
+            | Self::ToolResultTextDelta(_)
+            | Self::ToolResultDataDelta(_)
+            | Self::ToolResultEnd(_)
+            | Self::ExceedMaxIters(_)
+            | Self::RequireUserConfirm(_)
+            | Self::RequireExternalExecution(_)
+            | Self::UserConfirmResult(_)
+            | Self::ExternalExecutionResult(_)
+            | Self::UserInterrupt(_)
+            | Self::Custom(_)
+            | Self::Message(_)
+            | Self::Supersede(_)
+            | Self::Reset(_)
+            | Self::RequestStop(_)
+            | Self::AllToolsDenied(_)
+            | Self::SubagentExposed(_)
+            | Self::Unknown(_) => None,
+        }
     }
 
     /// Whether an event of this kind belongs to a reply. Others change no message of a reply and never fail
@@ -462,35 +512,6 @@ impl EventKind<'_> {
     }
 }
 
-impl Default for ReplyStart {
-    fn default() -> Self {
-        Self { session_id: String::new(), name: String::new(), role: Role::Assistant }
-    }
-}
-
-impl Default for ReplyEnd {
-    fn default() -> Self {
-        Self {
-            session_id: String::new(),
-            finished_reason: FinishedReason::Completed,
-            error: None,
-            structured_output: None,
-            message_metadata: Fields::default(),
-        }
-    }
-}
-
-impl Default for ModelCallEnd {
-    fn default() -> Self {
-        Self {
-            usage: TokenCounts::default(),
-            finished_reason: FinishedReason::Completed,
-            error: None,
-            discard: Vec::new(),
-        }
-    }
-}
-
 impl From<HintBlock> for Hint {
     fn from(block: HintBlock) -> Self {
         Self { block_id: block.id, source: block.source, hint: block.hint }
@@ -504,6 +525,13 @@ pub enum Chunk<'a> {
     Data(Text<'a>),
     /// A URL.
     Url(Text<'a>),
+}
+
+impl Default for Chunk<'_> {
+    /// No bytes.
+    fn default() -> Self {
+        Self::Data(Text::default())
+    }
 }
 
 /// The tokens of one model call.

@@ -23,7 +23,7 @@ impl Serialize for Event<'_> {
             map.serialize_entry("metadata", &self.metadata)?;
         }
         map.serialize_entry("type", self.kind.type_name())?;
-        entry_if(&mut map, "session_id", self.kind.session_id().as_ref())?;
+        self.kind.write_lead(&mut map)?;
         // AgentScope's service sends an empty `reply_id` if there is no reply.
         if self.kind.needs_reply() || !self.reply_id.is_empty() {
             map.serialize_entry("reply_id", &self.reply_id)?;

@@ -186,12 +186,10 @@ fn is_block(block: &ContentBlock, family: Family, id: &str) -> bool {
 }
 
 fn result_parts(block: &ContentBlock) -> &[Part] {
-    match block {
-        ContentBlock::ToolResult(result) => match &result.output {
-            Payload::Parts(parts) => parts,
-            Payload::Text(_) => &[],
-        },
-        _ => &[],
+    let ContentBlock::ToolResult(result) = block else { return &[] };
+    match &result.output {
+        Payload::Parts(parts) => parts,
+        Payload::Text(_) => &[],
     }
 }
 

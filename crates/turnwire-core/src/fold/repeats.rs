@@ -37,13 +37,15 @@ impl RepeatDetector {
     /// Whether an event is a repeat; a new event is remembered. A merged event, a part of which came before, is
     /// an error and is not remembered.
     pub fn is_repeat(&mut self, event: &Event<'_>) -> Result<bool> {
-        let seen = match &event.kind {
-            EventKind::Reset(_) => return Ok(self.is_repeated_reset(event)),
-            EventKind::Message(message) => seen_entry(&mut self.messages, message.message.id()),
-            _ if event.reply_id.is_empty() && !event.id.is_empty() => {
-                return Ok(matches!(self.others.remember_id(event), Seen::Before));
-            }
-            _ => seen_entry(&mut self.replies, &event.reply_id),
+        if matches!(event.kind, EventKind::Reset(_)) {
+            return Ok(self.is_repeated_reset(event));
+        }
+        let seen = if let EventKind::Message(message) = &event.kind {
+            seen_entry(&mut self.messages, message.message.id())
+        } else if event.reply_id.is_empty() && !event.id.is_empty() {
+            return Ok(matches!(self.others.remember_id(event), Seen::Before));
+        } else {
+            seen_entry(&mut self.replies, &event.reply_id)
         };
         Ok(matches!(seen.remember(event)?, Seen::Before))
     }

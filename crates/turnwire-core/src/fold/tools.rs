@@ -120,12 +120,10 @@ impl Fold<'_> {
         }
         let at = self.index.find(&self.msg.content, Family::ToolResult, id)?;
         let part = self.index.find_part(&self.msg.content, at, block_id)?;
-        match self.msg.content.get_mut(at)? {
-            ContentBlock::ToolResult(result) => match parts_mut(result).get_mut(part)? {
-                Part::Data(block) => Some(block),
-                Part::Text(_) | Part::Other(_) => None,
-            },
-            _ => None,
+        let ContentBlock::ToolResult(result) = self.msg.content.get_mut(at)? else { return None };
+        match parts_mut(result).get_mut(part)? {
+            Part::Data(block) => Some(block),
+            Part::Text(_) | Part::Other(_) => None,
         }
     }
 
