@@ -1,9 +1,9 @@
-//! Clients that send exactly what they are told, and a network that does its worst.
+//! Plain HTTP and SSE clients, and a proxy that behaves like a bad network.
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | [`http`] | one request on one connection, its answer whole or as it comes |
-//! | [`sse`] | server-sent events out of bytes that were cut anywhere |
+//! | [`http`] | one request on one connection; the response complete or as a stream |
+//! | [`sse`] | parses server-sent events from bytes that were cut anywhere |
 //! | [`proxy`] | a proxy that cuts, splits, delays and stalls |
 
 pub mod http;

@@ -1,4 +1,4 @@
-//! Streams: many replies at once, repeats, and what does not belong there.
+//! Random streams: many replies at once, repeated events, and events that do not fit.
 
 use crate::reply::{GeneratedReply, random_reply};
 use crate::{one_in, pick, values};
@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use turnwire_core::event::{
     DataBlockDelta, TextBlockDelta, TextBlockEnd, TextBlockStart, ToolResultEnd,
 };
-use turnwire_core::{Event, EventKind, Fields, Msg, Seq, ToolResultState};
+use turnwire_core::{Event, EventKind, Msg, Seq, ToolResultState};
 
 /// Several replies in one stream, and their messages in the order of their first events.
 pub fn random_replies(rng: &mut Rng) -> (Vec<Event<'static>>, Vec<Msg>) {
@@ -34,7 +34,7 @@ pub fn random_replies(rng: &mut Rng) -> (Vec<Event<'static>>, Vec<Msg>) {
     (events, messages)
 }
 
-/// Gives every event its place in the log.
+/// Gives every event its seq.
 pub fn with_seqs(mut events: Vec<Event<'static>>) -> Vec<Event<'static>> {
     for (seq, event) in (1..).zip(&mut events) {
         event.seq = Seq::new(seq);
@@ -42,8 +42,7 @@ pub fn with_seqs(mut events: Vec<Event<'static>>) -> Vec<Event<'static>> {
     events
 }
 
-/// The same stream with repeats: single events again later, and whole stretches, as after a
-/// reconnect.
+/// The same stream with repeats: single events, and whole ranges, as after a reconnect.
 pub fn with_repeats(rng: &mut Rng, events: &[Event<'static>]) -> Vec<Event<'static>> {
     let mut stream: Vec<Event<'static>> = Vec::new();
     for event in events {
@@ -60,47 +59,47 @@ pub fn with_repeats(rng: &mut Rng, events: &[Event<'static>]) -> Vec<Event<'stat
     stream
 }
 
-/// An event that no fold takes: for a block that is not there, or one that is not base64.
+/// An event that every fold refuses: for a block that does not exist, or with invalid base64.
 pub fn misfit(rng: &mut Rng, reply_id: &str) -> Event<'static> {
-    let kind: EventKind<'static> =
-        match rng.u8(..4) {
-            0 => TextBlockDelta { block_id: "x_none".into(), delta: "x".into() }.into(),
-            1 => TextBlockEnd { block_id: "x_none".into(), text: None, extra: Fields::default() }
-                .into(),
-            2 => ToolResultEnd { tool_call_id: "x_none".into(), state: ToolResultState::Success }
-                .into(),
-            _ => DataBlockDelta {
-                block_id: "x_none".into(),
-                media_type: None,
-                chunk: turnwire_core::event::Chunk::Data("=".into()),
-            }
-            .into(),
-        };
+    let kind: EventKind<'static> = match rng.u8(..4) {
+        0 => TextBlockDelta { block_id: "x_none".into(), delta: "x".into() }.into(),
+        1 => TextBlockEnd { block_id: "x_none".into(), ..TextBlockEnd::default() }.into(),
+        2 => {
+            ToolResultEnd { tool_call_id: "x_none".into(), state: ToolResultState::Success }.into()
+        }
+        _ => DataBlockDelta {
+            block_id: "x_none".into(),
+            media_type: None,
+            chunk: turnwire_core::event::Chunk::Data("=".into()),
+        }
+        .into(),
+    };
     let mut event = Event::new(reply_id.to_owned(), kind);
     event.id = values::id(rng).into();
     event.created_at = "2026-11-15T09:00:00.000000".into();
     event
 }
 
-/// An event that starts a block of an open reply again, where it has one.
+/// An event that starts the first text block of a reply again, if it has one.
 pub fn second_start(message: &Msg) -> Option<Event<'static>> {
     let block = message.first::<turnwire_core::TextBlock>()?;
     let start = TextBlockStart { block_id: block.id.clone().into() };
     Some(Event::new(message.id().to_owned(), start))
 }
 
-/// The same events with each block whole before the next begins, in the order of their starts: for
-/// wires on which only one block can be open at a time.
+/// The same events with each block complete before the next starts, in the order of their starts: for wires
+/// on which only one block can be open at a time.
 pub fn sequential(events: Vec<Event<'static>>) -> Vec<Event<'static>> {
     let mut left: Vec<Option<Event<'static>>> = events.into_iter().map(Some).collect();
     let mut sorted = Vec::new();
     for at in 0..left.len() {
         let Some(event) = left.get_mut(at).and_then(Option::take) else { continue };
-        let key = started_block(&event);
+        let block = block_of(&event);
         sorted.push(event);
-        let Some(key) = key else { continue };
+        let Some((Stage::Start, key)) = block else { continue };
+        let continues = |event: &Event<'_>| block_of(event) == Some((Stage::Later, key.clone()));
         for later in left.iter_mut().skip(at + 1) {
-            if later.as_ref().is_some_and(|event| continued_block(event) == Some(key.clone())) {
+            if later.as_ref().is_some_and(continues) {
                 sorted.extend(later.take());
             }
         }
@@ -108,48 +107,72 @@ pub fn sequential(events: Vec<Event<'static>>) -> Vec<Event<'static>> {
     sorted
 }
 
-/// The same events without what takes back something that was sent: for wires that write as it comes.
+/// The same events without corrections of sent text and without discarded blocks: for wires that cannot
+/// take anything back.
 pub fn without_corrections(mut events: Vec<Event<'static>>) -> Vec<Event<'static>> {
     let mut sent = HashSet::new();
     for event in &mut events {
-        match &mut event.kind {
-            EventKind::TextBlockDelta(delta) if !delta.delta.is_empty() => {
+        if let EventKind::TextBlockDelta(delta) = &event.kind {
+            if !delta.delta.is_empty() {
                 sent.insert(delta.block_id.to_string());
             }
-            EventKind::TextBlockEnd(end) if sent.contains(&*end.block_id) => end.text = None,
-            EventKind::ModelCallEnd(end) => end.discard.clear(),
-            _ => {}
+        } else if let EventKind::TextBlockEnd(end) = &mut event.kind {
+            if sent.contains(&*end.block_id) {
+                end.text = None;
+            }
+        } else if let EventKind::ModelCallEnd(end) = &mut event.kind {
+            end.discard.clear();
         }
     }
     events
 }
 
-/// What begins: a block or a call, or a result.
-fn started_block(event: &Event<'_>) -> Option<(bool, String)> {
-    match &event.kind {
-        EventKind::TextBlockStart(event) => Some((false, event.block_id.to_string())),
-        EventKind::ThinkingBlockStart(event) => Some((false, event.block_id.to_string())),
-        EventKind::DataBlockStart(event) => Some((false, event.block_id.to_string())),
-        EventKind::ToolCallStart(event) => Some((false, event.tool_call_id.to_string())),
-        EventKind::ToolResultStart(event) => Some((true, event.tool_call_id.to_string())),
-        _ => None,
-    }
+/// The part of a block's life that an event is.
+#[derive(PartialEq)]
+enum Stage {
+    Start,
+    Later,
 }
 
-/// What goes on, or ends.
-fn continued_block(event: &Event<'_>) -> Option<(bool, String)> {
-    match &event.kind {
-        EventKind::TextBlockDelta(event) => Some((false, event.block_id.to_string())),
-        EventKind::TextBlockEnd(event) => Some((false, event.block_id.to_string())),
-        EventKind::ThinkingBlockDelta(event) => Some((false, event.block_id.to_string())),
-        EventKind::ThinkingBlockEnd(event) => Some((false, event.block_id.to_string())),
-        EventKind::DataBlockDelta(event) => Some((false, event.block_id.to_string())),
-        EventKind::DataBlockEnd(event) => Some((false, event.block_id.to_string())),
-        EventKind::ToolCallDelta(event) => Some((false, event.tool_call_id.to_string())),
-        EventKind::ToolCallEnd(event) => Some((false, event.tool_call_id.to_string())),
-        EventKind::ToolResultTextDelta(event) => Some((true, event.tool_call_id.to_string())),
-        EventKind::ToolResultDataDelta(event) => Some((true, event.tool_call_id.to_string())),
-        EventKind::ToolResultEnd(event) => Some((true, event.tool_call_id.to_string())),
-        _ => None,
-    }
+/// The block, call or result that an event starts, continues or ends: whether it is a result, and its id.
+fn block_of(event: &Event<'_>) -> Option<(Stage, (bool, String))> {
+    let (stage, is_result, id) = match &event.kind {
+        EventKind::TextBlockStart(event) => (Stage::Start, false, &event.block_id),
+        EventKind::ThinkingBlockStart(event) => (Stage::Start, false, &event.block_id),
+        EventKind::DataBlockStart(event) => (Stage::Start, false, &event.block_id),
+        EventKind::ToolCallStart(event) => (Stage::Start, false, &event.tool_call_id),
+        EventKind::ToolResultStart(event) => (Stage::Start, true, &event.tool_call_id),
+        EventKind::TextBlockDelta(event) => (Stage::Later, false, &event.block_id),
+        EventKind::TextBlockEnd(event) => (Stage::Later, false, &event.block_id),
+        EventKind::ThinkingBlockDelta(event) => (Stage::Later, false, &event.block_id),
+        EventKind::ThinkingBlockEnd(event) => (Stage::Later, false, &event.block_id),
+        EventKind::DataBlockDelta(event) => (Stage::Later, false, &event.block_id),
+        EventKind::DataBlockEnd(event) => (Stage::Later, false, &event.block_id),
+        EventKind::ToolCallDelta(event) => (Stage::Later, false, &event.tool_call_id),
+        EventKind::ToolCallEnd(event) => (Stage::Later, false, &event.tool_call_id),
+        EventKind::ToolResultTextDelta(event) => (Stage::Later, true, &event.tool_call_id),
+        EventKind::ToolResultDataDelta(event) => (Stage::Later, true, &event.tool_call_id),
+        EventKind::ToolResultEnd(event) => (Stage::Later, true, &event.tool_call_id),
+        EventKind::ReplyStart(_)
+        | EventKind::ReplyEnd(_)
+        | EventKind::ModelCallStart(_)
+        | EventKind::ModelCallEnd(_)
+        | EventKind::Hint(_)
+        | EventKind::ExceedMaxIters(_)
+        | EventKind::RequireUserConfirm(_)
+        | EventKind::RequireExternalExecution(_)
+        | EventKind::UserConfirmResult(_)
+        | EventKind::ExternalExecutionResult(_)
+        | EventKind::UserInterrupt(_)
+        | EventKind::Custom(_)
+        | EventKind::Block(_)
+        | EventKind::Message(_)
+        | EventKind::Supersede(_)
+        | EventKind::Reset(_)
+        | EventKind::RequestStop(_)
+        | EventKind::AllToolsDenied(_)
+        | EventKind::SubagentExposed(_)
+        | EventKind::Unknown(_) => return None,
+    };
+    Some((stage, (is_result, id.to_string())))
 }

@@ -1,4 +1,4 @@
-//! Messages, blocks and events with anything in them that their types can hold.
+//! Random messages, blocks and events, with everything that their types allow.
 
 use crate::{one_in, pick};
 use fastrand::Rng;
@@ -18,7 +18,7 @@ use turnwire_core::{
     ThinkingBlock, ToolCall, ToolCallState, ToolResult, ToolResultState, Usage,
 };
 
-/// A short text, with what breaks naive code in it.
+/// A short text, with characters that break naive code.
 pub fn text(rng: &mut Rng) -> String {
     const PIECES: &[&str] = &[
         "Hello",
@@ -44,7 +44,7 @@ pub fn text(rng: &mut Rng) -> String {
     (0..rng.usize(..5)).map(|_| *pick(rng, PIECES)).collect()
 }
 
-/// An id: 32 hexadecimal digits, or what others use.
+/// An id: 32 hexadecimal digits, or another form.
 pub fn id(rng: &mut Rng) -> String {
     match rng.u8(..4) {
         0 => format!("call_{}", rng.u64(..)),
@@ -53,7 +53,7 @@ pub fn id(rng: &mut Rng) -> String {
     }
 }
 
-/// A time as text, or nothing.
+/// A timestamp as text, or an empty string.
 pub fn time(rng: &mut Rng) -> String {
     match rng.u8(..8) {
         0 => String::new(),
@@ -92,7 +92,7 @@ pub fn object(rng: &mut Rng) -> Json {
     Json::from_value(&fields).unwrap_or_else(|_| Json::from(0))
 }
 
-/// Fields that nobody knows, or none. Their names begin with `x_`.
+/// Unknown fields, or none. Their names start with `x_`.
 pub fn unknown_fields(rng: &mut Rng) -> Fields {
     if !one_in(rng, 4) {
         return Fields::default();
@@ -107,7 +107,7 @@ fn metadata(rng: &mut Rng) -> Fields {
     some_of(rng, 2, |rng| (format!("m{}", rng.u8(..9)), json(rng))).into_iter().collect()
 }
 
-/// A block of a type that nobody knows.
+/// A block of an unknown type.
 pub fn unknown_block(rng: &mut Rng) -> Fields {
     let mut fields = Fields::default();
     fields.insert("type", format!("x_kind{}", rng.u8(..9)));
@@ -129,7 +129,7 @@ pub fn text_block(rng: &mut Rng) -> TextBlock {
     }
 }
 
-/// What kind of bytes: a real one, or any text.
+/// A real media type, or any text.
 fn media_type(rng: &mut Rng) -> String {
     match rng.u8(..8) {
         0 => "image/png".to_owned(),
@@ -154,7 +154,7 @@ pub fn data_block(rng: &mut Rng) -> DataBlock {
         _ => Source::Base64(Base64Source {
             data: match DataBlock::bytes(&bytes, "").source {
                 Source::Base64(source) => source.data,
-                _ => String::new(),
+                Source::Url(_) | Source::Other(_) => String::new(),
             },
             media_type: maybe(rng, media_type),
             rest: unknown_fields(rng),
@@ -304,7 +304,7 @@ fn reason(rng: &mut Rng) -> FinishedReason {
     .clone()
 }
 
-/// What a provider added to its thinking.
+/// Unknown fields, and sometimes a provider's signature.
 fn provider_fields(rng: &mut Rng) -> Fields {
     let mut fields = unknown_fields(rng);
     if rng.bool() {
@@ -322,7 +322,7 @@ fn reply_error(rng: &mut Rng) -> ReplyError {
     }
 }
 
-/// Any message that its role allows.
+/// Any message that follows the role rules.
 pub fn message(rng: &mut Rng) -> Msg {
     loop {
         let role = *pick(rng, &Role::ALL);
@@ -391,7 +391,7 @@ fn confirm_result(rng: &mut Rng) -> ConfirmResult {
     }
 }
 
-/// What happened, of every kind, with anything in it.
+/// An event of any kind.
 pub fn event_kind(rng: &mut Rng) -> EventKind<'static> {
     let block_id = id(rng).into();
     let tool_call_id = id(rng).into();
@@ -500,8 +500,8 @@ pub fn event(rng: &mut Rng) -> Event<'static> {
     event
 }
 
-/// A JSON Schema of 1.4 KB that is a billion subschemas large once its references are expanded: each of its
-/// definitions applies the one before twice.
+/// A JSON Schema of 1.4 KB that has a billion subschemas once its references are expanded: each definition
+/// applies the one before twice.
 pub fn doubling_schema() -> String {
     let definitions: Vec<String> = (1..=30)
         .map(|at| {

@@ -1,28 +1,28 @@
 // Written by `TURNWIRE_WRITE=1 cargo test -p turnwire-testkit --test typescript` from the Rust types.
 // Changes belong there.
 
-/** An object whose entries are anything. */
+/** An object with any entries. */
 export type Fields = Record<string, unknown>;
 
-/** A word that this version may not know; those that it knows are offered. */
+/** A value that may be unknown; editors offer the known ones. */
 export type Word<W extends string> = W | (string & {});
 
-/** Who speaks. */
+/** Role of a message's sender. */
 export type Role = "user" | "assistant" | "system" | "tool";
 
-/** How far a tool call has come. */
+/** State of a tool call. */
 export type ToolCallState = Word<"pending" | "asking" | "allowed" | "submitted" | "finished">;
 
-/** What came of a tool call. */
+/** State of a tool result. */
 export type ToolResultState = Word<"running" | "success" | "error" | "interrupted" | "denied">;
 
 /** Why a reply, or a model call, ended. */
 export type FinishedReason = Word<"completed" | "interrupted" | "exceed_max_iters" | "error" | "length" | "tool_calls" | "refusal" | "content_filter" | "truncated">;
 
-/** What kind of error ended a reply. */
+/** Type of the error that ended a reply. */
 export type ErrorType = Word<"authentication" | "permission" | "rate_limit" | "invalid_request" | "upstream" | "connection" | "internal" | "setup" | "unknown">;
 
-/** What a permission rule does. */
+/** Effect of a permission rule. */
 export type Behavior = Word<"allow" | "deny" | "ask" | "passthrough">;
 
 /** Plain text. */
@@ -30,39 +30,39 @@ export interface TextBlock {
   type: "text";
   /** The text. */
   text: string;
-  /** The block's id; empty where it has none. */
+  /** The block's id; empty if it has none. */
   id?: string;
-  /** When it began; empty where that is not known. */
+  /** When it started; empty if not known. */
   created_at?: string;
   /** When it ended. */
   finished_at?: string | null;
 }
 
-/** The model's reasoning. What the provider adds (`signature`, `redacted_thinking_data`, …) is in `rest`. */
+/** The model's reasoning. Fields of the provider (`signature`, `redacted_thinking_data`, …) are in `rest`. */
 export interface ThinkingBlock {
   type: "thinking";
   /** The reasoning. */
   thinking: string;
-  /** The block's id; empty where it has none. */
+  /** The block's id; empty if it has none. */
   id?: string;
-  /** When it began; empty where that is not known. */
+  /** When it started; empty if not known. */
   created_at?: string;
   /** When it ended. */
   finished_at?: string | null;
-  /** What the provider adds, such as `signature`. */
+  /** Fields of the provider, such as `signature`. */
   [extra: string]: unknown;
 }
 
-/** Something put into the loop from outside: a trigger, a team message, a background result. */
+/** A note for a running reply: a trigger, a message of another agent, a background result. */
 export interface HintBlock {
   type: "hint";
-  /** What it says. */
+  /** Content of the hint. */
   hint: Payload;
-  /** The block's id; empty where it has none. */
+  /** The block's id; empty if it has none. */
   id?: string;
-  /** Where it comes from, often a small JSON text for the front end. */
+  /** Where the hint comes from, often a small JSON text for the front end. */
   source?: string | null;
-  /** When it came; empty where that is not known. */
+  /** When it was added; empty if not known. */
   created_at?: string;
   /** When it ended. */
   finished_at?: string | null;
@@ -71,88 +71,88 @@ export interface HintBlock {
 /** A call of a tool. */
 export interface ToolCall {
   type: "tool_call";
-  /** The call's id, which its result repeats. */
+  /** The call's id; its result has the same. */
   id: string;
-  /** Which tool. */
+  /** Name of the tool. */
   name: string;
-  /** The arguments: JSON text, as the model wrote it. */
+  /** The arguments as JSON text, as the model wrote it. */
   input: string;
-  /** How far the call has come. */
+  /** State of the call. */
   state: ToolCallState;
-  /** Rules that a person may accept along with the call. */
+  /** Permission rules that a person may accept together with the call. */
   suggested_rules: PermissionRule[];
-  /** When it began; empty where that is not known. */
+  /** When it started; empty if not known. */
   created_at?: string;
   /** When its input was complete. */
   finished_at?: string | null;
 }
 
-/** What came of a tool call. */
+/** The result of a tool call. */
 export interface ToolResult {
   type: "tool_result";
   /** The id of the call. */
   id: string;
-  /** Which tool. */
+  /** Name of the tool. */
   name: string;
-  /** What it gave. */
+  /** Output of the tool. */
   output: Payload;
-  /** How it went. */
+  /** State of the result. */
   state: ToolResultState;
-  /** Arbitrary additions. */
+  /** Metadata. */
   metadata: Fields;
-  /** When it began; empty where that is not known. */
+  /** When it started; empty if not known. */
   created_at?: string;
   /** When it ended. */
   finished_at?: string | null;
 }
 
-/** Whether a tool may run, by its name and a pattern of its input. */
+/** A permission rule: whether a tool may run, by its name and a pattern of its input. */
 export interface PermissionRule {
-  /** Which tool. */
+  /** Name of the tool. */
   tool_name: string;
-  /** What its input must match; what that means depends on the tool. */
+  /** Pattern for the input; its meaning depends on the tool. */
   rule_content?: string | null;
-  /** What the rule does. */
+  /** Effect of the rule. */
   behavior: Behavior;
   /** Where the rule comes from. */
   source: string;
 }
 
-/** How many tokens a reply took. */
+/** Tokens that a reply used. */
 export interface Usage {
-  /** Tokens read. */
+  /** Tokens of the input. */
   input_tokens: number;
-  /** Tokens written. */
+  /** Tokens of the output. */
   output_tokens: number;
   /** Tokens read from the provider's cache. */
   cache_input_tokens: number;
-  /** Tokens put into the provider's cache. */
+  /** Tokens written to the provider's cache. */
   cache_creation_input_tokens: number;
 }
 
-/** What ended a reply that failed. */
+/** The error of a failed reply. */
 export interface ReplyError {
-  /** What kind of error, for a program. */
+  /** Machine-readable type of the error. */
   type: ErrorType;
-  /** What happened, for a person. */
+  /** What happened, for people. */
   message: string;
 }
 
-/** One person's answer about one call. */
+/** A person's answer to one pending call. */
 export interface ConfirmResult {
-  /** Yes or no. */
+  /** Whether the call is approved. */
   confirmed: boolean;
-  /** The call, with its input as the person left it. An empty input leaves it as it was. */
+  /** The call, with the edited input. An empty input leaves the input unchanged. */
   tool_call: ToolCall;
-  /** Rules that the person accepted. */
+  /** Permission rules that the person accepted. */
   rules?: PermissionRule[] | null;
 }
 
-/** Bytes as base64. While the block is open the last one to three characters may be the beginning of a group. */
+/** Bytes as base64. While the block is open, the last one to three characters may be an incomplete group. */
 export interface Base64Source {
   type: "base64";
   data: string;
-  /** What the bytes are, such as `image/png`. */
+  /** Media type, such as `image/png`. */
   media_type?: string;
 }
 
@@ -165,26 +165,26 @@ export interface UrlSource {
 
 export type Source = Base64Source | UrlSource;
 
-/** Bytes (an image, sound, any file), or a URL to them. */
+/** Bytes (an image, audio, any file), or a URL to them. */
 export interface DataBlock {
   type: "data" | "image" | "audio" | "video";
   id?: string;
   source: Source;
-  /** A file's name. */
+  /** File name. */
   name?: string | null;
   created_at?: string;
   finished_at?: string | null;
 }
 
-/** A block inside a hint or a tool's output. */
+/** A block inside a hint or a tool result. */
 export type Part = TextBlock | DataBlock;
 
-/** What a hint says or a tool gives: plain text, or text and data in order. */
+/** Content of a hint or a tool result: plain text, or text and data blocks in order. */
 export type Payload = string | Part[];
 
 /**
- * A typed part of a message. One of a type that this version does not know is kept as it came: a `switch`
- * over `type` needs a `default`.
+ * A typed part of a message. Blocks of an unknown type are kept unchanged: a `switch` over `type` needs a
+ * `default`.
  */
 export type ContentBlock = TextBlock | ThinkingBlock | DataBlock | HintBlock | ToolCall | ToolResult;
 
@@ -193,7 +193,7 @@ export interface MsgJson {
   name: string;
   content: ContentBlock[];
   role: Role;
-  /** The id of the reply that it came from. */
+  /** The id of the reply that the message comes from. */
   id?: string;
   metadata: Fields;
   created_at?: string;
@@ -204,98 +204,98 @@ export interface MsgJson {
   error: ReplyError | null;
 }
 
-/** What every event has. */
+/** Fields of every event. */
 export interface EventBase {
   id?: string;
   created_at?: string;
   metadata?: Fields;
-  /** Its place in the session's log, from 1. */
+  /** Position in the session's log, from 1. */
   seq?: number;
-  /** The first of the places that it covers, where several events were merged into this one. */
+  /** In an event that merges several: position of the first. */
   seq_from?: number;
   /** The agents from the outermost to this one, such as `main/researcher`. */
   agent_path?: string;
-  /** The call, in the reply of the agent above, that this one works for. */
+  /** The tool call, in the reply of the agent above, that this agent works for. */
   parent_tool_call_id?: string;
 }
 
-/** A block's text goes on. */
+/** Appends to the text of a text block. */
 export interface TextBlockDeltaEvent extends EventBase {
   type: "TEXT_BLOCK_DELTA";
   reply_id: string;
-  /** Which block. */
+  /** Id of the block. */
   block_id: string;
   /** The text to append. */
   delta: string;
 }
 
-/** A thinking block goes on. */
+/** Appends to the text of a thinking block. */
 export interface ThinkingBlockDeltaEvent extends EventBase {
   type: "THINKING_BLOCK_DELTA";
   reply_id: string;
-  /** Which block. */
+  /** Id of the block. */
   block_id: string;
   /** The reasoning to append. */
   delta: string;
 }
 
-/** A tool call's input goes on. */
+/** Appends to the input of a tool call. */
 export interface ToolCallDeltaEvent extends EventBase {
   type: "TOOL_CALL_DELTA";
   reply_id: string;
-  /** Which call. */
+  /** Id of the call. */
   tool_call_id: string;
   /** The JSON fragment to append. */
   delta: string;
 }
 
-/** A tool's output goes on with text. */
+/** Appends text to the output of a tool result. */
 export interface ToolResultTextDeltaEvent extends EventBase {
   type: "TOOL_RESULT_TEXT_DELTA";
   reply_id: string;
-  /** Which call's result. */
+  /** Id of the call. */
   tool_call_id: string;
   /** The text to append. */
   delta: string;
 }
 
-/** A reply begins, or goes on after a pause: then it changes nothing. */
+/** A reply starts. Repeated when a reply is resumed; then it changes nothing. */
 export interface ReplyStartEvent extends EventBase {
   type: "REPLY_START";
   reply_id: string;
   /** The session. */
   session_id: string;
-  /** Who replies. */
+  /** Name of the agent. */
   name: string;
-  /** In which role. */
+  /** Role of the message. */
   role: Role;
 }
 
-/** A reply ends. Nothing comes after it. */
+/** A reply ends. No event of it may follow. */
 export interface ReplyEndEvent extends EventBase {
   type: "REPLY_END";
   reply_id: string;
   /** The session. */
   session_id: string;
-  /** Why. */
+  /** Why it ended. */
   finished_reason: FinishedReason;
-  /** What went wrong, if it failed. */
+  /** The error, if it failed. */
   error?: ReplyError | null;
-  /** Its structured output. */
+  /** Structured output of the reply. */
   structured_output?: unknown;
-  /** What becomes the message's metadata. */
+  /** Added to the message's metadata. */
   message_metadata?: Fields;
 }
 
-/** A model is called. */
+/** A model call starts. */
 export interface ModelCallStartEvent extends EventBase {
   type: "MODEL_CALL_START";
   reply_id: string;
-  /** Which model. */
+  /** Name of the model. */
   model_name: string;
 }
 
-/** A model has answered, or failed to. */
+/** A model call ends. */
 export interface ModelCallEndEvent extends EventBase {
   type: "MODEL_CALL_END";
   reply_id: string;
@@ -305,17 +305,17 @@ export interface ModelCallEndEvent extends EventBase {
   cache_creation_input_tokens: number;
   /** Why it ended. */
   finished_reason: FinishedReason;
-  /** What went wrong, if it failed. */
+  /** The error, if it failed. */
   error?: ReplyError;
-  /** Blocks to take out again, when the call is repeated after a crash. */
+  /** Ids of blocks to remove, because the call is repeated after a crash. */
   discard?: string[];
 }
 
-/** A text block begins. */
+/** A text block starts. */
 export interface TextBlockStartEvent extends EventBase {
   type: "TEXT_BLOCK_START";
   reply_id: string;
-  /** Its id. */
+  /** Id of the block. */
   block_id: string;
 }
 
@@ -323,19 +323,19 @@ export interface TextBlockStartEvent extends EventBase {
 export interface TextBlockEndEvent extends EventBase {
   type: "TEXT_BLOCK_END";
   reply_id: string;
-  /** Which block. */
+  /** Id of the block. */
   block_id: string;
-  /** The whole text, where it is not what the deltas gave: a voice reply cut short. */
+  /** Replaces the text of the deltas, for example if a voice reply was cut short. */
   text?: string | null;
-  /** Fields for the block. */
+  /** Further fields for the block. */
   extra?: Fields;
 }
 
-/** A thinking block begins. */
+/** A thinking block starts. */
 export interface ThinkingBlockStartEvent extends EventBase {
   type: "THINKING_BLOCK_START";
   reply_id: string;
-  /** Its id. */
+  /** Id of the block. */
   block_id: string;
 }
 
@@ -343,35 +343,35 @@ export interface ThinkingBlockStartEvent extends EventBase {
 export interface ThinkingBlockEndEvent extends EventBase {
   type: "THINKING_BLOCK_END";
   reply_id: string;
-  /** Which block. */
+  /** Id of the block. */
   block_id: string;
-  /** Fields for the block, such as its signature. */
+  /** Further fields for the block, such as `signature`. */
   extra?: Fields;
 }
 
-/** A data block begins. */
+/** A data block starts. */
 export interface DataBlockStartEvent extends EventBase {
   type: "DATA_BLOCK_START";
   reply_id: string;
-  /** Its id. */
+  /** Id of the block. */
   block_id: string;
-  /** What the bytes are. */
+  /** Media type, such as `image/png`. */
   media_type?: string;
-  /** A file's name. */
+  /** File name. */
   name?: string | null;
 }
 
-/** A data block goes on with bytes, or is elsewhere. */
+/** Appends bytes to a data block, or sets its URL. */
 export interface DataBlockDeltaEvent extends EventBase {
   type: "DATA_BLOCK_DELTA";
   reply_id: string;
-  /** Which block. */
+  /** Id of the block. */
   block_id: string;
-  /** What the bytes are. */
+  /** Media type, such as `image/png`. */
   media_type?: string;
   /** Base64, cut anywhere. */
   data?: string | null;
-  /** Where the bytes are, instead. */
+  /** URL of the bytes, instead. */
   url?: string | null;
 }
 
@@ -379,105 +379,105 @@ export interface DataBlockDeltaEvent extends EventBase {
 export interface DataBlockEndEvent extends EventBase {
   type: "DATA_BLOCK_END";
   reply_id: string;
-  /** Which block. */
+  /** Id of the block. */
   block_id: string;
-  /** Fields for the block. */
+  /** Further fields for the block. */
   extra?: Fields;
 }
 
-/** A hint, whole. */
+/** A complete hint. */
 export interface HintEvent extends EventBase {
   type: "HINT_BLOCK";
   reply_id: string;
-  /** The block's id. */
+  /** Id of the block. */
   block_id: string;
-  /** Where it comes from. */
+  /** Where the hint comes from. */
   source?: string | null;
-  /** What it says. */
+  /** Content of the hint. */
   hint: Payload;
 }
 
-/** A tool call begins. */
+/** A tool call starts. */
 export interface ToolCallStartEvent extends EventBase {
   type: "TOOL_CALL_START";
   reply_id: string;
-  /** The call's id. */
+  /** Id of the call. */
   tool_call_id: string;
-  /** Which tool. */
+  /** Name of the tool. */
   tool_call_name: string;
 }
 
-/** A tool call's input is complete. */
+/** The input of a tool call is complete. */
 export interface ToolCallEndEvent extends EventBase {
   type: "TOOL_CALL_END";
   reply_id: string;
-  /** Which call. */
+  /** Id of the call. */
   tool_call_id: string;
-  /** Fields for the block. */
+  /** Further fields for the block. */
   extra?: Fields;
 }
 
-/** A tool starts. */
+/** A tool starts to run. */
 export interface ToolResultStartEvent extends EventBase {
   type: "TOOL_RESULT_START";
   reply_id: string;
-  /** For which call. */
+  /** Id of the call. */
   tool_call_id: string;
-  /** Which tool. */
+  /** Name of the tool. */
   tool_call_name: string;
 }
 
-/** A tool's output goes on with bytes, or with a URL. */
+/** Appends bytes or a URL to the output of a tool result. */
 export interface ToolResultDataDeltaEvent extends EventBase {
   type: "TOOL_RESULT_DATA_DELTA";
   reply_id: string;
-  /** Which call's result. */
+  /** Id of the call. */
   tool_call_id: string;
-  /** Which data block of the output. Empty: a new one. */
+  /** Id of the data block inside the output. Empty: a new one. */
   block_id: string;
-  /** What the bytes are. */
+  /** Media type, such as `image/png`. */
   media_type?: string;
   /** Base64, cut anywhere. */
   data?: string | null;
-  /** Where the bytes are, instead. */
+  /** URL of the bytes, instead. */
   url?: string | null;
 }
 
-/** A tool is done. The event's metadata becomes the result's. */
+/** A tool has ended. The event's metadata becomes that of the result. */
 export interface ToolResultEndEvent extends EventBase {
   type: "TOOL_RESULT_END";
   reply_id: string;
-  /** For which call. */
+  /** Id of the call. */
   tool_call_id: string;
-  /** How it went. */
+  /** State of the result. */
   state: ToolResultState;
 }
 
-/** The agent has gone round as often as it may. Deprecated, still sent. */
+/** The agent has reached its maximum number of iterations. Deprecated, still sent. */
 export interface ExceedMaxItersEvent extends EventBase {
   type: "EXCEED_MAX_ITERS";
   reply_id: string;
-  /** Which agent. */
+  /** Name of the agent. */
   name: string;
 }
 
-/** Calls that wait for a person. */
+/** Tool calls wait for a person's approval. */
 export interface RequireUserConfirmEvent extends EventBase {
   type: "REQUIRE_USER_CONFIRM";
   reply_id: string;
-  /** Which calls. */
+  /** The calls. */
   tool_calls: ToolCall[];
 }
 
-/** Calls that someone outside executes. */
+/** Tool calls wait for a result from outside. */
 export interface RequireExternalExecutionEvent extends EventBase {
   type: "REQUIRE_EXTERNAL_EXECUTION";
   reply_id: string;
-  /** Which calls. */
+  /** The calls. */
   tool_calls: ToolCall[];
 }
 
-/** What a person answered. */
+/** A person's answers to pending calls. */
 export interface UserConfirmResultEvent extends EventBase {
   type: "USER_CONFIRM_RESULT";
   reply_id: string;
@@ -485,7 +485,7 @@ export interface UserConfirmResultEvent extends EventBase {
   confirm_results: ConfirmResult[];
 }
 
-/** What came of the calls executed outside. */
+/** Results of tool calls that were executed outside. */
 export interface ExternalExecutionResultEvent extends EventBase {
   type: "EXTERNAL_EXECUTION_RESULT";
   reply_id: string;
@@ -499,17 +499,17 @@ export interface UserInterruptEvent extends EventBase {
   reply_id: string;
 }
 
-/** Anything else that an application wants to tell its front end. */
+/** Anything else that an application sends to its front end. */
 export interface CustomEvent extends EventBase {
   type: "CUSTOM";
   reply_id?: string;
-  /** What it is about. */
+  /** Name of the custom event. */
   name: string;
-  /** The rest of it. */
+  /** Payload. */
   value: unknown;
 }
 
-/** A block that no other event can build, whole. */
+/** A complete block that no other event can build. */
 export interface BlockEvent extends EventBase {
   type: "BLOCK";
   reply_id: string;
@@ -517,40 +517,40 @@ export interface BlockEvent extends EventBase {
   block: ContentBlock;
 }
 
-/** A whole message that is no reply: a user's, or one whose events are gone. */
+/** A complete message that is not a reply: a user's, or one whose events were deleted. */
 export interface MessageEvent extends EventBase {
   type: "MESSAGE";
   /** The message. */
   message: MsgJson;
 }
 
-/** Messages that no longer count as history; the log keeps them. */
+/** These messages no longer count as history. The log keeps them. */
 export interface SupersedeEvent extends EventBase {
   type: "SUPERSEDE";
-  /** Their ids. */
+  /** Ids of the messages. */
   message_ids: string[];
 }
 
-/** The client's token leads nowhere: empty everything, it all comes again. */
+/** The client's resume token is no longer valid: discard everything, all events follow again. */
 export interface ResetEvent extends EventBase {
   type: "RESET";
   /** The session's epoch. */
   epoch: string;
-  /** Why. */
+  /** Why the token is not valid. */
   reason: string;
 }
 
-/** Java: a middleware or a tool wants the reply to stop early. */
+/** Java: a middleware or a tool requests that the reply stops early. */
 export interface RequestStopEvent extends EventBase {
   type: "REQUEST_STOP";
   reply_id?: string;
-  /** Why, for a person. */
+  /** Reason for people. */
   reason?: string;
-  /** Why, as Java names it. */
+  /** Java's `GenerateReason`. */
   generate_reason?: string;
 }
 
-/** Java: every call of a round was denied. */
+/** Java: all tool calls of a model call were denied. */
 export interface AllToolsDeniedEvent extends EventBase {
   type: "ALL_TOOLS_DENIED";
   reply_id?: string;
@@ -558,21 +558,21 @@ export interface AllToolsDeniedEvent extends EventBase {
   denied_tool_calls: ToolCall[];
 }
 
-/** Java: a sub-agent can be talked to. */
+/** Java: a client can talk to a sub-agent directly. */
 export interface SubagentExposedEvent extends EventBase {
   type: "SUBAGENT_EXPOSED";
   reply_id?: string;
-  /** The session that it has. */
+  /** Session of the sub-agent. */
   session_id: string;
-  /** The sub-agent. */
+  /** Id of the sub-agent. */
   subagent_id: string;
-  /** The agent it is. */
+  /** Id of its agent. */
   agent_id: string;
-  /** Its name for people. */
+  /** Display name. */
   label?: string;
 }
 
-/** One increment of a reply, or an input to it. One of a type that this version does not know is handed on, too. */
+/** One increment of a reply, or an input to it. Events of an unknown type are delivered, too. */
 export type Event =
   | TextBlockDeltaEvent
   | ThinkingBlockDeltaEvent
@@ -629,10 +629,10 @@ export const EventType = /* @__PURE__ */ Object.fromEntries(
 ) as { readonly [T in Event["type"]]: T };
 export type EventType = Event["type"];
 
-/** What a field is when it is not there or null; `undefined`: it has to be there. */
+/** The default of each field if it is missing or null; `undefined`: the field is required. */
 export type Shape = Record<string, unknown>;
 
-/** The blocks, by their types. */
+/** The blocks by type. */
 export const BLOCKS: Record<string, Shape> = {
   text: { text: undefined, finished_at: null },
   thinking: { thinking: undefined, finished_at: null },

@@ -1,4 +1,4 @@
-//! HTTP/1.1 as plainly as it can be: one request on one connection.
+//! A minimal HTTP/1.1 client for tests: one request on one connection.
 
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind};
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Headers that a request adds to those it needs.
+/// Additional headers of a request.
 pub type Headers<'a> = &'a [(&'a str, &'a str)];
 
 /// The bytes of a request.
@@ -19,7 +19,7 @@ pub fn request(
 ) -> Vec<u8> {
     let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\n");
     for (name, value) in headers {
-        // Writing to a string always works.
+        // Writing to a string cannot fail.
         let _ = write!(head, "{name}: {value}\r\n");
     }
     if !body.is_empty() {
@@ -29,8 +29,7 @@ pub fn request(
     [head.as_bytes(), body].concat()
 }
 
-/// Sends a request on a connection of its own, and takes the whole answer. An answer that breaks off
-/// is an error.
+/// Sends a request on a new connection and reads the whole response. An incomplete response is an error.
 pub async fn send_http(
     to: SocketAddr,
     method: &str,
@@ -45,19 +44,19 @@ pub async fn send_http(
         .await
 }
 
-/// A whole answer.
+/// A complete response.
 #[derive(Debug, Clone)]
 pub struct HttpResponse {
     /// The status.
     pub status: u16,
-    /// The first line and the headers.
+    /// The status line and the headers.
     pub head: String,
     /// The body.
     pub body: Vec<u8>,
 }
 
 impl HttpResponse {
-    /// A header.
+    /// The value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         header(&self.head, name)
     }
@@ -67,12 +66,12 @@ impl HttpResponse {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body as JSON; `null` where it is none.
+    /// The body as JSON; `null` if it is not JSON.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// The `type` of an error.
+    /// The `type` of an error response.
     pub fn error_type(&self) -> String {
         let kind =
             self.json().pointer("/error/type").and_then(|kind| kind.as_str().map(str::to_owned));
@@ -87,41 +86,41 @@ fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
     })
 }
 
-/// An answer that comes bit by bit.
+/// A response that is read piece by piece.
 #[derive(Debug)]
 pub struct StreamingResponse {
     /// The status.
     pub status: u16,
-    /// The first line and the headers.
+    /// The status line and the headers.
     pub head: String,
     stream: TcpStream,
-    /// What was read and not handed out.
+    /// Bytes that were read but not returned yet.
     buffer: Vec<u8>,
     left: BodyLeft,
 }
 
-/// What is still to come of a body.
+/// The rest of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BodyLeft {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(usize),
     /// The size of the next chunk.
     ChunkSize,
-    /// So many bytes of a chunk, and its line end.
+    /// This many bytes of a chunk, and its line end.
     Chunk(usize),
     /// Nothing.
     Nothing,
 }
 
 impl StreamingResponse {
-    /// Sends bytes on a connection of its own, and reads the head of the answer.
+    /// Sends bytes on a new connection and reads the head of the response.
     pub async fn send(to: SocketAddr, request: &[u8]) -> io::Result<Self> {
         let mut stream = TcpStream::connect(to).await?;
         stream.write_all(request).await?;
         Self::read_head(stream).await
     }
 
-    /// Reads the head of an answer.
+    /// Reads the head of a response.
     pub async fn read_head(mut stream: TcpStream) -> io::Result<Self> {
         let mut buffer = Vec::new();
         let end = loop {
@@ -131,9 +130,10 @@ impl StreamingResponse {
             read_more(&mut stream, &mut buffer).await?;
         };
         let rest = buffer.split_off(end + 4);
-        let head = String::from_utf8(buffer).map_err(|_| invalid_data("a head that is no text"))?;
+        let head = String::from_utf8(buffer)
+            .map_err(|_| invalid_data("the response head is not UTF-8"))?;
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let status = status.ok_or_else(|| invalid_data("a head without a status"))?;
+        let status = status.ok_or_else(|| invalid_data("the response head has no status"))?;
         let length = header(&head, "content-length").and_then(|length| length.parse().ok());
         let left = match length {
             _ if matches!(status, 100..=199 | 204 | 304) => BodyLeft::Nothing,
@@ -144,13 +144,13 @@ impl StreamingResponse {
         Ok(Self { status, head, stream, buffer: rest, left })
     }
 
-    /// A header.
+    /// The value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         header(&self.head, name)
     }
 
-    /// The next bytes of the body. `None` at its end; a body that breaks off is an error. What was
-    /// read when this is dropped is not lost.
+    /// The next bytes of the body; `None` at its end. An incomplete body is an error. Cancel-safe: bytes that
+    /// were read are kept.
     pub async fn next_bytes(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
             match self.left {
@@ -190,7 +190,7 @@ impl StreamingResponse {
         }
     }
 
-    /// All that is left.
+    /// Reads the rest of the body.
     pub async fn read_to_end(mut self) -> io::Result<HttpResponse> {
         let mut body = Vec::new();
         while let Some(bytes) = self.next_bytes().await? {
@@ -210,7 +210,7 @@ fn invalid_data(why: &'static str) -> io::Error {
 
 async fn read_more(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<()> {
     match stream.read_buf(buffer).await? {
-        0 => Err(io::Error::new(ErrorKind::UnexpectedEof, "the answer broke off")),
+        0 => Err(io::Error::new(ErrorKind::UnexpectedEof, "the response is incomplete")),
         _ => Ok(()),
     }
 }

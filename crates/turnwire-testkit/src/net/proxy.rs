@@ -1,5 +1,5 @@
-//! A proxy that does what networks do: cuts connections at any byte, hands bytes on in tiny pieces,
-//! late, or not at all for a while.
+//! A TCP proxy that behaves like a bad network: it cuts connections at any byte, forwards tiny pieces, delays
+//! them, or stalls.
 
 use crate::{one_in, pick};
 use fastrand::Rng;
@@ -13,17 +13,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-/// A proxy before one server. It ends when it is dropped.
+/// A proxy for one server. It stops when it is dropped.
 #[derive(Debug)]
 pub struct Proxy {
-    /// Where it listens.
+    /// Its listening address.
     pub address: SocketAddr,
     cuts: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }
 
 impl Proxy {
-    /// Starts one. What it does to its n-th connection follows from the seed.
+    /// Starts a proxy. The seed determines what it does to its n-th connection.
     pub async fn start(to: SocketAddr, seed: u64) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -32,9 +32,9 @@ impl Proxy {
         let task = tokio::spawn(async move {
             let mut rng = Rng::with_seed(seed);
             while let Ok((client, _)) = listener.accept().await {
-                let (fate, cuts) = (ConnectionPlan::random(&mut rng), counted.clone());
+                let (plan, cuts) = (ConnectionPlan::random(&mut rng), counted.clone());
                 tokio::spawn(async move {
-                    if !matches!(fate.run(client, to).await, Ok(Ended::ByItself)) {
+                    if !matches!(plan.run(client, to).await, Ok(Ended::ByItself)) {
                         cuts.fetch_add(1, Ordering::Relaxed);
                     }
                 });
@@ -43,7 +43,7 @@ impl Proxy {
         Ok(Self { address, cuts, task })
     }
 
-    /// How many connections did not end by themselves.
+    /// Number of connections that it cut or that failed.
     pub fn cuts(&self) -> u64 {
         self.cuts.load(Ordering::Relaxed)
     }
@@ -62,32 +62,32 @@ enum Ended {
     Cut,
 }
 
-/// What becomes of one connection.
+/// What the proxy does to one connection.
 #[derive(Debug, Clone, Copy)]
 struct ConnectionPlan {
     up: DirectionPlan,
     down: DirectionPlan,
-    /// How long nothing happens before it is cut.
+    /// Time without traffic before the cut.
     stall: Duration,
-    /// Whether the cut is one that throws away what is on its way.
+    /// Whether the cut is a reset, which discards data in flight.
     resets: bool,
 }
 
-/// What becomes of the bytes in one direction.
+/// What the proxy does to the bytes of one direction.
 #[derive(Debug, Clone, Copy)]
 struct DirectionPlan {
-    /// How many get through.
+    /// Bytes until the cut.
     bytes: usize,
-    /// How many at a time.
+    /// Bytes per piece.
     piece: usize,
-    /// How long each piece takes, once in a while.
+    /// Delay of every 16th piece.
     delay: Duration,
 }
 
 impl ConnectionPlan {
     fn random(rng: &mut Rng) -> Self {
         let piece = *pick(rng, &[1, 7, 100, 1500, 1 << 16]);
-        // Single bytes are slow, so there are fewer of them.
+        // Tiny pieces are slow, so there are fewer bytes.
         let most = if piece < 10 { 11 } else { 17 };
         let bytes = if one_in(rng, 10) && piece > 10 { usize::MAX } else { 1 << rng.u32(4..most) };
         let bytes = rng.usize(bytes / 8..=bytes);
@@ -111,7 +111,7 @@ impl ConnectionPlan {
             let (mut from_server, mut to_server) = server.split();
             tokio::select! {
                 ended = self.up.forward(&mut from_client, &mut to_server) => match ended? {
-                    // Whoever has sent all may still wait for the answer.
+                    // The client has sent everything and may still wait for the response.
                     Ended::ByItself => self.down.forward(&mut from_server, &mut to_client).await?,
                     Ended::Cut => Ended::Cut,
                 },

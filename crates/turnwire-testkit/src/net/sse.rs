@@ -1,30 +1,30 @@
-//! Server-sent events out of bytes that were cut anywhere.
+//! A parser of server-sent events for tests. The bytes may be cut anywhere.
 
-/// One event, or what stands between events.
+/// One event, or a comment between events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Frame {
-    /// Its id, where it has one.
+    /// Its id, if any.
     pub id: Option<String>,
-    /// Its name, where it has one.
+    /// Its name, if any.
     pub event: Option<String>,
-    /// Its data, lines joined.
+    /// Its data; lines are joined.
     pub data: Option<String>,
-    /// After how many milliseconds to come back.
+    /// Reconnection delay in milliseconds.
     pub retry: Option<u64>,
-    /// Lines that mean nothing.
+    /// Number of comment lines.
     pub comments: usize,
 }
 
-/// A stream of events. One that is not whole when the stream ends never was.
+/// Parses a stream of events. An incomplete event at the end of the stream is ignored.
 #[derive(Debug, Clone, Default)]
 pub struct SseParser {
     buffer: Vec<u8>,
-    /// How much of it has no end of a frame.
+    /// Length of the prefix without the end of a frame.
     searched: usize,
 }
 
 impl SseParser {
-    /// Takes bytes, and gives the frames that are whole now. Text that is no UTF-8 shows as such.
+    /// Takes bytes and returns the complete frames. Invalid UTF-8 is replaced.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<Frame> {
         self.buffer.extend_from_slice(bytes);
         let mut frames = Vec::new();
@@ -37,7 +37,7 @@ impl SseParser {
         frames
     }
 
-    /// Where the first frame ends.
+    /// End of the first frame.
     fn first_frame_end(&self) -> Option<usize> {
         let rest = self.buffer.get(self.searched..)?;
         Some(self.searched + memchr::memmem::find(rest, b"\n\n")? + 2)

@@ -1,7 +1,7 @@
-//! What the TypeScript client takes from here: its types, and the streams on which its fold is compared
-//! with ours. Both are files of the client's, and have to be what today's code gives.
+//! Checks the generated files of the TypeScript client: its types, and the vectors that compare its fold with
+//! ours.
 //!
-//! `TURNWIRE_WRITE=1 cargo test -p turnwire-testkit --test typescript` writes them anew.
+//! `TURNWIRE_WRITE=1 cargo test -p turnwire-testkit --test typescript` writes them.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -10,7 +10,7 @@ mod vectors;
 
 use std::path::Path;
 
-/// Compares a file of the client's with what it has to be, or writes it.
+/// Compares a file of the client with its expected content, or writes it.
 fn compare(name: &str, expected: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clients/typescript").join(name);
     if std::env::var_os("TURNWIRE_WRITE").is_some() {
@@ -20,18 +20,18 @@ fn compare(name: &str, expected: &str) {
     let found = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         found == expected,
-        "clients/typescript/{name} is not what the Rust code gives; write it anew with \
+        "clients/typescript/{name} is out of date; write it with \
          TURNWIRE_WRITE=1 cargo test -p turnwire-testkit --test typescript"
     );
 }
 
 #[test]
-fn the_types_are_those_of_today() {
+fn the_typescript_types_are_up_to_date() {
     compare("src/generated/model.ts", &types::write_model());
 }
 
 #[test]
-fn the_vectors_are_what_the_fold_gives_today() {
+fn the_typescript_vectors_are_up_to_date() {
     for (name, text) in vectors::write_vectors() {
         compare(&format!("test/vectors/{name}.json"), &text);
     }

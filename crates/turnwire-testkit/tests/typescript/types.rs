@@ -1,7 +1,7 @@
-//! The types of messages, blocks and events in TypeScript, and the tables by which its reader checks them.
+//! Generates the TypeScript types of messages, blocks and events, and the tables of defaults for its reader.
 //!
-//! Everything that the macros of the core declare is written from what they say. The few types that the
-//! core writes by hand are written by hand here too; `the_vectors_…` pins them.
+//! They come from the declarations in the macros of `turnwire-core`. The few types that the core writes by hand
+//! are written by hand here too; the vectors check them.
 
 use std::fmt::Write;
 use turnwire_core::event::ConfirmResult;
@@ -15,20 +15,20 @@ const HEAD: &str = "\
 // Written by `TURNWIRE_WRITE=1 cargo test -p turnwire-testkit --test typescript` from the Rust types.
 // Changes belong there.
 
-/** An object whose entries are anything. */
+/** An object with any entries. */
 export type Fields = Record<string, unknown>;
 
-/** A word that this version may not know; those that it knows are offered. */
+/** A value that may be unknown; editors offer the known ones. */
 export type Word<W extends string> = W | (string & {});
 ";
 
-/// By hand: what the core writes by hand.
+/// The types that the core writes by hand.
 const BY_HAND: &str = r#"
-/** Bytes as base64. While the block is open the last one to three characters may be the beginning of a group. */
+/** Bytes as base64. While the block is open, the last one to three characters may be an incomplete group. */
 export interface Base64Source {
   type: "base64";
   data: string;
-  /** What the bytes are, such as `image/png`. */
+  /** Media type, such as `image/png`. */
   media_type?: string;
 }
 
@@ -41,26 +41,26 @@ export interface UrlSource {
 
 export type Source = Base64Source | UrlSource;
 
-/** Bytes (an image, sound, any file), or a URL to them. */
+/** Bytes (an image, audio, any file), or a URL to them. */
 export interface DataBlock {
   type: "data" | "image" | "audio" | "video";
   id?: string;
   source: Source;
-  /** A file's name. */
+  /** File name. */
   name?: string | null;
   created_at?: string;
   finished_at?: string | null;
 }
 
-/** A block inside a hint or a tool's output. */
+/** A block inside a hint or a tool result. */
 export type Part = TextBlock | DataBlock;
 
-/** What a hint says or a tool gives: plain text, or text and data in order. */
+/** Content of a hint or a tool result: plain text, or text and data blocks in order. */
 export type Payload = string | Part[];
 
 /**
- * A typed part of a message. One of a type that this version does not know is kept as it came: a `switch`
- * over `type` needs a `default`.
+ * A typed part of a message. Blocks of an unknown type are kept unchanged: a `switch` over `type` needs a
+ * `default`.
  */
 export type ContentBlock = TextBlock | ThinkingBlock | DataBlock | HintBlock | ToolCall | ToolResult;
 
@@ -69,7 +69,7 @@ export interface MsgJson {
   name: string;
   content: ContentBlock[];
   role: Role;
-  /** The id of the reply that it came from. */
+  /** The id of the reply that the message comes from. */
   id?: string;
   metadata: Fields;
   created_at?: string;
@@ -80,39 +80,45 @@ export interface MsgJson {
   error: ReplyError | null;
 }
 
-/** What every event has. */
+/** Fields of every event. */
 export interface EventBase {
   id?: string;
   created_at?: string;
   metadata?: Fields;
-  /** Its place in the session's log, from 1. */
+  /** Position in the session's log, from 1. */
   seq?: number;
-  /** The first of the places that it covers, where several events were merged into this one. */
+  /** In an event that merges several: position of the first. */
   seq_from?: number;
   /** The agents from the outermost to this one, such as `main/researcher`. */
   agent_path?: string;
-  /** The call, in the reply of the agent above, that this one works for. */
+  /** The tool call, in the reply of the agent above, that this agent works for. */
   parent_tool_call_id?: string;
 }
 "#;
 
 const TABLES: &str = "
-/** What a field is when it is not there or null; `undefined`: it has to be there. */
+/** The default of each field if it is missing or null; `undefined`: the field is required. */
 export type Shape = Record<string, unknown>;
 
-/** The blocks, by their types. */
+/** The blocks by type. */
 export const BLOCKS: Record<string, Shape> = {
 ";
 
 pub(crate) fn write_model() -> String {
     let mut out = HEAD.to_owned();
-    write_words(&mut out, "Role", "Who speaks.", &Role::ALL.map(Role::as_str), true);
+    write_words(
+        &mut out,
+        "Role",
+        "Role of a message's sender.",
+        &Role::ALL.map(Role::as_str),
+        true,
+    );
     let lists: [(&str, &str, &[&str]); 5] = [
-        ("ToolCallState", "How far a tool call has come.", ToolCallState::WORDS),
-        ("ToolResultState", "What came of a tool call.", ToolResultState::WORDS),
+        ("ToolCallState", "State of a tool call.", ToolCallState::WORDS),
+        ("ToolResultState", "State of a tool result.", ToolResultState::WORDS),
         ("FinishedReason", "Why a reply, or a model call, ended.", FinishedReason::WORDS),
-        ("ErrorType", "What kind of error ended a reply.", ErrorType::WORDS),
-        ("Behavior", "What a permission rule does.", Behavior::WORDS),
+        ("ErrorType", "Type of the error that ended a reply.", ErrorType::WORDS),
+        ("Behavior", "Effect of a permission rule.", Behavior::WORDS),
     ];
     for (name, doc, list) in lists {
         write_words(&mut out, name, doc, list, false);
@@ -136,7 +142,7 @@ pub(crate) fn write_model() -> String {
         }
         write_fields(&mut out, shape.fields);
         if shape.name == "ThinkingBlock" {
-            out.push_str("  /** What the provider adds, such as `signature`. */\n  [extra: string]: unknown;\n");
+            out.push_str("  /** Fields of the provider, such as `signature`. */\n  [extra: string]: unknown;\n");
         }
         out.push_str("}\n");
     }
@@ -184,14 +190,14 @@ fn write_events(out: &mut String) {
     }
     let _ = write!(
         out,
-        "\n/** One increment of a reply, or an input to it. One of a type that this version does not know is handed on, too. */\n\
+        "\n/** One increment of a reply, or an input to it. Events of an unknown type are delivered, too. */\n\
          export type Event =\n  | {};\n",
         names.join("\n  | ")
     );
     out.push_str(
         "\n/** The types of events. */\nexport const EventType = /* @__PURE__ */ Object.fromEntries(\n  (\n",
     );
-    // As one text: a list of pairs would be a tenth of what a page loads.
+    // As one string: a list of pairs would be a tenth of the bundle.
     for (at, words) in EventKind::TYPES.chunks(4).enumerate() {
         let joint = if at == 0 { "  " } else { "+ " };
         let _ = writeln!(out, "    {joint}\"{} \"", words.join(" "));
@@ -205,7 +211,7 @@ fn write_fields(out: &mut String, fields: &[Field]) {
         match field.kind {
             "Chunk<'a>" => {
                 out.push_str("  /** Base64, cut anywhere. */\n  data?: string | null;\n");
-                out.push_str("  /** Where the bytes are, instead. */\n  url?: string | null;\n");
+                out.push_str("  /** URL of the bytes, instead. */\n  url?: string | null;\n");
                 continue;
             }
             "TokenCounts" => {
@@ -222,7 +228,7 @@ fn write_fields(out: &mut String, fields: &[Field]) {
                 ("?", field.kind)
             }
             ("optional" | "ours", Some(kind)) => ("?", kind.trim_end_matches('>')),
-            other => panic!("a field {name} that is {other:?}"),
+            other => panic!("field {name}: no TypeScript for {other:?}"),
         };
         let _ = writeln!(
             out,
@@ -252,7 +258,7 @@ fn typescript_type(kind: &str) -> String {
     }
 }
 
-/// The fields that a reader fills in. Ids and times may be missing everywhere.
+/// The defaults that a reader fills in. Ids and timestamps may always be missing.
 fn write_defaults(shape: &Shape) -> String {
     let fields = shape.fields.iter().filter(|field| field.need != "known");
     let fields: Vec<String> = fields
@@ -274,7 +280,7 @@ fn default_value(field: &Field) -> String {
         (_, "ToolResultState") => word(ToolResultState::default().as_str()),
         (_, "ErrorType") => word(ErrorType::default().as_str()),
         (_, "Behavior") => word(Behavior::default().as_str()),
-        other => panic!("a field {} that is {other:?}", field.name),
+        other => panic!("field {}: no default for {other:?}", field.name),
     }
 }
 

@@ -1,6 +1,7 @@
-//! Streams, and what our fold makes of them, strict and tolerant: another fold has to make the same.
+//! Generates test vectors: streams, and the result of our strict and tolerant fold. Another fold must give the
+//! same.
 //!
-//! Numbers that do not fit into a double are left out: JavaScript has no others.
+//! Numbers that do not fit into a JavaScript number are left out.
 
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -19,7 +20,7 @@ pub(crate) fn write_vectors() -> [(&'static str, String); 5] {
     ]
 }
 
-/// Only events, messages and numbers that mean the same everywhere.
+/// Writes a file of cases whose numbers JavaScript can represent.
 fn write_file(seed: u64, make: impl Fn(&mut Rng) -> Value) -> String {
     let mut out = format!("{{\"seed\": {seed}, \"cases\": [\n");
     let mut written = 0;
@@ -36,7 +37,7 @@ fn write_file(seed: u64, make: impl Fn(&mut Rng) -> Value) -> String {
     out + "\n]}\n"
 }
 
-/// Whether JavaScript can hold every number.
+/// Whether JavaScript can represent every number exactly.
 fn fits_javascript(value: &Value) -> bool {
     match value {
         Value::Number(number) => number.as_i64().map_or(number.is_f64(), |it| it.abs() < 1 << 53),
@@ -81,7 +82,7 @@ fn repeated_stream(rng: &mut Rng) -> Vec<Event<'static>> {
     if rng.bool() { coalesce(events).collect() } else { events }
 }
 
-/// A stream in which events are lost, moved, doubled under another id, and strangers stand between them.
+/// A stream in which events are lost, moved, repeated with another id, and mixed with random events.
 fn disordered_stream(rng: &mut Rng) -> Vec<Event<'static>> {
     let (mut events, messages) = stream::random_replies(rng);
     for _ in 0..=events.len() / 4 {
@@ -112,7 +113,7 @@ fn disordered_stream(rng: &mut Rng) -> Vec<Event<'static>> {
     if one_in(rng, 3) { stream::with_seqs(events) } else { events }
 }
 
-/// A reply that is put away in the middle: what has to be stored, and what comes behind it.
+/// A reply that is stored in the middle: the stored state, and the events after it.
 fn split_case(rng: &mut Rng) -> Value {
     let made = random_reply(rng, "r");
     let events = stream::with_seqs(made.events);
@@ -134,7 +135,7 @@ fn split_case(rng: &mut Rng) -> Value {
     })
 }
 
-/// A message with fields left out, null or empty, and how we write it.
+/// A message with missing, null and empty fields, and how we write it.
 fn message_case(rng: &mut Rng) -> Value {
     let mut sparse = value(&values::message(rng).to_json());
     remove_some_fields(rng, &mut sparse);
