@@ -1,4 +1,4 @@
-//! A disk, its faults, and power cuts.
+//! The simulated disk, its faults, and power cuts. Tests use it; the VFS reports every operation to it.
 
 use crate::file::File;
 use crate::{mounts, vfs};
@@ -10,23 +10,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often the disk refuses something, each a chance from 0 to 1.
+/// Probabilities of faults, each from 0 to 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Faults {
-    /// A write fails, and a part of it may be done.
+    /// A write fails, possibly after a part of it was written.
     pub write: f64,
-    /// A write finds no room.
+    /// A write fails because the disk is full.
     pub full: f64,
-    /// A sync fails. What it should have made durable may be lost for good, and everybody else who
-    /// has the file open hears of it once, as with Linux.
+    /// A sync fails. The data may be lost for good, and every other open handle of the file gets the error
+    /// once, as on Linux.
     pub sync: f64,
     /// A read fails.
     pub read: f64,
-    /// A read gives less than there is.
+    /// A read returns too few bytes.
     pub short_read: f64,
 }
 
-/// A disk with one folder on it. Whatever SQLite does with files there goes through the disk.
+/// A disk with one folder. Everything that SQLite does with files in it goes through the disk.
 pub struct Disk {
     state: Arc<SharedDisk>,
 }
@@ -41,18 +41,18 @@ struct DiskState {
     rng: Rng,
     files: BTreeMap<PathBuf, File>,
     faults: Faults,
-    /// How many faults are still to come.
+    /// Number of faults still to come.
     faults_left: u64,
     fault_count: u64,
     open: usize,
-    /// Syncs are acknowledged, and do nothing.
+    /// Syncs succeed but do nothing.
     ignores_syncs: bool,
     power: Power,
 }
 
 enum Power {
     On,
-    /// It is cut at the so-manieth change from now.
+    /// The power is cut after this many changes.
     Until {
         changes: u64,
         into: PathBuf,
@@ -60,30 +60,29 @@ enum Power {
     Off(io::Result<()>),
 }
 
-/// Why the disk does not do what it was asked.
+/// Why an operation failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DiskError {
     Failed,
     Full,
 }
 
-/// What a write comes to.
+/// Result of a write.
 pub(crate) enum WriteOutcome {
     All,
-    /// So many bytes of it, and then this.
+    /// This many bytes were written, then this error.
     Part(usize, DiskError),
 }
 
-/// What a read comes to.
+/// Result of a read.
 pub(crate) enum ReadOutcome {
     All,
-    /// Only so many bytes.
+    /// Only this many bytes.
     Short(usize),
 }
 
 impl Disk {
-    /// A disk that does what it should, with a folder that is there. All that it decides by chance
-    /// follows from the seed.
+    /// A disk without faults, over an existing folder. The seed determines all random decisions.
     pub fn new(seed: u64, folder: &Path) -> io::Result<Self> {
         vfs::install()?;
         let folder = folder.canonicalize()?;
@@ -105,39 +104,39 @@ impl Disk {
         Ok(Self { state })
     }
 
-    /// The folder that is on it.
+    /// Its folder.
     pub fn folder(&self) -> PathBuf {
         self.state.inner.lock().folder.clone()
     }
 
-    /// From now on it fails so often, until it has failed so many times.
+    /// Sets the probabilities of faults, until `times` faults have happened.
     pub fn set_faults(&self, faults: Faults, times: u64) {
         let mut inner = self.state.inner.lock();
         inner.faults = faults;
         inner.faults_left = times;
     }
 
-    /// From now on it does what it should.
+    /// Stops all faults.
     pub fn stop_faults(&self) {
         self.state.inner.lock().faults_left = 0;
     }
 
-    /// How often it has failed.
+    /// Number of faults so far.
     pub fn fault_count(&self) -> u64 {
         self.state.inner.lock().fault_count
     }
 
-    /// How many files are open now, each as often as it is.
+    /// Number of open file handles.
     pub fn open_files(&self) -> usize {
         self.state.inner.lock().open
     }
 
-    /// From now on it says that it has synced, and has not.
+    /// From now on syncs succeed but do nothing.
     pub fn ignore_syncs(&self) {
         self.state.inner.lock().ignores_syncs = true;
     }
 
-    /// Cuts the power now, and leaves in a new folder what might be on the disk.
+    /// Cuts the power now, and writes to a new folder what might be on the disk.
     pub fn cut_power(&self, into: &Path) -> io::Result<()> {
         self.cut_power_after(0, into);
         let mut inner = self.state.inner.lock();
@@ -146,7 +145,7 @@ impl Disk {
         inner.power_cut_result()
     }
 
-    /// Cuts the power in the middle of a change: the so-manieth from now.
+    /// Cuts the power in the middle of a change, after this many changes.
     pub fn cut_power_after(&self, changes: u64, into: &Path) {
         let mut inner = self.state.inner.lock();
         if !matches!(inner.power, Power::Off(_)) {
@@ -159,15 +158,15 @@ impl Disk {
         matches!(self.state.inner.lock().power, Power::Off(_))
     }
 
-    /// Waits until the power is cut; `false` when it is not, after so long.
+    /// Waits until the power is cut; `false` after a timeout.
     pub fn wait_until_off(&self, at_most: Duration) -> bool {
         let mut inner = self.state.inner.lock();
         let on = |inner: &mut DiskState| !matches!(inner.power, Power::Off(_));
         !self.state.power_cut.wait_while_for(&mut inner, on, at_most).timed_out()
     }
 
-    /// Begins anew with another folder, such as one that a power cut has left. Nobody may have a
-    /// file of the old one open.
+    /// Starts again with another folder, such as one that a power cut has written. No file of the old folder
+    /// may be open.
     pub fn power_on(&self, folder: &Path) -> io::Result<()> {
         let folder = folder.canonicalize()?;
         let mut inner = self.state.inner.lock();
@@ -180,7 +179,7 @@ impl Disk {
 }
 
 impl DiskState {
-    /// Counts a change, and cuts the power when it is time.
+    /// Counts a change, and cuts the power if it is time.
     fn count_change(&mut self) {
         let Power::Until { changes, into } = &mut self.power else { return };
         if let Some(left) = changes.checked_sub(1) {
@@ -194,7 +193,7 @@ impl DiskState {
     fn write_image(&mut self, into: &Path) -> io::Result<()> {
         std::fs::create_dir_all(into)?;
         for (path, file) in &self.files {
-            // One that was moved by other means is known by its new name.
+            // A file that was renamed without SQLite is copied under its new name below.
             if file.exists() && !path.exists() {
                 continue;
             }
@@ -219,7 +218,7 @@ impl DiskState {
         match &self.power {
             Power::Off(Ok(())) => Ok(()),
             Power::Off(Err(error)) => Err(io::Error::new(error.kind(), error.to_string())),
-            Power::On | Power::Until { .. } => Err(io::Error::other("the power is on")),
+            Power::On | Power::Until { .. } => Err(io::Error::other("the power was not cut")),
         }
     }
 
@@ -252,7 +251,7 @@ impl DiskState {
 }
 
 impl SharedDisk {
-    /// Opens a file with `open`, and says how many syncs of it have failed before.
+    /// Opens a file with `open`; returns the number of its failed syncs.
     pub(crate) fn open(
         &self,
         path: &Path,
@@ -280,7 +279,7 @@ impl SharedDisk {
         self.inner.lock().open -= 1;
     }
 
-    /// Lets a write happen with `write`, which is given how many bytes of it to write.
+    /// Writes with `write`, which gets the number of bytes to write.
     pub(crate) fn write(
         &self,
         path: &Path,
@@ -335,7 +334,7 @@ impl SharedDisk {
         if inner.is_off() { Err(DiskError::Failed) } else { Ok(result) }
     }
 
-    /// Makes a file durable, for somebody who has seen so many syncs of it fail.
+    /// Syncs a file, for a handle that has seen this many failed syncs of it.
     pub(crate) fn sync(&self, path: &Path, seen: &mut u64) -> Result<(), DiskError> {
         let mut inner = self.inner.lock();
         self.count_change(&mut inner);

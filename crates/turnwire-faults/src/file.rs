@@ -1,40 +1,40 @@
-//! What of one file is durable, and what a power cut may leave of the rest.
+//! The durable and the unsynced content of one file, and what a power cut may leave of it.
 
 use fastrand::Rng;
 
-/// What a disk writes whole or not at all.
+/// The unit that a disk writes atomically.
 const SECTOR: usize = 512;
 
-/// A change that no sync has made durable yet.
+/// A change that was not synced yet.
 #[derive(Debug, Clone)]
 enum Change {
     Write { at: usize, bytes: Vec<u8> },
     Truncate(usize),
 }
 
-/// A file, by its name.
+/// A file name and its content.
 #[derive(Debug, Default)]
 pub(crate) struct File {
-    /// Its bytes as of the last sync.
+    /// Content at the last sync.
     durable: Vec<u8>,
-    /// What was changed since.
+    /// Changes since then.
     pending: Vec<Change>,
-    /// Whether it is there, as a program sees it.
+    /// Whether programs see the file.
     exists: bool,
-    /// Whether that is known to the folder on the disk. If not, the name still stands for `former`.
+    /// Whether the folder on the disk knows that. If not, the name still refers to `previous`.
     is_name_durable: bool,
     previous: Option<Vec<u8>>,
-    /// How often a sync has failed.
+    /// Number of failed syncs.
     pub(crate) failures: u64,
 }
 
 impl File {
-    /// A file that was there before.
+    /// An existing file.
     pub(crate) fn existing(durable: Vec<u8>) -> Self {
         Self { durable, exists: true, is_name_durable: true, ..Self::default() }
     }
 
-    /// Says that somebody has opened it, and so made it where it was not there.
+    /// Marks the file as opened, which creates it if it did not exist.
     pub(crate) fn mark_opened(&mut self) {
         if !self.exists {
             self.exists = true;
@@ -54,7 +54,7 @@ impl File {
         self.pending.push(Change::Truncate(len));
     }
 
-    /// Makes all durable. Whether the folder was synced too: SQLite does that for a new file.
+    /// Makes all changes durable. Returns whether the folder was synced too: SQLite does that for a new file.
     pub(crate) fn sync(&mut self) -> bool {
         for change in std::mem::take(&mut self.pending) {
             apply_change(&mut self.durable, &change);
@@ -62,8 +62,8 @@ impl File {
         !self.is_name_durable
     }
 
-    /// A sync that failed: some of it is durable, and the rest never will be. A system that could
-    /// not write its pages forgets that they were to be written.
+    /// A failed sync: some changes are durable, the rest is lost. A system that could not write its pages
+    /// drops them.
     pub(crate) fn fail_sync(&mut self, rng: &mut Rng) {
         self.durable = self.surviving_bytes(rng);
         self.pending.clear();
@@ -86,7 +86,7 @@ impl File {
         self.previous = None;
     }
 
-    /// What may be there after a power cut.
+    /// What may be on the disk after a power cut.
     pub(crate) fn after_power_cut(&self, rng: &mut Rng) -> Option<Vec<u8>> {
         if !self.is_name_durable && rng.bool() {
             return self.previous.clone();
@@ -120,14 +120,14 @@ impl File {
     }
 }
 
-/// How much of what was not synced is lost.
+/// How much unsynced data is lost.
 #[derive(Debug, Clone, Copy)]
 enum UnsyncedLoss {
     All,
     Nothing,
-    /// Each sector by itself, kept with this chance.
+    /// Each sector is kept with this probability.
     Some(f64),
-    /// The same, and what was not kept may hold anything.
+    /// The same, and lost sectors may contain garbage.
     Corrupted(f64),
 }
 
@@ -156,7 +156,7 @@ impl UnsyncedLoss {
     }
 }
 
-/// The parts of a write that lie in one sector each.
+/// Splits a write at sector boundaries.
 fn sectors(at: usize, bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let (head, rest) = bytes.split_at(bytes.len().min((SECTOR - at % SECTOR) % SECTOR));
     let behind = at + head.len();
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_synced_is_there_and_the_rest_may_be() {
+    fn synced_data_stays_and_unsynced_data_may_stay() {
         let mut file = File::existing(b"ab".to_vec());
         file.write(1, b"xy");
         assert!(!file.sync());
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_is_torn_where_sectors_meet() {
+    fn a_write_is_torn_at_sector_boundaries() {
         let bytes = vec![1; 2 * SECTOR];
         let parts: Vec<_> = sectors(500, &bytes).map(|(at, part)| (at, part.len())).collect();
         assert_eq!(parts, [(500, 12), (512, 512), (1024, 500)]);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_failed_sync_has_lost_does_not_come_back_with_the_next() {
+    fn data_lost_by_a_failed_sync_stays_lost() {
         let lost = (0..50).any(|seed| {
             let mut file = File::existing(b"old".to_vec());
             file.write(0, b"new");
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_name_and_a_removed_one_need_a_sync_too() {
+    fn creating_and_deleting_a_file_need_a_sync() {
         let mut file = File::default();
         file.mark_opened();
         file.write(0, b"a");

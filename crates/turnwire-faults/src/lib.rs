@@ -1,10 +1,10 @@
-//! A disk under SQLite that forgets, tears, refuses and lies. For Turnwire's own tests.
+//! A simulated disk for SQLite with power cuts, torn writes, I/O errors and ignored syncs. For Turnwire's own
+//! tests of the log.
 //!
-//! [`Disk`] is a file layer of SQLite (a VFS) over the system's own, for the files of one folder.
-//! They are real, so whoever uses them notices nothing; but it is noted what was written since the
-//! last sync. A power cut makes a folder with what a disk might hold then: what was synced, and of
-//! the rest any part, in any order, torn at sectors. After that nothing works any more, so whatever
-//! was acknowledged rests on what was synced before.
+//! [`Disk`] is a SQLite VFS over the system's own, for the files of one folder. The files are real; the disk
+//! also records what was written since the last sync. A power cut creates a folder with what a real disk might
+//! contain then: everything that was synced, and of the rest any part, in any order, torn at sectors. After the
+//! cut every operation fails.
 //!
 //! ```
 //! use rusqlite::Connection;
@@ -24,16 +24,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What it does not know: files that are made, moved or synced by other means than SQLite. What is
-//! there when SQLite first opens it counts as durable. Reads and writes fail, opening and locking
-//! only when the power is off.
+//! Limits: it does not see files that are created, moved or synced without SQLite. The content of a file when
+//! SQLite first opens it counts as durable. Faults hit reads, writes and syncs; opening and locking fail only
+//! when the power is off.
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | [`disk`] | a disk, its faults, and power cuts |
-//! | `file` | what of one file is durable, and what a power cut may leave of the rest |
+//! | [`disk`] | the disk, its faults, and power cuts |
+//! | `file` | the durable and the unsynced content of one file |
 //! | `mounts` | which folder is on which disk |
-//! | `vfs` | the table of functions that SQLite calls |
+//! | `vfs` | the functions that SQLite calls |
 
 #![cfg(unix)]
 

@@ -1,5 +1,4 @@
-//! The table of functions that SQLite calls. Each does what the system's own file layer does, and
-//! tells the disk.
+//! The SQLite VFS: functions that SQLite calls. Each calls the system's VFS and reports to the disk.
 #![expect(unsafe_code, reason = "SQLite's file layer is a table of C functions")]
 
 use crate::disk::{DiskError, OpenError, ReadOutcome, SharedDisk, WriteOutcome};
@@ -13,27 +12,27 @@ use std::path::{Path, PathBuf};
 use std::ptr::{self, null_mut};
 use std::sync::{Arc, OnceLock};
 
-/// An open file. SQLite allocates it, and behind it the one of the system's layer.
+/// An open file. SQLite allocates it, followed by the file of the system's VFS.
 #[repr(C)]
 struct OpenFile {
     base: ffi::sqlite3_file,
-    /// Null for a file that is on no disk of ours.
+    /// Null for a file that is not on a simulated disk.
     tracked: *mut TrackedFile,
 }
 
 struct TrackedFile {
     state: Arc<SharedDisk>,
     path: PathBuf,
-    /// How many failures of syncs it has been told.
+    /// Number of failed syncs that this handle has seen.
     seen_sync_failures: u64,
 }
 
-/// Files that are to outlast a power cut.
+/// Flags of files that must survive a power cut.
 const DURABLE_FILES: c_int =
     ffi::SQLITE_OPEN_MAIN_DB | ffi::SQLITE_OPEN_WAL | ffi::SQLITE_OPEN_MAIN_JOURNAL;
 
 static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
-    // Version 3 would map files into memory, where no write is seen.
+    // Version 3 would map files into memory, where writes are invisible.
     iVersion: 2,
     xClose: Some(close),
     xRead: Some(read),
@@ -55,8 +54,8 @@ static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     xUnfetch: None,
 };
 
-/// Puts this layer under all files that SQLite opens without naming one, for as long as the process
-/// runs. Files that are on no disk of ours are left to the system.
+/// Registers this VFS as SQLite's default for the rest of the process. Files that are not on a simulated disk
+/// are left to the system.
 pub(crate) fn install() -> io::Result<()> {
     static INSTALLED: OnceLock<Result<(), &'static str>> = OnceLock::new();
     INSTALLED.get_or_init(register).map_err(io::Error::other)
@@ -68,7 +67,7 @@ fn register() -> Result<(), &'static str> {
     unsafe {
         let system = ffi::sqlite3_vfs_find(ptr::null());
         if system.is_null() {
-            return Err("SQLite has no file layer here");
+            return Err("SQLite has no VFS");
         }
         let mut table = *system;
         table.iVersion = table.iVersion.min(2);
@@ -80,11 +79,11 @@ fn register() -> Result<(), &'static str> {
         table.xDelete = Some(delete);
         table.xAccess = Some(access);
         table.xFullPathname = Some(full_pathname);
-        // What is left is about time, chance and libraries, for which the system's functions look
-        // at nothing that was changed here.
+        // The other functions concern time, randomness and libraries; the system's functions do not use
+        // what was changed here.
         let as_default = 1;
         if ffi::sqlite3_vfs_register(Box::into_raw(Box::new(table)), as_default) != ffi::SQLITE_OK {
-            return Err("SQLite does not take the file layer");
+            return Err("SQLite refused the VFS");
         }
     }
     Ok(())
@@ -98,7 +97,7 @@ unsafe fn system_vfs(vfs: *mut ffi::sqlite3_vfs) -> *mut ffi::sqlite3_vfs {
     unsafe { (*vfs).pAppData.cast() }
 }
 
-/// The system's part of a file, and its methods.
+/// The system's file behind ours, and its methods.
 ///
 /// # Safety
 ///
@@ -135,8 +134,8 @@ fn to_usize(offset: i64) -> usize {
     usize::try_from(offset).unwrap_or(0)
 }
 
-/// Calls a method of the system's part of a file.
-macro_rules! passed_on {
+/// Calls a method of the system's file.
+macro_rules! call_system {
     ($file:expr, $method:ident $(, $argument:expr)*) => {{
         // SAFETY: SQLite calls this with a file that `open` has opened and with arguments that are
         // right for the method; both are passed on as they are.
@@ -252,7 +251,7 @@ unsafe extern "C" fn full_pathname(
 }
 
 unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
-    let code = passed_on!(file, xClose);
+    let code = call_system!(file, xClose);
     // SAFETY: the box is from `open`, and a closed file is not used again.
     unsafe {
         let made = file.cast::<OpenFile>();
@@ -278,10 +277,10 @@ unsafe extern "C" fn read(
     };
     let short = match reading {
         Err(_) => return ffi::SQLITE_IOERR_READ,
-        Ok(ReadOutcome::All) => return passed_on!(file, xRead, to, len, offset),
+        Ok(ReadOutcome::All) => return call_system!(file, xRead, to, len, offset),
         Ok(ReadOutcome::Short(short)) => short,
     };
-    let code = passed_on!(file, xRead, to, len, offset);
+    let code = call_system!(file, xRead, to, len, offset);
     if code == ffi::SQLITE_OK {
         // SAFETY: `to` has room for `len` bytes, and `short` is less.
         unsafe { to.cast::<u8>().add(short).write_bytes(0, to_usize(len.into()) - short) };
@@ -298,13 +297,13 @@ unsafe extern "C" fn write(
 ) -> c_int {
     // SAFETY: SQLite gives a file that is open.
     let Some(known) = (unsafe { tracked_file(file) }) else {
-        return passed_on!(file, xWrite, from, len, offset);
+        return call_system!(file, xWrite, from, len, offset);
     };
     // SAFETY: SQLite gives `len` bytes.
     let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), to_usize(len.into())) };
     let write = |part: usize| {
         let part = c_int::try_from(part).unwrap_or(len);
-        passed_on!(file, xWrite, from, part, offset)
+        call_system!(file, xWrite, from, part, offset)
     };
     match known.state.write(&known.path, to_usize(offset), bytes, write) {
         (WriteOutcome::All, code) => code,
@@ -316,16 +315,16 @@ unsafe extern "C" fn write(
 unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, len: i64) -> c_int {
     // SAFETY: SQLite gives a file that is open.
     let Some(known) = (unsafe { tracked_file(file) }) else {
-        return passed_on!(file, xTruncate, len);
+        return call_system!(file, xTruncate, len);
     };
-    let truncate = || passed_on!(file, xTruncate, len);
+    let truncate = || call_system!(file, xTruncate, len);
     match known.state.truncate(&known.path, to_usize(len), truncate) {
         Ok(code) => code,
         Err(_) => ffi::SQLITE_IOERR_TRUNCATE,
     }
 }
 
-/// The system is not asked to sync: no power is cut but the disk's own.
+/// Does not call the system's sync: only the simulated power is cut.
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, _flags: c_int) -> c_int {
     // SAFETY: SQLite gives a file that is open.
     let Some(known) = (unsafe { tracked_file(file) }) else { return ffi::SQLITE_OK };
@@ -336,19 +335,19 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, _flags: c_int) -> c_int 
 }
 
 unsafe extern "C" fn file_size(file: *mut ffi::sqlite3_file, out: *mut i64) -> c_int {
-    passed_on!(file, xFileSize, out)
+    call_system!(file, xFileSize, out)
 }
 
 unsafe extern "C" fn lock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
-    passed_on!(file, xLock, level)
+    call_system!(file, xLock, level)
 }
 
 unsafe extern "C" fn unlock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
-    passed_on!(file, xUnlock, level)
+    call_system!(file, xUnlock, level)
 }
 
 unsafe extern "C" fn check_reserved_lock(file: *mut ffi::sqlite3_file, out: *mut c_int) -> c_int {
-    passed_on!(file, xCheckReservedLock, out)
+    call_system!(file, xCheckReservedLock, out)
 }
 
 unsafe extern "C" fn file_control(
@@ -356,15 +355,15 @@ unsafe extern "C" fn file_control(
     what: c_int,
     data: *mut c_void,
 ) -> c_int {
-    passed_on!(file, xFileControl, what, data)
+    call_system!(file, xFileControl, what, data)
 }
 
 unsafe extern "C" fn sector_size(file: *mut ffi::sqlite3_file) -> c_int {
-    passed_on!(file, xSectorSize)
+    call_system!(file, xSectorSize)
 }
 
 unsafe extern "C" fn device_characteristics(file: *mut ffi::sqlite3_file) -> c_int {
-    passed_on!(file, xDeviceCharacteristics)
+    call_system!(file, xDeviceCharacteristics)
 }
 
 unsafe extern "C" fn shm_map(
@@ -374,7 +373,7 @@ unsafe extern "C" fn shm_map(
     extend: c_int,
     out: *mut *mut c_void,
 ) -> c_int {
-    passed_on!(file, xShmMap, region, size, extend, out)
+    call_system!(file, xShmMap, region, size, extend, out)
 }
 
 unsafe extern "C" fn shm_lock(
@@ -383,7 +382,7 @@ unsafe extern "C" fn shm_lock(
     count: c_int,
     flags: c_int,
 ) -> c_int {
-    passed_on!(file, xShmLock, offset, count, flags)
+    call_system!(file, xShmLock, offset, count, flags)
 }
 
 unsafe extern "C" fn shm_barrier(file: *mut ffi::sqlite3_file) {
@@ -397,5 +396,5 @@ unsafe extern "C" fn shm_barrier(file: *mut ffi::sqlite3_file) {
 }
 
 unsafe extern "C" fn shm_unmap(file: *mut ffi::sqlite3_file, delete: c_int) -> c_int {
-    passed_on!(file, xShmUnmap, delete)
+    call_system!(file, xShmUnmap, delete)
 }
