@@ -42,7 +42,7 @@ pub(crate) use memory::FoldMemory;
 pub use repeats::RepeatDetector;
 
 use crate::base64;
-use crate::block::{ContentBlock, Part, Payload, Source};
+use crate::block::{ContentBlock, Part, Payload, Source, ToolResult};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, EventKind, ModelCallEnd, ReplyEnd, ReplyStart};
 use crate::msg::{Msg, Usage, check_role};
@@ -290,20 +290,14 @@ impl Fold<'_> {
         let open_data = self.check_open_data(0..self.msg.content.len());
         self.tolerance.check(open_data)?;
         for block in &mut self.msg.content {
-            match block {
-                ContentBlock::Data(block) if block.finished_at.is_none() => {
+            if let ContentBlock::Data(block) = block {
+                if block.finished_at.is_none() {
                     close_source(&mut block.source);
                 }
-                ContentBlock::ToolResult(result) if result.finished_at.is_none() => {
-                    close_parts(&mut result.output);
-                }
-                ContentBlock::Data(_)
-                | ContentBlock::ToolResult(_)
-                | ContentBlock::Text(_)
-                | ContentBlock::Thinking(_)
-                | ContentBlock::Hint(_)
-                | ContentBlock::ToolCall(_)
-                | ContentBlock::Other(_) => {}
+            } else if let ContentBlock::ToolResult(result) = block
+                && result.finished_at.is_none()
+            {
+                close_parts(&mut result.output);
             }
         }
         let msg = &mut *self.msg;
@@ -436,17 +430,10 @@ fn open_source(block: &ContentBlock, place: usize) -> Option<&Source> {
 
 /// The number of values of `place` for [`open_source`].
 fn source_count(block: &ContentBlock) -> usize {
-    match block {
-        ContentBlock::Data(_) => 1,
-        ContentBlock::ToolResult(result) => match &result.output {
-            Payload::Parts(parts) => parts.len(),
-            Payload::Text(_) => 0,
-        },
-        ContentBlock::Text(_)
-        | ContentBlock::Thinking(_)
-        | ContentBlock::Hint(_)
-        | ContentBlock::ToolCall(_)
-        | ContentBlock::Other(_) => 0,
+    if let ContentBlock::ToolResult(ToolResult { output: Payload::Parts(parts), .. }) = block {
+        parts.len()
+    } else {
+        1
     }
 }
 

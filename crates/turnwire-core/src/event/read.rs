@@ -40,21 +40,21 @@ impl<'de> Deserialize<'de> for Event<'static> {
 /// The fields of an event before its type is known.
 #[derive(Default)]
 pub(super) struct RawEvent<'a> {
-    hot: Hot<'a>,
+    common: CommonFields<'a>,
     seq: Option<u64>,
     metadata: Option<&'a RawValue>,
     others: Vec<(Text<'a>, &'a RawValue)>,
 }
 
-macro_rules! hot {
+macro_rules! common_fields {
     ($($name:ident $key:literal,)+) => {
         /// The string fields that nearly every event has.
         #[derive(Default)]
-        struct Hot<'a> {
+        struct CommonFields<'a> {
             $($name: Option<Text<'a>>,)+
         }
 
-        impl<'a> Hot<'a> {
+        impl<'a> CommonFields<'a> {
             #[inline]
             fn slot(&mut self, key: &str) -> Option<&mut Option<Text<'a>>> {
                 match key {
@@ -76,7 +76,7 @@ macro_rules! hot {
     };
 }
 
-hot! {
+common_fields! {
     id "id",
     created_at "created_at",
     kind "type",
@@ -102,7 +102,7 @@ impl<'a> RawEvent<'a> {
     #[expect(clippy::inline_always, reason = "the key is a literal: inlined, it costs nothing")]
     #[inline(always)]
     pub(super) fn text(&mut self, key: &'static str) -> Result<Option<Text<'a>>> {
-        if let Some(slot) = self.hot.slot(key)
+        if let Some(slot) = self.common.slot(key)
             && let Some(text) = slot.take()
         {
             return Ok(Some(text));
@@ -242,7 +242,7 @@ impl<'a> RawEvent<'a> {
 
     #[inline]
     fn rest(&mut self) -> Fields {
-        let nothing = self.hot.is_empty()
+        let nothing = self.common.is_empty()
             && self.others.is_empty()
             && self.seq.is_none()
             && self.metadata.is_none();
@@ -251,7 +251,7 @@ impl<'a> RawEvent<'a> {
 
     fn take_rest(&mut self) -> Fields {
         let mut rest = Fields::default();
-        for (key, text) in self.hot.left_over() {
+        for (key, text) in self.common.left_over() {
             rest.insert(key, &*text);
         }
         if let Some(seq) = self.seq {
@@ -261,7 +261,7 @@ impl<'a> RawEvent<'a> {
         for (key, raw) in metadata.into_iter().chain(self.others.drain(..)) {
             // A common field must be written the same way, whichever reader read it.
             let text =
-                self.hot.slot(&key).and_then(|_| serde_json::from_str::<String>(raw.get()).ok());
+                self.common.slot(&key).and_then(|_| serde_json::from_str::<String>(raw.get()).ok());
             rest.insert(key, text.map_or_else(|| Json::from_raw(raw), Json::from));
         }
         rest
@@ -296,10 +296,10 @@ impl<'de: 'a, 'a> Deserialize<'de> for MaybeText<'a> {
 }
 
 /// Reads a key and finds where its value belongs.
-struct Key<'s, 'a>(&'s mut Hot<'a>);
+struct Key<'s, 'a>(&'s mut CommonFields<'a>);
 
 enum KeySlot<'s, 'a> {
-    Hot(&'s mut Option<Text<'a>>),
+    Common(&'s mut Option<Text<'a>>),
     Seq,
     Metadata,
     Other(Text<'a>),
@@ -324,7 +324,7 @@ impl<'s, 'de> Visitor<'de> for Key<'s, 'de> {
             "seq" => KeySlot::Seq,
             "metadata" => KeySlot::Metadata,
             _ => match self.0.slot(key) {
-                Some(slot) => KeySlot::Hot(slot),
+                Some(slot) => KeySlot::Common(slot),
                 None => KeySlot::Other(Cow::Borrowed(key)),
             },
         })
@@ -354,9 +354,9 @@ impl<'de> Visitor<'de> for CommonFieldsReader<'_, 'de> {
     #[inline]
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let Self(raw) = self;
-        while let Some(found) = map.next_key_seed(Key(&mut raw.hot))? {
+        while let Some(found) = map.next_key_seed(Key(&mut raw.common))? {
             match found {
-                KeySlot::Hot(slot) => match map.next_value()? {
+                KeySlot::Common(slot) => match map.next_value()? {
                     MaybeText(None) => return Err(A::Error::custom("null, not a string")),
                     MaybeText(text) => *slot = text,
                 },
