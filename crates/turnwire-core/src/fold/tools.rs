@@ -1,7 +1,7 @@
 //! Folds the events of tool calls, tool results, approvals and external execution.
 
-use super::blocks::{append_chunk, append_late, check_open, find, set_extra, unknown_block_error};
 use super::block_index::Family;
+use super::blocks::{append_chunk, append_late, check_open, find, set_extra, unknown_block_error};
 use super::{Fold, close_parts};
 use crate::block::{
     Base64Source, BlockType, ContentBlock, DataBlock, Part, Payload, Source, TextBlock, ToolCall,
