@@ -170,7 +170,6 @@ pub(crate) fn estimate_bytes(content: &[ContentBlock]) -> usize {
             Source::Url(_) | Source::Other(_) => DATA_BYTES,
         },
         ContentBlock::Other(item) => Json::from_value(item).map_or(0, |json| json.text().len()),
-        _ => 0,
     };
     content.iter().map(|block| one(block) + 2 * BYTES_PER_TOKEN).sum()
 }

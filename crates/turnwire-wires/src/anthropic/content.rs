@@ -228,7 +228,6 @@ pub(super) fn write_parts(
         Part::Text(block) => Some(write_text(block)),
         Part::Data(block) => write_data(block).or_else(|| left_out(block)),
         Part::Other(item) => provider::block_to_item(NAME, item),
-        _ => None,
     });
     blocks.map(|fields| to_json(&fields)).collect()
 }

@@ -268,7 +268,6 @@ fn result_parts(parts: &[Part]) -> Vec<Json> {
         Part::Text(block) => Some(content::write_text(block)),
         Part::Data(block) => Some(data_block(block).unwrap_or_else(|line| line)),
         Part::Other(item) => provider::block_to_item(NAME, item),
-        _ => None,
     });
     blocks.filter(|block| !is_blank(block)).map(|block| to_json(&block)).collect()
 }

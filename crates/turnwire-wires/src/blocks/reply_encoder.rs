@@ -404,7 +404,6 @@ impl ReplyEncoder {
                 };
                 self.record_block(id, index);
             }
-            _ => {}
         }
     }
 }

@@ -215,7 +215,6 @@ impl<'a> PromptBuilder<'a> {
                 self.end_assistant();
                 return self.push_user(hint_parts(hint));
             }
-            _ => return,
         };
         self.assistant_parts.push((at, said));
     }
@@ -285,7 +284,6 @@ fn hint_parts(hint: &HintBlock) -> Vec<UserPart<'_>> {
                 Part::Text(block) => Some(UserPart::Text((&block.text).into())),
                 Part::Data(block) => Some(UserPart::Data(block)),
                 Part::Other(item) => Some(UserPart::Item(item)),
-                _ => None,
             })
             .collect(),
     }

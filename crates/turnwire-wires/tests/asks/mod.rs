@@ -132,7 +132,6 @@ pub fn metadata_never_reaches(wire: &str) {
                             mark(&mut block.rest);
                         }
                         ContentBlock::Other(item) => mark(item),
-                        _ => {}
                     }
                 }
                 let mut rest = msg.rest().clone();

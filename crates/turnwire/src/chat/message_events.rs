@@ -88,7 +88,6 @@ fn push_block(block: &ContentBlock, is_over: bool, out: &mut Vec<EventKind<'stat
         ContentBlock::Hint(_) | ContentBlock::Other(_) => {
             out.push(Block { block: Box::new(block.clone()) }.into());
         }
-        _ => {}
     }
 }
 
