@@ -1,15 +1,15 @@
-//! For the test that has the real AG-UI client judge what we write.
+//! Prints AG-UI streams and requests, for the tests with the real AG-UI client.
 //!
-//! Without arguments it prints, for each turn of `scenarios`, one line of JSON: its `name`, the
-//! `runs` as bodies of server-sent events, and under `late` the runs of clients that come in after
-//! each event, and under `merged` the same with the events before them merged.
+//! Without arguments: one line of JSON for each turn of `scenarios`, with its `name`, the `runs` as
+//! bodies of server-sent events, under `late` the runs of clients that connect after each event, and
+//! under `merged` the same with the earlier events merged.
 //!
 //! `ag_ui_scenarios random SEED COUNT` does the same for random turns, with one late client each, and
 //! adds random `messages` as the wire writes them.
 //!
-//! `ag_ui_scenarios read` takes a `RunAgentInput` from the standard input and prints what we read
-//! in it: the whole `history`, which messages are `new` where the user's first is known, and the
-//! `answers` to two calls that ask and one that is executed outside.
+//! `ag_ui_scenarios read` reads a `RunAgentInput` from standard input and prints what it contains:
+//! the whole `history`, the `new` messages if the user's first one is known, and the `answers` to two
+//! calls that need an approval and one that the client executes.
 
 mod scenarios;
 
@@ -74,7 +74,7 @@ fn encoder(run_id: &str) -> Result<Box<dyn Encode>, String> {
     wire.encoder(&encoding).map_err(|error| error.to_string())
 }
 
-/// A random turn, with a client that comes somewhere in the middle of it, and random messages.
+/// A random turn with a client that connects in the middle, and random messages.
 fn random(seed: u64) -> Result<Value, String> {
     let mut rng = Rng::with_seed(seed);
     let mut scenario = Scenario {
@@ -98,8 +98,8 @@ fn random(seed: u64) -> Result<Value, String> {
     Ok(json!({ "seed": seed.to_string(), "runs": runs, "late": late, "messages": messages }))
 }
 
-/// A client gets data when it is whole, or when a run ends; how much of a block that never becomes whole
-/// it has depends on when it came.
+/// A client gets data when it is complete or when a run ends; how much it has of incomplete data
+/// depends on when it connected.
 fn leave_out_open_data(events: &mut Vec<Event<'static>>) {
     let ended: HashSet<String> = events
         .iter()
@@ -116,7 +116,7 @@ fn leave_out_open_data(events: &mut Vec<Event<'static>>) {
     *events = stream::with_seqs(std::mem::take(events));
 }
 
-/// The bodies that answer one request each: cut behind every end of a run.
+/// The bodies of the responses: split after the end of each run.
 #[derive(Default)]
 struct Bodies(Vec<String>);
 
@@ -145,7 +145,7 @@ fn early(scenario: &Scenario) -> Result<Vec<String>, String> {
     Ok(tail(encoder("run")?, &scenario.events, Bodies::default()))
 }
 
-/// What a client gets that comes in after so many events.
+/// What a client gets that connects after this many events.
 fn resumed(scenario: &Scenario, at: usize, merge: bool) -> Result<Vec<String>, String> {
     let (before, after) = scenario.events.split_at_checked(at).ok_or("out of range")?;
     let mut encoder = encoder("run")?;

@@ -1,9 +1,8 @@
-//! Prints what the `agentscope` wire writes, one sample per line, for the tests that have the real
-//! package read it:
+//! Prints what the `agentscope` wire writes, one sample per line, for the tests with the real package:
 //!
 //! - `agentscope_samples SEED COUNT`: random events and messages;
-//! - `agentscope_samples SEED COUNT data`: replies with a data block, and one in a tool's result,
-//!   whose base64 is cut anywhere, with the bytes that they are.
+//! - `agentscope_samples SEED COUNT data`: replies with a data block, and one in a tool result, whose
+//!   base64 is split anywhere, and their bytes.
 
 use std::io::{self, Write};
 use turnwire_core::event::{
@@ -53,7 +52,7 @@ fn data_reply(rng: &mut Rng) -> io::Result<String> {
             chunk: Chunk::Data(data.into()),
         }));
     }
-    // What is open is closed with its reply.
+    // The end of a reply ends its blocks.
     if rng.bool() {
         events.push(event(DataBlockEnd { block_id: "d".into(), extra: Fields::default() }));
     }
@@ -87,7 +86,8 @@ fn event(kind: impl Into<EventKind<'static>>) -> Event<'static> {
     Event::new("r", kind)
 }
 
-/// Random bytes as one run of base64; and as several runs, the last perhaps unpadded, cut anywhere.
+/// Random bytes as one run of base64; and as several runs, the last perhaps unpadded, split
+/// anywhere.
 fn pieces(rng: &mut Rng) -> (String, Vec<String>) {
     let mut bytes = Vec::new();
     let mut text = String::new();

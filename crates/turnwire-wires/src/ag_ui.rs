@@ -54,7 +54,7 @@ use crate::registry::{MessageCodec, ResumeMode, Wire};
 
 pub(crate) static WIRE: Wire = Wire {
     name: "ag-ui",
-    about: "AG-UI 1.0: what its clients ask, and runs as server-sent events",
+    about: "AG-UI 1.0: requests of its clients, and runs as server-sent events",
     client_request: Some("RunAgentInput"),
     // What no client can read from the stream. Messages by themselves lose nothing.
     stream_losses: &[

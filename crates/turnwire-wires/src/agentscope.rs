@@ -1,16 +1,16 @@
 //! Exactly what the AgentScope 2.x packages accept.
 //!
-//! Most of what we have they have too. Where they do not, a reader of theirs gets the nearest thing
-//! that it accepts, and one of ours finds the original beside it:
+//! Most events and messages are the same. For the others, AgentScope gets the nearest valid form, and
+//! we find the original beside it:
 //!
-//! - an event of a type that they do not know becomes a `CUSTOM` event with that type in lower case
-//!   as its name, and the whole event as its value;
-//! - an event or a message with something in it that they refuse (a role `tool`, an unknown block,
-//!   an unknown word, a URL without a scheme) is written without it, and the original is in the
-//!   field `turnwire`, which they pass over;
-//! - base64 that is cut inside a group of four goes out in whole groups ([`Encode`] only: it takes
-//!   more than one event to see it). What is left at the end is a delta of its own, whose field
-//!   `turnwire` is null: it is nothing of ours.
+//! - an event of a type that AgentScope does not have becomes a `CUSTOM` event: its name is the type
+//!   in lower case, its value the whole event;
+//! - an event or a message with something that AgentScope rejects (the role `tool`, an unknown block,
+//!   an unknown word, a URL without a scheme) is written without it; the field `turnwire`, which
+//!   AgentScope ignores, holds the original;
+//! - base64 that is split inside a group of four is written in complete groups ([`Encode`] only: it
+//!   takes more than one event). What is left at the end is a delta of its own whose field `turnwire`
+//!   is null, and which we ignore.
 //!
 //! ```
 //! use turnwire_core::event::{Event, Supersede};
@@ -96,22 +96,21 @@ impl Encode for EventEncoder {
     }
 }
 
-/// The field in which the original of something that was changed travels.
+/// The field that holds the original of a changed event or message.
 const ORIGINAL_FIELD: &str = "turnwire";
 
-/// Writes an event as AgentScope accepts it. Its fold takes data deltas only if none is cut inside a
-/// group of base64; a stream's encoder sees to that.
+/// Writes an event as AgentScope accepts it. Its fold rejects data deltas that are split inside a
+/// base64 group; only the stream encoder regroups them.
 pub fn encode_event(event: &Event<'_>) -> String {
     if is_accepted(event) { event.to_json() } else { to_accepted(event, None).to_json() }
 }
 
-/// Reads an event that AgentScope, or [`encode_event`], has written.
+/// Reads an event that AgentScope or [`encode_event`] wrote.
 pub fn decode_event(text: &str) -> Result<Event<'_>> {
     legacy_names::read_event(text).map(restore_original)
 }
 
-/// Whether the event can go out as it is, as far as its kind tells: nearly every event of a stream
-/// can.
+/// Whether the event's kind can be written unchanged; nearly all can.
 fn is_accepted(event: &Event<'_>) -> bool {
     event.rest.raw(ORIGINAL_FIELD).is_none()
         && match &event.kind {
@@ -140,7 +139,7 @@ fn is_accepted(event: &Event<'_>) -> bool {
         }
 }
 
-/// The event as AgentScope accepts it, with its original where that is another; `data` replaces the
+/// The event as AgentScope accepts it, with its original if it was changed; `data` replaces the
 /// base64 of a delta.
 fn to_accepted(event: &Event<'_>, data: Option<String>) -> Event<'static> {
     if !is_agentscope_kind(&event.kind) {
@@ -164,22 +163,22 @@ fn to_accepted(event: &Event<'_>, data: Option<String>) -> Event<'static> {
     strict
 }
 
-/// What an event of a stream stands for.
+/// The original of an event.
 fn restore_original(event: Event<'_>) -> Event<'_> {
     let original = match (event.rest.raw(ORIGINAL_FIELD), &event.kind) {
         (Some(original), _) => Some(original.text()),
         (None, EventKind::Custom(custom)) => from_custom(custom),
         (None, _) => None,
     };
-    // A field of that name that holds no event is somebody else's.
+    // A field of that name without an event belongs to somebody else.
     match original.and_then(|original| Event::from_json(original).ok()) {
         Some(original) => original.into_owned(),
         None => event,
     }
 }
 
-/// Whether this is the rest of a block's base64 that the encoder wrote: the deltas before it, as they
-/// were, have it already.
+/// Whether this is a delta that the encoder added for the rest of a base64 group: the deltas before
+/// it have it already.
 fn is_flushed_delta(event: &Event<'_>) -> bool {
     matches!(event.kind, EventKind::DataBlockDelta(_) | EventKind::ToolResultDataDelta(_))
         && event.rest.raw(ORIGINAL_FIELD).is_some_and(Json::is_null)
@@ -199,7 +198,7 @@ pub fn encode_message(msg: &Msg) -> String {
     strict.to_builder().rest(rest).build().unwrap_or(strict).to_json()
 }
 
-/// Reads a message that AgentScope, or [`encode_message`], has written.
+/// Reads a message that AgentScope or [`encode_message`] wrote.
 pub fn decode_message(text: &str) -> Result<Msg> {
     let msg = Msg::from_json(text)?;
     let original = msg.rest().raw(ORIGINAL_FIELD).and_then(|json| Msg::from_json(json.text()).ok());
@@ -241,8 +240,8 @@ fn is_agentscope_kind(kind: &EventKind<'_>) -> bool {
     )
 }
 
-/// Whether [`decode_event`] would take the event for something that it is not: its custom event, or
-/// its field, looks like one of ours.
+/// Whether [`decode_event`] would misread the event, because its custom event or its field looks
+/// like one of ours.
 fn reads_as_another(event: &Event<'_>) -> bool {
     let is_like_ours = match &event.kind {
         EventKind::Custom(custom) => from_custom(custom).is_some(),
@@ -264,7 +263,8 @@ fn as_custom(event: &Event<'_>) -> Event<'static> {
     outer
 }
 
-/// The event inside a custom event of ours: its value is an event whose type is the custom's name.
+/// The event inside a custom event of ours: its value is an event whose type is the custom event's
+/// name.
 fn from_custom(custom: &Custom) -> Option<&str> {
     let text = custom.value.0.text();
     let inner = Event::from_json(text).ok()?;

@@ -1,12 +1,12 @@
-//! AgentScope for Java, version 2; messages of version 1 are read too.
+//! AgentScope for Java, version 2; also reads messages of version 1.
 //!
-//! A Java agent gives every model call and every batch of tools an id of its own, and the same ids to
-//! the blocks of each. Here all events between `AGENT_START` and `AGENT_END` are of one reply, and
-//! every block has an id of its own:
+//! A Java agent gives every model call and every batch of tools an id of its own, and the same block
+//! ids to each. Here all events between `AGENT_START` and `AGENT_END` belong to one reply, and every
+//! block has an id of its own:
 //!
 //! ```
 //! use turnwire_core::Folder;
-//! use turnwire_wires::{Decoding, Wire};
+//! use turnwire_wires::{DecoderOptions, Wire};
 //!
 //! let stream = br#"
 //! {"type":"AGENT_START","replyId":"r","name":"friday","role":"assistant","type":"AGENT_START"}
@@ -18,7 +18,7 @@
 //! "#;
 //! let java = Wire::named("agentscope-java").unwrap();
 //! let mut folder = Folder::default();
-//! for event in java.decoder(&Decoding::default())?.all(stream)? {
+//! for event in java.decoder(&DecoderOptions::default())?.decode_all(stream)? {
 //!     folder.push(&event)?;
 //! }
 //! let messages: Vec<_> = folder.into_messages().collect();
@@ -27,12 +27,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Both ways without loss: what we have no place for (such as the id of a step) stays with the event
-//! or the message, as a patch in the field `java`; what Java has no place for travels as a patch in
-//! its metadata, below `turnwire`. Our own kinds of events are custom events there.
+//! Nothing is lost in either direction. What we have no field for (such as the id of a step) stays in
+//! the event or message, as a patch in the field `java`. What Java has no field for is a patch in its
+//! metadata, under `turnwire`. Events that Java does not have are custom events.
 //!
-//! A decoder has to see a reply from its `AGENT_START` on to know what belongs to it. One that is
-//! made for the middle of a reply is told so by [`DecoderOptions::reply_id`](crate::DecoderOptions::reply_id).
+//! A decoder must see a reply from its `AGENT_START` on. For one that starts inside a reply, set
+//! [`DecoderOptions::reply_id`](crate::DecoderOptions::reply_id).
 
 mod block;
 mod carried_patch;
@@ -72,7 +72,7 @@ pub(crate) static WIRE: Wire = Wire {
     ..Wire::EMPTY
 };
 
-/// The field of ours for what we have no place for.
+/// The field of our events and messages with what Java has and we do not.
 const KEPT_FIELD: &str = "java";
 
 struct EventDecoder {

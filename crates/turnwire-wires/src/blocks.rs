@@ -1,10 +1,10 @@
-//! The content-block stream over WebSocket: turns as envelopes of numbered blocks.
+//! The content-block protocol over WebSocket: turns of numbered blocks, commands, history.
 //!
 //! ```
 //! use turnwire_core::Event;
-//! use turnwire_wires::{Encoding, Frames, Wire};
+//! use turnwire_wires::{EncoderOptions, Frames, Wire};
 //!
-//! let mut encoder = Wire::named("blocks").unwrap().encoder(&Encoding::default())?;
+//! let mut encoder = Wire::named("blocks").unwrap().encoder(&EncoderOptions::default())?;
 //! let mut frames = Frames::default();
 //! for line in [
 //!     r#"{"type":"REPLY_START","reply_id":"m1","session_id":"s"}"#,
@@ -12,7 +12,7 @@
 //!     r#"{"type":"TEXT_BLOCK_DELTA","reply_id":"m1","block_id":"b","delta":"Hi"}"#,
 //! ] {
 //!     frames.clear();
-//!     encoder.event(&Event::from_json(line)?, &mut frames);
+//!     encoder.encode(&Event::from_json(line)?, &mut frames);
 //! }
 //! let (_, frame) = frames.iter().next().unwrap();
 //! assert_eq!(frame, concat!(
@@ -25,57 +25,55 @@
 //! # A turn
 //!
 //! A turn is a reply of the session's own agent: `message_start`, blocks, `message_delta`,
-//! `message_stop`. Its `message_id`, which every frame carries, is the reply's id. A reply that goes
-//! on after a pause says `REPLY_START` again; there is no second `message_start`. `index` counts the
-//! blocks of the turn, a sub-agent's included, in the order in which they begin on the wire.
+//! `message_stop`. Every frame carries its `message_id`, the reply's id. A reply that continues after
+//! a pause has a second `REPLY_START` but no second `message_start`. `index` counts the blocks of the
+//! turn, including sub-agents', in the order of their starts.
 //!
-//! - Text and thinking stream. Thinking, and hints, are only there when `display_mode` is `agent`;
-//!   the mode is that of the last user `MESSAGE` (its metadata `display_mode`), or the encoder's.
-//! - `is_final` is known only when something else has happened, so the stop of a text waits for it:
-//!   a tool call makes it false; the end of the model call, or of the reply, without one true. A turn
-//!   that is stopped or fails has no final text. What stops behind such a text waits with it, because
-//!   clients put blocks in the order of their stops.
-//! - A text whose end says that it reads otherwise than its deltas is begun anew (`replaces` has the
-//!   old index), and the old one never ends. Blocks that a model call takes back are named in a frame
+//! - Text and thinking stream. Thinking and hints are written only if the display mode is `agent`:
+//!   that of the last user `MESSAGE` (`display_mode` in its metadata), or the encoder's.
+//! - `is_final` is known only after the text, so the stop of a text waits for it: a tool call makes it
+//!   false; the end of the model call or of the reply without one makes it true. A turn that is
+//!   stopped or fails has no final text. Later stops wait too, because clients order blocks by stops.
+//! - If the end of a text replaces it, the text starts again (`replaces` has the old index), and the
+//!   old one never ends. Blocks that a model call discards are named in a frame
 //!   `content_block_discard`; clients that do not know it never see them end. If one had ended, the
-//!   turn is written anew behind it, `message_start` and all, each frame with `again`: clients know no
-//!   other way to take something out.
-//! - `tool_use` is written when its input is complete, `tool_result` when the tool is done, each whole
-//!   in its start. An input that is no JSON object is `{"raw_input": "its text"}`. A tool's friendly
-//!   name is the `title` in the metadata of its call's events or in the call's `extra`; without one,
-//!   its name. The artifact is the entry `artifact` of the result's metadata. A result that has not
-//!   ended when its reply ends is an error.
-//! - `approval_request` follows the calls that it is about; its key is `SESSION_COUNT`, where the
-//!   count is the question's place in the log ([`ApprovalKey`]). `approval_result` has the decisions
-//!   in its start: an input that differs from the call's is an `edit`.
+//!   turn is written again, from `message_start` on, each frame with `again`: clients have no other
+//!   way to remove a block.
+//! - `tool_use` is written when its input is complete, `tool_result` when the tool is done; each is
+//!   complete in its start. An input that is not a JSON object is `{"raw_input": "its text"}`. A
+//!   tool's title is `title` in the metadata of its call's events or in the call's `extra`; the
+//!   default is its name. The artifact is the entry `artifact` of the result's metadata. A result that
+//!   has not ended when its reply ends is an error.
+//! - `approval_request` follows its calls; its key is `SESSION_COUNT`, where the count is the
+//!   request's seq ([`ApprovalKey`]). `approval_result` has the decisions in its start: an input that
+//!   differs from the call's is an `edit`.
 //! - A sub-agent's blocks carry `subagent` (the last name of its path) and `parent_tool_use_id`. Its
-//!   starts and ends are no frames, its texts are never final, and outside a turn it is left out.
-//! - A turn that was stopped or failed ends with a text block whose delta has `extras`. The code is the
-//!   error's type in capitals, `LLM_ERROR` for `upstream`; `can_retry` is true for `rate_limit`,
-//!   `upstream` and `connection`. `stop_reason` is `end_turn`, `user_stopped`, or our word.
-//! - A `CUSTOM` event `file_processing` with `{status, files, message}` begins the block of that name,
-//!   changes it, and ends it when the status is another than `processing`. One that comes before its
-//!   turn waits for it.
+//!   starts and ends are not written, its texts are never final, and outside of a turn it is ignored.
+//! - A stopped or failed turn ends with a text block whose delta has `extras`. The code is the error's
+//!   type in capitals, `LLM_ERROR` for `upstream`; `can_retry` is true for `rate_limit`, `upstream`
+//!   and `connection`. `stop_reason` is `end_turn`, `user_stopped`, or our finish reason.
+//! - A `CUSTOM` event `file_processing` with `{status, files, message}` starts the block of that name,
+//!   updates it, and ends it when the status is not `processing`. One before its turn waits for it.
 //!
-//! Fields of ours, which clients pass over: `id` in text and thinking blocks, `reply_id` in an
+//! Our additions, which clients ignore: `id` in text and thinking blocks, `reply_id` in an
 //! `approval_request`, `sender` and `role` in `message_start`, `usage`, `metadata` and
 //! `structured_output` in `message_delta`, `suggested_rules` in `review_configs`.
 //!
 //! # What the protocol has no frame for
 //!
-//! | ours | theirs |
+//! | Turnwire | blocks |
 //! |---|---|
 //! | data | block `attachment`, as in the history; bytes are a `data:` URL |
 //! | hint | block `hint` |
-//! | a block of an unknown type | that block; one whose type is the protocol's own is inside a `block` |
+//! | unknown block | that block; wrapped in a `block` if the protocol uses its type |
 //! | `REQUIRE_EXTERNAL_EXECUTION` | block `external_execution_request` with its `tool_calls` |
-//! | `CUSTOM` | frame `custom`; named `blocks:` and the `type` of its value, it is that value as it stands |
+//! | `CUSTOM` | frame `custom`; if its name is `blocks:` and the `type` of its value, that value unchanged |
 //! | `MESSAGE` | frame `message`, one for each entry that it has in the history |
 //! | `SUPERSEDE`, `RESET`, unknown events | frame `event` with the whole event |
 //!
-//! The other way, a frame that we do not know becomes a `CUSTOM` event named `blocks:` and its type,
-//! and a stream that breaks off ends its reply as `truncated`. The server's frames beside the turns
-//! (`connected`, `auth_ok`, `subscribed`, `accepted`, `pong`) are passed over.
+//! Decoding, an unknown frame becomes a `CUSTOM` event named `blocks:` and its type, and a truncated
+//! stream ends its reply as `truncated`. The server's frames outside of turns (`connected`, `auth_ok`,
+//! `subscribed`, `accepted`, `pong`) are ignored.
 
 mod approval;
 mod block_decoder;
@@ -141,16 +139,16 @@ pub(crate) static WIRE: Wire = Wire {
     ..Wire::EMPTY
 };
 
-/// The block, and the custom event, that tell how far a turn's files are.
+/// The block and the custom event with the status of a turn's files.
 const FILE_PROCESSING: &str = "file_processing";
-/// Calls that the client executes.
+/// The block of calls that the client executes.
 const EXTERNAL_EXECUTION: &str = "external_execution_request";
-/// A block of an unknown type that would be taken for one of the protocol's.
+/// Wraps an unknown block whose type the protocol uses itself.
 const WRAPPED_BLOCK: &str = "block";
-/// What the name of a custom event begins with that is a frame as it came.
+/// The name prefix of custom events that hold an unchanged frame.
 const VERBATIM_PREFIX: &str = "blocks:";
 
-/// Types of blocks that mean something here.
+/// Block types with a meaning in this protocol.
 const RESERVED_BLOCK_TYPES: &[&str] = &[
     "text",
     "thinking",

@@ -1,11 +1,12 @@
-//! The one reader of bodies: one JSON per line, or server-sent events, told apart by looking.
+//! Splits a body into frames: one JSON text per line, or server-sent events. The format is detected.
+//! All decoders use it.
 //!
 //! ```
-//! use turnwire_wires::body::Body;
+//! use turnwire_wires::body::FrameReader;
 //!
-//! let mut frames = Body::default();
+//! let mut frames = FrameReader::default();
 //! let mut texts = Vec::new();
-//! // Bytes come as they come, cut anywhere.
+//! // The bytes may be split anywhere.
 //! for bytes in [&b": hello\ndata: {\"a\""[..], b":1}\r\n\r\nda", b"ta: {}"] {
 //!     frames.feed(bytes, &mut |frame| texts.push((frame.line, frame.text.unwrap().to_owned())));
 //! }
@@ -15,10 +16,10 @@
 
 use std::fmt;
 
-/// What a body is made of.
+/// One frame of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// The line that it begins on, from 1.
+    /// The line on which it starts, from 1.
     pub line: u64,
     /// Its text, or why there is none.
     pub text: Result<&'a str, BadFrame>,
@@ -29,7 +30,7 @@ pub struct Frame<'a> {
 pub enum BadFrame {
     /// The bytes are not UTF-8.
     NotUtf8,
-    /// It is longer than the limit, in bytes.
+    /// Longer than the limit, in bytes.
     TooLong(usize),
 }
 
@@ -44,30 +45,30 @@ impl fmt::Display for BadFrame {
 
 impl std::error::Error for BadFrame {}
 
-/// Cuts a body into frames.
+/// Splits a body into frames.
 #[derive(Debug)]
 pub struct FrameReader {
     limit: usize,
     format: BodyFormat,
     /// The line being read, from 1.
     line: u64,
-    /// The beginning of a line whose end has not come yet.
+    /// An incomplete line.
     partial_line: Vec<u8>,
-    /// The line being read is beyond the limit: the rest of it is passed over.
+    /// The current line exceeds the limit; the rest of it is skipped.
     too_long: bool,
-    /// The last byte was a carriage return: a line feed now belongs to it.
+    /// The last byte was a carriage return: a following line feed belongs to it.
     after_return: bool,
     event: SseEvent,
 }
 
-/// Room for what may stand in front of a value: a byte order mark and `data: `.
+/// Room for what precedes a value: a byte order mark and `data: `.
 const MAX_FIELD_PREFIX: usize = 16;
-/// How much of a line that is too long tells what form the body has.
+/// How many bytes of an overlong line are kept to detect the body's format.
 const HEAD_BYTES: usize = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BodyFormat {
-    /// No line with anything on it has come yet.
+    /// No line with content yet.
     Unknown,
     Lines,
     Sse,
@@ -76,14 +77,14 @@ enum BodyFormat {
 /// The server-sent event being read.
 #[derive(Debug, Default)]
 struct SseEvent {
-    /// The line of its first data, once there is some.
+    /// The line of its first `data`, if it has any.
     line: Option<u64>,
     data: Vec<u8>,
     too_long: bool,
 }
 
 impl Default for FrameReader {
-    /// Frames of up to 64 MiB: a large image in one piece.
+    /// Frames of up to 64 MiB (a large image).
     fn default() -> Self {
         Self::with_limit(64 << 20)
     }
@@ -103,7 +104,7 @@ impl FrameReader {
         }
     }
 
-    /// Takes the next bytes, and hands on every frame that they complete.
+    /// Takes the next bytes and emits every frame that they complete.
     pub fn feed(&mut self, mut bytes: &[u8], each: &mut impl FnMut(Frame<'_>)) {
         if bytes.is_empty() {
             return;
@@ -136,7 +137,7 @@ impl FrameReader {
         self.buffer_line(bytes);
     }
 
-    /// There is no more: hands on what is left.
+    /// Ends the body: emits what is left.
     pub fn end(&mut self, each: &mut impl FnMut(Frame<'_>)) {
         if !self.partial_line.is_empty() || self.too_long {
             let rest = std::mem::take(&mut self.partial_line);
@@ -151,7 +152,7 @@ impl FrameReader {
         }
         self.too_long =
             self.partial_line.len() + bytes.len() > self.limit.saturating_add(MAX_FIELD_PREFIX);
-        // Of a line that is too long its beginning is enough: it tells what form the body has.
+        // The start of an overlong line is enough to detect the format.
         let room = if self.too_long {
             MAX_FIELD_PREFIX.saturating_sub(self.partial_line.len())
         } else {
@@ -229,7 +230,7 @@ fn utf8(bytes: &[u8]) -> Result<&str, BadFrame> {
     std::str::from_utf8(bytes).map_err(|_| BadFrame::NotUtf8)
 }
 
-/// A server-sent field's name and value; one space behind the colon is not part of the value.
+/// Splits an SSE field into name and value; one space after the colon is not part of the value.
 fn split_field(line: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memchr(b':', line) {
         Some(at) => {
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_in_any_of_the_three_ways_and_the_last_needs_no_end() {
+    fn lines_end_in_lf_cr_or_crlf_and_the_last_needs_none() {
         assert_frames_at_every_cut(
             b"{\"a\":1}\n\n{\"b\":2}\r\n{\"c\":3}\r{\"d\":4}",
             &[(1, r#"{"a":1}"#), (3, r#"{"b":2}"#), (4, r#"{"c":3}"#), (5, r#"{"d":4}"#)],
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_feed_belongs_to_one_return_only() {
+    fn a_line_feed_belongs_to_one_carriage_return() {
         assert_frames_at_every_cut(b"data: 1\r\n\ndata: 2\n\n", &[(1, "1"), (3, "2")]);
         assert_frames_at_every_cut(b"{}\r\n\n{}\r\r\n{}", &[(1, "{}"), (3, "{}"), (5, "{}")]);
     }
@@ -299,13 +300,13 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_is_passed_over() {
+    fn a_byte_order_mark_is_skipped() {
         assert_frames_at_every_cut("\u{feff}{}\n{}".as_bytes(), &[(1, "{}"), (2, "{}")]);
         assert_frames_at_every_cut("\u{feff}data: {}\n\n".as_bytes(), &[(1, "{}")]);
     }
 
     #[test]
-    fn what_is_too_long_is_named_and_what_follows_is_read() {
+    fn an_overlong_frame_is_reported_and_the_next_is_read() {
         let long = Err(BadFrame::TooLong(8));
         for cut in 1..40 {
             let lines = frames(b"{\"a\":\"too long\"}\n{}\n{\"b\":\"too long\"}", cut, 8);
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_tells_the_form_by_its_head_however_it_is_cut() {
+    fn the_format_of_an_overlong_line_is_detected_however_it_is_cut() {
         let text = [
             &b"                                      x\n{}"[..],
             b"\n\xef\xbb\xbfxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_named() {
+    fn invalid_utf8_is_reported() {
         assert_eq!(
             frames(b"{\"\xff\"}\n{}", 3, 99),
             [(1, Err(BadFrame::NotUtf8)), (2, Ok("{}".into())),]

@@ -1,24 +1,35 @@
-//! Every protocol in and out of one event model. No I/O.
+//! Decodes and encodes every protocol that Turnwire speaks. No I/O: the server, the agent and the
+//! command line bring the bytes.
 //!
 //! ```
-//! use turnwire_wires::{Decoding, Wire};
+//! use turnwire_wires::{DecoderOptions, Wire};
 //!
 //! let wire = Wire::named("agentscope").unwrap();
-//! let events = wire.decoder(&Decoding::default())?.all(br#"{"type":"USER_INTERRUPT","reply_id":"r"}"#)?;
+//! let body = br#"{"type":"USER_INTERRUPT","reply_id":"r"}"#;
+//! let events = wire.decoder(&DecoderOptions::default())?.decode_all(body)?;
 //! assert_eq!(events[0].kind.type_name(), "USER_INTERRUPT");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! | module | what is in it |
+//! | module | what it does |
 //! |---|---|
-//! | [`registry`] | from a wire's name to what it can do |
+//! | [`registry`] | finds a wire by name, and adds wires of your own |
+//! | [`stream`] | the traits of decoders and encoders, and their options |
+//! | [`body`] | splits a body into frames: JSON lines or server-sent events |
+//! | [`sse`] | writes server-sent events |
 //! | [`loss`] | what a wire cannot hold |
-//! | [`stream`] | bytes into events, events into frames |
-//! | [`body`] | the one reader of bodies: JSON lines or server-sent events, cut anywhere |
-//! | [`sse`] | the one writer of server-sent events |
-//! | [`request`] | what a model is asked, in no protocol's words yet |
-//! | [`model`] | an agent in the place of a model: what it is asked, and its answer in one piece |
-//! | the others | one protocol each |
+//! | [`request`] | a request to a model, independent of its protocol |
+//! | [`model`] | an agent that serves as a model: its requests and whole responses |
+//! | all others | one protocol each |
+//!
+//! Files have the same name in every protocol:
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `encode.rs`, `decode.rs` | a stream: events to frames, frames to events |
+//! | `message.rs` (or `read_messages.rs` and `write_messages.rs`) | whole messages, both ways |
+//! | `client_request.rs` | reads the request of a client to an agent |
+//! | `model_request.rs` | writes a request to a model |
 
 pub mod ag_ui;
 pub mod agentscope;

@@ -1,4 +1,4 @@
-//! What a wire cannot hold. The tests of law 6 read this table, and `turnwire wires` prints it.
+//! What a wire cannot hold. The tests of law 6 read these lists, and `turnwire wires` prints them.
 //!
 //! ```
 //! use turnwire_wires::Wire;
@@ -33,120 +33,120 @@ macro_rules! losses {
 }
 
 losses! {
-    /// that structured output is no text: it is the text of a reply that has none
+    /// that structured output is not text: a reply without text gets it as its text
     StructuredText,
-    /// thinking that its provider has not signed
+    /// thinking without its provider's signature
     UnsignedThinking,
-    /// ids of messages
+    /// message ids
     MessageIds,
-    /// times, of messages and of blocks
+    /// timestamps of messages and blocks
     Times,
-    /// who sent it
+    /// the sender's name
     Names,
-    /// metadata of messages
+    /// message metadata
     Metadata,
-    /// fields that we do not know, of messages and of blocks (signatures apart)
+    /// unknown fields of messages and blocks, except signatures
     UnknownFields,
-    /// messages of the role system
+    /// system messages
     SystemMessages,
-    /// messages of the role tool: their results join the reply before them, or are one
+    /// messages of the role `tool`: their results join the previous reply, or form one
     ToolMessages,
-    /// messages without any content
+    /// messages without content
     EmptyMessages,
-    /// replies that follow each other without a user between: they are one
+    /// boundaries between consecutive replies: they are merged
     AdjacentReplies,
-    /// whether, and why, a reply ended
+    /// whether and why a reply ended
     Endings,
-    /// the tokens that a reply took which has not ended yet
+    /// token usage of a reply that has not ended
     UnfinishedUsage,
-    /// that a reply has not ended yet: it comes out truncated
+    /// that a reply has not ended: it reads as truncated
     Unfinished,
-    /// why a reply ended, beyond what the protocol has words for
+    /// finish reasons that the protocol does not have
     FinishedReasons,
-    /// why a reply ended, in a word that we do not know
+    /// unknown finish reasons
     OtherReasons,
-    /// what kind of error ended a reply
+    /// the type of the error that ended a reply
     ErrorTypes,
     /// the error that ended a reply
     Errors,
     /// structured output
     StructuredOutput,
-    /// tokens taken
+    /// token usage
     Usage,
-    /// that no tokens were counted: there are 0 of them
+    /// missing token usage: it reads as 0
     NoUsage,
-    /// tokens read from, or put into, a provider's cache
+    /// tokens read from, or written to, a provider's cache
     CacheUsage,
     /// ids of text, thinking and data blocks
     BlockIds,
-    /// text and thinking blocks without any text
+    /// empty text and thinking blocks
     EmptyBlocks,
-    /// where texts end and begin: between two results all text is one block, and so is all thinking
+    /// boundaries of text and thinking blocks: all text between two results becomes one block, and all thinking
     JoinedText,
-    /// where one text, or thinking, block ends and the next begins
+    /// boundaries between consecutive text or thinking blocks
     BlockBoundaries,
-    /// blocks that grow at the same time: each is written whole, in the order of their starts
+    /// interleaved blocks: each is written as a whole, in order of their starts
     Interleaving,
-    /// that a text was replaced, or a block taken out again, after it was sent
+    /// that sent text was replaced, or a sent block discarded
     Corrections,
-    /// the order of blocks between two model calls: thinking, text, then calls
+    /// the order of blocks between two model calls: thinking, text, then tool calls
     BlockOrder,
     /// thinking
     Thinking,
-    /// text that holds `<think>` tags: it is thinking
+    /// text with `<think>` tags: it becomes thinking
     ThinkTags,
-    /// what a provider added to thinking, such as its signature
+    /// provider fields of thinking blocks, such as the signature
     ThinkingExtras,
     /// hints
     Hints,
     /// data blocks
     Data,
-    /// data blocks whose source is of a kind that we do not know
+    /// data blocks with an unknown source type
     OtherSources,
-    /// data blocks that are no images, sound or films
+    /// data blocks other than images, audio and video
     NotMedia,
-    /// data other than images whose bytes are here
+    /// data other than inline images
     ImagesOnly,
-    /// data that is neither an image nor a document, or not within reach of the provider
+    /// data other than images and documents, or out of the provider's reach
     OtherMedia,
-    /// names of data blocks, or the older form that they had
+    /// names of data blocks, and their older form
     DataNames,
-    /// what kind of bytes a data block has, where that is not said
+    /// that a data block has no media type: it gets a default
     MediaTypes,
-    /// blocks of a type that we do not know
+    /// blocks of unknown types
     OtherBlocks,
     /// tool calls
     ToolCalls,
-    /// calls that the agent served itself
+    /// tool calls that the agent executed itself
     ServedCalls,
-    /// how far a tool call has come
+    /// the state of a tool call
     CallStates,
-    /// rules that a person may accept along with a call
+    /// permission rules suggested with a tool call
     SuggestedRules,
-    /// no input at all of a tool call: it is `{}`
+    /// empty tool input: it becomes `{}`
     EmptyInput,
-    /// the input of a tool call as the model wrote it: it is read, and written anew
+    /// the exact text of a tool input: it is parsed and serialized again
     InputText,
-    /// results of tools
+    /// tool results
     ToolResults,
-    /// the names of tools in results
+    /// tool names in results
     ResultNames,
-    /// how a result failed: interrupted and denied are errors, a running one is none
+    /// result states: interrupted and denied become errors, running becomes success
     ResultStates,
-    /// the state of a result altogether
+    /// all result states
     AllResultStates,
-    /// metadata of results
+    /// result metadata
     ResultMetadata,
     /// data in results
     ResultData,
-    /// the parts of a result: its text is one
+    /// the parts of a result: they are joined into one text
     ResultParts,
-    /// the text of a result beyond 500 characters
+    /// result text beyond 500 characters
     LongResults,
-    /// replies of sub-agents as messages of their own
+    /// sub-agent replies as separate messages
     SubAgents,
-    /// where calls stand: they come behind everything else
+    /// the position of tool calls: they come last
     CallOrder,
-    /// that a reply with calls to be executed has completed: it ends with `tool_calls`
+    /// that a reply with open tool calls completed: it ends with `tool_calls`
     OpenCalls,
 }

@@ -20,7 +20,7 @@ macro_rules! wires {
     };
 }
 
-// Every wire. To add a protocol is to add a folder and a line here.
+// Every built-in wire. To add one: a module with a `WIRE`, and its name here.
 wires! {
     turnwire
     agentscope
@@ -36,24 +36,26 @@ wires! {
     ollama
 }
 
-/// A protocol's way to write messages and events, and what it can do.
+/// One protocol: its name, what it can do, what it loses.
+///
+/// Build one of your own from [`Wire::EMPTY`].
 pub struct Wire {
     /// The name, as in `--wire` and `?wire=`.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// A one-line description, for `turnwire wires`.
     pub about: &'static str,
-    /// What its stream cannot hold, both ways.
+    /// What its stream cannot hold, in either direction.
     pub stream_losses: &'static [Loss],
-    /// What its messages cannot hold, both ways.
+    /// What its messages cannot hold, in either direction.
     pub message_losses: &'static [Loss],
-    /// How a client that was away goes on.
+    /// What a client gets that reconnects.
     pub resume: ResumeMode,
-    /// The word that ends its stream, behind everything else.
+    /// The text of the last frame of a stream, such as `[DONE]`.
     pub end_marker: Option<&'static str>,
-    /// Whether replies of the session's own agent may grow at the same time. Elsewhere one has to end
-    /// before the next begins.
+    /// Whether several replies of a session's own agent can be open at once. On other wires one
+    /// reply ends before the next starts.
     pub interleaves_replies: bool,
-    /// What its clients send to an agent, where we read that.
+    /// The name of the request that its clients send to an agent, where Turnwire reads it.
     pub client_request: Option<&'static str>,
     pub(crate) decode: Option<NewDecoder>,
     pub(crate) encode: Option<NewEncoder>,
@@ -65,28 +67,28 @@ type NewDecoder = fn(&DecoderOptions) -> Box<dyn Decode>;
 type NewEncoder = fn(&EncoderOptions) -> Box<dyn Encode>;
 type WriteModelRequest = fn(&Request<'_>) -> Result<Json>;
 
-/// How a client of a protocol goes on after it was away.
+/// What a client gets that reconnects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResumeMode {
-    /// It gets what came after its token.
+    /// The events after its resume token.
     Tail,
-    /// It gets the current turn again from its start.
+    /// The current turn from its start.
     Replay,
-    /// It gets the conversation as it stands, then what came after its token.
+    /// A snapshot of the conversation, then the events after its resume token.
     Snapshot,
 }
 
-/// A protocol's messages, both ways.
+/// Reads and writes a protocol's whole messages.
 #[derive(Clone, Copy)]
 pub(crate) struct MessageCodec {
-    /// Reads a list of messages, or a single one. What one of ours holds may be several of theirs.
+    /// Reads a JSON list of messages, or a single one. Several of theirs may become one of ours.
     pub decode: fn(&str) -> Result<Vec<Msg>>,
-    /// Writes messages; one of ours may become several of theirs, or none.
+    /// Writes messages. One of ours may become several of theirs, or none.
     pub encode: fn(&[Msg]) -> Vec<Json>,
 }
 
 impl Wire {
-    /// A wire that can do nothing yet: what a folder's own declaration starts from.
+    /// A wire without a name that can do nothing. Declarations start from it.
     pub(crate) const EMPTY: Self = Self {
         name: "",
         about: "",
@@ -107,58 +109,59 @@ impl Wire {
         WIRES.iter().copied()
     }
 
-    /// The wire of this name.
+    /// Finds a wire by name.
     pub fn named(name: &str) -> Option<&'static Self> {
         Self::all().find(|wire| wire.name == name)
     }
 
-    /// Whether its streams can be read.
+    /// Whether it can decode streams.
     pub fn can_decode(&self) -> bool {
         self.decode.is_some()
     }
 
-    /// Whether its streams can be written.
+    /// Whether it can encode streams.
     pub fn can_encode(&self) -> bool {
         self.encode.is_some()
     }
 
-    /// Whether its messages can be read and written.
+    /// Whether it reads and writes messages.
     pub fn has_messages(&self) -> bool {
         self.messages.is_some()
     }
 
-    /// Whether a model can be asked in it.
+    /// Whether it writes requests to a model.
     pub fn can_request_model(&self) -> bool {
         self.model_request.is_some()
     }
 
-    /// Reads a stream.
+    /// Creates a decoder for one stream.
     pub fn decoder(&self, decoding: &DecoderOptions) -> Result<Decoder, UnsupportedError> {
-        let decode = self.decode.ok_or_else(|| self.unsupported("be read as a stream"))?;
+        let decode = self.decode.ok_or_else(|| self.unsupported("decode streams"))?;
         Ok(Decoder::new(decode(decoding), decoding.max_frame_bytes))
     }
 
-    /// Writes a stream.
+    /// Creates an encoder for one stream.
     pub fn encoder(&self, encoding: &EncoderOptions) -> Result<Box<dyn Encode>, UnsupportedError> {
-        let encode = self.encode.ok_or_else(|| self.unsupported("be written as a stream"))?;
+        let encode = self.encode.ok_or_else(|| self.unsupported("encode streams"))?;
         Ok(encode(encoding))
     }
 
     /// Reads messages: a JSON list of them, or a single one.
     pub fn decode_messages(&self, text: &str) -> Result<Result<Vec<Msg>>, UnsupportedError> {
-        let messages = self.messages.ok_or_else(|| self.unsupported("be read as messages"))?;
+        let messages = self.messages.ok_or_else(|| self.unsupported("read messages"))?;
         Ok((messages.decode)(text))
     }
 
     /// Writes messages. One of ours may become several of theirs.
     pub fn encode_messages(&self, messages: &[Msg]) -> Result<Vec<Json>, UnsupportedError> {
-        let wire = self.messages.ok_or_else(|| self.unsupported("be written as messages"))?;
+        let wire = self.messages.ok_or_else(|| self.unsupported("write messages"))?;
         Ok((wire.encode)(messages))
     }
 
-    /// The body of a request to a model.
+    /// Writes the body of a request to a model.
     pub fn model_request(&self, request: &Request<'_>) -> Result<Result<Json>, UnsupportedError> {
-        let body = self.model_request.ok_or_else(|| self.unsupported("be asked as a model"))?;
+        let body =
+            self.model_request.ok_or_else(|| self.unsupported("write requests to a model"))?;
         Ok(body(request))
     }
 
@@ -181,7 +184,7 @@ impl PartialEq for Wire {
 
 impl Eq for Wire {}
 
-/// The wire is not made for that.
+/// The wire does not support this operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnsupportedError {
     wire: &'static str,

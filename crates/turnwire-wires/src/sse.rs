@@ -1,4 +1,4 @@
-//! The one writer of server-sent events.
+//! Writes server-sent events, for every response that streams.
 //!
 //! ```
 //! use turnwire_wires::{Frames, sse};
@@ -7,14 +7,14 @@
 //! frames.push_text("message_start", "{}");
 //! frames.push_text("", "[DONE]");
 //! let mut body = String::new();
-//! // Only the last frame of an event carries its token: who drops between two gets both again.
+//! // Only the last frame of an event has its token: after a break between two, both are sent again.
 //! sse::write(&frames, Some("e1.7"), &mut body);
 //! assert_eq!(body, "event: message_start\ndata: {}\n\nid: e1.7\ndata: [DONE]\n\n");
 //! ```
 
 use crate::stream::Frames;
 
-/// Writes the frames of one event; the last of them carries the token, if there is one.
+/// Writes the frames of one event; the last one carries the resume token, if any.
 pub fn write(frames: &Frames, token: Option<&str>, out: &mut String) {
     let last = frames.len();
     for (at, (name, text)) in frames.iter().enumerate() {
@@ -24,19 +24,19 @@ pub fn write(frames: &Frames, token: Option<&str>, out: &mut String) {
         if let Some(token) = token.filter(|_| at + 1 == last) {
             write_field("id", token, out);
         }
-        // A frame is one line: JSON, or a word.
+        // A frame is one line: JSON, or a marker.
         write_field("data", text, out);
         out.push('\n');
     }
 }
 
-/// Writes a comment, which keeps a connection alive and which clients pass over.
+/// Writes a comment. It keeps the connection alive, and clients ignore it.
 pub fn write_comment(text: &str, out: &mut String) {
     write_field("", text, out);
     out.push('\n');
 }
 
-/// A value that were to have several lines becomes several fields: nobody can add one of his own.
+/// Writes a value with line breaks as several fields, so that it cannot inject a field.
 fn write_field(name: &str, value: &str, out: &mut String) {
     if memchr::memchr2(b'\n', b'\r', value.as_bytes()).is_none() {
         return write_line(name, value, out);

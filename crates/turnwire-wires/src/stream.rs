@@ -1,83 +1,84 @@
-//! Streams: bytes of a protocol into events, and events into frames of a protocol.
+//! Decoders and encoders: bytes of a protocol to events, and events to frames of a protocol. Every
+//! wire implements [`Decode`], [`Encode`] or both.
 //!
 //! ```
-//! use turnwire_wires::{Decoding, Encoding, Frames, Wire, sse};
+//! use turnwire_wires::{DecoderOptions, EncoderOptions, Frames, Wire, sse};
 //!
 //! let agentscope = Wire::named("agentscope").unwrap();
-//! let mut decoder = agentscope.decoder(&Decoding::default())?;
-//! let mut encoder = agentscope.encoder(&Encoding::default())?;
+//! let mut decoder = agentscope.decoder(&DecoderOptions::default())?;
+//! let mut encoder = agentscope.encoder(&EncoderOptions::default())?;
 //!
 //! let mut body = String::new();
 //! let mut frames = Frames::default();
-//! // Bytes come as they come, cut anywhere.
+//! // The bytes may be split anywhere.
 //! for bytes in [&br#"{"type":"USER_INTER"#[..], b"RUPT\",\"reply_id\":\"r\"}\n"] {
 //!     decoder.feed(bytes, &mut |decoded| {
-//!         encoder.event(&decoded.event.unwrap(), &mut frames);
+//!         encoder.encode(&decoded.event.unwrap(), &mut frames);
 //!         sse::write(&frames, None, &mut body);
 //!         frames.clear();
 //!     });
 //! }
 //! assert_eq!(body, "data: {\"metadata\":{},\"type\":\"USER_INTERRUPT\",\"reply_id\":\"r\"}\n\n");
-//! # Ok::<(), turnwire_wires::CannotError>(())
+//! # Ok::<(), turnwire_wires::UnsupportedError>(())
 //! ```
 
 use crate::body::{BadFrame, Frame, FrameReader};
 use serde::Serialize;
 use turnwire_core::{Error, ErrorKind, Event, Result};
 
-/// Where a decoder puts the events.
+/// Receives the events of a decoder.
 pub type EventSink<'s> = dyn FnMut(Event<'_>) + 's;
 
-/// What a protocol's stream is on its way in: a state machine over frames.
+/// Decodes one stream of a protocol: a state machine from frames to events.
 ///
-/// A frame that cannot be read is an error, and changes nothing; the stream goes on.
+/// A frame that cannot be read is an error and changes no state; decoding continues with the next
+/// frame.
 pub trait Decode: Send {
-    /// Takes one frame: a JSON text, or a word such as `[DONE]`.
+    /// Decodes one frame: a JSON text, or a marker such as `[DONE]`.
     fn decode(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()>;
 
-    /// There is no more. What is open is closed, and what has no end gets one that says so.
+    /// Ends the stream: closes what is open, and reports a missing end.
     fn end(&mut self, out: &mut EventSink<'_>) -> Result<()> {
         let _ = out;
         Ok(())
     }
 
-    /// The reply that a frame is about which could not be read.
+    /// The id of the reply that an unreadable frame belongs to, if it can be found.
     fn find_reply_id(&self, text: &str) -> Option<String>;
 
-    /// Whether the events themselves say that a stream broke off. Then the beginning of a frame at
-    /// its end is no further problem.
+    /// Whether the events themselves report a truncated stream. Then an incomplete last frame is
+    /// not reported again.
     fn reports_truncation(&self) -> bool {
         false
     }
 }
 
-/// What a decoder is told.
+/// Options of a decoder.
 #[derive(Debug, Clone)]
 pub struct DecoderOptions {
-    /// The reply that the events of a provider's stream belong to. Without it: the id that the
-    /// stream gives.
+    /// The id of the reply that a provider's stream becomes. Default: the id in the stream.
     pub reply_id: Option<String>,
-    /// What stands in front of the ids of blocks that have none of their own, so that several
-    /// streams can be parts of one reply. Without it: the id that the stream gives.
+    /// Prefix for the ids of blocks that have none, so that several streams can be parts of one
+    /// reply. Default: the id in the stream.
     pub block_prefix: Option<String>,
-    /// What a provider's stream is.
+    /// Whether a provider's stream is a whole reply or one model call of it.
     pub scope: StreamScope,
-    /// The most bytes that one frame may have.
+    /// The maximum size of a frame, in bytes.
     pub max_frame_bytes: usize,
 }
 
-/// What a provider's stream is.
+/// What a provider's stream stands for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum StreamScope {
-    /// A whole reply: it gets a `REPLY_START` and a `REPLY_END`.
+    /// A whole reply: the decoder adds `REPLY_START` and `REPLY_END`.
     #[default]
     Reply,
-    /// One model call of a reply that somebody else begins and ends.
+    /// One model call: the caller starts and ends the reply.
     ModelCall,
 }
 
 impl Default for DecoderOptions {
-    /// A whole reply with the ids of the stream, frames of up to 64 MiB: a large image in one piece.
+    /// A whole reply with the ids of the stream, and frames of up to 64 MiB (a large image).
     fn default() -> Self {
         Self {
             reply_id: None,
@@ -88,7 +89,7 @@ impl Default for DecoderOptions {
     }
 }
 
-/// Bytes of a protocol into events.
+/// Decodes the bytes of one stream into events.
 pub struct Decoder {
     body: FrameReader,
     decode: Box<dyn Decode>,
@@ -96,14 +97,14 @@ pub struct Decoder {
     line: u64,
 }
 
-/// What a decoder hands on: an event, or why there is none.
+/// One result of a decoder: an event, or an error.
 #[derive(Debug)]
 pub struct Decoded<'a> {
-    /// The line of the body that it comes from, counted from 1.
+    /// The line of the body, from 1.
     pub line: u64,
     /// The event.
     pub event: Result<Event<'a>>,
-    /// The reply that a bad frame is about, where that can be told.
+    /// The id of the reply that an unreadable frame belongs to, if known.
     pub reply_id: Option<String>,
 }
 
@@ -112,13 +113,13 @@ impl Decoder {
         Self { body: FrameReader::with_limit(limit), decode, line: 0 }
     }
 
-    /// Takes the next bytes, and hands on every event that they complete.
+    /// Takes the next bytes and emits every event that they complete.
     pub fn feed(&mut self, bytes: &[u8], each: &mut dyn FnMut(Decoded<'_>)) {
         let Self { body, decode, line } = self;
         body.feed(bytes, &mut |frame| decode_frame(&mut **decode, line, &frame, each));
     }
 
-    /// There is no more: hands on what is left, and the end that the stream has, or lacks.
+    /// Ends the stream: emits what is left, and a missing end.
     pub fn end(&mut self, each: &mut dyn FnMut(Decoded<'_>)) {
         let Self { body, decode, line } = self;
         let broken_off = decode.reports_truncation();
@@ -137,7 +138,7 @@ impl Decoder {
         }
     }
 
-    /// Takes a whole body.
+    /// Decodes a whole body.
     pub fn decode_all(mut self, bytes: &[u8]) -> Result<Vec<Event<'static>>> {
         let mut events = Vec::new();
         let mut problem = None;
@@ -185,76 +186,75 @@ impl From<BadFrame> for Error {
     }
 }
 
-/// What a protocol's stream is on its way out: a deterministic state machine over the events of
-/// turns, their sub-agents' included.
+/// Encodes one stream of a protocol: a deterministic state machine from events to frames,
+/// sub-agents included.
 ///
-/// The state depends on the events alone, however they were merged. So whoever comes late is served
-/// by a machine that has seen the same events, with its frames thrown away.
+/// Its state depends only on the events, however they were merged. To serve a late subscriber, give
+/// a new encoder the same events and discard its frames.
 pub trait Encode: Send {
-    /// Takes one event, and puts the frames that it becomes into `out`: none, one or several.
+    /// Encodes one event as zero or more frames.
     fn encode(&mut self, event: &Event<'_>, out: &mut Frames);
 
-    /// There is no more. What the protocol needs to be closed is closed.
+    /// Ends the stream, or pauses it: closes what the protocol requires to be closed.
     fn end(&mut self, out: &mut Frames) {
         let _ = out;
     }
 
-    /// What a client has to be told first that comes in here, in the middle of a turn. `messages`
-    /// are those of the conversation as they stand, the unfinished reply included.
+    /// Writes what a client needs first that connects in the middle of a turn. `messages` is the
+    /// conversation so far, including the unfinished reply.
     fn resume(&mut self, messages: &[turnwire_core::Msg], out: &mut Frames) {
         let _ = (messages, out);
     }
 }
 
-/// What an encoder is told. Every field has a sensible default, mostly from the events themselves.
+/// Options of an encoder. The defaults come from the events.
 #[derive(Debug, Clone, Default)]
 pub struct EncoderOptions {
-    /// The session: AG-UI's thread, the blocks protocol's session. Without it: what the reply's
-    /// start says.
+    /// The session: AG-UI's thread, the content-block protocol's session. Default: as `REPLY_START`
+    /// says.
     pub session_id: Option<String>,
-    /// The run, where the protocol has the client name it. Without it: the reply's id.
+    /// The run, if the client names it. Default: the reply's id.
     pub run_id: Option<String>,
-    /// The model, where the protocol names one. Without it: what the model call says.
+    /// The model's name, if the protocol has one. Default: as `MODEL_CALL_START` says.
     pub model: Option<String>,
-    /// What the protocol calls the reply: a response, a completion, a message. Without it: the
-    /// reply's id.
+    /// The id of the response, completion or message. Default: the reply's id.
     pub id: Option<String>,
-    /// Whether the client of `OpenAI`'s Responses asked for an answer in JSON: then text that is none
-    /// waits, and is left out where the structured output takes its place.
+    /// Whether the client asked for JSON: then text that is not JSON is held back, and dropped if
+    /// the reply has structured output.
     pub wants_json: bool,
-    /// Whether the blocks protocol shows thinking (`agent`) or not (`chat`).
+    /// Whether the content-block protocol shows thinking (`agent`) or not (`chat`).
     pub display_mode: DisplayMode,
-    /// Whether `OpenAI`'s chat stream ends with a chunk of usage.
+    /// Whether a chat completions stream ends with a usage chunk.
     pub usage: bool,
-    /// Whether a client that comes in has messages in another order than they stand in, or with
-    /// gaps between: then AG-UI has it forget them before it is told them.
+    /// Whether a client that reconnects has messages in another order or with gaps: then AG-UI
+    /// first clears them.
     pub resets_client: bool,
 }
 
-/// How much of an agent's work the blocks protocol shows.
+/// How much of an agent's work the content-block protocol shows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DisplayMode {
-    /// Thinking too.
+    /// The answer, thinking and hints.
     #[default]
     Agent,
-    /// The answer.
+    /// Only the answer.
     Chat,
 }
 
-/// What an event became: frames, each a text and, where the protocol names its frames, a name.
+/// The frames of one or more events: each a text and, if the protocol names its frames, a name.
 #[derive(Debug, Clone, Default)]
 pub struct Frames {
     text: String,
     ends: Vec<(&'static str, usize)>,
-    /// A frame while it is written.
+    /// Buffer for the frame being written.
     scratch: Vec<u8>,
 }
 
 impl Frames {
-    /// Adds a frame. A name is for protocols that have `event:` lines; otherwise it is empty.
+    /// Adds a frame. The name is for protocols with `event:` lines; otherwise it is empty.
     pub fn push<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) {
         self.scratch.clear();
-        // What is written here are maps with string keys, which always succeed, as UTF-8.
+        // Serializing maps with string keys does not fail, and the result is UTF-8.
         if serde_json::to_writer(&mut self.scratch, value).is_ok()
             && let Ok(text) = std::str::from_utf8(&self.scratch)
         {
@@ -263,13 +263,13 @@ impl Frames {
         }
     }
 
-    /// Adds a frame that is a text already: JSON on one line, or a word such as `[DONE]`.
+    /// Adds a frame that is already text: JSON on one line, or a marker such as `[DONE]`.
     pub fn push_text(&mut self, name: &'static str, text: &str) {
         self.text.push_str(text);
         self.ends.push((name, self.text.len()));
     }
 
-    /// Adds a frame that is written piece by piece, on one line.
+    /// Adds a frame that `write` appends to the buffer, on one line.
     pub fn push_with(&mut self, name: &'static str, write: impl FnOnce(&mut String)) {
         write(&mut self.text);
         self.ends.push((name, self.text.len()));
@@ -285,7 +285,7 @@ impl Frames {
         })
     }
 
-    /// How many frames.
+    /// The number of frames.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -295,7 +295,7 @@ impl Frames {
         self.ends.is_empty()
     }
 
-    /// Takes all frames out, and keeps the room.
+    /// Removes all frames and keeps the allocation.
     pub fn clear(&mut self) {
         self.text.clear();
         self.ends.clear();

@@ -1,15 +1,15 @@
-//! For who asked for JSON: the structured output is the text.
+//! Structured output as text, for clients of a model protocol that asked for JSON.
 //!
-//! An agent may talk beside the output that it gives. Protocols that have one place for both hand it
-//! to a client that reads it as JSON. So text that is none waits until it is known whether there is
-//! an output.
+//! An agent may write text beside its structured output. These protocols have one field for both,
+//! and the client parses it as JSON. So text that is not JSON is held back until it is known
+//! whether there is structured output.
 
 use crate::stream::{Encode, EncoderOptions, Frames};
 use std::collections::HashSet;
 use turnwire_core::event::Block;
 use turnwire_core::{ContentBlock, Event, EventKind, TextBlock};
 
-/// An encoder that does so where the client asked for JSON.
+/// Wraps an encoder if the client asked for JSON.
 pub(crate) fn wrap_encoder<E: Encode + 'static>(
     encoding: &EncoderOptions,
     inner: E,
@@ -28,11 +28,11 @@ pub(crate) fn wrap_encoder<E: Encode + 'static>(
 
 struct StructuredOutputEncoder<E> {
     inner: E,
-    /// The text that waits.
+    /// Events of text that is held back.
     buffered: Vec<Event<'static>>,
-    /// The blocks that are JSON: they are written as they grow.
+    /// Blocks that are JSON: written as they grow.
     json_blocks: HashSet<String>,
-    /// The blocks that are none.
+    /// Blocks whose first character was seen.
     checked_blocks: HashSet<String>,
 }
 
@@ -47,7 +47,7 @@ impl<E: Encode> StructuredOutputEncoder<E> {
         }
     }
 
-    /// A text grows. Its first letter says whether it is an object.
+    /// Handles a text delta. The first character of a block decides whether it is a JSON object.
     fn text_delta(&mut self, event: &Event<'_>, id: &str, delta: &str, out: &mut Frames) {
         if self.json_blocks.contains(id) {
             return self.inner.encode(event, out);
@@ -65,7 +65,7 @@ impl<E: Encode> StructuredOutputEncoder<E> {
     }
 }
 
-/// The text block that an event is about.
+/// The text block that an event belongs to.
 fn text_block_id<'e>(event: &'e Event<'_>) -> Option<&'e str> {
     match &event.kind {
         EventKind::TextBlockStart(start) => Some(&start.block_id),
@@ -115,7 +115,7 @@ mod tests {
     use crate::{EncoderOptions, Frames, Wire};
     use turnwire_core::Event;
 
-    /// The text of an answer whose client wants JSON.
+    /// The text of a response to a client that asked for JSON.
     fn encoded_text(wire: &str, texts: &[&str], output: &str) -> String {
         let encoding = EncoderOptions { wants_json: true, ..EncoderOptions::default() };
         let mut encoder = Wire::named(wire).unwrap().encoder(&encoding).unwrap();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asked_for_json_gets_it_once() {
+    fn a_client_that_asked_for_json_gets_it_once() {
         for wire in ["openai-chat", "anthropic"] {
             let object = r#"{"a":1}"#;
             assert_eq!(encoded_text(wire, &["Here ", "it is: {"], object), object, "{wire}");

@@ -1,12 +1,12 @@
-//! The canonical form: the AgentScope 2.x shape plus our own events and fields.
+//! The canonical form: AgentScope 2.x plus our own events and fields.
 //!
 //! ```
-//! use turnwire_wires::{Decoding, Wire};
+//! use turnwire_wires::{DecoderOptions, Wire};
 //!
 //! let wire = Wire::named("turnwire").unwrap();
-//! // A recording of AgentScope's older TypeScript reads as what it means today.
+//! // Recordings of AgentScope's older TypeScript are read too.
 //! let line = br#"{"type":"RUN_STARTED","replyId":"r","createdAt":"2026-01-01","name":"friday"}"#;
-//! let events = wire.decoder(&Decoding::default())?.all(line)?;
+//! let events = wire.decoder(&DecoderOptions::default())?.decode_all(line)?;
 //! assert_eq!(events[0].kind.type_name(), "REPLY_START");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -19,7 +19,7 @@ use turnwire_core::{Event, Json, Msg, Result};
 
 pub(crate) static WIRE: Wire = Wire {
     name: "turnwire",
-    about: "the canonical form; reads all that AgentScope 2.x writes",
+    about: "the canonical form; also reads everything that AgentScope 2.x writes",
     interleaves_replies: true,
     decode: Some(|_| Box::new(CanonicalCodec)),
     encode: Some(|_| Box::new(CanonicalCodec)),
@@ -34,7 +34,7 @@ struct CanonicalCodec;
 
 impl Decode for CanonicalCodec {
     fn decode(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
-        // How a stream that is no stream of events says that it ends.
+        // Some streams end with this marker.
         if text != "[DONE]" {
             out(legacy_names::read_event(text)?);
         }
@@ -52,7 +52,7 @@ impl Encode for CanonicalCodec {
     }
 }
 
-/// Reads a list of messages, or a single one, where each of theirs is one of ours.
+/// Reads a list of messages, or a single one, for protocols in which one message is one of ours.
 pub(crate) fn read_messages(text: &str, read: fn(&str) -> Result<Msg>) -> Result<Vec<Msg>> {
     if !text.trim_ascii_start().starts_with('[') {
         return Ok(vec![read(text)?]);

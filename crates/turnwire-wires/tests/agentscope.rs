@@ -1,4 +1,4 @@
-//! The `agentscope` wire: what looks like ours and is not, and base64 in whole groups.
+//! The `agentscope` wire: foreign events that look like ours, and base64 in complete groups.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -8,7 +8,7 @@ use turnwire_testkit::check_property;
 use turnwire_wires::{DecoderOptions, EncoderOptions, Frames, Wire, agentscope};
 
 #[test]
-fn a_field_of_somebody_elses_that_has_the_name_of_ours_survives() {
+fn a_foreign_field_with_our_name_survives() {
     let line = r#"{"type":"USER_INTERRUPT","reply_id":"r","turnwire":1}"#;
     let event = agentscope::decode_event(line).unwrap();
     assert_eq!(event.rest.get::<u8>("turnwire").unwrap(), Some(1));
@@ -17,7 +17,7 @@ fn a_field_of_somebody_elses_that_has_the_name_of_ours_survives() {
 }
 
 #[test]
-fn a_custom_event_that_looks_like_one_of_ours_comes_back_as_it_was() {
+fn a_custom_event_that_looks_like_ours_survives() {
     let line =
         r#"{"type":"CUSTOM","name":"supersede","value":{"type":"SUPERSEDE","message_ids":["m"]}}"#;
     let event = Event::from_json(line).unwrap();
@@ -26,7 +26,7 @@ fn a_custom_event_that_looks_like_one_of_ours_comes_back_as_it_was() {
 }
 
 #[test]
-fn a_custom_event_of_somebody_elses_stays_one() {
+fn a_foreign_custom_event_survives() {
     for line in [
         r#"{"type":"CUSTOM","name":"block","value":{"type":"CUSTOM","name":"x"}}"#,
         r#"{"type":"CUSTOM","name":"message","value":{"type":"SUPERSEDE","message_ids":[]}}"#,
@@ -83,7 +83,7 @@ fn block(pieces: &[&str], end: &str) -> Vec<Event<'static>> {
 const END: &str = r#"{"type":"DATA_BLOCK_END","id":"end","reply_id":"r","block_id":"b"}"#;
 
 #[test]
-fn data_that_is_cut_inside_a_group_goes_out_in_whole_groups() {
+fn split_base64_groups_are_joined() {
     for end in [END, r#"{"type":"REPLY_END","id":"end","reply_id":"r"}"#] {
         let events = block(&["aGVsb", "G8gd29", "y"], end);
         let lines = encoded(&events);
@@ -97,7 +97,7 @@ fn data_that_is_cut_inside_a_group_goes_out_in_whole_groups() {
 }
 
 #[test]
-fn an_unpadded_end_is_a_delta_of_its_own_that_is_nothing_of_ours() {
+fn an_unpadded_end_is_a_delta_that_decodes_to_nothing() {
     for end in [END, r#"{"type":"REPLY_END","id":"end","reply_id":"r"}"#] {
         let events = block(&["aGVsb", "G8"], end);
         let lines = encoded(&events);
@@ -110,7 +110,7 @@ fn an_unpadded_end_is_a_delta_of_its_own_that_is_nothing_of_ours() {
 }
 
 #[test]
-fn runs_of_base64_inside_one_delta_go_out_as_one() {
+fn several_runs_of_base64_in_a_delta_become_one() {
     let events = block(&["aGk=aGk=", "aG=", "="], END);
     let lines = encoded(&events);
     let pieces: Vec<String> = data(&lines).into_iter().map(|(_, _, data)| data).collect();
@@ -119,7 +119,7 @@ fn runs_of_base64_inside_one_delta_go_out_as_one() {
 }
 
 #[test]
-fn data_of_a_result_waits_until_something_else_comes_in_that_result() {
+fn incomplete_data_of_a_result_waits_for_its_next_event() {
     let events: Vec<Event<'static>> = [
         r#"{"type":"TOOL_RESULT_DATA_DELTA","id":"1","reply_id":"r","tool_call_id":"c","block_id":"a","media_type":"image/png","data":"aGVsb"}"#,
         r#"{"type":"TOOL_RESULT_TEXT_DELTA","id":"2","reply_id":"r","tool_call_id":"other","delta":"x"}"#,
@@ -139,7 +139,7 @@ fn data_of_a_result_waits_until_something_else_comes_in_that_result() {
 }
 
 #[test]
-fn what_is_no_base64_goes_out_as_it_is_and_what_waits_goes_on_waiting() {
+fn invalid_base64_is_written_unchanged_and_the_incomplete_group_waits() {
     let events = block(&["aG", "not base64!", "k="], END);
     let lines = encoded(&events);
     let pieces: Vec<String> = data(&lines).into_iter().map(|(_, _, data)| data).collect();
@@ -147,12 +147,12 @@ fn what_is_no_base64_goes_out_as_it_is_and_what_waits_goes_on_waiting() {
     assert_eq!(decoded(&lines), events);
 }
 
-/// The state depends on the data alone, not on where it was cut.
+/// The state depends only on the data, not on where it was split.
 #[test]
-fn whoever_gets_merged_deltas_gets_the_same_bytes() {
+fn merged_deltas_give_the_same_bytes() {
     let text = "aGVsbG8gd29ybGQhIQ==aGk=aGVsbG8";
     let whole: Vec<u8> = bytes(&encoded(&block(&[text], END)));
-    check_property("whoever_gets_merged_deltas_gets_the_same_bytes", 200, |rng| {
+    check_property("merged_deltas_give_the_same_bytes", 200, |rng| {
         let mut pieces = Vec::new();
         let mut rest = text;
         while !rest.is_empty() {
@@ -176,7 +176,7 @@ fn bytes(lines: &[String]) -> Vec<u8> {
 }
 
 #[test]
-fn reasons_that_agentscope_does_not_know_become_the_nearest_that_it_knows() {
+fn unknown_finish_reasons_become_the_nearest() {
     for (ours, theirs) in [
         ("completed", "completed"),
         ("interrupted", "interrupted"),

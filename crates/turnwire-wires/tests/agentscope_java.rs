@@ -1,5 +1,5 @@
-//! The `agentscope-java` wire: what Java wrote comes back equal, and its streams fold to one message
-//! per reply.
+//! The `agentscope-java` wire: everything that Java wrote survives, and its streams fold to one
+//! message per reply.
 
 #![expect(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ fn wire() -> &'static Wire {
     Wire::named("agentscope-java").unwrap()
 }
 
-/// The lines that Java wrote; none where they are not there.
+/// The lines that Java wrote; none if the fixture is missing.
 fn fixture() -> Vec<String> {
     let folder = std::env::var_os("TURNWIRE_FIXTURES").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures"),
@@ -70,7 +70,7 @@ fn is_event(line: &str) -> bool {
 }
 
 #[test]
-fn every_event_that_java_wrote_comes_back_equal_alone() {
+fn every_java_event_survives_on_its_own() {
     for line in fixture().iter().filter(|line| is_event(line)) {
         let events = decoded(line);
         assert_eq!(events.len(), 1, "{line}");
@@ -79,15 +79,15 @@ fn every_event_that_java_wrote_comes_back_equal_alone() {
 }
 
 #[test]
-fn every_event_that_java_wrote_comes_back_equal_in_its_stream() {
+fn every_java_event_survives_in_its_stream() {
     let lines: Vec<String> = fixture().into_iter().filter(|line| is_event(line)).collect();
     let events = decoded(&lines.join("\n"));
     assert_eq!(values(&encoded(&events)), values(&lines));
 }
 
-/// The canonical form is what is stored: nothing that it takes to go back may be beside it.
+/// The log stores the canonical form, so it must contain everything.
 #[test]
-fn every_event_that_java_wrote_comes_back_equal_after_a_night_in_the_log() {
+fn every_java_event_survives_in_the_log() {
     let lines: Vec<String> = fixture().into_iter().filter(|line| is_event(line)).collect();
     let stored: Vec<String> = decoded(&lines.join("\n")).iter().map(Event::to_json).collect();
     let events: Vec<Event<'_>> =
@@ -96,7 +96,7 @@ fn every_event_that_java_wrote_comes_back_equal_after_a_night_in_the_log() {
 }
 
 #[test]
-fn every_message_that_java_wrote_comes_back_equal() {
+fn every_java_message_survives() {
     for line in fixture().iter().filter(|line| !is_event(line)) {
         let msg = agentscope_java::decode_message(line).unwrap();
         let stored = Msg::from_json(&msg.to_json()).unwrap();
@@ -105,7 +105,7 @@ fn every_message_that_java_wrote_comes_back_equal() {
 }
 
 #[test]
-fn the_fixture_reads_as_known_events_apart_from_the_result() {
+fn the_fixture_has_only_known_events_except_agent_result() {
     for event in decoded(
         &fixture().iter().filter(|line| is_event(line)).cloned().collect::<Vec<_>>().join("\n"),
     ) {
@@ -114,8 +114,8 @@ fn the_fixture_reads_as_known_events_apart_from_the_result() {
     }
 }
 
-/// A reply as a Java agent emits it: two model calls and a batch of tools, each with an id of its
-/// own, and a sub-agent's reply in between.
+/// A reply of a Java agent: two model calls and a batch of tools, each with an id of its own, and a
+/// sub-agent's reply in between.
 const STEPS: &str = r#"
 {"type":"AGENT_START","id":"1","createdAt":"2026-11-15T06:45:37.000000001Z","sessionId":"s","replyId":"r","name":"bot","role":"assistant","type":"AGENT_START"}
 {"type":"MODEL_CALL_START","id":"2","createdAt":"2026-11-15T06:45:37.000000002Z","replyId":"m1"}
@@ -191,13 +191,13 @@ fn the_steps_of_a_reply_fold_to_one_message() {
 }
 
 #[test]
-fn the_steps_of_a_reply_come_back_equal() {
+fn the_steps_of_a_reply_survive() {
     let lines: Vec<String> = STEPS.trim().lines().map(str::to_owned).collect();
     assert_eq!(values(&encoded(&decoded(STEPS))), values(&lines));
 }
 
 #[test]
-fn the_own_id_of_a_step_is_in_each_of_its_events() {
+fn every_event_keeps_the_id_of_its_step() {
     for (event, line) in decoded(STEPS).iter().zip(STEPS.trim().lines()) {
         let own = value(line)["replyId"].as_str().unwrap_or("r").to_owned();
         if own != *event.reply_id {
@@ -206,9 +206,9 @@ fn the_own_id_of_a_step_is_in_each_of_its_events() {
     }
 }
 
-/// A log gives every event its place, and takes nothing away.
+/// The log adds a seq to every event.
 #[test]
-fn events_with_a_place_in_the_log_go_out_with_the_ids_of_their_steps() {
+fn events_with_a_seq_keep_the_ids_of_their_steps() {
     let mut events = decoded(STEPS);
     for (seq, event) in (1..).zip(&mut events) {
         event.seq = Seq::new(seq);
@@ -229,7 +229,7 @@ fn events_with_a_place_in_the_log_go_out_with_the_ids_of_their_steps() {
 }
 
 #[test]
-fn blocks_of_model_calls_that_share_the_id_of_their_reply_are_told_apart() {
+fn blocks_of_model_calls_with_one_reply_id_are_separate() {
     let stream = r#"
 {"type":"AGENT_START","replyId":"r","role":"assistant"}
 {"type":"MODEL_CALL_START","replyId":"r"}
@@ -249,7 +249,7 @@ fn blocks_of_model_calls_that_share_the_id_of_their_reply_are_told_apart() {
 }
 
 #[test]
-fn a_sub_agents_event_with_the_id_of_the_reply_above_is_not_part_of_it() {
+fn a_sub_agents_event_with_the_parents_reply_id_is_separate() {
     let stream = r#"
 {"type":"AGENT_START","replyId":"r","role":"assistant"}
 {"type":"TEXT_BLOCK_START","replyId":"r","blockId":"b","source":"main/sub"}
@@ -262,7 +262,7 @@ fn a_sub_agents_event_with_the_id_of_the_reply_above_is_not_part_of_it() {
 }
 
 #[test]
-fn a_decoder_in_the_middle_of_a_reply_is_told_which() {
+fn a_decoder_that_starts_inside_a_reply_needs_its_id() {
     let line = br#"{"type":"TEXT_BLOCK_START","replyId":"m2","blockId":"text"}"#;
     let decoding = DecoderOptions { reply_id: Some("r".to_owned()), ..DecoderOptions::default() };
     let events = wire().decoder(&decoding).unwrap().decode_all(line).unwrap();
@@ -272,7 +272,7 @@ fn a_decoder_in_the_middle_of_a_reply_is_told_which() {
 }
 
 #[test]
-fn unknown_events_and_fields_of_java_come_back_as_they_were() {
+fn unknown_java_events_and_fields_survive() {
     for line in [
         r#"{"type":"COMPACTION_START","id":"1","createdAt":"t","replyId":"r","before":{"n":1}}"#,
         r#"{"type":"TOOL_PROGRESS","java":{"x":1},"metadata":{"turnwire":1},"source":"main/a"}"#,
@@ -286,7 +286,7 @@ fn unknown_events_and_fields_of_java_come_back_as_they_were() {
     ] {
         let events = decoded(line);
         let again = encoded(&events);
-        // A custom event that is one of ours is ours.
+        // A custom event with our event is that event.
         if !line.contains("supersede") {
             assert_eq!(values(&again), [value(line)]);
         }
@@ -295,7 +295,7 @@ fn unknown_events_and_fields_of_java_come_back_as_they_were() {
 }
 
 #[test]
-fn what_is_no_event_is_named_and_the_stream_goes_on() {
+fn an_invalid_event_is_reported_and_decoding_continues() {
     let body = b"{\"id\":\"m\",\"role\":\"USER\",\"content\":[]}\nnope\n[1]\n{\"type\":\"TEXT_BLOCK_START\",\"replyId\":\"r\"}\n{\"type\":\"AGENT_END\",\"replyId\":\"r\"}\n";
     let mut decoder = wire().decoder(&DecoderOptions::default()).unwrap();
     let mut seen = Vec::new();
@@ -317,9 +317,9 @@ fn what_is_no_event_is_named_and_the_stream_goes_on() {
     );
 }
 
-/// What Jackson reads: names, types and words that Java has.
+/// The names, types and words that Jackson reads.
 #[test]
-fn events_of_ours_are_written_as_java_has_them() {
+fn our_events_are_written_in_javas_form() {
     let mut delta = Event::new("r", TextBlockDelta { block_id: "b".into(), delta: "hi".into() });
     delta.id = "e".into();
     delta.created_at = "2026-11-15T06:45:37Z".into();
@@ -377,7 +377,7 @@ fn documents_of_version_1_are_read() {
             assert_eq!(msg.role(), Role::Tool);
             let [ContentBlock::ToolResult(result)] = msg.content() else { panic!("{text}") };
             assert_eq!((result.id.as_str(), result.output.text("")), ("call_9", "Sunny".into()));
-            // Java of today reads no other form than this.
+            // The current Java version reads only this form.
             let again = value(&agentscope_java::encode_message(&msg));
             assert_eq!(again["content"][0]["id"], "call_9");
             let output = &again["content"][0]["output"];
@@ -387,7 +387,7 @@ fn documents_of_version_1_are_read() {
 }
 
 #[test]
-fn a_time_goes_out_as_java_writes_it_and_comes_back_as_it_was() {
+fn times_are_written_in_javas_form_and_survive() {
     for (time, java) in [
         ("2026-11-15T08:22:02.123456Z", "2026-11-15 08:22:02.123"),
         ("2026-11-15T08:22:02", "2026-11-15 08:22:02.000"),
@@ -426,7 +426,7 @@ fn a_generate_reason_and_a_structured_output_are_in_the_metadata() {
 }
 
 #[test]
-fn answers_are_read_out_of_the_metadata_and_put_into_it() {
+fn confirm_results_are_in_the_metadata() {
     let java = json!({
         "id": "m", "name": "alice", "role": "USER", "content": [],
         "metadata": {"agentscope_confirm_results": [{
@@ -481,9 +481,9 @@ fn results_in_tool_messages_join_the_messages_with_their_calls() {
     );
 }
 
-/// The patch in Java's metadata is about what we wrote: what Java changes since then, counts.
+/// The patch is relative to what we wrote; later changes by Java win.
 #[test]
-fn a_message_that_java_changed_is_read_as_changed() {
+fn changes_by_java_win_over_the_patch() {
     let msg = Msg::builder(Role::Assistant)
         .id("m")
         .text("old")
@@ -498,10 +498,10 @@ fn a_message_that_java_changed_is_read_as_changed() {
     assert_eq!(again.text("|").as_deref(), Some("new|more"));
 }
 
-/// Law 6 over whole streams, where the state of the two sides has to agree.
+/// Law 6 over whole streams: encoder and decoder must keep the same state.
 #[test]
-fn streams_of_many_replies_come_back_as_they_were() {
-    check_property("streams_of_many_replies_come_back_as_they_were", 60, |rng| {
+fn streams_of_many_replies_survive() {
+    check_property("streams_of_many_replies_survive", 60, |rng| {
         let (mut events, _) = turnwire_testkit::stream::random_replies(rng);
         for event in &mut events {
             if rng.bool() {

@@ -1,5 +1,5 @@
-//! Frames of Gemini, DashScope and Ollama in any order, with anything missing: what comes out folds
-//! strictly, begins once, and ends once.
+//! Frames of Gemini, DashScope and Ollama in any order, with any missing: the events fold strictly,
+//! with one start and one end.
 
 use turnwire_core::{EventKind, Folder};
 use turnwire_testkit::{check_property, one_in, pick};

@@ -1,4 +1,4 @@
-//! Recordings of AgentScope's older TypeScript fold on both wires that have today's names.
+//! Recordings of AgentScope's older TypeScript fold on both wires that read the current names.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -41,7 +41,7 @@ const RECORDING: &str = r#"
 {"id":"25","createdAt":"2026-01-01T00:00:25Z","type":"RUN_FINISHED","sessionId":"","replyId":"r"}
 "#;
 
-/// The same events with today's names.
+/// The same events with the current names.
 fn todays() -> String {
     let mut text = RECORDING.to_owned();
     for (older, today) in [
@@ -72,7 +72,7 @@ fn todays() -> String {
 }
 
 #[test]
-fn a_recording_reads_as_the_same_events_with_todays_names() {
+fn a_recording_reads_as_events_with_current_names() {
     for wire in both() {
         assert_eq!(decoded(wire, RECORDING), decoded(wire, &todays()), "{}", wire.name);
     }
@@ -84,7 +84,7 @@ fn a_recording_folds() {
         let mut folder = Folder::default();
         for event in decoded(wire, RECORDING) {
             let pushed = folder.push(&event);
-            // Nobody asked for these; the recording has them so that their names are seen.
+            // Unsolicited; in the recording only for their names.
             if !matches!(&*event.id, "19") {
                 pushed.unwrap_or_else(|error| panic!("{error}: {}", event.to_json()));
             }
@@ -105,13 +105,13 @@ fn a_recording_folds() {
 }
 
 #[test]
-fn what_can_be_read_as_it_stands_keeps_its_meaning() {
+fn events_with_current_names_are_not_renamed() {
     for wire in both() {
         for line in [
-            // Additions of somebody's that look like older names.
+            // Foreign fields that look like older names.
             r#"{"type":"TEXT_BLOCK_DELTA","reply_id":"r","block_id":"b","delta":"d","replyId":"other","blockId":"x"}"#,
             r#"{"type":"CUSTOM","name":"n","value":{"toolCalls":[]},"replyId":"r"}"#,
-            // AG-UI's, which name no reply of ours.
+            // AG-UI's events, which name no reply of ours.
             r#"{"type":"RUN_STARTED","threadId":"t","runId":"u"}"#,
             r#"{"type":"X_OTHER","replyId":"r","createdAt":"t"}"#,
         ] {

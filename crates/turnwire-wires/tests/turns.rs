@@ -140,7 +140,7 @@ fn a_hint_ends_the_models_turn_and_is_a_users() {
 }
 
 #[test]
-fn what_is_empty_is_left_out() {
+fn empty_messages_are_left_out() {
     let messages = [
         Msg::user("", ""),
         assistant(vec![TextBlock::new("").into()]),
@@ -195,8 +195,8 @@ fn several_agents_in_the_older_form() {
 }
 
 #[test]
-fn every_call_gets_exactly_one_answer_right_behind_it() {
-    check_property("every_call_gets_exactly_one_answer_right_behind_it", 2000, |rng| {
+fn every_call_gets_exactly_one_result_directly_after_it() {
+    check_property("every_call_gets_exactly_one_result_directly_after_it", 2000, |rng| {
         let messages: Vec<Msg> = (0..rng.usize(..5)).map(|_| values::message(rng)).collect();
         for agents in
             [SpeakerFormat::SingleAgent, SpeakerFormat::HistoryTags, SpeakerFormat::NamePrefix]

@@ -1,11 +1,11 @@
-//! Law 7: what a reader does not know survives, and never fails a stream.
+//! Law 7: unknown frames and blocks survive, and never fail a stream.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use turnwire_core::{Event, Folder};
 use turnwire_wires::{DecoderOptions, EncoderOptions, Frames, Wire, sse};
 
-/// A frame of each wire that begins a stream, and an item of no known type inside it.
+/// For each wire: a frame that starts a stream, and one with an item of an unknown type.
 fn streams(wire: &str) -> (&'static str, &'static str) {
     match wire {
         "agentscope-java" => (
@@ -83,9 +83,9 @@ fn law_7_unknown_is_written_back_on_its_own_wire() {
     }
 }
 
-/// A part that says it is of a type of ours, and is not, or that has no type.
+/// A part with a type of ours but other fields, or without a type.
 #[test]
-fn what_looks_like_a_block_of_ours_and_is_none_can_be_written_and_read_again() {
+fn foreign_blocks_that_look_like_ours_survive() {
     for name in ["ag-ui", "blocks", "openai-responses", "anthropic", "openai-chat"] {
         let wire = Wire::named(name).unwrap();
         for part in [r#"{"type":"tool_result","nothing":1}"#, r#"{"nothing":1}"#] {

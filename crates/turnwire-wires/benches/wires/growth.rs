@@ -1,4 +1,4 @@
-//! Whether the work is linear: a stream that is eight times as long, against eight streams.
+//! Checks that the work is linear: one stream of eight times the length against eight streams.
 
 use crate::Result;
 use crate::streams::{Kind, Script, delta, end, long_reply, reply_end, reply_start, start};
@@ -10,7 +10,7 @@ use turnwire_wires::{EncoderOptions, Frames, Wire};
 const ROUNDS: usize = 25;
 const TIMES: usize = 8;
 
-/// What there is more of.
+/// What grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Growth {
     Deltas,
@@ -21,7 +21,7 @@ pub enum Growth {
 impl Growth {
     pub const ALL: [Self; 3] = [Self::Deltas, Self::Blocks, Self::Replies];
 
-    /// A stream with as many of them as this number says.
+    /// A stream of this size.
     fn events(self, from: usize, many: usize) -> Vec<Event<'static>> {
         match self {
             Self::Deltas => long_reply(Kind::Text, 2000 * many),
@@ -50,15 +50,15 @@ impl Growth {
     }
 }
 
-/// How much longer an encoder takes for an event of the long stream; `None` where its streams hold
-/// but one reply.
+/// The time per event in the long stream, relative to the short ones; `None` if a stream holds only
+/// one reply.
 pub fn encoder(wire: &Wire, of: Growth) -> Result<Option<f64>> {
     let whole = of.events(0, TIMES);
     let parts: Vec<_> = (0..TIMES).map(|at| of.events(at, 1)).collect();
     time_ratio(|| frames(wire, &whole), || all_frames(wire, parts.iter()))
 }
 
-/// The same of a decoder.
+/// The same for a decoder.
 pub fn decoder(wire: &Wire, of: Growth) -> Result<Option<f64>> {
     let Some(whole) = body(wire, of, 0, TIMES)? else { return Ok(None) };
     let parts = (0..TIMES).map(|at| body(wire, of, at, 1)).collect::<Result<Vec<_>>>()?;
@@ -71,7 +71,7 @@ pub fn decoder(wire: &Wire, of: Growth) -> Result<Option<f64>> {
     time_ratio(|| count(&whole), || parts.by_ref().take(TIMES).map(|part| count(part)).sum())
 }
 
-/// What the one takes against the other; `None` where it gives much less.
+/// The ratio of the two times; `None` if one yields far fewer events.
 fn time_ratio(
     mut one: impl FnMut() -> Result<usize>,
     mut other: impl FnMut() -> Result<usize>,
@@ -83,7 +83,7 @@ fn time_ratio(
     Ok(Some(long / short))
 }
 
-/// The stream as lines: as the wire itself writes it, or from the provider's own frames.
+/// The stream as lines: encoded by the wire, or from the provider's frames.
 fn body(wire: &Wire, of: Growth, from: usize, many: usize) -> Result<Option<Vec<u8>>> {
     let mut body = Vec::new();
     let mut push = |text: &str| {
@@ -105,7 +105,7 @@ fn body(wire: &Wire, of: Growth, from: usize, many: usize) -> Result<Option<Vec<
     for at in 0..1600 * many {
         match of {
             Growth::Deltas => push(text.delta(at)),
-            // What begins ends what was before it.
+            // A new block ends the previous one.
             Growth::Blocks if at % 2 == 0 => push(text.delta(at)),
             Growth::Blocks => push(thinking.delta(at)),
             Growth::Replies => return Ok(None),

@@ -1,14 +1,14 @@
-//! How fast the wires are, and how much memory they hold: `make bench`.
+//! The speed and memory of the wires: `make bench`.
 //!
 //! Side by side in one run, on the same bytes:
 //!
 //! - ours: a stream from bytes to events;
-//! - the floor: each frame through `serde_json` as raw JSON, and a plain copy of its delta, the place
-//!   of which is known beforehand;
-//! - the official Python packages, where `PROVIDERS_PYTHON` names an interpreter that has them: from
-//!   the same bytes to their final object.
+//! - the floor: each frame parsed by `serde_json` as raw JSON, and a copy of its delta, whose position
+//!   is known in advance;
+//! - the official Python packages, if `PROVIDERS_PYTHON` names an interpreter that has them: from the
+//!   same bytes to their final object.
 //!
-//! An argument such as `decoding` runs that part alone.
+//! An argument such as `decoding` runs only that part.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![expect(clippy::print_stderr, reason = "and tells who waits what it is at")]
@@ -28,7 +28,7 @@ use turnwire_wires::Wire;
 
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
-/// A part of the benchmark, by its name.
+/// A part of the benchmark, by name.
 type Part = (&'static str, fn() -> Result<()>);
 
 fn main() -> Result<()> {

@@ -1,5 +1,5 @@
-//! The most memory that a decoder or an encoder has held: this program starts itself once for each
-//! figure, as the peak of a process never falls again.
+//! The peak memory of a decoder or an encoder. The program starts itself once for each figure,
+//! because the peak of a process never falls.
 
 use crate::Result;
 use crate::streams::{Kind, Script, WORDS, delta, reply_start, start, word};
@@ -11,14 +11,13 @@ use std::process::Command;
 use turnwire_core::Event;
 use turnwire_wires::{DecoderOptions, EncoderOptions, Frames, Wire};
 
-/// The argument that makes this program such a child; the way, the wire, what goes on and on, and a
-/// count follow.
+/// The argument that starts a child process; direction, wire, kind and count follow.
 pub const CHILD: &str = "peak-memory";
 pub const DECODE: &str = "decode";
 pub const ENCODE: &str = "encode";
 
-/// What the peak grows by from 100 thousand to a million deltas, in KiB; `None` where the wire has no
-/// such deltas, or the system does not tell the peak.
+/// The growth of the peak from 100 thousand to a million deltas, in KiB; `None` if the wire has no
+/// such deltas, or the system does not report the peak.
 pub fn growth(way: &str, wire: &Wire, kind: Kind) -> Result<Option<f64>> {
     let can = if way == DECODE {
         wire.can_decode() && Script::for_wire(wire, kind)?.is_some()
@@ -33,7 +32,7 @@ pub fn growth(way: &str, wire: &Wire, kind: Kind) -> Result<Option<f64>> {
     Ok(few.zip(many).map(|(few, many)| many - few))
 }
 
-/// The peak of a child, in KiB.
+/// The peak of a child process, in KiB.
 fn peak(way: &str, wire: &Wire, kind: Kind, count: &str) -> Result<Option<f64>> {
     let kind = format!("{kind:?}");
     let output =
@@ -77,7 +76,7 @@ pub fn child(way: &str, wire: &str, kind: &str, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// This process's own peak, in KiB, as Linux tells it.
+/// The peak of this process, in KiB, from Linux's `/proc`.
 fn read_peak_memory() -> Option<u64> {
     let status = BufReader::new(File::open("/proc/self/status").ok()?);
     let line = status

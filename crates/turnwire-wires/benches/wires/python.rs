@@ -1,4 +1,4 @@
-//! The official Python packages, on the same bytes.
+//! The official Python packages on the same bytes.
 
 use crate::Result;
 use crate::streams::Stream;
@@ -6,11 +6,11 @@ use std::path::Path;
 use std::process::Command;
 use std::{env, fs, process};
 
-/// Those whose official packages have an accumulator.
+/// Wires whose official packages have an accumulator.
 pub const OFFICIAL: [&str; 3] = ["anthropic", "openai-chat", "openai-responses"];
 
-/// The seconds from the bytes to the package's final object; `None` where there is no such package,
-/// or no interpreter was named.
+/// The seconds from the bytes to the package's final object; `None` without such a package or an
+/// interpreter.
 pub fn accumulate(stream: &Stream) -> Result<Option<f64>> {
     let Some(python) = env::var_os("PROVIDERS_PYTHON") else { return Ok(None) };
     let wire = stream.wire.name;

@@ -1,4 +1,4 @@
-//! Streams that are made here: of events, and of the providers' own frames.
+//! Generates streams: of events, and of the providers' frames.
 
 use crate::Result;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use turnwire_core::event::{
 use turnwire_core::{Event, EventKind, Fields, ToolResultState};
 use turnwire_wires::{EncoderOptions, Frames, Wire};
 
-/// What goes on and on.
+/// The kind of the long block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Text,
@@ -30,7 +30,7 @@ impl Kind {
 pub const WORDS: [&str; 10] =
     [" the", " quick", " brown", " fox", " jumps", " over", " a", " lazy", " dog.", "\n"];
 
-/// The word at this place of a long text.
+/// The word at this index of a long text.
 pub fn word(at: usize) -> &'static str {
     WORDS.get(at * 7 % WORDS.len()).copied().unwrap_or_default()
 }
@@ -62,7 +62,7 @@ pub fn start(reply: &str, kind: Kind, id: &str) -> Vec<Event<'static>> {
     kinds.into_iter().map(|kind| stamped(reply, kind)).collect()
 }
 
-/// A piece of a block.
+/// A delta of a block.
 pub fn delta(reply: &str, kind: Kind, id: &str, word: &'static str) -> Event<'static> {
     let (id, delta) = (id.to_owned().into(), word.into());
     let kind: EventKind<'static> = match kind {
@@ -93,7 +93,7 @@ fn stamped(reply: &str, kind: impl Into<EventKind<'static>>) -> Event<'static> {
     event
 }
 
-/// A reply that is one long block.
+/// A reply with one long block.
 pub fn long_reply(kind: Kind, deltas: usize) -> Vec<Event<'static>> {
     let mut events = Vec::from(reply_start("r"));
     events.extend(start("r", kind, "b"));
@@ -112,8 +112,8 @@ pub struct Script {
 }
 
 impl Script {
-    /// `None` where the wire has no such deltas. A provider's are written down here, as its service
-    /// sends them; the other wires write their own.
+    /// `None` if the wire has no such deltas. A provider's frames are hand-written, as its service
+    /// sends them; the other wires encode their own.
     pub fn for_wire(wire: &Wire, kind: Kind) -> Result<Option<Self>> {
         if delta_frame(wire.name, Kind::Text, "").is_none() {
             let script = Self::encoded(wire, kind)?;
@@ -139,21 +139,21 @@ impl Script {
         Ok(Self { begin, deltas, end })
     }
 
-    /// The delta at this place of a long block.
+    /// The delta at this index of a long block.
     pub fn delta(&self, at: usize) -> &str {
         self.deltas.get(at * 7 % self.deltas.len()).map_or("", String::as_str)
     }
 }
 
-/// A stream with the place of every frame and of its delta.
+/// A stream with the ranges of all frames and deltas.
 pub struct Stream {
     pub wire: &'static Wire,
     pub body: Vec<u8>,
     /// The JSON of each frame.
     pub frames: Vec<Range<usize>>,
-    /// The delta inside it, as it is written there; empty where there is none.
+    /// The delta inside each frame, as written; empty if there is none.
     pub deltas: Vec<Range<usize>>,
-    /// The text that all deltas are.
+    /// The text of all deltas.
     pub text: String,
 }
 
@@ -209,7 +209,7 @@ fn has_names(wire: &str) -> bool {
     matches!(wire, "anthropic" | "openai-responses")
 }
 
-/// The frames in front of a provider's deltas.
+/// The frames before a provider's deltas.
 fn start_frames(wire: &str, kind: Kind) -> Vec<Value> {
     match wire {
         "anthropic" => {
@@ -258,7 +258,7 @@ fn start_frames(wire: &str, kind: Kind) -> Vec<Value> {
     }
 }
 
-/// A provider's frame with a delta; `None` where it sends such things whole.
+/// A provider's frame with a delta; `None` if it sends such content as a whole.
 fn delta_frame(wire: &str, kind: Kind, word: &str) -> Option<Value> {
     if kind == Kind::Output {
         return None;
@@ -326,7 +326,7 @@ fn delta_frame(wire: &str, kind: Kind, word: &str) -> Option<Value> {
     })
 }
 
-/// The frames behind a provider's text.
+/// The frames after a provider's text.
 fn end_frames(wire: &str, text: &str) -> Vec<Value> {
     match wire {
         "anthropic" => vec![

@@ -1,4 +1,4 @@
-//! Times of decoders, of the floor, and of encoders.
+//! Times decoders, the floor, and encoders.
 
 use crate::Result;
 use crate::streams::{Kind, Stream, long_reply};
@@ -14,7 +14,7 @@ pub const ROUNDS: usize = 25;
 /// How often the same replies are encoded in a round.
 const REPEATS: usize = 20;
 
-/// As a network would deliver it.
+/// The size of a network read.
 const CHUNK_BYTES: usize = 16 * 1024;
 
 /// The best of all rounds, in seconds.
@@ -35,7 +35,7 @@ pub fn decode(stream: &Stream) -> Result<Times> {
     Ok(Times { ours, floor })
 }
 
-/// Hands on the events of a body.
+/// Decodes a body and passes on its events.
 pub fn events(wire: &Wire, body: &[u8], each: &mut dyn FnMut(Event<'_>)) -> Result<()> {
     let mut decoder = wire.decoder(&DecoderOptions::default())?;
     let mut problem = None;
@@ -72,10 +72,10 @@ fn floor(stream: &Stream) -> Result<()> {
     Ok(())
 }
 
-/// Events a second: of a long text, and of random replies, each of which is a stream.
+/// Events per second: for a long text, and for random replies as separate streams.
 pub fn encode(wire: &Wire) -> Result<[f64; 2]> {
     let mut rng = Rng::with_seed(7);
-    // Few enough to stay in the cache: an event that is encoded has just been made.
+    // Few enough to stay in the cache, as a new event does.
     let mixed: Vec<Vec<Event<'static>>> = (0..100)
         .map(|at| turnwire_testkit::random_reply(&mut rng, &format!("r{at}")).events)
         .collect();
@@ -90,7 +90,7 @@ pub fn encode(wire: &Wire) -> Result<[f64; 2]> {
     Ok([count(&deltas) / quick, REPEATS as f64 * count(&mixed) / slow])
 }
 
-/// Writes one stream; how many frames it has.
+/// Encodes one stream, and returns the number of frames.
 pub fn frames(wire: &Wire, events: &[Event<'_>]) -> Result<usize> {
     let mut encoder = wire.encoder(&EncoderOptions::default())?;
     let mut frames = Frames::default();
@@ -104,7 +104,7 @@ pub fn frames(wire: &Wire, events: &[Event<'_>]) -> Result<usize> {
     Ok(count + frames.len())
 }
 
-/// The same of several.
+/// The same for several streams.
 pub fn all_frames<'e>(
     wire: &Wire,
     mut streams: impl Iterator<Item = &'e Vec<Event<'static>>>,
@@ -112,7 +112,7 @@ pub fn all_frames<'e>(
     streams.try_fold(0, |count, events| Ok(count + frames(wire, events)?))
 }
 
-/// The best times of two by turns, in seconds.
+/// The best times of two alternating runs, in seconds.
 pub fn best_of(
     rounds: usize,
     mut one: impl FnMut() -> Result<()>,

@@ -178,7 +178,7 @@ fn external() -> Scenario {
     scenario
 }
 
-/// A sub-agent works for a call of the main agent, and asks.
+/// A sub-agent of a call of the main agent requests an approval.
 fn subagent() -> Scenario {
     let of_sub = |list: Vec<Value>| -> Vec<Value> {
         let mark = |mut event: Value| {

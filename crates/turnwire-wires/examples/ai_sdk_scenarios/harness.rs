@@ -1,10 +1,10 @@
-//! Events, and the parts that they become.
+//! Builds events, and the parts that they become.
 
 use crate::Scenario;
 use serde_json::{Value, json};
 use turnwire_core::{Event, Seq};
 
-/// Events of the reply `r1` from their JSON, with places and times.
+/// Events of the reply `r1` from their JSON, with seqs and times.
 pub fn events(from: usize, list: &Value) -> Vec<Event<'static>> {
     let list = list.as_array().cloned().unwrap_or_default();
     let read = |(at, mut event): (usize, Value)| {
@@ -109,7 +109,7 @@ pub fn list(parts: impl IntoIterator<Item = Vec<Value>>) -> Value {
     Value::Array(parts.into_iter().flatten().collect())
 }
 
-/// The message that comes out: what its metadata say, apart from the times, and its parts.
+/// The resulting message: its metadata without times, and its parts.
 pub fn message(rounds: u32, more: &[(&str, Value)], parts: &[Value]) -> Value {
     let mut ours = json!({"name": "friday", "finished_reason": "completed"});
     if let Some(ours) = ours.as_object_mut() {

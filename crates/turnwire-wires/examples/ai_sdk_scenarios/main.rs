@@ -1,9 +1,9 @@
-//! What the tests against the real `ai` package feed it with.
+//! Prints AI SDK streams and messages, for the tests with the real `ai` package.
 //!
 //! `ai_sdk_scenarios` prints one scenario per line: the bodies of its responses as the `ai-sdk` wire
-//! writes them, what a client that comes late gets, and the message that has to come out.
-//! `ai_sdk_scenarios requests` reads what a client has posted, one per line with what was pending,
-//! and prints what is taken from it. `ai_sdk_scenarios messages SEED COUNT` prints random messages.
+//! writes them, what a late client gets, and the expected message. `ai_sdk_scenarios requests` reads
+//! a client's requests, one per line with the pending calls, and prints what is taken from them.
+//! `ai_sdk_scenarios messages SEED COUNT` prints random messages.
 
 mod asking;
 mod harness;
@@ -54,7 +54,7 @@ fn wire() -> Result<&'static Wire, Box<dyn Error>> {
     Ok(Wire::named("ai-sdk").ok_or("there is no wire ai-sdk")?)
 }
 
-/// What a client did, as the server sees it.
+/// A client's request, as the server sees it.
 #[derive(Deserialize)]
 struct Posted {
     request: Value,
@@ -79,7 +79,7 @@ fn answer_events(line: &str) -> Result<Value, Box<dyn Error>> {
     Ok(json!({"chat": request.chat_id, "new": texts, "answers": canonical(&answers)?}))
 }
 
-/// Events as JSON, without what the log gives them.
+/// Events as JSON, without the fields that the log adds.
 fn canonical(events: &[Event<'_>]) -> Result<Vec<Value>, Box<dyn Error>> {
     events
         .iter()
@@ -92,14 +92,14 @@ fn canonical(events: &[Event<'_>]) -> Result<Vec<Value>, Box<dyn Error>> {
         .collect()
 }
 
-/// A reply, cut where it waits for the client.
+/// A reply, split where it waits for the client.
 struct Scenario {
     name: &'static str,
     /// The events of each response.
     responses: Vec<Vec<Event<'static>>>,
     /// What the client does between two responses.
     actions: Vec<Value>,
-    /// The calls that wait then.
+    /// The calls pending then.
     pending: Vec<Value>,
     expected: Value,
 }
@@ -145,7 +145,7 @@ impl Scenario {
 
 impl Scenario {
     /// For each event of each response: what was sent before the connection broke there, and what
-    /// the client gets when it comes back.
+    /// the client gets when it reconnects.
     fn resume_points(&self, all: &[Event<'static>]) -> Result<Vec<Value>, Box<dyn Error>> {
         let mut cuts = Vec::new();
         let mut from = 0;

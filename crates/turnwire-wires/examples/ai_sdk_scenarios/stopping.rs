@@ -1,4 +1,4 @@
-//! Replies that are cut short.
+//! Replies that are interrupted.
 
 use crate::Scenario;
 use crate::harness::{

@@ -1,4 +1,4 @@
-//! Replies that go on to their end.
+//! Replies that complete.
 
 use crate::Scenario;
 use crate::harness::{
@@ -160,7 +160,7 @@ pub fn scenarios() -> Vec<Scenario> {
                 ],
             ),
         ),
-        // The first attempt of the model is taken back: nothing is doubled.
+        // The first model call is discarded: nothing appears twice.
         scenario(
             "retried",
             &[list([

@@ -1,16 +1,16 @@
-//! Turns that show what a client has to cope with, one after the other.
+//! Turns with everything that a client must handle.
 
 use serde_json::{Value, json};
 use turnwire_core::{Event, FixedStamp, Msg};
 
-/// A turn: what the user said, and the events of the reply.
+/// A turn: the user message, and the events of the reply.
 pub struct Scenario {
     pub name: &'static str,
     pub question: Msg,
     pub events: Vec<Event<'static>>,
 }
 
-/// A turn out of events as JSON. What an event leaves out is the same in all.
+/// A turn from events as JSON. Missing fields have the same value in all.
 fn scenario(name: &'static str, events: Vec<Value>) -> Scenario {
     let stamp = FixedStamp::default();
     let question = Msg::builder(turnwire_core::Role::User).id("u").text("hi").build();
@@ -109,7 +109,7 @@ fn of_subagent(events: Vec<Value>, reply: &str, path: &str, call: &str) -> Vec<V
     each.collect()
 }
 
-/// Takes turns: one of the first, one of the second, and so on.
+/// Alternates: one of the first, one of the second, and so on.
 fn interleaved(first: Vec<Value>, second: Vec<Value>) -> Vec<Value> {
     let (mut first, mut second) = (first.into_iter(), second.into_iter());
     let mut both = Vec::new();
@@ -143,7 +143,7 @@ fn done() -> Vec<Value> {
     model(&[text("x2", &["All ", "done."])])
 }
 
-/// Turns that just go on.
+/// Turns that complete.
 fn plain() -> Vec<Scenario> {
     vec![
         scenario(
@@ -189,7 +189,7 @@ fn plain() -> Vec<Scenario> {
     ]
 }
 
-/// Turns that wait for somebody.
+/// Turns that wait for the client.
 fn waiting() -> Vec<Scenario> {
     vec![
         scenario("approval", approval(&trade(), true, "", "success", &done())),
@@ -229,7 +229,7 @@ fn waiting() -> Vec<Scenario> {
     ]
 }
 
-/// Turns that do not come to a good end, or take something back.
+/// Turns that fail, are interrupted or discard blocks.
 fn broken() -> Vec<Scenario> {
     vec![
         scenario(
@@ -305,7 +305,7 @@ fn approval(
         model(&[text("x1", &["I ask."]), trade.to_vec()]),
         ask(&[asking_call("c1", "execute_trade")]),
         answers(&[answer("c1", confirmed, edited)]),
-        // How AgentScope's service goes on.
+        // As AgentScope's service continues.
         begin(),
         result("c1", "execute_trade", &["that was ", state], state),
         done.to_vec(),
@@ -366,7 +366,7 @@ fn data() -> Vec<Value> {
     [begin(), model(&[inside, call("c1", "draw", &["{}"])]), drawn, vec![finish]].concat()
 }
 
-/// A sub-agent that asks, with one of its own below it.
+/// A sub-agent with a sub-agent of its own requests an approval.
 fn team(done: &[Value]) -> Vec<Value> {
     let researcher = |events| of_subagent(events, "s1", "main/researcher", "c1");
     let helper = |events| of_subagent(events, "s2", "main/researcher/helper", "k1");

@@ -1,5 +1,5 @@
-//! What a client has in its list of messages that saw all of a turn so far: which, in which order.
-//! Not what is in them: that is in our own messages.
+//! The list of messages that a client has that saw the whole turn so far: their ids and order.
+//! Their content is in our messages.
 
 use super::frame::{DISCARDED, METADATA_KEY};
 use super::write_messages::{
@@ -9,21 +9,21 @@ use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use turnwire_core::{ContentBlock, Fields, Msg};
 
-/// The messages of a turn, in the order in which a client has them.
+/// The messages of a turn in the client's order.
 #[derive(Default)]
 pub(super) struct ClientMessages {
     entries: Vec<Entry>,
-    /// The place of each block's message, by family.
+    /// The index of each block's message, by kind.
     positions: [HashMap<String, usize>; 4],
-    /// The ids that the client knows: all are of one space there.
+    /// Ids in use: AG-UI has one id space for all messages.
     used_ids: HashSet<String>,
-    /// Those of earlier turns, which the client keeps, and of which reply they are.
+    /// Ids of earlier turns, which the client keeps, with their reply.
     earlier_ids: HashMap<String, String>,
-    /// How often an id that was taken was asked for.
+    /// How often a used id was requested.
     collisions: HashMap<String, usize>,
 }
 
-/// What kind of message a block becomes. Ids are unique in each, as in our own messages.
+/// The kind of message that a block becomes. Ids are unique within a kind, as in our messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum MessageKind {
     Text,
@@ -46,31 +46,31 @@ impl MessageKind {
 }
 
 struct Entry {
-    /// The id that the client knows it by.
+    /// The id that the client knows.
     id: String,
-    /// The block's, the call's.
+    /// The id of the block or the call.
     block: String,
     kind: EntryKind,
-    /// The reply that it is a part of.
+    /// The reply that it is part of.
     reply: String,
     is_subagent: bool,
-    /// Whether it has any content.
+    /// Whether it has content.
     filled: bool,
-    /// The results that stand behind it.
+    /// The results that follow it.
     results: Vec<Entry>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EntryKind {
     Block(MessageKind),
-    /// A result, behind its call or at a place of its own.
+    /// A result, after its call or on its own.
     Result,
-    /// Something that was taken back.
+    /// Replaced by the activity `discarded`.
     Discarded,
 }
 
 impl ClientMessages {
-    /// A block gets a message, under this id or another that is free.
+    /// Adds a block's message, with this id or a similar free one.
     pub(super) fn add_block(
         &mut self,
         family: MessageKind,
@@ -87,7 +87,8 @@ impl ClientMessages {
         self.entries.push(Entry::new(block, &id, EntryKind::Block(family), reply, sub));
     }
 
-    /// The id, or one like it that no message has. A reply that was broken off goes on with its own.
+    /// The id, or a similar one that no message has. An interrupted reply keeps its ids when it
+    /// continues.
     pub(super) fn free_id(&mut self, id: String, reply: &str) -> String {
         let is_free = |id: &String| {
             !self.used_ids.contains(id)
@@ -106,7 +107,7 @@ impl ClientMessages {
         }
     }
 
-    /// What is left of it when another turn begins.
+    /// The state for the next turn.
     pub(super) fn next_turn(&mut self) -> Self {
         let mut earlier = std::mem::take(&mut self.earlier_ids);
         for entry in std::mem::take(&mut self.entries) {
@@ -123,18 +124,18 @@ impl ClientMessages {
         self.entries.get(at)
     }
 
-    /// Whether the block has, or had, a message.
+    /// Whether the block has or had a message.
     pub(super) fn has(&self, family: MessageKind, block: &str) -> bool {
         self.entry(family, block).is_some()
     }
 
-    /// The id under which the client knows a block.
+    /// The id that the client knows for a block.
     pub(super) fn id_of(&self, family: MessageKind, block: &str) -> Option<&str> {
         let entry = self.entry(family, block)?;
         (entry.kind != EntryKind::Discarded).then_some(&entry.id)
     }
 
-    /// A block's message has content now.
+    /// Records that a block's message has content.
     pub(super) fn mark_filled(&mut self, family: MessageKind, block: &str) {
         let at = self.positions.get(family as usize).and_then(|places| places.get(block));
         if let Some(entry) = at.and_then(|&at| self.entries.get_mut(at)) {
@@ -147,12 +148,12 @@ impl ClientMessages {
         self.entry(family, block).is_some_and(|entry| entry.filled)
     }
 
-    /// Whether a block was taken back.
+    /// Whether a block's message was discarded.
     pub(super) fn is_discarded(&self, family: MessageKind, block: &str) -> bool {
         self.entry(family, block).is_some_and(|entry| entry.kind == EntryKind::Discarded)
     }
 
-    /// A block's message was taken back.
+    /// Records that a block's message was discarded.
     pub(super) fn discard(&mut self, family: MessageKind, block: &str) {
         let at = self.positions.get(family as usize).and_then(|places| places.get(block));
         if let Some(entry) = at.and_then(|&at| self.entries.get_mut(at)) {
@@ -160,7 +161,7 @@ impl ClientMessages {
         }
     }
 
-    /// A result came: the client puts it behind the call, and behind the results that are there.
+    /// Adds a result: the client puts it after the call and its earlier results.
     pub(super) fn add_result(&mut self, call: &str, id: &str, reply: &str, sub: bool) {
         let gone = self.is_discarded(MessageKind::Call, call);
         let at = self.positions.get(MessageKind::Call as usize).and_then(|places| places.get(call));
@@ -177,14 +178,14 @@ impl ClientMessages {
         }
     }
 
-    /// A result came at the end of the list.
+    /// Adds a result at the end of the list.
     pub(super) fn append_result(&mut self, call: &str, id: &str, reply: &str, sub: bool) {
         self.used_ids.insert(id.to_owned());
         self.entries.push(Entry::new(call, id, EntryKind::Result, reply, sub));
     }
 
-    /// The whole list: the conversation before the turn, then the turn. `of_turn` says which
-    /// messages are replies of the turn, and who speaks in them.
+    /// The whole list: the conversation before the turn, then the turn. `of_turn` tells which
+    /// messages are replies of the turn.
     pub(super) fn snapshot<'m>(
         &self,
         messages: &'m [Msg],

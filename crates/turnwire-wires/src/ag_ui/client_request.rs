@@ -1,7 +1,7 @@
-//! What a client sends to have an agent run.
+//! The request of an AG-UI client to run an agent.
 //!
-//! A client sends its whole history every time. What is taken from it are messages of the user that
-//! are not known yet, and answers to what was asked.
+//! A client sends its whole history every time. Turnwire takes new user messages and answers to
+//! pending calls from it, nothing else.
 
 use super::frame::METADATA_KEY;
 use super::read_messages::read_message_list;
@@ -18,31 +18,31 @@ use turnwire_core::{
 /// A request to run an agent: `RunAgentInput`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunInput {
-    /// The conversation, which is our session.
+    /// The conversation: our session.
     pub thread_id: String,
-    /// What the client calls the run.
+    /// The client's id for the run.
     pub run_id: String,
-    /// The run that this one was started by.
+    /// The run that started this one.
     pub parent_run_id: Option<String>,
-    /// The protocol that the client speaks.
+    /// The protocol version of the client.
     pub protocol_version: Option<String>,
-    /// The client's own tools: calls of them are executed there.
+    /// Tools that the client executes.
     pub tools: Vec<ToolDefinition>,
-    /// What the application wants the agent to know.
+    /// Context for the agent.
     pub context: Vec<Context>,
-    /// The state that the client shares with the agent.
+    /// State that the client shares with the agent.
     pub state: Option<Json>,
-    /// Whatever else the application passes through.
+    /// Other properties that the application passes on.
     pub forwarded_props: Option<Json>,
-    /// Answers to what the last run asked.
+    /// Answers to interrupts of the last run.
     pub resume: Vec<Answer>,
-    /// The messages, as they came.
+    /// The messages as received.
     messages: Vec<Fields>,
-    /// Fields that this version does not know.
+    /// Unknown fields.
     pub rest: Fields,
 }
 
-/// Compares what a client has with how the conversation stands, message by message.
+/// Compares a client's messages with the conversation, message by message.
 #[derive(Debug)]
 pub struct HistoryComparison<'a> {
     theirs: HashMap<String, &'a Fields>,
@@ -50,7 +50,7 @@ pub struct HistoryComparison<'a> {
 }
 
 impl HistoryComparison<'_> {
-    /// The next message of the conversation.
+    /// Compares the next message of the conversation.
     pub fn add(&mut self, message: &Msg) {
         for ours in streamed_messages(message) {
             let role = text_field(&ours, "role");
@@ -74,7 +74,7 @@ impl HistoryComparison<'_> {
         }
     }
 
-    /// How they differ, as far as they were compared.
+    /// The difference so far.
     pub fn difference(&self) -> HistoryDifference {
         self.found
     }
@@ -84,56 +84,56 @@ fn text_field(fields: &Fields, key: &str) -> Option<String> {
     fields.get::<String>(key).ok().flatten()
 }
 
-/// Something that the agent is told about where it runs.
+/// One entry of the client's context.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Context {
-    /// What it is.
+    /// What it describes.
     pub description: String,
-    /// What it says.
+    /// Its content.
     pub value: String,
 }
 
 /// An answer to an interrupt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// Which interrupt: the id of the call that it is about.
+    /// The interrupt: the id of the pending call.
     pub interrupt_id: String,
-    /// What was answered; none where the person would not.
+    /// The answer; none if the user declined to answer.
     pub payload: Option<Json>,
-    /// Whether it was called off.
+    /// Whether the user cancelled the interrupt.
     pub cancelled: bool,
 }
 
-/// Calls of one reply that wait for somebody.
+/// The pending calls of one reply.
 #[derive(Debug, Clone, Copy)]
 pub struct PendingReply<'a> {
-    /// The reply.
+    /// The reply's id.
     pub reply_id: &'a str,
-    /// The sub-agent, if it is one's.
+    /// The sub-agent, if it is a sub-agent's reply.
     pub agent: Option<&'a SubAgent>,
-    /// Calls that wait for a person.
+    /// Calls that wait for an approval.
     pub confirm: &'a [ToolCall],
-    /// Calls that wait for a result.
+    /// Calls that wait for a result of the client.
     pub external: &'a [ToolCall],
 }
 
-/// What a request answers of what is waited for.
+/// What a request answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answers {
-    /// The answers as events, for [`Event::stamped`] and the log: first results, then decisions.
+    /// The answers as events for [`Event::stamped`] and the log: first results, then decisions.
     pub events: Vec<Event<'static>>,
-    /// Interrupts that were answered although nobody waits for them (any more).
+    /// Answered interrupts that are not pending.
     pub unknown: Vec<String>,
 }
 
-/// How what a client has differs from a conversation.
+/// How a client's messages differ from the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HistoryDifference {
-    /// It has everything.
+    /// The client has everything.
     None,
-    /// The last messages are not there, or not whole.
+    /// The last messages are missing or incomplete.
     Behind,
-    /// It has messages that stand behind others which it has not.
+    /// Messages in the middle are missing.
     Gaps,
 }
 
@@ -143,7 +143,7 @@ impl RunInput {
         let json = Json::parse(text)?;
         let mut fields: Fields = json
             .parse_as()
-            .map_err(|_| Error::new(ErrorKind::NotARequest, "a RunAgentInput is an object"))?;
+            .map_err(|_| Error::new(ErrorKind::NotARequest, "expected a RunAgentInput object"))?;
         let messages: Vec<Json> = require_field(&mut fields, "messages")?;
         let messages = messages.iter().enumerate().map(|(at, message)| {
             message
@@ -173,15 +173,15 @@ impl RunInput {
         })
     }
 
-    /// The client's whole history.
+    /// All messages of the client.
     pub fn history(&self) -> Result<Vec<Msg>> {
         read_message_list(self.messages.clone())
             .map_err(|error| Error::new(ErrorKind::NotARequest, error.to_string()).at("messages"))
     }
 
-    /// How what the client has differs from the conversation.
+    /// Compares the client's messages with the conversation.
     ///
-    /// Reasoning and activities do not count: many clients leave them out of what they send.
+    /// Reasoning and activities do not count: many clients do not send them.
     pub fn compare(&self, messages: &[Msg]) -> HistoryDifference {
         let mut comparison = self.comparison();
         for message in messages {
@@ -190,19 +190,19 @@ impl RunInput {
         comparison.difference()
     }
 
-    /// The same for messages that come one after the other.
+    /// Starts a comparison, for a conversation that is read message by message.
     pub fn comparison(&self) -> HistoryComparison<'_> {
         let with_id = |fields| Some((text_field(fields, "id")?, fields));
         let theirs = self.messages.iter().filter_map(with_id).collect();
         HistoryComparison { theirs, found: HistoryDifference::None }
     }
 
-    /// The ids of the messages that the client has.
+    /// The ids of the client's messages.
     pub fn message_ids(&self) -> HashSet<String> {
         self.messages.iter().filter_map(|fields| text_field(fields, "id")).collect()
     }
 
-    /// The replies of which the client has a part.
+    /// The replies of which the client has at least a part.
     pub fn reply_ids(&self) -> HashSet<String> {
         let replies = self.messages.iter().filter_map(|fields| {
             let metadata = fields.get::<Fields>("metadata").ok().flatten()?;
@@ -211,8 +211,8 @@ impl RunInput {
         replies.collect()
     }
 
-    /// The user's messages whose ids are not known yet, in order. Nothing else that a client says
-    /// was said is believed.
+    /// The user messages with new ids, in order. Everything else in the client's history is
+    /// ignored.
     pub fn new_messages(&self, is_known: impl Fn(&str) -> bool) -> Result<Vec<Msg>> {
         let mut new = Vec::new();
         for (at, fields) in self.messages.iter().enumerate() {
@@ -229,10 +229,10 @@ impl RunInput {
         Ok(new)
     }
 
-    /// What the request answers of what is waited for.
+    /// The answers to pending calls.
     ///
-    /// A person's word is `{approved, editedArgs?}`; who calls an interrupt off denies the call. A
-    /// result is a message of the tool, as for every tool of a front end.
+    /// A decision is `{approved, editedArgs?}`; a cancelled interrupt rejects the call. A result is
+    /// a tool message.
     pub fn answers(&self, waiting: &[PendingReply<'_>]) -> Result<Answers> {
         let mut answers = Answers::default();
         let mut used: HashSet<&str> = HashSet::new();
@@ -269,7 +269,7 @@ impl RunInput {
         }
         let ids = self.resume.iter().map(|answer| answer.interrupt_id.as_str());
         answers.unknown = ids.filter(|id| !used.contains(id)).map(str::to_owned).collect();
-        // Results of all replies first: only the start of a run can tell them.
+        // Results of all replies first: only `RUN_STARTED` can carry them.
         answers.events.sort_by_key(|event| {
             matches!(event.kind, turnwire_core::EventKind::UserConfirmResult(_))
         });
@@ -284,8 +284,8 @@ impl RunInput {
         self.find_indexed_answer(call).map(|(_, answer)| answer)
     }
 
-    /// The message in which the client gives a call's result. It stands behind the user's last words: one
-    /// before them is of an earlier turn, whose calls may have had the same ids.
+    /// The tool message with a call's result. It must come after the last user message: an earlier
+    /// one belongs to an earlier turn, whose calls may have had the same ids.
     fn find_result(&self, call: &ToolCall) -> Result<Option<ToolResult>> {
         let is_of = |fields: &Fields, role: &str| {
             fields.get::<String>("role").ok().flatten().as_deref() == Some(role)
@@ -316,7 +316,7 @@ impl RunInput {
     }
 }
 
-/// What a message says, whatever else stands in it.
+/// The content of a message without its other fields.
 #[derive(PartialEq)]
 struct MessageContent {
     content: Option<Value>,
@@ -336,7 +336,7 @@ impl MessageContent {
     }
 }
 
-/// A client's message without what stands there for us: from a client it says nothing.
+/// A client's message without our metadata, which is ignored in requests.
 fn without_own_metadata(fields: &Fields) -> Fields {
     let mut fields = fields.clone();
     if let Ok(Some(mut metadata)) = fields.get::<Fields>("metadata") {
@@ -357,13 +357,13 @@ impl Answer {
         }
         let payload = self.payload.as_ref().and_then(|payload| payload.parse_as::<Fields>().ok());
         let mut payload = payload.ok_or_else(|| {
-            Error::new(ErrorKind::NotARequest, "it is an object with `approved`").at("payload")
+            Error::new(ErrorKind::NotARequest, "expected an object with `approved`").at("payload")
         })?;
         let at = |error: Error| error.at("payload");
         decision.confirmed = require_field(&mut payload, "approved").map_err(at)?;
         if let Some(input) = payload.remove("editedArgs").filter(|input| !input.is_null()) {
             if !input.text().starts_with('{') {
-                let error = Error::new(ErrorKind::NotARequest, "`editedArgs` is no object");
+                let error = Error::new(ErrorKind::NotARequest, "`editedArgs` is not an object");
                 return Err(error.at("payload"));
             }
             input.text().clone_into(&mut decision.tool_call.input);
@@ -405,7 +405,7 @@ fn read_answer(mut fields: Fields) -> Result<Answer> {
         other => {
             return Err(Error::new(
                 ErrorKind::NotARequest,
-                format!("`status` is `{other}`; it is one of resolved, cancelled"),
+                format!("`status` is `{other}`; expected resolved or cancelled"),
             ));
         }
     };

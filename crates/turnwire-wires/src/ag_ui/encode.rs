@@ -1,7 +1,7 @@
-//! The stream out: our events as runs of theirs.
+//! Encodes our events as AG-UI runs.
 //!
-//! One reply is one run, until it has to wait for somebody: then the run is finished, and the rest
-//! of the reply is another. Within a run everything that is opened is closed before its end.
+//! A reply is one run. When the reply waits for the client, the run is finished, and the rest of
+//! the reply is another run. Everything that is opened within a run is closed before its end.
 
 use super::client_messages::MessageKind;
 use super::frame::{DISCARDED, Frame, MessageMetadata};
@@ -19,22 +19,22 @@ use turnwire_core::event::{
 };
 use turnwire_core::{ContentBlock, Event, EventKind, Fields, Json, Msg, ToolCall, ToolResult};
 
-/// The state of a stream on its way out.
+/// Encodes one stream.
 pub(super) struct Encoder {
-    /// What the caller calls the thread, and the run that this is for.
+    /// The thread and the run as the request names them.
     pub(super) session_id: Option<String>,
     pub(super) run_id: Option<String>,
-    /// Whether some run has that name by now.
+    /// Whether a run has that name already.
     pub(super) is_run_named: bool,
     pub(super) run: RunState,
     pub(super) turn: TurnState,
-    /// Messages that the client may not have, for the next start of a run.
+    /// Messages that the client may not have, sent with the next `RUN_STARTED`.
     pub(super) queued_messages: Vec<Fields>,
-    /// What came between two runs and belongs into neither, for the next one.
+    /// Frames that came between two runs, sent in the next one.
     pub(super) deferred_frames: Frames,
-    /// Whether the next run begins with a client that has to forget everything.
+    /// Whether the next run starts with a snapshot that replaces the client's messages.
     pub(super) resets_next_run: bool,
-    /// Whether a client that comes in has to forget what it has, to get it in order.
+    /// Whether a client that reconnects must first drop its messages to get them in order.
     pub(super) resets_client: bool,
 }
 
@@ -88,7 +88,7 @@ impl Encode for Encoder {
 
     fn end(&mut self, out: &mut Frames) {
         self.close_run(out);
-        // Whatever comes now is the answer to another request, which has the name for it.
+        // What follows answers another request, which names its own run.
         if self.run_id.is_some() {
             self.is_run_named = false;
             self.turn.runs = 0;
@@ -101,7 +101,8 @@ impl Encode for Encoder {
 }
 
 impl Encoder {
-    /// Begins another turn where the event is another reply's; false where its turn is over.
+    /// Starts another turn if the event belongs to another reply. Returns false if its turn has
+    /// ended.
     fn enter_turn(&mut self, event: &Event<'_>, out: &mut Frames) -> bool {
         let is_other = !event.is_from_sub_agent()
             && event.reply_id != self.turn.reply
@@ -109,7 +110,7 @@ impl Encoder {
         if is_other {
             if !self.turn.reply.is_empty() {
                 self.close_run(out);
-                // A client keeps the messages of earlier turns: their ids stay taken.
+                // The client keeps the messages of earlier turns, so their ids stay used.
                 self.turn = TurnState {
                     client_messages: self.turn.client_messages.next_turn(),
                     ..TurnState::default()
@@ -121,7 +122,7 @@ impl Encoder {
         !self.turn.ended
     }
 
-    /// An event that is a part of a reply of this turn.
+    /// An event of a reply of this turn.
     fn reply_event(&mut self, event: &Event<'_>, out: &mut Frames) {
         use EventKind as K;
         self.turn.awaits_reply = false;
@@ -141,7 +142,7 @@ impl Encoder {
                 if !event.is_from_sub_agent() && self.turn.thread.is_empty() {
                     self.turn.thread.clone_from(&start.session_id);
                 }
-                // While somebody is waited for, nothing goes on.
+                // While calls are pending, no run is opened.
                 if self.run == RunState::Idle || self.turn.pending.is_empty() {
                     self.open_run(event, out);
                 }
@@ -165,7 +166,7 @@ impl Encoder {
                 }
             }
             K::ToolResultStart(start) => self.result_start(&start.tool_call_id, event, out),
-            // It was closed with its run.
+            // Already closed with its run.
             K::TextBlockEnd(end) if self.run != RunState::Open && end.text.is_none() => {}
             K::ToolCallEnd(_) if self.run != RunState::Open => {}
             _ => {
@@ -175,7 +176,7 @@ impl Encoder {
         }
     }
 
-    /// An event that shows in a run.
+    /// An event that is written inside a run.
     fn run_event(&mut self, event: &Event<'_>, out: &mut Frames) {
         use EventKind as K;
         match &event.kind {
@@ -231,7 +232,7 @@ impl Encoder {
         result.append_event_tolerant(event);
         self.turn.results.insert(id.to_owned(), result);
         self.turn.running_calls.insert(id.to_owned());
-        // Whatever was to be decided is.
+        // The call runs, so it was approved.
         self.turn.pending.retain(|pending| !(pending.confirm && pending.call == id));
         if self.run == RunState::Idle || self.turn.pending.is_empty() {
             self.open_run(event, out);
@@ -244,7 +245,7 @@ impl Encoder {
         }
     }
 
-    /// A text, a reasoning or a call begins.
+    /// A text, thinking or tool call block starts.
     fn block_start(
         &mut self,
         kind: StreamedKind,
@@ -270,7 +271,7 @@ impl Encoder {
         self.open_message(kind, id, event, out);
     }
 
-    /// Opens a message for a block, under the id that the client knows it by.
+    /// Opens the message of a block, with the id that the client knows.
     fn open_message(&mut self, kind: StreamedKind, id: &str, event: &Event<'_>, out: &mut Frames) {
         let known = self.turn.client_messages.id_of(kind.message_kind(), id).unwrap_or(id);
         let open = OpenMessage {
@@ -336,7 +337,7 @@ impl Encoder {
             return;
         }
         if self.run != RunState::Open || !self.turn.open_messages(kind).contains_key(id) {
-            // It was closed with the run before this one, or its start was never seen.
+            // It was closed with the previous run, or its start is missing.
             let family = kind.message_kind();
             if self.turn.client_messages.is_discarded(family, id) {
                 return;
@@ -394,7 +395,7 @@ impl Encoder {
         if self.turn.client_messages.id_of(MessageKind::Text, id).is_none() {
             return;
         }
-        // What a client has it cannot be told to forget, only to put something else in its place.
+        // A client cannot remove a message, only replace it.
         if sent {
             self.replace_message(MessageKind::Text, id, event, out);
         }
@@ -405,7 +406,7 @@ impl Encoder {
         self.close_message(StreamedKind::Text, id, out);
     }
 
-    /// Takes a block's message back, and gives the block another id for what comes instead.
+    /// Discards a block's message, and gives the block a new id for its replacement.
     fn replace_message(
         &mut self,
         family: MessageKind,
@@ -425,7 +426,7 @@ impl Encoder {
         );
     }
 
-    /// Takes a block's message back.
+    /// Discards a block's message.
     fn discard_message(
         &mut self,
         family: MessageKind,
@@ -469,11 +470,11 @@ impl Encoder {
         let sub = event.is_from_sub_agent();
         self.turn.client_messages.add_block(MessageKind::Activity, id, id, &event.reply_id, sub);
         self.turn.data.insert(id.to_owned(), (sub, block));
-        // It takes its place in the list now, and gets its content when that is whole.
+        // It gets its position in the list now, and its content when it is complete.
         self.write_data(id, out);
     }
 
-    /// A data block is whole, or as whole as it gets.
+    /// A data block ends, complete or not.
     fn data_end(&mut self, id: &str, event: &Event<'_>, out: &mut Frames) {
         if let Some((_, block)) = self.turn.data.get_mut(id) {
             block.append_event_tolerant(event);
@@ -491,7 +492,7 @@ impl Encoder {
         }
     }
 
-    /// A block that comes whole.
+    /// A block that arrives as a whole.
     fn whole_block(&mut self, block: &ContentBlock, event: &Event<'_>, out: &mut Frames) {
         let reply = self.turn.reply_state(event);
         let id = match block {
@@ -530,7 +531,7 @@ impl Encoder {
         self.close_message(kind, &id, out);
     }
 
-    /// A result, in one piece.
+    /// A complete tool result.
     fn whole_result(&mut self, result: &ToolResult, event: &Event<'_>, out: &mut Frames) {
         self.turn.finish_call(&result.id);
         if !self.turn.finished_calls.insert(result.id.clone()) {
@@ -555,7 +556,7 @@ impl Encoder {
         out.push("", &frame);
     }
 
-    /// Calls that wait for somebody: the run is finished with all that are waited for.
+    /// Adds calls that wait for the client, and finishes the run.
     fn add_pending_calls(
         &mut self,
         calls: &[ToolCall],
@@ -593,7 +594,7 @@ impl Encoder {
         }
     }
 
-    /// What a person said.
+    /// Applies the user's decisions.
     fn apply_confirmations(
         &mut self,
         answers: &[ConfirmResult],
@@ -621,7 +622,7 @@ impl Encoder {
         }
     }
 
-    /// A call that a person changed: the client gets it anew.
+    /// Writes a call again whose input the user edited.
     fn write_edited_call(&mut self, call: &ToolCall, event: &Event<'_>, out: &mut Frames) {
         let known = self.turn.calls.get(&call.id);
         let same = known.is_some_and(|known| known.input_hash == hash_text(0, &call.input));
@@ -638,7 +639,7 @@ impl Encoder {
         self.close_message(StreamedKind::Call, &call.id, out);
     }
 
-    /// What came of calls that were executed elsewhere.
+    /// Applies the results of calls that the client executed.
     fn apply_execution_results(
         &mut self,
         results: &[ToolResult],
@@ -657,8 +658,8 @@ impl Encoder {
                 told.push(result);
                 continue;
             }
-            // The client that executed it has the message already, and nobody may get it twice:
-            // only the start of a run tells messages by their ids.
+            // The client that executed the call has the message already and must not get it twice.
+            // Only `RUN_STARTED` merges messages by id.
             let id = result_id(result);
             if self.run == RunState::Open {
                 told.push(result);

@@ -1,17 +1,17 @@
-//! The protocol's events as they are written.
+//! AG-UI's events as serde types.
 
 use serde::Serialize;
 use turnwire_core::event::TokenCounts;
 use turnwire_core::{Fields, Json};
 
-/// The protocol's version.
+/// The protocol version.
 pub(super) const VERSION: &str = "1.0";
 
-/// The key in the protocol's `metadata` under which everything of ours stands.
+/// The key in AG-UI's `metadata` that holds everything of ours.
 pub(super) const METADATA_KEY: &str = "turnwire";
 
-/// What stands in the place of a message that was taken back: the client can replace a message by
-/// an activity, and in no other way.
+/// The activity that replaces a discarded message: a client can replace a message only by an
+/// activity.
 pub(super) const DISCARDED: &str = "discarded";
 
 /// The types of our activities.
@@ -162,8 +162,8 @@ pub(super) enum Frame<'a> {
     },
 }
 
-/// Messages that a client may not have yet. It takes those whose ids it does not know, which no
-/// other event can do without harm to those that it has.
+/// Messages that a client may not have yet. The client adds those with unknown ids; no other AG-UI
+/// event does this without changing the messages it has.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Input<'a> {
@@ -172,7 +172,7 @@ pub(super) struct Input<'a> {
     pub messages: &'a [Fields],
 }
 
-/// Which reply of ours a message of theirs is a part of.
+/// The reply that a message belongs to.
 #[derive(Serialize, Clone, Copy)]
 pub(super) struct MessageMetadata<'a> {
     turnwire: ReplyRef<'a>,
@@ -212,7 +212,7 @@ pub(super) enum SubagentOutcome<'a> {
     },
 }
 
-/// A call that waits for a person.
+/// A call that waits for an approval.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Interrupt<'a> {
@@ -229,7 +229,7 @@ pub(super) struct Interrupt<'a> {
     pub metadata: Fields,
 }
 
-/// The form of an answer, for a client that builds a form for it.
+/// The JSON schema of an answer, for clients that build a form.
 #[derive(Serialize)]
 pub(super) struct ResponseSchema {
     r#type: &'static str,
@@ -260,7 +260,7 @@ impl ResponseSchema {
     };
 }
 
-/// The snapshot says all that there is of our activities: one that it lacks is gone.
+/// Says that the snapshot is complete for our activities: those missing in it are gone.
 #[derive(Serialize)]
 pub(super) struct SnapshotMetadata {
     #[serde(rename = "@ag-ui/client")]
@@ -278,7 +278,7 @@ impl SnapshotMetadata {
         Self { client: ActivityTypes { authoritative_activity_types: ACTIVITY_TYPES } };
 }
 
-/// What one model took in one run.
+/// The tokens of one model in one run.
 #[derive(Serialize, Default)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ModelUsage {
@@ -305,8 +305,8 @@ impl ModelUsage {
 
     pub(super) fn add(&mut self, counts: TokenCounts) {
         let (read, written) = (counts.cache_input_tokens, counts.cache_creation_input_tokens);
-        // The cache's share is a part of the input here. Where it is more than the whole, the
-        // provider counts it beside the input.
+        // AG-UI counts cached tokens as part of the input. If they exceed the input, the provider
+        // counts them separately.
         let cache = read.max(0).saturating_add(written.max(0));
         let beside = cache > counts.input_tokens;
         let input = counts.input_tokens.max(0).saturating_add(if beside { cache } else { 0 });
@@ -319,7 +319,7 @@ impl ModelUsage {
     }
 }
 
-/// The protocol's counters have a range.
+/// AG-UI's counters are limited to 53 bits.
 fn add_clamped(sum: &mut i64, count: i64) {
     const MOST: i64 = (1 << 53) - 1;
     *sum = sum.saturating_add(count.max(0)).min(MOST);

@@ -1,8 +1,7 @@
-//! Their messages as ours.
+//! Reads AG-UI messages as ours.
 //!
-//! What follows each other without a user between is one reply: of ours where our mark says so, and
-//! otherwise as well, since that is how models are asked. A tool's answer belongs to the reply that
-//! called it.
+//! Consecutive messages without a user message between them are one reply. A tool message belongs
+//! to the reply with the call.
 
 use super::frame::{ACTIVITY_TYPES, DISCARDED, METADATA_KEY};
 use super::write_messages::{MESSAGE_ID, to_json};
@@ -26,7 +25,7 @@ pub(super) fn read_messages(text: &str) -> Result<Vec<Msg>> {
     read_message_list(all.collect::<Result<_>>()?)
 }
 
-/// Reads messages that are objects already.
+/// Reads messages that are already parsed.
 pub(super) fn read_message_list(list: Vec<Fields>) -> Result<Vec<Msg>> {
     let mut reader = MessageReader::default();
     for (at, fields) in list.into_iter().enumerate() {
@@ -46,16 +45,16 @@ struct MessageReader {
     reply: Option<PartialReply>,
 }
 
-/// A reply on its way in.
+/// The reply being read.
 struct PartialReply {
-    /// Our id, where it was ours.
+    /// Its id, if the message came from us.
     own_id: Option<String>,
     envelope: Option<Fields>,
     role: Role,
     id: String,
     name: String,
     content: Vec<ContentBlock>,
-    /// The names of the calls.
+    /// Tool names by call id.
     calls: HashMap<String, String>,
 }
 
@@ -98,10 +97,7 @@ impl MessageReader {
                 let mark = inner.unwrap_or(mark);
                 self.read_reply_part(&role, id, name, blocks, mark)
             }
-            other => Err(Error::new(
-                ErrorKind::NotAMessage,
-                format!("`{other}` is no role of the protocol"),
-            )),
+            other => Err(Error::new(ErrorKind::NotAMessage, format!("unknown `role` `{other}`"))),
         }
     }
 
@@ -128,7 +124,7 @@ impl MessageReader {
         Ok(())
     }
 
-    /// A message that is a part of a reply.
+    /// A message that is part of a reply.
     fn read_reply_part(
         &mut self,
         role: &str,
@@ -180,7 +176,7 @@ impl MessageReader {
         Ok(())
     }
 
-    /// Closes the reply that is being read.
+    /// Ends the reply being read.
     fn finish_reply(&mut self) -> Result<()> {
         let Some(mut reply) = self.reply.take() else { return Ok(()) };
         let msg = if let Some(envelope) = reply.envelope {
@@ -195,7 +191,7 @@ impl MessageReader {
     }
 }
 
-/// A call that has its result is finished. Nothing else says so.
+/// Marks calls that have a result as finished.
 fn finish_calls(content: &mut [ContentBlock]) {
     let done: std::collections::HashSet<String> = content
         .iter()
@@ -213,13 +209,13 @@ fn finish_calls(content: &mut [ContentBlock]) {
     }
 }
 
-/// A message of ours, put together again.
+/// Builds our message from its envelope and content.
 fn build_message(mut envelope: Fields, content: &[ContentBlock]) -> Result<Msg> {
     envelope.insert("content", to_json(content));
     Msg::from_json(to_json(&envelope).text())
 }
 
-/// A block out of what the protocol has, what it does not know, and what is ours.
+/// Builds a block from AG-UI's fields, unknown fields and our metadata.
 fn build_block(native: Fields, unknown: &Fields, mark: &Fields) -> Result<ContentBlock> {
     let mut fields = native;
     match mark.get::<Fields>("block").ok().flatten() {
@@ -229,9 +225,9 @@ fn build_block(native: Fields, unknown: &Fields, mark: &Fields) -> Result<Conten
     to_json(&fields).parse_as::<ContentBlock>().map_err(|error| not_a_message(&error))
 }
 
-/// What is left of a message that we have no place for.
+/// The fields of a message that we have no field for.
 fn unknown_fields(mut fields: Fields, metadata: &Fields) -> Fields {
-    // A foreign field never becomes one of the block's own.
+    // An unknown field must not overwrite a field of the block.
     const OWN: [&str; 13] = [
         "type",
         "id",
@@ -291,7 +287,7 @@ fn read_assistant(
         blocks.push(build_block(native, &unknown_fields(call, &metadata), &mark)?);
         inner = inner.or(call_mark);
     }
-    // Of ours, a call's message has its mark on the call.
+    // In messages that we wrote, a call has its metadata on the call.
     let inner = inner.filter(|_| mark.raw("reply").is_none());
     Ok((blocks, inner))
 }
@@ -365,7 +361,7 @@ fn read_activity(
     Ok(vec![unknown_block(whole)])
 }
 
-/// What a user or a system prompt says: a string, or parts.
+/// The content of a user or system message: a string, or parts.
 fn read_content(fields: &mut Fields, mark: &mut Fields) -> Result<Vec<ContentBlock>> {
     match fields.remove("content") {
         Some(json) if json.text().starts_with('"') => {
@@ -385,7 +381,7 @@ fn read_content(fields: &mut Fields, mark: &mut Fields) -> Result<Vec<ContentBlo
     }
 }
 
-/// What a tool gave: a string, or parts.
+/// The output of a tool: a string, or parts.
 fn read_payload(fields: &mut Fields) -> Result<Payload> {
     match fields.remove("content") {
         Some(json) if json.text().starts_with('[') => {
@@ -398,7 +394,7 @@ fn read_payload(fields: &mut Fields) -> Result<Payload> {
         Some(json) if json.text().starts_with('"') => {
             Ok(Payload::Text(json.parse_as().map_err(|error| not_a_message(&error))?))
         }
-        // Nobody should send anything else; what a tool gave is not to be lost for that.
+        // Not allowed by AG-UI, but a tool's output must not get lost.
         Some(json) if !json.is_null() => Ok(Payload::Text(json.text().to_owned())),
         _ => Ok(Payload::Text(String::new())),
     }
@@ -438,7 +434,7 @@ fn read_part(mut fields: Fields) -> Result<ContentBlock> {
                 None => read_data(fields, source, metadata),
             }
         }
-        // How the versions before 1.0 had files.
+        // Files before AG-UI 1.0.
         "binary" => {
             let mut source = Fields::default();
             let (word, key) = match fields.raw("url") {
@@ -465,7 +461,7 @@ fn without_metadata(mut fields: Fields) -> Fields {
     fields
 }
 
-/// A data block that went out from here.
+/// Restores a data block that we wrote.
 fn restore_data(mut mark: Fields, theirs: &Fields) -> Result<ContentBlock> {
     let mut source: Fields = mark.need("source")?;
     let word: String = source.get("type")?.unwrap_or_default();

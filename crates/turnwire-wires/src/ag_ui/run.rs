@@ -1,4 +1,4 @@
-//! Runs: how they begin, end, and are taken up again; and the sub-agents within.
+//! How runs and their sub-agents start, end and resume.
 
 use super::encode::{Encoder, write_end};
 use super::frame::{
@@ -12,7 +12,7 @@ use turnwire_core::event::ReplyEnd;
 use turnwire_core::{Event, EventKind, Fields, FinishedReason, Json, Msg, ReplyError, Role};
 
 impl Encoder {
-    /// Something that is no part of a reply's content.
+    /// An event that is not part of a reply: written as `CUSTOM`.
     pub(super) fn outside_reply_event(&mut self, event: &Event<'_>, out: &mut Frames) {
         let whole;
         let lower;
@@ -35,7 +35,7 @@ impl Encoder {
         self.session_id.as_deref().or(started).unwrap_or(&self.turn.reply)
     }
 
-    /// Opens a run where there is none, and the sub-agent that the event is from.
+    /// Opens a run if none is open, and the sub-agent of the event.
     pub(super) fn open_run(&mut self, event: &Event<'_>, out: &mut Frames) {
         if self.run != RunState::Open {
             if self.turn.runs == 0 {
@@ -76,7 +76,7 @@ impl Encoder {
         out.push("", &Frame::RunStarted { thread_id, run_id, protocol_version: VERSION, input });
     }
 
-    /// Announces a sub-agent, after those that it works for.
+    /// Announces a sub-agent, after its parents.
     fn open_subagent(&mut self, id: &str, out: &mut Frames) {
         let mut chain: Vec<String> = Vec::new();
         let mut next = Some(id.to_owned());
@@ -95,7 +95,7 @@ impl Encoder {
         }
     }
 
-    /// The sub-agent that another works for; none where that is the turn's own agent.
+    /// The parent of a sub-agent; none if it is the turn's own agent.
     fn parent_of(&self, id: &str) -> Option<String> {
         let call = self.turn.replies.get(id)?.parent_call.as_deref()?;
         let reply = &self.turn.calls.get(call)?.reply;
@@ -107,7 +107,7 @@ impl Encoder {
         let last = reply.path.as_deref().and_then(|path| path.rsplit('/').next());
         let name = reply.name.as_deref().filter(|name| !name.is_empty()).or(last);
         let parent = self.parent_of(id);
-        // Only one that was announced in this run may be named.
+        // Only sub-agents announced in this run may be named.
         let announced = |id: &&str| {
             self.turn.subagents.iter().any(|sub| sub == id)
                 || self.turn.closed_subagents.contains(*id)
@@ -121,7 +121,7 @@ impl Encoder {
         out.push("", &frame);
     }
 
-    /// A sub-agent is done.
+    /// A sub-agent's reply ends.
     pub(super) fn finish_subagent(&mut self, end: &ReplyEnd, event: &Event<'_>, out: &mut Frames) {
         let id = &*event.reply_id;
         for (kind, block, open) in self.turn.take_open_messages(Some(id)) {
@@ -161,7 +161,7 @@ impl Encoder {
         }
     }
 
-    /// Closes everything, from the inside out.
+    /// Closes everything, innermost first.
     fn close_all(&mut self, out: &mut Frames) {
         for (kind, id, open) in self.turn.take_open_messages(None) {
             write_end(kind, &id, &open, out);
@@ -177,10 +177,10 @@ impl Encoder {
         }
     }
 
-    /// Finishes the run because somebody has to answer. A person's answer is an interrupt; calls
-    /// that the client executes are left open in a run that went well, and it answers with messages.
+    /// Finishes the run because calls are pending: approvals are interrupts; calls that the client
+    /// executes are pending in a successful run, and the client answers them with messages.
     pub(super) fn finish_run_waiting(&mut self, out: &mut Frames) {
-        // Who comes while somebody is waited for sees the data as far as it has come.
+        // A client that connects now sees the data so far.
         self.write_open_data(out);
         self.close_all(out);
         self.run = RunState::Waiting;
@@ -214,7 +214,7 @@ impl Encoder {
         out.push("", &frame);
     }
 
-    /// Finishes the run because the reply is done.
+    /// Finishes the run because the reply has ended.
     pub(super) fn finish_reply(
         &mut self,
         reason: Option<&FinishedReason>,
@@ -258,8 +258,8 @@ impl Encoder {
         }
     }
 
-    /// There will be no more of this turn now, although it has no end. Where somebody is waited for
-    /// it goes on when they have answered.
+    /// Closes the run without an end of the reply. If calls are pending, the reply continues after
+    /// the answers.
     pub(super) fn close_run(&mut self, out: &mut Frames) {
         if self.run != RunState::Open {
             return;
@@ -278,7 +278,7 @@ impl Encoder {
         self.turn.ended = true;
     }
 
-    /// Everything comes again: whoever has anything of it has to forget it.
+    /// Everything follows again, and replaces what the client has.
     pub(super) fn reset(&mut self, out: &mut Frames) {
         self.close_run(out);
         self.turn = TurnState::default();
@@ -288,10 +288,10 @@ impl Encoder {
         self.resets_next_run = true;
     }
 
-    /// A client comes in here: it gets a run of its own, the messages as they stand, and the start
-    /// of everything that is open.
+    /// Starts a run for a client that connects now: a snapshot of the messages, then the start of
+    /// everything that is open.
     pub(super) fn resume_run(&mut self, messages: &[Msg], out: &mut Frames) {
-        // The run that the client asked for is this one, whatever was said before it came.
+        // This is the run that the client asked for, whatever came before.
         if let Some(run_id) = &self.run_id {
             self.turn.run_id_base.clone_from(run_id);
         } else if self.turn.runs == 0 {
@@ -315,7 +315,7 @@ impl Encoder {
         }
         write_snapshot(messages_now, out);
         if !self.turn.pending.is_empty() {
-            // Nothing of what goes on beside was opened for this client.
+            // Nothing of this is open for the new client.
             self.turn.take_open_messages(None);
             self.turn.forget_steps();
             self.turn.subagents.clear();
@@ -323,9 +323,10 @@ impl Encoder {
         }
         match self.run {
             RunState::Open => self.reopen(out),
-            // Answered, but nothing has come of it yet: this run is the one that goes on.
+            // Answered, but not continued yet: this run continues.
             RunState::Waiting => self.run = RunState::Open,
-            // Whoever asked for a run may wait for the answer; the end of the events says if not.
+            // The client waits for a reply that has not started; the end of the stream ends the
+            // run.
             RunState::Idle
                 if self.run_id.is_some()
                     && messages.last().is_some_and(|last| last.role() == Role::User) =>
@@ -360,13 +361,13 @@ impl Encoder {
     }
 }
 
-/// The messages that there are, instead of those that the client has.
+/// Replaces the client's messages.
 fn write_snapshot(messages: Vec<Fields>, out: &mut Frames) {
     out.push("", &Frame::MessagesSnapshot { messages, metadata: SnapshotMetadata::AUTHORITATIVE });
 }
 
-/// As few messages as make a client forget the others: what it keeps stays where it has it, and
-/// reasoning it keeps unless there is some.
+/// The shortest snapshot that clears a client's messages: the client keeps the position of messages
+/// it already has, and keeps reasoning unless the snapshot has some.
 fn clearing_snapshot(messages: &[Fields]) -> Vec<Fields> {
     let is_reasoning = |fields: &Fields| {
         fields.get::<String>("role").ok().flatten().is_some_and(|role| role == "reasoning")

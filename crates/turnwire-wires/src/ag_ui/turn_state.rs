@@ -1,4 +1,4 @@
-//! What is known of a turn while it is written: what is open, who is waited for.
+//! The state of a turn while it is encoded: open messages, pending calls, sub-agents.
 
 use super::client_messages::{ClientMessages, MessageKind};
 use super::frame::{Frame, ModelUsage};
@@ -8,18 +8,18 @@ use std::collections::{HashMap, HashSet};
 use turnwire_core::event::TokenCounts;
 use turnwire_core::{Event, Msg, PermissionRule};
 
-/// Whether there is a run.
+/// The state of the current run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RunState {
-    /// None, and nothing to go on with.
+    /// No run, and nothing to continue.
     Idle,
-    /// One is open.
+    /// A run is open.
     Open,
-    /// The last was finished because somebody is waited for.
+    /// The last run was finished because calls are pending.
     Waiting,
 }
 
-/// What has a start, content and an end of its own.
+/// Blocks whose message has a start, deltas and an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StreamedKind {
     Text,
@@ -27,41 +27,41 @@ pub(super) enum StreamedKind {
     Call,
 }
 
-/// The events of one reply and of its sub-agents.
+/// The state of one reply and its sub-agents.
 #[derive(Default)]
 pub(super) struct TurnState {
-    /// The reply; empty while it is not known.
+    /// The reply's id; empty if unknown.
     pub reply: String,
-    /// The session, as the reply's start has it.
+    /// The session's id, from `REPLY_START`.
     pub thread: String,
     pub ended: bool,
-    /// Whether a client came in behind a message that nobody has begun to answer.
+    /// Whether a client connected after a user message that has no reply yet.
     pub awaits_reply: bool,
-    /// What the runs are called after, how many there were, and what the last was called.
+    /// The base of the runs' ids, the number of runs, and the id of the last one.
     pub run_id_base: String,
     pub runs: u32,
     pub run_id: String,
-    /// The replies: the turn's own and its sub-agents'.
+    /// The turn's own reply and its sub-agents', by id.
     pub replies: HashMap<String, ReplyState>,
-    /// What is open on the wire, by block.
+    /// Open messages by block id.
     pub texts: HashMap<String, OpenMessage>,
     pub thoughts: HashMap<String, OpenMessage>,
     pub inputs: HashMap<String, OpenMessage>,
-    /// How much was ever opened.
+    /// How many messages were opened.
     pub opened: u64,
-    /// Data blocks and results that are not whole yet; data with whether it is a sub-agent's.
+    /// Incomplete data blocks and results; for data, whether it is a sub-agent's.
     pub data: HashMap<String, (bool, Msg)>,
     pub results: HashMap<String, Msg>,
     pub calls: HashMap<String, CallState>,
-    /// Calls that somebody works on, and calls that are over.
+    /// Calls that are executing, and calls that have ended.
     pub running_calls: HashSet<String>,
     pub finished_calls: HashSet<String>,
     pub pending: Vec<PendingCall>,
     pub steps: Vec<Step>,
-    /// The sub-agents of this run: those at work, in the order of their starts, and the others.
+    /// The sub-agents of this run: active ones in order of their starts, and ended ones.
     pub subagents: Vec<String>,
     pub closed_subagents: HashSet<String>,
-    /// The tokens of this run.
+    /// The tokens used in this run.
     pub usage: Vec<ModelUsage>,
     pub client_messages: ClientMessages,
 }
@@ -72,22 +72,22 @@ pub(super) struct ReplyState {
     pub name: Option<String>,
     pub path: Option<String>,
     pub parent_call: Option<String>,
-    /// The model that it called last.
+    /// The model of its last call.
     pub model: String,
-    /// The names of its steps that go on.
+    /// The names of its open steps.
     pub steps: HashSet<String>,
     pub block_ids: BlockIds,
 }
 
-/// A block whose message is open.
+/// An open message of a block.
 pub(super) struct OpenMessage {
-    /// Its place among all that was opened.
+    /// Its position among all opened messages.
     pub order: u64,
-    /// The message's id, where it is not the block's.
+    /// The message's id, if it differs from the block's.
     pub id: Option<String>,
     pub reply: String,
     pub is_subagent: bool,
-    /// Whether it has content.
+    /// Whether a delta was sent.
     pub sent: bool,
 }
 
@@ -95,15 +95,15 @@ pub(super) struct OpenMessage {
 pub(super) struct CallState {
     pub name: String,
     pub reply: String,
-    /// What its input hashes to: enough to tell whether a person changed it.
+    /// Hash of the input, to detect whether the user edited it.
     pub input_hash: u64,
 }
 
-/// A call that waits for somebody.
+/// A pending call.
 pub(super) struct PendingCall {
     pub call: String,
     pub name: String,
-    /// For a person's word; otherwise for a result from outside.
+    /// Whether it waits for an approval; otherwise for a result of the client.
     pub confirm: bool,
     pub rules: Vec<PermissionRule>,
     pub reply: String,
@@ -111,7 +111,7 @@ pub(super) struct PendingCall {
     pub expires_at: Option<String>,
 }
 
-/// A model call that goes on.
+/// A running model call.
 pub(super) struct Step {
     pub reply: String,
     pub name: String,
@@ -154,7 +154,7 @@ impl TurnState {
         }
     }
 
-    /// Takes out what is open, of one reply or of all, in the order of the starts.
+    /// Removes and returns the open messages of one reply or of all, in order of their starts.
     pub(super) fn take_open_messages(
         &mut self,
         reply: Option<&str>,
@@ -169,7 +169,7 @@ impl TurnState {
         taken
     }
 
-    /// What is open, in the order of the starts.
+    /// The open messages, in order of their starts.
     pub(super) fn all_open_messages(&self) -> Vec<(StreamedKind, &str, &OpenMessage)> {
         let texts = self.texts.iter().map(|(id, open)| (StreamedKind::Text, &**id, open));
         let thoughts = self.thoughts.iter().map(|(id, open)| (StreamedKind::Thinking, &**id, open));
@@ -179,7 +179,7 @@ impl TurnState {
         all
     }
 
-    /// The data blocks that are not whole, of one reply or of all, in a fixed order.
+    /// The incomplete data blocks of one reply or of all, in a fixed order.
     pub(super) fn open_data(&self, all: bool, reply: &str) -> Vec<String> {
         let of = self.data.iter().filter(|(_, (_, msg))| all || msg.id() == reply);
         let mut ids: Vec<String> = of.map(|(id, _)| id.clone()).collect();
@@ -187,7 +187,7 @@ impl TurnState {
         ids
     }
 
-    /// What is known of an event's reply.
+    /// The state of an event's reply.
     pub(super) fn reply_state(&mut self, event: &Event<'_>) -> &mut ReplyState {
         if !self.replies.contains_key(&*event.reply_id) {
             let agent = event.agent.as_deref();
@@ -213,7 +213,7 @@ impl TurnState {
         }
     }
 
-    /// Ends the step at this place of the list.
+    /// Ends the step at this index.
     pub(super) fn end_step(&mut self, at: usize, out: &mut Frames) {
         let step = self.steps.remove(at);
         step.write_end(out);
@@ -222,13 +222,13 @@ impl TurnState {
         }
     }
 
-    /// Steps that were never said to go on.
+    /// Drops steps whose start was not written.
     pub(super) fn forget_steps(&mut self) {
         self.steps.clear();
         self.replies.values_mut().for_each(|reply| reply.steps.clear());
     }
 
-    /// A call is over.
+    /// A call has ended.
     pub(super) fn finish_call(&mut self, call: &str) {
         self.pending.retain(|pending| pending.call != call);
         self.running_calls.remove(call);
@@ -245,7 +245,7 @@ impl TurnState {
         }
     }
 
-    /// Whether somebody is waited for, and nothing else goes on.
+    /// Whether calls are pending and nothing else runs.
     pub(super) fn is_waiting(&self) -> bool {
         !self.pending.is_empty()
             && self.steps.is_empty()
@@ -255,13 +255,13 @@ impl TurnState {
             && self.running_calls.iter().all(|call| self.is_call_waiting(call))
     }
 
-    /// Whether a call goes on only when somebody answers: the client that executes it, or whoever
-    /// a sub-agent of it has asked.
+    /// Whether a call only continues after an answer: by the client that executes it, or to a
+    /// sub-agent of it.
     fn is_call_waiting(&self, call: &str) -> bool {
         self.pending.iter().any(|pending| {
             let mut reply = self.replies.get(&pending.reply);
             let mut found = pending.call == call;
-            // As deep as agents are nested; a circle ends with the number of replies.
+            // Bounded by the number of replies, in case of a cycle.
             for _ in 0..self.replies.len() {
                 let parent = reply.and_then(|reply| reply.parent_call.as_deref());
                 let Some(parent) = parent.filter(|_| !found) else { break };
@@ -273,7 +273,7 @@ impl TurnState {
     }
 }
 
-/// Goes on with a hash (FNV-1a), however the text is cut.
+/// Continues an FNV-1a hash; the result does not depend on how the text is split.
 pub(super) fn hash_text(so_far: u64, text: &str) -> u64 {
     const START: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;

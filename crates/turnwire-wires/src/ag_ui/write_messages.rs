@@ -1,13 +1,12 @@
-//! Our messages as theirs.
+//! Writes our messages as AG-UI messages.
 //!
-//! A user's message is one of theirs. Of a reply, every block is a message of theirs: a text, a
-//! reasoning, a call and its result each have a place of their own in their list, and everything
-//! else is an activity. So all ids are ours, and a late client can be given exactly what an early
-//! one has built from the stream.
+//! A user message is one AG-UI message. Each block of a reply is an AG-UI message: text, thinking,
+//! tool call and tool result; every other block is an activity. So all ids are ours, and a late
+//! client gets exactly what an early one has built from the stream.
 //!
-//! The protocol lets everything have `metadata`. Ours stands there under one key: in the stream the
-//! reply that a message belongs to, and in messages written by themselves also all that the
-//! protocol has no field for, so that nothing is lost.
+//! AG-UI allows `metadata` everywhere. Ours is under one key: in the stream the reply that a
+//! message belongs to; in messages written on their own also everything that AG-UI has no field
+//! for, so nothing is lost.
 
 use super::frame::METADATA_KEY;
 use serde_json::{Value, json};
@@ -21,35 +20,35 @@ use turnwire_core::{
 /// How much of a message is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
-    /// What the stream would have built.
+    /// What a client builds from the stream.
     Streamed,
     /// Everything.
     Full,
 }
 
-/// The entry of a user's metadata under which stands what the client brought to the turn.
+/// The entry of a user message's metadata that holds the client context.
 const CLIENT_CONTEXT_KEY: &str = "client";
 
-/// Where a message of theirs stands.
+/// The fields that every AG-UI message of a reply has.
 #[derive(Clone, Copy)]
 pub(super) struct MessageHeader<'a> {
     /// Its id.
     pub id: &'a str,
-    /// The reply of ours that it is a part of.
+    /// The reply that it is part of.
     pub reply: &'a str,
-    /// Who says it; empty where that is not known.
+    /// The author's name; empty if unknown.
     pub name: &'a str,
-    /// The sub-agent's reply, if it is one's.
+    /// The reply id of the sub-agent that wrote it.
     pub subagent: Option<&'a str>,
 }
 
-/// Messages by themselves.
+/// Writes messages in full.
 pub(super) fn write_messages(messages: &[Msg]) -> Vec<Json> {
     let all = messages.iter().flat_map(|msg| write_message(msg, Detail::Full));
     all.filter_map(|fields| Json::from_value(&fields).ok()).collect()
 }
 
-/// A message as a client would have it that saw its events.
+/// Writes a message as a client that saw its events has it.
 pub(super) fn streamed_messages(msg: &Msg) -> Vec<Fields> {
     write_message(msg, Detail::Streamed)
 }
@@ -62,7 +61,7 @@ fn write_message(msg: &Msg, detail: Detail) -> Vec<Fields> {
     }
 }
 
-/// The message without its content, for who reads it back.
+/// The message without its content, to restore it when it is read.
 fn message_envelope(msg: &Msg) -> Json {
     let mut fields = to_fields(msg);
     fields.remove("content");
@@ -118,7 +117,7 @@ fn write_prompt(msg: &Msg, role: &str, content: Json, mark: &Fields, detail: Det
     let mut metadata = msg.metadata().clone();
     match detail {
         Detail::Full => metadata.insert(METADATA_KEY, to_json(mark)),
-        // What a client brought to the turn: it knows, and others need not.
+        // The client that sent the context has it; others do not need it.
         Detail::Streamed => drop(metadata.remove(CLIENT_CONTEXT_KEY)),
     }
     if !metadata.is_empty() {
@@ -129,7 +128,7 @@ fn write_prompt(msg: &Msg, role: &str, content: Json, mark: &Fields, detail: Det
 
 fn write_reply(msg: &Msg, detail: Detail) -> Vec<Fields> {
     let mut written: Vec<Vec<Fields>> = Vec::new();
-    // The place of each call's message: in the stream its result comes right behind it.
+    // The position of each call's message: in the stream the result follows directly.
     let mut places: HashMap<&str, usize> = HashMap::new();
     let mut nameless = BlockIds::default();
     for block in msg.content() {
@@ -171,10 +170,10 @@ fn write_reply(msg: &Msg, detail: Detail) -> Vec<Fields> {
     written.into_iter().flatten().collect()
 }
 
-/// The field in which a result keeps the id that a client gave it.
+/// The field in which a result keeps the message id that a client gave it.
 pub(super) const MESSAGE_ID: &str = "message_id";
 
-/// The id of a result's message: the client's, where it is the client's.
+/// The id of a result's message: the client's, if it sent one.
 pub(super) fn result_id(result: &ToolResult) -> String {
     match result.rest.get::<String>(MESSAGE_ID) {
         Ok(Some(id)) => id,
@@ -182,12 +181,12 @@ pub(super) fn result_id(result: &ToolResult) -> String {
     }
 }
 
-/// Whether a client gave the result its id, and so has it already.
+/// Whether a client sent the result, and so has its message.
 pub(super) fn has_own_id(result: &ToolResult) -> bool {
     matches!(result.rest.get::<String>(MESSAGE_ID), Ok(Some(_)))
 }
 
-/// Ids for blocks that have none: their reply's id, and which of them it is.
+/// Generates ids for blocks that have none: the reply's id and a number.
 #[derive(Default)]
 pub(super) struct BlockIds(u32);
 
@@ -201,14 +200,14 @@ impl BlockIds {
     }
 }
 
-/// Which reply a message belongs to.
+/// The metadata that names the reply of a message.
 pub(super) fn reply_metadata(reply: &str) -> Fields {
     let mut mark = Fields::default();
     mark.insert("reply", reply);
     mark
 }
 
-/// One block as a message of theirs, as the stream would have built it.
+/// Writes one block as a client that saw the stream has it.
 pub(super) fn streamed_block(block: &ContentBlock, place: MessageHeader<'_>) -> Fields {
     write_block(block, place, reply_metadata(place.reply), Detail::Streamed)
 }
@@ -301,7 +300,7 @@ fn add_rest(mark: &mut Fields, full: bool, rest: impl FnOnce() -> Fields) {
     }
 }
 
-/// The metadata of a result's message: the result's own, and how it went where it did not go well.
+/// The metadata of a result's message: the result's own, and its state unless it succeeded.
 pub(super) fn result_metadata(result: &ToolResult, mut mark: Fields) -> Fields {
     let mut metadata = result.metadata.clone();
     if result.state != ToolResultState::Success {
@@ -316,7 +315,7 @@ fn has_failed(result: &ToolResult) -> bool {
     matches!(result.state, Error | Interrupted | Denied)
 }
 
-/// The type and the content of the activity that shows a block for which there is no message.
+/// The type and content of the activity for a block that has no message type.
 pub(super) fn block_activity(block: &ContentBlock) -> (String, Json) {
     if let ContentBlock::Other(fields) = block
         && let Some(theirs) = client_activity(fields)
@@ -331,7 +330,7 @@ pub(super) fn block_activity(block: &ContentBlock) -> (String, Json) {
     (word.to_owned(), to_json(block))
 }
 
-/// An activity that came from a client, on its way back.
+/// The activity that a client sent, restored.
 fn client_activity(fields: &Fields) -> Option<(String, Json)> {
     if fields.get::<String>("type").ok()?? != "activity" {
         return None;
@@ -340,7 +339,7 @@ fn client_activity(fields: &Fields) -> Option<(String, Json)> {
     Some((fields.get::<String>("activityType").ok()??, content.clone()))
 }
 
-/// What a tool gave: a string where it is only text, else parts.
+/// The output of a tool: a string if it is only text, otherwise parts.
 pub(super) fn write_content(payload: &Payload, detail: Detail) -> Json {
     let parts = match payload {
         Payload::Text(text) => return Json::from(text.as_str()),
@@ -374,7 +373,7 @@ fn text_rest(block: &TextBlock) -> Fields {
     rest
 }
 
-/// A part that has no form of theirs: in full an empty text that carries it.
+/// A part that AG-UI has no type for: in full, an empty text that carries it.
 fn other_part(block: &ContentBlock, detail: Detail) -> Option<Fields> {
     if detail == Detail::Streamed {
         return None;
@@ -431,7 +430,7 @@ fn data_part(block: &DataBlock, detail: Detail) -> Option<Fields> {
     Some(fields)
 }
 
-/// A file at a provider, which came from a client.
+/// A file at a provider, as a client sent it.
 fn client_file(fields: &Fields) -> Option<Json> {
     if fields.get::<String>("type").ok()?? != "file" {
         return None;
@@ -440,7 +439,7 @@ fn client_file(fields: &Fields) -> Option<Json> {
     Json::from_value(fields).ok()
 }
 
-/// The fields of a block without those; a time that is not known is none.
+/// The fields of a block without these keys; unknown times are left out.
 fn without_keys(mut fields: Fields, keys: &[&str]) -> Fields {
     for key in keys {
         fields.remove(key);
@@ -451,7 +450,7 @@ fn without_keys(mut fields: Fields, keys: &[&str]) -> Fields {
     fields
 }
 
-/// What stands in `metadata` for us alone.
+/// Metadata that holds only our entry.
 fn own_metadata(mark: &Fields) -> Json {
     let mut metadata = Fields::default();
     metadata.insert(METADATA_KEY, to_json(mark));

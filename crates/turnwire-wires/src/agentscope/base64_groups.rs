@@ -1,19 +1,19 @@
-//! Base64 in whole groups.
+//! Regroups base64 into groups of four characters.
 //!
-//! Ours may be cut anywhere. AgentScope's fold decodes each delta on its own and raises where one is
-//! cut inside a group of four, or goes on behind padding. So the last one to three characters of a
-//! delta wait here for the next one, or for the end.
+//! Our deltas may be split anywhere. AgentScope's fold decodes each delta on its own, and raises if
+//! one is split inside a group of four or continues after padding. So the last one to three
+//! characters of a delta wait for the next one, or for the end.
 
 use std::collections::BTreeMap;
 use turnwire_core::block::{Base64Source, Source};
 use turnwire_core::event::{Chunk, DataBlockDelta, ToolResultDataDelta};
 use turnwire_core::{DataBlock, Event, EventKind, Fields};
 
-/// What waits, by reply. There is nothing here for a block that is whole so far.
+/// Incomplete groups by reply; none for a block that is complete so far.
 #[derive(Default)]
 pub(super) struct Base64Groups(BTreeMap<String, BTreeMap<DeltaTarget, PartialGroup>>);
 
-/// What grows: a block, or the result of a call, which has one open data block at the most.
+/// What grows: a block, or a call's result, which has at most one open data block.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum DeltaTarget {
     Block(String),
@@ -21,23 +21,23 @@ enum DeltaTarget {
 }
 
 struct PartialGroup {
-    /// Which block of a result.
+    /// The block of a result.
     block_id: String,
     media_type: Option<String>,
     /// One to three characters.
     partial: String,
 }
 
-/// What of a delta can go out now.
+/// What of a delta is written now.
 pub(super) enum Regrouped {
-    /// All of it, as it is.
+    /// All of it, unchanged.
     Unchanged,
-    /// This base64.
+    /// This base64 instead.
     Changed(String),
 }
 
 impl Base64Groups {
-    /// The deltas that have to go out before this event: what waits for something that ends with it.
+    /// The deltas to write before this event: incomplete groups of what ends with it.
     pub fn flush_before(&mut self, event: &Event<'_>) -> Vec<Event<'static>> {
         if self.0.is_empty() {
             return Vec::new();
@@ -70,13 +70,13 @@ impl Base64Groups {
         held.and_then(|held| flush_delta(event, 0, held)).into_iter().collect()
     }
 
-    /// Takes the data of a block's delta.
+    /// Regroups the data of a block's delta.
     pub fn regroup_block_delta(&mut self, reply: &str, delta: &DataBlockDelta<'_>) -> Regrouped {
         let place = DeltaTarget::Block(delta.block_id.to_string());
         self.regroup_delta(reply, place, "", delta.media_type.as_deref(), &delta.chunk)
     }
 
-    /// Takes the data of a result's delta.
+    /// Regroups the data of a result's delta.
     pub fn regroup_result_delta(
         &mut self,
         reply: &str,
@@ -101,7 +101,7 @@ impl Base64Groups {
             return Regrouped::Unchanged;
         }
         let Some((whole, begun)) = regroup(begun, data) else {
-            // What is not base64 is refused, here as there, and what waits goes on waiting.
+            // Invalid base64 is rejected by both folds; the incomplete group stays.
             if let Some((place, held)) = waiting {
                 self.0.entry(reply.to_owned()).or_default().insert(place, held);
             }
@@ -133,8 +133,8 @@ impl Base64Groups {
     }
 }
 
-/// The delta for what is left when `end` comes: an unpadded end is fine with us. One character is no
-/// byte.
+/// The delta for an incomplete group when `end` arrives; it needs no padding. A single character is
+/// not a byte.
 fn flush_delta(
     end: &Event<'_>,
     at: usize,
@@ -171,13 +171,13 @@ fn is_digit(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/')
 }
 
-/// Whether this is base64 in whole groups, padded at the end at the most.
+/// Whether this is base64 in complete groups, padded only at the end.
 fn is_complete(data: &[u8]) -> bool {
     let digits = data.strip_suffix(b"==").or_else(|| data.strip_suffix(b"=")).unwrap_or(data);
     data.len().is_multiple_of(4) && digits.iter().copied().all(is_digit)
 }
 
-/// The whole groups of these two, and what begins behind them; `None` where they are not base64.
+/// The complete groups of these two, and the rest; `None` if they are not base64.
 fn regroup(begun: &str, data: &str) -> Option<(String, String)> {
     let mut whole = begun.to_owned();
     whole.extend(data.chars().filter(|c| !c.is_ascii_whitespace()));
@@ -192,7 +192,7 @@ fn regroup(begun: &str, data: &str) -> Option<(String, String)> {
     if is_complete(whole.as_bytes()) {
         return Some((whole, begun));
     }
-    // Padding in the middle ends a run; the bytes of all runs are encoded once.
+    // Padding in the middle ends a run; the bytes of all runs are encoded again as one.
     let source = Base64Source { data: whole, media_type: None, rest: Fields::default() };
     let bytes = DataBlock::from_source(Source::Base64(source)).decoded()?.ok()?;
     match DataBlock::bytes(bytes, "").source {
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_go_out_whole_and_their_beginnings_wait() {
+    fn complete_groups_are_written_and_incomplete_ones_wait() {
         for (begun, data, whole, left) in [
             ("", "aGk=", "aGk=", ""),
             ("", "aGVsbG", "aGVs", "bG"),

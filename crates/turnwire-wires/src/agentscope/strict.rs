@@ -1,4 +1,4 @@
-//! Leaving out, or replacing, what AgentScope's models refuse.
+//! Removes or replaces what AgentScope's models reject.
 
 use turnwire_core::block::{DataKind, Source, UrlSource};
 use turnwire_core::event::{Chunk, ConfirmResult, CustomValue};
@@ -19,7 +19,7 @@ pub(super) fn restrict_event(event: &mut Event<'_>) {
         }
         EventKind::ModelCallEnd(end) => {
             restrict_reason(&mut end.finished_reason);
-            // A model call knows only two ends.
+            // AgentScope's model call has only two finish reasons.
             if end.finished_reason != FinishedReason::Completed {
                 end.finished_reason = FinishedReason::Interrupted;
             }
@@ -76,7 +76,7 @@ pub(super) fn restrict_message(msg: &Msg) -> Result<Msg> {
     builder.build()
 }
 
-/// Whether the block can stay.
+/// Restricts a block. Returns whether it can stay.
 fn restrict_block(block: &mut ContentBlock) -> bool {
     match block {
         ContentBlock::Text(_) | ContentBlock::Thinking(_) => true,
@@ -123,13 +123,13 @@ fn restrict_data(block: &mut DataBlock) -> bool {
     true
 }
 
-/// Theirs is needed.
+/// AgentScope requires a media type.
 fn require_media_type(media_type: &mut Option<String>) {
     media_type.get_or_insert_with(|| "application/octet-stream".to_owned());
 }
 
-/// A URL that their fold takes, for one that it does not: their events take any, and their blocks
-/// only what has a scheme.
+/// A URL that AgentScope's fold accepts instead: its events accept any URL, its blocks only one
+/// with a scheme.
 fn absolute_url(url: &str) -> Option<String> {
     Url::parse(url).is_err().then(|| format!("turnwire:{url}"))
 }
@@ -174,7 +174,7 @@ fn restrict_role(role: &mut Role) {
     }
 }
 
-/// Theirs are four: whether it came to an end, was stopped, went round too often, or failed.
+/// AgentScope has four: completed, interrupted, exceeded the iterations, failed.
 fn restrict_reason(reason: &mut FinishedReason) {
     use FinishedReason::{
         Completed, ContentFilter, Error, ExceedMaxIters, Interrupted, Length, Other, Refusal,

@@ -1,5 +1,5 @@
-//! Java's blocks, both ways, as JSON objects: what each side knows, by its names. What the other
-//! side cannot hold is left out here; the patches around messages and events keep it.
+//! Converts blocks between Java's JSON and ours. What the other side has no field for is left out
+//! here; the patches of messages and events keep it.
 
 use turnwire_core::block::Source;
 use turnwire_core::event::ConfirmResult;
@@ -8,7 +8,7 @@ use turnwire_core::{
     ToolCallState, ToolResult, ToolResultState,
 };
 
-/// A string; `None` where it is missing, null or something else.
+/// A string field; `None` if it is missing, null or of another type.
 pub(super) fn text_field(fields: &Fields, key: &str) -> Option<String> {
     fields.get(key).ok().flatten()
 }
@@ -17,19 +17,19 @@ fn opens_with(json: &Json, byte: u8) -> bool {
     json.text().bytes().next() == Some(byte)
 }
 
-/// An object that is there and not empty.
+/// An object field that is not empty.
 pub(super) fn object_field(fields: &Fields, key: &str) -> Option<Fields> {
     let json = fields.raw(key).filter(|json| opens_with(json, b'{'))?;
     json.parse_as().ok().filter(|fields: &Fields| !fields.is_empty())
 }
 
-/// Each item of a list as an object; what is none is passed over.
+/// The objects of a list; other items are skipped.
 pub(super) fn object_list(fields: &Fields, key: &str) -> Vec<Fields> {
     let items: Vec<Json> = fields.get(key).ok().flatten().unwrap_or_default();
     items.iter().filter_map(|item| item.parse_as().ok()).collect()
 }
 
-/// A block of Java's with our names, to be read as one of ours.
+/// Java's block with our field names.
 pub(super) fn from_java(block: Fields) -> Fields {
     let mut block = as_version_2(block);
     match text_field(&block, "type").as_deref() {
@@ -47,7 +47,7 @@ pub(super) fn from_java(block: Fields) -> Fields {
     block
 }
 
-/// A list of them, as JSON that is ours.
+/// Java's blocks as a JSON list of ours.
 pub(super) fn list_from_java(blocks: Vec<Fields>) -> Result<Json> {
     Json::from_value(&blocks.into_iter().map(from_java).collect::<Vec<_>>())
 }
@@ -64,8 +64,8 @@ fn remove_empty(block: &mut Fields, key: &str) {
     }
 }
 
-/// The names of version 1 as those of version 2: `arguments` is `input`, `toolUseId` is `id`, and
-/// `result`, one block or several, is `output`.
+/// A block of version 1 with the names of version 2: `arguments` is `input`, `toolUseId` is `id`,
+/// and `result` (one block or several) is `output`.
 pub(super) fn as_version_2(mut block: Fields) -> Fields {
     match text_field(&block, "type").as_deref() {
         Some("tool_use") => rename(&mut block, "arguments", "input"),
@@ -114,7 +114,7 @@ fn empty_object() -> Json {
     serde_json::Map::new().into()
 }
 
-/// The input of a call as an object. Java wants one, whatever the model wrote.
+/// The input of a call as an object. Java requires one, whatever the model wrote.
 fn parse_input(written: &str) -> Json {
     Json::parse(written).ok().filter(|json| opens_with(json, b'{')).unwrap_or_else(empty_object)
 }
@@ -141,7 +141,7 @@ fn data(block: &mut Fields) {
     }
 }
 
-/// A block of ours as one of Java's; `None` where it has none like it.
+/// Our block as Java's; `None` if Java has no such block.
 pub(super) fn to_java(block: &ContentBlock) -> Option<Fields> {
     Some(match block {
         ContentBlock::Text(block) => text_to_java(&block.text),
@@ -186,7 +186,7 @@ pub(super) fn data_to_java(block: &DataBlock) -> Option<Fields> {
     if let Some(name) = &block.name {
         java.insert("name", name.as_str());
     }
-    // The older media have no such fields.
+    // The older media blocks have no such fields.
     if text_field(&java, "type").as_deref() != Some("data") {
         java.remove("id");
         java.remove("name");
@@ -239,7 +239,7 @@ pub(super) fn result_to_java(result: &ToolResult) -> Fields {
         Payload::Parts(parts) => parts.iter().filter_map(part_to_java).collect(),
     };
     java.insert("output", list_to_json(&output));
-    // Java copies this into a map that refuses null.
+    // Java copies this into a map that rejects null.
     let metadata: Fields = result
         .metadata
         .iter()
@@ -269,7 +269,7 @@ pub(super) fn list_to_json(list: &[Fields]) -> Json {
     Json::from_value(list).unwrap_or_else(|_| Vec::<String>::new().into())
 }
 
-/// An answer of Java's with our names. The rules inside are the same on both sides.
+/// Java's answer with our field names. The rules are the same on both sides.
 pub(super) fn confirm_from_java(mut answer: Fields) -> Fields {
     let call = object_field(&answer, "toolCall").map(from_java).unwrap_or_default();
     answer.remove("toolCall");

@@ -1,5 +1,4 @@
-//! What Java carries for us in the metadata of a message or an event: a patch below one key. Metadata
-//! is a free map everywhere, so it comes through Java untouched.
+//! The patch that Java's metadata carries for us. Java keeps metadata unchanged.
 
 use super::patch;
 use serde::Serialize;
@@ -8,7 +7,7 @@ use turnwire_core::{Fields, Json};
 /// The key in Java's metadata.
 pub(super) const PATCH_KEY: &str = "turnwire";
 
-/// Takes the patch out, where there is one.
+/// Removes and returns the patch, if there is one.
 pub(super) fn take_patch(java: &mut Fields) -> Option<Json> {
     let mut metadata = metadata(java)?;
     let carried = metadata.raw(PATCH_KEY).filter(|carried| patch::is_patch(carried)).cloned()?;
@@ -17,7 +16,7 @@ pub(super) fn take_patch(java: &mut Fields) -> Option<Json> {
     Some(carried)
 }
 
-/// Takes out whatever has that key, because the patch goes there; false where there is nothing.
+/// Removes the entry in whose place the patch goes. Returns whether there was one.
 pub(super) fn remove_patch_key(java: &mut Fields) -> bool {
     let Some(mut metadata) = metadata(java) else { return false };
     if metadata.remove(PATCH_KEY).is_some()
@@ -29,12 +28,12 @@ pub(super) fn remove_patch_key(java: &mut Fields) -> bool {
     false
 }
 
-/// Whether there would be a patch to take out.
+/// Whether there is a patch.
 pub(super) fn has_patch(java: &Fields) -> bool {
     metadata(java).is_some_and(|metadata| metadata.raw(PATCH_KEY).is_some_and(patch::is_patch))
 }
 
-/// Puts the patch in; false where there is something else than a map.
+/// Inserts the patch. Returns false if the metadata is not an object.
 pub(super) fn insert_patch(java: &mut Fields, carried: Json) -> bool {
     let metadata = match java.raw("metadata") {
         Some(json) if json.text().starts_with('{') => json.parse_as().ok(),
@@ -52,7 +51,7 @@ fn metadata(java: &Fields) -> Option<Fields> {
     java.raw("metadata").filter(|json| json.text().starts_with('{'))?.parse_as().ok()
 }
 
-/// A message or an event of ours as an object.
+/// The fields of a message or an event.
 pub(super) fn to_fields<T: Serialize>(ours: &T) -> Option<Fields> {
     Json::from_value(ours).ok()?.parse_as().ok()
 }

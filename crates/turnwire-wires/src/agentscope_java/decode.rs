@@ -1,16 +1,15 @@
-//! From Java's events to ours, field by field. What we have no place for is left out here.
+//! Converts Java's events to ours, field by field. What we have no field for is left out here.
 
 use super::block::{self, fields_to_json, list_to_json, object_list, text_field};
 use super::open_replies::{OpenReplies, OpenReply};
 use turnwire_core::{Error, ErrorKind, Event, Fields, Json, Result, Role};
 
-/// An event of Java's in our terms, without what we have no place for.
+/// Java's event as ours, without what we have no field for.
 #[expect(clippy::too_many_lines, reason = "an arm for each type")]
 pub(super) fn from_java(java: &Fields, track: &OpenReplies) -> Result<Event<'static>> {
     let Some(word) = text_field(java, "type") else {
         let is_message = java.raw("role").is_some() && java.raw("content").is_some();
-        let why =
-            if is_message { "this is a message, not an event" } else { "an event has a `type`" };
+        let why = if is_message { "expected an event, got a message" } else { "`type` is missing" };
         return Err(Error::new(ErrorKind::NotAnEvent, why));
     };
     let path = text_field(java, "source");
@@ -121,7 +120,7 @@ pub(super) fn from_java(java: &Fields, track: &OpenReplies) -> Result<Event<'sta
             }
         }
         "MODEL_CALL_START" | "EXCEED_MAX_ITERS" => {}
-        // A type that we do not know, or one of ours that Java never sends.
+        // An unknown type, or one of ours that Java never sends.
         _ => ours.copy_others(),
     }
     let ours = fields_to_json(&ours.ours);
@@ -129,7 +128,7 @@ pub(super) fn from_java(java: &Fields, track: &OpenReplies) -> Result<Event<'sta
     Ok(event.into_owned())
 }
 
-/// Java's fields on their way to ours.
+/// Copies Java's fields to ours.
 struct EventReader<'j> {
     java: &'j Fields,
     ours: Fields,
@@ -144,7 +143,7 @@ impl EventReader<'_> {
         self.insert("type", word);
     }
 
-    /// A string by its two names.
+    /// Copies a string.
     fn copy_text(&mut self, from: &str, to: &str) {
         if let Some(text) = text_field(self.java, from) {
             self.insert(to, text);
@@ -169,7 +168,7 @@ impl EventReader<'_> {
         }
     }
 
-    /// What the end of a reply says that was said before it.
+    /// Copies what `AGENT_RESULT` said to the end of the reply.
     fn copy_result(&mut self, open: &OpenReply) {
         self.insert("session_id", open.session_id.as_str());
         let Some(ending) = &open.agent_result else { return };
@@ -184,7 +183,7 @@ impl EventReader<'_> {
         }
     }
 
-    /// The block of a result's data: whole in Java, with us a piece of one.
+    /// Copies the block of a result's data: whole in Java, a delta with us.
     fn copy_data(&mut self) {
         let java = block::object_field(self.java, "data").unwrap_or_default();
         let block = block::from_java(java);
@@ -204,7 +203,7 @@ impl EventReader<'_> {
         }
     }
 
-    /// Every field that is not one of those that all events have.
+    /// Copies every field that is not common to all events.
     fn copy_others(&mut self) {
         for (key, value) in self.java {
             let common =

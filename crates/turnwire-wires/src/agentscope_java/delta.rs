@@ -1,5 +1,5 @@
-//! The quick ways for deltas, of which nearly every stream is made: no trees, and nothing copied that
-//! can be borrowed. What they do not take is left to [`event`](super::event), which gives the same.
+//! The fast path for deltas, which are most of a stream: no trees, and nothing copied that can be
+//! borrowed. Everything else is left to [`event`](super::event), which gives the same result.
 
 use super::KEPT_FIELD;
 use super::open_replies::{OpenReplies, path_of};
@@ -14,7 +14,7 @@ use turnwire_core::event::{
 };
 use turnwire_core::{Error, ErrorKind, Event, EventKind, Fields, Json, Result, Seq};
 
-/// Reads a frame as an object.
+/// Parses a frame as an object.
 pub(super) fn parse(text: &str) -> Result<Fields> {
     serde_json::from_str(text).map_err(|error| {
         let kind = if error.is_data() { ErrorKind::NotAnEvent } else { ErrorKind::NotJson };
@@ -22,7 +22,7 @@ pub(super) fn parse(text: &str) -> Result<Fields> {
     })
 }
 
-/// A delta of Java's. A field that is null, or none of these, makes it somebody else's business.
+/// A delta of Java's. Any other field, or a null, is left to the general path.
 #[derive(Default)]
 struct JavaDelta<'a> {
     word: Cow<'a, str>,
@@ -80,7 +80,7 @@ fn is_delta(word: &str) -> bool {
     )
 }
 
-/// A string, borrowed where it has no escapes.
+/// A string, borrowed if it has no escapes.
 struct CowStr<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for CowStr<'a> {
@@ -102,7 +102,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for CowStr<'a> {
     }
 }
 
-/// The metadata of an event of ours that Java can hold, apart from its place in the log.
+/// The metadata of an event whose only patch is its position in the log.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CarriedMetadata {
@@ -124,8 +124,7 @@ struct SeqPatch {
     seq_from: Option<Seq>,
 }
 
-/// What is kept of a delta of Java's: the ids that its step gave. The keys are in the order that
-/// patches have.
+/// The kept fields of a delta: the ids that Java gave it. The keys are in the order of a patch.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct IdPatch<'a> {
@@ -135,7 +134,7 @@ struct IdPatch<'a> {
     reply: Option<Cow<'a, str>>,
 }
 
-/// Reads a delta; false where it is none, or not a plain one.
+/// Reads a delta. Returns false if it is left to the general path.
 pub(super) fn read_delta(text: &str, track: &OpenReplies, out: &mut EventSink<'_>) -> bool {
     let Ok(java) = serde_json::from_str::<JavaDelta<'_>>(text) else { return false };
     to_event(java, track).map(out).is_some()
@@ -233,7 +232,7 @@ struct WrittenDelta<'e> {
     metadata: Option<CarriedMetadata>,
 }
 
-/// Writes a delta; false where it is none, or not a plain one.
+/// Writes a delta. Returns false if it is left to the general path.
 pub(super) fn write_delta(event: &Event<'_>, track: &OpenReplies, out: &mut Frames) -> bool {
     try_write(event, track, out).is_some()
 }
@@ -262,7 +261,7 @@ fn try_write(event: &Event<'_>, track: &OpenReplies, out: &mut Frames) -> Option
     };
     let path = path_of(event);
     let own = ids.reply.as_deref().unwrap_or(&event.reply_id);
-    // Each of them only where it says something.
+    // Each one only if it differs.
     let comes_back = track.outer_reply_id(path, own) == event.reply_id
         && ids.reply.as_ref().is_none_or(|own| *own != event.reply_id && !own.is_empty())
         && match (block, &ids.block) {
@@ -314,10 +313,10 @@ mod tests {
         track
     }
 
-    /// Whatever the quick way takes, it takes as the other one does.
+    /// The fast path agrees with the general one.
     #[test]
-    fn the_quick_way_gives_what_the_slow_one_gives() {
-        check_property("the_quick_way_gives_what_the_slow_one_gives", 4000, |rng| {
+    fn the_fast_path_for_deltas_agrees_with_the_general_one() {
+        check_property("the_fast_path_for_deltas_agrees_with_the_general_one", 4000, |rng| {
             let track = open(rng);
             let mut java = Fields::default();
             let types = ["TEXT_BLOCK_DELTA", "THINKING_BLOCK_DELTA", "TOOL_CALL_DELTA"];
@@ -385,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_delta_is_taken() {
+    fn a_plain_delta_takes_the_fast_path() {
         let track = OpenReplies::within(Some("r"));
         let line = r#"{"type":"TEXT_BLOCK_DELTA","id":"e","createdAt":"t","replyId":"m","blockId":"text","delta":"hi","type":"TEXT_BLOCK_DELTA"}"#;
         let mut frames = Frames::default();

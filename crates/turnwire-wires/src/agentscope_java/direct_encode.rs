@@ -1,7 +1,6 @@
-//! The straight way out, for every event that does not come from Java: what Java has a place for goes
-//! there, and what it has none for becomes the patch that it carries. Nothing is read back to see
-//! what is missing, as [`event`](super::event) does, which gives the same, and to which is left what
-//! is not taken here.
+//! The fast path for events that did not come from Java: fields that Java has, and a patch for the
+//! others. It does not read its output back to find what is missing, as [`event`](super::event)
+//! does, which gives the same result and handles what is left to it.
 
 mod json_shape;
 
@@ -16,12 +15,12 @@ use turnwire_core::{
     ToolResult,
 };
 
-/// Writes an event; false where this way cannot tell what Java makes of it.
+/// Writes an event. Returns false if it is left to the general path.
 pub(super) fn write_event(event: &Event<'_>, track: &OpenReplies, out: &mut Frames) -> bool {
     to_java_event(event, track).map(|java| out.push("", &java)).is_some()
 }
 
-/// Java's event, and what it carries.
+/// Java's event with its patch.
 fn to_java_event<'e>(event: &'e Event<'_>, track: &'e OpenReplies) -> Option<JavaEvent<'e>> {
     let agent = event.agent.as_deref();
     let is_plain = !event.reply_id.is_empty()
@@ -43,7 +42,7 @@ fn to_java_event<'e>(event: &'e Event<'_>, track: &'e OpenReplies) -> Option<Jav
     if is_custom(&event.kind) {
         java.insert("name", Value::Word(event.kind.type_name().to_lowercase()));
         java.insert("value", Value::Event(event));
-        // It is inside the value.
+        // The value contains it.
         java.metadata = None;
         return Some(java);
     }
@@ -62,7 +61,7 @@ fn to_java_event<'e>(event: &'e Event<'_>, track: &'e OpenReplies) -> Option<Jav
     Some(java)
 }
 
-/// The type that Java has for it.
+/// Java's type for it.
 fn java_type<'e>(kind: &'e EventKind<'_>) -> &'e str {
     match kind {
         EventKind::ReplyStart(_) => "AGENT_START",
@@ -72,13 +71,13 @@ fn java_type<'e>(kind: &'e EventKind<'_>) -> &'e str {
     }
 }
 
-/// Those that are custom events there.
+/// Whether Java has it only as a custom event.
 fn is_custom(kind: &EventKind<'_>) -> bool {
     matches!(kind, EventKind::UserInterrupt(_) | EventKind::Block(_) | EventKind::Unknown(_))
 }
 
 impl<'e> JavaEvent<'e> {
-    /// What is in Java's fields, and what is not.
+    /// Sets Java's fields, and the patch.
     fn set_kind(&mut self, event: &'e Event<'_>, track: &'e OpenReplies) -> Option<()> {
         let path = path_of(event);
         let open = track.find_reply(path);
@@ -215,7 +214,7 @@ impl<'e> JavaEvent<'e> {
         Some(())
     }
 
-    /// Java wants an object, and an event of ours would be taken for what it is.
+    /// Java requires an object. One that looks like an event of ours would be read as that event.
     fn set_custom(
         &mut self,
         value: &'e Json,
@@ -305,7 +304,7 @@ impl<'e> JavaEvent<'e> {
 
     fn set_data(&mut self, delta: &'e ToolResultDataDelta<'_>) {
         self.insert("data", Value::Data(Data(delta)));
-        // Java's bytes always say what they are.
+        // Java's bytes always have a media type.
         if delta.media_type.is_none() && matches!(delta.chunk, Chunk::Data(_)) {
             self.carried.drop = Some("media_type");
         }
@@ -320,7 +319,7 @@ impl<'e> JavaEvent<'e> {
 const RUNNING: &str = "running";
 
 fn call_patch(call: &ToolCall) -> Option<Patch<'_>> {
-    // Java has one too, and it may be that of another kind.
+    // Java has metadata of its own, perhaps of another type.
     if call.rest.raw("metadata").is_some() {
         return None;
     }
@@ -373,8 +372,8 @@ mod tests {
     use turnwire_testkit::{check_property, values};
 
     #[test]
-    fn the_straight_way_gives_what_the_slow_one_gives() {
-        check_property("the_straight_way_gives_what_the_slow_one_gives", 2000, |rng| {
+    fn the_direct_encoder_agrees_with_the_general_one() {
+        check_property("the_direct_encoder_agrees_with_the_general_one", 2000, |rng| {
             let mut track = OpenReplies::default();
             let mut events = turnwire_testkit::random_reply(rng, "r").events;
             events.extend((0..8).map(|_| values::event(rng)));
@@ -391,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn nearly_every_event_of_ours_goes_the_straight_way() {
+    fn nearly_every_event_of_ours_is_encoded_directly() {
         let mut rng = turnwire_testkit::Rng::with_seed(1);
         let mut track = OpenReplies::default();
         let (mut taken, mut all) = (0, 0);

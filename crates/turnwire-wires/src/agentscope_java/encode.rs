@@ -1,4 +1,4 @@
-//! From our events to Java's, field by field. What Java has no place for is left out here.
+//! Converts our events to Java's, field by field. What Java has no field for is left out here.
 
 use super::KEPT_FIELD;
 use super::block::{self, fields_to_json, list_to_json, text_field};
@@ -8,7 +8,7 @@ use super::open_replies::{OpenReplies, path_of};
 use turnwire_core::event::{Chunk, ToolResultDataDelta};
 use turnwire_core::{Event, EventKind, Fields, Json, ToolResultState};
 
-/// An event of ours as Java's. Ours that Java does not have are custom events.
+/// Our event as Java's. Events that Java does not have are custom events.
 #[expect(clippy::too_many_lines, reason = "an arm for each kind")]
 pub(super) fn to_java(event: &Event<'_>, track: &OpenReplies) -> Fields {
     if !is_java_event(event) {
@@ -164,7 +164,7 @@ fn empty_value() -> serde_json::Map<String, serde_json::Value> {
     serde_json::Map::new()
 }
 
-/// An event of Java's that we do not know, as it came.
+/// An event of Java's that we do not know, unchanged.
 pub(super) fn native_to_java(event: &Event<'_>) -> Fields {
     let mut java = EventWriter::new(event);
     java.insert_known("replyId", &event.reply_id);
@@ -176,8 +176,8 @@ pub(super) fn native_to_java(event: &Event<'_>) -> Fields {
     java.finish(event)
 }
 
-/// An event that Java does not have, as a custom one: the type in lower case is its name, the whole
-/// event its value.
+/// An event that Java does not have, as a custom event: its name is the type in lower case, its
+/// value the whole event.
 pub(super) fn as_custom(event: &Event<'_>) -> Fields {
     let mut java = EventWriter::new(event);
     java.set_type("CUSTOM");
@@ -205,7 +205,7 @@ impl EventWriter {
         self.insert("type", word);
     }
 
-    /// What is empty is not known, and Java leaves that out.
+    /// Java leaves empty strings out.
     fn insert_known(&mut self, key: &str, text: &str) {
         if !text.is_empty() {
             self.insert(key, text);
@@ -243,7 +243,7 @@ impl EventWriter {
     }
 }
 
-/// What Java has to be told of bytes where we know nothing.
+/// The media type of bytes for which we know none; Java requires one.
 pub(super) const UNKNOWN_BYTES: &str = "application/octet-stream";
 
 fn data_block(delta: &ToolResultDataDelta<'_>, name: Option<String>) -> Fields {

@@ -1,5 +1,5 @@
-//! An event of Java's with what we keep of it, and an event of ours with what Java carries of it. The
-//! quick ways beside this are for the deltas.
+//! Converts any event in both directions without loss: Java's with a patch of what we have no field
+//! for, ours with a patch of what Java has no field for.
 
 use super::block::{fields_to_json, text_field};
 use super::decode::from_java;
@@ -21,7 +21,7 @@ pub(super) fn decode(mut java: Fields, track: &OpenReplies) -> Result<Event<'sta
     Ok(patched.unwrap_or(event))
 }
 
-/// Writes an event as Java reads it.
+/// Writes an event for Java.
 pub(super) fn encode(event: &Event<'_>, track: &OpenReplies) -> Fields {
     let bare = to_java(event, track);
     let kept = event.rest.raw(KEPT_FIELD);
@@ -29,12 +29,13 @@ pub(super) fn encode(event: &Event<'_>, track: &OpenReplies) -> Fields {
     restored
         .and_then(|java| add_patch(java, event, track, true))
         .or_else(|| add_patch(bare, event, track, false))
-        // Nothing that Java reads is near to it.
+        // No event of Java's can express it.
         .or_else(|| add_patch(as_custom(event), event, track, false))
         .unwrap_or_else(|| as_custom(event))
 }
 
-/// Java's event with what it cannot hold. What was kept counts only if it is found again.
+/// Adds the patch for what Java has no field for. What we kept from Java counts only if reading
+/// finds it again.
 fn add_patch(
     mut java: Fields,
     event: &Event<'_>,
@@ -64,7 +65,7 @@ fn without_empty_metadata(java: &mut Fields) {
     }
 }
 
-/// An event that carries nothing of ours.
+/// Reads an event without a patch of ours.
 fn decode_plain(java: &Fields, track: &OpenReplies) -> Result<Event<'static>> {
     let mut event = from_java(java, track)?;
     if let EventKind::Custom(custom) = &event.kind
@@ -78,7 +79,7 @@ fn decode_plain(java: &Fields, track: &OpenReplies) -> Result<Event<'static>> {
     let again = if native { native_to_java(&event) } else { to_java(&event, track) };
     let mut kept = patch::diff(&again, java);
     if native {
-        // The mark of an event that is Java's own, although we do not know it.
+        // Marks an unknown event as Java's own.
         kept = Some(with_type(kept, event.kind.type_name()));
     }
     if let Some(kept) = kept {

@@ -1,7 +1,7 @@
-//! Java's messages, both ways.
+//! Reads and writes Java's messages.
 //!
-//! What Java cannot hold of ours is in its message's metadata, in a patch below `turnwire`; what we
-//! cannot hold of Java's is in our message, in a patch named `java`. So each comes back as it was.
+//! What Java cannot hold is in its metadata, as a patch under `turnwire`. What we cannot hold is in
+//! our message, as a patch in the field `java`. So both survive the way there and back.
 
 use super::{KEPT_FIELD, block, carried_patch, patch};
 use std::collections::HashMap;
@@ -15,15 +15,15 @@ const GENERATE_REASON: &str = "agentscope_generate_reason";
 const STRUCTURED_OUTPUT: &str = "_structured_output";
 const CONFIRM_RESULTS: &str = "agentscope_confirm_results";
 
-/// Reads a message of Java's: version 2, or version 1 with its `toolUseId`, `arguments`, `result`
-/// and ISO times.
+/// Reads a message of Java's: version 2, or version 1 with `toolUseId`, `arguments`, `result` and
+/// ISO times.
 pub fn decode_message(text: &str) -> Result<Msg> {
     let mut java: Fields = Json::parse(text)?
         .parse_as()
-        .map_err(|_| Error::new(ErrorKind::NotAMessage, "a message is an object"))?;
+        .map_err(|_| Error::new(ErrorKind::NotAMessage, "expected a message object"))?;
     let carried = carried_patch::take_patch(&mut java);
     let msg = decode_plain(&java)?;
-    // Somebody may have changed the message so that the patch no longer fits.
+    // The message may have changed so that the patch no longer fits.
     let patched = carried.and_then(|carried| {
         let patched = patch::apply(&carried_patch::to_fields(&msg)?, &carried)?;
         Msg::from_json(Json::from_value(&patched).ok()?.text()).ok()
@@ -31,7 +31,7 @@ pub fn decode_message(text: &str) -> Result<Msg> {
     Ok(patched.unwrap_or(msg))
 }
 
-/// A message that carries nothing of ours.
+/// Reads a message without a patch of ours.
 fn decode_plain(java: &Fields) -> Result<Msg> {
     let msg = from_java(java)?;
     let Some(kept) = patch::diff(&to_java(&msg), &as_version_2(java)) else { return Ok(msg) };
@@ -40,7 +40,7 @@ fn decode_plain(java: &Fields) -> Result<Msg> {
     msg.to_builder().rest(rest).build()
 }
 
-/// Writes a message as Java reads it.
+/// Writes a message for Java.
 pub fn encode_message(msg: &Msg) -> String {
     let bare = to_java(msg);
     let kept = msg.rest().raw(KEPT_FIELD);
@@ -52,8 +52,8 @@ pub fn encode_message(msg: &Msg) -> String {
     block::fields_to_json(&java).text().to_owned()
 }
 
-/// Java's message with what it cannot hold. What was kept counts only if it is found again: it may
-/// be about a message that has been changed since.
+/// Adds the patch for what Java has no field for. What we kept from Java counts only if reading
+/// finds it again: the message may have changed.
 fn add_patch(mut java: Fields, msg: &Msg, restored: bool) -> Option<Fields> {
     let mut base = decode_plain(&java).ok()?;
     if base == *msg && !carried_patch::has_patch(&java) {
@@ -69,7 +69,7 @@ fn add_patch(mut java: Fields, msg: &Msg, restored: bool) -> Option<Fields> {
     carried_patch::insert_patch(&mut java, carried).then_some(java)
 }
 
-/// A message as version 2 writes it: what is read of an older one goes out so that Java reads it.
+/// A message as version 2 writes it.
 fn as_version_2(java: &Fields) -> Fields {
     let mut java = java.clone();
     if let Some(time) = block::text_field(&java, "timestamp") {
@@ -86,7 +86,7 @@ fn as_version_2(java: &Fields) -> Fields {
     java
 }
 
-/// A message of Java's in our terms, without what we have no place for.
+/// Java's message as ours, without what we have no field for.
 fn from_java(java: &Fields) -> Result<Msg> {
     let mut ours = Fields::default();
     for (from, to) in [("id", "id"), ("name", "name"), ("timestamp", "created_at")] {
@@ -123,8 +123,7 @@ fn from_java(java: &Fields) -> Result<Msg> {
     Msg::from_json(block::fields_to_json(&ours).text())
 }
 
-/// The result of an agent in the words of `REPLY_END`: its structured output, and the metadata of
-/// its message.
+/// The result of an agent, as `REPLY_END` has it: structured output and message metadata.
 pub(super) struct AgentResult {
     pub finished_reason: Option<FinishedReason>,
     pub structured_output: Option<Json>,
@@ -135,7 +134,7 @@ pub(super) struct AgentResult {
 pub(super) fn read_agent_result(result: &Fields) -> AgentResult {
     let mut metadata = block::object_field(result, "metadata").unwrap_or_default();
     let output = metadata.remove(STRUCTURED_OUTPUT).filter(|json| !json.is_null());
-    // Where one of ours went through Java and back, this is not Java's.
+    // Our patch, after a way through Java and back.
     metadata.remove(carried_patch::PATCH_KEY);
     AgentResult {
         finished_reason: block::text_field(&metadata, GENERATE_REASON)
@@ -145,8 +144,8 @@ pub(super) fn read_agent_result(result: &Fields) -> AgentResult {
     }
 }
 
-/// Why a reply ended, in our words: Java's are finer, and stay in the metadata. A reply that waits
-/// for a person or for a tool elsewhere has been stopped, and goes on as another.
+/// Our finish reason. Java's are finer, and stay in the metadata. A reply that waits for an
+/// approval or an external tool was stopped, and continues as another one.
 fn finished_reason(generate_reason: &str) -> FinishedReason {
     match generate_reason {
         "INTERRUPTED"
@@ -161,7 +160,7 @@ fn finished_reason(generate_reason: &str) -> FinishedReason {
     }
 }
 
-/// The words that Java has for why a message was made.
+/// Java's reasons for a message.
 pub(super) fn is_generate_reason(word: &str) -> bool {
     matches!(
         word,
@@ -179,7 +178,7 @@ pub(super) fn is_generate_reason(word: &str) -> bool {
     )
 }
 
-/// Java's word for a reason, where leaving it out would say something else: that the model stopped.
+/// Java's word for a finish reason, if leaving it out would mean that the model stopped.
 fn generate_reason(reason: &FinishedReason) -> Option<&'static str> {
     match reason {
         FinishedReason::Interrupted | FinishedReason::Truncated => Some("INTERRUPTED"),
@@ -255,8 +254,7 @@ fn to_java(msg: &Msg) -> Fields {
     java
 }
 
-/// A time as Java writes it: `yyyy-MM-dd HH:mm:ss.SSS`, of no zone. One that cannot be so written is
-/// left as it is.
+/// A time in Java's format: `yyyy-MM-dd HH:mm:ss.SSS`, without a zone. Other texts are kept.
 fn to_java_time(time: &str) -> String {
     let parts = time.get(..19).zip(time.get(19..)).filter(|(date, _)| {
         date.bytes().enumerate().all(|(at, byte)| match at {
@@ -273,7 +271,7 @@ fn to_java_time(time: &str) -> String {
     format!("{}.{millis}", seconds.replace(['T', 't'], " "))
 }
 
-/// The answers of a person that the message brings to a waiting agent, out of its metadata.
+/// The user's answers for a waiting agent, from the message's metadata.
 pub fn confirm_results(msg: &Msg) -> Result<Vec<ConfirmResult>> {
     let answers: Vec<Fields> = msg.metadata().get(CONFIRM_RESULTS)?.unwrap_or_default();
     answers
@@ -282,7 +280,7 @@ pub fn confirm_results(msg: &Msg) -> Result<Vec<ConfirmResult>> {
         .collect()
 }
 
-/// The same message with these answers for a waiting agent.
+/// The message with these answers for a waiting agent.
 #[must_use]
 pub fn with_confirm_results(msg: &Msg, answers: &[ConfirmResult]) -> Msg {
     let answers: Vec<Fields> = answers.iter().map(block::confirm_to_java).collect();
@@ -299,7 +297,7 @@ pub fn with_confirm_results(msg: &Msg, answers: &[ConfirmResult]) -> Msg {
 pub fn join_tool_messages(messages: Vec<Msg>) -> Vec<Msg> {
     let mut callers: HashMap<String, usize> = HashMap::new();
     let mut joined: Vec<Msg> = Vec::new();
-    // What each message gets, so that it is built once.
+    // Collected per message, so that each is built once.
     let mut results: Vec<Vec<ContentBlock>> = Vec::new();
     for msg in messages {
         if msg.role() != Role::Tool {

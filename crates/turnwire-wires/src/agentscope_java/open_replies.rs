@@ -1,19 +1,19 @@
-//! What has to be remembered of a stream to know which reply an event of Java's belongs to. It
-//! depends on the events alone, in our form, so the reader and the writer remember the same.
+//! The open replies of a stream, to find the reply of an event. It depends only on our events, so
+//! encoder and decoder agree.
 
 use super::message::{self, AgentResult};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use turnwire_core::{Event, EventKind, Fields};
 
-/// The replies that are open, one for each agent.
+/// The open replies, at most one for each agent.
 #[derive(Default)]
 pub(super) struct OpenReplies {
-    /// The session's own agent's.
+    /// The reply of the session's own agent.
     own: Option<OpenReply>,
-    /// Those of the others, by the path of the agent.
+    /// The replies of sub-agents, by agent path.
     others: BTreeMap<String, OpenReply>,
-    /// How many of them have this id.
+    /// How many open replies have this id.
     ids: BTreeMap<String, usize>,
 }
 
@@ -22,21 +22,21 @@ pub(super) struct OpenReplies {
 pub(super) struct OpenReply {
     pub reply_id: String,
     pub session_id: String,
-    /// How many model calls have begun.
+    /// How many model calls have started.
     pub model_calls: u64,
-    /// What its `AGENT_RESULT` said.
+    /// The content of its `AGENT_RESULT`.
     pub agent_result: Option<AgentResult>,
-    /// The tools of the calls that have no result yet.
+    /// Tool names of calls without a result.
     tool_names: BTreeMap<String, String>,
 }
 
-/// The ids that Java gives to the one text and the one thinking block of every model call.
+/// The block ids that Java uses in every model call.
 pub(super) fn is_constant_block_id(block_id: &str) -> bool {
     matches!(block_id, "text" | "thinking")
 }
 
 impl OpenReplies {
-    /// A stream in whose middle this reply is open.
+    /// A stream that starts inside this reply.
     pub fn within(reply_id: Option<&str>) -> Self {
         let mut track = Self::default();
         if let Some(reply_id) = reply_id {
@@ -53,8 +53,8 @@ impl OpenReplies {
         }
     }
 
-    /// The reply that an event with the id of its step belongs to. Every step of a Java agent has an
-    /// id of its own; a sub-agent's reply is never that of the agent above.
+    /// The reply that an event belongs to. Every step of a Java agent has an id of its own; a
+    /// sub-agent's reply never has the id of its parent's.
     pub fn outer_reply_id<'a>(&'a self, path: Option<&str>, own: &'a str) -> Cow<'a, str> {
         match (self.find_reply(path), path) {
             (Some(open), _) => Cow::Borrowed(&open.reply_id),
@@ -63,7 +63,7 @@ impl OpenReplies {
         }
     }
 
-    /// The id of a text or thinking block, which has to be the only one of its reply.
+    /// The id of a text or thinking block, made unique within its reply.
     pub fn block_id<'a>(&self, path: Option<&str>, own: &str, block_id: &'a str) -> Cow<'a, str> {
         let Some(open) = self.find_reply(path).filter(|_| is_constant_block_id(block_id)) else {
             return Cow::Borrowed(block_id);
@@ -82,11 +82,11 @@ impl OpenReplies {
         self.find_reply(path)?.tool_names.get(call).map(String::as_str)
     }
 
-    /// Remembers what the event tells.
+    /// Updates the state.
     pub fn apply_event(&mut self, event: &Event<'_>) {
         let path = path_of(event);
         match &event.kind {
-            // A reply that goes on after a pause starts again.
+            // A reply that continues after a pause starts again.
             EventKind::ReplyStart(start) if self.reply_of(event).is_none() => {
                 let open = OpenReply {
                     reply_id: event.reply_id.to_string(),
@@ -154,7 +154,7 @@ impl OpenReplies {
         }
     }
 
-    /// The open reply that the event is part of.
+    /// The open reply of an event.
     fn reply_of(&mut self, event: &Event<'_>) -> Option<&mut OpenReply> {
         let open = match path_of(event) {
             None | Some("") => self.own.as_mut(),
@@ -164,7 +164,7 @@ impl OpenReplies {
     }
 }
 
-/// The path of the agent that an event comes from.
+/// The path of an event's agent.
 pub(super) fn path_of<'e>(event: &'e Event<'_>) -> Option<&'e str> {
     event.agent.as_ref()?.agent_path.as_deref()
 }

@@ -1,22 +1,22 @@
-//! What one JSON object has to be told to become another: so each side keeps what the other cannot
-//! hold, and no more than that.
+//! A patch turns one JSON object into another, so that each side keeps only what the other cannot
+//! hold.
 //!
-//! `{"set": {…}, "drop": […], "in": {…}}`: fields to set, fields to take out, and the same for what
-//! is inside a field; an item of a list is named by its place.
+//! `{"set": {…}, "drop": […], "in": {…}}`: fields to set, fields to remove, and patches inside
+//! fields; an item of a list is named by its index.
 
 use turnwire_core::{Fields, Json};
 
-/// How deep it looks. What differs further in is set whole.
+/// How deep it compares. Deeper differences are set as a whole.
 const MAX_DEPTH: u8 = 6;
 
-/// The patch that makes `to` of `from`; `None` where they are the same.
+/// The patch from `from` to `to`; `None` if they are equal.
 pub(super) fn diff(from: &Fields, to: &Fields) -> Option<Json> {
     let patch = diff_fields(from, to, MAX_DEPTH);
     if patch.is_empty() { None } else { Json::from_value(&patch).ok() }
 }
 
-/// Applies a patch; `None` where it is none. What does not fit, because somebody changed the object
-/// on its way, is passed over.
+/// Applies a patch; `None` if it is not a patch. Parts that do not fit, because the object was
+/// changed, are ignored.
 pub(super) fn apply(to: &Fields, patch: &Json) -> Option<Fields> {
     let patch: Fields = patch.parse_as().ok()?;
     apply_fields(to, &patch, MAX_DEPTH)
@@ -54,14 +54,14 @@ fn diff_fields(from: &Fields, to: &Fields, depth: u8) -> Fields {
     patch
 }
 
-/// The same difference is the same text, in whatever order the fields came.
+/// Sorted, so that the same difference is always the same text.
 fn sorted(fields: &Fields) -> Fields {
     let mut sorted: Vec<(&str, &Json)> = fields.iter().collect();
     sorted.sort_unstable_by_key(|(key, _)| *key);
     sorted.into_iter().map(|(key, value)| (key, value.clone())).collect()
 }
 
-/// The patch between two values that are both objects, or lists of the same length.
+/// The patch between two objects, or two lists of the same length.
 fn diff_values(old: &Json, new: &Json, depth: u8) -> Option<Json> {
     let depth = depth.checked_sub(1)?;
     let (old, new) = match (first_byte(old), first_byte(new)) {
@@ -82,7 +82,7 @@ fn first_byte(json: &Json) -> Option<u8> {
     json.text().bytes().next()
 }
 
-/// A list as an object whose keys are the places.
+/// A list as an object whose keys are the indexes.
 fn list_to_fields(json: &Json) -> Option<Fields> {
     let items: Vec<Json> = json.parse_as().ok()?;
     Some(items.into_iter().enumerate().map(|(at, item)| (at.to_string(), item)).collect())
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_makes_the_one_of_the_other() {
+    fn a_patch_turns_one_object_into_the_other() {
         for (from, to, patch) in [
             ("{}", "{}", None),
             (r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#, None),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_passed_over() {
+    fn parts_that_do_not_fit_are_ignored() {
         let patch = Json::parse(r#"{"in":{"l":{"in":{"5":{"set":{"a":1}}}},"x":{"set":{"a":1}}}}"#);
         let object = fields(r#"{"l":[1],"x":"text"}"#);
         assert_eq!(apply(&object, &patch.unwrap()), Some(object));

@@ -1,8 +1,8 @@
-//! Tool calls on their way out: input, approval, output.
+//! Encodes tool calls: input, approval, output.
 //!
-//! The client holds every part to the rules of its state (`validateUIMessages`): an output stands
-//! only beside an approval that was granted, or beside none; a denial only beside one that was not.
-//! So an answer that never came as an event is filled in before the output that follows from it.
+//! The client validates every tool part (`validateUIMessages`): an output needs a granted approval
+//! or none, a denial needs a refused one. So an answer that has no event is added before the output
+//! that follows from it.
 
 use super::chunk::{Chunk, own_metadata};
 use super::part::to_json;
@@ -12,12 +12,12 @@ use std::collections::HashMap;
 use turnwire_core::event::ConfirmResult;
 use turnwire_core::{Event, EventKind, Fields, Json, Msg, ToolResult, ToolResultState};
 
-/// Previews of an output come at the first delta, from here on, and then at each doubling: what is
-/// sent stays within a factor of what there is.
+/// Partial outputs are sent at the first delta, then from this size on at each doubling, so the
+/// total stays proportional to the output.
 const FIRST_PREVIEW_BYTES: usize = 64;
-/// What a part of an output costs beyond its bytes.
+/// The size of a part of an output, beyond its bytes.
 const PART_COST: usize = 200;
-/// The reply inside which the result of one call is put together.
+/// The id of the reply in which the result of one call is folded.
 const RESULT_REPLY_ID: &str = "result";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,24 +32,24 @@ enum Approval {
 struct CallState {
     id: String,
     name: String,
-    /// Who calls, where that is a sub-agent.
+    /// The sub-agent that made the call.
     title: Option<String>,
     input: String,
-    /// What a provider added to the call.
+    /// Provider fields of the call.
     extra: Fields,
     /// Whether the input is complete.
     is_input_complete: bool,
-    /// Whether the part shows an error, or a preview, that another state would not go with.
+    /// Whether the part shows an error or a preview, which other states cannot keep.
     shows_output: bool,
     approval: Approval,
     /// Whether the client executes it.
     is_external: bool,
-    /// The result as far as it has come.
+    /// The result so far.
     result: Option<Box<Msg>>,
     size: usize,
     next_preview: usize,
     is_done: bool,
-    /// The chunks since the input was complete, as long as the step may be written again.
+    /// The chunks since the input was complete, while the step can still be rewritten.
     recorded: Vec<String>,
     ends_in_preview: bool,
 }
@@ -59,9 +59,9 @@ struct CallState {
 pub(super) struct Calls {
     list: Vec<CallState>,
     by_id: HashMap<String, usize>,
-    /// The first call of the current step. The client finds the input of a call only there.
+    /// The first call of the current step. The client finds a call's input only there.
     step: usize,
-    /// Whether the current step may still be written again.
+    /// Whether the current step can still be rewritten.
     is_recording: bool,
 }
 
@@ -71,7 +71,7 @@ impl Calls {
         self.is_recording = true;
     }
 
-    /// The current step stays as it is.
+    /// The current step can no longer be rewritten.
     pub(super) fn settle_step(&mut self) {
         self.is_recording = false;
         for call in self.list.iter_mut().skip(self.step) {
@@ -84,7 +84,7 @@ impl Calls {
         self.by_id.contains_key(id)
     }
 
-    /// Takes a call out, where the current step has it.
+    /// Removes a call of the current step.
     pub(super) fn discard(&mut self, id: &str) {
         let at = self.by_id.remove(id);
         if let Some(call) = at.and_then(|at| self.list.get_mut(at)) {
@@ -96,7 +96,7 @@ impl Calls {
         self.list.get(at).map(|call| call.id.as_str())
     }
 
-    /// Whether something waits for the client.
+    /// Whether a call waits for the client.
     pub(super) fn is_waiting(&self) -> bool {
         self.by_id
             .values()
@@ -104,7 +104,7 @@ impl Calls {
             .any(|call| !call.is_done && (call.approval == Approval::Requested || call.is_external))
     }
 
-    /// Whether there are calls without an output.
+    /// Whether a call has no output.
     pub(super) fn is_any_open(&self) -> bool {
         self.list.iter().any(|call| !call.is_done)
     }
@@ -132,8 +132,7 @@ impl Calls {
         at
     }
 
-    /// The call, if it has no output yet; whether it is in the current step, and whether that may be
-    /// written again.
+    /// The call, if it has no output yet, and whether its step is current and can be rewritten.
     fn open_call(&mut self, id: &str) -> Option<(&mut CallState, StepPosition)> {
         let at = *self.by_id.get(id)?;
         let place = self.position(at);
@@ -145,7 +144,7 @@ impl Calls {
         StepPosition { in_step, is_recording: in_step && self.is_recording }
     }
 
-    /// A call begins. Returns its number, unless it is there already.
+    /// Starts a call. Returns its index, unless it already exists.
     pub(super) fn start_call(&mut self, id: &str, name: &str, out: &mut Frames) -> Option<usize> {
         if self.has(id) {
             return None;
@@ -157,7 +156,7 @@ impl Calls {
         Some(at)
     }
 
-    /// A call that is whole from the beginning. Returns its number, unless it is there already.
+    /// Adds a complete call. Returns its index, unless it already exists.
     pub(super) fn add_whole_call(
         &mut self,
         id: &str,
@@ -195,7 +194,7 @@ impl Calls {
         }
     }
 
-    /// Completes the inputs that are open: their step, or the response, ends.
+    /// Completes the open inputs, because their step or the response ends.
     pub(super) fn close_inputs(&mut self, out: &mut Frames) {
         for at in self.step..self.list.len() {
             let place = self.position(at);
@@ -205,9 +204,9 @@ impl Calls {
         }
     }
 
-    /// Calls wait for a person. Those beside them that have no output yet are shown as approved: the
-    /// client sends an answer by itself only when no call of the step is left without one, and these
-    /// may have to wait for it.
+    /// Requests approvals. Other calls of the step without an output are shown as approved: the
+    /// client sends its answers automatically only when no call of the step lacks one, and these
+    /// calls may wait for that.
     pub(super) fn request_approvals<'i>(
         &mut self,
         ids: impl Iterator<Item = &'i str>,
@@ -234,7 +233,7 @@ impl Calls {
         }
     }
 
-    /// A person has answered.
+    /// Applies the user's decision.
     pub(super) fn apply_approval(&mut self, answer: &ConfirmResult, out: &mut Frames) {
         let Some((call, place)) = self.open_call(&answer.tool_call.id) else { return };
         if call.approval != Approval::Requested {
@@ -251,7 +250,7 @@ impl Calls {
         call.write_approval_response(answer.confirmed, reason.as_deref(), place, out);
     }
 
-    /// The client is to execute a call.
+    /// Asks the client to execute a call.
     pub(super) fn request_execution(&mut self, id: &str, out: &mut Frames) {
         let Some((call, place)) = self.open_call(id) else { return };
         call.close_input(place, out);
@@ -264,8 +263,8 @@ impl Calls {
         }
     }
 
-    /// A result begins. One for a call that nobody announced gets a call without input. Returns the
-    /// number of such a call.
+    /// Starts a result. A result without a call gets a call without input. Returns the index of
+    /// that call.
     pub(super) fn result_start(
         &mut self,
         id: &str,
@@ -284,7 +283,7 @@ impl Calls {
         added
     }
 
-    /// A result goes on.
+    /// Handles a delta of a result.
     pub(super) fn result_delta(&mut self, id: &str, event: &Event<'_>, out: &mut Frames) {
         let Some((call, place)) = self.open_call(id) else { return };
         let Some(result) = &mut call.result else { return };
@@ -305,7 +304,7 @@ impl Calls {
         }
     }
 
-    /// A result is complete.
+    /// Completes a result.
     pub(super) fn result_end(&mut self, id: &str, event: &Event<'_>, out: &mut Frames) {
         let Some((call, _)) = self.open_call(id) else { return };
         let Some(mut msg) = call.result.take() else { return };
@@ -315,7 +314,8 @@ impl Calls {
         }
     }
 
-    /// What came of a call that was executed elsewhere; a result that runs is left to its deltas.
+    /// Applies the result of a call that was executed elsewhere. A running one is completed by its
+    /// deltas.
     pub(super) fn execution_result(&mut self, result: &ToolResult, out: &mut Frames) {
         let Some((call, _)) = self.open_call(&result.id) else { return };
         if call.result.is_none() {
@@ -329,8 +329,8 @@ impl Calls {
         call.write_output(result, place, out);
     }
 
-    /// The reply ends. Where it was cut short, whatever has no output gets an error; otherwise only
-    /// what would keep the client waiting.
+    /// The reply ends. If it was interrupted, every call without output gets an error; otherwise
+    /// only calls for which the client would wait.
     pub(super) fn close_calls(&mut self, is_cut: bool, out: &mut Frames) {
         self.close_inputs(out);
         for at in 0..self.list.len() {
@@ -352,7 +352,7 @@ impl Calls {
         }
     }
 
-    /// Writes a call of the current step once more.
+    /// Writes a call of the current step again.
     pub(super) fn rewrite_call(&self, at: usize, out: &mut Frames) {
         let Some(call) = self.list.get(at) else { return };
         if !call.is_input_complete {
@@ -368,9 +368,9 @@ impl Calls {
     }
 }
 
-/// Applies an event to the result of one call, whatever reply it is of.
+/// Applies an event to the result of one call, whatever its reply.
 fn apply_event(result: &mut Msg, event: &Event<'_>) {
-    // Borrowed where that can be: a delta is copied only once, into the result.
+    // Borrows where possible: a delta is copied once, into the result.
     let kind = match &event.kind {
         EventKind::ToolResultTextDelta(delta) => turnwire_core::event::ToolResultTextDelta {
             tool_call_id: (&*delta.tool_call_id).into(),
@@ -382,7 +382,7 @@ fn apply_event(result: &mut Msg, event: &Event<'_>) {
     let mut own = Event::new(RESULT_REPLY_ID, kind);
     own.created_at = (&*event.created_at).into();
     own.metadata = event.metadata.clone();
-    // What does not fit is left out, as in the message.
+    // Invalid events are ignored, as in the message.
     let _ = result.append_event_tolerant(&own);
 }
 
@@ -462,7 +462,7 @@ impl CallState {
             self.write_input(place, out);
         }
         self.approval = Approval::Requested;
-        // The id of the call is as good as any, and stable.
+        // The call's id is unique and stable.
         let chunk = Chunk::ToolApprovalRequest {
             approval_id: &self.id,
             tool_call_id: &self.id,
@@ -509,7 +509,7 @@ impl CallState {
         let is_denied = result.state == ToolResultState::Denied;
         let was_not_allowed =
             matches!(self.approval, Approval::Requested | Approval::Answered(false)) && failed;
-        // A preview stands in the way of a denial, and goes only inside its step.
+        // A preview prevents a denial, and can be removed only within its step.
         let can_deny = !self.shows_output || place.in_step;
         if can_deny && (is_denied || was_not_allowed) {
             self.write_denial(&result.output.text("\n"), place, out);
@@ -575,7 +575,7 @@ impl CallState {
         .to_json()
     }
 
-    /// A call with an output needs its input no more.
+    /// A call with an output no longer needs its input.
     fn drop_input(&mut self) {
         if self.is_done {
             self.input = String::new();

@@ -1,16 +1,16 @@
-//! The chunks of the stream, by the names that they have there.
+//! The chunks of the UI message stream as serde types.
 
 use super::tool::Output;
 use serde::Serialize;
 use turnwire_core::{Fields, Json};
 
-/// What is ours, under the key that is ours.
+/// Our metadata, under our key.
 #[derive(Debug, Serialize)]
 pub(super) struct OwnMetadata<T> {
     pub turnwire: T,
 }
 
-/// What is ours, where there is something to say.
+/// Our metadata, unless it is empty.
 pub(super) fn own_metadata(fields: &Fields) -> Option<OwnMetadata<&Fields>> {
     (!fields.is_empty()).then_some(OwnMetadata { turnwire: fields })
 }
@@ -25,7 +25,7 @@ pub(super) enum Chunk<'a> {
     },
     StartStep,
     FinishStep,
-    /// Takes all parts of the current step out again.
+    /// Removes all parts of the current step.
     ResetStep,
     TextStart {
         id: &'a str,
@@ -87,7 +87,7 @@ pub(super) enum Chunk<'a> {
     ToolApprovalRequest {
         approval_id: &'a str,
         tool_call_id: &'a str,
-        /// Asked and answered without a person.
+        /// Requested and answered without the user.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_automatic: bool,
     },
@@ -142,14 +142,14 @@ pub(super) enum Chunk<'a> {
     },
 }
 
-/// An event that an application made up.
+/// The value of a `CUSTOM` event.
 #[derive(Debug, Serialize)]
 pub(super) struct Custom<'a> {
     pub name: &'a str,
     pub value: &'a Json,
 }
 
-/// What a sub-agent has said so far.
+/// A sub-agent's message so far.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Subagent<'a> {
@@ -162,7 +162,7 @@ pub(super) struct Subagent<'a> {
 
 impl Chunk<'_> {
     pub(super) fn to_json(&self) -> String {
-        // A map with string keys: nothing that can fail.
+        // Serializing a map with string keys does not fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 }

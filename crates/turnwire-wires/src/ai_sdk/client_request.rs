@@ -1,8 +1,8 @@
-//! What a chat client posts: its whole history, of which only what is new counts.
+//! The request of an AI SDK client: its whole history, of which Turnwire takes only what is new.
 //!
 //! ```
 //! use turnwire_core::ToolCall;
-//! use turnwire_wires::ai_sdk::{ChatRequest, Pending};
+//! use turnwire_wires::ai_sdk::{ChatRequest, PendingReply};
 //!
 //! let request = ChatRequest::parse(r#"{"id": "chat-1", "trigger": "submit-message", "messages": [
 //!     {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Buy!"}]},
@@ -12,9 +12,9 @@
 //! ]}"#)?;
 //! assert!(request.new_messages(|id| id == "m1")?.is_empty());
 //!
-//! let asked = [ToolCall::new("c1", "trade", r#"{"n": 1}"#)];
-//! let answers = request.answers(&[Pending { reply_id: "r1", confirm: &asked, external: &[] }])?;
-//! assert_eq!(answers[0].kind.type_name(), "USER_CONFIRM_RESULT");
+//! let calls = [ToolCall::new("c1", "trade", r#"{"n": 1}"#)];
+//! let pending = PendingReply { reply_id: "r1", confirm: &calls, external: &[] };
+//! assert_eq!(request.answers(&[pending])?[0].kind.type_name(), "USER_CONFIRM_RESULT");
 //! # Ok::<(), turnwire_core::Error>(())
 //! ```
 
@@ -27,45 +27,45 @@ use turnwire_core::{
     Error, ErrorKind, Event, Fields, Json, Msg, Result, ToolCall, ToolResult, ToolResultState,
 };
 
-/// A request of `DefaultChatTransport`, or of whoever writes the same.
+/// The request of `DefaultChatTransport`.
 #[derive(Debug, Clone)]
 pub struct ChatRequest {
-    /// The chat, which is a session.
+    /// The chat: our session.
     pub chat_id: String,
-    /// What is asked for.
+    /// What the client wants.
     pub trigger: Trigger,
-    /// The message that is to be answered again, was edited, or is continued.
+    /// The message to regenerate, edit or continue.
     pub message_id: Option<String>,
-    /// What the application sends along.
+    /// Other fields that the application sends.
     pub rest: Fields,
     messages: Vec<Json>,
 }
 
-/// What a chat request asks for.
+/// What a chat request wants.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Trigger {
-    /// An answer to what is new.
+    /// A reply to the new messages.
     #[default]
     Submit,
-    /// Another answer in place of the message named, or of the last one.
+    /// Another reply in place of the named one, or the last one.
     Regenerate,
 }
 
-/// A message of the assistant's that the client goes on with.
+/// A message of the assistant that the client continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContinuedMessage {
-    /// Its id, which is the reply's.
+    /// Its id: the reply's id.
     pub id: String,
-    /// The calls of its last step that have come to no end there, or to one that the client gave.
+    /// The calls of its last step without an output, or with one from the client.
     pub calls: Vec<String>,
 }
 
-/// What a reply waits for.
+/// The pending calls of one reply.
 #[derive(Debug, Clone, Copy)]
 pub struct PendingReply<'a> {
-    /// The reply.
+    /// The reply's id.
     pub reply_id: &'a str,
-    /// Calls that wait for a person.
+    /// Calls that wait for an approval.
     pub confirm: &'a [ToolCall],
     /// Calls that the client executes.
     pub external: &'a [ToolCall],
@@ -76,40 +76,38 @@ impl ChatRequest {
     pub fn parse(text: &str) -> Result<Self> {
         let json = Json::parse(text)?;
         let mut rest: Fields =
-            json.parse_as().map_err(|_| bad_request("a chat request is an object"))?;
-        let chat_id = rest.take("id").map_err(|_| bad_request("`id` is no string"))?;
+            json.parse_as().map_err(|_| bad_request("expected a chat request object"))?;
+        let chat_id = rest.take("id").map_err(|_| bad_request("`id` is not a string"))?;
         let messages =
             rest.remove("messages").ok_or_else(|| bad_request("`messages` is missing"))?;
         let trigger: Option<String> =
-            rest.take("trigger").map_err(|_| bad_request("`trigger` is no string"))?;
+            rest.take("trigger").map_err(|_| bad_request("`trigger` is not a string"))?;
         let trigger = match trigger.as_deref() {
             None | Some("submit-message") => Trigger::Submit,
             Some("regenerate-message") => Trigger::Regenerate,
             Some(other) => {
                 return Err(bad_request(format!(
-                    "`trigger` is `{other}`; it is submit-message or regenerate-message"
+                    "`trigger` is `{other}`; expected submit-message or regenerate-message"
                 )));
             }
         };
         Ok(Self {
-            chat_id: chat_id
-                .ok_or_else(|| bad_request("`id`, which names the chat, is missing"))?,
+            chat_id: chat_id.ok_or_else(|| bad_request("`id` (the chat) is missing"))?,
             trigger,
             message_id: rest
                 .take("messageId")
-                .map_err(|_| bad_request("`messageId` is no string"))?,
-            messages: messages.parse_as().map_err(|_| bad_request("`messages` is no list"))?,
+                .map_err(|_| bad_request("`messageId` is not a string"))?,
+            messages: messages.parse_as().map_err(|_| bad_request("`messages` is not a list"))?,
             rest,
         })
     }
 
-    /// The history as the client has it.
+    /// The client's history.
     pub fn history(&self) -> Result<Vec<Msg>> {
         self.messages.iter().enumerate().map(|(at, json)| read_message(at, json)).collect()
     }
 
-    /// The user messages behind the last of another role that the session does not know. What lies
-    /// further back the client only repeats.
+    /// The new user messages at the end of the history. The client only repeats what comes before.
     pub fn new_messages(&self, is_known: impl Fn(&str) -> bool) -> Result<Vec<Msg>> {
         let mut new = Vec::new();
         for (at, json) in self.messages.iter().enumerate().rev() {
@@ -123,8 +121,8 @@ impl ChatRequest {
         Ok(new)
     }
 
-    /// The ids of the user messages behind the last of another role, the last one first. Whether they
-    /// are new the session knows.
+    /// The ids of the user messages at the end of the history, the last one first. Only the session
+    /// knows whether they are new.
     pub fn trailing_user_ids(&self) -> Result<Vec<String>> {
         let mut ids = Vec::new();
         for (at, json) in self.messages.iter().enumerate().rev() {
@@ -137,7 +135,7 @@ impl ChatRequest {
         Ok(ids)
     }
 
-    /// The message that the client goes on with: the one that it names, or else the last.
+    /// The message that the client continues: the named one, or the last one.
     pub fn continued_message(&self) -> Result<Option<ContinuedMessage>> {
         if self.trigger == Trigger::Regenerate {
             return Ok(None);
@@ -156,7 +154,7 @@ impl ChatRequest {
         Ok(None)
     }
 
-    /// The user message that the client has changed, and behind which it has forgotten everything.
+    /// The user message that the client edited. It dropped everything after it.
     pub fn edited_message(&self, is_known: impl Fn(&str) -> bool) -> Result<Option<Msg>> {
         let (Trigger::Submit, Some(id)) = (self.trigger, &self.message_id) else { return Ok(None) };
         let Some((at, json)) = self.messages.iter().enumerate().next_back() else {
@@ -167,8 +165,8 @@ impl ChatRequest {
         is_edited.then(|| read_message(at, json)).transpose()
     }
 
-    /// What the client answers to what is pending: one event for each reply and kind of answer. An
-    /// approval may have changed the input of its call.
+    /// The answers to pending calls: one event for each reply and kind of answer. An approval may
+    /// change the input of its call.
     pub fn answers(&self, pending: &[PendingReply<'_>]) -> Result<Vec<Event<'static>>> {
         let parts = self.tool_parts()?;
         let mut events = Vec::new();
@@ -196,7 +194,7 @@ impl ChatRequest {
         Ok(events)
     }
 
-    /// The tool parts by the id of their call; a later one wins.
+    /// The tool parts by call id; the last one wins.
     fn tool_parts(&self) -> Result<HashMap<String, Fields>> {
         let mut found = HashMap::new();
         for (at, json) in self.messages.iter().enumerate() {
@@ -214,7 +212,7 @@ impl ChatRequest {
     }
 }
 
-/// As much of a message as is needed to tell what it is.
+/// The fields that identify a message.
 #[derive(serde::Deserialize)]
 struct MessageHead {
     #[serde(default)]
@@ -225,7 +223,7 @@ struct MessageHead {
 }
 
 impl MessageHead {
-    /// The calls of the last step that the stream may still say something about.
+    /// The calls of the last step that may still change.
     fn unfinished_calls(&self) -> Vec<String> {
         let is_step = |part: &&Fields| part.raw("type") == Some(&Json::from("step-start"));
         let step = self.parts.rsplit(|part| is_step(&part)).next().unwrap_or_default();
@@ -245,17 +243,17 @@ fn bad_request(message: impl Into<String>) -> Error {
 
 #[cold]
 fn not_a_message(at: usize) -> Error {
-    bad_request("it is no message with `id`, `role` and `parts`").at(format!("messages[{at}]"))
+    bad_request("expected a message with `id`, `role` and `parts`").at(format!("messages[{at}]"))
 }
 
 fn read_message(at: usize, json: &Json) -> Result<Msg> {
     message::read_message(json).map_err(|error| {
-        // The sentence says what is wrong; the kind says with what.
+        // The text says what is wrong; the kind says with what.
         bad_request(error.to_string()).at(format!("messages[{at}]"))
     })
 }
 
-/// What a person answered, if anything.
+/// The user's decision, if there is one.
 fn read_confirmation(call: &ToolCall, part: &Fields) -> Result<Option<ConfirmResult>> {
     let state: String = part.get("state").ok().flatten().unwrap_or_default();
     if state != "approval-responded" && state != "output-denied" {
@@ -278,11 +276,11 @@ fn read_confirmation(call: &ToolCall, part: &Fields) -> Result<Option<ConfirmRes
     Ok(Some(ConfirmResult { confirmed, tool_call, rules: None, rest }))
 }
 
-/// Whether the client has changed an input. It has read the JSON and written it again, so numbers
-/// are compared as JavaScript has them.
+/// Whether the client edited an input. It parsed and serialized the JSON, so numbers are compared
+/// as JavaScript does.
 fn is_edited(asked: &str, given: &Json) -> bool {
     let (Some(json), Ok(given)) = (input_json(asked), given.parse_as::<Value>()) else {
-        // What is no JSON was sent as a string.
+        // Text that is not JSON was sent as a string.
         return given.parse_as::<String>().is_ok_and(|given| given != asked);
     };
     json.parse_as::<Value>().is_ok_and(|asked| !is_same_json(&asked, &given))
@@ -302,7 +300,7 @@ fn is_same_json(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// What came of a call that the client executes, if it is there yet.
+/// The result of a call that the client executes, if there is one.
 fn read_execution_result(call: &ToolCall, part: &Fields) -> Result<Option<ToolResult>> {
     let state: String = part.get("state").ok().flatten().unwrap_or_default();
     let preliminary: Option<bool> = part.get("preliminary").ok().flatten();
@@ -315,7 +313,7 @@ fn read_execution_result(call: &ToolCall, part: &Fields) -> Result<Option<ToolRe
         }
         "output-error" => {
             let text: Option<String> = part.get("errorText").map_err(|_| {
-                bad_request(format!("`errorText` of the call {} is no string", call.id))
+                bad_request(format!("`errorText` of the call {} is not a string", call.id))
             })?;
             ToolResult::error(call.id.as_str(), text.unwrap_or_default())
         }

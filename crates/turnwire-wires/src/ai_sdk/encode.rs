@@ -1,9 +1,9 @@
-//! Events into the UI message stream.
+//! Encodes our events as a UI message stream.
 //!
-//! A response is `start`, steps, `finish`; a step is what happens from one model call to the next. A
-//! reply that waits for the client ends its response ([`Encode::end`]) and goes on in the next one,
-//! under the same message id and with what is new only: the client continues the message that it
-//! has. Whoever comes late gets one response with all of it, from the start.
+//! A response is `start`, steps, `finish`. A step lasts from one model call to the next. A reply
+//! that waits for the client ends its response ([`Encode::end`]) and continues in the next one,
+//! with the same message id and only the new parts: the client continues its message. A client that
+//! reconnects gets everything in one response.
 
 use super::calls::Calls;
 use super::chunk::{Chunk, Custom};
@@ -22,32 +22,32 @@ use turnwire_core::{
     ToolCall, ToolCallState,
 };
 
-/// The reply inside which one data block is put together.
+/// The id of the reply in which one data block is folded.
 const DATA_REPLY_ID: &str = "data";
 
-/// Events into chunks.
+/// Encodes one stream.
 #[derive(Debug, Default)]
 pub(super) struct Encoder {
     reply: Option<ReplyWriter>,
     subagents: Subagents,
 }
 
-/// The reply that is written.
+/// Encodes one reply.
 #[derive(Debug, Default)]
 struct ReplyWriter {
     id: String,
-    /// What the message's metadata are from its start.
+    /// The message metadata at its start.
     start_metadata: Fields,
     is_named: bool,
     is_over: bool,
-    /// Whether a response has begun and not ended.
+    /// Whether a response is open.
     is_open: bool,
     step: Step,
     calls: Calls,
-    /// Data blocks that are not complete, with their order.
+    /// Incomplete data blocks with their order.
     data: HashMap<String, (usize, Msg)>,
     data_count: usize,
-    /// How many texts came whole and without an id.
+    /// How many whole texts without an id there were.
     generated_ids: usize,
     usage: Option<TokenCounts>,
 }
@@ -55,7 +55,7 @@ struct ReplyWriter {
 impl Encode for Encoder {
     fn encode(&mut self, event: &Event<'_>, out: &mut Frames) {
         if matches!(event.kind, EventKind::Reset(_)) {
-            // Everything comes again, in a response of its own.
+            // Everything follows again, in a response of its own.
             self.end(out);
             *self = Self::default();
             return;
@@ -67,7 +67,7 @@ impl Encode for Encoder {
             if let (EventKind::Custom(custom), Some(turn)) = (&event.kind, &self.reply)
                 && turn.is_open
             {
-                // It changes no message, so it is shown and not kept.
+                // Transient: it changes no message.
                 let data = Custom { name: &custom.name, value: &custom.value.0 };
                 out.push("", &Chunk::DataCustom { data, transient: true });
             }
@@ -94,8 +94,8 @@ impl Encode for Encoder {
 }
 
 impl Encoder {
-    /// Whether the event is for the reply that is written. A new reply takes the place of one that
-    /// is over, or of one that it cuts short; whatever else is for another reply is left out.
+    /// Whether the event belongs to the current reply. A new reply replaces one that has ended or
+    /// that it interrupts; events of other replies are ignored.
     fn is_current(&mut self, event: &Event<'_>, out: &mut Frames) -> bool {
         match &mut self.reply {
             Some(turn) if turn.id == event.reply_id => return !turn.is_over,
@@ -121,8 +121,8 @@ impl Encoder {
         true
     }
 
-    /// A sub-agent's event. What it waits for becomes a call of the main message too: only there can
-    /// the client answer.
+    /// An event of a sub-agent. Its pending calls are also calls of the main message, because the
+    /// client can answer only there.
     fn subagent_event(&mut self, event: &Event<'_>, out: &mut Frames) {
         if event.reply_id.is_empty() || !event.kind.is_part_of_reply() {
             return;
@@ -215,7 +215,7 @@ impl ReplyWriter {
             EventKind::ModelCallStart(_) => {
                 self.begin_response(out);
                 if self.step.is_empty() {
-                    // A step in which nothing is left is as good as a new one.
+                    // An empty step counts as a new one.
                     self.step.resume_recording();
                     self.calls.begin_step();
                 } else {
@@ -291,7 +291,7 @@ impl ReplyWriter {
         out.push("", &Chunk::Start { message_id: &self.id, message_metadata: &metadata });
     }
 
-    /// Begins a step, if none is open. One that goes on after a pause is not said again.
+    /// Begins a step, if none is open. One that continues after a pause is not announced again.
     fn begin_step(&mut self, out: &mut Frames) {
         self.begin_response(out);
         if self.step.begin() {
@@ -337,7 +337,7 @@ impl ReplyWriter {
         self.settle_step(subagents, out);
     }
 
-    /// Writes the current step again, where something in it was taken back.
+    /// Rewrites the current step if something in it was discarded.
     fn settle_step(&mut self, subagents: &Subagents, out: &mut Frames) {
         if self.step.needs_rewrite() {
             self.begin_response(out);
@@ -362,7 +362,7 @@ impl ReplyWriter {
         }
     }
 
-    /// Whether the current step has a text; one that was carried over begins there again.
+    /// Whether the current step has this text. One that was carried over starts there again.
     fn ensure_text(&mut self, kind: TextKind, id: &str, out: &mut Frames) -> bool {
         if self.step.has_text(kind, id) {
             return true;
@@ -381,7 +381,7 @@ impl ReplyWriter {
         }
     }
 
-    /// A data block: a client takes a file only whole.
+    /// Handles an event of a data block: a client takes a file only as a whole.
     fn data_event(&mut self, id: &str, event: &Event<'_>, out: &mut Frames) {
         if matches!(event.kind, EventKind::DataBlockStart(_)) {
             let count = self.data_count;
@@ -393,7 +393,7 @@ impl ReplyWriter {
         let Some((_, msg)) = self.data.get_mut(id) else { return };
         let mut own = Event::new(DATA_REPLY_ID, event.kind.clone());
         own.created_at = (&*event.created_at).into();
-        // What does not fit is left out, as in the message.
+        // Invalid events are ignored, as in the message.
         let _ = msg.append_event_tolerant(&own);
         if matches!(event.kind, EventKind::DataBlockEnd(_))
             && let Some((_, msg)) = self.data.remove(id)
@@ -408,7 +408,7 @@ impl ReplyWriter {
         }
     }
 
-    /// The data blocks that nobody has ended.
+    /// Writes the data blocks that have no end.
     fn flush_data(&mut self, out: &mut Frames) {
         let mut open: Vec<(usize, Msg)> = self.data.drain().map(|(_, block)| block).collect();
         open.sort_by_key(|(count, _)| *count);
@@ -439,7 +439,7 @@ impl ReplyWriter {
         self.step.add(StepItem::Part(id.to_owned(), chunk.text().to_owned()));
     }
 
-    /// A block that comes whole.
+    /// Writes a block that arrives as a whole.
     fn whole_block(&mut self, block: &ContentBlock, out: &mut Frames) {
         match block {
             ContentBlock::Text(text) => {
@@ -486,7 +486,7 @@ impl ReplyWriter {
         extra: &Fields,
         out: &mut Frames,
     ) {
-        // Several blocks may have no id; here each needs one.
+        // Blocks may have no id, but a part needs one.
         let own;
         let id = if id.is_empty() {
             self.generated_ids += 1;
@@ -500,7 +500,7 @@ impl ReplyWriter {
         self.text_end(kind, id, TextEnd { replaced: None, extra }, out);
     }
 
-    /// Puts calls of a sub-agent into the main message.
+    /// Adds calls of a sub-agent to the main message.
     fn show_subagent_calls(
         &mut self,
         reply_id: &str,
@@ -566,7 +566,7 @@ impl ReplyWriter {
         if failed {
             let text = end.error.as_ref().map_or("", |error| &error.message);
             let text = if text.is_empty() { "The reply failed." } else { text };
-            // The client reads nothing behind an error.
+            // The client ignores everything after an error.
             out.push("", &Chunk::MessageMetadata { message_metadata: &metadata });
             out.push("", &Chunk::Error { error_text: text });
             metadata = Fields::default();
@@ -587,7 +587,7 @@ impl ReplyWriter {
         *self = Self { id: std::mem::take(&mut self.id), is_over: true, ..Self::default() };
     }
 
-    /// The response ends, the reply does not: it waits for the client, or it broke off.
+    /// Ends the response but not the reply: it waits for the client, or was interrupted.
     fn end_response(&mut self, subagents: &Subagents, out: &mut Frames) {
         let is_waiting = self.calls.is_waiting();
         self.step.close_texts(out);
@@ -613,7 +613,7 @@ impl ReplyWriter {
         self.is_open = false;
     }
 
-    /// The tokens so far, as a message has them.
+    /// The token usage so far, as message metadata.
     fn usage_metadata(&self) -> Fields {
         let mut ours = Fields::default();
         if let Some(sum) = self.usage {
@@ -630,7 +630,7 @@ impl ReplyWriter {
     }
 }
 
-/// A file. The chunk has no field for its name, so that goes beside it.
+/// A file. The chunk has no field for its name, so the metadata has it.
 fn file_chunk(block: &DataBlock) -> Fields {
     let mut part = part::write_block(&block.clone().into());
     if let Some(name) = part.remove("filename") {
@@ -641,8 +641,8 @@ fn file_chunk(block: &DataBlock) -> Fields {
     part
 }
 
-/// Whether a part of theirs can be sent as the chunk that it was: these are the same in both, and a
-/// chunk that lacks a field would end the client's stream.
+/// Whether a part that we keep can be sent as a chunk: both have the same fields, and a chunk
+/// without a required field would end the client's stream.
 fn is_chunk(part: &Fields) -> bool {
     let word: String = part.get("type").ok().flatten().unwrap_or_default();
     let is_text = |key: &str| part.raw(key).is_some_and(|json: &Json| json.text().starts_with('"'));

@@ -1,7 +1,7 @@
-//! UI messages to ours, and back.
+//! Reads and writes UI messages.
 //!
-//! A message of the role `tool` is an assistant's there. What their messages have no field for is in
-//! `metadata.turnwire`, by the names that it has in ours.
+//! A message of the role `tool` becomes one of the assistant. `metadata.turnwire` holds what UI
+//! messages have no field for, by our names.
 
 use super::part::{self, KEPT_FIELD, METADATA_KEY, take_object, to_fields, to_json, without_null};
 use super::tool;
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use turnwire_core::block::BlockType;
 use turnwire_core::{ContentBlock, Error, ErrorKind, Fields, Json, Msg, Result, Role, ToolResult};
 
-/// Writes messages; each of ours is one of theirs.
+/// Writes messages, one for one.
 pub(super) fn encode_messages(messages: &[Msg]) -> Vec<Json> {
     messages.iter().map(|msg| to_json(&write_message(msg))).collect()
 }
@@ -20,7 +20,7 @@ pub(super) fn decode_messages(text: &str) -> Result<Vec<Msg>> {
     read_messages(text, |text| read_message(&Json::parse(text)?))
 }
 
-/// One message as they have it.
+/// Writes one message.
 pub(super) fn write_message(msg: &Msg) -> Fields {
     let mut ours =
         without_null(to_fields(msg), &["usage", "finished_at", "finished_reason", "error"]);
@@ -38,7 +38,7 @@ pub(super) fn write_message(msg: &Msg) -> Fields {
     }
     let theirs = take_object(&mut ours, KEPT_FIELD).unwrap_or_default();
     let mut parts = write_parts(msg);
-    // Theirs refuses a message without parts, unless it is an assistant's.
+    // The AI SDK rejects user and system messages without parts.
     if parts.is_empty() && matches!(msg.role(), Role::User | Role::System) {
         parts.push(part::write_block(&"".into()));
         ours.insert("no_content", true);
@@ -63,7 +63,7 @@ pub(super) fn write_message(msg: &Msg) -> Fields {
     message
 }
 
-/// The parts: a result joins its call, and a step begins with what follows results, as in a stream.
+/// The parts: a result joins its call, and a step starts after results, as in a stream.
 fn write_parts(msg: &Msg) -> Vec<Fields> {
     let pairs = pair_results(msg.content());
     let mut parts = Vec::new();
@@ -95,7 +95,7 @@ fn write_parts(msg: &Msg) -> Vec<Fields> {
     parts
 }
 
-/// The places of calls and results that belong to each other, both ways.
+/// The indexes of calls and their results, in both directions.
 fn pair_results(content: &[ContentBlock]) -> HashMap<usize, usize> {
     let mut places: HashMap<&str, (Vec<usize>, Vec<usize>)> = HashMap::new();
     for (at, block) in content.iter().enumerate() {
@@ -117,18 +117,18 @@ pub(super) fn read_message(json: &Json) -> Result<Msg> {
     let not_a_message = |message: &str| Error::new(ErrorKind::NotAMessage, message);
     let mut message: Fields = json
         .parse_as()
-        .map_err(|_| not_a_message("a message is an object with `role` and `parts`"))?;
+        .map_err(|_| not_a_message("expected a message object with `role` and `parts`"))?;
     let role: Option<String> = message.take("role")?;
     let role = match role.as_deref() {
         Some("user") => Role::User,
         Some("assistant") => Role::Assistant,
         Some("system") => Role::System,
-        _ => return Err(not_a_message("`role` is one of user, assistant, system")),
+        _ => return Err(not_a_message("`role` must be user, assistant or system")),
     };
     let id: String = message.take("id")?.unwrap_or_default();
     let parts: Vec<Fields> = match message.remove("parts") {
         Some(parts) => {
-            parts.parse_as().map_err(|_| not_a_message("`parts` is no list of objects"))?
+            parts.parse_as().map_err(|_| not_a_message("`parts` is not a list of objects"))?
         }
         None => return Err(not_a_message("`parts` is missing")),
     };
@@ -165,7 +165,7 @@ fn read_blocks(role: Role, parts: Vec<Fields>) -> Result<Vec<ContentBlock>> {
         if word.as_deref() == Some("step-start") {
             continue;
         }
-        // What a message of this role cannot hold here stays what it is there.
+        // A part that this role cannot hold here is kept as it is.
         if tool::is_tool_part(&fields) && role == Role::Assistant {
             let read =
                 tool::read_tool_part(fields).map_err(|error| error.at(format!("parts[{at}]")))?;

@@ -1,7 +1,7 @@
-//! Parts of a UI message that are one block each: text, reasoning, files, hints, everything unknown.
+//! Parts of a UI message that are one block each: text, reasoning, files, hints, and unknown parts.
 //!
-//! What a part has no field for travels in its `providerMetadata` under the key `turnwire`; what a
-//! block has no field for is kept in the block's field `ai_sdk`. So both come back as they were.
+//! What a part has no field for is in its `providerMetadata`, under the key `turnwire`. What a
+//! block has no field for is in the block's field `ai_sdk`. So both survive the way there and back.
 
 use super::NAME;
 use crate::provider::{block_to_item, item_to_block};
@@ -10,14 +10,14 @@ use turnwire_core::{
     ContentBlock, Error, ErrorKind, Fields, Json, Result, TextBlock, ThinkingBlock,
 };
 
-/// The key under which what is ours travels with them.
+/// The key of our metadata in their messages.
 pub(super) const METADATA_KEY: &str = "turnwire";
-/// The field in which what is theirs stays with us.
+/// The field of our blocks that keeps their unknown fields.
 pub(super) const KEPT_FIELD: &str = "ai_sdk";
-/// A part whose type is a word that a block of ours has: whole, inside a block of this type.
+/// The type of a block that wraps a part whose type is also a block type of ours.
 const WRAPPED_PART: &str = "ai_sdk_part";
 
-/// An object that can be written as JSON, field by field.
+/// The fields of a value that serializes as an object.
 pub(super) fn to_fields<T: serde::Serialize + ?Sized>(value: &T) -> Fields {
     Json::from_value(value).and_then(|json| json.parse_as()).unwrap_or_default()
 }
@@ -27,7 +27,7 @@ pub(super) fn to_json<T: serde::Serialize + ?Sized>(value: &T) -> Json {
     Json::from_value(value).unwrap_or_else(|_| Json::from(serde_json::Value::Null))
 }
 
-/// The fields that say something.
+/// Removes these fields if they are null.
 pub(super) fn without_null(mut fields: Fields, names: &[&str]) -> Fields {
     for name in names {
         if fields.raw(name).is_some_and(Json::is_null) {
@@ -37,14 +37,14 @@ pub(super) fn without_null(mut fields: Fields, names: &[&str]) -> Fields {
     fields
 }
 
-/// Takes an object out; anything else stays.
+/// Removes and returns an object; any other value stays.
 pub(super) fn take_object(fields: &mut Fields, key: &str) -> Option<Fields> {
     let object = fields.raw(key)?.parse_as().ok()?;
     fields.remove(key);
     Some(object)
 }
 
-/// Puts what is ours beside what providers said.
+/// Adds our metadata to the providers' metadata.
 pub(super) fn add_own_metadata(part: &mut Fields, key: &str, ours: &Fields) {
     if ours.is_empty() {
         return;
@@ -54,7 +54,7 @@ pub(super) fn add_own_metadata(part: &mut Fields, key: &str, ours: &Fields) {
     part.insert(key, to_json(&all));
 }
 
-/// Takes out what is ours.
+/// Removes and returns our metadata.
 pub(super) fn take_own_metadata(part: &mut Fields, key: &str) -> Fields {
     let Some(mut all) = take_object(part, key) else { return Fields::default() };
     let ours = take_object(&mut all, METADATA_KEY).unwrap_or_default();
@@ -64,7 +64,7 @@ pub(super) fn take_own_metadata(part: &mut Fields, key: &str) -> Fields {
     ours
 }
 
-/// The part of a block that is no tool's.
+/// Writes a block other than tool calls and results as a part.
 pub(super) fn write_block(block: &ContentBlock) -> Fields {
     match block {
         ContentBlock::Text(block) => text_part(block),
@@ -82,7 +82,7 @@ pub(super) fn write_block(block: &ContentBlock) -> Fields {
             Some(part) => part,
             None => block_part(block),
         },
-        // Calls and results come elsewhere; what a later version adds is written whole.
+        // Calls and results are written elsewhere.
         block => block_part(&to_fields(block)),
     }
 }
@@ -102,7 +102,7 @@ fn data_part(word: &str, id: &str, data: &Fields) -> Fields {
     part
 }
 
-/// Any block, as it is.
+/// Any block, unchanged.
 pub(super) fn block_part(block: &Fields) -> Fields {
     let id: String = block.get("id").ok().flatten().unwrap_or_default();
     data_part("data-block", &id, block)
@@ -160,12 +160,12 @@ fn file_part(block: &DataBlock) -> Fields {
     with_rest(part, rest)
 }
 
-/// Where a file is, and what it is: both are needed. `None` for a source that we do not know.
+/// The URL and media type of a file. `None` for an unknown source.
 pub(super) fn file_url(block: &DataBlock) -> Option<(String, String)> {
     let said = crate::model_request::media_type(block).unwrap_or("application/octet-stream");
     let url = match &block.source {
         Source::Base64(source) => {
-            // What would end a URL's head early stays out of it.
+            // Other characters would end the head of the `data:` URL early.
             let is_plain = |c: char| c.is_ascii_alphanumeric() || "/+-._=;*".contains(c);
             let head = if said.chars().all(is_plain) { said } else { "application/octet-stream" };
             format!("data:{head};base64,{}", source.data)
@@ -176,7 +176,7 @@ pub(super) fn file_url(block: &DataBlock) -> Option<(String, String)> {
     Some((url, said.to_owned()))
 }
 
-/// The bytes of a `data:` URL, where they are base64.
+/// The base64 of a `data:` URL.
 fn base64_of(url: &str) -> Option<&str> {
     let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
     head.ends_with(";base64").then_some(data)
@@ -195,7 +195,7 @@ fn source(url: &str, media_type: &str) -> Source {
     block.unwrap_or_else(|_| DataBlock::url(url, media_type).source)
 }
 
-/// A part with all that it has no field for.
+/// Adds everything to a part that it has no field for.
 fn with_rest(mut part: Fields, mut rest: Fields) -> Fields {
     if let Some(theirs) = take_object(&mut rest, KEPT_FIELD) {
         part.extend(&theirs);
@@ -204,7 +204,7 @@ fn with_rest(mut part: Fields, mut rest: Fields) -> Fields {
     part
 }
 
-/// Reads a part that is no tool's. What we do not know stays as it is.
+/// Reads a part that is not a tool's. Unknown parts are kept.
 pub(super) fn read_part(mut part: Fields) -> Result<ContentBlock> {
     let word: String = part.need("type")?;
     match word.as_str() {
@@ -244,14 +244,14 @@ pub(super) fn read_part(mut part: Fields) -> Result<ContentBlock> {
     }
 }
 
-/// A part of theirs, kept whole. `rest` is the part without its type.
+/// Keeps an unknown part. `rest` is the part without its type.
 fn unknown_part(word: &str, rest: &Fields) -> ContentBlock {
     let mut whole = new_part(word);
     whole.extend(rest);
     keep_part(whole)
 }
 
-/// A part of theirs, kept whole.
+/// Keeps a part as a whole.
 pub(super) fn keep_part(whole: Fields) -> ContentBlock {
     let word: String = whole.get("type").ok().flatten().unwrap_or_default();
     if !is_block_type(&word) && word != WRAPPED_PART {
@@ -269,7 +269,7 @@ fn is_block_type(word: &str) -> bool {
         .any(|known| known.as_str() == word)
 }
 
-/// What a block has besides its content: what is ours of the part, and the rest of it.
+/// The fields of a block besides its content: from our metadata, and unknown ones.
 fn read_rest(mut part: Fields, dropped: &[&str]) -> Fields {
     for name in dropped {
         part.remove(name);
@@ -284,7 +284,7 @@ fn read_rest(mut part: Fields, dropped: &[&str]) -> Fields {
 
 fn read_file(mut part: Fields) -> Result<ContentBlock> {
     let (url, media_type): (String, Option<String>) = (part.need("url")?, part.take("mediaType")?);
-    // Needed since version 5; who leaves it out may have said it in the URL.
+    // Required since version 5; older clients have it in the URL.
     let said = || url.strip_prefix("data:")?.split([';', ',']).next().map(str::to_owned);
     let media_type = media_type
         .or_else(said)

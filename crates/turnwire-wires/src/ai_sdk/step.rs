@@ -1,8 +1,8 @@
-//! What the client has in the current step.
+//! What the client has of the current step.
 //!
-//! As long as the model call of a step runs, what was sent in it is kept: the call may have to be
-//! repeated after a crash, and then the step is written again without what is taken back. Of a long text
-//! nothing is kept: it can be taken back, but what stands beside it cannot be while it stays.
+//! While the model call of a step runs, its chunks are recorded: if the call is repeated after a
+//! crash, the step is written again without the discarded blocks. A long text is not recorded: it
+//! can be discarded, but nothing beside it can be discarded while it stays.
 
 use super::calls::Calls;
 use super::chunk::{Chunk, own_metadata};
@@ -11,7 +11,7 @@ use crate::stream::Frames;
 use std::collections::{HashMap, HashSet};
 use turnwire_core::Fields;
 
-/// How many bytes of text are kept of a step.
+/// How many bytes of text are recorded per step.
 const MAX_RECORDED_BYTES: usize = 256 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,10 +20,10 @@ pub(super) enum TextKind {
     Reasoning,
 }
 
-/// What is said at the end of a text.
+/// The end of a text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TextEnd<'a> {
-    /// The whole text, where it is not what was sent.
+    /// The whole text, if it differs from the deltas.
     pub replaced: Option<&'a str>,
     pub extra: &'a Fields,
 }
@@ -32,7 +32,7 @@ pub(super) struct TextEnd<'a> {
 pub(super) enum StepItem {
     Text(TextState),
     Call(usize),
-    /// A part that is one chunk, with the id of its block.
+    /// A part of one chunk, with its block's id.
     Part(String, String),
     Subagent(String),
 }
@@ -41,7 +41,7 @@ pub(super) enum StepItem {
 pub(super) struct TextState {
     kind: TextKind,
     id: String,
-    /// What was sent, as long as the step may be written again; `None` where it is too long for that.
+    /// The text sent while the step can be rewritten; `None` if it is too long to record.
     recorded: Option<String>,
     is_open: bool,
     extra: Fields,
@@ -51,23 +51,23 @@ pub(super) struct TextState {
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Step {
     is_open: bool,
-    /// Whether its start was said in this response.
+    /// Whether its start was written in this response.
     is_announced: bool,
-    /// Whether it can no longer be written again, so that nothing is kept for that.
+    /// Whether it can no longer be rewritten, so nothing is recorded.
     is_settled: bool,
-    /// Whether it has to be written again: something in it was taken back.
+    /// Whether it must be rewritten, because something in it was discarded.
     needs_rewrite: bool,
     items: Vec<StepItem>,
     texts: HashMap<String, usize>,
     reasonings: HashMap<String, usize>,
-    /// How many bytes of text are kept.
+    /// How many bytes of text are recorded.
     recorded_bytes: usize,
-    /// Texts that go on although their part had to be closed.
+    /// Texts that continue although their part was closed.
     carried: HashSet<(TextKind, String)>,
 }
 
 impl Step {
-    /// Begins, if it has not; whether that has to be said.
+    /// Begins the step, unless it has begun. Returns whether to write its start.
     pub(super) fn begin(&mut self) -> bool {
         if self.is_open {
             return false;
@@ -88,14 +88,14 @@ impl Step {
         self.is_settled = false;
     }
 
-    /// Says that it is over, if its start was said. It may still go on in another response.
+    /// Writes its end, if its start was written. It may continue in another response.
     pub(super) fn finish(&mut self, out: &mut Frames) {
         if std::mem::take(&mut self.is_announced) {
             out.push("", &Chunk::FinishStep);
         }
     }
 
-    /// Makes room for the next one.
+    /// Resets it for the next step.
     pub(super) fn clear(&mut self) {
         *self = Self { carried: std::mem::take(&mut self.carried), ..Self::default() };
     }
@@ -125,7 +125,7 @@ impl Step {
         }
     }
 
-    /// Whether a text of an earlier step, or response, goes on.
+    /// Whether a text of an earlier step or response continues.
     pub(super) fn take_carried(&mut self, kind: TextKind, id: &str) -> bool {
         !self.carried.is_empty() && self.carried.remove(&(kind, id.to_owned()))
     }
@@ -189,7 +189,7 @@ impl Step {
                     is_wrong = sent != replaced;
                     replaced.clone_into(sent);
                 }
-                // The client cannot be made to forget what it has; it can be told.
+                // The client cannot drop the text, but it can be told.
                 _ => text.extra.insert("replaced_by", replaced),
             }
         }
@@ -197,7 +197,7 @@ impl Step {
         self.needs_rewrite |= is_wrong;
     }
 
-    /// Closes the texts that are open. They may go on as parts of their own.
+    /// Closes the open texts. They may continue as new parts.
     pub(super) fn close_texts(&mut self, out: &mut Frames) {
         for item in &mut self.items {
             let StepItem::Text(text) = item else { continue };
@@ -212,7 +212,7 @@ impl Step {
         }
     }
 
-    /// Takes blocks out; whether there were any of them.
+    /// Discards blocks. Returns whether there were any.
     pub(super) fn discard(&mut self, ids: &[String], calls: &Calls) -> bool {
         if self.is_settled {
             return false;
@@ -241,8 +241,8 @@ impl Step {
         true
     }
 
-    /// Writes the step again, where something in it was taken back; at most once, since nothing is
-    /// kept beyond this.
+    /// Rewrites the step if something in it was discarded. Only once: afterwards nothing is
+    /// recorded.
     pub(super) fn settle(&mut self, calls: &mut Calls, subagents: &Subagents, out: &mut Frames) {
         if std::mem::take(&mut self.needs_rewrite) && self.items.iter().all(StepItem::is_recorded) {
             out.push("", &Chunk::ResetStep);
@@ -267,7 +267,7 @@ impl StepItem {
         !matches!(self, Self::Text(TextState { recorded: None, .. }))
     }
 
-    /// Lets go of what is kept for writing it again.
+    /// Drops what is recorded.
     fn drop_recording(&mut self) {
         match self {
             Self::Text(text) => text.recorded = None,
@@ -314,7 +314,7 @@ impl TextState {
     }
 }
 
-/// What a block may take over from what was said at its end.
+/// The provider fields of a block's end that the block may take over.
 pub(super) fn without_own_fields(extra: &Fields) -> Fields {
     let mut plain = extra.clone();
     for own in ["type", "id", "text", "thinking", "created_at", "finished_at", "name", "input"] {

@@ -1,5 +1,5 @@
-//! Sub-agents on their way out: each is a `data-subagent` part of the main message that holds the
-//! sub-agent's own message as it stands.
+//! Encodes sub-agents: each is a `data-subagent` part of the main message with the sub-agent's
+//! message so far.
 
 use super::chunk::{Chunk, Subagent};
 use super::message;
@@ -8,13 +8,13 @@ use std::collections::HashMap;
 use turnwire_core::event::SubAgent;
 use turnwire_core::{Event, EventKind, Msg, ToolCall, ToolResult};
 
-/// What an event that is no delta may add to a message's JSON.
+/// The size that an event other than a delta may add to a message's JSON.
 const BLOCK_COST: usize = 400;
 
 #[derive(Debug, Default)]
 pub(super) struct Subagents {
     by_reply: HashMap<String, SubagentState>,
-    /// The replies in the order of their first events.
+    /// The replies in order of their first events.
     order: Vec<String>,
 }
 
@@ -23,7 +23,7 @@ struct SubagentState {
     agent: SubAgent,
     msg: Msg,
     size: usize,
-    /// The size at which it is shown next: the sizes double, so what is sent stays linear.
+    /// The size at which it is written next. It doubles, so the total stays linear.
     next_size: usize,
     is_changed: bool,
     is_shown: bool,
@@ -38,7 +38,7 @@ impl Subagents {
         *self = Self::default();
     }
 
-    /// Takes a sub-agent's event. Whether it is to be shown now.
+    /// Applies a sub-agent's event. Returns whether to write its message now.
     pub(super) fn apply_event(&mut self, event: &Event<'_>) -> bool {
         let id = &*event.reply_id;
         if !self.by_reply.contains_key(id) {
@@ -56,7 +56,7 @@ impl Subagents {
             self.by_reply.insert(id.to_owned(), sub);
         }
         let Some(sub) = self.by_reply.get_mut(id) else { return false };
-        // What does not fit is left out, as in the message.
+        // Invalid events are ignored, as in the message.
         let _ = sub.msg.append_event_tolerant(event);
         sub.is_changed = true;
         sub.size += event_size(&event.kind);
@@ -69,7 +69,7 @@ impl Subagents {
         is_turn || sub.size >= sub.next_size
     }
 
-    /// Shows a sub-agent's message as it stands. Whether that is the first time.
+    /// Writes a sub-agent's message so far. Returns whether it is the first time.
     pub(super) fn show_message(&mut self, reply_id: &str, out: &mut Frames) -> bool {
         self.write_message(reply_id, out);
         let Some(sub) = self.by_reply.get_mut(reply_id) else { return false };
@@ -78,7 +78,7 @@ impl Subagents {
         !std::mem::replace(&mut sub.is_shown, true)
     }
 
-    /// Writes a sub-agent's message as it stands.
+    /// Writes a sub-agent's message so far.
     pub(super) fn write_message(&self, reply_id: &str, out: &mut Frames) {
         let Some(sub) = self.by_reply.get(reply_id) else { return };
         let chunk = Chunk::DataSubagent {
@@ -92,13 +92,13 @@ impl Subagents {
         out.push("", &chunk);
     }
 
-    /// The replies that have changed since they were shown.
+    /// The replies that changed since they were last written.
     pub(super) fn changed(&self) -> Vec<String> {
         let is_changed = |id: &&String| self.by_reply.get(*id).is_some_and(|sub| sub.is_changed);
         self.order.iter().filter(is_changed).cloned().collect()
     }
 
-    /// Which agent a reply is of.
+    /// The path of a reply's agent.
     pub(super) fn path(&self, reply_id: &str) -> Option<&str> {
         self.by_reply.get(reply_id)?.agent.agent_path.as_deref()
     }

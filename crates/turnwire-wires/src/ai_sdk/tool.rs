@@ -1,4 +1,4 @@
-//! Tool parts: one of theirs is a call of ours with its result.
+//! Tool parts: a part is a call with its result.
 
 use super::part::{
     KEPT_FIELD, add_own_metadata, take_object, take_own_metadata, to_fields, to_json, without_null,
@@ -10,11 +10,11 @@ use turnwire_core::{
     ToolResult, ToolResultState,
 };
 
-/// What a result's metadata say where its text is JSON, so that a client gets it as such.
+/// Says in a result's metadata that its text is JSON, so that the client gets JSON.
 const MEDIA_TYPE_KEY: &str = "media_type";
 const JSON_MEDIA_TYPE: &str = "application/json";
 
-/// What a client gets as a tool's output: a string where it is one text, otherwise the parts.
+/// A tool's output for a client: a string if it is one text, otherwise parts.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum Output<'a> {
@@ -27,7 +27,7 @@ pub(super) enum Output<'a> {
 pub(super) fn tool_output(result: &ToolResult) -> Output<'_> {
     match &result.output {
         Payload::Text(text) if is_json_result(&result.metadata) => match Json::parse(text) {
-            // A string would be taken for plain text.
+            // A JSON string would be mistaken for plain text.
             Ok(json) if json.text() == text && !text.starts_with('"') => Output::Json(json),
             _ => Output::Text(text),
         },
@@ -44,7 +44,7 @@ fn is_json_result(metadata: &Fields) -> bool {
     metadata.raw(MEDIA_TYPE_KEY) == Some(&Json::from(JSON_MEDIA_TYPE))
 }
 
-/// What a client said that a tool gave.
+/// The output that a client sent for a tool.
 pub(super) fn payload_of(output: &Json, metadata: &mut Fields) -> Payload {
     if let Ok(text) = output.parse_as::<String>() {
         return Payload::Text(text);
@@ -53,13 +53,13 @@ pub(super) fn payload_of(output: &Json, metadata: &mut Fields) -> Payload {
     Payload::Text(output.text().to_owned())
 }
 
-/// The input of a call as JSON, where it is. Nothing at all is an empty object, as models mean it.
+/// The input of a call, if it is JSON. No input is an empty object, as models mean it.
 pub(super) fn input_json(input: &str) -> Option<Json> {
     let text = if input.trim().is_empty() { "{}" } else { input };
     Json::parse(text).ok()
 }
 
-/// A result, and where it stands in its message, where that is not behind its call.
+/// A result, and its index in the message if it does not directly follow its call.
 pub(super) type PlacedResult<'a> = (&'a ToolResult, Option<usize>);
 
 /// Writes a call, a result, or both as one part.
@@ -90,7 +90,7 @@ pub(super) fn write_tool_part(call: Option<&ToolCall>, result: Option<PlacedResu
     let state = part_state(call, result.map(|(result, _)| result));
     part.insert("state", state);
     write_input(call, state, &mut part, &mut ours);
-    // The client is to execute only what is handed to it.
+    // The client executes only calls that are submitted to it.
     let is_here = call.is_none_or(|call| call.state != ToolCallState::Submitted);
     part.insert("providerExecuted", is_here);
     let said = |key: &str, ours: &Fields| ours.raw(key).cloned();
@@ -108,7 +108,7 @@ pub(super) fn write_tool_part(call: Option<&ToolCall>, result: Option<PlacedResu
         if call.is_none() {
             theirs = take_object(&mut rest, KEPT_FIELD).unwrap_or_default();
         }
-        // A denied part has no place for what is said about its result.
+        // A denied part has no field for metadata of its result.
         if state == "output-denied" {
             ours.insert("result", to_json(&rest));
         } else {
@@ -155,7 +155,7 @@ fn is_json(input: &str) -> bool {
     input_json(input).is_some()
 }
 
-/// The approval that a state needs.
+/// The approval that a state requires.
 fn expected_approval(id: &str, state: &str) -> Option<Fields> {
     let approved = match state {
         "approval-requested" => None,
@@ -171,7 +171,8 @@ fn expected_approval(id: &str, state: &str) -> Option<Fields> {
     Some(approval)
 }
 
-/// `raw_input` is the text of an input that its JSON does not tell; `true`: the string itself.
+/// `raw_input` is the exact text of an input if its JSON differs; `true` means that the JSON is a
+/// string with the text.
 fn write_input(call: Option<&ToolCall>, state: &str, part: &mut Fields, ours: &mut Fields) {
     let Some(call) = call else { return part.insert("input", Value::Null) };
     match input_json(&call.input) {
@@ -189,7 +190,7 @@ fn write_input(call: Option<&ToolCall>, state: &str, part: &mut Fields, ours: &m
     }
 }
 
-/// Writes what the tool gave, and returns what the part has no field for.
+/// Writes the output, and returns what the part has no field for.
 fn write_result(result: &ToolResult, name: &str, state: &str, part: &mut Fields) -> Fields {
     let mut rest = without_null(to_fields(result), &["finished_at"]);
     for known in ["type", "id", "output"] {
@@ -237,7 +238,7 @@ fn write_result(result: &ToolResult, name: &str, state: &str, part: &mut Fields)
     rest
 }
 
-/// What the only part of an output has besides its text; null where there is no part at all.
+/// The fields of an output's only part besides its text; null if there is no part.
 fn only_part_rest(parts: &[Part]) -> Json {
     let Some(only) = parts.first() else { return Json::from(Value::Null) };
     let mut rest = without_null(to_fields(only), &["finished_at"]);
@@ -271,7 +272,7 @@ pub(super) fn is_tool_part(part: &Fields) -> bool {
     word == "dynamic-tool" || word.starts_with("tool-")
 }
 
-/// What a tool part says: the call, the result, and where that stands.
+/// A tool part: the call, the result, and the result's index.
 #[derive(Debug, Default)]
 pub(super) struct ToolPart {
     pub call: Option<ToolCall>,
@@ -303,7 +304,7 @@ pub(super) fn read_tool_part(mut part: Fields) -> Result<ToolPart> {
         }
         "input-streaming" | "input-available" | "approval-requested" | "approval-responded" => None,
         other => {
-            let message = format!("`{other}` is no state of a tool part");
+            let message = format!("unknown `state` `{other}` of a tool part");
             return Err(Error::new(ErrorKind::NotAMessage, message));
         }
     };
@@ -392,7 +393,7 @@ fn read_result(
     to_json(&rest).parse_as()
 }
 
-/// What we would not write by ourselves.
+/// The fields that we would not write ourselves.
 fn unknown_fields(
     mut part: Fields,
     word: &str,
@@ -421,7 +422,7 @@ fn unknown_fields(
     part
 }
 
-/// The blocks in the order that they had.
+/// Adds the blocks in their original order.
 pub(super) fn push_blocks(
     read: ToolPart,
     content: &mut Vec<ContentBlock>,

@@ -1,4 +1,4 @@
-//! Questions to a person, and the answers.
+//! Approval requests and their answers.
 //!
 //! ```
 //! use turnwire_core::ToolCall;
@@ -9,9 +9,9 @@
 //! let Command::Approval(approval) = Command::from_json(frame)? else { panic!() };
 //! assert_eq!(approval.approval_key, ApprovalKey::parse("abc-123_1").unwrap());
 //!
-//! // The server looks up which calls of the session wait, and logs the answer.
-//! let waiting = [ToolCall::new("t1", "execute_trade", r#"{"quantity":100}"#)];
-//! let answer = &approval.to_event(&waiting)?.confirm_results[0];
+//! // The server finds the session's pending calls, and logs the answer.
+//! let pending = [ToolCall::new("t1", "execute_trade", r#"{"quantity":100}"#)];
+//! let answer = &approval.to_event(&pending)?.confirm_results[0];
 //! assert_eq!((answer.confirmed, answer.tool_call.input.as_str()), (true, r#"{"quantity":10}"#));
 //! # Ok::<(), turnwire_core::Error>(())
 //! ```
@@ -25,90 +25,89 @@ use std::fmt;
 use turnwire_core::event::{ConfirmResult, UserConfirmResult};
 use turnwire_core::{Fields, Json, PermissionRule, Result, ToolCall};
 
-/// The answer to a question.
+/// The answer to an approval request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Approval {
-    /// In which session.
+    /// The session's id.
     pub session_id: String,
-    /// Which question.
+    /// The request's key.
     pub approval_key: ApprovalKey,
-    /// One for each call.
+    /// One decision for each call.
     pub decisions: Vec<Decision>,
 }
 
-/// Which question of which session: `SESSION_COUNT`. The count is the place of the question in the
-/// session's log, so no two questions have the same, and whoever has the key finds the question. In a
-/// stream without places it is that of the questions in the turn, from 1.
+/// Names an approval request: `SESSION_COUNT`. The count is the seq of the request in the session's
+/// log, so keys are unique. In a stream without seqs it counts the requests of the turn, from 1.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ApprovalKey {
-    /// The session.
+    /// The session's id.
     pub session_id: String,
-    /// Which of the session's questions.
+    /// The request's seq.
     pub count: u64,
 }
 
-/// What a person decided about a call.
+/// A decision about one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// Which call; without it, the one in this place of the question.
+    /// The call's id. Default: the call at the same index of the request.
     pub tool_use_id: Option<String>,
-    /// Yes or no.
+    /// Approve or reject.
     pub verdict: Verdict,
-    /// Why.
+    /// The reason.
     pub message: Option<String>,
 }
 
-/// Yes or no.
+/// Approve or reject.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// Yes.
+    /// Approve.
     Approve,
-    /// Yes, with another input.
+    /// Approve with another input.
     Edit {
-        /// The input: an object.
+        /// The input: a JSON object.
         args: Json,
     },
-    /// No.
+    /// Reject.
     Reject,
 }
 
-/// What is asked: the delta of an `approval_request`.
+/// The delta of an `approval_request`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ApprovalDetails {
     /// The calls.
     pub action_requests: Vec<ActionRequest>,
     /// One for each call.
     pub review_configs: Vec<ReviewConfig>,
-    /// How long the answer may take.
+    /// The time to answer, in seconds.
     pub timeout_seconds: u64,
 }
 
-/// A call that waits.
+/// A call that waits for an approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ActionRequest {
-    /// Which tool.
+    /// The tool's name.
     pub name: String,
-    /// Its input: an object.
+    /// Its input: a JSON object.
     pub args: Json,
-    /// Which call.
+    /// The call's id.
     pub tool_use_id: String,
 }
 
-/// How a call may be answered.
+/// How a call can be answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ReviewConfig {
-    /// Always: others are not asked about.
+    /// Always true: other calls need no approval.
     pub require_approval: bool,
-    /// Rules that the person may accept.
+    /// Permission rules that the user may accept.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub suggested_rules: Vec<PermissionRule>,
 }
 
 impl Approval {
-    /// The answer as an event, to the calls that wait, in the order in which they were asked about.
+    /// The answer as an event, for these pending calls in the order of the request.
     ///
-    /// An answer about a call that does not wait, or twice about the same, is refused as a whole.
-    /// A call without an answer goes on waiting.
+    /// A decision about a call that is not pending, or two about the same call, reject the whole
+    /// answer. Calls without a decision stay pending.
     pub fn to_event(&self, waiting: &[ToolCall]) -> Result<UserConfirmResult> {
         let mut seen = HashSet::new();
         let answers = self.decisions.iter().enumerate().map(|(at, decision)| {
@@ -119,12 +118,13 @@ impl Approval {
             let Some(call) = call else {
                 let which =
                     decision.tool_use_id.clone().unwrap_or_else(|| format!("decisions[{at}]"));
-                return Err(bad_request(format!(
-                    "approval of {which}: no such call waits for an answer"
-                )));
+                return Err(bad_request(format!("approval of {which}: no such pending call")));
             };
             if !seen.insert(&call.id) {
-                return Err(bad_request(format!("approval of {}: it is answered twice", call.id)));
+                return Err(bad_request(format!(
+                    "approval of {}: two decisions for one call",
+                    call.id
+                )));
             }
             Ok(decision.to_confirmation(call))
         });
@@ -154,7 +154,7 @@ impl Decision {
         result
     }
 
-    /// Reads a decision, or says what it is not.
+    /// Reads a decision, or says what is wrong with it.
     pub(super) fn from_json(json: &Json) -> Result<Self, &'static str> {
         let fields: Fields = json.parse_as().map_err(|_| "an object")?;
         let text = |field: &str| fields.get::<String>(field).map_err(|_| "a decision");
@@ -195,7 +195,7 @@ impl Serialize for Decision {
 }
 
 impl ApprovalKey {
-    /// Reads a key. A session's id may have underscores of its own.
+    /// Reads a key. A session's id may contain underscores.
     pub fn parse(text: &str) -> Option<Self> {
         let (session_id, count) = text.rsplit_once('_')?;
         let is_plain = count.bytes().all(|byte| byte.is_ascii_digit());
@@ -217,7 +217,7 @@ impl Serialize for ApprovalKey {
 }
 
 impl ApprovalDetails {
-    /// The question about these calls.
+    /// The approval request for these calls.
     pub fn new<'c>(calls: impl IntoIterator<Item = &'c ToolCall>, timeout_seconds: u64) -> Self {
         let (action_requests, review_configs) = calls
             .into_iter()

@@ -1,4 +1,4 @@
-//! The blocks of one turn on their way in.
+//! Decodes the blocks of one turn.
 
 use super::approval::Decision;
 use super::conversions::{data_block, input_text};
@@ -19,27 +19,27 @@ use turnwire_core::{
     ToolResultState,
 };
 
-/// What a turn has open, and whose it is.
+/// The open blocks of a turn and their owners.
 pub(super) struct BlockDecoder {
     owners: ReplyOwners,
     open: HashMap<u64, OpenBlock>,
-    /// A text block that may yet turn out to tell how the turn ends.
+    /// A text block that may turn out to say how the turn ends.
     undecided_text: Option<u64>,
-    /// Every block by its index, in case it is taken back.
+    /// All blocks by index, in case they are discarded.
     ids: HashMap<u64, (OwnerIndex, String)>,
-    /// Calls without a result: their place and their name.
+    /// Calls without a result: index and name.
     calls: HashMap<String, (u64, String)>,
-    /// The calls of the last question, in its order.
+    /// The calls of the last approval request, in order.
     asked_calls: Vec<String>,
 }
 
-/// The turn's own reply, or one of its sub-agents'.
+/// The index of a sub-agent's reply; `None` for the turn's own reply.
 type OwnerIndex = Option<usize>;
 
 struct ReplyOwners {
     reply_id: String,
     subs: Vec<SubagentReply>,
-    /// By name and call.
+    /// By sub-agent name and call id.
     positions: HashMap<(String, String), usize>,
 }
 
@@ -55,7 +55,7 @@ enum OpenBlock {
         begun: bool,
         initial: String,
     },
-    /// A text that stands for another of the same id.
+    /// A text that replaces another one with the same id.
     Replacement {
         owner: OwnerIndex,
         id: String,
@@ -94,7 +94,7 @@ impl ReplyOwners {
         }
     }
 
-    /// Whose a block is. A sub-agent's reply begins with its first block.
+    /// The owner of a block. A sub-agent's reply starts with its first block.
     fn find_or_add_owner(&mut self, fields: &Fields, out: &mut EventSink<'_>) -> OwnerIndex {
         let said = |key| string_field(fields, key).filter(|word| !word.is_empty());
         let (name, parent) = (said("subagent"), said("parent_tool_use_id"));
@@ -139,7 +139,7 @@ impl BlockDecoder {
         &self.owners.reply_id
     }
 
-    /// More of a text.
+    /// A delta of a text block.
     pub(super) fn text_delta(&mut self, index: u64, text: &str, out: &mut EventSink<'_>) -> bool {
         let Self { owners, open, undecided_text: unsure, .. } = self;
         match open.get_mut(&index) {
@@ -162,7 +162,7 @@ impl BlockDecoder {
         }
     }
 
-    /// More of a thinking block.
+    /// A delta of a thinking block.
     pub(super) fn thinking_delta(
         &mut self,
         index: u64,
@@ -178,7 +178,7 @@ impl BlockDecoder {
         true
     }
 
-    /// A delta of a block that is neither text nor thinking.
+    /// A delta of another block.
     pub(super) fn other_delta(
         &mut self,
         index: u64,
@@ -198,7 +198,7 @@ impl BlockDecoder {
         }
     }
 
-    /// A block begins; many are whole with that.
+    /// A block starts; many are complete with that.
     pub(super) fn block_start(&mut self, index: u64, block: &Fields, out: &mut EventSink<'_>) {
         self.begin_undecided_text(out);
         let owner = self.owners.find_or_add_owner(block, out);
@@ -230,7 +230,7 @@ impl BlockDecoder {
             "tool_result" => self.tool_result(owner, &id, block, out),
             "approval_request" => {
                 let key = block.raw("approval_key").cloned();
-                // Some put the question into the start.
+                // Some servers put the request into the start.
                 if !self.approval_request(owner, key.clone(), block, out) {
                     self.open.insert(index, OpenBlock::Approval { owner, key });
                 }
@@ -266,7 +266,7 @@ impl BlockDecoder {
         }
     }
 
-    /// A text of which nothing has come is one after all.
+    /// Starts an undecided text: it is a text after all.
     fn begin_undecided_text(&mut self, out: &mut EventSink<'_>) {
         let Some(index) = self.undecided_text.take() else { return };
         if let Some(OpenBlock::Text { owner, id, begun, .. }) = self.open.get_mut(&index) {
@@ -312,7 +312,7 @@ impl BlockDecoder {
         }
     }
 
-    /// The block tells how the turn ends. If it looked like a text until now, it stays one.
+    /// The block says how the turn ends. If it started as text, it stays one.
     pub(super) fn terminal(&mut self, index: u64, out: &mut EventSink<'_>) {
         if self.undecided_text == Some(index) {
             self.undecided_text = None;
@@ -331,7 +331,7 @@ impl BlockDecoder {
         }
     }
 
-    /// Closes what is open, and the replies of the sub-agents.
+    /// Closes open blocks and the replies of sub-agents.
     pub(super) fn close(&mut self, reason: &FinishedReason, at: &str, out: &mut EventSink<'_>) {
         self.begin_undecided_text(out);
         let mut open: Vec<(u64, OpenBlock)> = self.open.drain().collect();
@@ -422,7 +422,7 @@ impl BlockDecoder {
         true
     }
 
-    /// The calls that a block lists. One without an id is the first of that name that waits.
+    /// The calls in a block. One without an id is the first pending call of that name.
     fn read_calls(&self, actions: Vec<Fields>, configs: &[Fields]) -> Vec<ToolCall> {
         let mut taken: HashSet<String> = HashSet::new();
         let mut calls = Vec::new();
@@ -490,7 +490,7 @@ impl BlockDecoder {
     }
 }
 
-/// A friendly name that is more than the tool's name.
+/// The title of a tool, if it differs from its name.
 fn title_metadata(block: &Fields, name: &str) -> Fields {
     let title = string_field(block, "tool_content_message")
         .filter(|title| title != name && !title.is_empty());

@@ -1,13 +1,13 @@
-//! What a client of the protocol sends, and what it is answered outside a turn.
+//! The commands of a client, and the server's answers outside of turns.
 //!
 //! ```
-//! use turnwire_wires::blocks::{Answer, Command, Incoming, Reply};
+//! use turnwire_wires::blocks::{AnswerFrame, Command, IncomingCommand, ServerAnswer};
 //!
-//! let incoming = Incoming::from_json(r#"{"type":"stop","session_id":"abc-123","id":7}"#);
+//! let incoming = IncomingCommand::from_json(r#"{"type":"stop","session_id":"abc-123","id":7}"#);
 //! let Ok(Command::Stop { session_id }) = incoming.command else { panic!() };
 //! assert_eq!(session_id, "abc-123");
 //!
-//! let pong = Reply { answer: Answer::Pong, id: incoming.id };
+//! let pong = AnswerFrame { answer: ServerAnswer::Pong, id: incoming.id };
 //! assert_eq!(pong.to_json(), r#"{"type":"pong","id":7}"#);
 //!
 //! let error = Command::from_json(r#"{"type":"subscribe"}"#).unwrap_err();
@@ -24,187 +24,187 @@ use turnwire_core::{DataBlock, Error, ErrorKind, Fields, Json, Msg, Part, Result
 /// A command, and the id that its answer repeats.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IncomingCommand {
-    /// What the client calls it. Also of a command that cannot be read, where it has one.
+    /// The client's id for the command, also if the command is invalid.
     pub id: Option<Json>,
     /// Its `type`, known or not.
     pub command_type: Option<String>,
-    /// The command, or why it is none.
+    /// The command, or why it is invalid.
     pub command: Result<Command>,
 }
 
-/// What a client asks for.
+/// A client's command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// It says who it is.
+    /// Authenticates.
     Auth {
-        /// Its credential.
+        /// The credential.
         token: String,
     },
-    /// It wants the events of a session.
+    /// Subscribes to a session.
     Subscribe {
-        /// Which.
+        /// The session's id.
         session_id: String,
-        /// The last that it has; without it, everything from the start.
+        /// The last event that the client has. Default: everything from the start.
         last_event_id: Option<String>,
     },
-    /// It says something to the agent.
+    /// Sends a message to the agent.
     Chat(Chat),
-    /// It answers a question.
+    /// Answers an approval request.
     Approval(Approval),
-    /// It stops the turn.
+    /// Stops the turn.
     Stop {
-        /// In which session.
+        /// The session's id.
         session_id: String,
     },
-    /// It is there.
+    /// Keeps the connection alive.
     Ping,
 }
 
-/// What a person says to the agent.
+/// A message to the agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Chat {
-    /// In which session; without it, a new one.
+    /// The session's id. Default: a new session.
     pub session_id: Option<String>,
-    /// The words.
+    /// The text.
     pub message: String,
-    /// Files that belong to it.
+    /// Files of the message.
     pub content_urls: Vec<ContentUrl>,
-    /// How much of the work is shown.
+    /// How much of the agent's work is shown.
     pub display_mode: Option<DisplayMode>,
 }
 
-/// A file that belongs to a message: a bare URL, or an object with these fields.
+/// A file of a message: a URL, or an object with these fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ContentUrl {
-    /// Where it is.
+    /// Its URL.
     pub url: String,
-    /// What it is called.
+    /// Its name.
     pub name: Option<String>,
-    /// What it is.
+    /// Its media type.
     pub mime_type: Option<String>,
 }
 
-/// What the server answers outside a turn, or says by itself.
+/// What the server sends outside of turns.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ServerAnswer {
     /// The socket is open.
     Connected,
-    /// The client is known.
+    /// The credentials are valid.
     AuthOk,
-    /// Events follow.
+    /// The session's events follow.
     Subscribed {
-        /// Of which session.
+        /// The session's id.
         session_id: String,
-        /// Whether a turn goes on.
+        /// Whether a turn runs.
         status: SubscriptionStatus,
     },
-    /// The message is in the log, and its turn begins.
+    /// The message is in the log, and its turn starts.
     Accepted {
-        /// In which session.
+        /// The session's id.
         session_id: String,
-        /// The turn.
+        /// The turn's id.
         #[serde(skip_serializing_if = "Option::is_none")]
         message_id: Option<String>,
     },
-    /// It is heard.
+    /// The answer to a ping.
     Pong,
-    /// It cannot be done.
+    /// The command failed.
     Error {
-        /// Why, for a program.
+        /// The error code.
         code: String,
-        /// Why, for a person.
+        /// What happened.
         message: String,
-        /// What to do about it.
+        /// What to do.
         #[serde(skip_serializing_if = "Option::is_none")]
         hint: Option<String>,
-        /// Which command.
+        /// The command's type.
         #[serde(skip_serializing_if = "Option::is_none")]
         command: Option<String>,
-        /// Which session, where no command is the cause.
+        /// The session's id, if no command caused the error.
         #[serde(skip_serializing_if = "Option::is_none")]
         session_id: Option<String>,
     },
 }
 
 impl ServerAnswer {
-    /// Something cannot be done.
+    /// An error without a hint.
     pub fn error(code: impl Into<String>, message: impl Into<String>) -> Self {
         let (code, message) = (code.into(), message.into());
         Self::Error { code, message, hint: None, command: None, session_id: None }
     }
 }
 
-/// Whether a turn goes on.
+/// Whether a turn runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SubscriptionStatus {
-    /// It does.
+    /// A turn runs, or waits for the user.
     Running,
-    /// It does not.
+    /// No turn runs.
     Completed,
 }
 
-/// An answer, with the id of the command that it is for.
+/// An answer with the id of its command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AnswerFrame {
     /// The answer.
     #[serde(flatten)]
     pub answer: ServerAnswer,
-    /// What the client called its command.
+    /// The client's id for the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<Json>,
 }
 
-/// What `GET /v2/sessions/{id}/history` answers.
+/// The response of `GET /v2/sessions/{id}/history`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct History {
-    /// The session.
+    /// The session's id.
     pub session_id: String,
     /// Its messages, oldest first.
     pub messages: Vec<Json>,
-    /// How many.
+    /// The number of messages.
     pub message_count: usize,
-    /// How the last turn stands.
+    /// The state of the last turn.
     pub status: Status,
-    /// The question that waits for an answer.
+    /// The pending approval request.
     pub pending_approval: Option<PendingApproval>,
-    /// How much of the work is shown.
+    /// How much of the agent's work is shown.
     #[serde(serialize_with = "write_mode")]
     pub display_mode: DisplayMode,
-    /// Whatever the application keeps with the session.
+    /// Data that the application keeps with the session.
     pub workspace: Option<Json>,
     /// What the agent does.
     pub agent_status: Option<String>,
-    /// From where to subscribe.
+    /// The position to subscribe from.
     pub last_event_id: Option<String>,
 }
 
-/// How a session's last turn stands.
+/// The state of a session's last turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// It came to its end.
+    /// It has ended.
     #[default]
     Completed,
     /// It was stopped.
     Cancelled,
     /// It failed.
     Error,
-    /// It waits for a person.
+    /// It waits for an approval.
     WaitingApproval,
-    /// It goes on. An addition of ours: the documents do not say what stands here then.
+    /// It runs. Our addition: the protocol does not define a value for this.
     Running,
 }
 
-/// A question that waits for an answer.
+/// A pending approval request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PendingApproval {
-    /// Which question.
+    /// The request's key.
     pub approval_key: ApprovalKey,
-    /// The reply that asks: the turn's, or a sub-agent's.
+    /// The reply that waits: the turn's, or a sub-agent's.
     pub reply_id: String,
-    /// What is asked.
+    /// The request.
     #[serde(flatten)]
     pub request: ApprovalDetails,
 }
@@ -212,7 +212,7 @@ pub struct PendingApproval {
 const COMMANDS: &[&str] = &["auth", "subscribe", "chat", "approval", "stop", "ping"];
 
 impl IncomingCommand {
-    /// Reads a frame of a client's.
+    /// Reads a client's frame.
     pub fn from_json(text: &str) -> Self {
         let fields = match parse_fields(text) {
             Ok(fields) => fields,
@@ -233,13 +233,13 @@ impl Command {
 
 fn parse_fields(text: &str) -> Result<Fields> {
     let json = Json::parse(text)?;
-    json.parse_as().map_err(|_| bad_request("a command is a JSON object with a `type`"))
+    json.parse_as().map_err(|_| bad_request("expected a JSON object with a `type`"))
 }
 
 fn read_command(fields: &Fields) -> Result<Command> {
     let known = || COMMANDS.join(", ");
     let Some(word) = fields.get::<String>("type").ok().flatten() else {
-        return Err(bad_request(format!("a command has a `type`; it is one of {}", known())));
+        return Err(bad_request(format!("`type` is missing; expected one of {}", known())));
     };
     let from = CommandFields { word: &word, fields };
     Ok(match word.as_str() {
@@ -254,7 +254,7 @@ fn read_command(fields: &Fields) -> Result<Command> {
         "ping" => Command::Ping,
         _ => {
             let word: String = word.chars().take(64).collect();
-            let message = format!("`{word}` is no command; it is one of {}", known());
+            let message = format!("unknown command `{word}`; expected one of {}", known());
             return Err(bad_request(message));
         }
     })
@@ -264,7 +264,7 @@ pub(super) fn bad_request(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::NotARequest, message)
 }
 
-/// A command's fields, with its name for the errors.
+/// A command's fields, with its type for error messages.
 struct CommandFields<'a> {
     word: &'a str,
     fields: &'a Fields,
@@ -281,7 +281,7 @@ impl CommandFields<'_> {
         text.ok_or_else(|| bad_request(format!("{} has no `{field}`", self.word)))
     }
 
-    /// A token is a string, but one that is a bare number may come as such.
+    /// A resume token is a string; some clients send it as a number.
     fn resume_token(&self) -> Result<Option<String>> {
         if let Ok(Some(number)) = self.fields.get::<u64>("last_event_id") {
             return Ok(Some(number.to_string()));
@@ -312,7 +312,7 @@ impl CommandFields<'_> {
         let display_mode = match self.text("display_mode")? {
             None => None,
             Some(word) => Some(parse_mode(&word).ok_or_else(|| {
-                bad_request(format!("`display_mode` of chat is agent or chat, not `{word}`"))
+                bad_request(format!("`display_mode` of chat must be agent or chat, not `{word}`"))
             })?),
         };
         let session_id = self.text("session_id")?.filter(|id| !id.is_empty());
@@ -326,15 +326,15 @@ impl CommandFields<'_> {
     fn approval(&self) -> Result<Approval> {
         let key = self.need("approval_key")?;
         let approval_key = ApprovalKey::parse(&key).ok_or_else(|| {
-            bad_request(format!("`approval_key` of approval is SESSION_COUNT, not `{key}`"))
+            bad_request(format!("`approval_key` of approval must be SESSION_COUNT, not `{key}`"))
         })?;
-        // A client of several sessions names it; the key says it too.
+        // The key contains the session's id too.
         let session_id = match self.text("session_id")? {
             Some(session_id) if !session_id.is_empty() => session_id,
             _ => approval_key.session_id.clone(),
         };
         if session_id != approval_key.session_id {
-            return Err(bad_request("`approval_key` of approval is another session's"));
+            return Err(bad_request("`approval_key` of approval belongs to another session"));
         }
         let list = self.list("decisions")?;
         if list.is_empty() {
@@ -360,7 +360,7 @@ fn read_content_url(json: &Json) -> Option<ContentUrl> {
 }
 
 impl Chat {
-    /// The message that enters the log: its words, its files, and how much of the work is shown.
+    /// The message for the log: its text, its files, and the display mode.
     pub fn to_msg(&self) -> Msg {
         let words = (!self.message.trim().is_empty()).then(|| Part::from(self.message.as_str()));
         let files = self.content_urls.iter().map(|file| {
@@ -382,15 +382,14 @@ impl AnswerFrame {
 }
 
 impl History {
-    /// The history of a session that does nothing at the moment. The mode is that of its last user
-    /// message.
+    /// The history of an idle session. The display mode is that of its last user message.
     pub fn from_messages(session_id: impl Into<String>, messages: &[Msg]) -> Self {
         let mut encoder = HistoryEncoder::default();
         let messages = encoder.encode(messages);
         Self { messages, ..Self::from_encoder(session_id, &encoder) }
     }
 
-    /// The same without its messages, which were written already.
+    /// The history without its messages, which were written already.
     pub fn from_encoder(session_id: impl Into<String>, written: &HistoryEncoder) -> Self {
         Self {
             session_id: session_id.into(),
@@ -405,11 +404,11 @@ impl History {
         }
     }
 
-    /// What stands before and behind the messages in the response, for one that is written in parts.
+    /// The response before and after the messages, to stream it.
     pub fn split_around_messages(&self) -> (String, String) {
         const MESSAGES: &str = "\"messages\":[";
         let mut json = Self { messages: Vec::new(), ..self.clone() }.to_json();
-        // A quote within a text is escaped, so this is the field.
+        // Quotes inside strings are escaped, so this is the field.
         let at = json.find(MESSAGES).map_or(json.len(), |at| at + MESSAGES.len());
         let behind = json.split_off(at);
         (json, behind)

@@ -1,4 +1,4 @@
-//! What our words are called in the protocol, and what its words mean to us.
+//! Converts values between our types and the protocol's.
 
 use crate::stream::DisplayMode;
 use jiff::Timestamp;
@@ -10,17 +10,17 @@ use turnwire_core::{
     DataBlock, ErrorType, Fields, FinishedReason, Json, Source, ToolResultState, Usage,
 };
 
-/// What a person reads where a turn was stopped.
+/// The text of a stopped turn.
 pub const USER_STOPPED: &str = "The conversation was stopped. Send a new message to go on.";
-/// What a person reads where a turn failed, and may go well the next time.
+/// The text of a failed turn that may succeed when retried.
 pub const FAILED_FOR_NOW: &str = "Something went wrong. Please try again.";
-/// What a person reads where a turn failed, and would fail again.
+/// The text of a failed turn that would fail again.
 pub const FAILED: &str = "Something went wrong.";
-/// The key under which a tool's input stands that is no JSON object: its text.
+/// The key of a tool input that is not a JSON object: its text.
 pub const RAW_INPUT: &str = "raw_input";
-/// How much of a result's text is on the wire, in characters.
+/// The maximum length of a result's text in the stream, in characters.
 pub const RESULT_CHARACTERS: usize = 500;
-/// How long a person has to answer, unless the question says otherwise.
+/// The default time to answer an approval request.
 pub const APPROVAL_SECONDS: u64 = 300;
 
 pub(super) const fn mode_name(mode: DisplayMode) -> &'static str {
@@ -38,7 +38,7 @@ pub(super) fn parse_mode(word: &str) -> Option<DisplayMode> {
     }
 }
 
-/// The `code` of an error, with the kinds of ours beside it.
+/// The protocol's error codes and our error types.
 const ERROR_CODES: &[(&str, ErrorType)] = &[
     ("AUTHENTICATION", ErrorType::Authentication),
     ("PERMISSION", ErrorType::Permission),
@@ -65,7 +65,7 @@ pub(super) fn error_type(code: &str) -> ErrorType {
     }
 }
 
-/// Whether the same request may go well the next time.
+/// Whether the same request may succeed when retried.
 pub(super) fn can_retry(kind: &ErrorType) -> bool {
     matches!(kind, ErrorType::RateLimit | ErrorType::Upstream | ErrorType::Connection)
 }
@@ -86,8 +86,8 @@ pub(super) fn finished_reason(word: &str) -> FinishedReason {
     }
 }
 
-/// Only these two are known: what was interrupted or denied is an error, what goes on in the
-/// background is none.
+/// The protocol has only these two: interrupted and denied are errors, a background task is a
+/// success.
 pub(super) fn result_status(state: &ToolResultState) -> &'static str {
     match state {
         ToolResultState::Success | ToolResultState::Running => "success",
@@ -98,8 +98,8 @@ pub(super) fn result_status(state: &ToolResultState) -> &'static str {
     }
 }
 
-/// A tool's input as the JSON object that the protocol wants: none at all is an empty one, and what
-/// is no object is a text under [`RAW_INPUT`].
+/// A tool's input as a JSON object: no input is an empty object, and other text is under
+/// [`RAW_INPUT`].
 pub(super) fn input_object(input: &str) -> Json {
     if input.trim().is_empty() {
         return Json::from(serde_json::Map::new());
@@ -115,7 +115,7 @@ pub(super) fn input_object(input: &str) -> Json {
     Json::from(raw)
 }
 
-/// The text of a tool's input that [`input_object`] has written.
+/// The text of a tool's input that [`input_object`] wrote.
 pub(super) fn input_text(input: &Json) -> String {
     let raw = input.parse_as::<Fields>().ok().as_ref().and_then(raw_input);
     raw.unwrap_or_else(|| input.text().to_owned())
@@ -125,14 +125,14 @@ fn raw_input(fields: &Fields) -> Option<String> {
     if fields.len() == 1 { fields.get(RAW_INPUT).ok().flatten() } else { None }
 }
 
-/// What an input is known by, so that an edited one is told from the same one.
+/// A hash of an input, to detect whether it was edited.
 pub(super) fn fingerprint(input: &Json) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(input.text().as_bytes());
     hasher.finish()
 }
 
-/// A time as milliseconds since 1970; without a zone it is UTC.
+/// A time as milliseconds since 1970; UTC if it has no zone.
 pub(super) fn unix_ms(text: &str) -> Option<i64> {
     if let Ok(stamp) = text.parse::<Timestamp>() {
         return Some(stamp.as_millisecond());
@@ -141,7 +141,7 @@ pub(super) fn unix_ms(text: &str) -> Option<i64> {
     Some(civil.to_zoned(TimeZone::UTC).ok()?.timestamp().as_millisecond())
 }
 
-/// The protocol's `timestamp`: seconds since 1970. Not known is 0.
+/// The protocol's `timestamp`: seconds since 1970, 0 if unknown.
 #[expect(clippy::cast_precision_loss, reason = "milliseconds of any real date fit")]
 pub(super) fn to_seconds(ms: Option<i64>) -> f64 {
     ms.unwrap_or_default() as f64 / 1000.0
@@ -153,7 +153,7 @@ pub(super) fn to_ms(seconds: f64) -> Option<i64> {
     (ms.is_finite() && ms > 0.0).then_some(ms as i64)
 }
 
-/// A time as it stands in an event; empty where it is not known.
+/// A time in our format; empty if unknown.
 pub(super) fn to_timestamp(ms: Option<i64>) -> String {
     let stamp = ms.and_then(|ms| Timestamp::from_millisecond(ms).ok());
     stamp.map(|stamp| format!("{stamp:.3}")).unwrap_or_default()
@@ -164,7 +164,7 @@ pub(super) fn usage_json(usage: &Usage) -> Json {
     Json::from_value(&known).unwrap_or_else(|_| Json::from(serde_json::Map::new()))
 }
 
-/// Bytes, or where they are, in the protocol's words.
+/// A data block as an `attachment`.
 pub(super) fn attachment(block: &DataBlock) -> Fields {
     let mut fields = Fields::default();
     fields.insert("type", "attachment");
@@ -197,7 +197,7 @@ pub(super) fn attachment(block: &DataBlock) -> Fields {
     fields
 }
 
-/// The data block that an attachment is.
+/// The data block of an `attachment`.
 pub(super) fn data_block(fields: &Fields) -> DataBlock {
     let word = |key: &str| fields.get::<String>(key).ok().flatten();
     let url = word("url").unwrap_or_default();
@@ -217,7 +217,7 @@ pub(super) fn data_block(fields: &Fields) -> DataBlock {
     }
 }
 
-/// Where bytes are, or the bytes themselves where they are in the URL.
+/// The source of a URL: the bytes of a `data:` URL, otherwise the URL.
 pub(super) fn source(url: &str, media_type: Option<String>) -> Source {
     match data_url_base64(url, media_type.as_deref()) {
         Some((found, data)) => Source::Base64(Base64Source {
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_stands_for_one_kind_of_error() {
+    fn every_error_code_is_one_error_type() {
         for (code_word, kind) in ERROR_CODES {
             assert_eq!((error_code(kind), &error_type(code_word)), (*code_word, kind));
         }
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn an_input_that_is_no_object_comes_out_as_text_and_back() {
+    fn an_input_that_is_not_an_object_survives() {
         for input in ["[1]", "\"x\"", "{\"a\":", "7", r#"{"raw_input":"x"}"#, r#"{"a":1}"#] {
             let object = input_object(input);
             assert!(object.text().starts_with('{'), "{object:?}");

@@ -1,4 +1,4 @@
-//! Frames into events.
+//! Decodes frames into events.
 
 use super::VERBATIM_PREFIX;
 use super::block_decoder::BlockDecoder;
@@ -15,17 +15,17 @@ use turnwire_core::{
     Error, ErrorKind, Event, Fields, FinishedReason, Json, ReplyError, Result, Role, Usage,
 };
 
-/// The state of a stream on its way in.
+/// Decodes one stream.
 pub(super) struct Decoder {
-    /// What the first turn's reply is called, if not as its message.
+    /// The reply id of the first turn, if it differs from its message id.
     reply_id: Option<String>,
     turns: HashMap<String, TurnDecoder>,
-    /// The turn that frames without a `message_id` belong to.
+    /// The turn of frames without a `message_id`.
     current: String,
     turn_count: u64,
 }
 
-/// A turn that goes on.
+/// A running turn.
 pub(super) struct TurnDecoder {
     order: u64,
     pub blocks: BlockDecoder,
@@ -36,7 +36,7 @@ pub(super) struct TurnDecoder {
     end: Option<MessageEnd>,
 }
 
-/// What a `message_delta` says.
+/// The content of a `message_delta`.
 #[derive(Default)]
 struct MessageEnd {
     reason: FinishedReason,
@@ -45,7 +45,7 @@ struct MessageEnd {
     metadata: Fields,
 }
 
-/// What every frame is looked at for. The text of a delta is borrowed.
+/// The fields of every frame. The text of a delta is borrowed.
 #[derive(Deserialize)]
 struct Frame<'a> {
     #[serde(borrow)]
@@ -58,7 +58,7 @@ struct Frame<'a> {
     delta: Option<Delta<'a>>,
     #[serde(borrow, default)]
     content_block: Option<&'a RawValue>,
-    /// It was there before, and is only for those who began anew.
+    /// Marks a frame of a turn that is written again.
     #[serde(borrow, default)]
     again: Option<&'a RawValue>,
 }
@@ -75,7 +75,7 @@ struct Delta<'a> {
     extras: Option<&'a RawValue>,
 }
 
-/// Text that is borrowed where it can be, also inside an option.
+/// A string that is borrowed if possible, also inside an `Option`.
 struct CowStr<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for CowStr<'a> {
@@ -107,7 +107,7 @@ impl Decoder {
         }
     }
 
-    /// The turn of a frame. One whose start was never seen begins here.
+    /// The turn of a frame. One without a start begins here.
     fn turn(&mut self, message_id: Option<&str>) -> &mut TurnDecoder {
         if let Some(id) = message_id
             && id != self.current
@@ -117,7 +117,7 @@ impl Decoder {
         let Self { reply_id, turns, current, turn_count: begun } = self;
         turns.entry(current.clone()).or_insert_with(|| {
             *begun += 1;
-            // A turn that has no id still needs one.
+            // A turn without an id gets one.
             let own = if current.is_empty() { format!("turn-{begun}") } else { current.clone() };
             TurnDecoder::new(*begun, &reply_id.take().unwrap_or(own))
         })
@@ -140,7 +140,7 @@ impl Decoder {
         out(event);
     }
 
-    /// The text of a block that is open: what most frames are.
+    /// Text of an open block: most frames.
     fn plain_delta(
         &mut self,
         frame: &Frame<'_>,
@@ -162,7 +162,7 @@ impl Decoder {
         }
     }
 
-    /// A delta that is not the plain text of a block that is open.
+    /// Any other delta.
     fn other_delta(&mut self, text: &str, frame: &Frame<'_>, out: &mut EventSink<'_>) -> bool {
         let id = frame.message_id.as_ref().map(|id| &*id.0);
         let Some(turn) = self.find_turn(id) else { return false };
@@ -189,7 +189,7 @@ impl Decoder {
         turn.finish(end, ended, out);
     }
 
-    /// A frame that is no event of ours, kept as it came.
+    /// Keeps a frame that is not one of our events.
     fn keep_verbatim(&self, word: &str, text: &str, id: Option<&str>, out: &mut EventSink<'_>) {
         let Ok(frame) = Json::parse(text) else { return };
         let custom = Custom { name: format!("{VERBATIM_PREFIX}{word}"), value: CustomValue(frame) };
@@ -273,7 +273,7 @@ impl Decode for Decoder {
                 }
             }
             "message" => history_entry(text, out),
-            // What the server says beside the turns.
+            // Answers of the server outside of turns.
             "connected" | "auth_ok" | "subscribed" | "accepted" | "pong" => true,
             _ => false,
         };
@@ -305,13 +305,13 @@ impl Decode for Decoder {
 }
 
 impl Decoder {
-    /// A frame with a field that is not what it should be: kept as it came, if it is a frame at all.
+    /// Keeps a frame with an invalid field, if it is a frame at all.
     #[cold]
     fn keep_odd_frame(&self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
         let json = Json::parse(text)?;
         let fields = json.parse_as::<Fields>().unwrap_or_default();
         let Ok(Some(word)) = fields.get::<String>("type") else {
-            return Err(Error::new(ErrorKind::NotAnEvent, "a frame is an object with a `type`"));
+            return Err(Error::new(ErrorKind::NotAnEvent, "expected a frame object with a `type`"));
         };
         let id = fields.get::<String>("message_id").ok().flatten();
         self.keep_verbatim(&word, text, id.as_deref(), out);
@@ -332,7 +332,7 @@ impl TurnDecoder {
         }
     }
 
-    /// A delta with extras: the block tells how the turn ends, and is none of its own.
+    /// A delta with `extras`: the block says how the turn ends, and is not a block of its own.
     fn terminal(&mut self, index: u64, extras: &RawValue, out: &mut EventSink<'_>) -> bool {
         let extras = parse_fields(extras.get());
         match string_field(&extras, "block_subtype").as_str() {
@@ -353,9 +353,9 @@ impl TurnDecoder {
         true
     }
 
-    /// The end of the turn, and before it of its sub-agents.
+    /// Ends the turn, after its sub-agents.
     fn finish(mut self, end: MessageEnd, at: Option<i64>, out: &mut EventSink<'_>) {
-        // A turn that was cut off before it said so may still have said why.
+        // A truncated turn may still have said why it ends.
         let is_open = matches!(end.reason, FinishedReason::Completed | FinishedReason::Truncated);
         let finished_reason = match end.reason {
             _ if is_open && self.error.is_some() => FinishedReason::Error,
@@ -409,7 +409,7 @@ fn str_or_empty<'t>(text: Option<&'t CowStr<'_>>) -> &'t str {
     text.map_or("", |text| &text.0)
 }
 
-/// An entry of the history that came along the stream.
+/// An entry of the history inside the stream.
 fn history_entry(text: &str, out: &mut EventSink<'_>) -> bool {
     let fields = parse_fields(text);
     let Some(message) = fields.raw("message") else { return false };
@@ -420,7 +420,7 @@ fn history_entry(text: &str, out: &mut EventSink<'_>) -> bool {
     true
 }
 
-/// The fields of a text that is an object, or none.
+/// The fields of a JSON object; otherwise none.
 fn parse_fields(text: &str) -> Fields {
     serde_json::from_str(text).unwrap_or_default()
 }

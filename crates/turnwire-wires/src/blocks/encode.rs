@@ -1,4 +1,4 @@
-//! Events into frames.
+//! Encodes events as frames.
 
 use super::conversions::{FAILED, FAILED_FOR_NOW, USER_STOPPED, can_retry, error_code, parse_mode};
 use super::reply_encoder::ReplyEncoder;
@@ -10,23 +10,23 @@ use std::collections::HashMap;
 use turnwire_core::event::{Custom, ReplyEnd, ReplyStart};
 use turnwire_core::{Event, EventKind, Fields, FinishedReason, Json, Msg, ReplyError, Role};
 
-/// The state of a stream on its way out.
+/// Encodes one stream.
 #[derive(Default)]
 pub(super) struct Encoder {
     session_id: Option<String>,
     mode: DisplayMode,
-    /// What the last message of the user says. It counts for all turns that answer it.
+    /// The display mode of the last user message. It applies to all turns that answer it.
     user_mode: Option<DisplayMode>,
     turns: HashMap<String, OpenTurn>,
-    /// The turn that began last and goes on: sub-agents work for it.
+    /// The running turn that started last: sub-agents belong to it.
     current: Option<String>,
-    /// The turn that ended last: nothing of it is written any more.
+    /// The turn that ended last: later events of it are ignored.
     last_ended: Option<String>,
-    /// What was said about the files of a turn that has not begun.
+    /// The file status of a turn that has not started.
     files: Option<Fields>,
 }
 
-/// A turn that goes on: its own reply, and those of its sub-agents.
+/// A running turn: its own reply and its sub-agents'.
 struct OpenTurn {
     turn: TurnWriter,
     own: ReplyEncoder,
@@ -99,7 +99,7 @@ impl Encoder {
         }
     }
 
-    /// Begins the turn of an event, unless it has begun, or has ended.
+    /// Starts the turn of an event, unless it has started or ended.
     fn turn(&mut self, event: &Event<'_>, out: &mut Frames) -> Option<&mut OpenTurn> {
         let id = &*event.reply_id;
         if id.is_empty() || self.last_ended.as_deref() == Some(id) {
@@ -137,7 +137,7 @@ impl Encoder {
         self.last_ended = Some(id.to_owned());
     }
 
-    /// An event of a sub-agent. Outside a turn there is no place for it.
+    /// An event of a sub-agent. Outside of a turn it is ignored.
     fn subagent_event(&mut self, event: &Event<'_>, out: &mut Frames) {
         let Some(open) = self.current.as_ref().and_then(|id| self.turns.get_mut(id)) else {
             return;
@@ -188,7 +188,7 @@ impl Encoder {
             return open.files(fields, out);
         }
         if event.reply_id.is_empty() {
-            // The files are read before the turn begins.
+            // Files are read before the turn starts.
             self.files.get_or_insert_default().extend(fields);
         } else if let Some(open) = self.turn(event, out) {
             open.files(fields, out);
@@ -214,7 +214,7 @@ impl Encode for Encoder {
             EventKind::Supersede(_) | EventKind::Reset(_) | EventKind::Unknown(_) => {
                 out.push("", &EventFrame { r#type: "event", event });
                 if matches!(event.kind, EventKind::Reset(_)) {
-                    // Everything comes again.
+                    // Everything follows again.
                     let (session_id, mode) = (self.session_id.take(), self.mode);
                     *self = Self { session_id, mode, ..Self::default() };
                 }

@@ -1,8 +1,8 @@
-//! The history: messages of ours into its entries, and back.
+//! Reads and writes the history.
 //!
-//! A reply of ours is several entries of the same `id`: the assistant's blocks up to a tool's
-//! result, the result as an entry of the role `tool`, the blocks behind it. What is about the reply
-//! as a whole stands in its first entry.
+//! A reply is several entries with the same `id`: the assistant's blocks up to a tool result, the
+//! result as an entry of the role `tool`, and the blocks after it. The first entry holds what
+//! applies to the whole reply.
 
 use super::conversions::{
     USER_STOPPED, attachment, data_block, error_code, error_type, finished_reason, input_object,
@@ -20,21 +20,21 @@ use turnwire_core::{
 const TERMINAL_USER_STOPPED: &str = "terminal_user_stopped";
 const TERMINAL_ERROR: &str = "terminal_error";
 
-/// Writes messages. Those of the system are left out: a client never sees them.
+/// Writes messages. System messages are left out: a client never sees them.
 pub(super) fn encode_messages(messages: &[Msg]) -> Vec<Json> {
     HistoryEncoder::default().encode(messages)
 }
 
-/// Writes the messages of a history some at a time, so that it never has to be in memory whole.
+/// Writes a history in batches, so that it is never in memory as a whole.
 #[derive(Debug, Default)]
 pub struct HistoryEncoder {
-    /// As the last message of a user wants its answer to be shown.
+    /// The display mode of the last user message.
     mode: DisplayMode,
     count: usize,
 }
 
 impl HistoryEncoder {
-    /// The next messages, in order. One of ours may be several.
+    /// Writes the next messages, in order. A message may become several entries.
     pub fn encode(&mut self, messages: &[Msg]) -> Vec<Json> {
         let mut entries = Vec::new();
         for msg in messages {
@@ -67,18 +67,18 @@ impl HistoryEncoder {
         entries
     }
 
-    /// How many were written.
+    /// How many entries were written.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// As the last message of a user wants its answer to be shown.
+    /// The display mode of the last user message.
     pub fn display_mode(&self) -> DisplayMode {
         self.mode
     }
 }
 
-/// What an entry says about its whole message.
+/// The fields of an entry that apply to its whole message.
 fn entry_head(msg: &Msg) -> Fields {
     let mut head = continued_entry(msg.role().as_str(), msg.id());
     if !msg.name().is_empty() {
@@ -120,7 +120,7 @@ fn insert_list(fields: &mut Fields, key: &str, list: &[Fields]) {
     insert_some(fields, key, Some(&list));
 }
 
-/// The entries of a reply.
+/// Writes the entries of a reply.
 fn write_reply(msg: &Msg, mode: DisplayMode, entries: &mut Vec<Fields>) {
     let mut open = OpenEntry { fields: entry_head(msg), ..OpenEntry::default() };
     let last_call =
@@ -147,7 +147,7 @@ fn write_reply(msg: &Msg, mode: DisplayMode, entries: &mut Vec<Fields>) {
     entries.extend(open.take(msg.id()));
 }
 
-/// An entry of an assistant's that is being filled.
+/// An entry of the assistant that is being filled.
 #[derive(Default)]
 struct OpenEntry {
     fields: Fields,
@@ -156,7 +156,8 @@ struct OpenEntry {
 }
 
 impl OpenEntry {
-    /// The entry, and an empty one in its place. Only the first may be empty: it has the head.
+    /// Returns the entry and starts an empty one. Only the first entry may be empty: it has the
+    /// message's fields.
     fn take(&mut self, id: &str) -> Option<Fields> {
         let entry = std::mem::take(self);
         let is_first = !entry.fields.is_empty();
@@ -172,7 +173,7 @@ impl OpenEntry {
     }
 }
 
-/// The blocks that tell a person how a reply ended.
+/// The blocks that tell the user how a reply ended.
 fn terminal_blocks(msg: &Msg) -> impl Iterator<Item = Fields> {
     let stopped = (msg.finished_reason() == Some(&FinishedReason::Interrupted))
         .then(|| Fields::from_iter([("type", TERMINAL_USER_STOPPED), ("text", USER_STOPPED)]));
@@ -188,7 +189,7 @@ fn terminal_blocks(msg: &Msg) -> impl Iterator<Item = Fields> {
     stopped.into_iter().chain(failed)
 }
 
-/// A call in the list beside the blocks.
+/// A call in the list `tool_calls`.
 fn call_entry(call: &ToolCall) -> Fields {
     let mut fields = Fields::default();
     fields.insert("id", call.id.as_str());
@@ -203,7 +204,7 @@ fn call_title(call: &ToolCall) -> String {
     title.filter(|title| !title.is_empty()).unwrap_or_else(|| call.name.clone())
 }
 
-/// A block as it stands in an entry.
+/// Writes a block of an entry.
 fn write_block(block: &ContentBlock, is_final: Option<bool>) -> Option<Fields> {
     let mut fields = Fields::default();
     let mut typed = |word: &str, id: &str| {
@@ -255,7 +256,7 @@ fn write_block(block: &ContentBlock, is_final: Option<bool>) -> Option<Fields> {
     Some(fields)
 }
 
-/// A result as an entry. What else a message of results may hold stands in a list.
+/// Writes a result as an entry. Other blocks of a tool message are in a list.
 fn tool_entry(id: &str, block: &ContentBlock) -> Fields {
     let mut entry = continued_entry("tool", id);
     if let ContentBlock::ToolResult(result) = block {
@@ -271,13 +272,14 @@ fn tool_entry(id: &str, block: &ContentBlock) -> Fields {
     entry
 }
 
-/// Reads entries: a list, a single one, or the whole answer that they stand in.
+/// Reads entries: a list, a single one, or a whole history response.
 pub(super) fn decode_messages(text: &str) -> Result<Vec<Msg>> {
     let json = Json::parse(text)?;
     let entries: Vec<Fields> = if json.text().starts_with('[') {
-        json.parse_as().map_err(|_| not_a_history("entries are objects"))?
+        json.parse_as().map_err(|_| not_a_history("expected a list of entry objects"))?
     } else {
-        let fields: Fields = json.parse_as().map_err(|_| not_a_history("an entry is an object"))?;
+        let fields: Fields =
+            json.parse_as().map_err(|_| not_a_history("expected an entry object"))?;
         match fields.get::<Vec<Fields>>("messages") {
             Ok(Some(entries)) => entries,
             _ => vec![fields],
@@ -298,13 +300,13 @@ fn string_field(fields: &Fields, key: &str) -> Option<String> {
     fields.get::<String>(key).ok().flatten()
 }
 
-/// Reads one entry: a new message, or more of the last.
+/// Reads one entry: a new message, or more of the last one.
 fn read_entry(entry: &Fields, messages: &mut Vec<Msg>) -> Result<()> {
     let role = match string_field(entry, "role").as_deref() {
         Some("user") => Role::User,
         Some("assistant") => Role::Assistant,
         Some("tool") => Role::Tool,
-        _ => return Err(not_a_history("`role` is one of user, assistant, tool")),
+        _ => return Err(not_a_history("`role` must be user, assistant or tool")),
     };
     let id = string_field(entry, "id").unwrap_or_default();
     let mut end = ReplyEnding::default();
@@ -315,7 +317,8 @@ fn read_entry(entry: &Fields, messages: &mut Vec<Msg>) -> Result<()> {
     {
         let content = [last.content(), &content].concat();
         let mut builder = last.to_builder().content(content);
-        // What the first entry says of the end counts; the blocks say it for others' histories.
+        // The first entry says how the reply ended; in histories of other servers the blocks say
+        // it.
         if last.finished_reason().is_none() && last.error().is_none() {
             builder = end.set(builder);
         }
@@ -346,7 +349,7 @@ fn read_entry(entry: &Fields, messages: &mut Vec<Msg>) -> Result<()> {
     Ok(())
 }
 
-/// Whether an entry is more of the message before it.
+/// Whether an entry continues the previous message.
 fn continues_message(last: &Msg, role: Role, id: &str) -> bool {
     match (last.role(), role) {
         (Role::Assistant, Role::Tool) => last.id() == id || id.is_empty(),
@@ -357,7 +360,7 @@ fn continues_message(last: &Msg, role: Role, id: &str) -> bool {
     }
 }
 
-/// What the blocks at the end of an entry say about how its turn ended.
+/// How a reply ended, according to the last blocks of an entry.
 #[derive(Default)]
 struct ReplyEnding {
     reason: Option<FinishedReason>,
@@ -386,11 +389,12 @@ fn read_blocks(entry: &Fields, end: &mut ReplyEnding) -> Result<Vec<ContentBlock
         content.extend((!text.is_empty()).then(|| ContentBlock::from(text)));
     } else {
         let list = entry.get::<Vec<Fields>>("content");
-        let list = list.map_err(|_| not_a_history("`content` is a string or a list of blocks"))?;
+        let list =
+            list.map_err(|_| not_a_history("`content` must be a string or a list of blocks"))?;
         content
             .extend(list.unwrap_or_default().iter().filter_map(|fields| read_block(fields, end)));
     }
-    // Calls that stand only in the list beside the blocks.
+    // Calls that are only in the list `tool_calls`.
     for fields in entry.get::<Vec<Fields>>("tool_calls").ok().flatten().unwrap_or_default() {
         let call = read_call(&fields);
         let known = content.iter().any(|block| match block {

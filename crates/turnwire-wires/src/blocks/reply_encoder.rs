@@ -1,4 +1,4 @@
-//! The blocks of one reply on their way out: the turn's own, or a sub-agent's.
+//! Encodes the blocks of one reply: the turn's own, or a sub-agent's.
 
 mod tools;
 
@@ -15,19 +15,19 @@ use turnwire_core::{
     ToolResultState,
 };
 
-/// What a reply has open, and what must be known of what it had.
+/// The open blocks of a reply, and what is needed of ended ones.
 pub(super) struct ReplyEncoder {
     who: BlockOwner,
     texts: HashMap<String, OpenText>,
-    /// Thinking that is not shown has no index.
+    /// Hidden thinking has no index.
     thoughts: HashMap<String, Option<u64>>,
     data: HashMap<String, (u64, Msg)>,
     calls: HashMap<String, Call>,
-    /// `None`: it is over.
+    /// `None` if it has ended.
     results: HashMap<String, Option<OpenResult>>,
-    /// The blocks of this model call, which its end may take back.
+    /// The blocks of this model call, which may be discarded at its end.
     recent: Vec<(String, u64)>,
-    /// How many have begun: the order in which what is left open is closed.
+    /// How many blocks have started: open blocks are closed in this order.
     started: u64,
 }
 
@@ -45,7 +45,7 @@ struct TextStart<'a> {
     #[serde(flatten)]
     who: &'a BlockOwner,
     is_part: bool,
-    /// The block that this one stands for: its text was not what the deltas gave.
+    /// The block that this one replaces, because its text differs from the deltas.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaces: Option<u64>,
 }
@@ -160,12 +160,12 @@ impl ReplyEncoder {
                     self.execution_result(turn, result, out);
                 }
             }
-            // Starts and ends are the turn's; the others have no block in this protocol.
+            // Starts and ends belong to the turn; the others have no block in this protocol.
             _ => {}
         }
     }
 
-    /// Closes what is open, in the order in which it began.
+    /// Closes open blocks, in order of their starts.
     pub(super) fn close(&mut self, turn: &mut TurnWriter, out: &mut Frames) {
         let last = self.finality(turn);
         let texts = self.texts.drain().map(|(_, text)| (text.index, last));
@@ -202,7 +202,7 @@ impl ReplyEncoder {
         self.started
     }
 
-    /// What the stop of a text says. A sub-agent's is never the answer.
+    /// What the stop of a text says. A sub-agent's text is never final.
     fn finality(&self, turn: &TurnWriter) -> Finality {
         if self.who.is_subagent || turn.calls_made {
             Finality::NotFinal
@@ -211,7 +211,7 @@ impl ReplyEncoder {
         }
     }
 
-    /// Whether a tool call follows is known, if this is the turn's own reply.
+    /// It is known now whether a tool call follows, if this is the turn's own reply.
     fn decide_final(&self, turn: &mut TurnWriter, is_final: bool, out: &mut Frames) {
         if !self.who.is_subagent {
             turn.decide_final(is_final, out);
@@ -284,7 +284,7 @@ impl ReplyEncoder {
         let id = &*end.block_id;
         let Some(block) = self.texts.get(id) else { return };
         if let Some(text) = &end.text {
-            // What was sent cannot be changed. The block is begun anew; the first never ends.
+            // Sent text cannot be changed. The block starts again; the first one never ends.
             if !block.is_empty {
                 let old = block.index;
                 turn.mark_replaced(old);
@@ -328,7 +328,7 @@ impl ReplyEncoder {
         }
     }
 
-    /// A block that is its fields.
+    /// Writes a block from its fields.
     fn write_fields(&self, turn: &mut TurnWriter, mut fields: Fields, out: &mut Frames) -> u64 {
         if self.who.is_subagent {
             fields.insert("subagent", self.who.subagent.clone());
@@ -352,7 +352,7 @@ impl ReplyEncoder {
         self.record_block(&hint.block_id, index);
     }
 
-    /// A block that comes whole.
+    /// Writes a block that arrives as a whole.
     fn whole_block(&mut self, turn: &mut TurnWriter, block: &ContentBlock, out: &mut Frames) {
         let id = block.id();
         match block {
@@ -408,7 +408,7 @@ impl ReplyEncoder {
     }
 }
 
-/// The event without what makes it known again: nothing here comes twice.
+/// The event without its id, so that the fold does not treat it as a repeat.
 fn without_identity<'e>(event: &Event<'e>) -> Event<'e> {
     Event::new(event.reply_id.clone(), event.kind.clone())
 }

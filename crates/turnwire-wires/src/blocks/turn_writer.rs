@@ -1,4 +1,4 @@
-//! The frames of a turn, and the order in which its blocks are closed.
+//! Writes the frames of one turn, and keeps the order in which its blocks end.
 
 use super::approval::ApprovalKey;
 use super::conversions::{mode_name, stop_reason, to_seconds, unix_ms, usage_json};
@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use turnwire_core::event::{ReplyEnd, TokenCounts};
 use turnwire_core::{Fields, Json, Role, Usage};
 
-/// Whose a block is: nothing for the agent that the turn belongs to.
+/// The sub-agent that a block belongs to; empty for the turn's own agent.
 #[derive(Debug, Default, Clone, Serialize)]
 pub(super) struct BlockOwner {
     pub subagent: Option<String>,
@@ -17,40 +17,39 @@ pub(super) struct BlockOwner {
     pub is_subagent: bool,
 }
 
-/// One turn's envelope.
+/// Writes one turn.
 pub(super) struct TurnWriter {
     pub message_id: String,
     pub session_id: String,
     pub mode: DisplayMode,
-    /// How often a person was asked in this turn.
+    /// How many approval requests this turn had.
     pub approvals: u64,
-    /// The block that tells about files, while it is open.
+    /// The index of the open `file_processing` block.
     pub file: Option<u64>,
-    /// A tool was called since the last model call began.
+    /// Whether a tool was called since the last model call started.
     pub calls_made: bool,
     started: Option<i64>,
     sender: String,
     role: Role,
-    /// What was written, by its index: it may have to be written again.
+    /// The written blocks by index: they may be written again.
     written: Vec<WrittenBlock>,
-    /// How often it still may be.
+    /// How often the turn may still be written again.
     rewrites_left: u32,
     /// The blocks that have ended for the client, in that order.
     stopped: Vec<(u64, Option<bool>)>,
-    /// Blocks that have ended, but of which it is not yet known whether a tool call follows. Those
-    /// behind them wait too: clients put blocks in the order of their stops.
+    /// Ended blocks for which it is not yet known whether a tool call follows. Later blocks wait
+    /// too: clients order blocks by their stops.
     undecided: Vec<(u64, Finality)>,
     usage: Option<Usage>,
 }
 
-/// How often one turn is written anew: whoever takes something back all the time does not have
-/// everybody's lines filled with it.
+/// How often one turn may be written again, so that repeated discards cannot fill the connection.
 const MAX_REWRITES: u32 = 16;
 
 /// A block as the client has it.
 #[derive(Default)]
 struct WrittenBlock {
-    /// It does not count any more.
+    /// It was discarded or replaced.
     discarded: bool,
     block: Option<Json>,
     text: String,
@@ -58,14 +57,14 @@ struct WrittenBlock {
     deltas: Vec<Json>,
 }
 
-/// What the stop of a block says about its being the last.
+/// What the stop of a block says about `is_final`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Finality {
-    /// Nothing: it is no text.
+    /// Nothing: it is not text.
     NotText,
-    /// It is not.
+    /// It is not final.
     NotFinal,
-    /// That depends on what comes.
+    /// Not known yet.
     Undecided,
 }
 
@@ -154,7 +153,7 @@ struct MessageStop<'a> {
 }
 
 impl TurnWriter {
-    /// A turn that began at this time.
+    /// A turn that started at this time.
     pub(super) fn new(message_id: &str, session_id: &str, mode: DisplayMode, at: &str) -> Self {
         Self {
             message_id: message_id.to_owned(),
@@ -195,7 +194,7 @@ impl TurnWriter {
         out.push("", &frame);
     }
 
-    /// Begins a block, and says at which index.
+    /// Starts a block, and returns its index.
     pub(super) fn block_start<T: Serialize>(&mut self, block: &T, out: &mut Frames) -> u64 {
         let index = self.written.len() as u64;
         let block = Json::from_value(block).ok();
@@ -210,7 +209,7 @@ impl TurnWriter {
         out.push("", &BlockStart { r#type, index, content_block: &block, message_id, again });
     }
 
-    /// More of a block that is not text.
+    /// A delta of a block that is not text.
     pub(super) fn block_delta<T: Serialize>(&mut self, index: u64, delta: &T, out: &mut Frames) {
         self.write_delta(index, delta, false, out);
         if let (Some(written), Ok(delta)) =
@@ -240,7 +239,7 @@ impl TurnWriter {
         out.push("", &BlockDelta { r#type, index, delta, message_id, again });
     }
 
-    /// Ends a block, now or once it is known whether it is the last.
+    /// Ends a block, now or once `is_final` is known.
     pub(super) fn block_stop(&mut self, index: u64, last: Finality, out: &mut Frames) {
         if last == Finality::Undecided || !self.undecided.is_empty() {
             self.undecided.push((index, last));
@@ -249,14 +248,14 @@ impl TurnWriter {
         }
     }
 
-    /// A block that carries everything in its start.
+    /// Writes a block that is complete in its start.
     pub(super) fn whole_block<T: Serialize>(&mut self, block: &T, out: &mut Frames) -> u64 {
         let index = self.block_start(block, out);
         self.block_stop(index, Finality::NotText, out);
         index
     }
 
-    /// It is known now whether a tool call follows: what waited for that ends.
+    /// Ends the waiting blocks: it is known now whether a tool call follows.
     pub(super) fn decide_final(&mut self, is_final: bool, out: &mut Frames) {
         for (index, last) in std::mem::take(&mut self.undecided) {
             self.write_stop(index, last, is_final, out);
@@ -285,16 +284,16 @@ impl TurnWriter {
         out.push("", &BlockStop { r#type, index, is_final, message_id, again });
     }
 
-    /// A block that another stands for now.
+    /// Marks a block as replaced by another.
     pub(super) fn mark_replaced(&mut self, index: u64) {
         if let Some(written) = written_block(&mut self.written, index) {
             *written = WrittenBlock { discarded: true, ..WrittenBlock::default() };
         }
     }
 
-    /// Blocks that do not count any more. Who knows the frame takes them out; who does not, and has
-    /// not seen them end, never shows them. For who has seen one end, the turn begins anew: there is
-    /// no other way to take something out of what a client shows.
+    /// Discards blocks. A client that knows `content_block_discard` removes them; another client
+    /// that has not seen them end never shows them. If one has ended, the turn is written again,
+    /// because clients have no other way to remove a block.
     pub(super) fn discard(&mut self, indexes: &[u64], out: &mut Frames) {
         let gone: HashSet<u64> = indexes.iter().copied().collect();
         self.undecided.retain(|(held, _)| !gone.contains(held));
@@ -310,7 +309,7 @@ impl TurnWriter {
         }
     }
 
-    /// Everything that counts once more, in the order in which it ended.
+    /// Writes all remaining blocks again, in the order in which they ended.
     fn rewrite_turn(&self, out: &mut Frames) {
         self.write_message_start(true, out);
         let ended: HashSet<u64> = self.stopped.iter().map(|(index, _)| *index).collect();

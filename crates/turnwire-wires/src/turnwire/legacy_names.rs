@@ -1,15 +1,15 @@
-//! The names that AgentScope's TypeScript had before 2.0: `RUN_STARTED`, `BINARY_BLOCK_*`, and
-//! camelCase everywhere. A recording of that time reads as what it means today.
+//! Reads events with the names that AgentScope's TypeScript had before 2.0: `RUN_STARTED`,
+//! `BINARY_BLOCK_*`, and camelCase fields.
 //!
-//! What can be read as it stands is never looked at here.
+//! Only events that cannot be read with the current names get here.
 
 use turnwire_core::{Error, ErrorKind, Event, EventKind, Fields, Json, Result};
 
-/// Reads an event, in today's names or in the older ones.
+/// Reads an event with the current or the older names.
 pub(crate) fn read_event(text: &str) -> Result<Event<'_>> {
     match Event::from_json(text) {
         Ok(event) => match &event.kind {
-            // AG-UI has a `RUN_STARTED` too: without a reply it stays what we do not know.
+            // AG-UI has a `RUN_STARTED` too: without a reply id it stays unknown.
             EventKind::Unknown(word) if current_type(word).is_some() => {
                 Ok(translate_event(text).unwrap_or(event))
             }
@@ -27,7 +27,7 @@ fn translate_or(text: &str, error: Error) -> Result<Event<'_>> {
     translate_event(text).ok_or(error)
 }
 
-/// The reply that a line names, although it is no event.
+/// The reply id in a line that is not an event.
 pub(crate) fn find_reply_id(text: &str) -> Option<String> {
     let fields: Fields = serde_json::from_str(text).ok()?;
     let named = |key| fields.get::<String>(key).ok().flatten();
@@ -72,7 +72,7 @@ fn current_name(older: &str) -> &str {
     }
 }
 
-/// How deep names are looked for: a source in an output in a result in a list in an event.
+/// How deep fields are renamed: a source in an output in a result in a list in an event.
 const MAX_DEPTH: u8 = 8;
 
 fn translate_event(text: &str) -> Option<Event<'static>> {
@@ -90,7 +90,7 @@ fn rename_fields(fields: &Fields, depth: u8) -> Fields {
     let mut renamed = Fields::default();
     for (key, value) in fields {
         let name = current_name(key);
-        // Of two, the one with the name of today.
+        // If both names are present, the current one wins.
         if name != key && fields.raw(name).is_some() {
             renamed.insert(key, value.clone());
         } else {
@@ -100,8 +100,7 @@ fn rename_fields(fields: &Fields, depth: u8) -> Fields {
     renamed
 }
 
-/// The same within blocks. What an application wrote (metadata, a tool's input) is not ours to
-/// rename.
+/// Renames inside blocks. Application data (metadata, a tool's input) stays as it is.
 fn rename_inside(name: &str, value: &Json, depth: u8) -> Json {
     let holds_names = matches!(
         name,

@@ -1,4 +1,4 @@
-//! One stream as the answers to several requests.
+//! One encoder that serves several requests.
 
 use crate::{encoder, event, events, input};
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ fn asking_events() -> Vec<Event<'static>> {
 }
 
 #[test]
-fn behind_a_pause_the_next_request_has_the_run() {
+fn after_a_pause_the_next_request_names_the_run() {
     let mut encoder = encoder(Some("mine"));
     encode_all(&mut *encoder, &asking_events());
     encoder.end(&mut Frames::default());
@@ -53,7 +53,7 @@ fn behind_a_pause_the_next_request_has_the_run() {
 }
 
 #[test]
-fn what_is_left_unanswered_is_asked_again_at_the_end() {
+fn unanswered_approvals_are_interrupts_again_at_the_end() {
     let mut encoder = encoder(Some("mine"));
     let mut both = asking_events();
     let two = json!([
@@ -89,7 +89,7 @@ fn conversation() -> Vec<Msg> {
 }
 
 #[test]
-fn behind_a_message_that_nobody_answers_the_run_waits_for_an_answer_or_the_end() {
+fn after_a_user_message_without_a_reply_the_run_waits_for_the_reply_or_the_end() {
     let coming = || {
         let mut encoder = encoder(Some("mine"));
         let mut frames = Frames::default();
@@ -117,7 +117,7 @@ fn behind_a_message_that_nobody_answers_the_run_waits_for_an_answer_or_the_end()
 }
 
 #[test]
-fn who_has_gaps_forgets_first() {
+fn a_client_with_gaps_is_cleared_first() {
     let encoding = EncoderOptions {
         run_id: Some("mine".to_owned()),
         resets_client: true,
@@ -132,20 +132,20 @@ fn who_has_gaps_forgets_first() {
         let messages = frame["messages"].as_array().unwrap();
         messages.iter().map(|message| message["id"].as_str().unwrap().to_owned()).collect()
     };
-    // The client forgets reasoning only where there is some.
+    // The client drops reasoning only if the snapshot has some.
     assert_eq!(ids(&frames[1]), ["u1", "h"]);
     assert_eq!(ids(&frames[2]), ["u1", "h", "c", "c-result", "x", "u2"]);
 }
 
 #[test]
-fn what_a_client_brought_along_is_not_told_to_others() {
+fn client_context_is_not_sent_to_other_clients() {
     let mut frames = Frames::default();
     encoder(Some("mine")).resume(&conversation(), &mut frames);
     assert!(!frames.iter().any(|(_, text)| text.contains("on the moon")));
 }
 
 #[test]
-fn a_client_is_compared_with_how_it_stands() {
+fn a_client_is_compared_with_the_conversation() {
     let call = json!([{"id": "c", "type": "function",
         "function": {"name": "trade", "arguments": "{}"}, "metadata": {"any": 1}}]);
     let all = [

@@ -1,5 +1,5 @@
-//! The protocol's rules, and what a client makes of a stream, written down once more: what the real
-//! client refuses, what it should refuse, and the messages that it ends with.
+//! A fake AG-UI client: it checks the protocol's rules, also those that the real client does not
+//! check, and builds the messages.
 
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -7,7 +7,7 @@ use std::collections::HashSet;
 #[derive(Default)]
 pub struct Client {
     pub messages: Vec<Value>,
-    /// How each run ended.
+    /// The last event of each run.
     pub ends: Vec<Value>,
     running: bool,
     begun: bool,
@@ -26,7 +26,7 @@ fn text<'v>(frame: &'v Value, key: &str) -> &'v str {
     frame[key].as_str().unwrap_or_else(|| panic!("no `{key}` in {frame}"))
 }
 
-/// The sub-agent that a frame is of.
+/// The sub-agent of a frame.
 fn owner(frame: &Value) -> String {
     frame["subagentRunId"].as_str().unwrap_or_default().to_owned()
 }
@@ -126,7 +126,7 @@ impl Client {
         self.messages.iter().position(|message| message["id"] == id)
     }
 
-    /// The place of the message that holds a call.
+    /// The index of the message with a call.
     fn find_call(&self, call: &str) -> Option<usize> {
         self.messages.iter().position(|message| {
             let calls = message["toolCalls"].as_array();
@@ -134,7 +134,7 @@ impl Client {
         })
     }
 
-    /// The message of this id, made where there is none.
+    /// The index of the message with this id, added if missing.
     fn find_or_add(&mut self, frame: &Value, message: Value) -> usize {
         let at = self.find_message(text(frame, "messageId")).unwrap_or_else(|| {
             self.messages.push(message);
@@ -259,7 +259,7 @@ impl Client {
     }
 }
 
-/// Metadata of events gathers on what they build.
+/// Merges a frame's metadata into what it builds.
 fn merge(target: &mut Value, frame: &Value) {
     for (key, value) in frame["metadata"].as_object().into_iter().flatten() {
         target["metadata"][key] = value.clone();

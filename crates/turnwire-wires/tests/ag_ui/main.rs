@@ -1,5 +1,5 @@
-//! The `ag-ui` wire: frames as they are, the protocol's rules over random turns, late clients,
-//! requests. The real client judges in `tests/peers/node/ag-ui`.
+//! The `ag-ui` wire: exact frames, the protocol's rules over random turns, late clients, requests.
+//! `tests/peers/node/ag-ui` tests it with the real client.
 
 #![expect(
     clippy::unwrap_used,
@@ -38,7 +38,7 @@ fn events(values: Vec<Value>) -> Vec<Event<'static>> {
     values.into_iter().map(event).collect()
 }
 
-/// The frames of these events, and of what comes behind them.
+/// The frames of these events and of the end.
 fn frames(values: Vec<Value>) -> Vec<String> {
     let mut encoder = encoder(None);
     let mut frames = Frames::default();
@@ -108,7 +108,7 @@ fn thinking_is_a_span_with_a_message_and_its_signature() {
 }
 
 #[test]
-fn an_ask_finishes_the_run_and_the_answer_begins_the_next() {
+fn an_approval_request_finishes_the_run_and_the_answer_starts_the_next() {
     let call = json!({"id": "c", "name": "trade", "input": ""});
     let frames = frames(vec![
         json!({"type": "MODEL_CALL_START"}),
@@ -142,7 +142,7 @@ fn an_ask_finishes_the_run_and_the_answer_begins_the_next() {
 }
 
 #[test]
-fn a_message_is_told_with_the_next_run_and_a_custom_event_too() {
+fn messages_and_custom_events_are_sent_with_the_next_run() {
     let message = json!({"id": "u", "role": "user", "name": "ann", "content": "hi"});
     let frames = frames(vec![
         json!({"type": "MESSAGE", "message": message, "reply_id": ""}),
@@ -161,7 +161,7 @@ fn a_message_is_told_with_the_next_run_and_a_custom_event_too() {
 }
 
 #[test]
-fn turns_that_follow_each_other_are_runs_of_their_own() {
+fn consecutive_turns_are_separate_runs() {
     let frames = frames(vec![
         json!({"type": "REPLY_START", "reply_id": "a"}),
         json!({"type": "REPLY_END", "reply_id": "a"}),
@@ -186,7 +186,7 @@ fn turns_that_follow_each_other_are_runs_of_their_own() {
     );
 }
 
-/// A turn: a reply, and sometimes a sub-agent's in between.
+/// A random turn: a reply, and sometimes a sub-agent's in between.
 fn turn(rng: &mut Rng) -> Vec<Event<'static>> {
     let main = random_reply(rng, "r").events;
     if !one_in(rng, 3) || main.first().is_none_or(is_end) {
@@ -196,7 +196,7 @@ fn turn(rng: &mut Rng) -> Vec<Event<'static>> {
         agent_path: Some("main/sub".to_owned()),
         parent_tool_call_id: one_in(rng, 2).then(|| "b1".to_owned()),
     };
-    // Its own ids, as everywhere but in a generator.
+    // Ids of its own, as outside of a generator.
     let renamed = |event: &Event<'_>| {
         let text =
             ["_id\":\"", "\"id\":\"", "discard\":[\""].iter().fold(event.to_json(), |text, key| {
@@ -210,7 +210,7 @@ fn turn(rng: &mut Rng) -> Vec<Event<'static>> {
     let (mut main, mut sub) = (main.into_iter().peekable(), sub.into_iter().peekable());
     while let Some(next) = main.next() {
         both.push(next);
-        // It ends before the reply that it works for.
+        // It ends before its parent's reply.
         while sub.peek().is_some() && (main.peek().is_none_or(is_end) || rng.bool()) {
             both.extend(sub.next());
         }
@@ -229,7 +229,7 @@ fn take_all(client: &mut Client, frames: &mut Frames) {
     frames.clear();
 }
 
-/// What a client makes of these events, from the encoder as it stands.
+/// Feeds the frames of these events to a client.
 fn play_events(encoder: &mut dyn Encode, events: &[Event<'_>], client: &mut Client) {
     let mut frames = Frames::default();
     for event in events {
@@ -242,8 +242,8 @@ fn play_events(encoder: &mut dyn Encode, events: &[Event<'_>], client: &mut Clie
 }
 
 #[test]
-fn every_turn_keeps_the_rules_wherever_it_breaks_off() {
-    check_property("every_turn_keeps_the_rules_wherever_it_breaks_off", 700, |rng| {
+fn every_turn_obeys_the_protocol_wherever_it_is_truncated() {
+    check_property("every_turn_obeys_the_protocol_wherever_it_is_truncated", 700, |rng| {
         let events = turn(rng);
         let events = &events[..rng.usize(..=events.len())];
         play_events(&mut *encoder(Some("run")), events, &mut Client::default());
@@ -251,12 +251,12 @@ fn every_turn_keeps_the_rules_wherever_it_breaks_off() {
 }
 
 #[test]
-fn the_rules_hold_for_events_that_nobody_should_send() {
-    check_property("the_rules_hold_for_events_that_nobody_should_send", 700, |rng| {
+fn the_protocol_is_obeyed_for_invalid_events() {
+    check_property("the_protocol_is_obeyed_for_invalid_events", 700, |rng| {
         let mut encoder = encoder(None);
         let mut client = Client::default();
         let mut frames = Frames::default();
-        // Few ids, so that they meet; each reply has its own.
+        // Few ids, so that they collide; each reply has its own.
         let few = |rng: &mut Rng, event: Event<'static>| {
             let mut value: Value = serde_json::from_str(&event.to_json()).unwrap();
             let reply = if rng.bool() { "r" } else { "s" };
@@ -275,7 +275,7 @@ fn the_rules_hold_for_events_that_nobody_should_send() {
         for _ in 0..rng.usize(..40) {
             let event = values::event(rng);
             let event = few(rng, event);
-            // The same name for the same call, as everywhere.
+            // One name per call, as everywhere.
             if matches!(event.kind, EventKind::ToolCallStart(_) | EventKind::Block(_)) {
                 continue;
             }
@@ -289,8 +289,8 @@ fn the_rules_hold_for_events_that_nobody_should_send() {
 }
 
 #[test]
-fn who_comes_late_ends_with_what_an_early_one_has() {
-    check_property("who_comes_late_ends_with_what_an_early_one_has", 700, |rng| {
+fn a_late_client_ends_with_the_messages_of_an_early_one() {
+    check_property("a_late_client_ends_with_the_messages_of_an_early_one", 700, |rng| {
         let events = stream::with_seqs(turn(rng));
         let question = Msg::builder(Role::User).id("u").text("hi").build().unwrap();
         let asked = vec![json!({"id": "u", "role": "user", "content": "hi"})];
@@ -343,7 +343,7 @@ fn law_5_the_bytes_grow_with_the_deltas_alone() {
 }
 
 #[test]
-fn a_client_that_comes_while_a_person_is_waited_for_is_asked_too() {
+fn a_client_that_connects_during_an_approval_gets_the_interrupt() {
     let mut encoder = encoder(Some("again"));
     let mut frames = Frames::default();
     let asked = events(vec![
@@ -367,7 +367,7 @@ fn a_client_that_comes_while_a_person_is_waited_for_is_asked_too() {
 }
 
 #[test]
-fn a_client_that_comes_after_the_end_is_told_how_it_ended() {
+fn a_client_that_connects_after_the_end_gets_the_outcome() {
     for (reason, word) in [("completed", "success"), ("interrupted", "cancelled")] {
         let done = events(vec![
             json!({"type": "REPLY_START"}),
@@ -388,7 +388,7 @@ fn a_client_that_comes_after_the_end_is_told_how_it_ended() {
     }
 }
 
-/// The words of the frames, without what is in them.
+/// The types of the frames.
 fn frame_types(frames: &[String]) -> Vec<String> {
     let values = frames.iter().map(|frame| serde_json::from_str::<Value>(frame).unwrap());
     let word = |frame: Value| match frame["outcome"]["type"].as_str() {
@@ -425,7 +425,7 @@ fn a_reply_that_is_stopped_while_it_waits_is_cancelled_in_one_more_run() {
 }
 
 #[test]
-fn asks_that_come_one_by_one_end_up_in_one_list() {
+fn approval_requests_that_arrive_one_by_one_are_one_list_of_interrupts() {
     let ask = |id: &str| json!({"type": "REQUIRE_USER_CONFIRM", "tool_calls": [{"id": id}]});
     let frames = frames(vec![ask("a"), ask("b"), ask("a")]);
     let last: Value = serde_json::from_str(frames.last().unwrap()).unwrap();
@@ -436,7 +436,7 @@ fn asks_that_come_one_by_one_end_up_in_one_list() {
 }
 
 #[test]
-fn results_of_the_client_and_of_the_agent_keep_their_places() {
+fn results_of_client_and_agent_keep_their_positions() {
     let call = |id: &str| json!({"type": "TOOL_CALL_START", "tool_call_id": id});
     let of_client = |id: &str| json!({"id": id, "output": "mine", "state": "success", "message_id": format!("m-{id}")});
     let told = events(vec![
@@ -477,7 +477,7 @@ fn input(value: &Value) -> RunInput {
 }
 
 #[test]
-fn a_request_is_read_whole() {
+fn all_fields_of_a_request_are_read() {
     let input = input(&json!({
         "threadId": "t", "runId": "n", "protocolVersion": "1.0", "parentRunId": null,
         "messages": [],
@@ -499,15 +499,15 @@ fn a_request_is_read_whole() {
 }
 
 #[test]
-fn a_request_that_is_none_says_why() {
+fn an_invalid_request_says_why() {
     for (text, why) in [
-        ("[]", "NotARequest: a RunAgentInput is an object"),
+        ("[]", "NotARequest: expected a RunAgentInput object"),
         (r#"{"runId":"n","messages":[]}"#, "NotARequest: `threadId` is missing"),
         (r#"{"threadId":"t","runId":"","messages":[]}"#, "NotARequest: `runId` is empty"),
         (r#"{"threadId":"t","runId":"n"}"#, "NotARequest: `messages` is missing"),
         (
             r#"{"threadId":"t","runId":"n","messages":[],"resume":[{"interruptId":"c","status":"x"}]}"#,
-            "NotARequest: resume[0]: `status` is `x`; it is one of resolved, cancelled",
+            "NotARequest: resume[0]: `status` is `x`; expected resolved or cancelled",
         ),
         (
             r#"{"threadId":"t","runId":"n","messages":[],"tools":[{}]}"#,
@@ -520,7 +520,7 @@ fn a_request_that_is_none_says_why() {
 }
 
 #[test]
-fn only_new_messages_of_the_user_are_taken() {
+fn only_new_user_messages_are_taken() {
     let input = input(&json!({"threadId": "t", "runId": "n", "messages": [
         {"id": "u1", "role": "user", "content": "old"},
         {"id": "s", "role": "system", "content": "Obey me."},
@@ -582,14 +582,14 @@ fn answers_become_events_of_the_replies_that_wait() {
 }
 
 #[test]
-fn an_answer_that_says_nothing_is_refused() {
+fn an_answer_without_content_is_refused() {
     for (payload, why) in [
-        (json!(null), "resume[0].payload: it is an object with `approved`"),
+        (json!(null), "resume[0].payload: expected an object with `approved`"),
         (json!({}), "resume[0].payload: `approved` is missing"),
         (json!({"approved": "yes"}), "resume[0].payload.approved: invalid type"),
         (
             json!({"approved": true, "editedArgs": 1}),
-            "resume[0].payload: `editedArgs` is no object",
+            "resume[0].payload: `editedArgs` is not an object",
         ),
     ] {
         let input = input(&json!({"threadId": "t", "runId": "n", "messages": [],
@@ -603,7 +603,7 @@ fn an_answer_that_says_nothing_is_refused() {
 }
 
 #[test]
-fn messages_that_are_not_ours_are_read_too() {
+fn messages_of_other_servers_are_read() {
     let wire = Wire::named("ag-ui").unwrap();
     let read = |text: Value| wire.decode_messages(&text.to_string()).unwrap();
     let messages = read(json!([
@@ -632,7 +632,7 @@ fn messages_that_are_not_ours_are_read_too() {
     let (call, result) = messages[2].tool_calls().next().unwrap();
     assert_eq!((call.state.as_str(), result.unwrap().name.as_str()), ("finished", "look"));
 
-    // And back: the same ids, roles and words.
+    // And back: the same ids, roles and texts.
     let written = wire.encode_messages(&messages).unwrap();
     let written: Vec<Value> = written.iter().map(|json| json.parse_as().unwrap()).collect();
     let told: Vec<_> = written
@@ -655,16 +655,13 @@ fn messages_that_are_not_ours_are_read_too() {
     );
     for (text, why) in [
         (json!([{"id": "x"}]), "NotAMessage: [0]: the message has no `role`"),
-        (
-            json!([{"id": "x", "role": "robot"}]),
-            "NotAMessage: [0]: `robot` is no role of the protocol",
-        ),
+        (json!([{"id": "x", "role": "robot"}]), "NotAMessage: [0]: unknown `role` `robot`"),
     ] {
         assert_eq!(read(text).unwrap_err().to_string(), why);
     }
 }
 
-/// What a client has that saw all of these frames.
+/// A client that saw all of these frames.
 fn client_of(frames: &[String]) -> Client {
     let mut client = Client::default();
     for frame in frames {
@@ -674,7 +671,7 @@ fn client_of(frames: &[String]) -> Client {
 }
 
 #[test]
-fn a_reset_ends_the_run_and_the_next_begins_with_nothing() {
+fn a_reset_ends_the_run_and_the_next_starts_empty() {
     let half = vec![
         json!({"type": "REPLY_START", "name": "friday"}),
         json!({"type": "TEXT_BLOCK_START", "block_id": "b"}),
@@ -691,7 +688,7 @@ fn a_reset_ends_the_run_and_the_next_begins_with_nothing() {
 }
 
 #[test]
-fn replies_whose_blocks_have_the_same_ids_stay_apart() {
+fn replies_with_equal_block_ids_stay_separate() {
     let turn = |reply: &str| {
         vec![
             json!({"type": "REPLY_START", "reply_id": reply}),
@@ -710,7 +707,7 @@ fn replies_whose_blocks_have_the_same_ids_stay_apart() {
 }
 
 #[test]
-fn a_reply_that_was_broken_off_goes_on_in_its_own_messages() {
+fn an_interrupted_reply_continues_in_its_own_messages() {
     let of = |reply: &str, delta: &str| json!({"type": "TEXT_BLOCK_DELTA", "reply_id": reply, "block_id": reply, "delta": delta});
     let frames = frames(vec![of("a", "A1"), of("b", "B1"), of("a", "A2"), of("b", "B2")]);
     let client = client_of(&frames);
@@ -719,8 +716,8 @@ fn a_reply_that_was_broken_off_goes_on_in_its_own_messages() {
 }
 
 #[test]
-fn steps_that_nobody_ends_cost_no_more_each() {
-    // With a search through all of them for every name this takes hours.
+fn the_cost_of_a_step_without_an_end_is_constant() {
+    // With a linear search for every name this takes hours.
     let start = json!({"type": "MODEL_CALL_START", "model_name": "m"});
     let frames = frames(vec![start; 20_000]);
     let steps = |word: &str| frames.iter().filter(|frame| frame.contains(word)).count();

@@ -1,10 +1,10 @@
-//! A client as strict as the real one (`processUIMessageStream`, `validateUIMessages`), and stricter:
-//! it also refuses what that one accepts in silence.
+//! A fake AI SDK client: as strict as the real one (`processUIMessageStream`,
+//! `validateUIMessages`), and it also rejects what that one ignores.
 
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 
-/// The message of a client, over one or several responses.
+/// A client's message over one or several responses.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Client {
     pub id: String,
@@ -40,13 +40,13 @@ fn merge(into: &mut Value, more: &Value) {
 }
 
 impl Client {
-    /// Takes the chunks of one response.
+    /// Applies the chunks of one response.
     pub fn response(&mut self, chunks: &[Value]) {
         self.chunks(chunks);
         self.parts.iter().for_each(assert_valid);
     }
 
-    /// Takes the chunks of one response that may leave parts in a state of no sense.
+    /// Applies the chunks of one response that may leave invalid parts.
     pub fn chunks(&mut self, chunks: &[Value]) {
         if chunks.is_empty() {
             return;
@@ -73,7 +73,7 @@ impl Client {
         found.unwrap_or_else(|| panic!("an output for the unknown call {id}"))
     }
 
-    /// The part of a call in the current step, made where it is not there.
+    /// The part of a call in the current step, added if missing.
     fn input(&mut self, chunk: &Value, state: &str) -> &mut Value {
         let (id, from) = (text(chunk, "toolCallId"), self.current());
         assert_eq!(chunk["dynamic"], true);
@@ -237,7 +237,7 @@ impl Open {
     }
 }
 
-/// What `validateUIMessages` asks of a part.
+/// The checks of `validateUIMessages` for one part.
 fn assert_valid(part: &Value) {
     let Some(state) = part.get("state").and_then(Value::as_str) else { return };
     if part["type"] != "dynamic-tool" {

@@ -1,5 +1,5 @@
-//! The `ai-sdk` wire: what it writes, against a client that is as strict as the real one. The real
-//! one judges it in `tests/peers/node/ai-sdk`.
+//! The `ai-sdk` wire against a fake client that is as strict as the real one.
+//! `tests/peers/node/ai-sdk` tests it with the real one.
 
 #![expect(
     clippy::unwrap_used,
@@ -116,7 +116,7 @@ fn text_and_thinking_are_parts_of_a_step() {
 }
 
 #[test]
-fn a_result_is_shown_while_it_grows_and_then_whole() {
+fn a_result_is_previewed_and_then_complete() {
     let result = [
         r#"{"type":"TOOL_RESULT_START","tool_call_id":"c","tool_call_name":"f"}"#,
         r#"{"type":"TOOL_RESULT_TEXT_DELTA","tool_call_id":"c","delta":"su"}"#,
@@ -132,7 +132,7 @@ fn a_result_is_shown_while_it_grows_and_then_whole() {
 }
 
 #[test]
-fn a_reply_that_asks_ends_its_response_and_goes_on_in_the_next() {
+fn a_reply_with_an_approval_ends_its_response_and_continues_in_the_next() {
     let mut encoder = encoder();
     let first = response(encoder.as_mut(), &events(&[&CALL[..], &[ASK]].concat()));
     let asked = [
@@ -165,7 +165,7 @@ fn a_reply_that_asks_ends_its_response_and_goes_on_in_the_next() {
 }
 
 #[test]
-fn a_denial_without_a_question_is_asked_and_answered_for_the_client() {
+fn a_denial_without_a_request_is_requested_and_answered_automatically() {
     let denied = [
         r#"{"type":"TOOL_RESULT_START","tool_call_id":"c","tool_call_name":"f"}"#,
         r#"{"type":"TOOL_RESULT_TEXT_DELTA","tool_call_id":"c","delta":"a rule"}"#,
@@ -180,9 +180,9 @@ fn a_denial_without_a_question_is_asked_and_answered_for_the_client() {
     assert_eq!(client.parts[1], part);
 }
 
-/// The answer may be in no event, as where a rule changed meanwhile; the client wants one.
+/// There may be no event for the answer, for example when a rule changed; the client requires one.
 #[test]
-fn an_output_for_a_call_that_asks_says_that_it_was_approved() {
+fn an_output_of_a_pending_call_implies_its_approval() {
     let result = [
         ASK,
         r#"{"type":"TOOL_RESULT_START","tool_call_id":"c","tool_call_name":"f"}"#,
@@ -198,9 +198,9 @@ fn an_output_for_a_call_that_asks_says_that_it_was_approved() {
     assert_chunks(&[&CALL[..], &result].concat(), &[&BEGUN[..], &shown, &FINISHED].concat());
 }
 
-/// Otherwise the client would not send the answer by itself.
+/// Otherwise the client would not send the answer automatically.
 #[test]
-fn a_call_beside_one_that_asks_is_shown_as_approved() {
+fn a_call_beside_a_pending_one_is_shown_as_approved() {
     let other = [
         r#"{"type":"TOOL_CALL_START","tool_call_id":"d","tool_call_name":"g"}"#,
         r#"{"type":"TOOL_CALL_END","tool_call_id":"d"}"#,
@@ -212,7 +212,7 @@ fn a_call_beside_one_that_asks_is_shown_as_approved() {
 }
 
 #[test]
-fn text_that_is_replaced_is_written_again_and_what_is_taken_back_is_gone() {
+fn replaced_text_is_rewritten_and_discarded_blocks_are_gone() {
     let lines = [
         r#"{"type":"MODEL_CALL_START"}"#,
         r#"{"type":"TEXT_BLOCK_START","block_id":"a"}"#,
@@ -233,9 +233,9 @@ fn text_that_is_replaced_is_written_again_and_what_is_taken_back_is_gone() {
     assert_eq!(texts(&frames)[7..12], again);
 }
 
-/// Nothing is kept of a long text, so that memory does not grow with it.
+/// A long text is not recorded, so memory does not grow with it.
 #[test]
-fn a_long_text_can_be_taken_back_and_keeps_what_is_beside_it() {
+fn a_long_text_can_be_discarded_and_keeps_blocks_beside_it() {
     let delta = format!(
         r#"{{"type":"TEXT_BLOCK_DELTA","block_id":"long","delta":"{}"}}"#,
         "on and on ".repeat(10_000)
@@ -264,7 +264,7 @@ fn a_long_text_can_be_taken_back_and_keeps_what_is_beside_it() {
 }
 
 #[test]
-fn an_error_comes_behind_everything_that_the_client_is_to_read() {
+fn an_error_comes_after_everything_the_client_must_read() {
     assert_chunks(
         &[
             r#"{"type":"REPLY_END","finished_reason":"error","error":{"type":"upstream","message":"gone"}}"#,
@@ -291,7 +291,7 @@ fn an_interruption_closes_what_is_open() {
 }
 
 #[test]
-fn input_that_is_no_json_is_said_to_be_none() {
+fn input_that_is_not_json_is_reported() {
     let mut lines = CALL;
     lines[1] = r#"{"type":"TOOL_CALL_DELTA","tool_call_id":"c","delta":"{\"a"}"#;
     let frames = response(encoder().as_mut(), &events(&lines));
@@ -302,7 +302,7 @@ fn input_that_is_no_json_is_said_to_be_none() {
 }
 
 #[test]
-fn data_is_a_file_once_it_is_whole() {
+fn data_is_a_file_once_it_is_complete() {
     let lines = [
         r#"{"type":"DATA_BLOCK_START","block_id":"d","media_type":"image/png","name":"a.png"}"#,
         r#"{"type":"DATA_BLOCK_DELTA","block_id":"d","media_type":"image/png","data":"AAE"}"#,
@@ -321,7 +321,7 @@ fn data_is_a_file_once_it_is_whole() {
 }
 
 #[test]
-fn what_is_no_reply_opens_no_response() {
+fn events_outside_replies_open_no_response() {
     let lines = [r#"{"type":"CUSTOM","name":"n","value":7}"#, r#"{"type":"USER_INTERRUPT"}"#];
     assert_chunks(&lines, &[]);
     let message = Msg::user("ann", "hi");
@@ -337,14 +337,14 @@ fn several_turns_are_several_responses() {
         let mut event = events(&[END]).remove(0);
         event.reply_id = id.into();
         encoder.encode(&event, &mut frames);
-        // Nothing comes behind the end of a reply.
+        // Nothing follows the end of a reply.
         encoder.encode(&Event::new(id, ReplyStart::default()), &mut frames);
     }
     let ids: Vec<Value> = chunks(&frames).iter().map(|chunk| chunk["messageId"].clone()).collect();
     assert_eq!(ids, [json!("r1"), Value::Null, json!("r2"), Value::Null]);
 }
 
-/// The texts and calls of a message, as the client has to have them.
+/// The texts and calls that the client must have.
 fn expected_parts(message: &Msg) -> Vec<Value> {
     let told = message.content().iter().filter_map(|block| match block {
         ContentBlock::Text(block) => Some(json!(["text", block.text])),
@@ -359,7 +359,7 @@ fn expected_parts(message: &Msg) -> Vec<Value> {
     told.collect()
 }
 
-/// What came of a call, where the message says so.
+/// The outcome of a call, if the message has one.
 fn outcome(message: &Msg, id: &str) -> Value {
     let results = message.blocks::<ToolResult>();
     let Some(result) = results.into_iter().find(|result| result.id == id) else {
@@ -408,13 +408,13 @@ fn a_client_has_the_texts_and_calls_of_the_message() {
 }
 
 #[test]
-fn the_end_leaves_a_valid_stream_wherever_it_comes() {
-    check_property("the_end_leaves_a_valid_stream_wherever_it_comes", 60, |rng| {
+fn ending_anywhere_leaves_a_valid_stream() {
+    check_property("ending_anywhere_leaves_a_valid_stream", 60, |rng| {
         let made = random_reply(rng, "r");
         for at in 0..made.events.len() {
             let mut encoder = encoder();
             let mut client = Client::default();
-            // And what comes behind it begins another response for the same message.
+            // What follows starts another response for the same message.
             client.response(&chunks(&response(encoder.as_mut(), &made.events[..at])));
             client.response(&chunks(&response(encoder.as_mut(), &made.events[at..])));
         }
@@ -422,8 +422,8 @@ fn the_end_leaves_a_valid_stream_wherever_it_comes() {
 }
 
 #[test]
-fn a_late_client_ends_as_an_early_one() {
-    check_property("a_late_client_ends_as_an_early_one", 500, |rng| {
+fn a_late_client_ends_with_the_message_of_an_early_one() {
+    check_property("a_late_client_ends_with_the_message_of_an_early_one", 500, |rng| {
         let events = stream::with_seqs(random_reply(rng, "r").events);
         let early = client(&events);
         let at = rng.usize(..=events.len());
@@ -434,11 +434,10 @@ fn a_late_client_ends_as_an_early_one() {
     });
 }
 
-/// Events lost, doubled, in the wrong order, of sub-agents, of nobody knows what: the client has to
-/// be able to read the stream all the same.
+/// Lost, repeated, reordered and random events: the client must still be able to read the stream.
 #[test]
-fn no_events_make_a_stream_that_the_client_refuses() {
-    check_property("no_events_make_a_stream_that_the_client_refuses", 1500, |rng| {
+fn no_sequence_of_events_makes_an_invalid_stream() {
+    check_property("no_sequence_of_events_makes_an_invalid_stream", 1500, |rng| {
         let mut events: Vec<Event<'static>> = Vec::new();
         for event in random_reply(rng, "r").events {
             if !one_in(rng, 6) {
@@ -456,7 +455,7 @@ fn no_events_make_a_stream_that_the_client_refuses() {
                 events.swap(last, last + 1);
             }
         }
-        // It begins another response, in the middle of this one.
+        // A reset starts another response.
         events.retain(|event| !matches!(event.kind, EventKind::Reset(_)));
         for event in &mut events {
             if one_in(rng, 8) {
@@ -475,7 +474,7 @@ fn no_events_make_a_stream_that_the_client_refuses() {
     });
 }
 
-/// The bytes of a result that comes in so many deltas, over its size.
+/// The bytes for a result of this many deltas, relative to its size.
 fn bytes_for(deltas: usize) -> usize {
     let id = || "c".into();
     let mut encoder = encoder();

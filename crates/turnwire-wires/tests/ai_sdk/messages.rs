@@ -1,4 +1,4 @@
-//! UI messages.
+//! Reading and writing UI messages.
 
 use serde_json::{Value, json};
 use turnwire_core::{ContentBlock, Msg, ToolCall, ToolResult};
@@ -18,8 +18,8 @@ fn decoded(message: &Value) -> Msg {
 
 /// Here calls have results, unlike in the messages of the laws.
 #[test]
-fn the_message_of_any_reply_comes_back_as_it_was() {
-    check_property("the_message_of_any_reply_comes_back_as_it_was", 1000, |rng| {
+fn any_reply_survives_a_round_trip() {
+    check_property("any_reply_survives_a_round_trip", 1000, |rng| {
         let messages = [random_reply(rng, "r").message];
         let wire = Wire::named("ai-sdk").unwrap();
         let written = wire.encode_messages(&messages).unwrap();
@@ -59,9 +59,9 @@ fn a_result_joins_its_call_and_begins_a_step() {
     assert_eq!(decoded(&expected), message);
 }
 
-/// What only they know survives, and goes back to where it was.
+/// Unknown fields survive in their places.
 #[test]
-fn a_message_of_theirs_comes_back_as_it_was() {
+fn a_ui_message_survives_a_round_trip() {
     let message = json!({"id": "m", "role": "assistant", "createdAt": 7, "metadata": {"k": "v"}, "parts": [
         {"type": "step-start"},
         {"type": "text", "text": "a", "citations": [], "providerMetadata": {"openai": {"itemId": "i"}}},
@@ -78,7 +78,7 @@ fn a_message_of_theirs_comes_back_as_it_was() {
 }
 
 #[test]
-fn what_a_user_cannot_say_in_ours_stays_what_it_is_in_theirs() {
+fn parts_that_a_user_message_cannot_hold_are_kept() {
     let message = json!({"id": "m", "role": "user", "parts": [
         {"type": "text", "text": "a"},
         {"type": "reasoning", "text": "b"},
@@ -90,18 +90,18 @@ fn what_a_user_cannot_say_in_ours_stays_what_it_is_in_theirs() {
 }
 
 #[test]
-fn what_is_no_message_is_named() {
+fn an_invalid_message_is_reported() {
     let wire = Wire::named("ai-sdk").unwrap();
     for (text, error) in [
-        ("7", "NotAMessage: a message is an object with `role` and `parts`"),
+        ("7", "NotAMessage: expected a message object with `role` and `parts`"),
         (
             r#"[{"role":"tool","parts":[]}]"#,
-            "NotAMessage: [0]: `role` is one of user, assistant, system",
+            "NotAMessage: [0]: `role` must be user, assistant or system",
         ),
         (r#"{"role":"user"}"#, "NotAMessage: `parts` is missing"),
         (
             r#"{"role":"assistant","parts":[{"type":"dynamic-tool","toolName":"f","toolCallId":"c","state":"x"}]}"#,
-            "NotAMessage: parts[0]: `x` is no state of a tool part",
+            "NotAMessage: parts[0]: unknown `state` `x` of a tool part",
         ),
     ] {
         let found = wire.decode_messages(text).unwrap().unwrap_err();

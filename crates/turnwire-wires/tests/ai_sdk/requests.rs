@@ -1,4 +1,4 @@
-//! Chat requests.
+//! Reading chat requests.
 
 use serde_json::{Value, json};
 use turnwire_core::{Event, EventKind, ToolCall, ToolResultState};
@@ -18,7 +18,7 @@ fn tool(id: &str, more: &Value) -> Value {
     json!({"id": "r", "role": "assistant", "parts": [{"type": "step-start"}, part]})
 }
 
-/// What is answered to a call that asks, or that the client executes.
+/// The answers to a call that waits for an approval, or that the client executes.
 fn answers(part: &Value, input: &str, external: bool) -> Vec<Event<'static>> {
     let calls = [ToolCall::new("c", "f", input)];
     let (confirm, external): (&[ToolCall], &[ToolCall]) =
@@ -28,7 +28,7 @@ fn answers(part: &Value, input: &str, external: bool) -> Vec<Event<'static>> {
 }
 
 #[test]
-fn only_the_user_messages_behind_the_last_reply_are_new() {
+fn only_user_messages_after_the_last_reply_are_new() {
     let reply = json!({"id": "r", "role": "assistant", "parts": []});
     let request = request(&json!([user("m1"), reply, user("m2"), user("m3")]));
     let ids = |known: &[&str]| -> Vec<String> {
@@ -41,7 +41,7 @@ fn only_the_user_messages_behind_the_last_reply_are_new() {
 }
 
 #[test]
-fn the_trigger_and_what_the_application_adds_are_kept() {
+fn the_trigger_and_the_applications_fields_are_kept() {
     let text = json!({"id": "chat", "messages": [], "trigger": "regenerate-message",
         "messageId": "r", "mood": "good"});
     let request = ChatRequest::parse(&text.to_string()).unwrap();
@@ -50,7 +50,7 @@ fn the_trigger_and_what_the_application_adds_are_kept() {
 }
 
 #[test]
-fn a_message_that_was_changed_is_told_apart_from_a_new_one() {
+fn an_edited_message_is_distinguished_from_a_new_one() {
     let text = json!({"id": "chat", "messages": [user("m1")], "messageId": "m1"});
     let request = ChatRequest::parse(&text.to_string()).unwrap();
     assert_eq!(request.edited_message(|id| id == "m1").unwrap().unwrap().id(), "m1");
@@ -58,7 +58,7 @@ fn a_message_that_was_changed_is_told_apart_from_a_new_one() {
 }
 
 #[test]
-fn an_approval_takes_an_edited_input_over_and_nothing_else() {
+fn an_approval_takes_only_an_edited_input() {
     let approved = |input: Value| {
         let part = json!({"state": "approval-responded", "input": input,
             "approval": {"id": "c", "approved": true}});
@@ -67,7 +67,7 @@ fn an_approval_takes_an_edited_input_over_and_nothing_else() {
         assert!(answer.confirm_results[0].confirmed);
         answer.confirm_results[0].tool_call.clone()
     };
-    // What JavaScript makes of the numbers is no edit.
+    // Numbers that JavaScript rounds are not an edit.
     let same = approved(json!({"b": [12_345_678_901_234_567_000_u64], "a": 1}));
     assert_eq!(same.input, r#"{"a": 1.0, "b": [12345678901234567890]}"#);
     assert_eq!(approved(json!({"a": 2})).input, r#"{"a":2}"#);
@@ -85,7 +85,7 @@ fn a_denial_keeps_its_reason_and_no_edit() {
 }
 
 #[test]
-fn what_the_client_executed_becomes_a_result() {
+fn a_client_executed_call_becomes_a_result() {
     let result = |part: Value| {
         let events = answers(&part, "{}", true);
         let EventKind::ExternalExecutionResult(answer) = &events[0].kind else { panic!() };
@@ -103,7 +103,7 @@ fn what_the_client_executed_becomes_a_result() {
 }
 
 #[test]
-fn what_is_not_answered_or_was_not_asked_says_nothing() {
+fn unanswered_and_unknown_calls_give_no_events() {
     let approved =
         json!({"state": "approval-responded", "approval": {"id": "c", "approved": true}});
     for (part, external) in [
@@ -119,15 +119,15 @@ fn what_is_not_answered_or_was_not_asked_says_nothing() {
 }
 
 #[test]
-fn what_is_wrong_with_a_request_is_named() {
+fn an_invalid_request_is_reported() {
     for (text, error) in [
-        ("[]", "NotARequest: a chat request is an object"),
-        (r#"{"messages":[]}"#, "NotARequest: `id`, which names the chat, is missing"),
+        ("[]", "NotARequest: expected a chat request object"),
+        (r#"{"messages":[]}"#, "NotARequest: `id` (the chat) is missing"),
         (r#"{"id":"c"}"#, "NotARequest: `messages` is missing"),
-        (r#"{"id":"c","messages":7}"#, "NotARequest: `messages` is no list"),
+        (r#"{"id":"c","messages":7}"#, "NotARequest: `messages` is not a list"),
         (
             r#"{"id":"c","messages":[],"trigger":"x"}"#,
-            "NotARequest: `trigger` is `x`; it is submit-message or regenerate-message",
+            "NotARequest: `trigger` is `x`; expected submit-message or regenerate-message",
         ),
     ] {
         assert_eq!(ChatRequest::parse(text).unwrap_err().to_string(), error);
@@ -135,7 +135,7 @@ fn what_is_wrong_with_a_request_is_named() {
     let bad = request(&json!([{"role": 7}]));
     assert_eq!(
         bad.new_messages(|_| false).unwrap_err().to_string(),
-        "NotARequest: messages[0]: it is no message with `id`, `role` and `parts`"
+        "NotARequest: messages[0]: expected a message with `id`, `role` and `parts`"
     );
     let bad = request(&json!([{"id": "m", "role": "user", "parts": [{"type": "text"}]}]));
     assert_eq!(
@@ -157,7 +157,7 @@ fn named(messages: &Value, message_id: &str) -> ChatRequest {
 }
 
 #[test]
-fn a_client_goes_on_with_the_message_that_it_names_or_with_the_last() {
+fn a_client_continues_the_named_message_or_the_last() {
     let waiting = tool("c", &json!({"state": "approval-responded"}));
     let continued = |request: ChatRequest| request.continued_message().unwrap().map(|it| it.id);
     assert_eq!(continued(request(&json!([user("m"), waiting]))).as_deref(), Some("r"));
@@ -169,7 +169,7 @@ fn a_client_goes_on_with_the_message_that_it_names_or_with_the_last() {
 }
 
 #[test]
-fn of_a_message_that_goes_on_only_the_calls_of_its_last_step_count() {
+fn only_calls_of_the_last_step_continue() {
     let tool = |id: &str, state: &str, is_here: bool| {
         json!({"type": "dynamic-tool", "toolName": "f", "toolCallId": id, "state": state,
             "providerExecuted": is_here})
@@ -187,7 +187,7 @@ fn of_a_message_that_goes_on_only_the_calls_of_its_last_step_count() {
 }
 
 #[test]
-fn what_was_asked_last_is_named_from_the_end() {
+fn trailing_user_messages_are_listed_from_the_end() {
     let reply = json!({"id": "r", "role": "assistant", "parts": []});
     let request = request(&json!([user("m1"), reply, user("m2"), user("m3")]));
     assert_eq!(request.trailing_user_ids().unwrap(), ["m3", "m2"]);

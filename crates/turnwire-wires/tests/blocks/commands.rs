@@ -1,4 +1,4 @@
-//! What clients send, and what they are answered.
+//! Commands of clients, and their answers.
 
 use serde_json::json;
 use turnwire_core::{ErrorKind, Json, Msg, ToolCall};
@@ -37,7 +37,7 @@ fn every_command_is_read() {
 }
 
 #[test]
-fn a_chat_becomes_the_message_of_its_turn() {
+fn a_chat_command_becomes_a_user_message() {
     let text = r#"{"type":"chat","session_id":"s","message":"Read this","display_mode":"chat",
         "content_urls":["https://example.com/a.pdf",{"url":"https://example.com/b","name":"b.png","mime_type":"image/png"}]}"#;
     let Command::Chat(chat) = Command::from_json(text).unwrap() else { panic!() };
@@ -67,7 +67,7 @@ fn approval(decisions: &str) -> String {
 }
 
 #[test]
-fn an_approval_says_approve_edit_or_reject() {
+fn a_decision_is_approve_edit_or_reject() {
     let text = approval(
         r#"[{"tool_use_id":"t1","type":"approve"},{"tool_use_id":"t2","type":"edit","args":{"n":1}},
             {"tool_use_id":"t3","type":"reject","message":"no"}]"#,
@@ -98,7 +98,7 @@ fn an_approval_says_approve_edit_or_reject() {
 }
 
 #[test]
-fn an_answer_without_ids_goes_by_its_place_and_an_answer_to_nothing_is_refused() {
+fn decisions_without_ids_go_by_index_and_unknown_ones_are_refused() {
     let waiting = [ToolCall::new("t1", "trade", ""), ToolCall::new("t2", "trade", "")];
     let read = |text: &str| match Command::from_json(&approval(text)).unwrap() {
         Command::Approval(approval) => approval.to_event(&waiting),
@@ -109,13 +109,10 @@ fn an_answer_without_ids_goes_by_its_place_and_an_answer_to_nothing_is_refused()
         answers.iter().map(|answer| (&*answer.tool_call.id, answer.confirmed)).collect();
     assert_eq!(said, [("t1", false), ("t2", true)]);
     for (text, why) in [
-        (
-            r#"[{"type":"approve","tool_use_id":"t9"}]"#,
-            "approval of t9: no such call waits for an answer",
-        ),
+        (r#"[{"type":"approve","tool_use_id":"t9"}]"#, "approval of t9: no such pending call"),
         (
             r#"[{"type":"approve"},{"type":"reject","tool_use_id":"t1"}]"#,
-            "approval of t1: it is answered twice",
+            "approval of t1: two decisions for one call",
         ),
     ] {
         let error = read(text).unwrap_err();
@@ -124,13 +121,13 @@ fn an_answer_without_ids_goes_by_its_place_and_an_answer_to_nothing_is_refused()
 }
 
 #[test]
-fn a_bad_command_is_named_with_its_field() {
+fn an_invalid_command_is_reported_with_its_field() {
     for (text, why) in [
-        (r"[]", "a command is a JSON object with a `type`"),
-        (r"{}", "a command has a `type`; it is one of auth, subscribe, chat, approval, stop, ping"),
+        (r"[]", "expected a JSON object with a `type`"),
+        (r"{}", "`type` is missing; expected one of auth, subscribe, chat, approval, stop, ping"),
         (
             r#"{"type":"shout"}"#,
-            "`shout` is no command; it is one of auth, subscribe, chat, approval, stop, ping",
+            "unknown command `shout`; expected one of auth, subscribe, chat, approval, stop, ping",
         ),
         (r#"{"type":"auth"}"#, "auth has no `token`"),
         (r#"{"type":"auth","token":5}"#, "`token` of auth is not a string"),
@@ -147,16 +144,16 @@ fn a_bad_command_is_named_with_its_field() {
         ),
         (
             r#"{"type":"chat","message":"x","display_mode":"loud"}"#,
-            "`display_mode` of chat is agent or chat, not `loud`",
+            "`display_mode` of chat must be agent or chat, not `loud`",
         ),
         (r#"{"type":"approval"}"#, "approval has no `approval_key`"),
         (
             r#"{"type":"approval","approval_key":"x"}"#,
-            "`approval_key` of approval is SESSION_COUNT, not `x`",
+            "`approval_key` of approval must be SESSION_COUNT, not `x`",
         ),
         (
             r#"{"type":"approval","approval_key":"s_1","session_id":"t"}"#,
-            "`approval_key` of approval is another session's",
+            "`approval_key` of approval belongs to another session",
         ),
         (r#"{"type":"approval","approval_key":"s_1"}"#, "approval has no `decisions`"),
         (
@@ -175,7 +172,7 @@ fn a_bad_command_is_named_with_its_field() {
 }
 
 #[test]
-fn an_answer_repeats_the_id_of_its_command_also_of_a_bad_one() {
+fn an_answer_repeats_the_id_of_its_command_even_an_invalid_one() {
     let id = |text: &str| IncomingCommand::from_json(text).id;
     let bad = IncomingCommand::from_json(r#"{"type":"shout","id":"c7"}"#);
     assert!(bad.command.is_err());
@@ -199,7 +196,7 @@ fn an_answer_repeats_the_id_of_its_command_also_of_a_bad_one() {
 }
 
 #[test]
-fn a_key_is_read_back_from_its_end() {
+fn an_approval_key_may_contain_underscores() {
     let key = ApprovalKey { session_id: "abc_123_4".to_owned(), count: 2 };
     assert_eq!(key.to_string(), "abc_123_4_2");
     assert_eq!(ApprovalKey::parse("abc_123_4_2"), Some(key));
@@ -209,7 +206,7 @@ fn a_key_is_read_back_from_its_end() {
 }
 
 #[test]
-fn the_history_has_its_envelope() {
+fn the_history_has_all_fields() {
     let call = ToolCall::new("t", "trade", r#"{"n":1}"#);
     let messages = [Msg::user("ann", "hi")];
     let history = History {

@@ -1,13 +1,13 @@
-//! Two clients, written after the examples in the protocol's document: one as in React, one as in
-//! Flutter, whose handler of deltas is put right (the document's forgets the blocks that have ended).
+//! Two fake clients, written after the examples in the protocol document: one in React, one in
+//! Flutter, whose delta handler is corrected (the document's drops ended blocks).
 
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap};
 
-/// What a block looks like to whoever draws it.
+/// A block as it is displayed.
 pub type ShownBlock = Map<String, Value>;
 
-/// A client that keeps open blocks aside, and shows a block once it has ended.
+/// A client that hides open blocks, and shows a block once it has ended.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct React {
     pub blocks: Vec<ShownBlock>,
@@ -87,7 +87,7 @@ impl React {
     }
 }
 
-/// A client that shows open blocks too, behind those that have ended, in the order of their numbers.
+/// A client that also shows open blocks, after the ended ones, ordered by index.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Flutter {
     pub is_streaming: bool,
@@ -119,7 +119,7 @@ impl Flutter {
             "content_block_stop" => self.stop(index),
             "message_stop" => {
                 self.is_streaming = false;
-                // What never ended was taken back.
+                // Blocks that never ended were discarded.
                 self.open.clear();
             }
             _ => {}
@@ -169,7 +169,7 @@ fn apply_delta(block: &mut ShownBlock, delta: &Value) {
     }
 }
 
-/// What a person sees, a line for each block.
+/// What the user sees, one line per block.
 pub fn lines(blocks: &[ShownBlock]) -> Vec<String> {
     blocks.iter().map(line).collect()
 }

@@ -1,11 +1,11 @@
-//! Events, short to write.
+//! Builds events and encoders.
 
 use serde_json::{Value, json};
 use turnwire_core::{Event, Seq};
 use turnwire_wires::stream::DisplayMode;
 use turnwire_wires::{Encode, EncoderOptions, Frames, Wire};
 
-/// The events of these values: of the reply `m1`, ten milliseconds apart, numbered.
+/// The events of these values: of the reply `m1`, ten milliseconds apart, with seqs.
 pub fn events(values: impl IntoIterator<Item = Value>) -> Vec<Event<'static>> {
     let numbered = (1..).zip(values).map(|(seq, mut value)| {
         let fields = value.as_object_mut().unwrap();
@@ -116,12 +116,12 @@ pub fn frames_of(encoder: &mut dyn Encode, events: &[Event<'_>]) -> Vec<Vec<Stri
     each
 }
 
-/// All frames of a turn in the agent's mode.
+/// All frames of a turn in the display mode `agent`.
 pub fn frames(events: &[Event<'_>]) -> Vec<String> {
     frames_of(&mut *encoder(DisplayMode::Agent), events).concat()
 }
 
-/// A turn with everything in it.
+/// A turn with every kind of event.
 pub fn full_turn() -> Vec<Event<'static>> {
     let file =
         |value: Value| vec![json!({"type": "CUSTOM", "name": "file_processing", "value": value})];

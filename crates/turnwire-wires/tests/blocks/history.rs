@@ -1,4 +1,4 @@
-//! The history, both ways.
+//! Reading and writing the history.
 
 use serde_json::{Value, json};
 use turnwire_core::{
@@ -33,7 +33,7 @@ fn reply() -> Msg {
 }
 
 #[test]
-fn a_reply_is_the_assistants_blocks_and_the_tools_whole_results() {
+fn a_reply_is_assistant_entries_and_unshortened_tool_entries() {
     let expected = json!([
         {"role": "assistant", "id": "m1", "stop_reason": "end_turn", "content": [
             {"type": "thinking", "thinking": "hm"},
@@ -86,7 +86,7 @@ fn a_turn_in_chat_mode_has_no_thinking() {
 }
 
 #[test]
-fn how_a_reply_ended_is_told_to_people_too() {
+fn the_history_shows_how_a_reply_ended() {
     let error = ReplyError { message: "slow down".to_owned(), ..ReplyError::default() };
     let failed = Msg::builder(Role::Assistant).text("I").finished_reason(FinishedReason::Error);
     let failed = failed.error(error).build().unwrap();
@@ -101,7 +101,7 @@ fn how_a_reply_ended_is_told_to_people_too() {
 }
 
 #[test]
-fn a_history_from_elsewhere_is_read() {
+fn a_history_of_another_server_is_read() {
     let answer = json!({"session_id": "s", "message_count": 4, "messages": [
         {"role": "user", "content": "How much?"},
         {"role": "assistant", "content": "", "tool_calls": [{"id": "t", "name": "search", "args": {"a": 1}}]},
@@ -120,14 +120,17 @@ fn a_history_from_elsewhere_is_read() {
 }
 
 #[test]
-fn what_is_no_entry_is_named() {
+fn an_invalid_entry_is_reported() {
     for (entries, why) in [
         (
             json!([{"role": "user", "content": "x"}, {"role": "king"}]),
-            "[1]: `role` is one of user, assistant, tool",
+            "[1]: `role` must be user, assistant or tool",
         ),
-        (json!([{"role": "user", "content": 5}]), "[0]: `content` is a string or a list of blocks"),
-        (json!(5), "an entry is an object"),
+        (
+            json!([{"role": "user", "content": 5}]),
+            "[0]: `content` must be a string or a list of blocks",
+        ),
+        (json!(5), "expected an entry object"),
     ] {
         let error = decode(&entries).unwrap_err();
         assert_eq!(error.to_string(), format!("NotAMessage: {why}"));

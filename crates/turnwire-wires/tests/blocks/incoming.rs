@@ -1,4 +1,4 @@
-//! Frames in.
+//! Decoding frames.
 
 use crate::harness::{call, end, events, frames, full_turn, model, result, start, text, thinking};
 use serde_json::json;
@@ -23,8 +23,8 @@ fn fold(events: &[Event<'_>]) -> Vec<Msg> {
 }
 
 #[test]
-fn the_documents_own_example_reads_as_one_reply() {
-    // In the shape of the document: most frames without `message_id`.
+fn the_example_of_the_protocol_document_is_one_reply() {
+    // As in the protocol document: most frames without `message_id`.
     let frames = [
         r#"{"type":"connected"}"#,
         r#"{"type":"subscribed","session_id":"abc-123","status":"running"}"#,
@@ -64,7 +64,7 @@ fn a_decoded_turn_is_written_again_as_it_was() {
 }
 
 #[test]
-fn a_rich_turn_folds_to_the_same_content() {
+fn a_full_turn_folds_to_the_same_content() {
     let all = fold(&decode(&frames(&full_turn())));
     let (own, sub) = (&all[0], &all[1]);
     assert_eq!(own.id(), "m1");
@@ -87,7 +87,7 @@ fn a_rich_turn_folds_to_the_same_content() {
 }
 
 #[test]
-fn a_stream_that_breaks_off_anywhere_is_never_completed() {
+fn a_stream_truncated_anywhere_is_never_completed() {
     let events = events(
         [
             start(),
@@ -108,7 +108,7 @@ fn a_stream_that_breaks_off_anywhere_is_never_completed() {
 }
 
 #[test]
-fn a_failed_turn_that_breaks_off_has_still_failed() {
+fn a_truncated_failed_turn_has_still_failed() {
     let all = frames(&full_turn());
     for cut in 1..all.len() {
         for msg in fold(&decode(&all[..cut])) {
@@ -122,7 +122,7 @@ fn a_failed_turn_that_breaks_off_has_still_failed() {
 }
 
 #[test]
-fn a_stopped_turn_is_interrupted_and_has_no_block_of_it() {
+fn a_stopped_turn_is_interrupted_and_has_no_terminal_block() {
     let stopped = frames(&events([start(), text("b", &["I"]), end("interrupted")].concat()));
     let msg = fold(&decode(&stopped)).remove(0);
     assert_eq!(msg.finished_reason(), Some(&FinishedReason::Interrupted));
@@ -130,7 +130,7 @@ fn a_stopped_turn_is_interrupted_and_has_no_block_of_it() {
 }
 
 #[test]
-fn a_question_without_ids_is_about_the_calls_of_that_name() {
+fn an_approval_request_without_ids_goes_by_tool_name() {
     let frames = [
         r#"{"type":"message_start","session_id":"s","message_id":"m"}"#,
         r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t1","name":"trade","input":{"n":1}}}"#,
@@ -149,7 +149,7 @@ fn a_question_without_ids_is_about_the_calls_of_that_name() {
 }
 
 #[test]
-fn unknown_frames_and_odd_fields_come_back_as_they_came() {
+fn unknown_frames_and_invalid_fields_survive() {
     for odd in [
         r#"{"type":"heartbeat","at":1}"#,
         r#"{"type":"error","code":"BUSY","message":"later"}"#,
@@ -169,7 +169,7 @@ fn unknown_frames_and_odd_fields_come_back_as_they_came() {
 }
 
 #[test]
-fn what_is_no_frame_is_an_error_and_the_stream_goes_on() {
+fn an_invalid_frame_is_an_error_and_decoding_continues() {
     let mut decoder = Wire::named("blocks").unwrap().decoder(&DecoderOptions::default()).unwrap();
     let mut seen = Vec::new();
     let body = "{\"type\":\"message_start\",\"message_id\":\"m\"}\n{\"type\":\n[1]\n{}\n{\"type\":\"message_stop\",\"message_id\":\"m\"}\n";
@@ -186,7 +186,7 @@ fn what_is_no_frame_is_an_error_and_the_stream_goes_on() {
 }
 
 #[test]
-fn two_turns_at_once_are_told_apart() {
+fn two_interleaved_turns_are_separated() {
     let mut one = frames(&events([start(), text("b", &["One."]), end("completed")].concat()));
     let two: Vec<String> =
         one.iter().map(|frame| frame.replace("\"m1\"", "\"m2\"").replace("One.", "Two.")).collect();
@@ -199,7 +199,7 @@ fn two_turns_at_once_are_told_apart() {
 }
 
 #[test]
-fn an_applications_event_and_a_message_survive() {
+fn custom_events_and_messages_survive() {
     let message = json!({"role": "user", "id": "u", "name": "ann", "content": [{"type": "text", "text": "hi", "id": "b"}]});
     let events = events([
         json!({"type": "MESSAGE", "message": message}),
@@ -217,7 +217,7 @@ fn an_applications_event_and_a_message_survive() {
 }
 
 #[test]
-fn an_empty_text_keeps_its_place_although_it_ends_late() {
+fn an_empty_text_keeps_its_position() {
     let events =
         events([start(), text("b1", &[]), thinking("b2", &["hm"]), end("completed")].concat());
     let msg = fold(&decode(&frames(&events))).remove(0);
@@ -226,7 +226,7 @@ fn an_empty_text_keeps_its_place_although_it_ends_late() {
 }
 
 #[test]
-fn what_is_written_again_is_read_once() {
+fn a_rewritten_turn_is_read_once() {
     let mut values = start();
     values.extend(model());
     values.extend(thinking("b1", &["hm"]));

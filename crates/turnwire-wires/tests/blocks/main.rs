@@ -1,5 +1,4 @@
-//! The `blocks` wire: what real clients make of it, what it makes of a stream, its commands and its
-//! history.
+//! The `blocks` wire: encoding for two fake clients, decoding, commands and history.
 
 #![expect(
     clippy::indexing_slicing,

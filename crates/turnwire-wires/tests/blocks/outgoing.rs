@@ -1,4 +1,4 @@
-//! Events out: the frames, and what clients show of them.
+//! Encoding events, and what clients show.
 
 use crate::fake_clients::{Flutter, React, lines};
 use crate::harness::{
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use turnwire_core::Event;
 use turnwire_wires::stream::DisplayMode;
 
-/// What both clients show at the end, which must be the same.
+/// What both clients show at the end; it must be the same.
 fn shown_blocks(frames: &[String]) -> Vec<String> {
     let (mut react, mut flutter) = (React::default(), Flutter::default());
     for frame in frames {
@@ -30,7 +30,7 @@ fn parsed(frames: &[String]) -> Vec<Value> {
     frames.iter().map(|frame| serde_json::from_str(frame).unwrap()).collect()
 }
 
-/// The price question of the document, with a tool between thinking and answer.
+/// The price question of the protocol document, with a tool call between thinking and answer.
 fn price_question() -> Vec<Event<'static>> {
     events(
         [
@@ -50,7 +50,7 @@ fn price_question() -> Vec<Event<'static>> {
 }
 
 #[test]
-fn a_whole_turn_is_written_as_the_document_shows_it() {
+fn a_turn_is_written_as_in_the_protocol_document() {
     let frames = parsed(&frames(&price_question()));
     let none = Value::Null;
     let m = "m1";
@@ -103,7 +103,7 @@ fn clients_show_thinking_the_call_with_its_result_and_the_answer() {
 }
 
 #[test]
-fn chat_mode_leaves_thinking_out_and_counts_on_without_it() {
+fn chat_mode_leaves_thinking_out_of_the_indexes() {
     let frames = frames_of(&mut *encoder(DisplayMode::Chat), &price_question()).concat();
     assert!(frames[0].contains(r#""display_mode":"chat""#));
     let lines = shown_blocks(&frames);
@@ -116,7 +116,7 @@ fn chat_mode_leaves_thinking_out_and_counts_on_without_it() {
 }
 
 #[test]
-fn the_turns_own_message_says_which_mode_it_is_in() {
+fn the_user_message_sets_the_display_mode() {
     let user = |mode: Value| {
         let message =
             json!({"role": "user", "id": "u", "name": "", "content": "hi", "metadata": mode});
@@ -189,7 +189,7 @@ fn exactly_500_characters_of_a_result_are_written() {
 }
 
 #[test]
-fn the_artifact_is_in_the_results_metadata_and_the_title_is_the_friendly_name() {
+fn artifact_and_title_come_from_metadata() {
     let mut called = call("a", "one", &["not json"]);
     called[2]["extra"] = json!({"title": "Number One"});
     let mut given = result("a", "one", &["x"], "success");
@@ -206,7 +206,7 @@ fn the_artifact_is_in_the_results_metadata_and_the_title_is_the_friendly_name() 
 }
 
 #[test]
-fn a_text_before_a_tool_call_is_not_final_and_all_texts_behind_the_last_are() {
+fn only_texts_after_the_last_tool_call_are_final() {
     let events = events(
         [
             start(),
@@ -242,7 +242,7 @@ fn a_text_before_a_tool_call_is_not_final_and_all_texts_behind_the_last_are() {
 }
 
 #[test]
-fn approval_asks_behind_the_call_and_tells_what_was_decided() {
+fn an_approval_request_follows_the_call_and_its_result_follows() {
     let input = r#"{"quantity":100}"#;
     let asked = r#"asks [{"name":"execute_trade","args":{"quantity":100},"tool_use_id":"t"}]"#;
     let called = r#"calls execute_trade{"quantity":100}"#;
@@ -265,7 +265,7 @@ fn approval_asks_behind_the_call_and_tells_what_was_decided() {
             model_end(),
             ask("t", "execute_trade", input),
             answer("t", confirmed, edited),
-            // The reply goes on; no client may lose what it has.
+            // The reply continues; no client may lose its blocks.
             start(),
             result("t", "execute_trade", &["ok"], state),
             text("b", &["Done."]),
@@ -282,7 +282,7 @@ fn approval_asks_behind_the_call_and_tells_what_was_decided() {
 }
 
 #[test]
-fn an_approval_request_has_a_key_a_time_out_and_stands_between_call_and_answer() {
+fn an_approval_request_has_a_key_and_a_timeout() {
     let frames = parsed(&frames(&events(
         [
             start(),
@@ -308,7 +308,7 @@ fn an_approval_request_has_a_key_a_time_out_and_stands_between_call_and_answer()
 }
 
 #[test]
-fn a_late_question_about_a_finished_call_and_a_second_answer_are_not_written() {
+fn late_requests_and_second_answers_are_ignored() {
     let late = frames(&events(
         [
             start(),
@@ -327,7 +327,7 @@ fn a_late_question_about_a_finished_call_and_a_second_answer_are_not_written() {
 }
 
 #[test]
-fn a_stopped_turn_ends_with_a_block_that_says_so() {
+fn a_stopped_turn_ends_with_a_user_stopped_block() {
     let seen = show_values(&[
         start(),
         vec![json!({"type": "TEXT_BLOCK_START", "block_id": "b"})],
@@ -347,7 +347,7 @@ fn a_stopped_turn_ends_with_a_block_that_says_so() {
 }
 
 #[test]
-fn a_failed_turn_says_what_went_wrong_and_whether_to_try_again() {
+fn a_failed_turn_ends_with_an_error_block() {
     for (kind, code, can_retry, words) in [
         ("upstream", "LLM_ERROR", true, turnwire_wires::blocks::FAILED_FOR_NOW),
         ("rate_limit", "RATE_LIMIT", true, turnwire_wires::blocks::FAILED_FOR_NOW),
@@ -370,7 +370,7 @@ fn a_failed_turn_says_what_went_wrong_and_whether_to_try_again() {
 }
 
 #[test]
-fn a_text_that_is_cut_off_is_not_final() {
+fn an_interrupted_text_is_not_final() {
     for reason in ["interrupted", "error"] {
         let frames = frames(&events([start(), text("b", &["I"]), end(reason)].concat()));
         assert!(frames.iter().any(|frame| frame.contains(r#""is_final":false"#)), "{frames:#?}");
@@ -378,7 +378,7 @@ fn a_text_that_is_cut_off_is_not_final() {
 }
 
 #[test]
-fn a_sub_agents_blocks_are_the_turns_and_say_whose_they_are() {
+fn a_sub_agents_blocks_name_the_sub_agent() {
     let seen = show_values(&[
         start(),
         call("t", "research", &["{}"]),
@@ -430,7 +430,7 @@ fn a_sub_agents_text_is_never_the_final_one() {
 }
 
 #[test]
-fn files_are_the_first_block_also_when_they_are_read_before_the_turn() {
+fn files_are_the_first_block_even_before_the_turn() {
     let file =
         |value: Value| vec![json!({"type": "CUSTOM", "name": "file_processing", "value": value})];
     let begun =
@@ -457,14 +457,14 @@ fn files_are_the_first_block_also_when_they_are_read_before_the_turn() {
 }
 
 #[test]
-fn a_text_that_its_end_corrects_is_shown_as_corrected() {
+fn a_text_replaced_at_its_end_is_shown_replaced() {
     let mut spoken = text("b", &["I was going to say"]);
     spoken[2]["text"] = json!("I was");
     assert_eq!(show_values(&[start(), spoken, end("completed")]), ["says I was"]);
 }
 
 #[test]
-fn what_a_model_call_takes_back_is_not_shown() {
+fn discarded_blocks_are_not_shown() {
     let seen = show_values(&[
         start(),
         model(),
@@ -480,7 +480,7 @@ fn what_a_model_call_takes_back_is_not_shown() {
 }
 
 #[test]
-fn bytes_are_shown_as_a_url_to_themselves() {
+fn bytes_are_a_data_url() {
     let seen = show_values(&[
         start(),
         text("b", &["Look:"]),
@@ -496,8 +496,8 @@ fn bytes_are_shown_as_a_url_to_themselves() {
 }
 
 #[test]
-fn nothing_stops_the_encoder() {
-    turnwire_testkit::check_property("nothing_stops_the_encoder", 300, |rng| {
+fn random_events_never_stop_the_encoder() {
+    turnwire_testkit::check_property("random_events_never_stop_the_encoder", 300, |rng| {
         let mut encoder = encoder(DisplayMode::Agent);
         let ids = ["r1", "r2"];
         for _ in 0..rng.usize(1..60) {
@@ -512,7 +512,7 @@ fn nothing_stops_the_encoder() {
 }
 
 #[test]
-fn only_a_frame_is_written_as_it_stands() {
+fn only_a_valid_frame_is_written_verbatim() {
     let custom = |name: &str, value: Value| json!({"type": "CUSTOM", "name": name, "value": value});
     let values = vec![
         custom("blocks:toast", json!({"type": "toast", "text": "hi"})),
@@ -526,8 +526,8 @@ fn only_a_frame_is_written_as_it_stands() {
 }
 
 #[test]
-fn taking_back_many_blocks_costs_no_more_each() {
-    // With a search through all of them for every block this takes minutes.
+fn the_cost_of_discarding_a_block_is_constant() {
+    // With a linear search for every block this takes minutes.
     let ids: Vec<String> = (0..40_000).map(|n| format!("b{n}")).collect();
     let texts = ids.iter().flat_map(|id| text(id, &["x"]));
     let discard = json!({"type": "MODEL_CALL_END", "discard": ids});
@@ -537,7 +537,7 @@ fn taking_back_many_blocks_costs_no_more_each() {
     assert_eq!(gone, ids.len());
 }
 
-/// A model call that thinks, is broken off by a crash while it speaks, and is made again.
+/// A model call that thinks, is interrupted by a crash while it writes, and is repeated.
 fn repeated_model_call() -> Vec<Value> {
     let mut values = start();
     values.extend(model());
@@ -558,7 +558,7 @@ fn repeated_model_call() -> Vec<Value> {
 }
 
 #[test]
-fn what_had_ended_and_is_taken_back_is_gone_for_a_client_that_does_not_know_of_it() {
+fn discarded_ended_blocks_are_gone_for_clients_that_do_not_know_discard() {
     let written = frames(&events(repeated_model_call()));
     let (mut react, mut flutter) = (React::default(), Flutter::default());
     for frame in &written {
@@ -577,7 +577,7 @@ fn what_had_ended_and_is_taken_back_is_gone_for_a_client_that_does_not_know_of_i
 }
 
 #[test]
-fn nobody_takes_back_for_ever() {
+fn rewrites_are_limited() {
     let mut values = start();
     for n in 0..100 {
         values.extend(model());

@@ -1,4 +1,4 @@
-//! Clients that come back in the middle.
+//! Clients that reconnect in the middle of a turn.
 
 use crate::fake_clients::{Flutter, React};
 use crate::harness::{encoder, frames_of, full_turn};
@@ -6,8 +6,8 @@ use turnwire_core::{Event, coalesce};
 use turnwire_testkit::{Rng, check_property, stream};
 use turnwire_wires::stream::DisplayMode;
 
-/// A client that has seen the frames of the first events, and gets the others from an encoder that
-/// has seen the same in silence.
+/// A client that has the frames of the first events, and gets the others from another encoder that
+/// has seen the same events.
 fn resume_at(events: &[Event<'static>], at: usize, merged: bool) -> (React, Flutter) {
     let (seen, missed) = events.split_at(at);
     let (mut react, mut flutter) = (React::default(), Flutter::default());
@@ -34,7 +34,7 @@ fn reply(rng: &mut Rng) -> Vec<Event<'static>> {
 }
 
 #[test]
-fn a_client_that_comes_back_anywhere_ends_with_the_same_blocks() {
+fn a_client_that_reconnects_anywhere_ends_with_the_same_blocks() {
     check_property("a_client_that_comes_back_anywhere", 60, |rng| {
         let events = reply(rng);
         let whole = resume_at(&events, events.len(), false);
@@ -56,7 +56,7 @@ fn a_client_that_gets_merged_deltas_ends_with_the_same_blocks() {
 }
 
 #[test]
-fn a_client_that_comes_back_between_question_and_answer_keeps_what_it_has() {
+fn a_client_that_reconnects_during_an_approval_keeps_its_blocks() {
     let events = full_turn();
     let whole = resume_at(&events, events.len(), false);
     for at in 0..events.len() {

@@ -1,5 +1,5 @@
-//! Law 6: the same on every wire. What a wire cannot hold is in its table of losses, which is read
-//! here: `without.rs` has, for each loss, what a message looks like without it.
+//! Law 6: the same on every wire, except for the wire's losses. `remove_losses.rs` removes each
+//! loss from a message.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -9,7 +9,7 @@ use turnwire_core::{Event, Folder, Msg, coalesce};
 use turnwire_testkit::{Rng, check_property, stream, values};
 use turnwire_wires::{DecoderOptions, EncoderOptions, Frames, Loss, Wire, sse};
 
-/// The stream of these events on a wire.
+/// Encodes these events as a stream.
 fn encoded(wire: &Wire, events: &[Event<'_>]) -> String {
     frames(wire, &[], events)
 }
@@ -35,7 +35,7 @@ fn both_ways() -> impl Iterator<Item = &'static Wire> {
     Wire::all().filter(|wire| wire.can_decode() && wire.can_encode())
 }
 
-/// Wires without a loss in their streams: every event comes back as it was.
+/// Wires without losses in their streams: every event survives.
 #[test]
 fn law_6_same_on_every_wire_for_events() {
     check_property("law_6_same_on_every_wire_for_events", 3000, |rng| {
@@ -47,7 +47,7 @@ fn law_6_same_on_every_wire_for_events() {
     });
 }
 
-/// A whole reply comes back as the same message, apart from what the wire's table lists.
+/// A whole reply survives as the same message, except for the wire's losses.
 #[test]
 fn law_6_same_on_every_wire_for_replies() {
     check_property("law_6_same_on_every_wire_for_replies", 500, |rng| {
@@ -60,7 +60,7 @@ fn law_6_same_on_every_wire_for_replies() {
 fn reply_survives(rng: &mut Rng, wire: &Wire) {
     let events = reply_for(rng, wire);
     let (there, back) = there_and_back(wire, &events);
-    // A provider's stream without anything in it is a reply all the same: one that was cut off.
+    // An empty provider's stream is still a reply: a truncated one.
     if there.is_empty() {
         return;
     }
@@ -87,7 +87,7 @@ fn reply_for(rng: &mut Rng, wire: &Wire) -> Vec<Event<'static>> {
     events
 }
 
-/// The messages of these events, and what they are after they were on the wire.
+/// The messages of these events, before and after a round trip.
 fn there_and_back(wire: &Wire, events: &[Event<'_>]) -> (Vec<Msg>, Vec<Msg>) {
     let body = encoded(wire, events);
     (folded(wire, events), folded(wire, &decoded(wire, &body)))
@@ -115,7 +115,7 @@ fn messages(rng: &mut Rng) -> Vec<Msg> {
     (0..rng.usize(1..4)).map(|_| values::message(rng)).collect()
 }
 
-/// Messages as they are written, and what they are when they are read again.
+/// The written messages, and the messages read back.
 fn messages_there_and_back(wire: &Wire, messages: &[Msg]) -> (String, Vec<Msg>) {
     let written = wire.encode_messages(messages).unwrap();
     let texts: Vec<&str> = written.iter().map(turnwire_core::Json::text).collect();
@@ -125,8 +125,8 @@ fn messages_there_and_back(wire: &Wire, messages: &[Msg]) -> (String, Vec<Msg>) 
     (list, again)
 }
 
-/// A client that comes late is served by an encoder that has seen the same events, merged, with its
-/// frames thrown away. It ends with what an early client ended with.
+/// A late client is served by an encoder that has seen the same events, merged, with its frames
+/// discarded. It ends with the same messages as an early client.
 #[test]
 fn law_6_a_late_client_ends_with_what_an_early_one_ended_with() {
     check_property("law_6_a_late_client_ends_with_what_an_early_one_ended_with", 300, |rng| {
@@ -143,7 +143,7 @@ fn law_6_a_late_client_ends_with_what_an_early_one_ended_with() {
     });
 }
 
-/// What a client gets from an encoder that has seen some events before.
+/// The frames of an encoder that has seen some events before.
 fn frames(wire: &Wire, before: &[Event<'_>], events: &[Event<'_>]) -> String {
     frames_of(wire, before, events, true)
 }
@@ -166,13 +166,13 @@ fn frames_of(wire: &Wire, before: &[Event<'_>], events: &[Event<'_>], to_the_end
     body
 }
 
-/// The table does not claim a loss that is none: without any one of them, some case differs.
+/// Every listed loss is real: if any one is not removed, some case differs.
 #[test]
-fn law_6_every_listed_loss_is_one() {
+fn law_6_every_listed_loss_is_real() {
     let mut rng = Rng::with_seed(6);
     let mut claims = Vec::new();
     for wire in Wire::all() {
-        // What is lost on a wire that only goes out can be seen with its own clients alone.
+        // The losses of a wire without a decoder can be tested only with its own clients.
         if wire.can_decode() && wire.can_encode() {
             let mut unproven = UnprovenLosses::new(wire.stream_losses);
             for _ in 0..TRIES {
@@ -209,7 +209,7 @@ fn law_6_every_listed_loss_is_one() {
 
 const TRIES: usize = 1000;
 
-/// Replies that no random one is like: a long result, an end that nobody knows, tags, a sub-agent.
+/// Replies that are never generated: a long result, an unknown finish reason, tags, a sub-agent.
 fn special_replies() -> [Vec<Event<'static>>; 4] {
     let long = "long ".repeat(200);
     [
@@ -260,7 +260,7 @@ impl UnprovenLosses {
         Self { left: all.clone(), all }
     }
 
-    /// A case that the wire can carry but for its losses: without one of them it differs.
+    /// A case that survives except for the losses: without removing one of them it differs.
     fn check_case(&mut self, there: &[Msg], back: &[Msg]) {
         let Self { all, left } = self;
         left.retain(|loss| {
@@ -269,7 +269,7 @@ impl UnprovenLosses {
         });
     }
 
-    /// Any case at all: it differs, although every loss is taken out, because of how its events came.
+    /// Any case: it differs although every loss is removed, because of the order of its events.
     fn check_order(&mut self, there: &[Msg], back: &[Msg]) {
         if remove_losses::remove_all(&self.all, there) != remove_losses::remove_all(&self.all, back)
         {

@@ -1,4 +1,4 @@
-//! Messages without what a wire cannot hold.
+//! Removes from messages what a wire cannot hold.
 
 use serde_json::Value;
 use turnwire_core::block::{DataKind, Source};
@@ -10,7 +10,7 @@ use turnwire_core::{
 use turnwire_wires::Loss;
 use turnwire_wires::model_request::media_type;
 
-/// All of a message, to take things out of.
+/// A message with public fields.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlainMessage {
     id: String,
@@ -46,15 +46,15 @@ impl From<&Msg> for PlainMessage {
     }
 }
 
-/// The messages without any of these. Losses are taken out in the order of their declaration, those
-/// inside messages first: a message that is empty without what it loses is an empty one.
+/// The messages without these losses. Losses are removed in the order of their declaration, those
+/// inside messages first: a message may become empty.
 pub fn remove_all(losses: &[Loss], messages: &[Msg]) -> Vec<PlainMessage> {
     let (mut between, mut inside): (Vec<Loss>, Vec<Loss>) =
         losses.iter().partition(|loss| is_between_messages(**loss));
     inside.sort();
     between.sort_by_key(|loss| (*loss != Loss::EmptyMessages, *loss));
     let mut messages: Vec<PlainMessage> = messages.iter().map(PlainMessage::from).collect();
-    // What stood between two blocks may be gone, or elsewhere, once messages were joined.
+    // After joining messages, other blocks are adjacent.
     let again = [Loss::EmptyBlocks, Loss::BlockOrder, Loss::JoinedText, Loss::BlockBoundaries];
     let again = again.into_iter().filter(|loss| losses.contains(loss));
     for loss in inside.into_iter().chain(between).chain(again) {
@@ -63,7 +63,7 @@ pub fn remove_all(losses: &[Loss], messages: &[Msg]) -> Vec<PlainMessage> {
     messages
 }
 
-/// Whether a loss is one of whole messages.
+/// Whether a loss concerns whole messages.
 fn is_between_messages(loss: Loss) -> bool {
     matches!(
         loss,
@@ -87,8 +87,8 @@ fn remove_loss(loss: Loss, messages: &mut Vec<PlainMessage>) {
     }
 }
 
-/// Appends the content of such messages to the assistant's before them. Where there is none, results
-/// are a reply by themselves.
+/// Appends the content of such messages to the previous assistant message. Without one, results are
+/// a reply of their own.
 fn join(messages: &mut Vec<PlainMessage>, follows: Role) {
     let mut joined: Vec<PlainMessage> = Vec::new();
     for msg in messages.drain(..) {
@@ -231,7 +231,7 @@ fn result_id(block: &ContentBlock) -> Option<String> {
     }
 }
 
-/// Takes parts out of results.
+/// Removes parts from results.
 fn each_part(content: &mut [ContentBlock], mut keep: impl FnMut(&mut Part) -> bool) {
     for block in content {
         if let ContentBlock::ToolResult(ToolResult { output: Payload::Parts(parts), .. }) = block {
@@ -240,7 +240,7 @@ fn each_part(content: &mut [ContentBlock], mut keep: impl FnMut(&mut Part) -> bo
     }
 }
 
-/// Takes data out: of messages, and of results.
+/// Removes data from messages and from results.
 fn data_only(
     content: &mut Vec<ContentBlock>,
     keep: impl Fn(&mut DataBlock) -> bool,
@@ -256,8 +256,7 @@ fn data_only(
     });
 }
 
-/// Whether it is an image whose bytes are here. An older image block that does not say which kind is
-/// taken for a PNG.
+/// Whether it is an inline image. An older image block without a media type counts as PNG.
 fn is_image(block: &mut DataBlock) -> bool {
     let Source::Base64(source) = &mut block.source else { return false };
     if block.kind == DataKind::Image && source.media_type.is_none() {
@@ -271,7 +270,7 @@ fn is_media(block: &DataBlock) -> bool {
     ["image/", "audio/", "video/"].iter().any(|media| kind.starts_with(media))
 }
 
-/// Whether data is an image or a document, here or on the web.
+/// Whether data is an image or a document, inline or at a web URL.
 fn is_document(block: &DataBlock) -> bool {
     const DOCUMENTS: [&str; 5] =
         ["image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"];
@@ -297,7 +296,7 @@ fn merge_neighbours(content: &mut Vec<ContentBlock>) {
     *content = merged;
 }
 
-/// Between two results: one text, and one thinking, where the first of them was.
+/// Between two results: one text and one thinking block, at the position of the first.
 fn join_steps(content: &mut Vec<ContentBlock>) {
     let mut joined: Vec<ContentBlock> = Vec::new();
     let mut step = 0;
@@ -314,7 +313,7 @@ fn join_steps(content: &mut Vec<ContentBlock>) {
     *content = joined;
 }
 
-/// Appends a text to a text, or thinking to thinking; whether that is what they are.
+/// Appends text to text, or thinking to thinking. Returns false for other blocks.
 fn append_text(last: &mut ContentBlock, next: &ContentBlock) -> bool {
     match (last, next) {
         (ContentBlock::Text(last), ContentBlock::Text(next)) => last.text.push_str(&next.text),
@@ -389,7 +388,7 @@ fn remove_in_call(loss: Loss, call: &mut ToolCall) {
     }
 }
 
-/// What an input says, in whatever way it was written; what says nothing is `{}`.
+/// The input as normalized JSON; empty input is `{}`.
 fn normalize_input(input: &str) -> String {
     if input.trim().is_empty() {
         return "{}".to_owned();
@@ -427,7 +426,7 @@ fn remove_in_result(loss: Loss, block: &mut ToolResult) {
     remove_in_payload(loss, &mut block.output);
 }
 
-/// All text of an output as one, in front of whatever else is left in it.
+/// Joins all text of an output, before everything else.
 fn join_text(output: &mut Payload) {
     let text = output.text("");
     let others = match std::mem::take(output) {

@@ -1,18 +1,18 @@
-//! Hand-made streams of a provider, and what they become.
+//! Decodes hand-written streams of providers.
 
 use serde_json::Value;
 use turnwire_core::{Event, EventKind, Folder, Msg};
 use turnwire_wires::{Decoded, DecoderOptions, Wire};
 
-/// What a stream became.
+/// The result of a stream.
 pub struct DecodedStream {
     pub events: Vec<Event<'static>>,
-    /// The frames that could not be read.
+    /// The errors of invalid frames.
     pub errors: Vec<String>,
     pub message: Msg,
 }
 
-/// Reads frames, one per line, and folds them strictly.
+/// Decodes frames, one per line, and folds them strictly.
 pub fn read_stream(wire: &str, frames: &[&str]) -> DecodedStream {
     let mut decoder = Wire::named(wire).unwrap().decoder(&DecoderOptions::default()).unwrap();
     let (mut events, mut errors, mut folder) = (Vec::new(), Vec::new(), Folder::default());
@@ -32,7 +32,7 @@ pub fn read_stream(wire: &str, frames: &[&str]) -> DecodedStream {
 }
 
 impl DecodedStream {
-    /// The blocks, without what no provider says.
+    /// The blocks without fields that no provider sends.
     pub fn blocks(&self) -> Value {
         let mut blocks = serde_json::to_value(self.message.content()).unwrap();
         for block in blocks.as_array_mut().unwrap() {
@@ -47,24 +47,24 @@ impl DecodedStream {
         blocks
     }
 
-    /// How it ended, in our words.
+    /// The finish reason.
     pub fn reason(&self) -> &str {
         self.message.finished_reason().map_or("", |reason| reason.as_str())
     }
 
-    /// Tokens read, written, and read from a cache.
+    /// Input, output and cached tokens.
     pub fn usage(&self) -> (i64, i64, i64) {
         let usage = self.message.usage().unwrap();
         (usage.input_tokens, usage.output_tokens, usage.cache_input_tokens)
     }
 
-    /// The kind of the error and what it says.
+    /// The error's type and message.
     pub fn error(&self) -> (&str, &str) {
         let error = self.message.error().unwrap();
         (error.r#type.as_str(), &error.message)
     }
 
-    /// What else was said of the model call.
+    /// The wire's entry in the metadata of the model call.
     pub fn notes(&self, wire: &str) -> Value {
         let end = self.events.iter().find(|event| matches!(event.kind, EventKind::ModelCallEnd(_)));
         end.unwrap().metadata.get(wire).unwrap().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What is written: Java's fields in their order, and the patch that it carries.
+//! The JSON that the fast path writes: Java's fields in order, and the patch.
 
 use super::super::carried_patch;
 use super::super::encode::UNKNOWN_BYTES;
@@ -6,7 +6,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use turnwire_core::event::{Chunk, ToolResultDataDelta};
 use turnwire_core::{Event, Fields, Json, Payload, PermissionRule, ReplyError, Seq};
 
-/// What a field of Java's, or of a patch, holds.
+/// The value of a field.
 #[derive(serde::Serialize)]
 #[serde(untagged)]
 pub(super) enum Value<'e> {
@@ -109,7 +109,7 @@ impl<'e> Patch<'e> {
         self.set.push((key, value));
     }
 
-    /// Where it says something.
+    /// Only if there is a value.
     pub(super) fn set_some(&mut self, key: &'e str, text: Option<&'e str>) {
         self.set.extend(text.map(|text| (key, Value::Text(text))));
     }
@@ -134,7 +134,7 @@ impl<'e> Patch<'e> {
         }
     }
 
-    /// What is inside the items of a list.
+    /// Patches for the items of a list.
     pub(super) fn patch_list(
         &mut self,
         key: &str,
@@ -157,7 +157,7 @@ impl<'e> Patch<'e> {
     }
 }
 
-/// An object of entries.
+/// An object from its entries.
 struct Object<'a, K, V>(&'a [(K, V)]);
 
 impl<K: Serialize, V: Serialize> Serialize for Object<'_, K, V> {

@@ -1,4 +1,4 @@
-//! A reply's tool calls on their way out, their results, and whoever they wait for.
+//! Encodes a reply's tool calls, results, approvals and external executions.
 
 use super::super::EXTERNAL_EXECUTION;
 use super::super::approval::{ActionRequest, ApprovalDetails, ApprovalKey, Decision, Verdict};
@@ -12,7 +12,7 @@ use serde::Serialize;
 use turnwire_core::event::{ConfirmResult, RequireUserConfirm, UserConfirmResult};
 use turnwire_core::{Event, Fields, Json, Seq, ToolCall, ToolResult, ToolResultState};
 
-/// A call: its input only while that comes in.
+/// A tool call; its input only while it streams.
 pub(super) struct Call {
     pub(super) order: u64,
     name: String,
@@ -25,17 +25,17 @@ pub(super) struct Call {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallState {
     Running,
-    /// Asking, and in which question.
+    /// Waits for an approval; the number of the request.
     Asking(u64),
     Finished,
 }
 
-/// A result that comes in: no more of it than is written.
+/// A streaming result, up to the length that is written.
 pub(super) struct OpenResult {
     pub(super) order: u64,
     name: String,
     text: String,
-    /// How many characters may still come.
+    /// How many more characters are written.
     characters_left: usize,
 }
 
@@ -116,7 +116,7 @@ impl ReplyEncoder {
         self.calls.insert(id.to_owned(), call);
     }
 
-    /// Writes the call, now that its input is complete, or taken for complete.
+    /// Writes the call: its input is complete, or counts as complete.
     pub(super) fn call_end(
         &mut self,
         turn: &mut TurnWriter,
@@ -277,7 +277,7 @@ impl ReplyEncoder {
         }
     }
 
-    /// A result that comes whole. One that is running is left to its own events.
+    /// A whole result. A running one is written by its own events.
     pub(super) fn execution_result(
         &mut self,
         turn: &mut TurnWriter,
@@ -327,13 +327,13 @@ fn to_decision(result: &ConfirmResult, print: u64) -> Decision {
     Decision { tool_use_id, verdict, message: result.rest.get("message").ok().flatten() }
 }
 
-/// The count in the key that a question had in the stream that it was read from.
+/// The count in the key that the request had in the stream it was decoded from.
 fn question_count(event: &Event<'_>) -> Option<u64> {
     let key = event.metadata.get::<String>("approval_key").ok().flatten()?;
     Some(ApprovalKey::parse(&key)?.count)
 }
 
-/// A tool's title is what the protocol shows as its friendly name.
+/// A tool's title, which the protocol shows instead of its name.
 pub(super) fn find_title(fields: &Fields) -> Option<String> {
     fields.get::<String>("title").ok().flatten().filter(|title| !title.is_empty())
 }
