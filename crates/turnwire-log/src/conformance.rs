@@ -1,6 +1,7 @@
-//! The tests that every engine must pass.
+//! The conformance tests that every engine must pass, also engines of other crates (feature
+//! `conformance`).
 //!
-//! An engine's own test is a line, and every case is a test of its own:
+//! One line in a test file of the engine generates one test per case:
 //!
 //! ```
 //! use turnwire_log::MemoryStore;
@@ -9,8 +10,7 @@
 //! # turnwire_log::conformance::run(|| async { MemoryStore::default() }, "a_deleted_session_is_gone_with_all_it_had");
 //! ```
 //!
-//! One that keeps what is written says how it is opened again; then every case looks a second time
-//! at what it wrote, after that:
+//! A durable engine also says how it is opened again. Then every case repeats its checks after that:
 //!
 //! ```
 //! # use async_trait::async_trait;
@@ -20,10 +20,10 @@
 //! # impl MyStore { fn open(_: &std::path::Path) -> MemoryStore { MemoryStore::default() } }
 //! use turnwire_log::conformance::Engine;
 //!
-//! struct InAFolder(tempfile::TempDir);
+//! struct MyEngine(tempfile::TempDir);
 //!
 //! #[async_trait]
-//! impl Engine for InAFolder {
+//! impl Engine for MyEngine {
 //!     async fn open(&self) -> Arc<dyn Store> {
 //!         Arc::new(MyStore::open(self.0.path()))
 //!     }
@@ -34,7 +34,7 @@
 //!     }
 //! }
 //!
-//! turnwire_log::conformance!(InAFolder(tempfile::tempdir().unwrap()));
+//! turnwire_log::conformance!(MyEngine(tempfile::tempdir().unwrap()));
 //! ```
 
 #![expect(
@@ -45,10 +45,10 @@
 )]
 
 mod appends;
-mod bench;
-mod beside;
 mod blobs;
-mod crowd;
+mod concurrency;
+mod harness;
+mod keys_queue_blobs;
 mod leases;
 mod lists;
 mod messages;
@@ -61,20 +61,20 @@ mod waits;
 
 use crate::store::Store;
 use async_trait::async_trait;
-use bench::Bench;
+use harness::Harness;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How the suite gets at an engine. A function that gives a store is one, for an engine that keeps
-/// nothing.
+/// How the tests open an engine. For an engine that keeps nothing, a function that returns a store
+/// is enough.
 #[async_trait]
 pub trait Engine: Send + Sync + 'static {
-    /// Opens an empty store. Each case has an engine of its own, and does this once.
+    /// Opens an empty store. Each case has its own engine, and calls this once.
     async fn open(&self) -> Arc<dyn Store>;
 
-    /// Ends a store, and opens it again. Nobody else has it at that moment. An engine that keeps
-    /// nothing goes on with what there is.
+    /// Closes a store, and opens it again. Nothing else has it at that moment. An engine that keeps
+    /// nothing returns the same store.
     async fn reopen(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
         store
     }
@@ -92,36 +92,37 @@ where
     }
 }
 
-/// Runs one case of [`CASES`] in a runtime of its own.
+/// Runs one case of [`CASES`] in its own runtime.
 ///
 /// # Panics
 ///
-/// When the engine does not do what [`Store`] says.
+/// If the engine does not do what [`Store`] says.
 pub fn run(engine: impl Engine, case: &str) {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build().unwrap();
     runtime.block_on(async {
-        let mut bench = Bench::open(Box::new(engine)).await;
-        let end = tokio::time::timeout(Duration::from_mins(1), call(case, &mut bench)).await;
+        let mut harness = Harness::open(Box::new(engine)).await;
+        let end = tokio::time::timeout(Duration::from_mins(1), call(case, &mut harness)).await;
         assert!(end.is_ok(), "{case} waits for something that never comes");
     });
 }
 
-/// Makes of one list what runs a case by its name, and the macro with a test for each.
+/// From one list of cases: the function that runs a case by name, and the macro with a test for
+/// each.
 macro_rules! suite {
     ($d:tt $($module:ident { $($case:ident)* })*) => {
         /// The names of all cases.
         pub const CASES: &[&str] = &[$($(stringify!($case),)*)*];
 
-        async fn call(case: &str, bench: &mut Bench) {
+        async fn call(case: &str, harness: &mut Harness) {
             match case {
-                $($(stringify!($case) => Box::pin($module::$case(bench)).await,)*)*
+                $($(stringify!($case) => Box::pin($module::$case(harness)).await,)*)*
                 _ => panic!("there is no case {case}"),
             }
         }
 
-        /// Tests of an engine, one for each case of the [suite](mod@crate::conformance). The expression
-        /// gives an [`Engine`](crate::conformance::Engine), and is evaluated for each of them.
+        /// Tests an engine: one test for each case of the [suite](mod@crate::conformance). The
+        /// expression is an [`Engine`](crate::conformance::Engine), and is evaluated for each test.
         #[macro_export]
         macro_rules! conformance {
             ($d engine:expr) => {
@@ -219,7 +220,7 @@ suite! { $
         superseded_messages_stay_and_say_so
         messages_made_again_take_the_place_of_the_old
     }
-    beside {
+    keys_queue_blobs {
         a_key_is_written_with_its_append_or_not_at_all
         a_key_belongs_to_its_tenant
         the_queue_keeps_its_order
@@ -252,7 +253,7 @@ suite! { $
         old_keys_go
         retention_among_appends_loses_nothing
     }
-    crowd {
+    concurrency {
         many_writers_of_many_sessions_lose_nothing
         what_was_written_together_is_seen_together
     }

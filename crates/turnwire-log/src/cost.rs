@@ -1,7 +1,7 @@
-//! What model calls cost.
+//! The cost of model calls.
 //!
-//! Whoever knows the price of a call says what it cost when it ends: in the metadata of its
-//! `MODEL_CALL_END`, as `cost`. So a sum never changes when prices do.
+//! The price is applied when a call ends: its cost is in the metadata of its `MODEL_CALL_END`, as
+//! `cost`. So sums do not change when prices do.
 
 mod totals;
 
@@ -11,22 +11,22 @@ pub(crate) use totals::SessionUsage;
 use serde::{Deserialize, Serialize};
 use turnwire_core::{Event, EventKind, Usage};
 
-/// The name of a cost in the metadata of a `MODEL_CALL_END`, and of a message.
+/// The metadata field of a `MODEL_CALL_END`, and of a message, that has the cost.
 pub const COST_FIELD: &str = "cost";
 
-/// An amount of money in any currency, exact to the billionth of a thousandth: sums are the same in
-/// any order, and on any machine.
+/// An amount of money in any currency, in units of 10⁻¹². Integers, so that sums are equal in any
+/// order and on any machine.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
 pub struct Cost(u64);
 
-/// How many of the smallest amount are one.
+/// How many units are 1.
 const UNITS_PER_ONE: f64 = 1e12;
 
 impl Cost {
-    /// An amount, unless it is less than nothing, or no number.
+    /// An amount; `None` if it is negative or not a finite number.
     pub fn new(amount: f64) -> Option<Self> {
         let is_amount = amount.is_finite() && amount >= 0.0;
         #[expect(
@@ -44,37 +44,37 @@ impl Cost {
         amount
     }
 
-    /// Both together.
+    /// The sum.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// Without a part of it.
+    /// The difference, at least 0.
     #[must_use]
     pub fn minus(self, part: Self) -> Self {
         Self(self.0.saturating_sub(part.0))
     }
 
-    /// What a model call cost, where its end says so.
+    /// The cost of a model call, if this event is its end and has one.
     pub fn from_event(event: &Event<'_>) -> Option<Self> {
         let EventKind::ModelCallEnd(_) = &event.kind else { return None };
         event.metadata.get::<f64>(COST_FIELD).ok().flatten().and_then(Self::new)
     }
 }
 
-/// Tokens, and what they cost where that is known.
+/// Tokens, and their cost if it is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageTotal {
     /// The tokens.
     pub usage: Usage,
-    /// What they cost.
+    /// Their cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
 }
 
 impl UsageTotal {
-    /// Adds to it.
+    /// Adds usage and cost.
     pub fn add(&mut self, usage: &Usage, cost: Option<Cost>) {
         let add = |sum: &mut i64, count: i64| *sum = sum.saturating_add(count);
         add(&mut self.usage.input_tokens, usage.input_tokens);
@@ -88,7 +88,7 @@ impl UsageTotal {
 }
 
 impl UsageTotal {
-    /// Takes a part of it away.
+    /// Subtracts a part.
     pub fn subtract(&mut self, part: &Self) {
         let take = |sum: &mut i64, count: i64| *sum = sum.saturating_sub(count);
         take(&mut self.usage.input_tokens, part.usage.input_tokens);

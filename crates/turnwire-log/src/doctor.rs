@@ -1,8 +1,9 @@
-//! Whether what is stored of messages and sessions is what their events say, and making it so.
+//! Compares stored messages and states with their events, and repairs them. `turnwire doctor` calls
+//! it.
 //!
-//! Messages are a projection: whatever happened to them, they can be made again from the events that
-//! remain. [`check`] folds a session's events the way they were folded when they came, and compares.
-//! [`repair`] puts what was folded in place of what is stored. Neither ever changes an event.
+//! Messages are a projection: they can always be folded again from the events that remain.
+//! [`check`] folds a session's events as the log does and compares. [`repair`] replaces what is
+//! stored by the result. Neither changes an event.
 
 use crate::error::{Error, Result};
 use crate::loaded_session::{LoadedSession, PushOutcome, Transaction};
@@ -17,35 +18,34 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 use turnwire_core::{EventKind, Seq};
 
-/// How much of the log is read at a time.
+/// How many bytes of the log are read at a time.
 const READ_BYTES: usize = 1 << 20;
 /// How many messages are written at a time.
 const WRITE_MESSAGES: usize = 64;
-/// How often a session is looked at again that changes meanwhile.
+/// How often a session is checked again if it changes meanwhile.
 const MAX_TRIES: usize = 3;
 
-/// Something that is not as it should be.
+/// A difference between what is stored and what the events say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionFinding {
-    /// A message that the events say and that is not stored.
+    /// A message of the events is not stored.
     Missing(String),
-    /// A message that is stored otherwise than the events say.
+    /// A stored message differs from its events.
     Different(String),
-    /// A message that an older fold made.
+    /// A message was folded by an older version.
     Outdated(String),
-    /// A message of which the events that remain know nothing. It is left alone.
+    /// A stored message has no events among those that remain. It is not changed.
     WithoutEvents(String),
-    /// Messages that cannot be read at all. All that the events say are written again.
+    /// Messages cannot be read. All messages of the events are written again.
     Unreadable(String),
-    /// What the session is doing, or where its first open reply begins, is stored otherwise than the
-    /// events say.
+    /// The stored state differs from the events.
     State,
-    /// An event that does not fit those before it, or cannot be read. It is left alone.
+    /// An event does not fit those before it, or cannot be read. It is not changed.
     Event(Seq, String),
 }
 
 impl SessionFinding {
-    /// Whether it can be made good from the events.
+    /// Whether [`repair`] can fix it.
     pub fn can_be_repaired(&self) -> bool {
         match self {
             Self::Missing(_)
@@ -61,20 +61,20 @@ impl SessionFinding {
 impl fmt::Display for SessionFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing(id) => write!(f, "message {id} is missing; its events are there"),
-            Self::Different(id) => write!(f, "message {id} is not what its events say"),
-            Self::Outdated(id) => write!(f, "message {id} was made by an older version"),
-            Self::WithoutEvents(id) => write!(f, "message {id} should have events, and has none"),
+            Self::Missing(id) => write!(f, "message {id} is missing, but its events exist"),
+            Self::Different(id) => write!(f, "message {id} differs from its events"),
+            Self::Outdated(id) => write!(f, "message {id} was folded by an older version"),
+            Self::WithoutEvents(id) => write!(f, "message {id} has no events"),
             Self::Unreadable(why) => write!(f, "messages cannot be read: {why}"),
-            Self::State => f.write_str("the session's state is not what its events say"),
+            Self::State => f.write_str("the session's state differs from its events"),
             Self::Event(seq, why) => write!(f, "event {seq}: {why}"),
         }
     }
 }
 
-/// Checks one session. What is wrong in several ways is named once.
+/// Checks one session, and reports each message at most once.
 ///
-/// It may be looked at while somebody writes to it: only what stays the same counts.
+/// The session may change meanwhile: only differences that stay are reported.
 pub async fn check(store: &dyn Store, record: &SessionRecord) -> Result<Vec<SessionFinding>> {
     let mut record = record.clone();
     let mut tries = MAX_TRIES;
@@ -119,7 +119,7 @@ async fn check_once(store: &dyn Store, record: &SessionRecord) -> Result<Vec<Ses
             break;
         }
         for message in some {
-            // Of what came later, or of what is gone, these events say nothing.
+            // The folded events say nothing about later or trimmed messages.
             if message.last.get() > record.head || message.first < record.first {
                 continue;
             }
@@ -147,7 +147,7 @@ async fn check_once(store: &dyn Store, record: &SessionRecord) -> Result<Vec<Ses
     Ok(found)
 }
 
-/// Puts what the events say in place of what is stored. Nobody else may use the store meanwhile.
+/// Replaces what is stored by what the events say. Nothing else may use the store meanwhile.
 pub async fn repair(
     store: &dyn Store,
     record: &SessionRecord,
@@ -231,7 +231,7 @@ fn fingerprint(message: &StoredMessage) -> u64 {
     hasher.finish()
 }
 
-/// Folds the events of a session again, with what folds them when they come.
+/// Folds the events of a session again, with the code that folds new events.
 struct Refold {
     live: LoadedSession,
     last: u64,
@@ -259,7 +259,7 @@ impl Refold {
         }
     }
 
-    /// Folds some more; `false` at the end.
+    /// Folds more events; `false` at the end.
     async fn fold_next(&mut self, store: &dyn Store) -> Result<bool> {
         if self.live.last >= self.last {
             return Ok(false);
@@ -268,7 +268,7 @@ impl Refold {
         let rows = match store.read_events(self.live.number, from, READ_BYTES).await {
             Ok(rows) => rows,
             Err(Error::Damaged(why)) => {
-                // Nothing behind it can be folded.
+                // Nothing after it can be folded.
                 self.problems.push(SessionFinding::Event(from, why));
                 self.live.last = self.last;
                 return Ok(false);
@@ -276,7 +276,7 @@ impl Refold {
             Err(error) => return Err(error),
         };
         if rows.is_empty() {
-            let why = format!("the log should go on to {}, and ends here", self.last);
+            let why = format!("the log ends here, but should continue to {}", self.last);
             self.problems.push(SessionFinding::Event(from, why));
             self.live.last = self.last;
             return Ok(false);
@@ -302,11 +302,11 @@ impl Refold {
             };
             let why = match pushed {
                 Ok(PushOutcome::Stored(_)) => continue,
-                Ok(PushOutcome::Repeated) => "it is there twice".to_owned(),
+                Ok(PushOutcome::Repeated) => "it repeats an earlier event".to_owned(),
                 Err(why) => why,
             };
             self.problems.push(SessionFinding::Event(seq, why));
-            // It has its place all the same.
+            // It keeps its seq.
             self.messages.extend(tx.into_append().messages);
             self.live.last = seq.get();
             tx = Transaction::new(&mut self.live, 0);
@@ -314,14 +314,13 @@ impl Refold {
         self.messages.extend(tx.into_append().messages);
     }
 
-    /// The state as the events have it. What they do not say is left as it is.
+    /// The state according to the events. What they do not say is kept.
     fn state(&self, record: &SessionRecord) -> SessionState {
         let SessionState { status, open_from, usage, cost, subs, rules, .. } =
             self.live.state.clone();
         let folded = SessionState { status, open_from, ..record.state.clone() };
         if record.first != Seq::FIRST {
-            // Tokens of replies, and rules that were accepted in them, are known from the state alone
-            // once their events are gone.
+            // Usage and accepted rules of trimmed replies are only in the stored state.
             return folded;
         }
         SessionState { usage, cost, subs, rules, ..folded }

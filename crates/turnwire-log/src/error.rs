@@ -1,46 +1,46 @@
-//! What can go wrong with a log, for a `match`, with a sentence for people.
+//! The errors of a log and its engines.
 
 use std::fmt;
 use turnwire_core::Seq;
 
-/// A result with this crate's error.
+/// A result with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why the log did not do what it was asked.
+/// Why an operation of the log failed.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
-    /// The session is not there, or not any more.
+    /// The session does not exist.
     NoSession,
-    /// Somebody else owns the session now: nothing was written.
+    /// Another owner has the session: nothing was written.
     Fenced,
-    /// The events do not go on from the log's end: nothing was written. Whoever asked has to look
-    /// again where the log stands.
+    /// The events do not continue at the log's end: nothing was written. Read the head again.
     OutOfOrder,
-    /// What was asked for has been removed by retention; this is the earliest place that is left.
+    /// Retention has removed the requested events; this is the first that remains.
     Trimmed(Seq),
-    /// An event that does not fit, and which of those that were handed in.
+    /// An event that does not fit.
     Refused {
-        /// Counted from 0.
+        /// Its index among the given events, from 0.
         at: usize,
         /// Why.
         why: turnwire_core::Error,
     },
-    /// The query took longer, or more work, than it may. Nothing was changed.
+    /// The query exceeded its limit of time or work. Nothing was changed.
     TooSlow,
-    /// No room left. What was acknowledged is safe; writing goes on when there is room again.
+    /// The disk or the store's size limit is full. Acknowledged data is safe, and writing continues
+    /// when there is space.
     Full(String),
-    /// The blobs of a tenant would have more bytes than they may: this many. Nothing was stored.
+    /// The blobs of a tenant would exceed this quota in bytes. Nothing was stored.
     OverQuota(u64),
-    /// Another process has the store.
+    /// Another process has the store open.
     Locked(String),
-    /// The store was written by a version that this one does not know.
+    /// Another version of Turnwire wrote the store, and this one does not know its format.
     Version(String),
-    /// What is stored is not what was written: which file, and where.
+    /// Stored data differs from what was written; says which file and where.
     Damaged(String),
-    /// Not allowed to read or write a file.
+    /// No permission to read or write a file.
     Denied(String),
-    /// Anything else that the store says.
+    /// Any other error of the store.
     Store(String),
 }
 
@@ -48,13 +48,13 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoSession => f.write_str("there is no such session"),
-            Self::Fenced => f.write_str("somebody else owns this session now"),
-            Self::OutOfOrder => f.write_str("the log went on in the meantime"),
+            Self::Fenced => f.write_str("another owner has this session now"),
+            Self::OutOfOrder => f.write_str("the log has changed meanwhile"),
             Self::Trimmed(first) => write!(f, "events before {first} are no longer kept"),
             Self::Refused { at, why } => write!(f, "event {at}: {why}"),
-            Self::TooSlow => f.write_str("the query takes longer than it may"),
+            Self::TooSlow => f.write_str("the query exceeds its time limit"),
             Self::OverQuota(max) => {
-                write!(f, "the blobs of this tenant would have more than {max} bytes together")
+                write!(f, "the blobs of this tenant would exceed their quota of {max} bytes")
             }
             Self::Full(what)
             | Self::Locked(what)

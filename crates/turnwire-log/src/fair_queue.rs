@@ -19,7 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// How many callers of one tenant may wait for each permit that it may hold.
+/// How many callers of one tenant may wait, per permit that it may hold.
 const WAITERS_PER_PERMIT: usize = 32;
 
 /// Hands out permits: at most `total` in all, at most `per_tenant` to one tenant.
@@ -67,7 +67,8 @@ impl Drop for FairPermit {
             state.forget_if_idle(&self.tenant);
             self.queue.grant(&mut state)
         };
-        // Outside of the lock: a permit whose waiter has gone is dropped here, and locks again.
+        // Outside of the lock: the permit of a waiter that has gone is dropped here, and locks
+        // again.
         for (waiter, permit) in granted {
             drop(waiter.send(permit));
         }
@@ -80,7 +81,7 @@ impl FairQueue {
         Self::with_waiters(total, per_tenant, per_tenant.saturating_mul(WAITERS_PER_PERMIT))
     }
 
-    /// The same, where callers are bounded elsewhere: nobody is refused.
+    /// The same without a limit of waiters, for callers that are limited elsewhere.
     pub fn unbounded(total: usize, per_tenant: usize) -> Self {
         Self::with_waiters(total, per_tenant, usize::MAX)
     }
@@ -138,7 +139,7 @@ impl Inner {
         Entered::Waiting(receiver)
     }
 
-    /// Takes free permits for waiters, one tenant after the other.
+    /// Grants free permits to waiters, tenant by tenant.
     fn grant(
         self: &Arc<Self>,
         state: &mut State,
@@ -179,7 +180,7 @@ impl State {
     }
 }
 
-/// Too many callers of one tenant wait already.
+/// Too many callers of one tenant are waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueFull;
 
@@ -254,7 +255,7 @@ mod tests {
         let mut first = Box::pin(queue.acquire("a"));
         assert!((&mut first).now_or_never().is_none());
         drop(held);
-        // It was granted, and its caller went away before it looked.
+        // It was granted, and its caller was dropped before it looked.
         drop(first);
         assert!(now(&queue, "b").is_some());
     }

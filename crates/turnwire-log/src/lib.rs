@@ -1,22 +1,26 @@
-//! The durable log of sessions.
+#![doc = include_str!("../README.md")]
+//!
+//! ## Modules
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | [`store`] | what an engine does |
-//! | [`memory`] | an engine that forgets everything when it ends |
-//! | [`sqlite`] | an engine in one file |
-//! | [`log`] | all sessions over an engine |
-//! | [`session`] | one session: change it, read it, wait for more |
-//! | [`transfer`] | sessions as lines of JSON, out and in |
-//! | [`doctor`] | whether messages are what their events say |
-//! | [`private_file`] | files that only their owner may read |
-//! | [`reach`] | which sessions of a tenant a caller may see |
-//! | [`search`] | what people search for, with bounds |
-//! | [`walk`] | all messages, some at a time |
-//! | [`fair_queue`] | limits at once that stay fair between tenants |
-//! | [`live`] | what is known of a session while it is used |
+//! | [`log`] | all sessions over an engine: create, open, list, delete |
+//! | [`session`] | one session: change it, read it, watch its head |
+//! | [`loaded_session`] | the in-memory state of an open session, and transactions on it |
+//! | [`store`] | the trait of engines, and the rows that they store |
+//! | [`memory`] | the engine in memory |
+//! | [`sqlite`] | the SQLite engine |
 //! | [`mod@conformance`] | the tests that every engine must pass |
-//! | [`error`] | what can go wrong |
+//! | [`search`] | search queries with limits |
+//! | [`visible_sessions`] | which sessions of a tenant a caller may see |
+//! | [`message_pages`] | all messages of a session, page by page |
+//! | [`cost`] | cost of model calls, and usage totals |
+//! | [`transfer`] | export and import as lines of JSON |
+//! | [`doctor`] | compares messages with their events, and repairs them |
+//! | [`projection`] | the version of the fold in stored messages |
+//! | [`fair_queue`] | a semaphore that is fair between tenants |
+//! | [`private_file`] | files that only their owner may read |
+//! | [`error`] | the errors |
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;

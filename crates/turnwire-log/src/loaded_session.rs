@@ -1,8 +1,8 @@
-//! What is known of a session while it is used: the open replies, folded as far as the log goes, and
-//! what tells a repeat.
+//! The in-memory state of an open session: its open replies, folded up to the head, and the ids
+//! that identify repeats. [`Session`](crate::Session) changes it through a [`Transaction`].
 //!
-//! Nothing here waits. A change is made here first, then written; what was made and could not be
-//! written is thrown away and read from the log again.
+//! Nothing here waits. A change is made here first, then written. If the write fails, this state is
+//! discarded and loaded from the store again.
 
 mod hints;
 mod producers;
@@ -29,10 +29,10 @@ pub struct OpenReply {
     pub(crate) first: Seq,
     pub(crate) agent: Option<Box<SubAgent>>,
     pub(crate) of_sub_agent: bool,
-    /// The calls that wait, and since when.
+    /// The pending calls, each with the time since when it waits.
     pub(crate) waiting: Vec<(String, String)>,
     pub(crate) calls: ModelCalls,
-    /// What its model calls cost, as far as that is known.
+    /// The cost of its model calls, as far as it is known.
     pub(crate) cost: Option<Cost>,
 }
 
@@ -50,22 +50,22 @@ impl OpenReply {
         }
     }
 
-    /// What its model calls cost so far, where that is known.
+    /// The cost of its model calls so far, if it is known.
     pub fn cost(&self) -> Option<Cost> {
         self.cost
     }
 
-    /// How far its model calls have come.
+    /// The state of its model calls.
     pub fn model_calls(&self) -> &ModelCalls {
         &self.calls
     }
 
-    /// The message as far as it goes.
+    /// The message as folded so far.
     pub fn msg(&self) -> &Msg {
         &self.msg
     }
 
-    /// The place of its first event.
+    /// The seq of its first event.
     pub fn first_seq(&self) -> Seq {
         self.first
     }
@@ -75,17 +75,17 @@ impl OpenReply {
         self.of_sub_agent
     }
 
-    /// Which agent writes it, as its first event says.
+    /// The agent that writes it, from its first event.
     pub fn agent(&self) -> Option<&SubAgent> {
         self.agent.as_deref()
     }
 
-    /// The calls that wait, and since when each of them.
+    /// The pending calls, each with the time since when it waits.
     pub fn waiting_calls(&self) -> impl Iterator<Item = (&str, &str)> {
         self.waiting.iter().map(|(call, since)| (call.as_str(), since.as_str()))
     }
 
-    /// What it waits for; `None` when it does not.
+    /// Its pending calls; `None` if it does not wait.
     pub fn pending_calls(&self) -> Option<PendingCalls> {
         let since = self.waiting.first()?.1.clone();
         let of_state = |state: &ToolCallState| -> Vec<ToolCall> {
@@ -101,7 +101,7 @@ impl OpenReply {
         })
     }
 
-    /// Notes which calls wait, and what the model took, after an event that may have changed it.
+    /// Updates pending calls and cost after an event.
     fn update_waiting(&mut self, event: &Event<'_>) {
         self.calls.observe(event);
         if let Some(cost) = Cost::from_event(event) {
@@ -145,37 +145,37 @@ impl OpenReply {
     }
 }
 
-/// What a reply waits for.
+/// The pending calls of a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingCalls {
-    /// Which reply.
+    /// The id of the reply.
     pub reply_id: String,
-    /// Whose, where it is a sub-agent's.
+    /// The path of the sub-agent, if a sub-agent writes it.
     pub agent_path: Option<String>,
-    /// Calls that a person has to allow.
+    /// Calls that wait for an approval.
     pub confirm: Vec<ToolCall>,
-    /// Calls that somebody outside executes.
+    /// Calls that the client or a program outside executes.
     pub external: Vec<ToolCall>,
-    /// When the first of them was asked.
+    /// When the first of them began to wait.
     pub since: String,
 }
 
-/// What is known of a message that is finished.
+/// What the log knows of a finished message, to recognise repeats.
 #[derive(Debug, Clone)]
 pub(crate) enum FinishedMessage {
     /// A reply, and the ids of its events.
     Reply(EventIds),
-    /// It came whole, with this event.
+    /// It came as one `MESSAGE` event with this id.
     Whole(String),
 }
 
-/// How many finished messages are remembered here; the others are looked up.
+/// How many finished messages are kept in memory; others are looked up in the store.
 const MAX_FINISHED: usize = 256;
-/// How many ids of events that belong to no reply are remembered, at least.
+/// How many ids of events outside of replies are remembered at least.
 const MAX_OTHER_IDS: usize = 1 << 15;
-/// How many replies of one session may be open at the same time.
-const OPEN: usize = 1024;
-/// How many answered requests are remembered until they can be found in the store.
+/// How many replies of a session may be open at the same time.
+const MAX_OPEN_REPLIES: usize = 1024;
+/// How many answered requests are remembered until the store can find them.
 const MAX_ANSWERED: usize = 256;
 
 #[derive(Debug)]
@@ -183,15 +183,15 @@ pub(crate) struct LoadedSession {
     pub number: SessionNumber,
     pub fence: Fence,
     pub first: Seq,
-    /// The last place that was given away, durable or not.
+    /// The last seq that was assigned, durable or not.
     pub last: u64,
     pub state: SessionState,
     pub replies: Vec<OpenReply>,
     pub finished: HashMap<String, FinishedMessage>,
     finished_order: VecDeque<String>,
-    /// Every finished message is in `finished`.
+    /// Whether `finished` has every finished message of the session.
     pub knows_all_finished: bool,
-    /// Ids of events that belong to no reply: those of now, and those of before.
+    /// Ids of events outside of replies: the current set, and the one before it.
     other_ids: [EventIds; 2],
     answered: VecDeque<IdempotencyRecord>,
     pub queue: VecDeque<QueuedMessage>,
@@ -223,7 +223,7 @@ impl LoadedSession {
         }
     }
 
-    /// Whether nothing has to be looked up to tell what this message or reply is.
+    /// Whether this message or reply is known without a look into the store.
     pub fn is_known(&self, id: &str) -> bool {
         self.knows_all_finished || self.reply(id).is_some() || self.finished.contains_key(id)
     }
@@ -244,7 +244,7 @@ impl LoadedSession {
         }
     }
 
-    /// Applies an event that is in the log already.
+    /// Applies an event that the log already has.
     pub fn replay(&mut self, event: &Event<'_>, seq: Seq) {
         self.remember_hint_id(event);
         match classify(event) {
@@ -264,7 +264,7 @@ impl LoadedSession {
     }
 
     fn replay_reply(&mut self, event: &Event<'_>, seq: Seq) {
-        // Before the first open reply only ids matter.
+        // Before the first open reply only the ids matter.
         if self.state.open_from.is_none_or(|open| seq < open) {
             match self.finished.get_mut(&*event.reply_id) {
                 Some(FinishedMessage::Reply(ids)) => {
@@ -272,7 +272,7 @@ impl LoadedSession {
                 }
                 Some(FinishedMessage::Whole(_)) => {}
                 None => {
-                    // Only a reply that is here from its start is known.
+                    // Only a reply whose start is here is known completely.
                     if matches!(event.kind, EventKind::ReplyStart(_)) {
                         let mut ids = EventIds::default();
                         ids.insert(&event.id);
@@ -309,7 +309,8 @@ impl LoadedSession {
         new
     }
 
-    /// What changes most often of the state. The rest changes with a message that ends, or is noted.
+    /// The part of the state that changes most often. The rest changes with the end of a message,
+    /// or sets `state_changed`.
     fn listed_state(&self) -> ListedState {
         let SessionState { status, open_from, is_produced, rules, .. } = &self.state;
         (*status, *open_from, *is_produced, rules.len())
@@ -329,13 +330,13 @@ impl LoadedSession {
 
 type ListedState = (SessionStatus, Option<Seq>, bool, usize);
 
-/// Where an event belongs.
+/// What an event belongs to.
 pub(crate) enum EventClass {
-    /// To a reply.
+    /// A reply.
     Reply,
-    /// It is a whole message.
+    /// It is a message of its own.
     Message,
-    /// To none.
+    /// Neither.
     Other,
 }
 
@@ -347,16 +348,16 @@ pub(crate) fn classify(event: &Event<'_>) -> EventClass {
     }
 }
 
-/// What became of an event that was handed in.
+/// What happened to a pushed event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PushOutcome {
-    /// It has this place now.
+    /// It was stored with this seq.
     Stored(Seq),
-    /// It was there already.
+    /// The log already has it.
     Repeated,
 }
 
-/// A change of one session, made while nobody else changes it. All of it becomes durable, or none.
+/// A change of one session, under its lock. All of it becomes durable, or nothing.
 pub struct Transaction<'s> {
     live: &'s mut LoadedSession,
     now_ms: i64,
@@ -368,9 +369,9 @@ pub struct Transaction<'s> {
     idempotency: Option<IdempotencyRecord>,
     enqueue: Vec<QueuedMessage>,
     dequeue: Vec<String>,
-    /// What a list shows of the state, as it was.
+    /// The listed state before the change.
     state_before: ListedState,
-    /// Whether the rest of the state was changed.
+    /// Whether other parts of the state changed.
     state_changed: bool,
     message_began: bool,
 }
@@ -411,14 +412,14 @@ impl<'s> Transaction<'s> {
         self.live.reply(id)
     }
 
-    /// Whether a message is there and finished. Only ids that the change was announced to touch
-    /// are known for certain.
+    /// Whether a message is finished. Only certain for ids in `touched` of
+    /// [`transact`](crate::Session::transact).
     pub fn is_finished(&self, id: &str) -> bool {
         self.live.finished.contains_key(id)
     }
 
-    /// Whether an event of a reply is there. Of replies that have ended only those are known for
-    /// certain that the change was announced to touch.
+    /// Whether a reply has an event. For finished replies only certain for ids in `touched` of
+    /// [`transact`](crate::Session::transact).
     pub fn has_event(&self, reply: &str, event: &str) -> bool {
         match (self.live.reply(reply), self.live.finished.get(reply)) {
             (Some(open), _) => open.ids.contains(event),
@@ -427,32 +428,32 @@ impl<'s> Transaction<'s> {
         }
     }
 
-    /// The messages that wait for their turn.
+    /// The queued messages.
     pub fn queue(&self) -> impl Iterator<Item = &QueuedMessage> {
         self.live.queue.iter()
     }
 
-    /// Who publishes from elsewhere.
+    /// The current producer.
     pub fn producer(&self) -> Option<&Producer> {
         self.live.state.producer.as_ref()
     }
 
-    /// The place of the last event, this change's included.
+    /// The seq of the last event, including this change.
     pub fn last_seq(&self) -> u64 {
         self.live.last
     }
 
-    /// Whether the replies that are open are the producer's, rather than the session's own agent's.
+    /// Whether the open replies belong to the producer and not to the session's own agent.
     pub fn is_produced(&self) -> bool {
         self.live.state.is_produced
     }
 
-    /// A request that was answered a moment ago.
+    /// The response to a request that was answered recently.
     pub fn find_answered(&self, key: &str) -> Option<&IdempotencyRecord> {
         self.live.answered.iter().find(|known| known.key == key)
     }
 
-    /// Stores the answer to a request that is not to be done twice.
+    /// Stores the response to a request with an idempotency key.
     pub fn set_idempotency_record(&mut self, record: IdempotencyRecord) {
         self.live.answered.push_back(record.clone());
         if self.live.answered.len() > MAX_ANSWERED {
@@ -461,23 +462,23 @@ impl<'s> Transaction<'s> {
         self.idempotency = Some(record);
     }
 
-    /// Lets a message wait for its turn.
+    /// Adds a message to the queue.
     pub fn enqueue(&mut self, queued: QueuedMessage) {
         self.live.queue.push_back(queued.clone());
         self.enqueue.push(queued);
     }
 
-    /// Takes a message out of those that wait.
+    /// Removes a message from the queue.
     pub fn dequeue(&mut self, id: &str) -> Option<QueuedMessage> {
         let at = self.live.queue.iter().position(|queued| queued.id == id)?;
         self.dequeue.push(id.to_owned());
         self.live.queue.remove(at)
     }
 
-    /// Appends an event. One that came before is not stored again; one that does not fit is refused,
-    /// and changes nothing.
+    /// Appends an event. A repeated event is not stored again. An event that does not fit is
+    /// refused and changes nothing.
     ///
-    /// `text` is the event's JSON, where the event was read from it: then it is stored as it is.
+    /// `text` is the JSON from which the event was read; it is then stored as it is.
     pub fn push(
         &mut self,
         event: &mut Event<'_>,
@@ -523,7 +524,9 @@ impl<'s> Transaction<'s> {
             None => match live.finished.get(&*event.reply_id) {
                 Some(FinishedMessage::Reply(ids)) => return check_repeat(ids, event),
                 Some(FinishedMessage::Whole(_)) => return Err(duplicate_message(&event.reply_id)),
-                None if live.replies.len() >= OPEN => return Err(too_many_open_replies()),
+                None if live.replies.len() >= MAX_OPEN_REPLIES => {
+                    return Err(too_many_open_replies());
+                }
                 None => fresh.insert(OpenReply::new(event, seq)),
             },
         };
@@ -541,7 +544,7 @@ impl<'s> Transaction<'s> {
         let at = match fresh {
             Some(reply) => {
                 self.message_began = true;
-                // Few sessions have more than one, and each is large.
+                // Few sessions have more than one open reply, and each is large.
                 live.replies.reserve_exact(1);
                 live.replies.push(reply);
                 live.replies.len() - 1
@@ -567,7 +570,7 @@ impl<'s> Transaction<'s> {
         let mut event_with_seq = event.clone();
         event_with_seq.seq = Some(seq);
         let Some(msg) = projection::whole_message(&event_with_seq) else {
-            let message = "the message cannot be given an id";
+            let message = "no id can be assigned to the message";
             return Err(Error::new(ErrorKind::NotAMessage, message));
         };
         let live = &mut *self.live;
@@ -607,7 +610,7 @@ impl<'s> Transaction<'s> {
         Ok(true)
     }
 
-    /// Whether anything was changed.
+    /// Whether nothing was changed.
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
             && self.idempotency.is_none()
@@ -622,7 +625,7 @@ impl<'s> Transaction<'s> {
         self.count
     }
 
-    /// What is to be written.
+    /// What the engine must write.
     pub(crate) fn into_append(self) -> Append {
         let Self { live, count, .. } = self;
         live.state.status = live.status();
@@ -655,23 +658,23 @@ impl<'s> Transaction<'s> {
     }
 }
 
-/// Bytes that are kept for a while take no more room than they need.
+/// Bytes without spare capacity, because they stay in memory for a while.
 fn into_exact_bytes(bytes: Vec<u8>) -> Bytes {
     bytes.into_boxed_slice().into()
 }
 
-/// Whether the text can be stored as it is: on one line, and without a place of its own.
+/// Whether the text can be stored as it is: on one line, and without a seq.
 fn can_store_text(text: &str) -> bool {
     let bytes = text.as_bytes();
     memchr::memchr2(b'\n', b'\r', text.trim_ascii().as_bytes()).is_none()
         && memchr::memmem::find(bytes, b"\"seq").is_none()
 }
 
-/// An event of a reply that has ended: a repeat, or too late.
+/// An event of a finished reply is either a repeat or too late.
 fn check_repeat(ids: &EventIds, event: &Event<'_>) -> Result<bool, Error> {
     if !ids.contains(&event.id) {
         let message = format!(
-            "{} comes after the end of reply {}; a reply that has ended takes nothing more",
+            "{} comes after the end of reply {}; an ended reply accepts no more events",
             event.kind.type_name(),
             event.reply_id
         );
@@ -681,12 +684,13 @@ fn check_repeat(ids: &EventIds, event: &Event<'_>) -> Result<bool, Error> {
 }
 
 fn duplicate_message(id: &str) -> Error {
-    let message = format!("{id} is the id of a message that is there already");
+    let message = format!("a message with the id {id} already exists");
     Error::new(ErrorKind::DuplicateMessage, message)
 }
 
 #[cold]
 fn too_many_open_replies() -> Error {
-    let message = format!("{OPEN} replies of this session are open; end some of them first");
+    let message =
+        format!("{MAX_OPEN_REPLIES} replies of this session are open; end some of them first");
     Error::new(ErrorKind::WrongReply, message)
 }

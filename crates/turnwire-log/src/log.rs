@@ -1,4 +1,4 @@
-//! All sessions of an engine.
+//! All sessions of an engine. The server and the import open sessions through [`Log`].
 
 use crate::error::{Error, Result};
 use crate::fair_queue::FairQueue;
@@ -12,13 +12,13 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 
-/// How many reads an engine is asked for at once, in all and by one tenant. More than an engine does at
-/// once, so that it is never idle; few enough that a tenant's reads delay others by a moment only.
+/// How many reads run at once, in all and per tenant. More than an engine can do at once, so that
+/// it is never idle; few enough that one tenant hardly delays another.
 const MAX_READS: usize = 64;
 const MAX_READS_PER_TENANT: usize = 16;
 
-/// The reads of a log, in turns between tenants. Each is short, and callers are bounded by their
-/// connections: nobody is refused.
+/// Runs the reads of a log, fairly between tenants. Each read is short, and connections bound the
+/// callers, so none is refused.
 #[derive(Debug, Clone)]
 pub(crate) struct ReadQueue(FairQueue);
 
@@ -27,7 +27,7 @@ impl ReadQueue {
         Self(FairQueue::unbounded(MAX_READS, MAX_READS_PER_TENANT))
     }
 
-    /// Reads when it is the tenant's turn.
+    /// Runs a read when it is the tenant's turn.
     pub(crate) async fn run<T>(
         &self,
         tenant: &str,
@@ -39,7 +39,7 @@ impl ReadQueue {
     }
 }
 
-/// All sessions of an engine: made, found, deleted. What is in use is held in memory.
+/// All sessions of an engine: create, open, list, delete. Sessions in use stay in memory.
 pub struct Log {
     store: Arc<dyn Store>,
     owner: Arc<str>,
@@ -47,18 +47,20 @@ pub struct Log {
     sessions: Mutex<HashMap<SessionKey, Arc<Session>>>,
 }
 
-/// The time, in milliseconds since 1970. It is for people and for retention; order is never time.
+/// The time in milliseconds since 1970, for display and for retention. The order of events never
+/// depends on it.
 pub(crate) fn now_ms() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }
 
 impl Log {
-    /// The log of an engine. The owner is the name under which this process takes sessions.
+    /// A log over an engine. `owner` is the name under which this process acquires leases.
     pub fn new(store: Arc<dyn Store>, owner: impl Into<Arc<str>>) -> Self {
         Self { store, owner: owner.into(), reads: ReadQueue::new(), sessions: Mutex::default() }
     }
 
-    /// Reads from the engine when it is the tenant's turn: for reads that are not of one session.
+    /// Runs a read of the engine when it is the tenant's turn, for reads that do not belong to one
+    /// session.
     pub async fn read_fairly<T>(
         &self,
         tenant: &str,
@@ -72,14 +74,13 @@ impl Log {
         &self.store
     }
 
-    /// Makes a session, or finds the one of this name; and whether it was made.
+    /// Creates a session, or finds the existing one. Returns whether it was created.
     pub async fn create_session(&self, new: NewSession) -> Result<(Arc<Session>, bool)> {
         let (record, made) = self.store.create_session(new).await?;
         Ok((self.keep_loaded(record), made))
     }
 
-    /// The same, with something that waits for its turn from the very start: after a crash it is
-    /// found by that.
+    /// The same with a queued message from the start, by which the session is found after a crash.
     pub async fn create_session_with_queued(
         &self,
         new: NewSession,
@@ -89,7 +90,7 @@ impl Log {
         Ok((self.keep_loaded(record), made))
     }
 
-    /// Finds a session.
+    /// Finds a session and keeps it in memory.
     pub async fn open_session(&self, key: &SessionKey) -> Result<Option<Arc<Session>>> {
         if let Some(session) = self.loaded_session(key) {
             return Ok(Some(session));
@@ -98,7 +99,7 @@ impl Log {
         Ok(record.map(|record| self.keep_loaded(record)))
     }
 
-    /// A session that is in memory.
+    /// A session that is already in memory.
     pub fn loaded_session(&self, key: &SessionKey) -> Option<Arc<Session>> {
         self.sessions.lock().get(key).cloned()
     }
@@ -119,7 +120,7 @@ impl Log {
         session
     }
 
-    /// Deletes a session: durable when this returns. Whether it was there.
+    /// Deletes a session. Durable when this returns. Returns whether it existed.
     pub async fn delete_session(&self, key: &SessionKey) -> Result<bool> {
         let Some(record) = self.store.find_session(key).await? else { return Ok(false) };
         self.store.delete_session(record.number).await?;
@@ -134,12 +135,12 @@ impl Log {
         Ok(true)
     }
 
-    /// A list of sessions, as they are stored.
+    /// Lists sessions as they are stored.
     pub async fn list_sessions(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>> {
         self.read_fairly(&query.tenant, self.store.list_sessions(query)).await
     }
 
-    /// A request that was answered before.
+    /// The stored response to an earlier request.
     pub async fn find_idempotency_record(
         &self,
         tenant: &str,
@@ -148,7 +149,7 @@ impl Log {
         self.read_fairly(tenant, self.store.find_idempotency_record(tenant, key)).await
     }
 
-    /// Removes what is not to be kept any longer.
+    /// Deletes what is older or larger than retention allows.
     pub async fn apply_retention(&self, retention: Retention) -> Result<RetentionReport> {
         let removed = self.store.apply_retention(retention).await?;
         if removed.sessions > 0 {
@@ -164,7 +165,7 @@ impl Log {
         Ok(removed)
     }
 
-    /// Lets go of the sessions that nobody uses. To be called from time to time.
+    /// Evicts idle sessions from memory, and returns how many. Call it from time to time.
     pub fn evict_idle(&self) -> usize {
         let mut sessions = self.sessions.lock();
         let before = sessions.len();

@@ -1,4 +1,4 @@
-//! An engine that forgets everything when it ends.
+//! An engine in memory, for tests and for `--store memory`. It keeps nothing after the process.
 //!
 //! ```
 //! use turnwire_log::MemoryStore;
@@ -7,8 +7,8 @@
 //!
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 //! let store = MemoryStore::default();
-//! let (session, made) = store
-//!     .create(NewSession {
+//! let (session, created) = store
+//!     .create_session(NewSession {
 //!         key: SessionKey::new("alice", "chat-1"),
 //!         agent: "demo".to_owned(),
 //!         title: String::new(),
@@ -16,8 +16,8 @@
 //!         now_ms: 0,
 //!     })
 //!     .await?;
-//! assert!(made);
-//! assert_eq!(store.session(&session.key).await?, Some(session));
+//! assert!(created);
+//! assert_eq!(store.find_session(&session.key).await?, Some(session));
 //! # Ok::<(), turnwire_log::Error>(())
 //! # }).unwrap();
 //! ```
@@ -49,8 +49,7 @@ use std::time::Duration;
 use stored_session::StoredSession;
 use turnwire_core::Seq;
 
-/// An engine in memory: plain maps under one lock, so that whatever is written is there, whole,
-/// when the call returns.
+/// An engine in memory: maps under one lock, so a write is complete when the call returns.
 #[derive(Debug, Default)]
 pub struct MemoryStore(Mutex<Data>);
 
@@ -58,16 +57,16 @@ pub struct MemoryStore(Mutex<Data>);
 struct Data {
     last_no: i64,
     last_fence: u64,
-    /// In the order of tenants and ids, so that a list looks only at what is within reach.
+    /// Ordered by tenant and id, so that a list reads only visible sessions.
     names: BTreeMap<SessionKey, SessionNumber>,
     sessions: BTreeMap<SessionNumber, StoredSession>,
     tenants: HashMap<Arc<str>, Tenant>,
     last_upload: i64,
-    /// The pieces of blobs that are not whole yet.
+    /// The pieces of unfinished uploads.
     uploads: HashMap<i64, Vec<Bytes>>,
 }
 
-/// What a tenant has beside its sessions.
+/// The data of a tenant besides its sessions.
 #[derive(Debug, Default)]
 struct Tenant {
     keys: HashMap<String, StoredKey>,
@@ -77,7 +76,7 @@ struct Tenant {
 #[derive(Debug)]
 struct StoredKey {
     record: IdempotencyRecord,
-    /// The session with which it goes.
+    /// The session that it is deleted with.
     session: SessionNumber,
     at_ms: i64,
 }
@@ -119,7 +118,7 @@ impl Data {
         Ok((record, true))
     }
 
-    /// The sessions of a tenant that a caller reaches.
+    /// The sessions of a tenant that a caller may see.
     fn visible_sessions(&self, tenant: &Arc<str>, reach: &VisibleSessions) -> Vec<&StoredSession> {
         let prefixed = |prefix: &str| {
             let from = SessionKey::new(Arc::clone(tenant), prefix);
@@ -237,7 +236,7 @@ impl Store for MemoryStore {
     ) -> Result<BTreeMap<String, AgentTotals>> {
         let data = self.0.lock();
         let mut totals: BTreeMap<String, AgentTotals> = BTreeMap::new();
-        // Here to add up all sessions costs less than a page of them does elsewhere.
+        // Summing up sessions in memory is cheap, so totals are not stored.
         for kept in data.visible_sessions(&tenant.into(), reach) {
             let agent = totals.entry(kept.record.agent.clone()).or_default();
             agent.replace_session(
@@ -289,8 +288,7 @@ impl Store for MemoryStore {
         self.0.lock().delete(session)
     }
 
-    // Whoever asks has it: the time for which it was asked limits nobody here, because no other
-    // process can see this store.
+    // The lease does not expire, because no other process can see this store.
     async fn acquire_lease(
         &self,
         session: SessionNumber,
@@ -328,7 +326,7 @@ impl Store for MemoryStore {
 
     async fn wait_for_events(&self, session: SessionNumber, after: u64) -> Result<u64> {
         let mut end = self.0.lock().get(session)?.end.subscribe();
-        // The sender goes with the session.
+        // The sender is dropped with the session.
         end.wait_for(|last| *last > after).await.map(|last| *last).map_err(|_| Error::NoSession)
     }
 

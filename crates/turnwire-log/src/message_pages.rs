@@ -1,4 +1,5 @@
-//! Going through all that there is, some at a time: so that it never has to fit in memory.
+//! Reads all messages of a session page by page, so that they need not fit in memory. The server,
+//! the export and the doctor use it.
 
 use crate::error::Result;
 use crate::log::ReadQueue;
@@ -7,14 +8,14 @@ use std::ops::Deref;
 use std::sync::Arc;
 use turnwire_core::Seq;
 
-/// How many messages are read at a time.
+/// How many messages a page has at most.
 const PAGE_MESSAGES: usize = 64;
 
-/// How many bytes of them, since each may be large.
+/// How many bytes a page has, about.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// Goes through the finished messages of a session, those of sub-agents too, in the order of their
-/// first events.
+/// Reads the finished messages of a session, sub-agents included, in the order of their first
+/// events.
 #[derive(Debug)]
 pub struct MessagePages<S> {
     store: S,
@@ -22,7 +23,7 @@ pub struct MessagePages<S> {
     before: Option<Seq>,
     after: Option<Seq>,
     sub_agents: bool,
-    /// Where reads take turns with those of other tenants, and whose they are.
+    /// The queue for fair reads, and the tenant.
     reads: Option<(ReadQueue, Arc<str>)>,
 }
 
@@ -35,34 +36,34 @@ where
         Self { store, session, before: None, after: None, sub_agents: true, reads: None }
     }
 
-    /// Takes turns with the reads of other tenants.
+    /// Takes turns with reads of other tenants.
     pub(crate) fn with_fair_reads(mut self, reads: ReadQueue, tenant: &Arc<str>) -> Self {
         self.reads = Some((reads, Arc::clone(tenant)));
         self
     }
 
-    /// Only those that begin before a place.
+    /// Only messages that begin before a seq.
     #[must_use]
     pub fn before(mut self, place: Seq) -> Self {
         self.before = Some(place);
         self
     }
 
-    /// Only those that begin behind a place.
+    /// Only messages that begin after a seq.
     #[must_use]
     pub fn after(mut self, place: Seq) -> Self {
         self.after = Some(place);
         self
     }
 
-    /// Without those of sub-agents.
+    /// Without messages of sub-agents.
     #[must_use]
     pub fn without_sub_agents(mut self) -> Self {
         self.sub_agents = false;
         self
     }
 
-    /// The next some; none at the end.
+    /// The next page; empty at the end.
     pub async fn next_page(&mut self) -> Result<Vec<StoredMessage>> {
         let mut query = MessageQuery {
             before: self.before,
@@ -72,7 +73,7 @@ where
             sub_agents: self.sub_agents,
         };
         if self.after.is_none() {
-            // Nothing is before the first place, so whatever begins there is asked for by itself.
+            // `after` excludes its own seq, so a message at the first seq is read separately.
             self.after = Some(Seq::FIRST);
             let second = Seq::FIRST.next();
             query.before = Some(self.before.map_or(second, |before| before.min(second)));

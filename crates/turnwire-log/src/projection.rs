@@ -1,15 +1,15 @@
-//! From a message to the row that is stored of it, and from events back to messages.
+//! Converts messages to stored rows, and events to messages.
 
 use crate::error::Result;
 use crate::store::{EventLines, StoredMessage};
 use bytes::Bytes;
 use turnwire_core::{Event, EventKind, Msg, Seq};
 
-/// The version of the fold: stored messages of another one are folded again where their events
+/// The version of the fold. Stored messages of another version are folded again if their events
 /// remain.
 pub const FOLD_VERSION: u32 = 1;
 
-/// Where in the log a message stands, and whose it is.
+/// The position of a message in the log, and its origin.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MessageSpan {
     pub first: Option<Seq>,
@@ -34,17 +34,18 @@ pub(crate) fn to_stored_message(msg: &Msg, place: MessageSpan) -> StoredMessage 
     }
 }
 
-/// An event of a row. What is stored was an event once; where it is none any more, the row is
-/// damaged in a way that its checksum could not tell.
+/// Parses a stored event. If that fails, the row is damaged in a way that its checksum could not
+/// show.
 pub(crate) fn parse_event(seq: Seq, line: &[u8]) -> Result<Event<'_>> {
-    let damaged = |why: String| crate::Error::Damaged(format!("event {seq} is no event: {why}"));
+    let damaged =
+        |why: String| crate::Error::Damaged(format!("event {seq} cannot be parsed: {why}"));
     let text = std::str::from_utf8(line).map_err(|error| damaged(error.to_string()))?;
     let mut event = Event::from_json(text).map_err(|error| damaged(error.to_string()))?;
     event.seq = Some(seq);
     Ok(event)
 }
 
-/// The message of a `MESSAGE` event, with the id by which it is known.
+/// The message of a `MESSAGE` event, with its id.
 pub(crate) fn whole_message(event: &Event<'_>) -> Option<Msg> {
     let EventKind::Message(message) = &event.kind else { return None };
     let msg = &*message.message;
@@ -58,7 +59,7 @@ pub(crate) fn whole_message(event: &Event<'_>) -> Option<Msg> {
     msg.to_builder().id(id).build().ok()
 }
 
-/// Calls a function with every event, and says where it stopped.
+/// Calls a function with every event, and returns the last seq.
 pub(crate) fn for_each_event(
     lines: &[EventLines],
     mut each: impl FnMut(Seq, &[u8], &Event<'_>),

@@ -1,31 +1,31 @@
-//! What people search for, with bounds: the words of a query, read once for every engine.
+//! The words of a search query, parsed once for all engines, with limits.
 //!
 //! ```
-//! use turnwire_log::search::Search;
+//! use turnwire_log::search::SearchQuery;
 //!
-//! let search = Search::new("Leeks, carrots!").unwrap().unwrap();
+//! let search = SearchQuery::new("Leeks, carrots!").unwrap().unwrap();
 //! assert_eq!(search.words(), ["Leeks", "carrots"]);
-//! assert!(Search::new(" -- ").unwrap().is_none());
-//! assert!(Search::new(&"a ".repeat(6500)).is_err());
+//! assert!(SearchQuery::new(" -- ").unwrap().is_none());
+//! assert!(SearchQuery::new(&"a ".repeat(6500)).is_err());
 //! ```
 
 use std::fmt;
 
-/// The longest query, in bytes. Scripts without spaces between words are searched sign by sign, so
-/// this also bounds how many signs one query looks up.
+/// The maximum length in bytes. Scripts without spaces are searched sign by sign, so this also
+/// limits the signs of one query.
 pub const MAX_BYTES: usize = 512;
 
-/// The most words of a query. Each costs a look through the index of words.
+/// The maximum number of words. Each costs one pass through the index.
 pub const MAX_WORDS: usize = 32;
 
-/// Words that are searched for: all of them have to be in one text.
+/// The words of a search: all must be in one text.
 ///
-/// A word of one letter is found only as a whole word, because half of all texts have a word that
-/// begins with it. A longer one is also found as the beginning of a word.
+/// A word of one letter matches only whole words, because half of all texts have a word that starts
+/// with it. A longer one also matches the start of a word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchQuery(Vec<String>);
 
-/// Why a text cannot be searched for.
+/// Why a query is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SearchTooLong {
     /// It has more bytes than [`MAX_BYTES`].
@@ -37,8 +37,8 @@ pub enum SearchTooLong {
 impl fmt::Display for SearchTooLong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bytes => write!(f, "a search has at most {MAX_BYTES} bytes"),
-            Self::Words => write!(f, "a search has at most {MAX_WORDS} words"),
+            Self::Bytes => write!(f, "a search may have at most {MAX_BYTES} bytes"),
+            Self::Words => write!(f, "a search may have at most {MAX_WORDS} words"),
         }
     }
 }
@@ -46,8 +46,8 @@ impl fmt::Display for SearchTooLong {
 impl std::error::Error for SearchTooLong {}
 
 impl SearchQuery {
-    /// The words of what somebody typed; what is neither letter nor digit only separates them.
-    /// `None` when there is no word in it.
+    /// Parses a query. Everything except letters and digits separates words. `None` if there is no
+    /// word.
     pub fn new(typed: &str) -> Result<Option<Self>, SearchTooLong> {
         let typed = typed.trim();
         if typed.len() > MAX_BYTES {
@@ -66,14 +66,13 @@ impl SearchQuery {
         Ok((!words.is_empty()).then_some(Self(words)))
     }
 
-    /// The words, as they were typed.
+    /// The words as typed.
     pub fn words(&self) -> &[String] {
         &self.0
     }
 }
 
-/// Whether a script is written without spaces between words; Korean has them, but a word carries
-/// its particles with it.
+/// Whether a script has no spaces between words. Korean has them, but its words carry particles.
 pub(crate) fn is_unspaced_script(sign: char) -> bool {
     matches!(u32::from(sign),
         0x0E00..=0x0EFF // Thai, Lao
@@ -86,8 +85,8 @@ pub(crate) fn is_unspaced_script(sign: char) -> bool {
         | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x2_0000..=0x3_FFFF)
 }
 
-/// Whether a word may be the beginning of a longer one: its last part has two letters at least, or
-/// is of a script in which every sign counts.
+/// Whether a word may match the start of a longer one: its last part has at least two letters, or
+/// is in a script that is searched sign by sign.
 pub(crate) fn can_be_word_prefix(word: &str) -> bool {
     let mut signs = word.chars().rev();
     match (signs.next(), signs.next()) {

@@ -1,4 +1,5 @@
-//! One session: its open replies, its log, and whoever waits for more.
+//! One session: change it, read it, watch its head. Handlers and workers of the server hold it in
+//! an [`Arc`].
 
 use crate::error::{Error, Result};
 use crate::loaded_session::{FinishedMessage, LoadedSession, OpenReply, PendingCalls, Transaction};
@@ -19,14 +20,15 @@ use tokio::sync::watch;
 use turnwire_core::event::SubAgent;
 use turnwire_core::{Event, EventIds, EventKind, FoldCursor, Msg, Seq};
 
-/// How much is read of the log at a time where all of it is wanted.
+/// How many bytes of the log are read at a time.
 const READ_BYTES: usize = 1 << 20;
-/// How far back repeats of events are known after a restart, beside those of open replies.
+/// How many recent events are read after a restart to recognise repeats, besides those of open
+/// replies.
 const RECENT_EVENTS: u64 = 1000;
-/// How long a lease holds when nobody renews it.
+/// How long a lease is valid without renewal.
 const LEASE_TTL: Duration = Duration::from_secs(30);
 
-/// A session. Made by [`Log::open_session`](crate::Log::open).
+/// A session. [`Log::open_session`](crate::Log::open_session) returns it.
 pub struct Session {
     key: SessionKey,
     number: SessionNumber,
@@ -38,11 +40,11 @@ pub struct Session {
     reads: ReadQueue,
     details: Mutex<Details>,
     inner: Mutex<Inner>,
-    /// One at a time reads the log to begin.
+    /// Held by the task that loads the session.
     loading: tokio::sync::Mutex<()>,
     head: watch::Sender<HeadState>,
     deleted: AtomicBool,
-    /// Whether it was used since somebody last looked.
+    /// Whether it was used since the last eviction.
     recently_used: AtomicBool,
 }
 
@@ -56,20 +58,20 @@ struct Details {
 #[derive(Default)]
 struct Inner {
     live: Option<Box<LoadedSession>>,
-    /// Appends that were handed to the engine, and how many of them came back.
+    /// How many appends were handed to the engine, and how many finished.
     appends_started: u64,
     appends_finished: u64,
-    /// Counts how often what was made had to be thrown away.
+    /// How often unwritten changes had to be discarded.
     failures: u64,
     last_error: Option<Error>,
 }
 
-/// How far the log goes that nobody can take back.
+/// The durable head of a session and what it is doing there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HeadState {
-    /// The place of the last event; 0 when there is none.
+    /// The seq of the last durable event; 0 if there is none.
     pub head: u64,
-    /// What the session is doing at that place.
+    /// What the session is doing at that point.
     pub status: SessionStatus,
     /// The session was deleted.
     pub is_deleted: bool,
@@ -77,43 +79,43 @@ pub struct HeadState {
     failures: u64,
 }
 
-/// What an append came to.
+/// The result of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
-    /// The place of the session's last event, this append's included.
+    /// The seq of the session's last event, including this append.
     pub head: u64,
     /// How many events were stored.
     pub stored: u32,
 }
 
-/// A session as it stands at one point.
+/// A consistent view of a session.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// The place of the last event that is in it.
+    /// The seq of the last event in it.
     pub head: u64,
-    /// The earliest event that is kept.
+    /// The first event that is kept.
     pub first: Seq,
-    /// What can be derived from the events.
+    /// The state derived from the events.
     pub state: SessionState,
-    /// The replies that have not ended.
+    /// The open replies.
     pub open: Vec<OpenReply>,
-    /// The messages that wait for their turn.
+    /// The queued messages.
     pub queue: Vec<QueuedMessage>,
-    /// For people.
+    /// The title for people; may be empty.
     pub title: String,
-    /// Whatever its maker wanted to keep with it.
+    /// Any data that the creator stored with it.
     pub metadata: turnwire_core::Fields,
 }
 
 impl Snapshot {
-    /// What waits for a person or for somebody outside.
+    /// The pending calls of all open replies.
     pub fn pending_calls(&self) -> Vec<PendingCalls> {
         self.open.iter().filter_map(OpenReply::pending_calls).collect()
     }
 }
 
 impl OpenReply {
-    /// What the fold needs to go on with the message.
+    /// What the fold needs to continue with the message.
     pub fn cursor(&self) -> FoldCursor {
         self.msg.cursor()
     }
@@ -146,7 +148,7 @@ impl Session {
         }
     }
 
-    /// Reads from the engine when it is the tenant's turn.
+    /// Runs a read of the engine when it is the tenant's turn.
     async fn read_fairly<T>(&self, read: impl Future<Output = Result<T>>) -> Result<T> {
         self.reads.run(&self.key.tenant, read).await
     }
@@ -166,32 +168,32 @@ impl Session {
         self.number
     }
 
-    /// Random for each incarnation.
+    /// A random number of this incarnation of the session.
     pub fn epoch(&self) -> &str {
         &self.epoch
     }
 
-    /// Which agent replies.
+    /// The name of the agent that replies.
     pub fn agent(&self) -> &str {
         &self.agent
     }
 
-    /// When it was made, in milliseconds since 1970.
+    /// When it was created, in milliseconds since 1970.
     pub fn created_ms(&self) -> i64 {
         self.created_ms
     }
 
-    /// The token of a place.
+    /// The resume token of a position: `EPOCH.SEQ`.
     pub fn resume_token(&self, seq: u64) -> String {
         format!("{}.{seq}", self.epoch)
     }
 
-    /// How far the log goes that nobody can take back.
+    /// The durable head.
     pub fn head_state(&self) -> HeadState {
         *self.head.borrow()
     }
 
-    /// Watches the head. It changes after events became durable; it carries none of them.
+    /// Watches the head. It changes after events become durable, and carries none of them.
     pub fn watch_head(&self) -> watch::Receiver<HeadState> {
         let receiver = self.head.subscribe();
         if let Some(live) = &mut self.inner.lock().live {
@@ -200,11 +202,11 @@ impl Session {
         receiver
     }
 
-    /// Changes the session: the function sees it as it stands, and appends. Nobody else changes it
-    /// meanwhile. Returns when everything is durable; when the function fails, nothing happens.
+    /// Changes the session. The function sees the current state and appends, while nobody else
+    /// changes it. Returns when everything is durable. If the function fails, nothing changes.
     ///
-    /// `touched` are the ids of replies and messages that come from outside: what they are is
-    /// looked up first.
+    /// `touched` are ids of replies and messages that come from outside; they are looked up before
+    /// the function runs.
     pub async fn transact<R, E: From<Error>>(
         self: &Arc<Self>,
         touched: &[&str],
@@ -216,7 +218,7 @@ impl Session {
             match self.apply_change(&mut change)? {
                 ChangeOutcome::NotLoaded => {}
                 ChangeOutcome::NoChange { done, last, asked, failures } => {
-                    // What it answers may rest on what is not durable yet.
+                    // The result may depend on appends that are not durable yet.
                     self.wait_until_durable(asked, failures).await?;
                     return Ok((done, Receipt { head: last, stored: 0 }));
                 }
@@ -227,7 +229,7 @@ impl Session {
         }
     }
 
-    /// Makes a change, and hands it to the engine.
+    /// Runs the change, and hands it to the engine.
     fn apply_change<R, E>(
         self: &Arc<Self>,
         change: &mut Option<impl FnOnce(&mut Transaction<'_>) -> Result<R, E>>,
@@ -242,7 +244,7 @@ impl Session {
             Ok(done) => done,
             Err(error) => {
                 if !tx.is_empty() {
-                    // What was done so far is undone by reading the log again.
+                    // The partial change is undone by loading the session again.
                     *slot = None;
                 }
                 return Err(error);
@@ -262,7 +264,7 @@ impl Session {
             append_count: *asked,
             failures: *failures,
         };
-        // The call takes the place in the queue, so it happens while nobody else can.
+        // The call reserves the position in the engine's queue, so it happens under the lock.
         let pending = Some(self.store.append(append));
         Ok(ChangeOutcome::Appending(
             done,
@@ -270,7 +272,7 @@ impl Session {
         ))
     }
 
-    /// Makes sure that the session is loaded, and that everything about `touched` is known.
+    /// Loads the session if necessary, and looks up unknown ids of `touched`.
     async fn prepare(self: &Arc<Self>, touched: &[&str]) -> Result<()> {
         self.recently_used.store(true, Ordering::Relaxed);
         loop {
@@ -291,7 +293,7 @@ impl Session {
                 Some(unknown) if unknown.is_empty() => return Ok(()),
                 Some(unknown) => {
                     if self.look_up_messages(&unknown).await? {
-                        // They are new.
+                        // All of them are new.
                         return Ok(());
                     }
                 }
@@ -299,7 +301,7 @@ impl Session {
         }
     }
 
-    /// Looks up finished messages. Whether none was found, and nothing happened meanwhile.
+    /// Looks up finished messages. Returns whether none was found and nothing changed meanwhile.
     async fn look_up_messages(&self, ids: &[&str]) -> Result<bool> {
         let (before, failures) = {
             let inner = self.inner.lock();
@@ -338,7 +340,7 @@ impl Session {
                 match self.read_fairly(self.store.read_events(self.number, from, READ_BYTES)).await
                 {
                     Ok(rows) => rows,
-                    // What is gone cannot be told from what never was: it is refused.
+                    // Trimmed events are unknown, so repeats of them are refused.
                     Err(Error::Trimmed(_)) => break,
                     Err(error) => return Err(error),
                 };
@@ -353,13 +355,13 @@ impl Session {
         Ok(ids)
     }
 
-    /// Reads what has to be known from the log.
+    /// Loads the state from the store.
     async fn load(&self) -> Result<()> {
         let _one = self.loading.lock().await;
         if self.inner.lock().live.is_some() {
             return Ok(());
         }
-        // What is under way has to come back first: it is in the log then, or it is not.
+        // Running appends must finish first: then they are in the log, or they are not.
         let mut head = self.head.subscribe();
         loop {
             {
@@ -404,7 +406,7 @@ impl Session {
                 head: record.head.max(head.head),
                 status: record.state.status,
                 is_deleted: head.is_deleted,
-                // Everything that was asked for has come back, one way or the other.
+                // All started appends have finished.
                 append_count: inner.appends_started,
                 failures: inner.failures,
             };
@@ -415,7 +417,7 @@ impl Session {
         Ok(())
     }
 
-    /// What was made and not written is not there: it is read again from the log.
+    /// Discards changes that were not written. The next use loads the session again.
     fn discard_unwritten(&self, inner: &mut Inner, why: Error) {
         inner.live = None;
         inner.failures += 1;
@@ -424,7 +426,7 @@ impl Session {
         self.head.send_modify(|head| head.failures = failures);
     }
 
-    /// Waits until everything is durable that was asked for up to here.
+    /// Waits until all appends up to this one are durable.
     async fn wait_until_durable(&self, asked: u64, failures: u64) -> Result<()> {
         let mut head = self.head.subscribe();
         loop {
@@ -440,7 +442,7 @@ impl Session {
         }
     }
 
-    /// The session as it stands, of which nothing can be taken back.
+    /// The session as it is, with durable events only.
     pub async fn snapshot(self: &Arc<Self>) -> Result<Snapshot> {
         loop {
             let (snapshot, asked, failures) = {
@@ -461,15 +463,15 @@ impl Session {
             };
             match self.wait_until_durable(asked, failures).await {
                 Ok(()) => return Ok(snapshot),
-                // It was not to be: look again.
+                // An append failed: take a new snapshot.
                 Err(Error::NoSession) => return Err(Error::NoSession),
                 Err(_) => {}
             }
         }
     }
 
-    /// The durable events from a place on, until they have about so many bytes; none when there is
-    /// nothing there yet.
+    /// The durable events from a seq on, until they have about `max_bytes`. Empty if there are none
+    /// yet.
     pub async fn read_events(&self, from: Seq, max_bytes: usize) -> Result<Vec<EventLines>> {
         if self.deleted.load(Ordering::Acquire) {
             return Err(Error::NoSession);
@@ -485,8 +487,8 @@ impl Session {
         if let Some(rows) = at_hand {
             return Ok(rows);
         }
-        // The engine may know more than was told yet. A token of that would be one from the future to
-        // whoever comes back with it.
+        // The engine may have events beyond the head that was announced. A client that saw them
+        // would come back with a resume token from the future.
         let rows = self.read_fairly(self.store.read_events(self.number, from, max_bytes)).await?;
         Ok(rows.iter().filter_map(|rows| rows.up_to(durable)).collect())
     }
@@ -501,14 +503,14 @@ impl Session {
         self.read_fairly(self.store.list_messages(self.number, query)).await
     }
 
-    /// Goes through all finished messages, some at a time.
+    /// Iterates over all finished messages, page by page.
     pub fn message_pages(&self) -> MessagePages<Arc<dyn Store>> {
         MessagePages::new(Arc::clone(&self.store), self.number)
             .with_fair_reads(self.reads.clone(), &self.key.tenant)
     }
 
-    /// Whose a finished message is and for which call it was made, where a sub-agent wrote it. Its
-    /// first event says so; once that is no longer kept, only the name of who wrote it is left.
+    /// Which sub-agent wrote a finished message and for which call. Its first event has this; once
+    /// that event is trimmed, only the sub-agent's name is known.
     pub async fn sub_agent_of(&self, message: &StoredMessage) -> Result<Option<SubAgent>> {
         if !message.of_sub_agent {
             return Ok(None);
@@ -524,7 +526,7 @@ impl Session {
         Ok(event.agent.map(|agent| *agent))
     }
 
-    /// A message as it stood when the log went up to a place. `None`: it had not begun.
+    /// A message as it was when the log ended at `at`. `None` if it had not begun.
     pub async fn message_at(self: &Arc<Self>, id: &str, at: Seq) -> Result<Option<Msg>> {
         let snapshot = self.snapshot().await?;
         let first = match snapshot.open.iter().find(|reply| reply.msg.id() == id) {
@@ -559,7 +561,7 @@ impl Session {
         Ok(msg)
     }
 
-    /// The earliest event that is kept; one behind the last when there is none.
+    /// The first event that is kept; the seq after the head if none is.
     pub async fn first_seq(&self) -> Result<Seq> {
         if let Some(live) = &self.inner.lock().live {
             return Ok(live.first);
@@ -569,12 +571,12 @@ impl Session {
         Ok(record.first)
     }
 
-    /// The first event of the earliest reply that is open, as far as that is known.
+    /// The first event of the earliest open reply, if the session is loaded.
     pub fn open_from(&self) -> Option<Seq> {
         self.inner.lock().live.as_ref()?.state.open_from
     }
 
-    /// The ids of the messages that had begun, but not ended, at a place.
+    /// The ids of the messages that had begun but not ended at a seq.
     pub async fn unfinished_messages_at(self: &Arc<Self>, at: Seq) -> Result<Vec<String>> {
         let query = MessageQuery {
             before: Some(at.next()),
@@ -602,7 +604,7 @@ impl Session {
         Ok(())
     }
 
-    /// Whether nobody needs it in memory, nor did since this was last asked.
+    /// Whether it can be evicted: nobody uses it, and nobody did since the last call.
     pub(crate) fn is_idle(self: &Arc<Self>) -> bool {
         let inner = self.inner.lock();
         let was_used = self.recently_used.swap(false, Ordering::Relaxed);
@@ -612,21 +614,21 @@ impl Session {
             && inner.appends_started == inner.appends_finished
     }
 
-    /// The earliest event that is kept has moved.
+    /// Retention has removed events before `first`.
     pub(crate) fn advance_first(&self, first: Seq) {
         if let Some(live) = &mut self.inner.lock().live {
             live.first = live.first.max(first);
         }
     }
 
-    /// Ends everything that waits for it: it is deleted.
+    /// Marks it as deleted and wakes everything that waits for it.
     pub(crate) fn mark_deleted(&self) {
         self.deleted.store(true, Ordering::Release);
         self.inner.lock().live = None;
         self.head.send_modify(|head| head.is_deleted = true);
     }
 
-    /// An event of its log.
+    /// Parses an event of its log.
     pub fn parse_event(seq: Seq, line: &[u8]) -> Result<Event<'_>> {
         parse_event(seq, line)
     }
@@ -638,7 +640,7 @@ impl Session {
             Ok(()) => {
                 drop(inner);
                 self.head.send_if_modified(|now| {
-                    // A later one may have come back before: it says more.
+                    // A later append may have finished earlier, and its head is newer.
                     let newer = head.append_count > now.append_count;
                     if newer {
                         *now = HeadState {
@@ -655,7 +657,7 @@ impl Session {
                     self.discard_unwritten(&mut inner, error.clone());
                 } else {
                     drop(inner);
-                    // Whoever waits for all to come back looks again.
+                    // Wakes a load that waits until all appends have finished.
                     self.head.send_modify(|_| ());
                 }
             }
@@ -663,17 +665,17 @@ impl Session {
     }
 }
 
-/// What came of a change.
+/// The result of running a change.
 enum ChangeOutcome<R> {
     /// The session has to be loaded first.
     NotLoaded,
-    /// There was nothing to change; so it stands when this much has come back.
+    /// Nothing to write. The result is valid once the appends up to `appends` are durable.
     NoChange { done: R, last: u64, asked: u64, failures: u64 },
     /// It was handed to the engine.
     Appending(R, PendingAppend),
 }
 
-/// An append on its way. It lands, whether or not anybody waits for it.
+/// An append that was handed to the engine. It is finished even if nobody waits for it.
 struct PendingAppend {
     session: Arc<Session>,
     pending: Option<StoreFuture<()>>,

@@ -1,11 +1,11 @@
-//! The embedded engine: one SQLite file.
+//! The SQLite engine: one file, the default of `turnwire serve`.
 //!
-//! One thread writes. It takes all requests that wait, writes them in one transaction, and answers
-//! when that is synced: the more who write, the more share a sync. Small appends go to a table in
-//! the order in which they come, and from there, many at once, to rows of one session each; this is
-//! what costs least to write, and to read (`cargo bench -p turnwire-log` shows by how much). Every
-//! row of events carries a checksum, and damage is named, never served. Retention by age is exact to
-//! the hour, because events of one hour may share a row; by size it is exact to the reply.
+//! One thread writes. It takes all waiting requests, writes them in one transaction, and answers
+//! after the sync (group commit). Small appends go to the table `tail` in the order of arrival, and
+//! from there, many at once, to `segments`, where a row belongs to one session. This layout is the
+//! cheapest to write and to read (`cargo bench -p turnwire-log` compares it with others). Every row
+//! of events has a checksum; damaged rows are reported and never returned. Retention by age is exact
+//! to the hour, because events of one hour may share a row; by size it is exact to the reply.
 //!
 //! ```
 //! use turnwire_log::store::{NewSession, SessionKey, Store};
@@ -15,8 +15,8 @@
 //!
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 //! let store = SqliteStore::open(folder.path().join("turnwire.db"), Options::default())?;
-//! let (session, made) = store
-//!     .create(NewSession {
+//! let (session, created) = store
+//!     .create_session(NewSession {
 //!         key: SessionKey::new("alice", "chat-1"),
 //!         agent: "demo".to_owned(),
 //!         title: String::new(),
@@ -24,22 +24,24 @@
 //!         now_ms: 0,
 //!     })
 //!     .await?;
-//! assert!(made);
-//! assert_eq!(store.session(&session.key).await?, Some(session));
+//! assert!(created);
+//! assert_eq!(store.find_session(&session.key).await?, Some(session));
 //! # Ok::<(), turnwire_log::Error>(())
 //! # }).unwrap();
 //! ```
 //!
-//! | to change | look at |
+//! | to change | open |
 //! |---|---|
 //! | the tables | `schema.rs` |
-//! | how events are laid out | `tail_rows.rs` |
+//! | how events are stored | `tail_table.rs`, `segment.rs` |
 //! | what goes into one transaction | `writer.rs`, `batch.rs` |
-//! | what may be appended | `append.rs`, `book.rs` |
+//! | which appends are refused | `append.rs`, `session_index.rs` |
 //! | how events are read | `events.rs`, `tail.rs` |
-//! | what is searched | `search.rs` |
-//! | how blobs are laid out | `blobs.rs` |
-//! | what sessions spent together | `totals.rs` |
+//! | text search | `search.rs` |
+//! | how blobs are stored | `blobs.rs` |
+//! | usage totals | `totals.rs` |
+//! | background work | `maintenance.rs`, `checkpoint.rs` |
+//! | error messages | `errors.rs` |
 
 mod append;
 mod backup;
@@ -95,35 +97,35 @@ use tail::Tails;
 use tail_table::TailTable;
 use writer::{Grouping, Job, Writer};
 
-/// How a store is opened.
+/// How to open a store.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
-    /// How large the file may grow, in bytes; then it is `Full`. `None`: as large as the disk lets
-    /// it.
+    /// The maximum size of the file in bytes; beyond it writes fail with `Full`. `None`: limited by
+    /// the disk only.
     pub max_bytes: Option<u64>,
     #[doc(hidden)]
     pub sizes: LayoutSizes,
-    /// How many steps of SQLite's machine a list or a search may take.
+    /// The maximum number of SQLite's virtual machine steps of a list or search.
     #[doc(hidden)]
     pub query_steps: Option<u64>,
 }
 
 /// A store in one file.
 ///
-/// When it is dropped, all that was handed in is written first.
+/// Dropping it writes all pending requests first.
 pub struct SqliteStore {
     shared: Arc<SharedState>,
     readers: Readers,
     query_steps: Option<u64>,
-    /// `None` for one who only looks.
+    /// `None` if it was opened read-only.
     writing: Option<Writing>,
 }
 
-/// The threads of a store that can be written to.
+/// The threads of a writable store.
 struct Writing {
     jobs: Option<mpsc::Sender<Job>>,
     threads: Vec<JoinHandle<()>>,
-    /// Let go after the threads have ended.
+    /// Released after the threads have ended.
     _lock: FileLock,
 }
 
@@ -131,18 +133,18 @@ impl Drop for Writing {
     fn drop(&mut self) {
         self.jobs = None;
         for thread in self.threads.drain(..) {
-            // A thread that broke has nothing more to say.
+            // A thread that panicked has nothing left to do.
             let _ = thread.join();
         }
     }
 }
 
 impl SqliteStore {
-    /// Opens a store, and makes it where there is none. Waits for the disk: in a server, do it
+    /// Opens a store, and creates it if there is none. Blocks on the disk: in a server, do it
     /// before anything else runs.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         let file = absolute(path.as_ref())?;
-        // Before anything is made beside a file that is not ours.
+        // Before anything is created next to a file that is not ours.
         file::inspect_header(&file)?;
         file::create_folder(&file)?;
         let lock = FileLock::acquire(&file)?;
@@ -187,8 +189,7 @@ impl SqliteStore {
         })
     }
 
-    /// Opens a store to look at it, also while another process writes to it. Whatever would change
-    /// something is `Denied`.
+    /// Opens a store read-only, also while another process writes to it. Writes fail with `Denied`.
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
         let file = absolute(path.as_ref())?;
         if file::inspect_header(&file)? == FileContent::Nothing {
@@ -208,12 +209,12 @@ impl SqliteStore {
         Ok(Self { shared, readers, query_steps: None, writing: None })
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.shared.file
     }
 
-    /// Changes how large the file may grow, as in [`Options::max_bytes`].
+    /// Changes the maximum size of the file, see [`Options::max_bytes`].
     pub fn set_max_bytes(&self, max_bytes: Option<u64>) {
         self.shared.max_bytes.store(max_bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
@@ -221,7 +222,7 @@ impl SqliteStore {
     fn send_job(&self, job: Job) -> Result<()> {
         let Some(writing) = &self.writing else {
             return Err(Error::Denied(format!(
-                "{} was opened to look at it, not to change it",
+                "{} was opened read-only",
                 self.shared.file.display()
             )));
         };
@@ -229,7 +230,7 @@ impl SqliteStore {
         sent.ok_or_else(|| writer_ended(&self.shared.file))
     }
 
-    /// Has the writer do something, and waits until it is durable.
+    /// Runs work on the writer thread, and waits until it is durable.
     async fn write<T: Send + 'static>(
         &self,
         company: Grouping,
@@ -238,7 +239,7 @@ impl SqliteStore {
         self.write_bytes(company, 0, work).await
     }
 
-    /// The same for something that writes about so many bytes.
+    /// The same for work that writes about so many bytes.
     async fn write_bytes<T: Send + 'static>(
         &self,
         company: Grouping,
@@ -250,7 +251,7 @@ impl SqliteStore {
         answer.await.unwrap_or_else(|_| Err(writer_ended(&self.shared.file)))
     }
 
-    /// Where the log of a session ends.
+    /// The head of a session.
     async fn log_end(&self, session: SessionNumber) -> Result<u64> {
         if self.writing.is_some()
             && let Some(last) = self.shared.tails.lock().last(session.0)
@@ -263,7 +264,7 @@ impl SqliteStore {
         self.readers.read(look, |_, last| Ok(last)).await
     }
 
-    /// Waits until searches find all that was written before, but not past the deadline of a search.
+    /// Indexes all pending text, but not past the deadline of the search that needs it.
     async fn index_before(&self, deadline: Option<Instant>) {
         let indexed = match deadline {
             // Half of the time is left for the search itself.
@@ -276,13 +277,13 @@ impl SqliteStore {
         match indexed {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(%error, "what was written last cannot be searched yet");
+                tracing::warn!(%error, "text that was written last cannot be searched yet");
             }
-            Err(_) => tracing::debug!("what was written last cannot be searched yet"),
+            Err(_) => tracing::debug!("text that was written last cannot be searched yet"),
         }
     }
 
-    /// Waits until searches find all that was written before.
+    /// Indexes all pending text, so that a search finds it.
     async fn index_all(&self) -> Result<()> {
         while self.shared.unindexed.load(Ordering::Acquire) && self.writing.is_some() {
             if !self
@@ -301,7 +302,7 @@ fn absolute(path: &Path) -> Result<PathBuf> {
 }
 
 fn writer_ended(file: &Path) -> Error {
-    Error::Store(format!("the writer of {} has ended; start again", file.display()))
+    Error::Store(format!("the writer thread of {} has ended; restart the process", file.display()))
 }
 
 fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
@@ -309,7 +310,7 @@ fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<Join
     started.map_err(|error| Error::Store(format!("cannot start a thread: {error}")))
 }
 
-/// Does something with a connection of its own.
+/// Runs work with a connection of its own.
 fn with_connection<T>(
     file: &Path,
     to: Access,
@@ -319,7 +320,7 @@ fn with_connection<T>(
     done.map_err(|fault| fault.into_error(file))
 }
 
-/// What a writer begins with.
+/// What the writer starts with.
 struct OpenedStore {
     conn: Connection,
     tails: Tails,

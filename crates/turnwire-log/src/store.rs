@@ -1,8 +1,8 @@
-//! What an engine does: keep what it is given, in order, and give it back.
+//! What an engine must do: store rows durably, in order, and return them.
 //!
-//! An engine knows sessions, rows of events and rows of messages. It does not parse an event: the
-//! [`Log`](crate::Log) folds, checks and assigns, and hands an engine what is to be durable
-//! together. Every engine passes [`conformance`](mod@crate::conformance).
+//! An engine knows sessions, rows of events and rows of messages. It does not parse events:
+//! [`Log`](crate::Log) folds and checks them, assigns their seq, and hands the engine what must
+//! become durable together. Every engine must pass [`conformance`](mod@crate::conformance).
 
 mod blobs;
 mod queries;
@@ -24,27 +24,27 @@ use std::sync::Arc;
 use std::time::Duration;
 use turnwire_core::{Event, EventKind, Fields, PermissionRule, Seq, Usage};
 
-/// Names a session: its tenant, and its id within it.
+/// Identifies a session: its tenant, and its id within the tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionKey {
-    /// Whose it is.
+    /// The tenant that it belongs to.
     pub tenant: Arc<str>,
-    /// Its id, unique for the tenant.
+    /// Its id, unique within the tenant.
     pub id: Arc<str>,
 }
 
 impl SessionKey {
-    /// A key of both parts.
+    /// A key from tenant and id.
     pub fn new(tenant: impl Into<Arc<str>>, id: impl Into<Arc<str>>) -> Self {
         Self { tenant: tenant.into(), id: id.into() }
     }
 }
 
-/// The number under which an engine knows an incarnation of a session. It is never used again.
+/// The engine's number of one incarnation of a session. Never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionNumber(pub i64);
 
-/// The number that fences an owner: of two owners the later one has the higher.
+/// The number that an append must carry. A later owner has a higher one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fence(pub u64);
 
@@ -55,9 +55,9 @@ pub enum SessionStatus {
     /// No reply is open.
     #[default]
     Idle,
-    /// A reply grows.
+    /// A reply is open and the agent works on it.
     Running,
-    /// A reply is open, and waits for a person or for somebody outside.
+    /// A reply is open and waits for an approval or for a result from outside.
     Waiting,
 }
 
@@ -66,30 +66,31 @@ pub enum SessionStatus {
 pub struct SessionRecord {
     /// Its number.
     pub number: SessionNumber,
-    /// Its name.
+    /// Its tenant and id.
     pub key: SessionKey,
-    /// Random for each incarnation: a token of another one leads nowhere.
+    /// A random number of this incarnation: resume tokens of another one are invalid.
     pub epoch: String,
-    /// Which agent replies.
+    /// The name of the agent that replies.
     pub agent: String,
-    /// For people. Empty: none.
+    /// The title for people; may be empty.
     pub title: String,
-    /// Whatever its maker wanted to keep with it.
+    /// Any data that the creator stored with it.
     pub metadata: Fields,
-    /// When it was made, in milliseconds since 1970.
+    /// When it was created, in milliseconds since 1970.
     pub created_ms: i64,
-    /// When a message last began or ended in it. Lists are sorted by it, latest first.
+    /// When a message last began or ended. Lists are sorted by it, latest first.
     pub updated_ms: i64,
-    /// The earliest event that is kept; one behind `last` when there is none. 1 unless retention
-    /// has removed something.
+    /// The first event that is kept; the seq after the head if none is. 1 unless retention has
+    /// removed events.
     pub first: Seq,
-    /// How many events there ever were: the seq of the last one, or 0.
+    /// The seq of the last event; 0 if there is none.
     pub head: u64,
-    /// What can be derived from the events, kept so that no list has to read them.
+    /// The state derived from the events, stored so that lists need not read events.
     pub state: SessionState,
 }
 
-/// What can be derived from the events of a session. It is written with the append that changes it.
+/// What the log derives from the events of a session. It is written with the append that changes
+/// it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionState {
     /// What it is doing.
@@ -97,34 +98,34 @@ pub struct SessionState {
     /// The first event of the earliest reply that is still open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_from: Option<Seq>,
-    /// The tokens of all its replies together.
+    /// The tokens of all its replies.
     #[serde(default)]
     pub usage: Usage,
-    /// What they cost, where that is known.
+    /// Their cost, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
-    /// The part of both that sub-agents took, by their names.
+    /// The share of its sub-agents, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub subs: BTreeMap<String, UsageTotal>,
-    /// Who publishes to it from elsewhere.
+    /// The producer that publishes to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub producer: Option<Producer>,
-    /// Who did so before, the latest of them last: whoever was overtaken stays overtaken.
+    /// Former producers, latest last. A producer with an older fence stays refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former_producers: Vec<Producer>,
-    /// Whether the replies that are open are that producer's. All that are open at one time are of
+    /// Whether the open replies belong to the producer. Replies that are open at the same time have
     /// one origin: the session's own agent, or one producer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_produced: bool,
-    /// Rules that people accepted while they answered questions.
+    /// Permission rules that users accepted with their approvals.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<PermissionRule>,
-    /// Hints that came while a model call was open, and get their places at its end.
+    /// Hints that arrived during a model call and are appended at its end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<HeldHint>,
 }
 
-/// A hint that waits for its place in the log.
+/// A hint that waits for the end of a model call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldHint {
     /// The reply that it belongs to.
@@ -137,11 +138,11 @@ pub struct HeldHint {
     pub json: String,
 }
 
-/// How many sub-agents are counted by themselves.
+/// How many sub-agents are counted separately.
 const MAX_SUB_AGENTS: usize = 64;
 
 impl SessionState {
-    /// Counts what a reply took.
+    /// Adds the usage of a reply.
     pub(crate) fn add_reply_usage(&mut self, reply: &OpenReply) {
         let usage = reply.msg().usage().cloned().unwrap_or_default();
         let mut sum = UsageTotal { usage: std::mem::take(&mut self.usage), cost: self.cost };
@@ -157,7 +158,7 @@ impl SessionState {
         }
     }
 
-    /// Notes the rules that a person accepted.
+    /// Adds the rules that a user accepted.
     pub(crate) fn accept_rules(&mut self, event: &Event<'_>) {
         let EventKind::UserConfirmResult(answer) = &event.kind else { return };
         for rule in answer.confirm_results.iter().flat_map(|result| result.rules.iter().flatten()) {
@@ -171,68 +172,68 @@ impl SessionState {
 /// How many accepted rules a session keeps.
 const MAX_RULES: usize = 256;
 
-/// An agent elsewhere, and its own fence.
+/// A program outside that publishes events, and its own fence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Producer {
-    /// The name that it gave itself.
+    /// The name that it chose.
     pub id: String,
-    /// The highest fence that was seen of it.
+    /// The highest fence seen from it.
     pub fence: u64,
-    /// Who holds the credentials that it published with. Two holders may use the same name: they are two
-    /// producers. Empty in what was stored before holders were known: then it is anybody's.
+    /// The holder of the credentials that it published with. The same name of two holders is two
+    /// producers. Empty in data from before holders were recorded: then it matches any holder.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub holder: String,
 }
 
 impl Producer {
-    /// Whether it is the one of this name and this holder.
+    /// Whether it has this name and this holder.
     pub fn matches(&self, id: &str, holder: &str) -> bool {
         self.id == id && (self.holder.is_empty() || self.holder == holder)
     }
 }
 
-/// A session to be made.
+/// A session to create.
 #[derive(Debug, Clone)]
 pub struct NewSession {
-    /// Its name.
+    /// Its tenant and id.
     pub key: SessionKey,
-    /// Which agent replies.
+    /// The name of the agent that replies.
     pub agent: String,
-    /// For people.
+    /// The title for people; may be empty.
     pub title: String,
-    /// Whatever its maker wants to keep with it.
+    /// Any data to store with it.
     pub metadata: Fields,
     /// The time now, in milliseconds since 1970.
     pub now_ms: i64,
 }
 
-/// What a client may change of a session.
+/// What a client may change in a session.
 #[derive(Debug, Clone, Default)]
 pub struct SessionPatch {
     /// A new title.
     pub title: Option<String>,
-    /// New metadata, in place of the old.
+    /// New metadata; it replaces the old.
     pub metadata: Option<Fields>,
 }
 
-/// Some events of a session, one after the other, as they were written.
+/// Consecutive events of a session, as they were written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventLines {
-    /// The place of the first.
+    /// The seq of the first.
     pub first: Seq,
-    /// How many.
+    /// How many events.
     pub count: u32,
-    /// One JSON object a line, each with its `\n`; the seq is not in it.
+    /// One JSON object per line, each with its `\n`. The seq is not in it.
     pub bytes: Bytes,
 }
 
 impl EventLines {
-    /// The place of the last one. There is at least one.
+    /// The seq of the last event. There is at least one.
     pub fn last(&self) -> u64 {
         self.first.get() + u64::from(self.count) - 1
     }
 
-    /// What is there from a place on; nothing when it ends before.
+    /// The events from a seq on; `None` if all are before it.
     pub fn starting_at(&self, from: Seq) -> Option<Self> {
         if from.get() > self.last() {
             return None;
@@ -247,7 +248,7 @@ impl EventLines {
         Some(Self { first: from, count: self.count - skip, bytes })
     }
 
-    /// What is there up to a place; nothing when it begins behind it.
+    /// The events up to a seq; `None` if all are after it.
     pub fn up_to(&self, to: u64) -> Option<Self> {
         if self.last() <= to {
             return Some(self.clone());
@@ -258,7 +259,7 @@ impl EventLines {
         Some(Self { first: self.first, count, bytes })
     }
 
-    /// The events with their places.
+    /// The events with their seq.
     pub fn iter(&self) -> impl Iterator<Item = (Seq, &[u8])> {
         let mut seq = self.first;
         self.bytes.split_inclusive(|&byte| byte == b'\n').map(move |line| {
@@ -269,29 +270,29 @@ impl EventLines {
     }
 }
 
-/// What is to become durable together: events, and what follows from them.
+/// What must become durable together: events, and what follows from them.
 #[derive(Debug, Clone)]
 pub struct Append {
-    /// Where.
+    /// The session.
     pub session: SessionNumber,
-    /// Who owns the session; an outdated one is refused with `Fenced`.
+    /// The fence of the owner. An outdated one is refused with `Fenced`.
     pub fence: Fence,
-    /// The events; `first` has to be one behind the log's last, or it is `OutOfOrder`. `None` when
-    /// only the rest changes.
+    /// The events. `first` must be the seq after the head, otherwise the append fails with
+    /// `OutOfOrder`. `None` if only the rest changes.
     pub lines: Option<EventLines>,
     /// The time now, in milliseconds since 1970.
     pub now_ms: i64,
-    /// Messages that are finished with these events.
+    /// Messages that these events finish.
     pub messages: Vec<StoredMessage>,
     /// Messages that no longer count as history.
     pub superseded: Vec<String>,
-    /// The session's state, where it has changed. A message began or ended then.
+    /// The session's state, if it changed. Then a message began or ended.
     pub state: Option<SessionState>,
-    /// A request that is not to be done twice, and its answer.
+    /// The response to a request with an idempotency key.
     pub idempotency: Option<IdempotencyRecord>,
-    /// Messages that wait for their turn.
+    /// Messages to add to the queue.
     pub enqueue: Vec<QueuedMessage>,
-    /// Messages that wait no more.
+    /// Ids of messages to remove from the queue.
     pub dequeue: Vec<String>,
 }
 
@@ -300,83 +301,83 @@ pub struct Append {
 pub struct StoredMessage {
     /// Its id.
     pub id: String,
-    /// The place of its first event: the order of messages.
+    /// The seq of its first event. Messages are ordered by it.
     pub first: Seq,
-    /// The place of its last event.
+    /// The seq of its last event.
     pub last: Seq,
-    /// The id of the event that brought it, where it came whole.
+    /// The id of its `MESSAGE` event, if it came as one event; otherwise empty.
     pub event_id: String,
     /// Whether a sub-agent wrote it.
     pub of_sub_agent: bool,
     /// Whether it no longer counts as history.
     pub superseded: bool,
-    /// The version of the fold that made it.
+    /// The version of the fold that produced it.
     pub fold_version: u32,
     /// The message, as JSON.
     pub json: Bytes,
-    /// What a search finds it by.
+    /// The text that a search looks through.
     pub text: String,
 }
 
 impl StoredMessage {
-    /// About as many bytes as it takes of memory.
+    /// Its size in memory, about, in bytes.
     pub fn size(&self) -> usize {
         self.json.len() + self.text.len()
     }
 }
 
-/// A request that is not to be done twice.
+/// The stored response to a request with an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyRecord {
-    /// Whose.
+    /// The tenant of the caller.
     pub tenant: Arc<str>,
-    /// What the client called it, with what it belongs to.
+    /// The idempotency key, with what it applies to.
     pub key: String,
-    /// A hash of what was asked.
+    /// A hash of the request.
     pub fingerprint: [u8; 32],
-    /// What was answered.
+    /// The response.
     pub response: String,
 }
 
-/// A message that waits for its turn.
+/// A message that waits until the running reply ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuedMessage {
     /// The message's id.
     pub id: String,
-    /// Of the reply that it will start.
+    /// The id of the reply that it will start.
     pub reply_id: String,
     /// The message, as JSON.
     pub json: Bytes,
 }
 
-/// The right to write to a session, for a time.
+/// The right to write to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
-    /// What an append has to show.
+    /// The fence that an append must carry.
     pub fence: Fence,
 }
 
-/// What is to be removed. Whole finished replies only, and never their messages.
+/// What to delete. Only events of whole finished replies are deleted, never their messages.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Retention {
     /// Events older than this, in milliseconds since 1970.
     pub before_ms: Option<i64>,
-    /// The oldest, until all events together take at most so many bytes.
+    /// The oldest events, until all events together have at most so many bytes.
     pub max_bytes: Option<u64>,
     /// Idempotency keys older than this.
     pub keys_before_ms: Option<i64>,
-    /// Blobs to which no session has referred since this time, and which were not stored since.
+    /// Blobs that no session has referred to since this time, and that were not stored after it.
     pub blobs_before_ms: Option<i64>,
 }
 
-/// What retention did.
+/// What retention deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RetentionReport {
     /// Events.
     pub events: u64,
     /// Bytes of events.
     pub bytes: u64,
-    /// Sessions of which something was removed.
+    /// Sessions of which events were deleted.
     pub sessions: u64,
     /// Idempotency keys.
     pub keys: u64,
@@ -384,46 +385,45 @@ pub struct RetentionReport {
     pub blobs: u64,
 }
 
-/// A new epoch: 80 random bits, as lower-case letters and digits.
+/// Generates an epoch: 80 random bits as lower-case letters and digits.
 pub fn new_epoch() -> Result<String> {
     let mut random = [0; 16];
     getrandom::fill(&mut random)
-        .map_err(|error| Error::Store(format!("the system gives no random numbers: {error}")))?;
+        .map_err(|error| Error::Store(format!("no random numbers from the system: {error}")))?;
     let alphabet = b"abcdefghijklmnopqrstuvwxyz234567";
     let letters = random.iter().filter_map(|byte| alphabet.get(usize::from(byte % 32)));
     Ok(letters.map(|&letter| char::from(letter)).collect())
 }
 
-/// A future that owns all it needs.
+/// A future that borrows nothing.
 pub type StoreFuture<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
-/// An engine.
+/// A storage engine.
 ///
-/// Appends to one session are written in the order in which [`append`](Self::append) was called,
-/// whether or not anybody waits for them: when a later one is durable, so are the earlier ones. When
-/// one fails, those behind it fail too (`OutOfOrder`), until a new one goes on from the log's end.
+/// Appends to one session are written in the order of the calls of [`append`](Self::append),
+/// whether or not anyone awaits them: when a later one is durable, so are the earlier ones. If one
+/// fails, the appends after it fail too (`OutOfOrder`), until one continues at the log's end.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Makes a session, or finds the one that has this name; and whether it was made.
+    /// Creates a session, or finds the existing one. Returns whether it was created.
     async fn create_session(&self, new: NewSession) -> Result<(SessionRecord, bool)>;
 
-    /// The same, and what is made has something that waits for its turn from the very start: it is
-    /// among the [open sessions](Self::list_open_sessions) until that is taken out. An engine that
-    /// outlives a crash makes both in one commit.
+    /// The same, and a created session has a queued message from the start: it is among the [open
+    /// sessions](Self::list_open_sessions) until that is dequeued. A durable engine writes both in
+    /// one commit.
     async fn create_session_with_queued(
         &self,
         new: NewSession,
         waits: QueuedMessage,
     ) -> Result<(SessionRecord, bool)>;
 
-    /// A session by its name.
+    /// Finds a session.
     async fn find_session(&self, key: &SessionKey) -> Result<Option<SessionRecord>>;
 
-    /// A list of sessions. The work stops when nobody waits for the answer any more.
+    /// Lists sessions. The work stops when the caller drops the future.
     async fn list_sessions(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>>;
 
-    /// What the sessions of a tenant that a caller reaches spent together, by their agents. Where all
-    /// are within reach, no session is looked at.
+    /// The usage of a tenant's visible sessions, by agent. If all are visible, no session is read.
     async fn agent_totals(
         &self,
         tenant: &str,
@@ -431,30 +431,30 @@ pub trait Store: Send + Sync + 'static {
         max_time: Option<Duration>,
     ) -> Result<BTreeMap<String, AgentTotals>>;
 
-    /// Sessions of all tenants in the order in which they were made, behind one of them
-    /// (`SessionNumber(0)`: from the first).
+    /// Lists sessions of all tenants in order of creation, after one of them (`SessionNumber(0)`:
+    /// from the first).
     async fn list_all_sessions(
         &self,
         after: SessionNumber,
         limit: usize,
     ) -> Result<Vec<SessionRecord>>;
 
-    /// Sessions of all tenants in which a reply is open, or a message waits for its turn.
+    /// Lists sessions of all tenants that have an open reply or a queued message.
     async fn list_open_sessions(&self) -> Result<Vec<SessionRecord>>;
 
-    /// Changes what a client may change.
+    /// Changes title or metadata.
     async fn patch_session(
         &self,
         session: SessionNumber,
         patch: SessionPatch,
     ) -> Result<SessionRecord>;
 
-    /// Removes a session with all it has. Durable when this returns; nothing is left that would
-    /// bring it back, and appends that come later are `NoSession`.
+    /// Deletes a session with everything in it. Durable when this returns. Later appends fail with
+    /// `NoSession`.
     async fn delete_session(&self, session: SessionNumber) -> Result<()>;
 
-    /// Takes the right to write to a session, from whoever had it. It may end with the store that
-    /// gave it: whoever opens a store takes it again.
+    /// Takes the lease of a session, from any other owner. It may end with the store that granted
+    /// it: after opening a store, acquire it again.
     async fn acquire_lease(
         &self,
         session: SessionNumber,
@@ -462,14 +462,17 @@ pub trait Store: Send + Sync + 'static {
         ttl: Duration,
     ) -> Result<Lease>;
 
-    /// Holds on to it; `Fenced` when somebody else has it now.
+    /// Extends a lease; `Fenced` if another owner has it now. Nothing in this workspace calls it
+    /// yet: both engines here allow one process at a time, and their leases do not expire. An
+    /// engine that several processes share needs it.
     async fn renew_lease(&self, session: SessionNumber, lease: Lease, ttl: Duration) -> Result<()>;
 
-    /// Writes, and returns when it is durable. The call itself takes the place in the queue.
+    /// Writes an append. The future is ready when it is durable. The call itself reserves the
+    /// position in the queue.
     fn append(&self, append: Append) -> StoreFuture<()>;
 
-    /// The events from a place on, in order, at least one if there is one, until they have so many
-    /// bytes. `Trimmed` when the place is before the earliest that is kept.
+    /// Reads events from a seq on, in order, until they have `max_bytes`; at least one if there is
+    /// one. `Trimmed` if retention has removed the event at `from`.
     async fn read_events(
         &self,
         session: SessionNumber,
@@ -477,56 +480,58 @@ pub trait Store: Send + Sync + 'static {
         max_bytes: usize,
     ) -> Result<Vec<EventLines>>;
 
-    /// Waits until there are events behind a place, and says where the log ends then.
+    /// Waits until there are events after a seq, and returns the head. Nothing in this workspace
+    /// calls it yet: a [`Session`](crate::Session) learns from its own appends. A process that
+    /// follows sessions of another process needs it.
     async fn wait_for_events(&self, session: SessionNumber, after: u64) -> Result<u64>;
 
-    /// A finished message.
+    /// Finds a finished message.
     async fn find_message(&self, session: SessionNumber, id: &str)
     -> Result<Option<StoredMessage>>;
 
-    /// A list of finished messages, in the order of their first events.
+    /// Lists finished messages, in the order of their first events.
     async fn list_messages(
         &self,
         session: SessionNumber,
         query: &MessageQuery,
     ) -> Result<Vec<StoredMessage>>;
 
-    /// Puts messages in place of those of the same id, or adds them: a projection made again.
+    /// Replaces messages with the same id, or adds them. For messages that were folded again.
     async fn replace_messages(
         &self,
         session: SessionNumber,
         messages: Vec<StoredMessage>,
     ) -> Result<()>;
 
-    /// The messages that wait for their turn, in order.
+    /// The queued messages of a session, in order.
     async fn list_queued(&self, session: SessionNumber) -> Result<Vec<QueuedMessage>>;
 
-    /// A request that was done before.
+    /// The stored response to an earlier request.
     async fn find_idempotency_record(
         &self,
         tenant: &str,
         key: &str,
     ) -> Result<Option<IdempotencyRecord>>;
 
-    /// Begins a blob of several pieces. What is not stored by [`store_blob`](Self::store_blob) is
-    /// removed when the store is opened again.
+    /// Starts the upload of a blob in pieces. An upload that [`store_blob`](Self::store_blob) does
+    /// not complete is removed when the store is opened again.
     async fn begin_upload(&self) -> Result<UploadNumber>;
 
-    /// Adds a piece of at most [`BLOB_PIECE`] bytes behind the others.
+    /// Adds a piece of at most [`BLOB_PIECE_BYTES`] to an upload.
     async fn add_upload_piece(&self, upload: UploadNumber, bytes: Bytes) -> Result<()>;
 
-    /// Removes the pieces of an upload that is not to be stored, some time later.
+    /// Cancels an upload. Its pieces are removed some time later.
     fn abandon_upload(&self, upload: UploadNumber);
 
-    /// Stores a blob, or finds the one of this hash; and whether it was stored. Nothing is left of
-    /// the upload then. `OverQuota` when the tenant would have too many bytes.
+    /// Stores a blob, or finds the stored one with this hash. Returns whether it was stored. The
+    /// upload ends. `OverQuota` if the tenant would exceed its quota.
     async fn store_blob(&self, new: NewBlob) -> Result<(BlobInfo, bool)>;
 
     /// A blob without its bytes.
     async fn find_blob_info(&self, tenant: &str, hash: [u8; 32]) -> Result<Option<BlobInfo>>;
 
-    /// The same, and if no session refers to it yet, it counts as stored now: there is time to refer
-    /// to it before retention removes it.
+    /// The same. If no session refers to the blob yet, it counts as stored now, so that there is
+    /// time to refer to it before retention deletes it.
     async fn touch_blob(
         &self,
         tenant: &str,
@@ -534,8 +539,8 @@ pub trait Store: Send + Sync + 'static {
         now_ms: i64,
     ) -> Result<Option<BlobInfo>>;
 
-    /// The bytes of a blob from a place on, at least one if there is one, to the end of a piece.
-    /// `None` when the blob is not there.
+    /// Reads bytes of a blob from an offset to the end of a piece; at least one if there is one.
+    /// `None` if the blob does not exist.
     async fn read_blob_piece(
         &self,
         tenant: &str,
@@ -543,16 +548,16 @@ pub trait Store: Send + Sync + 'static {
         from: u64,
     ) -> Result<Option<Bytes>>;
 
-    /// Changes what a blob is said to be.
+    /// Changes the media type of a blob.
     async fn set_blob_type(&self, tenant: &str, hash: [u8; 32], media_type: &str) -> Result<()>;
 
-    /// Removes a blob, whoever refers to it. Whether it was there.
+    /// Deletes a blob, even if sessions refer to it. Returns whether it existed.
     async fn delete_blob(&self, tenant: &str, hash: [u8; 32]) -> Result<bool>;
 
     /// How many bytes all blobs of a tenant have.
     async fn blob_bytes_used(&self, tenant: &str) -> Result<u64>;
 
-    /// Stores bytes under their SHA-256, unless they are there.
+    /// Stores bytes under their SHA-256, unless they are stored already.
     async fn put_blob(&self, tenant: &str, hash: [u8; 32], blob: Blob) -> Result<()> {
         let Blob { media_type, mut bytes } = blob;
         let mut upload = None;
@@ -588,9 +593,9 @@ pub trait Store: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Removes what is not to be kept any longer.
+    /// Deletes what retention no longer allows.
     async fn apply_retention(&self, retention: Retention) -> Result<RetentionReport>;
 
-    /// Whether it can be written to now: an error says what is wrong.
+    /// Checks that the store can be written; the error says what is wrong.
     async fn check_health(&self) -> Result<()>;
 }

@@ -1,18 +1,18 @@
-//! The end of a session's log, kept in memory for those who watch.
+//! The last events of a watched session, in memory for subscribers near the head.
 
 use crate::store::EventLines;
 use std::collections::VecDeque;
 use turnwire_core::Seq;
 
-/// How much is kept: what comes while somebody who follows is woken, and no more, for each session that
-/// is watched has it. Who is further behind reads it from the store.
+/// How many bytes are kept per watched session: enough while a subscriber wakes up. One that is
+/// further behind reads the store.
 const MAX_TAIL_BYTES: usize = 4 * 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct TailCache {
     rows: VecDeque<EventLines>,
     bytes: usize,
-    /// Whether anybody watches. Otherwise nothing is kept.
+    /// Whether someone watches. Otherwise nothing is kept.
     pub watched: bool,
 }
 
@@ -36,14 +36,14 @@ impl TailCache {
         self.bytes = 0;
     }
 
-    /// The events from a place on, up to a durable one; `None` when the place is not kept here.
+    /// The events from a seq up to the durable head; `None` if `from` is not kept here.
     pub fn read(&self, from: Seq, durable: u64, max_bytes: usize) -> Option<Vec<EventLines>> {
         let front = self.rows.front()?;
         if from < front.first {
             return None;
         }
         let start = self.rows.partition_point(|lines| lines.last() < from.get());
-        // A row is written whole: it is durable, or nothing of it is.
+        // Lines of one append are durable together.
         let mut taken = 0;
         let rows = self.rows.iter().skip(start).take_while(|lines| {
             let more = taken < max_bytes && lines.last() <= durable;

@@ -1,14 +1,14 @@
-//! Sessions as lines of JSON: out of one store, and into another.
+//! Export and import of sessions as lines of JSON. `turnwire sessions export` and `import` call it.
 //!
-//! A session begins with a line that says what it is, `{"turnwire":"session","version":1,…}`. Then
-//! come messages whose events are gone (`{"message":…}`), then the events as they are stored, with
-//! their seq. Another such line begins the next session. What waits in a queue, and blobs, stay
-//! behind: a backup has them.
+//! A session begins with a header line, `{"turnwire":"session","version":1,…}`. Then come messages
+//! whose events were trimmed (`{"message":…}`), then the events as they are stored, with their seq.
+//! The next header begins the next session. Queued messages and blobs are not exported: a backup has
+//! them.
 //!
-//! | | |
+//! | function | |
 //! |---|---|
-//! | [`export`] | one session out |
-//! | [`import`] | all sessions of a file in |
+//! | [`export`] | writes one session |
+//! | [`import`] | reads all sessions of a file |
 
 mod export;
 mod import;
@@ -22,10 +22,10 @@ use serde::{Deserialize, Serialize};
 use turnwire_core::event::{Message, SubAgent};
 use turnwire_core::{Event, Fields, Msg, Seq};
 
-/// The version of the lines.
+/// The version of the format.
 const VERSION: u32 = 1;
 
-/// The line with which a session begins.
+/// The first line of a session.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct SessionHeader {
     turnwire: String,
@@ -43,17 +43,18 @@ struct SessionHeader {
     epoch: String,
     #[serde(default)]
     created_at: String,
-    /// The places of the first and the last event that follow, where there are any.
+    /// The seq of the first and the last event in the file, if there are any.
     #[serde(default)]
     first: Option<Seq>,
     #[serde(default)]
     last: Option<u64>,
 }
 
-/// A message whose events are gone, as the one event that brings it whole. It has no time, and no id
-/// unless it came whole before.
+/// A message whose events were trimmed, as one `MESSAGE` event. It has no time, and no id unless it
+/// had one.
 pub fn to_message_event(stored: &StoredMessage, agent: &str) -> Result<Event<'static>> {
-    let damaged = |why: String| Error::Damaged(format!("message {} is none: {why}", stored.id));
+    let damaged =
+        |why: String| Error::Damaged(format!("message {} cannot be parsed: {why}", stored.id));
     let text = std::str::from_utf8(&stored.json).map_err(|error| damaged(error.to_string()))?;
     let msg = Msg::from_json(text).map_err(|error| damaged(error.to_string()))?;
     let sub_agent = stored.of_sub_agent.then(|| Box::new(sub_agent_of(agent, &msg)));
@@ -63,7 +64,7 @@ pub fn to_message_event(stored: &StoredMessage, agent: &str) -> Result<Event<'st
     Ok(event)
 }
 
-/// Whose message it was. The path is not kept beside a message; the name of who wrote it is.
+/// The sub-agent of a message. Its path is not stored with the message, but its name is.
 fn sub_agent_of(agent: &str, msg: &Msg) -> SubAgent {
     let agent_path = Some(format!("{agent}/{}", msg.name()));
     SubAgent { agent_path, parent_tool_call_id: None }

@@ -1,27 +1,27 @@
 //! Which sessions of a tenant a caller may see. Credentials that are limited to some sessions carry
-//! rules; every list passes them down to the engine, which filters before it pages.
+//! patterns. Every list passes them to the engine, which filters before it pages.
 //!
 //! ```
-//! use turnwire_log::reach::{Reach, SessionRule};
+//! use turnwire_log::visible_sessions::{SessionPattern, VisibleSessions};
 //!
-//! let reach = Reach::only(["room-1", "team:*"].map(SessionRule::new));
-//! assert!(reach.contains("room-1") && reach.contains("team:a"));
-//! assert!(!reach.contains("room-12"));
+//! let visible = VisibleSessions::only(["room-1", "team:*"].map(SessionPattern::new));
+//! assert!(visible.contains("room-1") && visible.contains("team:a"));
+//! assert!(!visible.contains("room-12"));
 //! ```
 
 use std::sync::Arc;
 
-/// A session's id, or the beginning of one with a `*` behind.
+/// The id of a session, or a prefix followed by `*`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SessionPattern {
-    /// This one.
+    /// The session with this id.
     Id(Box<str>),
-    /// All that begin so.
+    /// All sessions whose id starts with this.
     Prefix(Box<str>),
 }
 
 impl SessionPattern {
-    /// Reads a rule.
+    /// Parses a pattern.
     pub fn new(text: &str) -> Self {
         match text.strip_suffix('*') {
             Some(prefix) => Self::Prefix(prefix.into()),
@@ -29,7 +29,7 @@ impl SessionPattern {
         }
     }
 
-    /// Whether a session's id fits.
+    /// Whether the id of a session matches.
     pub fn matches(&self, session: &str) -> bool {
         match self {
             Self::Id(id) => **id == *session,
@@ -37,7 +37,7 @@ impl SessionPattern {
         }
     }
 
-    /// Whether every session that fits the other rule fits this one too.
+    /// Whether every id that matches the other pattern matches this one.
     fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Prefix(prefix), Self::Id(other) | Self::Prefix(other)) => {
@@ -49,7 +49,7 @@ impl SessionPattern {
     }
 }
 
-/// The sessions of a tenant that a query may see.
+/// The sessions of a tenant that a caller may see.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct VisibleSessions(Option<Arc<[SessionPattern]>>);
 
@@ -57,10 +57,10 @@ impl VisibleSessions {
     /// All sessions.
     pub const ALL: Self = Self(None);
 
-    /// Only those that fit one of these rules. No rule: none.
+    /// Only sessions that match one of these patterns. No pattern: no session.
     pub fn only(rules: impl IntoIterator<Item = SessionPattern>) -> Self {
         let mut rules: Vec<SessionPattern> = rules.into_iter().collect();
-        // By text, and of the same text the prefix first: whatever a prefix covers follows it.
+        // By text, prefixes first, so that everything a prefix covers follows it.
         let key = |rule: &SessionPattern| match rule {
             SessionPattern::Prefix(text) => (text.clone(), 0),
             SessionPattern::Id(text) => (text.clone(), 1),
@@ -73,23 +73,22 @@ impl VisibleSessions {
         }
     }
 
-    /// Whether a session is among them.
+    /// Whether the caller may see a session.
     pub fn contains(&self, session: &str) -> bool {
         self.0.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.matches(session)))
     }
 
-    /// The rules, none of which covers another; `None` where all sessions are within reach.
+    /// The patterns, none of which covers another; `None` if all sessions are visible.
     pub fn patterns(&self) -> Option<&[SessionPattern]> {
         self.0.as_deref()
     }
 }
 
-/// The first text, in the order of bytes, behind all that begin with a prefix; `None` when there is
-/// none.
+/// The first text after all texts with a prefix, in byte order; `None` if there is none.
 pub(crate) fn prefix_end(prefix: &str) -> Option<String> {
     let mut text = prefix.to_owned();
     while let Some(last) = text.pop() {
-        // The code points of surrogates are no characters.
+        // Surrogate code points are not characters.
         let next = match u32::from(last) + 1 {
             0xD800 => 0xE000,
             next => next,

@@ -1,4 +1,4 @@
-//! Messages against the events that they were made of.
+//! Messages compared with their events.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
@@ -103,7 +103,7 @@ fn whatever_happened_to_messages_they_are_made_again() {
                     outdated = true;
                 }
             }
-            // What would end behind the log counts as not there yet.
+            // A message beyond the head counts as not there yet.
             let is_last = broken.last.get() > record(store).await.head;
             let id = broken.id.clone();
             store.replace_messages(session.number(), vec![broken]).await.unwrap();

@@ -1,4 +1,4 @@
-//! Sessions over an engine: what a producer, a watcher and a crash would see.
+//! Sessions over an engine, as a producer, a subscriber and a restart see them.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
@@ -86,7 +86,7 @@ async fn a_batch_that_does_not_fit_leaves_nothing_behind() {
     let refused = publish(&session, &[lines[2].clone(), bad]).await.unwrap_err();
     assert!(matches!(refused, Error::Refused { at: 1, .. }), "{refused}");
     assert_eq!(session.head_state().head, 2);
-    // What was refused along with it is not a repeat.
+    // An event of a refused batch is not a repeat.
     assert_eq!(publish(&session, &lines[2..]).await.unwrap(), (3, 0));
     assert_eq!(session.find_message("r").await.unwrap().unwrap().text, "Hello");
 }
@@ -100,7 +100,7 @@ async fn a_retry_is_known_before_and_after_the_end_and_after_a_restart() {
     assert_eq!(publish(&session, &lines[1..4]).await.unwrap(), (1, 2));
     publish(&session, &lines).await.unwrap();
     assert_eq!(publish(&session, &lines).await.unwrap(), (0, 5));
-    // Long ago, so that it has to be looked up.
+    // Long ago, so that it must be looked up.
     for n in 0..300 {
         publish(&session, &hello_reply(&format!("r{n}"))).await.unwrap();
     }
@@ -189,7 +189,7 @@ async fn a_client_that_goes_away_in_the_middle_leaves_the_append_to_land() {
         tokio::task::yield_now().await;
         task.abort();
         let _ = task.await;
-        // Whatever became of it: the next one goes on.
+        // Whatever happened to it, the next one is accepted.
         publish(&session, &hello_reply(&format!("s{n}"))).await.unwrap();
     }
     assert_eq!(session.head_state().head % 5, 0);

@@ -1,4 +1,4 @@
-//! The engine in memory passes the suite of all engines.
+//! The engine in memory passes the conformance tests.
 
 use turnwire_log::MemoryStore;
 

@@ -1,4 +1,4 @@
-//! Sessions out of one store and into another.
+//! Export of sessions from one store, and import into another.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::io::Cursor;
@@ -70,7 +70,7 @@ async fn messages(store: &dyn Store, record: &SessionRecord) -> Vec<StoredMessag
     store.list_messages(record.number, &query).await.unwrap()
 }
 
-/// Bytes that nobody here would write so, to see that they come back.
+/// Unusual JSON, which must come back byte for byte.
 const UNUSUAL_EVENTS: [&str; 6] = [
     r#"{"reply_id":"r", "type":"REPLY_START","id":"1", "name":"friday" ,"mood":1.0}"#,
     r#"{"id":"2","reply_id":"r","type":"TEXT_BLOCK_START","block_id":"b"}"#,
@@ -133,7 +133,7 @@ async fn messages_whose_events_are_gone_come_along() {
         let plain = |message: StoredMessage| StoredMessage {
             first: Seq::FIRST,
             last: Seq::FIRST,
-            // A reply that comes whole has come with an event.
+            // A reply in one event is stored with the id of that event.
             event_id: String::new(),
             ..message
         };
@@ -141,7 +141,7 @@ async fn messages_whose_events_are_gone_come_along() {
     };
     let expected = without_places(messages(&*from, old).await);
     assert_eq!(without_places(messages(&*to, new).await), expected);
-    // Three messages, what took one of them back, and the event that was still there.
+    // Three messages, the event that superseded one of them, and the event that was kept.
     assert_eq!((new.first, new.head), (Seq::FIRST, 5));
 }
 
@@ -156,7 +156,7 @@ async fn what_is_there_already_is_refused_or_skipped_or_replaced() {
     let first = all(&*to).await;
 
     let again = import_text(&to, &lines, ExistingSession::Refuse).await;
-    let why = "there is a session of this id already".to_owned();
+    let why = "a session with this id already exists".to_owned();
     let problem = ImportProblem { line: 1, session: Some("s".to_owned()), why };
     assert_eq!((again.sessions, again.problems), (0, vec![problem]));
     let again = import_text(&to, &lines, ExistingSession::Skip).await;
@@ -201,9 +201,9 @@ async fn a_bad_line_is_named_and_nothing_of_its_session_stays() {
         (
             with(&|lines| lines[9] = lines[9].replace("\"seq\":2", "\"seq\":3")),
             10,
-            "event 2 is missing",
+            "expected event 2",
         ),
-        (with(&|lines| drop(lines.remove(9))), 10, "event 2 is missing"),
+        (with(&|lines| drop(lines.remove(9))), 10, "expected event 2"),
         (with(&|lines| lines[9] = lines[9].replace("TEXT_BLOCK_START", "TEXT_BLOCK_END")), 10, "b"),
         (
             with(&|lines| lines[7] = lines[7].replace("\"version\":1", "\"version\":2")),
@@ -211,7 +211,7 @@ async fn a_bad_line_is_named_and_nothing_of_its_session_stays() {
             "version 2",
         ),
         (with(&|lines| lines[7] = lines[7].replace("\"b\"", "\"b/b\"")), 8, "A-Z"),
-        (with(&|lines| drop(lines.remove(13))), 8, "ends at event 6"),
+        (with(&|lines| drop(lines.remove(13))), 8, "event 6 of this session is missing"),
         (with(&|lines| lines.insert(9, String::new())).replace("\"seq\":3}", "\"seq\":4}"), 0, ""),
     ] {
         let to = store();
@@ -288,7 +288,7 @@ async fn many_sessions_go_into_a_file_and_come_out_the_same() {
     );
     let imported = import_text(&to, &lines, ExistingSession::Refuse).await;
     assert_eq!((imported.sessions, imported.events), (600, 3600));
-    // They are written several at a time, so they come out in another order; their epochs are new.
+    // They are written concurrently, so their order differs, and their epochs are new.
     let sorted = |text: String| {
         let sessions = text.split(r#"{"turnwire""#).skip(1);
         let mut sessions: Vec<String> = sessions

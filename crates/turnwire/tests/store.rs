@@ -227,7 +227,7 @@ fn a_backup_becomes_a_store_again() {
     let shell = TestHome::new();
     shell.with_sessions();
     shell.run_ok(&["backup", "copy.db", "--store", "sqlite:a.db"]);
-    shell.run_failing(&["backup", "copy.db", "--store", "sqlite:a.db"], "", 2, "already there");
+    shell.run_failing(&["backup", "copy.db", "--store", "sqlite:a.db"], "", 2, "already exists");
     shell.run_failing(&["backup", "x.db", "--store", "sqlite:none.db"], "", 2, "there is no store");
     shell.run_failing(&["restore", "copy.db", "--store", "sqlite:a.db"], "", 2, "--replace");
     shell.run_ok(&["restore", "copy.db", "--store", "sqlite:b.db"]);
@@ -271,7 +271,7 @@ fn a_doctor_finds_what_is_wrong_and_makes_it_good() {
         good
     });
     let found = shell.run_failing(&doctor, "", 1, "--repair");
-    assert_eq!(found.out, "default/rome: message r is not what its events say\n");
+    assert_eq!(found.out, "default/rome: message r differs from its events\n");
     let repaired = shell.run_ok(&[&doctor[..], &["--repair"]].concat());
     assert!(repaired.err.contains("1 findings, 1 of them repaired"), "{}", repaired.err);
     shell.run_ok(&doctor);

@@ -1,4 +1,4 @@
-//! The start of a large store, and reads from it.
+//! Opening a large store, and reads from it.
 
 use crate::load::{append, create_session, events, runtime};
 use crate::with_temp_store;
@@ -12,7 +12,7 @@ use turnwire_log::SqliteStore;
 use turnwire_log::sqlite::Options;
 use turnwire_log::store::{SessionKey, SessionNumber, SessionQuery, Store};
 
-/// Makes the store, and has a process of its own look at it.
+/// Creates the store, and measures it in a new process.
 pub(crate) fn measure(sessions: usize) {
     with_temp_store(|path| {
         fill_store(path, sessions);
@@ -33,7 +33,7 @@ fn fill_store(path: &Path, sessions: usize) {
             runtime.spawn(async move {
                 for number in (task..sessions).step_by(250) {
                     let (no, fence) = create_session(&store, format!("session-{number}")).await;
-                    // The last one is small, so that as much as possible is in the tail.
+                    // The last append is small, so that as much as possible is in the tail.
                     let most = store.append(append(no, fence, 1, 99, events(99)));
                     store.append(append(no, fence, 100, 1, events(1))).await.unwrap();
                     most.await.unwrap();
@@ -45,7 +45,7 @@ fn fill_store(path: &Path, sessions: usize) {
         for task in tasks {
             task.await.unwrap();
         }
-        // One reply of many events, nearly each in a commit of its own.
+        // One reply of many events, nearly each in its own commit.
         let (long, fence) = create_session(&store, "long".to_owned()).await;
         let mut written = Vec::new();
         for first in 1..=100_000 {
@@ -96,7 +96,7 @@ pub(crate) fn measure_open(path: &Path) {
     println!("memory then: {:.1} MiB", (resident() - before) / 1024.0);
 }
 
-/// What this process has in memory, in KiB.
+/// The resident memory of this process, in KiB.
 fn resident() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,4 +1,4 @@
-//! Plain layouts of events: a writer with group commit, and nothing else.
+//! Simple layouts of events with group commit, to compare with.
 
 use bytes::Bytes;
 use rusqlite::{Connection, params};
@@ -10,11 +10,11 @@ use tokio::sync::oneshot;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// A row for the events of one append, and an index over all sessions.
+    /// One row per append, and an index over all sessions.
     Segments,
-    /// A row for each event, and an index over all sessions.
+    /// One row per event, and an index over all sessions.
     Rows,
-    /// A row for each event, in the order of session and place.
+    /// One row per event, ordered by session and seq.
     Key,
 }
 

@@ -1,4 +1,4 @@
-//! Tasks that append, each to sessions of its own, and how long they wait.
+//! Load: tasks that append, each to its own sessions, and their latencies.
 
 use crate::layouts::PlainStore;
 use bytes::Bytes;
@@ -17,20 +17,20 @@ pub(crate) struct Load {
     pub(crate) tasks: usize,
     pub(crate) sessions: usize,
     pub(crate) batch: u32,
-    /// Every so many appends of a session a message of 2 KB is finished, and its words indexed.
+    /// After so many appends of a session, a message of 2 KB is finished and indexed.
     pub(crate) messages: Option<u64>,
     pub(crate) time: Duration,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Figures {
-    /// Appends in a second.
+    /// Appends per second.
     pub(crate) rate: f64,
     /// Milliseconds.
     pub(crate) p50: f64,
     pub(crate) p99: f64,
     pub(crate) max: f64,
-    /// Microseconds of processor time for an append, everything of this process included.
+    /// Processor time per append in microseconds, of the whole process.
     pub(crate) cpu: f64,
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn events(count: u32) -> Bytes {
     Bytes::from(event.repeat(count as usize))
 }
 
-/// An append of nothing but events.
+/// An append of events only.
 pub(crate) fn append(
     session: SessionNumber,
     fence: Fence,
@@ -173,7 +173,7 @@ impl Load {
     }
 }
 
-/// What this process has used of all processors, where Linux says so.
+/// The processor time of this process, on Linux.
 fn processor_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();

@@ -1,9 +1,8 @@
-//! How fast the embedded engine writes and reads: `cargo bench -p turnwire-log --bench store`.
+//! Speed of the SQLite engine: `cargo bench -p turnwire-log --bench store`.
 //!
-//! Many tasks append to many sessions, each waiting until its append is durable. The engine is
-//! measured beside three plain layouts of the same events in the same SQLite, with the same group
-//! commit and checkpoints, in alternating rounds. `-- open` measures the start of a large store and
-//! reads instead.
+//! Many tasks append to many sessions, and each awaits its append. The engine is compared with three
+//! simple layouts of the same events in SQLite, with the same group commit and checkpoints, in
+//! alternating rounds. `-- open` measures opening a large store and reading from it instead.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![expect(clippy::cast_precision_loss, reason = "figures are shown with three digits")]
@@ -85,7 +84,7 @@ fn env_or<T: FromStr>(name: &str, usual: T) -> T {
     env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(usual)
 }
 
-/// In the folder of the build, because `/tmp` may be in memory; `FOLDER` names another.
+/// In the build folder, because `/tmp` may be in memory; `FOLDER` chooses another.
 fn with_temp_store<T>(work: impl FnOnce(&Path) -> T) -> T {
     let parent = env_or("FOLDER", PathBuf::from(env!("CARGO_TARGET_TMPDIR")));
     fs::create_dir_all(&parent).unwrap();

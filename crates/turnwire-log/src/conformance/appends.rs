@@ -1,6 +1,8 @@
 //! Appends: dense, in order, all or nothing.
 
-use super::bench::{Bench, Owner, assert_refused, lines, message, new, open_from, read_all, seq};
+use super::harness::{
+    Harness, Owner, assert_refused, lines, message, new, open_from, read_all, seq,
+};
 use crate::error::Error;
 use crate::store::{
     Append, EventLines, Fence, IdempotencyRecord, MessageQuery, QueuedMessage, SessionNumber,
@@ -8,8 +10,8 @@ use crate::store::{
 };
 use bytes::Bytes;
 
-pub(super) async fn events_come_back_byte_for_byte(bench: &mut Bench) {
-    let owner = Owner::new(bench.store(), "t", "s").await;
+pub(super) async fn events_come_back_byte_for_byte(harness: &mut Harness) {
+    let owner = Owner::new(harness.store(), "t", "s").await;
     let long = format!("{{\"long\":\"{}\"}}", "é".repeat(600_000));
     let odd = [
         "{}",
@@ -28,11 +30,11 @@ pub(super) async fn events_come_back_byte_for_byte(bench: &mut Bench) {
             let bytes: String = part.iter().flat_map(|line| [line, "\n"]).collect();
             let count = u32::try_from(part.len()).unwrap();
             let lines = Some(EventLines { first: seq(first), count, bytes: Bytes::from(bytes) });
-            bench.store().append(Append { lines, ..owner.nothing() }).await.unwrap();
+            harness.store().append(Append { lines, ..owner.nothing() }).await.unwrap();
             written.extend_from_slice(part);
         }
     }
-    bench
+    harness
         .see(async |store| {
             let found = read_all(store, owner.no, 1, 1000).await;
             assert_eq!(found.len(), written.len());
@@ -43,28 +45,28 @@ pub(super) async fn events_come_back_byte_for_byte(bench: &mut Bench) {
         .await;
 }
 
-pub(super) async fn events_are_dense_and_in_order(bench: &mut Bench) {
-    let mut owner = Owner::new(bench.store(), "t", "s").await;
-    let mut other = Owner::new(bench.store(), "t", "other").await;
+pub(super) async fn events_are_dense_and_in_order(harness: &mut Harness) {
+    let mut owner = Owner::new(harness.store(), "t", "s").await;
+    let mut other = Owner::new(harness.store(), "t", "other").await;
     for count in [1, 1, 5, 64, 2, 300, 1] {
-        bench.store().append(owner.events(count)).await.unwrap();
-        bench.store().append(other.events(2)).await.unwrap();
-        let record = owner.record(bench.store()).await;
+        harness.store().append(owner.events(count)).await.unwrap();
+        harness.store().append(other.events(2)).await.unwrap();
+        let record = owner.record(harness.store()).await;
         assert_eq!((record.first.get(), record.head), (1, owner.last));
     }
-    bench
+    harness
         .see(async |store| {
             owner.check(store).await;
             other.check(store).await;
         })
         .await;
-    // Where it goes on after it was opened again.
-    let mut owner = Owner::of(bench.store(), owner.record(bench.store()).await).await;
-    bench.store().append(owner.events(3)).await.unwrap();
-    bench.see(async |store| owner.check(store).await).await;
+    // An owner that continues after the store was opened again.
+    let mut owner = Owner::of(harness.store(), owner.record(harness.store()).await).await;
+    harness.store().append(owner.events(3)).await.unwrap();
+    harness.see(async |store| owner.check(store).await).await;
 }
 
-/// An append that would change everything there is.
+/// An append that would change everything.
 fn append_with_everything(owner: &Owner, lines: Option<EventLines>) -> Append {
     Append {
         lines,
@@ -88,7 +90,7 @@ fn append_with_everything(owner: &Owner, lines: Option<EventLines>) -> Append {
     }
 }
 
-/// A session with two messages and one that waits.
+/// A session with two messages and one queued message.
 async fn session_with_content(store: &dyn Store, id: &str) -> Owner {
     let mut owner = Owner::new(store, "t", id).await;
     let append = owner.reply(3, "m", "words");
@@ -102,7 +104,7 @@ async fn session_with_content(store: &dyn Store, id: &str) -> Owner {
     owner
 }
 
-/// That nothing of [`of_everything`] has come into [`with_something`].
+/// Asserts that nothing of [`append_with_everything`] is in a [`session_with_content`].
 pub(super) async fn assert_unchanged(store: &dyn Store, owner: &Owner) {
     owner.check(store).await;
     let record = owner.record(store).await;
@@ -116,8 +118,10 @@ pub(super) async fn assert_unchanged(store: &dyn Store, owner: &Owner) {
     assert_eq!(store.find_idempotency_record("t", "key").await.unwrap(), None);
 }
 
-pub(super) async fn an_append_that_does_not_go_on_from_the_end_writes_nothing(bench: &mut Bench) {
-    let store = bench.store();
+pub(super) async fn an_append_that_does_not_go_on_from_the_end_writes_nothing(
+    harness: &mut Harness,
+) {
+    let store = harness.store();
     let owner = session_with_content(store, "s").await;
     for first in [1, 3, 5, 7, 100, u64::from(u32::MAX), u64::MAX / 2] {
         let append = append_with_everything(&owner, Some(lines(owner.no, first, 2)));
@@ -127,32 +131,32 @@ pub(super) async fn an_append_that_does_not_go_on_from_the_end_writes_nothing(be
     let empty = Owner::of(store, empty).await;
     let append = Append { lines: Some(lines(empty.no, 2, 1)), ..empty.nothing() };
     assert_refused!(store.append(append).await, Error::OutOfOrder);
-    bench
+    harness
         .see(async |store| {
             assert_unchanged(store, &owner).await;
             empty.check(store).await;
         })
         .await;
-    // It was only refused: what fits is taken.
-    let mut owner = Owner::of(bench.store(), owner.record(bench.store()).await).await;
-    bench.store().append(owner.events(1)).await.unwrap();
-    bench.see(async |store| owner.check(store).await).await;
+    // Only the bad append was refused: a correct one is accepted.
+    let mut owner = Owner::of(harness.store(), owner.record(harness.store()).await).await;
+    harness.store().append(owner.events(1)).await.unwrap();
+    harness.see(async |store| owner.check(store).await).await;
 }
 
-pub(super) async fn what_is_queued_behind_a_failed_append_fails_too(bench: &mut Bench) {
-    let store = bench.store();
+pub(super) async fn what_is_queued_behind_a_failed_append_fails_too(harness: &mut Harness) {
+    let store = harness.store();
     let mut owner = session_with_content(store, "s").await;
     let good = store.append(owner.events(2));
     let mut lost = owner.clone();
     lost.last += 1;
     let failed = [
-        // A gap, what would go on from there, and what rests on it without events of its own.
+        // A gap, an append after the gap, and one without events that depends on it.
         store.append(lost.events(2)),
         store.append(lost.events(1)),
         store.append(append_with_everything(&lost, None)),
         store.append(lost.events(3)),
     ];
-    // The log's end is still behind the good one.
+    // The log still ends after the correct append.
     let goes_on = store.append(owner.events(1));
     let rests_on_it = Append { dequeue: vec!["nobody".to_owned()], ..owner.nothing() };
     let rests_on_it = store.append(rests_on_it);
@@ -165,46 +169,46 @@ pub(super) async fn what_is_queued_behind_a_failed_append_fails_too(bench: &mut 
     }
     assert_unchanged(store, &owner).await;
 
-    // Who takes the session anew rests on nothing that failed.
+    // A new owner depends on no failed append.
     assert_refused!(store.append(lost.events(1)).await, Error::OutOfOrder);
     let owner = Owner::of(store, owner.record(store).await).await;
     store.append(owner.nothing()).await.unwrap();
-    bench.see(async |store| assert_unchanged(store, &owner).await).await;
+    harness.see(async |store| assert_unchanged(store, &owner).await).await;
 }
 
-pub(super) async fn appends_land_in_the_order_of_the_calls_not_of_the_polls(bench: &mut Bench) {
-    let mut owner = Owner::new(bench.store(), "t", "s").await;
+pub(super) async fn appends_land_in_the_order_of_the_calls_not_of_the_polls(harness: &mut Harness) {
+    let mut owner = Owner::new(harness.store(), "t", "s").await;
     let mut pending: Vec<_> =
-        (0..60).map(|at| bench.store().append(owner.events(at % 3 + 1))).collect();
+        (0..60).map(|at| harness.store().append(owner.events(at % 3 + 1))).collect();
     while let Some(append) = pending.pop() {
         append.await.unwrap();
     }
-    bench.see(async |store| owner.check(store).await).await;
+    harness.see(async |store| owner.check(store).await).await;
 }
 
-pub(super) async fn appends_land_though_nobody_waits_for_them(bench: &mut Bench) {
-    let mut owner = Owner::new(bench.store(), "t", "s").await;
+pub(super) async fn appends_land_though_nobody_waits_for_them(harness: &mut Harness) {
+    let mut owner = Owner::new(harness.store(), "t", "s").await;
     for at in 0..40 {
-        drop(bench.store().append(owner.events(at % 3 + 1)));
+        drop(harness.store().append(owner.events(at % 3 + 1)));
     }
-    bench.store().append(owner.events(1)).await.unwrap();
-    bench.see(async |store| owner.check(store).await).await;
+    harness.store().append(owner.events(1)).await.unwrap();
+    harness.see(async |store| owner.check(store).await).await;
 }
 
-pub(super) async fn a_later_append_is_not_durable_before_an_earlier_one(bench: &mut Bench) {
-    let mut owner = Owner::new(bench.store(), "t", "s").await;
-    let earlier: Vec<_> = (0..40).map(|_| bench.store().append(owner.events(1))).collect();
-    bench.store().append(owner.events(1)).await.unwrap();
-    // The earlier ones were never polled.
-    owner.check(bench.store()).await;
+pub(super) async fn a_later_append_is_not_durable_before_an_earlier_one(harness: &mut Harness) {
+    let mut owner = Owner::new(harness.store(), "t", "s").await;
+    let earlier: Vec<_> = (0..40).map(|_| harness.store().append(owner.events(1))).collect();
+    harness.store().append(owner.events(1)).await.unwrap();
+    // The earlier appends were never polled.
+    owner.check(harness.store()).await;
     for append in earlier {
         append.await.unwrap();
     }
-    bench.see(async |store| owner.check(store).await).await;
+    harness.see(async |store| owner.check(store).await).await;
 }
 
-pub(super) async fn a_failure_in_one_session_leaves_the_others_alone(bench: &mut Bench) {
-    let store = bench.store();
+pub(super) async fn a_failure_in_one_session_leaves_the_others_alone(harness: &mut Harness) {
+    let store = harness.store();
     let deleted = Owner::new(store, "t", "deleted").await;
     store.delete_session(deleted.no).await.unwrap();
     let outdated = Owner::new(store, "t", "taken").await;
@@ -230,7 +234,7 @@ pub(super) async fn a_failure_in_one_session_leaves_the_others_alone(bench: &mut
             _ => assert_refused!(append.await, Error::NoSession),
         }
     }
-    bench
+    harness
         .see(async |store| {
             good.check(store).await;
             taken.check(store).await;
@@ -239,10 +243,10 @@ pub(super) async fn a_failure_in_one_session_leaves_the_others_alone(bench: &mut
         .await;
 }
 
-pub(super) async fn an_append_without_events_changes_the_rest(bench: &mut Bench) {
-    let owner = session_with_content(bench.store(), "s").await;
-    bench.store().append(append_with_everything(&owner, None)).await.unwrap();
-    bench
+pub(super) async fn an_append_without_events_changes_the_rest(harness: &mut Harness) {
+    let owner = session_with_content(harness.store(), "s").await;
+    harness.store().append(append_with_everything(&owner, None)).await.unwrap();
+    harness
         .see(async |store| {
             owner.check(store).await;
             let record = owner.record(store).await;
@@ -256,16 +260,16 @@ pub(super) async fn an_append_without_events_changes_the_rest(bench: &mut Bench)
         .await;
 }
 
-pub(super) async fn an_append_to_a_session_that_never_was_is_no_session(bench: &mut Bench) {
-    let owner = Owner::new(bench.store(), "t", "s").await;
+pub(super) async fn an_append_to_a_session_that_never_was_is_no_session(harness: &mut Harness) {
+    let owner = Owner::new(harness.store(), "t", "s").await;
     for no in [0, -1, owner.no.0 + 1, i64::MAX, i64::MIN] {
         let no = SessionNumber(no);
         let lines = Some(lines(no, 1, 1));
         for fence in [owner.fence, Fence(0), Fence(u64::MAX)] {
             let append = Append { session: no, fence, lines: lines.clone(), ..owner.nothing() };
-            assert_refused!(bench.store().append(append).await, Error::NoSession);
+            assert_refused!(harness.store().append(append).await, Error::NoSession);
         }
-        assert_refused!(bench.store().read_events(no, seq(1), 10).await, Error::NoSession);
+        assert_refused!(harness.store().read_events(no, seq(1), 10).await, Error::NoSession);
     }
-    bench.see(async |store| owner.check(store).await).await;
+    harness.see(async |store| owner.check(store).await).await;
 }

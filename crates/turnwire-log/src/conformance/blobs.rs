@@ -1,6 +1,6 @@
-//! Blobs: pieces, quotas, and how long they stay.
+//! Blobs: pieces, quotas, and when they are deleted.
 
-use super::bench::{Bench, Owner, assert_refused, message, new, seq};
+use super::harness::{Harness, Owner, assert_refused, message, new, seq};
 use crate::error::Error;
 use crate::store::{
     Append, BLOB_PIECE_BYTES, BlobInfo, EventLines, NewBlob, QueuedMessage, Retention,
@@ -26,7 +26,7 @@ async fn put_blob(store: &dyn Store, tenant: &str, hash: [u8; 32], size: usize) 
     assert!(store.store_blob(blob(tenant, hash, size)).await.unwrap().1, "it was there already");
 }
 
-/// Removes blobs that were unused since before a time, and says how many.
+/// Deletes blobs that were unused before a time, and returns how many.
 async fn remove_unused(store: &dyn Store, before_ms: i64) -> u64 {
     let retention = Retention { blobs_before_ms: Some(before_ms), ..Retention::default() };
     store.apply_retention(retention).await.unwrap().blobs
@@ -37,7 +37,7 @@ async fn is_there(store: &dyn Store, tenant: &str, hash: [u8; 32]) -> bool {
 }
 
 fn url(hash: [u8; 32]) -> String {
-    // All bytes of a hash are the same here.
+    // All bytes of a hash are equal here.
     format!("http://127.0.0.1/v1/blobs/{}", format!("{:02x}", hash[0]).repeat(32))
 }
 
@@ -71,19 +71,19 @@ async fn upload(store: &dyn Store, bytes: &Bytes, pieces: &[usize]) -> UploadNum
     upload
 }
 
-pub(super) async fn a_large_blob_is_stored_and_read_in_pieces(bench: &mut Bench) {
+pub(super) async fn a_large_blob_is_stored_and_read_in_pieces(harness: &mut Harness) {
     let bytes: Bytes = (0..=250).cycle().take(2 * BLOB_PIECE_BYTES + 1000).collect();
-    let store = bench.store();
+    let store = harness.store();
     let no = upload(store, &bytes, &[BLOB_PIECE_BYTES, 1, BLOB_PIECE_BYTES - 1]).await;
     let last = bytes.slice(2 * BLOB_PIECE_BYTES..);
     let whole = NewBlob { upload: Some(no), bytes: last, ..blob("t", [1; 32], 0) };
     let info = BlobInfo { media_type: "image/png".to_owned(), size: bytes.len() as u64 };
     assert_eq!(store.store_blob(whole).await.unwrap(), (info.clone(), true));
-    // One without a rest, and one that is all in its last part.
+    // One without a last part, and one that is only a last part.
     let no = upload(store, &bytes, &[BLOB_PIECE_BYTES]).await;
     let exact = NewBlob { upload: Some(no), ..blob("t", [2; 32], 0) };
     assert_eq!(store.store_blob(exact).await.unwrap().0.size, BLOB_PIECE_BYTES as u64);
-    bench
+    harness
         .see(async |store| {
             assert_eq!(store.find_blob_info("t", [1; 32]).await.unwrap().as_ref(), Some(&info));
             let found = store.read_blob("t", [1; 32]).await.unwrap().unwrap();
@@ -114,9 +114,9 @@ pub(super) async fn a_large_blob_is_stored_and_read_in_pieces(bench: &mut Bench)
         .await;
 }
 
-pub(super) async fn an_upload_ends_once_or_leaves_nothing(bench: &mut Bench) {
+pub(super) async fn an_upload_ends_once_or_leaves_nothing(harness: &mut Harness) {
     let bytes = Bytes::from(vec![7; BLOB_PIECE_BYTES]);
-    let store = bench.store();
+    let store = harness.store();
     let stored = upload(store, &bytes, &[BLOB_PIECE_BYTES]).await;
     let abandoned = upload(store, &bytes, &[BLOB_PIECE_BYTES]).await;
     let again = upload(store, &bytes, &[BLOB_PIECE_BYTES]).await;
@@ -129,7 +129,7 @@ pub(super) async fn an_upload_ends_once_or_leaves_nothing(bench: &mut Bench) {
         let other = NewBlob { upload: Some(ended), ..blob("t", [2; 32], 0) };
         assert!(store.store_blob(other).await.is_err(), "an upload is stored twice");
     }
-    bench
+    harness
         .see(async |store| {
             assert_eq!(store.blob_bytes_used("t").await.unwrap(), BLOB_PIECE_BYTES as u64);
             assert!(!is_there(store, "t", [2; 32]).await);
@@ -137,8 +137,8 @@ pub(super) async fn an_upload_ends_once_or_leaves_nothing(bench: &mut Bench) {
         .await;
 }
 
-pub(super) async fn a_tenant_cannot_store_more_than_its_quota(bench: &mut Bench) {
-    let store = bench.store();
+pub(super) async fn a_tenant_cannot_store_more_than_its_quota(harness: &mut Harness) {
+    let store = harness.store();
     let limited =
         |hash: [u8; 32], size: usize| NewBlob { max_bytes: Some(1000), ..blob("t", hash, size) };
     store.store_blob(limited([1; 32], 600)).await.unwrap();
@@ -146,11 +146,11 @@ pub(super) async fn a_tenant_cannot_store_more_than_its_quota(bench: &mut Bench)
     let large = upload(store, &Bytes::from(vec![3; 300]), &[300]).await;
     let in_pieces = NewBlob { upload: Some(large), ..limited([3; 32], 101) };
     assert_refused!(store.store_blob(in_pieces).await, Error::OverQuota(1000));
-    // What is there already takes no room, and others have a quota of their own.
+    // A stored blob takes no further space, and other tenants have their own quota.
     assert!(!store.store_blob(limited([1; 32], 600)).await.unwrap().1);
     put_blob(store, "u", [1; 32], 5000).await;
     store.store_blob(limited([4; 32], 400)).await.unwrap();
-    bench
+    harness
         .see(async |store| {
             assert_eq!(store.blob_bytes_used("t").await.unwrap(), 1000);
             assert_eq!(store.blob_bytes_used("u").await.unwrap(), 5000);
@@ -160,8 +160,8 @@ pub(super) async fn a_tenant_cannot_store_more_than_its_quota(bench: &mut Bench)
         .await;
 }
 
-pub(super) async fn a_deleted_blob_is_gone_and_makes_room(bench: &mut Bench) {
-    let store = bench.store();
+pub(super) async fn a_deleted_blob_is_gone_and_makes_room(harness: &mut Harness) {
+    let store = harness.store();
     let mut owner = Owner::new(store, "t", "s").await;
     store.append(event(&mut owner, [1; 32])).await.unwrap();
     for tenant in ["t", "u"] {
@@ -172,19 +172,19 @@ pub(super) async fn a_deleted_blob_is_gone_and_makes_room(bench: &mut Bench) {
     assert!(!store.delete_blob("t", [1; 32]).await.unwrap());
     assert!(!store.delete_blob("t", [9; 32]).await.unwrap());
     assert_eq!(store.read_blob_piece("t", [1; 32], 0).await.unwrap(), None);
-    bench
+    harness
         .see(async |store| {
             assert!(!is_there(store, "t", [1; 32]).await && is_there(store, "u", [1; 32]).await);
             assert_eq!(store.blob_bytes_used("t").await.unwrap(), 10);
         })
         .await;
     // It can be stored again.
-    put_blob(bench.store(), "t", [1; 32], 20).await;
-    assert_eq!(bench.store().read_blob("t", [1; 32]).await.unwrap().unwrap().bytes, vec![1; 20]);
+    put_blob(harness.store(), "t", [1; 32], 20).await;
+    assert_eq!(harness.store().read_blob("t", [1; 32]).await.unwrap().unwrap().bytes, vec![1; 20]);
 }
 
-pub(super) async fn the_type_of_a_blob_can_be_changed(bench: &mut Bench) {
-    let store = bench.store();
+pub(super) async fn the_type_of_a_blob_can_be_changed(harness: &mut Harness) {
+    let store = harness.store();
     put_blob(store, "t", [1; 32], 10).await;
     let large = Bytes::from(vec![2; BLOB_PIECE_BYTES]);
     let no = upload(store, &large, &[BLOB_PIECE_BYTES]).await;
@@ -193,7 +193,7 @@ pub(super) async fn the_type_of_a_blob_can_be_changed(bench: &mut Bench) {
     for hash in [[1; 32], [2; 32], [3; 32]] {
         store.set_blob_type("t", hash, "text/plain").await.unwrap();
     }
-    bench
+    harness
         .see(async |store| {
             for (hash, size) in [([1; 32], 10), ([2; 32], BLOB_PIECE_BYTES + 10)] {
                 let found = store.read_blob("t", hash).await.unwrap().unwrap();
@@ -204,33 +204,33 @@ pub(super) async fn the_type_of_a_blob_can_be_changed(bench: &mut Bench) {
         .await;
 }
 
-pub(super) async fn a_blob_that_nobody_uses_goes_after_a_while(bench: &mut Bench) {
-    let store = bench.store();
+pub(super) async fn a_blob_that_nobody_uses_goes_after_a_while(harness: &mut Harness) {
+    let store = harness.store();
     for number in 1..=100 {
         put_blob(store, "t", [number; 32], usize::from(number)).await;
     }
     put_blob(store, "u", [1; 32], 3 * BLOB_PIECE_BYTES).await;
     assert_eq!(remove_unused(store, 10).await, 0);
-    // Whoever stores it again, or is about to refer to it, has as much time again.
+    // Storing it again, or touching it, gives it as much time again.
     store.store_blob(NewBlob { now_ms: 20, ..blob("t", [1; 32], 1) }).await.unwrap();
     let touched = store.touch_blob("t", [2; 32], 20).await.unwrap();
     assert_eq!(touched.map(|info| info.size), Some(2));
     assert_eq!(store.touch_blob("t", [200; 32], 20).await.unwrap(), None);
-    bench.reopen().await;
-    let store = bench.store();
+    harness.reopen().await;
+    let store = harness.store();
     assert_eq!(remove_unused(store, 20).await, 99);
-    bench
+    harness
         .see(async |store| {
             assert_eq!(store.blob_bytes_used("t").await.unwrap(), 3);
             assert_eq!(store.blob_bytes_used("u").await.unwrap(), 0);
             assert!(is_there(store, "t", [1; 32]).await && is_there(store, "t", [2; 32]).await);
         })
         .await;
-    assert_eq!(remove_unused(bench.store(), 21).await, 2);
+    assert_eq!(remove_unused(harness.store(), 21).await, 2);
 }
 
-pub(super) async fn a_blob_stays_while_a_session_refers_to_it(bench: &mut Bench) {
-    let store = bench.store();
+pub(super) async fn a_blob_stays_while_a_session_refers_to_it(harness: &mut Harness) {
+    let store = harness.store();
     for number in 1..=9 {
         put_blob(store, "t", [number; 32], 1).await;
     }
@@ -247,7 +247,7 @@ pub(super) async fn a_blob_stays_while_a_session_refers_to_it(bench: &mut Bench)
     store.patch_session(made.number, patch).await.unwrap();
     let again = message("m", 1, 1, &url([7; 32]));
     store.replace_messages(owner.no, vec![again]).await.unwrap();
-    // What is refused refers to nothing.
+    // A refused append refers to nothing.
     let old = owner.clone();
     let mut owner = Owner::of(store, owner.record(store).await).await;
     let mut late = old.clone();
@@ -258,11 +258,11 @@ pub(super) async fn a_blob_stays_while_a_session_refers_to_it(bench: &mut Bench)
     };
     assert_refused!(store.append(gap).await, Error::OutOfOrder);
     store.append(event(&mut owner, [1; 32])).await.unwrap();
-    bench.reopen().await;
-    let store = bench.store();
-    // The two to which nobody refers, and the other tenant's.
+    harness.reopen().await;
+    let store = harness.store();
+    // The two that no session refers to, and that of the other tenant.
     assert_eq!(remove_unused(store, i64::MAX).await, 3);
-    bench
+    harness
         .see(async |store| {
             for number in 1..=7 {
                 assert!(is_there(store, "t", [number; 32]).await, "blob {number} is gone");
@@ -277,8 +277,8 @@ fn lines_with_blob(hash: [u8; 32]) -> EventLines {
     EventLines { first: seq(1), count: 1, bytes }
 }
 
-pub(super) async fn a_blob_goes_with_the_last_session_that_refers_to_it(bench: &mut Bench) {
-    let store = bench.store();
+pub(super) async fn a_blob_goes_with_the_last_session_that_refers_to_it(harness: &mut Harness) {
+    let store = harness.store();
     let mut owners = Vec::new();
     for (tenant, id) in [("t", "a"), ("t", "b"), ("u", "a")] {
         owners.push(Owner::new(store, tenant, id).await);
@@ -291,20 +291,20 @@ pub(super) async fn a_blob_goes_with_the_last_session_that_refers_to_it(bench: &
     }
     store.delete_session(owners[0].no).await.unwrap();
     assert_eq!(remove_unused(store, i64::MAX).await, 0);
-    // Events that go do not count: their messages stay, and may refer to it.
+    // Trimmed events do not count: their messages stay, and may refer to the blob.
     let retention = Retention { before_ms: Some(i64::MAX), ..Retention::default() };
     store.apply_retention(retention).await.unwrap();
     assert_eq!(remove_unused(store, i64::MAX).await, 0);
     store.delete_session(owners[1].no).await.unwrap();
-    bench.reopen().await;
-    let store = bench.store();
+    harness.reopen().await;
+    let store = harness.store();
     assert_eq!(remove_unused(store, 1000).await, 0, "they are unused since now");
     assert_eq!(remove_unused(store, i64::MAX).await, 100);
     assert_eq!(store.blob_bytes_used("t").await.unwrap(), 0);
 }
 
-pub(super) async fn a_reference_may_come_before_its_blob(bench: &mut Bench) {
-    let store = bench.store();
+pub(super) async fn a_reference_may_come_before_its_blob(harness: &mut Harness) {
+    let store = harness.store();
     let mut owner = Owner::new(store, "t", "s").await;
     store.append(event(&mut owner, [1; 32])).await.unwrap();
     put_blob(store, "t", [1; 32], 1).await;
@@ -313,10 +313,10 @@ pub(super) async fn a_reference_may_come_before_its_blob(bench: &mut Bench) {
     assert_eq!(remove_unused(store, i64::MAX).await, 1);
 }
 
-pub(super) async fn retention_takes_no_blob_from_whoever_begins_to_use_it(bench: &mut Bench) {
-    let mut owner = Owner::new(bench.store(), "t", "s").await;
+pub(super) async fn retention_takes_no_blob_from_whoever_begins_to_use_it(harness: &mut Harness) {
+    let mut owner = Owner::new(harness.store(), "t", "s").await;
     let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
-    let sweeping = bench.share();
+    let sweeping = harness.share();
     let sweep = tokio::spawn(async move {
         while stopped.try_recv().is_err() {
             remove_unused(&*sweeping, i64::MAX).await;
@@ -325,7 +325,7 @@ pub(super) async fn retention_takes_no_blob_from_whoever_begins_to_use_it(bench:
     });
     let mut kept = Vec::new();
     for number in 0..200 {
-        let store = bench.store();
+        let store = harness.store();
         put_blob(store, "t", [number; 32], 1).await;
         store.append(event(&mut owner, [number; 32])).await.unwrap();
         if is_there(store, "t", [number; 32]).await {
@@ -334,8 +334,8 @@ pub(super) async fn retention_takes_no_blob_from_whoever_begins_to_use_it(bench:
     }
     stop.send(()).unwrap();
     sweep.await.unwrap();
-    assert_eq!(remove_unused(bench.store(), i64::MAX).await, 0);
+    assert_eq!(remove_unused(harness.store(), i64::MAX).await, 0);
     for number in kept {
-        assert!(is_there(bench.store(), "t", [number; 32]).await, "blob {number} is gone");
+        assert!(is_there(harness.store(), "t", [number; 32]).await, "blob {number} is gone");
     }
 }

@@ -1,45 +1,45 @@
-//! Leases: one owner writes, and whoever had it before does not.
+//! Leases: only the current owner can write.
 
 use super::appends::assert_unchanged;
-use super::bench::{Bench, Owner, TTL, assert_refused, lines, new};
+use super::harness::{Harness, Owner, TTL, assert_refused, lines, new};
 use crate::error::Error;
 use crate::store::{Append, Fence, Lease, QueuedMessage, SessionState};
 use bytes::Bytes;
 
-pub(super) async fn a_later_owner_has_the_higher_fence(bench: &mut Bench) {
-    let (record, _) = bench.store().create_session(new("t", "s", 0)).await.unwrap();
+pub(super) async fn a_later_owner_has_the_higher_fence(harness: &mut Harness) {
+    let (record, _) = harness.store().create_session(new("t", "s", 0)).await.unwrap();
     let mut leases: Vec<Lease> = Vec::new();
     for round in 0..6 {
         let owner = ["one", "two", "two"][round % 3];
-        let lease = bench.store().acquire_lease(record.number, owner, TTL).await.unwrap();
+        let lease = harness.store().acquire_lease(record.number, owner, TTL).await.unwrap();
         assert!(leases.iter().all(|earlier| earlier.fence < lease.fence), "{leases:?} {lease:?}");
-        bench.store().renew_lease(record.number, lease, TTL).await.unwrap();
+        harness.store().renew_lease(record.number, lease, TTL).await.unwrap();
         for earlier in &leases {
             assert_refused!(
-                bench.store().renew_lease(record.number, *earlier, TTL).await,
+                harness.store().renew_lease(record.number, *earlier, TTL).await,
                 Error::Fenced
             );
         }
         leases.push(lease);
         if round % 2 == 1 {
-            bench.reopen().await;
+            harness.reopen().await;
         }
     }
 }
 
-pub(super) async fn an_outdated_owner_is_fenced_and_writes_nothing(bench: &mut Bench) {
-    let mut old = Owner::new(bench.store(), "t", "s").await;
+pub(super) async fn an_outdated_owner_is_fenced_and_writes_nothing(harness: &mut Harness) {
+    let mut old = Owner::new(harness.store(), "t", "s").await;
     let queued = QueuedMessage {
         id: "q".to_owned(),
         reply_id: "r".to_owned(),
         json: Bytes::from_static(b"{}"),
     };
     let append = old.reply(3, "m", "words");
-    bench.store().append(Append { enqueue: vec![queued], ..append }).await.unwrap();
-    bench.store().append(old.reply(2, "n", "more")).await.unwrap();
-    let record = old.record(bench.store()).await;
-    let new = Owner::of(bench.store(), record.clone()).await;
-    bench
+    harness.store().append(Append { enqueue: vec![queued], ..append }).await.unwrap();
+    harness.store().append(old.reply(2, "n", "more")).await.unwrap();
+    let record = old.record(harness.store()).await;
+    let new = Owner::of(harness.store(), record.clone()).await;
+    harness
         .see(async |store| {
             let mut late = old.clone();
             assert_refused!(store.append(late.events(1)).await, Error::Fenced);
@@ -56,16 +56,16 @@ pub(super) async fn an_outdated_owner_is_fenced_and_writes_nothing(bench: &mut B
             assert_unchanged(store, &new).await;
         })
         .await;
-    let mut new = Owner::of(bench.store(), record).await;
-    bench.store().append(new.events(2)).await.unwrap();
-    bench.see(async |store| new.check(store).await).await;
+    let mut new = Owner::of(harness.store(), record).await;
+    harness.store().append(new.events(2)).await.unwrap();
+    harness.see(async |store| new.check(store).await).await;
 }
 
-pub(super) async fn nobody_writes_without_a_lease(bench: &mut Bench) {
-    let (record, _) = bench.store().create_session(new("t", "s", 0)).await.unwrap();
-    let other = Owner::new(bench.store(), "t", "other").await;
+pub(super) async fn nobody_writes_without_a_lease(harness: &mut Harness) {
+    let (record, _) = harness.store().create_session(new("t", "s", 0)).await.unwrap();
+    let other = Owner::new(harness.store(), "t", "other").await;
     let nobody = Owner { no: record.number, key: record.key.clone(), ..other.clone() };
-    bench
+    harness
         .see(async |store| {
             for fence in [Fence(0), Fence(u64::MAX), Fence(u64::MAX / 2 + 1)] {
                 let append =
@@ -80,12 +80,12 @@ pub(super) async fn nobody_writes_without_a_lease(bench: &mut Bench) {
 }
 
 pub(super) async fn a_queued_append_of_the_old_owner_does_not_land_after_the_takeover(
-    bench: &mut Bench,
+    harness: &mut Harness,
 ) {
     for round in 0..20 {
-        let store = bench.store();
+        let store = harness.store();
         let mut old = Owner::new(store, "t", &round.to_string()).await;
-        // Some that nobody waits for, and then at once the new owner.
+        // Some appends that nobody awaits, then immediately the new owner.
         let pending: Vec<_> = (0..round * 3).map(|_| store.append(old.events(2))).collect();
         store.acquire_lease(old.no, "new", TTL).await.unwrap();
         let end = old.record(store).await.head;
@@ -107,13 +107,13 @@ pub(super) async fn a_queued_append_of_the_old_owner_does_not_land_after_the_tak
 }
 
 pub(super) async fn a_takeover_in_the_middle_loses_nothing_that_was_acknowledged(
-    bench: &mut Bench,
+    harness: &mut Harness,
 ) {
-    let first = Owner::new(bench.store(), "t", "s").await;
+    let first = Owner::new(harness.store(), "t", "s").await;
     let key = first.key.clone();
     let mut owners = tokio::task::JoinSet::new();
     for _ in 0..4 {
-        let (store, key) = (bench.share(), key.clone());
+        let (store, key) = (harness.share(), key.clone());
         owners.spawn(async move {
             let mut acknowledged = Vec::new();
             for _ in 0..15 {
@@ -121,7 +121,7 @@ pub(super) async fn a_takeover_in_the_middle_loses_nothing_that_was_acknowledged
                     let record = store.find_session(&key).await.unwrap().unwrap();
                     store.acquire_lease(record.number, "one of four", TTL).await.unwrap().fence
                 };
-                // Only now is it sure where the log ends, unless the next one took it already.
+                // The head is only certain now, unless the next owner took over already.
                 let record = store.find_session(&key).await.unwrap().unwrap();
                 let no = record.number;
                 let mut owner = Owner { key: key.clone(), no, fence, last: record.head, now_ms: 0 };
@@ -147,11 +147,11 @@ pub(super) async fn a_takeover_in_the_middle_loses_nothing_that_was_acknowledged
     assert_eq!(acknowledged, places, "each event was acknowledged to exactly one owner");
     let last = *places.last().unwrap();
     let everything = Owner { last, ..first };
-    bench.see(async |store| everything.check(store).await).await;
+    harness.see(async |store| everything.check(store).await).await;
 }
 
-pub(super) async fn a_fenced_append_does_not_disturb_the_new_owner(bench: &mut Bench) {
-    let store = bench.store();
+pub(super) async fn a_fenced_append_does_not_disturb_the_new_owner(harness: &mut Harness) {
+    let store = harness.store();
     let mut old = Owner::new(store, "t", "s").await;
     store.append(old.events(2)).await.unwrap();
     let mut new = Owner::of(store, old.record(store).await).await;
@@ -166,5 +166,5 @@ pub(super) async fn a_fenced_append_does_not_disturb_the_new_owner(bench: &mut B
         without.await.unwrap();
         with.await.unwrap();
     }
-    bench.see(async |store| new.check(store).await).await;
+    harness.see(async |store| new.check(store).await).await;
 }

@@ -1,6 +1,6 @@
 //! Lists of sessions.
 
-use super::bench::{Bench, Owner, all_of, ids, new, open_from};
+use super::harness::{Harness, Owner, all_of, ids, new, open_from};
 use crate::cost::{Cost, UsageTotal};
 use crate::store::{
     Append, HeldHint, Producer, QueuedMessage, SessionQuery, SessionRecord, SessionState,
@@ -9,7 +9,7 @@ use crate::store::{
 use crate::visible_sessions::{SessionPattern, VisibleSessions};
 use turnwire_core::Usage;
 
-/// Every page of a query, one after the other.
+/// All pages of a query.
 async fn pages(store: &dyn Store, query: &SessionQuery, limit: usize) -> Vec<SessionRecord> {
     let mut found: Vec<SessionRecord> = Vec::new();
     let mut query = SessionQuery { limit, ..query.clone() };
@@ -23,22 +23,22 @@ async fn pages(store: &dyn Store, query: &SessionQuery, limit: usize) -> Vec<Ses
     }
 }
 
-/// Says that a message began in a session.
+/// Appends the start of a message to a session.
 async fn append_reply_at(store: &dyn Store, owner: &mut Owner, now_ms: i64) {
     owner.now_ms = now_ms;
     let append = owner.events(1);
     store.append(Append { state: Some(open_from(1)), ..append }).await.unwrap();
 }
 
-pub(super) async fn sessions_are_listed_latest_change_first(bench: &mut Bench) {
+pub(super) async fn sessions_are_listed_latest_change_first(harness: &mut Harness) {
     let mut owners = Vec::new();
     for id in ["a", "b", "c", "d"] {
-        owners.push(Owner::new(bench.store(), "t", id).await);
+        owners.push(Owner::new(harness.store(), "t", id).await);
     }
     for (at, now_ms) in [(2, 10), (0, 20), (3, 30), (1, 40), (2, 50)] {
-        append_reply_at(bench.store(), &mut owners[at], now_ms).await;
+        append_reply_at(harness.store(), &mut owners[at], now_ms).await;
     }
-    bench
+    harness
         .see(async |store| {
             let list = store.list_sessions(&all_of("t")).await.unwrap();
             assert_eq!(ids(&list), ["c", "b", "d", "a"]);
@@ -52,8 +52,10 @@ pub(super) async fn sessions_are_listed_latest_change_first(bench: &mut Bench) {
         .await;
 }
 
-pub(super) async fn only_the_beginning_or_end_of_a_message_moves_a_session_up(bench: &mut Bench) {
-    let store = bench.store();
+pub(super) async fn only_the_beginning_or_end_of_a_message_moves_a_session_up(
+    harness: &mut Harness,
+) {
+    let store = harness.store();
     let mut owner = Owner::new(store, "t", "s").await;
     append_reply_at(store, &mut owner, 100).await;
     owner.now_ms = 200;
@@ -62,16 +64,16 @@ pub(super) async fn only_the_beginning_or_end_of_a_message_moves_a_session_up(be
     assert_eq!((record.created_ms, record.updated_ms, record.head), (0, 100, 4));
     owner.now_ms = 300;
     store.append(owner.reply(1, "m", "")).await.unwrap();
-    bench.see(async |store| assert_eq!(owner.record(store).await.updated_ms, 300)).await;
+    harness.see(async |store| assert_eq!(owner.record(store).await.updated_ms, 300)).await;
 }
 
-pub(super) async fn pages_of_any_size_give_every_session_once(bench: &mut Bench) {
+pub(super) async fn pages_of_any_size_give_every_session_once(harness: &mut Harness) {
     for at in 0..23_i64 {
-        // Several of them change in the same millisecond.
-        bench.store().create_session(new("t", &format!("s{at}"), at / 4)).await.unwrap();
-        bench.store().create_session(new("other", &format!("s{at}"), at / 4)).await.unwrap();
+        // Several change in the same millisecond.
+        harness.store().create_session(new("t", &format!("s{at}"), at / 4)).await.unwrap();
+        harness.store().create_session(new("other", &format!("s{at}"), at / 4)).await.unwrap();
     }
-    bench
+    harness
         .see(async |store| {
             let all = store.list_sessions(&all_of("t")).await.unwrap();
             assert_eq!(all.len(), 23);
@@ -83,22 +85,22 @@ pub(super) async fn pages_of_any_size_give_every_session_once(bench: &mut Bench)
         .await;
 }
 
-pub(super) async fn a_change_between_two_pages_hides_no_other_session(bench: &mut Bench) {
+pub(super) async fn a_change_between_two_pages_hides_no_other_session(harness: &mut Harness) {
     let mut owners = Vec::new();
     for at in 0..9 {
         let (record, _) =
-            bench.store().create_session(new("t", &at.to_string(), at)).await.unwrap();
-        owners.push(Owner::of(bench.store(), record).await);
+            harness.store().create_session(new("t", &at.to_string(), at)).await.unwrap();
+        owners.push(Owner::of(harness.store(), record).await);
     }
     let mut query = SessionQuery { limit: 3, ..all_of("t") };
-    let first = bench.store().list_sessions(&query).await.unwrap();
+    let first = harness.store().list_sessions(&query).await.unwrap();
     assert_eq!(ids(&first), ["8", "7", "6"]);
     query.after = first.last().map(|record| (record.updated_ms, record.number));
-    // One that was seen, and one that was not.
-    append_reply_at(bench.store(), &mut owners[6], 100).await;
-    append_reply_at(bench.store(), &mut owners[1], 101).await;
-    bench.store().delete_session(owners[4].no).await.unwrap();
-    bench
+    // One session that was listed already, and one that was not.
+    append_reply_at(harness.store(), &mut owners[6], 100).await;
+    append_reply_at(harness.store(), &mut owners[1], 101).await;
+    harness.store().delete_session(owners[4].no).await.unwrap();
+    harness
         .see(async |store| {
             let rest = SessionQuery { limit: 100, ..query.clone() };
             assert_eq!(ids(&store.list_sessions(&rest).await.unwrap()), ["5", "3", "2", "0"]);
@@ -106,11 +108,11 @@ pub(super) async fn a_change_between_two_pages_hides_no_other_session(bench: &mu
         .await;
 }
 
-pub(super) async fn a_list_is_of_one_tenant_and_of_one_status(bench: &mut Bench) {
+pub(super) async fn a_list_is_of_one_tenant_and_of_one_status(harness: &mut Harness) {
     let all = [SessionStatus::Idle, SessionStatus::Running, SessionStatus::Waiting];
     for tenant in ["a", "b"] {
         for at in 0..12 {
-            let store = bench.store();
+            let store = harness.store();
             let (record, _) = store.create_session(new(tenant, &at.to_string(), 0)).await.unwrap();
             let mut owner = Owner::of(store, record).await;
             owner.now_ms = i64::try_from(at).unwrap() + 1;
@@ -125,7 +127,7 @@ pub(super) async fn a_list_is_of_one_tenant_and_of_one_status(bench: &mut Bench)
             store.append(Append { state: Some(state), ..append }).await.unwrap();
         }
     }
-    bench
+    harness
         .see(async |store| {
             for (at, status) in all.into_iter().enumerate() {
                 let query = SessionQuery { status: Some(status), ..all_of("a") };
@@ -141,8 +143,8 @@ pub(super) async fn a_list_is_of_one_tenant_and_of_one_status(bench: &mut Bench)
         .await;
 }
 
-pub(super) async fn a_list_within_reach_does_not_depend_on_other_sessions(bench: &mut Bench) {
-    // Ids that are beside the rules in every way: shorter, longer, before, behind, of another tenant.
+pub(super) async fn a_list_within_reach_does_not_depend_on_other_sessions(harness: &mut Harness) {
+    // Ids close to the patterns: shorter, longer, before, after, of another tenant.
     let others =
         ["", "a", "room", "room-12", "room-0", "team", "team9", "team;", "tean", "zz", "team:"];
     let mine = ["room-1", "team:a", "team:b", "team:\u{10FFFF}x", "team:ü", "solo \"1\""];
@@ -152,10 +154,10 @@ pub(super) async fn a_list_within_reach_does_not_depend_on_other_sessions(bench:
     let mut at = 0;
     for id in others.iter().chain(&mine) {
         at += 1;
-        bench.store().create_session(new("t", id, at / 3)).await.unwrap();
-        bench.store().create_session(new("other", id, at / 3)).await.unwrap();
+        harness.store().create_session(new("t", id, at / 3)).await.unwrap();
+        harness.store().create_session(new("other", id, at / 3)).await.unwrap();
     }
-    bench
+    harness
         .see(async |store| {
             let query = SessionQuery { visible: reach.clone(), ..all_of("t") };
             let found = store.list_sessions(&query).await.unwrap();
@@ -191,7 +193,7 @@ pub(super) async fn a_list_within_reach_does_not_depend_on_other_sessions(bench:
 }
 
 pub(super) async fn open_sessions_are_those_of_all_tenants_with_an_open_reply_or_a_queue(
-    bench: &mut Bench,
+    harness: &mut Harness,
 ) {
     for (tenant, id, status) in [
         ("a", "idle", SessionStatus::Idle),
@@ -199,25 +201,25 @@ pub(super) async fn open_sessions_are_those_of_all_tenants_with_an_open_reply_or
         ("b", "waiting", SessionStatus::Waiting),
         ("c", "closed", SessionStatus::Running),
     ] {
-        let mut owner = Owner::new(bench.store(), tenant, id).await;
+        let mut owner = Owner::new(harness.store(), tenant, id).await;
         if status != SessionStatus::Idle {
             let append = owner.events(1);
             let state = SessionState { status, ..open_from(1) };
-            bench.store().append(Append { state: Some(state), ..append }).await.unwrap();
+            harness.store().append(Append { state: Some(state), ..append }).await.unwrap();
         }
         if id == "closed" {
             let append = owner.events(1);
             let state = Some(SessionState::default());
-            let messages: Vec<StoredMessage> = vec![super::bench::message("m", 1, 2, "")];
-            bench.store().append(Append { messages, state, ..append }).await.unwrap();
+            let messages: Vec<StoredMessage> = vec![super::harness::message("m", 1, 2, "")];
+            harness.store().append(Append { messages, state, ..append }).await.unwrap();
         }
     }
-    bench.store().create_session(new("a", "untouched", 0)).await.unwrap();
-    let owner = Owner::new(bench.store(), "d", "queued").await;
+    harness.store().create_session(new("a", "untouched", 0)).await.unwrap();
+    let owner = Owner::new(harness.store(), "d", "queued").await;
     let queued = QueuedMessage { id: "m".to_owned(), reply_id: "r".to_owned(), json: "{}".into() };
     let append = Append { enqueue: vec![queued], ..owner.nothing() };
-    bench.store().append(append).await.unwrap();
-    bench
+    harness.store().append(append).await.unwrap();
+    harness
         .see(async |store| {
             let mut open = store.list_open_sessions().await.unwrap();
             open.sort_by_key(|record| record.number);
@@ -229,13 +231,13 @@ pub(super) async fn open_sessions_are_those_of_all_tenants_with_an_open_reply_or
         .await;
 }
 
-pub(super) async fn a_state_comes_back_as_it_was_written(bench: &mut Bench) {
-    let mut owner = Owner::new(bench.store(), "t", "s").await;
+pub(super) async fn a_state_comes_back_as_it_was_written(harness: &mut Harness) {
+    let mut owner = Owner::new(harness.store(), "t", "s").await;
     let mut usage = Usage { input_tokens: i64::MAX, output_tokens: 2, ..Usage::default() };
     usage.rest.insert("more", 3);
     let state = SessionState {
         status: SessionStatus::Waiting,
-        open_from: Some(super::bench::seq(2)),
+        open_from: Some(super::harness::seq(2)),
         usage: usage.clone(),
         cost: Cost::new(12.5),
         subs: [("sub \"1\"".to_owned(), UsageTotal { usage, cost: Cost::new(0.5) })].into(),
@@ -255,21 +257,21 @@ pub(super) async fn a_state_comes_back_as_it_was_written(bench: &mut Bench) {
         }),
     };
     let append = owner.events(2);
-    bench.store().append(Append { state: Some(state.clone()), ..append }).await.unwrap();
-    bench.store().append(owner.events(2)).await.unwrap();
-    bench.see(async |store| assert_eq!(owner.record(store).await.state, state)).await;
-    let owner = Owner::of(bench.store(), owner.record(bench.store()).await).await;
+    harness.store().append(Append { state: Some(state.clone()), ..append }).await.unwrap();
+    harness.store().append(owner.events(2)).await.unwrap();
+    harness.see(async |store| assert_eq!(owner.record(store).await.state, state)).await;
+    let owner = Owner::of(harness.store(), owner.record(harness.store()).await).await;
     let append = owner.nothing();
     let state = Some(SessionState::default());
-    bench.store().append(Append { state, ..append }).await.unwrap();
-    bench
+    harness.store().append(Append { state, ..append }).await.unwrap();
+    harness
         .see(async |store| {
             assert_eq!(owner.record(store).await.state, SessionState::default());
         })
         .await;
 }
 
-/// A session of an agent, with what it has spent.
+/// Sets the usage of a session.
 async fn append_usage(store: &dyn Store, owner: &mut Owner, tokens: i64, cost: Option<f64>) {
     let usage = Usage { input_tokens: tokens, output_tokens: 1, ..Usage::default() };
     let half = Usage { input_tokens: tokens / 2, ..Usage::default() };
@@ -296,24 +298,24 @@ async fn totals(
     totals.filter(|(_, tokens, ..)| *tokens != 0).collect()
 }
 
-pub(super) async fn totals_are_those_of_the_sessions_that_are_there(bench: &mut Bench) {
+pub(super) async fn totals_are_those_of_the_sessions_that_are_there(harness: &mut Harness) {
     let mut owners = Vec::new();
     for (tenant, id, agent) in
         [("t", "a", "one"), ("t", "b", "one"), ("t", "c", "two"), ("u", "a", "one")]
     {
         let new = crate::store::NewSession { agent: agent.to_owned(), ..new(tenant, id, 0) };
-        let (record, _) = bench.store().create_session(new).await.unwrap();
-        owners.push(Owner::of(bench.store(), record).await);
+        let (record, _) = harness.store().create_session(new).await.unwrap();
+        owners.push(Owner::of(harness.store(), record).await);
     }
     for (owner, tokens) in owners.iter_mut().zip([10, 20, 40, 80]) {
-        append_usage(bench.store(), owner, 2, Some(9.0)).await;
-        append_usage(bench.store(), owner, tokens, Some(0.5)).await;
-        // Whatever else is appended changes nothing.
-        bench.store().append(owner.events(3)).await.unwrap();
+        append_usage(harness.store(), owner, 2, Some(9.0)).await;
+        append_usage(harness.store(), owner, tokens, Some(0.5)).await;
+        // Other appends change nothing.
+        harness.store().append(owner.events(3)).await.unwrap();
     }
     let one = |tokens, cost| ("one".to_owned(), tokens, cost, tokens / 2);
     let two = || ("two".to_owned(), 40, Some(0.5), 20);
-    bench
+    harness
         .see(async |store| {
             assert_eq!(
                 totals(store, "t", &VisibleSessions::ALL).await,
@@ -332,19 +334,19 @@ pub(super) async fn totals_are_those_of_the_sessions_that_are_there(bench: &mut 
             }
         })
         .await;
-    // More than fits, and gone again.
+    // More than fits, and removed again.
     for owner in &mut owners {
-        *owner = Owner::of(bench.store(), owner.record(bench.store()).await).await;
+        *owner = Owner::of(harness.store(), owner.record(harness.store()).await).await;
     }
     for at in [0, 1] {
-        append_usage(bench.store(), &mut owners[at], i64::MAX, None).await;
+        append_usage(harness.store(), &mut owners[at], i64::MAX, None).await;
     }
     let most = ("one".to_owned(), i64::MAX, None, i64::MAX - 1);
-    assert_eq!(totals(bench.store(), "t", &VisibleSessions::ALL).await, [most, two()]);
-    bench.store().delete_session(owners[0].no).await.unwrap();
-    bench.store().delete_session(owners[2].no).await.unwrap();
-    append_usage(bench.store(), &mut owners[1], 5, None).await;
-    bench
+    assert_eq!(totals(harness.store(), "t", &VisibleSessions::ALL).await, [most, two()]);
+    harness.store().delete_session(owners[0].no).await.unwrap();
+    harness.store().delete_session(owners[2].no).await.unwrap();
+    append_usage(harness.store(), &mut owners[1], 5, None).await;
+    harness
         .see(async |store| {
             assert_eq!(
                 totals(store, "t", &VisibleSessions::ALL).await,

@@ -1,25 +1,25 @@
 //! Finished messages.
 
-use super::bench::{Bench, Owner, message, seq};
+use super::harness::{Harness, Owner, message, seq};
 use crate::store::{Append, MessageQuery, StoredMessage};
 use bytes::Bytes;
 
-/// All of them.
+/// A query for all messages.
 fn all() -> MessageQuery {
     MessageQuery { limit: 1000, sub_agents: true, ..MessageQuery::default() }
 }
 
-pub(super) async fn messages_come_in_the_order_of_their_first_events(bench: &mut Bench) {
-    let mut owner = Owner::new(bench.store(), "t", "s").await;
+pub(super) async fn messages_come_in_the_order_of_their_first_events(harness: &mut Harness) {
+    let mut owner = Owner::new(harness.store(), "t", "s").await;
     let inner = message("inner", 2, 4, "two");
     let outer = message("outer", 1, 6, "one");
     let last = message("a last", 5, 8, "three");
     for (count, finished) in [(4, &inner), (2, &outer), (2, &last)] {
         let append = owner.events(count);
         let messages = vec![finished.clone()];
-        bench.store().append(Append { messages, ..append }).await.unwrap();
+        harness.store().append(Append { messages, ..append }).await.unwrap();
     }
-    bench
+    harness
         .see(async |store| {
             let found = store.list_messages(owner.no, &all()).await.unwrap();
             assert_eq!(found, [outer.clone(), inner.clone(), last.clone()]);
@@ -27,7 +27,7 @@ pub(super) async fn messages_come_in_the_order_of_their_first_events(bench: &mut
         .await;
 }
 
-/// What a query should find among messages in order.
+/// The expected result of a query.
 fn expected<'a>(messages: &'a [StoredMessage], query: &MessageQuery) -> Vec<&'a StoredMessage> {
     let mut found: Vec<_> = messages
         .iter()
@@ -43,8 +43,8 @@ fn expected<'a>(messages: &'a [StoredMessage], query: &MessageQuery) -> Vec<&'a 
     found
 }
 
-pub(super) async fn messages_are_listed_by_place_limit_and_author(bench: &mut Bench) {
-    let mut owner = Owner::new(bench.store(), "t", "s").await;
+pub(super) async fn messages_are_listed_by_place_limit_and_author(harness: &mut Harness) {
+    let mut owner = Owner::new(harness.store(), "t", "s").await;
     let mut messages = Vec::new();
     for at in 0..8_u64 {
         let first = owner.last + 1;
@@ -52,7 +52,7 @@ pub(super) async fn messages_are_listed_by_place_limit_and_author(bench: &mut Be
         let mut finished = message(&format!("m{at}"), first, owner.last, "");
         finished.of_sub_agent = at % 3 == 1;
         messages.push(finished.clone());
-        bench.store().append(Append { messages: vec![finished], ..append }).await.unwrap();
+        harness.store().append(Append { messages: vec![finished], ..append }).await.unwrap();
     }
     let places = || [None, Some(1), Some(4), Some(5), Some(10), Some(22), Some(25), Some(u64::MAX)];
     let mut queries = Vec::new();
@@ -72,7 +72,7 @@ pub(super) async fn messages_are_listed_by_place_limit_and_author(bench: &mut Be
             }
         }
     }
-    bench
+    harness
         .see(async |store| {
             for query in &queries {
                 let found = store.list_messages(owner.no, query).await.unwrap();
@@ -86,8 +86,8 @@ pub(super) async fn messages_are_listed_by_place_limit_and_author(bench: &mut Be
         .await;
 }
 
-pub(super) async fn a_message_comes_back_whole(bench: &mut Bench) {
-    let mut owner = Owner::new(bench.store(), "t", "s").await;
+pub(super) async fn a_message_comes_back_whole(harness: &mut Harness) {
+    let mut owner = Owner::new(harness.store(), "t", "s").await;
     let long = "wörd ".repeat(200_000);
     let mut whole = Vec::new();
     for (at, text) in ["", "a\0b", "日本語 \"quoted\"\n'single'", &long].into_iter().enumerate()
@@ -106,9 +106,9 @@ pub(super) async fn a_message_comes_back_whole(bench: &mut Bench) {
             text: text.to_owned(),
         };
         whole.push(message.clone());
-        bench.store().append(Append { messages: vec![message], ..append }).await.unwrap();
+        harness.store().append(Append { messages: vec![message], ..append }).await.unwrap();
     }
-    bench
+    harness
         .see(async |store| {
             for message in &whole {
                 let found = store.find_message(owner.no, &message.id).await.unwrap();
@@ -120,12 +120,12 @@ pub(super) async fn a_message_comes_back_whole(bench: &mut Bench) {
         .await;
 }
 
-pub(super) async fn a_list_of_messages_ends_when_it_has_so_many_bytes(bench: &mut Bench) {
-    let mut owner = Owner::new(bench.store(), "t", "s").await;
+pub(super) async fn a_list_of_messages_ends_when_it_has_so_many_bytes(harness: &mut Harness) {
+    let mut owner = Owner::new(harness.store(), "t", "s").await;
     for id in ["a", "b", "c", "d"] {
-        bench.store().append(owner.reply(1, id, &"x".repeat(1000))).await.unwrap();
+        harness.store().append(owner.reply(1, id, &"x".repeat(1000))).await.unwrap();
     }
-    bench
+    harness
         .see(async |store| {
             let size = store.find_message(owner.no, "a").await.unwrap().unwrap().size();
             for (bytes, first, last) in [
@@ -148,15 +148,15 @@ pub(super) async fn a_list_of_messages_ends_when_it_has_so_many_bytes(bench: &mu
         .await;
 }
 
-pub(super) async fn a_message_belongs_to_its_session(bench: &mut Bench) {
-    let mut one = Owner::new(bench.store(), "t", "one").await;
-    let mut two = Owner::new(bench.store(), "t", "two").await;
-    bench.store().append(one.reply(2, "m", "of one")).await.unwrap();
-    bench.store().append(two.reply(2, "m", "of two")).await.unwrap();
+pub(super) async fn a_message_belongs_to_its_session(harness: &mut Harness) {
+    let mut one = Owner::new(harness.store(), "t", "one").await;
+    let mut two = Owner::new(harness.store(), "t", "two").await;
+    harness.store().append(one.reply(2, "m", "of one")).await.unwrap();
+    harness.store().append(two.reply(2, "m", "of two")).await.unwrap();
     let append = one.nothing();
     let superseded = vec!["m".to_owned()];
-    bench.store().append(Append { superseded, ..append }).await.unwrap();
-    bench
+    harness.store().append(Append { superseded, ..append }).await.unwrap();
+    harness
         .see(async |store| {
             let superseded = StoredMessage { superseded: true, ..message("m", 1, 2, "of one") };
             assert_eq!(store.list_messages(one.no, &all()).await.unwrap(), [superseded]);
@@ -168,15 +168,15 @@ pub(super) async fn a_message_belongs_to_its_session(bench: &mut Bench) {
         .await;
 }
 
-pub(super) async fn superseded_messages_stay_and_say_so(bench: &mut Bench) {
-    let mut owner = Owner::new(bench.store(), "t", "s").await;
+pub(super) async fn superseded_messages_stay_and_say_so(harness: &mut Harness) {
+    let mut owner = Owner::new(harness.store(), "t", "s").await;
     for id in ["a", "b", "c"] {
-        bench.store().append(owner.reply(2, id, "")).await.unwrap();
+        harness.store().append(owner.reply(2, id, "")).await.unwrap();
     }
     let append = owner.reply(2, "d", "");
     let superseded = ["b", "c", "nobody"].map(str::to_owned).into();
-    bench.store().append(Append { superseded, ..append }).await.unwrap();
-    bench
+    harness.store().append(Append { superseded, ..append }).await.unwrap();
+    harness
         .see(async |store| {
             let found = store.list_messages(owner.no, &all()).await.unwrap();
             let found: Vec<_> = found.iter().map(|found| (&*found.id, found.superseded)).collect();
@@ -186,8 +186,8 @@ pub(super) async fn superseded_messages_stay_and_say_so(bench: &mut Bench) {
         .await;
 }
 
-pub(super) async fn messages_made_again_take_the_place_of_the_old(bench: &mut Bench) {
-    let store = bench.store();
+pub(super) async fn messages_made_again_take_the_place_of_the_old(harness: &mut Harness) {
+    let store = harness.store();
     let mut owner = Owner::new(store, "t", "s").await;
     for id in ["a", "b", "c"] {
         store.append(owner.reply(2, id, "old")).await.unwrap();
@@ -206,7 +206,7 @@ pub(super) async fn messages_made_again_take_the_place_of_the_old(bench: &mut Be
     let messages = vec![moved.clone(), again.clone(), added.clone()];
     store.replace_messages(owner.no, messages.clone()).await.unwrap();
     store.replace_messages(owner.no, Vec::new()).await.unwrap();
-    bench
+    harness
         .see(async |store| {
             let expected = [message("a", 1, 2, "old"), again.clone(), added.clone(), moved.clone()];
             assert_eq!(store.list_messages(owner.no, &all()).await.unwrap(), expected);

@@ -1,11 +1,11 @@
-//! Reads: from anywhere, in pages of any size.
+//! Reads: from any seq, in pages of any size.
 
-use super::bench::{Bench, Owner, line, read_all, seq};
+use super::harness::{Harness, Owner, line, read_all, seq};
 use crate::error::Error;
 use crate::store::{Retention, Store};
 use bytes::Bytes;
 
-/// A session of appends of many sizes.
+/// A session with appends of many sizes.
 async fn filled_session(store: &dyn Store) -> Owner {
     let mut owner = Owner::new(store, "t", "s").await;
     let mut other = Owner::new(store, "t", "other").await;
@@ -21,9 +21,9 @@ fn expected(owner: &Owner, from: u64) -> Vec<(u64, Bytes)> {
     (from..=owner.last).map(|place| (place, line(place))).collect()
 }
 
-pub(super) async fn a_read_begins_anywhere_in_an_append(bench: &mut Bench) {
-    let owner = filled_session(bench.store()).await;
-    bench
+pub(super) async fn a_read_begins_anywhere_in_an_append(harness: &mut Harness) {
+    let owner = filled_session(harness.store()).await;
+    harness
         .see(async |store| {
             for from in 1..=owner.last + 1 {
                 let found = read_all(store, owner.no, from, 1 << 20).await;
@@ -33,9 +33,9 @@ pub(super) async fn a_read_begins_anywhere_in_an_append(bench: &mut Bench) {
         .await;
 }
 
-pub(super) async fn a_read_gives_at_least_one_event(bench: &mut Bench) {
-    let owner = filled_session(bench.store()).await;
-    bench
+pub(super) async fn a_read_gives_at_least_one_event(harness: &mut Harness) {
+    let owner = filled_session(harness.store()).await;
+    harness
         .see(async |store| {
             for max_bytes in [0, 1, 10] {
                 for from in 1..=owner.last {
@@ -49,10 +49,10 @@ pub(super) async fn a_read_gives_at_least_one_event(bench: &mut Bench) {
         .await;
 }
 
-pub(super) async fn a_read_stops_when_it_has_so_many_bytes(bench: &mut Bench) {
-    let owner = filled_session(bench.store()).await;
+pub(super) async fn a_read_stops_when_it_has_so_many_bytes(harness: &mut Harness) {
+    let owner = filled_session(harness.store()).await;
     let all: usize = (1..=owner.last).map(|place| line(owner.no, place).len()).sum();
-    bench
+    harness
         .see(async |store| {
             for max_bytes in [50, 51, 100, 333, 1000, all - 1, all, all + 1, usize::MAX] {
                 for from in [1, 2, 5, 12, owner.last] {
@@ -76,10 +76,10 @@ pub(super) async fn a_read_stops_when_it_has_so_many_bytes(bench: &mut Bench) {
         .await;
 }
 
-pub(super) async fn a_read_behind_the_end_is_empty(bench: &mut Bench) {
-    let owner = filled_session(bench.store()).await;
-    let empty = Owner::new(bench.store(), "t", "empty").await;
-    bench
+pub(super) async fn a_read_behind_the_end_is_empty(harness: &mut Harness) {
+    let owner = filled_session(harness.store()).await;
+    let empty = Owner::new(harness.store(), "t", "empty").await;
+    harness
         .see(async |store| {
             for from in [owner.last + 1, owner.last + 2, 1 << 40, u64::MAX] {
                 assert_eq!(store.read_events(owner.no, seq(from), 1000).await.unwrap(), []);
@@ -90,14 +90,14 @@ pub(super) async fn a_read_behind_the_end_is_empty(bench: &mut Bench) {
         .await;
 }
 
-pub(super) async fn a_read_before_what_is_kept_says_where_it_begins(bench: &mut Bench) {
-    let mut owner = Owner::new(bench.store(), "t", "s").await;
-    bench.store().append(owner.reply(5, "old", "")).await.unwrap();
+pub(super) async fn a_read_before_what_is_kept_says_where_it_begins(harness: &mut Harness) {
+    let mut owner = Owner::new(harness.store(), "t", "s").await;
+    harness.store().append(owner.reply(5, "old", "")).await.unwrap();
     owner.now_ms = 100;
-    bench.store().append(owner.reply(5, "young", "")).await.unwrap();
+    harness.store().append(owner.reply(5, "young", "")).await.unwrap();
     let retention = Retention { before_ms: Some(50), ..Retention::default() };
-    bench.store().apply_retention(retention).await.unwrap();
-    bench
+    harness.store().apply_retention(retention).await.unwrap();
+    harness
         .see(async |store| {
             for from in 1..=5 {
                 let refused = store.read_events(owner.no, seq(from), 1000).await;

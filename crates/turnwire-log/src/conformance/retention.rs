@@ -1,6 +1,6 @@
-//! Retention: whole finished replies, the oldest first, and never their messages.
+//! Retention: whole finished replies, the oldest first, never their messages.
 
-use super::bench::{Bench, Owner, assert_refused, line, lines, message, open_from, seq};
+use super::harness::{Harness, Owner, assert_refused, line, lines, message, open_from, seq};
 use crate::error::Error;
 use crate::store::{
     Append, IdempotencyRecord, MessageQuery, Retention, RetentionReport, SessionState, Store,
@@ -15,13 +15,13 @@ fn at_most(max_bytes: u64) -> Retention {
     Retention { max_bytes: Some(max_bytes), ..Retention::default() }
 }
 
-/// What it takes to remove the events of a session between two places.
+/// The report of deleting the events between two seqs.
 fn expected_report(owner: &Owner, first: u64, last: u64) -> RetentionReport {
     let bytes = (first..=last).map(|place| line(owner.no, place).len() as u64).sum();
     RetentionReport { events: last + 1 - first, bytes, sessions: 1, ..RetentionReport::default() }
 }
 
-/// That a session keeps everything from a place on, and nothing before.
+/// Asserts that a session has everything from a seq on, and nothing before.
 async fn assert_begins_at(store: &dyn Store, owner: &Owner, first: u64) {
     owner.check(store).await;
     assert_eq!(owner.record(store).await.first.get(), first);
@@ -30,7 +30,7 @@ async fn assert_begins_at(store: &dyn Store, owner: &Owner, first: u64) {
     }
 }
 
-/// Appends events at a time, with what follows from them.
+/// Appends events at a time.
 async fn append_at(
     store: &dyn Store,
     owner: &mut Owner,
@@ -42,11 +42,11 @@ async fn append_at(
     store.append(append(events)).await.unwrap();
 }
 
-pub(super) async fn retention_removes_nothing_that_it_was_not_asked_to(bench: &mut Bench) {
-    let mut owner = Owner::new(bench.store(), "t", "s").await;
+pub(super) async fn retention_removes_nothing_that_it_was_not_asked_to(harness: &mut Harness) {
+    let mut owner = Owner::new(harness.store(), "t", "s").await;
     owner.now_ms = 10;
-    bench.store().append(owner.reply(3, "m", "")).await.unwrap();
-    bench
+    harness.store().append(owner.reply(3, "m", "")).await.unwrap();
+    harness
         .see(async |store| {
             for retention in [
                 Retention::default(),
@@ -66,8 +66,8 @@ pub(super) async fn retention_removes_nothing_that_it_was_not_asked_to(bench: &m
         .await;
 }
 
-pub(super) async fn old_replies_go_and_their_messages_stay(bench: &mut Bench) {
-    let store = bench.store();
+pub(super) async fn old_replies_go_and_their_messages_stay(harness: &mut Harness) {
+    let store = harness.store();
     let mut owner = Owner::new(store, "t", "s").await;
     let mut other = Owner::new(store, "other", "s").await;
     for (now_ms, id, count) in [(10, "a", 3), (20, "b", 4), (30, "c", 2)] {
@@ -79,7 +79,7 @@ pub(super) async fn old_replies_go_and_their_messages_stay(bench: &mut Bench) {
     let before = owner.record(store).await;
     assert_eq!(store.apply_retention(older_than(21)).await.unwrap(), expected_report(&owner, 1, 7));
     assert_eq!(store.apply_retention(older_than(21)).await.unwrap(), RetentionReport::default());
-    bench
+    harness
         .see(async |store| {
             assert_begins_at(store, &owner, 8).await;
             assert_begins_at(store, &other, 1).await;
@@ -96,14 +96,14 @@ pub(super) async fn old_replies_go_and_their_messages_stay(bench: &mut Bench) {
         .await;
 }
 
-pub(super) async fn everything_can_go_and_the_log_goes_on(bench: &mut Bench) {
-    let mut owner = Owner::new(bench.store(), "t", "s").await;
-    let empty = Owner::new(bench.store(), "t", "empty").await;
-    bench.store().append(owner.reply(3, "a", "")).await.unwrap();
-    bench.store().append(owner.reply(2, "b", "")).await.unwrap();
-    let everything = bench.store().apply_retention(older_than(1)).await.unwrap();
+pub(super) async fn everything_can_go_and_the_log_goes_on(harness: &mut Harness) {
+    let mut owner = Owner::new(harness.store(), "t", "s").await;
+    let empty = Owner::new(harness.store(), "t", "empty").await;
+    harness.store().append(owner.reply(3, "a", "")).await.unwrap();
+    harness.store().append(owner.reply(2, "b", "")).await.unwrap();
+    let everything = harness.store().apply_retention(older_than(1)).await.unwrap();
     assert_eq!(everything, expected_report(&owner, 1, 5));
-    bench
+    harness
         .see(async |store| {
             assert_begins_at(store, &owner, 6).await;
             assert_begins_at(store, &empty, 1).await;
@@ -113,39 +113,39 @@ pub(super) async fn everything_can_go_and_the_log_goes_on(bench: &mut Bench) {
             assert_eq!(again, RetentionReport::default());
         })
         .await;
-    let mut owner = Owner::of(bench.store(), owner.record(bench.store()).await).await;
+    let mut owner = Owner::of(harness.store(), owner.record(harness.store()).await).await;
     assert_eq!(owner.last, 5);
-    bench.store().append(owner.reply(3, "c", "")).await.unwrap();
-    bench.see(async |store| assert_begins_at(store, &owner, 6).await).await;
+    harness.store().append(owner.reply(3, "c", "")).await.unwrap();
+    harness.see(async |store| assert_begins_at(store, &owner, 6).await).await;
 }
 
-pub(super) async fn an_open_reply_stays(bench: &mut Bench) {
-    let store = bench.store();
+pub(super) async fn an_open_reply_stays(harness: &mut Harness) {
+    let store = harness.store();
     let mut owner = Owner::new(store, "t", "s").await;
     store.append(owner.reply(3, "done", "")).await.unwrap();
     let append = owner.events(2);
     store.append(Append { state: Some(open_from(4)), ..append }).await.unwrap();
-    // Something finished behind it: a message, or a sub-agent's reply.
+    // Something finished after it: a message, or a sub-agent's reply.
     let append = owner.reply(2, "behind", "");
     store.append(Append { state: Some(open_from(4)), ..append }).await.unwrap();
     assert_eq!(store.apply_retention(older_than(1)).await.unwrap(), expected_report(&owner, 1, 3));
     assert_eq!(store.apply_retention(at_most(0)).await.unwrap(), RetentionReport::default());
-    bench.see(async |store| assert_begins_at(store, &owner, 4).await).await;
-    // Once it has ended, it may go.
-    let mut owner = Owner::of(bench.store(), owner.record(bench.store()).await).await;
+    harness.see(async |store| assert_begins_at(store, &owner, 4).await).await;
+    // Once it has ended, it may be deleted.
+    let mut owner = Owner::of(harness.store(), owner.record(harness.store()).await).await;
     let append = owner.events(1);
     let messages = vec![message("open", 4, 8, "")];
     let state = Some(SessionState::default());
-    bench.store().append(Append { messages, state, ..append }).await.unwrap();
+    harness.store().append(Append { messages, state, ..append }).await.unwrap();
     assert_eq!(
-        bench.store().apply_retention(older_than(1)).await.unwrap(),
+        harness.store().apply_retention(older_than(1)).await.unwrap(),
         expected_report(&owner, 4, 8)
     );
-    bench.see(async |store| assert_begins_at(store, &owner, 9).await).await;
+    harness.see(async |store| assert_begins_at(store, &owner, 9).await).await;
 }
 
-pub(super) async fn replies_that_overlap_go_together(bench: &mut Bench) {
-    let store = bench.store();
+pub(super) async fn replies_that_overlap_go_together(harness: &mut Harness) {
+    let store = harness.store();
     let mut owner = Owner::new(store, "t", "s").await;
     // a: 2 to 4, b: 3 to 6, c: 7.
     for now_ms in 1..=7 {
@@ -161,7 +161,7 @@ pub(super) async fn replies_that_overlap_go_together(bench: &mut Bench) {
         .await;
     }
     for before in [5, 6] {
-        // Whatever belongs to no reply may go before them.
+        // Events outside of replies may be deleted before them.
         let first = expected_report(&owner, 1, 1);
         let done = store.apply_retention(older_than(before)).await.unwrap();
         assert_eq!(
@@ -172,11 +172,11 @@ pub(super) async fn replies_that_overlap_go_together(bench: &mut Bench) {
     }
     assert_begins_at(store, &owner, 2).await;
     assert_eq!(store.apply_retention(older_than(7)).await.unwrap(), expected_report(&owner, 2, 6));
-    bench.see(async |store| assert_begins_at(store, &owner, 7).await).await;
+    harness.see(async |store| assert_begins_at(store, &owner, 7).await).await;
 }
 
-pub(super) async fn a_finished_reply_that_overlaps_an_open_one_stays(bench: &mut Bench) {
-    let store = bench.store();
+pub(super) async fn a_finished_reply_that_overlaps_an_open_one_stays(harness: &mut Harness) {
+    let store = harness.store();
     let mut owner = Owner::new(store, "t", "s").await;
     // Open from 3, and a: 2 to 5.
     for now_ms in 1..=6 {
@@ -192,19 +192,19 @@ pub(super) async fn a_finished_reply_that_overlaps_an_open_one_stays(bench: &mut
         expected_report(&owner, 1, 1)
     );
     assert_eq!(store.apply_retention(at_most(0)).await.unwrap(), RetentionReport::default());
-    bench.see(async |store| assert_begins_at(store, &owner, 2).await).await;
+    harness.see(async |store| assert_begins_at(store, &owner, 2).await).await;
 }
 
-pub(super) async fn an_old_event_behind_a_young_one_stays(bench: &mut Bench) {
-    let mut owner = Owner::new(bench.store(), "t", "s").await;
+pub(super) async fn an_old_event_behind_a_young_one_stays(harness: &mut Harness) {
+    let mut owner = Owner::new(harness.store(), "t", "s").await;
     // The clock went backwards.
     for (now_ms, id) in [(10, "a"), (1000, "b"), (20, "c"), (2000, "d")] {
         owner.now_ms = now_ms;
-        bench.store().append(owner.reply(2, id, "")).await.unwrap();
+        harness.store().append(owner.reply(2, id, "")).await.unwrap();
     }
-    let done = bench.store().apply_retention(older_than(500)).await.unwrap();
+    let done = harness.store().apply_retention(older_than(500)).await.unwrap();
     assert_eq!(done, expected_report(&owner, 1, 2));
-    bench.see(async |store| assert_begins_at(store, &owner, 3).await).await;
+    harness.see(async |store| assert_begins_at(store, &owner, 3).await).await;
 }
 
 /// A reply of exactly 1,000 bytes in two events.
@@ -218,8 +218,8 @@ fn thousand_bytes(owner: &mut Owner, now_ms: i64) -> Append {
     Append { lines, ..append }
 }
 
-pub(super) async fn the_oldest_go_until_the_rest_is_small_enough(bench: &mut Bench) {
-    let store = bench.store();
+pub(super) async fn the_oldest_go_until_the_rest_is_small_enough(harness: &mut Harness) {
+    let store = harness.store();
     let mut one = Owner::new(store, "t", "one").await;
     let mut two = Owner::new(store, "t", "two").await;
     let mut three = Owner::new(store, "other", "three").await;
@@ -249,20 +249,20 @@ pub(super) async fn the_oldest_go_until_the_rest_is_small_enough(bench: &mut Ben
         RetentionReport { events: 4, bytes: 2000, sessions: 1, ..RetentionReport::default() }
     );
     assert_eq!(firsts(store).await, [3, 3, 5]);
-    // Both at once: what either wants.
+    // Both limits: whichever deletes more.
     let both = Retention { before_ms: Some(6), max_bytes: Some(1 << 30), ..Retention::default() };
     let done = store.apply_retention(both).await.unwrap();
     assert_eq!(
         done,
         RetentionReport { events: 2, bytes: 1000, sessions: 1, ..RetentionReport::default() }
     );
-    bench.see(async |store| assert_eq!(firsts(store).await, [5, 3, 5])).await;
-    bench.store().apply_retention(at_most(0)).await.unwrap();
-    bench.see(async |store| assert_eq!(firsts(store).await, [5, 5, 5])).await;
+    harness.see(async |store| assert_eq!(firsts(store).await, [5, 3, 5])).await;
+    harness.store().apply_retention(at_most(0)).await.unwrap();
+    harness.see(async |store| assert_eq!(firsts(store).await, [5, 5, 5])).await;
 }
 
-pub(super) async fn replies_of_one_append_are_told_apart_or_kept(bench: &mut Bench) {
-    let store = bench.store();
+pub(super) async fn replies_of_one_append_are_told_apart_or_kept(harness: &mut Harness) {
+    let store = harness.store();
     let mut owner = Owner::new(store, "t", "s").await;
     // One append: a: 1 to 3, b: 4 to 6, and the beginning of a reply that stays open.
     let append = owner.events(8);
@@ -272,17 +272,17 @@ pub(super) async fn replies_of_one_append_are_told_apart_or_kept(bench: &mut Ben
     let first = owner.record(store).await.first;
     assert!([1, 4, 7].map(seq).contains(&first), "cut in the middle of a reply, at {first}");
     assert_eq!(done.events, first.get() - 1);
-    bench.see(async |store| assert_begins_at(store, &owner, first.get()).await).await;
-    let mut owner = Owner::of(bench.store(), owner.record(bench.store()).await).await;
+    harness.see(async |store| assert_begins_at(store, &owner, first.get()).await).await;
+    let mut owner = Owner::of(harness.store(), owner.record(harness.store()).await).await;
     let append = owner.events(1);
     let (state, messages) = (Some(SessionState::default()), vec![message("c", 7, 9, "")]);
-    bench.store().append(Append { messages, state, ..append }).await.unwrap();
-    bench.store().apply_retention(older_than(1)).await.unwrap();
-    bench.see(async |store| assert_begins_at(store, &owner, 10).await).await;
+    harness.store().append(Append { messages, state, ..append }).await.unwrap();
+    harness.store().apply_retention(older_than(1)).await.unwrap();
+    harness.see(async |store| assert_begins_at(store, &owner, 10).await).await;
 }
 
-pub(super) async fn old_keys_go(bench: &mut Bench) {
-    let mut owner = Owner::new(bench.store(), "t", "s").await;
+pub(super) async fn old_keys_go(harness: &mut Harness) {
+    let mut owner = Owner::new(harness.store(), "t", "s").await;
     let key = |now_ms: i64| IdempotencyRecord {
         tenant: if now_ms % 2 == 0 { "t" } else { "u" }.into(),
         key: now_ms.to_string(),
@@ -290,16 +290,16 @@ pub(super) async fn old_keys_go(bench: &mut Bench) {
         response: String::new(),
     };
     for now_ms in 1..=6 {
-        append_at(bench.store(), &mut owner, now_ms, |append| Append {
+        append_at(harness.store(), &mut owner, now_ms, |append| Append {
             idempotency: Some(key(now_ms)),
             ..append
         })
         .await;
     }
     let retention = Retention { keys_before_ms: Some(4), ..Retention::default() };
-    let done = bench.store().apply_retention(retention).await.unwrap();
+    let done = harness.store().apply_retention(retention).await.unwrap();
     assert_eq!(done, RetentionReport { keys: 3, ..RetentionReport::default() });
-    bench
+    harness
         .see(async |store| {
             for now_ms in 1..=6 {
                 let key = key(now_ms);
@@ -311,9 +311,9 @@ pub(super) async fn old_keys_go(bench: &mut Bench) {
         .await;
 }
 
-pub(super) async fn retention_among_appends_loses_nothing(bench: &mut Bench) {
-    let mut owner = Owner::new(bench.store(), "t", "s").await;
-    let (store, no) = (bench.share(), owner.no);
+pub(super) async fn retention_among_appends_loses_nothing(harness: &mut Harness) {
+    let mut owner = Owner::new(harness.store(), "t", "s").await;
+    let (store, no) = (harness.share(), owner.no);
     let writer = tokio::spawn(async move {
         for at in 0..150 {
             owner.now_ms = at;
@@ -327,11 +327,11 @@ pub(super) async fn retention_among_appends_loses_nothing(bench: &mut Bench) {
     });
     let mut events = 0;
     while !writer.is_finished() {
-        let done = bench.store().apply_retention(at_most(400)).await.unwrap();
+        let done = harness.store().apply_retention(at_most(400)).await.unwrap();
         events += done.events;
-        // What is not trimmed can be read, also while it goes.
+        // What is not trimmed can be read, also during retention.
         let mut from = Seq::FIRST;
-        while let Err(error) = bench.store().read_events(no, from, 1000).await {
+        while let Err(error) = harness.store().read_events(no, from, 1000).await {
             let Error::Trimmed(first) = error else { panic!("{error:?}") };
             assert!(first > from, "trimmed at {from}, and {first} is the earliest");
             from = first;
@@ -339,8 +339,8 @@ pub(super) async fn retention_among_appends_loses_nothing(bench: &mut Bench) {
         tokio::task::yield_now().await;
     }
     let owner = writer.await.unwrap();
-    events += bench.store().apply_retention(at_most(400)).await.unwrap().events;
-    bench
+    events += harness.store().apply_retention(at_most(400)).await.unwrap().events;
+    harness
         .see(async |store| {
             owner.check(store).await;
             let record = owner.record(store).await;

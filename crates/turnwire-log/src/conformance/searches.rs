@@ -1,6 +1,6 @@
 //! Search: words in finished messages and in titles.
 
-use super::bench::{Bench, Owner, all_of, ids, message, open_from};
+use super::harness::{Harness, Owner, all_of, ids, message, open_from};
 use crate::error::Error;
 use crate::search::{MAX_BYTES, SearchQuery};
 use crate::store::{
@@ -31,14 +31,14 @@ async fn session_with_texts(store: &dyn Store, id: &str, texts: &[&str]) -> Owne
     owner
 }
 
-pub(super) async fn a_search_finds_words_of_messages_and_titles_in_any_case(bench: &mut Bench) {
-    session_with_texts(bench.store(), "one", &["The weather is fine.", "Thank you!"]).await;
-    session_with_texts(bench.store(), "two", &["A recipe for soup", "with Leeks, and CARROTS"])
+pub(super) async fn a_search_finds_words_of_messages_and_titles_in_any_case(harness: &mut Harness) {
+    session_with_texts(harness.store(), "one", &["The weather is fine.", "Thank you!"]).await;
+    session_with_texts(harness.store(), "two", &["A recipe for soup", "with Leeks, and CARROTS"])
         .await;
-    let titled = session_with_texts(bench.store(), "three", &[]).await;
+    let titled = session_with_texts(harness.store(), "three", &[]).await;
     let patch = SessionPatch { title: Some("Soup of Überlingen".to_owned()), metadata: None };
-    bench.store().patch_session(titled.no, patch).await.unwrap();
-    bench
+    harness.store().patch_session(titled.no, patch).await.unwrap();
+    harness
         .see(async |store| {
             assert_eq!(find(store, "weather").await, ["one"]);
             assert_eq!(find(store, "WEATHER").await, ["one"]);
@@ -51,11 +51,11 @@ pub(super) async fn a_search_finds_words_of_messages_and_titles_in_any_case(benc
         .await;
 }
 
-pub(super) async fn a_search_wants_all_words_in_one_text(bench: &mut Bench) {
-    session_with_texts(bench.store(), "both", &["leeks come before carrots"]).await;
-    session_with_texts(bench.store(), "half", &["only carrots"]).await;
-    session_with_texts(bench.store(), "apart", &["only leeks", "only carrots"]).await;
-    bench
+pub(super) async fn a_search_wants_all_words_in_one_text(harness: &mut Harness) {
+    session_with_texts(harness.store(), "both", &["leeks come before carrots"]).await;
+    session_with_texts(harness.store(), "half", &["only carrots"]).await;
+    session_with_texts(harness.store(), "apart", &["only leeks", "only carrots"]).await;
+    harness
         .see(async |store| {
             assert_eq!(find(store, "carrots leeks").await, ["both"]);
             assert_eq!(find(store, "  leeks,\tcarrots ").await, ["both"]);
@@ -63,9 +63,9 @@ pub(super) async fn a_search_wants_all_words_in_one_text(bench: &mut Bench) {
         .await;
 }
 
-pub(super) async fn a_search_finds_the_beginning_of_a_word(bench: &mut Bench) {
-    session_with_texts(bench.store(), "s", &["Thunderstorms tomorrow"]).await;
-    bench
+pub(super) async fn a_search_finds_the_beginning_of_a_word(harness: &mut Harness) {
+    session_with_texts(harness.store(), "s", &["Thunderstorms tomorrow"]).await;
+    harness
         .see(async |store| {
             for beginning in ["th", "thunder", "Thunderstorm", "tomo", "thund tomor"] {
                 assert_eq!(find(store, beginning).await, ["s"], "{beginning}");
@@ -74,10 +74,10 @@ pub(super) async fn a_search_finds_the_beginning_of_a_word(bench: &mut Bench) {
         .await;
 }
 
-pub(super) async fn a_single_letter_is_searched_as_a_whole_word(bench: &mut Bench) {
-    session_with_texts(bench.store(), "whole", &["plan b is better"]).await;
-    session_with_texts(bench.store(), "beginning", &["better"]).await;
-    bench
+pub(super) async fn a_single_letter_is_searched_as_a_whole_word(harness: &mut Harness) {
+    session_with_texts(harness.store(), "whole", &["plan b is better"]).await;
+    session_with_texts(harness.store(), "beginning", &["better"]).await;
+    harness
         .see(async |store| {
             assert_eq!(find(store, "b").await, ["whole"]);
             assert_eq!(find(store, "b is").await, ["whole"]);
@@ -87,11 +87,11 @@ pub(super) async fn a_single_letter_is_searched_as_a_whole_word(bench: &mut Benc
         .await;
 }
 
-pub(super) async fn a_search_finds_words_in_scripts_without_spaces(bench: &mut Bench) {
-    session_with_texts(bench.store(), "zh", &["今天天气很好，我们去公园吧。"]).await;
-    session_with_texts(bench.store(), "ja", &["明日は東京タワーに行きます"]).await;
-    session_with_texts(bench.store(), "ko", &["오늘 날씨가 좋습니다"]).await;
-    bench
+pub(super) async fn a_search_finds_words_in_scripts_without_spaces(harness: &mut Harness) {
+    session_with_texts(harness.store(), "zh", &["今天天气很好，我们去公园吧。"]).await;
+    session_with_texts(harness.store(), "ja", &["明日は東京タワーに行きます"]).await;
+    session_with_texts(harness.store(), "ko", &["오늘 날씨가 좋습니다"]).await;
+    harness
         .see(async |store| {
             for (words, id) in [
                 ("天气", "zh"),
@@ -112,10 +112,10 @@ pub(super) async fn a_search_finds_words_in_scripts_without_spaces(bench: &mut B
         .await;
 }
 
-pub(super) async fn a_search_finds_a_single_sign(bench: &mut Bench) {
-    session_with_texts(bench.store(), "cat", &["这只猫很可爱"]).await;
-    session_with_texts(bench.store(), "dog", &["我的狗"]).await;
-    bench
+pub(super) async fn a_search_finds_a_single_sign(harness: &mut Harness) {
+    session_with_texts(harness.store(), "cat", &["这只猫很可爱"]).await;
+    session_with_texts(harness.store(), "dog", &["我的狗"]).await;
+    harness
         .see(async |store| {
             assert_eq!(find(store, "猫").await, ["cat"]);
             assert_eq!(find(store, "狗").await, ["dog"]);
@@ -124,14 +124,14 @@ pub(super) async fn a_search_finds_a_single_sign(bench: &mut Bench) {
         .await;
 }
 
-pub(super) async fn quotes_and_operators_in_a_search_are_harmless(bench: &mut Bench) {
-    session_with_texts(bench.store(), "s", &["She said hello world, salt and pepper"]).await;
-    session_with_texts(bench.store(), "rock", &["rock"]).await;
+pub(super) async fn quotes_and_operators_in_a_search_are_harmless(harness: &mut Harness) {
+    session_with_texts(harness.store(), "s", &["She said hello world, salt and pepper"]).await;
+    session_with_texts(harness.store(), "rock", &["rock"]).await;
     let long = "word ".repeat(100);
     let longer = "x".repeat(MAX_BYTES);
-    bench
+    harness
         .see(async |store| {
-            // What these find is not said, but that they find or do not.
+            // What these queries find is not defined, but they must not fail.
             for words in [
                 "",
                 " ",
@@ -204,18 +204,18 @@ pub(super) async fn quotes_and_operators_in_a_search_are_harmless(bench: &mut Be
         .await;
 }
 
-pub(super) async fn a_search_keeps_to_tenant_status_and_page(bench: &mut Bench) {
+pub(super) async fn a_search_keeps_to_tenant_status_and_page(harness: &mut Harness) {
     for at in 0..7 {
-        let mut owner = session_with_texts(bench.store(), &at.to_string(), &["a needle"]).await;
+        let mut owner = session_with_texts(harness.store(), &at.to_string(), &["a needle"]).await;
         owner.now_ms = at + 1;
         let append = owner.events(1);
         let state = if at % 2 == 1 { open_from(owner.last) } else { SessionState::default() };
-        bench.store().append(Append { state: Some(state), ..append }).await.unwrap();
-        session_with_texts(bench.store(), &format!("hay {at}"), &["nothing"]).await;
+        harness.store().append(Append { state: Some(state), ..append }).await.unwrap();
+        session_with_texts(harness.store(), &format!("hay {at}"), &["nothing"]).await;
     }
-    let mut other = Owner::new(bench.store(), "other", "s").await;
-    bench.store().append(other.reply(1, "m", "a needle")).await.unwrap();
-    bench
+    let mut other = Owner::new(harness.store(), "other", "s").await;
+    harness.store().append(other.reply(1, "m", "a needle")).await.unwrap();
+    harness
         .see(async |store| {
             let all = store.list_sessions(&query("needle")).await.unwrap();
             assert_eq!(ids(&all), ["6", "5", "4", "3", "2", "1", "0"]);
@@ -230,13 +230,13 @@ pub(super) async fn a_search_keeps_to_tenant_status_and_page(bench: &mut Bench) 
         .await;
 }
 
-pub(super) async fn a_search_finds_only_what_is_within_reach(bench: &mut Bench) {
+pub(super) async fn a_search_finds_only_what_is_within_reach(harness: &mut Harness) {
     for id in ["mine-1", "theirs-1", "mine-2", "theirs-2", "mine"] {
-        session_with_texts(bench.store(), id, &["a needle"]).await;
+        session_with_texts(harness.store(), id, &["a needle"]).await;
     }
-    session_with_texts(bench.store(), "mine-3", &["hay"]).await;
+    session_with_texts(harness.store(), "mine-3", &["hay"]).await;
     let rules = ["mine-*", "none", "theirs"].map(SessionPattern::new);
-    bench
+    harness
         .see(async |store| {
             let all =
                 SessionQuery { visible: VisibleSessions::only(rules.clone()), ..query("needle") };
@@ -255,22 +255,22 @@ pub(super) async fn a_search_finds_only_what_is_within_reach(bench: &mut Bench) 
         .await;
 }
 
-pub(super) async fn a_list_that_may_take_no_time_is_too_slow_or_whole(bench: &mut Bench) {
+pub(super) async fn a_list_that_may_take_no_time_is_too_slow_or_whole(harness: &mut Harness) {
     for at in 0..300 {
-        session_with_texts(bench.store(), &at.to_string(), &["a needle in the hay"]).await;
+        session_with_texts(harness.store(), &at.to_string(), &["a needle in the hay"]).await;
     }
     let hurried = SessionQuery { max_time: Some(Duration::ZERO), ..query("needle") };
-    bench
+    harness
         .see(async |store| match store.list_sessions(&hurried).await {
             Ok(found) => assert_eq!(found.len(), 300),
             Err(error) => assert!(matches!(error, Error::TooSlow), "{error}"),
         })
         .await;
-    bench.see(async |store| assert_eq!(find(store, "needle").await.len(), 300)).await;
+    harness.see(async |store| assert_eq!(find(store, "needle").await.len(), 300)).await;
 }
 
-pub(super) async fn a_search_knows_what_was_changed(bench: &mut Bench) {
-    let store = bench.store();
+pub(super) async fn a_search_knows_what_was_changed(harness: &mut Harness) {
+    let store = harness.store();
     let mut owner = session_with_texts(store, "s", &["before", "beside"]).await;
     let title = |text: &str| SessionPatch { title: Some(text.to_owned()), metadata: None };
     store.patch_session(owner.no, title("heading")).await.unwrap();
@@ -279,10 +279,10 @@ pub(super) async fn a_search_knows_what_was_changed(bench: &mut Bench) {
     store.replace_messages(owner.no, vec![message("m0", 1, 2, "afterwards")]).await.unwrap();
     owner.now_ms = 10;
     store.append(owner.reply(1, "late", "finally")).await.unwrap();
-    // Events go, messages stay.
+    // Events are deleted, messages stay.
     let everything = Retention { before_ms: Some(100), ..Retention::default() };
     assert_eq!(store.apply_retention(everything).await.unwrap().events, 5);
-    bench
+    harness
         .see(async |store| {
             for words in ["caption", "afterwards", "beside", "finally"] {
                 assert_eq!(find(store, words).await, ["s"], "{words}");
@@ -294,16 +294,16 @@ pub(super) async fn a_search_knows_what_was_changed(bench: &mut Bench) {
         .await;
 }
 
-pub(super) async fn a_search_does_not_find_what_was_deleted(bench: &mut Bench) {
+pub(super) async fn a_search_does_not_find_what_was_deleted(harness: &mut Harness) {
     for id in ["gone", "again"] {
-        let owner = session_with_texts(bench.store(), id, &["a secret"]).await;
+        let owner = session_with_texts(harness.store(), id, &["a secret"]).await;
         let patch = SessionPatch { title: Some("secret".to_owned()), metadata: None };
-        bench.store().patch_session(owner.no, patch).await.unwrap();
-        bench.store().delete_session(owner.no).await.unwrap();
+        harness.store().patch_session(owner.no, patch).await.unwrap();
+        harness.store().delete_session(owner.no).await.unwrap();
     }
-    session_with_texts(bench.store(), "again", &["public"]).await;
-    session_with_texts(bench.store(), "later", &["public"]).await;
-    bench
+    session_with_texts(harness.store(), "again", &["public"]).await;
+    session_with_texts(harness.store(), "later", &["public"]).await;
+    harness
         .see(async |store| {
             assert_eq!(find(store, "secret").await, [""; 0]);
             assert_eq!(find(store, "public").await, ["again", "later"]);

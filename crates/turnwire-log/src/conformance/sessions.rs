@@ -1,6 +1,6 @@
-//! Sessions: made, found, changed, deleted.
+//! Sessions: create, find, change, delete.
 
-use super::bench::{Bench, Owner, TTL, all_of, assert_refused, message, new, seq};
+use super::harness::{Harness, Owner, TTL, all_of, assert_refused, message, new, seq};
 use crate::error::Error;
 use crate::store::{
     Append, IdempotencyRecord, MessageQuery, NewSession, QueuedMessage, SessionKey, SessionPatch,
@@ -11,11 +11,11 @@ use std::collections::HashSet;
 use tokio::task::JoinSet;
 use turnwire_core::{Fields, Json};
 
-pub(super) async fn a_session_is_made_once_and_found_again(bench: &mut Bench) {
+pub(super) async fn a_session_is_made_once_and_found_again(harness: &mut Harness) {
     let mut first =
         NewSession { title: "Weather".to_owned(), ..new("alice", "chat", 1_700_000_000_123) };
     first.metadata.insert("colour", "blue");
-    let (record, made) = bench.store().create_session(first.clone()).await.unwrap();
+    let (record, made) = harness.store().create_session(first.clone()).await.unwrap();
     assert!(made);
     assert!(record.epoch.len() >= 10, "too easily guessed: {}", record.epoch);
     assert!(
@@ -37,7 +37,7 @@ pub(super) async fn a_session_is_made_once_and_found_again(bench: &mut Bench) {
         state: SessionState::default(),
     };
     assert_eq!(record, expected);
-    bench
+    harness
         .see(async |store| {
             assert_eq!(store.find_session(&expected.key).await.unwrap().as_ref(), Some(&expected));
             let (agent, title) = ("other".to_owned(), "Other".to_owned());
@@ -51,13 +51,13 @@ pub(super) async fn a_session_is_made_once_and_found_again(bench: &mut Bench) {
         .await;
 }
 
-pub(super) async fn one_id_is_another_session_for_another_tenant(bench: &mut Bench) {
-    let (alice, _) = bench.store().create_session(new("alice", "chat", 1)).await.unwrap();
-    let (bob, made) = bench.store().create_session(new("bob", "chat", 2)).await.unwrap();
+pub(super) async fn one_id_is_another_session_for_another_tenant(harness: &mut Harness) {
+    let (alice, _) = harness.store().create_session(new("alice", "chat", 1)).await.unwrap();
+    let (bob, made) = harness.store().create_session(new("bob", "chat", 2)).await.unwrap();
     assert!(made);
     assert_ne!(alice.number, bob.number);
     assert_ne!(alice.epoch, bob.epoch);
-    bench
+    harness
         .see(async |store| {
             assert_eq!(store.find_session(&alice.key).await.unwrap().as_ref(), Some(&alice));
             assert_eq!(store.find_session(&bob.key).await.unwrap().as_ref(), Some(&bob));
@@ -65,11 +65,11 @@ pub(super) async fn one_id_is_another_session_for_another_tenant(bench: &mut Ben
         .await;
 }
 
-pub(super) async fn many_who_make_one_session_at_once_get_the_same(bench: &mut Bench) {
+pub(super) async fn many_who_make_one_session_at_once_get_the_same(harness: &mut Harness) {
     for id in 0..10 {
         let mut makers = JoinSet::new();
         for _ in 0..8 {
-            let store = bench.share();
+            let store = harness.share();
             makers.spawn(async move {
                 store.create_session(new("t", &id.to_string(), 1)).await.unwrap()
             });
@@ -78,18 +78,18 @@ pub(super) async fn many_who_make_one_session_at_once_get_the_same(bench: &mut B
         assert_eq!(answers.iter().filter(|(_, made)| *made).count(), 1, "made once");
         assert!(answers.iter().all(|(record, _)| *record == answers[0].0));
     }
-    bench
+    harness
         .see(async |store| assert_eq!(store.list_sessions(&all_of("t")).await.unwrap().len(), 10))
         .await;
 }
 
-pub(super) async fn a_session_that_is_made_waiting_is_open_from_the_start(bench: &mut Bench) {
+pub(super) async fn a_session_that_is_made_waiting_is_open_from_the_start(harness: &mut Harness) {
     let waits =
         |id: &str| QueuedMessage { id: id.to_owned(), reply_id: String::new(), json: "{}".into() };
     let (record, made) =
-        bench.store().create_session_with_queued(new("t", "s", 0), waits("a")).await.unwrap();
+        harness.store().create_session_with_queued(new("t", "s", 0), waits("a")).await.unwrap();
     assert!(made);
-    bench
+    harness
         .see(async |store| {
             let (again, made) =
                 store.create_session_with_queued(new("t", "s", 0), waits("b")).await.unwrap();
@@ -99,30 +99,30 @@ pub(super) async fn a_session_that_is_made_waiting_is_open_from_the_start(bench:
             assert_eq!(store.list_open_sessions().await.unwrap(), std::slice::from_ref(&record));
         })
         .await;
-    let owner = Owner::of(bench.store(), record).await;
+    let owner = Owner::of(harness.store(), record).await;
     let dequeue = vec!["a".to_owned()];
-    bench.store().append(Append { dequeue, ..owner.nothing() }).await.unwrap();
-    bench.see(async |store| assert_eq!(store.list_open_sessions().await.unwrap(), [])).await;
+    harness.store().append(Append { dequeue, ..owner.nothing() }).await.unwrap();
+    harness.see(async |store| assert_eq!(store.list_open_sessions().await.unwrap(), [])).await;
 }
 
-pub(super) async fn a_session_made_again_has_another_number_and_epoch(bench: &mut Bench) {
+pub(super) async fn a_session_made_again_has_another_number_and_epoch(harness: &mut Harness) {
     let (mut numbers, mut epochs) = (HashSet::new(), HashSet::new());
     for round in 0..6 {
-        let (record, made) = bench.store().create_session(new("t", "s", round)).await.unwrap();
+        let (record, made) = harness.store().create_session(new("t", "s", round)).await.unwrap();
         assert!(made);
         assert!(numbers.insert(record.number), "the number {:?} was used before", record.number);
         assert!(epochs.insert(record.epoch.clone()), "the epoch was used before");
         assert_eq!(record.created_ms, round);
-        bench.store().delete_session(record.number).await.unwrap();
+        harness.store().delete_session(record.number).await.unwrap();
         if round % 2 == 1 {
-            bench.reopen().await;
+            harness.reopen().await;
         }
-        assert_eq!(bench.store().find_session(&record.key).await.unwrap(), None);
+        assert_eq!(harness.store().find_session(&record.key).await.unwrap(), None);
     }
 }
 
-pub(super) async fn a_patch_changes_what_it_names_and_nothing_else(bench: &mut Bench) {
-    let store = bench.store();
+pub(super) async fn a_patch_changes_what_it_names_and_nothing_else(harness: &mut Harness) {
+    let store = harness.store();
     let (mut expected, _) = store.create_session(new("t", "s", 7)).await.unwrap();
     let (other, _) = store.create_session(new("t", "other", 7)).await.unwrap();
     let metadata: Fields = [("a", 1), ("b", 2)].into_iter().collect();
@@ -144,7 +144,7 @@ pub(super) async fn a_patch_changes_what_it_names_and_nothing_else(bench: &mut B
         }
         assert_eq!(store.patch_session(expected.number, patch).await.unwrap(), expected);
     }
-    bench
+    harness
         .see(async |store| {
             assert_eq!(store.find_session(&expected.key).await.unwrap().as_ref(), Some(&expected));
             assert_eq!(store.find_session(&other.key).await.unwrap().as_ref(), Some(&other));
@@ -152,7 +152,7 @@ pub(super) async fn a_patch_changes_what_it_names_and_nothing_else(bench: &mut B
         .await;
 }
 
-pub(super) async fn metadata_and_names_come_back_as_they_were_given(bench: &mut Bench) {
+pub(super) async fn metadata_and_names_come_back_as_they_were_given(harness: &mut Harness) {
     let odd = [
         "",
         " ",
@@ -172,11 +172,11 @@ pub(super) async fn metadata_and_names_come_back_as_they_were_given(bench: &mut 
             .metadata
             .insert(*text, Json::parse("{\"n\":12345678901234567890123,\"e\":1e400}").unwrap());
         given.metadata.insert("a", at as u64);
-        let (record, is_new) = bench.store().create_session(given.clone()).await.unwrap();
+        let (record, is_new) = harness.store().create_session(given.clone()).await.unwrap();
         assert!(is_new);
         made.push((given, record));
     }
-    bench
+    harness
         .see(async |store| {
             for (given, record) in &made {
                 let found = store.find_session(&given.key).await.unwrap().unwrap();
@@ -191,7 +191,7 @@ pub(super) async fn metadata_and_names_come_back_as_they_were_given(bench: &mut 
         .await;
 }
 
-/// A session with something of everything, and a neighbour with the same.
+/// A session with content of every kind.
 async fn filled_session(store: &dyn Store, id: &str) -> Owner {
     let mut owner = Owner::new(store, "t", id).await;
     let append = owner.reply(3, "m", "some words");
@@ -207,7 +207,7 @@ async fn filled_session(store: &dyn Store, id: &str) -> Owner {
             reply_id: "r".to_owned(),
             json: Bytes::from_static(b"{}"),
         }],
-        state: Some(super::bench::open_from(4)),
+        state: Some(super::harness::open_from(4)),
         ..append
     };
     store.append(append).await.unwrap();
@@ -215,18 +215,18 @@ async fn filled_session(store: &dyn Store, id: &str) -> Owner {
     owner
 }
 
-pub(super) async fn a_deleted_session_is_gone_with_all_it_had(bench: &mut Bench) {
-    let gone = filled_session(bench.store(), "gone").await;
-    let stays = filled_session(bench.store(), "stays").await;
-    bench.store().delete_session(gone.no).await.unwrap();
-    bench
+pub(super) async fn a_deleted_session_is_gone_with_all_it_had(harness: &mut Harness) {
+    let gone = filled_session(harness.store(), "gone").await;
+    let stays = filled_session(harness.store(), "stays").await;
+    harness.store().delete_session(gone.no).await.unwrap();
+    harness
         .see(async |store| {
             assert_eq!(store.find_session(&gone.key).await.unwrap(), None);
             for list in [
                 store.list_sessions(&all_of("t")).await.unwrap(),
                 store.list_open_sessions().await.unwrap(),
             ] {
-                assert_eq!(super::bench::ids(&list), ["stays"]);
+                assert_eq!(super::harness::ids(&list), ["stays"]);
             }
             assert_refused!(store.read_events(gone.no, seq(1), 100).await, Error::NoSession);
             assert_refused!(store.wait_for_events(gone.no, 0).await, Error::NoSession);
@@ -239,7 +239,7 @@ pub(super) async fn a_deleted_session_is_gone_with_all_it_had(bench: &mut Bench)
                 store.replace_messages(gone.no, vec![message("m", 1, 3, "")]).await,
                 Error::NoSession
             );
-            // Whether these say so or are empty is the engine's choice.
+            // Whether these fail or are empty is up to the engine.
             assert!(!matches!(store.find_message(gone.no, "m").await, Ok(Some(_))));
             let query = MessageQuery { limit: 10, sub_agents: true, ..MessageQuery::default() };
             assert!(store.list_messages(gone.no, &query).await.unwrap_or_default().is_empty());
@@ -252,18 +252,19 @@ pub(super) async fn a_deleted_session_is_gone_with_all_it_had(bench: &mut Bench)
             assert!(store.find_idempotency_record("t", "stays/key").await.unwrap().is_some());
         })
         .await;
-    // A second time there is nothing to delete: an engine may say so, and must not fail otherwise.
-    let again = bench.store().delete_session(gone.no).await;
+    // The second delete has nothing to delete: an engine may say so, and must not fail in another
+    // way.
+    let again = harness.store().delete_session(gone.no).await;
     assert!(matches!(again, Ok(()) | Err(Error::NoSession)), "{again:?}");
 }
 
-pub(super) async fn a_session_made_again_has_nothing_of_the_deleted_one(bench: &mut Bench) {
-    let gone = filled_session(bench.store(), "s").await;
-    bench.store().delete_session(gone.no).await.unwrap();
-    let (made, is_new) = bench.store().create_session(new("t", "s", 9)).await.unwrap();
+pub(super) async fn a_session_made_again_has_nothing_of_the_deleted_one(harness: &mut Harness) {
+    let gone = filled_session(harness.store(), "s").await;
+    harness.store().delete_session(gone.no).await.unwrap();
+    let (made, is_new) = harness.store().create_session(new("t", "s", 9)).await.unwrap();
     assert!(is_new);
     assert_eq!((made.first, made.head, &made.state), (seq(1), 0, &SessionState::default()));
-    bench
+    harness
         .see(async |store| {
             assert_eq!(store.find_session(&gone.key).await.unwrap().as_ref(), Some(&made));
             assert_eq!(store.read_events(made.number, seq(1), 100).await.unwrap(), []);
@@ -272,22 +273,22 @@ pub(super) async fn a_session_made_again_has_nothing_of_the_deleted_one(bench: &
             assert_eq!(store.list_queued(made.number).await.unwrap(), []);
         })
         .await;
-    let mut owner = Owner::of(bench.store(), made).await;
-    bench.store().append(owner.events(2)).await.unwrap();
-    bench.see(async |store| owner.check(store).await).await;
+    let mut owner = Owner::of(harness.store(), made).await;
+    harness.store().append(owner.events(2)).await.unwrap();
+    harness.see(async |store| owner.check(store).await).await;
 }
 
-pub(super) async fn an_append_after_a_delete_is_no_session(bench: &mut Bench) {
-    let store = bench.store();
+pub(super) async fn an_append_after_a_delete_is_no_session(harness: &mut Harness) {
+    let store = harness.store();
     let mut owner = filled_session(store, "s").await;
     store.delete_session(owner.no).await.unwrap();
     let next = owner.events(1);
     assert_refused!(store.append(next.clone()).await, Error::NoSession);
     assert_refused!(store.append(owner.nothing()).await, Error::NoSession);
-    // Not even when there is one of that name again.
+    // Not even if a session with this name exists again.
     let (made, _) = store.create_session(new("t", "s", 0)).await.unwrap();
     assert_refused!(store.append(next.clone()).await, Error::NoSession);
-    bench
+    harness
         .see(async |store| {
             assert_refused!(store.append(next.clone()).await, Error::NoSession);
             assert_eq!(store.find_session(&made.key).await.unwrap().as_ref(), Some(&made));
@@ -295,10 +296,10 @@ pub(super) async fn an_append_after_a_delete_is_no_session(bench: &mut Bench) {
         .await;
 }
 
-pub(super) async fn a_delete_among_appends_leaves_nothing_behind(bench: &mut Bench) {
+pub(super) async fn a_delete_among_appends_leaves_nothing_behind(harness: &mut Harness) {
     for round in 0..8 {
-        let mut owner = Owner::new(bench.store(), "t", "s").await;
-        let store = bench.store();
+        let mut owner = Owner::new(harness.store(), "t", "s").await;
+        let store = harness.store();
         let before: Vec<_> = (0..round).map(|_| store.append(owner.events(2))).collect();
         let (deleted, behind) = tokio::join!(store.delete_session(owner.no), async {
             let pending: Vec<_> = (0..8).map(|_| store.append(owner.events(2))).collect();
@@ -309,7 +310,7 @@ pub(super) async fn a_delete_among_appends_leaves_nothing_behind(bench: &mut Ben
             results
         });
         deleted.unwrap();
-        // Once one finds no session, nothing behind it finds one.
+        // Once an append finds no session, none after it does.
         let mut gone = false;
         for append in before {
             gone |= append.await.is_err();
@@ -321,9 +322,9 @@ pub(super) async fn a_delete_among_appends_leaves_nothing_behind(bench: &mut Ben
         assert_refused!(store.append(owner.events(1)).await, Error::NoSession);
         assert_eq!(store.find_session(&owner.key).await.unwrap(), None);
         if round % 4 == 3 {
-            bench.reopen().await;
-            assert_eq!(bench.store().find_session(&owner.key).await.unwrap(), None);
-            assert_eq!(bench.store().list_sessions(&all_of("t")).await.unwrap(), []);
+            harness.reopen().await;
+            assert_eq!(harness.store().find_session(&owner.key).await.unwrap(), None);
+            assert_eq!(harness.store().list_sessions(&all_of("t")).await.unwrap(), []);
         }
     }
 }

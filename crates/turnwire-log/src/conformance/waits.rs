@@ -1,16 +1,16 @@
-//! Waiting: nobody sleeps through an event, and nobody is woken for nothing.
+//! Waiting: no event is missed, and nobody is woken without a reason.
 
-use super::bench::{Bench, Owner, assert_refused, new, open_from, read_all};
+use super::harness::{Harness, Owner, assert_refused, new, open_from, read_all};
 use crate::error::{Error, Result};
 use crate::store::{Append, SessionPatch, Store};
 use std::pin::pin;
 use tokio::task::JoinSet;
 
-pub(super) async fn a_wait_returns_at_once_when_there_is_something(bench: &mut Bench) {
-    let mut owner = Owner::new(bench.store(), "t", "s").await;
-    bench.store().append(owner.events(3)).await.unwrap();
-    bench.store().append(owner.events(2)).await.unwrap();
-    bench
+pub(super) async fn a_wait_returns_at_once_when_there_is_something(harness: &mut Harness) {
+    let mut owner = Owner::new(harness.store(), "t", "s").await;
+    harness.store().append(owner.events(3)).await.unwrap();
+    harness.store().append(owner.events(2)).await.unwrap();
+    harness
         .see(async |store| {
             for after in 0..5 {
                 assert_eq!(store.wait_for_events(owner.no, after).await.unwrap(), 5);
@@ -19,14 +19,14 @@ pub(super) async fn a_wait_returns_at_once_when_there_is_something(bench: &mut B
         .await;
 }
 
-pub(super) async fn a_wait_goes_on_until_there_are_events_behind_the_place(bench: &mut Bench) {
-    let store = bench.store();
+pub(super) async fn a_wait_goes_on_until_there_are_events_behind_the_place(harness: &mut Harness) {
+    let store = harness.store();
     let mut owner = Owner::new(store, "t", "s").await;
     let mut other = Owner::new(store, "t", "other").await;
     store.append(owner.events(2)).await.unwrap();
     for after in [2, 9] {
         let mut waiting = pin!(store.wait_for_events(owner.no, after));
-        // Whatever else happens is no reason to wake up.
+        // Other changes are no reason to wake up.
         let meanwhile = async {
             store.append(other.events(3)).await.unwrap();
             let append = owner.nothing();
@@ -48,12 +48,12 @@ pub(super) async fn a_wait_goes_on_until_there_are_events_behind_the_place(bench
     }
 }
 
-/// Tasks that wait behind these places, and have all begun to.
-async fn spawn_waiters(bench: &Bench, owner: &Owner, places: &[u64]) -> JoinSet<Result<u64>> {
+/// Tasks that wait for events after these seqs, and have all started to.
+async fn spawn_waiters(harness: &Harness, owner: &Owner, places: &[u64]) -> JoinSet<Result<u64>> {
     let (begun, mut all_begun) = tokio::sync::mpsc::channel(1);
     let mut waiters = JoinSet::new();
     for &after in places {
-        let (store, no, begun) = (bench.share(), owner.no, begun.clone());
+        let (store, no, begun) = (harness.share(), owner.no, begun.clone());
         waiters.spawn(async move {
             let mut waiting = store.wait_for_events(no, after);
             tokio::select! {
@@ -65,34 +65,34 @@ async fn spawn_waiters(bench: &Bench, owner: &Owner, places: &[u64]) -> JoinSet<
         });
     }
     drop(begun);
-    // Nothing is sent: it ends when the last of them has let go.
+    // The channel closes when the last sender is dropped.
     let end: Option<()> = all_begun.recv().await;
     assert_eq!(end, None);
     waiters
 }
 
-pub(super) async fn a_wait_wakes_everybody(bench: &mut Bench) {
-    let mut owner = Owner::new(bench.store(), "t", "s").await;
-    bench.store().append(owner.events(1)).await.unwrap();
-    let waiting = spawn_waiters(bench, &owner, &[1; 50]).await;
-    bench.store().append(owner.events(4)).await.unwrap();
+pub(super) async fn a_wait_wakes_everybody(harness: &mut Harness) {
+    let mut owner = Owner::new(harness.store(), "t", "s").await;
+    harness.store().append(owner.events(1)).await.unwrap();
+    let waiting = spawn_waiters(harness, &owner, &[1; 50]).await;
+    harness.store().append(owner.events(4)).await.unwrap();
     for woken in waiting.join_all().await {
         assert_eq!(woken.unwrap(), 5);
     }
 }
 
-pub(super) async fn a_wait_ends_with_the_session(bench: &mut Bench) {
-    let owner = Owner::new(bench.store(), "t", "s").await;
-    let waiting = spawn_waiters(bench, &owner, &[0, 0, 7]).await;
-    bench.store().delete_session(owner.no).await.unwrap();
+pub(super) async fn a_wait_ends_with_the_session(harness: &mut Harness) {
+    let owner = Owner::new(harness.store(), "t", "s").await;
+    let waiting = spawn_waiters(harness, &owner, &[0, 0, 7]).await;
+    harness.store().delete_session(owner.no).await.unwrap();
     for result in waiting.join_all().await {
         assert_refused!(result, Error::NoSession);
     }
-    // Not even for one that has its name now.
-    let again = bench.store().create_session(new("t", "s", 0)).await.unwrap().0;
-    let mut again = Owner::of(bench.store(), again).await;
-    bench.store().append(again.events(1)).await.unwrap();
-    bench
+    // Not even for a new session of the same name.
+    let again = harness.store().create_session(new("t", "s", 0)).await.unwrap().0;
+    let mut again = Owner::of(harness.store(), again).await;
+    harness.store().append(again.events(1)).await.unwrap();
+    harness
         .see(async |store| {
             assert_refused!(store.wait_for_events(owner.no, 0).await, Error::NoSession);
             assert_eq!(store.wait_for_events(again.no, 0).await.unwrap(), 1);
@@ -100,25 +100,25 @@ pub(super) async fn a_wait_ends_with_the_session(bench: &mut Bench) {
         .await;
 }
 
-pub(super) async fn a_wait_that_is_given_up_leaves_nothing_behind(bench: &mut Bench) {
-    let mut owner = Owner::new(bench.store(), "t", "s").await;
+pub(super) async fn a_wait_that_is_given_up_leaves_nothing_behind(harness: &mut Harness) {
+    let mut owner = Owner::new(harness.store(), "t", "s").await;
     for _ in 0..200 {
         tokio::select! {
             biased;
-            woken = bench.store().wait_for_events(owner.no, owner.last) => panic!("woken at {woken:?}"),
+            woken = harness.store().wait_for_events(owner.no, owner.last) => panic!("woken at {woken:?}"),
             () = tokio::task::yield_now() => {}
         }
     }
     let (woken, appended) = tokio::join!(
-        bench.store().wait_for_events(owner.no, 0),
-        bench.store().append(owner.events(2)),
+        harness.store().wait_for_events(owner.no, 0),
+        harness.store().append(owner.events(2)),
     );
     appended.unwrap();
     assert_eq!(woken.unwrap(), 2);
-    bench.see(async |store| owner.check(store).await).await;
+    harness.see(async |store| owner.check(store).await).await;
 }
 
-/// Follows a session to a place, as a watcher does.
+/// Reads a session up to a seq, as a subscriber does.
 async fn read_until(store: &dyn Store, owner: Owner, end: u64) {
     let mut after = 0;
     while after < end {
@@ -131,16 +131,16 @@ async fn read_until(store: &dyn Store, owner: Owner, end: u64) {
     }
 }
 
-pub(super) async fn watchers_that_wait_and_read_miss_nothing(bench: &mut Bench) {
+pub(super) async fn watchers_that_wait_and_read_miss_nothing(harness: &mut Harness) {
     let mut watchers = JoinSet::new();
     let mut writers = JoinSet::new();
     for id in 0..3 {
-        let mut owner = Owner::new(bench.store(), "t", &id.to_string()).await;
+        let mut owner = Owner::new(harness.store(), "t", &id.to_string()).await;
         for _ in 0..8 {
-            let (store, owner) = (bench.share(), owner.clone());
+            let (store, owner) = (harness.share(), owner.clone());
             watchers.spawn(async move { read_until(&*store, owner, 400).await });
         }
-        let store = bench.share();
+        let store = harness.share();
         writers.spawn(async move {
             for at in 0..200 {
                 let append = store.append(owner.events(2));
@@ -153,7 +153,7 @@ pub(super) async fn watchers_that_wait_and_read_miss_nothing(bench: &mut Bench) 
     }
     let owners = writers.join_all().await;
     watchers.join_all().await;
-    bench
+    harness
         .see(async |store| {
             for owner in &owners {
                 owner.check(store).await;

@@ -1,5 +1,5 @@
-//! What the sessions of a tenant spent together, by agent. Engines change it with every session, so that
-//! nobody has to go through all of them to know it.
+//! The usage of all sessions of a tenant, by agent. Engines update it with every session, so that
+//! reading it does not need all sessions.
 
 use super::{Cost, UsageTotal};
 use crate::store::SessionState;
@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use turnwire_core::Usage;
 
-/// How many sub-agents of one agent are counted by themselves. Their names come from outside.
+/// How many sub-agents of one agent are counted separately. Their names come from outside.
 const MAX_SUB_AGENTS: usize = 256;
 
-/// What the sessions of one agent spent together.
+/// The usage of all sessions of one agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentTotals {
     sum: ExactSum,
-    /// The part of it that sub-agents took, by their names.
+    /// The share of its sub-agents, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     subs: BTreeMap<String, ExactSum>,
 }
 
-/// A sum that is exact, so that what was added can be taken away again.
+/// An exact sum, so that what was added can be subtracted again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct ExactSum {
     input: i128,
@@ -27,7 +27,7 @@ struct ExactSum {
     cache_input: i128,
     cache_creation: i128,
     cost: i128,
-    /// Of how many sessions the cost is known.
+    /// How many sessions have a known cost.
     with_cost: i64,
 }
 
@@ -50,7 +50,7 @@ impl SessionUsage {
 }
 
 impl ExactSum {
-    /// Adds something, or takes it away again.
+    /// Adds usage, or with a negative sign subtracts it.
     fn add(&mut self, usage: &Usage, cost: Option<Cost>, sign: i128) {
         let times = |count: i64| sign * i128::from(count);
         self.input += times(usage.input_tokens);
@@ -81,12 +81,12 @@ impl ExactSum {
 }
 
 impl AgentTotals {
-    /// Puts what a session spent in place of what it had spent before.
+    /// Replaces what a session had used before by what it has used now.
     pub(crate) fn replace_session(&mut self, before: &SessionUsage, after: &SessionUsage) {
         for (spending, sign) in [(before, -1), (after, 1)] {
             self.sum.add(&spending.usage, spending.cost, sign);
             for (name, UsageTotal { usage, cost }) in &spending.subs {
-                // A name for which there was no room stays without: so what is taken away was added.
+                // A name without room is never counted, so only what was added is subtracted.
                 if self.subs.len() >= MAX_SUB_AGENTS && !self.subs.contains_key(name) {
                     continue;
                 }
@@ -95,12 +95,12 @@ impl AgentTotals {
         }
     }
 
-    /// What they spent in all, sub-agents included.
+    /// The total, including sub-agents.
     pub fn total(&self) -> UsageTotal {
         self.sum.to_total()
     }
 
-    /// The part of it that sub-agents took, by their names.
+    /// The share of its sub-agents, by name.
     pub fn sub_agents(&self) -> impl Iterator<Item = (&str, UsageTotal)> {
         self.subs.iter().map(|(name, sum)| (name.as_str(), sum.to_total()))
     }

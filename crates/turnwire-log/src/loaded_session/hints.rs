@@ -1,17 +1,17 @@
-//! Hints that come from outside while a reply grows.
+//! Hints that arrive while a reply is open.
 //!
-//! A model's words belong together: providers do not take a turn back in which somebody else speaks
-//! between the reasoning and the call that it led to. So a hint that comes while a model call is open is
-//! held, as durable as an event, and gets its place right behind the end of the call; where the reply
-//! ends before that, right before its end.
+//! Providers reject a turn in which a hint stands between the model's reasoning and the tool call
+//! that follows from it. So a hint that arrives during a model call is held, as durable as an
+//! event, and is appended right after the end of the call. If the reply ends first, it is appended
+//! right before that end.
 
 use super::{LoadedSession, PushOutcome, Transaction};
 use crate::store::HeldHint;
 use turnwire_core::{ContentBlock, Error, ErrorKind, Event, EventKind, HintBlock, Msg, Role};
 
 impl LoadedSession {
-    /// Remembers the ids of hints beside those of their replies: where one belongs is decided here, so
-    /// whoever sends it again may find another reply, or none.
+    /// Remembers the id of a hint outside of its reply. The log chooses the reply of a hint, so a
+    /// retry may find another reply, or none.
     pub(super) fn remember_hint_id(&mut self, event: &Event<'_>) {
         let is_hint = match &event.kind {
             EventKind::Hint(_) => true,
@@ -34,14 +34,14 @@ impl LoadedSession {
     }
 }
 
-/// Whether a message is nothing but hints.
+/// Whether a message consists of hints only.
 fn is_hint_message(msg: &Msg) -> bool {
     let is_hint = |block: &ContentBlock| matches!(block, ContentBlock::Hint(_));
     msg.role() == Role::Assistant && !msg.content().is_empty() && msg.content().iter().all(is_hint)
 }
 
 impl Transaction<'_> {
-    /// Whether a hint came before, as far back as repeats of events that belong to no reply are known.
+    /// Whether this hint was sent before, as far back as ids outside of replies are remembered.
     pub fn has_hint(&mut self, id: &str) -> bool {
         let is_held = |held: &HeldHint| held.event_id == id;
         !id.is_empty() && (self.live.state.held.iter().any(is_held) || self.live.has_other_id(id))
@@ -52,7 +52,8 @@ impl Transaction<'_> {
         self.live.state.held.len()
     }
 
-    /// Puts a hint into an open reply: at once, or behind what the model is saying. Whether it is new.
+    /// Adds a hint to an open reply, at once or after the current model call. Returns whether it is
+    /// new.
     pub fn push_hint(&mut self, event: &mut Event<'_>) -> Result<bool, Error> {
         let reply = self.live.reply(&event.reply_id);
         let reply = reply.filter(|reply| reply.calls.open_blocks.is_some());
@@ -63,7 +64,7 @@ impl Transaction<'_> {
             |held: &HeldHint| held.reply_id == event.reply_id && held.block_id == hint.block_id;
         let is_there = reply.msg.blocks::<HintBlock>().any(|own| own.id == hint.block_id);
         if is_there || self.live.state.held.iter().any(is_same) {
-            let message = format!("the hint block {} was started before", hint.block_id);
+            let message = format!("a hint block with the id {} already exists", hint.block_id);
             return Err(Error::new(ErrorKind::DuplicateBlock, message));
         }
         let held = HeldHint {
@@ -77,7 +78,7 @@ impl Transaction<'_> {
         Ok(true)
     }
 
-    /// Gives the hints that wait in a reply their places.
+    /// Appends the held hints of a reply.
     pub(super) fn release_hints(&mut self, reply_id: &str) {
         if self.live.state.held.is_empty() {
             return;
@@ -92,7 +93,7 @@ impl Transaction<'_> {
             if self.push(&mut event, None).is_err()
                 && let EventKind::Hint(hint) = &mut event.kind
             {
-                // Somebody else has taken its id meanwhile.
+                // Another block has taken its id meanwhile.
                 hint.block_id = held.event_id;
                 let _ = self.push(&mut event, None);
             }

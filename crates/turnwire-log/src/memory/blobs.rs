@@ -12,7 +12,7 @@ pub(super) struct Blobs {
     stored: HashMap<[u8; 32], StoredBlob>,
     /// Which sessions refer to which blob.
     references: HashMap<[u8; 32], BTreeSet<SessionNumber>>,
-    /// How many bytes all of them have.
+    /// The bytes of all blobs.
     pub(super) bytes: u64,
 }
 
@@ -141,7 +141,7 @@ impl Data {
         Ok(stored)
     }
 
-    /// Notes that a session refers to blobs, which may come later.
+    /// Adds references of a session to blobs, which may be stored later.
     pub(super) fn add_blob_references(
         &mut self,
         session: SessionNumber,
@@ -156,5 +156,5 @@ impl Data {
 }
 
 fn no_upload() -> Error {
-    Error::Store("there is no such upload, or it has ended".to_owned())
+    Error::Store("no such upload, or it has ended".to_owned())
 }

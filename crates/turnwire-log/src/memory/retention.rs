@@ -1,4 +1,4 @@
-//! Retention: the oldest events go, and never a part of a reply.
+//! Retention in memory: deletes the oldest events, never a part of a reply.
 
 use super::Data;
 use super::stored_session::StoredSession;
@@ -6,9 +6,9 @@ use crate::store::{Retention, RetentionReport, SessionNumber};
 use std::collections::BTreeSet;
 use turnwire_core::Seq;
 
-/// What can go at once: the events of a session behind the cut before this one, up to `last`.
+/// Events of a session that can be deleted together: after the previous cut, up to `last`.
 struct RemovableEvents {
-    /// When the latest of them came.
+    /// The time of the latest of them.
     at_ms: i64,
     session: SessionNumber,
     last: u64,
@@ -57,7 +57,7 @@ impl StoredSession {
         self.segments.values().map(super::stored_session::Segment::bytes).sum()
     }
 
-    /// All that can go, in order; whatever belongs to an open reply cannot.
+    /// Everything that can be deleted, in order. Events of open replies cannot.
     fn removable_events(&self) -> Vec<RemovableEvents> {
         let end = self.record.state.open_from.map_or(self.record.head, |open| open.get() - 1);
         let message_ends = self.messages.values().map(|message| message.last.get());
@@ -72,7 +72,7 @@ impl StoredSession {
 
         let mut messages = self.messages.values().peekable();
         let mut segments = self.segments.values().peekable();
-        // How far the messages reach that began up to the cut.
+        // The last event of all messages that began up to the cut.
         let mut reach = 0;
         let (mut at_ms, mut bytes, mut bytes_gone) = (i64::MIN, 0, 0);
         let mut pieces = Vec::new();
@@ -102,7 +102,7 @@ impl StoredSession {
         pieces
     }
 
-    /// Forgets the events up to a place, and says how many.
+    /// Deletes the events up to a seq, and returns how many.
     fn remove_up_to(&mut self, last: u64) -> u64 {
         let Some(first) = Seq::new(last.saturating_add(1)) else { return 0 };
         let before = self.segments.split_off(&first);

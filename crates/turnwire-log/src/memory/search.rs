@@ -1,14 +1,14 @@
-//! Words in titles and messages.
+//! Text search in memory.
 
 use super::stored_session::StoredSession;
 use crate::error::{Error, Result};
 use crate::search::{SearchQuery, can_be_word_prefix};
 use std::time::{Duration, Instant};
 
-/// How many bytes of text one search looks through: the store is locked meanwhile.
+/// How many bytes of text one search reads, because the store is locked meanwhile.
 const MAX_SEARCHED_BYTES: usize = 64 << 20;
 
-/// A search, and how much work is left for it.
+/// A search and its remaining work.
 pub(super) struct TextSearch {
     wanted: Vec<String>,
     bytes_left: usize,
@@ -24,7 +24,7 @@ impl TextSearch {
         }
     }
 
-    /// Whether the title, or one of the messages, has them all; `TooSlow` when the work is used up.
+    /// Whether the title or one message has all words; `TooSlow` if the work is used up.
     pub(super) fn matches_session(&mut self, kept: &StoredSession) -> Result<bool> {
         let texts = kept.messages.values().map(|message| &message.text);
         for text in [&kept.record.title].into_iter().chain(texts) {

@@ -1,4 +1,4 @@
-//! One session with all it has.
+//! One session and everything in it.
 
 use crate::error::{Error, Result};
 use crate::store::{
@@ -12,17 +12,17 @@ use turnwire_core::Seq;
 #[derive(Debug)]
 pub(super) struct StoredSession {
     pub(super) record: SessionRecord,
-    /// Where the log ends, for those who wait.
+    /// The head, for those who wait.
     pub(super) end: watch::Sender<u64>,
     pub(super) segments: BTreeMap<Seq, Segment>,
-    /// By the place of the first event.
+    /// By the seq of the first event.
     pub(super) messages: BTreeMap<(Seq, String), StoredMessage>,
     pub(super) queue: Vec<QueuedMessage>,
-    /// The place of each message, by its id.
+    /// The first seq of each message, by id.
     positions: HashMap<String, Seq>,
-    /// Whoever acquired it last.
+    /// The fence of the current owner.
     fence: Option<Fence>,
-    /// An append of this owner failed: what it queued behind may rest on that one.
+    /// An append of this owner failed, and the appends after it may depend on it.
     failed: bool,
 }
 
@@ -38,12 +38,12 @@ impl Segment {
         self.lines.bytes.len() as u64
     }
 
-    /// How many bytes its events before a place take.
+    /// The bytes of its events before a seq.
     pub(super) fn bytes_before_seq(&self, place: u64) -> u64 {
         byte_offset(&self.lines, place) as u64
     }
 
-    /// Forgets its events before a place.
+    /// Drops its events before a seq.
     pub(super) fn starting_at(mut self, place: Seq) -> Self {
         self.lines = lines_from(&self.lines, place);
         self
@@ -170,13 +170,13 @@ impl StoredSession {
     }
 }
 
-/// Where in the bytes the event of a place begins.
+/// The offset of an event in the bytes.
 fn byte_offset(lines: &EventLines, place: u64) -> usize {
     let before = lines.iter().take_while(|(seq, _)| seq.get() < place);
     before.map(|(_, line)| line.len() + 1).sum::<usize>().min(lines.bytes.len())
 }
 
-/// The events from a place on.
+/// The events from a seq on.
 fn lines_from(lines: &EventLines, from: Seq) -> EventLines {
     let first = lines.first.max(from);
     let gone = first.get() - lines.first.get();
@@ -188,7 +188,7 @@ fn lines_from(lines: &EventLines, from: Seq) -> EventLines {
     }
 }
 
-/// As many events as have room, and one even without room where one has to be.
+/// As many events as fit, and one that does not fit if there must be one.
 fn lines_within(lines: &EventLines, room: usize, one_at_least: bool) -> Option<EventLines> {
     if lines.bytes.len() <= room {
         return Some(lines.clone());

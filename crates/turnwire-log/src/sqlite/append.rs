@@ -1,4 +1,4 @@
-//! An append: what has to hold before it, and the rows beside its events.
+//! Adds one append to a transaction: checks it, and writes everything but its events.
 
 use super::batch::Batch;
 use super::blobs;
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::store::{Append, SessionState};
 use rusqlite::{Connection, params};
 
-/// Checks an append and adds it to a transaction. When it is refused, nothing of it was written.
+/// Checks an append and adds it to a transaction. If it is refused, nothing of it was written.
 pub(super) fn add_append(batch: &mut Batch<'_>, append: &Append) -> Result<(), SqliteError> {
     let session = append.session.0;
     let known = batch.index_entry(session)?;
@@ -27,7 +27,7 @@ pub(super) fn add_append(batch: &mut Batch<'_>, append: &Append) -> Result<(), S
         Some(run) if !run.has_all_lines() => {
             known.failed = true;
             return Err(Error::Store(format!(
-                "{} events were announced, and it is another number of lines",
+                "the append should have {} events, but has another number of lines",
                 run.count
             ))
             .into());

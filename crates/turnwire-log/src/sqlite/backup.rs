@@ -1,4 +1,4 @@
-//! A copy of a store while it is written to, and a store made of such a copy.
+//! Backup of a store that is in use, and restore.
 
 use super::check::{self, Progress};
 use super::errors::{self, SqliteError};
@@ -11,21 +11,21 @@ use rusqlite::{Connection, params};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How much is copied between two calls of the progress.
+/// How many pages are copied between two reports of progress.
 const COPY_PAGES: i32 = 1024;
 
-/// What to do with a store that is where another is to be.
+/// What to do with a store that already exists at the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExistingStore {
-    /// Leave it, and do nothing.
+    /// Keep it, and fail.
     Keep,
-    /// Put the other one in its place.
+    /// Replace it.
     Replace,
 }
 
 impl SqliteStore {
-    /// Copies the store as it is at this moment to a new file, which is complete when it is there.
-    /// Reading and writing go on meanwhile.
+    /// Copies the store as it is now to a new file. The file appears complete or not at all. Reads
+    /// and writes continue meanwhile.
     pub async fn backup(
         &self,
         to: impl AsRef<Path>,
@@ -33,13 +33,13 @@ impl SqliteStore {
     ) -> Result<()> {
         let (from, to) = (self.path().to_owned(), super::absolute(to.as_ref())?);
         let copying = tokio::task::spawn_blocking(move || {
-            refuse_existing(&to, "a backup never overwrites anything; name another file")?;
+            refuse_existing(&to, "a backup never overwrites a file; choose another name")?;
             file::create_folder(&to)?;
             let new = file::sibling_path(&to, ".partial");
             copy_store(&from, &new, &mut progress)?;
             file::move_into_place(&new, &to)
         });
-        let gone = |error| Err(Error::Store(format!("the backup was given up: {error}")));
+        let gone = |error| Err(Error::Store(format!("the backup failed: {error}")));
         copying.await.unwrap_or_else(gone)
     }
 }
@@ -47,17 +47,18 @@ impl SqliteStore {
 fn refuse_existing(path: &Path, hint: &str) -> Result<()> {
     match path.try_exists() {
         Ok(false) => Ok(()),
-        Ok(true) => Err(Error::Store(format!("{} is already there; {hint}", path.display()))),
+        Ok(true) => Err(Error::Store(format!("{} already exists; {hint}", path.display()))),
         Err(error) => Err(errors::from_io(path, "look at", &error)),
     }
 }
 
-/// Copies what one reader sees of a store, with what is in its log, to a new file.
+/// Copies one consistent view of a store, including its write-ahead log, to a new file.
 fn copy_store(from: &Path, to: &Path, progress: &mut impl FnMut(Progress)) -> Result<()> {
     file::remove_if_exists(to)?;
     file::create_empty(to)?;
     let copied = with_connection(from, Access::Inspect, |conn| {
-        // One view for all steps: otherwise each commit of the writer would start it again.
+        // One transaction for all steps; otherwise each commit of the writer would restart the
+        // copy.
         let view = conn.unchecked_transaction()?;
         view.prepare_cached("SELECT 1 FROM store")?.exists([])?;
         write_pages(&view, to, progress)
@@ -75,7 +76,7 @@ fn write_pages(
 ) -> Result<(), SqliteError> {
     let about = |error: rusqlite::Error| errors::from_sqlite(to, &error);
     let mut target = Connection::open(to).map_err(about)?;
-    // It is synced once, when it is whole.
+    // It is synced once, when it is complete.
     target.pragma_update(None, "synchronous", "off").map_err(about)?;
     {
         let backup = Backup::new(from, &mut target).map_err(about)?;
@@ -91,7 +92,8 @@ fn write_pages(
             match step {
                 StepResult::Done => break,
                 StepResult::More => {}
-                // The copy is ours alone, so somebody has the store locked for a moment.
+                // Only this thread has the copy, so another connection has the store locked for a
+                // moment.
                 StepResult::Busy | StepResult::Locked | _ => {
                     std::thread::sleep(Duration::from_millis(10));
                 }
@@ -101,10 +103,11 @@ fn write_pages(
     target.close().map_err(|(_, error)| about(error).into())
 }
 
-/// Makes a store of a backup. All of the backup is checked first. Every session gets a new epoch,
-/// because watchers may have seen events that are not in the backup: their places lead nowhere now.
+/// Creates a store from a backup, after checking all of the backup. Every session gets a new epoch,
+/// because clients may have seen events that are not in the backup: their resume tokens become
+/// invalid.
 ///
-/// It waits for the disk.
+/// Blocks on the disk.
 pub fn restore(
     from: impl AsRef<Path>,
     to: impl AsRef<Path>,
@@ -118,15 +121,15 @@ pub fn restore(
     }
     if from == to {
         return Err(Error::Store(format!(
-            "{} cannot be restored to itself; name another file",
+            "{} cannot be restored to itself; choose another file",
             from.display()
         )));
     }
     file::create_folder(&to)?;
     let _lock = FileLock::acquire(&to)?;
     match existing {
-        ExistingStore::Keep => refuse_existing(&to, "say that it is to be replaced")?,
-        // Only ever a store, damaged or not, or nothing.
+        ExistingStore::Keep => refuse_existing(&to, "confirm that it may be replaced")?,
+        // Only a store, damaged or not, or nothing, is ever replaced.
         ExistingStore::Replace => match file::inspect_header(&to) {
             Ok(_) | Err(Error::Damaged(_)) => {}
             Err(error) => return Err(error),
@@ -136,8 +139,8 @@ pub fn restore(
     let findings = check::check_file(&from, &mut progress)?;
     if let Some(finding) = findings.first() {
         return Err(Error::Damaged(format!(
-            "the backup {} has {} faults, so nothing was restored. The first: {}; take an earlier \
-             backup",
+            "the backup {} has {} findings, so nothing was restored. The first: {}; use an \
+             earlier backup",
             from.display(),
             findings.len(),
             finding.text
@@ -145,7 +148,7 @@ pub fn restore(
     }
     let new = file::sibling_path(&to, ".new");
     copy_store(&from, &new, &mut progress)?;
-    // Once more: the backup may have changed while it was copied.
+    // Checked again: the backup may have changed while it was copied.
     let renewed = with_connection(&new, Access::Inspect, |conn| schema::check(conn, &from))
         .and_then(|()| with_connection(&new, Access::Write, renew_epochs));
     if renewed.is_err() {
@@ -155,7 +158,7 @@ pub fn restore(
     file::move_into_place(&new, &to)
 }
 
-/// Gives all sessions new epochs, and leaves nothing in the log.
+/// Gives all sessions new epochs, and empties the write-ahead log.
 fn renew_epochs(conn: &Connection) -> Result<(), SqliteError> {
     let transaction = conn.unchecked_transaction()?;
     transaction.execute("UPDATE store SET generation = generation + 1", [])?;

@@ -1,4 +1,4 @@
-//! One transaction of the writer, as it comes together.
+//! One transaction of the writer, while requests are added to it.
 
 use super::errors::SqliteError;
 use super::segment::Segment;
@@ -16,14 +16,14 @@ pub(super) struct Batch<'a> {
     pub(super) index: &'a mut SessionIndex,
     pub(super) tail_table: &'a mut TailTable,
     begun: bool,
-    /// The events of each session, in the order in which the sessions came.
+    /// The new events of each session, in the order in which the sessions came.
     segments: Vec<(i64, Vec<Segment>)>,
     positions: HashMap<i64, usize>,
-    /// What the tails have to know once it is committed.
+    /// What the in-memory tails must apply after the commit.
     pub(super) changes: Vec<TailChange>,
-    /// Sessions that will be gone.
+    /// Sessions that this transaction deletes.
     pub(super) deleted: Vec<i64>,
-    /// Whether there are new words to index.
+    /// Whether there is new text to index.
     pub(super) has_unindexed: bool,
     /// Whether there are pieces of blobs to remove.
     pub(super) has_dead_pieces: bool,
@@ -51,12 +51,12 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// To look, without a transaction for it.
+    /// A connection to read, without beginning a transaction.
     pub(super) fn read_connection(&self) -> &'a Connection {
         self.conn
     }
 
-    /// To write: the transaction begins with the first one who does.
+    /// A connection to write. The first call begins the transaction.
     pub(super) fn write_connection(&mut self) -> Result<&'a Connection, SqliteError> {
         if !self.begun {
             self.conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
@@ -73,7 +73,7 @@ impl<'a> Batch<'a> {
         self.index.entry(self.conn, self.shared, session)
     }
 
-    /// Adds events, which go on from where the session's log ends.
+    /// Adds events, which continue at the session's log end.
     pub(super) fn push_segment(&mut self, session: i64, run: Segment) {
         self.index.advance(session, run.last());
         let at = *self.positions.entry(session).or_insert_with(|| {
@@ -85,7 +85,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// The events that came together, and where the logs will end.
+    /// Takes the events of all sessions.
     pub(super) fn take_segments(&mut self) -> Vec<(i64, Vec<Segment>)> {
         self.positions.clear();
         std::mem::take(&mut self.segments)

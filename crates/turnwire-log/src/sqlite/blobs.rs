@@ -2,12 +2,12 @@
 //!
 //! | table | what is in it |
 //! |---|---|
-//! | `blobs` | a row for each blob; the bytes too, if there is one piece |
-//! | `blob_pieces` | the other pieces, by their upload |
-//! | `blob_uploads` | uploads that have not ended, and those whose pieces are to be removed |
-//! | `blob_info` | size, where the pieces are, since when nobody refers to it |
+//! | `blobs` | one row per blob; also its bytes, if it has one piece |
+//! | `blob_pieces` | the pieces of larger blobs, by upload |
+//! | `blob_uploads` | unfinished uploads, and abandoned ones whose pieces must be removed |
+//! | `blob_info` | size, upload, and since when no session refers to the blob |
 //! | `blob_references` | which session refers to which blob |
-//! | `blob_usage` | how many bytes each tenant has |
+//! | `blob_usage` | the bytes of each tenant |
 
 use super::batch::Batch;
 use super::errors::SqliteError;
@@ -21,20 +21,20 @@ use std::path::Path;
 
 /// How many pieces are removed in one transaction: 2 MiB.
 const REMOVE_PIECES: i64 = 8;
-/// How many references, or blobs, are removed in one transaction.
+/// How many references or blobs are removed in one transaction.
 const REMOVE_ROWS: i64 = 64;
 
-/// The sum of a blob that is in one row.
+/// The checksum of a blob that is in one row.
 pub(super) fn blob_checksum(media_type: &str, bytes: &[u8]) -> i64 {
     checksum(&[media_type.as_bytes(), bytes])
 }
 
-/// The sum of a blob whose bytes are in pieces.
+/// The checksum of a blob whose bytes are in pieces.
 fn header_checksum(media_type: &str, size: u64, upload: i64) -> i64 {
     checksum(&[media_type.as_bytes(), &size.to_le_bytes(), &upload.to_le_bytes()])
 }
 
-/// The sum of a piece.
+/// The checksum of a piece.
 pub(super) fn piece_checksum(upload: i64, start: i64, bytes: &[u8]) -> i64 {
     checksum(&[&upload.to_le_bytes(), &start.to_le_bytes(), bytes])
 }
@@ -45,7 +45,7 @@ pub(super) struct BlobRow {
     media_type: String,
     crc: i64,
     pub(super) size: u64,
-    /// Where its pieces are. `None`: its bytes are in its row.
+    /// The upload with its pieces. `None`: its bytes are in its row.
     pub(super) upload: Option<i64>,
     /// Since when no session refers to it.
     unused_ms: Option<i64>,
@@ -75,7 +75,7 @@ impl BlobRow {
         })
     }
 
-    /// Whether it is what was written. Of bytes in the row only those who read them know.
+    /// Whether the row is intact. Bytes in the row are checked when they are read.
     pub(super) fn is_sound(&self) -> bool {
         self.upload
             .is_none_or(|upload| self.crc == header_checksum(&self.media_type, self.size, upload))
@@ -92,7 +92,7 @@ fn find_blob(conn: &Connection, tenant: &str, hash: [u8; 32]) -> rusqlite::Resul
         .optional()
 }
 
-/// Goes through all blobs, for whoever checks them.
+/// Calls a function with every blob, for the check.
 pub(super) fn for_each_blob(
     conn: &Connection,
     mut see: impl FnMut(&str, &BlobRow) -> Result<(), SqliteError>,
@@ -109,7 +109,7 @@ pub(super) fn for_each_blob(
     Ok(())
 }
 
-/// Whether all bytes of a blob are there, and what was written.
+/// Whether all bytes of a blob are present and intact.
 pub(super) fn is_intact(conn: &Connection, header: &BlobRow) -> Result<bool, SqliteError> {
     let Some(upload) = header.upload else {
         let mut row = conn.prepare_cached("SELECT bytes FROM blobs WHERE no = ?1")?;
@@ -127,7 +127,7 @@ pub(super) fn is_intact(conn: &Connection, header: &BlobRow) -> Result<bool, Sql
     Ok(end == header.size)
 }
 
-/// The bytes of a piece from a place on; `None` where it is missing, or not what was written.
+/// The bytes of a piece from an offset on; `None` if it is missing or damaged.
 fn read_piece(conn: &Connection, upload: i64, from: u64) -> rusqlite::Result<Option<Bytes>> {
     let found = conn
         .prepare_cached(
@@ -164,7 +164,7 @@ pub(super) fn find_info(
     }
 }
 
-/// The bytes of a blob from a place on, to the end of a piece.
+/// The bytes of a blob from an offset to the end of a piece.
 pub(super) fn read_blob(
     conn: &Connection,
     file: &Path,
@@ -190,7 +190,7 @@ pub(super) fn read_blob(
     found.map(Some).ok_or_else(|| damaged(file, hash))
 }
 
-/// Says for all uploads of an earlier process that they never end.
+/// Abandons all uploads of an earlier process.
 pub(super) fn abandon_open_uploads(conn: &Connection) -> rusqlite::Result<()> {
     conn.execute("UPDATE blob_uploads SET is_dead = 1 WHERE NOT is_dead", []).map(drop)
 }
@@ -200,7 +200,7 @@ pub(super) fn has_dead_pieces(conn: &Connection) -> rusqlite::Result<bool> {
     conn.prepare_cached("SELECT 1 FROM blob_uploads WHERE is_dead LIMIT 1")?.exists([])
 }
 
-/// Removes some pieces that belong to nothing, and says whether there are more.
+/// Removes some pieces of abandoned uploads, and returns whether there may be more.
 pub(super) fn remove_pieces(conn: &Connection) -> Result<bool, SqliteError> {
     let upload: Option<i64> = conn
         .prepare_cached("SELECT no FROM blob_uploads WHERE is_dead LIMIT 1")?
@@ -225,7 +225,7 @@ pub(super) fn begin_upload(batch: &mut Batch<'_>) -> Result<i64, SqliteError> {
     Ok(conn.last_insert_rowid())
 }
 
-/// Adds a piece, and says how many bytes there are now.
+/// Adds a piece, and returns the size of the upload.
 pub(super) fn add_piece(
     batch: &mut Batch<'_>,
     upload: i64,
@@ -251,7 +251,7 @@ pub(super) fn add_piece(
 }
 
 fn no_upload() -> Error {
-    Error::Store("there is no such upload, or it has ended".to_owned())
+    Error::Store("no such upload, or it has ended".to_owned())
 }
 
 pub(super) fn abandon(batch: &mut Batch<'_>, upload: i64) -> Result<(), SqliteError> {
@@ -261,7 +261,7 @@ pub(super) fn abandon(batch: &mut Batch<'_>, upload: i64) -> Result<(), SqliteEr
     Ok(())
 }
 
-/// Stores a blob, or finds it; and whether it was stored.
+/// Stores a blob, or finds it. Returns whether it was stored.
 pub(super) fn store(batch: &mut Batch<'_>, new: &NewBlob) -> Result<(BlobInfo, bool), SqliteError> {
     let (tenant, hash) = (&*new.tenant, new.hash);
     let conn = batch.write_connection()?;
@@ -272,7 +272,7 @@ pub(super) fn store(batch: &mut Batch<'_>, new: &NewBlob) -> Result<(BlobInfo, b
         }
         return Ok((header.info(), false));
     }
-    // Whatever is refused has to be refused before anything is written.
+    // Everything that can be refused must be refused before anything is written.
     let before = match new.upload {
         Some(upload) => conn
             .prepare_cached("SELECT size FROM blob_uploads WHERE no = ?1 AND NOT is_dead")?
@@ -314,7 +314,7 @@ pub(super) fn store(batch: &mut Batch<'_>, new: &NewBlob) -> Result<(BlobInfo, b
     Ok((BlobInfo { media_type: new.media_type.clone(), size }, true))
 }
 
-/// Since when no session refers to a blob: from now on, if it is so.
+/// If no session refers to the blob, it counts as unused from now on.
 fn touch(conn: &Connection, header: &BlobRow, now_ms: i64) -> Result<(), SqliteError> {
     if header.unused_ms.is_some() {
         conn.prepare_cached("UPDATE blob_info SET unused_ms = max(unused_ms, ?2) WHERE blob = ?1")?
@@ -323,7 +323,7 @@ fn touch(conn: &Connection, header: &BlobRow, now_ms: i64) -> Result<(), SqliteE
     Ok(())
 }
 
-/// Whether a blob is there and no session refers to it.
+/// Whether a blob exists and no session refers to it.
 pub(super) fn is_unused(conn: &Connection, tenant: &str, hash: [u8; 32]) -> rusqlite::Result<bool> {
     Ok(find_blob(conn, tenant, hash)?.is_some_and(|header| header.unused_ms.is_some()))
 }
@@ -341,7 +341,7 @@ pub(super) fn touch_unused(
     }
 }
 
-/// How many bytes the blobs of a tenant have.
+/// The bytes of all blobs of a tenant.
 pub(super) fn bytes_used(conn: &Connection, tenant: &str) -> rusqlite::Result<u64> {
     let bytes: Option<i64> = conn
         .prepare_cached("SELECT bytes FROM blob_usage WHERE tenant = ?1")?
@@ -367,7 +367,7 @@ pub(super) fn set_blob_type(
 ) -> Result<(), SqliteError> {
     let conn = batch.write_connection()?;
     let Some(header) = find_blob(conn, tenant, hash)? else { return Ok(()) };
-    // A sum that is made again would hide that something else was changed.
+    // A new checksum over damaged bytes would hide the damage.
     if !can_change_type(conn, &header)? {
         return Err(damaged(&batch.shared.file, hash));
     }
@@ -388,7 +388,7 @@ fn can_change_type(conn: &Connection, header: &BlobRow) -> Result<bool, SqliteEr
     if header.upload.is_some() { Ok(header.is_sound()) } else { is_intact(conn, header) }
 }
 
-/// Removes a blob. Whether it was there.
+/// Deletes a blob. Returns whether it existed.
 pub(super) fn delete_blob(
     batch: &mut Batch<'_>,
     tenant: &str,
@@ -413,7 +413,7 @@ fn remove_blob(batch: &mut Batch<'_>, tenant: &str, header: &BlobRow) -> Result<
     Ok(())
 }
 
-/// Notes that a session refers to blobs, which may come later.
+/// Adds references of a session to blobs, which may be stored later.
 pub(super) fn add_references(
     batch: &mut Batch<'_>,
     session: i64,
@@ -446,7 +446,7 @@ fn is_referred_to(conn: &Connection, tenant: &str, hash: [u8; 32]) -> rusqlite::
         .exists(params![tenant, hash])
 }
 
-/// A deleted session of which references are left.
+/// A deleted session that still has references.
 pub(super) fn deleted_with_references(conn: &Connection) -> rusqlite::Result<Option<i64>> {
     conn.prepare_cached(
         "SELECT d.session FROM deleted d
@@ -456,8 +456,8 @@ pub(super) fn deleted_with_references(conn: &Connection) -> rusqlite::Result<Opt
     .optional()
 }
 
-/// Removes some references of a session that is gone, and says whether there may be more. Blobs to
-/// which nobody else refers are unused from now on.
+/// Removes some references of a deleted session, and returns whether there may be more. Blobs that
+/// no other session refers to become unused.
 pub(super) fn remove_references(
     conn: &Connection,
     session: i64,
@@ -483,7 +483,7 @@ pub(super) fn remove_references(
     Ok(!some.is_empty())
 }
 
-/// Removes some blobs that nobody has referred to since a time, and says how many.
+/// Removes some blobs that have been unused since a time, and returns how many.
 pub(super) fn remove_unused(batch: &mut Batch<'_>, before_ms: i64) -> Result<u64, SqliteError> {
     let conn = batch.write_connection()?;
     let some: Vec<(BlobRow, String)> = conn
@@ -500,7 +500,7 @@ pub(super) fn remove_unused(batch: &mut Batch<'_>, before_ms: i64) -> Result<u64
     Ok(some.len() as u64)
 }
 
-/// Whether fewer blobs than this were removed, so that there are no more.
+/// Whether so few blobs were removed that there are no more.
 pub(super) fn is_last_batch(removed: u64) -> bool {
     removed < sql_integers::from_sql(REMOVE_ROWS)
 }

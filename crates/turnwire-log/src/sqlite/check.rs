@@ -1,4 +1,5 @@
-//! Looks through a whole store for what is damaged, missing or left over.
+//! Checks a whole store for damaged, missing and orphaned rows. `turnwire doctor` and restore call
+//! it.
 
 use super::blobs;
 use super::errors::SqliteError;
@@ -13,66 +14,66 @@ use rusqlite::{Connection, Row};
 use std::path::Path;
 use turnwire_core::Seq;
 
-/// How far a long work has come.
+/// The progress of a long operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// What is being done.
     pub stage: &'static str,
     /// How much of it is done.
     pub done: u64,
-    /// How much there is; 0 when that is not known.
+    /// How much there is; 0 if unknown.
     pub total: u64,
 }
 
-/// What kind of fault it is.
+/// The kind of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FindingKind {
     /// SQLite itself finds the file damaged.
     File,
-    /// Events are not what was written.
+    /// Events are damaged.
     Events,
-    /// Events are missing between others, or twice.
+    /// Events are missing, or there twice.
     Gap,
-    /// A message is not what was written, or is of events that never were.
+    /// A message is damaged, or belongs to events that never existed.
     Message,
-    /// A message that waits is not what was written.
+    /// A queued message is damaged.
     Queued,
-    /// An answer that was kept for its key is not what was written.
+    /// A stored response to an idempotency key is damaged.
     Key,
-    /// A blob is not what was written.
+    /// A blob is damaged.
     Blob,
-    /// Rows of a session that is not there.
+    /// Rows of a session that does not exist.
     Orphan,
 }
 
-/// A fault.
+/// Something that is wrong in a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreFinding {
-    /// What kind.
+    /// Its kind.
     pub kind: FindingKind,
-    /// In which session, where it is in one.
+    /// The session, if it concerns one.
     pub session: Option<SessionKey>,
-    /// At which event, where it is at one.
+    /// The event, if it concerns one.
     pub seq: Option<Seq>,
-    /// For people.
+    /// A sentence for people.
     pub text: String,
 }
 
 impl SqliteStore {
-    /// Looks for faults in all of the store: the file itself, the checksums of everything that has
-    /// one, events without gaps, nothing left over.
+    /// Checks the whole store: the file itself, all checksums, events without gaps, no orphaned
+    /// rows.
     pub async fn check(
         &self,
         mut progress: impl FnMut(Progress) + Send + 'static,
     ) -> Result<Vec<StoreFinding>> {
         let path = self.path().to_owned();
         let checking = tokio::task::spawn_blocking(move || check_file(&path, &mut progress));
-        let gone = |error| crate::Error::Store(format!("the check was given up: {error}"));
+        let gone = |error| crate::Error::Store(format!("the check failed: {error}"));
         checking.await.map_err(gone)?
     }
 }
 
-/// Checks a file with a view of its own.
+/// Checks a file in one read transaction.
 pub(super) fn check_file(
     path: &Path,
     progress: &mut impl FnMut(Progress),
@@ -82,7 +83,7 @@ pub(super) fn check_file(
         let mut look =
             Checker { conn: &view, file: path, tails: Tails::default(), found: Vec::new() };
         progress(Progress { stage: "file", done: 0, total: 0 });
-        // What cannot be read is a finding too, and the rest is still looked at.
+        // What cannot be read is a finding too, and the other checks still run.
         for stage in [
             Checker::check_pages,
             Checker::check_events,
@@ -166,7 +167,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks the rows of a session, and says which event has to come next.
+    /// Checks the rows of a session, and returns the seq that must come next.
     fn segments(&mut self, session: &CheckedSession) -> Result<u64, SqliteError> {
         let mut next = session.first;
         let mut rows = self.conn.prepare_cached(
@@ -188,7 +189,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks one row of events, and says which event has to come behind it.
+    /// Checks one row of events, and returns the seq that must come next.
     fn check_segment(
         &mut self,
         session: &CheckedSession,
@@ -199,7 +200,7 @@ impl Checker<'_> {
         let (key, name) = (Some(&session.key), session_name(&session.key));
         if !sound {
             let text = format!(
-                "events {} to {} of {name} are not what was written",
+                "events {} to {} of {name} do not match their checksum",
                 run.first,
                 run.last()
             );
@@ -208,7 +209,7 @@ impl Checker<'_> {
             let text = format!("events {next} to {} of {name} are missing", run.first - 1);
             self.add_finding(FindingKind::Gap, key, Some(next), text);
         } else if run.first < next && run.first >= session.first {
-            let text = format!("events of {name} are there twice from {} on", run.first);
+            let text = format!("events of {name} from {} on are there twice", run.first);
             self.add_finding(FindingKind::Gap, key, Some(run.first), text);
         }
         next.max(run.last() + 1)
@@ -233,9 +234,9 @@ impl Checker<'_> {
             let in_tail = self.tails.last(row.get(13)?).unwrap_or(0);
             let end = sql_integers::from_sql(row.get(12)?).max(in_tail);
             let what = if !sound {
-                "is not what was written"
+                "does not match its checksum"
             } else if first < 1 || first > last || sql_integers::from_sql(last) > end {
-                "is of events that never were"
+                "belongs to events that do not exist"
             } else {
                 ""
             };
@@ -267,7 +268,7 @@ impl Checker<'_> {
             if !sound {
                 let key = SessionKey::new(row.get::<_, String>(4)?, row.get::<_, String>(5)?);
                 let text = format!(
-                    "the waiting message `{}` of {} is not what was written",
+                    "the queued message `{}` of {} does not match its checksum",
                     queued.id,
                     session_name(&key)
                 );
@@ -284,7 +285,8 @@ impl Checker<'_> {
         while let Some(row) = rows.next()? {
             let (key, sound) = messages::read_idempotency_row(row)?;
             if !sound {
-                let text = format!("the answer to `{}` is not what was written", key.key);
+                let text =
+                    format!("the stored response to `{}` does not match its checksum", key.key);
                 self.add_finding(FindingKind::Key, None, None, text);
             }
         }
@@ -300,7 +302,7 @@ impl Checker<'_> {
         let (mut done, mut wrong) = (0, Vec::new());
         blobs::for_each_blob(conn, |hash, header| {
             if !blobs::is_intact(conn, header)? {
-                wrong.push(format!("blob {hash} is not what was written"));
+                wrong.push(format!("blob {hash} does not match its checksum"));
             }
             done += 1;
             progress(Progress { stage: "blobs", done, total });
@@ -315,13 +317,13 @@ impl Checker<'_> {
                AND upload NOT IN (SELECT upload FROM blob_info WHERE upload IS NOT NULL)",
         )?;
         if lost > 0 {
-            let text = format!("{lost} pieces are of blobs that are not there");
+            let text = format!("{lost} pieces belong to blobs that do not exist");
             self.add_finding(FindingKind::Orphan, None, None, text);
         }
         Ok(())
     }
 
-    /// The same for a file of the first version, in which each blob is one row.
+    /// The same for a file of version 1, in which each blob is one row.
     fn check_version_1_blobs(
         &mut self,
         progress: &mut dyn FnMut(Progress),
@@ -340,7 +342,7 @@ impl Checker<'_> {
                     FindingKind::Blob,
                     None,
                     None,
-                    format!("blob {hash} is not what was written"),
+                    format!("blob {hash} does not match its checksum"),
                 );
             }
             done += 1;
@@ -361,7 +363,7 @@ impl Checker<'_> {
             while let Some(row) = rows.next()? {
                 let (session, count): (i64, i64) = (row.get(0)?, row.get(1)?);
                 let text = format!(
-                    "{count} rows of {table} are of session number {session}, which is not there"
+                    "{count} rows of {table} belong to session number {session}, which does not exist"
                 );
                 self.add_finding(FindingKind::Orphan, None, None, text);
             }

@@ -1,5 +1,5 @@
-//! Brings what is in the write-ahead log back into the file, beside the writer instead of within
-//! its commits: there it would make everybody wait.
+//! Copies the write-ahead log into the file, in a thread of its own, because a checkpoint within a
+//! commit would delay everybody who waits for it.
 
 use super::file::{self, Access};
 use super::shared::SharedState;
@@ -8,22 +8,22 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// What is brought back at a time.
+/// How much is copied at a time.
 const STEP_BYTES: u64 = 8 << 20;
 
-/// When the log is as long as this, the writer waits a moment, so that the log can begin anew: while
-/// so little is brought back, or, when it grows too fast for that, whatever is left.
+/// When the log reaches `RESTART_BYTES`, the writer pauses so that the log can restart: once less
+/// than `PAUSE_BYTES` are left to copy, or, if the log grows faster than that, at `MAX_WAL_BYTES`.
 const RESTART_BYTES: u64 = 32 << 20;
 const PAUSE_BYTES: u64 = 1 << 20;
 const MAX_WAL_BYTES: u64 = 256 << 20;
 
-/// When nobody has written for so long, all is brought back.
+/// After so long without a write, everything is copied.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// After a failure, such as a full disk.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// How much is in the log, and how much of that is in the file too.
+/// The size of the log, and how much of it is not in the file yet.
 struct WalState {
     bytes: u64,
     left: u64,
@@ -32,7 +32,7 @@ struct WalState {
 /// Runs until the writer has ended.
 pub(super) fn run(shared: &Arc<SharedState>, written: &Receiver<()>) {
     let mut conn = None;
-    // How long to wait for the writer; forever when all is in the file.
+    // How long to wait for the writer; forever when everything is in the file.
     let mut wait = None;
     loop {
         let woken = match wait {
@@ -48,7 +48,7 @@ pub(super) fn run(shared: &Arc<SharedState>, written: &Receiver<()>) {
             Ok(0) => None,
             Ok(_) => Some(IDLE),
             Err(error) => {
-                tracing::warn!(file = %shared.file.display(), %error, "the checkpoint has to wait");
+                tracing::warn!(file = %shared.file.display(), %error, "checkpoint failed; will retry");
                 conn = None;
                 if let Err(RecvTimeoutError::Disconnected) = pause(written) {
                     return;
@@ -59,7 +59,7 @@ pub(super) fn run(shared: &Arc<SharedState>, written: &Receiver<()>) {
     }
 }
 
-/// Waits, whatever is written in the meantime.
+/// Waits, even if something is written meanwhile.
 fn pause(written: &Receiver<()>) -> Result<(), RecvTimeoutError> {
     let end = Instant::now() + RETRY_DELAY;
     loop {
@@ -67,7 +67,7 @@ fn pause(written: &Receiver<()>) -> Result<(), RecvTimeoutError> {
     }
 }
 
-/// Brings back what is due, and says how much is left.
+/// Copies what is due, and returns how much is left.
 fn checkpoint_due(
     shared: &SharedState,
     conn: &mut Option<Connection>,
@@ -86,7 +86,7 @@ fn checkpoint_due(
         log = checkpoint(conn, page, "PASSIVE")?;
     }
     if log.bytes >= RESTART_BYTES {
-        // Each time there is less left, because the one before took less time.
+        // Each pass leaves less, because the one before took less time.
         for _ in 0..3 {
             if log.left > PAUSE_BYTES {
                 log = checkpoint(conn, page, "PASSIVE")?;

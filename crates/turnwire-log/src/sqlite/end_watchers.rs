@@ -1,4 +1,4 @@
-//! Who waits for more events of a session.
+//! Wakes those who wait for more events of a session.
 
 use crate::error::{Error, Result};
 use parking_lot::Mutex;
@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// The ends of those sessions for which somebody waits.
+/// The heads of sessions that someone waits for.
 #[derive(Debug, Default)]
 pub(super) struct EndWatchers(Mutex<HashMap<i64, Arc<watch::Sender<u64>>>>);
 
-/// Somebody who waits.
+/// A task that waits.
 pub(super) struct EndWaiter<'a> {
     waits: &'a EndWatchers,
     session: i64,
@@ -24,7 +24,7 @@ impl EndWatchers {
         EndWaiter { waits: self, session, end }
     }
 
-    /// Says where logs end now.
+    /// Announces new heads.
     pub(super) fn notify(&self, ends: &[(i64, u64)]) {
         let sessions = self.0.lock();
         if sessions.is_empty() {
@@ -37,7 +37,7 @@ impl EndWatchers {
         }
     }
 
-    /// Says that a session is gone.
+    /// Announces that a session was deleted.
     pub(super) fn close_session(&self, session: i64) {
         self.0.lock().remove(&session);
     }
@@ -49,7 +49,7 @@ impl EndWatchers {
 }
 
 impl EndWaiter<'_> {
-    /// Waits until the log goes on behind a place.
+    /// Waits until the head is beyond a seq.
     pub(super) async fn wait_beyond(&mut self, place: u64) -> Result<u64> {
         let end = self.end.wait_for(|last| *last > place).await;
         end.map(|last| *last).map_err(|_| Error::NoSession)
@@ -59,7 +59,7 @@ impl EndWaiter<'_> {
 impl Drop for EndWaiter<'_> {
     fn drop(&mut self) {
         let mut sessions = self.waits.0.lock();
-        // The entry may be another one by now, of a session that was closed in between.
+        // The entry may belong to a later waiter, if the session was closed in between.
         if let Some(end) = sessions.get(&self.session)
             && end.receiver_count() <= 1
         {

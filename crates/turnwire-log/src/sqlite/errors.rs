@@ -1,16 +1,17 @@
-//! What SQLite says, in this crate's words: what happened to which file, and what to do next.
+//! Turns errors of SQLite and of the system into [`Error`]: what happened to which file, and what
+//! to do.
 
 use crate::error::Error;
 use rusqlite::{ErrorCode, ffi};
 use std::io;
 use std::path::Path;
 
-/// Why something did not work, before it is known to whom it is told.
+/// An error inside the engine, before it is given to the caller.
 #[derive(Debug)]
 pub(super) enum SqliteError {
-    /// SQLite says so.
+    /// From SQLite.
     Sql(rusqlite::Error),
-    /// We say so.
+    /// From this crate.
     Log(Error),
 }
 
@@ -33,7 +34,7 @@ impl From<Error> for SqliteError {
 }
 
 impl SqliteError {
-    /// The error for whoever asked.
+    /// The error for the caller.
     pub(super) fn into_error(self, file: &Path) -> Error {
         match self {
             Self::Sql(error) => from_sqlite(file, &error),
@@ -42,7 +43,7 @@ impl SqliteError {
     }
 }
 
-/// Which kind of error SQLite gave.
+/// The code of an SQLite error.
 pub(super) fn error_code(error: &rusqlite::Error) -> Option<ErrorCode> {
     match error {
         rusqlite::Error::SqliteFailure(error, _) | rusqlite::Error::SqlInputError { error, .. } => {
@@ -52,7 +53,7 @@ pub(super) fn error_code(error: &rusqlite::Error) -> Option<ErrorCode> {
     }
 }
 
-/// Whether the cause lies in one request, or in the rows that it touches, so that others may
+/// Whether the cause is one request, or the rows that it touches, so that other requests may
 /// succeed.
 pub(super) fn concerns_one_request(error: &rusqlite::Error) -> bool {
     match error_code(error) {
@@ -71,33 +72,33 @@ pub(super) fn concerns_one_request(error: &rusqlite::Error) -> bool {
 pub(super) fn from_sqlite(file: &Path, error: &rusqlite::Error) -> Error {
     let at = file.display();
     let Some(code) = error_code(error) else { return damaged_column(file, error) };
-    // What SQLite shares between connections has no room either.
+    // SQLite's shared memory file did not get space either.
     let no_room = error.sqlite_extended_error_code() == Some(ffi::SQLITE_IOERR_SHMSIZE);
     match code {
         ErrorCode::SystemIoFailure if !no_room => Error::Store(format!(
-            "the disk does not do what it should for {at} ({error}); look into the system's log"
+            "I/O error on {at} ({error}); check the disk and the system's log"
         )),
         ErrorCode::DiskFull | ErrorCode::SystemIoFailure => Error::Full(format!(
-            "there is no room left to write to {at} ({error}); free some space, then writing goes on"
+            "no space left to write {at} ({error}); free some space, then writing continues"
         )),
         ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Error::Damaged(format!(
-            "{at} is damaged: {error}; look with `turnwire doctor`, and restore the last backup"
+            "{at} is damaged: {error}; run `turnwire doctor`, and restore the last backup"
         )),
         ErrorCode::PermissionDenied
         | ErrorCode::ReadOnly
         | ErrorCode::CannotOpen
         | ErrorCode::AuthorizationForStatementDenied => Error::Denied(format!(
-            "{at} cannot be opened or written: {error}; check the rights of the file and its folder"
+            "cannot open or write {at}: {error}; check the permissions of the file and its folder"
         )),
         ErrorCode::OperationInterrupted => Error::TooSlow,
-        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => Error::Locked(format!(
-            "{at} is held by another program: {error}; end what else has it open"
-        )),
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
+            Error::Locked(format!("{at} is locked by another program: {error}; stop that program"))
+        }
         _ => Error::Store(format!("{at}: {error}")),
     }
 }
 
-/// A column that does not hold what is always written there.
+/// A column holds something that is never written there.
 fn damaged_column(file: &Path, error: &rusqlite::Error) -> Error {
     match error {
         rusqlite::Error::FromSqlConversionFailure(..)
@@ -105,19 +106,19 @@ fn damaged_column(file: &Path, error: &rusqlite::Error) -> Error {
         | rusqlite::Error::InvalidColumnType(..)
         | rusqlite::Error::Utf8Error(..)
         | rusqlite::Error::QueryReturnedNoRows => Error::Damaged(format!(
-            "{} holds something that was never written there: {error}; look with `turnwire doctor`",
+            "{} has an invalid value: {error}; run `turnwire doctor`",
             file.display()
         )),
         _ => Error::Store(format!("{}: {error}", file.display())),
     }
 }
 
-/// What the system says of a file.
+/// An error of the system about a file.
 pub(super) fn from_io(file: &Path, doing: &str, error: &io::Error) -> Error {
     let sentence = format!("cannot {doing} {}: {error}", file.display());
     match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            Error::Denied(format!("{sentence}; check the rights of the file and its folder"))
+            Error::Denied(format!("{sentence}; check the permissions of the file and its folder"))
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             Error::Full(format!("{sentence}; free some space and try again"))

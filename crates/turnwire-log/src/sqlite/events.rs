@@ -1,4 +1,4 @@
-//! Reading events: first what is in `segments`, then what is in memory.
+//! Reads events: first from `segments`, then from the tail in memory.
 
 use super::errors::SqliteError;
 use super::segment::Segment;
@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension};
 use std::path::Path;
 use turnwire_core::Seq;
 
-/// Events as they gather for one answer.
+/// The events of one read, as they are collected.
 #[derive(Debug)]
 pub(super) struct EventPage {
     next: u64,
@@ -18,7 +18,7 @@ pub(super) struct EventPage {
     lines: Vec<EventLines>,
 }
 
-/// Whether more is wanted.
+/// Whether a read wants more events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WantsMore {
     Yes,
@@ -30,12 +30,12 @@ impl EventPage {
         Self { next: from.get(), room: max_bytes, lines: Vec::new() }
     }
 
-    /// What there is, or why there is nothing.
+    /// The events that were collected.
     pub(super) fn finish(self) -> Vec<EventLines> {
         self.lines
     }
 
-    /// Adds what goes on from here.
+    /// Adds events that continue the page.
     fn push(&mut self, run: Segment) -> Result<WantsMore, Damage> {
         if run.first > self.next {
             return self.stop_at_damage(Damage::Missing(self.next));
@@ -45,7 +45,7 @@ impl EventPage {
             return Ok(WantsMore::No);
         }
         let (run, rest) = run.split(self.room);
-        // The first event of a page may be larger than all the room; a later one has to fit.
+        // The first event of a page may exceed `max_bytes`; later ones must fit.
         if run.len() > self.room && !self.lines.is_empty() {
             return Ok(WantsMore::No);
         }
@@ -55,12 +55,12 @@ impl EventPage {
         Ok(if rest.is_some() || self.room == 0 { WantsMore::No } else { WantsMore::Yes })
     }
 
-    /// What is sound before the break is given out; the break itself is for the next read.
+    /// Events before the damage are returned; the next read reports the damage.
     fn stop_at_damage(&self, why: Damage) -> Result<WantsMore, Damage> {
         if self.lines.is_empty() { Err(why) } else { Ok(WantsMore::No) }
     }
 
-    /// Adds pieces that are in memory.
+    /// Adds rows of the tail in memory.
     pub(super) fn push_tail_rows(&mut self, pieces: &[TailRow]) -> Result<WantsMore, Damage> {
         for piece in pieces {
             let more = if piece.is_intact {
@@ -75,7 +75,7 @@ impl EventPage {
         Ok(WantsMore::Yes)
     }
 
-    /// Adds rows of `segments` that end before a place.
+    /// Adds rows of `segments` that end before a seq.
     fn push_segments(
         &mut self,
         conn: &Connection,
@@ -103,24 +103,24 @@ impl EventPage {
     }
 }
 
-/// Events that cannot be given out.
+/// Events that cannot be returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Damage {
-    /// From this place on they are not what was written.
+    /// From this seq on they are damaged.
     Changed(u64),
-    /// From this place on they are not there, though later ones are.
+    /// From this seq on they are missing, although later ones exist.
     Missing(u64),
 }
 
 impl Damage {
-    /// Names the file, the session and the place.
+    /// The error, with the file, the session and the seq.
     pub(super) fn into_error(self, conn: &Connection, file: &Path, session: i64) -> Error {
         let (place, what) = match self {
-            Self::Changed(place) => (place, "is not what was written"),
+            Self::Changed(place) => (place, "does not match its checksum"),
             Self::Missing(place) => (place, "is missing"),
         };
         Error::Damaged(format!(
-            "{} is damaged: event {place} of session {} {what}; look with `turnwire doctor`, and \
+            "{} is damaged: event {place} of session {} {what}; run `turnwire doctor`, and \
              restore the last backup",
             file.display(),
             session_name(conn, session)
@@ -128,7 +128,7 @@ impl Damage {
     }
 }
 
-/// What people call a session, for a sentence about damage.
+/// The name of a session in error messages.
 pub(super) fn session_name(conn: &Connection, session: i64) -> String {
     let found = conn.query_row("SELECT tenant, id FROM sessions WHERE no = ?1", [session], |row| {
         Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
@@ -140,7 +140,7 @@ pub(super) fn session_name(conn: &Connection, session: i64) -> String {
     }
 }
 
-/// The events from a place on.
+/// The events from a seq on.
 pub(super) fn read_events(
     conn: &Connection,
     file: &Path,

@@ -1,4 +1,4 @@
-//! The file and what lies beside it: how it is made, locked and opened.
+//! The database file: create, lock, inspect and open it.
 
 use super::errors::{self, SqliteError};
 use super::schema;
@@ -11,32 +11,32 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Large enough that a row of merged events spans few pages, small enough that the pages which a
-/// small commit touches are cheap to write: 16 KiB was slower with single events, 4 KiB with many.
+/// Large enough that a row of merged events spans few pages, small enough that a small commit
+/// writes little: 16 KiB was slower for single events, 4 KiB for many.
 const PAGE_BYTES: u32 = 8192;
 
-/// How long a statement waits for another program that has the file.
+/// How long a statement waits for another program that has the file locked.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a connection is for.
+/// What a connection may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// The writer, and whoever brings the write-ahead log back into the file.
+    /// Writes: the writer and the checkpoints.
     Write,
-    /// Reads beside a writer in this process.
+    /// Reads in the process that writes.
     Read,
-    /// Reads of a file that another process may be writing.
+    /// Reads a file that another process may be writing.
     Inspect,
 }
 
-/// The path of a file beside it.
+/// The path of a file next to the store.
 pub(super) fn sibling_path(file: &Path, suffix: &str) -> PathBuf {
     let mut path = file.as_os_str().to_owned();
     path.push(suffix);
     PathBuf::from(path)
 }
 
-/// Holds the file for this process, until it is dropped.
+/// Locks the store for this process, until it is dropped.
 #[derive(Debug)]
 pub(super) struct FileLock(
     #[expect(dead_code, reason = "the system unlocks it when it is closed")] File,
@@ -66,14 +66,14 @@ impl FileLock {
             }
             Err(TryLockError::Error(error)) => return Err(errors::from_io(&path, "lock", &error)),
         }
-        // The pid is a help for people: without it the lock is as good.
+        // The pid is information for people; the lock works without it.
         let _ = lock.set_len(0);
         let _ = lock.write_all(std::process::id().to_string().as_bytes());
         Ok(Self(lock))
     }
 }
 
-/// Makes the folder of a file where it is missing.
+/// Creates the folder of a file if it is missing.
 pub(super) fn create_folder(file: &Path) -> Result<()> {
     let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) else {
         return Ok(());
@@ -82,26 +82,26 @@ pub(super) fn create_folder(file: &Path) -> Result<()> {
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder).map_err(|error| errors::from_io(folder, "make the folder", &error))
+    builder.create(folder).map_err(|error| errors::from_io(folder, "create the folder", &error))
 }
 
-/// An empty file that nobody else may read, made new.
+/// Creates an empty file that only its owner may read.
 pub(super) fn create_empty(path: &Path) -> Result<()> {
     let made = private_file::create_new(path);
-    made.map(drop).map_err(|error| errors::from_io(path, "make", &error))
+    made.map(drop).map_err(|error| errors::from_io(path, "create", &error))
 }
 
 /// What is at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileContent {
-    /// Nothing, or nothing yet.
+    /// Nothing, or an empty file.
     Nothing,
-    /// A store, by its header.
+    /// A store, according to its header.
     Store,
 }
 
-/// Looks at the header without touching anything: SQLite itself would already bring a foreign
-/// file's own write-ahead log in.
+/// Reads the header without changing anything. SQLite itself would already apply the write-ahead
+/// log of a foreign file.
 pub(super) fn inspect_header(path: &Path) -> Result<FileContent> {
     let mut header = Vec::new();
     match File::open(path) {
@@ -118,7 +118,8 @@ pub(super) fn inspect_header(path: &Path) -> Result<FileContent> {
     let magic = header.starts_with(b"SQLite format 3\0");
     match (magic, has_application_id(&header)) {
         (true, true) => Ok(FileContent::Store),
-        // A power cut may have spoilt it while it was brought back; then it is in the log too.
+        // A power cut may have damaged the header during a checkpoint; then the write-ahead log has
+        // it too.
         _ if log_has_header(path) => Ok(FileContent::Store),
         (false, true) => Err(Error::Damaged(format!(
             "{} is damaged in its first bytes; restore the last backup",
@@ -132,8 +133,7 @@ fn has_application_id(header: &[u8]) -> bool {
     header.get(68..72) == Some(&schema::APPLICATION_ID.to_be_bytes())
 }
 
-/// Whether the write-ahead log has a first page of a store. Whether that counts is for SQLite to
-/// say.
+/// Whether the write-ahead log has the first page of a store. SQLite decides whether it is valid.
 fn log_has_header(path: &Path) -> bool {
     let look = || -> io::Result<bool> {
         let mut log = io::BufReader::new(File::open(sibling_path(path, "-wal"))?);
@@ -141,7 +141,7 @@ fn log_has_header(path: &Path) -> bool {
         log.read_exact(&mut start)?;
         let [_, _, _, _, _, _, _, _, a, b, c, d, ..] = start;
         let page = i64::from(u32::from_be_bytes([a, b, c, d]));
-        // Less is no page, and would lead nowhere.
+        // A smaller number is not a page size.
         let rest = page.checked_sub(100).filter(|rest| *rest > 0);
         while let Some(rest) = rest {
             let (mut frame, mut header) = ([0; 24], [0; 100]);
@@ -157,7 +157,7 @@ fn log_has_header(path: &Path) -> bool {
     look().unwrap_or(false)
 }
 
-/// Makes an empty store. It appears whole or not at all.
+/// Creates an empty store. It appears complete or not at all.
 pub(super) fn create_store(path: &Path) -> Result<()> {
     let new = sibling_path(path, ".new");
     remove_if_exists(&new)?;
@@ -167,11 +167,14 @@ pub(super) fn create_store(path: &Path) -> Result<()> {
         conn.pragma_update(None, "page_size", PAGE_BYTES)?;
         conn.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
         schema::migrate(&conn, schema::STEPS)?;
-        // To its end, where it is committed. Where there can be no such log, SQLite stays with what
-        // it had, and calls it no error.
+        // `query_one` reads to the end, where the change is committed. Where a write-ahead log is
+        // impossible, SQLite keeps the old mode without an error.
         let mode: String = conn.query_one("PRAGMA journal_mode = wal", [], |row| row.get(0))?;
         if mode != "wal" {
-            let why = format!("cannot make {}: SQLite has no write-ahead log there", new.display());
+            let why = format!(
+                "cannot create {}: SQLite cannot use a write-ahead log there",
+                new.display()
+            );
             return Err(Error::Store(why).into());
         }
         conn.close().map_err(|(_, error)| SqliteError::Sql(error))
@@ -184,15 +187,15 @@ pub(super) fn create_store(path: &Path) -> Result<()> {
 pub(super) fn move_into_place(new: &Path, path: &Path) -> Result<()> {
     let synced = File::open(new).and_then(|file| file.sync_all());
     synced.map_err(|error| errors::from_io(new, "sync", &error))?;
-    // A log that lies here belongs to a file that is not here any more.
+    // A write-ahead log here belongs to a file that no longer exists.
     for suffix in ["-wal", "-shm"] {
         remove_if_exists(&sibling_path(path, suffix))?;
     }
-    fs::rename(new, path).map_err(|error| errors::from_io(path, "make", &error))?;
+    fs::rename(new, path).map_err(|error| errors::from_io(path, "create", &error))?;
     sync_folder(path)
 }
 
-/// Without this a new name may be gone after a power cut.
+/// Without this a new name may be lost in a power cut.
 fn sync_folder(path: &Path) -> Result<()> {
     #[cfg(unix)]
     if let Some(folder) = path.parent() {
@@ -203,7 +206,7 @@ fn sync_folder(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes a file that may be there.
+/// Removes a file that may not exist.
 pub(super) fn remove_if_exists(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -213,7 +216,7 @@ pub(super) fn remove_if_exists(path: &Path) -> Result<()> {
     }
 }
 
-/// A connection to a store that is there.
+/// Opens a connection to an existing store.
 pub(super) fn connect(path: &Path, to: Access) -> rusqlite::Result<Connection> {
     let access = match to {
         Access::Write | Access::Read => OpenFlags::SQLITE_OPEN_READ_WRITE,
@@ -221,8 +224,8 @@ pub(super) fn connect(path: &Path, to: Access) -> rusqlite::Result<Connection> {
     };
     // Each connection is used by one thread at a time. Paths are never URIs.
     let conn = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    // A file may come from elsewhere: nothing in its schema is to run, and nobody writes to what
-    // belongs to the index of words but that index itself.
+    // The file may come from an untrusted source: nothing in its schema may run, and only FTS5
+    // itself may write to its tables.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
@@ -236,7 +239,7 @@ pub(super) fn connect(path: &Path, to: Access) -> rusqlite::Result<Connection> {
     match to {
         Access::Write => {
             conn.pragma_update(None, "synchronous", "full")?;
-            // Within a commit it would make whoever waits for that commit wait for it too.
+            // A checkpoint within a commit would delay those who wait for the commit.
             conn.pragma_update_and_check(None, "wal_autocheckpoint", 0, |_| Ok(()))?;
             conn.pragma_update_and_check(None, "journal_size_limit", 64 << 20, |_| Ok(()))?;
             conn.pragma_update(None, "cache_size", -8_192)?;

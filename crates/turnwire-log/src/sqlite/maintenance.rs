@@ -1,7 +1,6 @@
-//! What the writer does when it has nothing else to do, a little at a time: words are indexed, the
-//! rows of deleted sessions and the pieces of deleted blobs removed, sessions of an earlier version
-//! counted. What is left of it is in the tables, so that it goes on
-//! after a crash.
+//! Background work of the writer, a little at a time: index text, remove rows of deleted sessions
+//! and pieces of deleted blobs, count sessions of earlier versions. The tables hold what is left to
+//! do, so it continues after a crash.
 
 use super::batch::Batch;
 use super::blobs;
@@ -13,10 +12,10 @@ use crate::log::now_ms;
 use rusqlite::{Connection, OptionalExtension};
 use std::time::{Duration, Instant};
 
-/// The writer has nothing else to do when nobody has asked for so long.
+/// The writer is idle after so long without a request.
 const IDLE: Duration = Duration::from_millis(2);
 
-/// Even when there is always something else to do.
+/// Maintenance runs at least this often, even if the writer is never idle.
 const MAX_DELAY: Duration = Duration::from_millis(250);
 
 /// After a failure.
@@ -41,7 +40,7 @@ pub(super) struct Maintenance {
 }
 
 impl Maintenance {
-    /// Those that were left when the store was last closed.
+    /// The work that was left when the store was last closed.
     pub(super) fn load(conn: &Connection) -> rusqlite::Result<Self> {
         let mut chores = Self { waiting: Vec::new(), last: Instant::now(), not_before: None };
         if search::has_unindexed(conn)? {
@@ -65,7 +64,7 @@ impl Maintenance {
         }
     }
 
-    /// How long to wait for something else; forever when there is nothing to do.
+    /// How long to wait for a request before the next step; forever if there is no work.
     pub(super) fn idle_timeout(&self) -> Option<Duration> {
         if self.waiting.is_empty() {
             return None;
@@ -95,7 +94,7 @@ impl Maintenance {
 }
 
 impl MaintenanceTask {
-    /// Does a little, and says whether there is more.
+    /// Does one step, and returns whether there is more.
     pub(super) fn step(self, batch: &mut Batch<'_>) -> Result<bool, SqliteError> {
         let conn = batch.write_connection()?;
         match self {
@@ -107,7 +106,7 @@ impl MaintenanceTask {
     }
 }
 
-/// Says that a session is gone. What is left of it is removed later: there may be much of it.
+/// Marks a session as deleted. Its rows are removed later, because there may be many.
 pub(super) fn delete_session(batch: &mut Batch<'_>, session: i64) -> Result<(), SqliteError> {
     let conn = batch.write_connection()?;
     totals::remove_session(conn, session)?;
@@ -121,9 +120,9 @@ pub(super) fn delete_session(batch: &mut Batch<'_>, session: i64) -> Result<(), 
     Ok(())
 }
 
-/// Removes some rows of a session that is gone.
+/// Removes some rows of a deleted session.
 fn remove_deleted_rows(conn: &Connection) -> Result<bool, SqliteError> {
-    // `tail` has no index: one look through it for all that were deleted since the last.
+    // `tail` has no index: one pass for all sessions that were deleted since the last.
     let left =
         conn.prepare_cached("SELECT 1 FROM deleted WHERE left_in_tail LIMIT 1")?.exists([])?;
     if left {

@@ -1,4 +1,4 @@
-//! Finished messages, the queue and keys: rows that come back as they were given.
+//! Rows of finished messages, queued messages and idempotency keys.
 
 use super::errors::SqliteError;
 use super::search;
@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// The columns of [`message`].
+/// The columns of [`read_message_row`].
 macro_rules! select {
     ($rest:literal) => {
         concat!(
@@ -22,7 +22,7 @@ macro_rules! select {
     };
 }
 
-/// The sum that tells whether a row is what was written.
+/// The checksum of a row.
 pub(super) fn checksum(parts: &[&[u8]]) -> i64 {
     let mut crc = crc32fast::Hasher::new();
     for part in parts {
@@ -32,7 +32,7 @@ pub(super) fn checksum(parts: &[&[u8]]) -> i64 {
     crc.finalize().into()
 }
 
-/// The sum of a message. Whether it is superseded is not in it: that changes by itself.
+/// The checksum of a message. `superseded` is not part of it, because it changes later.
 fn message_checksum(message: &StoredMessage) -> i64 {
     let (first, last) = (message.first.get().to_le_bytes(), message.last.get().to_le_bytes());
     checksum(&[
@@ -56,10 +56,10 @@ fn idempotency_checksum(key: &IdempotencyRecord) -> i64 {
     checksum(&[tenant, name, &key.fingerprint, key.response.as_bytes()])
 }
 
-/// What a row holds, and whether it is what was written.
+/// A row, and whether it is intact.
 type Checked<T> = (T, bool);
 
-/// A row of the columns of [`select!`].
+/// Reads a row with the columns of [`select!`].
 pub(super) fn read_message_row(row: &Row<'_>) -> rusqlite::Result<Checked<StoredMessage>> {
     let message = StoredMessage {
         id: row.get(0)?,
@@ -84,16 +84,16 @@ fn require_intact<T>(
     if sound { Ok(value) } else { Err(damaged_row(file, what).into()) }
 }
 
-/// What is said of a row that is not what was written.
+/// The error for a damaged row.
 pub(super) fn damaged_row(file: &Path, what: &str) -> Error {
     Error::Damaged(format!(
-        "{} is damaged: {what} is not what was written; look with `turnwire doctor`, and restore \
+        "{} is damaged: {what} does not match its checksum; run `turnwire doctor`, and restore \
          the last backup",
         file.display()
     ))
 }
 
-/// That a session is there.
+/// Fails with `NoSession` if a session does not exist.
 pub(super) fn require_session(conn: &Connection, session: i64) -> Result<(), SqliteError> {
     let there = conn.prepare_cached("SELECT 1 FROM sessions WHERE no = ?1")?.exists([session])?;
     if there { Ok(()) } else { Err(Error::NoSession.into()) }
@@ -156,7 +156,7 @@ pub(super) fn list(
     Ok(found)
 }
 
-/// Puts a message in place of the one that has its id, or adds it.
+/// Inserts a message, or replaces the one with its id.
 pub(super) fn insert_or_replace(
     conn: &Connection,
     session: i64,
@@ -208,13 +208,13 @@ pub(super) fn list_queued(
     conn.prepare_cached("SELECT id, reply_id, crc, json FROM queue WHERE session = ?1 ORDER BY no")?
         .query_and_then([session], |row| {
             let found = read_queued_row(row)?;
-            let what = format!("the waiting message `{}`", found.0.id);
+            let what = format!("the queued message `{}`", found.0.id);
             require_intact(found, file, &what)
         })?
         .collect()
 }
 
-/// A row of `id, reply_id, crc, json`.
+/// Reads a row of `id, reply_id, crc, json`.
 pub(super) fn read_queued_row(row: &Row<'_>) -> rusqlite::Result<Checked<QueuedMessage>> {
     let json = Bytes::from(row.get::<_, Vec<u8>>(3)?);
     let queued = QueuedMessage { id: row.get(0)?, reply_id: row.get(1)?, json };
@@ -246,7 +246,7 @@ pub(super) fn dequeue(conn: &Connection, session: i64, id: &str) -> Result<(), S
     Ok(())
 }
 
-/// A key goes with its session, so one of a session that is gone is not found.
+/// Keys are deleted with their session, so a key of a deleted session is not found.
 pub(super) fn find_idempotency_record(
     conn: &Connection,
     file: &Path,
@@ -260,10 +260,12 @@ pub(super) fn find_idempotency_record(
         )?
         .query_one(params![tenant, key], read_idempotency_row)
         .optional()?;
-    found.map(|found| require_intact(found, file, &format!("the answer to `{key}`"))).transpose()
+    found
+        .map(|found| require_intact(found, file, &format!("the stored response to `{key}`")))
+        .transpose()
 }
 
-/// A row of `tenant, key, fingerprint, answer, crc`.
+/// Reads a row of `tenant, key, fingerprint, answer, crc`.
 pub(super) fn read_idempotency_row(row: &Row<'_>) -> rusqlite::Result<Checked<IdempotencyRecord>> {
     let key = IdempotencyRecord {
         tenant: row.get::<_, String>(0)?.into(),

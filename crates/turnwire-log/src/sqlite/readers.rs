@@ -1,4 +1,4 @@
-//! The connections that read, each for one reader at a time.
+//! Pools of connections that read, each connection for one reader at a time.
 
 use super::errors::{self, SqliteError};
 use super::file::{self, Access};
@@ -12,13 +12,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use tokio::sync::Semaphore;
 
-/// Enough to keep a disk busy; each costs a few files and its cache.
+/// Enough to keep a disk busy. Each costs a few open files and its cache.
 const READERS: usize = 4;
 
-/// As many connections again are for searches alone: whatever else is read never waits for one.
+/// Connections for searches only, so that other reads never wait for a search.
 const SEARCHERS: usize = 4;
 
-/// How many steps of SQLite's machine lie between two looks at a query's bound.
+/// How many virtual machine steps of SQLite are between two checks of a query's limit.
 const CHECK_STEPS: i32 = 1000;
 
 pub(super) struct Readers {
@@ -28,7 +28,7 @@ pub(super) struct Readers {
     searching: ConnectionPool,
 }
 
-/// Some connections.
+/// A pool of connections.
 #[derive(Clone)]
 struct ConnectionPool {
     idle: Arc<Mutex<Vec<Connection>>>,
@@ -41,16 +41,16 @@ impl ConnectionPool {
     }
 }
 
-/// What a query may cost at the most.
+/// The maximum cost of a query.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct QueryLimit {
-    /// When it has to be done.
+    /// When it must be finished.
     pub(super) deadline: Option<Instant>,
-    /// How many steps of SQLite's machine it may take.
+    /// How many virtual machine steps of SQLite it may take.
     pub(super) steps: Option<u64>,
 }
 
-/// Interrupts a query when it is dropped: nobody waits for the answer then.
+/// Interrupts a query when it is dropped, because nobody waits for the result then.
 struct CancelOnDrop(Arc<AtomicBool>);
 
 impl Drop for CancelOnDrop {
@@ -60,7 +60,7 @@ impl Drop for CancelOnDrop {
 }
 
 impl QueryLimit {
-    /// Whether a query has to stop now, asked once every [`CHECK_STEPS`].
+    /// Returns a function that says whether a query must stop; it is called every [`CHECK_STEPS`].
     fn limit_check(self, given_up: &Arc<AtomicBool>) -> impl FnMut() -> bool + Send + 'static {
         let given_up = Arc::clone(given_up);
         let mut steps = 0_u64;
@@ -74,8 +74,8 @@ impl QueryLimit {
 }
 
 impl Readers {
-    /// One who looks at the file of another process has a single connection: what it has learned of
-    /// the tails is never newer than what that one sees.
+    /// A read-only store of another process's file has a single connection: the tails in memory are
+    /// then never newer than what the connection sees.
     pub(super) fn new(shared: Arc<SharedState>, to: Access) -> Self {
         let (ordinary, searching) = match to {
             Access::Inspect => {
@@ -89,8 +89,8 @@ impl Readers {
         Self { shared, to, ordinary, searching }
     }
 
-    /// Reads with a connection, in a thread that may wait for the disk. First it takes what it needs
-    /// of the tails, then it goes on without them; both see the store of one moment.
+    /// Reads with a connection, on a thread that may block. `memory` takes what it needs from the
+    /// tails, `query` continues without them; both see the same state of the store.
     pub(super) async fn read<M, T: Send + 'static>(
         &self,
         memory: impl FnOnce(&Connection, &mut Tails) -> Result<M, SqliteError> + Send + 'static,
@@ -99,7 +99,7 @@ impl Readers {
         self.run(&self.ordinary, QueryLimit::default(), memory, query).await
     }
 
-    /// The same within a bound.
+    /// The same with a limit.
     pub(super) async fn list<M, T: Send + 'static>(
         &self,
         bound: QueryLimit,
@@ -146,7 +146,8 @@ impl Readers {
             conn.progress_handler(CHECK_STEPS, Some(bound.limit_check(&given_up)))?;
             let found = read(&shared, &conn, to, memory, query);
             conn.progress_handler(0, None::<fn() -> bool>)?;
-            // One that failed may be the reason; and what was damaged may have been read wrongly.
+            // A connection that failed may be the reason, and one that saw damage may have cached
+            // it.
             let is_sound = match &found {
                 Err(SqliteError::Sql(error)) => {
                     errors::error_code(error) == Some(ErrorCode::OperationInterrupted)
@@ -161,7 +162,7 @@ impl Readers {
         });
         match reading.await {
             Ok(found) => found.map_err(|fault| fault.into_error(&self.shared.file)),
-            Err(error) => Err(Error::Store(format!("the read was given up: {error}"))),
+            Err(error) => Err(Error::Store(format!("the read failed: {error}"))),
         }
     }
 
@@ -238,7 +239,7 @@ mod tests {
     async fn a_query_ends_when_nobody_waits_for_it() {
         let (_folder, store) = store();
         let bound = QueryLimit::default();
-        // More than there are connections: each has to come back.
+        // More queries than connections: each connection must come back.
         for _ in 0..2 * SEARCHERS {
             let (begun, has_begun) = tokio::sync::oneshot::channel();
             let query = move |conn: &Connection, ()| {

@@ -1,4 +1,4 @@
-//! Retention: the oldest events go, never a part of a reply, and a little at a time.
+//! Retention: deletes the oldest events, never a part of a reply, a little at a time.
 
 mod plan;
 
@@ -16,10 +16,10 @@ use crate::store::{Retention, RetentionReport};
 use plan::{TailCopy, TrimPoint};
 use rusqlite::{Connection, OptionalExtension, params};
 
-/// About how many rows are removed in one transaction.
+/// How many rows are removed in one transaction, about.
 const TRIM_ROWS: usize = 512;
 
-/// Finds out what is to go, and removes it.
+/// Plans what to delete, and deletes it.
 pub(super) async fn apply(store: &SqliteStore, retention: Retention) -> Result<RetentionReport> {
     let cuts = if retention.before_ms.is_some() || retention.max_bytes.is_some() {
         let memory = |_: &Connection, tails: &mut super::Tails| Ok(TailCopy::from_tails(tails));
@@ -52,7 +52,7 @@ pub(super) async fn apply(store: &SqliteStore, retention: Retention) -> Result<R
     Ok(removed)
 }
 
-/// Removes the blobs that nobody has referred to since a time.
+/// Deletes the blobs that have been unused since a time.
 async fn remove_unused_blobs(store: &SqliteStore, before_ms: i64) -> Result<u64> {
     let forget =
         |batch: &mut Batch<'_>| match blobs::deleted_with_references(batch.read_connection())? {
@@ -90,7 +90,7 @@ fn remove_keys(batch: &mut Batch<'_>, before_ms: i64) -> Result<usize, SqliteErr
     Ok(removed)
 }
 
-/// Removes events up to the cuts, until it was enough for one transaction; and says what is left.
+/// Deletes events up to the trim points until one transaction has enough; returns what is left.
 fn trim_sessions(
     batch: &mut Batch<'_>,
     cuts: &[TrimPoint],
@@ -109,7 +109,7 @@ fn trim_sessions(
     Ok((removed, left.to_vec()))
 }
 
-/// Removes at most so many rows of one session, and says how many.
+/// Removes at most `most` rows of one session, and returns how many.
 fn trim_session(
     batch: &mut Batch<'_>,
     cut: &TrimPoint,
@@ -122,10 +122,11 @@ fn trim_session(
         .prepare_cached("SELECT first FROM sessions WHERE no = ?1")?
         .query_one([session], |row| row.get(0))
         .optional()?;
-    // It may have been deleted in the meantime.
+    // It may have been deleted meanwhile.
     let Some(first) = first.map(sql_integers::from_sql) else { return Ok(0) };
     if first <= last {
-        // All at once, so that nobody reads half a reply; what is before it no longer counts.
+        // In one statement, so that nobody reads half a reply. Events before `first` no longer
+        // count.
         conn.prepare_cached("UPDATE sessions SET first = ?2 WHERE no = ?1")?
             .execute([session, sql_integers::to_sql(last + 1)])?;
         removed.events += last + 1 - first;
@@ -147,7 +148,7 @@ fn trim_session(
     Ok(rows.len())
 }
 
-/// Takes events up to a place out of the row that goes on behind it.
+/// Removes the events up to a seq from the row that continues after it.
 fn shorten_segment(conn: &Connection, session: i64, last: u64) -> Result<u64, SqliteError> {
     let found = conn
         .prepare_cached(
@@ -179,7 +180,7 @@ fn shorten_segment(conn: &Connection, session: i64, last: u64) -> Result<u64, Sq
     Ok((size - run.len()) as u64)
 }
 
-/// The same for what has not moved to `segments` yet.
+/// The same for rows that have not moved to `segments` yet.
 fn trim_tail(
     batch: &mut Batch<'_>,
     conn: &Connection,

@@ -1,4 +1,4 @@
-//! The tables, and the steps that lead from one version of them to the next.
+//! The tables, and the migrations from each version to the next.
 
 use super::errors::SqliteError;
 use crate::error::Error;
@@ -7,16 +7,16 @@ use rusqlite::{Connection, Row};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Says in the file's header that it is ours: "Twir".
+/// Marks the file as a Turnwire store in its header: "Twir".
 pub(super) const APPLICATION_ID: i32 = 0x5477_6972;
 
-/// Each step makes the next version. Steps that were released are never changed.
+/// Each migration produces the next version. Released migrations never change.
 pub(super) const STEPS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3];
 
-/// Small appends go to `tail`, in the order in which they came, because an index over all sessions
-/// costs a page of writing for each of them. When enough of a session has gathered there, it moves
-/// to `segments` as one row. So of every session `segments` has the beginning, `tail` the end.
-/// Rows of `tail` whose events are in `segments` too no longer count.
+/// Small appends go to `tail` in the order of arrival, because an index over all sessions costs a
+/// page write for each. When a session has enough there, its events move to `segments` as one row.
+/// So `segments` has the beginning of each session, `tail` the end. Rows of `tail` whose events are
+/// also in `segments` no longer count.
 const VERSION_1: &str = "
 CREATE TABLE store (generation INTEGER NOT NULL) STRICT;
 INSERT INTO store VALUES (0);
@@ -128,8 +128,8 @@ CREATE TABLE deleted (session INTEGER PRIMARY KEY, left_in_tail INTEGER NOT NULL
 CREATE TABLE probe (filler BLOB NOT NULL) STRICT;
 ";
 
-/// Blobs in pieces, how many bytes a tenant has of them, and which sessions refer to which. References
-/// of sessions that were there before are not known: blobs of that time are not tracked, and stay.
+/// Blobs in pieces, the bytes of each tenant, and which sessions refer to which blob. References of
+/// older sessions are unknown, so older blobs are not tracked and stay.
 const VERSION_2: &str = "
 CREATE TABLE blob_uploads (
     no INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -186,7 +186,7 @@ CREATE TABLE uncounted (no INTEGER PRIMARY KEY) STRICT;
 INSERT INTO uncounted SELECT no FROM sessions;
 ";
 
-/// Brings the tables to the latest of the given versions, a transaction for each step.
+/// Migrates the tables to the latest of the given versions, one transaction per version.
 pub(super) fn migrate(conn: &Connection, steps: &[&str]) -> Result<(), SqliteError> {
     let version = user_version(conn)?;
     for (number, step) in (1..).zip(steps).skip_while(|(number, _)| *number <= version) {
@@ -198,9 +198,9 @@ pub(super) fn migrate(conn: &Connection, steps: &[&str]) -> Result<(), SqliteErr
     Ok(())
 }
 
-/// That a file is ours, of a version that is known here, and that it has exactly the tables, indexes
-/// and columns that we make. Nothing else may be in it: a trigger would run with our statements, and an
-/// index or a view could change what they find.
+/// Checks that a file is a Turnwire store of a known version, with exactly the tables, indexes and
+/// columns that this version creates. A foreign trigger would run with our statements, and a
+/// foreign index or view could change their results.
 pub(super) fn check(conn: &Connection, file: &Path) -> Result<(), SqliteError> {
     let id: i32 = conn.pragma_query_value(None, "application_id", |row| row.get(0))?;
     if id != APPLICATION_ID {
@@ -211,7 +211,7 @@ pub(super) fn check(conn: &Connection, file: &Path) -> Result<(), SqliteError> {
         return compare(conn, file, steps);
     }
     Err(Error::Version(format!(
-        "{} has format {version}, and this Turnwire knows formats up to {}; start the newer \
+        "{} has format {version}, but this Turnwire supports formats up to {}; start the newer \
          Turnwire that wrote it. Nothing was changed",
         file.display(),
         STEPS.len()
@@ -228,7 +228,7 @@ struct Object {
     sql: String,
 }
 
-/// All rows of `sqlite_schema`, also those that make no sense.
+/// All rows of `sqlite_schema`, including invalid ones.
 fn objects(conn: &Connection) -> rusqlite::Result<BTreeSet<Object>> {
     let text = |row: &Row<'_>, column| {
         Ok::<_, rusqlite::Error>(match row.get_ref(column)? {
@@ -249,7 +249,7 @@ fn objects(conn: &Connection) -> rusqlite::Result<BTreeSet<Object>> {
         .collect()
 }
 
-/// Compares what is in a file with what these steps make.
+/// Compares the objects in a file with those that the migrations create.
 fn compare(conn: &Connection, file: &Path, steps: &[&str]) -> Result<(), SqliteError> {
     let encoding: String = conn.pragma_query_value(None, "encoding", |row| row.get(0))?;
     if encoding != "UTF-8" {
@@ -262,8 +262,8 @@ fn compare(conn: &Connection, file: &Path, steps: &[&str]) -> Result<(), SqliteE
     let Some(Object { name, kind, .. }) = differs else { return Ok(()) };
     let is = |objects: &BTreeSet<Object>| objects.iter().any(|object| object.name == *name);
     let what = match (is(&found), is(&ours)) {
-        (true, false) => format!("it has the {kind} `{name}`, which Turnwire never makes"),
-        (true, true) => format!("the {kind} `{name}` is not as Turnwire makes it"),
+        (true, false) => format!("it has the {kind} `{name}`, which Turnwire never creates"),
+        (true, true) => format!("the {kind} `{name}` differs from what Turnwire creates"),
         (false, _) => format!("the {kind} `{name}` is missing"),
     };
     Err(planted(file, &what).into())
@@ -271,7 +271,7 @@ fn compare(conn: &Connection, file: &Path, steps: &[&str]) -> Result<(), SqliteE
 
 fn planted(file: &Path, what: &str) -> Error {
     Error::Damaged(format!(
-        "{} was changed by another program: {what}. Nothing was changed here; restore a backup that \
+        "{} was changed by another program: {what}. Turnwire changed nothing; restore a backup that \
          you trust",
         file.display()
     ))
@@ -279,7 +279,7 @@ fn planted(file: &Path, what: &str) -> Error {
 
 pub(super) fn not_ours(file: &Path) -> Error {
     Error::Store(format!(
-        "{} is not a Turnwire store, so nothing in it was changed; name another file",
+        "{} is not a Turnwire store, so nothing in it was changed; choose another file",
         file.display()
     ))
 }

@@ -1,9 +1,9 @@
-//! Words in messages and titles.
+//! Text search with FTS5 over messages and titles.
 //!
-//! SQLite's own tokenizer takes a text without spaces, such as Chinese, for one word, of which only
-//! the beginning could be found. Its trigrams find any three signs, but no word of two, and triple
-//! the index. So such scripts are taken apart here before the tokenizer sees them, sign by sign, in
-//! texts as in queries: a word is then a row of signs, found wherever it stands.
+//! SQLite's tokenizer takes a text without spaces, such as Chinese, for one word, and only its
+//! beginning could be found. The trigram tokenizer finds any three signs but no word of two, and
+//! triples the index. So texts and queries in such scripts are split sign by sign before the
+//! tokenizer sees them. A word is then a sequence of signs and is found anywhere.
 
 use super::errors::SqliteError;
 use crate::search::{SearchQuery, can_be_word_prefix, is_unspaced_script};
@@ -14,13 +14,13 @@ pub(super) const CONDITION: &str = " AND s.no IN (
     SELECT ifnull((SELECT session FROM messages WHERE no = words.rowid), -words.rowid)
     FROM words WHERE words MATCH ?words)";
 
-/// Only so much of a text is searched: a longer one would hold up the writer.
+/// Only this much of a text is indexed: a longer one would block the writer.
 const MAX_TEXT_BYTES: usize = 256 << 10;
 
 /// About as much text as takes 5 ms.
 const STEP_BYTES: usize = 32 << 10;
 
-/// A text as it is handed to the tokenizer.
+/// A text as the tokenizer gets it.
 fn space_signs(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 2);
     for sign in text.chars() {
@@ -33,9 +33,9 @@ fn space_signs(text: &str) -> String {
     out
 }
 
-/// A search as FTS5 reads it: all words have to be there.
+/// The FTS5 expression of a search: all words must match.
 pub(super) fn fts_expression(search: &SearchQuery) -> String {
-    // Quoted, and without anything but letters and digits, nothing is an operator.
+    // Quoted words of letters and digits contain no operator.
     let words = search.words().iter().map(|word| {
         let star = if can_be_word_prefix(word) { " *" } else { "" };
         format!("\"{}\"{star}", space_signs(word).trim())
@@ -43,7 +43,7 @@ pub(super) fn fts_expression(search: &SearchQuery) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Says that a message, or with a minus a session's title, has to be indexed.
+/// Marks a message for indexing, or with a negative number the title of a session.
 pub(super) fn mark_unindexed(conn: &Connection, no: i64) -> rusqlite::Result<()> {
     conn.prepare_cached("INSERT OR IGNORE INTO unindexed VALUES (?1)")?.execute([no])?;
     Ok(())
@@ -53,7 +53,7 @@ pub(super) fn has_unindexed(conn: &Connection) -> rusqlite::Result<bool> {
     conn.prepare_cached("SELECT 1 FROM unindexed LIMIT 1")?.exists([])
 }
 
-/// Indexes some of what has changed, and says whether there may be more.
+/// Indexes some marked texts, and returns whether there may be more.
 pub(super) fn index_some(conn: &Connection) -> Result<bool, SqliteError> {
     let marked: Vec<i64> = conn
         .prepare_cached("SELECT no FROM unindexed LIMIT 256")?
@@ -69,7 +69,7 @@ pub(super) fn index_some(conn: &Connection) -> Result<bool, SqliteError> {
     Ok(marked.len() == 256)
 }
 
-/// Indexes one, and says how much text it was.
+/// Indexes one text, and returns its length.
 fn index_text(conn: &Connection, no: i64) -> Result<usize, SqliteError> {
     let source = if no < 0 {
         "SELECT title FROM sessions WHERE no = -?1"

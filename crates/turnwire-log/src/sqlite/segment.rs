@@ -1,4 +1,4 @@
-//! Events of one session, one behind the other, as a row holds them.
+//! A segment: consecutive events of one session, as one row stores them.
 
 use super::sql_integers;
 use crate::store::EventLines;
@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use memchr::memchr_iter;
 use turnwire_core::Seq;
 
-/// Some events of a session, and when the last of them came.
+/// Consecutive events, and the time of the last of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Segment {
     pub(super) first: u64,
@@ -20,7 +20,7 @@ impl Segment {
         Self { first: lines.first.get(), count: lines.count, ms, bytes: lines.bytes }
     }
 
-    /// What a row says that it holds. Numbers that make no sense give a run that is not sound.
+    /// A segment from a row. Invalid numbers give a segment that is not intact.
     pub(super) fn from_row(last: i64, count: i64, ms: i64, bytes: Vec<u8>) -> Self {
         let count = u32::try_from(count).unwrap_or(0);
         let first = (sql_integers::from_sql(last) + 1).saturating_sub(count.into());
@@ -35,7 +35,7 @@ impl Segment {
         self.bytes.len()
     }
 
-    /// The sum that tells whether a row is what was written: over the events and their place.
+    /// The checksum over the events, their seqs, their time and their session.
     pub(super) fn checksum(&self, session: i64) -> u32 {
         let mut crc = crc32fast::Hasher::new();
         crc.update(&session.to_le_bytes());
@@ -46,18 +46,18 @@ impl Segment {
         crc.finalize()
     }
 
-    /// Whether there are as many lines as it says.
+    /// Whether it has as many lines as it says.
     pub(super) fn has_all_lines(&self) -> bool {
         let lines = memchr_iter(b'\n', &self.bytes).count();
         lines as u64 == u64::from(self.count) && self.bytes.last().is_none_or(|&byte| byte == b'\n')
     }
 
-    /// Whether it is what was written with this sum.
+    /// Whether it is what was written with this checksum.
     pub(super) fn is_intact(&self, session: i64, crc: i64) -> bool {
         self.count > 0 && i64::from(self.checksum(session)) == crc && self.has_all_lines()
     }
 
-    /// Where in the bytes the event of a place begins.
+    /// The offset of an event in the bytes.
     pub(super) fn byte_offset(&self, place: u64) -> usize {
         let Some(lines) = place.checked_sub(self.first).filter(|&lines| lines > 0) else {
             return 0;
@@ -67,7 +67,7 @@ impl Segment {
         end.map_or(self.bytes.len(), |end| end + 1)
     }
 
-    /// The events from a place on; `None` when it ends before.
+    /// The events from a seq on; `None` if all are before it.
     pub(super) fn starting_at(mut self, place: u64) -> Option<Self> {
         if self.last() < place || self.count == 0 {
             return None;
@@ -80,7 +80,7 @@ impl Segment {
         Some(self)
     }
 
-    /// As many events as have room, but always one; and the rest.
+    /// As many events as fit, at least one; and the rest.
     pub(super) fn split(mut self, room: usize) -> (Self, Option<Self>) {
         if self.bytes.len() <= room {
             return (self, None);
@@ -102,11 +102,11 @@ impl Segment {
         (self, (rest.count > 0).then_some(rest))
     }
 
-    /// One that goes on with the other ones, which follow it.
+    /// Joins consecutive segments.
     pub(super) fn join(parts: &[Self]) -> Option<Self> {
         let first = parts.first()?;
         if parts.len() == 1 {
-            // Its bytes are there already, for whoever watches.
+            // Its bytes can be shared with the tail cache.
             return Some(first.clone());
         }
         let mut bytes = BytesMut::with_capacity(parts.iter().map(Self::len).sum());

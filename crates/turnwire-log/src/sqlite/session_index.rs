@@ -1,4 +1,4 @@
-//! What the writer knows of sessions without looking: where each log ends, and who owns it.
+//! What the writer knows of sessions without a query: the head and the owner of each.
 
 use super::errors::SqliteError;
 use super::shared::SharedState;
@@ -12,17 +12,17 @@ use std::collections::HashMap;
 pub(super) struct SessionIndex {
     sessions: HashMap<i64, IndexEntry>,
     last_fence: u64,
-    /// Whose entries rest on the transaction that is open.
+    /// Sessions whose entries depend on the open transaction.
     touched: Vec<i64>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct IndexEntry {
-    /// Where the log ends; `None` where it has to be looked up again.
+    /// The head; `None` if it must be read again.
     last: Option<u64>,
-    /// The owner's; 0 when nobody has acquired it since the store was opened.
+    /// The fence of the owner; 0 if nobody has acquired the session since the store was opened.
     fence: u64,
-    /// The last append failed, and those behind it may rest on it.
+    /// The last append failed, and the appends after it may depend on it.
     pub(super) failed: bool,
 }
 
@@ -37,13 +37,13 @@ impl IndexEntry {
 }
 
 impl SessionIndex {
-    /// Fences of a later generation are above those of all earlier ones, so that nothing has to be
-    /// written when a session is acquired.
+    /// Fences of a later generation are higher than those of all earlier ones, so acquiring a lease
+    /// writes nothing.
     pub(super) fn new(generation: u64) -> Self {
         Self { last_fence: generation << 32, ..Self::default() }
     }
 
-    /// What is known of a session that is there.
+    /// The entry of an existing session.
     pub(super) fn entry(
         &mut self,
         conn: &Connection,
@@ -60,12 +60,12 @@ impl SessionIndex {
         Ok(self.sessions.entry(session).or_default())
     }
 
-    /// Where a log ends, for those that are known.
+    /// The head of a session, if it is in the index.
     pub(super) fn last(&self, session: i64) -> Option<u64> {
         self.sessions.get(&session)?.last
     }
 
-    /// Says where a log will end.
+    /// Sets the head that the session will have after the commit.
     pub(super) fn advance(&mut self, session: i64, last: u64) {
         self.sessions.entry(session).or_default().last = Some(last);
         self.touched.push(session);
@@ -83,7 +83,7 @@ impl SessionIndex {
         self.sessions.remove(&session);
     }
 
-    /// Everything has to be looked up again, but who owns what.
+    /// All heads must be read again. Owners stay.
     pub(super) fn invalidate(&mut self) {
         for known in self.sessions.values_mut() {
             known.last = None;

@@ -1,4 +1,4 @@
-//! Sessions: their rows, and lists of them.
+//! Rows of sessions, and lists of them.
 
 use super::errors::SqliteError;
 use super::search;
@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-/// The columns of [`record`]; the table is called `s`.
+/// The columns of [`read_record`]; the table is called `s`.
 macro_rules! select {
     ($rest:literal) => {
         concat!(
@@ -30,7 +30,7 @@ macro_rules! select {
     };
 }
 
-/// Where the logs of sessions end in memory, as of what the connection sees.
+/// The heads of sessions in memory, as of what the connection sees.
 pub(super) trait LogEnds {
     fn end(&self, session: i64) -> u64;
 }
@@ -66,7 +66,7 @@ fn read_record(row: &Row<'_>, ends: &impl LogEnds) -> rusqlite::Result<SessionRe
     })
 }
 
-/// A column that holds JSON of ours.
+/// Parses a JSON column.
 pub(super) fn read_json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
     let text = row.get_ref(column)?.as_str()?;
     serde_json::from_str(text).map_err(|error| {
@@ -80,7 +80,7 @@ pub(super) fn read_json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> ru
 
 pub(super) fn to_json(value: &impl Serialize) -> Result<String, Error> {
     serde_json::to_string(value)
-        .map_err(|error| Error::Store(format!("this cannot be written as JSON: {error}")))
+        .map_err(|error| Error::Store(format!("cannot write JSON: {error}")))
 }
 
 pub(super) fn find_by_key(
@@ -138,8 +138,8 @@ pub(super) fn list(
         .collect()
 }
 
-/// The sessions within reach, by their ids and by the ranges of ids that have a prefix. The index
-/// `sessions_name` has all that this reads, so nothing else of the tenant is looked at.
+/// The visible sessions, by id and by ranges of ids with a prefix. The index `sessions_name` covers
+/// this query, so no other session of the tenant is read.
 const VISIBLE: &str = " AND s.no IN (
     SELECT n.no FROM json_each(?ids) r CROSS JOIN sessions n
     WHERE n.tenant = ?1 AND n.id = r.value
@@ -163,7 +163,7 @@ fn visible_values(rules: &[SessionPattern]) -> [(&'static str, String); 3] {
             },
         }
     }
-    // Lists of texts are always JSON.
+    // Lists of strings always serialise.
     let json = |values: Result<String, Error>| values.unwrap_or_else(|_| "[]".to_owned());
     [
         ("?ids", json(to_json(&ids))),
@@ -172,7 +172,7 @@ fn visible_values(rules: &[SessionPattern]) -> [(&'static str, String); 3] {
     ]
 }
 
-/// The condition for sessions `s` of the tenant `?1` that these rules reach.
+/// The condition for sessions `s` of the tenant `?1` that match these patterns.
 pub(super) fn visible_condition(rules: &[SessionPattern], values: &mut Vec<Value>) -> String {
     let mut condition = VISIBLE.to_owned();
     for (name, json) in visible_values(rules) {
@@ -200,7 +200,7 @@ fn list_statement(query: &SessionQuery) -> (String, Vec<Value>) {
         let at = bind(status_to_sql(status).into());
         let _ = write!(sql, " AND s.status = ?{at}");
         if status != SessionStatus::Idle {
-            // Said once more as the index has it, which is only then used.
+            // Repeated in the form of the partial index, so that SQLite uses it.
             sql.push_str(" AND s.status <> 0");
         }
     }
@@ -213,8 +213,8 @@ fn list_statement(query: &SessionQuery) -> (String, Vec<Value>) {
     let sql = if query.visible.patterns().is_none() {
         format!("{} WHERE s.tenant = ?1{sql} {order} LIMIT ?{at}", select!(""))
     } else {
-        // The `+` keeps SQLite from walking through all sessions of the tenant. Only what is on the
-        // page is read whole.
+        // The `+` keeps SQLite from scanning all sessions of the tenant. Only sessions on the page
+        // are read completely.
         format!(
             "{} WHERE s.no IN (SELECT s.no FROM sessions s WHERE +s.tenant = ?1{sql} {order} \
              LIMIT ?{at}) {order}",
@@ -224,7 +224,7 @@ fn list_statement(query: &SessionQuery) -> (String, Vec<Value>) {
     (sql, values)
 }
 
-/// A status as its column has it.
+/// The column value of a status.
 pub(super) fn status_to_sql(status: SessionStatus) -> i64 {
     match status {
         SessionStatus::Idle => 0,
@@ -233,7 +233,7 @@ pub(super) fn status_to_sql(status: SessionStatus) -> i64 {
     }
 }
 
-/// Makes a session that is not there yet.
+/// Inserts a new session.
 pub(super) fn create(
     conn: &Connection,
     new: &NewSession,
@@ -295,7 +295,7 @@ mod tests {
     use crate::visible_sessions::{SessionPattern, VisibleSessions};
     use rusqlite::{Connection, params_from_iter};
 
-    /// How SQLite goes about a list.
+    /// SQLite's query plan of a list.
     fn plan(query: &SessionQuery) -> String {
         let conn = Connection::open_in_memory().unwrap();
         migrate(&conn, STEPS).unwrap();

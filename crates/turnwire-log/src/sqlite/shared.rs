@@ -1,4 +1,4 @@
-//! What the writer, the readers and the checkpoints have in common.
+//! State that the writer, the readers and the checkpoints share.
 
 use super::end_watchers::EndWatchers;
 use super::tail::Tails;
@@ -10,15 +10,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 pub(super) struct SharedState {
     pub(super) file: PathBuf,
     pub(super) tails: Mutex<Tails>,
-    /// Held by the writer from a commit until the tails know of it, and by a reader while it
-    /// begins: so whoever reads sees tables and tails of the same moment.
+    /// Held by the writer from the commit until the tails have it, and by a reader while it begins.
+    /// So a reader sees tables and tails of the same moment.
     pub(super) publish_lock: RwLock<()>,
-    /// Held for a write transaction, and for the last part of a checkpoint: only without a writer
-    /// can the log begin anew.
+    /// Held during a write transaction, and during the last part of a checkpoint: the write-ahead
+    /// log can only restart without a writer.
     pub(super) write_turn: Mutex<()>,
     pub(super) end_watchers: EndWatchers,
-    /// Whether there are words that no search finds yet.
+    /// Whether there is text that searches do not find yet.
     pub(super) unindexed: AtomicBool,
-    /// How large the file may grow, in bytes.
+    /// The maximum size of the file in bytes.
     pub(super) max_bytes: AtomicU64,
 }

@@ -1,4 +1,4 @@
-//! What every engine does, done here.
+//! Implements [`Store`] for [`SqliteStore`]; each method hands over to the module that knows.
 
 use super::batch::Batch;
 use super::errors::SqliteError;
@@ -26,10 +26,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use turnwire_core::Seq;
 
-/// How often somebody who only looks asks whether there is more.
+/// How often a read-only store looks for new events.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Makes a session, or finds it.
+/// Creates a session, or finds it.
 fn create_or_find(
     batch: &mut Batch<'_>,
     new: &NewSession,
@@ -111,7 +111,7 @@ impl Store for SqliteStore {
                 move |conn: &Connection, ()| Ok(totals::visible_totals(conn, &tenant, &rules)?);
             return self.readers.search(bound, |_, _| Ok(()), sum).await;
         }
-        // Sessions of an earlier version are counted in the background; whoever asks first helps.
+        // Sessions of earlier versions are counted in the background; this call helps.
         while self.readers.query(|conn| Ok(totals::has_uncounted(conn)?)).await? {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(Error::TooSlow);
@@ -161,7 +161,8 @@ impl Store for SqliteStore {
             .await
     }
 
-    // Nobody else can have the file, so a lease ends only when somebody in this process takes it.
+    // Only one process can have the file, so a lease ends only when another task of this process
+    // takes it.
     async fn acquire_lease(
         &self,
         session: SessionNumber,
@@ -227,7 +228,7 @@ impl Store for SqliteStore {
     }
 
     async fn wait_for_events(&self, session: SessionNumber, after: u64) -> Result<u64> {
-        // Entered before the end is looked up, so that nothing falls in between.
+        // Added before the head is read, so that no event is missed in between.
         let mut waiter = self.shared.end_watchers.add_waiter(session.0);
         loop {
             let last = self.log_end(session).await?;
@@ -307,7 +308,7 @@ impl Store for SqliteStore {
     fn abandon_upload(&self, upload: UploadNumber) {
         let abandon = move |batch: &mut Batch<'_>| blobs::abandon(batch, upload.0);
         let (job, _) = Job::task(Grouping::Shared, abandon);
-        // Whoever opens the store again removes it.
+        // It is removed when the store is opened again.
         let _ = self.send_job(job);
     }
 

@@ -1,5 +1,5 @@
-//! The end of each session's log that has not moved to `segments` yet. It is in memory too, so
-//! that whoever follows a session reads no file.
+//! The events of each session that have not moved to `segments` yet. They are in memory too, so
+//! that subscribers near the head read no file.
 
 use super::segment::Segment;
 use super::sql_integers;
@@ -11,48 +11,48 @@ use std::collections::HashMap;
 pub(super) struct TailRow {
     pub(super) no: i64,
     pub(super) segment: Segment,
-    /// The sum that was written with it.
+    /// The checksum that was written with it.
     pub(super) crc: i64,
-    /// Whether it is what was written.
+    /// Whether it matches its checksum.
     pub(super) is_intact: bool,
 }
 
 impl TailRow {
-    /// What is about to be written.
+    /// A row that is about to be written.
     pub(super) fn new(no: i64, session: i64, run: Segment) -> Self {
         Self { no, crc: run.checksum(session).into(), segment: run, is_intact: true }
     }
 }
 
-/// What a commit changes.
+/// A change of the tails, applied after the commit.
 #[derive(Debug)]
 pub(super) enum TailChange {
-    /// One more at the end.
+    /// A new row at the end.
     Push(i64, TailRow),
-    /// Those up to a place are elsewhere now, or nowhere.
+    /// Rows up to a seq have moved or were deleted.
     Drop(i64, u64),
-    /// One is shorter than it was.
+    /// A row became shorter.
     Shorten(i64, TailRow),
-    /// All of the session.
+    /// The session was deleted.
     DeleteSession(i64),
 }
 
-/// The pieces of all sessions.
+/// The rows of all sessions.
 #[derive(Debug, Default)]
 pub(super) struct Tails {
     sessions: HashMap<i64, Vec<TailRow>>,
-    /// The last row that was taken in, and the first that is left.
+    /// The last row that was loaded, and the first that is left.
     seen: i64,
     low: i64,
     loaded: (usize, usize),
 }
 
-/// What is in memory of a session, for one read.
+/// The part of a session's tail that one read needs.
 #[derive(Debug, Default)]
 pub(super) struct TailView {
-    /// The first event that is in memory; all before it are in `segments`.
+    /// The first event in the tail; all events before it are in `segments`.
     pub(super) first: Option<u64>,
-    /// The pieces from the place on that was asked for, as many as one read may need.
+    /// The rows from the requested seq on, as many as the read may need.
     pub(super) rows: Vec<TailRow>,
 }
 
@@ -61,7 +61,7 @@ impl Tails {
         self.sessions.get(&session).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The last event of a session, where any of it is here.
+    /// The last event of a session, if it has rows here.
     pub(super) fn last(&self, session: i64) -> Option<u64> {
         self.rows_of(session).last().map(|piece| piece.segment.last())
     }
@@ -72,7 +72,7 @@ impl Tails {
         let mut bytes = 0_usize;
         let wanted = pieces.iter().skip(begin).take_while(|piece| {
             let room = bytes < max_bytes.max(1);
-            // Of the first one, part may be before the place.
+            // The first row may begin before the seq.
             let of_it = piece.segment.last().saturating_sub(from) >= u64::from(piece.segment.count);
             bytes += if of_it { piece.segment.len() } else { 0 };
             room
@@ -83,12 +83,12 @@ impl Tails {
         }
     }
 
-    /// Every session of which something is here, with its pieces.
+    /// Every session with rows here.
     pub(super) fn iter(&self) -> impl Iterator<Item = (i64, &[TailRow])> {
         self.sessions.iter().map(|(session, pieces)| (*session, pieces.as_slice()))
     }
 
-    /// Where the log of each of them ends.
+    /// The head of each of them.
     pub(super) fn ends(&self) -> HashMap<i64, u64> {
         let ends =
             |(session, pieces): (i64, &[TailRow])| Some((session, pieces.last()?.segment.last()));
@@ -100,8 +100,8 @@ impl Tails {
             match change {
                 TailChange::Push(session, piece) => {
                     let pieces = self.sessions.entry(session).or_default();
-                    // By itself it would get room for twice as many, and most sessions that grow at
-                    // the same time would hold twice what they need.
+                    // `Vec` would double its capacity, and most sessions that grow at the same time
+                    // would hold twice what they need.
                     if pieces.len() == pieces.capacity() {
                         pieces.reserve_exact(pieces.len().clamp(4, 16));
                     }
@@ -130,7 +130,7 @@ impl Tails {
         }
     }
 
-    /// Takes in the rows that came since the last time, and forgets those that went.
+    /// Loads the rows that were added since the last call, and drops those that were removed.
     pub(super) fn load(&mut self, conn: &Connection) -> rusqlite::Result<()> {
         let mut rows = conn.prepare_cached(
             "SELECT no, session, last, count, ms, crc, bytes FROM tail WHERE no > ?1 ORDER BY no",
@@ -154,7 +154,7 @@ impl Tails {
         Ok(())
     }
 
-    /// Forgets what is in `segments` too, or is not kept any more.
+    /// Drops rows that are in `segments` too, or were trimmed.
     pub(super) fn drop_moved(&mut self, conn: &Connection, session: i64) -> rusqlite::Result<()> {
         let mut end = conn.prepare_cached(
             "SELECT max(first - 1, ifnull((SELECT max(last) FROM segments WHERE session = ?1), 0))
@@ -172,7 +172,7 @@ impl Tails {
         Ok(())
     }
 
-    /// All that counts of the table.
+    /// All valid rows of the table.
     pub(super) fn load_all(conn: &Connection) -> rusqlite::Result<Self> {
         let mut tails = Self::default();
         tails.load(conn)?;
@@ -181,19 +181,19 @@ impl Tails {
         Ok(tails)
     }
 
-    /// The number of the last row that there is or was.
+    /// The number of the last row that was loaded.
     pub(super) fn last_row(&self) -> i64 {
         self.seen
     }
 
-    /// How many rows were taken in, and how many bytes they had, whether they count or not.
+    /// How many rows were loaded and their bytes, valid or not.
     pub(super) fn loaded(&self) -> (usize, usize) {
         self.loaded
     }
 }
 
-/// Gives pieces that are damaged the places that they must have had, so that nothing else rests on
-/// numbers which may be damaged too. The log ended at `end` before what these add to it.
+/// Gives damaged rows the seqs that they must have had, because their own numbers may be damaged
+/// too. The log ended at `end` before these rows.
 fn repair_positions(pieces: &mut Vec<TailRow>, end: u64) {
     let mut mended: Vec<TailRow> = Vec::with_capacity(pieces.len());
     let mut last = end;

@@ -1,4 +1,4 @@
-//! Where events are written: small appends to `tail`, and from there to `segments`, many at once.
+//! Writes events: small appends to `tail`, and from there, many at once, to `segments`.
 
 use super::batch::Batch;
 use super::errors::SqliteError;
@@ -13,20 +13,20 @@ use std::time::{Duration, Instant};
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct LayoutSizes {
-    /// An append that is as large as this goes to `segments` at once.
+    /// An append of at least this size goes to `segments` directly.
     pub large_bytes: usize,
-    /// When so much of a session has gathered in `tail`, it goes to `segments`.
+    /// When a session has this much in `tail`, it moves to `segments`.
     pub gathered_bytes: usize,
-    /// A row is not made larger than this, so that a read of little stays cheap.
+    /// The maximum size of a row, so that small reads stay cheap.
     pub row_bytes: usize,
-    /// Events further apart than this share no row, so that retention by age is exact to it.
+    /// Events further apart than this do not share a row. Retention by age is exact to this.
     pub row_ms: i64,
-    /// When `tail` has so many rows or bytes, it is swept. What is there is read when a store is
-    /// opened, and held in memory.
+    /// When `tail` has so many rows or bytes, it is swept. It is read when a store is opened, and
+    /// held in memory.
     pub sweep_rows: usize,
     /// See `sweep_rows`.
     pub sweep_bytes: usize,
-    /// How many rows of `tail` a commit removes at the most, where it removes any.
+    /// How many rows of `tail` one commit removes at most.
     pub clear_rows: usize,
 }
 
@@ -44,7 +44,7 @@ impl Default for LayoutSizes {
     }
 }
 
-/// How long a sweep waits after it has failed.
+/// How long sweeps pause after a failure.
 const SWEEP_PAUSE: Duration = Duration::from_mins(1);
 
 /// What the writer knows of the table `tail`.
@@ -55,21 +55,21 @@ pub(super) struct TailTable {
     rows: usize,
     bytes: usize,
     sweep: Option<Sweep>,
-    /// After a sweep that failed: nobody else is to fail because of it.
+    /// After a failed sweep, so that other requests do not fail because of it.
     paused_until: Option<Instant>,
-    /// What the open transaction changes of this.
+    /// What the open transaction changes.
     open_transaction: OpenTransaction,
 }
 
-/// The way of older rows from `tail` to `segments`, a few with each commit.
+/// Moves older rows from `tail` to `segments`, a few with each commit.
 #[derive(Debug)]
 struct Sweep {
-    /// Rows up to this one leave.
+    /// Rows up to this number are moved.
     up_to: i64,
-    /// How many there were, and their bytes.
+    /// How many rows there were, and their bytes.
     rows: usize,
     bytes: usize,
-    /// Sessions that may have some of them, the next one last.
+    /// Sessions that may have such rows, the next one last.
     sessions: Vec<i64>,
 }
 
@@ -77,16 +77,16 @@ struct Sweep {
 struct OpenTransaction {
     rows: usize,
     bytes: usize,
-    /// Sessions of the sweep that are done with.
+    /// Sessions that the sweep is done with.
     swept: usize,
-    /// Whether all of the sweep's rows are removed.
+    /// Whether all rows of the sweep are removed.
     finished: bool,
     /// Whether the sweep has begun to write.
     sweeping: bool,
 }
 
 impl TailTable {
-    /// Of a table that was just opened; rows of a later generation have higher numbers.
+    /// For a table that was just opened. Rows of a later generation have higher numbers.
     pub(super) fn new(tails: &Tails, sizes: LayoutSizes, generation: u64) -> Self {
         let last_no = tails.last_row().max(sql_integers::to_sql(generation << 32));
         let (rows, bytes) = tails.loaded();
@@ -105,7 +105,7 @@ impl TailTable {
         if let Some(sweep) = &mut self.sweep {
             sweep.sessions.truncate(sweep.sessions.len().saturating_sub(open.swept));
             if open.finished {
-                // Others remove rows too, so these are not counted but those before the sweep.
+                // Others remove rows too, so the rows from before the sweep are subtracted.
                 self.rows = self.rows.saturating_sub(sweep.rows);
                 self.bytes = self.bytes.saturating_sub(sweep.bytes);
                 self.sweep = None;
@@ -113,7 +113,7 @@ impl TailTable {
         }
     }
 
-    /// Says whether a sweep was at work; it pauses then.
+    /// Returns whether a sweep was running; sweeps pause then.
     pub(super) fn rolled_back(&mut self) -> bool {
         let open = std::mem::take(&mut self.open_transaction);
         if open.sweeping {
@@ -123,7 +123,7 @@ impl TailTable {
         open.sweeping
     }
 
-    /// Begins a sweep when it is time for one.
+    /// Starts a sweep if it is due.
     fn plan_sweep(&mut self, tails: &Tails) {
         let sizes = self.sizes;
         let small = self.rows < sizes.sweep_rows && self.bytes < sizes.sweep_bytes;
@@ -132,14 +132,14 @@ impl TailTable {
             return;
         }
         let mut sessions: Vec<i64> = tails.iter().map(|(session, _)| session).collect();
-        // In the order of the index, so that neighbours there are written together.
+        // In the order of the index, so that neighbours are written together.
         sessions.sort_unstable_by(|one, other| other.cmp(one));
         let (up_to, rows, bytes) = (self.last_no, self.rows, self.bytes);
         self.sweep = Some(Sweep { up_to, rows, bytes, sessions });
     }
 }
 
-/// Writes the events of a transaction, and returns where the logs end then.
+/// Writes the events of a transaction, and returns the new heads.
 pub(super) fn write_segments(batch: &mut Batch<'_>) -> Result<Vec<(i64, u64)>, SqliteError> {
     let runs = batch.take_segments();
     if runs.is_empty() {
@@ -149,7 +149,7 @@ pub(super) fn write_segments(batch: &mut Batch<'_>) -> Result<Vec<(i64, u64)>, S
     let sizes = batch.tail_table.sizes;
     let ends = runs.iter().filter_map(|(session, runs)| Some((*session, runs.last()?.last())));
     let ends: Vec<(i64, u64)> = ends.collect();
-    // What has gathered for those that are to move, all looked up under one lock.
+    // The tail rows of sessions that must move, all read under one lock.
     let gathered: Vec<Option<Vec<TailRow>>> = {
         let tails = batch.shared.tails.lock();
         batch.tail_table.plan_sweep(&tails);
@@ -193,7 +193,7 @@ pub(super) fn write_segments(batch: &mut Batch<'_>) -> Result<Vec<(i64, u64)>, S
     Ok(ends)
 }
 
-/// Writes pieces, and runs that follow them, as few rows of `segments`.
+/// Writes tail rows, and segments that follow them, as few rows of `segments`.
 fn move_to_segments(
     conn: &Connection,
     sizes: LayoutSizes,
@@ -206,7 +206,7 @@ fn move_to_segments(
         if piece.is_intact {
             rows.add(piece.segment.clone())?;
         } else {
-            // It moves as it is, with a sum that gives it away.
+            // It moves as it is, with a checksum that shows the damage.
             rows.flush()?;
             insert_segment(
                 conn,
@@ -227,7 +227,7 @@ fn move_to_segments(
     rows.flush()
 }
 
-/// Rows of `segments` as they come together.
+/// Collects segments into rows of `segments`.
 struct SegmentWriter<'a> {
     conn: &'a Connection,
     sizes: LayoutSizes,
@@ -237,7 +237,7 @@ struct SegmentWriter<'a> {
 }
 
 impl SegmentWriter<'_> {
-    /// Adds to a row; where there is no room in it, the next one begins.
+    /// Adds to the current row; if it does not fit, starts the next.
     fn add(&mut self, run: Segment) -> rusqlite::Result<()> {
         let far =
             |first: &Segment| run.ms.saturating_sub(first.ms).saturating_abs() > self.sizes.row_ms;
@@ -280,7 +280,7 @@ fn insert_segment(
     Ok(())
 }
 
-/// Goes on with a sweep: twice as much leaves as came, so that it ends.
+/// Continues a sweep: it moves twice as much as was added, so that it ends.
 fn sweep(
     batch: &mut Batch<'_>,
     conn: &Connection,
@@ -321,7 +321,7 @@ fn sweep(
     Ok(())
 }
 
-/// Removes rows of which the events are in `segments`.
+/// Removes rows whose events are in `segments`.
 fn remove_swept_rows(
     batch: &mut Batch<'_>,
     conn: &Connection,

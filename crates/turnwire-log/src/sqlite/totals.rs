@@ -1,5 +1,5 @@
-//! What sessions spent together: kept with every change of a session, in the same transaction. Sessions
-//! that an earlier version wrote are counted some at a time.
+//! The usage totals of tenants, updated with every session in the same transaction. Sessions of
+//! earlier versions are counted a few at a time.
 
 use super::errors::SqliteError;
 use super::sessions::{read_json, to_json, visible_condition};
@@ -10,10 +10,10 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 use std::collections::BTreeMap;
 
-/// How many sessions of an earlier version are counted at a time.
+/// How many sessions of earlier versions are counted at a time.
 const STEP: i64 = 256;
 
-/// Notes what a session has spent, before its state is written.
+/// Updates the totals for a session, before its state is written.
 pub(super) fn update_session(
     conn: &Connection,
     session: i64,
@@ -22,7 +22,7 @@ pub(super) fn update_session(
     replace_usage(conn, session, &SessionUsage::from_state(after))
 }
 
-/// Notes that a session goes, before it does.
+/// Subtracts a session, before it is deleted.
 pub(super) fn remove_session(conn: &Connection, session: i64) -> Result<(), SqliteError> {
     replace_usage(conn, session, &SessionUsage::default())
 }
@@ -49,7 +49,7 @@ fn replace_usage(conn: &Connection, session: i64, after: &SessionUsage) -> Resul
     Ok(())
 }
 
-/// Whose a session is, and what it has spent.
+/// The tenant, agent and usage of a session.
 fn read_session(
     conn: &Connection,
     session: i64,
@@ -64,7 +64,7 @@ pub(super) fn has_uncounted(conn: &Connection) -> rusqlite::Result<bool> {
     conn.prepare_cached("SELECT 1 FROM uncounted LIMIT 1")?.exists([])
 }
 
-/// Counts some sessions of an earlier version, and says whether there may be more.
+/// Counts some sessions of earlier versions, and returns whether there may be more.
 pub(super) fn count_some(conn: &Connection) -> Result<bool, SqliteError> {
     let some: Vec<i64> = conn
         .prepare_cached("SELECT no FROM uncounted LIMIT ?1")?
@@ -91,7 +91,7 @@ pub(super) fn tenant_totals(
         .collect()
 }
 
-/// The totals of those sessions of a tenant that these rules reach.
+/// The totals of the sessions of a tenant that match these patterns.
 pub(super) fn visible_totals(
     conn: &Connection,
     tenant: &str,

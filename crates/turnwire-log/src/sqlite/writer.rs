@@ -1,5 +1,5 @@
-//! The one who writes: a thread that takes all requests that wait, writes them in one transaction,
-//! and answers them when it is durable.
+//! The writer thread: takes all waiting requests, writes them in one transaction, and answers when
+//! it is durable.
 
 use super::append;
 use super::batch::Batch;
@@ -19,21 +19,21 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// How much goes into one transaction, so that nobody waits long for the others.
+/// The maximum of one transaction, so that nobody waits long for others.
 const GROUP_JOBS: usize = 4096;
 const GROUP_BYTES: usize = 8 << 20;
 
-/// How much, or how long, until the checkpoints are told.
+/// How many bytes, or how long, until the checkpoint thread is woken.
 const SIGNAL_BYTES: usize = 2 << 20;
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Something to be written.
+/// A request to the writer.
 pub(super) enum Job {
     Append(Box<Append>, oneshot::Sender<Result<()>>),
     Task(Box<dyn Task>),
 }
 
-/// Any request but an append. It may be run again when the transaction fails.
+/// Any request except an append. It may run again if the transaction fails.
 pub(super) trait Task: Send {
     fn run(&mut self, batch: &mut Batch<'_>) -> Result<(), SqliteError>;
 
@@ -41,19 +41,19 @@ pub(super) trait Task: Send {
 
     fn grouping(&self) -> Grouping;
 
-    /// About how much it writes.
+    /// How many bytes it writes, about.
     fn bytes(&self) -> usize;
 }
 
-/// Whether a request can be in a transaction with others.
+/// Whether a request can share a transaction with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Grouping {
     Shared,
-    /// It changes rows in which other requests may have a part.
+    /// It changes rows that other requests may change too.
     Alone,
 }
 
-/// A request whose answer somebody waits for.
+/// A task whose result someone awaits.
 struct AwaitedTask<T, F> {
     work: F,
     company: Grouping,
@@ -74,7 +74,7 @@ where
     fn finish(self: Box<Self>, result: Result<()>) {
         let not_run = || Error::Store("the request was never run".to_owned());
         let found = self.result.ok_or_else(not_run);
-        // Nobody may wait any more.
+        // The caller may be gone.
         let _ = self.response.send(result.and(found));
     }
 
@@ -143,11 +143,11 @@ impl Job {
     }
 }
 
-/// Up to so many are answered from the writer's own thread.
+/// Up to so many callers are woken from the writer's own thread.
 const MAX_DIRECT_RESPONSES: usize = 4;
 
-/// Requests that are done, and what came of them. They are answered when this is dropped: also where
-/// a runtime that has ended drops it.
+/// Finished requests and their results. Callers are answered when this is dropped, also by a
+/// runtime that shuts down.
 struct Responses(Vec<(Job, Result<()>)>);
 
 impl Drop for Responses {
@@ -158,30 +158,30 @@ impl Drop for Responses {
     }
 }
 
-/// Why a transaction came to nothing.
+/// Why a transaction failed.
 struct FailedTransaction {
     error: rusqlite::Error,
-    /// Whether one by one, or without the sweep, some may succeed.
+    /// Whether some requests may succeed alone, or without the sweep.
     retry: bool,
 }
 
 pub(super) struct Writer {
     shared: Arc<SharedState>,
-    /// It is always there, if only to hold the write-ahead log: were nobody to have the file open,
-    /// the next one to open it would find what was refused when it could not be synced.
+    /// Always open, also to hold the write-ahead log: if no connection had the file open, the next
+    /// one would find commits in the log that were refused because their sync failed.
     conn: Connection,
-    /// After a failure that may have left it in disorder: another one is needed.
+    /// After a failure that may have left the connection in a bad state.
     must_reconnect: bool,
     max_bytes: u64,
     index: SessionIndex,
     tail_table: TailTable,
     maintenance: Maintenance,
     checkpoint_signal: CheckpointSignal,
-    /// Where those are who wait for an answer.
+    /// The runtime of the callers.
     runtime: Option<tokio::runtime::Handle>,
 }
 
-/// Says to whoever makes checkpoints that something was written, but not each time.
+/// Wakes the checkpoint thread after writes, but not after each.
 struct CheckpointSignal {
     to: SyncSender<()>,
     bytes: usize,
@@ -190,11 +190,11 @@ struct CheckpointSignal {
 
 impl CheckpointSignal {
     fn add(&mut self, bytes: usize) {
-        // A commit writes whole pages, about three at the least.
+        // A commit writes whole pages, at least about three.
         self.bytes += bytes + (24 << 10);
         let long_ago = self.last.is_none_or(|last| last.elapsed() > SIGNAL_INTERVAL);
         if self.bytes >= SIGNAL_BYTES || long_ago {
-            // Where it is full, there is word already.
+            // If the channel is full, the thread is awake already.
             let _ = self.to.try_send(());
             *self = Self { to: self.to.clone(), bytes: 0, last: Some(Instant::now()) };
         }
@@ -223,12 +223,12 @@ impl Writer {
         }
     }
 
-    /// With the runtime of those who wait for answers.
+    /// Sets the runtime of the callers.
     pub(super) fn with_runtime(self, runtime: Option<tokio::runtime::Handle>) -> Self {
         Self { runtime, ..self }
     }
 
-    /// Runs until nobody can ask any more and all that was asked is done.
+    /// Runs until all senders are gone and all requests are done.
     pub(super) fn run(mut self, jobs: &Receiver<Job>) {
         let mut held = None;
         loop {
@@ -254,13 +254,13 @@ impl Writer {
         }
     }
 
-    /// Writes some requests, together if that goes.
+    /// Writes some requests, together if possible.
     fn write_group(&mut self, mut group: Vec<Job>) {
         let mut attempt = self.try_transaction(&mut group);
         if let Err(FailedTransaction { retry: true, .. }) = attempt
             && group.len() == 1
         {
-            // What failed may have been the sweep.
+            // The sweep may have caused the failure.
             attempt = self.try_transaction(&mut group);
         }
         match attempt {
@@ -272,7 +272,7 @@ impl Writer {
             }
             Err(FailedTransaction { error, .. }) => {
                 let error = errors::from_sqlite(&self.shared.file, &error);
-                tracing::error!(%error, requests = group.len(), "nothing of this was written");
+                tracing::error!(%error, requests = group.len(), "transaction failed; nothing was written");
                 for job in group {
                     if let Job::Append(append, _) = &job {
                         self.index.mark_failed(append.session.0);
@@ -283,8 +283,8 @@ impl Writer {
         }
     }
 
-    /// Tells everybody what became of it. Waking many from outside their runtime costs this thread a
-    /// system call for each; one of theirs does it in no time.
+    /// Answers all callers. Waking many tasks from outside their runtime costs one system call
+    /// each; a task of that runtime does it cheaply.
     fn send_responses(&self, answers: Responses) {
         match &self.runtime {
             Some(runtime) if answers.0.len() > MAX_DIRECT_RESPONSES => {
@@ -294,7 +294,7 @@ impl Writer {
         }
     }
 
-    /// One transaction. Requests that are refused do not keep the others from being written.
+    /// Tries one transaction. Refused requests do not keep others from being written.
     fn try_transaction(&mut self, group: &mut [Job]) -> Result<Vec<Result<()>>, FailedTransaction> {
         let shared = Arc::clone(&self.shared);
         let _turn = shared.write_turn.lock();
@@ -356,13 +356,13 @@ impl Writer {
         failure
     }
 
-    /// Sees to it that the connection is in order, with the limit that is wanted now.
+    /// Makes sure that the connection works and has the current size limit.
     fn connect(&mut self) -> rusqlite::Result<()> {
         let max_bytes = self.shared.max_bytes.load(Ordering::Relaxed);
         if self.must_reconnect {
             let conn = file::connect(&self.shared.file, Access::Write)?;
-            // What is in memory may come from a disk that did not do what it should. And not before
-            // it has read something does a connection hold the log.
+            // The tails may come from a disk that failed, so they are read again. A connection
+            // holds the write-ahead log only after its first read.
             let tails = Tails::load_all(&conn)?;
             let publish = self.shared.publish_lock.write();
             *self.shared.tails.lock() = tails;
@@ -379,7 +379,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Does a little of what has to be done some time.
+    /// Does one step of maintenance.
     fn run_maintenance(&mut self) {
         let Some(chore) = self.maintenance.next() else { return };
         let (job, mut more) = Job::task(Grouping::Alone, move |batch| chore.step(batch));
@@ -392,13 +392,13 @@ impl Writer {
                     self.shared.unindexed.store(false, Ordering::Release);
                 }
             }
-            // It is tried again later; whoever writes hears of the reason too.
+            // It is tried again later, and writes report the same cause.
             Ok(Err(_)) | Err(_) => self.maintenance.postpone(),
         }
     }
 }
 
-/// Adds all that waits; a request that has to be alone is returned.
+/// Adds all waiting requests. Returns one that must be alone.
 fn fill_group(group: &mut Vec<Job>, jobs: &Receiver<Job>) -> Option<Job> {
     if group.iter().any(|job| job.grouping() == Grouping::Alone) {
         return None;
@@ -419,7 +419,7 @@ fn fill_group(group: &mut Vec<Job>, jobs: &Receiver<Job>) -> Option<Job> {
 
 type GroupResult = (Vec<Result<()>>, Vec<(i64, u64)>);
 
-/// All statements of a transaction but the commit.
+/// Runs all statements of a transaction except the commit.
 fn run_jobs(batch: &mut Batch<'_>, group: &mut [Job]) -> Result<GroupResult, FailedTransaction> {
     let fail = |error| FailedTransaction { retry: errors::concerns_one_request(&error), error };
     let mut results = Vec::with_capacity(group.len());
@@ -439,7 +439,7 @@ fn run_jobs(batch: &mut Batch<'_>, group: &mut [Job]) -> Result<GroupResult, Fai
     }
 }
 
-/// Sets how large the file may grow.
+/// Sets the maximum size of the file.
 fn limit_size(conn: &Connection, bytes: u64) -> rusqlite::Result<()> {
     let page: i64 = conn.pragma_query_value(None, "page_size", |row| row.get(0))?;
     let pages = i64::try_from(bytes).unwrap_or(i64::MAX) / page.max(1);

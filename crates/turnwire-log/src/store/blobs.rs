@@ -1,8 +1,8 @@
 //! Blobs: bytes stored once per tenant, under their SHA-256, and which sessions refer to them.
 //!
-//! Large blobs are uploaded and read in pieces, so that neither takes long or much memory. A session
-//! refers to a blob when the blob's URL is anywhere in its events, messages or metadata; a blob that
-//! no session refers to is removed by retention after a while.
+//! Large blobs are uploaded and read in pieces, so that neither takes much time or memory at once.
+//! A session refers to a blob if the blob's URL is anywhere in its events, messages or metadata.
+//! Retention deletes blobs that no session refers to.
 
 use bytes::Bytes;
 use memchr::memmem;
@@ -10,13 +10,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use turnwire_core::Fields;
 
-/// The largest piece of a blob. Larger blobs have several.
+/// The largest piece of a blob. A larger blob has several.
 pub const BLOB_PIECE_BYTES: usize = 256 * 1024;
 
-/// Bytes stored once by their hash.
+/// Bytes stored under their hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blob {
-    /// What they are.
+    /// Their media type.
     pub media_type: String,
     /// The bytes.
     pub bytes: Bytes,
@@ -25,41 +25,41 @@ pub struct Blob {
 /// A blob without its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlobInfo {
-    /// What it is.
+    /// Its media type.
     pub media_type: String,
-    /// How many bytes it has.
+    /// Its size in bytes.
     pub size: u64,
 }
 
-/// The number of an upload that has not ended.
+/// The number of an unfinished upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UploadNumber(pub i64);
 
-/// A blob to be stored.
+/// A blob to store.
 #[derive(Debug, Clone)]
 pub struct NewBlob {
-    /// Whose it is.
+    /// The tenant that it belongs to.
     pub tenant: Arc<str>,
     /// The SHA-256 of its bytes.
     pub hash: [u8; 32],
-    /// What it is.
+    /// Its media type.
     pub media_type: String,
-    /// Where its first pieces are, if it has more than one.
+    /// The upload with its first pieces, if it has more than one.
     pub upload: Option<UploadNumber>,
-    /// The bytes, or those behind the pieces of the upload.
+    /// The bytes, or the bytes after the pieces of the upload.
     pub bytes: Bytes,
     /// The time now, in milliseconds since 1970.
     pub now_ms: i64,
-    /// How many bytes all blobs of the tenant may have together. `None`: any number.
+    /// The quota in bytes of all blobs of the tenant. `None`: no quota.
     pub max_bytes: Option<u64>,
 }
 
-/// The blobs that JSON refers to: each hash that stands behind `blobs/`, wherever it is.
+/// The blobs that JSON refers to: every hash after `blobs/`, anywhere.
 #[derive(Debug, Default)]
 pub struct BlobReferences(BTreeSet<[u8; 32]>);
 
 impl BlobReferences {
-    /// Adds those of some JSON.
+    /// Adds the references in some JSON.
     pub fn add(&mut self, json: &[u8]) {
         for at in memmem::find_iter(json, b"blobs") {
             let rest = json.get(at + b"blobs".len()..).unwrap_or_default();
@@ -71,7 +71,7 @@ impl BlobReferences {
         }
     }
 
-    /// Adds those of metadata.
+    /// Adds the references in metadata.
     pub(crate) fn add_fields(&mut self, fields: &Fields) {
         // Fields are JSON already, so this does not fail.
         if let Ok(json) = serde_json::to_vec(fields) {
@@ -85,7 +85,7 @@ impl BlobReferences {
     }
 }
 
-/// The hash that a text begins with.
+/// Parses the hash at the start of a text.
 fn parse_hash(text: &[u8]) -> Option<[u8; 32]> {
     let digit =
         |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());

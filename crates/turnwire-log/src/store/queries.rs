@@ -1,4 +1,4 @@
-//! What lists of an engine are asked for.
+//! The queries of lists.
 
 use super::{SessionNumber, SessionStatus};
 use crate::search::SearchQuery;
@@ -7,23 +7,23 @@ use std::sync::Arc;
 use std::time::Duration;
 use turnwire_core::Seq;
 
-/// Which sessions to list: latest change first.
+/// Which sessions to list, latest change first.
 #[derive(Debug, Clone)]
 pub struct SessionQuery {
-    /// Whose.
+    /// The tenant.
     pub tenant: Arc<str>,
-    /// Only those that the caller reaches. An engine filters before it counts a page, and its work
-    /// grows with what is within reach, not with what is not.
+    /// Only sessions that the caller may see. An engine filters before it counts a page, and its
+    /// work depends on what is visible, not on the rest.
     pub visible: VisibleSessions,
-    /// Only those with a finished message, or a title, that has these words.
+    /// Only sessions with these words in one finished message or in the title.
     pub search: Option<SearchQuery>,
-    /// Only those that are doing this.
+    /// Only sessions with this status.
     pub status: Option<SessionStatus>,
-    /// Behind the last of an earlier page.
+    /// After the last session of the previous page.
     pub after: Option<(i64, SessionNumber)>,
-    /// How many at the most.
+    /// The maximum number of sessions.
     pub limit: usize,
-    /// How long it may take; then it is `TooSlow`. `None`: as long as it takes.
+    /// The time limit; then the query fails with `TooSlow`. `None`: no limit.
     pub max_time: Option<Duration>,
 }
 
@@ -45,14 +45,14 @@ impl SessionQuery {
 /// Which messages to list, in the order of their first events.
 #[derive(Debug, Clone, Default)]
 pub struct MessageQuery {
-    /// Only messages that begin before this place.
+    /// Only messages that begin before this seq.
     pub before: Option<Seq>,
-    /// Only messages that begin behind this place.
+    /// Only messages that begin after this seq.
     pub after: Option<Seq>,
-    /// The last so many of them (the first so many when `after` is given).
+    /// The maximum number: the last ones, or with `after` the first ones.
     pub limit: usize,
-    /// No more of them once they have so many bytes together, but always one.
+    /// Stop once they have so many bytes together; at least one is returned.
     pub max_bytes: Option<usize>,
-    /// Also those of sub-agents.
+    /// Include messages of sub-agents.
     pub sub_agents: bool,
 }

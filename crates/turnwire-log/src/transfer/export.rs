@@ -1,4 +1,4 @@
-//! A session out of a store.
+//! Writes a session of a store as lines of JSON.
 
 use super::{SessionHeader, VERSION};
 use crate::error::Error;
@@ -8,15 +8,15 @@ use std::fmt;
 use std::io::{self, Write};
 use turnwire_core::Seq;
 
-/// How much of the log is read at a time.
+/// How many bytes of the log are read at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// Why a session could not be written.
+/// Why an export failed.
 #[derive(Debug)]
 pub enum ExportError {
-    /// The store did not give it.
+    /// The store could not be read.
     Log(Error),
-    /// It had nowhere to go.
+    /// The output could not be written.
     Write(io::Error),
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for ExportError {
 
 impl std::error::Error for ExportError {}
 
-/// Writes a session as it was when it was looked up. Returns how many events it has.
+/// Writes a session as it was when `record` was read. Returns how many events it has.
 pub async fn export(
     store: &dyn Store,
     record: &SessionRecord,

@@ -1,7 +1,7 @@
-//! Sessions into a store.
+//! Reads sessions from lines of JSON into a store.
 //!
-//! One reads the file and hands out its lines in pieces; each session is written by a task of its
-//! own, several at a time, so that they share the waiting for the disk.
+//! One thread reads the file and splits it into chunks of lines. Each session is written by its own
+//! task, many at a time, so that they share syncs of the disk.
 
 use super::{SessionHeader, VERSION, sub_agent_of};
 use crate::error::{Error, Result};
@@ -21,66 +21,66 @@ use turnwire_core::event::{Message, Supersede};
 use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{Event, EventKind, Msg, Seq};
 
-/// How many sessions are written at a time.
+/// How many sessions are written at the same time.
 const MAX_CONCURRENT_SESSIONS: u32 = 128;
-/// How large a piece is, about.
+/// The size of a chunk, about.
 const CHUNK_BYTES: usize = 256 * 1024;
-/// A line cannot be larger than this.
+/// The maximum size of a line.
 const MAX_LINE_BYTES: u64 = 256 << 20;
-/// How many problems are kept; more are only counted.
+/// How many problems are reported; further ones are only counted.
 const MAX_PROBLEMS: usize = 1000;
 
-/// What to do with a session that is there already.
+/// What to do with a session that already exists.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ExistingSession {
-    /// Leave it alone, and name it as a problem.
+    /// Keep it, and report a problem.
     #[default]
     Refuse,
     /// Delete it first.
     Replace,
-    /// Leave it alone.
+    /// Keep it.
     Skip,
 }
 
-/// How to import.
+/// The options of an import.
 #[derive(Debug, Clone, Default)]
 pub struct ImportOptions {
-    /// What to do with a session that is there already.
+    /// What to do with sessions that already exist.
     pub existing: ExistingSession,
-    /// Whose the sessions become, instead of whose they were.
+    /// The tenant for all sessions; `None` keeps that of the file.
     pub tenant: Option<Arc<str>>,
 }
 
-/// What an import came to.
+/// The result of an import.
 #[derive(Debug, Clone, Default)]
 pub struct ImportReport {
-    /// Sessions that were made.
+    /// Sessions that were created.
     pub sessions: u64,
     /// Their events.
     pub events: u64,
-    /// Sessions that were there already and left alone.
+    /// Existing sessions that were kept.
     pub skipped: u64,
-    /// Sessions that were not made, and lines that belong to none; the first 1,000.
+    /// Sessions that were not created, and lines outside of sessions; the first 1,000.
     pub problems: Vec<ImportProblem>,
     /// How many problems there were.
     pub problem_count: u64,
-    /// Why it went no further, where it did not reach the end.
+    /// Why it stopped before the end, if it did.
     pub stopped: Option<Error>,
 }
 
-/// Why a session was not made.
+/// Why a session was not created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportProblem {
-    /// The line, counted from 1.
+    /// The line number, from 1.
     pub line: u64,
-    /// Which session, where that is known.
+    /// The session, if it is known.
     pub session: Option<String>,
     /// Why.
     pub why: String,
 }
 
-/// Imports all sessions of a file. Of a session with a bad line nothing stays; the others are made.
-/// `progress` is told how many bytes were read, from time to time.
+/// Imports all sessions of a file. A session with a bad line is not created; the others are.
+/// `progress` gets the number of bytes read, from time to time.
 pub async fn import(
     store: Arc<dyn Store>,
     input: impl BufRead + Send + 'static,
@@ -102,7 +102,7 @@ pub async fn import(
         line: 0,
     };
     let read = tokio::task::spawn_blocking(move || reader.run(input, &progress)).await;
-    // When all room is there again, all sessions are written.
+    // When all slots are free, all sessions are written.
     let _all = shared.slots.acquire_many(MAX_CONCURRENT_SESSIONS).await;
     let mut report = shared.report.lock();
     match read {
@@ -135,16 +135,16 @@ impl ImportState {
         }
     }
 
-    /// Nothing more can be written.
+    /// Stops the import: the store cannot be written.
     fn stop_import(&self, error: Error) {
         self.stop.store(true, Ordering::Release);
         self.report.lock().stopped.get_or_insert(error);
     }
 }
 
-/// Lines of one session that follow each other.
+/// Consecutive lines of one session.
 struct LineChunk {
-    /// The number of the first.
+    /// The number of the first line.
     line: u64,
     bytes: Vec<u8>,
 }
@@ -154,7 +154,7 @@ struct FileReader {
     shared: Arc<ImportState>,
     runtime: Handle,
     session: Option<(mpsc::Sender<LineChunk>, LineChunk)>,
-    /// Whether lines belong to a session, also to one that is not made.
+    /// Whether lines belong to a session, even if it is not created.
     in_session: bool,
     line: u64,
 }
@@ -185,7 +185,7 @@ impl FileReader {
                 if piece.bytes.is_empty() {
                     piece.line = self.line;
                 }
-                // Lines that were empty count all the same.
+                // Empty lines count too.
                 let behind = self.line - piece.line;
                 let lines = memchr::memchr_iter(b'\n', &piece.bytes).count() as u64;
                 for _ in lines..behind {
@@ -198,7 +198,7 @@ impl FileReader {
                 }
             } else if !self.in_session {
                 self.in_session = true;
-                let why = "this belongs to no session; a session begins with a line \
+                let why = "this line is outside of a session; a session begins with a line \
                            {\"turnwire\":\"session\",…}";
                 self.shared.add_problem(self.line, None, why.to_owned());
             }
@@ -208,14 +208,14 @@ impl FileReader {
         Ok(())
     }
 
-    /// Hands over what is there.
+    /// Sends the current chunk.
     fn flush(&mut self) {
         let Some((sender, piece)) = &mut self.session else { return };
         if piece.bytes.is_empty() {
             return;
         }
         let piece = std::mem::replace(piece, LineChunk { line: 0, bytes: Vec::new() });
-        // Whoever would take it has failed, and said so.
+        // The receiver has failed and reported it.
         if sender.blocking_send(piece).is_err() {
             self.session = None;
         }
@@ -246,31 +246,33 @@ impl FileReader {
     }
 }
 
-/// Whether a line is an object whose first key is this one.
+/// Whether a line is an object with this first key.
 fn has_first_key(text: &[u8], key: &[u8]) -> bool {
     text.strip_prefix(b"{").is_some_and(|rest| rest.trim_ascii_start().starts_with(key))
 }
 
 fn parse_header(text: &[u8]) -> Result<SessionHeader, String> {
-    let header: SessionHeader = serde_json::from_slice(text)
-        .map_err(|error| format!("this line does not begin a session: {error}"))?;
+    let header: SessionHeader =
+        serde_json::from_slice(text).map_err(|error| format!("invalid session header: {error}"))?;
     if header.turnwire != "session" {
-        return Err(format!("\"{}\" is nothing that can be imported", header.turnwire));
+        return Err(format!("cannot import \"{}\", only \"session\"", header.turnwire));
     }
     if header.version != VERSION {
         return Err(format!(
-            "version {} is not known here, only {VERSION}; use the turnwire that wrote it",
+            "unsupported version {}, expected {VERSION}; use the turnwire that wrote the file",
             header.version
         ));
     }
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
     if !(1..=128).contains(&header.id.len()) || !header.id.bytes().all(fits) {
-        return Err("the id is none: 1 to 128 of A-Z a-z 0-9 . _ : -".to_owned());
+        return Err(
+            "invalid session id: expected 1 to 128 characters of A-Z a-z 0-9 . _ : -".to_owned()
+        );
     }
     Ok(header)
 }
 
-/// A bad line, or a store that fails.
+/// A bad line, or a failure of the store.
 enum ImportFailure {
     Line(u64, String),
     Store(Error),
@@ -282,20 +284,20 @@ impl From<Error> for ImportFailure {
     }
 }
 
-/// Makes one session.
+/// Imports one session.
 struct SessionImport {
     shared: Arc<ImportState>,
     line: u64,
     header: SessionHeader,
-    /// The place that the next event has in the file.
+    /// The seq of the next event in the file.
     next: Option<u64>,
     events: u64,
 }
 
-/// An event, the line where it stands, and its text where it is to be stored as it is.
+/// The line number, the event, and its text if it is stored as it is.
 type NumberedEvent<'t> = (u64, Event<'t>, Option<Cow<'t, str>>);
 
-/// A message whose events are gone.
+/// A message whose events were trimmed.
 #[derive(Deserialize)]
 struct TrimmedMessage {
     message: Msg,
@@ -320,7 +322,7 @@ impl SessionImport {
                 let mut report = self.shared.report.lock();
                 report.sessions += 1;
                 report.events += self.events;
-                // What is written need not stay in memory.
+                // Imported sessions need not stay in memory.
                 if report.sessions.is_multiple_of(u64::from(MAX_CONCURRENT_SESSIONS)) {
                     drop(report);
                     drop(session);
@@ -335,14 +337,15 @@ impl SessionImport {
                 }
                 if let Err(error) = self.shared.log.delete_session(session.key()).await {
                     let id = &self.header.id;
-                    let why = format!("a part of session {id} stays, delete it: {error}");
+                    let why =
+                        format!("a part of session {id} could not be removed, delete it: {error}");
                     self.shared.add_problem(self.line, Some(id), why);
                 }
             }
         }
     }
 
-    /// The session, still empty. `None`: there is one already.
+    /// The empty session. `None` if one exists already.
     async fn create_session(&self) -> Result<Option<Arc<Session>>> {
         let header = &self.header;
         let tenant = self.shared.options.tenant.clone();
@@ -372,7 +375,7 @@ impl SessionImport {
                     return Ok(None);
                 }
                 ExistingSession::Refuse => {
-                    let why = "there is a session of this id already".to_owned();
+                    let why = "a session with this id already exists".to_owned();
                     self.shared.add_problem(self.line, Some(&header.id), why);
                     return Ok(None);
                 }
@@ -392,7 +395,7 @@ impl SessionImport {
         if self.shared.stop.load(Ordering::Acquire) {
             return Err(ImportFailure::Line(
                 self.line,
-                "the import stopped before its end".to_owned(),
+                "the import stopped before the end of this session".to_owned(),
             ));
         }
         self.supersede_messages(session, &mut superseded).await?;
@@ -401,7 +404,8 @@ impl SessionImport {
         };
         let next = self.next.unwrap_or(first.get());
         if next <= last {
-            let why = format!("the file ends at event {next} of this session; it goes to {last}");
+            let why =
+                format!("event {next} of this session is missing; it should have {last} events");
             return Err(ImportFailure::Line(self.line, why));
         }
         Ok(())
@@ -416,7 +420,7 @@ impl SessionImport {
         let text = str::from_utf8(&piece.bytes).map_err(|error| {
             let before = piece.bytes.get(..error.valid_up_to()).unwrap_or_default();
             let at = piece.line + memchr::memchr_iter(b'\n', before).count() as u64;
-            ImportFailure::Line(at, "this is no UTF-8".to_owned())
+            ImportFailure::Line(at, "invalid UTF-8".to_owned())
         })?;
         let mut events: Vec<NumberedEvent<'_>> = Vec::new();
         for (line, text) in (piece.line..).zip(text.split_terminator('\n')) {
@@ -426,7 +430,7 @@ impl SessionImport {
             let bad = |why: String| ImportFailure::Line(line, why);
             if has_first_key(text.as_bytes(), b"\"message\"") && self.next.is_none() {
                 let gone: TrimmedMessage = serde_json::from_str(text)
-                    .map_err(|error| bad(format!("this is no message: {error}")))?;
+                    .map_err(|error| bad(format!("invalid message: {error}")))?;
                 if gone.superseded {
                     superseded.push(gone.message.id().to_owned());
                 }
@@ -447,12 +451,12 @@ impl SessionImport {
         self.append_events(session, events).await
     }
 
-    /// Where an event says its place, that has to follow the one before.
+    /// Checks that the seq of an event follows the one before, if it has one.
     fn check_seq(&mut self, event: &Event<'_>) -> Result<(), String> {
         let expected = self.next.or(self.header.first.map(Seq::get));
         let seq = event.seq.map(Seq::get).or(expected).unwrap_or(1);
         if let Some(expected) = expected.filter(|expected| *expected != seq) {
-            return Err(format!("this is event {seq}, and event {expected} is missing before it"));
+            return Err(format!("expected event {expected}, found event {seq}"));
         }
         self.next = Some(seq.saturating_add(1));
         Ok(())
@@ -512,7 +516,7 @@ fn touched_ids(events: &[NumberedEvent<'_>]) -> Vec<String> {
     events.iter().filter_map(|(_, event, _)| id(event)).filter(|id| !id.is_empty()).collect()
 }
 
-/// The event's own bytes, where the seq was only put behind them.
+/// The text without the `seq` that the export added at its end.
 fn without_seq<'t>(text: &'t str, event: &Event<'_>) -> Cow<'t, str> {
     let behind = event.seq.map(|seq| format!(",\"seq\":{seq}}}"));
     match behind.and_then(|behind| text.strip_suffix(&behind)) {

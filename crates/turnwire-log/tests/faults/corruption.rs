@@ -1,4 +1,4 @@
-//! A file that is not what was written any more: bits that turned, sectors that are gone.
+//! Corrupted files: flipped bits, lost and misplaced sectors.
 
 use crate::session_history::SessionHistory;
 use crate::workload::Workload;
@@ -10,10 +10,10 @@ use turnwire_core::Seq;
 use turnwire_log::store::{EventLines, MessageQuery, Store};
 use turnwire_log::{Error, SqliteStore, doctor};
 
-/// What a store says when it is asked for everything, by what it was asked.
+/// Everything that can be read from a store, by what was requested.
 pub type StoreContents = BTreeMap<String, Result<String, Error>>;
 
-/// Asks for everything that there must be.
+/// Reads everything that must be there.
 pub async fn read_everything(world: &Workload, store: &SqliteStore) -> StoreContents {
     let mut answers = StoreContents::new();
     for past in &world.histories {
@@ -55,7 +55,7 @@ async fn read_session(past: &SessionHistory, store: &SqliteStore, answers: &mut 
                 }
             }
             Err(error) => {
-                // What comes behind may be sound.
+                // Events after it may be intact.
                 answers.insert(format!("{id}: event {from:05}"), Err(error));
                 if from.get() >= record.head {
                     break;
@@ -72,7 +72,7 @@ async fn read_session(past: &SessionHistory, store: &SqliteStore, answers: &mut 
     });
 }
 
-/// Notes each item of a list, or that there is none to be had.
+/// Adds each item of a list, or the error.
 fn add_items<T: Debug>(
     answers: &mut StoreContents,
     name: &str,
@@ -90,18 +90,18 @@ fn add_items<T: Debug>(
     }
 }
 
-/// What is told otherwise than it was, and not as an error that says so.
+/// A change that was returned without an error.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Undetected {
-    /// It is as if it had never been.
+    /// Something is missing.
     Missing(String),
-    /// The row of a session, which has no sum.
+    /// The row of a session, which has no checksum.
     Session(String),
-    /// It is something else.
+    /// Something has another value.
     Wrong(String),
 }
 
-/// What is told otherwise than it was, without an error that says so.
+/// Finds everything that changed without an error.
 pub fn find_undetected(sound: &StoreContents, now: &StoreContents) -> Vec<Undetected> {
     let mut silent = Vec::new();
     for (what, was) in sound {
@@ -113,7 +113,7 @@ pub fn find_undetected(sound: &StoreContents, now: &StoreContents) -> Vec<Undete
             (_, Some(is)) if what.ends_with(": session") => {
                 silent.push(Undetected::Session(format!("{what}: {is:?}")));
             }
-            // A list without some of its items, or something else altogether.
+            // A list without some of its items, or another value.
             (was, Some(is)) => {
                 silent.push(Undetected::Wrong(format!("{what}: {is:?}, was {was:?}")));
             }
@@ -124,7 +124,7 @@ pub fn find_undetected(sound: &StoreContents, now: &StoreContents) -> Vec<Undete
     silent
 }
 
-/// Whether whoever looks through everything finds something.
+/// Whether the checks of the whole store find something.
 pub async fn is_detected(store: &SqliteStore) -> bool {
     let Ok(findings) = store.check(|_| ()).await else { return true };
     if !findings.is_empty() {
@@ -143,7 +143,7 @@ pub async fn is_detected(store: &SqliteStore) -> bool {
     false
 }
 
-/// Spoils a file in one place, and says how.
+/// Corrupts a file in one place, and returns how.
 pub fn corrupt_file(rng: &mut Rng, file: &Path) -> String {
     let mut bytes = std::fs::read(file).unwrap();
     let at = rng.usize(..bytes.len());

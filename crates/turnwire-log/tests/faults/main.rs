@@ -1,7 +1,7 @@
-//! The embedded engine on disks that lose power, fail, are full, lie or rot.
+//! The SQLite engine on disks that lose power, fail, are full, lie about syncs or corrupt data.
 //!
-//! Seeds are printed; `TURNWIRE_SEED` runs one again, `FAULT_SEEDS` runs that many of each test. The
-//! seed decides what is done and where the power is cut; how the threads take turns it does not.
+//! Seeds are printed. `TURNWIRE_SEED` repeats one, `FAULT_SEEDS` runs that many per test. The seed
+//! decides what is done and where the power is cut, but not how the threads interleave.
 #![cfg(all(unix, feature = "sqlite"))]
 #![expect(
     clippy::unwrap_used,
@@ -30,7 +30,7 @@ use turnwire_log::store::{
 use turnwire_log::{Error, Log, SqliteStore};
 use workload::{OnError, Workload, copy_folder, run_workers};
 
-/// So little makes events move, and rows full, that all of that happens all the time.
+/// Sizes so small that events move and rows fill all the time.
 const SMALL_SIZES: LayoutSizes = LayoutSizes {
     large_bytes: 500,
     gathered_bytes: 900,
@@ -49,7 +49,7 @@ fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Waits for something that must come to an end.
+/// Runs work that must come to an end.
 fn block_on<T>(runtime: &Runtime, work: impl Future<Output = T>) -> T {
     runtime.block_on(async { tokio::time::timeout(Duration::from_mins(2), work).await.unwrap() })
 }
@@ -59,7 +59,7 @@ fn options(rng: &mut Rng) -> Options {
     Options { sizes, ..Options::default() }
 }
 
-/// One life of a disk: folders that one power cut after the other has left.
+/// A simulated disk over several power cuts: each leaves a new folder.
 struct DiskRun {
     folder: TempDir,
     rounds: usize,
@@ -89,7 +89,7 @@ impl DiskRun {
         SqliteStore::open(self.current_folder().join("store.db"), self.options)
     }
 
-    /// Opens the store and lets everybody write, until the power is cut.
+    /// Opens the store and lets all workers write until the power is cut.
     fn run_until_power_cut(
         &mut self,
         runtime: &Runtime,
@@ -128,7 +128,7 @@ impl DiskRun {
         assert!(self.next_folder().exists(), "the power was cut, and nothing is left");
     }
 
-    /// Looks at what is left, and goes on with that.
+    /// Verifies what is left, and continues with it.
     fn verify_and_continue(&mut self, runtime: &Runtime) -> Result<(), String> {
         let look = self.folder.path().join("look");
         copy_folder(&self.next_folder(), &look);
@@ -142,7 +142,7 @@ impl DiskRun {
     }
 }
 
-/// Waits until nobody has a file open any more.
+/// Waits until all files are closed.
 fn close(log: Arc<Log>) {
     let store = Arc::downgrade(log.store());
     drop(log);
@@ -165,7 +165,7 @@ fn nothing_acknowledged_is_lost_when_the_power_is_cut() {
 fn a_disk_that_lies_about_syncs_is_noticed_by_this_test() {
     let runtime = runtime();
     let (mut lives, mut noticed) = (0, 0);
-    // One by one, because a single life may be lucky.
+    // One by one, because a single run may be lucky.
     for seed in 0..seeds(5) {
         let mut rng = Rng::with_seed(seed);
         let mut life = DiskRun::new(&mut rng);
@@ -256,8 +256,8 @@ fn append(session: SessionNumber, fence: Fence, first: u64, line: &str) -> Appen
     }
 }
 
-/// A commit whose sync fails is complete in the write-ahead log. Whoever opens the file then, as the
-/// only one, finds it there.
+/// A commit whose sync fails is complete in the write-ahead log. A process that then opens the file
+/// as the only one would find it.
 #[test]
 fn what_a_failed_sync_refused_does_not_come_back_beside_what_was_written_instead() {
     let runtime = runtime();
@@ -275,7 +275,7 @@ fn what_a_failed_sync_refused_does_not_come_back_beside_what_was_written_instead
         let lease = store.acquire_lease(session.number, "o", Duration::from_secs(9)).await.unwrap();
         let put = |first, line| store.append(append(session.number, lease.fence, first, line));
         put(1, "1").await.unwrap();
-        // The writer's and those of whoever makes the checkpoints: each has the file and the log.
+        // The writer and the checkpoint thread have the file and the log open.
         while life.disk.open_files() < 4 {
             tokio::task::yield_now().await;
         }
@@ -302,7 +302,7 @@ async fn assert_three_events(store: &SqliteStore) {
     assert_eq!(store.check(|_| ()).await.unwrap(), []);
 }
 
-/// A store with something in it, which is closed; and what it says when it is asked for all.
+/// A closed store with content, and everything that can be read from it.
 fn filled_store(runtime: &Runtime, rng: &mut Rng) -> (DiskRun, corruption::StoreContents) {
     let mut life = DiskRun::new(rng);
     life.options.sizes = SMALL_SIZES;
@@ -324,7 +324,7 @@ fn a_file_that_has_rotted_is_noticed_and_never_served() {
             let folder = life.folder.path().join("rot");
             copy_folder(&life.current_folder(), &folder);
             let how = corruption::corrupt_file(rng, &folder.join("store.db"));
-            // That it cannot be opened is a way to notice.
+            // A store that cannot be opened is detected, too.
             if let Ok(store) = SqliteStore::open(folder.join("store.db"), life.options) {
                 let now = block_on(&runtime, corruption::read_everything(&life.workload, &store));
                 let silent = corruption::find_undetected(&sound, &now);
@@ -345,7 +345,8 @@ fn reads_that_fail_or_come_short_are_never_served_and_are_forgotten_when_they_en
     let runtime = runtime();
     turnwire_testkit::check_property("reads", seeds(4), |rng| {
         let (life, sound) = filled_store(&runtime, rng);
-        // Who writes because of what came short spoils the file; so that is for one who looks.
+        // A writer that acts on a short read corrupts the file, so short reads are only for a
+        // read-only store.
         let (store, faults) = if rng.bool() {
             (life.open().unwrap(), Faults { read: rng.f64(), ..Faults::default() })
         } else {
@@ -361,7 +362,7 @@ fn reads_that_fail_or_come_short_are_never_served_and_are_forgotten_when_they_en
             assert_eq!(wrong, None);
             life.disk.stop_faults();
         }
-        // What came short may be in the memory of a connection, and tell that nothing is there.
+        // A short read may be cached by a connection, and hide what is there.
         let store = if faults.short_read > 0.0 {
             drop(store);
             life.open().unwrap()

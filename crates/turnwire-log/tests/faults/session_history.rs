@@ -1,22 +1,22 @@
-//! What was asked of a session, and what must be there of it.
+//! What was requested of a session, and what must be there.
 
 use fastrand::Rng;
 use turnwire_log::store::{IdempotencyRecord, QueuedMessage, SessionKey};
 
-/// One change of a session. All of it is there, or nothing.
+/// One change of a session. All of it happens, or nothing.
 #[derive(Debug, Clone)]
 pub enum Step {
     Create,
     /// Events, as lines.
     Publish(Vec<String>),
-    /// A message that waits, and the answer that was given.
+    /// A queued message, and the response to its request.
     Enqueue(QueuedMessage, IdempotencyRecord),
     Dequeue(String),
     Rename(String),
     Delete,
 }
 
-/// The life of one session. Only its last step may be without an answer.
+/// The history of one session. Only its last step may be without a response.
 #[derive(Debug)]
 pub struct SessionHistory {
     pub key: SessionKey,
@@ -25,7 +25,7 @@ pub struct SessionHistory {
     pub acknowledged: usize,
     /// The epoch after each acknowledged `Create`, by its step.
     pub epochs: Vec<(usize, String)>,
-    /// The reply that is open, and how far it has come.
+    /// The open reply, and how many events it has.
     open: Option<(String, usize)>,
     count: usize,
 }
@@ -52,7 +52,7 @@ impl SessionHistory {
         }
     }
 
-    /// What must be there after so many steps.
+    /// The expected state after so many steps.
     pub fn state(&self, steps: usize) -> ExpectedState {
         let mut state = ExpectedState::default();
         for step in &self.steps[..steps] {
@@ -71,7 +71,7 @@ impl SessionHistory {
         state
     }
 
-    /// The keys that were to be stored since the session was last made, in order.
+    /// The idempotency records of all steps since the session was last created, in order.
     pub fn keys(&self) -> impl Iterator<Item = &IdempotencyRecord> {
         let made = self.steps.iter().rposition(|step| matches!(step, Step::Create));
         self.steps[made.unwrap_or(0)..].iter().filter_map(|step| match step {
@@ -80,22 +80,22 @@ impl SessionHistory {
         })
     }
 
-    /// The epoch that a session has after so many steps, where it was told.
+    /// The epoch of a session after so many steps, if it is known.
     pub fn epoch(&self, steps: usize) -> Option<&str> {
         let made = self.steps[..steps].iter().rposition(|step| matches!(step, Step::Create))?;
         self.epochs.iter().find(|(at, _)| *at == made).map(|(_, epoch)| &**epoch)
     }
 
-    /// Settles that so many steps have happened, and no more.
+    /// Keeps so many steps, and drops the others: they did not happen.
     pub fn keep_steps(&mut self, steps: usize) {
         self.steps.truncate(steps);
         self.acknowledged = steps;
         self.epochs.retain(|(at, _)| *at < steps);
-        // Whatever was open stays so.
+        // A reply that was open stays open.
         self.open = None;
     }
 
-    /// Thinks of something to do next, and notes that it is asked for.
+    /// Chooses the next step, and adds it to the history.
     pub fn next_step(&mut self, rng: &mut Rng) -> Step {
         let state = self.state(self.steps.len());
         self.count += 1;
@@ -135,7 +135,7 @@ impl SessionHistory {
         )
     }
 
-    /// Some events of replies, which begin and end as it happens.
+    /// Some events of replies.
     fn events(&mut self, rng: &mut Rng) -> Vec<String> {
         let mut lines = Vec::new();
         let most = if rng.u8(..4) == 0 { 40 } else { 4 };

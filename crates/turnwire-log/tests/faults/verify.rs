@@ -1,4 +1,4 @@
-//! Whether what is there is what must be there. Everything is a sentence about what is not.
+//! Verifies a store against the histories. An error says what is wrong.
 
 use crate::session_history::{ExpectedState, SessionHistory};
 use crate::workload::{Workload, publish};
@@ -7,7 +7,7 @@ use turnwire_core::{Fields, Seq};
 use turnwire_log::store::{NewSession, SessionRecord, Store};
 use turnwire_log::{Log, SqliteStore, doctor};
 
-/// Checks all of a store, and settles what has happened of what nobody had an answer to.
+/// Verifies a whole store. For requests without a response it finds out whether they happened.
 pub async fn verify_store(world: &Workload, store: SqliteStore) -> Result<(), String> {
     let findings = store.check(|_| ()).await.map_err(|error| error.to_string())?;
     if let Some(finding) = findings.first() {
@@ -15,7 +15,7 @@ pub async fn verify_store(world: &Workload, store: SqliteStore) -> Result<(), St
     }
     let store = Arc::new(store);
     for past in &world.histories {
-        // Nobody else is there any more, so nobody misses it meanwhile.
+        // No worker runs any more, so nobody misses it meanwhile.
         let mut taken = std::mem::replace(&mut *past.lock(), SessionHistory::new(0));
         let checked = verify_session(&*store, &mut taken).await;
         let id = taken.key.id.clone();
@@ -70,7 +70,7 @@ fn summarize(state: &ExpectedState) -> String {
     format!("{{ exists: {exists}, events/queue/keys: {counts:?}, {title:?}, last: {last:?} }}")
 }
 
-/// What a store holds of a session.
+/// What a store has of a session.
 async fn read_state(
     store: &dyn Store,
     record: &SessionRecord,
@@ -90,7 +90,7 @@ async fn read_state(
     Ok(ExpectedState { exists: true, lines, queue, keys, title: record.title.clone() })
 }
 
-/// All events of a session, read in small parts.
+/// All events of a session, read in small pages.
 pub async fn read_lines(store: &dyn Store, record: &SessionRecord) -> Result<Vec<String>, String> {
     let mut lines = Vec::new();
     let mut from = Seq::FIRST;
@@ -116,7 +116,7 @@ pub async fn read_lines(store: &dyn Store, record: &SessionRecord) -> Result<Vec
     Ok(lines)
 }
 
-/// Writing goes on behind what is there.
+/// New events continue at the log's end.
 async fn verify_writing_continues(world: &Workload, log: &Arc<Log>) -> Result<(), String> {
     for past in &world.histories {
         let (key, before) = {

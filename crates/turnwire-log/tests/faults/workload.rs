@@ -1,4 +1,4 @@
-//! Those who write: one for each session, all at once, each waiting for its answers.
+//! Workers: one per session, all at once, each awaits its responses.
 
 use crate::session_history::{SessionHistory, Step};
 use fastrand::Rng;
@@ -12,22 +12,22 @@ use turnwire_faults::Disk;
 use turnwire_log::store::{Blob, NewSession, SessionPatch};
 use turnwire_log::{Error, Log, Session};
 
-/// What all of them know together.
+/// What all workers know.
 #[derive(Default)]
 pub struct Workload {
     pub histories: Vec<Mutex<SessionHistory>>,
     /// Blobs that were acknowledged.
     pub blobs: Mutex<BTreeMap<[u8; 32], Blob>>,
-    /// What went wrong, and how often.
+    /// The errors, and how often each occurred.
     pub errors: Mutex<BTreeMap<String, usize>>,
 }
 
-/// What becomes of an answer that is an error while the power is on.
+/// What to do with an error while the power is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnError {
-    /// There must be none.
+    /// The test fails.
     Fail,
-    /// It is asked again.
+    /// The step is tried again.
     Retry,
 }
 
@@ -38,7 +38,7 @@ impl Workload {
     }
 }
 
-/// Each session lives on by so many steps, or until the power is off.
+/// Runs so many steps of each session, or until the power is off.
 pub async fn run_workers(
     world: &Arc<Workload>,
     log: &Arc<Log>,
@@ -119,7 +119,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes a step. When that was tried before, it must not happen twice.
+    /// Runs a step. If it was tried before, it must not happen twice.
     async fn run_step(
         &self,
         key: &turnwire_log::store::SessionKey,
@@ -182,7 +182,7 @@ impl Worker {
         }
     }
 
-    /// What the store does by itself only after a while, or with much more.
+    /// Runs a checkpoint, which the store itself does only after more time or data.
     async fn checkpoint(&mut self) {
         let mode = ["PASSIVE", "PASSIVE", "FULL", "RESTART", "TRUNCATE"][self.rng.usize(..5)];
         let file = self.disk.folder().join("store.db");
@@ -191,7 +191,7 @@ impl Worker {
             conn.pragma_update(None, "synchronous", "full")?;
             conn.query_one(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()))
         };
-        // It need not succeed, as long as nothing is lost.
+        // It may fail, as long as nothing is lost.
         let _: rusqlite::Result<()> = tokio::task::spawn_blocking(checkpoint).await.unwrap();
     }
 }
@@ -211,7 +211,7 @@ pub async fn publish(session: &Arc<Session>, lines: &[String]) -> Result<(), Err
     Ok(())
 }
 
-/// A copy of a folder's files.
+/// Copies the files of a folder.
 pub fn copy_folder(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {

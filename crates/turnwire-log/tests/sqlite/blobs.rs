@@ -1,4 +1,4 @@
-//! How the embedded engine keeps blobs.
+//! Blobs in the SQLite engine.
 
 use crate::harness::*;
 use bytes::Bytes;
@@ -89,7 +89,7 @@ async fn a_damaged_piece_is_named_and_never_served() {
     }
 }
 
-/// Takes away what later versions of the tables have more than the first.
+/// Removes what later versions added to the tables of version 1.
 fn make_first_version(path: &std::path::Path) {
     let conn = Connection::open(path).unwrap();
     let tables = ["uploads", "pieces", "info", "references", "usage"];
@@ -109,7 +109,7 @@ async fn blobs_of_a_store_of_the_first_version_are_counted_and_stay() {
     store.put_blob("tenant", [1; 32], blob(1, 1000)).await.unwrap();
     drop(store);
     make_first_version(&path);
-    // As large as one row was then.
+    // As large as one row could be in version 1.
     let large = blob(2, 2 * BLOB_PIECE_BYTES);
     let mut crc = crc32fast::Hasher::new();
     for part in [large.media_type.as_bytes(), &large.bytes] {
@@ -129,13 +129,13 @@ async fn blobs_of_a_store_of_the_first_version_are_counted_and_stay() {
     assert_eq!(store.blob_bytes_used("tenant").await.unwrap(), 1000 + 2 * BLOB_PIECE_BYTES as u64);
     assert_eq!(store.read_blob("tenant", [1; 32]).await.unwrap(), Some(blob(1, 1000)));
     assert_eq!(store.read_blob("tenant", [2; 32]).await.unwrap(), Some(large));
-    // Which sessions refer to them is not known.
+    // References to them are unknown.
     store.delete_session(owner.no).await.unwrap();
     assert_eq!(store.apply_retention(all_unused()).await.unwrap().blobs, 0);
     assert_eq!(store.check(|_| {}).await.unwrap(), []);
     assert!(store.delete_blob("tenant", [2; 32]).await.unwrap());
     assert_eq!(store.blob_bytes_used("tenant").await.unwrap(), 1000);
-    // A backup of that version can be looked through and restored.
+    // A backup of version 1 can be checked and restored.
     let (_restored, restored) = folder();
     let keep = turnwire_log::sqlite::ExistingStore::Keep;
     turnwire_log::sqlite::restore(&copy, &restored, keep, |_| {}).unwrap();

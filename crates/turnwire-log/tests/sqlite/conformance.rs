@@ -1,5 +1,5 @@
-//! The embedded engine passes the suite of all engines, and each case is looked at again after the
-//! store was opened again.
+//! The SQLite engine passes the conformance tests; each case checks again after the store was
+//! opened again.
 
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -9,19 +9,19 @@ use turnwire_log::conformance::Engine;
 use turnwire_log::sqlite::{LayoutSizes, Options};
 use turnwire_log::{Error, SqliteStore, Store};
 
-struct InAFolder(TempDir, Options);
+struct SqliteEngine(TempDir, Options);
 
-impl InAFolder {
+impl SqliteEngine {
     fn new(sizes: LayoutSizes) -> Self {
         Self(tempfile::tempdir().unwrap(), Options { sizes, ..Options::default() })
     }
 }
 
 #[async_trait]
-impl Engine for InAFolder {
+impl Engine for SqliteEngine {
     async fn open(&self) -> Arc<dyn Store> {
-        // A neighbour starts processes. Between its fork and its exec such a process holds all locks of
-        // this one, also those that were given up meanwhile.
+        // Another test starts processes. Between fork and exec such a process holds all locks of
+        // this one, also released ones.
         let path = self.0.path().join("store.db");
         for _ in 0..500 {
             match SqliteStore::open(&path, self.1) {
@@ -39,12 +39,12 @@ impl Engine for InAFolder {
 }
 
 mod default_sizes {
-    turnwire_log::conformance!(super::InAFolder::new(super::LayoutSizes::default()));
+    turnwire_log::conformance!(super::SqliteEngine::new(super::LayoutSizes::default()));
 }
 
-/// So little makes events move, and rows full, that each case goes through all of that.
+/// Sizes so small that every case moves events and fills rows.
 mod small_sizes {
-    use crate::harness::MOVING;
+    use crate::harness::SMALL_SIZES;
 
-    turnwire_log::conformance!(super::InAFolder::new(MOVING));
+    turnwire_log::conformance!(super::SqliteEngine::new(SMALL_SIZES));
 }

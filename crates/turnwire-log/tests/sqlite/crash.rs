@@ -1,6 +1,6 @@
-//! The process is killed at any moment, and nothing that was acknowledged is lost.
+//! Kills the process at random moments; nothing that was acknowledged is lost.
 //!
-//! A run that fails prints its seed. `TURNWIRE_CRASHES` says how often; a few times by default.
+//! A failing run prints its seed. `TURNWIRE_CRASHES` sets the number of kills.
 
 use crate::harness::{Owner, assert_events, folder, is_no_session, open, open_small, record, seq};
 use std::collections::{BTreeMap, HashSet};
@@ -15,7 +15,7 @@ use turnwire_log::store::{Retention, SessionNumber, Store};
 const STORE_VAR: &str = "TURNWIRE_CRASH_STORE";
 const TEST_NAME: &str = "crash::nothing_acknowledged_is_lost_when_the_process_is_killed";
 
-/// What was promised: where logs end at the least, and which sessions are gone.
+/// What was acknowledged: the least head of each session, and deleted sessions.
 #[derive(Default)]
 struct Acknowledged {
     ends: BTreeMap<(String, i64), u64>,
@@ -42,7 +42,7 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
     }
 }
 
-/// Lets a process write, and kills it when it was promised so much.
+/// Starts a process that writes, and kills it after so many acknowledgements.
 fn run_and_kill(path: &Path, enough: usize, promised: &mut Acknowledged) {
     let mut child = Command::new(env::current_exe().unwrap())
         .args(["--exact", TEST_NAME, "--nocapture", "--test-threads=2"])
@@ -84,7 +84,7 @@ async fn verify(path: &Path, promised: &Acknowledged) {
             continue;
         }
         let Some(found) = record(&store, id).await.filter(|found| found.number.0 == *no) else {
-            // Deleted, and the word of it did not get through any more.
+            // Deleted, but the acknowledgement did not arrive.
             continue;
         };
         assert!(found.head >= *end, "{id} has {}, and {end} were acknowledged", found.head);
@@ -94,7 +94,7 @@ async fn verify(path: &Path, promised: &Acknowledged) {
     assert_eq!(store.check(|_| {}).await.unwrap(), []);
 }
 
-/// Writes to a few sessions at once, and tells what is durable.
+/// Writes to a few sessions at once, and prints what is durable.
 async fn write_until_killed(path: &Path) {
     let store = Arc::new(open_small(path));
     let writers: Vec<_> =

@@ -1,4 +1,4 @@
-//! The file of the embedded engine: locked, foreign, of another version, damaged, copied.
+//! The file of the SQLite engine: locked, foreign, of another version, damaged, backed up.
 
 use crate::harness::*;
 use bytes::Bytes;
@@ -15,7 +15,7 @@ fn try_open(path: &Path) -> Result<SqliteStore, Error> {
     SqliteStore::open(path, Options::default())
 }
 
-/// Changes one byte in the middle of the only place where these bytes are.
+/// Changes one byte in the middle of the only occurrence of a text.
 fn damage(path: &Path, text: &str) {
     let mut bytes = fs::read(path).unwrap();
     let found: Vec<usize> = bytes
@@ -117,7 +117,7 @@ async fn an_empty_file_becomes_a_store() {
 
 #[tokio::test]
 async fn damaged_events_are_named_and_never_served() {
-    // Once where they first go, and once where they end.
+    // Once in `tail`, and once in `segments`.
     for moving in [false, true] {
         let (_folder, path) = folder();
         let store = if moving { open_small(&path) } else { open(&path) };
@@ -144,7 +144,7 @@ async fn damaged_events_are_named_and_never_served() {
         assert_eq!(finding.kind, FindingKind::Events);
         assert_eq!(finding.seq, Some(seq(good + 1)));
         assert_eq!(&*finding.session.as_ref().unwrap().id, "hurt");
-        // Both go on, and nothing hides the damage.
+        // Writing continues, and nothing hides the damage.
         for mut owner in [Owner::new(&store, "hurt").await, Owner::new(&store, "well").await] {
             assert_eq!(owner.last, 40);
             for _ in 0..30 {
@@ -251,7 +251,7 @@ async fn a_disk_that_reads_well_again_is_used_again() {
     }
     store.append(other.events(5)).await.unwrap();
     drop(store);
-    // Where the beginnings of the first session are looked up.
+    // The page where the first rows of the first session are looked up.
     let leaf = "SELECT min(pageno) FROM dbstat WHERE name = 'segments_place' AND pagetype = 'leaf'";
     let at = u64::try_from((count(&path, leaf) - 1) * 8192).unwrap();
     let mut page = vec![0; 8192];
@@ -267,11 +267,11 @@ async fn a_disk_that_reads_well_again_is_used_again() {
     sentence!(store.read_events(owner.no, seq(1), 100).await, Damaged);
     let everything = Retention { before_ms: Some(1), ..Retention::default() };
     sentence!(store.apply_retention(everything).await, Damaged);
-    // Whoever does not need that page goes on.
+    // A read that does not need that page succeeds.
     let mut other = Owner::new(&store, "other").await;
     store.append(other.events(5)).await.unwrap();
     assert_events(&store, &other, 1, 10).await;
-    // The writer itself comes upon it, and goes on too.
+    // The writer hits the damage itself, and continues too.
     store.delete_session(owner.no).await.unwrap();
     let end = Instant::now() + Duration::from_millis(50);
     while Instant::now() < end {
@@ -339,7 +339,7 @@ async fn a_backup_is_made_while_events_come_and_becomes_another_store() {
     store.backup(&to, |_| {}).await.unwrap();
     let busy = writer.await.unwrap();
     let sentence = sentence!(store.backup(&to, |_| {}).await, Store);
-    assert!(sentence.contains("already there"), "{sentence}");
+    assert!(sentence.contains("already exists"), "{sentence}");
     let left: Vec<_> = fs::read_dir(folder.path().join("copies")).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
 

@@ -1,4 +1,4 @@
-//! What the tests of the embedded engine have in common.
+//! The harness of the SQLite tests.
 
 use bytes::Bytes;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use turnwire_log::store::{
 };
 use turnwire_log::{Error, Result, SqliteStore};
 
-/// Sizes at which nearly every append makes something move.
-pub(crate) const MOVING: LayoutSizes = LayoutSizes {
+/// Sizes so small that nearly every append moves events.
+pub(crate) const SMALL_SIZES: LayoutSizes = LayoutSizes {
     large_bytes: 150,
     gathered_bytes: 250,
     row_bytes: 400,
@@ -23,7 +23,7 @@ pub(crate) const MOVING: LayoutSizes = LayoutSizes {
     clear_rows: 3,
 };
 
-/// A folder with the path of a store that is not there yet.
+/// A folder, and a path in it where no store exists yet.
 pub(crate) fn folder() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
@@ -35,7 +35,7 @@ pub(crate) fn open(path: &Path) -> SqliteStore {
 }
 
 pub(crate) fn open_small(path: &Path) -> SqliteStore {
-    SqliteStore::open(path, Options { sizes: MOVING, ..Options::default() }).unwrap()
+    SqliteStore::open(path, Options { sizes: SMALL_SIZES, ..Options::default() }).unwrap()
 }
 
 pub(crate) fn seq(place: u64) -> Seq {
@@ -52,7 +52,7 @@ pub(crate) fn new(id: &str) -> NewSession {
     }
 }
 
-/// The event of a place; no two of a store are alike.
+/// The event at a seq. No two of a store are equal.
 pub(crate) fn line(id: &str, place: u64) -> String {
     format!("{{\"session\":\"{id}\",\"event\":\"event {place} of {id}\"}}\n")
 }
@@ -71,7 +71,7 @@ pub(crate) fn message(id: &str, first: u64, last: u64, text: &str) -> StoredMess
     }
 }
 
-/// Who writes to a session.
+/// The owner of a session's lease.
 #[derive(Debug, Clone)]
 pub(crate) struct Owner {
     pub(crate) id: String,
@@ -82,7 +82,7 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// Of a session that is there, or made for it.
+    /// Acquires the lease of a session, and creates it if necessary.
     pub(crate) async fn new(store: &SqliteStore, id: &str) -> Self {
         let no = store.create_session(new(id)).await.unwrap().0.number;
         let fence = store.acquire_lease(no, "test", Duration::from_mins(1)).await.unwrap().fence;
@@ -105,7 +105,7 @@ impl Owner {
         }
     }
 
-    /// The next events, as if they were durable already.
+    /// An append of the next events; counts them as durable.
     pub(crate) fn events(&mut self, count: u32) -> Append {
         let first = self.last + 1;
         self.last += u64::from(count);
@@ -114,7 +114,7 @@ impl Owner {
         Append { lines: Some(lines), ..self.nothing() }
     }
 
-    /// A whole reply with its message.
+    /// An append of a whole reply with its message.
     pub(crate) fn reply(&mut self, count: u32, id: &str, text: &str) -> Append {
         let first = self.last + 1;
         let append = self.events(count);
@@ -127,7 +127,7 @@ pub(crate) async fn record(store: &SqliteStore, id: &str) -> Option<SessionRecor
     store.find_session(&SessionKey::new("tenant", id)).await.unwrap()
 }
 
-/// All that there is of a session from a place on, or why it ends.
+/// Reads everything of a session from a seq on.
 pub(crate) async fn read(store: &SqliteStore, no: SessionNumber, from: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut next = from;
@@ -141,7 +141,7 @@ pub(crate) async fn read(store: &SqliteStore, no: SessionNumber, from: u64) -> R
     }
 }
 
-/// That a session has exactly the events of two places and those between.
+/// Asserts that a session has exactly the events between two seqs, both included.
 pub(crate) async fn assert_events(store: &SqliteStore, owner: &Owner, first: u64, last: u64) {
     let found = read(store, owner.no, first).await.unwrap();
     let expected: String = (first..=last).map(|place| line(&owner.id, place)).collect();
@@ -150,7 +150,7 @@ pub(crate) async fn assert_events(store: &SqliteStore, owner: &Owner, first: u64
     assert_eq!((record.first.get(), record.head), (first, last));
 }
 
-/// The sentence of an error that has to be of this kind.
+/// The text of an error that must be of this kind.
 macro_rules! sentence {
     ($result:expr, $kind:ident) => {
         match $result.map(drop) {
@@ -161,7 +161,7 @@ macro_rules! sentence {
 }
 pub(crate) use sentence;
 
-/// Looks at the tables themselves.
+/// Runs a counting query on the file.
 pub(crate) fn count(path: &Path, sql: &str) -> i64 {
     let conn = rusqlite::Connection::open(path).unwrap();
     conn.query_one(sql, [], |row| row.get(0)).unwrap()
@@ -176,7 +176,7 @@ pub(crate) async fn wait_for_count(path: &Path, sql: &str, wanted: i64) {
     }
 }
 
-/// Whether an error is the one for a session that is not there.
+/// Whether the result is `NoSession`.
 pub(crate) fn is_no_session<T>(result: &Result<T>) -> bool {
     matches!(result, Err(Error::NoSession))
 }

@@ -1,4 +1,4 @@
-//! The embedded engine.
+//! The SQLite engine.
 #![cfg(feature = "sqlite")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! A store or a backup into which somebody put something: it is refused, and named.
+//! Stores and backups with planted objects are refused, and the error names the object.
 
 use crate::harness::{Owner, folder, open};
 use rusqlite::Connection;
@@ -7,7 +7,7 @@ use turnwire_log::sqlite::{ExistingStore, Options, restore};
 use turnwire_log::store::Store;
 use turnwire_log::{Error, SqliteStore};
 
-/// A store with a session in it that nobody has open.
+/// A closed store with one session.
 async fn closed_store() -> (tempfile::TempDir, PathBuf) {
     let (folder, path) = folder();
     let store = open(&path);
@@ -17,7 +17,7 @@ async fn closed_store() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// That nobody opens or restores it, and that the error names what is wrong.
+/// Asserts that a file can be neither opened nor restored, and that the error names the reason.
 #[track_caller]
 fn assert_rejected(path: &Path, name: &str) {
     let target = path.with_extension("restored");

@@ -1,6 +1,6 @@
-//! What a store holds, compared with what the model says.
+//! Compares a store with the model.
 
-use super::super::bench::{Bench, read_all, seq};
+use super::super::harness::{Harness, read_all, seq};
 use super::expected::ExpectedSession;
 use super::random_run::RandomRun;
 use crate::error::Error;
@@ -87,29 +87,32 @@ impl RandomRun {
         assert_eq!(store.list_queued(no).await.unwrap(), session.queue);
     }
 
-    pub(super) async fn compare_all(&mut self, bench: &mut Bench) {
+    pub(super) async fn compare_all(&mut self, harness: &mut Harness) {
         let sessions: Vec<ExpectedSession> = self.model.sessions.values().cloned().collect();
         for session in &sessions {
-            self.compare(bench.store(), session).await;
+            self.compare(harness.store(), session).await;
             let all = MessageQuery { limit: 10_000, sub_agents: true, ..MessageQuery::default() };
-            let found = bench.store().list_messages(session.record.number, &all).await.unwrap();
+            let found = harness.store().list_messages(session.record.number, &all).await.unwrap();
             assert_eq!(found, session.messages);
         }
         for _ in 0..10 {
-            self.compare_lists(bench.store()).await;
+            self.compare_lists(harness.store()).await;
         }
         let names =
             |n: usize| (format!("{} {}", self.seed, n % 2), format!("s{}/{}", n / 2 % 3, n / 6));
         for (tenant, key) in (0..2 * 3 * 5).map(names) {
             let known = self.model.keys.get(&(tenant.as_str().into(), key.clone()));
-            let found = bench.store().find_idempotency_record(&tenant, &key).await.unwrap();
+            let found = harness.store().find_idempotency_record(&tenant, &key).await.unwrap();
             assert_eq!(found.as_ref(), known.map(|(record, _, _)| record));
         }
         for ((tenant, hash), blob) in &self.model.blobs {
-            assert_eq!(bench.store().read_blob(tenant, *hash).await.unwrap().as_ref(), Some(blob));
+            assert_eq!(
+                harness.store().read_blob(tenant, *hash).await.unwrap().as_ref(),
+                Some(blob)
+            );
         }
         for (key, no, _) in &self.deleted {
-            let found = bench.store().find_session(key).await.unwrap();
+            let found = harness.store().find_session(key).await.unwrap();
             assert!(found.is_none_or(|found| found.number != *no), "a deleted session is back");
         }
     }

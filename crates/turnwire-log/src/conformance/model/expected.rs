@@ -14,20 +14,20 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub(super) struct ExpectedSession {
     pub(super) record: SessionRecord,
-    /// All events that there ever were, and when each came.
+    /// All events that ever existed, and when each came.
     pub(super) events: Vec<(Bytes, i64)>,
     pub(super) messages: Vec<StoredMessage>,
     pub(super) queue: Vec<QueuedMessage>,
-    /// Every fence that was given out; the last one holds.
+    /// All fences that were granted; the last one is valid.
     pub(super) fences: Vec<Fence>,
-    /// Whether something that has no events of its own would rest on an append that failed.
+    /// Whether an append without events would depend on a failed append.
     failed: bool,
 }
 
-/// A key, the session with which it goes, and when it came.
+/// The record of a key, its session, and when it came.
 type Key = (IdempotencyRecord, SessionNumber, i64);
 
-/// Everything.
+/// All data of a store.
 #[derive(Debug, Default)]
 pub(super) struct Model {
     pub(super) sessions: BTreeMap<SessionKey, ExpectedSession>,
@@ -102,7 +102,7 @@ impl ExpectedSession {
         found.split_off(found.len().saturating_sub(query.limit))
     }
 
-    /// Whether the log may begin at a place: nothing open goes, and no message in part.
+    /// Whether retention may cut before a seq: no open reply, and no part of a message.
     pub(super) fn may_begin_at(&self, first: u64) -> bool {
         let open = self.record.state.open_from.is_some_and(|open| open.get() < first);
         let split =
@@ -116,7 +116,7 @@ impl ExpectedSession {
         kept.map(|(line, _)| line.len() as u64 + 1).sum()
     }
 
-    /// How many events are not kept.
+    /// How many events were trimmed.
     pub(super) fn trimmed_count(&self) -> usize {
         usize::try_from(self.record.first.get() - 1).unwrap()
     }
@@ -155,7 +155,7 @@ impl Model {
                 && query.visible.contains(&record.key.id)
         });
         let mut found: Vec<_> = found.map(|session| session.record.clone()).collect();
-        // No two change in the same millisecond here.
+        // No two sessions change in the same millisecond here.
         found.sort_by_key(|record| std::cmp::Reverse(record.updated_ms));
         found.truncate(query.limit);
         found

@@ -1,6 +1,6 @@
-//! What a run does, one step after the other.
+//! The random operations of a run.
 
-use super::super::bench::{Bench, TTL, new, seq};
+use super::super::harness::{Harness, TTL, new, seq};
 use super::expected::{ExpectedSession, Model};
 use crate::error::Error;
 use crate::store::{
@@ -14,13 +14,13 @@ use turnwire_core::Fields;
 
 const WORDS: [&str; 6] = ["alpha", "bravo", "charlie", "delta", "echo", "foxtrot"];
 
-/// A run: its dice, its clock, and what it expects.
+/// A run: random numbers, a clock, and the model.
 pub(super) struct RandomRun {
     pub(super) rng: Rng,
     pub(super) seed: u64,
     now_ms: i64,
     pub(super) model: Model,
-    /// Deleted sessions, and a fence that they had.
+    /// Deleted sessions, each with a fence that it had.
     pub(super) deleted: Vec<(SessionKey, SessionNumber, Fence)>,
 }
 
@@ -42,7 +42,7 @@ impl RandomRun {
         (0..count).map(|_| WORDS[self.rng.usize(..6)]).collect::<Vec<_>>().join(" ")
     }
 
-    /// One of the sessions that there are.
+    /// A random existing session.
     fn session(&mut self) -> Option<ExpectedSession> {
         let at = self.rng.usize(..self.model.sessions.len().max(1));
         self.model.sessions.values().nth(at).cloned()
@@ -52,9 +52,9 @@ impl RandomRun {
         self.model.sessions.get_mut(&session.record.key).unwrap()
     }
 
-    pub(super) async fn step(&mut self, bench: &mut Bench) {
+    pub(super) async fn step(&mut self, harness: &mut Harness) {
         self.now_ms += 1;
-        let store = bench.store();
+        let store = harness.store();
         match self.rng.u8(..100) {
             0..10 => self.create(store).await,
             10..12 => self.delete(store).await,
@@ -64,7 +64,7 @@ impl RandomRun {
             70..74 => self.replace(store).await,
             74..77 => self.blob(store).await,
             77..82 => self.retain(store).await,
-            82..84 => self.reopen(bench).await,
+            82..84 => self.reopen(harness).await,
             84..92 => self.compare_lists(store).await,
             _ => {
                 if let Some(session) = self.session() {
@@ -102,12 +102,12 @@ impl RandomRun {
         self.model_of(&session).acquired(lease.fence);
     }
 
-    /// Leases may end with the store that gave them.
-    async fn reopen(&mut self, bench: &mut Bench) {
-        bench.reopen().await;
+    /// Leases may end with the store that granted them.
+    async fn reopen(&mut self, harness: &mut Harness) {
+        harness.reopen().await;
         for session in self.model.sessions.values_mut() {
             let lease =
-                bench.store().acquire_lease(session.record.number, "run", TTL).await.unwrap();
+                harness.store().acquire_lease(session.record.number, "run", TTL).await.unwrap();
             session.acquired(lease.fence);
         }
     }
@@ -128,8 +128,8 @@ impl RandomRun {
         assert_eq!(record, model.record);
     }
 
-    /// Several appends without waiting, good and bad, to one or more sessions; then some are waited
-    /// for in any order, and the others are dropped.
+    /// Several appends without waiting, valid and invalid, to one or more sessions. Then some are
+    /// awaited in any order, and the others are dropped.
     async fn append_several(&mut self, store: &dyn Store) {
         let mut pending: Vec<(StoreFuture<()>, Result<(), Error>)> = Vec::new();
         for _ in 0..self.rng.usize(1..6) {
@@ -147,7 +147,7 @@ impl RandomRun {
         self.rng.shuffle(&mut pending);
         if self.rng.bool() {
             pending.truncate(self.rng.usize(..pending.len()));
-            // What nobody waits for is done when one behind it is.
+            // A dropped append is finished when a later one is.
             let sessions: Vec<ExpectedSession> = self.model.sessions.values().cloned().collect();
             for session in sessions {
                 let fence = session.fences.last().copied().unwrap_or(Fence(0));
@@ -223,7 +223,7 @@ impl RandomRun {
         format!("{{\"random\":{},\"pad\":\"{:pad$}\"}}\n", self.rng.u64(..), "")
     }
 
-    /// What follows from the events: a reply begins, or ends, or the like.
+    /// Adds what the log would derive from events: the start or end of a reply, a message.
     fn add_folded(&mut self, session: &ExpectedSession, last: u64, append: &mut Append) {
         let open = session.record.state.open_from.map(turnwire_core::Seq::get);
         let kept = session.record.first.get().min(last);
@@ -235,13 +235,13 @@ impl RandomRun {
             Some(first) => Some(first),
             None if self.rng.bool() => Some(last),
             None => {
-                // One that came whole.
+                // A message of one event.
                 let first = self.rng.u64(kept..=last);
                 append.messages.push(self.message(first, last));
                 None
             }
         };
-        // Two messages do not begin at one place.
+        // Two messages do not begin at the same seq.
         append.messages.retain(|new| session.messages.iter().all(|old| old.first != new.first));
         if let Some(old) = self.rng.choice(&session.messages).filter(|_| last.is_multiple_of(3)) {
             append.superseded.push(old.id.clone());
@@ -288,8 +288,8 @@ impl RandomRun {
         assert_eq!(store.read_blob(&tenant, hash).await.unwrap().as_ref(), Some(&*kept));
     }
 
-    /// An engine has some freedom in what it removes; that it keeps to the rules is checked, and
-    /// the model follows it.
+    /// An engine has some freedom in what it deletes. The rules are checked, and the model follows
+    /// the engine.
     async fn retain(&mut self, store: &dyn Store) {
         let before_ms = self.rng.bool().then(|| self.rng.i64(..=self.now_ms));
         let max_bytes = (self.rng.u8(..4) == 0).then(|| self.rng.u64(..5000));
@@ -336,12 +336,12 @@ impl RandomRun {
         assert_eq!(removed, expected);
     }
 
-    /// Deletes what there is, for the next run.
-    pub(super) async fn delete_everything(mut self, bench: &mut Bench) {
+    /// Deletes everything, for the next run.
+    pub(super) async fn delete_everything(mut self, harness: &mut Harness) {
         let retention = Retention { keys_before_ms: Some(i64::MAX), ..Retention::default() };
-        bench.store().apply_retention(retention).await.unwrap();
+        harness.store().apply_retention(retention).await.unwrap();
         while let Some((_, session)) = self.model.sessions.pop_first() {
-            bench.store().delete_session(session.record.number).await.unwrap();
+            harness.store().delete_session(session.record.number).await.unwrap();
         }
     }
 }

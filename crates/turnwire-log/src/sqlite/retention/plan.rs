@@ -1,5 +1,5 @@
-//! What is to go: the rows of all sessions are looked at from the oldest on, and of each session as
-//! much goes as ends with a whole reply.
+//! Plans retention: goes through the rows of all sessions from the oldest on. Of each session,
+//! whole replies are deleted.
 
 use crate::sqlite::errors::SqliteError;
 use crate::sqlite::segment::Segment;
@@ -9,18 +9,18 @@ use crate::store::Retention;
 use rusqlite::{Connection, OptionalExtension};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-/// Of this session the events up to this place.
+/// Delete the events of this session up to this seq.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TrimPoint {
     pub(super) session: i64,
     pub(super) last: u64,
 }
 
-/// What has not moved to `segments` yet.
+/// A copy of the rows in `tail`.
 #[derive(Debug, Default)]
 pub(super) struct TailCopy {
     sessions: HashMap<i64, Vec<TailRow>>,
-    /// When pieces came, and of which session, in order.
+    /// The time and session of each row, in order.
     ages: VecDeque<(i64, i64)>,
     bytes: u64,
 }
@@ -39,7 +39,7 @@ impl TailCopy {
     }
 }
 
-/// A row of events: where it ends, and how large it is.
+/// A row of events: its range and size.
 #[derive(Debug, Clone, Copy)]
 struct ScannedRow {
     first: u64,
@@ -47,17 +47,17 @@ struct ScannedRow {
     bytes: u64,
 }
 
-/// How far the look at one session has come.
+/// The state of the scan of one session.
 #[derive(Debug, Default)]
 struct SessionScan {
-    /// What goes so far.
+    /// Events up to this seq are deleted.
     trim_to: u64,
-    /// Whether anything goes that is still kept.
+    /// Whether anything that is still stored is deleted.
     trims: bool,
-    /// What is old enough so far, and the rows behind the cut until there.
+    /// The last seq that is old enough so far, and the rows between `trim_to` and it.
     reached: u64,
     rows: VecDeque<ScannedRow>,
-    /// What must stay begins here.
+    /// Events from this seq on must stay.
     keep_from: u64,
 }
 
@@ -66,11 +66,11 @@ struct RetentionPlan<'a> {
     tail: TailCopy,
     scans: HashMap<i64, SessionScan>,
     retention: Retention,
-    /// How many bytes are left of all.
+    /// The bytes of all events that are left.
     bytes_left: u64,
 }
 
-/// Whether the look has to go on.
+/// Whether the scan must continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ScanFlow {
     Continue,
@@ -116,7 +116,7 @@ impl RetentionPlan<'_> {
             if !self.is_due(ms) {
                 return Ok(());
             }
-            // All sessions that have something of that moment.
+            // All sessions with events of that time.
             let mut sessions = BTreeSet::new();
             while let Some((_, session)) = stored.filter(|(at, _)| *at == ms) {
                 sessions.insert(session);
@@ -133,7 +133,7 @@ impl RetentionPlan<'_> {
         }
     }
 
-    /// Looks what of a session can go now that events of this moment can.
+    /// Extends what can be deleted of a session, now that events of this time can.
     fn scan_session(&mut self, session: i64, ms: i64) -> Result<ScanFlow, SqliteError> {
         let mut walk = match self.scans.remove(&session) {
             Some(walk) => walk,
@@ -159,7 +159,7 @@ impl RetentionPlan<'_> {
             .optional()?;
         let Some((first, open_from)) = found else { return Ok(None) };
         let before = sql_integers::from_sql(first).saturating_sub(1);
-        // Rows that a crash left behind go with the next chance.
+        // Rows that a crash left behind are removed too.
         let left: bool = self
             .conn
             .prepare_cached("SELECT 1 FROM segments WHERE session = ?1 AND last <= ?2 LIMIT 1")?
@@ -173,7 +173,7 @@ impl RetentionPlan<'_> {
         }))
     }
 
-    /// Takes in the rows that follow, as long as they are old enough.
+    /// Reads the rows that follow, as long as they are old enough.
     fn read_old_rows(
         &self,
         session: i64,
@@ -213,7 +213,7 @@ impl RetentionPlan<'_> {
         Ok(())
     }
 
-    /// Moves the cut from one end of a whole reply to the next, as far as it has to go.
+    /// Moves `trim_to` from one end of a whole reply to the next, as far as necessary.
     fn advance_trim(
         &mut self,
         session: i64,
@@ -241,7 +241,7 @@ impl RetentionPlan<'_> {
             .filter(|&place| place > walk.trim_to && place <= end)
             .collect();
         let mut messages = messages.into_iter().peekable();
-        // How far those reach that begin up to the place.
+        // The last event of all messages that begin up to the seq.
         let mut reach = 0;
         for place in ends {
             while let Some((_, last)) = messages.next_if(|(first, _)| *first <= place) {
@@ -270,8 +270,7 @@ impl RetentionPlan<'_> {
         Ok(ScanFlow::Continue)
     }
 
-    /// How many bytes the events between the cut and a place have; `None` when that is within a
-    /// damaged row.
+    /// The bytes of the events between `trim_to` and a seq; `None` if a damaged row is in between.
     fn bytes_until(
         &self,
         session: i64,
@@ -292,7 +291,7 @@ impl RetentionPlan<'_> {
         Ok(Some(bytes))
     }
 
-    /// How many bytes the events of one row have from one place to another.
+    /// The bytes of the events of one row between two seqs.
     fn bytes_in(
         &self,
         session: i64,
@@ -322,7 +321,7 @@ impl RetentionPlan<'_> {
     }
 }
 
-/// The age of the next row of `segments`, and whose it is.
+/// The time of the next row of `segments`, and its session.
 fn next_age(rows: &mut rusqlite::Rows<'_>) -> rusqlite::Result<Option<(i64, i64)>> {
     rows.next()?.map(|row| Ok((row.get(0)?, row.get(1)?))).transpose()
 }

@@ -1,21 +1,21 @@
-//! Many at once.
+//! Concurrent writers and readers.
 
-use super::bench::{Bench, Owner, message};
+use super::harness::{Harness, Owner, message};
 use crate::store::{Append, IdempotencyRecord, MessageQuery, SessionState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::task::JoinSet;
 
-pub(super) async fn many_writers_of_many_sessions_lose_nothing(bench: &mut Bench) {
+pub(super) async fn many_writers_of_many_sessions_lose_nothing(harness: &mut Harness) {
     let mut writers = JoinSet::new();
     for at in 0..40_u32 {
-        let store = bench.share();
+        let store = harness.share();
         writers.spawn(async move {
             let mut owner = Owner::new(&*store, "t", &at.to_string()).await;
             let mut pending = Vec::new();
             for round in 0..25 {
                 pending.push(store.append(owner.events((at + round) % 5 + 1)));
-                // Some wait for each, some for several, the last one sometimes for all.
+                // Some await each append, some several, and some the last one first.
                 if round % (at % 7 + 1) == 0 {
                     for append in pending.drain(..).rev() {
                         append.await.unwrap();
@@ -30,7 +30,7 @@ pub(super) async fn many_writers_of_many_sessions_lose_nothing(bench: &mut Bench
         });
     }
     let owners = writers.join_all().await;
-    bench
+    harness
         .see(async |store| {
             for owner in &owners {
                 owner.check(store).await;
@@ -39,13 +39,13 @@ pub(super) async fn many_writers_of_many_sessions_lose_nothing(bench: &mut Bench
         .await;
 }
 
-pub(super) async fn what_was_written_together_is_seen_together(bench: &mut Bench) {
-    let mut owner = Owner::new(bench.store(), "t", "s").await;
+pub(super) async fn what_was_written_together_is_seen_together(harness: &mut Harness) {
+    let mut owner = Owner::new(harness.store(), "t", "s").await;
     let (key, no) = (owner.key.clone(), owner.no);
     let done = Arc::new(AtomicBool::new(false));
     let mut readers = JoinSet::new();
     for _ in 0..3 {
-        let (store, done, key) = (bench.share(), Arc::clone(&done), key.clone());
+        let (store, done, key) = (harness.share(), Arc::clone(&done), key.clone());
         readers.spawn(async move {
             let query = MessageQuery { limit: 1000, ..MessageQuery::default() };
             loop {
@@ -83,7 +83,7 @@ pub(super) async fn what_was_written_together_is_seen_together(bench: &mut Bench
             }),
             ..append
         };
-        pending.push(bench.store().append(append));
+        pending.push(harness.store().append(append));
         if at % 5 == 0 {
             for append in pending.drain(..) {
                 append.await.unwrap();
@@ -95,5 +95,5 @@ pub(super) async fn what_was_written_together_is_seen_together(bench: &mut Bench
     }
     done.store(true, Ordering::Release);
     readers.join_all().await;
-    bench.see(async |store| owner.check(store).await).await;
+    harness.see(async |store| owner.check(store).await).await;
 }

@@ -1,4 +1,4 @@
-//! What the cases have in common: a store that can be opened again, and an owner who writes to it.
+//! The harness of the cases: a store that can be opened again, and an owner that writes to it.
 
 use super::Engine;
 use crate::store::{
@@ -13,7 +13,7 @@ use turnwire_core::{Fields, Seq};
 /// Long enough for every case.
 pub(super) const TTL: Duration = Duration::from_mins(10);
 
-/// That it was refused, and why.
+/// Asserts that a result is this error.
 macro_rules! assert_refused {
     ($result:expr, $why:pat) => {{
         let result = $result;
@@ -23,13 +23,13 @@ macro_rules! assert_refused {
 pub(super) use assert_refused;
 
 /// An engine and its store.
-pub(super) struct Bench {
+pub(super) struct Harness {
     engine: Box<dyn Engine>,
-    /// Taken out only while it is opened again.
+    /// `None` only while it is opened again.
     store: Option<Arc<dyn Store>>,
 }
 
-impl Bench {
+impl Harness {
     pub(super) async fn open(engine: Box<dyn Engine>) -> Self {
         let store = Some(engine.open().await);
         Self { engine, store }
@@ -39,7 +39,7 @@ impl Bench {
         &**self.store.as_ref().unwrap()
     }
 
-    /// The store for a task of its own, which has to end before the store is opened again.
+    /// The store for a task. The task must end before the store is opened again.
     pub(super) fn share(&self) -> Arc<dyn Store> {
         Arc::clone(self.store.as_ref().unwrap())
     }
@@ -49,7 +49,7 @@ impl Bench {
         self.store = Some(self.engine.reopen(store).await);
     }
 
-    /// Looks at what was written, opens the store again, and looks a second time.
+    /// Runs a check, opens the store again, and runs the check a second time.
     pub(super) async fn see(&mut self, look: impl AsyncFn(&dyn Store)) {
         look(self.store()).await;
         self.reopen().await;
@@ -57,12 +57,12 @@ impl Bench {
     }
 }
 
-/// A place.
+/// A seq from a number.
 pub(super) fn seq(place: u64) -> Seq {
     Seq::new(place).unwrap()
 }
 
-/// A session to be made.
+/// A session to create.
 pub(super) fn new(tenant: &str, id: &str, now_ms: i64) -> NewSession {
     NewSession {
         key: SessionKey::new(tenant, id),
@@ -73,7 +73,7 @@ pub(super) fn new(tenant: &str, id: &str, now_ms: i64) -> NewSession {
     }
 }
 
-/// All sessions of a tenant, as many as there are.
+/// A query for all sessions of a tenant.
 pub(super) fn all_of(tenant: &str) -> SessionQuery {
     SessionQuery::latest(tenant, 1000)
 }
@@ -83,7 +83,7 @@ pub(super) fn ids(records: &[SessionRecord]) -> Vec<&str> {
     records.iter().map(|record| &*record.key.id).collect()
 }
 
-/// A state in which a reply is open from a place on.
+/// A state with a reply that is open from a seq on.
 pub(super) fn open_from(place: u64) -> SessionState {
     SessionState {
         status: SessionStatus::Running,
@@ -107,20 +107,20 @@ pub(super) fn message(id: &str, first: u64, last: u64, text: &str) -> StoredMess
     }
 }
 
-/// An event of a session; no two are alike, and they differ in length.
+/// An event of a session. No two are equal, and they differ in length.
 pub(super) fn line(session: SessionNumber, place: u64) -> String {
     let pad = usize::try_from(place % 31 * 7 % 31).unwrap();
     format!("{{\"session\":{},\"event\":{place},\"pad\":\"{:pad$}\"}}\n", session.0, "")
 }
 
-/// Events of a session, from a place on.
+/// Events of a session, from a seq on.
 pub(super) fn lines(session: SessionNumber, first: u64, count: u32) -> EventLines {
     let places = first..first + u64::from(count);
     let bytes: String = places.map(|place| line(session, place)).collect();
     EventLines { first: seq(first), count, bytes: Bytes::from(bytes) }
 }
 
-/// Who writes to a session, and how far it has come.
+/// The owner of a session's lease, and the session's head.
 #[derive(Debug, Clone)]
 pub(super) struct Owner {
     pub(super) key: SessionKey,
@@ -131,25 +131,25 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// Of a session that is made for it.
+    /// Creates a session and acquires its lease.
     pub(super) async fn new(store: &dyn Store, tenant: &str, id: &str) -> Self {
         Self::of(store, store.create_session(new(tenant, id, 0)).await.unwrap().0).await
     }
 
-    /// Of a session that there is.
+    /// Acquires the lease of an existing session.
     pub(super) async fn of(store: &dyn Store, record: SessionRecord) -> Self {
         let fence = store.acquire_lease(record.number, "owner", TTL).await.unwrap().fence;
         Self { key: record.key, no: record.number, fence, last: record.head, now_ms: 0 }
     }
 
-    /// The next so many events.
+    /// An append of the next events.
     pub(super) fn events(&mut self, count: u32) -> Append {
         let lines = lines(self.no, self.last + 1, count);
         self.last = lines.last();
         Append { lines: Some(lines), ..self.nothing() }
     }
 
-    /// An append without anything.
+    /// An empty append.
     pub(super) fn nothing(&self) -> Append {
         Append {
             session: self.no,
@@ -165,7 +165,7 @@ impl Owner {
         }
     }
 
-    /// A whole reply of so many events with its message.
+    /// An append of a whole reply with its message.
     pub(super) fn reply(&mut self, count: u32, id: &str, text: &str) -> Append {
         let first = self.last + 1;
         let append = self.events(count);
@@ -180,7 +180,7 @@ impl Owner {
         store.find_session(&self.key).await.unwrap().unwrap()
     }
 
-    /// That the session has exactly the events up to the last, from the earliest that is kept.
+    /// Asserts that the session has exactly the events from the first that is kept up to the head.
     pub(super) async fn check(&self, store: &dyn Store) {
         let record = self.record(store).await;
         assert_eq!(record.number, self.no);
@@ -193,8 +193,8 @@ impl Owner {
     }
 }
 
-/// All events from a place on with their places, read in pages of so many bytes; and that every
-/// page goes on from the one before.
+/// Reads all events from a seq on with their seqs, in pages, and asserts that there is no gap
+/// between pages.
 pub(super) async fn read_all(
     store: &dyn Store,
     session: SessionNumber,

@@ -1,6 +1,6 @@
-//! What stands beside the events: keys, the queue, blobs.
+//! Idempotency keys, the queue, and storing blobs.
 
-use super::bench::{Bench, Owner, assert_refused, lines};
+use super::harness::{Harness, Owner, assert_refused, lines};
 use crate::error::Error;
 use crate::store::{Append, Blob, IdempotencyRecord, QueuedMessage};
 use bytes::Bytes;
@@ -23,8 +23,8 @@ fn queued(id: &str) -> QueuedMessage {
     }
 }
 
-pub(super) async fn a_key_is_written_with_its_append_or_not_at_all(bench: &mut Bench) {
-    let store = bench.store();
+pub(super) async fn a_key_is_written_with_its_append_or_not_at_all(harness: &mut Harness) {
+    let store = harness.store();
     let mut owner = Owner::new(store, "t", "s").await;
     assert_eq!(store.find_idempotency_record("t", "with events").await.unwrap(), None);
     let append = owner.events(2);
@@ -38,12 +38,12 @@ pub(super) async fn a_key_is_written_with_its_append_or_not_at_all(bench: &mut B
         ..owner.nothing()
     };
     assert_refused!(store.append(refused).await, Error::OutOfOrder);
-    // Asked for, and its append not waited for: both or none.
+    // The append is not awaited: either both are written or neither.
     let append = owner.events(1);
     let unwatched = Some(key("t", "unwatched", 1));
     drop(store.append(Append { idempotency: unwatched.clone(), ..append }));
     store.append(owner.events(1)).await.unwrap();
-    bench
+    harness
         .see(async |store| {
             assert_eq!(
                 store.find_idempotency_record("t", "with events").await.unwrap(),
@@ -60,14 +60,14 @@ pub(super) async fn a_key_is_written_with_its_append_or_not_at_all(bench: &mut B
         .await;
 }
 
-pub(super) async fn a_key_belongs_to_its_tenant(bench: &mut Bench) {
+pub(super) async fn a_key_belongs_to_its_tenant(harness: &mut Harness) {
     for (tenant, fingerprint) in [("a", 1), ("b", 2)] {
-        let mut owner = Owner::new(bench.store(), tenant, "s").await;
+        let mut owner = Owner::new(harness.store(), tenant, "s").await;
         let append = owner.events(1);
         let key = Some(key(tenant, "key '1' 日本\0", fingerprint));
-        bench.store().append(Append { idempotency: key, ..append }).await.unwrap();
+        harness.store().append(Append { idempotency: key, ..append }).await.unwrap();
     }
-    bench
+    harness
         .see(async |store| {
             for (tenant, fingerprint) in [("a", 1), ("b", 2)] {
                 let found = store.find_idempotency_record(tenant, "key '1' 日本\0").await.unwrap();
@@ -79,30 +79,30 @@ pub(super) async fn a_key_belongs_to_its_tenant(bench: &mut Bench) {
         .await;
 }
 
-pub(super) async fn the_queue_keeps_its_order(bench: &mut Bench) {
-    let mut owner = Owner::new(bench.store(), "t", "s").await;
-    let other = Owner::new(bench.store(), "t", "other").await;
-    let store = bench.store();
+pub(super) async fn the_queue_keeps_its_order(harness: &mut Harness) {
+    let mut owner = Owner::new(harness.store(), "t", "s").await;
+    let other = Owner::new(harness.store(), "t", "other").await;
+    let store = harness.store();
     let enqueue = vec![queued("z"), queued("a")];
     store.append(Append { enqueue, ..owner.nothing() }).await.unwrap();
     store.append(Append { enqueue: vec![queued("z")], ..other.nothing() }).await.unwrap();
     let append = owner.events(1);
     store.append(Append { enqueue: vec![queued("m '\" 日本\0")], ..append }).await.unwrap();
-    bench
+    harness
         .see(async |store| {
             let expected = ["z", "a", "m '\" 日本\0"].map(queued);
             assert_eq!(store.list_queued(owner.no).await.unwrap(), expected);
         })
         .await;
-    let mut owner = Owner::of(bench.store(), owner.record(bench.store()).await).await;
+    let mut owner = Owner::of(harness.store(), owner.record(harness.store()).await).await;
     let append = owner.events(1);
     let append = Append {
         enqueue: vec![queued("last")],
         dequeue: vec!["z".to_owned(), "nobody".to_owned()],
         ..append
     };
-    bench.store().append(append).await.unwrap();
-    bench
+    harness.store().append(append).await.unwrap();
+    harness
         .see(async |store| {
             let expected = ["a", "m '\" 日本\0", "last"].map(queued);
             assert_eq!(store.list_queued(owner.no).await.unwrap(), expected);
@@ -111,8 +111,8 @@ pub(super) async fn the_queue_keeps_its_order(bench: &mut Bench) {
         .await;
 }
 
-pub(super) async fn the_queue_changes_with_its_append_or_not_at_all(bench: &mut Bench) {
-    let store = bench.store();
+pub(super) async fn the_queue_changes_with_its_append_or_not_at_all(harness: &mut Harness) {
+    let store = harness.store();
     let old = Owner::new(store, "t", "s").await;
     let enqueue = ["a", "b", "c"].map(queued).into();
     store.append(Append { enqueue, ..old.nothing() }).await.unwrap();
@@ -125,34 +125,34 @@ pub(super) async fn the_queue_changes_with_its_append_or_not_at_all(bench: &mut 
     assert_refused!(store.append(change(&old)).await, Error::Fenced);
     let gap = Append { lines: Some(lines(owner.no, 2, 1)), ..change(&owner) };
     assert_refused!(store.append(gap).await, Error::OutOfOrder);
-    bench
+    harness
         .see(async |store| {
             assert_eq!(store.list_queued(owner.no).await.unwrap(), ["a", "b", "c"].map(queued));
         })
         .await;
 }
 
-pub(super) async fn a_blob_is_stored_once_for_each_tenant(bench: &mut Bench) {
+pub(super) async fn a_blob_is_stored_once_for_each_tenant(harness: &mut Harness) {
     let blob = |media_type: &str, bytes: Vec<u8>| Blob {
         media_type: media_type.to_owned(),
         bytes: Bytes::from(bytes),
     };
     let picture = blob("image/png", (0..=255).cycle().take(1 << 20).collect());
     let empty = blob("", Vec::new());
-    let store = bench.store();
+    let store = harness.store();
     store.put_blob("a", [1; 32], picture.clone()).await.unwrap();
     store.put_blob("a", [0; 32], empty.clone()).await.unwrap();
     store.put_blob("b", [1; 32], blob("text/plain", b"of b".to_vec())).await.unwrap();
     let mut again = JoinSet::new();
     for _ in 0..8 {
-        let (store, picture) = (bench.share(), picture.clone());
+        let (store, picture) = (harness.share(), picture.clone());
         again.spawn(async move {
             store.put_blob("a", [1; 32], picture.clone()).await.unwrap();
             store.put_blob("c", [1; 32], picture).await.unwrap();
         });
     }
     again.join_all().await;
-    bench
+    harness
         .see(async |store| {
             for tenant in ["a", "c"] {
                 let found = store.read_blob(tenant, [1; 32]).await.unwrap();
@@ -167,6 +167,6 @@ pub(super) async fn a_blob_is_stored_once_for_each_tenant(bench: &mut Bench) {
         .await;
 }
 
-pub(super) async fn a_healthy_store_says_so(bench: &mut Bench) {
-    bench.see(async |store| store.check_health().await.unwrap()).await;
+pub(super) async fn a_healthy_store_says_so(harness: &mut Harness) {
+    harness.see(async |store| store.check_health().await.unwrap()).await;
 }
