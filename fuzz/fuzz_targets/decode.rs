@@ -12,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 use turnwire_core::{ErrorKind, Event, Folder, Json};
 use turnwire_fuzz::pieces::split_bytes;
-use turnwire_wires::{Decoded, Decoding, Wire};
+use turnwire_wires::{Decoded, DecoderOptions, Wire};
 
 static WIRE: LazyLock<&Wire> = LazyLock::new(|| {
     let name = std::env::var("WIRE").unwrap_or_default();
@@ -52,12 +52,12 @@ fn check_stream(body: &[u8]) {
         let (_, problem) = folder.push_tolerant(event);
         // Invalid base64 is the provider's mistake.
         if let Some(problem) = problem.filter(|problem| problem.kind() != ErrorKind::BadBase64)
-            && WIRE.can_request()
+            && WIRE.can_request_model()
         {
             panic!("{problem}: {json}");
         }
     }
-    if WIRE.can_request() {
+    if WIRE.can_request_model() {
         let ends: Vec<bool> =
             folder.messages().map(|msg| msg.finished_reason().is_some()).collect();
         assert_eq!(ends, [true], "expected one finished reply");
@@ -66,7 +66,7 @@ fn check_stream(body: &[u8]) {
 
 /// The events; `None` for a frame that is not an event.
 fn events<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> Vec<Option<Event<'static>>> {
-    let mut decoder = WIRE.decoder(&Decoding::default()).expect("it can be decoded");
+    let mut decoder = WIRE.decoder(&DecoderOptions::default()).expect("it can be decoded");
     let mut found = Vec::new();
     let mut each =
         |decoded: Decoded<'_>| found.push(decoded.event.ok().map(turnwire_core::Event::into_owned));

@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use turnwire_core::{Event, Folder, Msg};
 use turnwire_fuzz::assert_one_line_of_json;
 use turnwire_fuzz::script::{Script, Step};
-use turnwire_wires::{Encoding, Frames, Wire};
+use turnwire_wires::{EncoderOptions, Frames, Wire};
 
 fuzz_target!(|bytes: &[u8]| {
     let events: Vec<Event<'_>> = Script::new(bytes)
@@ -27,7 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
         let written: usize = once.iter().map(|(_, text)| text.len()).sum();
         assert!(written <= 64 * 1024 + 64 * size, "{}: {size} became {written}", wire.name);
         for (_, text) in &once {
-            if Some(text.as_str()) != wire.last_word {
+            if Some(text.as_str()) != wire.end_marker {
                 assert_one_line_of_json(text);
             }
         }
@@ -36,7 +36,7 @@ fuzz_target!(|bytes: &[u8]| {
 
 /// The frames for a client that is there from the start, or that joins at event `from`.
 fn encoded(wire: &Wire, events: &[Event<'_>], from: Option<usize>) -> Vec<(&'static str, String)> {
-    let mut encoder = wire.encoder(&Encoding::default()).expect("the wire can be encoded");
+    let mut encoder = wire.encoder(&EncoderOptions::default()).expect("the wire can be encoded");
     let mut frames = Frames::default();
     let mut folder = Folder::default();
     for (at, event) in events.iter().enumerate() {
@@ -45,7 +45,7 @@ fn encoded(wire: &Wire, events: &[Event<'_>], from: Option<usize>) -> Vec<(&'sta
             let messages: Vec<Msg> = folder.messages().cloned().collect();
             encoder.resume(&messages, &mut frames);
         }
-        encoder.event(event, &mut frames);
+        encoder.encode(event, &mut frames);
         if from.is_some() {
             folder.push_tolerant(event);
         }

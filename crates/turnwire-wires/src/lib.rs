@@ -59,3 +59,8 @@ pub use registry::{UnsupportedError, Wire};
 pub use stream::{
     Decode, Decoded, Decoder, DecoderOptions, Encode, EncoderOptions, Frames, StreamScope,
 };
+
+/// Runs the example of the README as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
