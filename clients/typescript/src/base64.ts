@@ -12,31 +12,31 @@ export interface Open {
   /** A padded group after them, or nothing. */
   padded: string;
   /** The characters of an incomplete group. */
-  begun: string;
+  incomplete: string;
 }
 
 const DIGITS = /^[A-Za-z0-9+/]*$/;
-const BEGUN = /^[A-Za-z0-9+/]{1,2}([A-Za-z0-9+/]|=)?$/;
-const notBase64 = () => bad("BadBase64", "it is none, or ends inside a byte");
-const wholeOf = ({ length }: string) => length - (length % 4);
+const INCOMPLETE = /^[A-Za-z0-9+/]{1,2}([A-Za-z0-9+/]|=)?$/;
+const notBase64 = () => bad("BadBase64", "the data is not base64, or ends inside a byte");
+const completeLength = ({ length }: string) => length - (length % 4);
 
 export function open(text: string): Open {
-  const whole = wholeOf(text);
+  const whole = completeLength(text);
   const kept = text[whole - 1] === "=" ? whole - 4 : whole;
-  return { head: text.slice(0, kept), padded: text.slice(kept, whole), begun: text.slice(whole) };
+  return { head: text.slice(0, kept), padded: text.slice(kept, whole), incomplete: text.slice(whole) };
 }
 
-export function text({ head, padded, begun }: Open): string {
-  return padded || begun ? head + padded + begun : head;
+export function text({ head, padded, incomplete }: Open): string {
+  return padded || incomplete ? head + padded + incomplete : head;
 }
 
 /** The state after another piece; the old state stays valid. `closed`: this was the last piece. */
-export function append({ head, padded, begun }: Open, piece: string, closed = false): Open {
-  let rest = begun + piece;
+export function append({ head, padded, incomplete }: Open, piece: string, closed = false): Open {
+  let rest = incomplete + piece;
   if (!padded && !closed && DIGITS.test(rest)) {
     // Complete groups stay the same when they are decoded and encoded again.
-    const whole = wholeOf(rest);
-    return { head: head + rest.slice(0, whole), padded, begun: rest.slice(whole) };
+    const whole = completeLength(rest);
+    return { head: head + rest.slice(0, whole), padded, incomplete: rest.slice(whole) };
   }
   rest = rest.replace(/[\t\n\f\r ]+/g, "");
   let bytes = decode(padded.replace(/==?$/, ""));
@@ -48,27 +48,27 @@ export function append({ head, padded, begun }: Open, piece: string, closed = fa
     bytes += decode(rest.slice(0, pad));
     rest = rest.slice(end);
   }
-  const whole = wholeOf(rest);
+  const whole = completeLength(rest);
   bytes += decode(rest.slice(0, whole));
-  begun = rest.slice(whole);
-  if (begun && !BEGUN.test(begun)) throw notBase64();
+  incomplete = rest.slice(whole);
+  if (incomplete && !INCOMPLETE.test(incomplete)) throw notBase64();
   if (closed) {
-    bytes += decode(begun.replace("=", ""));
-    begun = "";
+    bytes += decode(incomplete.replace("=", ""));
+    incomplete = "";
   }
   const more = open(btoa(bytes));
-  return { ...more, head: head + more.head, begun };
+  return { ...more, head: head + more.head, incomplete };
 }
 
-export function checkEnd({ begun }: Open): void {
-  if (begun.length === 1 && DIGITS.test(begun)) throw notBase64();
+export function checkEnd({ incomplete }: Open): void {
+  if (incomplete.length === 1 && DIGITS.test(incomplete)) throw notBase64();
 }
 
 /** An incomplete group is read as unpadded; bits that are not a whole byte are dropped. */
 export function close(state: Open): Open {
-  const { begun } = state;
+  const { incomplete } = state;
   try {
-    return BEGUN.test(begun) ? append(begun[1] ? state : { ...state, begun: "" }, "", true) : state;
+    return INCOMPLETE.test(incomplete) ? append(incomplete[1] ? state : { ...state, incomplete: "" }, "", true) : state;
   } catch {
     return state;
   }

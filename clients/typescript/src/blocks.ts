@@ -103,7 +103,7 @@ export class BlockStream {
         break;
       }
       case "content_block_delta":
-        this.#change(index, (block) => grown(block, delta ?? {}));
+        this.#change(index, (block) => applyDelta(block, delta ?? {}));
         break;
       case "content_block_stop":
         if (is_final !== undefined) this.#change(index, () => ({ is_final }));
@@ -148,7 +148,7 @@ export class BlockStream {
 }
 
 /** The field of a delta, and the field of the block it extends. */
-const SAID: Record<string, string> = {
+const DELTA_FIELDS: Record<string, string> = {
   action_requests: "actionRequests",
   review_configs: "reviewConfigs",
   timeout_seconds: "timeoutSeconds",
@@ -156,10 +156,10 @@ const SAID: Record<string, string> = {
   message: "processingMessage",
 };
 
-function grown(block: ShownBlock, delta: Record<string, any>): Partial<ShownBlock> {
+function applyDelta(block: ShownBlock, delta: Record<string, any>): Partial<ShownBlock> {
   const { type, text = "", thinking = "", extras } = delta;
   const next: Partial<ShownBlock> = {};
-  for (const key in SAID) if (delta[key] != null) next[SAID[key]!] = delta[key];
+  for (const key in DELTA_FIELDS) if (delta[key] != null) next[DELTA_FIELDS[key]!] = delta[key];
   if (type === "thinking_delta") next.thinking = (block.thinking ?? "") + thinking;
   if (type === "text_delta") {
     next.text = (block.text ?? "") + text;

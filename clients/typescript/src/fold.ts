@@ -128,7 +128,7 @@ export class Fold {
   }
 
   /** Problems of which the rest of the event can be applied. */
-  #minor(check: () => void): void {
+  #tolerate(check: () => void): void {
     try {
       check();
     } catch (error) {
@@ -144,35 +144,35 @@ export class Fold {
     const id: string = event.tool_call_id ?? event.block_id;
     switch (type) {
       case "TEXT_BLOCK_DELTA":
-        this.#goesOn("text", id, delta).text += delta;
+        this.#findOpen("text", id, delta).text += delta;
         break;
       case "THINKING_BLOCK_DELTA":
-        this.#goesOn("thinking", id, delta).thinking += delta;
+        this.#findOpen("thinking", id, delta).thinking += delta;
         break;
       case "TOOL_CALL_DELTA":
-        this.#goesOn("tool_call", id, delta).input += delta;
+        this.#findOpen("tool_call", id, delta).input += delta;
         break;
       case "TOOL_RESULT_TEXT_DELTA": {
-        const result = this.#goesOn("tool_result", id, delta);
+        const result = this.#findOpen("tool_result", id, delta);
         const last = this.#parts(result).at(-1);
         if (last?.type === "text") last.text += delta;
-        else this.#part(result, { type: "text", text: delta, created_at });
+        else this.#appendPart(result, { type: "text", text: delta, created_at });
         break;
       }
       case "TOOL_RESULT_DATA_DELTA": {
-        const result: Json = this.#goesOn("tool_result", id, "");
+        const result: Json = this.#findOpen("tool_result", id, "");
         const late = result["finished_at"] != null;
-        const part = event.block_id && this.#blocks().get(`${id} ${event.block_id}`);
-        if (part) return this.#chunk(part, event, late);
+        const part = event.block_id && this.#blockIndex().get(`${id} ${event.block_id}`);
+        if (part) return this.#appendChunk(part, event, late);
         const source = { type: "base64", data: "", media_type: event.media_type };
-        this.#part(result, { type: "data", id: event.block_id, created_at, source }, (part) =>
-          this.#chunk(part, event, late),
+        this.#appendPart(result, { type: "data", id: event.block_id, created_at, source }, (part) =>
+          this.#appendChunk(part, event, late),
         );
         break;
       }
       case "DATA_BLOCK_DELTA": {
-        const block = this.#goesOn("data", id, "");
-        return this.#chunk(block, event, block["finished_at"] != null);
+        const block = this.#findOpen("data", id, "");
+        return this.#appendChunk(block, event, block["finished_at"] != null);
       }
       case "TEXT_BLOCK_START":
         return this.#start({ type: "text", text: "", id, created_at });
@@ -202,27 +202,27 @@ export class Fold {
       case "BLOCK":
         return this.#start(event.block, true);
       case "TEXT_BLOCK_END": {
-        const block = this.#ends("text", id);
+        const block = this.#findUnended("text", id);
         block["text"] = event.text ?? block["text"];
         return finish(block, event);
       }
       case "THINKING_BLOCK_END":
-        return finish(this.#ends("thinking", id), event);
+        return finish(this.#findUnended("thinking", id), event);
       case "TOOL_CALL_END":
-        return finish(this.#ends("tool_call", id), event);
+        return finish(this.#findUnended("tool_call", id), event);
       case "DATA_BLOCK_END": {
-        const block = this.#ends("data", id);
+        const block = this.#findUnended("data", id);
         this.#close([block as ContentBlock]);
         return finish(block, event);
       }
       case "TOOL_RESULT_END": {
         needText(event.state, "state");
-        const result = this.#ends("tool_result", id);
+        const result = this.#findUnended("tool_result", id);
         this.#close([result as ContentBlock]);
         result["state"] = event.state;
         result["metadata"] = event.metadata ?? {};
         result["finished_at"] = created_at;
-        return this.#over(id);
+        return this.#finishCall(id);
       }
       case "REPLY_START":
         // The first start names the agent; later ones only say that the reply continues.
@@ -253,15 +253,15 @@ export class Fold {
       }
       case "REQUIRE_USER_CONFIRM":
         // A finished call stays finished: the request came late.
-        return this.#calls(list(event.tool_calls, "tool_calls", toolCall), (call, asked) => {
+        return this.#changeCalls(list(event.tool_calls, "tool_calls", toolCall), (call, asked) => {
           call.state = "asking";
           call.suggested_rules = asked.suggested_rules;
         });
       case "REQUIRE_EXTERNAL_EXECUTION":
-        return this.#calls(list(event.tool_calls, "tool_calls", toolCall), (call) => (call.state = "submitted"));
+        return this.#changeCalls(list(event.tool_calls, "tool_calls", toolCall), (call) => (call.state = "submitted"));
       case "USER_CONFIRM_RESULT":
         // An answer counts only while the call is pending, and an edited input only in an approval.
-        return this.#calls(
+        return this.#changeCalls(
           list(event.confirm_results, "confirm_results", ({ confirmed, tool_call }) => ({
             ...toolCall(tool_call),
             confirmed,
@@ -286,29 +286,29 @@ export class Fold {
               created_at: result.created_at || created_at,
               finished_at: result.finished_at ?? created_at,
             });
-          this.#over(result.id);
+          this.#finishCall(result.id);
         }
       }
     }
   }
 
   /** Ends the call of a result. */
-  #over(id: string): void {
+  #finishCall(id: string): void {
     const call = this.#get("tool_call", id);
     if (call) call["state"] = "finished";
   }
 
   /** Changes the listed calls of this message. An event with none of them belongs to another message. */
-  #calls<T extends ToolCall>(listed: T[], change: (call: ToolCall, item: T) => void): void {
+  #changeCalls<T extends ToolCall>(listed: T[], change: (call: ToolCall, item: T) => void): void {
     const known = listed.filter((item) => this.#get("tool_call", item.id));
-    if (listed.length && !known.length) throw this.#no("UnknownBlock", "tool_call", listed[0]!.id);
+    if (listed.length && !known.length) throw this.#problem("UnknownBlock", "tool_call", listed[0]!.id);
     for (const item of known) {
       const call = this.#get("tool_call", item.id) as ToolCall;
       if (call.state !== "finished") change(call, item);
     }
   }
 
-  #no(kind: Problem, family: string, id: string): FoldError {
+  #problem(kind: Problem, family: string, id: string): FoldError {
     return bad(kind, `${family} ${id} of ${this.msg.id}`);
   }
 
@@ -318,30 +318,30 @@ export class Fold {
     const id = idOf(made);
     if (!whole) needText(value["id"], "id");
     checkRole(this.msg.role, [made]);
-    if ((id || !whole) && this.#blocks().has(`${familyOf(made)} ${id}`))
-      throw this.#no("DuplicateBlock", made.type, id);
+    if ((id || !whole) && this.#blockIndex().has(`${familyOf(made)} ${id}`))
+      throw this.#problem("DuplicateBlock", made.type, id);
     this.msg.content.push(made);
-    this.#note(made);
+    this.#addToIndex(made);
     this.#last = undefined;
   }
 
-  #blocks(): Map<string, any> {
+  #blockIndex(): Map<string, any> {
     if (!this.#index) {
       this.#index = new Map();
-      for (const block of this.msg.content) this.#note(block);
+      for (const block of this.msg.content) this.#addToIndex(block);
     }
     return this.#index;
   }
 
-  #note(block: ContentBlock): void {
+  #addToIndex(block: ContentBlock): void {
     const id = idOf(block);
-    this.#blocks().set(`${familyOf(block)} ${id}`, block);
+    this.#blockIndex().set(`${familyOf(block)} ${id}`, block);
     if (block.type === "tool_result") for (const part of dataOf(block)) this.#index!.set(`${id} ${idOf(part)}`, part);
   }
 
   #get(family: string, id: string): Json | undefined {
     const last = this.#last;
-    const block = last && last.id === id && last.type === family ? last : this.#blocks().get(`${family} ${id}`);
+    const block = last && last.id === id && last.type === family ? last : this.#blockIndex().get(`${family} ${id}`);
     if (block) this.dirty.add((this.#last = block));
     return block;
   }
@@ -351,23 +351,23 @@ export class Fold {
     const block = this.#get(family, id);
     if (!block) {
       needText(id, "id");
-      throw this.#no("UnknownBlock", family, id);
+      throw this.#problem("UnknownBlock", family, id);
     }
     return block;
   }
 
   /** Ends a block, once. */
-  #ends(family: string, id: string): Json {
+  #findUnended(family: string, id: string): Json {
     const block = this.#find(family, id);
-    if (block["finished_at"] != null) throw this.#no("AlreadyEnded", family, id);
+    if (block["finished_at"] != null) throw this.#problem("AlreadyEnded", family, id);
     return block;
   }
 
   /** Extends a block with text; a late delta is tolerated. */
-  #goesOn(family: string, id: string, delta: unknown): any {
+  #findOpen(family: string, id: string, delta: unknown): any {
     const block = this.#find(family, id);
     needText(delta, "delta");
-    if (block["finished_at"] != null) this.#minor(() => this.#ends(family, id));
+    if (block["finished_at"] != null) this.#tolerate(() => this.#findUnended(family, id));
     return block;
   }
 
@@ -376,12 +376,12 @@ export class Fold {
     const { output } = result;
     if (typeof output === "string") {
       result["output"] = [];
-      this.#part(result, { type: "text", text: output, created_at: result["created_at"] });
+      this.#appendPart(result, { type: "text", text: output, created_at: result["created_at"] });
     }
     return result["output"];
   }
 
-  #part(result: Json, value: Json, begin?: (part: Json) => void): void {
+  #appendPart(result: Json, value: Json, begin?: (part: Json) => void): void {
     const { id, output } = result;
     // The id of an unnamed part: the same on every machine.
     const part = block({
@@ -390,11 +390,11 @@ export class Fold {
     }) as Part;
     begin?.(part);
     this.#parts(result).push(part);
-    if (isData(part)) this.#blocks().set(`${id} ${part.id}`, part);
+    if (isData(part)) this.#blockIndex().set(`${id} ${part.id}`, part);
   }
 
   /** Appends bytes to a block. A URL replaces the content. */
-  #chunk(block: Json, { data, url, media_type }: Json, late: boolean): void {
+  #appendChunk(block: Json, { data, url, media_type }: Json, late: boolean): void {
     need((typeof data === "string") !== (typeof url === "string") && (data ?? url) != null, "data` or `url");
     const { source } = block;
     if (data === "" && source.type !== "base64") return;
@@ -404,13 +404,13 @@ export class Fold {
       return;
     }
     if (source.type !== "base64") throw bad("MixedSource", source.type);
-    const state = append(this.#state(source), data, late);
+    const state = append(this.#base64State(source), data, late);
     this.#open.set(source, state);
     source.data = text(state);
     if (!late && media_type != null) source.media_type ??= media_type;
   }
 
-  #state(source: Json): Open {
+  #base64State(source: Json): Open {
     return this.#open.get(source) ?? open(source["data"]);
   }
 
@@ -418,9 +418,9 @@ export class Fold {
   #close(blocks: ContentBlock[]): void {
     const sources = blocks.flatMap(dataOf).map(({ source }) => source as Json);
     const open = sources.filter(({ type }) => type === "base64");
-    this.#minor(() => open.forEach((source) => checkEnd(this.#state(source))));
+    this.#tolerate(() => open.forEach((source) => checkEnd(this.#base64State(source))));
     for (const source of open) {
-      source["data"] = text(close(this.#state(source)));
+      source["data"] = text(close(this.#base64State(source)));
       this.#open.delete(source);
     }
     for (const block of blocks) this.dirty.add(block);

@@ -104,7 +104,7 @@ export class Http {
     const { status } = response;
     const {
       type = "unknown",
-      message = `it answered with status ${status}`,
+      message = `the server responded with status ${status}`,
       hint,
     } = (await response.json().catch(() => {}))?.error ?? {};
     throw new TurnwireError(message, type, status, hint);
@@ -116,7 +116,7 @@ export class Http {
     const end = Date.now() + (this.options.patience ?? 30_000);
     for (let attempt = 0; ; attempt++) {
       try {
-        return await listening(silence, signal, async (signal, heard) => {
+        return await withSilenceTimeout(silence, signal, async (signal, heard) => {
           let text = "";
           for await (const piece of pieces(await this.once(method, path, { ...ask, signal }), heard)) text += piece;
           return read(text);
@@ -126,7 +126,7 @@ export class Http {
         const { status, passes } = error as TurnwireError;
         if (attempt && method === "DELETE" && status === 404) return undefined as T;
         if (!passes || Date.now() >= end) throw error;
-        await sleep(pause(this.retry, attempt), signal);
+        await sleep(retryDelay(this.retry, attempt), signal);
       }
     }
   }
@@ -145,7 +145,7 @@ export async function* pieces({ body }: Response, heard: () => void): AsyncGener
 }
 
 /** An abort controller that an outer signal also aborts. */
-export function within(outer: AbortSignal | undefined): AbortController {
+export function linkedController(outer: AbortSignal | undefined): AbortController {
   const stop = new AbortController();
   const end = () => stop.abort(outer!.reason);
   if (outer?.aborted) end();
@@ -157,17 +157,17 @@ export function within(outer: AbortSignal | undefined): AbortController {
  * Runs work with an idle timeout: `heard` resets it. After `ms` of silence the work counts as lost, whether or not it
  * looks at its signal.
  */
-export async function listening<T>(
+export async function withSilenceTimeout<T>(
   ms: number,
   outer: AbortSignal | undefined,
   work: (signal: AbortSignal, heard: (ms?: number) => void) => Promise<T>,
 ): Promise<T> {
-  const stop = within(outer);
+  const stop = linkedController(outer);
   const { signal } = stop;
   let timer: ReturnType<typeof setTimeout> | undefined;
   const heard = (next = ms) => {
     clearTimeout(timer);
-    if (!signal.aborted) timer = setTimeout(() => stop.abort(new TurnwireError(`nothing came for ${ms} ms`)), next);
+    if (!signal.aborted) timer = setTimeout(() => stop.abort(new TurnwireError(`no data for ${ms} ms`)), next);
   };
   try {
     signal.throwIfAborted();
@@ -186,11 +186,11 @@ export async function listening<T>(
 
 /** Waits; the signal ends it early with an error. */
 export function sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  return listening(ms, signal, () => new Promise<void>(() => {})).catch(() => signal?.throwIfAborted());
+  return withSilenceTimeout(ms, signal, () => new Promise<void>(() => {})).catch(() => signal?.throwIfAborted());
 }
 
 /** A random delay between half of it and all of it, so that clients do not return all at once. */
-export function pause({ min, max }: Retry, attempt: number): number {
+export function retryDelay({ min, max }: Retry, attempt: number): number {
   return (Math.min(max, min * 2 ** attempt) * (1 + Math.random())) / 2;
 }
 

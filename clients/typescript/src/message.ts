@@ -197,22 +197,22 @@ export function snapshot(msg: Msg): MsgJson {
   const fold = folds.get(msg)!;
   const { copies, dirty } = fold;
   if (fold.shown) return fold.shown;
-  for (const block of msg.content) if (!copies.has(block) || dirty.has(block)) copies.set(block, copied(block));
+  for (const block of msg.content) if (!copies.has(block) || dirty.has(block)) copies.set(block, copyBlock(block));
   dirty.clear();
   return (fold.shown = { ...msg.toJSON(), content: msg.content.map((block) => copies.get(block)!) });
 }
 
-function copied(block: ContentBlock): ContentBlock {
+function copyBlock(block: ContentBlock): ContentBlock {
   const copy = { ...block };
   if (copy.type === "tool_result" && typeof copy.output !== "string") {
-    copy.output = copy.output.map((part) => copied(part) as typeof part);
+    copy.output = copy.output.map((part) => copyBlock(part) as typeof part);
   }
   if (isData(copy)) (copy as DataBlock).source = { ...(copy as DataBlock).source };
   return copy;
 }
 
 /** Whether this event carried the whole message. */
-function broughtBy(msg: Msg, event: EventLike, came: boolean): boolean {
+function wasAddedBy(msg: Msg, event: EventLike, came: boolean): boolean {
   const fold = folds.get(msg)!;
   const { seq } = fold;
   const known = fold.knows(event);
@@ -249,7 +249,7 @@ export class Folder {
 
   #push(event: Json & EventLike, append: (msg: Msg, event: EventLike) => Outcome, tolerant: boolean): Outcome {
     const { type, id, reply_id } = event;
-    if (type === "MESSAGE") return this.#whole(event);
+    if (type === "MESSAGE") return this.#insertMessage(event);
     if (type === "SUPERSEDE") {
       list(event["message_ids"], "message_ids", (id) => this.#superseded.add(id));
       return "applied";
@@ -273,16 +273,16 @@ export class Folder {
     return outcome;
   }
 
-  #whole(event: Json & EventLike): Outcome {
+  #insertMessage(event: Json & EventLike): Outcome {
     const { message, id, seq } = event;
     const msg = Msg.from(readMsg(message, "NotAnEvent"));
     // A message without an id gets that of its event, or its seq.
     msg.id ||= id || (seq ? `seq-${seq}` : "");
     const key = this.#key(msg);
     const known = this.#messages.get(key);
-    if (known && broughtBy(known, event, false)) return "repeated";
+    if (known && wasAddedBy(known, event, false)) return "repeated";
     if (known) throw bad("DuplicateMessage", key);
-    broughtBy(msg, event, true);
+    wasAddedBy(msg, event, true);
     this.#messages.set(key, msg);
     return "applied";
   }

@@ -5,7 +5,7 @@ import { sse } from "./sse.js";
 import type { Line } from "./watch.js";
 
 /** How many sessions a server allows per socket. */
-const MOST = 256;
+const MAX_SESSIONS = 256;
 const STATUS: Record<string, number> = { not_found: 404, unauthorized: 401, forbidden: 403, bad_request: 400 };
 
 /**
@@ -44,7 +44,7 @@ class Socket {
   #commands = 0;
   #socket: InstanceType<WebSocketLike>;
   #ready: Promise<unknown>;
-  #beat: ReturnType<typeof setInterval>;
+  #heartbeat: ReturnType<typeof setInterval>;
 
   /** `open`: subscriptions that have not ended. */
   constructor(
@@ -80,11 +80,11 @@ class Socket {
         ),
       );
     };
-    this.#beat = setInterval(() => void this.#ready.then(() => this.#send({ type: "ping" })), http.silence / 3);
+    this.#heartbeat = setInterval(() => void this.#ready.then(() => this.#send({ type: "ping" })), http.silence / 3);
   }
 
   takes(session: string): boolean {
-    return this.#watched.size < MOST && !this.#watched.has(session);
+    return this.#watched.size < MAX_SESSIONS && !this.#watched.has(session);
   }
 
   watch(line: Line): Promise<void> {
@@ -138,7 +138,7 @@ class Socket {
 
   #end(error: Error): void {
     if (!this.open.delete(this)) return;
-    clearInterval(this.#beat);
+    clearInterval(this.#heartbeat);
     for (const { over } of this.#watched.values()) over(error);
     this.#socket.onclose = this.#socket.onmessage = null;
     this.#socket.close();

@@ -2,10 +2,10 @@
 
 import type { FoldError } from "./error.js";
 import type { Event, MsgJson, ToolCall } from "./generated/model.js";
-import { FOREVER, within } from "./http.js";
+import { FOREVER, linkedController } from "./http.js";
 import { Folder, Msg, snapshot } from "./message.js";
 import type { History, HistoryOptions, Queued, Sendable, Sent, Session, SessionInfo, Status } from "./session.js";
-import { type Connect, type Connection, keep } from "./watch.js";
+import { type Connect, type Connection, keepConnected } from "./watch.js";
 
 /** A call that waits for a person (`approve`, `deny`) or a client (`result`). */
 export interface Approval {
@@ -61,7 +61,7 @@ export interface ViewOptions {
   onevent?: (event: Event) => void;
 }
 
-interface Whose {
+interface AgentOrigin {
   agent_path: string | null;
   parent_tool_call_id: string | null;
 }
@@ -91,8 +91,8 @@ export class SessionView implements AsyncIterable<SessionState> {
   #older: Msg[] = [];
   #before: string | null = null;
   /** The messages of sub-agents. */
-  #whose = new Map<string, Whose>();
-  #asked = new Map<string, { since: string | null; expires_at: string | null }>();
+  #origins = new Map<string, AgentOrigin>();
+  #deadlines = new Map<string, { since: string | null; expires_at: string | null }>();
   /** How many refreshes were requested while one runs. */
   #refreshing = 0;
   #scheduled = false;
@@ -103,7 +103,7 @@ export class SessionView implements AsyncIterable<SessionState> {
     readonly session: Session,
     readonly options: ViewOptions = {},
   ) {
-    const { signal } = (this.#stop = within(options.signal));
+    const { signal } = (this.#stop = linkedController(options.signal));
     const { http, id } = session;
     let loaded: string | undefined;
     const connect: Connect = async (line) => {
@@ -116,7 +116,7 @@ export class SessionView implements AsyncIterable<SessionState> {
       // Until an event arrives, the token of the loaded history counts.
       await session.connect({ ...line, after: line.after ?? loaded });
     };
-    void keep(
+    void keepConnected(
       http,
       connect,
       { session: id, signal },
@@ -188,7 +188,7 @@ export class SessionView implements AsyncIterable<SessionState> {
     if (!options.before) this.#forget();
     this.#before = page.next_before;
     for (const [id, { agent_path = null, parent_tool_call_id = null }] of Object.entries(page.agents))
-      this.#whose.set(id, { agent_path, parent_tool_call_id });
+      this.#origins.set(id, { agent_path, parent_tool_call_id });
     return page;
   }
 
@@ -204,7 +204,7 @@ export class SessionView implements AsyncIterable<SessionState> {
   #forget(): void {
     this.#older = [];
     this.#before = null;
-    this.#whose.clear();
+    this.#origins.clear();
   }
 
   #event(event: Event): void {
@@ -218,9 +218,10 @@ export class SessionView implements AsyncIterable<SessionState> {
     } = event as Event & Record<string, any>;
     if (type === "RESET") this.#forget();
     const isOfSubAgent = parent_tool_call_id !== null || agent_path?.includes("/");
-    if (reply_id && isOfSubAgent && !this.#whose.get(reply_id)?.agent_path)
-      this.#whose.set(reply_id, { agent_path, parent_tool_call_id });
-    if (type.startsWith("REQUIRE_")) for (const { id } of tool_calls) this.#asked.set(id, { since, expires_at: null });
+    if (reply_id && isOfSubAgent && !this.#origins.get(reply_id)?.agent_path)
+      this.#origins.set(reply_id, { agent_path, parent_tool_call_id });
+    if (type.startsWith("REQUIRE_"))
+      for (const { id } of tool_calls) this.#deadlines.set(id, { since, expires_at: null });
     if (/^(MESSAGE|REPLY_END|RESET|REQUIRE_)/.test(type)) this.#refresh();
     this.#folder.pushTolerant(event, (problem) => this.#changed({ problem }));
     this.#changed();
@@ -235,7 +236,7 @@ export class SessionView implements AsyncIterable<SessionState> {
     this.#refreshing = 0;
     if (session) {
       for (const { confirm, external, since, expires_at } of session.pending) {
-        for (const { id } of [...confirm, ...external]) this.#asked.set(id, { since, expires_at });
+        for (const { id } of [...confirm, ...external]) this.#deadlines.set(id, { since, expires_at });
       }
       this.#changed({ session });
     }
@@ -262,25 +263,25 @@ export class SessionView implements AsyncIterable<SessionState> {
     for (const msg of [...this.#older, ...this.#folder.history]) {
       const { id: reply_id, role, finished_at } = msg;
       const message = snapshot(msg);
-      const whose = this.#whose.get(reply_id);
-      if (whose) agents.push({ message, ...whose });
+      const origin = this.#origins.get(reply_id);
+      if (origin) agents.push({ message, ...origin });
       else messages.push(message);
       if (finished_at !== null) continue;
-      if (!whose && role === "assistant") streaming = message;
+      if (!origin && role === "assistant") streaming = message;
       for (const tool_call of message.content) {
         if (tool_call.type !== "tool_call" || !/^(asking|submitted)$/.test(tool_call.state)) continue;
-        const { since = null, expires_at = null } = this.#asked.get(tool_call.id) ?? {};
+        const { since = null, expires_at = null } = this.#deadlines.get(tool_call.id) ?? {};
         const kind = tool_call.state === "asking" ? "confirm" : "external";
-        pending.push({ kind, reply_id, tool_call, agent_path: whose?.agent_path ?? null, since, expires_at });
+        pending.push({ kind, reply_id, tool_call, agent_path: origin?.agent_path ?? null, since, expires_at });
       }
     }
     return {
       ...before,
-      messages: same(before.messages, messages),
-      agents: same(before.agents, agents),
+      messages: keepIfEqual(before.messages, messages),
+      agents: keepIfEqual(before.agents, agents),
       streaming,
       status: pending[0] ? "waiting" : streaming ? "running" : "idle",
-      pending: same(before.pending, pending),
+      pending: keepIfEqual(before.pending, pending),
       queued: before.session?.queued ?? before.queued,
       hasMore: !!this.#before,
     };
@@ -288,7 +289,7 @@ export class SessionView implements AsyncIterable<SessionState> {
 }
 
 /** The old list if the new one has the same items. */
-function same<T extends object>(before: T[], now: T[]): T[] {
+function keepIfEqual<T extends object>(before: T[], now: T[]): T[] {
   const isOld = (item: T, at: number) =>
     Object.entries(item).every(([key, value]) => before[at]![key as keyof T] === value);
   return before.length === now.length && now.every(isOld) ? before : now;

@@ -1,7 +1,15 @@
 // The events of a session: each once and in order, across lost connections and restarts.
 
 import type { Event } from "./generated/model.js";
-import { FOREVER, type Http, listening, pause, sleep, type TurnwireError, within } from "./http.js";
+import {
+  FOREVER,
+  type Http,
+  linkedController,
+  retryDelay,
+  sleep,
+  type TurnwireError,
+  withSilenceTimeout,
+} from "./http.js";
 
 /** The state of a connection. */
 export type Connection =
@@ -48,7 +56,7 @@ export interface Watching {
 }
 
 /** Keeps a connection open until the signal aborts or the stream ends. */
-export async function keep(
+export async function keepConnected(
   http: Http,
   connect: Connect,
   what: Watching & { signal: AbortSignal },
@@ -85,12 +93,12 @@ export async function keep(
   try {
     for (;;) {
       sink.connection({ state: "connecting" });
-      const lost = await listening(http.silence, signal, (...given) => connect(line(...given))).catch(
+      const lost = await withSilenceTimeout(http.silence, signal, (...given) => connect(line(...given))).catch(
         (error: TurnwireError) => error,
       );
       if (!lost) break;
       if (signal.aborted || !lost.passes) throw lost;
-      const wait = pause(http.retry, attempt++);
+      const wait = retryDelay(http.retry, attempt++);
       sink.connection({ state: "waiting", retryAt: Date.now() + wait, error: lost });
       await sleep(wait, signal);
     }
@@ -119,7 +127,7 @@ export class Watch implements AsyncIterableIterator<Event> {
   #done = false;
 
   constructor(http: Http, connect: Connect, what: Watching) {
-    const { signal } = (this.#stop = within(what.signal));
+    const { signal } = (this.#stop = linkedController(what.signal));
     const sink: Sink = {
       connection: (connection) => {
         this.connection = connection;
@@ -138,7 +146,7 @@ export class Watch implements AsyncIterableIterator<Event> {
       this.#wake?.();
     };
     // Errors of `onconnection`; the connection state has the reason.
-    keep(http, connect, { ...what, signal }, sink).then(end, end);
+    keepConnected(http, connect, { ...what, signal }, sink).then(end, end);
   }
 
   async next(): Promise<IteratorResult<Event>> {
