@@ -48,48 +48,59 @@ pub enum ContentBlock {
     Other(Fields),
 }
 
-/// The `type` of a block. The older media blocks have their own types, although they are
-/// [`DataBlock`]s.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum BlockType {
-    /// [`TextBlock`]
-    Text,
-    /// [`ThinkingBlock`]
-    Thinking,
-    /// [`DataBlock`]
-    Data,
-    /// A [`DataBlock`] in the older form for images.
-    Image,
-    /// A [`DataBlock`] in the older form for audio.
-    Audio,
-    /// A [`DataBlock`] in the older form for video.
-    Video,
-    /// [`HintBlock`]
-    Hint,
-    /// [`ToolCall`]
-    ToolCall,
-    /// [`ToolResult`]
-    ToolResult,
-    /// Any unknown type.
-    Other,
+macro_rules! block_types {
+    ($($(#[$doc:meta])* $variant:ident = $word:literal,)+) => {
+        /// The `type` of a block. The older media blocks have their own types, although they are
+        /// [`DataBlock`]s.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum BlockType {
+            $($(#[$doc])* $variant,)+
+            /// Any unknown type.
+            Other,
+        }
+
+        impl BlockType {
+            /// All known types.
+            pub const KNOWN: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The `type` in JSON; `other` for an unknown type.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                    Self::Other => "other",
+                }
+            }
+
+            fn from_type(word: &str) -> Self {
+                match word {
+                    $($word => Self::$variant,)+
+                    _ => Self::Other,
+                }
+            }
+        }
+    };
 }
 
-impl BlockType {
-    /// The `type` in JSON; `other` for an unknown type.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Thinking => "thinking",
-            Self::Data => "data",
-            Self::Image => "image",
-            Self::Audio => "audio",
-            Self::Video => "video",
-            Self::Hint => "hint",
-            Self::ToolCall => "tool_call",
-            Self::ToolResult => "tool_result",
-            Self::Other => "other",
-        }
-    }
+// To add a block type, add it here; the compiler then finds the places that must handle it.
+block_types! {
+    /// [`TextBlock`]
+    Text = "text",
+    /// [`ThinkingBlock`]
+    Thinking = "thinking",
+    /// [`DataBlock`]
+    Data = "data",
+    /// A [`DataBlock`] in the older form for images.
+    Image = "image",
+    /// A [`DataBlock`] in the older form for audio.
+    Audio = "audio",
+    /// A [`DataBlock`] in the older form for video.
+    Video = "video",
+    /// [`HintBlock`]
+    Hint = "hint",
+    /// [`ToolCall`]
+    ToolCall = "tool_call",
+    /// [`ToolResult`]
+    ToolResult = "tool_result",
 }
 
 impl ContentBlock {
@@ -130,16 +141,17 @@ impl Default for ContentBlock {
 impl FromFields for ContentBlock {
     fn from_fields(mut fields: Fields) -> Result<Self> {
         let word: String = fields.need("type")?;
-        Ok(match word.as_str() {
-            "text" => Self::Text(TextBlock::from_fields(fields)?),
-            "thinking" => Self::Thinking(ThinkingBlock::from_fields(fields)?),
-            "hint" => Self::Hint(HintBlock::from_fields(fields)?),
-            "tool_call" => Self::ToolCall(ToolCall::from_fields(fields)?),
-            "tool_result" => Self::ToolResult(ToolResult::from_fields(fields)?),
-            word => match DataKind::from_word(word) {
-                Some(kind) => Self::Data(DataBlock::from_kind(kind, fields)?),
-                None => Self::Other(with_type(word, &fields)),
-            },
+        Ok(match BlockType::from_type(&word) {
+            BlockType::Text => Self::Text(TextBlock::from_fields(fields)?),
+            BlockType::Thinking => Self::Thinking(ThinkingBlock::from_fields(fields)?),
+            BlockType::Data => Self::Data(DataBlock::from_kind(DataKind::Data, fields)?),
+            BlockType::Image => Self::Data(DataBlock::from_kind(DataKind::Image, fields)?),
+            BlockType::Audio => Self::Data(DataBlock::from_kind(DataKind::Audio, fields)?),
+            BlockType::Video => Self::Data(DataBlock::from_kind(DataKind::Video, fields)?),
+            BlockType::Hint => Self::Hint(HintBlock::from_fields(fields)?),
+            BlockType::ToolCall => Self::ToolCall(ToolCall::from_fields(fields)?),
+            BlockType::ToolResult => Self::ToolResult(ToolResult::from_fields(fields)?),
+            BlockType::Other => Self::Other(with_type(&word, &fields)),
         })
     }
 }

@@ -50,6 +50,26 @@ fn role_rules_hold_for_every_pair() {
 }
 
 #[test]
+fn every_block_type_reads_back_as_itself() {
+    for block_type in BlockType::KNOWN {
+        let required = match block_type {
+            BlockType::Text => r#","text":"x""#,
+            BlockType::Thinking => r#","thinking":"x""#,
+            BlockType::Data | BlockType::Image | BlockType::Audio | BlockType::Video => {
+                r#","source":{"type":"url","url":"x"}"#
+            }
+            BlockType::Hint => r#","hint":"x""#,
+            BlockType::ToolCall | BlockType::ToolResult | BlockType::Other => "",
+        };
+        let json = format!(r#"{{"type":"{}","id":"b"{required}}}"#, block_type.as_str());
+        let block: ContentBlock = serde_json::from_str(&json).unwrap();
+        assert_eq!(block.block_type(), *block_type);
+        let written = serde_json::to_string(&block).unwrap();
+        assert_eq!(serde_json::from_str::<ContentBlock>(&written).unwrap(), block);
+    }
+}
+
+#[test]
 fn the_older_media_are_data_for_a_user_and_keep_their_type() {
     let json = r#"{"role":"user","name":"u","content":[{"type":"image","source":{"type":"url","url":"file:///a.png"},"minPixels":1},{"type":"audio","source":{"type":"base64","media_type":"audio/wav","data":"AA=="}}]}"#;
     let msg = Msg::from_json(json).unwrap();

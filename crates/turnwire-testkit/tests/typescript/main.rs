@@ -8,7 +8,10 @@
 mod types;
 mod vectors;
 
+use std::collections::HashSet;
 use std::path::Path;
+use turnwire_core::{BlockType, EventKind};
+use turnwire_testkit::{Rng, values};
 
 /// Compares a file of the client with its expected content, or writes it.
 fn compare(name: &str, expected: &str) {
@@ -35,4 +38,26 @@ fn the_typescript_vectors_are_up_to_date() {
     for (name, text) in vectors::write_vectors() {
         compare(&format!("test/vectors/{name}.json"), &text);
     }
+}
+
+#[test]
+fn every_block_type_has_a_typescript_type() {
+    let model = types::write_model();
+    for block_type in BlockType::KNOWN {
+        let word = format!("\"{}\"", block_type.as_str());
+        let has_it = |line: &str| line.trim_start().starts_with("type: ") && line.contains(&word);
+        assert!(model.lines().any(has_it), "{word} is missing in types.rs");
+    }
+}
+
+#[test]
+fn random_values_cover_every_block_type_and_event_type() {
+    let mut rng = Rng::with_seed(1);
+    let blocks: HashSet<BlockType> =
+        (0..2000).map(|_| values::block(&mut rng).block_type()).collect();
+    assert!(BlockType::KNOWN.iter().all(|block_type| blocks.contains(block_type)), "{blocks:?}");
+    let events: HashSet<String> =
+        (0..5000).map(|_| values::event_kind(&mut rng).type_name().to_owned()).collect();
+    let missing: Vec<_> = EventKind::TYPES.iter().filter(|word| !events.contains(**word)).collect();
+    assert!(missing.is_empty(), "values.rs generates no {missing:?}");
 }
