@@ -36,6 +36,8 @@
 //! The messages that a client ends with have our ids, and say in their metadata which reply they
 //! are a part of.
 
+mod blocks;
+mod calls;
 mod client_messages;
 mod client_request;
 mod encode;

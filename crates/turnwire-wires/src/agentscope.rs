@@ -79,14 +79,12 @@ impl Encode for EventEncoder {
             rest.rest.insert(ORIGINAL_FIELD, serde_json::Value::Null);
             out.push("", &rest);
         }
-        let now = match &event.kind {
-            EventKind::DataBlockDelta(delta) => {
-                self.groups.regroup_block_delta(&event.reply_id, delta)
-            }
-            EventKind::ToolResultDataDelta(delta) => {
-                self.groups.regroup_result_delta(&event.reply_id, delta)
-            }
-            _ => Regrouped::Unchanged,
+        let now = if let EventKind::DataBlockDelta(delta) = &event.kind {
+            self.groups.regroup_block_delta(&event.reply_id, delta)
+        } else if let EventKind::ToolResultDataDelta(delta) = &event.kind {
+            self.groups.regroup_result_delta(&event.reply_id, delta)
+        } else {
+            Regrouped::Unchanged
         };
         match now {
             Regrouped::Unchanged if is_accepted(event) => out.push("", event),
@@ -135,7 +133,25 @@ fn is_accepted(event: &Event<'_>) -> bool {
             EventKind::ToolResultDataDelta(delta) => {
                 delta.media_type.is_some() && matches!(delta.chunk, Chunk::Data(_))
             }
-            _ => false,
+            EventKind::ReplyStart(_)
+            | EventKind::ReplyEnd(_)
+            | EventKind::ModelCallEnd(_)
+            | EventKind::DataBlockStart(_)
+            | EventKind::Hint(_)
+            | EventKind::Block(_)
+            | EventKind::ToolResultEnd(_)
+            | EventKind::RequireUserConfirm(_)
+            | EventKind::RequireExternalExecution(_)
+            | EventKind::UserConfirmResult(_)
+            | EventKind::ExternalExecutionResult(_)
+            | EventKind::RequestStop(_)
+            | EventKind::AllToolsDenied(_)
+            | EventKind::SubagentExposed(_)
+            | EventKind::Custom(_)
+            | EventKind::Message(_)
+            | EventKind::Supersede(_)
+            | EventKind::Reset(_)
+            | EventKind::Unknown(_) => false,
         }
 }
 
@@ -148,10 +164,10 @@ fn to_accepted(event: &Event<'_>, data: Option<String>) -> Event<'static> {
     let mut strict = event.clone().into_owned();
     if let Some(data) = data {
         let data = Chunk::Data(data.into());
-        match &mut strict.kind {
-            EventKind::DataBlockDelta(delta) => delta.chunk = data,
-            EventKind::ToolResultDataDelta(delta) => delta.chunk = data,
-            _ => {}
+        if let EventKind::DataBlockDelta(delta) = &mut strict.kind {
+            delta.chunk = data;
+        } else if let EventKind::ToolResultDataDelta(delta) = &mut strict.kind {
+            delta.chunk = data;
         }
     }
     strict::restrict_event(&mut strict);
@@ -207,47 +223,51 @@ pub fn decode_message(text: &str) -> Result<Msg> {
 
 /// Whether AgentScope has events of this kind.
 fn is_agentscope_kind(kind: &EventKind<'_>) -> bool {
-    matches!(
-        kind,
+    match kind {
         EventKind::ReplyStart(_)
-            | EventKind::ReplyEnd(_)
-            | EventKind::ModelCallStart(_)
-            | EventKind::ModelCallEnd(_)
-            | EventKind::TextBlockStart(_)
-            | EventKind::TextBlockDelta(_)
-            | EventKind::TextBlockEnd(_)
-            | EventKind::ThinkingBlockStart(_)
-            | EventKind::ThinkingBlockDelta(_)
-            | EventKind::ThinkingBlockEnd(_)
-            | EventKind::DataBlockStart(_)
-            | EventKind::DataBlockDelta(_)
-            | EventKind::DataBlockEnd(_)
-            | EventKind::Hint(_)
-            | EventKind::ToolCallStart(_)
-            | EventKind::ToolCallDelta(_)
-            | EventKind::ToolCallEnd(_)
-            | EventKind::ToolResultStart(_)
-            | EventKind::ToolResultTextDelta(_)
-            | EventKind::ToolResultDataDelta(_)
-            | EventKind::ToolResultEnd(_)
-            | EventKind::ExceedMaxIters(_)
-            | EventKind::RequireUserConfirm(_)
-            | EventKind::RequireExternalExecution(_)
-            | EventKind::UserConfirmResult(_)
-            | EventKind::UserInterrupt(_)
-            | EventKind::ExternalExecutionResult(_)
-            | EventKind::Custom(_)
-    )
+        | EventKind::ReplyEnd(_)
+        | EventKind::ModelCallStart(_)
+        | EventKind::ModelCallEnd(_)
+        | EventKind::TextBlockStart(_)
+        | EventKind::TextBlockDelta(_)
+        | EventKind::TextBlockEnd(_)
+        | EventKind::ThinkingBlockStart(_)
+        | EventKind::ThinkingBlockDelta(_)
+        | EventKind::ThinkingBlockEnd(_)
+        | EventKind::DataBlockStart(_)
+        | EventKind::DataBlockDelta(_)
+        | EventKind::DataBlockEnd(_)
+        | EventKind::Hint(_)
+        | EventKind::ToolCallStart(_)
+        | EventKind::ToolCallDelta(_)
+        | EventKind::ToolCallEnd(_)
+        | EventKind::ToolResultStart(_)
+        | EventKind::ToolResultTextDelta(_)
+        | EventKind::ToolResultDataDelta(_)
+        | EventKind::ToolResultEnd(_)
+        | EventKind::RequireUserConfirm(_)
+        | EventKind::RequireExternalExecution(_)
+        | EventKind::UserConfirmResult(_)
+        | EventKind::ExternalExecutionResult(_)
+        | EventKind::UserInterrupt(_)
+        | EventKind::ExceedMaxIters(_)
+        | EventKind::Custom(_) => true,
+        EventKind::Block(_)
+        | EventKind::RequestStop(_)
+        | EventKind::AllToolsDenied(_)
+        | EventKind::SubagentExposed(_)
+        | EventKind::Message(_)
+        | EventKind::Supersede(_)
+        | EventKind::Reset(_)
+        | EventKind::Unknown(_) => false,
+    }
 }
 
 /// Whether [`decode_event`] would misread the event, because its custom event or its field looks
 /// like one of ours.
 fn reads_as_another(event: &Event<'_>) -> bool {
-    let is_like_ours = match &event.kind {
-        EventKind::Custom(custom) => from_custom(custom).is_some(),
-        _ => false,
-    };
-    is_like_ours || event.rest.raw(ORIGINAL_FIELD).is_some()
+    matches!(&event.kind, EventKind::Custom(custom) if from_custom(custom).is_some())
+        || event.rest.raw(ORIGINAL_FIELD).is_some()
 }
 
 fn as_custom(event: &Event<'_>) -> Event<'static> {

@@ -45,12 +45,14 @@
 //! [`Encode::end`](crate::Encode::end). Later events start another response for the same message. A
 //! client that reconnects gets everything from the start, as one response.
 
+mod blocks;
 mod calls;
 mod chunk;
 mod client_request;
 mod encode;
 mod message;
 mod part;
+mod reply_writer;
 mod step;
 mod subagents;
 mod tool;

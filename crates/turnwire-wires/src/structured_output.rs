@@ -71,11 +71,42 @@ fn text_block_id<'e>(event: &'e Event<'_>) -> Option<&'e str> {
         EventKind::TextBlockStart(start) => Some(&start.block_id),
         EventKind::TextBlockDelta(delta) => Some(&delta.block_id),
         EventKind::TextBlockEnd(end) => Some(&end.block_id),
-        EventKind::Block(block) => match &*block.block {
-            ContentBlock::Text(block) => Some(&block.id),
-            _ => None,
-        },
-        _ => None,
+        EventKind::Block(block) => {
+            let ContentBlock::Text(block) = &*block.block else { return None };
+            Some(&block.id)
+        }
+        EventKind::ReplyStart(_)
+        | EventKind::ReplyEnd(_)
+        | EventKind::ModelCallStart(_)
+        | EventKind::ModelCallEnd(_)
+        | EventKind::ThinkingBlockStart(_)
+        | EventKind::ThinkingBlockDelta(_)
+        | EventKind::ThinkingBlockEnd(_)
+        | EventKind::DataBlockStart(_)
+        | EventKind::DataBlockDelta(_)
+        | EventKind::DataBlockEnd(_)
+        | EventKind::Hint(_)
+        | EventKind::ToolCallStart(_)
+        | EventKind::ToolCallDelta(_)
+        | EventKind::ToolCallEnd(_)
+        | EventKind::ToolResultStart(_)
+        | EventKind::ToolResultTextDelta(_)
+        | EventKind::ToolResultDataDelta(_)
+        | EventKind::ToolResultEnd(_)
+        | EventKind::RequireUserConfirm(_)
+        | EventKind::RequireExternalExecution(_)
+        | EventKind::UserConfirmResult(_)
+        | EventKind::ExternalExecutionResult(_)
+        | EventKind::UserInterrupt(_)
+        | EventKind::ExceedMaxIters(_)
+        | EventKind::RequestStop(_)
+        | EventKind::AllToolsDenied(_)
+        | EventKind::SubagentExposed(_)
+        | EventKind::Custom(_)
+        | EventKind::Message(_)
+        | EventKind::Supersede(_)
+        | EventKind::Reset(_)
+        | EventKind::Unknown(_) => None,
     }
 }
 

@@ -40,7 +40,10 @@ impl MessageKind {
             ContentBlock::Text(_) => Self::Text,
             ContentBlock::Thinking(_) => Self::Thinking,
             ContentBlock::ToolCall(_) => Self::Call,
-            _ => Self::Activity,
+            ContentBlock::Data(_)
+            | ContentBlock::Hint(_)
+            | ContentBlock::ToolResult(_)
+            | ContentBlock::Other(_) => Self::Activity,
         }
     }
 }
@@ -204,17 +207,12 @@ impl ClientMessages {
             names.insert(msg.id(), msg.name());
             let mut ids = BlockIds::default();
             for block in msg.content() {
-                match block {
-                    ContentBlock::ToolResult(result) => {
-                        results.insert((msg.id(), &result.id), block);
-                    }
-                    block if block.id().is_empty() => {
-                        nameless.push((ids.id_for(block, msg.id()), msg.id(), block));
-                    }
-                    block => {
-                        blocks
-                            .insert((msg.id(), MessageKind::from_block(block), block.id()), block);
-                    }
+                if let ContentBlock::ToolResult(result) = block {
+                    results.insert((msg.id(), &result.id), block);
+                } else if block.id().is_empty() {
+                    nameless.push((ids.id_for(block, msg.id()), msg.id(), block));
+                } else {
+                    blocks.insert((msg.id(), MessageKind::from_block(block), block.id()), block);
                 }
             }
         }

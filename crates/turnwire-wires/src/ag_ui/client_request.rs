@@ -301,9 +301,9 @@ impl RunInput {
             Error::new(ErrorKind::NotARequest, error.message()).at(format!("messages[{at}]"))
         })?;
         let blocks = read.into_iter().flat_map(|msg| msg.content().to_vec());
-        let result = blocks.into_iter().find_map(|block| match block {
-            ContentBlock::ToolResult(result) => Some(result),
-            _ => None,
+        let result = blocks.into_iter().find_map(|block| {
+            let ContentBlock::ToolResult(result) = block else { return None };
+            Some(result)
         });
         Ok(result.map(|result| {
             let id: Option<String> = fields.get("id").ok().flatten();

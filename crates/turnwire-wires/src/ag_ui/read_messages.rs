@@ -160,16 +160,13 @@ impl MessageReader {
             reply.name = name;
         }
         for mut block in blocks {
-            match &mut block {
-                ContentBlock::ToolCall(call) => {
-                    reply.calls.insert(call.id.clone(), call.name.clone());
-                }
-                ContentBlock::ToolResult(result)
-                    if result.name.is_empty() && reply.envelope.is_none() =>
-                {
-                    result.name = reply.calls.get(&result.id).cloned().unwrap_or_default();
-                }
-                _ => {}
+            if let ContentBlock::ToolCall(call) = &block {
+                reply.calls.insert(call.id.clone(), call.name.clone());
+            } else if let ContentBlock::ToolResult(result) = &mut block
+                && result.name.is_empty()
+                && reply.envelope.is_none()
+            {
+                result.name = reply.calls.get(&result.id).cloned().unwrap_or_default();
             }
             reply.content.push(block);
         }
@@ -195,9 +192,9 @@ impl MessageReader {
 fn finish_calls(content: &mut [ContentBlock]) {
     let done: std::collections::HashSet<String> = content
         .iter()
-        .filter_map(|block| match block {
-            ContentBlock::ToolResult(result) => Some(result.id.clone()),
-            _ => None,
+        .filter_map(|block| {
+            let ContentBlock::ToolResult(result) = block else { return None };
+            Some(result.id.clone())
         })
         .collect();
     for block in content {

@@ -1,6 +1,7 @@
 //! How runs and their sub-agents start, end and resume.
 
-use super::encode::{Encoder, write_end};
+use super::blocks::write_end;
+use super::encode::Encoder;
 use super::frame::{
     Frame, Input, Interrupt, METADATA_KEY, Outcome, ResponseSchema, SnapshotMetadata,
     SubagentOutcome, VERSION,

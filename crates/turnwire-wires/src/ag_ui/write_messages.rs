@@ -85,7 +85,11 @@ fn write_user(msg: &Msg, detail: Detail) -> Fields {
             let parts = blocks.iter().filter_map(|block| match block {
                 ContentBlock::Text(block) => Some(text_part(block, detail)),
                 ContentBlock::Data(block) => data_part(block, detail),
-                other => other_part(other, detail),
+                ContentBlock::Thinking(_)
+                | ContentBlock::Hint(_)
+                | ContentBlock::ToolCall(_)
+                | ContentBlock::ToolResult(_)
+                | ContentBlock::Other(_) => other_part(block, detail),
             });
             to_json(&parts.collect::<Vec<_>>())
         }
@@ -132,9 +136,10 @@ fn write_reply(msg: &Msg, detail: Detail) -> Vec<Fields> {
     let mut places: HashMap<&str, usize> = HashMap::new();
     let mut nameless = BlockIds::default();
     for block in msg.content() {
-        let id = match block {
-            ContentBlock::ToolResult(result) => result_id(result),
-            block => nameless.id_for(block, msg.id()),
+        let id = if let ContentBlock::ToolResult(result) = block {
+            result_id(result)
+        } else {
+            nameless.id_for(block, msg.id())
         };
         let mut mark = reply_metadata(msg.id());
         if detail == Detail::Full && written.is_empty() {
@@ -143,16 +148,14 @@ fn write_reply(msg: &Msg, detail: Detail) -> Vec<Fields> {
         let place = MessageHeader { id: &id, reply: msg.id(), name: msg.name(), subagent: None };
         let fields = write_block(block, place, mark, detail);
         if detail == Detail::Streamed {
-            match block {
-                ContentBlock::ToolCall(call) => drop(places.insert(&call.id, written.len())),
-                ContentBlock::ToolResult(result) if !has_own_id(result) => {
-                    let place = places.get(&*result.id);
-                    if let Some(slot) = place.and_then(|&at| written.get_mut(at)) {
-                        slot.push(fields);
-                        continue;
-                    }
-                }
-                _ => {}
+            if let ContentBlock::ToolCall(call) = block {
+                places.insert(&call.id, written.len());
+            } else if let ContentBlock::ToolResult(result) = block
+                && !has_own_id(result)
+                && let Some(slot) = places.get(&*result.id).and_then(|&at| written.get_mut(at))
+            {
+                slot.push(fields);
+                continue;
             }
         }
         written.push(vec![fields]);
@@ -277,8 +280,8 @@ fn write_block(
             }
             fields.insert("metadata", to_json(&metadata));
         }
-        other => {
-            let (activity, content) = block_activity(other);
+        ContentBlock::Data(_) | ContentBlock::Hint(_) | ContentBlock::Other(_) => {
+            let (activity, content) = block_activity(block);
             fields.insert("role", "activity");
             fields.insert("activityType", activity);
             fields.insert("content", content);
@@ -325,7 +328,11 @@ pub(super) fn block_activity(block: &ContentBlock) -> (String, Json) {
     let word = match block {
         ContentBlock::Data(_) => "data",
         ContentBlock::Hint(_) => "hint",
-        _ => "block",
+        ContentBlock::Text(_)
+        | ContentBlock::Thinking(_)
+        | ContentBlock::ToolCall(_)
+        | ContentBlock::ToolResult(_)
+        | ContentBlock::Other(_) => "block",
     };
     (word.to_owned(), to_json(block))
 }
@@ -352,7 +359,7 @@ pub(super) fn write_content(payload: &Payload, detail: Detail) -> Json {
     let written = parts.iter().filter_map(|part| match part {
         Part::Text(block) => Some(text_part(block, detail)),
         Part::Data(block) => data_part(block, detail),
-        other => other_part(&ContentBlock::from(other.clone()), detail),
+        Part::Other(_) => other_part(&ContentBlock::from(part.clone()), detail),
     });
     to_json(&written.collect::<Vec<_>>())
 }

@@ -65,7 +65,37 @@ impl Base64Groups {
                     .filter_map(|(at, held)| flush_delta(event, at, held))
                     .collect();
             }
-            _ => None,
+            EventKind::ReplyStart(_)
+            | EventKind::ModelCallStart(_)
+            | EventKind::ModelCallEnd(_)
+            | EventKind::TextBlockStart(_)
+            | EventKind::TextBlockDelta(_)
+            | EventKind::TextBlockEnd(_)
+            | EventKind::ThinkingBlockStart(_)
+            | EventKind::ThinkingBlockDelta(_)
+            | EventKind::ThinkingBlockEnd(_)
+            | EventKind::DataBlockStart(_)
+            | EventKind::DataBlockDelta(_)
+            | EventKind::Hint(_)
+            | EventKind::Block(_)
+            | EventKind::ToolCallStart(_)
+            | EventKind::ToolCallDelta(_)
+            | EventKind::ToolCallEnd(_)
+            | EventKind::ToolResultStart(_)
+            | EventKind::RequireUserConfirm(_)
+            | EventKind::RequireExternalExecution(_)
+            | EventKind::UserConfirmResult(_)
+            | EventKind::ExternalExecutionResult(_)
+            | EventKind::UserInterrupt(_)
+            | EventKind::ExceedMaxIters(_)
+            | EventKind::RequestStop(_)
+            | EventKind::AllToolsDenied(_)
+            | EventKind::SubagentExposed(_)
+            | EventKind::Custom(_)
+            | EventKind::Message(_)
+            | EventKind::Supersede(_)
+            | EventKind::Reset(_)
+            | EventKind::Unknown(_) => None,
         };
         held.and_then(|held| flush_delta(event, 0, held)).into_iter().collect()
     }

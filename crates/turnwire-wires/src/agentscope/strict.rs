@@ -47,10 +47,34 @@ pub(super) fn restrict_event(event: &mut Event<'_>) {
         EventKind::ExternalExecutionResult(answer) => {
             answer.execution_results.iter_mut().for_each(restrict_tool_result);
         }
-        EventKind::Custom(custom) if !custom.value.0.text().starts_with('{') => {
-            custom.value = CustomValue::default();
+        EventKind::Custom(custom) => {
+            if !custom.value.0.text().starts_with('{') {
+                custom.value = CustomValue::default();
+            }
         }
-        _ => {}
+        EventKind::ModelCallStart(_)
+        | EventKind::TextBlockStart(_)
+        | EventKind::TextBlockDelta(_)
+        | EventKind::TextBlockEnd(_)
+        | EventKind::ThinkingBlockStart(_)
+        | EventKind::ThinkingBlockDelta(_)
+        | EventKind::ThinkingBlockEnd(_)
+        | EventKind::DataBlockEnd(_)
+        | EventKind::Block(_)
+        | EventKind::ToolCallStart(_)
+        | EventKind::ToolCallDelta(_)
+        | EventKind::ToolCallEnd(_)
+        | EventKind::ToolResultStart(_)
+        | EventKind::ToolResultTextDelta(_)
+        | EventKind::UserInterrupt(_)
+        | EventKind::ExceedMaxIters(_)
+        | EventKind::RequestStop(_)
+        | EventKind::AllToolsDenied(_)
+        | EventKind::SubagentExposed(_)
+        | EventKind::Message(_)
+        | EventKind::Supersede(_)
+        | EventKind::Reset(_)
+        | EventKind::Unknown(_) => {}
     }
 }
 
@@ -93,7 +117,7 @@ fn restrict_block(block: &mut ContentBlock) -> bool {
             restrict_tool_result(result);
             true
         }
-        _ => false,
+        ContentBlock::Other(_) => false,
     }
 }
 
@@ -103,7 +127,7 @@ fn restrict_payload(payload: &mut Payload) {
         Payload::Parts(parts) => parts.retain_mut(|part| match part {
             Part::Text(_) => true,
             Part::Data(block) => restrict_data(block),
-            _ => false,
+            Part::Other(_) => false,
         }),
     }
 }

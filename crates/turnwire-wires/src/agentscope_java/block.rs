@@ -163,7 +163,7 @@ pub(super) fn to_java(block: &ContentBlock) -> Option<Fields> {
         }
         ContentBlock::ToolCall(call) => call_to_java(call),
         ContentBlock::ToolResult(result) => result_to_java(result),
-        _ => return None,
+        ContentBlock::Other(_) => return None,
     })
 }
 
@@ -257,7 +257,7 @@ fn part_to_java(part: &Part) -> Option<Fields> {
     match part {
         Part::Text(block) => Some(text_to_java(&block.text)),
         Part::Data(block) => data_to_java(block),
-        _ => None,
+        Part::Other(_) => None,
     }
 }
 

@@ -155,7 +155,12 @@ pub(super) fn to_java(event: &Event<'_>, track: &OpenReplies) -> Fields {
                 if value.text().starts_with('{') { value } else { &Json::from(empty_value()) };
             java.insert("value", value.clone());
         }
-        _ => return native_to_java(event),
+        EventKind::Block(_)
+        | EventKind::Message(_)
+        | EventKind::Supersede(_)
+        | EventKind::Reset(_)
+        | EventKind::UserInterrupt(_)
+        | EventKind::Unknown(_) => return native_to_java(event),
     }
     java.finish(event)
 }

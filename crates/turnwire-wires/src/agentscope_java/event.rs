@@ -109,6 +109,35 @@ pub(super) fn is_java_event(event: &Event<'_>) -> bool {
             let set = kept.and_then(|kept| kept.get::<Fields>("set").ok().flatten());
             set.and_then(|set| text_field(&set, "type")).is_some_and(|java| java == *word)
         }
-        _ => true,
+        EventKind::ReplyStart(_)
+        | EventKind::ReplyEnd(_)
+        | EventKind::ModelCallStart(_)
+        | EventKind::ModelCallEnd(_)
+        | EventKind::TextBlockStart(_)
+        | EventKind::TextBlockDelta(_)
+        | EventKind::TextBlockEnd(_)
+        | EventKind::ThinkingBlockStart(_)
+        | EventKind::ThinkingBlockDelta(_)
+        | EventKind::ThinkingBlockEnd(_)
+        | EventKind::DataBlockStart(_)
+        | EventKind::DataBlockDelta(_)
+        | EventKind::DataBlockEnd(_)
+        | EventKind::Hint(_)
+        | EventKind::ToolCallStart(_)
+        | EventKind::ToolCallDelta(_)
+        | EventKind::ToolCallEnd(_)
+        | EventKind::ToolResultStart(_)
+        | EventKind::ToolResultTextDelta(_)
+        | EventKind::ToolResultDataDelta(_)
+        | EventKind::ToolResultEnd(_)
+        | EventKind::RequireUserConfirm(_)
+        | EventKind::RequireExternalExecution(_)
+        | EventKind::UserConfirmResult(_)
+        | EventKind::ExternalExecutionResult(_)
+        | EventKind::ExceedMaxIters(_)
+        | EventKind::RequestStop(_)
+        | EventKind::AllToolsDenied(_)
+        | EventKind::SubagentExposed(_)
+        | EventKind::Custom(_) => true,
     }
 }

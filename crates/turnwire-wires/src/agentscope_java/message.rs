@@ -7,8 +7,7 @@ use super::{KEPT_FIELD, block, carried_patch, patch};
 use std::collections::HashMap;
 use turnwire_core::event::ConfirmResult;
 use turnwire_core::{
-    ContentBlock, Error, ErrorKind, Fields, FinishedReason, Json, Msg, Result, Role, ToolResult,
-    Usage,
+    ContentBlock, Error, ErrorKind, Fields, FinishedReason, Json, Msg, Result, Role, Usage,
 };
 
 const GENERATE_REASON: &str = "agentscope_generate_reason";
@@ -313,9 +312,10 @@ pub fn join_tool_messages(messages: Vec<Msg>) -> Vec<Msg> {
         }
         let mut left = Vec::new();
         for block in msg.content() {
-            let caller = match block {
-                ContentBlock::ToolResult(ToolResult { id, .. }) => callers.remove(id),
-                _ => None,
+            let caller = if let ContentBlock::ToolResult(result) = block {
+                callers.remove(&result.id)
+            } else {
+                None
             };
             match caller.and_then(|at| results.get_mut(at)) {
                 Some(results) => results.push(block.clone()),

@@ -127,7 +127,38 @@ impl OpenReplies {
                     open.agent_result = Some(message::read_agent_result(&result));
                 }
             }
-            _ => {}
+            EventKind::ReplyStart(_)
+            | EventKind::ReplyEnd(_)
+            | EventKind::ModelCallEnd(_)
+            | EventKind::TextBlockStart(_)
+            | EventKind::TextBlockDelta(_)
+            | EventKind::TextBlockEnd(_)
+            | EventKind::ThinkingBlockStart(_)
+            | EventKind::ThinkingBlockDelta(_)
+            | EventKind::ThinkingBlockEnd(_)
+            | EventKind::DataBlockStart(_)
+            | EventKind::DataBlockDelta(_)
+            | EventKind::DataBlockEnd(_)
+            | EventKind::Hint(_)
+            | EventKind::Block(_)
+            | EventKind::ToolCallDelta(_)
+            | EventKind::ToolCallEnd(_)
+            | EventKind::ToolResultTextDelta(_)
+            | EventKind::ToolResultDataDelta(_)
+            | EventKind::RequireUserConfirm(_)
+            | EventKind::RequireExternalExecution(_)
+            | EventKind::UserConfirmResult(_)
+            | EventKind::ExternalExecutionResult(_)
+            | EventKind::UserInterrupt(_)
+            | EventKind::ExceedMaxIters(_)
+            | EventKind::RequestStop(_)
+            | EventKind::AllToolsDenied(_)
+            | EventKind::SubagentExposed(_)
+            | EventKind::Custom(_)
+            | EventKind::Message(_)
+            | EventKind::Supersede(_)
+            | EventKind::Reset(_)
+            | EventKind::Unknown(_) => {}
         }
     }
 

@@ -9,7 +9,7 @@ use super::part::to_json;
 use super::tool::{Output, input_json, tool_output};
 use crate::stream::Frames;
 use std::collections::HashMap;
-use turnwire_core::event::ConfirmResult;
+use turnwire_core::event::{ConfirmResult, ToolResultTextDelta};
 use turnwire_core::{Event, EventKind, Fields, Json, Msg, ToolResult, ToolResultState};
 
 /// Partial outputs are sent at the first delta, then from this size on at each doubling, so the
@@ -288,15 +288,13 @@ impl Calls {
         let Some((call, place)) = self.open_call(id) else { return };
         let Some(result) = &mut call.result else { return };
         apply_event(result, event);
-        call.size += match &event.kind {
-            EventKind::ToolResultTextDelta(delta) => delta.delta.len(),
-            EventKind::ToolResultDataDelta(delta) => {
-                use turnwire_core::event::Chunk::{Data, Url};
-                let (Data(text) | Url(text)) = &delta.chunk;
-                text.len() + PART_COST
-            }
-            _ => 0,
-        };
+        if let EventKind::ToolResultTextDelta(delta) = &event.kind {
+            call.size += delta.delta.len();
+        } else if let EventKind::ToolResultDataDelta(delta) = &event.kind {
+            use turnwire_core::event::Chunk::{Data, Url};
+            let (Data(text) | Url(text)) = &delta.chunk;
+            call.size += text.len() + PART_COST;
+        }
         let may_show = matches!(call.approval, Approval::None | Approval::Answered(true));
         if may_show && call.size >= call.next_preview {
             call.next_preview = (2 * call.size).max(FIRST_PREVIEW_BYTES);
@@ -371,13 +369,11 @@ impl Calls {
 /// Applies an event to the result of one call, whatever its reply.
 fn apply_event(result: &mut Msg, event: &Event<'_>) {
     // Borrows where possible: a delta is copied once, into the result.
-    let kind = match &event.kind {
-        EventKind::ToolResultTextDelta(delta) => turnwire_core::event::ToolResultTextDelta {
-            tool_call_id: (&*delta.tool_call_id).into(),
-            delta: (&*delta.delta).into(),
-        }
-        .into(),
-        kind => kind.clone(),
+    let kind = if let EventKind::ToolResultTextDelta(delta) = &event.kind {
+        let tool_call_id = (&*delta.tool_call_id).into();
+        ToolResultTextDelta { tool_call_id, delta: (&*delta.delta).into() }.into()
+    } else {
+        event.kind.clone()
     };
     let mut own = Event::new(RESULT_REPLY_ID, kind);
     own.created_at = (&*event.created_at).into();

@@ -79,17 +79,16 @@ fn write_parts(msg: &Msg) -> Vec<Fields> {
         if std::mem::take(&mut begins_step) {
             parts.push([("type", "step-start")].into_iter().collect());
         }
-        parts.push(match block {
-            ContentBlock::ToolCall(call) => {
-                let result = pairs.get(&at).and_then(|&place| {
-                    let ContentBlock::ToolResult(result) = msg.content().get(place)? else {
-                        return None;
-                    };
-                    Some((result, (place != at + 1).then_some(place)))
-                });
-                tool::write_tool_part(Some(call), result)
-            }
-            block => part::write_block(block),
+        parts.push(if let ContentBlock::ToolCall(call) = block {
+            let result = pairs.get(&at).and_then(|&place| {
+                let ContentBlock::ToolResult(result) = msg.content().get(place)? else {
+                    return None;
+                };
+                Some((result, (place != at + 1).then_some(place)))
+            });
+            tool::write_tool_part(Some(call), result)
+        } else {
+            part::write_block(block)
         });
     }
     parts
@@ -99,10 +98,10 @@ fn write_parts(msg: &Msg) -> Vec<Fields> {
 fn pair_results(content: &[ContentBlock]) -> HashMap<usize, usize> {
     let mut places: HashMap<&str, (Vec<usize>, Vec<usize>)> = HashMap::new();
     for (at, block) in content.iter().enumerate() {
-        match block {
-            ContentBlock::ToolCall(call) => places.entry(&call.id).or_default().0.push(at),
-            ContentBlock::ToolResult(result) => places.entry(&result.id).or_default().1.push(at),
-            _ => {}
+        if let ContentBlock::ToolCall(call) = block {
+            places.entry(&call.id).or_default().0.push(at);
+        } else if let ContentBlock::ToolResult(result) = block {
+            places.entry(&result.id).or_default().1.push(at);
         }
     }
     let both = places.values().filter_map(|(calls, results)| match (&calls[..], &results[..]) {

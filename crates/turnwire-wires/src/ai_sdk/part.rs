@@ -83,7 +83,7 @@ pub(super) fn write_block(block: &ContentBlock) -> Fields {
             None => block_part(block),
         },
         // Calls and results are written elsewhere.
-        block => block_part(&to_fields(block)),
+        ContentBlock::ToolCall(_) | ContentBlock::ToolResult(_) => block_part(&to_fields(block)),
     }
 }
 

@@ -5,7 +5,9 @@ use super::chunk::{Chunk, Subagent};
 use super::message;
 use crate::stream::Frames;
 use std::collections::HashMap;
-use turnwire_core::event::SubAgent;
+use turnwire_core::event::{
+    SubAgent, TextBlockDelta, ThinkingBlockDelta, ToolCallDelta, ToolResultTextDelta,
+};
 use turnwire_core::{Event, EventKind, Msg, ToolCall, ToolResult};
 
 /// The size that an event other than a delta may add to a message's JSON.
@@ -113,11 +115,13 @@ impl Subagents {
 }
 
 fn event_size(kind: &EventKind<'_>) -> usize {
-    match kind {
-        EventKind::TextBlockDelta(event) => event.delta.len(),
-        EventKind::ThinkingBlockDelta(event) => event.delta.len(),
-        EventKind::ToolCallDelta(event) => event.delta.len(),
-        EventKind::ToolResultTextDelta(event) => event.delta.len(),
-        _ => BLOCK_COST,
+    if let EventKind::TextBlockDelta(TextBlockDelta { delta, .. })
+    | EventKind::ThinkingBlockDelta(ThinkingBlockDelta { delta, .. })
+    | EventKind::ToolCallDelta(ToolCallDelta { delta, .. })
+    | EventKind::ToolResultTextDelta(ToolResultTextDelta { delta, .. }) = kind
+    {
+        delta.len()
+    } else {
+        BLOCK_COST
     }
 }

@@ -139,14 +139,22 @@ fn part_state(call: Option<&ToolCall>, result: Option<&ToolResult>) -> &'static 
     match result.map(|result| &result.state) {
         Some(ToolResultState::Error | ToolResultState::Interrupted) => "output-error",
         Some(ToolResultState::Denied) => "output-denied",
-        Some(_) => "output-available",
+        Some(ToolResultState::Running | ToolResultState::Success | ToolResultState::Other(_)) => {
+            "output-available"
+        }
         None => match call.map(|call| &call.state) {
             Some(ToolCallState::Asking) => "approval-requested",
             Some(ToolCallState::Allowed) => "approval-responded",
             Some(ToolCallState::Pending) if call.is_some_and(|call| !is_json(&call.input)) => {
                 "input-streaming"
             }
-            _ => "input-available",
+            Some(
+                ToolCallState::Pending
+                | ToolCallState::Submitted
+                | ToolCallState::Finished
+                | ToolCallState::Other(_),
+            )
+            | None => "input-available",
         },
     }
 }

@@ -219,10 +219,43 @@ impl Encode for Encoder {
                     *self = Self { session_id, mode, ..Self::default() };
                 }
             }
-            _ if event.is_from_sub_agent() => self.subagent_event(event, out),
-            EventKind::ReplyEnd(end) => self.end_turn(event, end, out),
-            _ => {
-                if let Some(open) = self.turn(event, out) {
+            EventKind::ReplyEnd(end) if !event.is_from_sub_agent() => {
+                self.end_turn(event, end, out);
+            }
+            EventKind::ReplyStart(_)
+            | EventKind::ReplyEnd(_)
+            | EventKind::ModelCallStart(_)
+            | EventKind::ModelCallEnd(_)
+            | EventKind::TextBlockStart(_)
+            | EventKind::TextBlockDelta(_)
+            | EventKind::TextBlockEnd(_)
+            | EventKind::ThinkingBlockStart(_)
+            | EventKind::ThinkingBlockDelta(_)
+            | EventKind::ThinkingBlockEnd(_)
+            | EventKind::DataBlockStart(_)
+            | EventKind::DataBlockDelta(_)
+            | EventKind::DataBlockEnd(_)
+            | EventKind::Hint(_)
+            | EventKind::Block(_)
+            | EventKind::ToolCallStart(_)
+            | EventKind::ToolCallDelta(_)
+            | EventKind::ToolCallEnd(_)
+            | EventKind::ToolResultStart(_)
+            | EventKind::ToolResultTextDelta(_)
+            | EventKind::ToolResultDataDelta(_)
+            | EventKind::ToolResultEnd(_)
+            | EventKind::RequireUserConfirm(_)
+            | EventKind::RequireExternalExecution(_)
+            | EventKind::UserConfirmResult(_)
+            | EventKind::ExternalExecutionResult(_)
+            | EventKind::UserInterrupt(_)
+            | EventKind::ExceedMaxIters(_)
+            | EventKind::RequestStop(_)
+            | EventKind::AllToolsDenied(_)
+            | EventKind::SubagentExposed(_) => {
+                if event.is_from_sub_agent() {
+                    self.subagent_event(event, out);
+                } else if let Some(open) = self.turn(event, out) {
                     open.own.encode_event(&mut open.turn, event, out);
                 }
             }
@@ -302,10 +335,7 @@ fn write_terminal(turn: &mut TurnWriter, text: &'static str, extras: Extras<'_>,
 }
 
 fn as_reply_start<'e>(event: &'e Event<'_>) -> Option<&'e ReplyStart> {
-    match &event.kind {
-        EventKind::ReplyStart(start) => Some(start),
-        _ => None,
-    }
+    if let EventKind::ReplyStart(start) = &event.kind { Some(start) } else { None }
 }
 
 fn block_owner(event: &Event<'_>) -> BlockOwner {

@@ -251,7 +251,7 @@ fn write_block(block: &ContentBlock, is_final: Option<bool>) -> Option<Fields> {
             insert_some(&mut fields, "block", Some(other));
         }
         // A result is an entry of its own.
-        _ => return None,
+        ContentBlock::ToolResult(_) => return None,
     }
     Some(fields)
 }

@@ -161,7 +161,19 @@ impl ReplyEncoder {
                 }
             }
             // Starts and ends belong to the turn; the others have no block in this protocol.
-            _ => {}
+            EventKind::ToolResultDataDelta(_)
+            | EventKind::ReplyStart(_)
+            | EventKind::ReplyEnd(_)
+            | EventKind::UserInterrupt(_)
+            | EventKind::ExceedMaxIters(_)
+            | EventKind::RequestStop(_)
+            | EventKind::AllToolsDenied(_)
+            | EventKind::SubagentExposed(_)
+            | EventKind::Custom(_)
+            | EventKind::Message(_)
+            | EventKind::Supersede(_)
+            | EventKind::Reset(_)
+            | EventKind::Unknown(_) => {}
         }
     }
 
@@ -226,7 +238,13 @@ impl ReplyEncoder {
             FinishedReason::ToolCalls | FinishedReason::Interrupted | FinishedReason::Error => {
                 false
             }
-            _ => !turn.calls_made,
+            FinishedReason::Completed
+            | FinishedReason::ExceedMaxIters
+            | FinishedReason::Length
+            | FinishedReason::Refusal
+            | FinishedReason::ContentFilter
+            | FinishedReason::Truncated
+            | FinishedReason::Other(_) => !turn.calls_made,
         };
         self.decide_final(turn, is_final, out);
         if !self.who.is_subagent {
