@@ -1,4 +1,4 @@
-//! From a wire's name to what it can do.
+//! All wires, by name. The server, the agent and the command line look them up here.
 //!
 //! ```
 //! use turnwire_wires::Wire;
@@ -7,16 +7,72 @@
 //! assert!(wire.can_decode() && wire.can_encode());
 //! assert!(Wire::all().any(|wire| wire.name == "agentscope"));
 //! ```
+//!
+//! # A wire of your own
+//!
+//! Implement [`Decode`] and [`Encode`], declare a [`Wire`], and register it. Then it can be used by
+//! its name wherever a built-in wire can, such as `?wire=lines` of a server in the same process.
+//!
+//! ```
+//! use turnwire_core::event::TextBlockDelta;
+//! use turnwire_core::{Event, EventKind, Json, Result};
+//! use turnwire_wires::stream::{Decode, DecoderOptions, Encode, EncoderOptions, EventSink, Frames};
+//! use turnwire_wires::{Loss, Wire};
+//!
+//! /// One JSON string per text delta.
+//! struct Lines;
+//!
+//! impl Encode for Lines {
+//!     fn encode(&mut self, event: &Event<'_>, out: &mut Frames) {
+//!         if let EventKind::TextBlockDelta(delta) = &event.kind {
+//!             out.push("", &delta.delta);
+//!         }
+//!     }
+//! }
+//!
+//! impl Decode for Lines {
+//!     fn decode(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
+//!         let delta: String = Json::parse(text)?.parse_as()?;
+//!         out(Event::new("r", TextBlockDelta { block_id: "b".into(), delta: delta.into() }));
+//!         Ok(())
+//!     }
+//!
+//!     fn find_reply_id(&self, _: &str) -> Option<String> {
+//!         None
+//!     }
+//! }
+//!
+//! static LINES: Wire = Wire {
+//!     name: "lines",
+//!     about: "text deltas, one per line",
+//!     stream_losses: &[Loss::Thinking, Loss::ToolCalls],
+//!     decode: Some(|_| Box::new(Lines)),
+//!     encode: Some(|_| Box::new(Lines)),
+//!     ..Wire::EMPTY
+//! };
+//!
+//! Wire::register(&LINES)?;
+//! let wire = Wire::named("lines").unwrap();
+//! let events = wire.decoder(&DecoderOptions::default())?.decode_all(b"\"Hel\"\n\"lo\"\n")?;
+//! let (mut encoder, mut frames) = (wire.encoder(&EncoderOptions::default())?, Frames::default());
+//! for event in &events {
+//!     encoder.encode(event, &mut frames);
+//! }
+//! let texts: Vec<&str> = frames.iter().map(|(_, text)| text).collect();
+//! assert_eq!(texts, [r#""Hel""#, r#""lo""#]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use crate::loss::Loss;
 use crate::model_request::Request;
 use crate::stream::{Decode, Decoder, DecoderOptions, Encode, EncoderOptions};
 use std::fmt;
+use std::sync::{PoisonError, RwLock};
 use turnwire_core::{Json, Msg, Result};
 
 macro_rules! wires {
     ($($folder:ident)+) => {
-        static WIRES: &[&Wire] = &[$(&crate::$folder::WIRE,)+];
+        static BUILT_IN: &[&Wire] = &[$(&crate::$folder::WIRE,)+];
     };
 }
 
@@ -35,6 +91,9 @@ wires! {
     dashscope
     ollama
 }
+
+/// Wires that the application added.
+static REGISTERED: RwLock<Vec<&'static Wire>> = RwLock::new(Vec::new());
 
 /// One protocol: its name, what it can do, what it loses.
 ///
@@ -57,15 +116,22 @@ pub struct Wire {
     pub interleaves_replies: bool,
     /// The name of the request that its clients send to an agent, where Turnwire reads it.
     pub client_request: Option<&'static str>,
-    pub(crate) decode: Option<NewDecoder>,
-    pub(crate) encode: Option<NewEncoder>,
-    pub(crate) messages: Option<MessageCodec>,
-    pub(crate) model_request: Option<WriteModelRequest>,
+    /// Creates a decoder, if it can decode streams.
+    pub decode: Option<NewDecoder>,
+    /// Creates an encoder, if it can encode streams.
+    pub encode: Option<NewEncoder>,
+    /// Reads and writes messages, if it can.
+    pub messages: Option<MessageCodec>,
+    /// Writes a request to a model, if it can.
+    pub model_request: Option<WriteModelRequest>,
 }
 
-type NewDecoder = fn(&DecoderOptions) -> Box<dyn Decode>;
-type NewEncoder = fn(&EncoderOptions) -> Box<dyn Encode>;
-type WriteModelRequest = fn(&Request<'_>) -> Result<Json>;
+/// Creates a decoder for one stream.
+pub type NewDecoder = fn(&DecoderOptions) -> Box<dyn Decode>;
+/// Creates an encoder for one stream.
+pub type NewEncoder = fn(&EncoderOptions) -> Box<dyn Encode>;
+/// Writes the body of a request to a model.
+pub type WriteModelRequest = fn(&Request<'_>) -> Result<Json>;
 
 /// What a client gets that reconnects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,8 +145,8 @@ pub enum ResumeMode {
 }
 
 /// Reads and writes a protocol's whole messages.
-#[derive(Clone, Copy)]
-pub(crate) struct MessageCodec {
+#[derive(Debug, Clone, Copy)]
+pub struct MessageCodec {
     /// Reads a JSON list of messages, or a single one. Several of theirs may become one of ours.
     pub decode: fn(&str) -> Result<Vec<Msg>>,
     /// Writes messages. One of ours may become several of theirs, or none.
@@ -89,7 +155,7 @@ pub(crate) struct MessageCodec {
 
 impl Wire {
     /// A wire without a name that can do nothing. Declarations start from it.
-    pub(crate) const EMPTY: Self = Self {
+    pub const EMPTY: Self = Self {
         name: "",
         about: "",
         stream_losses: &[],
@@ -104,9 +170,20 @@ impl Wire {
         model_request: None,
     };
 
-    /// All wires.
+    /// All wires: the built-in ones, then registered ones.
     pub fn all() -> impl Iterator<Item = &'static Self> {
-        WIRES.iter().copied()
+        let registered = REGISTERED.read().unwrap_or_else(PoisonError::into_inner).clone();
+        BUILT_IN.iter().copied().chain(registered)
+    }
+
+    /// Adds a wire of your own for the whole process.
+    pub fn register(wire: &'static Self) -> Result<(), DuplicateWireError> {
+        let mut registered = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
+        if BUILT_IN.iter().chain(registered.iter()).any(|known| known.name == wire.name) {
+            return Err(DuplicateWireError { name: wire.name });
+        }
+        registered.push(wire);
+        Ok(())
     }
 
     /// Finds a wire by name.
@@ -198,3 +275,17 @@ impl fmt::Display for UnsupportedError {
 }
 
 impl std::error::Error for UnsupportedError {}
+
+/// A wire of this name exists already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DuplicateWireError {
+    name: &'static str,
+}
+
+impl fmt::Display for DuplicateWireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a wire named {} exists already; choose another name", self.name)
+    }
+}
+
+impl std::error::Error for DuplicateWireError {}

@@ -1,0 +1,64 @@
+//! Lists of wires outside of the registry must name the same wires: the documentation, the console
+//! and the benchmark. (The fuzz targets, the command line and the server read the registry itself.)
+
+use std::fs;
+use std::path::Path;
+use turnwire_wires::Wire;
+
+fn read(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+#[test]
+fn docs_wires_md_lists_every_wire_and_what_it_can_do() {
+    let page = read("docs/wires.md");
+    let rows: Vec<[String; 5]> = page
+        .lines()
+        .skip_while(|line| *line != "## All wires")
+        .filter(|line| line.starts_with("| `"))
+        .map_while(|line| {
+            let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+            let [name, _, messages, decode, encode, request] = cells[..] else { return None };
+            Some([name.trim_matches('`'), messages, decode, encode, request].map(str::to_owned))
+        })
+        .collect();
+    let expected: Vec<[String; 5]> = Wire::all()
+        .map(|wire| {
+            let yes = |can| if can { "yes".to_owned() } else { "-".to_owned() };
+            let request = match wire.client_request {
+                Some(request) => format!("in: {request}"),
+                None if wire.can_request_model() => "out".to_owned(),
+                None => "-".to_owned(),
+            };
+            let (decode, encode) = (yes(wire.can_decode()), yes(wire.can_encode()));
+            [wire.name.to_owned(), yes(wire.has_messages()), decode, encode, request]
+        })
+        .collect();
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn the_console_has_a_snippet_for_every_wire_with_a_stream_out() {
+    let source = read("console/src/inspect/client-snippets.ts");
+    let names: Vec<&str> = source
+        .lines()
+        .filter_map(|line| {
+            let name = line.trim().strip_prefix("name: ")?.strip_suffix(',')?;
+            Some(name.trim_matches(['"', '\'']))
+        })
+        .collect();
+    let expected: Vec<&str> =
+        Wire::all().filter(|wire| wire.can_encode()).map(|wire| wire.name).collect();
+    assert_eq!(names, expected);
+}
+
+/// The benchmark encodes every other wire's streams itself.
+#[test]
+fn the_benchmark_has_streams_of_every_model_provider() {
+    let source = read("crates/turnwire-wires/benches/wires/streams.rs");
+    for wire in Wire::all().filter(|wire| wire.can_decode() && wire.can_request_model()) {
+        let arms = source.matches(&format!("\"{}\" =>", wire.name)).count();
+        assert!(arms >= 2, "streams.rs has no deltas and no end of {}", wire.name);
+    }
+}
