@@ -30,20 +30,24 @@ fn show(event: &Event<'static>) {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), turnwire_agent::AgentError> {
-    let researcher = Agent::builder("researcher")
-        .model(ScriptedModel::new([
+    let researcher = Agent::builder(
+        "researcher",
+        ScriptedModel::new([
             vec![ScriptStep::call("r1", "fetch", r#"{"page":"towers.example"}"#)],
             vec![ScriptStep::text("330 m, says towers.example.")],
-        ]))
-        .tool(function("fetch", "Reads a page", fetch).requires_approval())
-        .build();
-    let main = Agent::builder("main")
-        .model(ScriptedModel::new([
+        ]),
+    )
+    .tool(function("fetch", "Reads a page", fetch).requires_approval())
+    .build();
+    let main = Agent::builder(
+        "main",
+        ScriptedModel::new([
             vec![ScriptStep::call("m1", "researcher", r#"{"task":"How high is the tower?"}"#)],
             vec![ScriptStep::text("The tower is 330 m high.")],
-        ]))
-        .tool(AgentTool::new(researcher, "Finds things out and says where"))
-        .build();
+        ]),
+    )
+    .tool(AgentTool::new(researcher, "Finds things out and says where"))
+    .build();
 
     let mut talk = Conversation::new(main).with_event_callback(show);
     talk.send_text("How high is the tower?").await?;

@@ -30,8 +30,7 @@ async fn main() -> Result<(), turnwire_agent::AgentError> {
         ],
         vec![ScriptStep::text("That is settled.")],
     ]);
-    let broker = Agent::builder("broker")
-        .model(model)
+    let broker = Agent::builder("broker", model)
         .tool(function("buy", "Buys shares", buy).requires_approval())
         // The first rule that fits wins; without one, the tool asks.
         .permissions([Rule::new("buy", Behavior::Deny).input("stock", Pattern::exact("JUNK"))])

@@ -56,8 +56,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         model = model.retries(retries);
     }
 
-    let agent = Agent::builder("friday")
-        .model(model.build()?)
+    let agent = Agent::builder("friday", model.build()?)
         .system("You are Friday.")
         .tool(function("get_weather", "The weather of a city", async |City { city }| {
             Ok::<_, ToolError>(format!("{city}: sunny, 18 °C"))

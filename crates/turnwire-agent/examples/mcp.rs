@@ -60,9 +60,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         ],
         vec![ScriptStep::text("It stands where it should.")],
     ]);
-    let mut friday = Agent::builder("friday")
-        .model(model)
-        .permissions([Rule::new("library/discard", Behavior::Deny)]);
+    let mut friday =
+        Agent::builder("friday", model).permissions([Rule::new("library/discard", Behavior::Deny)]);
     for tool in library.connect().await? {
         println!("{}: {}", tool.spec().name, tool.spec().description);
         friday = friday.tool(tool);

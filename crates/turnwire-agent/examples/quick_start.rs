@@ -12,10 +12,10 @@ use turnwire_core::{EventKind, Msg};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), turnwire_agent::AgentError> {
     let words = ["Hello", ", Ann", "! How can", " I help?"].map(str::to_owned);
-    let friday = Agent::builder("friday")
-        .model(ScriptedModel::new([vec![ScriptStep::Text(words.into())]]))
-        .system("You are Friday.")
-        .build();
+    let friday =
+        Agent::builder("friday", ScriptedModel::new([vec![ScriptStep::Text(words.into())]]))
+            .system("You are Friday.")
+            .build();
 
     let mut events = friday.reply([Msg::user("ann", "Hi!")]);
     while let Some(event) = events.next().await {

@@ -92,8 +92,7 @@ async fn play(
 ) -> Result<Vec<Event<'static>>, AgentError> {
     let Scenario { answers, decisions, results, max_iterations, stop_at, .. } = scenario;
     let lines = |words: Vec<Words>| words.into_iter().map(line).collect();
-    let mut friday = Agent::builder("friday")
-        .model(ScriptedModel::new(answers.into_iter().map(lines)))
+    let mut friday = Agent::builder("friday", ScriptedModel::new(answers.into_iter().map(lines)))
         .max_iterations(max_iterations.unwrap_or(10));
     let mut offer = ClientContext::default();
     let mut rules = Vec::new();

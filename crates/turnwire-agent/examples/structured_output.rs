@@ -1,14 +1,13 @@
-//! Structured output: an answer that has a type.
+//! Structured output: an answer as a Rust type.
 //!
-//! The first answer here does not fit. The model is told why, once, and puts it right.
+//! The first answer here does not match the type. The model is told why, and corrects it.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use turnwire_agent::Agent;
 use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
-use turnwire_agent::structured::StructuredCallError;
+use turnwire_agent::{Agent, CallError};
 use turnwire_core::{HintBlock, Msg};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -18,12 +17,12 @@ struct TaskPlan {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), StructuredCallError> {
+async fn main() -> Result<(), CallError> {
     let model = ScriptedModel::new([
         vec![ScriptStep::text(r#"{"goal": "a cup of tea", "steps": "boil water, pour"}"#)],
         vec![ScriptStep::text(r#"{"goal": "a cup of tea", "steps": ["boil water", "pour"]}"#)],
     ]);
-    let planner = Agent::builder("planner").model(model).build();
+    let planner = Agent::builder("planner", model).build();
 
     let (reply, plan) = planner.call_as::<TaskPlan>([Msg::user("ann", "How is tea made?")]).await?;
     for hint in reply.blocks::<HintBlock>() {

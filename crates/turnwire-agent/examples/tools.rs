@@ -30,7 +30,7 @@ async fn sights(City { city }: City, out: ToolContext) -> Result<(), ToolError> 
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), turnwire_agent::AgentError> {
+async fn main() -> Result<(), turnwire_agent::CallError> {
     let model = ScriptedModel::new([
         vec![
             ScriptStep::call("1", "get_weather", r#"{"city":"Paris"}"#),
@@ -39,8 +39,7 @@ async fn main() -> Result<(), turnwire_agent::AgentError> {
         ],
         vec![ScriptStep::text("Go to the tower while the sun shines.")],
     ]);
-    let guide = Agent::builder("guide")
-        .model(model)
+    let guide = Agent::builder("guide", model)
         .tool(function("get_weather", "The weather of a city", weather).idempotent())
         .tool(streaming_function("list_sights", "What to see in a city", sights))
         .build();

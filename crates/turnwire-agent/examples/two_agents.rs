@@ -8,15 +8,14 @@ use turnwire_core::Msg;
 use turnwire_wires::model_request::SpeakerFormat;
 
 fn debater(name: &str, words: &[&str]) -> Agent {
-    Agent::builder(name)
-        .model(ScriptedModel::new(words.iter().map(|text| vec![ScriptStep::text(text)])))
+    Agent::builder(name, ScriptedModel::new(words.iter().map(|text| vec![ScriptStep::text(text)])))
         .system(format!("You are {name}. Argue your side in one sentence."))
         .speakers(SpeakerFormat::HistoryTags)
         .build()
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), turnwire_agent::AgentError> {
+async fn main() -> Result<(), turnwire_agent::CallError> {
     let cat = debater("cat", &["Sleep is the point of a day.", "Running ends in a nap, too."]);
     let dog = debater("dog", &["A day without a run is no day.", "Then let us run first!"]);
 

@@ -1,16 +1,14 @@
-//! An agent of your own: a model, what it is told, and tools.
+//! Agents: a model with a system prompt, tools and permission rules. Start here.
 //!
 //! ```
 //! use turnwire_agent::Agent;
-//! use turnwire_agent::model::script::{Line, Script};
+//! use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
 //! use turnwire_core::Msg;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), turnwire_agent::Halt> {
-//! let friday = Agent::builder("friday")
-//!     .model(Script::new([vec![Line::text("Hello, Ann.")]]))
-//!     .system("You are Friday.")
-//!     .build();
+//! # async fn main() -> Result<(), turnwire_agent::CallError> {
+//! let model = ScriptedModel::new([vec![ScriptStep::text("Hello, Ann.")]]);
+//! let friday = Agent::builder("friday", model).system("You are Friday.").build();
 //! let reply = friday.call([Msg::user("ann", "Hi!")]).await?;
 //! assert_eq!(reply.text("").as_deref(), Some("Hello, Ann."));
 //! # Ok(())
@@ -24,46 +22,47 @@ use crate::middleware::Middleware;
 use crate::model::{Model, ModelSettings};
 use crate::permission::{Permissions, Rule};
 use crate::replier::{AgentError, Journal, Replier, ReplyRequest};
-use crate::structured::{AnswerSchema, StructuredCallError};
+use crate::structured::AnswerSchema;
 use crate::tool::Tool;
 use crate::truncate::RESULT_LIMIT;
 use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
+use std::fmt;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use turnwire_core::stamp::{Stamp, SystemStamp};
-use turnwire_core::{Event, Json, ModelCalls, Msg, ToolCallState};
+use turnwire_core::{Event, Json, Msg, ToolCallState};
 use turnwire_wires::model_request::SpeakerFormat;
 
-/// How many model calls one reply may take, where nobody says so.
+/// The default limit of model calls in one reply.
 pub const MAX_ITERATIONS: u32 = 10;
 
-/// An agent. It is cheap to clone, and keeps nothing between two replies.
+/// An agent. It is cheap to clone, and keeps no state between replies.
 #[derive(Clone)]
 pub struct Agent {
     config: Arc<LoopConfig>,
 }
 
-/// An agent in the making.
+/// Builds an [`Agent`].
 pub struct AgentBuilder {
     config: LoopConfig,
     middleware: Vec<Arc<dyn Middleware>>,
 }
 
-/// The events of a reply, as they come.
+/// The events of a reply, as they arrive.
 pub type ReplyStream = BoxStream<'static, Result<Event<'static>, AgentError>>;
 
 impl Agent {
-    /// Begins an agent of this name.
-    pub fn builder(name: impl Into<String>) -> AgentBuilder {
+    /// Starts to build an agent with this name and model.
+    pub fn builder(name: impl Into<String>, model: impl Model) -> AgentBuilder {
         AgentBuilder {
             config: LoopConfig {
                 name: name.into(),
                 description: String::new(),
-                model: Arc::new(crate::model::script::ScriptedModel::default()),
+                model: Arc::new(model),
                 system: String::new(),
                 tools: Vec::new(),
                 permissions: Permissions::default(),
@@ -79,17 +78,18 @@ impl Agent {
         }
     }
 
-    /// Its name.
+    /// The agent's name.
     pub fn name(&self) -> &str {
         &self.config.name
     }
 
-    /// The events of a reply to these messages, as they come. Whoever drops the stream stops the reply.
+    /// Replies to these messages, and returns the events as they arrive. Dropping the stream stops the
+    /// reply.
     pub fn reply(&self, messages: impl IntoIterator<Item = Msg>) -> ReplyStream {
         self.start_reply("", messages, None)
     }
 
-    /// The same in a session: hints that come after the end of one reply are read by the next.
+    /// Replies in a session: a hint that arrives after the end of one reply is read by the next.
     pub fn reply_in_session(
         &self,
         session_id: impl Into<String>,
@@ -102,27 +102,20 @@ impl Agent {
         &self,
         session_id: impl Into<String>,
         messages: impl IntoIterator<Item = Msg>,
-        shape: Option<Arc<AnswerSchema>>,
+        schema: Option<Arc<AnswerSchema>>,
     ) -> ReplyStream {
         let stop = CancellationToken::new();
-        let turn = ReplyRequest {
-            session_id: session_id.into(),
-            reply_id: SystemStamp.id(),
-            history: messages.into_iter().collect(),
-            partial: None,
-            model_calls: ModelCalls::default(),
-            sub_replies: Vec::new(),
-            accepted_rules: Vec::new(),
-            input: None,
+        let request = ReplyRequest {
             stop: stop.clone(),
+            ..ReplyRequest::new(session_id, SystemStamp.id(), messages.into_iter().collect())
         };
         let (sender, receiver) = mpsc::channel(16);
         let agent = self.clone();
         tokio::spawn(async move {
             let mut journal = ChannelJournal(sender.clone());
-            if let Err(halt) = agent.run_request(turn, &mut journal, shape).await {
-                // Where nobody listens, nobody needs to know.
-                let _ = sender.send(Err(halt)).await;
+            if let Err(error) = agent.run_request(request, &mut journal, schema).await {
+                // The receiver may be gone: then nobody needs the error.
+                let _ = sender.send(Err(error)).await;
             }
         });
         let state: (mpsc::Receiver<Result<Vec<Event<'static>>, AgentError>>, DropGuard) =
@@ -133,38 +126,54 @@ impl Agent {
         })
         .flat_map(|events| match events {
             Ok(events) => stream::iter(events.into_iter().map(Ok).collect::<Vec<_>>()),
-            Err(halt) => stream::iter(vec![Err(halt)]),
+            Err(error) => stream::iter(vec![Err(error)]),
         })
         .boxed()
     }
 
     async fn run_request(
         &self,
-        mut turn: ReplyRequest,
+        mut request: ReplyRequest,
         journal: &mut dyn Journal,
-        shape: Option<Arc<AnswerSchema>>,
+        schema: Option<Arc<AnswerSchema>>,
     ) -> Result<(), AgentError> {
-        // What the middleware stops is this call, and nothing of whoever made it.
-        turn.stop = turn.stop.child_token();
-        let mut run = AgentLoop::new(&self.config, &turn, journal);
-        if let Some(shape) = shape {
-            run.set_answer_schema(shape);
+        // Middleware may stop this reply, but not its caller.
+        request.stop = request.stop.child_token();
+        let mut agent_loop = AgentLoop::new(&self.config, &request, journal);
+        if let Some(schema) = schema {
+            agent_loop.set_answer_schema(schema);
         }
-        run.run().await
+        agent_loop.run().await
     }
 
-    /// The whole reply to these messages. One that waits for a person comes as far as it goes.
-    pub async fn call(&self, messages: impl IntoIterator<Item = Msg>) -> Result<Msg, AgentError> {
-        self.fold_events(self.reply(messages)).await
+    /// Replies to these messages, and returns the whole reply.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Failed`] if the reply ended with an error, such as a failed model call, or waits for an
+    /// approval or a client's result: use a [`Conversation`](crate::Conversation) for those.
+    /// [`CallError::Agent`] if there is no reply.
+    pub async fn call(&self, messages: impl IntoIterator<Item = Msg>) -> Result<Msg, CallError> {
+        let reply = self.fold_events(self.reply(messages)).await?;
+        if reply.error().is_none() && reply.finished_at().is_some() {
+            return Ok(reply);
+        }
+        let why = failure_reason(&reply);
+        Err(CallError::Failed { reply: Box::new(reply), why })
     }
 
-    /// The whole reply, and the data in it.
+    /// Replies to these messages with structured output of the type `T`: returns the reply and the output.
+    ///
+    /// # Errors
+    ///
+    /// As [`call`](Self::call); also [`CallError::Failed`] if the answer does not match the type, after the
+    /// model was asked once to correct it.
     ///
     /// ```
     /// use schemars::JsonSchema;
     /// use serde::Deserialize;
     /// use turnwire_agent::Agent;
-    /// use turnwire_agent::model::script::{Line, Script};
+    /// use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
     /// use turnwire_core::Msg;
     ///
     /// #[derive(Deserialize, JsonSchema)]
@@ -174,9 +183,9 @@ impl Agent {
     /// }
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), turnwire_agent::structured::CallError> {
+    /// # async fn main() -> Result<(), turnwire_agent::CallError> {
     /// let said = r#"{"goal": "tea", "steps": ["boil water", "pour"]}"#;
-    /// let friday = Agent::builder("friday").model(Script::new([vec![Line::text(said)]])).build();
+    /// let friday = Agent::builder("friday", ScriptedModel::new([vec![ScriptStep::text(said)]])).build();
     /// let (reply, plan) = friday.call_as::<TaskPlan>([Msg::user("ann", "How is tea made?")]).await?;
     /// assert_eq!((plan.goal.as_str(), plan.steps.len()), ("tea", 2));
     /// assert!(reply.has_structured());
@@ -186,20 +195,21 @@ impl Agent {
     pub async fn call_as<T: DeserializeOwned + JsonSchema>(
         &self,
         messages: impl IntoIterator<Item = Msg>,
-    ) -> Result<(Msg, T), StructuredCallError> {
-        let failed = |why: String| StructuredCallError::Agent(AgentError::Failed(why));
+    ) -> Result<(Msg, T), CallError> {
+        let failed = |why: String| CallError::Agent(AgentError::Failed(why));
         let schema =
             Json::from_value(&schemars::schema_for!(T)).map_err(|why| failed(why.to_string()))?;
-        let reads = |json: &Json| json.parse_as::<T>().map(drop).map_err(|error| error.to_string());
-        let shape = AnswerSchema::compile(&schema).await.map_err(|why| failed(why.to_string()))?;
-        let shape = shape.with_check(Arc::new(reads));
-        let reply = self.fold_events(self.start_reply("", messages, Some(Arc::new(shape)))).await?;
+        let parses =
+            |json: &Json| json.parse_as::<T>().map(drop).map_err(|error| error.to_string());
+        let schema = AnswerSchema::compile(&schema).await.map_err(|why| failed(why.to_string()))?;
+        let schema = Arc::new(schema.with_check(Arc::new(parses)));
+        let reply = self.fold_events(self.start_reply("", messages, Some(schema))).await?;
         let why = match reply.parse_structured_output::<T>() {
             Ok(Some(data)) => return Ok((reply, data)),
-            Ok(None) => missing_output_reason(&reply),
+            Ok(None) => failure_reason(&reply),
             Err(error) => error.to_string(),
         };
-        Err(StructuredCallError::NoOutput { reply: Box::new(reply), why })
+        Err(CallError::Failed { reply: Box::new(reply), why })
     }
 
     async fn fold_events(&self, mut events: ReplyStream) -> Result<Msg, AgentError> {
@@ -212,27 +222,64 @@ impl Agent {
                 reply.append_event_tolerant(&event);
             }
         }
-        reply.ok_or_else(|| AgentError::Failed("the agent said nothing".to_owned()))
+        reply.ok_or_else(|| AgentError::Failed("the agent emitted no events".to_owned()))
     }
 }
 
-/// Why a reply has no data.
-fn missing_output_reason(reply: &Msg) -> String {
+/// Why a reply is not what its caller asked for.
+fn failure_reason(reply: &Msg) -> String {
     if let Some(error) = reply.error() {
         return error.message.clone();
     }
-    let waits =
-        |state: &ToolCallState| matches!(state, ToolCallState::Asking | ToolCallState::Submitted);
+    let pending = |state: &ToolCallState| match state {
+        ToolCallState::Asking => Some("the reply waits for an approval"),
+        ToolCallState::Submitted => Some("the reply waits for a result of the client"),
+        ToolCallState::Pending
+        | ToolCallState::Allowed
+        | ToolCallState::Finished
+        | ToolCallState::Other(_) => None,
+    };
     match reply.finished_reason() {
-        Some(reason) => format!("the reply ended: {reason}"),
-        None if reply.tool_calls().any(|(call, _)| waits(&call.state)) => {
-            "the reply waits for somebody".to_owned()
+        Some(reason) => format!("the reply has no structured output; it ended as {reason}"),
+        None => {
+            let pending = reply.tool_calls().find_map(|(call, _)| pending(&call.state));
+            pending.unwrap_or("the reply has no end").to_owned()
         }
-        None => "the reply has no end".to_owned(),
     }
 }
 
-/// Passes on what is committed.
+/// Why a call returned no usable reply.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CallError {
+    /// The agent stopped or failed before there was a reply.
+    Agent(AgentError),
+    /// The reply ended with an error, waits for somebody, or lacks the structured output.
+    Failed {
+        /// The reply so far.
+        reply: Box<Msg>,
+        /// What happened.
+        why: String,
+    },
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Agent(error) => error.fmt(f),
+            Self::Failed { why, .. } => write!(f, "the call failed: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for CallError {}
+
+impl From<AgentError> for CallError {
+    fn from(error: AgentError) -> Self {
+        Self::Agent(error)
+    }
+}
+
+/// Sends committed events through a channel.
 struct ChannelJournal(mpsc::Sender<Result<Vec<Event<'static>>, AgentError>>);
 
 #[async_trait]
@@ -255,104 +302,103 @@ impl Replier for Agent {
         self.config.model.name()
     }
 
-    async fn run(&self, turn: ReplyRequest, journal: &mut dyn Journal) -> Result<(), AgentError> {
-        self.run_request(turn, journal, None).await
+    async fn run(
+        &self,
+        request: ReplyRequest,
+        journal: &mut dyn Journal,
+    ) -> Result<(), AgentError> {
+        self.run_request(request, journal, None).await
     }
 }
 
 impl AgentBuilder {
-    /// The model that it asks.
-    #[must_use]
-    pub fn model(mut self, model: impl Model) -> Self {
-        self.config.model = Arc::new(model);
-        self
-    }
-
-    /// What the model is told before everything else.
+    /// The system prompt.
     #[must_use]
     pub fn system(mut self, text: impl Into<String>) -> Self {
         self.config.system = text.into();
         self
     }
 
-    /// A line about it, for people.
+    /// A one-line description for people.
     #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.config.description = text.into();
         self
     }
 
-    /// Something that it can do.
+    /// Adds a tool.
     #[must_use]
     pub fn tool(mut self, tool: impl Tool) -> Self {
         self.config.tools.push(Arc::new(tool));
         self
     }
 
-    /// Who may call what: the first rule that fits wins.
+    /// The permission rules: the first rule that matches a call decides.
     #[must_use]
     pub fn permissions(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
         self.config.permissions = Permissions::new(rules);
         self
     }
 
-    /// How many model calls one reply may take.
+    /// The limit of model calls in one reply ([`MAX_ITERATIONS`]).
     #[must_use]
     pub fn max_iterations(mut self, limit: u32) -> Self {
         self.config.max_iterations = limit;
         self
     }
 
-    /// The form that every answer must have: a JSON Schema. What a client asks for wins.
+    /// A JSON Schema that every answer must match, unless the client sends one.
     #[must_use]
     pub fn output_schema(mut self, schema: impl Into<Json>) -> Self {
         self.config.output_schema = Some(schema.into());
         self
     }
 
-    /// Something that stands around its model, its tools and its events; behind those added before.
+    /// Adds a middleware, after those that were added before.
     #[must_use]
     pub fn middleware(mut self, middleware: impl Middleware) -> Self {
         self.middleware.push(Arc::new(middleware));
         self
     }
 
-    /// Where hints for its sessions wait. Without it they are kept in memory.
+    /// The store for hints of its sessions. The default keeps them in memory.
     #[must_use]
     pub fn hints(mut self, hints: Arc<dyn HintStore>) -> Self {
         self.config.hints = hints;
         self
     }
 
-    /// How many characters of a tool's result the model is sent; the log has all of them.
+    /// The limit of characters of a tool result that the model gets ([`RESULT_LIMIT`]). The log has the
+    /// whole result.
     #[must_use]
     pub fn result_limit(mut self, characters: usize) -> Self {
         self.config.result_limit = characters;
         self
     }
 
-    /// How many tokens the model can read. The oldest part of a longer conversation is summed up.
+    /// The model's context window in tokens. The oldest part of a longer conversation is replaced by a
+    /// summary.
     #[must_use]
     pub fn context_window(mut self, tokens: u32) -> Self {
         self.config.context_window = Some(tokens);
         self
     }
 
-    /// How the model is to answer, where its own settings are not to count.
+    /// Settings that override those of the model.
     #[must_use]
     pub fn model_settings(mut self, tuning: ModelSettings) -> Self {
         self.config.model_settings = tuning;
         self
     }
 
-    /// Several agents speak in its conversations; the model is told who said what.
+    /// How the model is told who wrote each message, in a conversation of several agents.
     #[must_use]
     pub fn speakers(mut self, agents: SpeakerFormat) -> Self {
         self.config.model_settings.agents = agents;
         self
     }
 
-    /// The agent.
+    /// Builds the agent.
     pub fn build(self) -> Agent {
         let core = LoopConfig { middleware: self.middleware.into(), ..self.config };
         Agent { config: Arc::new(core) }

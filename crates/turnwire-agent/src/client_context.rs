@@ -5,13 +5,13 @@
 //! restart finds it again.
 //!
 //! ```
-//! use turnwire_agent::{ClientTool, Offer};
+//! use turnwire_agent::{ClientTool, ClientContext};
 //! use turnwire_core::Msg;
 //!
 //! let tool = ClientTool { name: "open_page".to_owned(), ..ClientTool::default() };
-//! let offer = Offer { tools: vec![tool], ..Offer::default() };
-//! let msg = offer.to_msg(Msg::user("ann", "Show me the news."));
-//! assert_eq!(Offer::of(&msg).tools[0].name, "open_page");
+//! let offer = ClientContext { tools: vec![tool], ..ClientContext::default() };
+//! let msg = offer.attach_to(Msg::user("ann", "Show me the news."));
+//! assert_eq!(ClientContext::from_msg(&msg).tools[0].name, "open_page");
 //! ```
 
 use serde::{Deserialize, Serialize};

@@ -17,7 +17,7 @@ use turnwire_core::{
 /// model call has a history that a provider takes. Nothing that is there is taken back.
 ///
 /// ```
-/// use turnwire_agent::close;
+/// use turnwire_agent::close_reply;
 /// use turnwire_core::{Event, FinishedReason, ModelCalls, Msg, ToolResultState};
 ///
 /// let (mut reply, mut calls) = (Msg::reply("r", "friday"), ModelCalls::default());
@@ -29,11 +29,11 @@ use turnwire_core::{
 /// ] {
 ///     let event = Event::from_json(line)?;
 ///     reply.append_event(&event)?;
-///     calls.see(&event);
+///     calls.observe(&event);
 /// }
-/// for event in close(&reply, &calls, FinishedReason::Interrupted, None) {
+/// for event in close_reply(&reply, &calls, FinishedReason::Interrupted, None) {
 ///     reply.append_event(&event)?;
-///     calls.see(&event);
+///     calls.observe(&event);
 /// }
 /// assert_eq!(calls.open, None);
 /// assert_eq!(reply.text("").as_deref(), Some("Let me"));

@@ -116,11 +116,11 @@ fn current_summary<'m>(messages: &[&'m Msg]) -> CurrentSummary<'m> {
 /// What a model is sent of a conversation: the newest summary, and what came behind it.
 ///
 /// ```
-/// use turnwire_agent::compact::view;
+/// use turnwire_agent::compaction::model_view;
 /// use turnwire_core::Msg;
 ///
 /// let messages = [Msg::user("ann", "Hi!"), Msg::assistant("friday", "Hello.")];
-/// assert_eq!(view(messages.iter()), messages);
+/// assert_eq!(model_view(messages.iter()), messages);
 /// ```
 pub fn model_view<'m>(messages: impl IntoIterator<Item = &'m Msg>) -> Vec<Msg> {
     let messages: Vec<&Msg> = messages.into_iter().collect();

@@ -1,11 +1,11 @@
-//! A conversation with an agent, in memory: for programs that have no server, and for tests.
+//! A conversation with an agent, in memory: for programs without a server, and for tests.
 //!
 //! ```
 //! use schemars::JsonSchema;
 //! use serde::Deserialize;
-//! use turnwire_agent::model::script::{Line, Script};
+//! use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
 //! use turnwire_agent::tool::{ToolError, function};
-//! use turnwire_agent::{Agent, Talk};
+//! use turnwire_agent::{Agent, Conversation};
 //!
 //! #[derive(Deserialize, JsonSchema)]
 //! struct Order {
@@ -13,20 +13,21 @@
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), turnwire_agent::Halt> {
+//! # async fn main() -> Result<(), turnwire_agent::AgentError> {
 //! let buy = async |Order { shares }| Ok::<_, ToolError>(format!("bought {shares}"));
-//! let friday = Agent::builder("friday")
-//!     .model(Script::new([
-//!         vec![Line::call("c", "buy", r#"{"shares":1000}"#)],
-//!         vec![Line::text("Done.")],
-//!     ]))
-//!     .tool(function("buy", "Buys shares", buy).asks())
+//! let model = ScriptedModel::new([
+//!     vec![ScriptStep::call("c", "buy", r#"{"shares":1000}"#)],
+//!     vec![ScriptStep::text("Done.")],
+//! ]);
+//! let broker = Agent::builder("broker", model)
+//!     .tool(function("buy", "Buys shares", buy).requires_approval())
 //!     .build();
 //!
-//! let mut talk = Talk::new(friday);
-//! talk.say("Buy some shares.").await?;
-//! let less = talk.questions().into_iter().map(|question| question.edited(r#"{"shares":10}"#));
-//! let reply = talk.answer(less.collect::<Vec<_>>()).await?;
+//! let mut conversation = Conversation::new(broker);
+//! conversation.send_text("Buy some shares.").await?;
+//! let requests = conversation.approval_requests();
+//! let fewer = requests.into_iter().map(|request| request.approve_with_input(r#"{"shares":10}"#));
+//! let reply = conversation.decide(fewer).await?;
 //! assert_eq!(reply.text("").as_deref(), Some("Done."));
 //! # Ok(())
 //! # }
@@ -47,17 +48,17 @@ use turnwire_core::{
 pub struct Conversation {
     agent: Agent,
     log: InMemoryLog,
-    /// The session that it is, for hints that come late.
+    /// Hints that arrive between two replies are stored under this id.
     session_id: String,
 }
 
-/// Whoever wants to see events as they come.
+/// Called with each event.
 type EventCallback = Box<dyn FnMut(&Event<'static>) + Send>;
 
 #[derive(Default)]
 struct InMemoryLog {
     history: Vec<Msg>,
-    /// The reply that has not ended.
+    /// The reply that has not ended, with the progress of its model calls.
     open_reply: Option<(Msg, ModelCalls)>,
     sub_replies: Vec<SubAgentReply>,
     accepted_rules: Vec<PermissionRule>,
@@ -65,15 +66,15 @@ struct InMemoryLog {
     stop: CancellationToken,
 }
 
-/// A call that waits for a person's yes.
+/// A tool call that waits for an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalRequest {
-    /// The call, with the rules that the person may accept.
+    /// The call, with the rules that the user may accept.
     pub call: ToolCall,
     reply_id: String,
 }
 
-/// What a person said to a question.
+/// A decision on an [`ApprovalRequest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalDecision {
     reply_id: String,
@@ -81,29 +82,29 @@ pub struct ApprovalDecision {
 }
 
 impl ApprovalRequest {
-    /// Yes.
+    /// Runs the call.
     pub fn approve(self) -> ApprovalDecision {
         let result =
             ConfirmResult { confirmed: true, tool_call: self.call, ..ConfirmResult::default() };
         ApprovalDecision { reply_id: self.reply_id, result }
     }
 
-    /// No.
+    /// Refuses the call.
     pub fn deny(self) -> ApprovalDecision {
-        let mut reaction = self.approve();
-        reaction.result.confirmed = false;
-        reaction
+        let mut decision = self.approve();
+        decision.result.confirmed = false;
+        decision
     }
 
-    /// Yes, and always from now on in this conversation.
+    /// Runs the call, and accepts its suggested rules for the rest of this conversation.
     pub fn always_allow(self) -> ApprovalDecision {
         let rules = self.call.suggested_rules.clone();
-        let mut reaction = self.approve();
-        reaction.result.rules = Some(rules);
-        reaction
+        let mut decision = self.approve();
+        decision.result.rules = Some(rules);
+        decision
     }
 
-    /// Yes, with another input.
+    /// Runs the call with another input.
     pub fn approve_with_input(mut self, input: impl Into<String>) -> ApprovalDecision {
         self.call.input = input.into();
         self.approve()
@@ -111,40 +112,40 @@ impl ApprovalRequest {
 }
 
 impl Conversation {
-    /// Begins a conversation.
+    /// Starts a conversation.
     pub fn new(agent: Agent) -> Self {
         Self { agent, log: InMemoryLog::default(), session_id: SystemStamp.id() }
     }
 
-    /// Goes on with one.
+    /// Continues from these messages.
     #[must_use]
     pub fn with_history(mut self, history: impl IntoIterator<Item = Msg>) -> Self {
         self.log.history = history.into_iter().collect();
         self
     }
 
-    /// Shows every event as it comes.
+    /// Calls this with every event.
     #[must_use]
     pub fn with_event_callback(
         mut self,
-        watcher: impl FnMut(&Event<'static>) + Send + 'static,
+        callback: impl FnMut(&Event<'static>) + Send + 'static,
     ) -> Self {
-        self.log.on_event = Some(Box::new(watcher));
+        self.log.on_event = Some(Box::new(callback));
         self
     }
 
-    /// What was said so far, without the reply that has not ended.
+    /// The messages so far, without an open reply.
     pub fn history(&self) -> &[Msg] {
         &self.log.history
     }
 
-    /// Says something, and returns the reply: to its end, or as far as it goes without somebody's
-    /// answer. A reply that still waited for one ends here.
+    /// Sends a text, and returns the reply: complete, or up to where it waits for a decision or a result. A
+    /// reply that still waited ends as interrupted.
     pub async fn send_text(&mut self, text: impl Into<String>) -> Result<Msg, AgentError> {
         self.send(Msg::user("user", text.into())).await
     }
 
-    /// The same with a whole message.
+    /// Sends a message, as [`send_text`](Self::send_text) does.
     pub async fn send(&mut self, msg: Msg) -> Result<Msg, AgentError> {
         self.interrupt();
         self.log.history.push(msg.stamped(&SystemStamp));
@@ -153,23 +154,23 @@ impl Conversation {
         self.run_reply(None).await
     }
 
-    /// What waits for a person's yes.
+    /// The calls that wait for an approval.
     pub fn approval_requests(&self) -> Vec<ApprovalRequest> {
-        let questions = self.log.open_replies().flat_map(|reply| {
+        let requests = self.log.open_replies().flat_map(|reply| {
             let asking = |call: &&ToolCall| call.state == ToolCallState::Asking;
             let calls = reply.blocks::<ToolCall>().filter(asking).cloned();
             calls.map(|call| ApprovalRequest { call, reply_id: reply.id().to_owned() })
         });
-        questions.collect()
+        requests.collect()
     }
 
-    /// Answers questions, and goes on with the reply. It waits on where some are left.
+    /// Applies decisions, and continues the reply. It keeps waiting if calls are left.
     pub async fn decide(
         &mut self,
-        reactions: impl IntoIterator<Item = ApprovalDecision>,
+        decisions: impl IntoIterator<Item = ApprovalDecision>,
     ) -> Result<Msg, AgentError> {
         let mut last = None;
-        for ApprovalDecision { reply_id, result } in reactions {
+        for ApprovalDecision { reply_id, result } in decisions {
             self.log.accepted_rules.extend(result.rules.iter().flatten().cloned());
             let event = Event::new(reply_id, UserConfirmResult { confirm_results: vec![result] });
             last = Some(self.log.append(event)?);
@@ -177,7 +178,7 @@ impl Conversation {
         self.run_reply(last).await
     }
 
-    /// Hands in the results of calls that are executed here, and goes on with the reply.
+    /// Submits results of calls that the client executes, and continues the reply.
     pub async fn submit_results(&mut self, results: Vec<ToolResult>) -> Result<Msg, AgentError> {
         let event = |result: ToolResult| {
             let waits =
@@ -196,12 +197,12 @@ impl Conversation {
         self.run_reply(last).await
     }
 
-    /// Ends a reply that waits for somebody: what it asked for is interrupted.
+    /// Ends an open reply as interrupted.
     pub fn interrupt(&mut self) {
         self.log.close_open_replies(&FinishedReason::Interrupted, None);
     }
 
-    /// Stops the reply when it is cancelled.
+    /// Cancel this token to stop the running reply.
     pub fn stop_token(&self) -> CancellationToken {
         self.log.stop.clone()
     }
@@ -213,18 +214,17 @@ impl Conversation {
         if self.log.stop.is_cancelled() {
             self.log.stop = CancellationToken::new();
         }
-        let turn = ReplyRequest {
-            session_id: self.session_id.clone(),
-            reply_id: reply.id().to_owned(),
-            history: self.log.history.clone(),
+        let (session_id, reply_id) = (self.session_id.clone(), reply.id().to_owned());
+        let request = ReplyRequest {
             partial: (calls != ModelCalls::default()).then_some(reply),
             model_calls: calls,
             sub_replies: self.log.sub_replies.clone(),
             accepted_rules: self.log.accepted_rules.clone(),
             input,
             stop: self.log.stop.clone(),
+            ..ReplyRequest::new(session_id, reply_id, self.log.history.clone())
         };
-        let done = Replier::run(&self.agent, turn, &mut self.log).await;
+        let done = self.agent.run(request, &mut self.log).await;
         match done {
             Ok(()) => {}
             Err(AgentError::Stopped) => {
@@ -246,26 +246,26 @@ impl Conversation {
 }
 
 fn nothing_pending() -> AgentError {
-    AgentError::Failed("there is no reply that waits for this".to_owned())
+    AgentError::Failed("no open reply waits for this".to_owned())
 }
 
 impl InMemoryLog {
-    /// The replies that have not ended: the one that was asked for, and those of agents below it.
+    /// The open replies: the agent's own, and those of its sub-agents.
     fn open_replies(&self) -> impl Iterator<Item = &Msg> {
         let own = self.open_reply.iter().map(|(reply, _)| reply);
         own.chain(self.sub_replies.iter().map(|sub| &sub.msg))
     }
 
-    /// Takes an event in, and says what became of it.
+    /// Appends an event to the log. Returns it as it was logged.
     fn append(&mut self, event: Event<'static>) -> Result<Event<'static>, AgentError> {
         let mut event = event.stamped(&SystemStamp);
-        // An answer to a sub-agent, or the end of its reply, says whose it is, as its other events do.
+        // Answers to a sub-agent, and the end of its reply, carry its name as its other events do.
         if let Some(sub) = self.sub_replies.iter().find(|sub| event.reply_id == sub.msg.id()) {
             event.agent = Some(Box::new(sub.agent.clone()));
         }
         let wrong = |error: turnwire_core::Error| AgentError::Failed(error.to_string());
-        if let Some(watcher) = &mut self.on_event {
-            watcher(&event);
+        if let Some(callback) = &mut self.on_event {
+            callback(&event);
         }
         match &mut self.open_reply {
             Some((reply, calls)) if event.reply_id == reply.id() => {
@@ -301,7 +301,7 @@ impl InMemoryLog {
         Ok(event)
     }
 
-    /// Closes what is open.
+    /// Ends all open replies.
     fn close_open_replies(&mut self, reason: &FinishedReason, error: Option<&ReplyError>) {
         let subs = std::mem::take(&mut self.sub_replies);
         let own = self.open_reply.iter().map(|(reply, calls)| (reply, calls));
@@ -311,7 +311,7 @@ impl InMemoryLog {
         let events: Vec<_> = replies.flat_map(close).collect();
         self.sub_replies = subs;
         for event in events {
-            // What closes a reply fits it.
+            // The events that close a reply always fit it.
             let _ = self.append(event);
         }
     }

@@ -5,17 +5,17 @@
 //! next call. Where no reply runs, a hint waits for the next one of its session.
 //!
 //! ```
-//! use turnwire_agent::hints::{Hints, Mailbox};
+//! use turnwire_agent::hints::{HintStore, InMemoryHints};
 //! use turnwire_core::HintBlock;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
-//! let mailbox = Mailbox::default();
+//! let mailbox = InMemoryHints::default();
 //! mailbox.post("s", HintBlock::new("The build is done.")).await;
-//! let waiting = mailbox.waiting("s").await;
+//! let waiting = mailbox.pending("s").await;
 //! assert_eq!(waiting[0].hint.text(""), "The build is done.");
-//! mailbox.taken("s", &[waiting[0].id.clone()]).await;
-//! assert!(mailbox.waiting("s").await.is_empty());
+//! mailbox.remove("s", &[waiting[0].id.clone()]).await;
+//! assert!(mailbox.pending("s").await.is_empty());
 //! # }
 //! ```
 

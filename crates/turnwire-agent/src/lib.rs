@@ -1,75 +1,59 @@
-//! What an agent is to Turnwire, and the offline `demo`.
+//! Agents: the agent loop, tools, permission rules, models, MCP, and the offline `demo` agent.
 //!
-//! An agent is handed a [`ReplyRequest`], and emits events through a [`Journal`]: each commit returns when
-//! its events are durable, so whatever an agent does after it cannot be taken back by a crash. It
-//! keeps nothing between two calls. A reply that waits for a person, or whose process died, goes on
-//! from what the log has.
+//! [`Agent`] runs a model with tools; [`Replier`] is the trait for agents that need another loop. A replier
+//! gets a [`ReplyRequest`] and emits events through a [`Journal`]. A commit returns when its events are
+//! durable, so a crash cannot take back what an agent acted on. An agent keeps no state between calls: a
+//! reply that waits for a user, or whose process died, continues from the log alone.
 //!
 //! ```
 //! use async_trait::async_trait;
-//! use tokio_util::sync::CancellationToken;
-//! use turnwire_agent::{Demo, Halt, Journal, Replier, Turn};
-//! use turnwire_core::{Event, Folder, ModelCalls, Msg};
+//! use turnwire_agent::{AgentError, DemoAgent, Journal, Replier, ReplyRequest};
+//! use turnwire_core::{Event, Folder, Msg};
 //!
-//! /// Keeps the events, and folds them into messages.
+//! /// Folds events into messages.
 //! #[derive(Default)]
-//! struct Memory {
-//!     events: Vec<Event<'static>>,
-//!     folder: Folder,
-//! }
+//! struct InMemoryJournal(Folder);
 //!
 //! #[async_trait]
-//! impl Journal for Memory {
-//!     async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), Halt> {
+//! impl Journal for InMemoryJournal {
+//!     async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), AgentError> {
 //!         for event in events {
-//!             self.folder.push(&event).map_err(|error| Halt::Failed(error.to_string()))?;
-//!             self.events.push(event);
+//!             self.0.push(&event).map_err(|error| AgentError::Failed(error.to_string()))?;
 //!         }
 //!         Ok(())
 //!     }
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Halt> {
-//! let mut journal = Memory::default();
-//! let turn = Turn {
-//!     session_id: "s".to_owned(),
-//!     reply_id: "r".to_owned(),
-//!     history: vec![Msg::user("alice", "How is the weather?")],
-//!     partial: None,
-//!     calls: ModelCalls::default(),
-//!     subs: Vec::new(),
-//!     rules: Vec::new(),
-//!     input: None,
-//!     stop: CancellationToken::new(),
-//! };
-//! Demo::with_rate(0.0).reply(turn, &mut journal).await?;
+//! # async fn main() -> Result<(), AgentError> {
+//! let mut journal = InMemoryJournal::default();
+//! let request = ReplyRequest::new("s", "r", vec![Msg::user("alice", "How is the weather?")]);
+//! DemoAgent::with_rate(0.0).run(request, &mut journal).await?;
 //!
-//! let reply = journal.folder.get("r").unwrap();
+//! let reply = journal.0.get("r").unwrap();
 //! assert!(reply.text("").unwrap().contains("18 °C"));
-//! assert_eq!(journal.events.last().unwrap().kind.type_name(), "REPLY_END");
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | [`agent`] | an agent of your own |
-//! | [`conversation`] | a conversation with it, in memory |
-//! | [`plan`], `run` | the loop: what to do next, from the log alone; and doing it |
-//! | [`model`], [`tool`], [`permission`] | what it asks, what it can do, what it may do |
-//! | [`mcp`] | tools of MCP servers |
-//! | [`sub_agent`] | an agent as a tool of another |
-//! | [`structured`] | answers that have a form |
-//! | [`schema`] | JSON Schemas from outside, compiled and checked within bounds |
-//! | [`middleware`] | what stands around the model, the tools and the events |
-//! | [`hints`] | what a reply is told from outside |
-//! | [`compaction`] | conversations that are longer than the model's window |
-//! | [`replier`] | what anything that replies is to the server |
-//! | [`demo`] | the agent that needs no key and no network |
-//! | [`client_context`] | what a client brings to a turn beside its words |
-//! | [`http_client`] | the HTTP client that MCP servers and links are asked with |
-//! | [`fn@close_reply`] | ending a reply that cannot go on |
+//! | [`agent`] | build an agent and call it |
+//! | [`conversation`] | a conversation with an agent, in memory |
+//! | [`plan`], `agent_loop` | the loop: the next step, computed from the log alone; and executing it |
+//! | [`model`], [`tool`], [`permission`] | models, tools, permission rules |
+//! | [`mcp`] | tools of MCP servers (feature `mcp`) |
+//! | [`sub_agent`] | an agent as a tool of another agent |
+//! | [`structured`] | answers that match a JSON Schema |
+//! | [`schema`] | JSON Schemas of clients, compiled and checked within limits |
+//! | [`middleware`] | hooks around the model, the tools and the events |
+//! | [`hints`] | notes for a running reply |
+//! | [`compaction`] | conversations longer than the context window |
+//! | [`replier`] | the traits between the server and an agent |
+//! | [`demo`] | the offline agent: no key, no network |
+//! | [`client_context`] | the tools and context that a client sends with a message |
+//! | [`http_client`] | the HTTP client for MCP servers and links, and the TLS settings |
+//! | [`fn@close_reply`] | ending a reply that cannot continue |
 
 pub mod agent;
 mod agent_loop;
@@ -95,7 +79,7 @@ pub mod tool;
 mod tool_names;
 mod truncate;
 
-pub use agent::{Agent, AgentBuilder};
+pub use agent::{Agent, AgentBuilder, CallError};
 pub use call_ids::{is_random_id, tool_call_ids};
 pub use client_context::{ClientContext, ClientTool};
 pub use close_reply::close_reply;

@@ -7,8 +7,8 @@
 //! ```
 //! use async_trait::async_trait;
 //! use turnwire_agent::Agent;
-//! use turnwire_agent::middleware::{Context, Middleware, Request};
-//! use turnwire_agent::model::script::{Line, Script};
+//! use turnwire_agent::middleware::{ReplyContext, Middleware, EditableRequest};
+//! use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
 //! use turnwire_core::{FinishedReason, Msg};
 //!
 //! /// Lets nobody talk about the weather.
@@ -16,19 +16,18 @@
 //!
 //! #[async_trait]
 //! impl Middleware for NoWeather {
-//!     async fn model(&self, request: &mut Request, context: &Context) {
+//!     async fn before_model(&self, request: &mut EditableRequest, context: &ReplyContext) {
 //!         let last = request.messages.last().and_then(|msg| msg.text(""));
 //!         if last.is_some_and(|text| text.contains("weather")) {
 //!             context.stop("not about the weather");
 //!         }
-//!         request.tuning.temperature = Some(0.0);
+//!         request.settings.temperature = Some(0.0);
 //!     }
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), turnwire_agent::Halt> {
-//! let friday = Agent::builder("friday")
-//!     .model(Script::new([vec![Line::text("Sunny.")]]))
+//! # async fn main() -> Result<(), turnwire_agent::AgentError> {
+//! let friday = Agent::builder("friday", ScriptedModel::new([vec![ScriptStep::text("Sunny.")]]))
 //!     .middleware(NoWeather)
 //!     .build();
 //! let reply = friday.call([Msg::user("ann", "How is the weather?")]).await?;

@@ -61,12 +61,12 @@ impl MatchResult {
 /// A pattern for the names of tools.
 ///
 /// ```
-/// use turnwire_agent::permission::ToolNames;
+/// use turnwire_agent::permission::ToolNamePattern;
 ///
-/// assert!(ToolNames::new("files/read_*").matches("files/read_text"));
-/// assert!(!ToolNames::new("files/*").matches("files/a/b"));
-/// assert!(ToolNames::new("files/**").matches("files/a/b"));
-/// assert!(ToolNames::new("*").matches("files/read_text"));
+/// assert!(ToolNamePattern::new("files/read_*").matches("files/read_text"));
+/// assert!(!ToolNamePattern::new("files/*").matches("files/a/b"));
+/// assert!(ToolNamePattern::new("files/**").matches("files/a/b"));
+/// assert!(ToolNamePattern::new("*").matches("files/read_text"));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamePattern {

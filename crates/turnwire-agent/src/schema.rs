@@ -9,13 +9,13 @@
 //! step is counted.
 //!
 //! ```
-//! use turnwire_agent::schema::{Problem, Schema};
+//! use turnwire_agent::schema::{AnswerError, Schema};
 //! use turnwire_core::Json;
 //!
 //! let text = r##"{"properties": {"children": {"items": {"$ref": "#"}}}, "required": ["name"]}"##;
 //! let tree = Schema::compile(&Json::parse(text)?).unwrap();
 //! assert!(tree.check(&serde_json::json!({"name": "a", "children": [{"name": "b"}]})).is_ok());
-//! let Err(Problem::Mismatch(why)) = tree.check(&serde_json::json!({"name": "a", "children": [{}]}))
+//! let Err(AnswerError::Mismatch(why)) = tree.check(&serde_json::json!({"name": "a", "children": [{}]}))
 //! else { panic!() };
 //! assert!(why.contains("/children/0"));
 //! # Ok::<(), turnwire_core::Error>(())

@@ -8,19 +8,18 @@
 //! reply fails. What fits is the `structured_output` of the `REPLY_END`.
 //!
 //! ```
-//! use turnwire_agent::structured::Shape;
+//! use turnwire_agent::structured::AnswerSchema;
 //! use turnwire_core::{Json, Msg};
 //!
 //! let schema = Json::parse(r#"{"type":"object","properties":{"steps":{"type":"integer"}}}"#)?;
-//! let shape = Shape::new(&schema).unwrap();
+//! let shape = AnswerSchema::new(&schema).unwrap();
 //! let good = Msg::assistant("friday", "```json\n{\"steps\": 3}\n```");
-//! assert_eq!(shape.read(&good).unwrap().text(), r#"{"steps":3}"#);
+//! assert_eq!(shape.parse_reply(&good).unwrap().text(), r#"{"steps":3}"#);
 //! let bad = Msg::assistant("friday", r#"{"steps": "three"}"#);
-//! assert!(shape.read(&bad).unwrap_err().to_string().contains("integer"));
+//! assert!(shape.parse_reply(&bad).unwrap_err().to_string().contains("integer"));
 //! # Ok::<(), turnwire_core::Error>(())
 //! ```
 
-use crate::replier::AgentError;
 use crate::schema::{self, AnswerError, Checker, MAX_ANSWER_BYTES, Schema, SchemaError};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -279,38 +278,6 @@ impl AnswerToolRewriter {
             }
             other => other,
         }
-    }
-}
-
-/// Why a call gave no data.
-#[derive(Debug, Clone, PartialEq)]
-pub enum StructuredCallError {
-    /// The agent could not go on.
-    Agent(AgentError),
-    /// It replied, and the reply has no data: it failed, waits for somebody, or its answer does not
-    /// fit, also after it was told so.
-    NoOutput {
-        /// The reply.
-        reply: Box<Msg>,
-        /// What happened.
-        why: String,
-    },
-}
-
-impl fmt::Display for StructuredCallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Agent(halt) => halt.fmt(f),
-            Self::NoOutput { why, .. } => write!(f, "there is no structured output: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for StructuredCallError {}
-
-impl From<AgentError> for StructuredCallError {
-    fn from(halt: AgentError) -> Self {
-        Self::Agent(halt)
     }
 }
 

@@ -5,19 +5,17 @@
 //! the result of that call. What it asks a person, or hands to the client, the reply above waits for too.
 //!
 //! ```
-//! use turnwire_agent::model::script::{Line, Script};
+//! use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
 //! use turnwire_agent::{Agent, AgentTool};
 //! use turnwire_core::Msg;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), turnwire_agent::Halt> {
-//! let researcher = Agent::builder("researcher")
-//!     .model(Script::new([vec![Line::text("Paris.")]]))
+//! # async fn main() -> Result<(), turnwire_agent::AgentError> {
+//! let researcher = Agent::builder("researcher", ScriptedModel::new([vec![ScriptStep::text("Paris.")]]))
 //!     .build();
-//! let main = Agent::builder("main")
-//!     .model(Script::new([
-//!         vec![Line::call("c", "researcher", r#"{"task":"The capital of France?"}"#)],
-//!         vec![Line::text("It is Paris.")],
+//! let main = Agent::builder("main", ScriptedModel::new([
+//!         vec![ScriptStep::call("c", "researcher", r#"{"task":"The capital of France?"}"#)],
+//!         vec![ScriptStep::text("It is Paris.")],
 //!     ]))
 //!     .tool(AgentTool::new(researcher, "Finds things out"))
 //!     .build();

@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let config = Config::parse("example", &format!("listen = \"{listen}\""))?;
 
     let model = ScriptedModel::new([vec![ScriptStep::text("Hello over HTTP.")]]);
-    let friday: Arc<dyn Replier> = Arc::new(Agent::builder("friday").model(model).build());
+    let friday: Arc<dyn Replier> = Arc::new(Agent::builder("friday", model).build());
     let agents = [("friday".to_owned(), friday)].into();
 
     let log = Arc::new(Log::new(Arc::new(MemoryStore::default()), "example"));

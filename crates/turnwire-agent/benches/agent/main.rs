@@ -14,11 +14,10 @@ use agentscope::AgentScope;
 use async_trait::async_trait;
 use rustix::time::{ClockId, clock_gettime};
 use std::error::Error;
-use tokio_util::sync::CancellationToken;
 use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
 use turnwire_agent::{Agent, AgentError, Journal, Replier, ReplyRequest};
 use turnwire_core::stamp::SystemStamp;
-use turnwire_core::{Event, ModelCalls, Msg};
+use turnwire_core::{Event, Msg};
 use turnwire_wires::{Encode, EncoderOptions, Frames, Wire, sse};
 
 /// As the program has it.
@@ -79,21 +78,11 @@ fn main() -> Result<()> {
 /// Seconds of the processor for a token, and how many bytes the reply has become.
 async fn reply() -> Result<(f64, usize)> {
     let said = ScriptStep::Text((0..TOKENS).map(|_| TOKEN.to_owned()).collect());
-    let agent = Agent::builder("friday")
-        .model(ScriptedModel::new([vec![said]]))
+    let agent = Agent::builder("friday", ScriptedModel::new([vec![said]]))
         .system("You are Friday.")
         .build();
-    let turn = ReplyRequest {
-        session_id: "session-1".to_owned(),
-        reply_id: "0192f0c1a2b34c5d6e7f8091a2b3c4d5".to_owned(),
-        history: vec![Msg::user("ann", "Hi!")],
-        partial: None,
-        model_calls: ModelCalls::default(),
-        sub_replies: Vec::new(),
-        accepted_rules: Vec::new(),
-        input: None,
-        stop: CancellationToken::new(),
-    };
+    let history = vec![Msg::user("ann", "Hi!")];
+    let request = ReplyRequest::new("session-1", "0192f0c1a2b34c5d6e7f8091a2b3c4d5", history);
     let encode =
         Wire::named("turnwire").ok_or("no such wire")?.encoder(&EncoderOptions::default())?;
     let mut journal = EncodingJournal {
@@ -104,7 +93,7 @@ async fn reply() -> Result<(f64, usize)> {
         deltas: 0,
     };
     let start = processor_seconds();
-    Replier::run(&agent, turn, &mut journal).await?;
+    Replier::run(&agent, request, &mut journal).await?;
     let seconds = processor_seconds() - start;
     if journal.deltas != TOKENS {
         return Err(format!("{TOKENS} tokens became {} deltas", journal.deltas).into());

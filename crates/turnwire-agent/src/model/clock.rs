@@ -212,7 +212,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn it_says_each_token_when_it_is_due() {
-        let agent = Agent::builder("clock").model(ClockModel).build();
+        let agent = Agent::builder("clock", ClockModel).build();
         let begin = Instant::now();
         let reply = agent.call([Msg::user("ann", "26 tokens, 50 a second")]).await.unwrap();
         assert_eq!(begin.elapsed(), Duration::from_millis(500));

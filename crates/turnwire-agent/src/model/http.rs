@@ -3,19 +3,19 @@
 //! ```
 //! use std::time::Duration;
 //! use turnwire_agent::Agent;
-//! use turnwire_agent::model::http::{HttpModel, Key};
+//! use turnwire_agent::model::http::{HttpModel, ApiKey};
 //!
 //! # fn main() -> Result<(), turnwire_agent::model::ModelError> {
 //! // Anything that speaks one of the protocols; without a base URL, the provider itself.
 //! let spare = HttpModel::builder("ollama:qwen3").build()?;
 //! let model = HttpModel::builder("anthropic:claude-sonnet-4-5")
 //!     .base_url("http://127.0.0.1:4010")
-//!     .key(Key::env("ANTHROPIC_API_KEY"))
+//!     .key(ApiKey::from_env("ANTHROPIC_API_KEY"))
 //!     .max_tokens(2048)
 //!     .retries(3)
 //!     .fallback(spare)
 //!     .build()?;
-//! let friday = Agent::builder("friday").model(model).build();
+//! let friday = Agent::builder("friday", model).build();
 //! # Ok(())
 //! # }
 //! ```
@@ -48,6 +48,7 @@ mod key;
 mod provider;
 mod response_stream;
 
+pub use backoff::Backoff;
 pub use builder::{DEFAULT_RETRIES, HttpModelBuilder};
 pub use key::ApiKey;
 

@@ -1,13 +1,13 @@
 //! A model that says what it was told to say: for tests, examples and benchmarks.
 //!
 //! ```
-//! use turnwire_agent::model::script::{Line, Script};
+//! use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
 //!
-//! let model = Script::new([
-//!     vec![Line::call("c1", "get_weather", r#"{"city":"Paris"}"#)],
-//!     vec![Line::text("Sunny.")],
+//! let model = ScriptedModel::new([
+//!     vec![ScriptStep::call("c1", "get_weather", r#"{"city":"Paris"}"#)],
+//!     vec![ScriptStep::text("Sunny.")],
 //! ]);
-//! assert_eq!(model.asked().len(), 0);
+//! assert_eq!(model.requests().len(), 0);
 //! ```
 
 use super::{Model, ModelError, ModelRequest, ModelStream};

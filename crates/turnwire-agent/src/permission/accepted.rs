@@ -98,7 +98,7 @@ fn has_exact_numbers(value: &Value) -> bool {
 /// What a rule covers, in words for the person who is to accept it.
 ///
 /// ```
-/// use turnwire_agent::permission::describe;
+/// use turnwire_agent::permission::describe_rule;
 /// use turnwire_core::PermissionRule;
 ///
 /// let rule = PermissionRule {
@@ -107,7 +107,7 @@ fn has_exact_numbers(value: &Value) -> bool {
 ///     behavior: turnwire_core::Behavior::Allow,
 ///     ..PermissionRule::default()
 /// };
-/// assert_eq!(describe(&rule), r#"Always allow `shell` with exactly command = "ls""#);
+/// assert_eq!(describe_rule(&rule), r#"Always allow `shell` with exactly command = "ls""#);
 /// ```
 pub fn describe_rule(rule: &PermissionRule) -> String {
     let verb = match &rule.behavior {

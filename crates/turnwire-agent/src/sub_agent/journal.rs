@@ -69,16 +69,15 @@ impl SubAgentJournal {
                 .map(|path| path.split_once('/').map_or(path.clone(), |(_, own)| own.to_owned()));
             sub
         });
+        let history = vec![Msg::user(above.name.clone(), task)];
         ReplyRequest {
-            session_id: above.session_id.clone(),
-            reply_id: id.to_owned(),
-            history: vec![Msg::user(above.name.clone(), task)],
             partial: self.has_begun.then(|| self.reply.clone()),
             model_calls: self.model_calls.clone(),
             sub_replies: subs.collect(),
             accepted_rules: above.accepted_rules.clone(),
             input: above.input.as_ref().filter(is_for_it).cloned(),
             stop: self.context.stop.clone(),
+            ..ReplyRequest::new(above.session_id.clone(), id, history)
         }
     }
 

@@ -2,7 +2,6 @@
 
 use crate::session::{Answer, REPLY, Session, history, play_scene};
 use async_trait::async_trait;
-use tokio_util::sync::CancellationToken;
 use turnwire_agent::{AgentError, DemoAgent, Journal, Replier, ReplyRequest, close_reply};
 use turnwire_core::{
     DataBlock, ErrorType, Event, EventKind, FinishedReason, ModelCalls, Msg, TextBlock,
@@ -255,18 +254,8 @@ async fn more_than_a_million_deltas_are_a_million() {
     }
 
     let mut counter = Counter::default();
-    let turn = ReplyRequest {
-        session_id: "session".to_owned(),
-        reply_id: REPLY.to_owned(),
-        history: history("long 4000000"),
-        partial: None,
-        model_calls: ModelCalls::default(),
-        sub_replies: Vec::new(),
-        accepted_rules: Vec::new(),
-        input: None,
-        stop: CancellationToken::new(),
-    };
-    DemoAgent::with_rate(0.0).run(turn, &mut counter).await.unwrap();
+    let request = ReplyRequest::new("session", REPLY, history("long 4000000"));
+    DemoAgent::with_rate(0.0).run(request, &mut counter).await.unwrap();
     assert_eq!(counter.deltas, 1_000_000);
     assert!(counter.thinking.contains("1000000 deltas"), "{}", counter.thinking);
 }
@@ -304,18 +293,8 @@ async fn no_two_blocks_of_a_session_share_an_id() {
 #[tokio::test(start_paused = true)]
 async fn a_session_without_a_question_gets_an_answer_too() {
     let mut session = Session::default();
-    let turn = ReplyRequest {
-        session_id: "session".to_owned(),
-        reply_id: REPLY.to_owned(),
-        history: Vec::new(),
-        partial: None,
-        model_calls: ModelCalls::default(),
-        sub_replies: Vec::new(),
-        accepted_rules: Vec::new(),
-        input: None,
-        stop: CancellationToken::new(),
-    };
-    DemoAgent::with_rate(0.0).run(turn, &mut session).await.unwrap();
+    let request = ReplyRequest::new("session", REPLY, Vec::new());
+    DemoAgent::with_rate(0.0).run(request, &mut session).await.unwrap();
     assert!(session.message().text("").unwrap().contains("> (nothing)"));
 }
 

@@ -101,18 +101,13 @@ impl Session {
 
     /// One call of the agent.
     pub async fn call(&mut self, demo: &DemoAgent, question: &str) -> Result<(), AgentError> {
-        let turn = ReplyRequest {
-            session_id: "session".to_owned(),
-            reply_id: REPLY.to_owned(),
-            history: history(question),
+        let request = ReplyRequest {
             partial: self.partial(),
-            model_calls: turnwire_core::ModelCalls::default(),
-            sub_replies: Vec::new(),
-            accepted_rules: Vec::new(),
             input: self.log.last().filter(|event| is_answer(event)).cloned(),
             stop: self.stop.clone(),
+            ..ReplyRequest::new("session", REPLY, history(question))
         };
-        demo.run(turn, self).await
+        demo.run(request, self).await
     }
 
     /// Calls the agent until the reply has ended, and answers what it asks.

@@ -33,8 +33,7 @@ fn agent(model: &Arc<FakeModel>) -> AgentBuilder {
         tokio::time::sleep(Duration::from_millis(millis)).await;
         Ok::<_, ToolError>("done")
     };
-    Agent::builder("friday")
-        .model(model.clone())
+    Agent::builder("friday", model.clone())
         .tool(streaming_function("search", "Searches", search))
         .tool(streaming_function("slow", "Takes its time", slow))
 }
@@ -159,12 +158,7 @@ async fn a_hint_that_was_taken_when_the_process_died_is_told_once() {
         };
         let house = crate::fake_model::run_to_end(
             Harness::new("go"),
-            &|| {
-                Agent::builder("friday")
-                    .model(FakeModel::new(choose))
-                    .hints(mailbox.clone())
-                    .build()
-            },
+            &|| Agent::builder("friday", FakeModel::new(choose)).hints(mailbox.clone()).build(),
             Some(dies_after),
         )
         .await;
@@ -180,7 +174,7 @@ async fn a_model_that_has_nothing_to_say_to_a_hint_ends_the_reply() {
     let mailbox = Arc::new(InMemoryHints::default());
     mailbox.post("s", HintBlock::new("Mind the gap.")).await;
     let model = FakeModel::new(|_| Vec::new());
-    let friday = Agent::builder("friday").model(model.clone()).hints(mailbox).build();
+    let friday = Agent::builder("friday", model.clone()).hints(mailbox).build();
     let mut house = Harness::new("go");
     house.run(&friday).await.unwrap();
     assert_eq!(model.requests().len(), 1);

@@ -47,8 +47,7 @@ fn agent(effects: &Arc<Effects>) -> Agent {
             }
         })
     };
-    Agent::builder("friday")
-        .model(model)
+    Agent::builder("friday", model)
         .tool(tool("once", |effects| &effects.once))
         .tool(tool("again", |effects| &effects.again).idempotent())
         .tool(tool("asked", |effects| &effects.asked).requires_approval())

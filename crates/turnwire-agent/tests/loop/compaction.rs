@@ -22,8 +22,7 @@ fn agent(model: &Arc<FakeModel>) -> Agent {
     let read = |Page { page }: Page| async move {
         Ok::<_, ToolError>(format!("page {page}: {}", "words ".repeat(100)))
     };
-    Agent::builder("friday")
-        .model(model.clone())
+    Agent::builder("friday", model.clone())
         .tool(function("read", "Reads", read))
         .context_window(500)
         .build()
@@ -174,8 +173,7 @@ async fn without_a_summary_the_model_gets_everything() {
 #[tokio::test]
 async fn a_summary_is_no_round_of_the_reply() {
     let model = FakeModel::new(choose);
-    let friday = Agent::builder("friday")
-        .model(model.clone())
+    let friday = Agent::builder("friday", model.clone())
         .tool(function("read", "", async |_: Page| Ok::<_, ToolError>("")))
         .context_window(500)
         .max_iterations(1)

@@ -28,8 +28,7 @@ fn friday(model: &Arc<FakeModel>) -> Agent {
         tokio::time::sleep(Duration::from_hours(1)).await;
         Ok::<_, ToolError>("late")
     };
-    Agent::builder("friday")
-        .model(model.clone())
+    Agent::builder("friday", model.clone())
         .tool(
             function("buy", "", async |_: Nothing| Ok::<_, ToolError>("bought"))
                 .requires_approval(),
@@ -138,8 +137,7 @@ fn parent_agent(tool: &'static str) -> Agent {
         0 => vec![ScriptStep::call("m", "researcher", r#"{"task":"look"}"#)],
         _ => vec![ScriptStep::text("Done.")],
     });
-    let researcher = Agent::builder("researcher")
-        .model(researcher)
+    let researcher = Agent::builder("researcher", researcher)
         .tool(
             function("buy", "", async |_: Nothing| Ok::<_, ToolError>("bought"))
                 .requires_approval(),
@@ -147,7 +145,7 @@ fn parent_agent(tool: &'static str) -> Agent {
         .tool(open_page())
         .build();
     let tool = AgentTool::new(researcher, "Looks things up");
-    Agent::builder("main").model(main).tool(tool).build()
+    Agent::builder("main", main).tool(tool).build()
 }
 
 #[tokio::test]

@@ -34,8 +34,7 @@ fn agent(model: &Arc<FakeModel>) -> Agent {
         Ok::<_, ToolError>(vec![Part::from("Look:"), DataBlock::bytes(PNG, "image/png").into()])
     };
     let huge = |_: Nothing| async { Ok::<_, ToolError>(format!("head{}tail", "x".repeat(60_000))) };
-    Agent::builder("friday")
-        .model(model.clone())
+    Agent::builder("friday", model.clone())
         .tool(function("limited", "", limited).time_limit(Duration::from_secs(1)))
         .tool(function("forever", "", limited))
         .tool(function("asks", "", async |_: Nothing| Ok::<_, ToolError>("")).requires_approval())

@@ -9,10 +9,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 use turnwire_agent::model::ModelError;
-use turnwire_agent::model::script::ScriptStep;
-use turnwire_agent::tool::{ToolContext, ToolError, streaming_function};
-use turnwire_agent::{Agent, AgentError};
-use turnwire_core::{ErrorType, EventKind, FinishedReason, ToolResultState};
+use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
+use turnwire_agent::tool::{ToolContext, ToolError, function, streaming_function};
+use turnwire_agent::{Agent, AgentError, CallError};
+use turnwire_core::{ErrorType, EventKind, FinishedReason, Msg, ToolResultState};
 
 #[derive(Deserialize, JsonSchema)]
 struct Nothing {}
@@ -24,8 +24,7 @@ fn agent(model: &Arc<FakeModel>) -> Agent {
             Ok::<_, ToolError>("")
         })
     };
-    Agent::builder("friday")
-        .model(model.clone())
+    Agent::builder("friday", model.clone())
         .tool(tool("once"))
         .tool(tool("again").idempotent())
         .max_iterations(2)
@@ -131,5 +130,21 @@ async fn a_process_that_dies_in_a_tool() {
              MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END";
         assert_eq!(house.types(), expand_sequence(script), "{tool}");
         assert_eq!(find_result(&house.reply(), "c"), (state, said.to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn a_call_whose_reply_fails_or_waits_is_an_error_with_the_reply() {
+    let broken = ModelError::new(ErrorType::Upstream, "broke off");
+    let model = ScriptedModel::new([vec![ScriptStep::text("So far."), ScriptStep::Fail(broken)]]);
+    let failing = Agent::builder("friday", model).build();
+    let asks = function("asks", "", async |_: Nothing| Ok::<_, ToolError>("")).requires_approval();
+    let model = ScriptedModel::new([vec![call("c", "asks")]]);
+    let waiting = Agent::builder("friday", model).tool(asks).build();
+    for (agent, expected) in [(failing, "broke off"), (waiting, "waits for an approval")] {
+        let error = agent.call([Msg::user("ann", "go")]).await.unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+        let CallError::Failed { reply, .. } = error else { panic!("{error}") };
+        assert!(!reply.content().is_empty());
     }
 }

@@ -114,18 +114,15 @@ impl Harness {
     /// Calls the agent once: until the reply ends, or waits, or the process dies.
     pub async fn run(&mut self, agent: &dyn Replier) -> Result<(), AgentError> {
         let reply = self.reply();
-        let turn = ReplyRequest {
-            session_id: "s".to_owned(),
-            reply_id: REPLY.to_owned(),
-            history: self.history.clone(),
+        let request = ReplyRequest {
             partial: (!self.events.is_empty()).then_some(reply),
             model_calls: self.calls(),
             sub_replies: self.open_sub_replies(),
             accepted_rules: self.rules.clone(),
-            input: None,
             stop: self.stop.clone(),
+            ..ReplyRequest::new("s", REPLY, self.history.clone())
         };
-        agent.run(turn, self).await
+        agent.run(request, self).await
     }
 
     pub fn types(&self) -> Vec<String> {

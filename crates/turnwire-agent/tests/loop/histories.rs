@@ -43,8 +43,7 @@ async fn reference() -> Harness {
         out.send_text("one ").await;
         Ok::<_, ToolError>("two")
     };
-    let friday = Agent::builder("friday")
-        .model(model)
+    let friday = Agent::builder("friday", model)
         .tool(streaming_function("look", "", look))
         .tool(
             function("asks", "", async |_: Nothing| Ok::<_, ToolError>("yes")).requires_approval(),

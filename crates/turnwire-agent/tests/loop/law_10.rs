@@ -27,8 +27,7 @@ fn agent(model: &Arc<FakeModel>) -> Agent {
         out.hint_sender().send("found").await;
         Ok::<_, ToolError>(ToolOutput::Background("searching".to_owned()))
     };
-    Agent::builder("friday")
-        .model(model.clone())
+    Agent::builder("friday", model.clone())
         .system(SYSTEM)
         .tool(function("plain", "", async |_: Nothing| Ok::<_, ToolError>("fine")).idempotent())
         .tool(function("fails", "", async |_: Nothing| Err::<(), _>(ToolError::new("no"))))

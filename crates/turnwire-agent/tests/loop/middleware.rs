@@ -30,8 +30,7 @@ fn agent(model: &Arc<FakeModel>) -> AgentBuilder {
         tokio::time::sleep(Duration::from_hours(1)).await;
         Ok::<_, ToolError>("late")
     };
-    Agent::builder("friday")
-        .model(model.clone())
+    Agent::builder("friday", model.clone())
         .tool(function("weather", "The weather", weather))
         .tool(function("forever", "Takes long", forever))
 }

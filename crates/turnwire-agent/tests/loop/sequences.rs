@@ -20,8 +20,7 @@ struct City {
 }
 
 fn agent(answers: impl IntoIterator<Item = Vec<ScriptStep>>) -> AgentBuilder {
-    Agent::builder("friday")
-        .model(ScriptedModel::new(answers))
+    Agent::builder("friday", ScriptedModel::new(answers))
         .tool(streaming_function(
             "weather",
             "The weather",
@@ -81,8 +80,7 @@ async fn plain_words() {
 
 #[tokio::test]
 async fn a_tool_is_run_and_the_model_reads_its_result() {
-    let model = ScriptedModel::new([vec![call("c", "weather")], vec![ScriptStep::text("Sunny.")]]);
-    let friday = agent([]).model(model).build();
+    let friday = agent([vec![call("c", "weather")], vec![ScriptStep::text("Sunny.")]]).build();
     let mut house = Harness::new("weather?");
     house.run(&friday).await.unwrap();
     assert_eq!(

@@ -7,9 +7,8 @@ use serde::Deserialize;
 use std::sync::Arc;
 use turnwire_agent::model::ModelError;
 use turnwire_agent::model::script::ScriptStep;
-use turnwire_agent::structured::StructuredCallError;
 use turnwire_agent::tool::{ToolError, function};
-use turnwire_agent::{Agent, AgentBuilder, ClientContext};
+use turnwire_agent::{Agent, AgentBuilder, CallError, ClientContext};
 use turnwire_core::{ErrorType, FinishedReason, HintBlock, Json, Msg, ToolCall, ToolResultState};
 use turnwire_testkit::values::doubling_schema;
 use turnwire_wires::model_request::ToolChoice;
@@ -33,7 +32,7 @@ fn schema() -> Json {
 }
 
 fn agent(model: &Arc<FakeModel>) -> AgentBuilder {
-    Agent::builder("friday").model(model.clone())
+    Agent::builder("friday", model.clone())
 }
 
 fn with_tool(model: &Arc<FakeModel>) -> AgentBuilder {
@@ -157,7 +156,7 @@ async fn an_answer_that_stays_wrong_is_an_error() {
     {
         let model = FakeModel::in_schema_mode(move |_| vec![ScriptStep::text(line)]);
         let failed = agent(&model).build().call_as::<TaskPlan>(question()).await.unwrap_err();
-        let StructuredCallError::NoOutput { reply, why: told } = failed else { panic!("{failed}") };
+        let CallError::Failed { reply, why: told } = failed else { panic!("{failed}") };
         assert!(told.contains(why), "{told}");
         assert_eq!(model.requests().len(), 2, "one round to put it right, and no more");
         assert_eq!(reply.finished_reason(), Some(&FinishedReason::Error));
@@ -214,7 +213,7 @@ async fn who_fails_otherwise_is_not_asked_to_put_it_right() {
     ] {
         let model = FakeModel::in_schema_mode(move |_| lines.clone());
         let failed = agent(&model).build().call_as::<TaskPlan>(question()).await.unwrap_err();
-        let StructuredCallError::NoOutput { reply, .. } = failed else { panic!("{failed}") };
+        let CallError::Failed { reply, .. } = failed else { panic!("{failed}") };
         assert_eq!(reply.finished_reason(), Some(&reason));
         assert_eq!(model.requests().len(), 1);
     }

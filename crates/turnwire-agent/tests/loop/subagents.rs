@@ -70,12 +70,12 @@ fn script(answers: impl IntoIterator<Item = Vec<ScriptStep>>) -> ScriptedModel {
 }
 
 fn researcher(answers: impl IntoIterator<Item = Vec<ScriptStep>>) -> turnwire_agent::AgentBuilder {
-    Agent::builder("researcher").model(script(answers))
+    Agent::builder("researcher", script(answers))
 }
 
 fn main_agent(tool: impl Tool) -> Agent {
     let answers = [vec![delegate("c", "researcher")], vec![ScriptStep::text("So it is.")]];
-    Agent::builder("main").model(script(answers)).tool(tool).build()
+    Agent::builder("main", script(answers)).tool(tool).build()
 }
 
 fn result(reply: &Msg, id: &str) -> (ToolResultState, String) {
@@ -122,7 +122,7 @@ fn find_reply(house: &Harness, id: &str) -> Msg {
 #[tokio::test]
 async fn its_reply_is_a_message_of_its_own_and_its_words_are_the_result() {
     let model = Arc::new(script([vec![ScriptStep::text("Found: 42.")]]));
-    let sub = researcher([]).model(Shared(model.clone())).build();
+    let sub = Agent::builder("researcher", Shared(model.clone())).build();
     let agent = main_agent(AgentTool::new(sub, "Finds out"));
     let mut house = Harness::new("why?");
     house.run(&agent).await.unwrap();
@@ -261,7 +261,7 @@ async fn calls_of_agents_that_work_at_once_have_ids_of_their_own() {
         ],
         vec![ScriptStep::text("Done.")],
     ];
-    let agent = Agent::builder("main").model(script(main));
+    let agent = Agent::builder("main", script(main));
     let agent = agent.tool(AgentTool::new(sub, "Finds out")).tool(open_page()).build();
     let mut house = Harness::new("browse");
     house.run(&agent).await.unwrap();
@@ -288,7 +288,7 @@ fn team(bought: &Arc<AtomicU32>, looked: &Arc<AtomicU32>) -> Agent {
     };
     let helper = || {
         let answers = [vec![ScriptStep::call("x", "look", "{}")], vec![texts(&["Hel", "ped."])]];
-        Agent::builder("helper").model(script(answers)).tool(look(looked)).build()
+        Agent::builder("helper", script(answers)).tool(look(looked)).build()
     };
     let researcher = researcher([
         vec![
@@ -301,23 +301,27 @@ fn team(bought: &Arc<AtomicU32>, looked: &Arc<AtomicU32>) -> Agent {
     ])
     .tool(AgentTool::new(helper(), "Helps"))
     .tool(trade(bought));
-    let browser = Agent::builder("browser")
-        .model(script([
+    let browser = Agent::builder(
+        "browser",
+        script([
             vec![delegate("h", "helper"), ScriptStep::call("p", "open_page", "{}")],
             vec![],
             vec![texts(&["Seen."])],
-        ]))
-        .tool(AgentTool::new(helper(), "Helps"))
-        .tool(open_page());
-    Agent::builder("main")
-        .model(script([
+        ]),
+    )
+    .tool(AgentTool::new(helper(), "Helps"))
+    .tool(open_page());
+    Agent::builder(
+        "main",
+        script([
             vec![delegate("r", "researcher"), delegate("b", "browser")],
             vec![],
             vec![texts(&["All ", "done."])],
-        ]))
-        .tool(AgentTool::new(researcher.build(), "Finds out"))
-        .tool(AgentTool::new(browser.build(), "Browses"))
-        .build()
+        ]),
+    )
+    .tool(AgentTool::new(researcher.build(), "Finds out"))
+    .tool(AgentTool::new(browser.build(), "Browses"))
+    .build()
 }
 
 struct Outcome {
@@ -516,13 +520,12 @@ async fn whatever_it_leaves_open_is_closed() {
 
 #[tokio::test]
 async fn what_it_cannot_read_is_no_task() {
-    let agent = Agent::builder("main")
-        .model(script([
-            vec![ScriptStep::call("c", "researcher", "{}")],
-            vec![ScriptStep::text("Sorry.")],
-        ]))
-        .tool(AgentTool::new(researcher([]).build(), "Finds out"))
-        .build();
+    let agent = Agent::builder(
+        "main",
+        script([vec![ScriptStep::call("c", "researcher", "{}")], vec![ScriptStep::text("Sorry.")]]),
+    )
+    .tool(AgentTool::new(researcher([]).build(), "Finds out"))
+    .build();
     let mut house = Harness::new("why?");
     house.run(&agent).await.unwrap();
     assert_all_ended(&house);
@@ -532,13 +535,14 @@ async fn what_it_cannot_read_is_no_task() {
 
 #[tokio::test]
 async fn they_do_not_go_deeper_than_they_may() {
-    let mut agent =
-        Agent::builder("deep").model(script([vec![ScriptStep::text("The bottom.")]])).build();
+    let mut agent = Agent::builder("deep", script([vec![ScriptStep::text("The bottom.")]])).build();
     for _ in 0..=MAX_DEPTH {
-        agent = Agent::builder("deep")
-            .model(script([vec![delegate("c", "deep")], vec![ScriptStep::text("Up.")]]))
-            .tool(AgentTool::new(agent, "Goes deeper"))
-            .build();
+        agent = Agent::builder(
+            "deep",
+            script([vec![delegate("c", "deep")], vec![ScriptStep::text("Up.")]]),
+        )
+        .tool(AgentTool::new(agent, "Goes deeper"))
+        .build();
     }
     let mut house = Harness::new("down");
     house.run(&agent).await.unwrap();

@@ -24,8 +24,7 @@ struct City {
 fn agent(model: &Arc<FakeModel>) -> Agent {
     let weather = async |City { city }: City| Ok::<_, ToolError>(format!("{city}: sunny"));
     let trade = async |City { city }: City| Ok::<_, ToolError>(format!("bought in {city}"));
-    Agent::builder("friday")
-        .model(model.clone())
+    Agent::builder("friday", model.clone())
         .tool(function("weather", "", weather))
         .tool(function("trade", "", trade).requires_approval())
         .tool(function("forbidden", "", trade))

@@ -58,7 +58,7 @@ async fn the_model_hears_names_that_it_can_say_and_the_log_has_their_own() {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let answers = [vec![ScriptStep::call("c", "files__echo", "{}")], vec![ScriptStep::text("So.")]];
     let model = RecordingModel { script: ScriptedModel::new(answers), heard: heard.clone() };
-    let mut agent = Agent::builder("friday").model(model);
+    let mut agent = Agent::builder("friday", model);
     for tool in &house.tools {
         agent = agent.tool(tool.clone());
     }

@@ -76,7 +76,7 @@ impl McpHarness {
 
     pub fn agent(&self, tool: &str, input: &str) -> Agent {
         let answers = [vec![ScriptStep::call("c", tool, input)], vec![ScriptStep::text("So.")]];
-        let mut agent = Agent::builder("friday").model(ScriptedModel::new(answers));
+        let mut agent = Agent::builder("friday", ScriptedModel::new(answers));
         for tool in &self.tools {
             agent = agent.tool(tool.clone());
         }

@@ -51,9 +51,8 @@ async fn silence_between_tokens_ends_the_call_and_closes_the_connection() {
     let fake =
         FakeProvider::start([[open_stream(&says(&["one"]), 99), vec![ServerStep::Hold]].concat()])
             .await;
-    let long = Duration::from_mins(1);
     let limit = Duration::from_millis(50);
-    let model = model_at("openai", &fake).time_limits(long, long, limit).build().unwrap();
+    let model = model_at("openai", &fake).token_gap_limit(limit).build().unwrap();
     let (events, error) = collect_events(&model).await;
     assert_eq!(types(&events), ["MODEL_CALL_START", "TEXT_BLOCK_START", "TEXT_BLOCK_DELTA"]);
     let error = error.unwrap();
@@ -95,7 +94,7 @@ async fn whoever_stops_a_reply_closes_the_models_connection() {
     let fake =
         FakeProvider::start([[open_stream(&says(&["one"]), 99), vec![ServerStep::Hold]].concat()])
             .await;
-    let agent = Agent::builder("friday").model(model_at("openai", &fake).build().unwrap()).build();
+    let agent = Agent::builder("friday", model_at("openai", &fake).build().unwrap()).build();
     let mut events = agent.reply([Msg::user("ann", "Hi!")]);
     while let Some(event) = events.next().await {
         if event.unwrap().kind.type_name() == "TEXT_BLOCK_DELTA" {

@@ -7,7 +7,7 @@ use crate::scenes::{
 };
 use std::time::Duration;
 use tokio::net::TcpListener;
-use turnwire_agent::model::http::HttpModel;
+use turnwire_agent::model::http::{Backoff, HttpModel};
 use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
 use turnwire_agent::model::{Model, ModelError};
 use turnwire_core::{ErrorType, FinishedReason};
@@ -127,7 +127,7 @@ async fn a_provider_that_is_not_there_is_tried_again_and_named() {
     drop(listener);
     let model = HttpModel::builder("ollama:m")
         .base_url(&base)
-        .backoff(Duration::from_millis(1), Duration::from_secs(1))
+        .backoff(Backoff { first: Duration::from_millis(1), longest: Duration::from_secs(1) })
         .build()
         .unwrap();
     let error = fails(&model).await;
@@ -191,10 +191,8 @@ async fn a_model_that_says_nothing_is_tried_again_and_its_connections_are_closed
         [open_stream(&beats, 15), vec![ServerStep::Hold]].concat(),
     ];
     let fake = FakeProvider::start(silent).await;
-    let long = Duration::from_mins(1);
     let limit = Duration::from_millis(400);
-    let error =
-        fails(&model_at("openai", &fake).time_limits(long, limit, long).build().unwrap()).await;
+    let error = fails(&model_at("openai", &fake).first_token_limit(limit).build().unwrap()).await;
     assert_eq!((error.kind.clone(), error.is_transient), (ErrorType::Upstream, true));
     assert!(error.message.contains("said nothing for 400ms"), "{error}");
     assert_eq!(fake.requests().len(), 3);
@@ -218,10 +216,9 @@ async fn a_provider_that_does_not_take_connections_is_given_up() {
         queue.push(stream.unwrap());
         assert!(queue.len() < 100, "the queue has no end");
     }
-    let long = Duration::from_mins(1);
     let model = HttpModel::builder("ollama:m")
         .base_url(format!("http://{address}"))
-        .time_limits(Duration::from_millis(50), long, long)
+        .connect_limit(Duration::from_millis(50))
         .retries(0)
         .build()
         .unwrap();

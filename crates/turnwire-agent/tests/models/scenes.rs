@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use turnwire_agent::Agent;
-use turnwire_agent::model::http::{ApiKey, HttpModel, HttpModelBuilder};
+use turnwire_agent::model::http::{ApiKey, Backoff, HttpModel, HttpModelBuilder};
 use turnwire_agent::model::{Model, ModelError, ModelRequest, ModelSettings, ModelStream};
 use turnwire_agent::tool::{ToolError, function};
 use turnwire_core::{Event, EventKind, FinishedReason, Msg, TextBlock, ThinkingBlock, ToolCall};
@@ -21,7 +21,7 @@ pub fn model_at(wire: &str, fake: &FakeProvider) -> HttpModelBuilder {
     HttpModel::builder(format!("{wire}:m"))
         .base_url(&fake.base)
         .key(ApiKey::from_text("sk-secret"))
-        .backoff(Duration::from_millis(1), Duration::from_mins(1))
+        .backoff(Backoff { first: Duration::from_millis(1), ..Backoff::default() })
 }
 
 pub async fn ask(model: &dyn Model) -> Result<ModelStream, ModelError> {
@@ -241,8 +241,7 @@ async fn what_the_model_is_sent_next_is_the_fold_of_what_was_emitted() {
             whole_stream(&body(wire, Scene::Text), 11),
         ];
         let fake = FakeProvider::start(answers).await;
-        let agent = Agent::builder("friday")
-            .model(model_at(wire, &fake).build().unwrap())
+        let agent = Agent::builder("friday", model_at(wire, &fake).build().unwrap())
             .tool(function("get_weather", "Of a city", async |_: Value| {
                 Ok::<_, ToolError>("sunny")
             }))

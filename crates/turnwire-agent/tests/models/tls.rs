@@ -43,7 +43,9 @@ async fn secure_provider() -> (FakeProvider, NamedTempFile) {
 /// What a process of its own is told when it asks this address in this environment.
 async fn ask_in_child_process(base: &str, environment: &[(&str, &str)]) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--ignored", "--exact", "tls::asks", "--nocapture"]).env("TEST_BASE_URL", base);
+    command
+        .args(["--ignored", "--exact", "tls::asks_when_told", "--nocapture"])
+        .env("TEST_BASE_URL", base);
     for name in
         ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"]
     {

@@ -123,8 +123,7 @@ fn friday(folder: &Path) -> Agent {
         vec![says(&["Digging", "."]), ScriptStep::call("x", "dig", "{}")],
         vec![says(&["Found ", "it."])],
     ]);
-    let researcher = Agent::builder("researcher")
-        .model(Paced(below.by_history()))
+    let researcher = Agent::builder("researcher", Paced(below.by_history()))
         .tool(Effect::new(folder, "dig"))
         .build();
     let model = ScriptedModel::new([
@@ -143,8 +142,7 @@ fn friday(folder: &Path) -> Agent {
     again.spec.idempotent = true;
     let mut asked = Effect::new(folder, "asked");
     asked.spec.behavior = Behavior::Ask;
-    Agent::builder("friday")
-        .model(Paced(model.by_history()))
+    Agent::builder("friday", Paced(model.by_history()))
         .tool(Effect::new(folder, "once"))
         .tool(again)
         .tool(asked)
@@ -157,7 +155,7 @@ fn answers() -> Agent {
     let answer = format!("\"{}\"", "a".repeat(2000));
     let script =
         ScriptedModel::new([vec![ScriptStep::text(&answer)], vec![ScriptStep::text(&answer)]]);
-    Agent::builder("answers").model(Paced(script.by_history())).build()
+    Agent::builder("answers", Paced(script.by_history())).build()
 }
 
 /// A model that answers slowly.

@@ -43,7 +43,7 @@ fn friday_agent(stage: &Arc<FakeModel>, gate: &Arc<Semaphore>) -> Arc<dyn Replie
             Ok::<_, ToolError>(ToolOutput::Background("Searching.".to_owned()))
         }
     };
-    let agent = Agent::builder("friday").model(stage.clone());
+    let agent = Agent::builder("friday", stage.clone());
     let agent = agent.tool(streaming_function("slow", "Takes its time", slow));
     Arc::new(agent.tool(streaming_function("search", "Searches", search)).build())
 }

@@ -53,7 +53,7 @@ impl Model for NamedModel {
 
 fn agent(model: &'static str, says: &[&str]) -> Agent {
     let stage = FakeModel::ungated(says.iter().map(|text| vec![ScriptStep::text(text)]));
-    Agent::builder("friday").model(NamedModel(model, stage)).build()
+    Agent::builder("friday", NamedModel(model, stage)).build()
 }
 
 fn harness(store: &Arc<MemoryStore>, settings: &str, friday: Agent) -> Harness {
@@ -123,7 +123,7 @@ async fn a_reply_that_is_stopped_says_what_it_had_cost() {
     let store = Arc::new(MemoryStore::default());
     let stage =
         FakeModel::new([vec![ScriptStep::call("c", "ask", "{}")], vec![ScriptStep::text("So.")]]);
-    let friday = Agent::builder("friday").model(stage.clone());
+    let friday = Agent::builder("friday", stage.clone());
     let ask = turnwire_agent::tool::function(
         "ask",
         "",
@@ -145,12 +145,12 @@ async fn a_reply_that_is_stopped_says_what_it_had_cost() {
 async fn each_agent_is_counted_by_its_own_prices() {
     let store = Arc::new(MemoryStore::default());
     let helper = FakeModel::ungated([vec![ScriptStep::text("Found.")]]);
-    let helper = Agent::builder("helper").model(NamedModel("openai:small", helper)).build();
+    let helper = Agent::builder("helper", NamedModel("openai:small", helper)).build();
     let stage = FakeModel::ungated([
         vec![ScriptStep::call("c", "helper", r#"{"task":"find"}"#)],
         vec![ScriptStep::text("There.")],
     ]);
-    let friday = Agent::builder("friday").model(NamedModel("openai:big", stage));
+    let friday = Agent::builder("friday", NamedModel("openai:big", stage));
     let friday = friday.tool(AgentTool::new(helper, "Helps")).build();
     let house = harness(&store, SETTINGS, friday);
     let session = house.session("s", "friday").await;

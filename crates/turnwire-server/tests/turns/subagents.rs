@@ -59,27 +59,30 @@ fn new_team() -> (Arc<dyn Replier>, SharedScript) {
     let trade = ToolSpec::new("trade", "", serde_json::Map::new().into());
     let trade = ToolSpec { behavior: Behavior::Ask, ..trade };
     let page = ToolSpec::for_client("open_page", "", serde_json::Map::new().into());
-    let trader = Agent::builder("trader")
-        .model(SharedScript::new([
+    let trader = Agent::builder(
+        "trader",
+        SharedScript::new([
             vec![ScriptStep::call("t", "trade", "{}")],
             vec![ScriptStep::text("Bought.")],
-        ]))
-        .tool(NamedTool(trade))
-        .build();
-    let browser = Agent::builder("browser")
-        .model(SharedScript::new([
+        ]),
+    )
+    .tool(NamedTool(trade))
+    .build();
+    let browser = Agent::builder(
+        "browser",
+        SharedScript::new([
             vec![ScriptStep::call("p", "open_page", "{}")],
             vec![ScriptStep::text("Seen.")],
-        ]))
-        .tool(NamedTool(page))
-        .build();
+        ]),
+    )
+    .tool(NamedTool(page))
+    .build();
     let model = SharedScript::new([
         vec![hand("a", "trader"), hand("b", "browser")],
         vec![],
         vec![ScriptStep::text("All done.")],
     ]);
-    let main = Agent::builder("main")
-        .model(model.clone())
+    let main = Agent::builder("main", model.clone())
         .tool(AgentTool::new(trader, "Trades"))
         .tool(AgentTool::new(browser, "Browses"));
     (Arc::new(main.build()), model)

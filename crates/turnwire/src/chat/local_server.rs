@@ -114,7 +114,7 @@ fn build_model_agent(model: &str) -> Result<Arc<dyn Replier>, CommandError> {
         let hint = "set it, or talk to an agent of turnwire.toml with --agent";
         return Err(CommandError::new(format!("{model} cannot be asked: {why}"), hint));
     }
-    Ok(Arc::new(Agent::builder("assistant").model(made).build()))
+    Ok(Arc::new(Agent::builder("assistant", made).build()))
 }
 
 fn start_error(error: &StartError) -> CommandError {

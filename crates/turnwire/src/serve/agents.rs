@@ -117,7 +117,7 @@ impl Making<'_> {
                     "" => "Tells the time, for load tests. Try: 500 tokens, 50 a second",
                     about => about,
                 };
-                Arc::new(Agent::builder(name).model(ClockModel).description(about).build())
+                Arc::new(Agent::builder(name, ClockModel).description(about).build())
             }
             ModelRef::Wire { .. } => Arc::new(self.with_model(name, settings)?),
         };
@@ -140,8 +140,7 @@ impl Making<'_> {
             "" => format!("An agent on {}", model.name()),
             about => about.to_owned(),
         };
-        let builder = Agent::builder(name)
-            .model(model)
+        let builder = Agent::builder(name, model)
             .system(settings.system.clone())
             .description(about)
             .permissions(settings.permissions.iter().map(Rule::from))
@@ -252,7 +251,9 @@ impl Place<'_> {
         let limits = &settings.timeouts;
         let mut builder = HttpModel::builder(model.to_string())
             .retries(settings.retries)
-            .time_limits(limits.connect.0, limits.first_token.0, limits.between_tokens.0);
+            .connect_limit(limits.connect.0)
+            .first_token_limit(limits.first_token.0)
+            .token_gap_limit(limits.between_tokens.0);
         if let Some(url) = self.base_url {
             builder = builder.base_url(url.0.as_str());
         }

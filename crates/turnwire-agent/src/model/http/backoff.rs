@@ -1,13 +1,13 @@
-//! How long to wait before the next try.
+//! Delays between retries of a model call.
 
 use std::time::Duration;
 
-/// The time between tries.
+/// The delays between retries. Each delay varies randomly by up to half.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Backoff {
-    /// Before the second try; before each further one twice as long.
+pub struct Backoff {
+    /// The delay before the first retry (0.5 s). It doubles with each further retry.
     pub first: Duration,
-    /// No pause is longer, and a provider that wants a longer one is not waited for.
+    /// The longest delay (1 min). If a provider asks for a longer one, the call fails instead.
     pub longest: Duration,
 }
 
@@ -18,9 +18,14 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// How long to wait after so many tries again; nothing where it is not worth it. `chance` is
-    /// between 0 and 1: those who failed together do not come back together.
-    pub fn delay(&self, again: u32, wanted: Option<Duration>, chance: f64) -> Option<Duration> {
+    /// The delay before retry number `again`, counted from 0. `None`: do not retry, because the provider
+    /// asks for too long a delay. `chance` is between 0 and 1, so that clients do not retry together.
+    pub(super) fn delay(
+        &self,
+        again: u32,
+        wanted: Option<Duration>,
+        chance: f64,
+    ) -> Option<Duration> {
         if wanted.is_some_and(|wanted| wanted > self.longest) {
             return None;
         }
@@ -30,7 +35,7 @@ impl Backoff {
     }
 }
 
-/// A number between 0 and 1. Where the system has no chance to give, all wait alike.
+/// A random number between 0 and 1; 0.5 if the system has no randomness.
 pub(super) fn jitter() -> f64 {
     getrandom::u32().map_or(0.5, |number| f64::from(number) / f64::from(u32::MAX))
 }

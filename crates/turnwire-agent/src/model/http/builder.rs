@@ -95,18 +95,24 @@ impl HttpModelBuilder {
         self
     }
 
-    /// How long it may take to be reached (10 s), to say something (5 min; a sign of life is not
-    /// enough), and to go on (5 min without a byte).
+    /// The time limit to connect (10 s).
     #[must_use]
-    pub fn time_limits(
-        mut self,
-        connect: Duration,
-        first_token: Duration,
-        between_tokens: Duration,
-    ) -> Self {
-        self.connect_limit = connect.min(MAX_TIME_LIMIT);
-        self.settings.first_token_limit = first_token.min(MAX_TIME_LIMIT);
-        self.settings.token_gap_limit = between_tokens.min(MAX_TIME_LIMIT);
+    pub fn connect_limit(mut self, limit: Duration) -> Self {
+        self.connect_limit = limit.min(MAX_TIME_LIMIT);
+        self
+    }
+
+    /// The time limit until the model produces something (5 min). Keep-alive comments do not count.
+    #[must_use]
+    pub fn first_token_limit(mut self, limit: Duration) -> Self {
+        self.settings.first_token_limit = limit.min(MAX_TIME_LIMIT);
+        self
+    }
+
+    /// The time limit without a byte between two tokens (5 min).
+    #[must_use]
+    pub fn token_gap_limit(mut self, limit: Duration) -> Self {
+        self.settings.token_gap_limit = limit.min(MAX_TIME_LIMIT);
         self
     }
 
@@ -117,12 +123,11 @@ impl HttpModelBuilder {
         self
     }
 
-    /// How long to wait before it is tried again: `first` (half a second), then twice as long each
-    /// time, up to `longest` (a minute). A provider that wants more than that is not waited for.
+    /// The delays between retries.
     #[must_use]
-    pub fn backoff(mut self, first: Duration, longest: Duration) -> Self {
-        let longest = longest.min(MAX_TIME_LIMIT);
-        self.settings.backoff = Backoff { first, longest };
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        let longest = backoff.longest.min(MAX_TIME_LIMIT);
+        self.settings.backoff = Backoff { longest, ..backoff };
         self
     }
 
