@@ -32,6 +32,7 @@ mod write;
 pub use kinds::*;
 
 use crate::json::Fields;
+use crate::msg::Msg;
 use crate::seq::Seq;
 use crate::stamp::Stamp;
 use std::borrow::Cow;
@@ -117,6 +118,20 @@ impl<'a> Event<'a> {
             agent.parent_tool_call_id.is_some()
                 || agent.agent_path.as_ref().is_some_and(|path| path.contains('/'))
         })
+    }
+
+    /// The message of a `MESSAGE` event. One without an id gets that of the event, or `seq-N` with the event's
+    /// seq.
+    pub fn whole_message(&self) -> Option<Msg> {
+        let EventKind::Message(message) = &self.kind else { return None };
+        let mut msg = (*message.message).clone();
+        if msg.id.is_empty() {
+            msg.id = match (&*self.id, self.seq) {
+                ("", Some(seq)) => format!("seq-{seq}"),
+                (id, _) => id.to_owned(),
+            };
+        }
+        Some(msg)
     }
 
     /// The same event without borrowed text.

@@ -19,7 +19,7 @@
 //! ```
 
 use crate::error::{Error, Result};
-use crate::event::{Event, EventKind, Message};
+use crate::event::{Event, EventKind};
 use crate::fold::Outcome;
 use crate::msg::Msg;
 use indexmap::IndexMap;
@@ -111,8 +111,8 @@ impl Folder {
         if event.kind.is_part_of_reply() {
             return event.reply_id.is_empty().then_some(Ok(Outcome::Ignored));
         }
-        Some(if let EventKind::Message(message) = &event.kind {
-            self.insert_message(message, event)
+        Some(if let Some(msg) = event.whole_message() {
+            self.insert_message(msg, event)
         } else if let EventKind::Supersede(supersede) = &event.kind {
             self.superseded.extend(supersede.message_ids.iter().cloned());
             Ok(Outcome::Applied)
@@ -131,15 +131,7 @@ impl Folder {
         Outcome::Applied
     }
 
-    fn insert_message(&mut self, message: &Message, event: &Event<'_>) -> Result<Outcome> {
-        let mut msg = (*message.message).clone();
-        if msg.id.is_empty() {
-            // A message without an id gets that of its event, or one from its seq.
-            msg.id = match (&*event.id, event.seq) {
-                ("", Some(seq)) => format!("seq-{seq}"),
-                (id, _) => id.to_owned(),
-            };
-        }
+    fn insert_message(&mut self, mut msg: Msg, event: &Event<'_>) -> Result<Outcome> {
         let key = self.message_key(&msg);
         if let Some(known) = self.messages.get_mut(&key) {
             if known.memory.has_seen(event)? {

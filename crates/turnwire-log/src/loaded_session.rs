@@ -249,7 +249,7 @@ impl LoadedSession {
         self.remember_hint_id(event);
         match classify(event) {
             EventClass::Message => {
-                if let Some(msg) = projection::whole_message(event) {
+                if let Some(msg) = event.whole_message() {
                     self.remember(
                         msg.id().to_owned(),
                         FinishedMessage::Whole(event.id.to_string()),
@@ -569,7 +569,7 @@ impl<'s> Transaction<'s> {
     fn push_message(&mut self, event: &Event<'_>, seq: Seq) -> Result<bool, Error> {
         let mut event_with_seq = event.clone();
         event_with_seq.seq = Some(seq);
-        let Some(msg) = projection::whole_message(&event_with_seq) else {
+        let Some(msg) = event_with_seq.whole_message() else {
             let message = "no id can be assigned to the message";
             return Err(Error::new(ErrorKind::NotAMessage, message));
         };

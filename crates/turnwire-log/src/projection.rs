@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::store::{EventLines, StoredMessage};
 use bytes::Bytes;
-use turnwire_core::{Event, EventKind, Msg, Seq};
+use turnwire_core::{Event, Msg, Seq};
 
 /// The version of the fold. Stored messages of another version are folded again if their events
 /// remain.
@@ -43,20 +43,6 @@ pub(crate) fn parse_event(seq: Seq, line: &[u8]) -> Result<Event<'_>> {
     let mut event = Event::from_json(text).map_err(|error| damaged(error.to_string()))?;
     event.seq = Some(seq);
     Ok(event)
-}
-
-/// The message of a `MESSAGE` event, with its id.
-pub(crate) fn whole_message(event: &Event<'_>) -> Option<Msg> {
-    let EventKind::Message(message) = &event.kind else { return None };
-    let msg = &*message.message;
-    if !msg.id().is_empty() {
-        return Some(msg.clone());
-    }
-    let id = match (&*event.id, event.seq) {
-        ("", Some(seq)) => format!("seq-{seq}"),
-        (id, _) => id.to_owned(),
-    };
-    msg.to_builder().id(id).build().ok()
 }
 
 /// Calls a function with every event, and returns the last seq.

@@ -545,7 +545,7 @@ impl Session {
                     return;
                 }
                 if matches!(event.kind, EventKind::Message(_)) {
-                    let whole = projection::whole_message(event).filter(|whole| whole.id() == id);
+                    let whole = event.whole_message().filter(|whole| whole.id() == id);
                     msg = msg.take().or(whole);
                 } else if event.reply_id == id && event.kind.is_part_of_reply() {
                     let msg = msg.get_or_insert_with(|| Msg::reply(id, ""));
