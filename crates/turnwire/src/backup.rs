@@ -1,4 +1,4 @@
-//! `turnwire backup` and `turnwire restore`: a store as one file, and back.
+//! `turnwire backup` and `turnwire restore`: copy a store to a file, and make a store from it.
 
 use crate::input::print_stderr;
 use crate::store::{self, CommandError, Mode, StoreArgs};
@@ -9,12 +9,12 @@ use turnwire_log::sqlite::{ExistingStore, restore};
 
 /// Copy a store to a file, also while a server uses it
 ///
-/// The copy is the store as it is at one moment. It never overwrites anything, and is there only when it
-/// is whole. Writing goes on meanwhile.
+/// The copy is a snapshot: the store at one moment. The server keeps writing meanwhile. An existing
+/// file is never overwritten, and the new file appears only when it is complete.
 #[derive(Args)]
 #[command(after_help = AFTER_BACKUP)]
 pub(crate) struct Backup {
-    /// The file to write; it must not be there yet
+    /// The file to write; it must not exist
     file: PathBuf,
 
     #[command(flatten)]
@@ -23,7 +23,7 @@ pub(crate) struct Backup {
 
 const AFTER_BACKUP: &str = "\
 Exit status:
-  0  the copy is there
+  0  the copy is complete
   2  there is no store, or the copy cannot be written
 
 Examples:
@@ -39,26 +39,23 @@ impl Backup {
             bar.finish_and_clear();
             done?;
             let (from, to) = (store.path().display(), self.file.display());
-            print_stderr(format_args!(
-                "{from} is copied to {to} ({})",
-                store::file_size(&self.file)
-            ));
+            print_stderr(format_args!("copied {from} to {to} ({})", store::file_size(&self.file)));
             Ok(ExitCode::SUCCESS)
         })
     }
 }
 
-/// Make a store from a backup
+/// Create a store from a backup
 ///
-/// All of the backup is checked first. Sessions get new epochs: whoever watches them is told to start
-/// over, because the backup may lack what they have seen.
+/// The whole backup is checked first. Sessions get new epochs: their subscribers start over,
+/// because the backup may lack events that they have seen.
 #[derive(Args)]
 #[command(after_help = AFTER_RESTORE)]
 pub(crate) struct Restore {
-    /// The backup
+    /// The backup file
     file: PathBuf,
 
-    /// Replace the store that is there; stop its server first
+    /// Replace the existing store; stop its server first
     #[arg(long)]
     replace: bool,
 
@@ -68,8 +65,8 @@ pub(crate) struct Restore {
 
 const AFTER_RESTORE: &str = "\
 Exit status:
-  0  the store is there
-  2  it is not: the backup is damaged, or there is a store already, or a server uses it
+  0  the store is restored
+  2  it is not: the backup is damaged, a store already exists, or a server uses it
 
 Examples:
   turnwire restore turnwire-2026-01-31.db --store sqlite:restored.db
@@ -88,15 +85,15 @@ impl Restore {
         let existing = if self.replace { ExistingStore::Replace } else { ExistingStore::Keep };
         if existing == ExistingStore::Keep && to.exists() {
             return Err(CommandError::new(
-                format!("there is a store at {} already", to.display()),
-                "name another place with --store sqlite:PATH, or replace it with --replace",
+                format!("a store already exists at {}", to.display()),
+                "name another path with --store sqlite:PATH, or replace it with --replace",
             ));
         }
         let bar = store::progress_bar(store::STAGE_TEMPLATE, Some(0));
         let done = restore(&self.file, &to, existing, store::show_progress(bar.clone()));
         bar.finish_and_clear();
         done?;
-        print_stderr(format_args!("{} is restored to {}", self.file.display(), to.display()));
+        print_stderr(format_args!("restored {} to {}", self.file.display(), to.display()));
         Ok(())
     }
 }

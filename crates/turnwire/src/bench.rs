@@ -37,30 +37,30 @@ use tokio::runtime::Builder;
 
 /// Load a running server and print rates and latency percentiles
 ///
-/// Each measurement makes sessions of its own (`bench-…`), uses them over plain HTTP/1.1 as any client
-/// would, and removes them. The load is built to be cheap, but where it shares the machine with the
-/// server, it takes its part of the processors.
+/// Each measurement creates its own sessions (`bench-…`), uses them over plain HTTP/1.1 like any
+/// client, and deletes them. The load generator is cheap, but on the same machine it competes with
+/// the server for the processors.
 #[derive(Args)]
 #[command(after_help = AFTER, disable_help_subcommand = true)]
 pub(crate) struct Bench {
-    /// Where the server is
+    /// URL of the server
     #[arg(long, global = true, default_value = "http://127.0.0.1:4747")]
     url: String,
 
-    /// A token with the scopes to publish, to read and to make sessions; better in the variable
-    /// `TURNWIRE_TOKEN`, which no list of processes shows
+    /// A token with the scopes publish, read and chat; better in the variable `TURNWIRE_TOKEN`,
+    /// which process lists do not show
     #[arg(long, global = true)]
     token: Option<String>,
 
-    /// Print one JSON object instead of lines for people
+    /// Print one JSON object instead of text
     #[arg(long, global = true)]
     json: bool,
 
-    /// Leave the sessions there
+    /// Keep the sessions
     #[arg(long, global = true)]
     keep: bool,
 
-    /// How many threads make the load
+    /// Threads of the load generator
     #[arg(long, global = true, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
 
@@ -84,8 +84,8 @@ enum Measurement {
 const AFTER: &str = "\
 Exit status:
   0  measured
-  1  the server lost, doubled or reordered something
-  2  wrong usage, or it could not be measured: the server is not there, refuses, or breaks off
+  1  the server lost, repeated or reordered events
+  2  wrong usage, or the measurement failed: the server is unreachable, refuses, or disconnects
 
 Examples:
   turnwire serve &

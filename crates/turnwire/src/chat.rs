@@ -1,18 +1,18 @@
-//! `turnwire chat`: a conversation, at a terminal or in a pipe.
+//! `turnwire chat`: a conversation at a terminal or in a pipe.
 //!
-//! It is always a client of a server: of one elsewhere, or of one that it starts for itself.
+//! It is always a client of a server: a remote one, or one that it starts in this process.
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `prompt` | the conversation at a terminal, line by line |
-//! | `follow` | one reply, from its first event to its end |
-//! | `ask` | questions to a person |
-//! | `view` | where events are shown: `render` (terminal), `plain` (pipe), or as JSON |
-//! | `render`, `markdown`, `page` | events to text, without a terminal |
-//! | `again` | a message as the events that made it |
-//! | `screen`, `line` | the terminal: what is written there, what is typed |
-//! | `files` | pictures of an answer |
-//! | `local` | a server of one's own |
+//! | `prompt` | the loop of an interactive conversation: input and slash commands |
+//! | `conversation` | sends messages and follows one reply to its end |
+//! | `approval` | decisions on pending tool calls |
+//! | `view` | the output: `render` (terminal), `plain` (pipe), or JSON |
+//! | `render`, `markdown`, `page` | events to terminal text |
+//! | `message_events` | a stored message as events |
+//! | `screen`, `line_editor` | the terminal: output and input |
+//! | `saved_files` | images and files of a reply |
+//! | `local_server` | the server in this process |
 
 mod approval;
 mod conversation;
@@ -49,89 +49,89 @@ use std::time::Duration;
 use turnwire_server::config::StoreUrl;
 use view::View;
 
-/// Where credentials are, so that they need not stand on the command line.
+/// The environment variable for the token, which process lists do not show.
 pub(crate) const TOKEN_VARIABLE: &str = "TURNWIRE_TOKEN";
 /// How many messages `--resume` shows.
 const RESUMED_MESSAGES: usize = 6;
-/// How long a request is sent again.
+/// How long to retry a request.
 const REQUEST_RETRY: RetryLimit = RetryLimit::For(Duration::from_secs(15));
-/// How long a pipe waits for a server that went away.
+/// How long to wait for a lost server in a pipe.
 const PIPE_RETRY: RetryLimit = RetryLimit::For(Duration::from_mins(1));
-/// What the shell shows for a program that was interrupted.
+/// The exit status of an interrupted program.
 const INTERRUPTED: u8 = 130;
 
-/// Talk to an agent: in the terminal, or in a pipe
+/// Chat with an agent, in the terminal or in a pipe
 ///
-/// Without --url it starts a server of its own, for as long as the conversation lasts, with the settings
-/// of turnwire.toml. The agent `demo` needs no key: write weather, approve, browser, image, team, json or
-/// fail to see what an agent can do.
+/// Without --url it starts its own server for the time of the conversation, with the settings of
+/// turnwire.toml. The agent `demo` needs no API key: write weather, approve, browser, image, team,
+/// json or fail to see what an agent can do.
 #[derive(Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Chat {
-    /// What to say; the answer comes, and that is all. Without it: a conversation, or standard input
+    /// The message; prints the reply and exits. Without it: a conversation, or standard input
     message: Option<String>,
 
-    /// Talk to this model, such as demo
+    /// Use this model, such as demo or anthropic:claude-sonnet-4-5
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["agent", "url"])]
     model: Option<String>,
 
-    /// Talk to this agent of the settings, or of the server [default: its default agent]
+    /// Use this agent of the settings or of the server [default: its default agent]
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
 
-    /// A server that runs already, such as `http://127.0.0.1:4747`
+    /// Connect to a running server, such as `http://127.0.0.1:4747`
     #[arg(long, value_name = "URL", conflicts_with_all = ["store", "config"])]
     url: Option<String>,
 
-    /// Credentials for the server; better in `TURNWIRE_TOKEN`, where no list of processes shows it
+    /// Token for the server; better in `TURNWIRE_TOKEN`, which process lists do not show
     #[arg(long, value_name = "TOKEN", requires = "url")]
     token: Option<String>,
 
-    /// Talk in this session; it is made where there is none [default: a new one]
+    /// Use this session; it is created if it does not exist [default: a new one]
     #[arg(long, value_name = "ID")]
     session: Option<String>,
 
-    /// Go on with the latest session (or that of --session): shows its last messages, and asks what
-    /// still waits for an answer
+    /// Continue the latest session (or that of --session): shows its last messages, and asks for
+    /// pending approvals
     #[arg(long)]
     resume: bool,
 
-    /// One event a line, as JSON, and nothing else on standard output
+    /// Print one event per line as JSON, and nothing else on standard output
     #[arg(long)]
     json: bool,
 
-    /// Allow what asks, where nobody can be asked
+    /// Allow tool calls that need approval, when there is no user to ask
     #[arg(long)]
     yes: bool,
 
-    /// Where sessions are kept: sqlite:PATH or memory: [default: as for `turnwire serve`]
+    /// The store: sqlite:PATH or memory: [default: as for `turnwire serve`]
     #[arg(long, value_name = "URL")]
     store: Option<StoreUrl>,
 
-    /// The settings [default: turnwire.toml, if it is there]
+    /// The settings file [default: turnwire.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Where pictures and files of an answer go [default: a folder in your data folder]
+    /// Folder for images and files of a reply [default: a folder in your data folder]
     #[arg(long, value_name = "FOLDER")]
     save: Option<PathBuf>,
 }
 
 const AFTER: &str = "\
 In the terminal:
-  y, n, a, e   answer a tool that asks: yes, no, always, edit its input first
-  Ctrl-C       stops the answer; a second one leaves
+  y, n, a, e   decide on a tool call: yes, no, always, edit its input first
+  Ctrl-C       stops the reply; a second one quits
   /help        lists the commands: /retry /stop /new /sessions /quit
 
-In a pipe the answer goes to standard output, notes go to standard error. A tool that asks is denied,
-unless --yes is given. A lost connection comes back by itself, without a gap.
+In a pipe the reply goes to standard output, and notes go to standard error. Tool calls that need
+approval are denied, unless --yes is given. A lost connection is restored without losing events.
 
 Exit status:
   0    the reply was completed
-  1    the reply failed, or was stopped
+  1    the reply failed or was stopped
   2    wrong usage, or the server cannot be used
   130  interrupted
-  141  whoever read our output has gone away
+  141  the reader of the output closed the pipe
 
 Examples:
   turnwire chat
@@ -146,12 +146,12 @@ impl Chat {
         let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => {
-                return CommandError::new(format!("the system gives no threads: {error}"), "")
+                return CommandError::new(format!("cannot start the runtime: {error}"), "")
                     .report();
             }
         };
         let done = runtime.block_on(self.start());
-        // A thread may wait for a line that nobody will type.
+        // A thread may still wait for a line of input.
         runtime.shutdown_background();
         done.unwrap_or_else(|cannot| cannot.report())
     }
@@ -178,7 +178,7 @@ impl Chat {
         done
     }
 
-    /// What is to be said, where nobody is there to talk.
+    /// The message of a conversation without a user: the argument, or standard input.
     fn read_message(&self) -> Result<Option<String>, CommandError> {
         if let Some(message) = &self.message {
             return Ok(Some(message.clone()));
@@ -193,8 +193,8 @@ impl Chat {
         let text = text.trim().to_owned();
         if text.is_empty() && !self.resume {
             return Err(CommandError::new(
-                "there is nothing to say",
-                "write a message on standard input, or as an argument: turnwire chat \"hello\"",
+                "the message is empty",
+                "pass a message on standard input or as an argument: turnwire chat \"hello\"",
             ));
         }
         Ok(Some(text).filter(|text| !text.is_empty()))
@@ -207,24 +207,22 @@ impl Chat {
         message: Option<String>,
         talks: bool,
     ) -> Result<ExitCode, CommandError> {
-        // An address where nobody listens is said at once; a server that was there comes back.
+        // A wrong address is reported at once; later, a lost server is retried.
         let first = Client::new(place.clone(), RetryLimit::For(Duration::ZERO));
-        let session = self
-            .find_or_create_session(&first)
-            .await
-            .map_err(|trouble| to_command_error(&trouble))?;
+        let session =
+            self.find_or_create_session(&first).await.map_err(|error| to_command_error(&error))?;
         let client = Client::new(place, REQUEST_RETRY);
-        let keep = Box::new(SaveFolder::for_session(self.save.as_deref(), &session.id));
-        // What comes out of a pipe, or goes into one, is plain: nobody knows who reads it.
+        let saver = Box::new(SaveFolder::for_session(self.save.as_deref(), &session.id));
+        // Styles are only for a terminal on both sides.
         let view = if self.json {
             View::Json
         } else if terminal.is_interactive {
-            View::Terminal(Box::new(Renderer::new(terminal.display, keep)), Screen::new(terminal))
+            View::Terminal(Box::new(Renderer::new(terminal.display, saver)), Screen::new(terminal))
         } else {
-            View::Plain(Box::new(PlainRenderer::new(keep)))
+            View::Plain(Box::new(PlainRenderer::new(saver)))
         };
         let asks = terminal.is_interactive && !self.json && !self.yes;
-        let asker = if talks || asks {
+        let approver = if talks || asks {
             let colour = terminal.display.colour;
             Approver::Interactive(
                 LineEditor::open(colour).map_err(|error| CommandError::new(error, ""))?,
@@ -232,29 +230,30 @@ impl Chat {
         } else {
             Approver::NonInteractive { yes: self.yes }
         };
-        let patience = if talks { RetryLimit::Unlimited } else { PIPE_RETRY };
-        let mut talk =
-            Conversation::new(client, &session, view, asker, patience).map_err(|error| {
-                CommandError::new(format!("the system gives no signals: {error}"), "")
+        let retry_limit = if talks { RetryLimit::Unlimited } else { PIPE_RETRY };
+        let mut conversation = Conversation::new(client, &session, view, approver, retry_limit)
+            .map_err(|error| {
+                CommandError::new(format!("cannot listen for signals: {error}"), "")
             })?;
-        let done = match prompt::line_editor(&talk.approver).filter(|_| talks) {
-            Some(lines) => {
-                self.run_interactive(&mut talk, &lines).await.map(|()| ReplyOutcome::Completed)
-            }
-            None => self.run_once(&mut talk, message).await,
+        let done = match prompt::line_editor(&conversation.approver).filter(|_| talks) {
+            Some(lines) => self
+                .run_interactive(&mut conversation, &lines)
+                .await
+                .map(|()| ReplyOutcome::Completed),
+            None => self.run_once(&mut conversation, message).await,
         };
         Ok(match done {
             Ok(ReplyOutcome::Completed) => ExitCode::SUCCESS,
             Ok(ReplyOutcome::Failed | ReplyOutcome::Stopped) => ExitCode::FAILURE,
             Ok(ReplyOutcome::Detached) => ExitCode::from(INTERRUPTED),
             Err(ChatError::Write(error)) => IoFailure::Write(error).report(Path::new("-")),
-            Err(ChatError::Server(trouble) | ChatError::NotSent(trouble)) => {
-                return Err(to_command_error(&trouble));
+            Err(ChatError::Server(error) | ChatError::NotSent(error)) => {
+                return Err(to_command_error(&error));
             }
         })
     }
 
-    /// The session that is meant.
+    /// The session of the options.
     async fn find_or_create_session(&self, client: &Client) -> Result<SessionInfo, ClientError> {
         let agent = self.agent.as_deref().or(self.model.as_deref());
         if self.resume {
@@ -266,13 +265,13 @@ impl Chat {
             if let Some(latest) = latest.into_iter().find(fits) {
                 return Ok(latest);
             }
-            print_stderr("there is no session to go on with; this is a new one");
+            print_stderr("there is no session to resume; starting a new one");
         }
         let session = client.create_session(self.session.as_deref(), agent).await?;
         if agent.is_some_and(|agent| session.agent != agent) {
             let (id, there) = (one_line(&session.id), one_line(&session.agent));
             print_stderr(format_args!(
-                "note: the session {id} is there already, and its agent is {there}"
+                "note: the session {id} already exists, with the agent {there}"
             ));
         }
         Ok(session)
@@ -280,71 +279,76 @@ impl Chat {
 
     async fn run_interactive(
         &self,
-        talk: &mut Conversation,
+        conversation: &mut Conversation,
         lines: &LineEditor,
     ) -> Result<(), ChatError> {
-        let (agent, session) = (one_line(&talk.agent), talk.session.clone());
+        let (agent, session) = (one_line(&conversation.agent), conversation.session.clone());
         let place = match &self.url {
-            Some(_) => format!(" · {}", talk.client.endpoint().url()),
+            Some(_) => format!(" · {}", conversation.client.endpoint().url()),
             None => String::new(),
         };
         let hello = format!("Turnwire · agent {agent} · session {session}{place} · /help");
-        talk.view.show_note(Style::DIM, &hello)?;
-        if self.resume && self.show_and_follow_open(talk).await? == Some(ReplyOutcome::Detached) {
+        conversation.view.show_note(Style::DIM, &hello)?;
+        if self.resume
+            && self.show_and_follow_open(conversation).await? == Some(ReplyOutcome::Detached)
+        {
             return Ok(());
         }
-        prompt::run_prompt(talk, lines).await?;
-        let session = &talk.session;
-        let again = format!("turnwire chat --resume --session {session} goes on here");
-        talk.view.show_note(Style::DIM, &again)?;
+        prompt::run_prompt(conversation, lines).await?;
+        let session = &conversation.session;
+        let again = format!("resume with: turnwire chat --resume --session {session}");
+        conversation.view.show_note(Style::DIM, &again)?;
         Ok(())
     }
 
-    /// Shows what is there, and follows what is open. `None`: nothing was.
+    /// Shows the history, and follows the open reply. `None` if there was none.
     async fn show_and_follow_open(
         &self,
-        talk: &mut Conversation,
+        conversation: &mut Conversation,
     ) -> Result<Option<ReplyOutcome>, ChatError> {
-        let history = talk.client.get_history(&talk.session, RESUMED_MESSAGES).await?;
-        talk.set_cursor_after(&history);
-        talk.view.show_history(&history)?;
+        let history =
+            conversation.client.get_history(&conversation.session, RESUMED_MESSAGES).await?;
+        conversation.set_cursor_after(&history);
+        conversation.view.show_history(&history)?;
         if history.status == "idle" {
             return Ok(None);
         }
-        talk.follow_open_reply(&history).await.map(Some)
+        conversation.follow_open_reply(&history).await.map(Some)
     }
 
-    /// One message and its answer.
+    /// One message and its reply.
     async fn run_once(
         &self,
-        talk: &mut Conversation,
+        conversation: &mut Conversation,
         message: Option<String>,
     ) -> Result<ReplyOutcome, ChatError> {
-        let went = if self.resume { self.show_and_follow_open(talk).await? } else { None };
+        let went = if self.resume { self.show_and_follow_open(conversation).await? } else { None };
         match (message, went) {
             (_, Some(ReplyOutcome::Detached)) => Ok(ReplyOutcome::Detached),
-            (Some(message), _) => talk.send_message(&message).await,
+            (Some(message), _) => conversation.send_message(&message).await,
             (None, Some(went)) => Ok(went),
             (None, None) => {
-                talk.view.show_note(Style::DIM, "nothing was open, and nothing was said")?;
+                conversation
+                    .view
+                    .show_note(Style::DIM, "nothing to do: no open reply and no message")?;
                 Ok(ReplyOutcome::Completed)
             }
         }
     }
 }
 
-/// A server elsewhere, with the credentials that were given.
+/// The endpoint of a remote server, with the given token or that of the environment.
 pub(crate) fn remote_endpoint(url: &str, token: Option<String>) -> Result<Endpoint, CommandError> {
     let token =
         token.or_else(|| std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.is_empty()));
     Endpoint::new(url, token).map_err(|why| CommandError::new(why, ""))
 }
 
-pub(crate) fn to_command_error(trouble: &ClientError) -> CommandError {
-    CommandError::new(trouble.to_string(), trouble.hint())
+pub(crate) fn to_command_error(error: &ClientError) -> CommandError {
+    CommandError::new(error.to_string(), error.hint())
 }
 
-/// What came from outside, on one line of a terminal.
+/// Makes untrusted text safe for one line of a terminal.
 pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
 }

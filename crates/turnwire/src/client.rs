@@ -1,12 +1,12 @@
-//! A client of a Turnwire server: requests that are safe to send again, and a stream of events that
-//! comes back by itself.
+//! A client of a Turnwire server: requests that are safe to repeat, and an event stream that reconnects.
+//! Used by `chat` and `replay`.
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `http` | one request and its answer |
-//! | `api` | the routes that a conversation needs |
-//! | `watch` | the events of a session, over lost connections and restarts |
-//! | `trouble` | why something did not work |
+//! | `http` | one request and its response |
+//! | `api` | the routes of a conversation |
+//! | `event_stream` | the events of a session, across lost connections and restarts |
+//! | `error` | why a request failed |
 
 mod api;
 mod error;

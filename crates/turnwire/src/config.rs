@@ -1,4 +1,4 @@
-//! `turnwire config check`: looks at the settings without starting anything.
+//! `turnwire config check`: checks the settings without starting a server.
 
 use crate::input::{IoFailure, print_stderr};
 use crate::serve::{DEFAULT_CONFIG, agents, read_config};
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use turnwire_server::auth::Auth;
 use turnwire_server::config::Config;
 
-/// Look at the settings
+/// Work with the settings
 #[derive(Args)]
 pub(crate) struct Settings {
     #[command(subcommand)]
@@ -22,10 +22,10 @@ enum SettingsCommand {
     Check(Check),
 }
 
-/// Check the settings: what they come to, or what is wrong and in which line
+/// Check the settings: print a summary, or the errors with their lines
 #[derive(Args)]
 struct Check {
-    /// The settings [default: turnwire.toml]
+    /// The settings file [default: turnwire.toml]
     file: Option<PathBuf>,
 }
 
@@ -68,7 +68,7 @@ fn summary(file: &Path, config: &Config) -> String {
     };
     let (tokens, jwt) = (config.auth.tokens.len(), config.auth.jwt.as_ref());
     let credentials = match (tokens, jwt) {
-        (0, None) => "none: only this machine is let in, and may do everything".to_owned(),
+        (0, None) => "none: only this machine has access, with all scopes".to_owned(),
         (count, None) => format!("{count} token(s)"),
         (count, Some(jwt)) => format!("{count} token(s), and JWT of {}", jwt.issuer),
     };

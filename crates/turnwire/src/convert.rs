@@ -1,4 +1,4 @@
-//! `turnwire convert`: events of one wire to another, streaming.
+//! `turnwire convert`: converts a stream of one wire to another.
 
 use crate::input::{self, EXIT_ERROR, WireParser, print_stderr};
 use crate::reply_sequencer::ReplySequencer;
@@ -11,38 +11,38 @@ use turnwire_wires::{Decoded, DecoderOptions, Encode, EncoderOptions, Frames, Wi
 
 /// Convert a stream of one wire to another
 ///
-/// Reads a stream, one JSON per line or the body of a server-sent event stream (told apart by
-/// looking), and writes each event in the other protocol as it comes. An event that came before (by its
-/// seq, or its id) is left out, and so is what the other protocol cannot hold: `turnwire wires` lists it.
+/// Reads a stream, one JSON object per line or server-sent events (detected), and writes each event
+/// in the other protocol as it arrives. Repeated events (by seq or id) are left out, and so is what
+/// the other protocol cannot hold: `turnwire wires` lists it.
 #[derive(Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Convert {
-    /// Where the events are: a file, or - for standard input
+    /// The events: a file, or - for standard input
     #[arg(default_value = "-", hide_default_value = true)]
     file: PathBuf,
 
-    /// How the events are written
+    /// The wire of the input
     #[arg(long, value_parser = WireParser::Readable)]
     from: &'static Wire,
 
-    /// How to write them
+    /// The wire of the output
     #[arg(long, value_parser = WireParser::Writable)]
     to: &'static Wire,
 
-    /// Write a server-sent event stream, as a server of that protocol would, instead of lines
+    /// Write server-sent events, as a server of that protocol does, instead of lines
     #[arg(long)]
     sse: bool,
 }
 
 const AFTER: &str = "\
-A line that is no event is told on standard error with its line, and so is a merged event of which a
-part came before; the others are converted.
+Invalid events are reported on standard error with their line, and so are merged events that were
+partly repeated; the others are converted.
 
 Exit status:
   0    everything was converted
-  1    a line that is no event, or a merged one that came in part
-  2    wrong usage, or the file cannot be read, or the output not be written
-  141  whoever read our output has gone away
+  1    an invalid event, or a merged event that was partly repeated
+  2    wrong usage, or the input or output failed
+  141  the reader of the output closed the pipe
 
 Examples:
   turnwire convert --from anthropic --to turnwire answer.sse
@@ -87,12 +87,12 @@ impl Convert {
 struct Conversion {
     encode: Box<dyn Encode>,
     repeats: RepeatDetector,
-    /// Where one reply has to end before the next begins.
+    /// For wires on which a reply must end before the next starts.
     turns: Option<ReplySequencer>,
     last_word: Option<&'static str>,
     sse: bool,
     frames: Frames,
-    /// What is to be written.
+    /// Pending output.
     text: String,
     failed: bool,
 }
@@ -106,7 +106,7 @@ impl Conversion {
         self.write_frames();
     }
 
-    /// An event that came before must not show twice, and other protocols cannot tell.
+    /// Repeated events are dropped here: other protocols cannot recognise them.
     fn encode_event(&mut self, event: &Event<'_>) -> Result<()> {
         let Self { encode, frames, .. } = self;
         if !self.repeats.is_repeat(event)? {

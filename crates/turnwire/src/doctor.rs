@@ -1,4 +1,4 @@
-//! `turnwire doctor`: whether a store is healthy, and making it so.
+//! `turnwire doctor`: checks a store, and repairs what can be derived from its events.
 
 use crate::input::{IoFailure, print_stderr};
 use crate::store::{self, CommandError, Mode, StoreArgs};
@@ -11,20 +11,20 @@ use turnwire_log::doctor::{self, SessionFinding};
 use turnwire_log::store::{SessionNumber, SessionRecord, Store};
 use turnwire_log::{Error, SqliteStore};
 
-/// How many sessions are read from the store at a time.
+/// How many sessions are read at a time.
 const PAGE_SIZE: usize = 500;
-/// How many sessions are checked at a time.
+/// How many sessions are checked concurrently.
 const CONCURRENT_CHECKS: usize = 4;
 
-/// Check a store, and repair what can be repaired
+/// Check a store, and repair what can be derived from its events
 ///
-/// Looks through the whole file: damaged pages and rows, missing events, leftovers. Then it folds the
-/// events of every session again, and compares the messages that are stored with what comes out. Events
-/// are never changed; messages are made from them, so they can be made again.
+/// Reads the whole file: damaged pages and rows, missing events, leftovers. Then it folds the
+/// events of every session again and compares the result with the stored messages. Events are never
+/// changed; messages are derived from them and can be rebuilt.
 #[derive(Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Doctor {
-    /// Make messages and states again that are not what their events say; stop the server first
+    /// Rebuild messages and states that do not match their events; stop the server first
     #[arg(long)]
     repair: bool,
 
@@ -33,13 +33,13 @@ pub(crate) struct Doctor {
 }
 
 const AFTER: &str = "\
-Findings are told on standard output, one a line. Without --repair it works beside a server.
-What is damaged in the file itself cannot be repaired: restore a backup, or save what can be read with
+Findings are printed on standard output, one per line. Without --repair it works while a server runs.
+Damage in the file itself cannot be repaired: restore a backup, or save what can be read with
 `turnwire sessions export`.
 
 Exit status:
-  0  all is in order, or is again
-  1  something is not
+  0  no findings, or all repaired
+  1  findings remain
   2  the store cannot be opened
 
 Examples:
@@ -89,7 +89,7 @@ fn print_lines(lines: &[String]) -> io::Result<()> {
     out.flush()
 }
 
-/// Checks all sessions. The inner error is that nobody takes what is told.
+/// Checks all sessions. The inner error is a failed output.
 async fn check_sessions(
     store: &SqliteStore,
     mode: Mode,
@@ -141,7 +141,7 @@ async fn check_sessions(
     Ok(Ok(()))
 }
 
-/// Repairs a session, looks again, and says how much is gone.
+/// Repairs a session, checks it again, and returns how many findings are gone.
 async fn repair_session(
     store: &SqliteStore,
     record: &SessionRecord,
@@ -161,13 +161,13 @@ fn report_summary(store: &SqliteStore, summary: &Summary, mode: Mode) -> ExitCod
     let path = store.path().display();
     match (findings, mode) {
         (0, _) => {
-            print_stderr(format_args!("{path}: {sessions} sessions, all in order"));
+            print_stderr(format_args!("{path}: {sessions} sessions, no findings"));
             ExitCode::SUCCESS
         }
         (_, Mode::Read) => {
             print_stderr(format_args!("{path}: {sessions} sessions, {findings} findings"));
             print_stderr(
-                "hint: `turnwire doctor --repair` makes messages again, with the server stopped",
+                "hint: stop the server and run `turnwire doctor --repair` to rebuild messages",
             );
             ExitCode::FAILURE
         }

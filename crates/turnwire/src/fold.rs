@@ -1,4 +1,4 @@
-//! `turnwire fold`: events in, one message per reply out.
+//! `turnwire fold`: folds events into one message per reply.
 
 use crate::input::{self, EXIT_ERROR, IoFailure, WireParser, print_stderr};
 use clap::Args;
@@ -12,22 +12,22 @@ use turnwire_wires::{Decoded, Decoder, DecoderOptions, Wire};
 
 /// Fold events into messages: one message per reply
 ///
-/// Reads events, one JSON per line or the body of a server-sent event stream (told apart by
-/// looking), and writes one message per reply, as one line of JSON, in the order of the replies'
-/// first events. Replies may be interleaved, events may come twice. Whole messages in the stream
-/// (MESSAGE events) are written where they stand. A model provider's stream is one reply.
+/// Reads events, one JSON object per line or a server-sent event stream (detected), and writes one
+/// message per reply, one JSON object per line, in the order of the replies' first events. Replies
+/// may be interleaved, and events may be repeated. Whole messages in the stream (MESSAGE events)
+/// are written in their place. A model provider's stream is one reply.
 #[derive(Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Fold {
-    /// Where the events are: a file, or - for standard input
+    /// The events: a file, or - for standard input
     #[arg(default_value = "-", hide_default_value = true)]
     file: PathBuf,
 
-    /// How the events are written
+    /// The wire of the input
     #[arg(long, default_value = "turnwire", value_parser = WireParser::Readable)]
     wire: &'static Wire,
 
-    /// Print every reply, with what could be applied; problems become warnings
+    /// Print every reply with what could be applied; problems become warnings
     ///
     /// Without it, a reply with a problem is not printed.
     #[arg(long)]
@@ -40,9 +40,9 @@ Problems go to standard error with their line and a name, such as
 
 Exit status:
   0    every event was folded (or, with --tolerant, only warned about)
-  1    a problem in the events, or a line that is no event
-  2    wrong usage, or the file cannot be read, or the messages not be written
-  141  whoever read our output has gone away
+  1    a problem in the events, or an invalid event
+  2    wrong usage, or the input or output failed
+  141  the reader of the output closed the pipe
 
 Examples:
   turnwire fold reply.ndjson
@@ -66,7 +66,7 @@ impl Fold {
         if let Err(failed) = &unread {
             failed.report(&self.file);
         }
-        // What was read before an error is not lost for it.
+        // Events before a read error still count.
         match folding.finish(decoder, io::stdout().lock()) {
             Ok(_) if unread.is_err() => ExitCode::from(EXIT_ERROR),
             Ok(code) => code,
@@ -80,7 +80,7 @@ struct FoldRun {
     folder: Folder,
     /// Replies that are not printed.
     with_problem: HashSet<String>,
-    /// Whether the exit status has to tell of a problem.
+    /// Whether the exit status must report a problem.
     failed: bool,
 }
 
@@ -107,7 +107,7 @@ impl FoldRun {
             Ok(event) => self.push_event(decoded.line, &event),
             Err(error) => {
                 self.report_invalid(decoded.line, &error);
-                // Whatever it was to say, its reply is not whole without it.
+                // Without this event its reply is incomplete.
                 self.with_problem.extend(decoded.reply_id);
             }
         }
@@ -115,7 +115,7 @@ impl FoldRun {
 
     fn push_event(&mut self, line: u64, event: &Event<'_>) {
         if matches!(event.kind, EventKind::Reset(_)) {
-            // Everything comes again, and is judged again.
+            // All events come again.
             self.with_problem.clear();
         }
         if self.tolerant {
@@ -135,7 +135,7 @@ impl FoldRun {
     }
 }
 
-/// Which message an event is about.
+/// The id of an event's message.
 fn message_id<'e>(event: &'e Event<'_>) -> &'e str {
     match &event.kind {
         EventKind::Message(event) => event.message.id(),

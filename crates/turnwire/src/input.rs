@@ -1,5 +1,4 @@
-//! What every reading command shares: where bytes come from, which wires there are, and how problems
-//! are told.
+//! What the commands share: reading input, parsing wire names, printing errors, exit statuses.
 
 use clap::builder::PossibleValue;
 use std::fmt::Display;
@@ -9,12 +8,12 @@ use std::path::Path;
 use std::process::ExitCode;
 use turnwire_wires::Wire;
 
-/// What the shell shows for a program that a broken pipe ended.
+/// The exit status of a program that a broken pipe ended.
 const EXIT_BROKEN_PIPE: u8 = 141;
-/// Wrong usage, or something cannot be read or written.
+/// The exit status for wrong usage, and for failed input or output.
 pub(crate) const EXIT_ERROR: u8 = 2;
 
-/// Hands on the bytes of a file, or of standard input, as they come, until `each` fails.
+/// Passes the bytes of a file, or of standard input, to `each` until it fails.
 pub(crate) fn read_chunks(
     file: &Path,
     mut each: impl FnMut(&[u8]) -> io::Result<()>,
@@ -39,14 +38,14 @@ pub(crate) fn read_chunks(
     }
 }
 
-/// What made a command stop.
+/// Why a command stopped.
 pub(crate) enum IoFailure {
     Read(io::Error),
     Write(io::Error),
 }
 
 impl IoFailure {
-    /// Says what happened, and gives the exit status.
+    /// Prints the error, and returns the exit status.
     pub(crate) fn report(&self, file: &Path) -> ExitCode {
         match self {
             Self::Read(error) => {
@@ -61,12 +60,12 @@ impl IoFailure {
     }
 }
 
-/// A line for people. Where nobody can read it, there is nobody to tell.
+/// Prints a line to standard error. If that fails, there is nobody to tell.
 pub(crate) fn print_stderr(line: impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Reads the name of a wire that can do what an option needs, and lists those in `--help`.
+/// Parses the name of a wire with the needed direction, and lists the possible ones in `--help`.
 #[derive(Clone)]
 pub(crate) enum WireParser {
     /// Its streams can be read.
@@ -87,15 +86,15 @@ impl WireParser {
         Wire::all().filter(|wire| self.is_supported(wire))
     }
 
-    /// A wire that there is, but not for this.
+    /// The error for a wire without the needed direction.
     fn unsupported_error(&self, wire: &Wire, command: &clap::Command) -> clap::Error {
         let cannot = match self {
-            Self::Readable => "its streams can be written, and not be read",
-            Self::Writable => "its streams can be read, and not be written",
+            Self::Readable => "its streams can be written but not read",
+            Self::Writable => "its streams can be read but not written",
         };
         let names: Vec<&str> = self.wires().map(|wire| wire.name).collect();
         let message = format!(
-            "the wire {} does not fit: {cannot}\n\nThese fit: {}\n",
+            "the wire {} cannot be used here: {cannot}\n\nPossible wires: {}\n",
             wire.name,
             names.join(", ")
         );

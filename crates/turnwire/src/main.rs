@@ -1,6 +1,7 @@
 //! The command line of Turnwire.
 
 mod backup;
+#[cfg(feature = "bench")]
 mod bench;
 mod chat;
 mod client;
@@ -41,6 +42,7 @@ enum Command {
     Wires(wires::Wires),
     Token(token::Token),
     Config(config::Settings),
+    #[cfg(feature = "bench")]
     Bench(bench::Bench),
     Sessions(sessions::Sessions),
     Doctor(doctor::Doctor),
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         Some(Command::Wires(command)) => command.run(),
         Some(Command::Token(command)) => command.run(),
         Some(Command::Config(command)) => command.run(),
+        #[cfg(feature = "bench")]
         Some(Command::Bench(command)) => command.run(),
         Some(Command::Sessions(command)) => command.run(),
         Some(Command::Doctor(command)) => command.run(),

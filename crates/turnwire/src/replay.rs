@@ -1,4 +1,4 @@
-//! `turnwire replay`: a session again, or its state at a point.
+//! `turnwire replay`: shows a stored session again, or prints its messages at an event.
 
 use crate::chat::{self, Renderer, SaveFolder, Screen, Terminal};
 use crate::client::{Client, RetryLimit};
@@ -17,41 +17,41 @@ use turnwire_core::{Event, Msg, Seq};
 use turnwire_log::store::{SessionKey, Store};
 use turnwire_log::transfer::{self, ExportError};
 
-/// Nobody watches an hour in which an approval waited.
+/// Longer pauses are cut: nobody watches an hour of waiting for an approval.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
-/// Watch a session again, or print its state at a point
+/// Replay a session, or print its messages at an event
 ///
-/// It looks as it did in `turnwire chat`, at the pace at which it happened; pauses of more than 5 seconds
-/// are cut short. With --at it prints the messages as they stood behind that event, one JSON a line.
+/// It looks as in `turnwire chat` and runs at the original pace, with pauses of at most 5 seconds.
+/// With --at it prints the messages after that event, one JSON object per line.
 #[derive(Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Replay {
-    /// Which session
+    /// The session
     #[arg(long, value_name = "ID")]
     session: String,
 
-    /// Print the messages as they stood behind the event with this number, instead
+    /// Instead, print the messages after the event with this number
     #[arg(long, value_name = "SEQ")]
     at: Option<u64>,
 
-    /// How fast: 2 is twice as fast as it happened, 0 is at once
+    /// Speed: 2 is twice as fast, 0 is without pauses
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = speed)]
     speed: f64,
 
-    /// Whose session, in a store
+    /// The tenant of the session, in a store
     #[arg(long, value_name = "NAME", default_value = turnwire_server::auth::DEFAULT_TENANT, conflicts_with = "url")]
     tenant: String,
 
-    /// A server that has the session [default: the store itself, also beside its server]
+    /// Read from this server [default: from the store, also while a server uses it]
     #[arg(long, value_name = "URL", conflicts_with = "store")]
     url: Option<String>,
 
-    /// Credentials for the server; better in `TURNWIRE_TOKEN`
+    /// Token for the server; better in `TURNWIRE_TOKEN`
     #[arg(long, value_name = "TOKEN", requires = "url")]
     token: Option<String>,
 
-    /// Where pictures and files go [default: a folder in your data folder]
+    /// Folder for images and files [default: a folder in your data folder]
     #[arg(long, value_name = "FOLDER")]
     save: Option<PathBuf>,
 
@@ -61,10 +61,10 @@ pub(crate) struct Replay {
 
 const AFTER: &str = "\
 Exit status:
-  0    it was shown
+  0    the session was shown
   1    there is no such session
   2    wrong usage, or the store or the server cannot be used
-  141  whoever read our output has gone away
+  141  the reader of the output closed the pipe
 
 Examples:
   turnwire replay --session chat-1
@@ -74,7 +74,7 @@ Examples:
 fn speed(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(speed) if speed.is_finite() && speed >= 0.0 => Ok(speed),
-        _ => Err("a number such as 2, or 0 for at once".to_owned()),
+        _ => Err("expected a number such as 2, or 0 for no pauses".to_owned()),
     }
 }
 
@@ -92,7 +92,7 @@ impl Replay {
         let Some(lines) = lines else {
             let id = chat::one_line(&self.session);
             crate::input::print_stderr(format_args!("error: there is no session {id}"));
-            crate::input::print_stderr("hint: `turnwire sessions` lists those of a store");
+            crate::input::print_stderr("hint: `turnwire sessions` lists the sessions of a store");
             return Ok(ExitCode::FAILURE);
         };
         let events = parse_events(&lines)?;
@@ -111,12 +111,12 @@ impl Replay {
         let client = Client::new(place, RetryLimit::For(Duration::from_secs(5)));
         match client.read_log(&self.session).await {
             Ok(lines) => Ok(Some(lines)),
-            Err(trouble) if trouble.is_not_found() => Ok(None),
-            Err(trouble) if trouble.has_type("trimmed") => Err(CommandError::new(
-                trouble.to_string(),
-                "the store itself has the messages whole: leave out --url, and name it with --store",
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) if error.has_type("trimmed") => Err(CommandError::new(
+                error.to_string(),
+                "read the store instead, which has the whole messages: leave out --url, and use --store",
             )),
-            Err(trouble) => Err(chat::to_command_error(&trouble)),
+            Err(error) => Err(chat::to_command_error(&error)),
         }
     }
 
@@ -131,15 +131,15 @@ impl Replay {
             Err(ExportError::Write(error)) => return Err(CommandError::new(error.to_string(), "")),
         }
         let text =
-            String::from_utf8(out).map_err(|_| CommandError::new("the log is no UTF-8", ""))?;
-        // The first line says what the session is.
+            String::from_utf8(out).map_err(|_| CommandError::new("the log is not UTF-8", ""))?;
+        // The first line describes the session.
         Ok(Some(text.split_once('\n').map_or("", |(_, rest)| rest).to_owned()))
     }
 
     async fn show(&self, events: &[Event<'static>]) -> io::Result<()> {
         let terminal = Terminal::detect();
-        let keep = Box::new(SaveFolder::for_session(self.save.as_deref(), &self.session));
-        let mut renderer = Renderer::new(terminal.display, keep);
+        let saver = Box::new(SaveFolder::for_session(self.save.as_deref(), &self.session));
+        let mut renderer = Renderer::new(terminal.display, saver);
         let mut screen = Screen::new(terminal);
         let mut before: Option<Timestamp> = None;
         for event in events {
@@ -165,7 +165,7 @@ async fn wait_scaled(passed: Duration, speed: f64) {
     sleep(time.unwrap_or(MAX_PAUSE)).await;
 }
 
-/// The events of a log; messages whose events are gone come whole.
+/// Parses the events of a log. Messages whose events retention removed are whole.
 fn parse_events(lines: &str) -> Result<Vec<Event<'static>>, CommandError> {
     let strange = |error: &dyn std::fmt::Display| {
         CommandError::new(
@@ -188,7 +188,7 @@ fn parse_events(lines: &str) -> Result<Vec<Event<'static>>, CommandError> {
     read.collect()
 }
 
-/// The messages as they stood behind an event. Those of sub-agents are no part of the conversation.
+/// Prints the messages after an event. Messages of sub-agents are not part of the conversation.
 fn print_messages_at(events: &[Event<'static>], at: u64) -> io::Result<()> {
     let mut folder = turnwire_core::Folder::default();
     let mut of_others = HashSet::new();
@@ -196,7 +196,7 @@ fn print_messages_at(events: &[Event<'static>], at: u64) -> io::Result<()> {
         if event.is_from_sub_agent() {
             of_others.insert(event.reply_id.to_string());
         }
-        // The log was folded strictly when it was written.
+        // The log was checked when it was written.
         let _ = folder.push_tolerant(event);
     }
     let mut out = io::BufWriter::new(io::stdout().lock());

@@ -1,19 +1,20 @@
-//! Replies that grow at the same time, one after the other: for protocols that show one at a time.
+//! Sequences interleaved replies one after the other, for wires that carry one reply at a time.
+//! Used by `convert`.
 
 use std::collections::VecDeque;
 use turnwire_core::{Event, EventKind};
 
-/// Holds the events of other replies back until the current one has ended.
+/// Holds back the events of other replies until the current reply ends.
 #[derive(Default)]
 pub(crate) struct ReplySequencer {
     current: Option<String>,
-    /// The others, in the order of their first events.
+    /// The other replies, in the order of their first events.
     waiting: VecDeque<(String, Vec<Event<'static>>)>,
 }
 
 impl ReplySequencer {
-    /// Takes an event, and hands on what may be shown now. What belongs to no reply, and what a
-    /// sub-agent does, is not held back.
+    /// Adds an event, and passes on what may follow now. Events outside replies, and those of
+    /// sub-agents, are not held back.
     pub(crate) fn push(&mut self, event: &Event<'_>, each: &mut impl FnMut(&Event<'_>)) {
         let is_own = event.kind.is_part_of_reply() && !event.reply_id.is_empty();
         if !is_own || event.is_from_sub_agent() {
@@ -29,7 +30,7 @@ impl ReplySequencer {
         }
     }
 
-    /// There is no more: the others follow, whether the current one has ended or not.
+    /// The stream has ended: releases all held events.
     pub(crate) fn finish(&mut self, each: &mut impl FnMut(&Event<'_>)) {
         while !self.waiting.is_empty() {
             self.release_next(each);
@@ -51,7 +52,7 @@ impl ReplySequencer {
         }
     }
 
-    /// The next one, as far as it has come; and so on while they have ended.
+    /// Releases the next reply, and further ones while they are complete.
     fn release_next(&mut self, each: &mut impl FnMut(&Event<'_>)) {
         self.current = None;
         while let Some((id, events)) = self.waiting.pop_front() {

@@ -1,4 +1,4 @@
-//! `turnwire serve`: the server, from its settings to its end.
+//! `turnwire serve`: reads the settings, starts the server, and stops it on a signal.
 
 mod agents;
 
@@ -23,50 +23,51 @@ use turnwire_server::config::{
 };
 use turnwire_server::{App, Server, StartError};
 
-/// Where settings are when nobody says it.
+/// The default settings file.
 pub(crate) const DEFAULT_CONFIG: &str = "turnwire.toml";
-/// What the shell shows for a program that was interrupted.
+/// The exit status of an interrupted program.
 const EXIT_INTERRUPTED: i32 = 130;
 
 /// Run the server
 ///
-/// Settings come from turnwire.toml; environment variables (`TURNWIRE_LISTEN`, `TURNWIRE_STORE`, …) win over
-/// the file, and options over both. Without credentials it listens on this machine only.
+/// Settings come from turnwire.toml; environment variables (`TURNWIRE_LISTEN`, `TURNWIRE_STORE`, …)
+/// override the file, and options override both. Without credentials it listens on the loopback
+/// address only.
 #[derive(Args)]
 pub(crate) struct Serve {
-    /// Where to listen [default: 127.0.0.1:4747]
+    /// Address to listen on [default: 127.0.0.1:4747]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<ListenAddress>,
-    /// Where sessions are kept: sqlite:PATH or memory: [default: a file in your data folder]
+    /// The store: sqlite:PATH or memory: [default: a file in your data folder]
     #[arg(long, value_name = "URL")]
     store: Option<StoreUrl>,
-    /// The settings [default: turnwire.toml, if it is there]
+    /// The settings file [default: turnwire.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// How the server is reached from outside
+    /// The public URL of the server
     #[arg(long, value_name = "URL")]
     public_url: Option<WebUrl>,
-    /// A web page elsewhere that may use this server; may be repeated
+    /// Origin of another web page that may use this server; may be repeated
     #[arg(long, value_name = "URL")]
     origin: Vec<Origin>,
-    /// A further name under which the server is reached; may be repeated
+    /// Additional host name of the server; may be repeated
     #[arg(long, value_name = "NAME")]
     host: Vec<HostName>,
-    /// Something in front does TLS
+    /// A proxy in front terminates TLS
     #[arg(long)]
     behind_proxy: bool,
-    /// The certificate, in PEM
+    /// TLS certificate, in PEM
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
-    /// The certificate's key, in PEM
+    /// Private key of the certificate, in PEM
     #[arg(long, value_name = "FILE")]
     tls_key: Option<PathBuf>,
-    /// What is logged: error, warn, info, debug, or a filter
+    /// Log level: error, warn, info, debug, or a filter
     #[arg(long, value_name = "LEVEL")]
     log: Option<String>,
 }
 
-/// What keeps the server from starting.
+/// Why the server cannot start.
 pub(crate) enum ServeError {
     Config(ConfigError),
     Start(StartError),
@@ -104,7 +105,7 @@ impl Serve {
         match self.start() {
             Ok(()) => return ExitCode::SUCCESS,
             Err(ServeError::Config(error)) => {
-                print_stderr(format_args!("error: these settings cannot be used\n{error}"));
+                print_stderr(format_args!("error: invalid settings\n{error}"));
             }
             Err(error) => print_stderr(format_args!("error: {error}")),
         }
@@ -120,17 +121,17 @@ impl Serve {
         let url = config.store.clone().map_or_else(store::default_url, Ok)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
-            // Who reads the store or checks a schema is counted elsewhere, and needs few of them. But the
-            // system's resolver takes one for each name that is looked up, for as long as a name server
-            // likes: names of slow ones must not keep the store from being read.
+            // Blocking threads. Store reads and schema checks have their own limits and need few.
+            // But the system resolver takes one per DNS lookup, for as long as the name server
+            // takes: slow lookups must not block the store.
             .max_blocking_threads(256)
             .build()
-            .map_err(|error| StartError::new(format!("the system gives no threads: {error}")))?;
+            .map_err(|error| StartError::new(format!("cannot start the runtime: {error}")))?;
         let served = runtime.block_on(async {
             let interrupts = Interrupts::listen();
             adopt_orphans();
             let store = store::open_store(&url, Mode::Write)?;
-            // One process writes to a store at a time: its number names it.
+            // One process writes to a store at a time; its pid names it in the lease.
             let log = Arc::new(Log::new(store, format!("pid-{}", std::process::id())));
             let far = far_tools(&config).await?;
             let (agents, warnings) = agents(&config, Some(&far))?;
@@ -140,7 +141,7 @@ impl Serve {
             let app = App::new(config, log, agents)?;
             let server = Server::bind(app)?;
             let (version, address) = (env!("CARGO_PKG_VERSION"), server.url());
-            // Where nobody reads it, there is nobody to tell.
+            // If that fails, there is nobody to tell.
             let _ =
                 writeln!(io::stdout(), "Turnwire {version} listens on {address}  (store {url})");
             tracing::info!(version, address, store = %url, "listening");
@@ -148,7 +149,7 @@ impl Serve {
             tracing::info!("stopped");
             Ok(())
         });
-        // The runtime waits for threads that wait for such processes; its tasks may start further ones.
+        // The runtime waits for threads that wait for such processes, and its tasks may start more.
         end_descendants();
         drop(runtime);
         end_descendants();
@@ -172,7 +173,7 @@ impl Serve {
     }
 }
 
-/// The file's settings, and the environment's over them.
+/// The settings of the file, overridden by the environment.
 pub(crate) fn read_config(file: Option<&Path>) -> Result<Config, ConfigError> {
     let env = |name: &str| std::env::var(name).ok();
     let named = file.map(Path::to_owned).or_else(|| env("TURNWIRE_CONFIG").map(PathBuf::from));
@@ -204,7 +205,8 @@ fn init_logging(config: &LogConfig) -> Result<(), StartError> {
     Ok(())
 }
 
-/// MCP servers start processes that may outlive them. They become children of this one, which ends them.
+/// MCP servers start processes that may outlive them. They become children of this process, which
+/// ends them.
 #[cfg(target_os = "linux")]
 use turnwire_agent::mcp::{adopt_orphans, end_descendants};
 
@@ -214,7 +216,8 @@ fn adopt_orphans() {}
 #[cfg(not(target_os = "linux"))]
 fn end_descendants() {}
 
-/// Every connection is an open file, and many systems allow a thousand unless they are asked.
+/// Raises the limit of open files: every connection is one, and many systems allow 1,024 by
+/// default.
 #[cfg(unix)]
 fn raise_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
@@ -228,8 +231,8 @@ fn raise_file_limit() {
 #[cfg(not(unix))]
 fn more_files() {}
 
-/// Thousands of sessions hold a little memory each, all over the heap: pages of 2 MiB would hold more
-/// that is unused than used.
+/// Thousands of sessions hold a little memory each, scattered over the heap: most of each 2 MiB
+/// page would be unused.
 #[cfg(target_os = "linux")]
 fn disable_huge_pages() {
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
@@ -240,7 +243,7 @@ fn disable_huge_pages() {
 #[cfg(not(target_os = "linux"))]
 fn small_pages() {}
 
-/// Waits until somebody wants the server to stop. A second time it stops at once.
+/// Waits for a signal to stop. A second signal exits at once.
 async fn wait_for_shutdown(mut interrupts: Interrupts) {
     interrupts.next().await;
     tokio::spawn(async move {
@@ -250,8 +253,8 @@ async fn wait_for_shutdown(mut interrupts: Interrupts) {
     });
 }
 
-/// What asks the server to stop. It counts from when this is made: whoever has seen that the server
-/// listens can stop it in order.
+/// The signals that stop the server. Created before the server listens, so that no signal is
+/// missed.
 #[cfg(unix)]
 struct Interrupts(Vec<tokio::signal::unix::Signal>);
 

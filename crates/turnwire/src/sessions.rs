@@ -1,4 +1,4 @@
-//! `turnwire sessions`: list and search, export and import.
+//! `turnwire sessions`: lists, searches, exports and imports sessions.
 
 mod export;
 mod import;
@@ -25,10 +25,10 @@ enum Command {
 }
 
 const AFTER: &str = "\
-Listing and exporting work beside a server.
+Listing and exporting work while a server runs.
 
 Exit status:
-  0  it worked
+  0  success
   2  wrong usage, or the store cannot be opened
 
 Examples:
@@ -48,7 +48,7 @@ impl Sessions {
     }
 }
 
-/// What came from outside, on one line of a terminal.
+/// Makes untrusted text safe for one line of a terminal.
 fn one_line(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()
 }

@@ -1,4 +1,4 @@
-//! The store that a command works on: which one, how it is opened, what is told when it cannot be.
+//! The store of a command: the `--store` option, opening it, errors, progress bars.
 
 use crate::input::{EXIT_ERROR, print_stderr};
 use crate::serve::read_config;
@@ -12,12 +12,12 @@ use turnwire_log::sqlite::{Options, Progress};
 use turnwire_log::{Error, MemoryStore, SqliteStore, Store};
 use turnwire_server::config::StoreUrl;
 
-/// What a store is opened for.
+/// How a store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// To look at it, also while a server uses it. It has to be there.
+    /// For reading, also while a server uses it. It must exist.
     Read,
-    /// To change it. It is made where there is none.
+    /// For writing. It is created if it does not exist.
     Write,
 }
 
@@ -36,11 +36,11 @@ fn open_sqlite(path: &Path, mode: Mode) -> Result<SqliteStore, Error> {
     }
 }
 
-/// A file in the user's data folder.
+/// The default store: a file in the user's data folder.
 pub(crate) fn default_url() -> Result<StoreUrl, Error> {
     let folders = directories::ProjectDirs::from("", "", "turnwire").ok_or_else(|| {
         Error::Store(
-            "this user has no home, so there is no default place for the store; say where it is: \
+            "this user has no home folder, so there is no default store; name one with \
              --store sqlite:PATH"
                 .to_owned(),
         )
@@ -48,16 +48,16 @@ pub(crate) fn default_url() -> Result<StoreUrl, Error> {
     Ok(StoreUrl::Sqlite(folders.data_dir().join("turnwire.db")))
 }
 
-/// Which store.
+/// The `--store` option.
 #[derive(Args, Default)]
 pub(crate) struct StoreArgs {
-    /// Where sessions are kept: sqlite:PATH [default: as for `turnwire serve`]
+    /// The store: sqlite:PATH [default: as for `turnwire serve`]
     #[arg(long, value_name = "URL")]
     store: Option<StoreUrl>,
 }
 
 impl StoreArgs {
-    /// The file: what the option says, or else the environment, or the settings, or the default.
+    /// The path of the store: from the option, the environment, the settings, or the default.
     pub(crate) fn path(self) -> Result<PathBuf, CommandError> {
         let url = match self.store {
             Some(url) => url,
@@ -66,7 +66,7 @@ impl StoreArgs {
         match url {
             StoreUrl::Sqlite(path) => Ok(path),
             StoreUrl::Memory => Err(CommandError::new(
-                "a store in memory is gone with its server, so there is nothing to work on",
+                "a store in memory exists only inside its server",
                 "name a file with --store sqlite:PATH",
             )),
         }
@@ -77,7 +77,7 @@ impl StoreArgs {
         if mode == Mode::Read && !path.exists() {
             return Err(CommandError::new(
                 format!("there is no store at {}", path.display()),
-                "say where it is with --store sqlite:PATH; `turnwire serve` makes one",
+                "name it with --store sqlite:PATH; `turnwire serve` creates one",
             ));
         }
         Ok(Arc::new(open_sqlite(&path, mode)?))
@@ -85,11 +85,11 @@ impl StoreArgs {
 }
 
 fn configured_url() -> Result<Option<StoreUrl>, CommandError> {
-    let cannot = |error| CommandError::new(format!("these settings cannot be used\n{error}"), "");
+    let cannot = |error| CommandError::new(format!("invalid settings\n{error}"), "");
     Ok(read_config(None).map_err(cannot)?.store)
 }
 
-/// Why a command cannot do its work at all.
+/// Why a command failed, with a hint.
 #[derive(Debug)]
 pub(crate) struct CommandError {
     message: String,
@@ -101,7 +101,7 @@ impl CommandError {
         Self { message: message.into(), hint: hint.into() }
     }
 
-    /// Says so, and gives the exit status.
+    /// Prints the error, and returns the exit status.
     pub(crate) fn report(&self) -> ExitCode {
         print_stderr(format_args!("error: {}", self.message));
         if !self.hint.is_empty() {
@@ -115,8 +115,8 @@ impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
         let hint = match &error {
             Error::Locked(_) => {
-                "a server uses it. `turnwire sessions`, `sessions export`, `backup` and `doctor` \
-                 without --repair work beside it"
+                "a server uses it; `turnwire sessions`, `sessions export`, `backup`, and `doctor` \
+                 without --repair work at the same time"
             }
             Error::Version(_) => "use the version of Turnwire that wrote it, or a later one",
             _ => "",
@@ -125,25 +125,25 @@ impl From<Error> for CommandError {
     }
 }
 
-/// Runs what waits for a store.
+/// Runs a command's future to its end.
 pub(crate) fn block_on(work: impl Future<Output = Result<ExitCode, CommandError>>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let done = runtime
-        .map_err(|error| CommandError::new(format!("the system gives no threads: {error}"), ""))
+        .map_err(|error| CommandError::new(format!("cannot start the runtime: {error}"), ""))
         .and_then(|runtime| runtime.block_on(work));
     done.unwrap_or_else(|cannot| cannot.report())
 }
 
-/// Shows how far a long work has come, where somebody looks at it.
+/// A progress bar on standard error.
 pub(crate) fn progress_bar(template: &'static str, total: Option<u64>) -> ProgressBar {
-    // Where standard error is no terminal, nothing is drawn.
+    // Nothing is drawn if standard error is not a terminal.
     let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
     let style = ProgressStyle::with_template(template);
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar
 }
 
-/// Shows what the engine says of its work.
+/// Shows the progress that the storage engine reports.
 pub(crate) fn show_progress(bar: ProgressBar) -> impl FnMut(Progress) + Send + 'static {
     move |progress| {
         bar.set_message(progress.stage);
@@ -152,10 +152,10 @@ pub(crate) fn show_progress(bar: ProgressBar) -> impl FnMut(Progress) + Send + '
     }
 }
 
-/// How an engine's work looks.
+/// The template of such a bar.
 pub(crate) const STAGE_TEMPLATE: &str = "{msg:10} {bar:40} {pos}/{len} {eta}";
 
-/// How large a file is, for people.
+/// The size of a file, as text.
 pub(crate) fn file_size(path: &Path) -> String {
     let bytes = std::fs::metadata(path).map_or(0, |meta| meta.len());
     indicatif::HumanBytes(bytes).to_string()

@@ -1,4 +1,4 @@
-//! `turnwire token new`: makes credentials.
+//! `turnwire token new`: creates a bearer token.
 
 use crate::input::{EXIT_ERROR, IoFailure, print_stderr};
 use clap::{Args, Subcommand};
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use turnwire_server::auth::{self, Scope};
 
-/// Make credentials
+/// Create credentials
 #[derive(Args)]
 pub(crate) struct Token {
     #[command(subcommand)]
@@ -20,21 +20,21 @@ enum TokenCommand {
     New(New),
 }
 
-/// Make a bearer token, and the lines of turnwire.toml that let it in
+/// Create a bearer token, and print the lines for turnwire.toml that accept it
 ///
-/// The token is shown once, and only its hash is kept in the settings.
+/// The token is printed once. The settings contain only its hash.
 #[derive(Args)]
 struct New {
-    /// Whose sessions it reaches
+    /// The tenant whose sessions it can access
     #[arg(long, default_value = auth::DEFAULT_TENANT, value_parser = id)]
     tenant: String,
-    /// What it may do: read, chat, publish, approve, admin
+    /// Its scopes: read, chat, publish, approve, admin
     #[arg(long, value_delimiter = ',', default_value = "read,chat,approve")]
     scopes: Vec<Scope>,
-    /// Who holds it
+    /// The owner of the token
     #[arg(long, value_name = "NAME", value_parser = plain)]
     subject: Option<String>,
-    /// Only this session, or with a * behind all that begin so; may be repeated
+    /// Limit it to this session, or with a * at the end to all with this prefix; may be repeated
     #[arg(long = "session", value_name = "SESSION", value_parser = rule)]
     sessions: Vec<String>,
 }
@@ -43,7 +43,7 @@ fn id(text: &str) -> Result<String, String> {
     if auth::is_valid_id(text) {
         return Ok(text.to_owned());
     }
-    Err("1 to 128 of A-Z a-z 0-9 . _ : -".to_owned())
+    Err("expected 1 to 128 characters of A-Z a-z 0-9 . _ : -".to_owned())
 }
 
 fn rule(text: &str) -> Result<String, String> {
@@ -51,10 +51,10 @@ fn rule(text: &str) -> Result<String, String> {
         .map(|_| text.to_owned())
 }
 
-/// What can stand in the settings as it is.
+/// Text that needs no escaping in the settings.
 fn plain(text: &str) -> Result<String, String> {
     if text.is_empty() || text.chars().any(|c| c.is_control() || c == '"' || c == '\\') {
-        return Err("some letters, without quotes, backslashes or line breaks".to_owned());
+        return Err("expected text without quotes, backslashes or line breaks".to_owned());
     }
     Ok(text.to_owned())
 }
@@ -63,7 +63,7 @@ impl Token {
     pub(crate) fn run(self) -> ExitCode {
         let TokenCommand::New(new) = self.command;
         let Some((token, hash)) = auth::generate_token() else {
-            print_stderr("error: the system gives no randomness");
+            print_stderr("error: the system's random number generator failed");
             return ExitCode::from(EXIT_ERROR);
         };
         match io::stdout().lock().write_all(new.text(&token, &hash).as_bytes()) {
@@ -81,8 +81,8 @@ impl New {
         };
         let scopes = quoted(self.scopes.iter().map(|scope| scope.name()).collect());
         let mut text = format!(
-            "# The token, shown this once; send it as `Authorization: Bearer TOKEN`:\n# {token}\n\
-             # These lines go into turnwire.toml:\n[[auth.tokens]]\ntenant = \"{}\"\nsha256 = \"{hash}\"\n\
+            "# The token, printed only once. Send it as `Authorization: Bearer TOKEN`:\n# {token}\n\
+             # Add these lines to turnwire.toml:\n[[auth.tokens]]\ntenant = \"{}\"\nsha256 = \"{hash}\"\n\
              scopes = [{scopes}]\n",
             self.tenant
         );

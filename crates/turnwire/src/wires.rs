@@ -1,4 +1,4 @@
-//! `turnwire wires`: what each protocol can do, and what it cannot hold.
+//! `turnwire wires`: lists the wires with their directions and losses.
 
 use crate::input::{IoFailure, print_stderr};
 use clap::Args;
@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use turnwire_wires::{Loss, Wire};
 
-/// List the wires: what each can do, and what it cannot hold
+/// List the wires: what each supports, and what it cannot hold
 #[derive(Args)]
 pub(crate) struct Wires {
-    /// Only this one
+    /// Only this wire
     wire: Option<String>,
 }
 
@@ -23,7 +23,7 @@ impl Wires {
             Some((name, None)) => {
                 let names: Vec<&str> = Wire::all().map(|wire| wire.name).collect();
                 let names = names.join(", ");
-                print_stderr(format_args!("error: there is no wire {name}; there are {names}"));
+                print_stderr(format_args!("error: unknown wire {name}; known wires: {names}"));
                 return ExitCode::from(crate::input::EXIT_ERROR);
             }
         };
@@ -52,9 +52,9 @@ fn all_wires_table() -> String {
 }
 
 const ABOUT: &str = "
-messages: its messages can be read and written; stream: its events; request: out, a model is asked
-in it; in, a client asks an agent in it. What a wire cannot hold is left out there, or comes back
-different. What is listed for no wire survives.
+messages: messages can be read and written; stream: events can be read (in) and written (out); request:
+out, requests to a model; in, requests of clients to an agent. The losses below are what a wire leaves out
+or returns changed. Everything else survives.
 ";
 
 fn table_row(wire: &str, [messages, decode, encode, request]: [&str; 4]) -> String {

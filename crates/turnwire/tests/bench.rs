@@ -6,9 +6,9 @@
     reason = "a test that cannot go on has failed"
 )]
 
-mod fake;
+mod fake_server;
 
-use fake::{FakeServer, Fault};
+use fake_server::{FakeServer, Fault};
 use serde_json::Value;
 use std::net::TcpListener;
 use std::process::{Command, Output};
@@ -29,7 +29,7 @@ fn figures(url: &str, args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The status, and what was said on standard error.
+/// Exit status and standard error.
 fn failure(url: &str, args: &[&str]) -> (i32, String) {
     let output = bench(url, args);
     (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
@@ -56,7 +56,7 @@ fn ingest_counts_what_the_server_has_stored() {
     let (sessions, events) = fake.remaining();
     assert_eq!(sessions, 10);
     let rate = figures["events_per_second"].as_f64().unwrap();
-    // The last POST of each connection may be answered when the second is over.
+    // The last POST of each connection may be answered after the second.
     let stored = f64::from(u32::try_from(events).unwrap());
     assert!(rate > 0.0 && rate <= stored && rate >= stored - 4.0 * 7.0, "{rate} of {stored}");
     let latency = &figures["latency_ms"];

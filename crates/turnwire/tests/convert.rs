@@ -78,7 +78,7 @@ fn events_are_converted_as_they_come() {
     for line in REPLY.lines() {
         writeln!(input, "{line}").unwrap();
         let mut answer = [0; 1];
-        // Blocks until the line has come out, although the input is still open.
+        // Blocks until the line is printed, while the input is still open.
         output.read_exact(&mut answer).unwrap();
         while answer != *b"\n" {
             output.read_exact(&mut answer).unwrap();
@@ -115,10 +115,10 @@ fn wires_lists_all_of_them_and_one_by_name() {
     let none = turnwire(&["wires", "smoke-signals"], "");
     assert_eq!(none.status.code(), Some(2));
     let text = String::from_utf8(none.stderr).unwrap();
-    assert!(text.contains("there is no wire smoke-signals; there are turnwire, "), "{text}");
+    assert!(text.contains("unknown wire smoke-signals; known wires: turnwire, "), "{text}");
 }
 
-/// The numbers that a session's log would give the events.
+/// Adds the seqs that a session's log would give the events.
 fn add_seqs(events: &str) -> String {
     let with =
         |(at, line): (usize, &str)| format!("{},\"seq\":{}}}\n", &line[..line.len() - 1], at + 1);
@@ -175,7 +175,10 @@ fn a_wire_that_goes_only_the_other_way_is_refused_with_the_reason() {
         let output = turnwire(&["convert", option, wire], "");
         assert_eq!(output.status.code(), Some(2));
         let text = String::from_utf8(output.stderr).unwrap();
-        let expected = format!("error: the wire {wire} does not fit: its streams can be ");
-        assert!(text.starts_with(&expected) && text.contains("These fit: turnwire, "), "{text}");
+        let expected = format!("error: the wire {wire} cannot be used here: its streams can be ");
+        assert!(
+            text.starts_with(&expected) && text.contains("Possible wires: turnwire, "),
+            "{text}"
+        );
     }
 }

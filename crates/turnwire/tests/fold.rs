@@ -17,7 +17,7 @@ fn turnwire(args: &[&str], input: &[u8]) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A program that has read enough closes its input: that is its right.
+    // A program may close its input when it has read enough.
     let _ = child.stdin.take().unwrap().write_all(input);
     child.wait_with_output().unwrap()
 }
@@ -49,7 +49,7 @@ fn next_id() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A reply with one text, as lines.
+/// A reply with one text block, as lines.
 fn reply_lines(id: &str, text: &str) -> Vec<String> {
     vec![
         event_line("REPLY_START", id, r#","name":"friday""#),

@@ -35,7 +35,7 @@ impl TestHome {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // A program that has read enough closes its input: that is its right.
+        // A program may close its input when it has read enough.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         let output = child.wait_with_output().unwrap();
         CommandOutput {
@@ -45,14 +45,14 @@ impl TestHome {
         }
     }
 
-    /// Runs it, and it works.
+    /// Runs a command that must succeed.
     fn run_ok(&self, args: &[&str]) -> CommandOutput {
         let done = self.run(args, "");
         assert_eq!(done.status, 0, "{args:?}: {}", done.err);
         done
     }
 
-    /// Runs it, and it ends with this status and a word about it.
+    /// Runs a command that must fail with this status and word.
     fn run_failing(&self, args: &[&str], input: &str, status: i32, word: &str) -> CommandOutput {
         let done = self.run(args, input);
         assert_eq!(done.status, status, "{args:?}: {}{}", done.out, done.err);
@@ -115,7 +115,7 @@ fn sessions_are_listed_and_searched() {
     assert_eq!((&found["id"], &found["last_seq"]), (&"paris".into(), &3.into()));
     assert_eq!(found["created_at"], "2026-01-31T10:20:30.000Z");
     let none = shell.run_ok(&[&["sessions", "--search", "snow"], &STORE_A[..]].concat());
-    assert_eq!((&*none.out, &*none.err), ("", "no session fits\n"));
+    assert_eq!((&*none.out, &*none.err), ("", "no matching sessions\n"));
     let one = shell.run_ok(&[&["sessions", "--limit", "1"], &STORE_A[..]].concat());
     assert_eq!(one.out.lines().count(), 1);
     assert!(one.err.contains("--limit 0"), "{}", one.err);
@@ -133,7 +133,7 @@ fn a_store_is_found_as_the_server_finds_it() {
     assert_eq!(shell.run_ok(&["sessions", "--json"]).out.lines().count(), 2);
     std::fs::write(shell.path("turnwire.toml"), "stor = 1").unwrap();
     shell.run_failing(&["sessions"], "", 2, "turnwire.toml:1:1");
-    shell.run_failing(&["sessions", "--store", "memory:"], "", 2, "nothing to work on");
+    shell.run_failing(&["sessions", "--store", "memory:"], "", 2, "exists only inside its server");
     shell.run_failing(&["sessions", "--store", "x"], "", 2, "is no store");
 }
 
@@ -214,7 +214,7 @@ fn looking_works_beside_a_server_and_changing_does_not() {
     shell.run_ok(&["backup", "copy.db", "--store", "sqlite:a.db"]);
     let import = ["sessions", "import", "-", "--store", "sqlite:a.db"];
     for args in [&import[..], &["doctor", "--repair", "--store", "sqlite:a.db"]] {
-        shell.run_failing(args, "", 2, "without --repair work beside it");
+        shell.run_failing(args, "", 2, "without --repair work at the same time");
     }
     let restore = ["restore", "copy.db", "--replace", "--store", "sqlite:a.db"];
     shell.run_failing(&restore, "", 2, "in use by another process");
@@ -253,7 +253,7 @@ fn a_doctor_finds_what_is_wrong_and_makes_it_good() {
     shell.with_sessions();
     let doctor = ["doctor", "--store", "sqlite:a.db"];
     let healthy = shell.run_ok(&doctor);
-    assert!(healthy.err.contains("2 sessions, all in order"), "{}", healthy.err);
+    assert!(healthy.err.contains("2 sessions, no findings"), "{}", healthy.err);
     assert_eq!(healthy.out, "");
     let key = SessionKey::new("default", "rome");
     let message = |store: Arc<SqliteStore>| async move {
@@ -303,7 +303,7 @@ fn exports_and_backups_are_for_their_owner_only_whatever_the_umask_says() {
     shell.with_sessions();
     for (umask, name) in [("000", "open"), ("022", "usual"), ("077", "closed"), ("277", "strange")]
     {
-        // What an earlier run left, and what is overwritten, was open to everybody.
+        // Leftovers and overwritten files were readable by everybody.
         for left in [format!("{name}.ndjson"), format!("{name}.ndjson.partial")] {
             std::fs::write(shell.path(&left), "old").unwrap();
             let open = std::fs::Permissions::from_mode(0o666);

@@ -3,7 +3,6 @@
 use crate::fake_provider::{FakeProvider, whole_stream};
 use crate::scenes::{REPLY, collect_events, model_at};
 use std::fs;
-use std::path::PathBuf;
 use turnwire_agent::model::MODEL_METADATA_KEY;
 use turnwire_core::{Event, EventKind, FinishedReason};
 use turnwire_wires::Wire;
@@ -28,14 +27,6 @@ const OWNERS: [(&str, &str); 13] = [
 
 /// Its first and its last line are no JSON: they lack their last brace.
 const BROKEN: &str = "parallel-tool-call-wrapper";
-
-fn folder() -> Option<PathBuf> {
-    let folder = std::env::var_os("TURNWIRE_FIXTURES").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures"),
-        PathBuf::from,
-    );
-    folder.is_dir().then_some(folder)
-}
 
 /// What the wire makes of a body, up to the end of the first call, with what the call adds: the
 /// model's name where the provider gives none, and which model was asked.
@@ -74,8 +65,7 @@ fn json(events: &[Event<'static>]) -> Vec<String> {
 
 #[tokio::test]
 async fn every_recording_comes_through_as_its_wire_reads_it() {
-    let Some(folder) = folder() else {
-        eprintln!("skipped: the recordings are not here; TURNWIRE_FIXTURES names their folder");
+    let Some(folder) = turnwire_testkit::fixtures("recordings through the model APIs") else {
         return;
     };
     let mut count = 0;

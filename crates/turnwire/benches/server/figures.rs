@@ -1,10 +1,10 @@
-//! Each figure, what it must reach, and whether it does.
+//! The figures, their goals, and whether they are met.
 
 use crate::Result;
 use crate::running_server::{RunningServer, ServerKind, TempFolder};
 use serde_json::Value;
 
-/// A line of the table.
+/// A row of the table.
 pub struct Figure {
     pub name: String,
     pub measured: String,
@@ -65,7 +65,7 @@ pub fn idle() -> Result<Vec<Figure>> {
 }
 
 pub fn stalled() -> Result<Vec<Figure>> {
-    // What the allocator does anyway, up and down.
+    // The noise of the allocator.
     const FLAT: f64 = 16.0;
     let folder = TempFolder::new()?;
     let running = RunningServer::start(&ServerKind::Turnwire, &folder)?;
@@ -102,7 +102,7 @@ pub fn resume_storm() -> Result<Vec<Figure>> {
     ])
 }
 
-/// What each protocol costs beside the canonical one, and how soon a client of it is back.
+/// The cost of each wire relative to the canonical one, and the time to resume.
 pub fn wires() -> Result<Vec<Figure>> {
     let folder = TempFolder::new()?;
     let running = RunningServer::start(&ServerKind::Turnwire, &folder)?;

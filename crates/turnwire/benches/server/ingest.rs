@@ -1,4 +1,4 @@
-//! Ingest, beside the other server, in alternation.
+//! Ingest, alternating with the other server.
 
 use crate::Result;
 use crate::figures::{Figure, number, thousands};
@@ -9,7 +9,7 @@ struct IngestSample {
     p99: f64,
 }
 
-/// Lets each server take its turn, first the one and then the other first.
+/// Measures the servers alternately, each of them first in turn.
 pub fn compare(
     kinds: &[ServerKind],
     batch: u32,
@@ -68,7 +68,7 @@ fn table(batch: u32, turns: &[Vec<IngestSample>]) -> Vec<Figure> {
     };
     if let Some(their_turns) = turns.get(1) {
         let theirs = median_sample(their_turns);
-        // Round by round: what else the machine does changes from one to the next.
+        // Per round: the noise of the machine changes between rounds.
         let rounds = || our_turns.iter().zip(their_turns);
         let ratio = median(rounds().map(|(ours, theirs)| ours.events / theirs.events));
         let shown = format!("{ratio:.2}");
@@ -99,7 +99,7 @@ fn median_sample(turns: &[IngestSample]) -> IngestSample {
     }
 }
 
-/// The middle one; of an even number, the upper of the two in the middle.
+/// The median; of an even number, the upper one.
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);

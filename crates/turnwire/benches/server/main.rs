@@ -1,9 +1,9 @@
-//! The figures of the server: `make bench-server`, or some of them by name, such as
-//! `cargo bench -p turnwire --bench server -- fanout idle`.
+//! The figures of the server: `make bench-server`, or some of them by name, such as `cargo bench -p
+//! turnwire --bench server -- fanout idle`.
 //!
-//! Each figure has a fresh server and a fresh store on the disk of the target folder. Where Electric's
-//! `durable-streams` server is there (`DURABLE_STREAMS` names it), it takes the same events from the same
-//! load, in alternation.
+//! Each figure has a fresh server and a fresh store on the disk of the target folder. If Electric's
+//! `durable-streams` server is installed (`DURABLE_STREAMS` is its path), it gets the same events
+//! from the same load generator, alternating.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![expect(clippy::print_stderr, reason = "and tells who waits what it is at")]
@@ -25,19 +25,19 @@ type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 /// The figures of the server
 #[derive(Parser)]
 struct Cli {
-    /// Which ones; all if none is named
+    /// The figures [default: all]
     #[arg(value_parser = NAMES)]
     figures: Vec<String>,
 
-    /// How often each server takes its turn at ingest
+    /// Rounds of ingest per server
     #[arg(long, default_value_t = 5)]
     rounds: usize,
 
-    /// How long each turn is measured
+    /// Seconds per round
     #[arg(long, default_value_t = 10)]
     seconds: u32,
 
-    /// What `cargo bench` passes to every benchmark
+    /// Passed by `cargo bench`
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -87,14 +87,14 @@ fn main() {
         };
         match figures {
             Ok(figures) => table.extend(figures),
-            // The other figures are worth having all the same.
+            // Continue with the other figures.
             Err(error) => eprintln!("{name} was not measured: {error}"),
         }
     }
     print_table(&table);
 }
 
-/// Where the other server is, if it is there.
+/// The path of the other server, if it is installed.
 fn find_peer() -> Option<PathBuf> {
     let path = match std::env::var_os("DURABLE_STREAMS") {
         Some(path) => PathBuf::from(path),

@@ -1,4 +1,4 @@
-//! Agents that reply, each watched: how soon a token is seen, how many can run at once, what they need.
+//! Figures of replying agents: token latency, concurrent replies, memory.
 
 use crate::Result;
 use crate::figures::{Figure, number, thousands};
@@ -11,7 +11,7 @@ use std::net::TcpListener;
 pub enum Model {
     /// In the server.
     InProcess,
-    /// Over HTTP, in the program that makes the load.
+    /// Over HTTP, in the load generator.
     OverHttp,
 }
 
@@ -44,7 +44,7 @@ impl Model {
     }
 }
 
-/// What is added between the provider's byte and the watcher's.
+/// The latency between the provider's byte and the subscriber's.
 pub fn token_time(seconds: u32) -> Result<Vec<Figure>> {
     let seconds = seconds.to_string();
     let mut table = Vec::new();
@@ -62,7 +62,7 @@ pub fn token_time(seconds: u32) -> Result<Vec<Figure>> {
                 Figure::at_most(name("p50"), shown(p50), p50, 1.0, "1 ms"),
                 Figure::at_most(name("p99"), shown(p99), p99, 10.0, "10 ms"),
             ],
-            // From when a token was due: a timer keeps its time to a millisecond.
+            // From when a token was due: timers have a resolution of a millisecond.
             Model::InProcess => [
                 Figure::informational(name("p50 from when due"), shown(p50)),
                 Figure::informational(name("p99 from when due"), shown(p99)),
@@ -72,7 +72,7 @@ pub fn token_time(seconds: u32) -> Result<Vec<Figure>> {
     Ok(table)
 }
 
-/// The most replies that can run at once.
+/// The largest number of concurrent replies.
 pub fn most_replies(model: Model, seconds: u32) -> Result<Vec<Figure>> {
     let (least, begin) = match model {
         Model::InProcess => (1000.0, "500"),
@@ -94,10 +94,10 @@ pub fn most_replies(model: Model, seconds: u32) -> Result<Vec<Figure>> {
     ])
 }
 
-/// The memory of a reply that runs and is watched.
+/// The memory of a followed reply.
 pub fn memory() -> Result<Vec<Figure>> {
     let figure = |model: Model| {
-        // Many: what the server keeps anyway, such as the cache of its store, is not a reply's.
+        // Many replies, so that fixed memory such as the store's cache does not count.
         let figures = model.bench(&["--replies", "1000", "--seconds", "5"])?;
         let each = number(&figures, "/kib_per_reply")?;
         let name = format!("memory of a running, watched reply, {}", model.name());

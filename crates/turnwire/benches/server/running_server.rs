@@ -1,4 +1,4 @@
-//! Servers that are started for a measurement, and end with it.
+//! Servers that are started for one measurement.
 
 use crate::Result;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The program under test; it has both the server and the load.
+/// The program under test: server and load generator.
 const TURNWIRE: &str = env!("CARGO_BIN_EXE_turnwire");
-/// A server that is not ready by then will not be.
+/// The longest start of a server.
 const START_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Whose server.
+/// Which server.
 #[derive(Clone)]
 pub enum ServerKind {
     Turnwire,
@@ -49,7 +49,7 @@ impl ServerKind {
                 }
                 command
             }
-            // Its default: an append is answered once it is synced.
+            // Its default: an append is answered after the sync.
             Self::DurableStreams(path) => {
                 let mut command = Command::new(path);
                 command.args(["--port", &port, "--durability", "wal", "--data-dir"]).arg(store);
@@ -66,7 +66,7 @@ impl ServerKind {
     }
 }
 
-/// A folder on disk that goes away with its value.
+/// A folder on disk that is deleted on drop.
 pub struct TempFolder(PathBuf);
 
 impl TempFolder {
@@ -94,11 +94,11 @@ impl Drop for TempFolder {
     }
 }
 
-/// A server that runs.
+/// A running server.
 pub struct RunningServer {
     child: Child,
     pub url: String,
-    /// From the start of the process until it said that it was ready.
+    /// From the start of the process until it was ready.
     pub ready_after: Duration,
 }
 
@@ -128,7 +128,7 @@ impl RunningServer {
         Ok(running)
     }
 
-    /// Runs `turnwire bench` against it, and gives the figures.
+    /// Runs `turnwire bench` against it, and returns the figures.
     pub fn bench(&self, args: &[&str]) -> Result<Value> {
         let output = Command::new(TURNWIRE)
             .args(["bench", "--url", &self.url, "--json", "--keep"])
@@ -154,7 +154,7 @@ impl RunningServer {
         Ok(kib / 1024.0)
     }
 
-    /// Asks it to stop, and waits until it has.
+    /// Stops it, and waits for its end.
     pub fn stop(mut self) -> Result<()> {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::TERM)?;
@@ -184,13 +184,13 @@ fn is_ready(port: u16, path: &str) -> bool {
         write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
         let mut status = [0; 12];
         stream.read_exact(&mut status)?;
-        // Electric's server has no such path in this version: any answer will do.
+        // Electric's server has no such path in this version: any response will do.
         Ok(status.ends_with(b" 200") || (path == "/health" && status.ends_with(b" 404")))
     };
     ask().unwrap_or_default()
 }
 
-/// Ten thousand watchers are as many files; what is started here may open what we may.
+/// Raises the limit of open files for ten thousand subscribers; child processes inherit it.
 pub fn allow_open_files() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(

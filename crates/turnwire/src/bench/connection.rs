@@ -1,4 +1,4 @@
-//! One connection that sends ready bytes and reads the answer.
+//! One HTTP/1.1 connection of the load generator: sends prepared bytes and reads the response.
 
 use super::error::{BenchError, Result};
 use super::http::{Body, Head};
@@ -17,16 +17,16 @@ use tokio::net::{TcpSocket, TcpStream};
 pub(super) struct Connection {
     server: Arc<BenchTarget>,
     stream: TcpStream,
-    /// What has come and was not read yet; after an answer, its body.
+    /// Received bytes that are not consumed; after a response, its body.
     inbox: Vec<u8>,
 }
 
-/// How much a connection takes in before it stops reading.
+/// The size of the socket's receive buffer.
 #[derive(Clone, Copy)]
 pub(super) enum ReceiveBuffer {
-    /// What the system gives.
+    /// The system's default.
     Default,
-    /// As little as it can be, so that a watcher that stops reading is noticed soon.
+    /// The minimum, so that a subscriber that stops reading blocks the server soon.
     Small,
 }
 
@@ -38,10 +38,10 @@ impl Connection {
         Ok(Self { server: Arc::clone(server), stream, inbox: Vec::new() })
     }
 
-    /// Sends a request and reads the whole answer: its status, and its body as it is.
+    /// Sends a request and reads the whole response: status and raw body.
     pub(super) async fn send_request(&mut self, request: &[u8]) -> Result<(u16, &[u8])> {
         let Head { status, mut body, .. } = self.send_and_read_head(request).await?;
-        // The usual answer lies in the inbox as it is: no copy.
+        // The usual response is contiguous in the inbox: no copy.
         if let Body::Length(length) = body
             && length == self.inbox.len() as u64
         {
@@ -64,7 +64,7 @@ impl Connection {
         Ok((status, &self.inbox))
     }
 
-    /// Sends a request that must be answered with success, and gives the body.
+    /// Sends a request that must succeed, and returns the body.
     pub(super) async fn send_ok_request(&mut self, what: &str, request: &[u8]) -> Result<&[u8]> {
         let (status, body) = self.send_request(request).await?;
         if (200..300).contains(&status) {
@@ -74,7 +74,7 @@ impl Connection {
         }
     }
 
-    /// Starts a stream that must begin with 200.
+    /// Opens a stream; its status must be 200.
     pub(super) async fn open_stream(
         mut self,
         what: &str,
@@ -87,7 +87,7 @@ impl Connection {
         Ok(ResponseStream { bytes: length as u64, conn: self, body })
     }
 
-    /// Sends a request and reads the head of its answer; what came behind it is in the inbox.
+    /// Sends a request and reads the head of the response; the rest is in the inbox.
     async fn send_and_read_head(&mut self, request: &[u8]) -> Result<Head> {
         self.inbox.clear();
         self.stream.write_all(request).await.map_err(|error| self.connection_error(&error))?;
@@ -102,7 +102,7 @@ impl Connection {
         }
     }
 
-    /// More bytes into the inbox; 0: the other side has closed.
+    /// Reads more bytes into the inbox; 0: the peer has closed.
     async fn read_more(&mut self) -> Result<usize> {
         self.inbox.reserve(1024);
         self.stream.read_buf(&mut self.inbox).await.map_err(|error| self.connection_error(&error))
@@ -134,31 +134,31 @@ async fn connect_socket(server: &BenchTarget, window: ReceiveBuffer) -> io::Resu
     Ok(stream)
 }
 
-/// Why a stream is read no further.
+/// Why reading a stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StreamEnd {
-    /// The reader had what it wanted.
+    /// The reader has enough.
     Enough,
-    /// The server has sent all that it wanted to send.
+    /// The server ended the stream.
     ByServer,
 }
 
-/// An answer that goes on.
+/// A streaming response.
 pub(super) struct ResponseStream {
     conn: Connection,
     body: Body,
-    /// How many bytes came over the connection, head and chunk lines included.
+    /// Bytes received, including head and chunk lines.
     pub(super) bytes: u64,
 }
 
 thread_local! {
-    /// One buffer for all streams of a thread: a thousand of them would not fit into the caches.
+    /// One buffer for all streams of a thread: a thousand would not fit into the caches.
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; 256 * 1024]);
 }
 
 impl ResponseStream {
-    /// Hands on the content as it comes, until `each` has enough or the stream ends; `each` is also
-    /// told (by an empty slice) when all that had come was handed on.
+    /// Passes the content to `each` until it breaks or the stream ends. An empty slice marks the
+    /// end of what has arrived so far.
     pub(super) async fn read(
         &mut self,
         mut each: impl FnMut(&[u8]) -> ControlFlow<()>,
@@ -171,8 +171,8 @@ impl ResponseStream {
             let flow = poll_fn(|cx| {
                 BUFFER.with_borrow_mut(|buffer| {
                     let mut buffer = ReadBuf::new(buffer);
-                    // It remembers that less came than would have fit: a plain `try_read` has to ask
-                    // the system once more to learn that there is nothing.
+                    // A short read means that the socket is empty: a plain `try_read` needs one
+                    // more system call to learn that.
                     let read = ready!(Pin::new(&mut self.conn.stream).poll_read(cx, &mut buffer));
                     Poll::Ready(match read {
                         Ok(()) if !buffer.filled().is_empty() => {

@@ -1,18 +1,18 @@
-//! Finds the marks of deltas in what a watcher receives, wherever the bytes are cut.
+//! Finds the marks of deltas in received bytes, wherever they are split.
 //!
-//! A server may merge deltas that wait, and their texts then follow one another: the marks are all
-//! still there. So nothing else of an event has to be read, which is what lets one thread watch a
-//! million events a second.
+//! A server may merge waiting deltas: their texts, and so their marks, then follow one another.
+//! Nothing else of an event has to be read, which lets one thread follow a million events per
+//! second.
 
 use super::event_script::MARK_DIGITS;
 use memchr::memchr;
 
-/// One watcher's place in a stream.
+/// The scanner of one subscriber.
 #[derive(Debug)]
 pub(super) struct MarkScanner {
-    /// How many digits a mark has.
+    /// Digits of a mark.
     digits: u8,
-    /// The digits of a mark that was cut.
+    /// A mark at the end of the last bytes: count and value of its digits.
     partial: Option<(u8, u64)>,
 }
 
@@ -23,12 +23,12 @@ impl Default for MarkScanner {
 }
 
 impl MarkScanner {
-    /// Marks of so many digits.
+    /// A scanner for marks with this many digits.
     pub(super) fn with_digits(digits: u8) -> Self {
         Self { digits, partial: None }
     }
 
-    /// Takes bytes as they come, and hands on the number of each mark that is whole.
+    /// Scans bytes, and passes the number of each complete mark to `each`.
     pub(super) fn feed(&mut self, mut bytes: &[u8], each: &mut impl FnMut(u64)) {
         loop {
             let (mut digits, mut value) = match self.partial.take() {
@@ -60,12 +60,12 @@ impl MarkScanner {
     }
 }
 
-/// Whether marks came in order, each once.
+/// Checks that marks arrive in order, each once.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OrderCheck {
     pub(super) first: Option<u64>,
     pub(super) next: u64,
-    /// How many came that were not the next one.
+    /// How many were not the expected one.
     pub(super) wrong: u64,
 }
 

@@ -1,12 +1,12 @@
-//! What stops a measurement, told so that one knows what to do next.
+//! Errors of a measurement, with advice.
 
 use std::fmt;
 use std::io;
 
-/// A result that fails in words for people.
+/// The result of a measurement's step.
 pub(super) type Result<T> = std::result::Result<T, BenchError>;
 
-/// What happened, why, and what to do.
+/// An error message: what happened, why, and what to do.
 #[derive(Debug)]
 pub(super) struct BenchError(String);
 
@@ -15,19 +15,19 @@ impl BenchError {
         Self(text.into())
     }
 
-    /// Nobody answers at the address.
+    /// Nothing listens at the address.
     pub(super) fn unreachable(url: &str, error: &io::Error) -> Self {
         Self(format!("cannot reach {url}: {error}. {}", advice(error)))
     }
 
-    /// The connection broke while something was on its way.
+    /// The connection broke during a request.
     pub(super) fn connection_lost(url: &str, error: &io::Error) -> Self {
         Self(format!(
             "the connection to {url} broke: {error}. The server's own log says why, if it still runs"
         ))
     }
 
-    /// The server answered, but not with what was asked for.
+    /// The server answered with an unexpected status.
     pub(super) fn unexpected_status(what: &str, status: u16, body: &[u8]) -> Self {
         let said = error_text(body);
         let advice = match status {
@@ -49,7 +49,7 @@ impl fmt::Display for BenchError {
 }
 
 fn advice(error: &io::Error) -> &'static str {
-    // Linux and the BSDs agree on these two numbers.
+    // The same numbers on Linux and the BSDs.
     const EMFILE: i32 = 24;
     const ENFILE: i32 = 23;
     match error.raw_os_error() {
@@ -60,7 +60,7 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// What an error body says, in the form of Turnwire's errors or as the text that it is.
+/// The message of an error body: Turnwire's JSON, or plain text.
 fn error_text(body: &[u8]) -> String {
     let json: Option<serde_json::Value> = serde_json::from_slice(body).ok();
     let field = |name: &str| json.as_ref()?.get("error")?.get(name)?.as_str();

@@ -1,36 +1,36 @@
-//! What a producer writes: replies of text, one after the other, as an agent streams them.
+//! The events that a producer publishes: text replies, one after the other.
 //!
-//! A line is put together from ready pieces. With 64 events in a request this is most of what the load
-//! costs.
+//! A line is assembled from prepared pieces: with 64 events per request this is most of the load
+//! generator's cost.
 
 use std::fmt::Write as _;
 
-/// The events of one session, without an end.
+/// The endless events of one session.
 pub(super) struct EventScript {
     session: String,
     text: DeltaText,
     deltas_per_reply: u64,
-    /// Up to the part of an event id that counts.
+    /// The line up to the counter in the event id.
     head: Vec<u8>,
-    /// From behind the time to the text of a delta, for the reply at hand.
+    /// The line from after the time to the text of a delta, for the current reply.
     middle: Vec<u8>,
     reply: u64,
-    /// Where in the reply the next event is.
+    /// The position of the next event in the reply.
     position: u64,
     events: u64,
     deltas: u64,
 }
 
-/// What the deltas say.
+/// The text of the deltas.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum DeltaText {
-    /// Words, as a model writes them.
+    /// Words, as of a model.
     Words,
-    /// `#0000042`: the number of the delta in the session, by which a watcher knows it.
+    /// `#0000042`: the number of the delta in its session, so that a subscriber can recognise it.
     Marks,
 }
 
-/// How many digits a mark has.
+/// Digits of a mark.
 pub(super) const MARK_DIGITS: u8 = 7;
 
 const WORDS: [&[u8]; 8] =
@@ -38,7 +38,7 @@ const WORDS: [&[u8]; 8] =
 const BLOCK: &str = "text-1";
 
 impl EventScript {
-    /// `run` keeps the ids of one run apart from those of another, `nth` those of the sessions.
+    /// `run` and `nth` make the ids unique per run and session.
     pub(super) fn new(
         session: &str,
         run: u32,
@@ -59,7 +59,7 @@ impl EventScript {
         }
     }
 
-    /// The id of the reply that the next event belongs to.
+    /// The id of the current reply.
     pub(super) fn reply_id(&self) -> String {
         let prefix = self.head.get(7..).unwrap_or_default();
         format!("{}{:016x}", String::from_utf8_lossy(prefix), self.reply)
@@ -128,7 +128,7 @@ impl EventScript {
         }
     }
 
-    /// Writes what comes up to the next delta, and the delta.
+    /// Writes events up to and including the next delta.
     pub(super) fn write_delta(&mut self, now: &str, out: &mut Vec<u8>) {
         let before = self.deltas;
         while self.deltas == before {
@@ -136,11 +136,11 @@ impl EventScript {
         }
     }
 
-    /// Ends the reply at hand, however many deltas it has.
+    /// Ends the current reply, however many deltas it has.
     pub(super) fn write_end(&mut self, now: &str, out: &mut Vec<u8>) {
         self.position = match self.position {
             0 => 0,
-            // Its block has not started: there is none to end.
+            // Its text block has not started.
             1 => self.deltas_per_reply + 3,
             at => at.max(self.deltas_per_reply + 2),
         };
@@ -155,13 +155,13 @@ impl EventScript {
     }
 }
 
-/// An event that is no delta, from behind its time.
+/// The part of an event other than a delta, after its time.
 fn write_rare_event(kind: &str, fields: &str, out: &mut Vec<u8>) {
     let text = format!("\",\"metadata\":{{}},\"type\":\"{kind}\",{fields}}}\n");
     out.extend_from_slice(text.as_bytes());
 }
 
-/// The time as an event has it.
+/// The current time as in an event.
 pub(super) fn timestamp_now() -> String {
     let mut text = String::with_capacity(24);
     let _ = write!(text, "{:.3}", jiff::Timestamp::now());

@@ -1,5 +1,5 @@
-//! A model over HTTP for as long as a measurement lasts: in the words of chat completions, it tells the
-//! time, as the model `clock` does in the server itself.
+//! A fake model provider (OpenAI Chat) for the time of a measurement. Its tokens carry the time, as
+//! those of the server's model `clock`.
 
 use super::error::{BenchError, Result};
 use serde_json::Value;
@@ -13,12 +13,12 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use turnwire_agent::model::clock::{ClockRequest, TimedToken};
 
-/// More than any request of a measurement has.
+/// Larger than any request of a measurement.
 const MAX_REQUEST: usize = 1 << 20;
 
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\
     Transfer-Encoding: chunked\r\n\r\n";
-/// Around the text of a token.
+/// The JSON around a token's text.
 const BEFORE: &str = r#"data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"clock","choices":[{"index":0,"delta":{"content":""#;
 const BEHIND: &str = "\"},\"finish_reason\":null}]}\n\n";
 const END: &str = "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1,\
@@ -33,7 +33,7 @@ pub(super) struct FakeProvider {
 impl FakeProvider {
     pub(super) async fn start(address: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind(address).await.map_err(|error| {
-            BenchError::new(format!("cannot listen at {address} as the model: {error}"))
+            BenchError::new(format!("cannot listen at {address} as the model provider: {error}"))
         })?;
         let mut connections = JoinSet::new();
         connections.spawn(async move {
@@ -41,7 +41,7 @@ impl FakeProvider {
             while let Ok((stream, _)) = listener.accept().await {
                 while open.try_join_next().is_some() {}
                 open.spawn(async move {
-                    // Whoever goes away has cancelled.
+                    // A closed connection is a cancelled request.
                     let _ = serve(stream).await;
                 });
             }
@@ -50,7 +50,7 @@ impl FakeProvider {
     }
 }
 
-/// Answers one request after the other.
+/// Answers the requests of a connection.
 async fn serve(mut stream: TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut inbox = Vec::new();
@@ -68,7 +68,7 @@ async fn serve(mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-/// What is wished for, and how long the request is; `None` while it is not whole.
+/// The requested tokens, and the length of the request; `None` while it is incomplete.
 fn parse_request(bytes: &[u8]) -> io::Result<Option<(ClockRequest, usize)>> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut request = httparse::Request::new(&mut headers);
@@ -90,7 +90,7 @@ fn parse_request(bytes: &[u8]) -> io::Result<Option<(ClockRequest, usize)>> {
     Ok(Some((ClockRequest::parse(&content.unwrap_or_default()), whole)))
 }
 
-/// Says each token when it is due, in a packet of its own.
+/// Sends each token when it is due, in its own packet.
 async fn send_tokens(stream: &mut TcpStream, wish: ClockRequest) -> io::Result<()> {
     let begin = Instant::now();
     stream.write_all(HEAD).await?;

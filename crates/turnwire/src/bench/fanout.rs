@@ -1,4 +1,5 @@
-//! `turnwire bench fanout`: how soon everyone who watches a session sees what is published to it.
+//! `turnwire bench fanout`: the latency from publishing an event to every subscriber of its
+//! session.
 
 use super::connection::{ResponseStream, StreamEnd};
 use super::delta_marks::{MarkScanner, OrderCheck};
@@ -17,41 +18,42 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// One producer, many watchers of its session
+/// Publish to one session with many subscribers
 ///
-/// The latency is that from the POST sent to the event received, for each event and each watcher. The
-/// producer keeps the rate: what falls due while a POST is under way goes into the next one. The time
-/// from when an event was due is shown as well. Every watcher must see every event once, in order.
+/// The latency is from sending the POST to receiving the event, for each event and subscriber. The
+/// producer keeps its rate: events that become due during a POST go into the next one; the time
+/// since an event was due is reported as well. Every subscriber must receive every event once, in
+/// order.
 #[derive(Args)]
 pub(super) struct Fanout {
-    /// How many watch
+    /// Number of subscribers
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     watchers: u32,
 
-    /// How many events a second are published
+    /// Events published per second
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rate: u32,
 
-    /// How long to measure
+    /// Seconds to measure
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=90))]
     seconds: u32,
 
-    /// How long to run before that, unmeasured
+    /// Seconds to run before, unmeasured
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(..=9))]
     warm_up: u32,
 }
 
 const DELTAS_PER_REPLY: u64 = 1000;
-/// After the last event is stored, everyone must have it by then.
+/// The longest time from the last stored event to the last subscriber.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 struct Shared {
     begin: Instant,
     rate: u64,
-    /// The first event that is measured, and the number of all.
+    /// The first measured event, and the number of all events.
     first: u64,
     total: u64,
-    /// When each event was sent, in nanoseconds from the begin.
+    /// When each event was sent, in nanoseconds since the start.
     sent: Vec<AtomicU64>,
     received: Arc<AtomicU64>,
     measured: Mutex<Measured>,
@@ -135,7 +137,7 @@ impl Fanout {
     }
 }
 
-/// Sends each event when it is due, those together that fell due during the POST before.
+/// Sends each event when it is due; events that became due during a POST go into the next one.
 async fn publish_when_due(shared: Arc<Shared>, mut producer: Producer) -> Result<u64> {
     let mut next = 0;
     let mut posts = 0;
@@ -187,18 +189,18 @@ async fn watch_session(shared: Arc<Shared>, mut stream: ResponseStream) -> Resul
     match ended {
         StreamEnd::Enough => Ok(()),
         StreamEnd::ByServer => {
-            Err(BenchError::new("the server ended the stream of a watcher while events still came"))
+            Err(BenchError::new("the server ended a subscriber's stream during the measurement"))
         }
     }
 }
 
 impl Shared {
-    /// When an event is due, from the begin.
+    /// When an event is due, since the start.
     fn due(&self, event: u64) -> Duration {
         Duration::from_nanos(event * 1_000_000_000 / self.rate)
     }
 
-    /// Records events that a watcher has just received.
+    /// Records events that a subscriber has just received.
     fn record_received(&self, seen: &mut Vec<u64>) {
         let now = self.begin.elapsed();
         self.received.fetch_add(seen.len() as u64, Ordering::Relaxed);

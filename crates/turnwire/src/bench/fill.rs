@@ -1,4 +1,4 @@
-//! `turnwire bench fill`: a store of a known size, to see how a server starts with it.
+//! `turnwire bench fill`: fills a store to a known size.
 
 use super::connection::{Connection, ReceiveBuffer};
 use super::error::Result;
@@ -12,22 +12,22 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::task::JoinSet;
 
-/// Makes many sessions with one finished reply each, and leaves them there
+/// Create many sessions with one finished reply each, and keep them
 ///
-/// To see how a server starts, and what it does, with a store of that size.
+/// Use it to see how a server starts and works with a store of that size.
 #[derive(Args)]
 pub(super) struct Fill {
-    /// How many sessions
+    /// Number of sessions
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
     sessions: u32,
 
-    /// How many events each has
+    /// Events per session
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(4..=50_000))]
     events: u32,
 }
 
 const CONNECTIONS: usize = 64;
-/// The start and end of a reply and of its text.
+/// Start and end of the reply and of its text block.
 const EVENTS_AROUND_DELTAS: u32 = 4;
 
 impl Fill {

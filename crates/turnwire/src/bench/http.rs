@@ -1,20 +1,20 @@
-//! As much of HTTP/1.1 as a client needs that sends its own bytes: the head of an answer, and where
-//! its body ends.
+//! The part of HTTP/1.1 that the load generator needs: parsing the head of a response, and finding
+//! the end of its body.
 //!
-//! The load shares the machine with the server that it measures, so each request that it makes cheaper
-//! is one more that the server can take.
+//! The load generator often shares the machine with the server: each cycle it saves is one for the
+//! server.
 
-/// The status of an answer, and how its body ends.
+/// Status and body length of a response.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) status: u16,
-    /// How many bytes the head takes.
+    /// Length of the head in bytes.
     pub(super) length: usize,
     pub(super) body: Body,
 }
 
 impl Head {
-    /// Reads a head. `None`: there is more to come.
+    /// Parses a head; `None` if it is incomplete.
     pub(super) fn parse(bytes: &[u8]) -> Result<Option<Self>, &'static str> {
         let mut headers = [httparse::EMPTY_HEADER; 64];
         let mut response = httparse::Response::new(&mut headers);
@@ -43,7 +43,7 @@ impl Head {
     }
 }
 
-/// What is left of a body.
+/// The remaining body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Body {
     Length(u64),
@@ -52,7 +52,7 @@ pub(super) enum Body {
 }
 
 impl Body {
-    /// Whether the last byte was seen.
+    /// Whether the body is complete.
     pub(super) fn is_done(&self) -> bool {
         match self {
             Self::Length(left) => *left == 0,
@@ -61,7 +61,8 @@ impl Body {
         }
     }
 
-    /// Takes bytes as they come, hands on what is content, and tells how many of them were the body's.
+    /// Consumes bytes, passes the content to `each`, and returns how many bytes belonged to the
+    /// body.
     pub(super) fn feed(
         &mut self,
         bytes: &[u8],
@@ -83,7 +84,7 @@ impl Body {
     }
 }
 
-/// Where one is in a chunked body.
+/// The position in a chunked body.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Chunked {
     state: State,
@@ -91,17 +92,17 @@ pub(super) struct Chunked {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// In the digits of a size; the digits so far.
+    /// In the digits of a chunk size.
     Size {
         value: u64,
         digits: u8,
     },
-    /// Behind the digits: what a chunk may say besides its size.
+    /// After the digits: a chunk extension.
     Extension(u64),
     Data(u64),
-    /// Behind the data, before its line's end.
+    /// After the data, before its line end.
     DataEnd,
-    /// Behind the chunk of size 0; whether the line so far is empty.
+    /// After the chunk of size 0; whether the current line is empty.
     Trailer {
         empty: bool,
     },
@@ -139,7 +140,7 @@ impl Chunked {
 }
 
 impl State {
-    /// The state behind one byte that is no content.
+    /// The state after one byte that is not content.
     fn step(self, byte: u8) -> Result<Self, &'static str> {
         const BAD_SIZE: &str = "a chunk's size is no number";
         Ok(match (self, byte) {
@@ -181,7 +182,7 @@ fn split_at_most(bytes: &[u8], most: u64) -> (&[u8], &[u8]) {
 mod tests {
     use super::*;
 
-    /// The status, the content, and what stands behind the answer; `None` while it is not whole.
+    /// Status, content, and the bytes after the response; `None` while it is incomplete.
     fn parse_whole(bytes: &[u8]) -> Option<(u16, Vec<u8>, Vec<u8>)> {
         let mut head = Head::parse(bytes).unwrap()?;
         let rest = &bytes[head.length..];

@@ -1,4 +1,4 @@
-//! `turnwire bench idle`: what a watcher costs that only waits.
+//! `turnwire bench idle`: the memory of an idle subscriber.
 
 use super::error::Result;
 use super::process::{allow_open_files, resident_kib};
@@ -10,24 +10,24 @@ use clap::Args;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Many watchers of sessions in which nothing happens: the server's memory for each
+/// Measure the server's memory per idle subscriber
 ///
-/// The server has to run on this machine (Linux), and may need a higher limit of open files.
+/// The server must run on this machine (Linux), and may need a higher limit of open files.
 #[derive(Args)]
 pub(super) struct Idle {
-    /// The process of the server
+    /// The server's process id
     #[arg(long)]
     pid: u32,
 
-    /// How many watch
+    /// Number of subscribers
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     watchers: u32,
 
-    /// Over how many sessions
+    /// Number of sessions they follow
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     sessions: u32,
 
-    /// How long to hold them before the memory is read
+    /// Seconds to wait before the memory is read
     #[arg(long, default_value_t = 5)]
     seconds: u32,
 }

@@ -1,4 +1,5 @@
-//! `turnwire bench ingest`: how many events a server stores, and how long each POST takes.
+//! `turnwire bench ingest`: how many events per second a server stores, and the latency of each
+//! POST.
 
 use super::connection::{Connection, ReceiveBuffer};
 use super::error::{BenchError, Result};
@@ -14,44 +15,44 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// Many producers publish events, each POST answered once it is durable
+/// Publish events from many producers; each POST is answered once it is durable
 ///
 /// Every session streams replies of 200 text deltas, about 200 bytes each. A connection has its own
-/// sessions and goes round them, so the events of a session arrive in order.
+/// sessions and writes to them in turn, so the events of a session arrive in order.
 #[derive(Args)]
 pub(super) struct Ingest {
-    /// How many connections send at once
+    /// Concurrent connections
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     connections: u32,
 
-    /// How many sessions they write to; at least one for each connection
+    /// Number of sessions; at least one per connection
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     sessions: u32,
 
-    /// How many events one POST carries
+    /// Events per POST
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=50_000))]
     batch: u32,
 
-    /// How long to measure
+    /// Seconds to measure
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: u32,
 
-    /// How long to run before that, unmeasured
+    /// Seconds to run before, unmeasured
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(..=3600))]
     warm_up: u32,
 
-    /// Whose protocol to speak
+    /// The protocol of the server
     #[arg(long, value_enum, default_value_t = Protocol::Turnwire)]
     pub(super) target: Protocol,
 }
 
 const DELTAS_PER_REPLY: u64 = 200;
 
-/// What the producers have in common.
+/// What the producers share.
 struct Shared {
     begin: Instant,
     end: Instant,
-    /// Warm-up included, for the bar.
+    /// Including the warm-up, for the progress bar.
     events: Arc<AtomicU64>,
     measured: Mutex<Measured>,
 }
@@ -61,7 +62,7 @@ struct Measured {
     bytes: u64,
 }
 
-/// One session: its request head, and what is to be written to it.
+/// One session: its request head and its events.
 struct SessionWriter {
     head: Vec<u8>,
     script: EventScript,

@@ -1,4 +1,4 @@
-//! `turnwire bench late-join`: how soon one who comes late has a long reply.
+//! `turnwire bench late-join`: the time until a late subscriber has a long reply.
 
 use super::connection::ResponseStream;
 use super::delta_marks::{MarkScanner, OrderCheck};
@@ -15,17 +15,17 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Joins a finished reply of many small deltas from its start
+/// Subscribe to a finished reply of many small deltas, from its start
 ///
-/// The time is that from connecting to the end of the replay; the bytes are all that came over the
-/// connection, beside those of the message that they make.
+/// The time is from connecting to the end of the replay. The bytes are those received, beside those
+/// of the resulting message.
 #[derive(Args)]
 pub(super) struct LateJoin {
-    /// How many deltas of 8 bytes the reply has
+    /// Deltas of 8 bytes in the reply
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..10_000_000))]
     deltas: u32,
 
-    /// How often to join
+    /// Number of subscriptions
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     joins: u32,
 }

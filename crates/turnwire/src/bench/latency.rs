@@ -1,4 +1,4 @@
-//! Latencies, and the percentiles that people compare.
+//! A histogram of latencies and its percentiles.
 
 use super::error::{BenchError, Result};
 use hdrhistogram::Histogram;
@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Latencies of up to an hour, each kept to three digits.
+/// Latencies up to an hour, with three significant digits.
 pub(super) struct Latency {
     micros: Histogram<u64>,
 }
 
-/// The percentiles that are shown, by the names that they have in both outputs.
+/// The reported percentiles, by their names in both outputs.
 const PERCENTILES: [(&str, f64); 4] =
     [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9)];
 const HOUR: u64 = 3_600_000_000;
@@ -59,7 +59,7 @@ impl Latency {
     }
 }
 
-/// Three digits are what a histogram keeps, and more than a reader wants.
+/// Formats three significant digits: the histogram has no more.
 fn format_millis(millis: f64) -> String {
     match millis {
         ..10.0 => format!("{millis:.2}"),

@@ -1,4 +1,4 @@
-//! What the system knows: the memory of a process, and how many files this one may open.
+//! Process figures: memory, processor time, and the limit of open files.
 
 use super::error::{BenchError, Result};
 use std::fs;
@@ -16,7 +16,7 @@ pub(super) fn resident_kib(pid: u32) -> Result<u64> {
         .ok_or_else(|| BenchError::new(format!("{path} has no VmRSS: process {pid} has ended")))
 }
 
-/// The processor time that a process has used, all its threads together.
+/// The processor time of a process, over all its threads.
 pub(super) fn processor_time(pid: u32) -> Result<Duration> {
     let path = format!("/proc/{pid}/task");
     let unreadable = |error: &dyn std::fmt::Display| {
@@ -27,7 +27,7 @@ pub(super) fn processor_time(pid: u32) -> Result<Duration> {
     let mut nanos = 0;
     for task in fs::read_dir(&path).map_err(|error| unreadable(&error))? {
         let task = task.map_err(|error| unreadable(&error))?.path().join("schedstat");
-        // A thread that has just ended is not there any more.
+        // A thread that has just ended has no entry.
         let Ok(text) = fs::read_to_string(task) else { continue };
         nanos += text.split(' ').next().and_then(|ran| ran.parse::<u64>().ok()).unwrap_or(0);
     }
@@ -39,11 +39,11 @@ fn field(status: &str, name: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-/// Lets this process open as many files as it may, and tells if they are too few.
+/// Raises the limit of open files, and fails if it is too low.
 #[cfg(unix)]
 pub(super) fn allow_open_files(wanted: u64) -> Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    // What is open besides the connections.
+    // Open files besides the connections.
     const OTHERS: u64 = 64;
     let wanted = wanted.saturating_add(OTHERS);
     let limit = getrlimit(Resource::Nofile);
@@ -61,7 +61,7 @@ pub(super) fn allow_open_files(wanted: u64) -> Result<()> {
         .map_err(|error| BenchError::new(format!("cannot raise the limit of open files: {error}")))
 }
 
-/// Elsewhere there is no such limit to raise.
+/// Other systems have no such limit.
 #[cfg(not(unix))]
 pub(super) fn allow_open_files(_wanted: u64) -> Result<()> {
     Ok(())

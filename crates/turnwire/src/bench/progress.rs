@@ -1,4 +1,4 @@
-//! What one sees while a measurement runs: a bar on standard error, if that is a terminal.
+//! The progress bar of a measurement, on standard error if that is a terminal.
 
 use super::report::thousands;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-/// A bar that goes away with its value.
+/// A bar that is cleared on drop.
 pub(super) struct Progress {
     bar: ProgressBar,
     ticker: Option<JoinHandle<()>>,
@@ -22,8 +22,8 @@ impl Progress {
         Self { bar, ticker: None }
     }
 
-    /// For work of known duration; `count` is what gets done in it. Nothing that is measured touches
-    /// the bar: it looks at the count itself, a few times a second.
+    /// For work of known duration; `count` is the work done. The bar reads it a few times per
+    /// second, so that the measured code never touches the bar.
     pub(super) fn with_clock(label: &str, lasts: Duration, count: Arc<AtomicU64>) -> Self {
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let bar = ProgressBar::new(millis(lasts));

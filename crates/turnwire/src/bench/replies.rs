@@ -1,4 +1,4 @@
-//! `turnwire bench replies`: agents that reply, each watched, and how soon a token is seen.
+//! `turnwire bench replies`: concurrent replies of agents, and the latency of their tokens.
 
 mod round;
 
@@ -15,59 +15,59 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Agents of the server that reply at the same time, each with a watcher
+/// Run concurrent replies of the server's agents, each with a subscriber
 ///
-/// The agent's model has to be one that tells the time: `model = "clock"` in the server's settings,
-/// or one over HTTP, which is this program: with --provider ADDRESS it listens there, and the agent has
-/// `model = "openai:clock"` and `base_url = "http://ADDRESS"`. The latency is that from the moment at
-/// which the model says a token (`clock`: at which it was due) to its bytes at the watcher. Every watcher
-/// must see every token once, in order.
+/// The agent's model must put the time into its tokens: `model = "clock"` in the server's settings,
+/// or a provider over HTTP, which is this program: with --provider ADDRESS it listens there, and
+/// the agent has `model = "openai:clock"` and `base_url = "http://ADDRESS"`. The latency is from
+/// the time at which the model sends a token (`clock`: at which it was due) to its bytes at the
+/// subscriber. Every subscriber must receive every token once, in order.
 ///
-/// Without --replies it looks for the most replies that can run at once: twice as many each time, then
-/// between the last that went well and the first that did not.
+/// Without --replies it searches for the largest number of concurrent replies: doubles the number,
+/// then bisects.
 #[derive(Args)]
 #[expect(clippy::struct_field_names, reason = "the option is called so")]
 pub(super) struct Replies {
-    /// The agent that is asked
+    /// The agent
     #[arg(long, default_value = "clock")]
     agent: String,
 
-    /// How many replies run at once; without it the most is looked for
+    /// Concurrent replies [default: search for the maximum]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     replies: Option<u32>,
 
-    /// How many tokens a second each reply has
+    /// Tokens per second and reply
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rate: u32,
 
-    /// How long to measure, each time
+    /// Seconds to measure, each time
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=300))]
     seconds: u32,
 
-    /// How long all run before that, unmeasured
+    /// Seconds to run before, unmeasured
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(..=60))]
     warm_up: u32,
 
-    /// The 99th percentile has to stay below this, where the most is looked for
+    /// The search accepts a 99th percentile below this, in milliseconds
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     below_ms: u32,
 
-    /// With how many the search begins
+    /// Replies with which the search starts
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     begin_with: u32,
 
-    /// Listen here as the model
+    /// Listen here as the model provider
     #[arg(long)]
     provider: Option<SocketAddr>,
 
-    /// The process of the server, on this machine (Linux): its memory and its processor time are told
+    /// The server's process id, on this machine (Linux): reports its memory and processor time
     #[arg(long)]
     pid: Option<u32>,
 }
 
-/// No search goes on for longer.
+/// The longest search.
 const MAX_SEARCH_TIME: Duration = Duration::from_mins(10);
-/// No search looks further.
+/// The largest number of replies a search tries.
 const MAX_REPLIES: u32 = 100_000;
 
 impl Replies {
@@ -91,7 +91,7 @@ impl Replies {
         }
     }
 
-    /// Looks for the most.
+    /// Searches for the largest number of concurrent replies.
     async fn find_most_replies(&self, rounds: &RoundSettings) -> Result<Report> {
         let begin = Instant::now();
         let (mut best, mut last) = (None, None);
@@ -101,7 +101,7 @@ impl Replies {
             let mut round = rounds.run_round(replies).await?;
             tries.push(self.round_json(&round));
             if !self.is_within_limits(&round) {
-                // What else the machine did may have been the reason.
+                // Other work on the machine may be the reason: try again.
                 round = rounds.run_round(replies).await?;
                 tries.push(self.round_json(&round));
             }
@@ -116,7 +116,7 @@ impl Replies {
         Ok(report)
     }
 
-    /// Whether so many can run at once.
+    /// Whether the server kept up.
     fn is_within_limits(&self, round: &RoundResult) -> bool {
         round.latency.percentile(99.0) < f64::from(self.below_ms)
             && round.keeps_rate()
@@ -174,13 +174,13 @@ impl Replies {
     }
 }
 
-/// Twice as many until it does not go well, then between: until the two are near.
+/// Doubles the number until the server does not keep up, then bisects.
 struct CapacitySearch {
-    /// So many went well.
+    /// The largest number that worked.
     good: u32,
-    /// So many did not.
+    /// The smallest number that failed.
     bad: Option<u32>,
-    /// So many are to be tried; `None` when it is known well enough.
+    /// The next number to try; `None` when the search is done.
     next: Option<u32>,
 }
 
@@ -189,7 +189,7 @@ impl CapacitySearch {
         Self { good: 0, bad: None, next: Some(begin) }
     }
 
-    /// What came of the next.
+    /// Records the result of the last try.
     fn record_result(&mut self, is_good: bool) {
         let Some(tried) = self.next.take() else { return };
         if is_good {
@@ -200,7 +200,7 @@ impl CapacitySearch {
         self.next = match self.bad {
             None if self.good >= MAX_REPLIES => None,
             None => Some(self.good.saturating_mul(2).min(MAX_REPLIES)),
-            // A few in a hundred are less than what changes from one time to the next.
+            // A few percent are within the noise.
             Some(bad) if bad - self.good <= (self.good / 16).max(1) => None,
             Some(bad) => Some(self.good.midpoint(bad)),
         };
@@ -211,7 +211,7 @@ impl CapacitySearch {
 mod tests {
     use super::*;
 
-    /// What is found, and what was tried for it, where so many can run at once.
+    /// The result and the tries of a search, if `limit` is the real maximum.
     fn search(begin: u32, limit: u32) -> (u32, Vec<u32>) {
         let mut search = CapacitySearch::new(begin);
         let mut tried = Vec::new();

@@ -1,15 +1,15 @@
-//! What a measurement says: lines for people, or one JSON object.
+//! The report of a measurement: text, or one JSON object.
 
 use super::latency::Latency;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 
-/// Figures in the order in which they are shown.
+/// Figures, in order.
 pub(super) struct Report {
     title: String,
     rows: Vec<(String, String)>,
     json: Map<String, Value>,
-    /// Whether something came out wrong that a server must never do.
+    /// Whether the server did something that it must never do.
     failed: bool,
 }
 
@@ -19,7 +19,7 @@ impl Report {
         Self { title, rows: Vec::new(), json, failed: false }
     }
 
-    /// What was asked for; in the title for people.
+    /// An option of the measurement; the text output has it in its title.
     pub(super) fn setting(&mut self, key: &str, value: impl Into<Value>) {
         self.json.insert(key.to_owned(), value.into());
     }
@@ -29,7 +29,7 @@ impl Report {
         self.setting(key, value);
     }
 
-    /// A figure that is no whole number, shown with so many decimals.
+    /// A figure with decimals.
     pub(super) fn figure(&mut self, key: &str, label: &str, value: f64, decimals: usize) {
         self.rows.push((label.to_owned(), decimal(value, decimals)));
         self.setting(key, value);
@@ -40,7 +40,7 @@ impl Report {
         self.setting(key, latency.to_json());
     }
 
-    /// How often something happened that never must; shown only if it did.
+    /// How often something happened that must never happen; shown only if it did.
     pub(super) fn must_be_zero(&mut self, key: &str, label: &str, value: u64) {
         self.setting(key, value);
         if value > 0 {
@@ -89,7 +89,7 @@ fn decimal(value: f64, decimals: usize) -> String {
     if decimals == 0 { thousands(value.round() as u64) } else { format!("{value:.decimals$}") }
 }
 
-/// How many in each second.
+/// The rate per second.
 #[expect(clippy::cast_precision_loss, reason = "a rate is shown with a few digits")]
 pub(super) fn per_second(count: u64, seconds: f64) -> f64 {
     count as f64 / seconds

@@ -1,4 +1,4 @@
-//! `turnwire bench resume-storm`: everyone comes back at once, in the middle of a reply.
+//! `turnwire bench resume-storm`: all subscribers reconnect at once, in the middle of a reply.
 
 use super::connection::StreamEnd;
 use super::delta_marks::{MarkScanner, OrderCheck};
@@ -17,17 +17,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// Many watchers reconnect at once, from a cursor in the middle of a long reply that still runs
+/// Reconnect many subscribers at once, in the middle of a long running reply
 ///
-/// The time is that from connecting until a watcher has caught up, and that until all have. Each must
-/// get every event behind its cursor once, in order.
+/// The time is from connecting until a subscriber has caught up, and until all have. Each must get
+/// every event after its cursor once, in order.
 #[derive(Args)]
 pub(super) struct ResumeStorm {
-    /// How many come back
+    /// Number of subscribers
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     watchers: u32,
 
-    /// How many deltas the reply has; the watchers have seen one half
+    /// Deltas in the reply; the subscribers have seen one half
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(10..10_000_000))]
     deltas: u32,
 }
@@ -50,7 +50,7 @@ impl ResumeStorm {
     pub(super) async fn run(&self, server: &Arc<BenchTarget>, after: Cleanup) -> Result<Report> {
         super::process::allow_open_files(u64::from(self.watchers))?;
         let deltas = u64::from(self.deltas);
-        // One more than are written: the reply is still running.
+        // One more than is written: the reply is still running.
         let (sessions, mut producer) =
             Sessions::create_with_producer(server, DeltaText::Marks, deltas + 1).await?;
         producer.publish(deltas).await?;
@@ -73,7 +73,7 @@ impl ResumeStorm {
         }
         tokio::time::timeout(CATCH_UP_TIMEOUT, join_all(storm)).await.map_err(|_| {
             BenchError::new(format!(
-                "after {} s not everyone has caught up",
+                "after {} s some subscribers have not caught up",
                 CATCH_UP_TIMEOUT.as_secs()
             ))
         })??;
@@ -120,7 +120,7 @@ async fn resume_stream(
         .await?;
     if ended == StreamEnd::ByServer {
         return Err(BenchError::new(
-            "the server ended the stream of a watcher in a reply that runs",
+            "the server ended a subscriber's stream during a running reply",
         ));
     }
     if order.first == Some(0) {
@@ -136,7 +136,7 @@ async fn resume_stream(
     Ok(())
 }
 
-/// The cursor in the middle of what a session has.
+/// The resume token in the middle of a session's log.
 fn middle_cursor(session: &[u8]) -> Result<String> {
     let session: Option<serde_json::Value> = serde_json::from_slice(session).ok();
     let last = session.as_ref().and_then(|session| session.get("last_event_id")?.as_str());

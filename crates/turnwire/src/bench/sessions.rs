@@ -1,4 +1,4 @@
-//! The sessions that a measurement makes for itself, and takes away again.
+//! The sessions of a measurement: created before, deleted after.
 
 use super::connection::{Connection, ReceiveBuffer};
 use super::error::{BenchError, Result};
@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::task::JoinSet;
 
-/// How many connections make and remove sessions.
+/// Connections that create and delete sessions.
 const CONNECTIONS: usize = 64;
 
-/// Sessions with names that no other run has.
+/// Sessions with names unique to this run.
 pub(super) struct Sessions {
     server: Arc<BenchTarget>,
     run: u32,
@@ -20,12 +20,12 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// Makes so many sessions, for what comes from elsewhere.
+    /// Creates sessions for published events.
     pub(super) async fn create(server: &Arc<BenchTarget>, count: usize) -> Result<Self> {
         Self::create_for_agent(server, count, "external").await
     }
 
-    /// Makes so many sessions of an agent.
+    /// Creates sessions of an agent.
     pub(super) async fn create_for_agent(
         server: &Arc<BenchTarget>,
         count: usize,
@@ -41,7 +41,7 @@ impl Sessions {
         Ok(sessions)
     }
 
-    /// Makes one session, and a producer for it.
+    /// Creates one session and a producer for it.
     pub(super) async fn create_with_producer(
         server: &Arc<BenchTarget>,
         text: DeltaText,
@@ -65,14 +65,14 @@ impl Sessions {
         self.names.first().map(String::as_str).unwrap_or_default()
     }
 
-    /// What is to be written to the nth session.
+    /// The events of the nth session.
     pub(super) fn script(&self, nth: usize, text: DeltaText, deltas_per_reply: u64) -> EventScript {
         let name = self.names.get(nth).map(String::as_str).unwrap_or_default();
         let nth = u32::try_from(nth).unwrap_or(u32::MAX);
         EventScript::new(name, self.run, nth, text, deltas_per_reply)
     }
 
-    /// Removes them, unless they shall be kept.
+    /// Deletes them, unless they are to be kept.
     pub(super) async fn finish(&self, after: Cleanup) -> Result<()> {
         match after {
             Cleanup::Keep => Ok(()),
@@ -85,7 +85,7 @@ impl Sessions {
         }
     }
 
-    /// Sends one request for each session, over several connections.
+    /// Sends one request per session, over several connections.
     async fn request_each(
         &self,
         label: &str,
@@ -110,33 +110,35 @@ impl Sessions {
     }
 }
 
-/// What becomes of the sessions when all is measured.
+/// What happens to the sessions after the measurement.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Cleanup {
     Delete,
     Keep,
 }
 
-/// Waits for all tasks; the first that fails ends them.
+/// Waits for all tasks; the first failure ends them.
 pub(super) async fn join_all(mut tasks: JoinSet<Result<()>>) -> Result<()> {
     while let Some(done) = tasks.join_next().await {
-        done.map_err(|error| BenchError::new(format!("a task of the load broke: {error}")))??;
+        done.map_err(|error| {
+            BenchError::new(format!("a task of the load generator failed: {error}"))
+        })??;
     }
     Ok(())
 }
 
-/// One that writes to one session.
+/// Publishes events to one session.
 pub(super) struct Producer {
     conn: Connection,
     head: Vec<u8>,
     pub(super) script: EventScript,
-    /// Lines that wait to be sent.
+    /// Lines to send.
     pub(super) body: Vec<u8>,
     request: Vec<u8>,
 }
 
 impl Producer {
-    /// Sends the lines that wait, and returns when they are stored.
+    /// Sends the lines, and returns when they are stored.
     pub(super) async fn send(&mut self) -> Result<()> {
         self.request.clear();
         self.request.extend_from_slice(&self.head);
@@ -145,7 +147,7 @@ impl Producer {
         self.conn.send_ok_request("a POST of events", &self.request).await.map(drop)
     }
 
-    /// Writes so many deltas, many in one request.
+    /// Publishes deltas, many per request.
     pub(super) async fn publish(&mut self, deltas: u64) -> Result<()> {
         const AT_ONCE: u64 = 1000;
         let progress = Progress::with_steps("events", deltas);
@@ -163,7 +165,7 @@ impl Producer {
         Ok(())
     }
 
-    /// Ends the reply at hand.
+    /// Ends the current reply.
     pub(super) async fn end(&mut self) -> Result<()> {
         self.script.write_end(&timestamp_now(), &mut self.body);
         self.send().await
@@ -174,7 +176,7 @@ impl Producer {
     }
 }
 
-/// Keeps runs apart, also those of one second and of several processes.
+/// A number unique to this run, also within a second and across processes.
 fn run_number() -> u32 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let millis = u32::try_from(since.as_millis() & u128::from(u32::MAX)).unwrap_or_default();

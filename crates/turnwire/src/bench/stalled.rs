@@ -1,4 +1,4 @@
-//! `turnwire bench stalled`: a watcher that does not read must not cost the server memory.
+//! `turnwire bench stalled`: the server's memory with a subscriber that stops reading.
 
 use super::connection::{Connection, ReceiveBuffer};
 use super::error::Result;
@@ -12,21 +12,21 @@ use super::target::BenchTarget;
 use clap::Args;
 use std::sync::Arc;
 
-/// A watcher that stops reading while events arrive: the server's memory must stay flat
+/// Measure the server's memory while a subscriber does not read: it must stay flat
 ///
-/// A tenth of the events are published first, with nobody watching, so that what the server keeps
-/// anyway is not counted. The server has to run on this machine (Linux).
+/// A tenth of the events are published first, without a subscriber, so that normal memory growth is
+/// not counted. The server must run on this machine (Linux).
 #[derive(Args)]
 pub(super) struct Stalled {
-    /// The process of the server
+    /// The server's process id
     #[arg(long)]
     pid: u32,
 
-    /// How many events arrive
+    /// Number of events
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..))]
     events: u32,
 
-    /// How many events one POST carries
+    /// Events per POST
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=50_000))]
     batch: u32,
 }
@@ -42,7 +42,7 @@ impl Stalled {
         self.publish_and_watch_memory(&mut producer, warm_up, &progress).await?;
         let before = resident_kib(self.pid)?;
 
-        // Held to the end and never read.
+        // Held open and never read.
         let conn = Connection::open(server, ReceiveBuffer::Small).await?;
         let request = server.watch_request(sessions.only_name(), "after=now");
         let watcher = conn.open_stream("watching a session", &request).await?;
@@ -53,7 +53,7 @@ impl Stalled {
         sessions.finish(after).await?;
 
         let events = thousands(u64::from(self.events));
-        let title = format!("stalled: a watcher reads nothing while {events} events arrive");
+        let title = format!("stalled: a subscriber reads nothing while {events} events arrive");
         let mut report = Report::new("stalled", title);
         report.setting("events", self.events);
         report.figure("mib_before", "MiB of the server before", kib_to_f64(before) / 1024.0, 1);
@@ -62,7 +62,7 @@ impl Stalled {
         Ok(report)
     }
 
-    /// Publishes events, and gives the most memory that the server was seen with.
+    /// Publishes events, and returns the server's peak memory.
     async fn publish_and_watch_memory(
         &self,
         producer: &mut Producer,

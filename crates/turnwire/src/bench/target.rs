@@ -1,4 +1,4 @@
-//! The server that is measured: where it is, and the requests that it understands.
+//! The measured server: its address and the requests of its protocol.
 
 use super::error::{BenchError, Result};
 use clap::ValueEnum;
@@ -6,23 +6,23 @@ use std::fmt::Write as _;
 use std::net::{SocketAddr, ToSocketAddrs};
 use url::Url;
 
-/// Which protocol the server speaks.
+/// The protocol of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Protocol {
     Turnwire,
-    /// Electric's server: the same bytes into streams of its own protocol, to compare with
+    /// Electric's server: the same bytes in its own protocol, for comparison
     DurableStreams,
 }
 
 /// A server and how to ask it.
 pub(super) struct BenchTarget {
     pub(super) address: SocketAddr,
-    /// As it was given, for people.
+    /// As given, for messages.
     pub(super) url: String,
     target: Protocol,
-    /// What stands before every path.
+    /// The prefix of every path.
     prefix: String,
-    /// The header lines that every request has.
+    /// The header lines of every request.
     common: String,
 }
 
@@ -45,7 +45,9 @@ impl BenchTarget {
         let mut common = format!("Host: {host}:{port}\r\n");
         if let Some(token) = token {
             if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-                return Err(BenchError::new("the token has characters that no header can carry"));
+                return Err(BenchError::new(
+                    "the token contains characters that are invalid in a header",
+                ));
             }
             let _ = write!(common, "Authorization: Bearer {token}\r\n");
         }
@@ -63,7 +65,7 @@ impl BenchTarget {
         self.bodyless_request("GET", path, "")
     }
 
-    /// A request with a body of JSON.
+    /// A request with a JSON body.
     pub(super) fn post_request(&self, path: &str, body: &str) -> Vec<u8> {
         let mut request = Vec::new();
         self.write_request_head(path, "application/json", "", &mut request);
@@ -71,7 +73,7 @@ impl BenchTarget {
         request
     }
 
-    /// Makes a session.
+    /// Creates a session.
     pub(super) fn create_request(&self, session: &str, agent: &str) -> Vec<u8> {
         match self.target {
             Protocol::Turnwire => {
@@ -85,7 +87,7 @@ impl BenchTarget {
         }
     }
 
-    /// Removes a session.
+    /// Deletes a session.
     pub(super) fn delete_request(&self, session: &str) -> Vec<u8> {
         self.bodyless_request("DELETE", &self.session_path(session), "")
     }
@@ -110,13 +112,13 @@ impl BenchTarget {
         head
     }
 
-    /// Watches a session.
+    /// Follows a session.
     pub(super) fn watch_request(&self, session: &str, query: &str) -> Vec<u8> {
         let path = format!("/v1/sessions/{session}/events?{query}");
         self.bodyless_request("GET", &path, "Accept: text/event-stream\r\n")
     }
 
-    /// Whether an answer says that events are stored.
+    /// Whether a status says that events are stored.
     pub(super) fn is_stored(&self, status: u16) -> bool {
         match self.target {
             Protocol::Turnwire => status == 200,
@@ -144,7 +146,7 @@ impl BenchTarget {
 
 const NDJSON: &str = "application/x-ndjson";
 
-/// Ends a head that waits for the length of its body, and adds the body.
+/// Completes a request head with the content length and the body.
 pub(super) fn finish_request(request: &mut Vec<u8>, body: &[u8]) {
     request.extend_from_slice(body.len().to_string().as_bytes());
     request.extend_from_slice(b"\r\n\r\n");

@@ -1,4 +1,4 @@
-//! Opens many streams, a few at a time, so that the queue of new connections does not overflow.
+//! Opens many streams, some at a time, so that the listen queue does not overflow.
 
 use super::connection::{Connection, ReceiveBuffer, ResponseStream};
 use super::error::{BenchError, Result};
@@ -7,10 +7,10 @@ use super::target::BenchTarget;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-/// How many are opened at once.
+/// How many are opened concurrently.
 const CONCURRENT_OPENS: u32 = 128;
 
-/// Opens so many streams; each has begun when this returns.
+/// Opens streams; each has started when this returns.
 pub(super) async fn open_streams(
     server: &Arc<BenchTarget>,
     count: u32,
@@ -46,5 +46,6 @@ async fn next_opened(
 ) -> Result<Option<ResponseStream>> {
     let Some(done) = opening.join_next().await else { return Ok(None) };
     progress.add(1);
-    done.map_err(|error| BenchError::new(format!("a task of the load broke: {error}")))?.map(Some)
+    done.map_err(|error| BenchError::new(format!("a task of the load generator failed: {error}")))?
+        .map(Some)
 }

@@ -1,5 +1,5 @@
-//! `turnwire bench wires`: what each protocol costs beside the canonical one, and how soon a client of
-//! it is back in the middle of a long reply.
+//! `turnwire bench wires`: the cost of each wire relative to the canonical one, and the time to
+//! resume a long reply.
 
 use super::connection::StreamEnd;
 use super::error::{BenchError, Result};
@@ -17,36 +17,36 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use turnwire_wires::Wire;
 
-/// What each protocol costs, and how soon one comes back in it
+/// Measure the cost of each wire, and the time to resume on it
 ///
-/// Three figures for each: the server's processor time for an event of a long reply that is read from
-/// the log (every event by itself, nothing kept from before), the same for one that is watched while it
-/// is published, both beside the canonical stream; and the time from the request to the first event
-/// when a client comes back in the middle of a reply that is open. Where a protocol has a way of its
-/// own to come back, that is what is asked. The server has to run on this machine (Linux).
+/// Three figures per wire: the server's processor time for an event of a long reply read from the
+/// log (each event by itself, without a cache), the same for an event followed live, both relative
+/// to the canonical wire; and the time from the request to the first event when a client resumes an
+/// open reply. Where a protocol has its own way to resume, that is used. The server must run on
+/// this machine (Linux).
 #[derive(Args)]
 pub(super) struct Wires {
-    /// The process of the server
+    /// The server's process id
     #[arg(long)]
     pid: u32,
 
-    /// How many deltas the reply has in the middle of which one comes back
+    /// Deltas in the reply that clients resume
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(2..1_000_000))]
     deltas: u32,
 
-    /// How often one comes back
+    /// Number of resumed streams
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     returns: u32,
 
-    /// How many events are read and watched to see what they cost
+    /// Events to read and to follow for the cost
     #[arg(long, default_value_t = 400_000, value_parser = clap::value_parser!(u32).range(1000..10_000_000))]
     events: u32,
 }
 
-/// How often each wire is watched live.
+/// How often each wire is measured live.
 const ROUNDS: u32 = 3;
 
-/// The canonical stream, with which the others are compared.
+/// The wire that the others are compared with.
 const CANONICAL: &str = "turnwire";
 
 impl Wires {
@@ -69,7 +69,7 @@ impl Wires {
         Ok(report)
     }
 
-    /// What an event costs that is read from the log.
+    /// The cost of an event read from the log.
     async fn measure_replays(
         &self,
         server: &Arc<BenchTarget>,
@@ -97,7 +97,7 @@ impl Wires {
         sessions.finish(after).await
     }
 
-    /// What an event costs that is watched as it comes, beside what it costs to take it in.
+    /// The cost of an event followed live, without the cost of storing it.
     async fn measure_live(
         &self,
         server: &Arc<BenchTarget>,
@@ -109,7 +109,7 @@ impl Wires {
         let progress = Progress::with_steps("live", u64::from(ROUNDS) * (names.len() as u64 + 1));
         let mut unwatched = Duration::MAX;
         let mut watched = vec![Duration::MAX; names.len()];
-        // What the machine does beside this only ever adds to the time: the least is the truest.
+        // Other work on the machine only adds time: the minimum is the best estimate.
         for _ in 0..ROUNDS {
             unwatched = unwatched.min(self.measure_live_wire(server, after, None).await?);
             progress.add(1);
@@ -158,7 +158,7 @@ impl Wires {
         Ok(took)
     }
 
-    /// How soon one is back.
+    /// The time to resume.
     async fn measure_returns(
         &self,
         server: &Arc<BenchTarget>,
@@ -191,7 +191,7 @@ impl Wires {
     }
 }
 
-/// How a client of a protocol comes back behind an event of a reply.
+/// The request with which a client of a protocol resumes a reply after an event.
 fn resume_request(
     server: &BenchTarget,
     wire: &str,
@@ -214,7 +214,7 @@ fn resume_request(
     }
 }
 
-/// Waits for the first event: comments and other fields are none.
+/// Waits for the first event, past comments and other fields.
 async fn read_first_event(stream: &mut super::connection::ResponseStream) -> Result<()> {
     let mut text = Vec::new();
     let ended = stream
@@ -231,7 +231,7 @@ async fn read_first_event(stream: &mut super::connection::ResponseStream) -> Res
     }
 }
 
-/// Publishes as an agent elsewhere does that sends a few deltas at a time.
+/// Publishes like an external agent: a few deltas per request.
 async fn publish_evenly(producer: &mut Producer, deltas: u64) -> Result<()> {
     const AT_ONCE: u64 = 64;
     let time = super::event_script::timestamp_now();
@@ -247,7 +247,7 @@ async fn publish_evenly(producer: &mut Producer, deltas: u64) -> Result<()> {
     Ok(())
 }
 
-/// What an event costs on each wire.
+/// The cost of an event on each wire.
 #[derive(Default)]
 struct EventCosts(Vec<(&'static str, f64)>);
 

@@ -1,4 +1,4 @@
-//! Questions to a person: may this run, and what did that give.
+//! Decisions on pending tool calls: asks the user at a terminal, or decides by `--yes` in a pipe.
 
 use super::line_editor::{LineEditor, LineInput};
 use super::one_line;
@@ -11,25 +11,25 @@ use turnwire_agent::permission::describe_rule;
 use turnwire_core::event::{ConfirmResult, ExternalExecutionResult, UserConfirmResult};
 use turnwire_core::{EventKind, PermissionRule, ToolCall, ToolResult};
 
-/// Who answers.
+/// Who decides.
 pub(crate) enum Approver {
-    /// Whoever sits at the terminal.
+    /// The user at the terminal.
     Interactive(LineEditor),
-    /// Nobody: what asks is allowed, or it is not.
+    /// No user: every call is allowed (`--yes`) or denied.
     NonInteractive { yes: bool },
 }
 
-/// What came of a question.
+/// The outcome of a prompt.
 pub(crate) enum Decision {
     Respond(EventKind<'static>),
-    /// The reply is to be stopped.
+    /// Stop the reply.
     Stop,
-    /// The person goes away; the question stays.
+    /// The user quits; the call stays pending.
     Leave,
 }
 
-/// What a tool is told that nobody executes.
-const NOT_EXECUTED: &str = "Nobody executes this tool here: the client is a terminal.";
+/// The result of a client-side tool that nobody executes.
+const NOT_EXECUTED: &str = "Not executed: this client is a terminal.";
 
 impl Approver {
     /// Asks whether a call may run.
@@ -45,7 +45,7 @@ impl Approver {
             }
             Self::NonInteractive { yes: false } => {
                 let note =
-                    format!("{} was denied: nobody is here to ask; --yes allows", tool_label(call));
+                    format!("{} was denied: no user to ask; use --yes to allow", tool_label(call));
                 view.show_note(Style::YELLOW, &note)?;
                 return Ok(confirmation(call, false, None, Vec::new()));
             }
@@ -74,14 +74,14 @@ impl Approver {
                 }
                 _ => view.show_note(
                     Style::DIM,
-                    "y: run it · n: do not, and tell the model · a: run it, and do not ask again in this \
-                     session · e: change its input first · Ctrl-C: stop the reply",
+                    "y: run it · n: deny it, and tell the model · a: run it, and do not ask again in this \
+                     session · e: edit its input first · Ctrl-C: stop the reply",
                 )?,
             }
         }
     }
 
-    /// Which rule is to be remembered.
+    /// Lets the user choose a suggested permission rule.
     async fn choose_rule(
         &self,
         lines: &LineEditor,
@@ -90,16 +90,19 @@ impl Approver {
     ) -> io::Result<Option<PermissionRule>> {
         match call.suggested_rules.as_slice() {
             [] => {
-                view.show_note(Style::DIM, "This tool asks each time; y allows it once.")?;
+                view.show_note(
+                    Style::DIM,
+                    "No rule is suggested for this tool; y allows it once.",
+                )?;
                 Ok(None)
             }
             rules => {
-                // What a rule covers is read before it is accepted, also where there is only one.
+                // The user reads what a rule covers before accepting it, even if there is only one.
                 for (at, rule) in rules.iter().enumerate() {
                     let what = one_line(&describe_rule(rule));
                     view.show_note(Style::PLAIN, &format!("  {}: {what}", at + 1))?;
                 }
-                let prompt = "Which rule, for the rest of this session? (empty: none) ";
+                let prompt = "Rule for the rest of this session (empty: none): ";
                 let LineInput::Line(line) = lines.read_line(prompt, "").await else {
                     return Ok(None);
                 };
@@ -109,7 +112,7 @@ impl Approver {
         }
     }
 
-    /// Asks what a tool gave that the client executes.
+    /// Asks for the result of a tool that the client executes.
     pub(crate) async fn ask_tool_result(
         &self,
         view: &mut View,
@@ -117,13 +120,12 @@ impl Approver {
     ) -> io::Result<Decision> {
         let Self::Interactive(lines) = self else {
             let note =
-                format!("{} was not executed: that is for a client with tools", tool_label(call));
+                format!("{} was not executed: it needs a client with tools", tool_label(call));
             view.show_note(Style::YELLOW, &note)?;
             return Ok(tool_result(call, ToolResult::error(&call.id, NOT_EXECUTED)));
         };
         view.finish_block()?;
-        let prompt =
-            format!("What did {} give? (empty: nobody executes it) ", one_line(&call.name));
+        let prompt = format!("Result of {} (empty: not executed): ", one_line(&call.name));
         Ok(match lines.read_line(&prompt, "").await {
             LineInput::Line(line) if line.trim().is_empty() => {
                 tool_result(call, ToolResult::error(&call.id, NOT_EXECUTED))
@@ -135,7 +137,7 @@ impl Approver {
     }
 }
 
-/// The input as a person leaves it; `None`: they changed their mind.
+/// The edited input; `None` if the user cancels.
 async fn edit_input(
     lines: &LineEditor,
     view: &mut View,
@@ -151,12 +153,12 @@ async fn edit_input(
         }
         let why = match serde_json::from_str::<Value>(&line) {
             Ok(Value::Object(_)) => return Ok(Some(line)),
-            Ok(_) => "it is no JSON object".to_owned(),
+            Ok(_) => "not a JSON object".to_owned(),
             Err(error) => error.to_string(),
         };
         view.show_note(
             Style::RED,
-            &format!("That cannot be used: {why}. An empty line goes back."),
+            &format!("Invalid input: {why}. Enter an empty line to cancel."),
         )?;
         begun = line;
     }
@@ -168,7 +170,7 @@ fn confirmation(
     input: Option<String>,
     rules: Vec<PermissionRule>,
 ) -> Decision {
-    // An empty input leaves it as it was.
+    // An empty input means: not edited.
     let tool_call = ToolCall::new(&call.id, &call.name, input.unwrap_or_default());
     let rules = Some(rules).filter(|rules| !rules.is_empty());
     let result = ConfirmResult { confirmed, tool_call, rules, ..ConfirmResult::default() };

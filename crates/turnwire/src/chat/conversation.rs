@@ -1,4 +1,5 @@
-//! A reply, followed to its end: shown as it comes, its questions answered, stopped by Ctrl-C.
+//! One conversation: sends messages, follows a reply to its end, answers its pending calls, and
+//! stops it on Ctrl-C.
 
 use super::approval::{Approver, Decision};
 use super::page::Style;
@@ -14,29 +15,29 @@ use tokio::time::{MissedTickBehavior, interval};
 use turnwire_core::event::UserInterrupt;
 use turnwire_core::{Event, EventKind, FinishedReason, Role};
 
-/// How often the spinner turns.
+/// The interval of the spinner.
 const SPINNER_INTERVAL: Duration = Duration::from_millis(100);
-/// How many letters of the first message are a session's title.
+/// How many characters of the first message become the session's title.
 const MAX_TITLE_CHARS: usize = 60;
 
-/// How a reply went.
+/// How a reply ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReplyOutcome {
     Completed,
-    /// It failed, or ended before its end.
+    /// It failed, or was truncated.
     Failed,
-    /// A person stopped it.
+    /// The user stopped it.
     Stopped,
-    /// A person went away, and it goes on.
+    /// The user left, and it continues.
     Detached,
 }
 
-/// What keeps a conversation from going on.
+/// Why a conversation cannot continue.
 #[derive(Debug)]
 pub(crate) enum ChatError {
-    /// Nobody can read what is written.
+    /// Output failed.
     Write(io::Error),
-    /// What was to be said was not taken.
+    /// A message was not accepted.
     NotSent(ClientError),
     Server(ClientError),
 }
@@ -48,8 +49,8 @@ impl From<io::Error> for ChatError {
 }
 
 impl From<ClientError> for ChatError {
-    fn from(trouble: ClientError) -> Self {
-        Self::Server(trouble)
+    fn from(error: ClientError) -> Self {
+        Self::Server(error)
     }
 }
 
@@ -60,16 +61,16 @@ pub(crate) struct Conversation {
     pub(crate) agent: String,
     epoch: String,
     seq: u64,
-    /// Nothing was said in it yet, and it has no title.
+    /// The session has no messages and no title yet.
     is_new: bool,
     pub(crate) view: View,
     pub(crate) approver: Approver,
     interrupts: Interrupts,
-    /// How long a lost stream is waited for.
+    /// How long to retry a lost stream.
     retry_limit: RetryLimit,
 }
 
-/// What happens while a reply is followed.
+/// What can happen while a reply is followed.
 enum LoopEvent {
     Notice(Result<StreamNotice, ClientError>),
     Interrupt,
@@ -82,10 +83,10 @@ impl Conversation {
         client: Client,
         session: &SessionInfo,
         view: View,
-        asker: Approver,
-        patience: RetryLimit,
+        approver: Approver,
+        retry_limit: RetryLimit,
     ) -> io::Result<Self> {
-        let mut talk = Self {
+        let mut conversation = Self {
             client,
             session: String::new(),
             agent: String::new(),
@@ -93,15 +94,15 @@ impl Conversation {
             seq: 0,
             is_new: false,
             view,
-            approver: asker,
+            approver: approver,
             interrupts: Interrupts::listen()?,
-            retry_limit: patience,
+            retry_limit: retry_limit,
         };
-        talk.enter_session(session);
-        Ok(talk)
+        conversation.enter_session(session);
+        Ok(conversation)
     }
 
-    /// Goes to a session, behind all that is in it.
+    /// Switches to a session, with the cursor at its head.
     pub(crate) fn enter_session(&mut self, session: &SessionInfo) {
         self.session.clone_from(&session.id);
         self.agent.clone_from(&session.agent);
@@ -110,7 +111,7 @@ impl Conversation {
         self.is_new = session.last_seq == 0 && session.title.is_none();
     }
 
-    /// Goes behind what a history shows.
+    /// Moves the cursor to the end of a history.
     pub(crate) fn set_cursor_after(&mut self, history: &History) {
         if let Some((epoch, seq)) = history.last_event_id.rsplit_once('.') {
             epoch.clone_into(&mut self.epoch);
@@ -118,10 +119,10 @@ impl Conversation {
         }
     }
 
-    /// Sends a text, and follows what is answered.
+    /// Sends a message and follows its reply.
     pub(crate) async fn send_message(&mut self, text: &str) -> Result<ReplyOutcome, ChatError> {
         if std::mem::take(&mut self.is_new) {
-            // By which a list of sessions says what they were about. It works without.
+            // The title is for lists of sessions; a failure does not matter.
             let title: String = super::one_line(text).chars().take(MAX_TITLE_CHARS).collect();
             let _ = self.client.set_title(&self.session, title.trim()).await;
         }
@@ -131,7 +132,7 @@ impl Conversation {
         self.follow_reply(sent.reply_id, PendingCheck::None).await
     }
 
-    /// Follows a reply to its end; `None`: the next one.
+    /// Follows a reply to its end; `None`: the next reply.
     pub(crate) async fn follow_reply(
         &mut self,
         mut reply: Option<String>,
@@ -167,25 +168,25 @@ impl Conversation {
                 LoopEvent::Interrupt if is_stopped => return Ok(ReplyOutcome::Detached),
                 LoopEvent::Interrupt => {
                     is_stopped = true;
-                    self.view.show_note(Style::YELLOW, "■ stopping; Ctrl-C again leaves")?;
+                    self.view.show_note(Style::YELLOW, "■ stopping; press Ctrl-C again to quit")?;
                     stopping = Some(self.spawn_stop());
                 }
                 LoopEvent::Stopped(Ok(())) => {}
-                LoopEvent::Stopped(Err(trouble)) => {
+                LoopEvent::Stopped(Err(error)) => {
                     is_stopped = false;
                     self.view
-                        .show_note(Style::RED, &format!("✗ it cannot be stopped: {trouble}"))?;
+                        .show_note(Style::RED, &format!("✗ cannot stop the reply: {error}"))?;
                 }
                 LoopEvent::Notice(Ok(StreamNotice::Disconnected(why))) => {
                     lost = true;
-                    let note = format!("! connection lost: {why}; trying again");
+                    let note = format!("! connection lost: {why}; reconnecting");
                     self.view.show_note(Style::YELLOW, &note)?;
                 }
                 LoopEvent::Notice(Ok(StreamNotice::Reconnected)) => {
                     lost = false;
-                    self.view.show_note(Style::GREEN, "✓ connected again")?;
+                    self.view.show_note(Style::GREEN, "✓ reconnected")?;
                 }
-                LoopEvent::Notice(Err(trouble)) => return Err(trouble.into()),
+                LoopEvent::Notice(Err(error)) => return Err(error.into()),
                 LoopEvent::Notice(Ok(StreamNotice::Event(event, json))) => {
                     lost = false;
                     self.view.show_event(&event, &json)?;
@@ -202,9 +203,12 @@ impl Conversation {
                         EventKind::Reset(_) => {
                             let session = self.client.get_session(&self.session).await?;
                             if session.status == "idle" {
-                                // What was followed is not in this session any more.
+                                // The followed reply is no longer in this session.
                                 self.enter_session(&session);
-                                self.view.show_note(Style::YELLOW, "! nothing runs in it now")?;
+                                self.view.show_note(
+                                    Style::YELLOW,
+                                    "! the session was reset; no reply is running",
+                                )?;
                                 return Ok(ReplyOutcome::Failed);
                             }
                             reply = None;
@@ -216,7 +220,7 @@ impl Conversation {
         }
     }
 
-    /// Follows what is open in the session already, after its questions are answered.
+    /// Follows the reply that is already open, and answers its pending calls.
     pub(crate) async fn follow_open_reply(
         &mut self,
         history: &History,
@@ -228,9 +232,9 @@ impl Conversation {
         self.follow_reply(reply, PendingCheck::Open).await
     }
 
-    /// Asks what waits for an answer now. What an event asked may be answered already, by somebody
-    /// else or because it took too long; only the session knows. Where the server is away, they stay
-    /// open until it is back.
+    /// Answers the calls that are pending now. A call may already be answered by another client or
+    /// have expired; only the session knows. If the server is unreachable, the check is repeated
+    /// later.
     async fn answer_pending_calls(&mut self) -> Result<PendingCheck, ChatError> {
         match self.try_answer_pending_calls().await {
             Err(ChatError::Server(ClientError::Transient(_))) => Ok(PendingCheck::Open),
@@ -260,9 +264,9 @@ impl Conversation {
                 };
                 let event = Event::new(waiting.reply_id.clone(), kind);
                 match self.client.send_event(&self.session, event).await {
-                    Err(trouble) if trouble.has_type("already_answered") => {
+                    Err(error) if error.has_type("already_answered") => {
                         self.view
-                            .show_note(Style::YELLOW, "! that was answered already, elsewhere")?;
+                            .show_note(Style::YELLOW, "! another client has already answered")?;
                     }
                     done => done?,
                 }
@@ -278,35 +282,35 @@ impl Conversation {
         EventStream::new(self.client.endpoint().clone(), self.retry_limit, what)
     }
 
-    /// Asks the server to stop the reply. Nobody waits for the answer: the server may be away.
+    /// Asks the server to stop the reply, in a task: the server may be unreachable.
     fn spawn_stop(&self) -> JoinHandle<Result<(), ClientError>> {
         let (client, session) = (self.client.clone(), self.session.clone());
         tokio::spawn(async move { client.send_event(&session, interrupt_event()).await })
     }
 
-    /// Waits for a Ctrl-C that no line editor takes, as on a terminal that cannot do anything.
+    /// Waits for a Ctrl-C that the line editor does not handle, as on a dumb terminal.
     pub(crate) async fn wait_for_interrupt(&mut self) {
         self.interrupts.next().await;
     }
 
-    /// Asks the server to stop what runs.
+    /// Asks the server to stop the running reply.
     pub(crate) async fn stop_reply(&self) -> Result<(), ClientError> {
         self.client.send_event(&self.session, interrupt_event()).await
     }
 
-    /// At a terminal, what is typed while an answer comes is not shown in the middle of it.
+    /// Turns the echo off at a terminal, so that typed characters do not appear inside the reply.
     fn disable_echo(&self) -> Option<EchoOff> {
         matches!(self.approver, Approver::Interactive(_)).then(EchoOff::new)
     }
 }
 
-/// Whether something waits for an answer.
+/// Whether the session has pending calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PendingCheck {
     None,
-    /// Something may wait: the session is to be asked.
+    /// There may be some: ask the session.
     Open,
-    /// The person went away.
+    /// The user left.
     Detached,
 }
 
@@ -330,7 +334,7 @@ fn reply_outcome(reason: &FinishedReason, has_error: bool) -> ReplyOutcome {
     }
 }
 
-/// Ctrl-C, while no line is being edited. None is missed between two looks.
+/// Ctrl-C while no line is edited. None is missed between two polls.
 #[cfg(unix)]
 struct Interrupts(tokio::signal::unix::Signal);
 

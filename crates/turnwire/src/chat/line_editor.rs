@@ -1,4 +1,4 @@
-//! The line editor: what a person types, with the history of what they typed before.
+//! The line editor: reads the user's input, and keeps a history file.
 
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
@@ -6,16 +6,16 @@ use rustyline::{ColorMode, Config, Editor};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How many lines are remembered.
+/// The length of the history.
 const HISTORY_LINES: usize = 1000;
 
-/// What a person did.
+/// What the user entered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LineInput {
     Line(String),
     /// Ctrl-C.
     Interrupt,
-    /// Ctrl-D, or the terminal has gone.
+    /// Ctrl-D, or the terminal was closed.
     End,
 }
 
@@ -40,13 +40,13 @@ impl LineEditor {
         let folders = directories::ProjectDirs::from("", "", "turnwire");
         let history = folders.map(|folders| folders.data_dir().join("chat_history"));
         if let Some(path) = &history {
-            // The first time there is none.
+            // There is no file the first time.
             let _ = editor.load_history(path);
         }
         Ok(Self { editor: Arc::new(Mutex::new(editor)), history })
     }
 
-    /// Asks for a line, in which `begun` stands already.
+    /// Reads a line that starts as `begun`.
     pub(crate) async fn read_line(&self, prompt: &str, begun: &str) -> LineInput {
         let (editor, prompt, begun) =
             (Arc::clone(&self.editor), prompt.to_owned(), begun.to_owned());
@@ -61,7 +61,7 @@ impl LineEditor {
         }
     }
 
-    /// Remembers a line, also for the next time.
+    /// Adds a line to the history, and to its file.
     pub(crate) fn add_to_history(&self, line: &str) {
         let mut editor = self.editor.lock().unwrap_or_else(PoisonError::into_inner);
         if !matches!(editor.add_history_entry(line), Ok(true)) {
@@ -71,7 +71,7 @@ impl LineEditor {
         if let Some(folder) = path.parent() {
             let _ = std::fs::create_dir_all(folder);
         }
-        // It works without; the lines are there until one leaves. It is the person's own file.
+        // A failure only loses the history of later runs.
         let _ = editor.append_history(path);
     }
 }

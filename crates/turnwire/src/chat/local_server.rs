@@ -1,4 +1,4 @@
-//! A server of one's own, in this process, for as long as the conversation lasts.
+//! A private server in this process, for `turnwire chat` without `--url`.
 
 use crate::client::Endpoint;
 use crate::serve;
@@ -18,28 +18,28 @@ use turnwire_server::config::{
 };
 use turnwire_server::{App, Server, StartError};
 
-/// How long a server may take to close what is open.
+/// How long a shutdown may take.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The server, and how it is stopped.
+/// A running server.
 pub(crate) struct LocalServer {
     pub(crate) endpoint: Endpoint,
     stop: oneshot::Sender<()>,
     running: JoinHandle<()>,
 }
 
-/// What it is to have.
+/// Its settings.
 pub(crate) struct LocalOptions<'a> {
     pub(crate) config: Option<&'a Path>,
     pub(crate) store: Option<StoreUrl>,
-    /// A model that gets an agent of its own.
+    /// A model for which an agent is created.
     pub(crate) model: Option<&'a str>,
 }
 
 impl LocalServer {
     pub(crate) async fn start(wanted: LocalOptions<'_>) -> Result<Self, CommandError> {
         let cannot = |error: &dyn std::fmt::Display| {
-            CommandError::new(format!("these settings cannot be used\n{error}"), "")
+            CommandError::new(format!("invalid settings\n{error}"), "")
         };
         let mut config = serve::read_config(wanted.config).map_err(|error| cannot(&error))?;
         let over = Overrides { store: wanted.store, ..Overrides::default() };
@@ -78,17 +78,17 @@ impl LocalServer {
         Ok(Self { endpoint: place, stop, running })
     }
 
-    /// Stops it. A reply that is open goes on the next time that its store is opened.
+    /// Stops the server. An open reply continues the next time its store is opened.
     pub(crate) async fn stop(self) {
         let _ = self.stop.send(());
         let _ = tokio::time::timeout(STOP_TIMEOUT, self.running).await;
     }
 }
 
-/// Makes a server that nobody else on this machine can use: its port is open to all who work here,
-/// so it lets in only one random token, which stays in this process.
+/// Keeps other users of this machine out: they can reach the port, so the server accepts only one
+/// random token, which stays in this process.
 fn require_private_token(config: &mut Config) -> Result<String, CommandError> {
-    let nothing = || CommandError::new("the system gives no randomness", "");
+    let nothing = || CommandError::new("the system's random number generator failed", "");
     let (token, hash) = auth::generate_token().ok_or_else(nothing)?;
     let sha256: Sha256 = hash.parse().map_err(|_| nothing())?;
     let tenant = auth::DEFAULT_TENANT.to_owned();
@@ -101,7 +101,7 @@ fn require_private_token(config: &mut Config) -> Result<String, CommandError> {
     Ok(token)
 }
 
-/// An agent for a model that no settings name.
+/// An agent for a model that the settings do not name.
 fn build_model_agent(model: &str) -> Result<Arc<dyn Replier>, CommandError> {
     if model == "demo" {
         let demo =
@@ -109,10 +109,11 @@ fn build_model_agent(model: &str) -> Result<Arc<dyn Replier>, CommandError> {
         return Ok(Arc::new(demo));
     }
     let made = HttpModel::builder(model).build();
-    let made = made.map_err(|error| CommandError::new(error.message, "or write demo"))?;
+    let made =
+        made.map_err(|error| CommandError::new(error.message, "use PROVIDER:MODEL, or demo"))?;
     if let Some(why) = made.missing_key() {
-        let hint = "set it, or talk to an agent of turnwire.toml with --agent";
-        return Err(CommandError::new(format!("{model} cannot be asked: {why}"), hint));
+        let hint = "set it, or use an agent of turnwire.toml with --agent";
+        return Err(CommandError::new(format!("cannot use {model}: {why}"), hint));
     }
     Ok(Arc::new(Agent::builder("assistant", made).build()))
 }
@@ -121,13 +122,13 @@ fn start_error(error: &StartError) -> CommandError {
     CommandError::new(error.to_string(), "")
 }
 
-/// A store that a server uses is reached through that server.
+/// A store that a server uses can only be reached through that server.
 fn locked_store_error(error: Error, config: &Config) -> CommandError {
     match error {
         Error::Locked(_) => CommandError::new(
             error.to_string(),
             format!(
-                "a server uses it: talk to that one with --url http://{}, or take another store with \
+                "a server uses it: connect to that server with --url http://{}, or use another store with \
                  --store sqlite:PATH (or memory:)",
                 config.listen.0
             ),

@@ -1,39 +1,39 @@
-//! Markdown as it streams: printed as soon as it is clear what it is, and never taken back.
+//! Streaming Markdown: text is printed as soon as its meaning is certain, and never rewritten.
 //!
-//! What could still turn out to be something else (a star that may open bold text, three back ticks)
-//! is held back until it is clear, at most to the end of its line.
+//! Ambiguous text (a star that may open bold text, three backticks) is held back until it is
+//! certain, at most to the end of its line.
 
 use super::page::{Colour, Page, Style};
 
-/// How much is held back for what may be a bold phrase or a link.
+/// How many bytes are held back for a possible bold phrase or link.
 const MAX_HELD: usize = 240;
 
 const CODE: Style = Style { colour: Some(Colour::Cyan), ..Style::PLAIN };
 
-/// A text that comes in pieces.
+/// A text that arrives in pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Markdown {
-    /// What has come and is not clear yet.
+    /// Text that is not printed yet.
     pending: String,
-    /// Something of this line was printed already.
+    /// A part of this line was printed.
     is_in_line: bool,
-    /// The fence that closes the code in which we are.
+    /// The fence that closes the current code block.
     fence: Option<String>,
     base: Style,
-    /// The last letter that was printed, by which `snake_case` is no italics.
+    /// The last printed character, so that `snake_case` is not italic.
     last: Option<char>,
 }
 
-/// Whether there is more to come.
+/// Whether more text may arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MoreInput {
     Possible,
     No,
 }
 
-/// What a line begins with.
+/// The marker at the start of a line.
 enum LineStart {
-    /// It cannot be told yet.
+    /// More text is needed to tell.
     Unclear,
     Heading {
         level: usize,
@@ -61,13 +61,13 @@ enum LineStart {
 }
 
 impl Markdown {
-    /// Takes the next piece.
+    /// Adds a piece.
     pub(crate) fn feed(&mut self, piece: &str, page: &mut Page) {
         self.pending.push_str(piece);
         self.render_pending(MoreInput::Possible, page);
     }
 
-    /// There is no more.
+    /// The text is complete.
     pub(crate) fn finish(&mut self, page: &mut Page) {
         self.render_pending(MoreInput::No, page);
         page.start_row();
@@ -87,12 +87,12 @@ impl Markdown {
         }
     }
 
-    /// Drops so many bytes of what is pending.
+    /// Drops pending bytes.
     fn drop_pending(&mut self, bytes: usize) {
         self.pending.drain(..bytes.min(self.pending.len()));
     }
 
-    /// Goes on inside a fence; `false`: more is needed.
+    /// Continues a code block; `false` if more text is needed.
     fn render_code(&mut self, more: MoreInput, page: &mut Page) -> bool {
         let fence = self.fence.clone().unwrap_or_default();
         let end = self.pending.find('\n');
@@ -122,7 +122,7 @@ impl Markdown {
         true
     }
 
-    /// Looks at the beginning of a line; `false`: more is needed.
+    /// Reads the start of a line; `false` if more text is needed.
     fn render_line_start(&mut self, more: MoreInput, page: &mut Page) -> bool {
         self.base = Style::PLAIN;
         self.last = None;
@@ -178,7 +178,7 @@ impl Markdown {
         true
     }
 
-    /// Goes on inside a line; `false`: more is needed.
+    /// Continues a line; `false` if more text is needed.
     fn render_inline(&mut self, more: MoreInput, page: &mut Page) -> bool {
         let Some(char) = self.pending.chars().next() else { return false };
         if char == '\n' {
@@ -274,7 +274,7 @@ fn parse_line_start(line: &str) -> LineStart {
     }
 }
 
-/// What stands at the beginning of a text.
+/// The inline element at the start of a text.
 enum Span {
     Unclear,
     Styled {
@@ -282,12 +282,12 @@ enum Span {
         text: String,
         bytes: usize,
     },
-    /// Just a letter.
+    /// A plain character.
     Letter,
 }
 
 fn parse_span(text: &str, last: Option<char>, more: MoreInput) -> Span {
-    // What is not closed in its line is never closed.
+    // Inline elements end at the latest with their line.
     let (line, is_whole) = match text.find('\n') {
         Some(end) => (text.get(..end).unwrap_or_default(), true),
         None => (text, more == MoreInput::No),
@@ -305,7 +305,7 @@ fn parse_span(text: &str, last: Option<char>, more: MoreInput) -> Span {
             Some(_) => Span::Letter,
         },
         '`' => match find_closing_run(rest, '`', run) {
-            // A run of ticks may still grow.
+            // A run of backticks may still grow.
             Some(at) if rest.len() == at + run && !is_whole => open,
             Some(at) => {
                 let code = rest.get(..at).unwrap_or_default();
@@ -316,7 +316,7 @@ fn parse_span(text: &str, last: Option<char>, more: MoreInput) -> Span {
             None => open,
         },
         '[' => parse_link(line).unwrap_or(open),
-        // A star, two stars; more are taken as they are.
+        // One or two stars; more are printed as they are.
         _ => {
             let is_word = |char: Option<char>| char.is_some_and(char::is_alphanumeric);
             let Some(behind) = rest.chars().next() else { return open };
@@ -340,14 +340,14 @@ fn parse_span(text: &str, last: Option<char>, more: MoreInput) -> Span {
             if text.ends_with(char::is_whitespace) || (first == '_' && is_word(after)) {
                 return Span::Letter;
             }
-            // A code span inside: the ticks go, and the phrase stays one style.
+            // A code span inside: its backticks are dropped, and the phrase keeps one style.
             let text = text.replace('`', "");
             Span::Styled { style, text, bytes: 2 * run + at }
         }
     }
 }
 
-/// Where a run of exactly so many of a letter begins.
+/// Finds a run of exactly this length.
 fn find_closing_run(text: &str, letter: char, run: usize) -> Option<usize> {
     let mut at = 0;
     while let Some(found) = text.get(at..)?.find(letter) {
@@ -362,7 +362,7 @@ fn find_closing_run(text: &str, letter: char, run: usize) -> Option<usize> {
     None
 }
 
-/// A link, with its address behind it: a terminal has no other place for it.
+/// A link, followed by its URL.
 fn parse_link(line: &str) -> Option<Span> {
     let close = line.find(']')?;
     let text = line.get(1..close)?;
@@ -418,7 +418,7 @@ mod tests {
         let whole = render(&[ALL], true);
         let mut letters: Vec<String> = ALL.chars().map(String::from).collect();
         let pieces: Vec<&str> = letters.iter_mut().map(|letter| &**letter).collect();
-        // Styles may be written again where the text was cut, and never look different.
+        // Styles may be written again at a cut; the result looks the same.
         assert_eq!(render(&pieces, true), whole);
         for (at, _) in ALL.char_indices() {
             let (a, b) = ALL.split_at(at);

@@ -1,5 +1,5 @@
-//! A message that is there already, as the events that would have made it: the renderer knows only
-//! events.
+//! Converts a stored message into the events that would produce it, because the renderer reads only
+//! events. Called by `view` for the history of a resumed session.
 
 use turnwire_core::event::{
     Block, Chunk, DataBlockDelta, DataBlockEnd, DataBlockStart, Message, ReplyEnd, ReplyStart,
@@ -12,7 +12,7 @@ use turnwire_core::{
     ToolResult, ToolResultState,
 };
 
-/// The events of a message. What is open in it stays open, so that what comes later goes on with it.
+/// The events of a message. Open blocks stay open, so that later events continue them.
 pub(crate) fn message_to_events(msg: &Msg) -> Vec<Event<'static>> {
     if msg.role() != Role::Assistant {
         return vec![Event::new("", Message { message: Box::new(msg.clone()) })];

@@ -1,10 +1,10 @@
-//! A page of a terminal that only grows: words are wrapped, rows have a margin, styles end where
-//! they should.
+//! Text layout for a terminal: wraps words, adds margins, and writes style codes. Output is only
+//! appended. Used by `render`.
 
 use std::fmt::Write as _;
 use unicode_width::UnicodeWidthChar;
 
-/// How a piece of text looks.
+/// The style of a piece of text.
 #[expect(clippy::struct_excessive_bools, reason = "each is on or off, whatever the others are")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Style {
@@ -15,7 +15,7 @@ pub(crate) struct Style {
     pub(crate) colour: Option<Colour>,
 }
 
-/// The colours that every terminal has.
+/// Colours of every terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Colour {
     Red = 31,
@@ -47,40 +47,40 @@ impl Style {
     }
 }
 
-/// What is shown, and where it is shown.
+/// Width and colour of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DisplayOptions {
-    /// How many columns there are.
+    /// Columns.
     pub(crate) width: usize,
     pub(crate) colour: bool,
 }
 
-/// The page.
+/// The text of a terminal, laid out.
 pub(crate) struct Page {
     display: DisplayOptions,
     out: String,
-    /// The style that the terminal is in.
+    /// The current style of the terminal.
     active: Style,
     column: usize,
-    /// Something stands on this row already, besides what every row begins with.
+    /// The row has text besides its margin.
     is_begun: bool,
-    /// How many empty rows the page ends with; many where it is empty.
+    /// How many empty rows the page ends with; `MAX` while it is empty.
     empty_rows: usize,
-    /// What every row begins with.
+    /// The start of every row.
     margin: String,
-    /// How far rows that a wrap begins are moved in.
+    /// Indent of wrapped rows.
     hanging: usize,
-    /// Spaces that stand before the next word, unless it goes to a new row.
+    /// Spaces before the next word, unless it wraps.
     spaces: usize,
     word: Vec<(Style, String)>,
     word_width: usize,
 }
 
 impl Page {
-    pub(crate) fn new(look: DisplayOptions) -> Self {
+    pub(crate) fn new(display: DisplayOptions) -> Self {
         Self {
-            // On less nothing can be read anyway.
-            display: DisplayOptions { width: look.width.max(20), ..look },
+            // Narrower text is unreadable.
+            display: DisplayOptions { width: display.width.max(20), ..display },
             out: String::new(),
             active: Style::PLAIN,
             column: 0,
@@ -98,23 +98,23 @@ impl Page {
         self.display.width.saturating_sub(display_width(&self.margin))
     }
 
-    /// Another width, such as after the window was made larger.
+    /// Sets the width, after the window was resized.
     pub(crate) fn resize(&mut self, width: usize) {
         self.display.width = width.max(20);
     }
 
-    /// What has come since the last time. It leaves the terminal in its usual style.
+    /// Returns the new output, which resets the style at its end.
     pub(crate) fn take_output(&mut self) -> String {
         self.set_style(Style::PLAIN);
         std::mem::take(&mut self.out)
     }
 
-    /// Whether the next thing begins a row.
+    /// Whether the next output starts a row.
     pub(crate) fn is_at_start(&self) -> bool {
         !self.is_begun && self.word.is_empty()
     }
 
-    /// Text that is wrapped between its words. A line break in it is one.
+    /// Writes text, wrapped between words. A line break ends the row.
     pub(crate) fn write_text(&mut self, style: Style, text: &str) {
         for char in text.chars() {
             match char {
@@ -132,14 +132,14 @@ impl Page {
         }
     }
 
-    /// A row of its own, after whatever stands there.
+    /// Writes a row of its own.
     pub(crate) fn write_row(&mut self, style: Style, text: &str) {
         self.start_row();
         self.write_text(style, text);
         self.end_row();
     }
 
-    /// Text as it is, such as code: it is cut only where the row ends.
+    /// Writes text verbatim, such as code: it is broken only at the end of a row.
     pub(crate) fn write_verbatim(&mut self, style: Style, text: &str) {
         self.end_word();
         for char in text.chars() {
@@ -151,7 +151,7 @@ impl Page {
         }
     }
 
-    /// Ends the row that is begun, if there is one.
+    /// Ends the current row, if it has text.
     pub(crate) fn start_row(&mut self) {
         self.end_word();
         self.spaces = 0;
@@ -161,7 +161,7 @@ impl Page {
         self.hanging = 0;
     }
 
-    /// Ends the row, and leaves one empty, unless there is one already.
+    /// Ends the row and adds an empty one, unless there is one.
     pub(crate) fn ensure_blank_row(&mut self) {
         self.start_row();
         if self.empty_rows == 0 {
@@ -169,7 +169,7 @@ impl Page {
         }
     }
 
-    /// What rows begin with from now on.
+    /// Sets the start of the following rows.
     pub(crate) fn set_margin(&mut self, margin: &str) {
         if self.margin != margin {
             self.start_row();
@@ -177,12 +177,12 @@ impl Page {
         }
     }
 
-    /// How far rows are moved in that a wrap begins, until the next row that is ended.
+    /// Sets the indent of wrapped rows, until the row ends.
     pub(crate) fn set_hanging_indent(&mut self, columns: usize) {
         self.hanging = columns;
     }
 
-    /// Something else has written a whole row.
+    /// Another writer has written a whole row.
     pub(crate) fn mark_row_written(&mut self) {
         self.empty_rows = 0;
     }
@@ -230,7 +230,7 @@ impl Page {
         }
     }
 
-    /// Writes the word that has come so far.
+    /// Writes the pending word.
     pub(crate) fn end_word(&mut self) {
         if self.word.is_empty() {
             return;
@@ -276,12 +276,12 @@ impl Page {
     }
 }
 
-/// What came from outside must not steer the terminal.
+/// Untrusted text must not control the terminal.
 fn replace_control(char: char) -> char {
     if char.is_control() { '\u{fffd}' } else { char }
 }
 
-/// How many columns a text takes.
+/// How many columns a text needs.
 pub(crate) fn display_width(text: &str) -> usize {
     text.chars().map(|char| char.width().unwrap_or_default()).sum()
 }

@@ -1,33 +1,33 @@
-//! Events in, what a pipe gets out: the answer as it is on one side, notes on the other.
+//! Renders events for a pipe: the text of the reply for standard output, notes for standard error.
 
 use super::render::{FileSaver, agent_depth, describe_reply_end, find_data_block, tool_label};
 use turnwire_core::{DataBlock, Event, EventKind, Folder, ToolCall};
 
-/// What an event adds to a pipe.
+/// The output of one event.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct PlainOutput {
-    /// The answer.
+    /// For standard output.
     pub(crate) text: String,
-    /// Lines for people, who read the standard error.
+    /// Lines for standard error.
     pub(crate) notes: Vec<String>,
 }
 
-/// Shows events without any style.
+/// Renders events without styles.
 pub(crate) struct PlainRenderer {
     saver: Box<dyn FileSaver + Send>,
     folder: Folder,
-    /// What was printed last ended a line, or nothing was printed.
+    /// The last output ended a line, or there was none.
     is_fresh: bool,
-    /// Something was printed before this block.
+    /// There was text before this block.
     has_text: bool,
-    /// The block that is being written.
+    /// The current block.
     current: String,
 }
 
 impl PlainRenderer {
-    pub(crate) fn new(keep: Box<dyn FileSaver + Send>) -> Self {
+    pub(crate) fn new(saver: Box<dyn FileSaver + Send>) -> Self {
         Self {
-            saver: keep,
+            saver: saver,
             folder: Folder::default(),
             is_fresh: true,
             has_text: false,
@@ -77,7 +77,7 @@ impl PlainRenderer {
                 out.notes.extend(describe_reply_end(end).map(|(_, text)| text));
             }
             EventKind::Reset(reset) => {
-                out.notes.push(format!("from the start: {}", reset.reason));
+                out.notes.push(format!("session reset: {}", reset.reason));
             }
             _ => {}
         }
@@ -95,10 +95,10 @@ impl PlainRenderer {
         match data.decoded() {
             Some(Ok(bytes)) => match self.saver.save(data.name.as_deref(), media_type, &bytes) {
                 Ok(path) => format!("saved {path} ({media_type})"),
-                Err(error) => format!("{media_type}, which cannot be saved: {error}"),
+                Err(error) => format!("{media_type}: cannot be saved: {error}"),
             },
-            Some(Err(error)) => format!("{media_type}, which is damaged: {error}"),
-            None => format!("{media_type}, which is elsewhere"),
+            Some(Err(error)) => format!("{media_type}: invalid data: {error}"),
+            None => format!("{media_type}: external"),
         }
     }
 }

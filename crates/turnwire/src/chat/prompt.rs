@@ -1,4 +1,4 @@
-//! A conversation at a terminal: line by line, until the person leaves.
+//! The prompt: reads lines and commands until the user quits.
 
 use super::approval::Approver;
 use super::conversation::{ChatError, Conversation, PendingCheck, ReplyOutcome};
@@ -9,25 +9,25 @@ use crate::client::ClientError;
 use turnwire_core::Role;
 
 const HELP: &str = "\
-Write a message and press Enter. While an answer comes, Ctrl-C stops it.
-  /retry      have the last message answered again
-  /stop       stop what runs in this session
-  /new        begin a new session
-  /sessions   the sessions that changed last
-  /quit       leave; so do Ctrl-D, and Ctrl-C twice
-  //…         a message that begins with a slash
-Arrow keys go through what you wrote before; Ctrl-R searches it.";
+Write a message and press Enter. Ctrl-C stops a running reply.
+  /retry      request a new reply to the last message
+  /stop       stop the running reply of this session
+  /new        start a new session
+  /sessions   list the latest sessions
+  /quit       quit; so do Ctrl-D, and Ctrl-C twice
+  //…         a message that starts with a slash
+Arrow keys recall earlier input; Ctrl-R searches it.";
 
-/// How many sessions are listed.
+/// How many sessions `/sessions` lists.
 const LISTED_SESSIONS: usize = 20;
-/// How many messages are looked at for the one to answer again.
+/// How many messages `/retry` searches.
 const SEARCHED_MESSAGES: usize = 50;
 
-/// Whether the conversation goes on.
+/// What the prompt does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NextStep {
     Continue,
-    /// A reply was stopped: the next Ctrl-C is the second one.
+    /// A reply was stopped: the next Ctrl-C quits.
     Stopped,
     Quit,
 }
@@ -42,19 +42,19 @@ impl From<ReplyOutcome> for NextStep {
     }
 }
 
-/// Asks for lines, and does what they say.
+/// Reads lines and handles them.
 pub(crate) async fn run_prompt(
-    talk: &mut Conversation,
+    conversation: &mut Conversation,
     lines: &LineEditor,
 ) -> Result<(), ChatError> {
-    // A Ctrl-C that comes right after another one leaves.
+    // The second of two Ctrl-C in a row quits.
     let mut is_leaving = false;
     let mut begun = String::new();
     loop {
-        talk.view.finish_block_with_gap()?;
+        conversation.view.finish_block_with_gap()?;
         let typed = tokio::select! {
             typed = lines.read_line("› ", &begun) => typed,
-            () = talk.wait_for_interrupt() => return Ok(()),
+            () = conversation.wait_for_interrupt() => return Ok(()),
         };
         let line = match typed {
             LineInput::Line(line) => line,
@@ -62,7 +62,9 @@ pub(crate) async fn run_prompt(
             LineInput::Interrupt if is_leaving => return Ok(()),
             LineInput::Interrupt => {
                 is_leaving = true;
-                talk.view.show_note(Style::DIM, "Ctrl-C again leaves, and so does Ctrl-D")?;
+                conversation
+                    .view
+                    .show_note(Style::DIM, "press Ctrl-C again, or Ctrl-D, to quit")?;
                 continue;
             }
         };
@@ -71,22 +73,22 @@ pub(crate) async fn run_prompt(
         if line.trim().is_empty() {
             continue;
         }
-        // As in a shell, what begins with a space is not remembered.
+        // As in a shell, lines that start with a space are not added to the history.
         lines.add_to_history(&line);
         let line = line.trim().to_owned();
         let done = match line.strip_prefix('/') {
-            Some(rest) if !rest.starts_with('/') => run_command(talk, rest).await,
-            Some(text) => talk.send_message(text).await.map(NextStep::from),
-            None => talk.send_message(&line).await.map(NextStep::from),
+            Some(rest) if !rest.starts_with('/') => run_command(conversation, rest).await,
+            Some(text) => conversation.send_message(text).await.map(NextStep::from),
+            None => conversation.send_message(&line).await.map(NextStep::from),
         };
         let then = match done {
             Ok(then) => then,
             Err(error @ ChatError::Write(_)) => return Err(error),
-            Err(ChatError::Server(trouble)) => report_error(talk, &trouble).await?,
-            Err(ChatError::NotSent(trouble)) => {
-                // It can be sent again.
+            Err(ChatError::Server(error)) => report_error(conversation, &error).await?,
+            Err(ChatError::NotSent(error)) => {
+                // Keep it for another try.
                 begun = line;
-                report_error(talk, &trouble).await?
+                report_error(conversation, &error).await?
             }
         };
         match then {
@@ -97,90 +99,98 @@ pub(crate) async fn run_prompt(
     }
 }
 
-/// Says what did not work. Where another reply runs, it is shown.
+/// Reports an error. If the session is busy, follows its running reply.
 async fn report_error(
-    talk: &mut Conversation,
-    trouble: &ClientError,
+    conversation: &mut Conversation,
+    error: &ClientError,
 ) -> Result<NextStep, ChatError> {
-    let hint = trouble.hint();
+    let hint = error.hint();
     let hint = if hint.is_empty() { hint } else { format!("\n{hint}") };
-    talk.view.show_note(Style::RED, &format!("✗ {trouble}{hint}"))?;
-    if !trouble.has_type("busy") {
+    conversation.view.show_note(Style::RED, &format!("✗ {error}{hint}"))?;
+    if !error.has_type("busy") {
         return Ok(NextStep::Continue);
     }
-    let done = match talk.client.get_history(&talk.session, 1).await {
-        Ok(history) if history.status != "idle" => talk.follow_open_reply(&history).await,
+    let done = match conversation.client.get_history(&conversation.session, 1).await {
+        Ok(history) if history.status != "idle" => conversation.follow_open_reply(&history).await,
         _ => return Ok(NextStep::Continue),
     };
     match done {
         Ok(went) => Ok(went.into()),
-        Err(ChatError::Server(trouble) | ChatError::NotSent(trouble)) => {
-            talk.view.show_note(Style::RED, &format!("✗ {trouble}"))?;
+        Err(ChatError::Server(error) | ChatError::NotSent(error)) => {
+            conversation.view.show_note(Style::RED, &format!("✗ {error}"))?;
             Ok(NextStep::Continue)
         }
         Err(error @ ChatError::Write(_)) => Err(error),
     }
 }
 
-/// Does what a line says that begins with a slash.
-async fn run_command(talk: &mut Conversation, command: &str) -> Result<NextStep, ChatError> {
+/// Runs a slash command.
+async fn run_command(
+    conversation: &mut Conversation,
+    command: &str,
+) -> Result<NextStep, ChatError> {
     match command.trim() {
         "quit" | "exit" => return Ok(NextStep::Quit),
-        "help" | "?" => talk.view.show_note(Style::PLAIN, HELP)?,
-        "retry" => return retry_last_message(talk).await,
+        "help" | "?" => conversation.view.show_note(Style::PLAIN, HELP)?,
+        "retry" => return retry_last_message(conversation).await,
         "stop" => {
-            let is_idle = talk.client.get_session(&talk.session).await?.status == "idle";
+            let is_idle =
+                conversation.client.get_session(&conversation.session).await?.status == "idle";
             if is_idle {
-                talk.view.show_note(Style::DIM, "Nothing runs in this session.")?;
+                conversation.view.show_note(Style::DIM, "No reply is running.")?;
             } else {
-                talk.stop_reply().await?;
-                talk.view.show_note(Style::YELLOW, "■ stopped")?;
+                conversation.stop_reply().await?;
+                conversation.view.show_note(Style::YELLOW, "■ stopped")?;
             }
         }
         "new" => {
-            let agent = talk.agent.clone();
-            let session = talk.client.create_session(None, Some(&agent)).await?;
-            talk.enter_session(&session);
-            talk.view.show_note(Style::DIM, &format!("A new session: {}", session.id))?;
+            let agent = conversation.agent.clone();
+            let session = conversation.client.create_session(None, Some(&agent)).await?;
+            conversation.enter_session(&session);
+            conversation.view.show_note(Style::DIM, &format!("New session: {}", session.id))?;
         }
         "sessions" => {
-            for session in talk.client.list_sessions(LISTED_SESSIONS).await? {
-                let here = if session.id == talk.session { "*" } else { " " };
+            for session in conversation.client.list_sessions(LISTED_SESSIONS).await? {
+                let here = if session.id == conversation.session { "*" } else { " " };
                 let title = session.title.as_deref().map(one_line).unwrap_or_default();
                 let (id, agent, status) = (&session.id, one_line(&session.agent), &session.status);
                 let begun = session.created_at.get(..16).unwrap_or_default().replace('T', " ");
                 let row = format!("{here} {id}  {begun}  {agent}  {status}  {title}");
-                talk.view.show_note(Style::PLAIN, row.trim_end())?;
+                conversation.view.show_note(Style::PLAIN, row.trim_end())?;
             }
-            talk.view
-                .show_note(Style::DIM, "turnwire chat --resume --session ID goes on with one")?;
+            conversation
+                .view
+                .show_note(Style::DIM, "resume one with: turnwire chat --resume --session ID")?;
         }
         other => {
             let other = one_line(other);
-            talk.view.show_note(
+            conversation.view.show_note(
                 Style::YELLOW,
-                &format!("There is no /{other}; /help lists what there is"),
+                &format!("Unknown command /{other}; /help lists the commands"),
             )?;
         }
     }
     Ok(NextStep::Continue)
 }
 
-async fn retry_last_message(talk: &mut Conversation) -> Result<NextStep, ChatError> {
-    let history = talk.client.get_history(&talk.session, SEARCHED_MESSAGES).await?;
+async fn retry_last_message(conversation: &mut Conversation) -> Result<NextStep, ChatError> {
+    let history = conversation.client.get_history(&conversation.session, SEARCHED_MESSAGES).await?;
     let last = history.messages.iter().rev().find(|msg| msg.role() == Role::User);
     let Some(message) = last else {
-        talk.view.show_note(Style::DIM, "There is no message to answer yet.")?;
+        conversation.view.show_note(Style::DIM, "There is no message to retry.")?;
         return Ok(NextStep::Continue);
     };
-    let sent =
-        talk.client.retry_message(&talk.session, message.id()).await.map_err(ChatError::NotSent)?;
-    talk.follow_reply(sent.reply_id, PendingCheck::None).await.map(NextStep::from)
+    let sent = conversation
+        .client
+        .retry_message(&conversation.session, message.id())
+        .await
+        .map_err(ChatError::NotSent)?;
+    conversation.follow_reply(sent.reply_id, PendingCheck::None).await.map(NextStep::from)
 }
 
-/// The line editor, where a person answers.
-pub(crate) fn line_editor(asker: &Approver) -> Option<LineEditor> {
-    match asker {
+/// The line editor of an interactive conversation.
+pub(crate) fn line_editor(approver: &Approver) -> Option<LineEditor> {
+    match approver {
         Approver::Interactive(lines) => Some(lines.clone()),
         Approver::NonInteractive { .. } => None,
     }

@@ -1,4 +1,4 @@
-//! Events in, what a terminal shows out. It knows no terminal and no clock.
+//! Renders events as terminal text. Pure: it reads no terminal and no clock.
 
 mod reply_end;
 mod tool_calls;
@@ -14,25 +14,25 @@ pub(crate) use tool_calls::tool_label;
 use turnwire_core::event::{SubAgent, TokenCounts};
 use turnwire_core::{ContentBlock, DataBlock, Event, EventKind, Folder, Role, Source};
 
-/// Where pictures and other files of an answer go.
+/// Saves images and other files of a reply.
 pub(crate) trait FileSaver {
-    /// Keeps bytes, and says where.
+    /// Saves bytes, and returns the path.
     fn save(&mut self, name: Option<&str>, media_type: &str, bytes: &[u8]) -> io::Result<String>;
 }
 
-/// Shows events.
+/// Renders events.
 pub(crate) struct Renderer {
     page: Page,
     saver: Box<dyn FileSaver + Send>,
-    /// What has been said since the session's own reply began: it has the blocks whole.
+    /// The folded reply, for complete blocks.
     folder: Folder,
     texts: HashMap<String, Markdown>,
-    /// The block that is being written.
+    /// The current block.
     current: Option<String>,
     calls: ToolCallState,
-    /// Messages that stand on the screen already, because they were typed there.
+    /// Messages that the user typed, and sees already.
     typed: HashSet<String>,
-    /// Sub-agents whose replies have begun.
+    /// Sub-agents whose replies have started.
     started: HashSet<String>,
     usage: TokenCounts,
     status: Option<String>,
@@ -41,10 +41,10 @@ pub(crate) struct Renderer {
 const THINKING: Style = Style { dim: true, italic: true, ..Style::PLAIN };
 
 impl Renderer {
-    pub(crate) fn new(look: DisplayOptions, keep: Box<dyn FileSaver + Send>) -> Self {
+    pub(crate) fn new(display: DisplayOptions, saver: Box<dyn FileSaver + Send>) -> Self {
         Self {
-            page: Page::new(look),
-            saver: keep,
+            page: Page::new(display),
+            saver: saver,
             folder: Folder::default(),
             texts: HashMap::new(),
             current: None,
@@ -56,12 +56,12 @@ impl Renderer {
         }
     }
 
-    /// Does not show a message that the person has just typed.
+    /// Hides a message that the user has just typed.
     pub(crate) fn hide_typed_message(&mut self, message_id: &str) {
         self.typed.insert(message_id.to_owned());
     }
 
-    /// What is being done while nothing is to be seen, for a spinner. `None`: nothing.
+    /// The spinner's text while there is no output; `None`: no spinner.
     pub(crate) fn status(&self) -> Option<&str> {
         self.status.as_deref().filter(|_| self.page.is_at_start())
     }
@@ -70,7 +70,7 @@ impl Renderer {
         self.page.resize(width);
     }
 
-    /// A line that is no event, such as a lost connection.
+    /// Renders a line that is not an event, such as a lost connection.
     pub(crate) fn render_note(&mut self, style: Style, text: &str) -> String {
         self.page.set_margin("");
         self.page.start_row();
@@ -80,7 +80,7 @@ impl Renderer {
         self.page.take_output()
     }
 
-    /// Ends what stands open, so that somebody can be asked.
+    /// Ends the current block before a prompt.
     pub(crate) fn finish_block(&mut self) -> String {
         self.status = None;
         self.end_current_block();
@@ -90,7 +90,7 @@ impl Renderer {
         self.page.take_output()
     }
 
-    /// The same, with an empty row before what comes.
+    /// The same, followed by an empty row.
     pub(crate) fn finish_block_with_gap(&mut self) -> String {
         self.status = None;
         self.end_current_block();
@@ -100,13 +100,13 @@ impl Renderer {
         self.page.take_output()
     }
 
-    /// What an event adds.
+    /// The output of one event.
     pub(crate) fn render_event(&mut self, event: &Event<'_>) -> String {
         if let EventKind::Reset(reset) = &event.kind {
             self.reset();
-            return self.render_note(Style::YELLOW, &format!("↻ from the start: {}", reset.reason));
+            return self.render_note(Style::YELLOW, &format!("↻ session reset: {}", reset.reason));
         }
-        // What does not fit is not shown otherwise than it came.
+        // An event that does not fit is rendered as it came.
         let _ = self.folder.push_tolerant(event);
         self.page.set_margin(&"│ ".repeat(agent_depth(event.agent.as_deref())));
         self.show_event(event);
@@ -126,7 +126,7 @@ impl Renderer {
     fn show_event(&mut self, event: &Event<'_>) {
         match &event.kind {
             EventKind::ReplyStart(start) => {
-                // A reply that goes on says again that it starts.
+                // A continued reply starts again.
                 if event.is_from_sub_agent() && self.started.insert(event.reply_id.to_string()) {
                     self.end_current_block();
                     self.page.write_row(Style::DIM, &format!("┌ {}", start.name));
@@ -209,7 +209,7 @@ impl Renderer {
         }
     }
 
-    /// Goes to a text, which begins a paragraph.
+    /// Starts a text block as a new paragraph.
     fn start_text_block(&mut self, block_id: &str) {
         if self.current.as_deref() == Some(block_id) {
             return;
@@ -220,7 +220,7 @@ impl Renderer {
         self.status = Some("writing".to_owned());
     }
 
-    /// Ends the block that is being written.
+    /// Ends the current block.
     fn end_current_block(&mut self) {
         if let Some(mut text) = self.current.take().and_then(|block| self.texts.remove(&block)) {
             text.finish(&mut self.page);
@@ -240,7 +240,7 @@ impl Renderer {
         self.page.write_text(THINKING, text);
     }
 
-    /// Something beside the answer.
+    /// A note outside the reply's text.
     fn show_note(&mut self, style: Style, text: &str) {
         self.end_current_block();
         self.page.ensure_blank_row();
@@ -255,7 +255,7 @@ impl Renderer {
         }
     }
 
-    /// Says where a file is, after it was kept.
+    /// Saves a file, and shows its path.
     fn save_and_show_data(&mut self, data: &DataBlock) {
         self.end_current_block();
         let media_type = data.media_type().unwrap_or("application/octet-stream");
@@ -269,9 +269,9 @@ impl Renderer {
                         indicatif::HumanBytes(bytes.len() as u64)
                     )
                 }
-                Err(error) => format!("{media_type}, which cannot be saved: {error}"),
+                Err(error) => format!("{media_type}: cannot be saved: {error}"),
             },
-            (_, Some(Err(error))) => format!("{media_type}, which is damaged: {error}"),
+            (_, Some(Err(error))) => format!("{media_type}: invalid data: {error}"),
             (_, None) => media_type.to_owned(),
         };
         self.page.ensure_blank_row();
@@ -281,7 +281,7 @@ impl Renderer {
     }
 }
 
-/// A data block that has come whole.
+/// A complete data block.
 pub(crate) fn find_data_block(
     folder: &Folder,
     reply_id: &str,
@@ -291,7 +291,7 @@ pub(crate) fn find_data_block(
     msg.blocks::<DataBlock>().find(|block| block.id == block_id).cloned()
 }
 
-/// How far below the session's own agent.
+/// Nesting depth below the session's agent.
 pub(crate) fn agent_depth(agent: Option<&SubAgent>) -> usize {
     let Some(agent) = agent else { return 0 };
     let path = agent.agent_path.as_deref().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Pictures and other files of an answer, kept in a folder.
+//! Saves images and other files of a reply to a folder.
 
 use super::render::FileSaver;
 use std::fs;
@@ -6,12 +6,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use turnwire_log::private_file;
 
-/// How many files of one name there may be.
+/// The most files with the same name.
 const MAX_SAME_NAME: usize = 1000;
-/// How long a name may be.
+/// The longest file name, in characters.
 const MAX_NAME_CHARS: usize = 100;
 
-/// A folder, made when the first file comes.
+/// A folder, created with its first file.
 pub(crate) struct SaveFolder {
     path: PathBuf,
 }
@@ -21,7 +21,7 @@ impl SaveFolder {
         Self { path }
     }
 
-    /// The folder for a session: what was said, or else one in the user's data folder.
+    /// The chosen folder, or one for this session in the user's data folder.
     pub(crate) fn for_session(chosen: Option<&Path>, session: &str) -> Self {
         if let Some(path) = chosen {
             return Self::new(path.to_owned());
@@ -49,7 +49,7 @@ impl FileSaver for SaveFolder {
                     file.write_all(bytes)?;
                     return Ok(path.display().to_string());
                 }
-                // The same file, seen again.
+                // The same file was saved before.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     if fs::read(&path).is_ok_and(|there| there == bytes) {
                         return Ok(path.display().to_string());
@@ -58,11 +58,11 @@ impl FileSaver for SaveFolder {
                 Err(error) => return Err(error),
             }
         }
-        Err(io::Error::other("there are too many files of this name"))
+        Err(io::Error::other("too many files with this name"))
     }
 }
 
-/// A name from outside, as one that stays in its folder.
+/// Turns an untrusted name into one that stays in its folder.
 fn sanitize_file_name(name: &str) -> String {
     let is_fine = |char: char| char.is_alphanumeric() || matches!(char, '.' | '-' | '_' | ' ');
     let name: String = name
@@ -96,17 +96,17 @@ mod tests {
     fn a_file_is_kept_once_and_never_outside_its_folder() {
         let folder = tempfile::tempdir().unwrap();
         let mut files = SaveFolder::new(folder.path().join("new"));
-        let mut keep = |name, media, bytes: &[u8]| {
+        let mut saver = |name, media, bytes: &[u8]| {
             let path = files.save(name, media, bytes).unwrap();
             path.strip_prefix(&format!("{}/", folder.path().join("new").display()))
                 .unwrap_or(&path)
                 .to_owned()
         };
-        assert_eq!(keep(Some("a.png"), "image/png", b"1"), "a.png");
-        assert_eq!(keep(Some("a.png"), "image/png", b"1"), "a.png");
-        assert_eq!(keep(Some("a.png"), "image/png", b"2"), "a-2.png");
-        assert_eq!(keep(Some("../../etc/passwd"), "text/plain", b"x"), "_.._etc_passwd");
-        assert_eq!(keep(None, "image/jpeg", b"x"), "file.jpg");
-        assert_eq!(keep(Some(".."), "application/x-../y", b"x"), "file.bin");
+        assert_eq!(saver(Some("a.png"), "image/png", b"1"), "a.png");
+        assert_eq!(saver(Some("a.png"), "image/png", b"1"), "a.png");
+        assert_eq!(saver(Some("a.png"), "image/png", b"2"), "a-2.png");
+        assert_eq!(saver(Some("../../etc/passwd"), "text/plain", b"x"), "_.._etc_passwd");
+        assert_eq!(saver(None, "image/jpeg", b"x"), "file.jpg");
+        assert_eq!(saver(Some(".."), "application/x-../y", b"x"), "file.bin");
     }
 }

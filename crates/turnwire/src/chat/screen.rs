@@ -1,18 +1,18 @@
-//! The terminal itself: what is written there, and what it is able to do.
+//! The terminal: its abilities, writing to it, and the spinner.
 
 use super::page::{DisplayOptions, display_width};
 use std::io::{self, IsTerminal, Write};
 
-/// What turns while one waits.
+/// Frames of the spinner.
 const SPINNER_FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
-/// Whether somebody sits at the terminal, and what it can show.
+/// What the terminal can do.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terminal {
-    /// What is written can be seen at once, and what is typed comes from the same person.
+    /// Standard input and output are both terminals.
     pub(crate) is_interactive: bool,
     pub(crate) display: DisplayOptions,
-    /// It can go back in its last row.
+    /// It can rewrite its last row.
     pub(crate) can_redraw: bool,
 }
 
@@ -22,18 +22,18 @@ impl Terminal {
         let is_dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb" || term.is_empty());
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let can_redraw = io::stdout().is_terminal() && !is_dumb;
-        let look = DisplayOptions { width: terminal_width(), colour: can_redraw && !no_colour };
-        Self { is_interactive: is_there, display: look, can_redraw }
+        let display = DisplayOptions { width: terminal_width(), colour: can_redraw && !no_colour };
+        Self { is_interactive: is_there, display: display, can_redraw }
     }
 }
 
-/// How many columns the terminal has now.
+/// The current width in columns.
 pub(crate) fn terminal_width() -> usize {
     let size = terminal_size::terminal_size_of(io::stdout());
     size.map_or(80, |(width, _)| usize::from(width.0)).max(20)
 }
 
-/// Writes to the terminal. The spinner stands in its last row, and goes before anything else comes.
+/// Writes to the terminal. The spinner is in the last row, and is removed before other output.
 pub(crate) struct Screen {
     can_redraw: bool,
     frame: usize,
@@ -57,7 +57,7 @@ impl Screen {
         out.flush()
     }
 
-    /// Takes the spinner away.
+    /// Removes the spinner.
     pub(crate) fn clear_spinner(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.has_spinner) {
             let mut out = io::stdout().lock();
@@ -67,7 +67,7 @@ impl Screen {
         Ok(())
     }
 
-    /// Turns the spinner on, in one write: nothing flickers.
+    /// Draws the next frame in one write, so that nothing flickers.
     pub(crate) fn draw_spinner(&mut self, status: Option<&str>) -> io::Result<()> {
         let Some(status) = status.filter(|_| self.can_redraw) else { return self.clear_spinner() };
         self.frame = (self.frame + 1) % SPINNER_FRAMES.len();
@@ -83,8 +83,7 @@ impl Screen {
     }
 }
 
-/// While it lives, what is typed is not shown: it would stand in the middle of the answer. What was
-/// typed is there for the next question.
+/// Turns the terminal's echo off until it is dropped. Typed characters go to the next prompt.
 #[cfg(unix)]
 pub(crate) struct EchoOff(Option<rustix::termios::Termios>);
 
@@ -106,7 +105,7 @@ impl Drop for EchoOff {
     fn drop(&mut self) {
         use rustix::termios::{OptionalActions, tcsetattr};
         if let Some(before) = &self.0 {
-            // A terminal that has gone needs no echo.
+            // A closed terminal needs no echo.
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
         }
     }

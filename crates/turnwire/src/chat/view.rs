@@ -1,4 +1,4 @@
-//! The three ways to show events: on a terminal, in a pipe, as JSON.
+//! Where a conversation is shown: a terminal, a pipe, or JSON lines.
 
 use super::message_events;
 use super::one_line;
@@ -11,16 +11,16 @@ use crate::input::print_stderr;
 use std::io::{self, Write};
 use turnwire_core::Event;
 
-/// Where events are shown.
+/// The output of a conversation.
 pub(crate) enum View {
     Terminal(Box<Renderer>, Screen),
     Plain(Box<PlainRenderer>),
-    /// One event a line, as it came.
+    /// One event per line, as received.
     Json,
 }
 
 impl View {
-    /// Shows an event, of which `json` is the text.
+    /// Shows an event, whose JSON is `json`.
     pub(crate) fn show_event(&mut self, event: &Event<'_>, json: &str) -> io::Result<()> {
         match self {
             Self::Terminal(renderer, screen) => {
@@ -45,11 +45,11 @@ impl View {
         }
     }
 
-    /// Shows messages that are there already.
+    /// Shows stored messages.
     pub(crate) fn show_history(&mut self, history: &History) -> io::Result<()> {
         let Self::Terminal(renderer, screen) = self else { return Ok(()) };
         if history.has_more {
-            screen.write(&renderer.render_note(Style::DIM, "… earlier messages are left out"))?;
+            screen.write(&renderer.render_note(Style::DIM, "… earlier messages are not shown"))?;
         }
         for event in history.messages.iter().flat_map(message_events::message_to_events) {
             screen.write(&renderer.render_event(&event))?;
@@ -57,7 +57,7 @@ impl View {
         Ok(())
     }
 
-    /// Says something that is no event.
+    /// Shows a note.
     pub(crate) fn show_note(&mut self, style: Style, text: &str) -> io::Result<()> {
         match self {
             Self::Terminal(renderer, screen) => screen.write(&renderer.render_note(style, text)),
@@ -68,7 +68,7 @@ impl View {
         }
     }
 
-    /// Ends what stands open, so that somebody can be asked.
+    /// Ends the current block before a prompt.
     pub(crate) fn finish_block(&mut self) -> io::Result<()> {
         let Self::Terminal(renderer, screen) = self else { return Ok(()) };
         let text = renderer.finish_block();
@@ -76,7 +76,7 @@ impl View {
         screen.clear_spinner()
     }
 
-    /// The same, with an empty row before what comes.
+    /// The same, followed by an empty row.
     pub(crate) fn finish_block_with_gap(&mut self) -> io::Result<()> {
         let Self::Terminal(renderer, screen) = self else { return Ok(()) };
         let text = renderer.finish_block_with_gap();
@@ -84,7 +84,7 @@ impl View {
         screen.clear_spinner()
     }
 
-    /// Shows that something is being done.
+    /// Updates the spinner.
     pub(crate) fn update_spinner(&mut self, lost: bool) -> io::Result<()> {
         let Self::Terminal(renderer, screen) = self else { return Ok(()) };
         if lost {
@@ -94,7 +94,7 @@ impl View {
         }
     }
 
-    /// A message that stands on the screen already.
+    /// Hides a message that the user typed.
     pub(crate) fn hide_typed_message(&mut self, message_id: &str) {
         if let Self::Terminal(renderer, _) = self {
             renderer.hide_typed_message(message_id);

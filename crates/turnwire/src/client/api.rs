@@ -1,4 +1,4 @@
-//! The routes that a conversation needs.
+//! The API routes that `turnwire chat` and `replay` use.
 
 use super::error::ClientError;
 use super::event_stream::RetryLimit;
@@ -11,14 +11,14 @@ use serde_json::json;
 use turnwire_core::{Event, Msg, Stamp, ToolCall, stamp::SystemStamp};
 use url::form_urlencoded::byte_serialize;
 
-/// A server, and how to ask it.
+/// A client of one server.
 #[derive(Clone)]
 pub(crate) struct Client {
     endpoint: Endpoint,
     retry_limit: RetryLimit,
 }
 
-/// A session, as far as a conversation looks at it.
+/// The fields of a session that a conversation reads.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct SessionInfo {
     pub(crate) id: String,
@@ -31,7 +31,7 @@ pub(crate) struct SessionInfo {
     pub(crate) created_at: String,
 }
 
-/// What a reply waits for.
+/// The pending calls of a reply.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct PendingCalls {
     pub(crate) reply_id: String,
@@ -41,7 +41,7 @@ pub(crate) struct PendingCalls {
     pub(crate) external: Vec<ToolCall>,
 }
 
-/// The latest messages, and the point from which to watch.
+/// The latest messages, and the resume token to follow from.
 #[derive(Debug, Deserialize)]
 pub(crate) struct History {
     pub(crate) messages: Vec<Msg>,
@@ -50,7 +50,7 @@ pub(crate) struct History {
     pub(crate) has_more: bool,
 }
 
-/// A message that was taken.
+/// An accepted message.
 #[derive(Debug, Deserialize)]
 pub(crate) struct SentMessage {
     pub(crate) message_id: String,
@@ -63,21 +63,21 @@ struct SessionPage {
 }
 
 impl Client {
-    pub(crate) fn new(place: Endpoint, patience: RetryLimit) -> Self {
-        Self { endpoint: place, retry_limit: patience }
+    pub(crate) fn new(place: Endpoint, retry_limit: RetryLimit) -> Self {
+        Self { endpoint: place, retry_limit: retry_limit }
     }
 
     pub(crate) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Makes a session, or finds the one with this id.
+    /// Creates a session, or returns the existing one with this id.
     pub(crate) async fn create_session(
         &self,
         id: Option<&str>,
         agent: Option<&str>,
     ) -> Result<SessionInfo, ClientError> {
-        // With an id of our own, a request that was lost can be sent again.
+        // With a client-side id, a lost request can be repeated.
         let id = id.map_or_else(|| SystemStamp.id(), str::to_owned);
         let mut body = json!({ "id": id });
         if let (Some(agent), Some(fields)) = (agent, body.as_object_mut()) {
@@ -86,7 +86,7 @@ impl Client {
         self.post("/v1/sessions", &[], body.to_string().into()).await
     }
 
-    /// Gives a session a title.
+    /// Sets the title of a session.
     pub(crate) async fn set_title(&self, id: &str, title: &str) -> Result<(), ClientError> {
         let path = format!("/v1/sessions/{}", escape_path_segment(id));
         let body = json!({ "title": title }).to_string().into();
@@ -97,7 +97,7 @@ impl Client {
         self.get(&format!("/v1/sessions/{}", escape_path_segment(id))).await
     }
 
-    /// The sessions that changed last.
+    /// The sessions, latest change first.
     pub(crate) async fn list_sessions(
         &self,
         limit: usize,
@@ -110,7 +110,7 @@ impl Client {
         self.get(&format!("/v1/sessions/{}/messages?limit={limit}", escape_path_segment(id))).await
     }
 
-    /// Sends a text.
+    /// Sends a message.
     pub(crate) async fn send_message(
         &self,
         id: &str,
@@ -121,7 +121,7 @@ impl Client {
         self.post(&path, &[("idempotency-key", &key)], body.into()).await
     }
 
-    /// Has a message answered again.
+    /// Requests a new reply to a message.
     pub(crate) async fn retry_message(
         &self,
         id: &str,
@@ -136,22 +136,22 @@ impl Client {
         self.post(&path, &[("idempotency-key", &key)], Bytes::new()).await
     }
 
-    /// Says something to an open reply.
+    /// Sends an event to an open reply.
     pub(crate) async fn send_event(&self, id: &str, event: Event<'_>) -> Result<(), ClientError> {
         let path = format!("/v1/sessions/{}/events", escape_path_segment(id));
-        // Its id makes it safe to send again.
+        // Its id makes it safe to repeat.
         let body = event.stamped(&SystemStamp).to_json();
         let _: serde_json::Value = self.post(&path, &[], body.into()).await?;
         Ok(())
     }
 
-    /// The log as it is, one event a line.
+    /// The log, one event per line.
     pub(crate) async fn read_log(&self, id: &str) -> Result<String, ClientError> {
         let path = format!("/v1/sessions/{}/events", escape_path_segment(id));
         let accept = [("accept", "application/x-ndjson")];
         let bytes = self.send_with_retry(&Method::GET, &path, &accept, &Bytes::new()).await?;
         String::from_utf8(bytes.into())
-            .map_err(|_| ClientError::Unexpected("the log is no UTF-8".to_owned()))
+            .map_err(|_| ClientError::Unexpected("the log is not UTF-8".to_owned()))
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
@@ -167,7 +167,7 @@ impl Client {
         parse_json(&self.send_with_retry(&Method::POST, path, headers, &body).await?)
     }
 
-    /// Sends until there is an answer, or patience ends.
+    /// Repeats a request until there is a response or the retry limit is reached.
     async fn send_with_retry(
         &self,
         method: &Method,
@@ -189,12 +189,11 @@ impl Client {
 }
 
 fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ClientError> {
-    serde_json::from_slice(bytes).map_err(|error| {
-        ClientError::Unexpected(format!("the answer cannot be understood: {error}"))
-    })
+    serde_json::from_slice(bytes)
+        .map_err(|error| ClientError::Unexpected(format!("invalid response: {error}")))
 }
 
-/// What came from outside, as a part of a path.
+/// Escapes untrusted text as a path segment.
 pub(super) fn escape_path_segment(part: &str) -> String {
     byte_serialize(part.as_bytes()).collect::<String>().replace('+', "%20")
 }

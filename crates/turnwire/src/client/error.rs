@@ -1,20 +1,20 @@
-//! Why something did not work.
+//! Errors of the client.
 
 use serde::Deserialize;
 use std::fmt;
 
-/// Why a request did not work.
+/// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ClientError {
-    /// Nobody knows what happened, or it does not work now: the same may be sent again.
+    /// The outcome is unknown, or the failure is temporary: retry.
     Transient(String),
-    /// The server said no.
+    /// The server rejected the request.
     Rejected(Rejection),
-    /// What came back cannot be understood.
+    /// The response is not valid.
     Unexpected(String),
 }
 
-/// A server's no.
+/// The error of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rejection {
     pub(crate) status: u16,
@@ -39,37 +39,39 @@ struct ErrorBody {
 }
 
 impl ClientError {
-    /// What an answer other than success means.
+    /// The error of an unsuccessful response.
     pub(super) fn from_response(status: u16, body: &[u8]) -> Self {
         let answer = serde_json::from_slice::<ErrorResponse>(body).ok().map(|answer| answer.error);
         let (kind, message, hint) = match answer {
             Some(ErrorBody { r#type, message, hint }) => {
                 (r#type, message, hint.unwrap_or_default())
             }
-            None => (String::new(), format!("it answered with status {status}"), String::new()),
+            None => {
+                (String::new(), format!("the server answered with status {status}"), String::new())
+            }
         };
-        // 507 is a full disk: it stays full while one waits.
+        // Not 507: a full disk stays full.
         if matches!(status, 429 | 500 | 502..=504) {
             return Self::Transient(message);
         }
         Self::Rejected(Rejection { status, kind, message, hint })
     }
 
-    /// Whether the server said no for this reason.
+    /// Whether the server's error has this type.
     pub(crate) fn has_type(&self, kind: &str) -> bool {
         matches!(self, Self::Rejected(refused) if refused.kind == kind)
     }
 
-    /// Whether what was asked for is not there.
+    /// Whether the server answered 404.
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::Rejected(refused) if refused.status == 404)
     }
 
-    /// What to do about it. Empty when nobody knows.
+    /// What to do about it; may be empty.
     pub(crate) fn hint(&self) -> String {
         match self {
             Self::Rejected(refused) if refused.status == 401 => {
-                "give the token with --token, or in TURNWIRE_TOKEN; `turnwire token new` makes one"
+                "pass the token with --token or in TURNWIRE_TOKEN; `turnwire token new` creates one"
                     .to_owned()
             }
             Self::Rejected(refused) => refused.hint.clone(),

@@ -1,4 +1,4 @@
-//! The events of a session: each once and in order, over lost connections and restarts.
+//! The events of a session: each once and in order, across lost connections and restarts.
 
 use super::api::escape_path_segment;
 use super::error::ClientError;
@@ -14,15 +14,15 @@ use tokio::time::{Instant, sleep, timeout};
 use turnwire_core::{Event, EventKind, Seq};
 use turnwire_wires::body::FrameReader;
 
-/// A server says something at least every 15 seconds, unless it is told otherwise.
+/// A server sends a heartbeat every 15 seconds by default.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 
-/// For how long something is tried again.
+/// How long to retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RetryLimit {
-    /// Until somebody gives up.
+    /// Until the user gives up.
     Unlimited,
-    /// For so long.
+    /// For this time.
     For(Duration),
 }
 
@@ -36,14 +36,14 @@ impl RetryLimit {
     }
 }
 
-/// How long one has waited, and waits next.
+/// The state of a retry loop.
 pub(super) struct Backoff {
     end: Option<Instant>,
     next: Duration,
 }
 
 impl Backoff {
-    /// Waits, longer each time; `false`: no longer.
+    /// Waits, longer each time; `false` when the limit is reached.
     pub(super) async fn wait(&mut self) -> bool {
         if self.end.is_some_and(|end| Instant::now() >= end) {
             return false;
@@ -54,29 +54,29 @@ impl Backoff {
     }
 }
 
-/// What happens in a session, and to the connection.
+/// An event of the session, or a change of the connection.
 #[derive(Debug)]
 pub(crate) enum StreamNotice {
     /// An event, and its JSON.
     Event(Box<Event<'static>>, String),
-    /// The connection is lost; it is being made again.
+    /// The connection is lost and retried.
     Disconnected(String),
-    /// It is there again.
+    /// The connection is restored.
     Reconnected,
 }
 
-/// What is watched, and from where.
+/// The session to follow, and the cursor.
 #[derive(Debug, Clone)]
 pub(crate) struct StreamTarget {
     pub(crate) session: String,
     pub(crate) epoch: String,
-    /// The place of the last event that is known.
+    /// The seq of the last known event.
     pub(crate) seq: u64,
-    /// Every event as it was written, instead of neighbouring deltas as one.
+    /// Every event as written, instead of merged deltas.
     pub(crate) raw: bool,
 }
 
-/// A stream of events that comes back by itself. It ends when it is dropped.
+/// A stream of events that reconnects by itself. Dropping it ends it.
 pub(crate) struct EventStream {
     notices: mpsc::Receiver<Result<StreamNotice, ClientError>>,
     task: JoinHandle<()>,
@@ -85,19 +85,18 @@ pub(crate) struct EventStream {
 }
 
 impl EventStream {
-    pub(crate) fn new(place: Endpoint, patience: RetryLimit, what: StreamTarget) -> Self {
+    pub(crate) fn new(place: Endpoint, retry_limit: RetryLimit, what: StreamTarget) -> Self {
         let (epoch, seq) = (what.epoch.clone(), what.seq);
-        let waiting = patience.start_backoff();
+        let waiting = retry_limit.start_backoff();
         let mut watcher = StreamTask {
             endpoint: place,
             target: what,
-            retry_limit: patience,
+            retry_limit: retry_limit,
             stream: None,
             backoff: waiting,
             is_loss_reported: false,
         };
-        // A task of its own: who looks at something else in between must not begin a connection
-        // anew each time.
+        // In its own task, because the caller drops `next` futures in a `select!`.
         let (sender, notices) = mpsc::channel(256);
         let task = tokio::spawn(async move {
             loop {
@@ -111,7 +110,7 @@ impl EventStream {
         Self { notices, task, epoch, seq }
     }
 
-    /// What happens next. It may be dropped at any time: nothing is lost.
+    /// The next notice. Cancel safe.
     pub(crate) async fn next(&mut self) -> Result<StreamNotice, ClientError> {
         let Some(notice) = self.notices.recv().await else {
             return Err(ClientError::Transient("the stream has ended".to_owned()));
@@ -126,7 +125,7 @@ impl EventStream {
         notice
     }
 
-    /// The place of the last event that was handed on, and of which incarnation.
+    /// Epoch and seq of the last returned event.
     pub(crate) fn position(&self) -> (&str, u64) {
         (&self.epoch, self.seq)
     }
@@ -138,18 +137,18 @@ impl Drop for EventStream {
     }
 }
 
-/// What keeps the stream.
+/// The task that keeps the connection open.
 struct StreamTask {
     endpoint: Endpoint,
     target: StreamTarget,
     retry_limit: RetryLimit,
     stream: Option<SseResponse>,
     backoff: Backoff,
-    /// It was told that the connection is lost.
+    /// The loss of the connection was reported.
     is_loss_reported: bool,
 }
 
-/// An answer that goes on.
+/// A streaming response.
 struct SseResponse {
     body: Incoming,
     frames: FrameReader,
@@ -159,7 +158,7 @@ struct SseResponse {
 impl StreamTask {
     async fn next(&mut self) -> Result<StreamNotice, ClientError> {
         loop {
-            let trouble = match self.stream.as_mut() {
+            let error = match self.stream.as_mut() {
                 None => match self.connect().await {
                     Ok(stream) => {
                         self.stream = Some(stream);
@@ -168,7 +167,7 @@ impl StreamTask {
                         }
                         continue;
                     }
-                    Err(trouble) => trouble,
+                    Err(error) => error,
                 },
                 Some(stream) => match stream.next().await {
                     Ok(text) => match self.parse_event(text) {
@@ -179,7 +178,7 @@ impl StreamTask {
                 },
             };
             self.stream = None;
-            let ClientError::Transient(why) = trouble else { return Err(trouble) };
+            let ClientError::Transient(why) = error else { return Err(error) };
             if !self.is_loss_reported {
                 self.is_loss_reported = true;
                 self.backoff = self.retry_limit.start_backoff();
@@ -210,11 +209,11 @@ impl StreamTask {
         let event = match Event::from_json(&text) {
             Ok(event) => event.into_owned(),
             Err(error) => {
-                return Some(Err(ClientError::Unexpected(format!("this is no event: {error}"))));
+                return Some(Err(ClientError::Unexpected(format!("invalid event: {error}"))));
             }
         };
         if let EventKind::Reset(reset) = &event.kind {
-            // Everything comes again, from the start.
+            // All events come again.
             self.target.epoch.clone_from(&reset.epoch);
             self.target.seq = 0;
         } else if let Some(seq) = event.seq {
@@ -235,12 +234,12 @@ impl SseResponse {
                 return Ok(text);
             }
             let frame = timeout(IDLE_TIMEOUT, self.body.frame()).await;
-            let frame = frame.map_err(|_| "nothing came for a long time".to_owned())?;
+            let frame = frame.map_err(|_| "no data for 75 seconds".to_owned())?;
             let frame = frame.ok_or_else(|| "the server closed the stream".to_owned())?;
             let frame = frame.map_err(|error| error.to_string())?;
             let Some(bytes) = frame.data_ref() else { continue };
             let ready = &mut self.ready;
-            // What is no text is an event too many, and the next ones are still good.
+            // Invalid UTF-8 is dropped; the next frames are still good.
             self.frames.feed(bytes, &mut |frame| ready.extend(frame.text.ok().map(str::to_owned)));
         }
     }
@@ -257,7 +256,8 @@ mod tests {
         format!("id: e.{seq}\ndata: {json}\n\n")
     }
 
-    /// Answers each connection with the next of these, cut off at its end, and gives what was asked.
+    /// Answers each connection with the next of these, cut off at its end, and returns the
+    /// requests.
     async fn serve_responses(listener: TcpListener, answers: Vec<String>) -> Vec<String> {
         let mut asked = Vec::new();
         for answer in answers {
@@ -265,7 +265,7 @@ mod tests {
             let mut request = vec![0; 4096];
             let count = stream.read(&mut request).await.unwrap();
             asked.push(String::from_utf8_lossy(&request[..count]).into_owned());
-            // Longer than what follows: the connection breaks off.
+            // Longer than the body: the connection is cut off.
             let head = "HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n";
             stream.write_all(format!("{head}: hello\n\n{answer}").as_bytes()).await.unwrap();
         }
@@ -278,7 +278,7 @@ mod tests {
         let place = Endpoint::new(&listener.local_addr().unwrap().to_string(), None).unwrap();
         let reset = "data: {\"type\":\"RESET\",\"epoch\":\"f\",\"reason\":\"restored\"}\n\n";
         let answers = vec![
-            // The last frame is cut in the middle: it never came.
+            // The last frame is incomplete: it does not count.
             format!("{}{}{}", event(5), event(6), &event(7)[..20]),
             format!("{}{}", event(6), event(7)),
             format!("{reset}{}", event(1)),
@@ -293,7 +293,7 @@ mod tests {
             match watch.next().await {
                 Ok(StreamNotice::Event(event, _)) => seen.push(event.seq.map_or(0, Seq::get)),
                 Ok(StreamNotice::Disconnected(_) | StreamNotice::Reconnected) => {}
-                Err(trouble) => break trouble,
+                Err(error) => break error,
             }
         };
         assert!(matches!(end, ClientError::Transient(_)), "{end:?}");

@@ -1,7 +1,7 @@
-//! One request and its answer, each over a connection of its own.
+//! HTTP requests, each on its own connection. Called by `api` and `event_stream`.
 //!
 //! A conversation sends a request every few seconds: a pool would save nothing, and would have to
-//! find out which of its connections a restart has broken.
+//! detect which connections a restart has broken.
 
 use super::error::ClientError;
 use bytes::Bytes;
@@ -21,14 +21,14 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use url::Url;
 
-/// How long it may take until a server is reached.
+/// The timeout of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long an answer may take to begin. What is stored is synced first.
+/// The timeout of a response's head. The server syncs writes before it responds.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How large an answer may be that is read whole.
+/// The largest response that is read as a whole.
 const MAX_BODY: usize = 256 << 20;
 
-/// Where a server is, and with what it lets one in.
+/// A server's URL, token and TLS settings.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     url: Url,
@@ -36,7 +36,7 @@ pub(crate) struct Endpoint {
     tls: Option<Arc<ClientConfig>>,
 }
 
-/// What is asked.
+/// A request.
 pub(super) struct ApiRequest<'a> {
     pub(super) method: Method,
     pub(super) path: &'a str,
@@ -45,13 +45,13 @@ pub(super) struct ApiRequest<'a> {
 }
 
 impl Endpoint {
-    /// Checks an address; a path in it is kept in front of all others.
+    /// Parses a URL; its path becomes the prefix of every request.
     pub(crate) fn new(url: &str, token: Option<String>) -> Result<Self, String> {
         let with_scheme =
             if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
         let wrong = |why: &str| {
             format!(
-                "\"{url}\" is no address of a server: {why}; write it like http://127.0.0.1:4747"
+                "invalid server URL \"{url}\": {why}; expected for example http://127.0.0.1:4747"
             )
         };
         let parsed = Url::parse(&with_scheme).map_err(|error| wrong(&error.to_string()))?;
@@ -61,15 +61,15 @@ impl Endpoint {
         let tls = match parsed.scheme() {
             "http" => None,
             "https" => Some(tls_config()?),
-            _ => return Err(wrong("only http and https are spoken")),
+            _ => return Err(wrong("only http and https are supported")),
         };
         if token.as_ref().is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
-            return Err("the token has characters that no token has".to_owned());
+            return Err("the token contains invalid characters".to_owned());
         }
         Ok(Self { url: parsed, token, tls })
     }
 
-    /// The address, for people.
+    /// The URL, for messages.
     pub(crate) fn url(&self) -> &str {
         self.url.as_str().trim_end_matches('/')
     }
@@ -78,7 +78,7 @@ impl Endpoint {
         ClientError::Transient(format!("{what} {}: {error}", self.url()))
     }
 
-    /// Sends a request, and gives the answer's head as soon as it is there.
+    /// Sends a request, and returns the response as soon as its head arrives.
     pub(super) async fn send(
         &self,
         ask: ApiRequest<'_>,
@@ -94,15 +94,16 @@ impl Endpoint {
             .await
             .map_err(|_| self.transient_error("cannot reach", "no answer"))?
             .map_err(|error| self.transient_error("cannot reach", error))?;
-        // Without it an answer merely waits a little longer.
+        // A failure only adds latency.
         let _ = stream.set_nodelay(true);
         let Some(tls) = &self.tls else { return self.send_on(stream, request).await };
-        let name = ServerName::try_from(bare.to_owned())
-            .map_err(|error| ClientError::Unexpected(format!("{host} is no name: {error}")))?;
+        let name = ServerName::try_from(bare.to_owned()).map_err(|error| {
+            ClientError::Unexpected(format!("invalid host name {host}: {error}"))
+        })?;
         let stream = TlsConnector::from(Arc::clone(tls))
             .connect(name, stream)
             .await
-            .map_err(|error| self.transient_error("no secure connection to", error))?;
+            .map_err(|error| self.transient_error("TLS handshake failed with", error))?;
         self.send_on(stream, request).await
     }
 
@@ -117,7 +118,7 @@ impl Endpoint {
         let lost = |error: hyper::Error| self.transient_error("lost the connection to", error);
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
-        // It ends with the answer's body; what it would say of a broken one, the body says too.
+        // It ends with the response's body, which also reports a broken connection.
         tokio::spawn(async move {
             let _ = connection.await;
         });
@@ -148,7 +149,7 @@ impl Endpoint {
         request.body(Full::new(ask.body))
     }
 
-    /// Sends a request, and gives the whole body of an answer that is a success.
+    /// Sends a request, and returns the body of a successful response.
     pub(super) async fn send_and_collect(&self, ask: ApiRequest<'_>) -> Result<Bytes, ClientError> {
         let (head, body) = self.send(ask).await?.into_parts();
         let body = Limited::new(body, MAX_BODY).collect().await;
@@ -162,12 +163,12 @@ impl Endpoint {
     }
 }
 
-/// Those whom this machine trusts.
+/// TLS with the root certificates of this machine.
 fn tls_config() -> Result<Arc<ClientConfig>, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
-        return Err("this machine has no certificates of those whom it trusts, so https cannot be checked; install ca-certificates, or set SSL_CERT_FILE".to_owned());
+        return Err("this machine has no root certificates, so https cannot be verified; install ca-certificates or set SSL_CERT_FILE".to_owned());
     }
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -183,7 +184,7 @@ mod tests {
     fn an_address_is_checked_before_anything_is_sent() {
         let place = Endpoint::new("127.0.0.1:4747", None).unwrap();
         assert_eq!(place.url(), "http://127.0.0.1:4747");
-        for (url, why) in [("ftp://x", "only http"), ("http://", "is no address")] {
+        for (url, why) in [("ftp://x", "only http"), ("http://", "invalid server URL")] {
             let error = Endpoint::new(url, None).err().unwrap();
             assert!(error.contains(why), "{error}");
         }

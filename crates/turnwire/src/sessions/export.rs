@@ -1,4 +1,4 @@
-//! `turnwire sessions export`
+//! `turnwire sessions export`: writes sessions as JSON lines.
 
 use super::{DEFAULT_TENANT, one_line};
 use crate::input::{IoFailure, print_stderr};
@@ -13,25 +13,25 @@ use turnwire_log::store::{SessionKey, SessionNumber, SessionRecord, Store};
 use turnwire_log::transfer::{self, ExportError};
 use turnwire_log::{Error, SqliteStore, private_file};
 
-/// How many sessions are read from the store at a time.
+/// How many sessions are read at a time.
 const PAGE_SIZE: usize = 500;
 
-/// Write sessions as lines of JSON
+/// Write sessions as JSON lines
 ///
-/// A line that says what the session is, then its events as they are stored; messages whose events are
-/// gone come whole. Without ids: all sessions. Blobs and messages that wait for their turn stay behind;
-/// `turnwire backup` has them.
+/// Per session one line that describes it, then its stored events; messages whose events were
+/// removed are written whole. Without ids: all sessions. Blobs and queued messages are not
+/// included; `turnwire backup` has them.
 #[derive(Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Export {
-    /// Which sessions; none: all
+    /// The sessions [default: all]
     ids: Vec<String>,
 
-    /// Where to: a file, or - for standard output
+    /// The output: a file, or - for standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
 
-    /// Whose sessions [default: everybody's; with ids, `default`]
+    /// The tenant of the sessions [default: all tenants; with ids, `default`]
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
 
@@ -40,23 +40,23 @@ pub(crate) struct Export {
 }
 
 const AFTER: &str = "\
-It works beside a server. A file is there only when it is whole.
+It works while a server runs. A file appears only when it is complete.
 
 Exit status:
   0    everything was written
   1    there is no such session; nothing was written
-  2    wrong usage, or the store cannot be read, or the output not be written
-  141  whoever read our output has gone away
+  2    wrong usage, or the store cannot be read, or the output cannot be written
+  141  the reader of the output closed the pipe
 
 Examples:
   turnwire sessions export -o all.ndjson
   turnwire sessions export chat-1 chat-2 | gzip > two.ndjson.gz
   turnwire sessions export chat-1 | tail -n +2 | turnwire fold";
 
-/// Where the lines go.
+/// The output.
 enum ExportTarget {
     Stdout(BufWriter<io::Stdout>),
-    /// It gets its name when it is whole.
+    /// Renamed when it is complete.
     File {
         file: BufWriter<File>,
         partial: PathBuf,
@@ -97,7 +97,7 @@ impl ExportTarget {
     fn discard(self) {
         if let Self::File { file, partial, .. } = self {
             drop(file);
-            // What stays has a name that says so.
+            // If this fails, the file's name says that it is partial.
             let _ = fs::remove_file(partial);
         }
     }
@@ -123,7 +123,7 @@ impl Export {
             let Some(record) = store.find_session(&key).await? else {
                 let (id, tenant) = (one_line(id), one_line(&key.tenant));
                 print_stderr(format_args!("error: there is no session {id} of tenant {tenant}"));
-                print_stderr("hint: `turnwire sessions` lists those that are there");
+                print_stderr("hint: `turnwire sessions` lists the sessions");
                 return Ok(ExitCode::FAILURE);
             };
             chosen.push(record);

@@ -1,4 +1,4 @@
-//! `turnwire sessions import`
+//! `turnwire sessions import`: reads sessions that `export` has written.
 
 use super::{DEFAULT_TENANT, one_line};
 use crate::input::{EXIT_ERROR, print_stderr};
@@ -13,25 +13,25 @@ use turnwire_log::store::{SessionQuery, Store};
 use turnwire_log::transfer::{self, ExistingSession, ImportOptions, ImportReport};
 use turnwire_log::{Error, SearchQuery};
 
-/// Read sessions that `export` has written
+/// Import sessions that `export` has written
 ///
-/// Sessions keep their ids and get new epochs. One that is there already is left alone and named,
-/// unless an option says otherwise. Of a session with a bad line nothing stays; the others are imported.
+/// Sessions keep their ids and get new epochs. An existing session is reported and not changed,
+/// unless an option says otherwise. A session with an invalid line is not imported; the others are.
 #[derive(Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Import {
-    /// The file, or - for standard input
+    /// The input: a file, or - for standard input
     file: PathBuf,
 
-    /// Delete a session that is there already, and import the file's
+    /// Replace existing sessions
     #[arg(long, conflicts_with = "skip_existing")]
     replace: bool,
 
-    /// Leave a session alone that is there already, and say nothing
+    /// Skip existing sessions without an error
     #[arg(long)]
     skip_existing: bool,
 
-    /// Whose the sessions become [default: whose they were]
+    /// The tenant of the imported sessions [default: as exported]
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
 
@@ -40,13 +40,13 @@ pub(crate) struct Import {
 }
 
 const AFTER: &str = "\
-The store is made where there is none. A server must not be using it. An import that was cut off can be
-run again with --replace.
+The store is created if it does not exist. No server may use it. An interrupted import can be repeated
+with --replace.
 
 Exit status:
-  0  everything was imported, or was there and was to be skipped
-  1  a bad line, or a session that was there already; the others were imported
-  2  wrong usage, or the file cannot be read, or the store not be written
+  0  everything was imported or skipped
+  1  an invalid line, or a session that already exists; the others were imported
+  2  wrong usage, or the file cannot be read, or the store cannot be written
 
 Examples:
   turnwire sessions import all.ndjson --store sqlite:new.db
@@ -81,8 +81,8 @@ impl Import {
     }
 }
 
-/// Words are found some time after they were written. Whoever only looks cannot make that go faster,
-/// so it is done here: a search by one who can write waits until everything is found.
+/// Waits until the search index is complete. The index is updated after writes, and only a store
+/// opened for writing can wait for it.
 async fn make_searchable(store: &dyn Store) -> Result<(), Error> {
     let bar = store::progress_bar("{spinner} making it searchable {elapsed}", None);
     bar.enable_steady_tick(Duration::from_millis(100));
@@ -119,16 +119,14 @@ fn report_import(file: &Path, imported: &ImportReport) -> ExitCode {
         print_stderr(format_args!("error: and {more} more"));
     }
     if imported.problems.iter().any(|problem| problem.why.contains("already")) {
-        print_stderr(
-            "hint: --skip-existing leaves such sessions alone, --replace puts these in their place",
-        );
+        print_stderr("hint: --skip-existing skips such sessions, --replace replaces them");
     }
     let ImportReport { sessions, events, skipped, .. } = imported;
     let skipped = if *skipped > 0 { format!("; {skipped} skipped") } else { String::new() };
     print_stderr(format_args!("{sessions} sessions with {events} events imported{skipped}"));
     match &imported.stopped {
         Some(error) => {
-            print_stderr(format_args!("error: it went no further: {error}"));
+            print_stderr(format_args!("error: import stopped: {error}"));
             ExitCode::from(EXIT_ERROR)
         }
         None if imported.problem_count > 0 => ExitCode::FAILURE,

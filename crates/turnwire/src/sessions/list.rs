@@ -1,4 +1,4 @@
-//! `turnwire sessions`
+//! `turnwire sessions`: lists and searches sessions.
 
 use super::{DEFAULT_TENANT, one_line};
 use crate::input::{IoFailure, print_stderr};
@@ -14,28 +14,28 @@ use turnwire_core::{Fields, Usage};
 use turnwire_log::store::{SessionNumber, SessionQuery, SessionRecord, SessionStatus, Store};
 use turnwire_log::{SearchQuery, SqliteStore};
 
-/// How many sessions are read from the store at a time.
+/// How many sessions are read at a time.
 const PAGE_SIZE: usize = 500;
 
 #[derive(Args)]
 pub(crate) struct List {
-    /// Only sessions with a message, or a title, that has these words
+    /// Only sessions with these words in a message or the title
     #[arg(long, value_name = "TEXT")]
     search: Option<String>,
 
-    /// Only sessions that do this
+    /// Only sessions with this status
     #[arg(long, value_parser = PossibleValuesParser::new(["idle", "running", "waiting"]))]
     status: Option<String>,
 
-    /// Whose sessions
+    /// The tenant
     #[arg(long, value_name = "NAME", default_value = DEFAULT_TENANT)]
     tenant: String,
 
-    /// How many at the most, those that changed last first; 0: all
+    /// The largest number of sessions, latest change first; 0: all
     #[arg(long, value_name = "COUNT", default_value_t = 50)]
     limit: usize,
 
-    /// One JSON object a line, instead of a table
+    /// Print one JSON object per line instead of a table
     #[arg(long)]
     json: bool,
 
@@ -43,7 +43,7 @@ pub(crate) struct List {
     which: StoreArgs,
 }
 
-/// A session for programs.
+/// A session as JSON.
 #[derive(Serialize)]
 struct SessionLine<'a> {
     tenant: &'a str,
@@ -123,7 +123,7 @@ impl List {
                 one_line(&self.tenant),
                 one_line(&other.key.tenant)
             )),
-            _ if own => print_stderr("no session fits"),
+            _ if own => print_stderr("no matching sessions"),
             _ => print_stderr(format_args!("no sessions in {}", store.path().display())),
         }
         Ok(())
@@ -152,7 +152,7 @@ fn to_json_lines(records: &[SessionRecord]) -> String {
             updated_at: format_time(record.updated_ms),
             metadata: &record.metadata,
         };
-        // Nothing in it could fail.
+        // This type always serialises.
         text.push_str(&serde_json::to_string(&line).unwrap_or_default());
         text.push('\n');
     }
@@ -169,7 +169,7 @@ fn to_table(records: &[SessionRecord]) -> String {
             SessionStatus::Running => "running",
             SessionStatus::Waiting => "waiting",
         };
-        // Down to the minute, as people say it.
+        // Down to the minute.
         let changed: String = format_time(record.updated_ms).chars().take(16).collect();
         [
             record.key.id.to_string(),

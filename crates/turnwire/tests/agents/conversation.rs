@@ -1,12 +1,12 @@
-//! A message in, a reply out; questions, tools of the client, and what is counted.
+//! Messages and replies; approvals, client-side tools, metrics.
 
 use crate::fake_provider::{FakeOutput, FakeProvider, ReceivedRequest, text};
 use crate::harness::{KEY, TestServer, friday_settings, message_text};
 use serde_json::{Value, json};
 
-/// Answers `hold` after it was let go, and repeats everything else.
-fn echo(asked: &ReceivedRequest) -> Vec<FakeOutput> {
-    let last = asked.last_message();
+/// Holds the reply to `hold`, and echoes everything else.
+fn echo(request: &ReceivedRequest) -> Vec<FakeOutput> {
+    let last = request.last_message();
     match last["content"].as_str().unwrap_or_default() {
         "hold" => vec![
             FakeOutput::Text("Wait".into()),
@@ -17,11 +17,11 @@ fn echo(asked: &ReceivedRequest) -> Vec<FakeOutput> {
     }
 }
 
-/// Calls `open_page` for whatever a user says, and tells what came of it.
-fn calls_open_page(asked: &ReceivedRequest) -> Vec<FakeOutput> {
-    match asked.last_message()["role"].as_str() {
+/// Calls `open_page` for each user message, then repeats the result.
+fn calls_open_page(request: &ReceivedRequest) -> Vec<FakeOutput> {
+    match request.last_message()["role"].as_str() {
         Some("tool") => {
-            text(format!("It says {}.", asked.last_message()["content"].as_str().unwrap()))
+            text(format!("It says {}.", request.last_message()["content"].as_str().unwrap()))
         }
         _ => {
             vec![FakeOutput::Call("c1", "open_page", json!({"url": "https://news.example/today"}))]
@@ -36,17 +36,17 @@ const OPEN_PAGE: &str = "tools = [\"external:*\"]\n[external_tools.open_page]\nd
 async fn a_message_goes_in_and_a_reply_comes_out() {
     let provider = FakeProvider::start(echo).await;
     let lines = "about = \"Knows it all\"\nprice_per_million = { input = 2.0, output = 10.0, cache_input = 1.0 }";
-    let house = TestServer::start(&friday_settings(&provider, lines));
-    let agents = house.get("/v1/agents").await;
+    let server = TestServer::start(&friday_settings(&provider, lines));
+    let agents = server.get("/v1/agents").await;
     let own = agents["agents"].as_array().unwrap().iter().find(|agent| agent["name"] == "friday");
     assert_eq!(
         own.unwrap(),
         &json!({"name": "friday", "about": "Knows it all", "model": "openai:fake", "default": true,
             "price_per_million": {"input": 2.0, "output": 10.0, "cache_input": 1.0}})
     );
-    house.create_session("s").await;
-    let mut watch = house.watch("/v1/sessions/s/events?after=now").await;
-    let reply = house.send_message("s", "hello").await;
+    server.create_session("s").await;
+    let mut watch = server.watch("/v1/sessions/s/events?after=now").await;
+    let reply = server.send_message("s", "hello").await;
     let mut said = String::new();
     let end = loop {
         let event = watch.next().await.unwrap();
@@ -57,16 +57,16 @@ async fn a_message_goes_in_and_a_reply_comes_out() {
         }
     };
     assert_eq!((said.as_str(), &end["finished_reason"]), ("user: hello", &json!("completed")));
-    let message = house.message("s", &reply).await;
+    let message = server.message("s", &reply).await;
     assert_eq!(message_text(&message), "user: hello");
     assert_eq!(message["usage"]["input_tokens"], 1000);
-    // What the model was sent, and with which key.
-    let asked = provider.requests();
-    assert_eq!(asked[0].body["messages"][0]["content"], "You are Friday.");
-    assert!(asked[0].head.contains(&format!("Bearer {KEY}")), "{}", asked[0].head);
+    // The request to the model, and its API key.
+    let request = provider.requests();
+    assert_eq!(request[0].body["messages"][0]["content"], "You are Friday.");
+    assert!(request[0].head.contains(&format!("Bearer {KEY}")), "{}", request[0].head);
     // The second turn has the first in its history.
-    house.send_message("s", "again").await;
-    let session = house.until("s", "idle").await;
+    server.send_message("s", "again").await;
+    let session = server.until("s", "idle").await;
     let history = provider.requests()[1].body["messages"].clone();
     assert_eq!(history.as_array().unwrap().len(), 4);
     assert_eq!(history[2]["content"], "user: hello");
@@ -84,53 +84,53 @@ async fn a_message_goes_in_and_a_reply_comes_out() {
         "turnwire_model_call_duration_seconds_count{agent=\"friday\"} 2",
         "turnwire_cost_total{agent=\"friday\"} 0.0034",
     ];
-    house.counts(&lines).await;
+    server.counts(&lines).await;
 }
 
 #[tokio::test]
 async fn a_second_message_is_refused_or_waits() {
     let provider = FakeProvider::start(echo).await;
-    let house = TestServer::start(&friday_settings(&provider, ""));
-    house.create_session("s").await;
-    let mut watch = house.watch("/v1/sessions/s/events").await;
-    let first = house.send_message("s", "hold").await;
+    let server = TestServer::start(&friday_settings(&provider, ""));
+    server.create_session("s").await;
+    let mut watch = server.watch("/v1/sessions/s/events").await;
+    let first = server.send_message("s", "hold").await;
     watch.until("TEXT_BLOCK_DELTA").await;
-    let refused = house.post("/v1/sessions/s/messages", json!({"content": "me too"})).await;
+    let refused = server.post("/v1/sessions/s/messages", json!({"content": "me too"})).await;
     assert_eq!(refused.status, 409, "{}", refused.text());
     let queued =
-        house.post("/v1/sessions/s/messages?queue=true", json!({"content": "later"})).await;
+        server.post("/v1/sessions/s/messages?queue=true", json!({"content": "later"})).await;
     assert_eq!(queued.status, 202);
-    house.counts(&["turnwire_replies_running{agent=\"friday\"} 1"]).await;
+    server.counts(&["turnwire_replies_running{agent=\"friday\"} 1"]).await;
     provider.gate.add_permits(1);
     watch.until("REPLY_END").await;
     watch.until("REPLY_END").await;
-    assert_eq!(message_text(&house.message("s", &first).await), "Wait no more.");
+    assert_eq!(message_text(&server.message("s", &first).await), "Wait no more.");
     let second = queued.json()["reply_id"].as_str().unwrap().to_owned();
-    assert_eq!(message_text(&house.message("s", &second).await), "user: later");
+    assert_eq!(message_text(&server.message("s", &second).await), "user: later");
 }
 
 #[tokio::test]
 async fn a_stop_ends_the_reply_and_lets_go_of_the_model() {
     let provider = FakeProvider::start(echo).await;
-    let house = TestServer::start(&friday_settings(&provider, ""));
-    house.create_session("s").await;
-    let mut watch = house.watch("/v1/sessions/s/events").await;
-    let reply = house.send_message("s", "hold").await;
+    let server = TestServer::start(&friday_settings(&provider, ""));
+    server.create_session("s").await;
+    let mut watch = server.watch("/v1/sessions/s/events").await;
+    let reply = server.send_message("s", "hold").await;
     watch.until("TEXT_BLOCK_DELTA").await;
     let stop = json!([{"type": "USER_INTERRUPT", "reply_id": reply}]);
-    assert_eq!(house.post("/v1/sessions/s/events", stop).await.status, 200);
-    house.until("s", "idle").await;
-    let message = house.message("s", &reply).await;
+    assert_eq!(server.post("/v1/sessions/s/events", stop).await.status, 200);
+    server.until("s", "idle").await;
+    let message = server.message("s", &reply).await;
     assert_eq!(message["finished_reason"], "interrupted");
     assert_eq!(message_text(&message), "Wait");
-    house.counts(&["turnwire_replies_total{agent=\"friday\",reason=\"interrupted\"} 1"]).await;
-    // What was stopped is a history that the model takes.
-    house.send_message("s", "on").await;
-    house.until("s", "idle").await;
+    server.counts(&["turnwire_replies_total{agent=\"friday\",reason=\"interrupted\"} 1"]).await;
+    // A stopped reply is a valid history for the model.
+    server.send_message("s", "on").await;
+    server.until("s", "idle").await;
     assert_eq!(provider.requests()[1].body["messages"][2]["content"], "Wait");
 }
 
-/// What is pending: the id of the reply, and the call.
+/// The pending call and its reply id.
 fn pending_call(view: &Value, what: &str) -> (Value, Value) {
     (view["pending"][0]["reply_id"].clone(), view["pending"][0][what][0].clone())
 }
@@ -141,62 +141,62 @@ async fn a_tool_of_the_settings_is_asked_for_handed_over_and_goes_on() {
     let rules = format!(
         "permissions = [{{ tool = \"open_*\", input = {{ url = \"https://*.example/**\" }}, behavior = \"ask\" }}]\n{OPEN_PAGE}"
     );
-    let house = TestServer::start(&friday_settings(&provider, &rules));
-    house.create_session("s").await;
-    let id = house.send_message("s", "open the news").await;
-    let view = house.until("s", "waiting").await;
+    let server = TestServer::start(&friday_settings(&provider, &rules));
+    server.create_session("s").await;
+    let id = server.send_message("s", "open the news").await;
+    let view = server.until("s", "waiting").await;
     assert_eq!(provider.requests()[0].tools(), ["open_page"]);
     let (reply, call) = pending_call(&view, "confirm");
     assert_eq!((&reply, &call["name"]), (&json!(id), &json!("open_page")));
     let confirm = json!([{"type": "USER_CONFIRM_RESULT", "reply_id": reply,
         "confirm_results": [{"confirmed": true, "tool_call": {"id": call["id"]}}]}]);
-    let answer = house.post("/v1/sessions/s/events", confirm).await;
+    let answer = server.post("/v1/sessions/s/events", confirm).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    // Now it is the client's turn.
-    let mut watch = house.watch("/v1/sessions/s/events").await;
+    // Now the client executes it.
+    let mut watch = server.watch("/v1/sessions/s/events").await;
     watch.until("REQUIRE_EXTERNAL_EXECUTION").await;
-    let (_, call) = pending_call(&house.until("s", "waiting").await, "external");
+    let (_, call) = pending_call(&server.until("s", "waiting").await, "external");
     let result = json!([{"type": "EXTERNAL_EXECUTION_RESULT", "reply_id": id, "execution_results": [
         {"type": "tool_result", "id": call["id"], "name": "open_page", "output": "nothing new",
          "state": "success"}]}]);
-    let answer = house.post("/v1/sessions/s/events", result).await;
+    let answer = server.post("/v1/sessions/s/events", result).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    house.until("s", "idle").await;
-    assert_eq!(message_text(&house.message("s", &id).await), "It says nothing new.");
+    server.until("s", "idle").await;
+    assert_eq!(message_text(&server.message("s", &id).await), "It says nothing new.");
 }
 
 #[tokio::test]
 async fn what_the_rules_deny_the_model_is_told() {
     let provider = FakeProvider::start(calls_open_page).await;
     let rules = format!("permissions = [{{ tool = \"*\", behavior = \"deny\" }}]\n{OPEN_PAGE}");
-    let house = TestServer::start(&friday_settings(&provider, &rules));
-    house.create_session("s").await;
-    let id = house.send_message("s", "open the news").await;
-    house.until("s", "idle").await;
-    let said = message_text(&house.message("s", &id).await);
+    let server = TestServer::start(&friday_settings(&provider, &rules));
+    server.create_session("s").await;
+    let id = server.send_message("s", "open the news").await;
+    server.until("s", "idle").await;
+    let said = message_text(&server.message("s", &id).await);
     assert!(said.contains("The rules do not allow this call of open_page"), "{said}");
 }
 
 #[tokio::test]
 async fn a_tool_that_an_openai_client_brings_reaches_the_model_and_comes_back() {
     let provider = FakeProvider::start(calls_open_page).await;
-    let house = TestServer::start(&friday_settings(&provider, ""));
+    let server = TestServer::start(&friday_settings(&provider, ""));
     let tool = json!({"type": "function", "function": {"name": "open_page", "description": "Opens",
         "parameters": {"type": "object", "properties": {"url": {"type": "string"}}}}});
     let user = json!({"role": "user", "content": "the news"});
     let first = json!({"model": "friday", "messages": [user], "tools": [tool]});
-    let first = house.post("/v1/chat/completions", first).await;
+    let first = server.post("/v1/chat/completions", first).await;
     assert_eq!(first.status, 200, "{}", first.text());
     let message = first.json()["choices"][0]["message"].clone();
-    let asked = provider.requests();
-    let sent = &asked[0].body["tools"][0]["function"];
+    let request = provider.requests();
+    let sent = &request[0].body["tools"][0]["function"];
     assert_eq!((&sent["name"], &sent["description"]), (&json!("open_page"), &json!("Opens")));
     assert_eq!(sent["parameters"]["properties"]["url"]["type"], "string");
     let call = &message["tool_calls"][0];
     assert_eq!(call["function"]["name"], "open_page");
     let result = json!({"role": "tool", "tool_call_id": call["id"], "content": "rain"});
     let second = json!({"model": "friday", "messages": [user, message, result], "tools": [tool]});
-    let second = house.post("/v1/chat/completions", second).await;
+    let second = server.post("/v1/chat/completions", second).await;
     assert_eq!(second.status, 200, "{}", second.text());
     assert_eq!(second.json()["choices"][0]["message"]["content"], "It says rain.");
     assert_eq!(provider.requests()[1].last_message()["content"], "rain");
@@ -205,67 +205,67 @@ async fn a_tool_that_an_openai_client_brings_reaches_the_model_and_comes_back() 
 #[tokio::test]
 async fn a_model_that_fails_ends_the_reply_with_its_error_and_no_secret() {
     let provider = FakeProvider::start(|_| vec![FakeOutput::Status(401)]).await;
-    let mut house = TestServer::start(&friday_settings(&provider, ""));
-    house.create_session("s").await;
-    let reply = house.send_message("s", "hello").await;
-    house.until("s", "idle").await;
-    let message = house.message("s", &reply).await;
+    let mut server = TestServer::start(&friday_settings(&provider, ""));
+    server.create_session("s").await;
+    let reply = server.send_message("s", "hello").await;
+    server.until("s", "idle").await;
+    let message = server.message("s", &reply).await;
     assert_eq!(message["finished_reason"], "error");
     assert_eq!(message["error"]["type"], "authentication", "{message}");
     assert!(message["error"]["message"].as_str().unwrap().contains("check FAKE_KEY"), "{message}");
     let line = "turnwire_replies_total{agent=\"friday\",reason=\"error\"} 1";
-    let metrics = house.counts(&[line]).await;
-    house.kill();
-    let events = house.run(&["sessions", "export", "s"]);
+    let metrics = server.counts(&[line]).await;
+    server.kill();
+    let events = server.run(&["sessions", "export", "s"]);
     let everything =
-        format!("{}{}{metrics}{message}", house.log(), String::from_utf8_lossy(&events.stdout));
+        format!("{}{}{metrics}{message}", server.log(), String::from_utf8_lossy(&events.stdout));
     assert!(!everything.contains(KEY));
 }
 
 #[tokio::test]
 async fn the_fallback_of_the_same_wire_is_where_the_first_one_is() {
-    let provider = FakeProvider::start(|asked| match asked.body["model"].as_str() {
+    let provider = FakeProvider::start(|request| match request.body["model"].as_str() {
         Some("spare") => text("Here I am."),
         _ => vec![FakeOutput::Status(500)],
     })
     .await;
-    let house = TestServer::start(&friday_settings(&provider, "fallback = \"openai:spare\""));
-    house.create_session("s").await;
-    let reply = house.send_message("s", "hello").await;
-    house.until("s", "idle").await;
-    assert_eq!(message_text(&house.message("s", &reply).await), "Here I am.");
+    let server = TestServer::start(&friday_settings(&provider, "fallback = \"openai:spare\""));
+    server.create_session("s").await;
+    let reply = server.send_message("s", "hello").await;
+    server.until("s", "idle").await;
+    assert_eq!(message_text(&server.message("s", &reply).await), "Here I am.");
     assert!(provider.requests()[1].head.contains(KEY));
 }
 
 #[tokio::test]
 async fn the_fallback_has_its_own_prices() {
-    let provider = FakeProvider::start(|asked| match asked.body["model"].as_str() {
+    let provider = FakeProvider::start(|request| match request.body["model"].as_str() {
         Some("spare") => text("Here I am."),
-        _ if asked.last_message()["content"] == "first" => text("I."),
+        _ if request.last_message()["content"] == "first" => text("I."),
         _ => vec![FakeOutput::Status(500)],
     })
     .await;
     let lines = "price_per_million = { input = 2.0, output = 10.0, cache_input = 1.0 }\n\
         fallback = { model = \"openai:spare\", price_per_million = { input = 4.0, output = 20.0 } }";
-    let house = TestServer::start(&friday_settings(&provider, lines));
-    house.create_session("s").await;
-    // 600 tokens, 400 out of the cache and 10 written, each time.
+    let server = TestServer::start(&friday_settings(&provider, lines));
+    server.create_session("s").await;
+    // 600 input tokens, 400 of them cached, and 10 output tokens, each time.
     for (words, cost, sum) in [("first", 0.0017, 0.0017), ("second", 0.0042, 0.0059)] {
-        let reply = house.send_message("s", words).await;
-        let session = house.until("s", "idle").await;
-        assert_eq!(house.message("s", &reply).await["metadata"]["cost"], json!(cost));
+        let reply = server.send_message("s", words).await;
+        let session = server.until("s", "idle").await;
+        assert_eq!(server.message("s", &reply).await["metadata"]["cost"], json!(cost));
         assert_eq!(session["cost"], json!(sum));
     }
 }
 
 #[tokio::test]
 async fn an_agent_works_for_another() {
-    let provider = FakeProvider::start(|asked| {
-        let is_below = asked.body["messages"][0]["content"] == "You look things up.";
-        match (is_below, asked.last_message()["role"].as_str()) {
+    let provider = FakeProvider::start(|request| {
+        let is_below = request.body["messages"][0]["content"] == "You look things up.";
+        match (is_below, request.last_message()["role"].as_str()) {
             (true, _) => text("Paris"),
             (false, Some("tool")) => {
-                text(format!("It is {}.", asked.last_message()["content"].as_str().unwrap()))
+                text(format!("It is {}.", request.last_message()["content"].as_str().unwrap()))
             }
             (false, _) => {
                 vec![FakeOutput::Call("c1", "researcher", json!({"task": "The capital?"}))]
@@ -278,14 +278,14 @@ async fn an_agent_works_for_another() {
          base_url = \"http://{}\"\nsystem = \"You look things up.\"\n",
         provider.address
     );
-    let house = TestServer::start(&friday_settings(&provider, &researcher));
-    house.create_session("s").await;
-    let reply = house.send_message("s", "What is the capital of France?").await;
-    house.until("s", "idle").await;
-    assert_eq!(message_text(&house.message("s", &reply).await), "It is Paris.");
+    let server = TestServer::start(&friday_settings(&provider, &researcher));
+    server.create_session("s").await;
+    let reply = server.send_message("s", "What is the capital of France?").await;
+    server.until("s", "idle").await;
+    assert_eq!(message_text(&server.message("s", &reply).await), "It is Paris.");
     let sent = &provider.requests()[0].body["tools"][0]["function"];
     assert_eq!(sent["description"], "Looks things up");
-    let all = house.get("/v1/sessions/s/messages?agents=all").await;
+    let all = server.get("/v1/sessions/s/messages?agents=all").await;
     let names: Vec<_> = all["messages"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
     assert!(names.contains(&&json!("researcher")), "{names:?}");
     let lines = [
@@ -293,5 +293,5 @@ async fn an_agent_works_for_another() {
         "turnwire_tokens_total{agent=\"researcher\",kind=\"output\"} 10",
         "turnwire_replies_total{agent=\"researcher\",reason=\"completed\"} 1",
     ];
-    house.counts(&lines).await;
+    server.counts(&lines).await;
 }

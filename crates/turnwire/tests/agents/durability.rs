@@ -1,11 +1,11 @@
-//! What survives a crash, and what does not.
+//! What survives a crash.
 
 use crate::fake_provider::{FakeOutput, FakeProvider, ReceivedRequest, text};
 use crate::harness::{TestServer, friday_settings, message_text};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The first time it says half of it and no more; then all of it.
+/// The first call stops halfway; later calls finish.
 fn half_then_whole(calls: &AtomicUsize) -> Vec<FakeOutput> {
     match calls.fetch_add(1, Ordering::SeqCst) {
         0 => vec![FakeOutput::Text("One, ".into()), FakeOutput::Hold],
@@ -16,21 +16,21 @@ fn half_then_whole(calls: &AtomicUsize) -> Vec<FakeOutput> {
 async fn killed_in_the_middle(lines: &str) -> (TestServer, String, FakeProvider) {
     let calls = AtomicUsize::new(0);
     let provider = FakeProvider::start(move |_| half_then_whole(&calls)).await;
-    let mut house = TestServer::start(&friday_settings(&provider, lines));
-    house.create_session("s").await;
-    let mut watch = house.watch("/v1/sessions/s/events").await;
-    let reply = house.send_message("s", "count").await;
+    let mut server = TestServer::start(&friday_settings(&provider, lines));
+    server.create_session("s").await;
+    let mut watch = server.watch("/v1/sessions/s/events").await;
+    let reply = server.send_message("s", "count").await;
     watch.until("TEXT_BLOCK_DELTA").await;
-    house.kill();
-    house.restart();
-    house.until("s", "idle").await;
-    (house, reply, provider)
+    server.kill();
+    server.restart();
+    server.until("s", "idle").await;
+    (server, reply, provider)
 }
 
 #[tokio::test]
 async fn a_reply_goes_on_after_a_crash_and_says_nothing_twice() {
-    let (house, reply, provider) = killed_in_the_middle("").await;
-    let message = house.message("s", &reply).await;
+    let (server, reply, provider) = killed_in_the_middle("").await;
+    let message = server.message("s", &reply).await;
     assert_eq!(
         (message_text(&message).as_str(), &message["finished_reason"]),
         ("One, two.", &json!("completed"))
@@ -41,34 +41,34 @@ async fn a_reply_goes_on_after_a_crash_and_says_nothing_twice() {
 
 #[tokio::test]
 async fn a_reply_ends_where_the_settings_want_it_to() {
-    let (house, reply, provider) = killed_in_the_middle("on_restart = \"stop\"").await;
-    let message = house.message("s", &reply).await;
+    let (server, reply, provider) = killed_in_the_middle("on_restart = \"stop\"").await;
+    let message = server.message("s", &reply).await;
     assert_eq!(
         (message_text(&message).as_str(), &message["finished_reason"]),
         ("One, ", &json!("interrupted"))
     );
     assert_eq!(provider.requests().len(), 1, "nobody was asked again");
-    house.counts(&["turnwire_replies_total{agent=\"friday\",reason=\"interrupted\"} 1"]).await;
-    // The session goes on.
-    let next = house.send_message("s", "again").await;
-    house.until("s", "idle").await;
-    assert_eq!(message_text(&house.message("s", &next).await), "One, two.");
+    server.counts(&["turnwire_replies_total{agent=\"friday\",reason=\"interrupted\"} 1"]).await;
+    // The session continues.
+    let next = server.send_message("s", "again").await;
+    server.until("s", "idle").await;
+    assert_eq!(message_text(&server.message("s", &next).await), "One, two.");
 }
 
-/// Calls `open_page` with what was said, and then is done.
-fn calls_open_page(asked: &ReceivedRequest) -> Vec<FakeOutput> {
-    match asked.last_message()["role"].as_str() {
+/// Calls `open_page` with the message, then ends.
+fn calls_open_page(request: &ReceivedRequest) -> Vec<FakeOutput> {
+    match request.last_message()["role"].as_str() {
         Some("tool") => text("Done."),
         _ => vec![FakeOutput::Call(
             "c",
             "open_page",
-            json!({"url": asked.last_message()["content"]}),
+            json!({"url": request.last_message()["content"]}),
         )],
     }
 }
 
-async fn send_tool_result(house: &TestServer, session: &str, reply: &str) {
-    let mut watch = house.watch(&format!("/v1/sessions/{session}/events")).await;
+async fn send_tool_result(server: &TestServer, session: &str, reply: &str) {
+    let mut watch = server.watch(&format!("/v1/sessions/{session}/events")).await;
     let call = loop {
         let event = watch.until("REQUIRE_EXTERNAL_EXECUTION").await;
         if event["reply_id"] == reply {
@@ -77,9 +77,9 @@ async fn send_tool_result(house: &TestServer, session: &str, reply: &str) {
     };
     let result = json!([{"type": "EXTERNAL_EXECUTION_RESULT", "reply_id": reply, "execution_results": [
         {"type": "tool_result", "id": call, "name": "open_page", "output": "ok", "state": "success"}]}]);
-    let answer = house.post(&format!("/v1/sessions/{session}/events"), result).await;
+    let answer = server.post(&format!("/v1/sessions/{session}/events"), result).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    house.until(session, "idle").await;
+    server.until(session, "idle").await;
 }
 
 #[tokio::test]
@@ -87,40 +87,40 @@ async fn what_a_person_always_allows_is_known_after_a_crash_and_in_a_copy() {
     let provider = FakeProvider::start(calls_open_page).await;
     let lines = "tools = [\"external:open_page\"]\npermissions = [{ tool = \"*\", behavior = \"ask\" }]\n\
         [external_tools.open_page]\ndescription = \"Open a page\"\ninput = { type = \"object\" }\n";
-    let mut house = TestServer::start(&friday_settings(&provider, lines));
-    house.create_session("s").await;
-    let first = house.send_message("s", "https://a.example").await;
-    let view = house.until("s", "waiting").await;
+    let mut server = TestServer::start(&friday_settings(&provider, lines));
+    server.create_session("s").await;
+    let first = server.send_message("s", "https://a.example").await;
+    let view = server.until("s", "waiting").await;
     let call = view["pending"][0]["confirm"][0].clone();
     let rules = call["suggested_rules"].as_array().unwrap().clone();
     let always: Vec<&Value> = rules.iter().filter(|rule| rule["rule_content"].is_null()).collect();
     assert_eq!(always.len(), 1, "{call}");
     let confirm = json!([{"type": "USER_CONFIRM_RESULT", "reply_id": first, "confirm_results":
         [{"confirmed": true, "tool_call": {"id": "c"}, "rules": always}]}]);
-    assert_eq!(house.post("/v1/sessions/s/events", confirm).await.status, 200);
-    send_tool_result(&house, "s", &first).await;
-    house.kill();
-    house.restart();
-    // Nobody is asked: it is handed over at once.
-    let second = house.send_message("s", "https://b.example").await;
-    send_tool_result(&house, "s", &second).await;
-    assert_eq!(message_text(&house.message("s", &second).await), "Done.");
-    house.kill();
-    assert_doctor_finds_nothing(&house);
-    let export = house.run(&["sessions", "export", "s"]);
+    assert_eq!(server.post("/v1/sessions/s/events", confirm).await.status, 200);
+    send_tool_result(&server, "s", &first).await;
+    server.kill();
+    server.restart();
+    // No approval: it goes to the client at once.
+    let second = server.send_message("s", "https://b.example").await;
+    send_tool_result(&server, "s", &second).await;
+    assert_eq!(message_text(&server.message("s", &second).await), "Done.");
+    server.kill();
+    assert_doctor_finds_nothing(&server);
+    let export = server.run(&["sessions", "export", "s"]);
     assert!(export.status.success(), "{}", String::from_utf8_lossy(&export.stderr));
-    std::fs::write(house.folder.path().join("s.ndjson"), &export.stdout).unwrap();
-    let import = house.run(&["sessions", "import", "--replace", "s.ndjson"]);
+    std::fs::write(server.folder.path().join("s.ndjson"), &export.stdout).unwrap();
+    let import = server.run(&["sessions", "import", "--replace", "s.ndjson"]);
     assert!(import.status.success(), "{}", String::from_utf8_lossy(&import.stderr));
-    assert_doctor_finds_nothing(&house);
-    house.restart();
-    let third = house.send_message("s", "https://c.example").await;
-    send_tool_result(&house, "s", &third).await;
-    assert_eq!(message_text(&house.message("s", &third).await), "Done.");
+    assert_doctor_finds_nothing(&server);
+    server.restart();
+    let third = server.send_message("s", "https://c.example").await;
+    send_tool_result(&server, "s", &third).await;
+    assert_eq!(message_text(&server.message("s", &third).await), "Done.");
 }
 
-/// Nothing is wrong with the store.
-fn assert_doctor_finds_nothing(house: &TestServer) {
-    let doctor = house.run(&["doctor"]);
+/// `turnwire doctor` finds nothing.
+fn assert_doctor_finds_nothing(server: &TestServer) {
+    let doctor = server.run(&["doctor"]);
     assert!(doctor.status.success(), "{}", String::from_utf8_lossy(&doctor.stdout));
 }

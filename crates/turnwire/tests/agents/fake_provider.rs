@@ -1,4 +1,4 @@
-//! A model server that says what it is told to say, in the words of chat completions.
+//! A fake OpenAI Chat provider with scripted responses.
 
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -7,14 +7,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-/// A piece of an answer.
+/// A piece of a response.
 pub enum FakeOutput {
     Text(String),
-    /// A call: its id, the tool, its input.
+    /// A tool call: id, tool, input.
     Call(&'static str, &'static str, Value),
-    /// Nothing until somebody lets it go on.
+    /// Waits for a permit of the gate.
     Hold,
-    /// No answer but this status.
+    /// Only this status.
     Status(u16),
 }
 
@@ -22,7 +22,7 @@ pub fn text(text: impl Into<String>) -> Vec<FakeOutput> {
     vec![FakeOutput::Text(text.into())]
 }
 
-/// What was asked.
+/// A received request.
 #[derive(Clone)]
 pub struct ReceivedRequest {
     pub head: String,
@@ -45,7 +45,7 @@ type Answers = dyn Fn(&ReceivedRequest) -> Vec<FakeOutput> + Send + Sync;
 pub struct FakeProvider {
     pub address: SocketAddr,
     pub gate: Arc<Semaphore>,
-    asked: Arc<Mutex<Vec<ReceivedRequest>>>,
+    request: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl FakeProvider {
@@ -54,23 +54,23 @@ impl FakeProvider {
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (gate, asked) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
+        let (gate, request) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
         let answers: Arc<Answers> = Arc::new(answers);
-        let (open, noted) = (gate.clone(), asked.clone());
+        let (open, noted) = (gate.clone(), request.clone());
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (open, noted, answers) = (open.clone(), noted.clone(), answers.clone());
                 tokio::spawn(async move {
-                    // A client that goes away is a client that cancelled.
+                    // A closed connection is a cancelled request.
                     let _ = serve(stream, &open, &noted, &*answers).await;
                 });
             }
         });
-        Self { address, gate, asked }
+        Self { address, gate, request }
     }
 
     pub fn requests(&self) -> Vec<ReceivedRequest> {
-        self.asked.lock().unwrap().clone()
+        self.request.lock().unwrap().clone()
     }
 }
 
@@ -96,9 +96,9 @@ async fn serve(
         stream.read_buf(&mut bytes).await?;
     }
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
-    let asked = ReceivedRequest { head, body: serde_json::from_slice(&bytes[end..]).unwrap() };
-    let said = answers(&asked);
-    noted.lock().unwrap().push(asked);
+    let request = ReceivedRequest { head, body: serde_json::from_slice(&bytes[end..]).unwrap() };
+    let said = answers(&request);
+    noted.lock().unwrap().push(request);
     if let [FakeOutput::Status(status)] = said.as_slice() {
         let body = json!({"error": {"message": "no", "type": "t"}}).to_string();
         let length = body.len();

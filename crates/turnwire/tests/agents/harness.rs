@@ -1,4 +1,4 @@
-//! The real program in a folder of its own, and somebody who talks to it.
+//! Starts the real program in its own folder, and sends requests to it.
 
 use crate::fake_provider::FakeProvider;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use turnwire_testkit::net::{HttpResponse, SseParser, StreamingResponse, http, send_http};
 
-/// Nothing here takes so long.
+/// Longer than anything here takes.
 const TIMEOUT: Duration = Duration::from_secs(30);
 pub const KEY: &str = "sk-very-secret-key";
 
@@ -20,7 +20,7 @@ pub struct TestServer {
     pub address: SocketAddr,
 }
 
-/// Settings of the agent `friday`, and more lines of it.
+/// Settings of the agent `friday`, with more lines.
 pub fn friday_settings(provider: &FakeProvider, lines: &str) -> String {
     format!(
         "default_agent = \"friday\"\n[agents.friday]\nmodel = \"openai:fake\"\nbase_url = \"http://{}\"\n\
@@ -45,6 +45,7 @@ impl TestServer {
         Self { folder, child: Some(child), address }
     }
 
+    #[cfg(feature = "bench")]
     pub fn pid(&self) -> u32 {
         self.child.as_ref().unwrap().id()
     }
@@ -56,7 +57,7 @@ impl TestServer {
         child.wait().unwrap();
     }
 
-    /// SIGTERM. Whoever takes the result waits until it has ended.
+    /// SIGTERM. The caller waits for the returned process.
     pub fn terminate(&mut self) -> Child {
         let child = self.child.take().unwrap();
         let pid = child.id().to_string();
@@ -101,7 +102,7 @@ impl TestServer {
         assert_eq!(answer.status, 201, "{}", answer.text());
     }
 
-    /// Says something, and gives the id of the reply.
+    /// Sends a message, and returns the reply id.
     pub async fn send_message(&self, session: &str, text: &str) -> String {
         let path = format!("/v1/sessions/{session}/messages");
         let answer = self.post(&path, json!({"content": text})).await;
@@ -122,7 +123,7 @@ impl TestServer {
         self.until_one_of(session, &[status]).await
     }
 
-    /// Waits until nothing runs in a session: it is idle, or waits for somebody.
+    /// Waits until a session is idle or waiting.
     pub async fn until_settled(&self, session: &str) -> Value {
         self.until_one_of(session, &["idle", "waiting"]).await
     }
@@ -142,8 +143,8 @@ impl TestServer {
         self.get(&format!("/v1/sessions/{session}/messages/{id}")).await
     }
 
-    /// Waits until it has counted so: what is durable is seen before it is counted. Gives everything
-    /// that is counted.
+    /// Waits until the metrics have these lines: events are visible before they are counted.
+    /// Returns all metrics.
     pub async fn counts(&self, lines: &[&str]) -> String {
         let until = tokio::time::Instant::now() + TIMEOUT;
         loop {
@@ -178,7 +179,7 @@ fn spawn_server(folder: &Path) -> (Child, SocketAddr) {
     (child, address.parse().unwrap())
 }
 
-/// Somebody who watches.
+/// A subscriber.
 pub struct EventStream {
     incoming: StreamingResponse,
     sse: SseParser,
@@ -197,7 +198,7 @@ impl EventStream {
         Some(self.waiting.remove(0))
     }
 
-    /// Watches until something was said.
+    /// Reads until an event of this type.
     pub async fn until(&mut self, kind: &str) -> Value {
         loop {
             let event = self.next().await.expect("the stream goes on");

@@ -1,4 +1,4 @@
-//! Agents of the settings, in the real program, on a model that speaks chat completions over HTTP.
+//! Agents of the settings, in the real program, with a fake OpenAI Chat provider.
 
 #![expect(
     clippy::expect_used,
@@ -8,6 +8,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+#[cfg(feature = "bench")]
 mod bench;
 mod conversation;
 mod durability;

@@ -1,11 +1,11 @@
-//! Tools of an MCP server of the settings. The server is this test, run once more and told to serve.
+//! Tools of an MCP server of the settings. The MCP server is this test binary, started again.
 
 use crate::fake_provider::{FakeOutput, FakeProvider, ReceivedRequest, text};
 use crate::harness::{TestServer, friday_settings, message_text, turnwire};
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
 
-/// The variable that the server needs: without it the test below is none.
+/// The variable that makes this test binary the MCP server.
 const SERVE: &str = "TURNWIRE_TEST_MCP_SERVE";
 
 #[test]
@@ -14,7 +14,7 @@ fn serves_when_it_is_told_to() {
     if std::env::var_os(SERVE).is_none() {
         return;
     }
-    // What belongs to nobody does not get here, the key of a model least of all.
+    // The child gets no other variables, and never a model's API key.
     assert!(std::env::var_os("FAKE_KEY").is_none());
     for line in std::io::stdin().lock().lines() {
         let Ok(request) = serde_json::from_str::<Value>(&line.unwrap()) else { continue };
@@ -51,14 +51,14 @@ fn settings(tools: &str) -> String {
     )
 }
 
-/// Reads whatever file it is told to.
-fn calls_read(asked: &ReceivedRequest) -> Vec<FakeOutput> {
-    match asked.last_message()["role"].as_str() {
-        Some("tool") => text(asked.last_message()["content"].as_str().unwrap()),
+/// Calls the tool that reads the named file.
+fn calls_read(request: &ReceivedRequest) -> Vec<FakeOutput> {
+    match request.last_message()["role"].as_str() {
+        Some("tool") => text(request.last_message()["content"].as_str().unwrap()),
         _ => vec![FakeOutput::Call(
             "c",
             "files__read",
-            json!({"path": asked.last_message()["content"]}),
+            json!({"path": request.last_message()["content"]}),
         )],
     }
 }
@@ -66,21 +66,21 @@ fn calls_read(asked: &ReceivedRequest) -> Vec<FakeOutput> {
 #[tokio::test]
 async fn a_tool_of_an_mcp_server_is_called_by_the_rules() {
     let provider = FakeProvider::start(calls_read).await;
-    let house = TestServer::start(&friday_settings(
+    let server = TestServer::start(&friday_settings(
         &provider,
         &settings("\"mcp:files/read\", \"mcp:*/wr*\""),
     ));
-    house.create_session("s").await;
-    let reply = house.send_message("s", "/tmp/a").await;
-    house.until("s", "idle").await;
-    let message = house.message("s", &reply).await;
+    server.create_session("s").await;
+    let reply = server.send_message("s", "/tmp/a").await;
+    server.until("s", "idle").await;
+    let message = server.message("s", &reply).await;
     assert_eq!(message_text(&message), "\"/tmp/a\" has 3 lines");
-    // The model is told names that it takes; everybody else sees the tool's own.
+    // The model gets names that it accepts; everybody else sees the tool's own name.
     assert_eq!(provider.requests()[0].tools(), ["files__read", "files__write"]);
     assert_eq!(message["content"][0]["name"], "files/read");
-    let reply = house.send_message("s", "/etc/passwd").await;
-    house.until("s", "idle").await;
-    let said = message_text(&house.message("s", &reply).await);
+    let reply = server.send_message("s", "/etc/passwd").await;
+    server.until("s", "idle").await;
+    let said = message_text(&server.message("s", &reply).await);
     assert!(said.contains("The rules do not allow this call of files/read"), "{said}");
 }
 
@@ -102,13 +102,13 @@ async fn what_is_wrong_with_a_server_keeps_turnwire_from_starting() {
             turnwire(folder.path(), &["serve", "--listen", "127.0.0.1:0"]).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && said.contains(expected), "{said}\n has no {expected}");
-        // Nothing is started to look at settings.
+        // Checking settings starts nothing.
         let check = turnwire(folder.path(), &["config", "check"]).output().unwrap();
         assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
     }
 }
 
-/// Whether a process runs. One that has ended may wait for somebody who collects its exit code.
+/// Whether a process runs. A zombie does not.
 #[cfg(target_os = "linux")]
 fn is_running(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -124,7 +124,7 @@ async fn what_an_mcp_server_has_started_ends_when_turnwire_is_told_to_stop() {
     let starts = [
         "setsid sh -c 'echo $$ > pid; exec sleep 1000' </dev/null >/dev/null 2>&1 &",
         "setsid -f sh -c 'echo $$ > pid; exec sleep 1000' </dev/null >/dev/null 2>&1;",
-        // Neither its parents nor its environment tell who has started it.
+        // Neither its parent nor its environment says who started it.
         "env -i setsid -f sh -c 'echo $$ > pid; exec sleep 1000' </dev/null >/dev/null 2>&1;",
     ];
     for start in starts {
@@ -143,11 +143,11 @@ async fn what_an_mcp_server_has_started_ends_when_turnwire_is_told_to_stop() {
         let lines = format!(
             "tools = [\"mcp:files/read\"]\n[mcp.files]\nenv = [\"{SERVE}\"]\ncommand = {command}\n"
         );
-        let mut house = TestServer::start(&friday_settings(&provider, &lines));
-        let file = house.folder.path().join("pid");
+        let mut server = TestServer::start(&friday_settings(&provider, &lines));
+        let file = server.folder.path().join("pid");
         let pid = std::fs::read_to_string(file).unwrap().trim().to_owned();
         assert!(is_running(&pid), "{start}");
-        assert!(house.terminate().wait().unwrap().success());
+        assert!(server.terminate().wait().unwrap().success());
         assert!(!is_running(&pid), "{start}");
     }
 }

@@ -1,13 +1,13 @@
-//! What the rules of the settings let through, and what a person accepts.
+//! Permission rules of the settings, and rules that a user accepts.
 
 use crate::fake_provider::{FakeOutput, FakeProvider, ReceivedRequest, text};
 use crate::harness::{TestServer, friday_settings, message_text};
 use serde_json::{Value, json};
 
-/// Calls `open_page` with the input that the user writes, and repeats what comes of it.
-fn calls_open_page(asked: &ReceivedRequest) -> Vec<FakeOutput> {
-    let said = asked.last_message()["content"].as_str().unwrap();
-    if asked.last_message()["role"] == "tool" {
+/// Calls `open_page` with the message as input, and repeats the result.
+fn calls_open_page(request: &ReceivedRequest) -> Vec<FakeOutput> {
+    let said = request.last_message()["content"].as_str().unwrap();
+    if request.last_message()["role"] == "tool" {
         return text(said);
     }
     vec![FakeOutput::Call("c", "open_page", serde_json::from_str(said).unwrap())]
@@ -21,12 +21,12 @@ fn start_server(provider: &FakeProvider, permissions: &str) -> TestServer {
     TestServer::start(&friday_settings(provider, &lines))
 }
 
-/// What becomes of a call with this input: `"confirm"`, `"external"`, or what the model is told.
-async fn call_outcome(house: &TestServer, session: &str, input: &Value) -> String {
-    let reply = house.send_message(session, &input.to_string()).await;
-    let view = house.until_settled(session).await;
+/// The outcome of a call with this input: `"confirm"`, `"external"`, or the result for the model.
+async fn call_outcome(server: &TestServer, session: &str, input: &Value) -> String {
+    let reply = server.send_message(session, &input.to_string()).await;
+    let view = server.until_settled(session).await;
     match &view["pending"][0] {
-        Value::Null => message_text(&house.message(session, &reply).await),
+        Value::Null => message_text(&server.message(session, &reply).await),
         pending if pending["confirm"][0].is_object() => "confirm".to_owned(),
         _ => "external".to_owned(),
     }
@@ -35,7 +35,7 @@ async fn call_outcome(house: &TestServer, session: &str, input: &Value) -> Strin
 #[tokio::test]
 async fn the_rules_of_the_settings_hold_for_other_spellings() {
     let provider = FakeProvider::start(calls_open_page).await;
-    let house = start_server(
+    let server = start_server(
         &provider,
         "{ tool = \"open_*\", input = { url = \"https://evil.test/**\" }, behavior = \"deny\" }, \
          { tool = \"open_*\", input = { url = \"https://*.example.com/**\" }, behavior = \"allow\" }, \
@@ -56,27 +56,27 @@ async fn the_rules_of_the_settings_hold_for_other_spellings() {
     {
         let input = json!({ "url": url });
         let session = format!("s{number}");
-        house.create_session(&session).await;
-        let found = call_outcome(&house, &session, &input).await;
+        server.create_session(&session).await;
+        let found = call_outcome(&server, &session, &input).await;
         assert!(found.contains(expected), "{input}: {found}");
     }
 }
 
 /// Stops the reply of the session `s`.
-async fn stop_reply(house: &TestServer) {
+async fn stop_reply(server: &TestServer) {
     let stop = json!([{"type": "USER_INTERRUPT", "reply_id": ""}]);
-    assert_eq!(house.post("/v1/sessions/s/events", stop).await.status, 200);
-    house.until("s", "idle").await;
+    assert_eq!(server.post("/v1/sessions/s/events", stop).await.status, 200);
+    server.until("s", "idle").await;
 }
 
 #[tokio::test]
 async fn a_rule_that_a_person_accepts_covers_what_they_read_and_nothing_else() {
     let provider = FakeProvider::start(calls_open_page).await;
-    let house = start_server(&provider, "{ tool = \"*\", behavior = \"ask\" }");
-    house.create_session("s").await;
+    let server = start_server(&provider, "{ tool = \"*\", behavior = \"ask\" }");
+    server.create_session("s").await;
     let smuggled = json!({"url=*": "https://a.example"});
-    let reply = house.send_message("s", &smuggled.to_string()).await;
-    let view = house.until("s", "waiting").await;
+    let reply = server.send_message("s", &smuggled.to_string()).await;
+    let view = server.until("s", "waiting").await;
     let call = &view["pending"][0]["confirm"][0];
     let rule = &call["suggested_rules"][0];
     assert_eq!(
@@ -84,17 +84,17 @@ async fn a_rule_that_a_person_accepts_covers_what_they_read_and_nothing_else() {
         "Always allow `open_page` with exactly \"url=*\" = \"https://a.example\""
     );
     assert_eq!(call["suggested_rules"][1]["description"], "Always allow every call of `open_page`");
-    // A client that does not know the field leaves it out; one that makes up a rule is not heard.
+    // A client may omit the field; a made-up rule is ignored.
     let known = json!({"tool_name": rule["tool_name"], "rule_content": rule["rule_content"],
         "behavior": "allow", "source": "suggested"});
     let made_up = json!({"tool_name": "open_page", "rule_content": "url=*", "behavior": "allow"});
     let confirm = json!([{"type": "USER_CONFIRM_RESULT", "reply_id": reply, "confirm_results":
         [{"confirmed": true, "tool_call": {"id": call["id"]}, "rules": [known, made_up]}]}]);
-    assert_eq!(house.post("/v1/sessions/s/events", confirm).await.status, 200);
-    let mut watch = house.watch("/v1/sessions/s/events").await;
+    assert_eq!(server.post("/v1/sessions/s/events", confirm).await.status, 200);
+    let mut watch = server.watch("/v1/sessions/s/events").await;
     watch.until("REQUIRE_EXTERNAL_EXECUTION").await;
-    stop_reply(&house).await;
-    assert_eq!(call_outcome(&house, "s", &json!({"url": "https://a.example"})).await, "confirm");
-    stop_reply(&house).await;
-    assert_eq!(call_outcome(&house, "s", &smuggled).await, "external");
+    stop_reply(&server).await;
+    assert_eq!(call_outcome(&server, "s", &json!({"url": "https://a.example"})).await, "confirm");
+    stop_reply(&server).await;
+    assert_eq!(call_outcome(&server, "s", &smuggled).await, "external");
 }

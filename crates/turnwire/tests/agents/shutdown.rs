@@ -1,4 +1,4 @@
-//! SIGTERM while an answer is on its way.
+//! SIGTERM during a reply.
 
 use crate::fake_provider::{FakeOutput, FakeProvider};
 use crate::harness::{TestServer, friday_settings, message_text};
@@ -27,25 +27,25 @@ async fn holding_provider() -> FakeProvider {
     FakeProvider::start(move |_| parts()).await
 }
 
-/// Asks, and sends SIGTERM when the model has begun to answer.
+/// Sends a request, and SIGTERM when the model has started to reply.
 async fn ask_and_stop(
-    house: &mut TestServer,
+    server: &mut TestServer,
     provider: &FakeProvider,
     path: &'static str,
     body: Value,
 ) -> (tokio::task::JoinHandle<std::io::Result<HttpResponse>>, std::process::Child) {
-    let (to, body) = (house.address, body.to_string());
+    let (to, body) = (server.address, body.to_string());
     let asking =
         tokio::spawn(async move { send_http(to, "POST", path, &[], body.as_bytes()).await });
-    let asked = async {
+    let request = async {
         while provider.requests().is_empty() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(TIMEOUT, asked).await.expect("it asks");
-    let child = house.terminate();
+    tokio::time::timeout(TIMEOUT, request).await.expect("it asks");
+    let child = server.terminate();
     let stops = async {
-        while !house.log().contains("stopping; no new connections are taken") {
+        while !server.log().contains("stopping; no new connections are taken") {
             tokio::task::yield_now().await;
         }
     };
@@ -58,10 +58,10 @@ async fn an_answer_that_finishes_in_time_arrives_whole_after_sigterm() {
     for path in PATHS {
         for stream in [false, true] {
             let provider = holding_provider().await;
-            let mut house =
+            let mut server =
                 TestServer::start(&friday_settings(&provider, "[limits]\nstop_timeout = \"1h\""));
             let body = request_body(path, stream);
-            let (asking, mut child) = ask_and_stop(&mut house, &provider, path, body).await;
+            let (asking, mut child) = ask_and_stop(&mut server, &provider, path, body).await;
             provider.gate.add_permits(1);
             let answer = tokio::time::timeout(TIMEOUT, asking).await.expect("it answers");
             let answer = answer.unwrap().unwrap();
@@ -78,24 +78,24 @@ async fn an_answer_that_takes_too_long_is_in_its_session_after_the_restart() {
     for path in PATHS {
         let provider = holding_provider().await;
         let settings = friday_settings(&provider, "[limits]\nstop_timeout = \"100ms\"");
-        let mut house = TestServer::start(&settings);
+        let mut server = TestServer::start(&settings);
         let (asking, mut child) =
-            ask_and_stop(&mut house, &provider, path, request_body(path, false)).await;
+            ask_and_stop(&mut server, &provider, path, request_body(path, false)).await;
         let answer = tokio::time::timeout(TIMEOUT, asking).await.expect("it answers");
         let answer = answer.unwrap().unwrap();
         assert_eq!(answer.status, 503, "{path}: {}", answer.text());
         assert_eq!(answer.header("x-should-retry"), Some("false"), "{path}");
         assert!(child.wait().unwrap().success());
-        // The reply goes on with a model call of its own, and nobody has asked again.
+        // The reply continues with a new model call, without a new request.
         provider.gate.add_permits(2);
-        house.restart();
-        let sessions = house.get("/v1/sessions").await;
+        server.restart();
+        let sessions = server.get("/v1/sessions").await;
         let sessions = sessions["sessions"].as_array().unwrap();
         assert_eq!(sessions.len(), 1, "{path}");
         let id = sessions[0]["id"].as_str().unwrap();
         assert!(answer.text().contains(id), "{path}: {}", answer.text());
-        house.until(id, "idle").await;
-        let page = house.get(&format!("/v1/sessions/{id}/messages")).await;
+        server.until(id, "idle").await;
+        let page = server.get(&format!("/v1/sessions/{id}/messages")).await;
         let messages = page["messages"].as_array().unwrap();
         assert_eq!(messages.len(), 2, "{path}: {page}");
         assert!(message_text(&messages[1]).ends_with("two"), "{path}: {page}");

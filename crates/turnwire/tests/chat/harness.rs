@@ -1,4 +1,4 @@
-//! A folder of its own for each test, and the programs that run in it.
+//! A home folder per test, and the programs that run in it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -7,10 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// No test waits longer for anything. A machine under load is slow, not wrong.
+/// The longest wait. A machine under load is slow, not wrong.
 pub const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Waits until there is something.
+/// Waits until `look` returns something.
 pub fn wait_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + TIMEOUT;
     loop {
@@ -24,11 +24,11 @@ pub fn wait_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 
 pub struct TestHome {
     folder: TempDir,
-    /// How many deltas the demo sends in a second.
+    /// Deltas per second of the demo agent.
     pub rate: &'static str,
 }
 
-/// What came of a program.
+/// The output of a program.
 pub struct CommandOutput {
     pub code: Option<i32>,
     pub out: String,
@@ -44,7 +44,7 @@ impl TestHome {
         self.folder.path()
     }
 
-    /// What every program here has: a home of its own, and nothing of whoever runs the tests.
+    /// The environment of every program: its own home, and nothing of the user who runs the tests.
     pub fn env(&self) -> Vec<(&'static str, String)> {
         let home = self.path().display().to_string();
         let mut env = vec![("HOME", home.clone()), ("TURNWIRE_DEMO_RATE", self.rate.to_owned())];
@@ -76,7 +76,7 @@ impl TestHome {
         }
     }
 
-    /// Runs with a text on its standard input.
+    /// Runs with this standard input.
     pub fn run_with_input(&self, input: &str, args: &[&str]) -> CommandOutput {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
@@ -89,7 +89,7 @@ impl TestHome {
         }
     }
 
-    /// A server on the store of this world.
+    /// A server on the store of this folder.
     pub fn serve(&self) -> Server {
         self.serve_at("127.0.0.1:0")
     }
@@ -115,7 +115,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// SIGKILL: the process is gone between two instructions.
+    /// SIGKILL.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

@@ -2,11 +2,11 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `pipe` | what is printed, and the exit status, where nobody sits at a terminal |
-//! | `restart` | a server that is killed in the middle of an answer |
-//! | `terminal` | a person at a terminal (tmux) |
-//! | `replay` | a session again, and its state at a point |
-//! | `world`, `tmux` | folders, programs, servers; a terminal |
+//! | `pipe` | output and exit status in a pipe |
+//! | `restart` | a server that is killed during a reply |
+//! | `terminal` | a user at a terminal (tmux) |
+//! | `replay` | a session again, and its messages at an event |
+//! | `harness`, `tmux` | folders, programs, servers; a terminal |
 
 #![expect(
     clippy::indexing_slicing,

@@ -1,4 +1,4 @@
-//! What is printed, and the exit status, where nobody sits at a terminal.
+//! Output and exit status in a pipe.
 
 use crate::harness::{Server, TestHome, wait_until};
 use std::io::{BufRead, BufReader, Read};
@@ -43,12 +43,12 @@ fn tools_are_noted_beside_the_answer() {
 
 #[test]
 fn what_asks_is_denied_with_a_note_unless_yes() {
-    let world = TestHome::new();
-    let done = world.run(&chat_args(&["approve"]));
+    let home = TestHome::new();
+    let done = home.run(&chat_args(&["approve"]));
     assert_eq!((done.code, &*done.out), (Some(0), "You said no, so I have bought nothing.\n"));
     assert!(done.err.contains("execute_trade (Buy shares) was denied"), "{}", done.err);
     assert!(done.err.contains("--yes"), "{}", done.err);
-    let done = world.run(&chat_args(&["approve", "--yes"]));
+    let done = home.run(&chat_args(&["approve", "--yes"]));
     assert_eq!(
         (done.code, &*done.out),
         (Some(0), "Done. Bought 100 ACME at 12.50 each, 1250.00 in all.\n")
@@ -60,7 +60,7 @@ fn what_asks_is_denied_with_a_note_unless_yes() {
 fn a_tool_of_the_client_is_answered_that_nobody_executes_it() {
     let done = TestHome::new().run(&chat_args(&["browser"]));
     assert_eq!(done.code, Some(0));
-    assert!(done.out.contains("> Nobody executes this tool here"), "{}", done.out);
+    assert!(done.out.contains("> Not executed: this client is a terminal"), "{}", done.out);
     assert!(done.err.contains("open_page (Open a page) was not executed"), "{}", done.err);
 }
 
@@ -70,22 +70,22 @@ fn a_reply_that_fails_is_exit_1_with_what_to_do() {
     assert_eq!(done.code, Some(1));
     assert_eq!(done.out, "This was going to be a long and thoughtful answer, but the\n");
     assert!(done.err.contains("The reply failed (upstream)"), "{}", done.err);
-    assert!(done.err.contains("try again"), "{}", done.err);
+    assert!(done.err.contains("retry"), "{}", done.err);
     let done = TestHome::new().run(&chat_args(&["fail", "--json"]));
     assert_eq!(done.code, Some(1));
 }
 
 #[test]
 fn an_image_is_saved_and_named() {
-    let world = TestHome::new();
-    let done = world.run(&chat_args(&["image", "--save", "pictures"]));
+    let home = TestHome::new();
+    let done = home.run(&chat_args(&["image", "--save", "pictures"]));
     assert_eq!(done.code, Some(0));
     assert!(done.err.contains("saved pictures/sunset.png (image/png)"), "{}", done.err);
-    let bytes = std::fs::read(world.path().join("pictures/sunset.png")).unwrap();
+    let bytes = std::fs::read(home.path().join("pictures/sunset.png")).unwrap();
     assert!(bytes.starts_with(b"\x89PNG\r\n\x1a\n") && bytes.ends_with(b"IEND\xaeB`\x82"));
 }
 
-/// The events of a `--json` output, whose places follow each other without a gap.
+/// The events of a `--json` output; their seqs must be dense.
 pub fn parse_events(out: &str) -> Vec<Event<'static>> {
     let events: Vec<_> =
         out.lines().map(|line| Event::from_json(line).unwrap().into_owned()).collect();
@@ -117,7 +117,7 @@ fn json_is_one_canonical_event_a_line() {
 
 #[test]
 fn what_cannot_be_is_exit_2_with_a_hint() {
-    let world = TestHome::new();
+    let home = TestHome::new();
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let nobody = format!("http://{}", free.local_addr().unwrap());
     drop(free);
@@ -133,11 +133,11 @@ fn what_cannot_be_is_exit_2_with_a_hint() {
         ),
         (chat_args(&["--resume", "--session", "none", "hi"]), vec!["no such session"]),
         (vec!["chat", "--url", &nobody, "hi"], vec!["cannot reach", "turnwire serve"]),
-        (vec!["chat", "--url", "ftp://x", "hi"], vec!["is no address"]),
+        (vec!["chat", "--url", "ftp://x", "hi"], vec!["invalid server URL"]),
         (vec!["chat", "--url", &nobody, "--store", "memory:", "hi"], vec!["cannot be used with"]),
-        (chat_args(&[]), vec!["there is nothing to say"]),
+        (chat_args(&[]), vec!["the message is empty"]),
     ] {
-        let done = world.run(&args);
+        let done = home.run(&args);
         assert_eq!(done.code, Some(2), "{args:?}: {}", done.err);
         for part in parts {
             assert!(done.err.contains(part), "{args:?}: {}", done.err);
@@ -148,36 +148,36 @@ fn what_cannot_be_is_exit_2_with_a_hint() {
 
 #[test]
 fn a_store_that_a_server_uses_is_reached_through_that_server() {
-    let world = TestHome::new();
-    let server = world.serve();
-    let done = world.run(&["chat", "--store", "sqlite:served.db", "hi"]);
+    let home = TestHome::new();
+    let server = home.serve();
+    let done = home.run(&["chat", "--store", "sqlite:served.db", "hi"]);
     assert_eq!(done.code, Some(2));
     assert!(done.err.contains("--url http://"), "{}", done.err);
-    let done = world.run(&["chat", "--url", &server.url, "--session", "s", "weather"]);
+    let done = home.run(&["chat", "--url", &server.url, "--session", "s", "weather"]);
     assert_eq!(done.code, Some(0), "{}", done.err);
     assert!(server.get("/v1/sessions/s").contains("\"status\":\"idle\""));
 }
 
 #[test]
 fn credentials_come_from_the_environment_and_are_never_told() {
-    let world = TestHome::new();
-    let done = world.run(&["token", "new"]);
+    let home = TestHome::new();
+    let done = home.run(&["token", "new"]);
     let token = done.out.lines().find_map(|line| line.strip_prefix("# tw_")).unwrap();
     let token = format!("tw_{token}");
     let settings: Vec<&str> = done.out.lines().filter(|line| !line.contains(&token)).collect();
-    std::fs::write(world.path().join("turnwire.toml"), settings.join("\n")).unwrap();
-    let server = world.serve();
+    std::fs::write(home.path().join("turnwire.toml"), settings.join("\n")).unwrap();
+    let server = home.serve();
     let args = ["chat", "--url", &server.url, "weather"];
-    let done = world.run(&args);
+    let done = home.run(&args);
     assert_eq!(done.code, Some(2));
     assert!(done.err.contains("TURNWIRE_TOKEN"), "{}", done.err);
-    let done = TestHome::output_of(world.command(&args).env("TURNWIRE_TOKEN", &token));
+    let done = TestHome::output_of(home.command(&args).env("TURNWIRE_TOKEN", &token));
     assert_eq!(done.code, Some(0), "{}", done.err);
-    let wrong = TestHome::output_of(world.command(&args).env("TURNWIRE_TOKEN", "tw_wrong-secret"));
+    let wrong = TestHome::output_of(home.command(&args).env("TURNWIRE_TOKEN", "tw_wrong-secret"));
     assert_eq!(wrong.code, Some(2));
     assert!(!wrong.err.contains("wrong-secret") && !done.err.contains(&token));
-    // A server of one's own takes no credentials from the settings, and lets nobody else in.
-    let done = world.run(&chat_args(&["weather"]));
+    // A local server ignores the credentials of the settings, and admits nobody else.
+    let done = home.run(&chat_args(&["weather"]));
     assert_eq!(done.code, Some(0), "{}", done.err);
 }
 
@@ -191,14 +191,14 @@ fn wait_for_pending_call(server: &Server, session: &str) {
 
 #[test]
 fn resume_goes_on_with_the_latest_session_and_answers_what_waits() {
-    let world = TestHome::new();
-    let server = world.serve();
+    let home = TestHome::new();
+    let server = home.serve();
     server.post("/v1/sessions", "{\"id\": \"older\"}");
     wait_for_pending_call(&server, "latest");
-    let done = world.run(&["chat", "--url", &server.url, "--resume", "--yes"]);
+    let done = home.run(&["chat", "--url", &server.url, "--resume", "--yes"]);
     assert_eq!(done.code, Some(0), "{}", done.err);
     assert_eq!(done.out, "Done. Bought 100 ACME at 12.50 each, 1250.00 in all.\n");
-    let done = world.run_with_input("weather", &["chat", "--url", &server.url, "--resume"]);
+    let done = home.run_with_input("weather", &["chat", "--url", &server.url, "--resume"]);
     assert!(done.out.starts_with("It is **18 °C**"), "{}", done.out);
     let page = server.get("/v1/sessions/latest/messages");
     assert_eq!(page.matches("\"role\":\"user\"").count(), 2, "{page}");
@@ -206,10 +206,10 @@ fn resume_goes_on_with_the_latest_session_and_answers_what_waits() {
 
 #[test]
 fn a_session_that_is_busy_is_said() {
-    let world = TestHome::new();
-    let server = world.serve();
+    let home = TestHome::new();
+    let server = home.serve();
     wait_for_pending_call(&server, "busy");
-    let done = world.run(&["chat", "--url", &server.url, "--session", "busy", "weather"]);
+    let done = home.run(&["chat", "--url", &server.url, "--session", "busy", "weather"]);
     assert_eq!(done.code, Some(2));
     assert!(done.err.starts_with("error: "), "{}", done.err);
     assert!(server.get("/v1/sessions/busy").contains("\"waiting\""), "nothing was answered");
@@ -217,9 +217,9 @@ fn a_session_that_is_busy_is_said() {
 
 #[test]
 fn whoever_stops_reading_ends_it_without_a_panic() {
-    let world = TestHome::new();
+    let home = TestHome::new();
     for more in [&["long 20000"][..], &["long 20000", "--json"]] {
-        let mut child = world.command(&chat_args(more)).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = home.command(&chat_args(more)).stdout(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
         let done = child.wait_with_output().unwrap();
         assert_eq!(done.status.code(), Some(141), "{done:?}");
@@ -229,42 +229,42 @@ fn whoever_stops_reading_ends_it_without_a_panic() {
 
 #[test]
 fn a_server_with_tls_is_trusted_as_this_machine_trusts() {
-    let world = TestHome::new();
+    let home = TestHome::new();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    std::fs::write(world.path().join("cert.pem"), made.cert.pem()).unwrap();
-    std::fs::write(world.path().join("key.pem"), made.signing_key.serialize_pem()).unwrap();
+    std::fs::write(home.path().join("cert.pem"), made.cert.pem()).unwrap();
+    std::fs::write(home.path().join("key.pem"), made.signing_key.serialize_pem()).unwrap();
     let settings = "[tls]\ncert = \"cert.pem\"\nkey = \"key.pem\"\n";
-    std::fs::write(world.path().join("turnwire.toml"), settings).unwrap();
-    let server = world.serve();
+    std::fs::write(home.path().join("turnwire.toml"), settings).unwrap();
+    let server = home.serve();
     let url = server.url.replace("127.0.0.1", "localhost");
     let args = ["chat", "--url", &url, "weather"];
-    let done = TestHome::output_of(world.command(&args).env("SSL_CERT_FILE", "cert.pem"));
+    let done = TestHome::output_of(home.command(&args).env("SSL_CERT_FILE", "cert.pem"));
     assert_eq!(done.code, Some(0), "{}", done.err);
     assert!(done.out.starts_with("It is **18 °C**"), "{}", done.out);
     let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    std::fs::write(world.path().join("other.pem"), other.cert.pem()).unwrap();
-    let done = TestHome::output_of(world.command(&args).env("SSL_CERT_FILE", "other.pem"));
+    std::fs::write(home.path().join("other.pem"), other.cert.pem()).unwrap();
+    let done = TestHome::output_of(home.command(&args).env("SSL_CERT_FILE", "other.pem"));
     assert_eq!(done.code, Some(2), "{}", done.out);
-    assert!(done.err.contains("no secure connection"), "{}", done.err);
+    assert!(done.err.contains("TLS handshake failed"), "{}", done.err);
 }
 
 #[test]
 fn a_session_is_called_after_its_first_message() {
-    let world = TestHome::new();
+    let home = TestHome::new();
     let store = ["--store", "sqlite:served.db"];
     for message in ["weather in Rome", "hello again"] {
         let args = [&["chat", "--session", "s", message][..], &store].concat();
-        assert_eq!(world.run(&args).code, Some(0));
+        assert_eq!(home.run(&args).code, Some(0));
     }
-    let done = world.run(&[&["sessions", "--json"][..], &store].concat());
+    let done = home.run(&[&["sessions", "--json"][..], &store].concat());
     assert!(done.out.contains("\"title\":\"weather in Rome\""), "{}", done.out);
 }
 
 #[test]
 fn an_interrupt_stops_the_reply_and_waits_for_its_end() {
-    let mut world = TestHome::new();
-    world.rate = "50";
-    let mut child = world.command(&chat_args(&["long 100000", "--json"])).spawn().unwrap();
+    let mut home = TestHome::new();
+    home.rate = "50";
+    let mut child = home.command(&chat_args(&["long 100000", "--json"])).spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let (mut all, mut line) = (String::new(), String::new());
     while !line.contains("TEXT_BLOCK_DELTA") {

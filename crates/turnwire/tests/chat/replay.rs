@@ -1,18 +1,18 @@
-//! A session again, and its state at a point.
+//! `turnwire replay`: a session again, and its messages at an event.
 
 use crate::harness::TestHome;
 use serde_json::Value;
 
 #[test]
 fn a_session_is_shown_again_from_a_store_and_from_a_server() {
-    let world = TestHome::new();
-    let server = world.serve();
+    let home = TestHome::new();
+    let server = home.serve();
     for message in ["weather", "team"] {
         let args = ["chat", "--url", &server.url, "--session", "s", message];
-        assert_eq!(world.run(&args).code, Some(0));
+        assert_eq!(home.run(&args).code, Some(0));
     }
     let replay = ["replay", "--session", "s", "--speed", "0"];
-    let there = world.run(&[&replay[..], &["--url", &server.url]].concat());
+    let there = home.run(&[&replay[..], &["--url", &server.url]].concat());
     assert_eq!(there.code, Some(0), "{}", there.err);
     let parts =
         ["› weather\n", "⚙ get_weather", "It is 18 °C in Paris", "› team\n", "│ ┌ researcher\n"];
@@ -21,22 +21,22 @@ fn a_session_is_shown_again_from_a_store_and_from_a_server() {
         rest = rest.split_once(part).unwrap_or_else(|| panic!("no {part}: {}", there.out)).1;
     }
     assert!(!there.out.contains('\u{1b}'), "{}", there.out);
-    // Also beside the server that writes.
-    let here = world.run(&[&replay[..], &["--store", "sqlite:served.db"]].concat());
+    // Also while the server writes.
+    let here = home.run(&[&replay[..], &["--store", "sqlite:served.db"]].concat());
     assert_eq!(here.out, there.out);
-    // Faster than it happened, and the same.
+    // Faster, with the same output.
     let fast = ["replay", "--session", "s", "--speed", "1000", "--store", "sqlite:served.db"];
-    assert_eq!(world.run(&fast).out, there.out);
+    assert_eq!(home.run(&fast).out, there.out);
 }
 
 #[test]
 fn the_state_at_a_point_is_the_messages_as_they_stood() {
-    let world = TestHome::new();
+    let home = TestHome::new();
     let store = ["--store", "sqlite:served.db"];
     let args = [&["chat", "--session", "s", "team"][..], &store].concat();
-    assert_eq!(world.run(&args).code, Some(0));
+    assert_eq!(home.run(&args).code, Some(0));
     let at = |seq: &str| -> Vec<Value> {
-        let done = world.run(&[&["replay", "--session", "s", "--at", seq][..], &store].concat());
+        let done = home.run(&[&["replay", "--session", "s", "--at", seq][..], &store].concat());
         assert_eq!(done.code, Some(0), "{}", done.err);
         done.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
@@ -52,14 +52,14 @@ fn the_state_at_a_point_is_the_messages_as_they_stood() {
 
 #[test]
 fn what_is_not_there_is_exit_1_and_what_cannot_be_exit_2() {
-    let world = TestHome::new();
+    let home = TestHome::new();
     let store = ["--store", "sqlite:served.db"];
     let none = [&["replay", "--session", "s"][..], &store].concat();
-    assert_eq!(world.run(&none).code, Some(2), "there is no store yet");
-    assert_eq!(world.run(&[&["chat", "hi"][..], &store].concat()).code, Some(0));
-    let done = world.run(&none);
+    assert_eq!(home.run(&none).code, Some(2), "there is no store yet");
+    assert_eq!(home.run(&[&["chat", "hi"][..], &store].concat()).code, Some(0));
+    let done = home.run(&none);
     assert_eq!(done.code, Some(1));
     assert!(done.err.contains("there is no session s"), "{}", done.err);
-    let done = world.run(&["replay", "--session", "s", "--speed", "-1"]);
+    let done = home.run(&["replay", "--session", "s", "--speed", "-1"]);
     assert_eq!(done.code, Some(2));
 }

@@ -1,4 +1,4 @@
-//! A server that is killed in the middle of an answer, and started again.
+//! A server that is killed during a reply, and started again.
 
 use crate::harness::{TestHome, wait_until};
 use crate::pipe::parse_events;
@@ -6,21 +6,21 @@ use std::io::Read;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
-/// What the demo says to `long N`.
+/// The demo's reply to `long N`.
 fn long_answer(count: u32) -> String {
     let numbers = (1..=count).map(|n| format!("{n:07}{}", if n % 10 == 0 { '\n' } else { ' ' }));
     numbers.collect()
 }
 
-/// Has a long answer, kills the server in the middle of it, and gives what was printed in all.
+/// Requests a long reply, kills the server during it, and returns the whole output.
 fn chat_over_a_restart(more: &[&str]) -> (String, String) {
-    let mut world = TestHome::new();
-    world.rate = "200";
-    let server = world.serve();
+    let mut home = TestHome::new();
+    home.rate = "200";
+    let server = home.serve();
     let address = server.address.clone();
     let mut args = vec!["chat", "--url", &server.url, "long 400"];
     args.extend(more);
-    let mut child = world.command(&args).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = home.command(&args).stdout(Stdio::piped()).spawn().unwrap();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (mut out, into) = (child.stdout.take().unwrap(), Arc::clone(&seen));
     let reading = std::thread::spawn(move || {
@@ -33,12 +33,12 @@ fn chat_over_a_restart(more: &[&str]) -> (String, String) {
     wait_until("the beginning", || has("0000040").then_some(()));
     server.kill();
     assert!(!has("0000400"), "it was too late");
-    let _again = world.serve_at(&address);
+    let _again = home.serve_at(&address);
     let done = child.wait_with_output().unwrap();
     reading.join().unwrap();
     let err = String::from_utf8(done.stderr).unwrap();
     assert_eq!(done.status.code(), Some(0), "{err}");
-    assert!(err.contains("connection lost") && err.contains("connected again"), "{err}");
+    assert!(err.contains("connection lost") && err.contains("reconnected"), "{err}");
     let out = String::from_utf8(seen.lock().unwrap().clone()).unwrap();
     (out, err)
 }

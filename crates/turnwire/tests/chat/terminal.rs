@@ -1,7 +1,7 @@
-//! A person at a terminal.
+//! A user at a terminal.
 
 use crate::harness::TestHome;
-use crate::tmux::{Terminal, is_missing};
+use crate::tmux::{Terminal, skip_without_tmux};
 
 const ASKS: &str = "Allow execute_trade? [y]es [n]o [a]lways [e]dit:";
 const BOLD: u8 = 1;
@@ -10,11 +10,11 @@ const STORE: [&str; 3] = ["chat", "--store", "sqlite:talk.db"];
 
 #[test]
 fn a_conversation_is_shown_remembered_and_resumed() {
-    if is_missing() {
+    if skip_without_tmux() {
         return;
     }
-    let world = TestHome::new();
-    let terminal = Terminal::start(&world, &[], &STORE);
+    let home = TestHome::new();
+    let terminal = Terminal::start(&home, &[], &STORE);
     terminal.wait_for_prompt("›");
     terminal.type_line("hello");
     let text = terminal.wait_for("tokens in", 1);
@@ -35,7 +35,7 @@ fn a_conversation_is_shown_remembered_and_resumed() {
     terminal.type_line("y");
     terminal.wait_for("Done. Bought 100 ACME", 1);
 
-    // The arrow key brings back what was written; e: edit.
+    // The arrow key recalls the last input; e: edit.
     terminal.wait_for_prompt("›");
     terminal.press_key("Up");
     terminal.wait_for_prompt("› approve");
@@ -47,7 +47,7 @@ fn a_conversation_is_shown_remembered_and_resumed() {
         terminal.press_key("BSpace");
     }
     terminal.type_line("7");
-    terminal.wait_for("That cannot be used", 1);
+    terminal.wait_for("Invalid input", 1);
     terminal.type_line("}");
     terminal.wait_for("with {\"symbol\":\"ACME\",\"quantity\":7}", 1);
     terminal.wait_for("Done. Bought 7 ACME", 1);
@@ -59,38 +59,38 @@ fn a_conversation_is_shown_remembered_and_resumed() {
     terminal.type_line("n");
     terminal.wait_for("You said no", 1);
 
-    // A tool of the client, a team, an image.
+    // A client-side tool, sub-agents, an image.
     terminal.wait_for_prompt("›");
     terminal.type_line("browser");
-    terminal.wait_for_prompt("What did open_page give? (empty: nobody executes it)");
+    terminal.wait_for_prompt("Result of open_page (empty: not executed):");
     terminal.type_line("a page about herons");
     terminal.wait_for("▏ a page about herons", 1);
     terminal.wait_for_prompt("›");
     terminal.type_line("/nonsense");
-    terminal.wait_for("There is no /nonsense", 1);
+    terminal.wait_for("Unknown command /nonsense", 1);
     terminal.type_line("/help");
-    terminal.wait_for("/sessions   the sessions", 1);
+    terminal.wait_for("/sessions   list the latest", 1);
     terminal.type_line("fail");
     terminal.wait_for("✗ The reply failed (upstream)", 1);
     terminal.wait_for_prompt("›");
     terminal.type_line("/retry");
     terminal.wait_for("✗ The reply failed (upstream)", 2);
 
-    // Leaving in the middle of a question; --resume asks it again.
+    // Quitting during a prompt; --resume asks again.
     terminal.wait_for_prompt("›");
     terminal.type_line("approve");
     terminal.wait_for_prompt(ASKS);
     terminal.press_key("C-d");
     terminal.wait_for("left with 0", 1);
     drop(terminal);
-    let terminal = Terminal::start(&world, &[], &[&STORE[..], &["--resume"]].concat());
+    let terminal = Terminal::start(&home, &[], &[&STORE[..], &["--resume"]].concat());
     terminal.wait_for_prompt(ASKS);
     let text = terminal.screen_text();
     assert!(text.contains("› approve") && text.contains("The reply failed"), "{text}");
     terminal.type_line("y");
     terminal.wait_for("Done. Bought 100 ACME", 1);
     terminal.wait_for_prompt("›");
-    // What was written the last time is there, too.
+    // The history of the last run is there, too.
     terminal.press_key("Up");
     terminal.wait_for_prompt("› approve");
     terminal.press_key("C-u");
@@ -100,20 +100,20 @@ fn a_conversation_is_shown_remembered_and_resumed() {
 
 #[test]
 fn ctrl_c_stops_the_answer_and_a_second_one_leaves() {
-    if is_missing() {
+    if skip_without_tmux() {
         return;
     }
-    let mut world = TestHome::new();
-    world.rate = "50";
-    let terminal = Terminal::start(&world, &[], &STORE);
+    let mut home = TestHome::new();
+    home.rate = "50";
+    let terminal = Terminal::start(&home, &[], &STORE);
     terminal.wait_for_prompt("›");
     terminal.type_line("long 100000");
-    // It is seen while it comes: it would take half an hour.
+    // Shown while it arrives: the whole reply would take half an hour.
     terminal.wait_for("0000012", 1);
     terminal.press_key("C-c");
     terminal.wait_for("■ stopped", 1);
     terminal.wait_for_prompt("›");
-    // It was the reply that was stopped, not the program.
+    // The reply was stopped, not the program.
     terminal.type_line("weather");
     terminal.wait_for("It is 18 °C in Paris", 1);
     terminal.wait_for_prompt("›");
@@ -128,21 +128,21 @@ fn ctrl_c_stops_the_answer_and_a_second_one_leaves() {
 
 #[test]
 fn a_lost_server_is_said_and_the_answer_goes_on_when_it_is_back() {
-    if is_missing() {
+    if skip_without_tmux() {
         return;
     }
-    let mut world = TestHome::new();
-    world.rate = "100";
-    let server = world.serve();
+    let mut home = TestHome::new();
+    home.rate = "100";
+    let server = home.serve();
     let address = server.address.clone();
-    let terminal = Terminal::start(&world, &[], &["chat", "--url", &server.url]);
+    let terminal = Terminal::start(&home, &[], &["chat", "--url", &server.url]);
     terminal.wait_for_prompt("›");
     terminal.type_line("long 300");
     terminal.wait_for("0000030", 1);
     server.kill();
     terminal.wait_for("! connection lost", 1);
-    let _again = world.serve_at(&address);
-    terminal.wait_for("✓ connected again", 1);
+    let _again = home.serve_at(&address);
+    terminal.wait_for("✓ reconnected", 1);
     let text = terminal.wait_for("tokens in", 1);
     for n in 1..=300 {
         assert_eq!(text.matches(&format!("{n:07}")).count(), 1, "{n}:\n{text}");
@@ -154,21 +154,21 @@ fn a_lost_server_is_said_and_the_answer_goes_on_when_it_is_back() {
 
 #[test]
 fn a_question_survives_its_server_and_one_of_another_client_is_asked() {
-    if is_missing() {
+    if skip_without_tmux() {
         return;
     }
-    let world = TestHome::new();
-    let server = world.serve();
+    let home = TestHome::new();
+    let server = home.serve();
     let address = server.address.clone();
     server.post("/v1/sessions", "{\"id\": \"s\"}");
     server.post("/v1/sessions/s/messages", "{\"content\": \"approve\"}");
-    let terminal = Terminal::start(&world, &[], &["chat", "--url", &server.url, "--session", "s"]);
+    let terminal = Terminal::start(&home, &[], &["chat", "--url", &server.url, "--session", "s"]);
     terminal.wait_for_prompt("›");
-    // A reply waits already: it is shown instead, and what was written can be sent again.
+    // A reply is already waiting: it is shown, and the input can be sent again.
     terminal.type_line("weather");
     terminal.wait_for_prompt(ASKS);
     server.kill();
-    let again = world.serve_at(&address);
+    let again = home.serve_at(&address);
     terminal.type_line("a");
     terminal.wait_for("1: Always allow `execute_trade` for ACME", 1);
     terminal.type_line("1");
@@ -178,7 +178,7 @@ fn a_question_survives_its_server_and_one_of_another_client_is_asked() {
     terminal.press_key("Enter");
     terminal.wait_for("It is 18 °C in Paris", 1);
     assert!(again.get("/v1/sessions/s").contains("\"status\":\"idle\""));
-    // Somebody else answers before we do.
+    // Another client answers first.
     terminal.wait_for_prompt("›");
     terminal.type_line("parallel");
     terminal.wait_for_prompt(ASKS);
@@ -187,7 +187,7 @@ fn a_question_survives_its_server_and_one_of_another_client_is_asked() {
         "{\"type\": \"USER_INTERRUPT\", \"id\": \"other\", \"reply_id\": \"\"}",
     );
     terminal.type_line("y");
-    terminal.wait_for("answered already, elsewhere", 1);
+    terminal.wait_for("another client has already answered", 1);
     terminal.wait_for("■ stopped", 1);
     terminal.wait_for_prompt("›");
     terminal.type_line("/sessions");
@@ -200,16 +200,16 @@ fn a_question_survives_its_server_and_one_of_another_client_is_asked() {
 
 #[test]
 fn what_is_piped_in_is_answered_plainly_and_what_is_said_at_once_with_style() {
-    if is_missing() {
+    if skip_without_tmux() {
         return;
     }
-    let world = TestHome::new();
-    let terminal = Terminal::start(&world, &[("CHAT_SAYS", "hello")], &STORE);
+    let home = TestHome::new();
+    let terminal = Terminal::start(&home, &[("CHAT_SAYS", "hello")], &STORE);
     terminal.wait_for("left with 0", 1);
     let styled = terminal.styled_text();
     assert!(styled.contains("I am a **demo**") && !styled.contains('\u{1b}'), "{styled:?}");
-    // One message, and the question that comes with it.
-    let terminal = Terminal::start(&world, &[], &[&STORE[..], &["please approve"]].concat());
+    // One message, and its prompt.
+    let terminal = Terminal::start(&home, &[], &[&STORE[..], &["please approve"]].concat());
     terminal.wait_for_prompt(ASKS);
     terminal.type_line("y");
     terminal.wait_for("Done. Bought 100 ACME", 1);
@@ -219,19 +219,19 @@ fn what_is_piped_in_is_answered_plainly_and_what_is_said_at_once_with_style() {
 
 #[test]
 fn without_colours_there_are_none() {
-    if is_missing() {
+    if skip_without_tmux() {
         return;
     }
-    let world = TestHome::new();
+    let home = TestHome::new();
     for env in [("NO_COLOR", "1"), ("CHAT_TERM", "dumb")] {
-        let terminal = Terminal::start(&world, &[env], &STORE);
+        let terminal = Terminal::start(&home, &[env], &STORE);
         terminal.wait_for("session", 1);
         terminal.type_line("weather");
         terminal.wait_for("tokens in", 1);
         let styled = terminal.styled_text();
         assert!(styled.contains("It is 18 °C in Paris"), "{env:?}:\n{styled}");
         assert!(!styled.contains('\u{1b}'), "{env:?}:\n{styled:?}");
-        // A terminal that can do nothing sends a signal, and no key.
+        // A dumb terminal sends a signal instead of a key.
         let key = if env.0 == "NO_COLOR" { "C-d" } else { "C-c" };
         terminal.press_key(key);
         terminal.wait_for("left with 0", 1);

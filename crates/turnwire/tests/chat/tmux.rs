@@ -1,43 +1,41 @@
-//! A terminal that a test types into and looks at.
+//! A terminal for tests, in tmux.
 
 use crate::harness::{TestHome, wait_until};
-use std::io::Write;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// A terminal of 90 columns; it goes with the test.
+/// A terminal of 90 columns, closed on drop.
 pub struct Terminal {
     socket: String,
 }
 
-/// Whether there is a tmux. Where there is none, the test says so and is passed over.
-pub fn is_missing() -> bool {
+/// Whether tmux is missing. Then the test is recorded as skipped, and must return.
+pub fn skip_without_tmux() -> bool {
     let is_there = Command::new("tmux").arg("-V").output().is_ok_and(|out| out.status.success());
     if !is_there {
-        // The harness shows what a test prints only when it fails; this is for whoever reads the log.
-        let line = b"SKIPPED: no tmux on this machine, so nothing was tried in a terminal\n";
-        let _ = std::io::stderr().write_all(line);
+        let test = std::thread::current();
+        turnwire_testkit::skip(test.name().unwrap_or("a terminal test"), "tmux is not installed");
     }
     !is_there
 }
 
 impl Terminal {
-    /// Runs `turnwire` with these arguments. When it ends, its exit status is shown.
-    pub fn start(world: &TestHome, env: &[(&str, &str)], args: &[&str]) -> Self {
+    /// Runs `turnwire` with these arguments, then prints its exit status.
+    pub fn start(home: &TestHome, env: &[(&str, &str)], args: &[&str]) -> Self {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let terminal = Self { socket: format!("turnwire-{}-{number}", std::process::id()) };
         let program = env!("CARGO_BIN_EXE_turnwire");
         let mut command = terminal.tmux();
         command.args(["-f", "/dev/null", "new-session", "-d", "-x", "90", "-y", "50"]);
-        command.arg("-c").arg(world.path());
+        command.arg("-c").arg(home.path());
         for (name, value) in
-            world.env().iter().map(|(name, value)| (*name, &**value)).chain(env.iter().copied())
+            home.env().iter().map(|(name, value)| (*name, &**value)).chain(env.iter().copied())
         {
             command.arg("-e").arg(format!("{name}={value}"));
         }
-        // tmux says itself which terminal it is; and Ctrl-C reaches whoever waits, too.
+        // tmux sets TERM itself; and Ctrl-C also reaches the waiting shell.
         let script = "trap : INT; export TERM=${CHAT_TERM:-$TERM}; \
                       unset TURNWIRE_CONFIG TURNWIRE_STORE TURNWIRE_TOKEN; \
                       if [ -n \"$CHAT_SAYS\" ]; then echo \"$CHAT_SAYS\" | \"$0\" \"$@\"; else \"$0\" \"$@\"; fi; \
@@ -65,24 +63,23 @@ impl Terminal {
         self.press_key("Enter");
     }
 
-    /// Presses a key, as tmux names it.
+    /// Presses a key by its tmux name.
     pub fn press_key(&self, key: &str) {
         assert!(self.run(&["send-keys", key]).status.success());
     }
 
-    /// All that was shown so far.
+    /// All text shown so far.
     pub fn screen_text(&self) -> String {
         String::from_utf8(self.run(&["capture-pane", "-p", "-S", "-2000"]).stdout).unwrap()
     }
 
-    /// The same, with what sets colours and styles.
+    /// The same, with style codes.
     pub fn styled_text(&self) -> String {
         String::from_utf8(self.run(&["capture-pane", "-p", "-e", "-S", "-2000"]).stdout).unwrap()
     }
 
-    /// Whether a text is shown with a style from end to end: 1 is bold, 2 is dim. How the
-    /// terminal divides what sets the style depends on how the text came in, so this looks at
-    /// each character.
+    /// Whether a text is shown with a style from end to end: 1 is bold, 2 is dim. Where style codes
+    /// are placed depends on how the text arrived, so this checks each character.
     pub fn has_style(&self, part: &str, style: u8) -> bool {
         let mut plain = String::new();
         let mut has_style = Vec::new();
@@ -93,7 +90,7 @@ impl Terminal {
                 Some((set, text)) if at > 0 => {
                     for number in set.split(';').map(|number| number.parse().unwrap_or(0)) {
                         match number {
-                            // What follows is a colour by its number.
+                            // A colour by number follows.
                             38 | 48 => break,
                             0 => is_on = false,
                             22 if style <= 2 => is_on = false,
@@ -113,7 +110,7 @@ impl Terminal {
         })
     }
 
-    /// Waits until a text is shown so many times.
+    /// Waits until a text is shown this many times.
     pub fn wait_for(&self, part: &str, times: usize) -> String {
         let mut last = String::new();
         let mut look = || {
@@ -130,7 +127,7 @@ impl Terminal {
         panic!("waited in vain for {times} of {part:?}:\n{last}");
     }
 
-    /// Waits until the last row that has something on it is this.
+    /// Waits until the last non-empty row is this.
     pub fn wait_for_prompt(&self, prompt: &str) {
         wait_until(&format!("{prompt} as the last row"), || {
             let text = self.screen_text();

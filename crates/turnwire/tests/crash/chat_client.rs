@@ -1,4 +1,4 @@
-//! A person who talks to the demo agent: messages, queued ones, retries, answers to what it asks.
+//! A client that chats with the demo agent: messages, queued messages, retries, decisions.
 
 use crate::expectations::{
     Expectations, KeyedRequest, Kind, PendingState, RecordedAnswer, Stage, Violation,
@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use turnwire_testkit::{Rng, one_in, pick};
 
-/// A session gets so many messages, then the next one is begun.
+/// Messages per session.
 const MESSAGES_PER_SESSION: usize = 12;
 
-/// What runs longer than this, once nothing new comes, never ends.
+/// The longest time for a session to settle.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 const WORDS: [&str; 12] = [
@@ -20,75 +20,77 @@ const WORDS: [&str; 12] = [
     "json", "team", "image", "fail",
 ];
 
-pub fn run(world: &Arc<Expectations>, name: &str, mut rng: Rng) {
-    let mut client = Client::new(&world.server);
+pub fn run(expected: &Arc<Expectations>, name: &str, mut rng: Rng) {
+    let mut client = Client::new(&expected.server);
     for number in 0.. {
-        if world.server.is_ending() {
+        if expected.server.is_ending() {
             break;
         }
         let id = format!("{name}-{number}");
-        world.create_session(&mut client, &id, Kind::Demo);
-        let mut talk = ChatSession { world, client: &mut client, session: &id, answers: 0 };
+        expected.create_session(&mut client, &id, Kind::Demo);
+        let mut talk = ChatSession { expected, client: &mut client, session: &id, answers: 0 };
         talk.run_messages(&mut rng);
         talk.settle(&mut rng);
-        world.with_session(&id, |book| book.stage = Stage::Settled);
+        expected.with_session(&id, |session| session.stage = Stage::Settled);
     }
-    world.count("requests broken off", client.broken);
+    expected.count("requests broken off", client.broken);
 }
 
-/// Sends a request with a key of its own until it is answered, and notes the answer.
+/// Sends a request with an idempotency key until it is answered, and records the answer.
 pub fn send_keyed(
-    world: &Expectations,
+    expected: &Expectations,
     client: &mut Client,
     session: &str,
     request: Request,
 ) -> RecordedAnswer {
     let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
     let message_id = body["id"].as_str().unwrap_or_default().to_owned();
-    let at = world.with_session(session, |book| {
-        let key = format!("key-{}", book.requests.len());
+    let at = expected.with_session(session, |session| {
+        let key = format!("key-{}", session.requests.len());
         let request = request.header("idempotency-key", key);
-        book.requests.push(KeyedRequest { request, message_id, answer: RecordedAnswer::None });
-        book.requests.len() - 1
+        session.requests.push(KeyedRequest { request, message_id, answer: RecordedAnswer::None });
+        session.requests.len() - 1
     });
-    let asked = world.with_session(session, |book| book.requests.get(at).unwrap().clone());
-    let answer = client.call_until_answered(&asked.request);
+    let keyed = expected.with_session(session, |session| session.requests.get(at).unwrap().clone());
+    let answer = client.call_until_answered(&keyed.request);
     let reply = match answer.status {
         202 => RecordedAnswer::Accepted(answer.json()),
         409 | 429 => RecordedAnswer::Refused,
         status => {
-            world.report(Violation::Wrong, format!("{session}: {status} {}", answer.text()));
+            expected.report(Violation::Wrong, format!("{session}: {status} {}", answer.text()));
             RecordedAnswer::Refused
         }
     };
     if let RecordedAnswer::Accepted(_) = reply {
-        world.count("requests acknowledged", 1);
+        expected.count("requests acknowledged", 1);
     }
-    world.with_session(session, |book| book.requests.get_mut(at).unwrap().answer = reply.clone());
+    expected.with_session(session, |session| {
+        session.requests.get_mut(at).unwrap().answer = reply.clone()
+    });
     reply
 }
 
-/// Asks again for what was answered before.
+/// Repeats an answered request.
 pub fn repeat_keyed(
-    world: &Expectations,
+    expected: &Expectations,
     client: &mut Client,
     session: &str,
-    asked: &KeyedRequest,
+    keyed: &KeyedRequest,
 ) {
-    let RecordedAnswer::Accepted(before) = &asked.answer else { return };
-    let answer = client.call_until_answered(&asked.request);
+    let RecordedAnswer::Accepted(before) = &keyed.answer else { return };
+    let answer = client.call_until_answered(&keyed.request);
     let is_same = answer.status == 202
         && answer.json() == *before
         && answer.header("idempotency-replayed") == Some("true");
     if !is_same {
         let text = answer.text();
         let why = format!("{session}: the same key was answered {before}, and now {text}");
-        world.report(Violation::Wrong, why);
+        expected.report(Violation::Wrong, why);
     }
 }
 
 struct ChatSession<'t> {
-    world: &'t Expectations,
+    expected: &'t Expectations,
     client: &'t mut Client,
     session: &'t str,
     answers: u64,
@@ -101,7 +103,7 @@ impl ChatSession<'_> {
 
     fn run_messages(&mut self, rng: &mut Rng) {
         let mut said = 0;
-        while said < MESSAGES_PER_SESSION && !self.world.server.is_ending() {
+        while said < MESSAGES_PER_SESSION && !self.expected.server.is_ending() {
             match rng.u32(..10) {
                 0..5 => {
                     said += 1;
@@ -113,7 +115,7 @@ impl ChatSession<'_> {
                     let id = format!("{}-m{said}", self.session);
                     let content = *pick(rng, &WORDS);
                     let message = Request::post(path, &json!({"id": id, "content": content}));
-                    send_keyed(self.world, self.client, self.session, message);
+                    send_keyed(self.expected, self.client, self.session, message);
                 }
                 5 => self.retry(rng),
                 6 => self.repeat_any(rng),
@@ -122,38 +124,43 @@ impl ChatSession<'_> {
                     self.answer_pending(rng);
                 }
             }
-            self.world.server.pause(Duration::from_micros(rng.u64(..30_000)));
+            self.expected.server.pause(Duration::from_micros(rng.u64(..30_000)));
         }
     }
 
-    /// Has something answered again; while something runs, that is refused.
+    /// Retries a message; refused while a reply runs.
     fn retry(&mut self, rng: &mut Rng) {
-        let messages = self.world.with_session(self.session, |book| {
-            let taken = book
+        let messages = self.expected.with_session(self.session, |session| {
+            let taken = session
                 .requests
                 .iter()
-                .filter(|asked| matches!(asked.answer, RecordedAnswer::Accepted(_)));
-            taken.map(|asked| asked.message_id.clone()).collect::<Vec<_>>()
+                .filter(|keyed| matches!(keyed.answer, RecordedAnswer::Accepted(_)));
+            taken.map(|keyed| keyed.message_id.clone()).collect::<Vec<_>>()
         });
         let messages: Vec<String> = messages.into_iter().filter(|id| !id.is_empty()).collect();
-        // What comes behind it leaves the history, so it is the last.
+        // Later messages would leave the history, so it is the last one.
         if let Some(id) = messages.last().filter(|_| one_in(rng, 2)) {
             let view = self.client.call_until_answered(&Request::get(self.path(""))).json();
             if view["status"] == "idle" && view["queued"].as_array().is_some_and(Vec::is_empty) {
                 let path = self.path(&format!("/messages/{id}/retry"));
-                send_keyed(self.world, self.client, self.session, Request::new("POST", path, ""));
+                send_keyed(
+                    self.expected,
+                    self.client,
+                    self.session,
+                    Request::new("POST", path, ""),
+                );
             }
         }
     }
 
     fn repeat_any(&mut self, rng: &mut Rng) {
-        let asked = self.world.with_session(self.session, |book| book.requests.clone());
-        if !asked.is_empty() {
-            repeat_keyed(self.world, self.client, self.session, pick(rng, &asked));
+        let keyed = self.expected.with_session(self.session, |session| session.requests.clone());
+        if !keyed.is_empty() {
+            repeat_keyed(self.expected, self.client, self.session, pick(rng, &keyed));
         }
     }
 
-    /// Stops whatever runs.
+    /// Stops the running reply.
     fn stop(&mut self, rng: &mut Rng) {
         if !one_in(rng, 3) {
             return;
@@ -162,19 +169,19 @@ impl ChatSession<'_> {
             self.client.call_until_answered(&Request::get(self.path("/messages?limit=1"))).json();
         let open = page["cursors"].as_object().and_then(|open| open.keys().next());
         let Some(reply) = open else { return };
-        self.world.with_session(self.session, |book| {
-            book.is_stopping = true;
+        self.expected.with_session(self.session, |session| {
+            session.is_stopping = true;
             let open =
-                book.pending.values_mut().filter(|question| **question == PendingState::Open);
+                session.pending.values_mut().filter(|question| **question == PendingState::Open);
             open.for_each(|question| *question = PendingState::Stopped);
         });
         let id = self.answer_id();
         let stop = json!({"type": "USER_INTERRUPT", "id": id, "reply_id": reply});
         let answer = self.client.call_until_answered(&Request::post(self.path("/events"), &stop));
-        self.world.with_session(self.session, |book| book.is_stopping = false);
+        self.expected.with_session(self.session, |session| session.is_stopping = false);
         if answer.status != 200 {
             let why = format!("{}: a stop: {}", self.session, answer.text());
-            self.world.report(Violation::Wrong, why);
+            self.expected.report(Violation::Wrong, why);
         }
     }
 
@@ -183,7 +190,7 @@ impl ChatSession<'_> {
         format!("{}-a{}", self.session, self.answers)
     }
 
-    /// Answers one thing that waits. Whether anything is open or waits.
+    /// Answers one pending call. Returns whether anything is open or pending.
     fn answer_pending(&mut self, rng: &mut Rng) -> bool {
         let view = self.client.call_until_answered(&Request::get(self.path(""))).json();
         let (status, queued) = (view["status"].clone(), view["queued"].clone());
@@ -197,17 +204,17 @@ impl ChatSession<'_> {
             .chain(&external)
             .filter_map(|call| call["id"].as_str().map(str::to_owned))
             .collect();
-        self.world.with_session(self.session, |book| {
+        self.expected.with_session(self.session, |session| {
             for id in &ids {
-                if book.pending.get(id).is_some_and(|known| *known == PendingState::Answered) {
+                if session.pending.get(id).is_some_and(|known| *known == PendingState::Answered) {
                     let why = format!("{}: {id} was answered, and asks again", self.session);
-                    self.world.report(Violation::Lost, why);
+                    self.expected.report(Violation::Lost, why);
                 }
-                book.pending.entry(id.clone()).or_insert(PendingState::Open);
+                session.pending.entry(id.clone()).or_insert(PendingState::Open);
             }
         });
-        // Some are left to wait for a while.
-        if one_in(rng, 3) && !self.world.server.is_ending() {
+        // Some stay pending for a while.
+        if one_in(rng, 3) && !self.expected.server.is_ending() {
             return true;
         }
         let Some(call) = confirm.first().or(external.first()) else { return true };
@@ -228,37 +235,38 @@ impl ChatSession<'_> {
 
     fn send_answer(&mut self, call: &str, mut event: Value) {
         let note = |question| {
-            self.world
-                .with_session(self.session, |book| book.pending.insert(call.to_owned(), question));
+            self.expected.with_session(self.session, |session| {
+                session.pending.insert(call.to_owned(), question)
+            });
         };
         note(PendingState::Answering);
         let answer = self.client.call_until_answered(&Request::post(self.path("/events"), &event));
         if answer.status != 200 {
-            // Nobody else answers: but a stop before may have come to effect only now.
+            // No other client answers, but an earlier stop may take effect only now.
             let why = format!("{}: {call} was not answered: {}", self.session, answer.text());
-            self.world.report(Violation::Wrong, why);
+            self.expected.report(Violation::Wrong, why);
             return note(PendingState::Stopped);
         }
         note(PendingState::Answered);
-        self.world.count("questions answered", 1);
+        self.expected.count("questions answered", 1);
         event["id"] = self.answer_id().into();
         let second = self.client.call_until_answered(&Request::post(self.path("/events"), &event));
         if second.status != 409 {
             let why = format!("{}: {call} was answered twice: {}", self.session, second.text());
-            self.world.report(Violation::Duplicated, why);
+            self.expected.report(Violation::Duplicated, why);
         }
     }
 
-    /// Answers everything until nothing runs and nothing waits.
+    /// Answers everything until the session is idle.
     fn settle(&mut self, rng: &mut Rng) {
         let begun = Instant::now();
         while self.answer_pending(rng) {
             if begun.elapsed() > SETTLE_TIMEOUT {
                 let view = self.client.call_until_answered(&Request::get(self.path(""))).text();
                 let why = format!("{} does not come to rest: {view}", self.session);
-                return self.world.report(Violation::Lost, why);
+                return self.expected.report(Violation::Lost, why);
             }
-            self.world.server.pause(Duration::from_millis(5));
+            self.expected.server.pause(Duration::from_millis(5));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whether everything is as it was acknowledged and shown.
+//! Checks that the server has everything it acknowledged and showed.
 
 use crate::expectations::{
     Expectations, KeyedRequest, Kind, PendingState, RecordedAnswer, SessionExpectation, Stage,
@@ -12,18 +12,18 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use turnwire_core::{Event, FinishedReason, Folder};
 use turnwire_testkit::{Rng, one_in, pick};
 
-/// How long the id of a reply is.
+/// The length of a reply id.
 const UUID_LENGTH: usize = 36;
 
-/// Looks at a server while nobody else uses it.
+/// Checks a server that nobody else uses.
 pub struct LogCheck<'c> {
-    world: &'c Expectations,
+    expected: &'c Expectations,
     conn: Connection,
-    /// What the demo said to what: always the same, however often it was interrupted.
+    /// The demo's reply per message: always the same, however often it was interrupted.
     said: &'c mut HashMap<String, String>,
 }
 
-/// What is needed of an event.
+/// The checked fields of an event.
 #[derive(Deserialize)]
 struct EventLine<'l> {
     seq: u64,
@@ -50,11 +50,11 @@ struct Confirmed {
     tool_call: Named,
 }
 
-/// What a log has, in order.
+/// The contents of a log, in order.
 #[derive(Default)]
 struct LogContents {
     hashes: Vec<u64>,
-    /// What a producer published, by place in the log.
+    /// Published events, by seq.
     published: Vec<(u64, String)>,
     messages: Vec<String>,
     replies: BTreeSet<String>,
@@ -64,24 +64,24 @@ struct LogContents {
 
 impl<'c> LogCheck<'c> {
     pub fn new(
-        world: &'c Expectations,
+        expected: &'c Expectations,
         address: &str,
         said: &'c mut HashMap<String, String>,
     ) -> std::io::Result<Self> {
-        Ok(Self { world, conn: Connection::open(address)?, said })
+        Ok(Self { expected, conn: Connection::open(address)?, said })
     }
 
     fn call(&mut self, request: &Request) -> crate::http::Answer {
         self.conn.call(request).unwrap()
     }
 
-    /// Looks at what was used since the last time, and at some others.
+    /// Checks the sessions used since the last check, and some others.
     pub fn check_touched(&mut self, rng: &mut Rng) {
         let ids: Vec<String> = {
-            let mut books = self.world.sessions();
-            let some = books.iter_mut().filter_map(|(id, book)| {
-                let look = std::mem::take(&mut book.touched);
-                let is_over = book.stage == Stage::Deleted;
+            let mut books = self.expected.sessions();
+            let some = books.iter_mut().filter_map(|(id, session)| {
+                let look = std::mem::take(&mut session.touched);
+                let is_over = session.stage == Stage::Deleted;
                 (look || one_in(rng, if is_over { 50 } else { 20 })).then(|| id.clone())
             });
             some.collect()
@@ -90,50 +90,50 @@ impl<'c> LogCheck<'c> {
             self.check_session(id);
         }
         for id in &ids {
-            let asked = self.acknowledged_requests(id);
-            if !asked.is_empty() && one_in(rng, 2) {
-                self.check_repeated_request(id, pick(rng, &asked));
+            let keyed = self.acknowledged_requests(id);
+            if !keyed.is_empty() && one_in(rng, 2) {
+                self.check_repeated_request(id, pick(rng, &keyed));
             }
         }
     }
 
-    /// Looks at everything.
+    /// Checks everything.
     pub fn check_all(&mut self, blobs: &Blobs) {
-        let ids: Vec<String> = self.world.sessions().keys().cloned().collect();
+        let ids: Vec<String> = self.expected.sessions().keys().cloned().collect();
         for id in &ids {
             self.check_session(id);
-            for asked in self.acknowledged_requests(id) {
-                self.check_repeated_request(id, &asked);
+            for keyed in self.acknowledged_requests(id) {
+                self.check_repeated_request(id, &keyed);
             }
         }
         for (path, bytes) in blobs {
             let answer = self.call(&Request::get(path));
             if answer.body != *bytes {
-                self.world.report(Violation::Lost, format!("{path}: {}", answer.status));
+                self.expected.report(Violation::Lost, format!("{path}: {}", answer.status));
             }
         }
         self.check_list();
     }
 
-    /// The requests that were acknowledged, of a session that is there.
+    /// The acknowledged requests of an existing session.
     fn acknowledged_requests(&self, id: &str) -> Vec<KeyedRequest> {
-        let books = self.world.sessions();
-        let book =
-            books.get(id).filter(|book| matches!(book.stage, Stage::Active | Stage::Settled));
-        book.map(|book| book.requests.clone()).unwrap_or_default()
+        let books = self.expected.sessions();
+        let session =
+            books.get(id).filter(|session| matches!(session.stage, Stage::Active | Stage::Settled));
+        session.map(|session| session.requests.clone()).unwrap_or_default()
     }
 
-    /// A request that was acknowledged is answered the same again.
-    fn check_repeated_request(&mut self, id: &str, asked: &KeyedRequest) {
-        let RecordedAnswer::Accepted(before) = &asked.answer else { return };
-        let answer = self.call(&asked.request);
+    /// A repeated request gets the same answer.
+    fn check_repeated_request(&mut self, id: &str, keyed: &KeyedRequest) {
+        let RecordedAnswer::Accepted(before) = &keyed.answer else { return };
+        let answer = self.call(&keyed.request);
         if answer.status != 202 || answer.json() != *before {
             let why = format!("{id}: a key was answered {before}, and now {}", answer.text());
-            self.world.report(Violation::Wrong, why);
+            self.expected.report(Violation::Wrong, why);
         }
     }
 
-    /// The list has every session that is there, and no other.
+    /// The list has exactly the existing sessions.
     fn check_list(&mut self) {
         let mut listed = BTreeSet::new();
         let mut cursor = String::new();
@@ -147,62 +147,63 @@ impl<'c> LogCheck<'c> {
                 None => break,
             }
         }
-        let books = self.world.sessions();
-        let there = books.iter().filter(|(_, book)| book.stage != Stage::Deleted);
+        let books = self.expected.sessions();
+        let there = books.iter().filter(|(_, session)| session.stage != Stage::Deleted);
         let there: BTreeSet<String> = there.map(|(id, _)| id.clone()).collect();
         for lost in there.difference(&listed) {
-            self.world.report(Violation::Lost, format!("{lost} is not listed"));
+            self.expected.report(Violation::Lost, format!("{lost} is not listed"));
         }
         for extra in listed.difference(&there) {
-            self.world.report(Violation::Wrong, format!("{extra} is listed, and nobody made it"));
+            self.expected
+                .report(Violation::Wrong, format!("{extra} is listed, and nobody made it"));
         }
     }
 
     fn check_session(&mut self, id: &str) {
         let answer = self.call(&Request::get(format!("/v1/sessions/{id}")));
         let (stage, epoch) = {
-            let books = self.world.sessions();
-            let Some(book) = books.get(id) else { return };
-            (book.stage, book.epoch.clone())
+            let books = self.expected.sessions();
+            let Some(session) = books.get(id) else { return };
+            (session.stage, session.epoch.clone())
         };
         match (stage, answer.status) {
             (Stage::Deleting, 200 | 404) | (Stage::Deleted, 404) => return,
             (Stage::Active | Stage::Settled, 200) => {}
             (stage, status) => {
                 let why = format!("{id} is {stage:?}, and there is {status} {}", answer.text());
-                return self.world.report(Violation::Lost, why);
+                return self.expected.report(Violation::Lost, why);
             }
         }
         let view = answer.json();
         if view["epoch"] != *epoch {
-            return self.world.report(Violation::Lost, format!("{id}: {epoch} is now {view}"));
+            return self.expected.report(Violation::Lost, format!("{id}: {epoch} is now {view}"));
         }
         let log = Request::get(format!("/v1/sessions/{id}/events"))
             .header("accept", "application/x-ndjson");
         let body = self.call(&log).text();
-        let mut books = self.world.sessions();
-        let Some(book) = books.get_mut(id) else { return };
-        let mut on = SessionCheck { world: self.world, id, view: &view, book };
+        let mut books = self.expected.sessions();
+        let Some(session) = books.get_mut(id) else { return };
+        let mut on = SessionCheck { expected: self.expected, id, view: &view, session };
         let found = on.read_log(&body);
         on.check_contents(&found);
-        if on.book.stage == Stage::Settled && on.book.kind == Kind::Demo {
-            let asked = on.book.requests.clone();
+        if on.session.stage == Stage::Settled && on.session.kind == Kind::Demo {
+            let keyed = on.session.requests.clone();
             drop(books);
-            self.check_same_words(id, &asked, &body);
+            self.check_same_words(id, &keyed, &body);
         }
     }
 
-    /// The demo says the same to the same words.
-    fn check_same_words(&mut self, id: &str, asked: &[KeyedRequest], body: &str) {
+    /// The demo replies the same to the same message.
+    fn check_same_words(&mut self, id: &str, keyed: &[KeyedRequest], body: &str) {
         let mut folder = Folder::default();
         for line in body.lines() {
             if let Err(error) = Event::from_json(line).and_then(|event| folder.push(&event)) {
-                return self.world.report(Violation::Wrong, format!("{id}: {error}: {line}"));
+                return self.expected.report(Violation::Wrong, format!("{id}: {error}: {line}"));
             }
         }
-        for asked in asked {
-            let RecordedAnswer::Accepted(answer) = &asked.answer else { continue };
-            let request: Value = serde_json::from_slice(&asked.request.body).unwrap_or_default();
+        for keyed in keyed {
+            let RecordedAnswer::Accepted(answer) = &keyed.answer else { continue };
+            let request: Value = serde_json::from_slice(&keyed.request.body).unwrap_or_default();
             let content = request["content"].as_str().unwrap_or_default();
             if content != "hello" && !content.starts_with("long") {
                 continue;
@@ -216,22 +217,22 @@ impl<'c> LogCheck<'c> {
             let known = self.said.entry(content.to_owned()).or_insert_with(|| text.clone());
             if *known != text {
                 let why = format!("{id}: to {content:?} it said {text:?}, and before {known:?}");
-                self.world.report(Violation::Wrong, why);
+                self.expected.report(Violation::Wrong, why);
             }
         }
     }
 }
 
 struct SessionCheck<'s> {
-    world: &'s Expectations,
+    expected: &'s Expectations,
     id: &'s str,
     view: &'s Value,
-    book: &'s mut SessionExpectation,
+    session: &'s mut SessionExpectation,
 }
 
 impl SessionCheck<'_> {
     fn report(&self, broken: Violation, why: &str) {
-        self.world.report(broken, format!("{}: {why}", self.id));
+        self.expected.report(broken, format!("{}: {why}", self.id));
     }
 
     /// Reads a log: dense, and every event once.
@@ -263,7 +264,7 @@ impl SessionCheck<'_> {
             for call in line.execution_results {
                 *found.answered.entry(call.id).or_default() += 1;
             }
-            if self.book.kind == Kind::External {
+            if self.session.kind == Kind::External {
                 found.published.push((line.seq, text.to_owned()));
             }
             if line.r#type == "REPLY_END" && !found.ends.insert(line.reply_id.clone()) {
@@ -275,35 +276,35 @@ impl SessionCheck<'_> {
     }
 
     fn check_contents(&mut self, found: &LogContents) {
-        let before = self.book.log.len();
+        let before = self.session.log.len();
         self.check_kept(found);
-        if self.book.is_checked {
+        if self.session.is_checked {
             if found.hashes.len() != before {
                 self.report(Violation::Wrong, "was at rest, and has grown");
             }
             return;
         }
-        if self.book.kind == Kind::External {
+        if self.session.kind == Kind::External {
             self.check_published(found);
-        } else if self.book.kind == Kind::Demo {
+        } else if self.session.kind == Kind::Demo {
             self.check_pending(found);
             self.check_replies(found);
         }
         self.check_messages(found);
-        if self.book.stage == Stage::Settled {
+        if self.session.stage == Stage::Settled {
             let queued = self.view["queued"].as_array().map_or(0, Vec::len);
             if self.view["status"] != "idle" || queued > 0 {
                 self.report(Violation::Wrong, &format!("is at rest, and yet {}", self.view));
             }
-            // From now on it must not change at all.
-            self.book.is_checked = true;
-            self.book.published.sent = Vec::new();
+            // From now on it must not change.
+            self.session.is_checked = true;
+            self.session.published.sent = Vec::new();
         }
     }
 
-    /// What was read or shown before is there, and the same.
+    /// Events that were read or shown before are unchanged.
     fn check_kept(&mut self, found: &LogContents) {
-        let (now, before) = (&found.hashes, &self.book.log);
+        let (now, before) = (&found.hashes, &self.session.log);
         if now.len() < before.len() {
             let why = format!("had {} events, has {}", before.len(), now.len());
             self.report(Violation::Lost, &why);
@@ -311,22 +312,23 @@ impl SessionCheck<'_> {
         if let Some(at) = now.iter().zip(before).position(|(now, before)| now != before) {
             self.report(Violation::Reordered, &format!("event {} is another one", at + 1));
         }
-        if (now.len() as u64) < self.book.shown {
-            let why = format!("somebody was shown {}, it ends at {}", self.book.shown, now.len());
+        if (now.len() as u64) < self.session.shown {
+            let why =
+                format!("somebody was shown {}, it ends at {}", self.session.shown, now.len());
             self.report(Violation::Lost, &why);
         }
-        for (seq, seen) in std::mem::take(&mut self.book.seen) {
+        for (seq, seen) in std::mem::take(&mut self.session.seen) {
             let there = usize::try_from(seq - 1).ok().and_then(|at| now.get(at));
             if there != Some(&seen) {
                 self.report(Violation::Lost, &format!("somebody was shown another event {seq}"));
             }
         }
-        self.book.log.clone_from(now);
+        self.session.log.clone_from(now);
     }
 
-    /// What a producer sent is there in order, as it was sent, and all of a request or nothing.
+    /// Published events are in order, unchanged, and all of a request or none.
     fn check_published(&mut self, found: &LogContents) {
-        let published = &self.book.published;
+        let published = &self.session.published;
         let (there, sent) = (found.published.len(), published.sent.len());
         if there < published.acknowledged {
             for _ in there..published.acknowledged {
@@ -350,10 +352,10 @@ impl SessionCheck<'_> {
             );
             self.report(Violation::Wrong, &why);
         }
-        self.book.published.stored = there;
+        self.session.published.stored = there;
     }
 
-    /// Messages that were taken are there once and in order, or still wait; others are not.
+    /// Accepted messages are there once and in order, or still queued; others are not.
     fn check_messages(&self, found: &LogContents) {
         let queued = self.view["queued"].as_array().into_iter().flatten();
         let queued: Vec<&str> = queued.filter_map(|queued| queued["message_id"].as_str()).collect();
@@ -364,36 +366,36 @@ impl SessionCheck<'_> {
             }
         }
         let mut last = None;
-        for asked in self.book.requests.iter().filter(|asked| !asked.message_id.is_empty()) {
-            let place = places.remove(&*asked.message_id);
-            let waits = queued.contains(&&*asked.message_id);
-            match &asked.answer {
+        for keyed in self.session.requests.iter().filter(|keyed| !keyed.message_id.is_empty()) {
+            let place = places.remove(&*keyed.message_id);
+            let waits = queued.contains(&&*keyed.message_id);
+            match &keyed.answer {
                 RecordedAnswer::Accepted(_) if place.is_none() && !waits => {
-                    self.report(Violation::Lost, &format!("message {}", asked.message_id));
+                    self.report(Violation::Lost, &format!("message {}", keyed.message_id));
                 }
                 RecordedAnswer::Refused if place.is_some() || waits => {
-                    let why = format!("message {} was refused", asked.message_id);
+                    let why = format!("message {} was refused", keyed.message_id);
                     self.report(Violation::Wrong, &why);
                 }
                 RecordedAnswer::Accepted(_) | RecordedAnswer::Refused | RecordedAnswer::None => {}
             }
             if place.is_some() && place < last {
-                self.report(Violation::Reordered, &format!("message {}", asked.message_id));
+                self.report(Violation::Reordered, &format!("message {}", keyed.message_id));
             }
             last = place.max(last);
         }
-        if let Some(id) = places.keys().next().filter(|_| self.book.kind != Kind::Fork) {
+        if let Some(id) = places.keys().next().filter(|_| self.session.kind != Kind::Fork) {
             self.report(Violation::Wrong, &format!("nobody sent message {id}"));
         }
     }
 
-    /// Each message that was taken has its one reply, and nothing else has one.
+    /// Each accepted message has one reply, and nothing else has one.
     fn check_replies(&self, found: &LogContents) {
         let mut unknown: BTreeSet<&str> = found.replies.iter().map(String::as_str).collect();
         unknown.remove("");
         let mut unanswered = 0;
-        for asked in &self.book.requests {
-            match &asked.answer {
+        for keyed in &self.session.requests {
+            match &keyed.answer {
                 RecordedAnswer::Accepted(answer) => {
                     let id = answer["reply_id"].as_str().unwrap_or_default();
                     unknown.retain(|other| {
@@ -401,10 +403,10 @@ impl SessionCheck<'_> {
                             .strip_prefix(id)
                             .is_none_or(|rest| !matches!(rest.chars().next(), None | Some('-')))
                     });
-                    if self.book.stage == Stage::Settled && !found.ends.contains(id) {
+                    if self.session.stage == Stage::Settled && !found.ends.contains(id) {
                         self.report(
                             Violation::Lost,
-                            &format!("reply {id} to {}", asked.message_id),
+                            &format!("reply {id} to {}", keyed.message_id),
                         );
                     }
                 }
@@ -412,14 +414,14 @@ impl SessionCheck<'_> {
                 RecordedAnswer::Refused => {}
             }
         }
-        // A sub-agent's is named after the one that it works for.
+        // A sub-agent's reply id is derived from its parent's.
         unknown.retain(|id| id.len() <= UUID_LENGTH);
         if unknown.len() > unanswered {
-            self.report(Violation::Wrong, &format!("nobody asked for the replies {unknown:?}"));
+            self.report(Violation::Wrong, &format!("nobody requested the replies {unknown:?}"));
         }
     }
 
-    /// What waits for somebody waits until it is answered, and is answered once.
+    /// A pending call stays pending until it is answered, and is answered once.
     fn check_pending(&mut self, found: &LogContents) {
         let mut waiting = HashSet::new();
         for pending in self.view["pending"].as_array().into_iter().flatten() {
@@ -429,7 +431,7 @@ impl SessionCheck<'_> {
                 }
             }
         }
-        for (call, question) in &self.book.pending {
+        for (call, question) in &self.session.pending {
             let times = found.answered.get(call).copied().unwrap_or(0);
             let waits = waiting.contains(call);
             let fits = match question {
@@ -442,14 +444,14 @@ impl SessionCheck<'_> {
                 self.report(if times > 1 { Violation::Duplicated } else { Violation::Lost }, &why);
             }
         }
-        // Whatever waits now has to wait until it is answered.
-        for call in waiting.into_iter().filter(|_| !self.book.is_stopping) {
-            self.book.pending.entry(call).or_insert(PendingState::Open);
+        // Calls that are pending now must stay so until they are answered.
+        for call in waiting.into_iter().filter(|_| !self.session.is_stopping) {
+            self.session.pending.entry(call).or_insert(PendingState::Open);
         }
     }
 }
 
-/// Whether a line is what was sent, with its place behind it.
+/// Whether a line is the sent event with its seq.
 fn is_sent_event(line: &str, sent: &str, seq: u64) -> bool {
     let end = format!(",\"seq\":{seq}}}");
     sent.strip_suffix('}').zip(line.strip_suffix(&end)).is_some_and(|(sent, line)| sent == line)

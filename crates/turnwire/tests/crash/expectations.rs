@@ -1,4 +1,5 @@
-//! What was sent, acknowledged and seen. It is kept by the test, which is never killed.
+//! What the server must have: everything sent, acknowledged and shown. Kept by the test, which is
+//! never killed.
 
 use crate::http::{Client, Request};
 use crate::server_address::ServerAddress;
@@ -7,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What everybody shares.
+/// Shared by all clients.
 pub struct Expectations {
     pub seed: u64,
     pub server: Arc<ServerAddress>,
@@ -15,39 +16,39 @@ pub struct Expectations {
     tally: Mutex<Tally>,
 }
 
-/// What one session is expected to be.
+/// The expected state of one session.
 #[derive(Default)]
 pub struct SessionExpectation {
     pub epoch: String,
     pub kind: Kind,
     pub stage: Stage,
-    /// Something was asked of it since it was last looked at.
+    /// Used since the last check.
     pub touched: bool,
-    /// It was looked at since it came to rest.
+    /// Checked since it settled.
     pub is_checked: bool,
-    /// A stop is under way: what waits may wait no more.
+    /// A stop is in progress: pending calls may end.
     pub is_stopping: bool,
-    /// Its log as it was last read, a hash for each event: it must never change.
+    /// A hash per event of the log when it was last read: it must never change.
     pub log: Vec<u64>,
-    /// What a watcher that takes the log as it is was shown, by place.
+    /// A hash per event that a raw subscriber received, by seq.
     pub seen: BTreeMap<u64, u64>,
-    /// The furthest place that anybody was shown.
+    /// The largest seq that any subscriber received.
     pub shown: u64,
     pub published: Published,
-    /// The messages and retries that were posted, in order.
+    /// Posted messages and retries, in order.
     pub requests: Vec<KeyedRequest>,
-    /// What waited for somebody, by the id of the call.
+    /// Pending calls, by call id.
     pub pending: HashMap<String, PendingState>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A producer writes its replies.
+    /// A producer publishes its replies.
     #[default]
     External,
-    /// The demo agent does.
+    /// The demo agent replies.
     Demo,
-    /// A copy of another one, up to a point.
+    /// A fork of another session.
     Fork,
 }
 
@@ -55,23 +56,23 @@ pub enum Kind {
 pub enum Stage {
     #[default]
     Active,
-    /// Nothing runs, waits or comes any more.
+    /// Nothing runs, is pending, or will come.
     Settled,
-    /// Its end was asked for, or was answered.
+    /// Its deletion was requested or confirmed.
     Deleting,
     Deleted,
 }
 
-/// What a producer sent to a session.
+/// Events that a producer sent to a session.
 #[derive(Default)]
 pub struct Published {
-    /// All events in order, as they were sent.
+    /// All events in order, as sent.
     pub sent: Vec<String>,
-    /// So many of them were acknowledged.
+    /// How many were acknowledged.
     pub acknowledged: usize,
-    /// So many of them are in the log, as it was last read.
+    /// How many were in the log when it was last read.
     pub stored: usize,
-    /// A request that brings the log to so many is under way.
+    /// A request in flight that brings the log to this number.
     pub under_way: Option<usize>,
 }
 
@@ -79,7 +80,7 @@ pub struct Published {
 #[derive(Clone)]
 pub struct KeyedRequest {
     pub request: Request,
-    /// The id that the message was given; empty for a retry.
+    /// The message id; empty for a retry.
     pub message_id: String,
     pub answer: RecordedAnswer,
 }
@@ -106,19 +107,19 @@ pub enum PendingState {
     Stopped,
 }
 
-/// What was counted.
+/// Counters of the test.
 #[derive(Default)]
 pub struct Tally {
     pub lost: u64,
     pub duplicated: u64,
     pub reordered: u64,
-    /// Anything else that must not be.
+    /// Any other violation.
     pub wrong: u64,
     pub why: Vec<String>,
     pub counts: BTreeMap<&'static str, u64>,
 }
 
-/// What must not be.
+/// A violation.
 #[derive(Clone, Copy)]
 pub enum Violation {
     Lost,
@@ -145,12 +146,12 @@ impl Expectations {
         self.tally.lock().unwrap()
     }
 
-    /// Works on the book of one session.
+    /// Runs `work` on the state of one session.
     pub fn with_session<R>(&self, id: &str, work: impl FnOnce(&mut SessionExpectation) -> R) -> R {
         let mut books = self.sessions();
-        let book = books.get_mut(id).unwrap();
-        book.touched = true;
-        work(book)
+        let session = books.get_mut(id).unwrap();
+        session.touched = true;
+        work(session)
     }
 
     pub fn count(&self, what: &'static str, by: u64) {
@@ -176,7 +177,7 @@ impl Expectations {
         lost + duplicated + reordered + wrong == 0
     }
 
-    /// Makes a session, and opens its book.
+    /// Creates a session and its expected state.
     pub fn create_session(&self, client: &mut Client, id: &str, kind: Kind) {
         if let Some(deleted) = self.sessions().get_mut(id) {
             // From here on it may be there again.

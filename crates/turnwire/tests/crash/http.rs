@@ -1,4 +1,4 @@
-//! A client that speaks HTTP/1.1 over a connection that it keeps, and knows when an answer is whole.
+//! An HTTP/1.1 client with keep-alive that knows when a response is complete.
 
 use crate::server_address::{RunningServer, ServerAddress};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A server that does not answer for so long hangs.
+/// A server that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Clone)]
@@ -92,7 +92,7 @@ impl Connection {
         Ok(line)
     }
 
-    /// The head of an answer.
+    /// Reads the head of a response.
     pub fn read_head(&mut self) -> io::Result<Answer> {
         let first = self.read_line()?;
         let status = first.split(' ').nth(1).and_then(|status| status.parse().ok());
@@ -106,7 +106,7 @@ impl Connection {
         Ok(Answer { status, headers, body: Vec::new() })
     }
 
-    /// The next part of a body that comes in parts; `None` at its end.
+    /// Reads the next chunk of a body; `None` at its end.
     pub fn read_chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
         let size = self.read_line()?;
         let size = usize::from_str_radix(&size, 16).map_err(Error::other)?;
@@ -131,29 +131,29 @@ impl Connection {
     }
 }
 
-/// Somebody who keeps a connection for as long as the server lives.
+/// A client that keeps a connection as long as the server lives.
 pub struct Client {
-    beacon: Arc<ServerAddress>,
+    server_address: Arc<ServerAddress>,
     conn: Option<(u64, Connection)>,
-    /// How many requests were broken off.
+    /// How many requests were interrupted.
     pub broken: u64,
 }
 
 impl Client {
-    pub fn new(beacon: &Arc<ServerAddress>) -> Self {
-        Self { beacon: beacon.clone(), conn: None, broken: 0 }
+    pub fn new(server_address: &Arc<ServerAddress>) -> Self {
+        Self { server_address: server_address.clone(), conn: None, broken: 0 }
     }
 
-    /// Asks once. `None`: the server went away, and nobody knows what came of it.
+    /// Sends a request once. `None`: the server died, and the outcome is unknown.
     pub fn call_once(&mut self, request: &Request) -> Option<Answer> {
-        let place = self.beacon.wait_for_server();
+        let place = self.server_address.wait_for_server();
         let kept = self.conn.take().filter(|(of, _)| *of == place.generation);
         let conn = kept.map_or_else(|| Connection::open(&place.address), |(_, conn)| Ok(conn));
         let done = conn.and_then(|mut conn| conn.call(request).map(|answer| (answer, conn)));
         match done {
             Ok((answer, conn)) => {
                 self.conn = Some((place.generation, conn));
-                // A server that stops takes nothing new.
+                // A server that is shutting down accepts nothing new.
                 (answer.status != 503).then_some(answer)
             }
             Err(error) => {
@@ -163,7 +163,7 @@ impl Client {
         }
     }
 
-    /// Asks until there is an answer, over as many servers as it takes.
+    /// Sends a request until there is an answer, across server restarts.
     pub fn call_until_answered(&mut self, request: &Request) -> Answer {
         loop {
             if let Some(answer) = self.call_once(request) {
@@ -178,9 +178,9 @@ impl Client {
         if error.kind() != ErrorKind::ConnectionRefused {
             self.broken += 1;
         }
-        // Whoever asks faster than the news spreads would only spin.
-        if self.beacon.wait_for_server().generation == place.generation {
-            self.beacon.pause(Duration::from_millis(2));
+        // Do not spin until the restart is known.
+        if self.server_address.wait_for_server().generation == place.generation {
+            self.server_address.pause(Duration::from_millis(2));
         }
     }
 }

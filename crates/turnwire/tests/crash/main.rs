@@ -1,19 +1,18 @@
-//! The server is killed at random moments, under load, and started again on the same store: nothing
-//! that was acknowledged is lost, nothing comes twice or in another order, and nobody ever saw
-//! anything that is not there.
+//! The server is killed at random moments, under load, and started again on the same store: nothing that was
+//! acknowledged is lost, repeated or reordered, and no subscriber ever saw anything that is not in the log.
 //!
 //! `SOAK_ROUNDS` says how often it is killed, `TURNWIRE_SEED` repeats the choices of an earlier run
-//! (but not its moments).
+//! (but not its timing).
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `rounds` | the kills, and who uses the server meanwhile |
-//! | `producer`, `chatter`, `janitor` | those who write, and note what was acknowledged |
-//! | `watcher` | those who watch over all restarts |
+//! | `rounds` | the kills, and the load meanwhile |
+//! | `producer`, `chat_client`, `maintenance` | clients that write, and record what was acknowledged |
+//! | `watcher` | subscribers that follow sessions across restarts |
 //! | `check` | whether the server has what was acknowledged and shown |
-//! | `world` | what was sent, acknowledged and shown |
-//! | `beacon`, `http`, `server` | the server's process, where it is, and how it is asked |
-//! | `starting` | a stop in order, and what keeps a server from starting |
+//! | `expectations` | what was sent, acknowledged and shown |
+//! | `server`, `server_address`, `http` | the server process, its address, and the HTTP client |
+//! | `start_failures` | shutdown, and reasons why a server does not start |
 
 #![expect(
     clippy::indexing_slicing,
@@ -39,7 +38,7 @@ use rounds::EndMode;
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// How often the server is killed, unless the environment says so.
+/// How often the server is killed by default.
 const ROUNDS: u64 = 20;
 
 #[test]
@@ -49,11 +48,11 @@ fn nothing_is_lost_doubled_or_reordered_however_often_the_server_is_killed() {
     let seed = number("TURNWIRE_SEED").unwrap_or_else(|| fastrand::u64(..));
     println!("{rounds} rounds, seed {seed}");
     let folder = tempfile::tempdir().unwrap();
-    let world = Expectations::new(seed);
+    let expected = Expectations::new(seed);
     let done = catch_unwind(AssertUnwindSafe(|| {
-        rounds::run(folder.path(), &world, rounds, EndMode::Killed);
+        rounds::run(folder.path(), &expected, rounds, EndMode::Killed);
     }));
-    if done.is_err() || !world.has_no_violations() {
+    if done.is_err() || !expected.has_no_violations() {
         let kept = folder.keep();
         panic!("seed {seed}, the store is kept in {}: {done:?}", kept.display());
     }

@@ -1,4 +1,4 @@
-//! Somebody who stores bytes, forks sessions and deletes them.
+//! A client that stores blobs, and forks and deletes sessions.
 
 use crate::chat_client::send_keyed;
 use crate::expectations::{Expectations, Kind, SessionExpectation, Stage, Violation, hash_bytes};
@@ -9,31 +9,31 @@ use std::sync::Arc;
 use std::time::Duration;
 use turnwire_testkit::{Rng, one_in, pick};
 
-/// What was stored, by its address.
+/// Stored blobs, by URL.
 pub type Blobs = BTreeMap<String, Vec<u8>>;
 
-pub fn run(world: &Arc<Expectations>, mut rng: Rng) -> Blobs {
-    let mut client = Client::new(&world.server);
+pub fn run(expected: &Arc<Expectations>, mut rng: Rng) -> Blobs {
+    let mut client = Client::new(&expected.server);
     let mut blobs = Blobs::new();
     for number in 0_u64.. {
-        if world.server.is_ending() {
+        if expected.server.is_ending() {
             break;
         }
-        let mut janitor = MaintenanceClient { world, client: &mut client, rng: &mut rng };
+        let mut client = MaintenanceClient { expected, client: &mut client, rng: &mut rng };
         match number % 4 {
-            0 => janitor.store_blob(&mut blobs),
-            1 => janitor.fork(number),
-            2 => janitor.make_and_delete(&format!("victim-{number}")),
-            _ => janitor.delete_settled(),
+            0 => client.store_blob(&mut blobs),
+            1 => client.fork(number),
+            2 => client.make_and_delete(&format!("victim-{number}")),
+            _ => client.delete_settled(),
         }
-        world.server.pause(Duration::from_micros(rng.u64(..60_000)));
+        expected.server.pause(Duration::from_micros(rng.u64(..60_000)));
     }
-    world.count("requests broken off", client.broken);
+    expected.count("requests broken off", client.broken);
     blobs
 }
 
 struct MaintenanceClient<'j> {
-    world: &'j Expectations,
+    expected: &'j Expectations,
     client: &'j mut Client,
     rng: &'j mut Rng,
 }
@@ -47,16 +47,16 @@ impl MaintenanceClient<'_> {
         match answer.json()["id"].as_str() {
             Some(id) => {
                 blobs.insert(format!("/v1/blobs/{}", id.trim_start_matches("sha256:")), bytes);
-                self.world.count("blobs", 1);
+                self.expected.count("blobs", 1);
             }
-            None => self.world.report(Violation::Wrong, format!("a blob: {}", answer.text())),
+            None => self.expected.report(Violation::Wrong, format!("a blob: {}", answer.text())),
         }
     }
 
-    /// A fork is whole or not there at all, whenever the server is killed.
+    /// A fork is complete or absent, whenever the server is killed.
     fn fork(&mut self, number: u64) {
-        let Some(source) = self.pick_session(|book| {
-            book.kind != Kind::Fork && matches!(book.stage, Stage::Active | Stage::Settled)
+        let Some(source) = self.pick_session(|session| {
+            session.kind != Kind::Fork && matches!(session.stage, Stage::Active | Stage::Settled)
         }) else {
             return;
         };
@@ -73,7 +73,7 @@ impl MaintenanceClient<'_> {
             if let Some(answer) = self.client.call_once(&fork) {
                 if answer.status != 201 {
                     let why = format!("{id}: a fork of {source} at {at}: {}", answer.text());
-                    self.world.report(Violation::Wrong, why);
+                    self.expected.report(Violation::Wrong, why);
                     return;
                 }
                 break answer.json();
@@ -86,12 +86,12 @@ impl MaintenanceClient<'_> {
             let view = answer.json();
             if view["last_seq"].as_u64() < Some(at as u64) || view["status"] != "idle" {
                 let why = format!("{id}: a fork of {source} at {at} is not whole: {view}");
-                self.world.report(Violation::Wrong, why);
+                self.expected.report(Violation::Wrong, why);
             }
             break view;
         };
         let epoch = view["epoch"].as_str().unwrap_or_default().to_owned();
-        let book = SessionExpectation {
+        let session = SessionExpectation {
             epoch,
             kind: Kind::Fork,
             stage: Stage::Settled,
@@ -99,52 +99,53 @@ impl MaintenanceClient<'_> {
             log: expected,
             ..SessionExpectation::default()
         };
-        self.world.sessions().insert(id, book);
-        self.world.count("forks", 1);
+        self.expected.sessions().insert(id, session);
+        self.expected.count("forks", 1);
     }
 
-    /// Deletes a session while its agent is at work, and sometimes makes it again.
+    /// Deletes a session during a reply, and sometimes creates it again.
     fn make_and_delete(&mut self, id: &str) {
-        self.world.create_session(self.client, id, Kind::Demo);
+        self.expected.create_session(self.client, id, Kind::Demo);
         for number in 0..self.rng.usize(..4) {
             let message = json!({"id": format!("{id}-m{number}"), "content": "long 300"});
             let path = format!("/v1/sessions/{id}/messages?queue=true");
-            send_keyed(self.world, self.client, id, Request::post(path, &message));
+            send_keyed(self.expected, self.client, id, Request::post(path, &message));
         }
-        self.world.server.pause(Duration::from_micros(self.rng.u64(..20_000)));
-        let epoch = self.world.with_session(id, |book| book.epoch.clone());
+        self.expected.server.pause(Duration::from_micros(self.rng.u64(..20_000)));
+        let epoch = self.expected.with_session(id, |session| session.epoch.clone());
         self.delete(id);
         if one_in(self.rng, 2) {
-            self.world.create_session(self.client, id, Kind::Demo);
-            let again = self.world.with_session(id, |book| book.epoch.clone());
+            self.expected.create_session(self.client, id, Kind::Demo);
+            let again = self.expected.with_session(id, |session| session.epoch.clone());
             if again == epoch {
                 let why = format!("{id} was deleted and made again, and is the same: {epoch}");
-                self.world.report(Violation::Wrong, why);
+                self.expected.report(Violation::Wrong, why);
             }
             let message = json!({"id": format!("{id}-m0"), "content": "hello"});
             let path = format!("/v1/sessions/{id}/messages");
-            send_keyed(self.world, self.client, id, Request::post(path, &message));
+            send_keyed(self.expected, self.client, id, Request::post(path, &message));
             self.delete(id);
         }
     }
 
-    /// Deletes one of those that have come to rest, while others still look at it.
+    /// Deletes a settled session that others still follow.
     fn delete_settled(&mut self) {
-        let settled = |book: &SessionExpectation| book.stage == Stage::Settled;
+        let settled = |session: &SessionExpectation| session.stage == Stage::Settled;
         if let Some(id) = self.pick_session(settled).filter(|_| one_in(self.rng, 2)) {
             self.delete(&id);
         }
     }
 
     fn pick_session(&mut self, fits: impl Fn(&SessionExpectation) -> bool) -> Option<String> {
-        let books = self.world.sessions();
-        let fitting = books.iter().filter(|(id, book)| !id.starts_with("victim") && fits(book));
+        let books = self.expected.sessions();
+        let fitting =
+            books.iter().filter(|(id, session)| !id.starts_with("victim") && fits(session));
         let ids: Vec<&String> = fitting.map(|(id, _)| id).collect();
         if ids.is_empty() { None } else { Some((*pick(self.rng, &ids)).clone()) }
     }
 
     fn delete(&mut self, id: &str) {
-        self.world.with_session(id, |book| book.stage = Stage::Deleting);
+        self.expected.with_session(id, |session| session.stage = Stage::Deleting);
         let delete = Request::new("DELETE", format!("/v1/sessions/{id}"), "");
         let mut is_first = true;
         loop {
@@ -154,16 +155,16 @@ impl MaintenanceClient<'_> {
             };
             match answer.status {
                 204 => break,
-                // Then it was durable before the server went.
+                // Then it was durable before the server died.
                 404 if !is_first => break,
                 status => {
                     let why = format!("{id} was not deleted: {status} {}", answer.text());
-                    self.world.report(Violation::Wrong, why);
+                    self.expected.report(Violation::Wrong, why);
                     break;
                 }
             }
         }
-        self.world.with_session(id, |book| book.stage = Stage::Deleted);
-        self.world.count("sessions deleted", 1);
+        self.expected.with_session(id, |session| session.stage = Stage::Deleted);
+        self.expected.count("sessions deleted", 1);
     }
 }

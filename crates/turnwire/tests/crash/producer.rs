@@ -1,4 +1,4 @@
-//! An agent elsewhere, which publishes random replies and sends again what was not acknowledged.
+//! An external agent that publishes random replies, and repeats what was not acknowledged.
 
 use crate::chat_client::send_keyed;
 use crate::expectations::{Expectations, Kind, Stage, Violation};
@@ -9,31 +9,31 @@ use std::time::Duration;
 use turnwire_core::EventKind;
 use turnwire_testkit::{Rng, one_in, random_reply};
 
-/// A session gets so many events, then the next one is begun.
+/// Events per session.
 const EVENTS_PER_SESSION: usize = 1500;
 
-pub fn run(world: &Arc<Expectations>, name: &str, mut rng: Rng) {
-    let mut client = Client::new(&world.server);
+pub fn run(expected: &Arc<Expectations>, name: &str, mut rng: Rng) {
+    let mut client = Client::new(&expected.server);
     for number in 0.. {
-        if world.server.is_ending() {
+        if expected.server.is_ending() {
             break;
         }
         let id = format!("{name}-{number}");
-        world.create_session(&mut client, &id, Kind::External);
+        expected.create_session(&mut client, &id, Kind::External);
         let mut producer =
-            Producer { world, client: &mut client, session: id.clone(), fence: 1, made: 0 };
+            Producer { expected, client: &mut client, session: id.clone(), fence: 1, made: 0 };
         producer.run_replies(&mut rng);
-        world.with_session(&id, |book| book.stage = Stage::Settled);
+        expected.with_session(&id, |session| session.stage = Stage::Settled);
     }
-    world.count("requests broken off", client.broken);
+    expected.count("requests broken off", client.broken);
 }
 
 struct Producer<'p> {
-    world: &'p Expectations,
+    expected: &'p Expectations,
     client: &'p mut Client,
     session: String,
     fence: u64,
-    /// How many replies were begun.
+    /// How many replies were started.
     made: u64,
 }
 
@@ -41,7 +41,7 @@ impl Producer<'_> {
     fn run_replies(&mut self, rng: &mut Rng) {
         let mut to_do: Vec<String> = Vec::new();
         let mut sent = 0;
-        while sent < EVENTS_PER_SESSION && !self.world.server.is_ending() {
+        while sent < EVENTS_PER_SESSION && !self.expected.server.is_ending() {
             let size = rng.usize(1..=64);
             while to_do.len() < size {
                 self.next_reply(rng, &mut to_do);
@@ -52,17 +52,17 @@ impl Producer<'_> {
                     format!("/v1/sessions/{}/messages", self.session),
                     &json!({"id": format!("{}-m{sent}", self.session), "content": "are you there?"}),
                 );
-                send_keyed(self.world, self.client, &self.session, said);
+                send_keyed(self.expected, self.client, &self.session, said);
             }
-            self.world.server.pause(Duration::from_micros(rng.u64(..12_000)));
+            self.expected.server.pause(Duration::from_micros(rng.u64(..12_000)));
         }
-        // What was begun is ended.
+        // End the open reply.
         for rest in to_do.chunks(64) {
             self.publish(rng, rest.to_vec());
         }
     }
 
-    /// The events of another reply, with ids that tell their place.
+    /// The events of another reply, with ids that contain their position.
     fn next_reply(&mut self, rng: &mut Rng, to_do: &mut Vec<String>) {
         self.made += 1;
         let id = format!("{}-r{}", self.session, self.made);
@@ -81,20 +81,20 @@ impl Producer<'_> {
         }
     }
 
-    /// Sends events until they are acknowledged, sometimes with some that were before.
+    /// Sends events until they are acknowledged, sometimes with repeated ones.
     fn publish(&mut self, rng: &mut Rng, events: Vec<String>) -> usize {
         let count = events.len();
-        let (from, end) = self.world.with_session(&self.session, |book| {
-            let from = book.published.sent.len();
-            book.published.sent.extend(events);
+        let (from, end) = self.expected.with_session(&self.session, |session| {
+            let from = session.published.sent.len();
+            session.published.sent.extend(events);
             (from, from + count)
         });
         let mut attempts = 0;
         loop {
             let again = if one_in(rng, 4) { rng.usize(..6).min(from) } else { 0 };
-            let body = self.world.with_session(&self.session, |book| {
-                book.published.under_way = Some(end);
-                book.published.sent.get(from - again..end).unwrap_or_default().join("\n")
+            let body = self.expected.with_session(&self.session, |session| {
+                session.published.under_way = Some(end);
+                session.published.sent.get(from - again..end).unwrap_or_default().join("\n")
             });
             let producer = format!("{}.{}", self.session, self.fence);
             let request =
@@ -103,7 +103,7 @@ impl Producer<'_> {
                     .header("content-type", "application/x-ndjson");
             let Some(answer) = self.client.call_once(&request) else {
                 attempts += 1;
-                // A producer that comes back may well be another process.
+                // A returning producer may be another process.
                 self.fence += u64::from(one_in(rng, 3));
                 continue;
             };
@@ -112,26 +112,26 @@ impl Producer<'_> {
             let total = stored.zip(repeated).map(|(stored, repeated)| stored + repeated);
             if answer.status != 200 || total != Some((count + again) as u64) {
                 let text = answer.text();
-                self.world.report(Violation::Wrong, format!("{}: {text}", self.session));
+                self.expected.report(Violation::Wrong, format!("{}: {text}", self.session));
                 return count;
             }
-            // Without a crash all of it is new but for what was sent again.
+            // Without a crash everything is new except repeats.
             if repeated != Some(again as u64) && (attempts == 0 || stored != Some(0)) {
                 let why = format!("{}: sent {count} and {again} again: {json}", self.session);
-                self.world.report(Violation::Wrong, why);
+                self.expected.report(Violation::Wrong, why);
             }
             if attempts > 0 {
                 let was = match stored {
                     Some(0) => "publishes broken off that were durable",
                     _ => "publishes broken off that were not",
                 };
-                self.world.count(was, 1);
+                self.expected.count(was, 1);
             }
-            self.world.with_session(&self.session, |book| {
-                book.published.acknowledged = end;
-                book.published.under_way = None;
+            self.expected.with_session(&self.session, |session| {
+                session.published.acknowledged = end;
+                session.published.under_way = None;
             });
-            self.world.count("events acknowledged", count as u64);
+            self.expected.count("events acknowledged", count as u64);
             return count;
         }
     }

@@ -1,4 +1,4 @@
-//! Kills the server again and again while everybody uses it.
+//! Kills the server repeatedly under load.
 
 use crate::check::LogCheck;
 use crate::expectations::{Expectations, RecordedAnswer, Tally};
@@ -15,100 +15,100 @@ use turnwire_testkit::{Rng, one_in};
 const PRODUCERS: usize = 3;
 const CHATTERS: usize = 3;
 const WATCHERS: usize = 6;
-/// The server lives for less than this.
+/// The longest life of a server.
 const MAX_LIFETIME: Duration = Duration::from_millis(300);
 
-/// A stop takes less than this.
+/// The longest shutdown.
 const MAX_STOP_TIME: Duration = Duration::from_secs(5);
 
-/// Everybody who uses the server.
+/// All clients of the server.
 struct Load {
     writers: Vec<JoinHandle<()>>,
-    janitor: JoinHandle<Blobs>,
+    client: JoinHandle<Blobs>,
     watchers: Vec<JoinHandle<()>>,
 }
 
 impl Load {
-    fn start(world: &Arc<Expectations>, rng: &mut Rng) -> Self {
+    fn start(expected: &Arc<Expectations>, rng: &mut Rng) -> Self {
         let mut writers = Vec::new();
         for number in 0..PRODUCERS {
-            let (world, rng) = (world.clone(), rng.fork());
+            let (expected, rng) = (expected.clone(), rng.fork());
             let name = format!("producer{number}");
-            writers.push(thread::spawn(move || producer::run(&world, &name, rng)));
+            writers.push(thread::spawn(move || producer::run(&expected, &name, rng)));
         }
         for number in 0..CHATTERS {
-            let (world, rng) = (world.clone(), rng.fork());
+            let (expected, rng) = (expected.clone(), rng.fork());
             let name = format!("chat{number}");
-            writers.push(thread::spawn(move || chat_client::run(&world, &name, rng)));
+            writers.push(thread::spawn(move || chat_client::run(&expected, &name, rng)));
         }
         let watchers = (0..WATCHERS).map(|number| {
-            let (world, rng) = (world.clone(), rng.fork());
-            thread::spawn(move || watcher::run(&world, number, rng))
+            let (expected, rng) = (expected.clone(), rng.fork());
+            thread::spawn(move || watcher::run(&expected, number, rng))
         });
         let watchers = watchers.collect();
-        let (world, rng) = (world.clone(), rng.fork());
-        Self { writers, janitor: thread::spawn(move || maintenance::run(&world, rng)), watchers }
+        let (expected, rng) = (expected.clone(), rng.fork());
+        Self { writers, client: thread::spawn(move || maintenance::run(&expected, rng)), watchers }
     }
 }
 
 /// How a server ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum EndMode {
-    /// It is killed; now and then it is stopped in order.
+    /// Killed; sometimes shut down.
     Killed,
     InOrder,
 }
 
-/// Runs so many rounds in a folder, and tells what was found.
-pub fn run(folder: &Path, world: &Arc<Expectations>, rounds: u64, ends: EndMode) {
-    let mut rng = Rng::with_seed(world.seed);
+/// Runs rounds in a folder, and prints a summary.
+pub fn run(folder: &Path, expected: &Arc<Expectations>, rounds: u64, ends: EndMode) {
+    let mut rng = Rng::with_seed(expected.seed);
     let mut said = HashMap::new();
     let begun = Instant::now();
     let mut server = Server::start(folder);
-    world.server.set_running(&server.address);
-    let load = Load::start(world, &mut rng);
+    expected.server.set_running(&server.address);
+    let load = Load::start(expected, &mut rng);
     for round in 1..=rounds {
-        // The one thing here that time decides: when the server dies.
+        // The only random time here: when the server dies.
         thread::sleep(MAX_LIFETIME.mul_f64(rng.f64()));
         if ends == EndMode::InOrder || one_in(&mut rng, 10) {
             stop(server);
-            world.count("stops in order", 1);
+            expected.count("stops in order", 1);
         } else {
-            note_what_is_under_way(world);
+            note_what_is_under_way(expected);
             server.kill();
         }
-        world.server.set_stopped();
-        server = restart(folder, &mut rng, world);
-        world.count("rounds", 1);
-        LogCheck::new(world, &server.address, &mut said).unwrap().check_touched(&mut rng);
-        if !world.has_no_violations() {
-            return print_summary(world, round, begun);
+        expected.server.set_stopped();
+        server = restart(folder, &mut rng, expected);
+        expected.count("rounds", 1);
+        LogCheck::new(expected, &server.address, &mut said).unwrap().check_touched(&mut rng);
+        if !expected.has_no_violations() {
+            return print_summary(expected, round, begun);
         }
         if round % 50 == 0 {
-            print_summary(world, round, begun);
+            print_summary(expected, round, begun);
         }
-        world.server.set_running(&server.address);
+        expected.server.set_running(&server.address);
     }
-    world.server.stop_clients();
+    expected.server.stop_clients();
     for writer in load.writers {
         writer.join().unwrap();
     }
-    let blobs = load.janitor.join().unwrap();
-    // Everything has come to rest: whoever still watches comes back to see that.
+    let blobs = load.client.join().unwrap();
+    // Everything has settled: subscribers reconnect to see that.
     server.kill();
-    world.server.set_stopped();
+    expected.server.set_stopped();
     server = Server::start(folder);
-    world.server.set_running(&server.address);
+    expected.server.set_running(&server.address);
     for watcher in load.watchers {
         watcher.join().unwrap();
     }
-    LogCheck::new(world, &server.address, &mut said).unwrap().check_all(&blobs);
+    LogCheck::new(expected, &server.address, &mut said).unwrap().check_all(&blobs);
     stop(server);
-    print_summary(world, rounds, begun);
+    print_summary(expected, rounds, begun);
     assert_doctor_finds_nothing(folder);
 }
 
-/// Has the server finish what it has begun.
+/// Shuts the server down.
 fn stop(server: Server) {
     let begun = Instant::now();
     server.terminate();
@@ -116,33 +116,33 @@ fn stop(server: Server) {
     assert!(begun.elapsed() < MAX_STOP_TIME, "it took {:?} to stop", begun.elapsed());
 }
 
-/// Starts the server again; sometimes it is killed while it starts, too.
-fn restart(folder: &Path, rng: &mut Rng, world: &Expectations) -> Server {
+/// Starts the server again; sometimes kills it during the start.
+fn restart(folder: &Path, rng: &mut Rng, expected: &Expectations) -> Server {
     while one_in(rng, 4) {
         let time = Duration::from_micros(rng.u64(..80_000));
         Server::start_and_kill(folder, || thread::sleep(time));
-        world.count("kills while it started", 1);
+        expected.count("kills while it started", 1);
     }
     Server::start(folder)
 }
 
-fn note_what_is_under_way(world: &Expectations) {
-    let is_under_way = world.sessions().values().any(|book| {
-        book.published.under_way.is_some()
-            || book.requests.iter().any(|asked| asked.answer == RecordedAnswer::None)
+fn note_what_is_under_way(expected: &Expectations) {
+    let is_under_way = expected.sessions().values().any(|session| {
+        session.published.under_way.is_some()
+            || session.requests.iter().any(|keyed| keyed.answer == RecordedAnswer::None)
     });
-    world.count("kills while a write was under way", u64::from(is_under_way));
+    expected.count("kills while a write was under way", u64::from(is_under_way));
 }
 
-/// Nothing may be wrong with the file, or with what is made of the events.
+/// `turnwire doctor` finds nothing in the store.
 fn assert_doctor_finds_nothing(folder: &Path) {
     let (status, text) = failure_output(turnwire(&["doctor", "--store", &store_url(folder)]));
     assert_eq!(status, Some(0), "{text}");
 }
 
 #[expect(clippy::print_stdout, reason = "a long test tells how far it is")]
-fn print_summary(world: &Expectations, round: u64, begun: Instant) {
-    let Tally { lost, duplicated, reordered, wrong, why, counts } = &*world.tally();
+fn print_summary(expected: &Expectations, round: u64, begun: Instant) {
+    let Tally { lost, duplicated, reordered, wrong, why, counts } = &*expected.tally();
     let time = begun.elapsed().as_secs();
     println!(
         "round {round}, {time} s: lost {lost}, duplicated {duplicated}, reordered {reordered}, \

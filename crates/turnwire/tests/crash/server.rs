@@ -1,4 +1,4 @@
-//! A real server in a process of its own, to be killed.
+//! A real server process that tests kill.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read};
@@ -26,13 +26,13 @@ pub fn serve_command(folder: &Path) -> Command {
     let args =
         ["serve", "--listen", "127.0.0.1:0", "--store", &store, "--log", "warn,turnwire=warn"];
     let mut command = turnwire(&args);
-    // Fast enough to finish many replies, slow enough to be killed in the middle of one.
+    // Fast enough to finish many replies, slow enough to be killed during one.
     command.current_dir(folder).env("TURNWIRE_DEMO_RATE", "1500");
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// What it says is kept beside the store.
+/// The log goes to a file beside the store.
 fn command_with_log(folder: &Path) -> Command {
     let log = OpenOptions::new().create(true).append(true).open(folder.join("server.log"));
     let mut command = serve_command(folder);
@@ -41,7 +41,7 @@ fn command_with_log(folder: &Path) -> Command {
 }
 
 impl Server {
-    /// Starts one, and waits until it listens.
+    /// Starts a server, and waits until it listens.
     pub fn start(folder: &Path) -> Self {
         Self::from_command(command_with_log(folder))
     }
@@ -57,7 +57,7 @@ impl Server {
         Self { child, address }
     }
 
-    /// One that is killed before anybody knows how far it came.
+    /// Starts a server, and kills it during the start.
     pub fn start_and_kill(folder: &Path, wait: impl FnOnce()) {
         let mut child = command_with_log(folder).spawn().unwrap();
         wait();
@@ -65,7 +65,7 @@ impl Server {
         let _ = child.wait();
     }
 
-    /// SIGKILL: the process is gone between two instructions.
+    /// SIGKILL.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -75,7 +75,7 @@ impl Server {
         self.child.id()
     }
 
-    /// SIGTERM: it finishes what it has begun.
+    /// SIGTERM: it shuts down.
     pub fn terminate(&self) {
         let pid = self.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
@@ -93,7 +93,7 @@ impl Drop for Server {
     }
 }
 
-/// What a command prints on its standard error, which it must end with.
+/// Exit status and standard error of a command that must end.
 pub fn failure_output(mut command: Command) -> (Option<i32>, String) {
     let Output { status, stderr, .. } = command.output().unwrap();
     let mut text = String::new();

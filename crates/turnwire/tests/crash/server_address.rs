@@ -1,9 +1,9 @@
-//! Where the server is now, for everybody who uses it.
+//! The current address of the server, for all clients of the test.
 
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// Tells clients of the server's coming and going.
+/// Tells clients when the server starts and stops.
 #[derive(Default)]
 pub struct ServerAddress {
     now: Mutex<AddressState>,
@@ -12,13 +12,13 @@ pub struct ServerAddress {
 
 #[derive(Default)]
 struct AddressState {
-    /// Counts the servers.
+    /// Counts server starts.
     generation: u64,
     address: Option<String>,
     is_over: bool,
 }
 
-/// A server that can be reached, or could a moment ago.
+/// A server that is, or was a moment ago, reachable.
 #[derive(Clone)]
 pub struct RunningServer {
     pub generation: u64,
@@ -26,7 +26,7 @@ pub struct RunningServer {
 }
 
 impl ServerAddress {
-    /// A server is there.
+    /// A server has started.
     pub fn set_running(&self, address: &str) {
         let mut now = self.now.lock().unwrap();
         now.generation += 1;
@@ -34,13 +34,13 @@ impl ServerAddress {
         self.changed.notify_all();
     }
 
-    /// It is gone.
+    /// The server has stopped.
     pub fn set_stopped(&self) {
         self.now.lock().unwrap().address = None;
         self.changed.notify_all();
     }
 
-    /// Nothing new is to be begun; what was begun is brought to its end.
+    /// Clients start nothing new, and finish what they started.
     pub fn stop_clients(&self) {
         self.now.lock().unwrap().is_over = true;
         self.changed.notify_all();
@@ -61,7 +61,7 @@ impl ServerAddress {
         }
     }
 
-    /// A pause between two requests, which ends early when the server goes or comes, or all is over.
+    /// A pause between two requests; ends early when the server starts or stops, or the test ends.
     pub fn pause(&self, time: Duration) {
         let end = Instant::now() + time;
         let mut now = self.now.lock().unwrap();

@@ -1,4 +1,4 @@
-//! A stop in order, and what keeps a server from starting.
+//! Shutdown, and reasons why a server does not start.
 
 use crate::expectations::Expectations;
 use crate::http::{Answer, Connection, Request};
@@ -10,11 +10,12 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use turnwire_testkit::skip;
 
-/// Somebody who owns nothing.
+/// The user id of `nobody`.
 const NOBODY: u32 = 65534;
 
-/// That a server does not start, with a status of its own and all of these words.
+/// Checks that a server does not start, and that the error has these words.
 fn assert_refuses_to_start(command: Command, words: &[&str]) {
     let (status, error) = failure_output(command);
     assert_eq!(status, Some(2), "{error}");
@@ -26,12 +27,12 @@ fn assert_refuses_to_start(command: Command, words: &[&str]) {
 #[test]
 fn a_stop_under_load_loses_nothing_and_is_prompt() {
     let folder = tempfile::tempdir().unwrap();
-    let world = Expectations::new(fastrand::u64(..));
-    rounds::run(folder.path(), &world, 5, EndMode::InOrder);
-    assert!(world.has_no_violations(), "seed {}", world.seed);
-    // Whatever was taken was answered, too.
-    let durable = world.tally().counts.get("publishes broken off that were durable").copied();
-    assert_eq!(durable, None, "seed {}", world.seed);
+    let expected = Expectations::new(fastrand::u64(..));
+    rounds::run(folder.path(), &expected, 5, EndMode::InOrder);
+    assert!(expected.has_no_violations(), "seed {}", expected.seed);
+    // Every accepted request was answered.
+    let durable = expected.tally().counts.get("publishes broken off that were durable").copied();
+    assert_eq!(durable, None, "seed {}", expected.seed);
 }
 
 #[test]
@@ -45,7 +46,7 @@ fn a_store_is_used_by_one_server_at_a_time() {
     );
     let mut conn = Connection::open(&server.address).unwrap();
     assert_eq!(conn.call(&Request::get("/readyz")).unwrap().status, 200);
-    // A server that was killed holds nothing any more.
+    // A killed server holds no lock.
     server.kill();
     drop(Server::start(folder.path()));
 }
@@ -81,7 +82,7 @@ fn a_store_of_a_later_version_is_not_touched() {
     assert!(server.wait().success());
     let file = folder.path().join("turnwire.db");
     let store = fs::OpenOptions::new().read(true).write(true).open(&file).unwrap();
-    // Where SQLite keeps the version of the tables.
+    // The offset of SQLite's user version.
     store.write_all_at(&99_u32.to_be_bytes(), 60).unwrap();
     let before = fs::read(&file).unwrap();
     assert_refuses_to_start(serve_command(folder.path()), &["version", "99", "or a later one"]);
@@ -105,7 +106,10 @@ fn a_folder_that_may_not_be_written_is_named() {
         command
     };
     if let Err(error) = as_somebody().arg("--help").output() {
-        return skipped("no rights", &format!("the program cannot be run by others: {error}"));
+        return skip(
+            "a folder without write permission",
+            &format!("cannot run the program as nobody: {error}"),
+        );
     }
     assert_refuses_to_start(
         as_somebody(),
@@ -113,17 +117,12 @@ fn a_folder_that_may_not_be_written_is_named() {
     );
 }
 
-/// Whether rights mean nothing to us.
+/// Whether we ignore file permissions.
 fn is_root(closed: &Path) -> bool {
     fs::write(closed.join("probe"), "").is_ok()
 }
 
-#[expect(clippy::print_stdout, reason = "what was not tested is said")]
-fn skipped(what: &str, why: &str) {
-    println!("skipped: {what}: {why}");
-}
-
-/// A disk of a few megabytes.
+/// A file system of a few megabytes.
 struct SmallDisk<'d>(&'d Path);
 
 impl<'d> SmallDisk<'d> {
@@ -133,7 +132,7 @@ impl<'d> SmallDisk<'d> {
         mounted.is_ok_and(|output| output.status.success()).then_some(Self(at))
     }
 
-    /// Takes all the room that is left.
+    /// Fills the disk.
     fn fill(&self) {
         let mut size = 6 << 20;
         let mut rest = Vec::new();
@@ -165,7 +164,7 @@ impl Drop for SmallDisk<'_> {
 fn a_full_disk_is_said_and_service_resumes_when_there_is_room() {
     let folder = tempfile::tempdir().unwrap();
     let Some(disk) = SmallDisk::mount(folder.path()) else {
-        return skipped("a full disk", "no disk can be mounted here");
+        return skip("a full disk", "cannot mount a tmpfs here");
     };
     disk.fill();
     assert_refuses_to_start(serve_quietly(folder.path()), &["cannot open the store", "space"]);
@@ -205,7 +204,7 @@ fn a_full_disk_is_said_and_service_resumes_when_there_is_room() {
     assert_eq!(view["last_seq"], acknowledged);
 }
 
-/// With its log elsewhere.
+/// With the log in another place.
 fn serve_quietly(folder: &Path) -> Command {
     let mut command = serve_command(folder);
     command.stderr(std::process::Stdio::piped());

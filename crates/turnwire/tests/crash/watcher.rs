@@ -1,4 +1,4 @@
-//! Somebody who watches a session over all restarts, and folds what comes.
+//! A subscriber that follows a session across restarts, and folds its events.
 
 use crate::expectations::{Expectations, Stage, Violation, hash_bytes};
 use crate::http::{Client, Connection, Request};
@@ -9,22 +9,23 @@ use std::sync::Arc;
 use turnwire_core::{Event, EventKind, Folder};
 use turnwire_testkit::{Rng, pick};
 
-pub fn run(world: &Arc<Expectations>, number: usize, mut rng: Rng) {
-    let mut client = Client::new(&world.server);
+pub fn run(expected: &Arc<Expectations>, number: usize, mut rng: Rng) {
+    let mut client = Client::new(&expected.server);
     let mut done: Vec<String> = Vec::new();
     loop {
         let session = {
-            let books = world.sessions();
-            let active =
-                books.iter().filter(|(id, book)| book.stage == Stage::Active && !done.contains(id));
+            let books = expected.sessions();
+            let active = books
+                .iter()
+                .filter(|(id, session)| session.stage == Stage::Active && !done.contains(id));
             let ids: Vec<&String> = active.map(|(id, _)| id).collect();
             if ids.is_empty() { None } else { Some((*pick(&mut rng, &ids)).clone()) }
         };
         match session {
             Some(id) => {
-                let epoch = world.sessions().get(&id).map(|book| book.epoch.clone());
+                let epoch = expected.sessions().get(&id).map(|session| session.epoch.clone());
                 let mut watcher = Watcher {
-                    world,
+                    expected,
                     epoch: epoch.unwrap_or_default(),
                     raw: number.is_multiple_of(2),
                     token: None,
@@ -36,37 +37,37 @@ pub fn run(world: &Arc<Expectations>, number: usize, mut rng: Rng) {
                 watcher.follow(&mut client);
                 done.push(id);
             }
-            None if world.server.is_ending() => break,
-            None => world.server.pause(std::time::Duration::from_millis(20)),
+            None if expected.server.is_ending() => break,
+            None => expected.server.pause(std::time::Duration::from_millis(20)),
         }
     }
 }
 
 struct Watcher<'w> {
-    world: &'w Expectations,
+    expected: &'w Expectations,
     session: String,
     epoch: String,
-    /// Takes the log as it is, not merged.
+    /// Reads the raw log, without merged deltas.
     raw: bool,
     token: Option<String>,
     last: u64,
     folder: Folder,
-    /// The session was deleted, or something was wrong and told.
+    /// The session was deleted, or a violation was reported.
     is_finished: bool,
 }
 
 impl Watcher<'_> {
-    /// Watches until the session has come to rest and everything of it was seen.
+    /// Follows the session until it has settled and all events were seen.
     fn follow(&mut self, client: &mut Client) {
         while !self.is_finished && !self.is_done(client) {
-            let place = self.world.server.wait_for_server();
+            let place = self.expected.server.wait_for_server();
             if let Err(error) = self.read_stream(&place.address) {
                 let hangs =
                     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
                 assert!(!hangs, "{}: a stream without a sign of life", self.session);
-                self.world.count("streams broken off", 1);
-                if self.world.server.wait_for_server().generation == place.generation {
-                    self.world.server.pause(std::time::Duration::from_millis(2));
+                self.expected.count("streams broken off", 1);
+                if self.expected.server.wait_for_server().generation == place.generation {
+                    self.expected.server.pause(std::time::Duration::from_millis(2));
                 }
             }
         }
@@ -76,9 +77,9 @@ impl Watcher<'_> {
     }
 
     fn session_stage(&self) -> Option<Stage> {
-        let books = self.world.sessions();
-        let book = books.get(&self.session).filter(|book| book.epoch == self.epoch)?;
-        Some(book.stage)
+        let books = self.expected.sessions();
+        let session = books.get(&self.session).filter(|session| session.epoch == self.epoch)?;
+        Some(session.stage)
     }
 
     fn is_gone(&self) -> bool {
@@ -103,12 +104,12 @@ impl Watcher<'_> {
     fn report_violation(&mut self, broken: Violation, why: &str) {
         self.is_finished = true;
         if !self.is_gone() {
-            self.world
+            self.expected
                 .report(broken, format!("{}: a watcher at {}: {why}", self.session, self.last));
         }
     }
 
-    /// One connection. It ends when nothing more comes, or the server goes.
+    /// One connection, until the stream or the server ends.
     fn read_stream(&mut self, address: &str) -> io::Result<()> {
         let mut path = format!("/v1/sessions/{}/events?raw={}", self.session, self.raw);
         // One that has come to rest is read to its end.
@@ -179,9 +180,9 @@ impl Watcher<'_> {
         }
         let (raw, hash) = (self.raw, hash_bytes(frame.data.as_bytes()));
         if !self.is_gone() {
-            let seen = self.world.with_session(&self.session, |book| {
-                book.shown = book.shown.max(seq);
-                if raw { book.seen.insert(seq, hash) } else { None }
+            let seen = self.expected.with_session(&self.session, |session| {
+                session.shown = session.shown.max(seq);
+                if raw { session.seen.insert(seq, hash) } else { None }
             });
             if seen.is_some_and(|seen| seen != hash) {
                 self.report_violation(
@@ -191,10 +192,10 @@ impl Watcher<'_> {
             }
         }
         self.token = Some(frame.id);
-        self.world.count("events watched", 1 + seq - first);
+        self.expected.count("events watched", 1 + seq - first);
     }
 
-    /// What was folded is what the server has.
+    /// The folded messages equal the server's.
     fn compare_with_server(&mut self, client: &mut Client) {
         let path =
             format!("/v1/sessions/{}/messages?agents=all&superseded=true&limit=500", self.session);
@@ -224,7 +225,7 @@ impl Watcher<'_> {
                 );
             }
         }
-        self.world.count("sessions watched to their end", 1);
+        self.expected.count("sessions watched to their end", 1);
     }
 }
 
@@ -235,7 +236,7 @@ struct Frame {
 }
 
 impl Frame {
-    /// Takes a line. Whether a frame with data is complete with it.
+    /// Adds a line. Returns whether it completes a frame with data.
     fn push_line(&mut self, line: &str) -> bool {
         let line = line.trim_end_matches(['\r', '\n']);
         if line.is_empty() {

@@ -1,4 +1,4 @@
-//! So many replies at once, from their start to their end.
+//! One round of `bench replies`: starts replies, follows them, stops them.
 
 use crate::bench::connection::{Connection, ReceiveBuffer, ResponseStream};
 use crate::bench::delta_marks::{MarkScanner, OrderCheck};
@@ -18,14 +18,14 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::task::JoinSet;
 use turnwire_agent::model::clock::{ClockRequest, TimedToken};
 
-/// How long what was said may take to the last watcher.
+/// The longest time from the end to the last subscriber.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
-/// How many replies are started or stopped at once.
+/// How many replies are started or stopped concurrently.
 const CONNECTIONS: usize = 32;
-/// No round goes on for longer.
+/// The longest round.
 const MAX_SECONDS: u32 = 600;
 
-/// What all rounds of a measurement have in common.
+/// The settings of all rounds of a measurement.
 pub(super) struct RoundSettings {
     pub(super) server: Arc<BenchTarget>,
     pub(super) after: Cleanup,
@@ -36,7 +36,7 @@ pub(super) struct RoundSettings {
     pub(super) pid: Option<u32>,
 }
 
-/// What came of so many replies.
+/// The result of a round.
 pub(super) struct RoundResult {
     pub(super) replies: u32,
     pub(super) latency: Latency,
@@ -47,7 +47,7 @@ pub(super) struct RoundResult {
     seconds: u32,
 }
 
-/// What the server used for them.
+/// The server's memory and processor time.
 pub(super) struct ServerUsage {
     pub(super) kib_before: u64,
     pub(super) kib_with: u64,
@@ -59,7 +59,7 @@ impl RoundResult {
         per_second(self.latency.count(), f64::from(self.seconds))
     }
 
-    /// Whether the tokens came as fast as they were to come.
+    /// Whether the tokens arrived at the requested rate.
     pub(super) fn keeps_rate(&self) -> bool {
         self.tokens_per_second() >= 0.98 * f64::from(self.replies) * f64::from(self.rate)
     }
@@ -69,13 +69,13 @@ impl RoundResult {
     }
 }
 
-/// What the watchers share.
+/// What the subscribers share.
 struct Shared {
     begin: Instant,
-    /// What is received between these is measured, in nanoseconds from the begin.
+    /// Tokens received between these are measured, in nanoseconds since the start.
     from: AtomicU64,
     to: AtomicU64,
-    /// What is said behind this is not waited for any more.
+    /// Tokens after this time are not waited for.
     end: OnceLock<SystemTime>,
     received: Arc<AtomicU64>,
     measured: Mutex<Measured>,
@@ -84,13 +84,13 @@ struct Shared {
 struct Measured {
     latency: Latency,
     wrong: u64,
-    /// How many watchers have seen all that was said up to the end.
+    /// How many subscribers have seen all tokens up to the end.
     whole: u32,
 }
 
 impl RoundSettings {
     pub(super) async fn run_round(&self, replies: u32) -> Result<RoundResult> {
-        // The model has as many connections as there are replies.
+        // The model has one connection per reply.
         allow_open_files(u64::from(replies) * 2)?;
         let (server, rate) = (&self.server, self.rate);
         let sessions = Sessions::create_for_agent(server, replies as usize, &self.agent).await?;
@@ -143,7 +143,7 @@ impl RoundSettings {
                 self.agent
             )));
         }
-        // Who has not seen all by then is among the lost.
+        // Subscribers that are not done by then count as lost.
         if let Ok(done) = tokio::time::timeout(DRAIN_TIMEOUT, join_all(watching)).await {
             done?;
         }
@@ -165,7 +165,7 @@ impl RoundSettings {
     }
 }
 
-/// Starts a reply in each session, and gives the sessions with the ids of their replies.
+/// Starts a reply in each session, and returns the sessions with their reply ids.
 async fn start_replies(
     server: &Arc<BenchTarget>,
     sessions: &[String],
@@ -196,7 +196,7 @@ async fn stop_replies(server: &Arc<BenchTarget>, replies: &[(String, String)]) -
     request_each(server, "stopping a reply", requests.collect()).await.map(drop)
 }
 
-/// Sends a request for each session, over several connections, and gives the answers.
+/// Sends a request per session, over several connections, and returns the responses.
 async fn request_each(
     server: &Arc<BenchTarget>,
     what: &'static str,
@@ -253,12 +253,12 @@ impl Shared {
         u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Whether a token was said after the end: then all that was said up to it has come.
+    /// Whether a token was sent after the end: then all earlier ones have arrived.
     fn is_after_end(&self, token: TimedToken) -> bool {
         self.end.get().is_some_and(|end| token.age(*end).is_zero())
     }
 
-    /// Records tokens that a watcher has just received.
+    /// Records tokens that a subscriber has just received.
     fn record_tokens(&self, seen: &mut Vec<TimedToken>) {
         self.received.fetch_add(seen.len() as u64, Ordering::Relaxed);
         let (now, clock) = (self.now(), SystemTime::now());

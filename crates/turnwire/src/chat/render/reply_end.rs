@@ -1,4 +1,4 @@
-//! The end of a reply: how it went, what to do about it, what it took.
+//! Renders the end of a reply: outcome, advice and token usage.
 
 use super::Renderer;
 use crate::chat::page::Style;
@@ -13,7 +13,7 @@ impl Renderer {
         }
         if event.is_from_sub_agent() {
             self.page.write_row(Style::DIM, "└");
-            self.status = Some("going on".to_owned());
+            self.status = Some("working".to_owned());
             return;
         }
         if let Some(output) = &end.structured_output {
@@ -31,7 +31,7 @@ impl Renderer {
         }
         self.page.start_row();
         self.status = None;
-        // A conversation may last for days.
+        // A conversation may last for days: free the memory.
         self.folder = Folder::default();
         self.texts.clear();
         self.started.clear();
@@ -48,7 +48,7 @@ fn format_usage(counts: TokenCounts) -> String {
     format!("{input_tokens} tokens in{cached} · {output_tokens} out")
 }
 
-/// What is said of an end that is not just the end.
+/// Style and text of an end that was not a plain success.
 pub(crate) fn describe_reply_end(end: &ReplyEnd) -> Option<(Style, String)> {
     if let Some(error) = &end.error {
         let (what, todo) = (error.r#type.as_str(), error_advice(&error.r#type));
@@ -58,14 +58,12 @@ pub(crate) fn describe_reply_end(end: &ReplyEnd) -> Option<(Style, String)> {
     let text = match &end.finished_reason {
         FinishedReason::Completed | FinishedReason::ToolCalls => return None,
         FinishedReason::Interrupted => "■ stopped",
-        FinishedReason::ExceedMaxIters => {
-            "! it has gone round as often as it may; write on to let it go further"
-        }
+        FinishedReason::ExceedMaxIters => "! iteration limit reached; send a message to continue",
         FinishedReason::Error => "✗ The reply failed",
-        FinishedReason::Length => "! cut off at the limit of the model's output; ask it to go on",
-        FinishedReason::Refusal => "! the model declined to answer",
-        FinishedReason::ContentFilter => "! a filter of the provider took it out",
-        FinishedReason::Truncated => "! the provider's stream broke off; try again",
+        FinishedReason::Length => "! output limit reached; ask the model to continue",
+        FinishedReason::Refusal => "! the model refused to answer",
+        FinishedReason::ContentFilter => "! blocked by the provider's content filter",
+        FinishedReason::Truncated => "! the provider's stream was truncated; try /retry",
         FinishedReason::Other(word) => return Some((Style::YELLOW, format!("! ended: {word}"))),
     };
     Some((Style::YELLOW, text.to_owned()))
@@ -74,21 +72,21 @@ pub(crate) fn describe_reply_end(end: &ReplyEnd) -> Option<(Style, String)> {
 fn error_advice(kind: &ErrorType) -> &'static str {
     match kind {
         ErrorType::Authentication => {
-            "Check the agent's key: api_key_env in turnwire.toml names it."
+            "Check the agent's API key: api_key_env in turnwire.toml names its variable."
         }
-        ErrorType::Permission => "The key is good, and may not do this: ask whoever gave it.",
-        ErrorType::RateLimit => "Too much at once: wait a little, then try again.",
+        ErrorType::Permission => {
+            "The API key is valid but has no access to this: use another key or model."
+        }
+        ErrorType::RateLimit => "The provider's rate limit is reached: wait, then retry.",
         ErrorType::InvalidRequest => {
-            "The model does not take this: ask in another way, or begin anew."
+            "The provider rejected the request: rephrase the message, or start a new session."
         }
-        ErrorType::Upstream => "The model's provider failed: try again.",
+        ErrorType::Upstream => "The provider failed: retry.",
         ErrorType::Connection => {
-            "The model was not reached: check the network and base_url, then try again."
+            "The provider is unreachable: check the network and base_url, then retry."
         }
-        ErrorType::Setup => "It failed before it began: look at the agent's settings.",
-        ErrorType::Internal => {
-            "That is a fault of the agent's: the server's log says more. Try again."
-        }
-        ErrorType::Unknown | ErrorType::Other(_) => "Try again.",
+        ErrorType::Setup => "It failed before it started: check the agent's settings.",
+        ErrorType::Internal => "Internal error of the agent: see the server's log, then retry.",
+        ErrorType::Unknown | ErrorType::Other(_) => "Retry.",
     }
 }

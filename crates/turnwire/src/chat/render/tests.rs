@@ -1,11 +1,11 @@
-//! What recorded events look like. The answers of the demo agent are in `recorded/`, beside what a
-//! terminal of 60 columns shows of them.
+//! Renders recorded replies of the demo agent. `recorded/` has the events, and what a terminal of
+//! 60 columns shows.
 
 use super::super::plain::{PlainOutput, PlainRenderer};
 use super::*;
 use turnwire_core::coalesce;
 
-/// Keeps nothing, and says what it was given.
+/// Saves nothing, and returns what it was given.
 struct FakeSaver;
 
 impl FileSaver for FakeSaver {
@@ -42,7 +42,7 @@ const RECORDINGS: [(&str, &str, &str); 7] =
 fn recorded_answers_look_as_they_did() {
     for (name, lines, expected) in RECORDINGS {
         let text = render(&parse_events(lines));
-        // `TURNWIRE_RECORD=1 cargo test` writes them anew, for a person to look at.
+        // `TURNWIRE_RECORD=1 cargo test` writes them again, for review.
         if std::env::var_os("TURNWIRE_RECORD").is_some() {
             let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/chat/render/recorded");
             std::fs::write(format!("{folder}/{name}.txt"), &text).unwrap();
@@ -52,7 +52,7 @@ fn recorded_answers_look_as_they_did() {
     }
 }
 
-/// The same events with every delta cut into letters.
+/// The same events with one delta per character.
 fn split_deltas(events: &[Event<'static>]) -> Vec<Event<'static>> {
     let mut out = Vec::new();
     for event in events {
@@ -138,8 +138,8 @@ fn an_edit_a_denial_and_a_long_result_are_shown() {
     assert_eq!(
         text,
         format!(
-            "⚙ buy {{\"n\":1}}\n\n? buy waits for a yes or no\n✓ buy was allowed\n  with {{\"n\":2}}\n{rows}  \
-             ┆ … 8 more lines\n  ✗ failed\n✗ sell was not allowed: too late\n\n■ stopped\n"
+            "⚙ buy {{\"n\":1}}\n\n? buy needs approval\n✓ buy was allowed\n  with {{\"n\":2}}\n{rows}  \
+             ┆ … 8 more lines\n  ✗ failed\n✗ sell was denied: too late\n\n■ stopped\n"
         )
     );
 }
@@ -158,7 +158,7 @@ fn a_message_that_is_there_already_looks_as_it_did_when_it_came() {
             .filter(own)
             .flat_map(super::super::message_events::message_to_events)
             .collect();
-        // Questions, tokens and sub-agents are not in the message.
+        // Approvals, tokens and sub-agents are not in the message.
         let is_in = |line: &&str| {
             !line.is_empty()
                 && !line.contains(" tokens in")
@@ -171,7 +171,7 @@ fn a_message_that_is_there_already_looks_as_it_did_when_it_came() {
         let rows = |text: &str| -> Vec<String> {
             let mut rows: Vec<String> = text.lines().filter(is_in).map(str::to_owned).collect();
             rows.dedup();
-            // What the client executed is a result of its own when it comes.
+            // A client-side result arrives as an event of its own.
             rows
         };
         if name != "browser" && name != "parallel" {
@@ -211,7 +211,7 @@ fn a_reset_forgets_and_everything_comes_again() {
     let half: Vec<_> = again.iter().take(6).cloned().collect();
     let events = [half, parse_events(reset), again].concat();
     let text = render(&events);
-    assert!(text.contains("↻ from the start: it was restored\n"), "{text}");
+    assert!(text.contains("↻ session reset: it was restored\n"), "{text}");
     assert!(text.trim_end().ends_with(expected.trim()), "{text}");
 }
 

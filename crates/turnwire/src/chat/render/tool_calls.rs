@@ -1,4 +1,4 @@
-//! Tool calls: their input, their questions, and what came of them.
+//! Renders tool calls: input, approvals and results.
 
 use super::{Renderer, tool_input};
 use crate::chat::page::Style;
@@ -6,27 +6,27 @@ use std::collections::HashMap;
 use turnwire_core::event::Chunk;
 use turnwire_core::{DataBlock, Event, EventKind, Payload, ToolCall, ToolResult, ToolResultState};
 
-/// How many rows of a result are shown.
+/// The most rows of a result.
 const MAX_RESULT_ROWS: usize = 12;
 
-/// The calls of which results are coming.
+/// State of the calls whose results arrive.
 #[derive(Default)]
 pub(super) struct ToolCallState {
     results: HashMap<String, ShownResult>,
-    /// The call whose rows were written last.
+    /// The call of the last written row.
     last: String,
-    /// The inputs as they were shown, by which an edit is seen.
+    /// The inputs as shown, to detect an edit.
     inputs: HashMap<String, String>,
 }
 
-/// A result, as far as it was shown.
+/// The shown part of a result.
 #[derive(Default)]
 struct ShownResult {
     name: String,
-    /// The beginning of a row whose end has not come.
+    /// An incomplete row.
     begun: String,
     rows: usize,
-    /// How many rows were left out.
+    /// How many rows were omitted.
     more: usize,
 }
 
@@ -73,14 +73,14 @@ impl Renderer {
                 for call in &require.tool_calls {
                     self.show_note(
                         Style::YELLOW,
-                        &format!("? {} waits for a yes or no", tool_label(call)),
+                        &format!("? {} needs approval", tool_label(call)),
                     );
                 }
             }
             EventKind::RequireExternalExecution(require) => {
                 self.status = None;
                 for call in &require.tool_calls {
-                    let text = format!("? {} is for the client to execute", tool_label(call));
+                    let text = format!("? {} must be executed by the client", tool_label(call));
                     self.show_note(Style::YELLOW, &text);
                 }
             }
@@ -91,7 +91,7 @@ impl Renderer {
                     if !result.confirmed {
                         let why: Option<String> = event.metadata.get("reason").ok().flatten();
                         let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-                        self.page.write_row(Style::RED, &format!("✗ {name} was not allowed{why}"));
+                        self.page.write_row(Style::RED, &format!("✗ {name} was denied{why}"));
                         continue;
                     }
                     let always = result.rules.as_ref().is_some_and(|rules| !rules.is_empty());
@@ -100,19 +100,20 @@ impl Renderer {
                     self.page.write_row(Style::GREEN, &format!("✓ {name} was allowed{always}"));
                     self.show_edited(&result.tool_call);
                 }
-                self.status = Some("going on".to_owned());
+                self.status = Some("working".to_owned());
             }
             EventKind::ExternalExecutionResult(answer) => {
                 for result in &answer.execution_results {
                     self.end_current_block();
                     self.show_whole_result(result);
                 }
-                self.status = Some("going on".to_owned());
+                self.status = Some("working".to_owned());
             }
             EventKind::AllToolsDenied(_) => {
-                self.show_note(Style::YELLOW, "✗ none of the tools was allowed");
+                self.show_note(Style::YELLOW, "✗ all tool calls were denied");
             }
-            // A stop is told by the end of the reply. Nothing for people, or nothing that this version knows.
+            // A stop is shown with the end of the reply. The rest is nothing to show, or unknown to
+            // this version.
             _ => {}
         }
     }
@@ -144,7 +145,7 @@ impl Renderer {
         self.page.start_row();
     }
 
-    /// What a person made of the input, where it is not as it was.
+    /// Shows an edited input.
     fn show_edited(&mut self, answered: &ToolCall) {
         let is_as_shown =
             self.calls.inputs.get(&answered.id).is_none_or(|input| *input == answered.input);
@@ -185,7 +186,7 @@ impl Renderer {
         self.page.end_row();
     }
 
-    /// Where what stands above is of another call, it is said whose the next row is.
+    /// Names the call before a row, if the row above belongs to another call.
     fn label_result_row(&mut self, id: &str) {
         if self.calls.last == id {
             return;
@@ -215,10 +216,10 @@ impl Renderer {
         for data in files {
             self.save_and_show_data(&data);
         }
-        self.status = Some("going on".to_owned());
+        self.status = Some("working".to_owned());
     }
 
-    /// The files that a result has.
+    /// The files of a result.
     fn result_files(&self, reply_id: &str, id: &str) -> Vec<DataBlock> {
         let msg = self.folder.get(reply_id);
         let result = msg.and_then(|msg| msg.blocks::<ToolResult>().find(|result| result.id == id));
@@ -232,7 +233,7 @@ impl Renderer {
         data.filter(|data| matches!(data.source, turnwire_core::Source::Base64(_))).collect()
     }
 
-    /// A result that comes at once.
+    /// A complete result.
     fn show_whole_result(&mut self, result: &ToolResult) {
         let shown = ShownResult { name: result.name.clone(), ..ShownResult::default() };
         self.calls.last.clone_from(&result.id);
@@ -242,19 +243,19 @@ impl Renderer {
     }
 }
 
-/// How a result ended.
+/// Label of a result's state.
 fn result_state_label(state: &ToolResultState) -> (Style, &str) {
     match state {
         ToolResultState::Success => (Style::GREEN, "✓ done"),
         ToolResultState::Error => (Style::RED, "✗ failed"),
         ToolResultState::Denied => (Style::RED, "✗ denied"),
         ToolResultState::Interrupted => (Style::YELLOW, "■ interrupted"),
-        ToolResultState::Running => (Style::DIM, "… goes on in the background"),
+        ToolResultState::Running => (Style::DIM, "… continues in the background"),
         ToolResultState::Other(word) => (Style::DIM, word),
     }
 }
 
-/// A tool as people call it, with its own name.
+/// A tool's name, with its title.
 pub(crate) fn tool_label(call: &ToolCall) -> String {
     let title: Option<String> = call.rest.get("title").ok().flatten();
     match title.filter(|title| !title.is_empty() && *title != call.name) {

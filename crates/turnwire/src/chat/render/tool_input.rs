@@ -1,9 +1,9 @@
-//! The input of a call, for people.
+//! Formats the input of a tool call.
 
 use crate::chat::page::display_width;
 use serde_json::Value;
 
-/// The input in a row, if it fits; else in several. What is no JSON is shown as it is.
+/// The input on one row if it fits, else formatted. Text that is not JSON is shown verbatim.
 pub(super) fn format_input(input: &str, room: usize, most: usize) -> Vec<String> {
     let text = match serde_json::from_str::<Value>(input) {
         Ok(value) => {

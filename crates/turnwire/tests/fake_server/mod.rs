@@ -1,4 +1,4 @@
-//! A server that does the least that `turnwire bench` needs, with faults to choose.
+//! A fake server with the minimum for `turnwire bench`, and selectable faults.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,13 +10,13 @@ use turnwire_core::{Event, Folder};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     None,
-    /// Wants `Authorization: Bearer secret`.
+    /// Requires `Authorization: Bearer secret`.
     WantsToken,
-    /// Leaves the second delta out wherever it is watched.
+    /// Omits the second delta from every stream.
     LosesOne,
-    /// Takes no events.
+    /// Refuses events.
     RefusesEvents,
-    /// Closes the connection instead of taking events.
+    /// Closes the connection on events.
     BreaksOff,
 }
 
@@ -32,7 +32,7 @@ struct Shared {
     more: Condvar,
 }
 
-/// The fake; it goes with the test's process.
+/// The fake server; it ends with the test process.
 pub struct FakeServer {
     pub url: String,
     shared: Arc<Shared>,
@@ -53,14 +53,14 @@ impl FakeServer {
         Self { url, shared }
     }
 
-    /// The sessions that are left, and their events in all.
+    /// The number of remaining sessions and of their events.
     pub fn remaining(&self) -> (usize, usize) {
         let sessions = self.shared.sessions.lock().unwrap();
         (sessions.len(), sessions.values().map(|session| session.events.len()).sum())
     }
 }
 
-/// Serves a connection until its client is gone or the fault closes it.
+/// Serves a connection until the client or the fault closes it.
 fn serve(shared: &Shared, stream: TcpStream) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let mut out = stream;
@@ -138,7 +138,7 @@ fn send_response(out: &mut TcpStream, status: u16, body: &str) -> Option<()> {
     write!(out, "HTTP/1.1 {status} X\r\n{length}\r\n{body}").ok()
 }
 
-/// What does not fold strictly fails the test: the fake's thread ends, and so does the connection.
+/// Events that do not fold fail the test: the thread panics, and the connection closes.
 fn append_events(shared: &Shared, id: &str, body: &str) {
     let mut sessions = shared.sessions.lock().unwrap();
     let session = sessions.get_mut(id).unwrap();
