@@ -1,4 +1,4 @@
-"""An AgentScope agent that needs no network: it repeats what is said."""
+"""An AgentScope agent that needs no network: it echoes the message."""
 
 from agentscope.agent import Agent
 from agentscope.credential import CredentialBase

@@ -1,4 +1,4 @@
-"""An agent elsewhere, made with AgentScope, whose replies Turnwire keeps and serves.
+"""An external agent, made with AgentScope, whose replies Turnwire stores and serves.
 
     pip install agentscope==2.0.10
     python examples/publish.py http://127.0.0.1:4747 my-session
@@ -13,12 +13,12 @@ from agentscope.message import Msg
 
 from echo import agent
 
-# A later run has a higher fence, and so takes over from an earlier one.
+# A later run has a higher fence and takes over from an earlier one.
 PRODUCER = {"Turnwire-Producer": f"{agent.name}.{time.time_ns()}"}
 
 
 async def ask(turnwire, method, path, **request):
-    """Asks until there is an answer. Events and sessions have ids, so asking twice is safe."""
+    """Repeats a request until there is a response. Events and sessions have ids, so repeating is safe."""
     while True:
         try:
             answer = await turnwire.request(method, path, **request)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Stops a reply. Closing a connection does not: a reply outlives those who watch it.
+# Stops a reply. Closing a connection does not: a reply continues without subscribers.
 set -eu
 : "${TURNWIRE_URL:=http://127.0.0.1:4747}" "${SESSION:=stop}"
 
@@ -11,5 +11,5 @@ curl -fsS "$TURNWIRE_URL/v1/sessions/$SESSION/events" \
   -d "{\"type\": \"USER_INTERRUPT\", \"id\": \"stop-1\", \"reply_id\": \"$reply\"}"
 echo
 
-# Its reply has ended as interrupted, and what it had said is kept.
+# The reply ended as interrupted, and its text so far is stored.
 curl -fsS "$TURNWIRE_URL/v1/sessions/$SESSION/messages?limit=1"

@@ -46,6 +46,13 @@ pub(super) struct Wires {
 /// How often each wire is measured live.
 const ROUNDS: u32 = 3;
 
+/// What is measured.
+struct Target<'a> {
+    server: &'a Arc<BenchTarget>,
+    cleanup: Cleanup,
+    names: Vec<&'static str>,
+}
+
 /// The wire that the others are compared with.
 const CANONICAL: &str = "turnwire";
 
@@ -63,20 +70,19 @@ impl Wires {
         report.setting("events", self.events);
         let names: Vec<&'static str> =
             Wire::all().filter(|wire| wire.can_encode()).map(|wire| wire.name).collect();
-        self.measure_replays(server, after, &names, &mut report).await?;
-        self.measure_live(server, after, &names, &mut report).await?;
-        self.measure_returns(server, after, &names, &mut report).await?;
+        let target = Target { server, cleanup: after, names };
+        self.measure_replays(&target).await?.add_to_report("replay", "read", &mut report);
+        self.measure_live(&target).await?.add_to_report("live", "followed", &mut report);
+        for (name, latency) in self.measure_returns(&target).await? {
+            let label = format!("{name}: ms to resume");
+            report.latency(&format!("return_ms_{}", name.replace('-', "_")), &label, &latency);
+        }
         Ok(report)
     }
 
     /// The cost of an event read from the log.
-    async fn measure_replays(
-        &self,
-        server: &Arc<BenchTarget>,
-        after: Cleanup,
-        names: &[&'static str],
-        report: &mut Report,
-    ) -> Result<()> {
+    async fn measure_replays(&self, target: &Target<'_>) -> Result<EventCosts> {
+        let Target { server, cleanup, names } = target;
         let deltas = u64::from(self.events);
         let (sessions, mut producer) =
             Sessions::create_with_producer(server, DeltaText::Words, deltas).await?;
@@ -93,28 +99,23 @@ impl Wires {
             costs.add(name, processor_time(self.pid)?.saturating_sub(before), deltas);
             progress.add(1);
         }
-        costs.add_to_report("replay", "read", report);
-        sessions.finish(after).await
+        sessions.finish(*cleanup).await?;
+        Ok(costs)
     }
 
     /// The cost of an event followed live, without the cost of storing it.
-    async fn measure_live(
-        &self,
-        server: &Arc<BenchTarget>,
-        after: Cleanup,
-        names: &[&'static str],
-        report: &mut Report,
-    ) -> Result<()> {
+    async fn measure_live(&self, target: &Target<'_>) -> Result<EventCosts> {
+        let names = &target.names;
         let deltas = u64::from(self.events);
         let progress = Progress::with_steps("live", u64::from(ROUNDS) * (names.len() as u64 + 1));
         let mut unwatched = Duration::MAX;
         let mut watched = vec![Duration::MAX; names.len()];
         // Other work on the machine only adds time: the minimum is the best estimate.
         for _ in 0..ROUNDS {
-            unwatched = unwatched.min(self.measure_live_wire(server, after, None).await?);
+            unwatched = unwatched.min(self.measure_live_wire(target, None).await?);
             progress.add(1);
             for (&name, least) in names.iter().zip(&mut watched) {
-                *least = (*least).min(self.measure_live_wire(server, after, Some(name)).await?);
+                *least = (*least).min(self.measure_live_wire(target, Some(name)).await?);
                 progress.add(1);
             }
         }
@@ -122,16 +123,11 @@ impl Wires {
         for (&name, least) in names.iter().zip(watched) {
             costs.add(name, least.saturating_sub(unwatched), deltas);
         }
-        costs.add_to_report("live", "watched", report);
-        Ok(())
+        Ok(costs)
     }
 
-    async fn measure_live_wire(
-        &self,
-        server: &Arc<BenchTarget>,
-        after: Cleanup,
-        wire: Option<&str>,
-    ) -> Result<Duration> {
+    async fn measure_live_wire(&self, target: &Target<'_>, wire: Option<&str>) -> Result<Duration> {
+        let server = target.server;
         let deltas = u64::from(self.events);
         let (sessions, mut producer) =
             Sessions::create_with_producer(server, DeltaText::Words, deltas).await?;
@@ -154,18 +150,14 @@ impl Wires {
             watcher.await.map_err(|error| BenchError::new(error.to_string()))??;
         }
         let took = processor_time(self.pid)?.saturating_sub(before);
-        sessions.finish(after).await?;
+        sessions.finish(target.cleanup).await?;
         Ok(took)
     }
 
     /// The time to resume.
-    async fn measure_returns(
-        &self,
-        server: &Arc<BenchTarget>,
-        after: Cleanup,
-        names: &[&'static str],
-        report: &mut Report,
-    ) -> Result<()> {
+    async fn measure_returns(&self, target: &Target<'_>) -> Result<Vec<(&'static str, Latency)>> {
+        let Target { server, cleanup, names } = target;
+        let mut latencies = Vec::new();
         let deltas = u64::from(self.deltas);
         let (sessions, mut producer) =
             Sessions::create_with_producer(server, DeltaText::Words, deltas).await?;
@@ -181,13 +173,13 @@ impl Wires {
                 read_first_event(&mut stream).await?;
                 latency.record(begin.elapsed());
             }
-            let label = format!("{name}: ms until one is back");
-            report.latency(&format!("return_ms_{}", name.replace('-', "_")), &label, &latency);
+            latencies.push((name, latency));
             progress.add(1);
         }
         drop(progress);
         producer.end().await?;
-        sessions.finish(after).await
+        sessions.finish(*cleanup).await?;
+        Ok(latencies)
     }
 }
 

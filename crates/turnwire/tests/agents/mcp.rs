@@ -145,7 +145,13 @@ async fn what_an_mcp_server_has_started_ends_when_turnwire_is_told_to_stop() {
         );
         let mut server = TestServer::start(&friday_settings(&provider, &lines));
         let file = server.folder.path().join("pid");
-        let pid = std::fs::read_to_string(file).unwrap().trim().to_owned();
+        let pid = loop {
+            // The shell in the background writes it when it is scheduled.
+            match std::fs::read_to_string(&file) {
+                Ok(pid) if pid.ends_with('\n') => break pid.trim().to_owned(),
+                _ => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
+            }
+        };
         assert!(is_running(&pid), "{start}");
         assert!(server.terminate().wait().unwrap().success());
         assert!(!is_running(&pid), "{start}");

@@ -193,7 +193,7 @@ fn a_question_survives_its_server_and_one_of_another_client_is_asked() {
     terminal.type_line("/sessions");
     terminal.wait_for("* s ", 1);
     terminal.type_line("/new");
-    terminal.wait_for("A new session:", 1);
+    terminal.wait_for("New session:", 1);
     terminal.type_line("/quit");
     terminal.wait_for("left with 0", 1);
 }
