@@ -167,11 +167,11 @@ impl Chat {
         } else {
             None
         };
-        let place = match (&local, &self.url) {
+        let endpoint = match (&local, &self.url) {
             (Some(local), _) => local.endpoint.clone(),
             (None, url) => remote_endpoint(url.as_deref().unwrap_or_default(), self.token.clone())?,
         };
-        let done = self.run_chat(terminal, place, message, talks).await;
+        let done = self.run_chat(terminal, endpoint, message, talks).await;
         if let Some(local) = local {
             local.stop().await;
         }
@@ -203,15 +203,15 @@ impl Chat {
     async fn run_chat(
         &self,
         terminal: Terminal,
-        place: Endpoint,
+        endpoint: Endpoint,
         message: Option<String>,
         talks: bool,
     ) -> Result<ExitCode, CommandError> {
         // A wrong address is reported at once; later, a lost server is retried.
-        let first = Client::new(place.clone(), RetryLimit::For(Duration::ZERO));
+        let first = Client::new(endpoint.clone(), RetryLimit::For(Duration::ZERO));
         let session =
             self.find_or_create_session(&first).await.map_err(|error| to_command_error(&error))?;
-        let client = Client::new(place, REQUEST_RETRY);
+        let client = Client::new(endpoint, REQUEST_RETRY);
         let saver = Box::new(SaveFolder::for_session(self.save.as_deref(), &session.id));
         // Styles are only for a terminal on both sides.
         let view = if self.json {
@@ -283,11 +283,11 @@ impl Chat {
         lines: &LineEditor,
     ) -> Result<(), ChatError> {
         let (agent, session) = (one_line(&conversation.agent), conversation.session.clone());
-        let place = match &self.url {
+        let endpoint = match &self.url {
             Some(_) => format!(" · {}", conversation.client.endpoint().url()),
             None => String::new(),
         };
-        let hello = format!("Turnwire · agent {agent} · session {session}{place} · /help");
+        let hello = format!("Turnwire · agent {agent} · session {session}{endpoint} · /help");
         conversation.view.show_note(Style::DIM, &hello)?;
         if self.resume
             && self.show_and_follow_open(conversation).await? == Some(ReplyOutcome::Detached)

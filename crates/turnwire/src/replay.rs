@@ -107,8 +107,8 @@ impl Replay {
     }
 
     async fn read_from_server(&self, url: &str) -> Result<Option<String>, CommandError> {
-        let place = chat::remote_endpoint(url, self.token.clone())?;
-        let client = Client::new(place, RetryLimit::For(Duration::from_secs(5)));
+        let endpoint = chat::remote_endpoint(url, self.token.clone())?;
+        let client = Client::new(endpoint, RetryLimit::For(Duration::from_secs(5)));
         match client.read_log(&self.session).await {
             Ok(lines) => Ok(Some(lines)),
             Err(error) if error.is_not_found() => Ok(None),

@@ -94,9 +94,9 @@ impl Conversation {
             seq: 0,
             is_new: false,
             view,
-            approver: approver,
+            approver,
             interrupts: Interrupts::listen()?,
-            retry_limit: retry_limit,
+            retry_limit,
         };
         conversation.enter_session(session);
         Ok(conversation)

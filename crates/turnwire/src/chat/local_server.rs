@@ -70,12 +70,12 @@ impl LocalServer {
     ) -> Result<Self, StartError> {
         config.listen = ListenAddress(([127, 0, 0, 1], 0).into());
         let server = Server::bind(App::new(config, log, agents)?)?;
-        let place = Endpoint::new(&server.url(), Some(token)).map_err(StartError::new)?;
+        let endpoint = Endpoint::new(&server.url(), Some(token)).map_err(StartError::new)?;
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(server.run(async move {
             let _ = stopped.await;
         }));
-        Ok(Self { endpoint: place, stop, running })
+        Ok(Self { endpoint, stop, running })
     }
 
     /// Stops the server. An open reply continues the next time its store is opened.

@@ -115,7 +115,7 @@ fn push_result(result: &ToolResult, out: &mut Vec<EventKind<'static>>) {
                             ToolResultDataDelta { tool_call_id, block_id, media_type, chunk };
                         out.push(delta.into());
                     }
-                    _ => {}
+                    Part::Other(_) => {}
                 }
             }
         }

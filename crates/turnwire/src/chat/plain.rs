@@ -27,7 +27,7 @@ pub(crate) struct PlainRenderer {
 impl PlainRenderer {
     pub(crate) fn new(saver: Box<dyn FileSaver + Send>) -> Self {
         Self {
-            saver: saver,
+            saver,
             folder: Folder::default(),
             is_fresh: true,
             has_text: false,
@@ -79,7 +79,37 @@ impl PlainRenderer {
             EventKind::Reset(reset) => {
                 out.notes.push(format!("session reset: {}", reset.reason));
             }
-            _ => {}
+            EventKind::TextBlockDelta(_)
+            | EventKind::ThinkingBlockDelta(_)
+            | EventKind::ToolCallDelta(_)
+            | EventKind::ToolResultTextDelta(_)
+            | EventKind::ReplyStart(_)
+            | EventKind::ModelCallStart(_)
+            | EventKind::ModelCallEnd(_)
+            | EventKind::TextBlockStart(_)
+            | EventKind::TextBlockEnd(_)
+            | EventKind::ThinkingBlockStart(_)
+            | EventKind::ThinkingBlockEnd(_)
+            | EventKind::DataBlockStart(_)
+            | EventKind::DataBlockDelta(_)
+            | EventKind::Hint(_)
+            | EventKind::ToolCallStart(_)
+            | EventKind::ToolResultStart(_)
+            | EventKind::ToolResultDataDelta(_)
+            | EventKind::ExceedMaxIters(_)
+            | EventKind::RequireUserConfirm(_)
+            | EventKind::RequireExternalExecution(_)
+            | EventKind::UserConfirmResult(_)
+            | EventKind::ExternalExecutionResult(_)
+            | EventKind::UserInterrupt(_)
+            | EventKind::Custom(_)
+            | EventKind::Block(_)
+            | EventKind::Message(_)
+            | EventKind::Supersede(_)
+            | EventKind::RequestStop(_)
+            | EventKind::AllToolsDenied(_)
+            | EventKind::SubagentExposed(_)
+            | EventKind::Unknown(_) => {}
         }
         out
     }

@@ -44,7 +44,7 @@ impl Renderer {
     pub(crate) fn new(display: DisplayOptions, saver: Box<dyn FileSaver + Send>) -> Self {
         Self {
             page: Page::new(display),
-            saver: saver,
+            saver,
             folder: Folder::default(),
             texts: HashMap::new(),
             current: None,
@@ -142,7 +142,7 @@ impl Renderer {
                 if !end.discard.is_empty() {
                     self.end_current_block();
                     self.page
-                        .write_row(Style::YELLOW, "↻ the model was cut off and is asked again");
+                        .write_row(Style::YELLOW, "↻ the model's response was cut off; retrying");
                 }
             }
             EventKind::TextBlockStart(start) => self.start_text_block(&start.block_id),
@@ -155,7 +155,7 @@ impl Renderer {
                 self.start_text_block(&end.block_id);
                 self.end_current_block();
                 if end.text.is_some() {
-                    self.page.write_row(Style::DIM, "(cut short here)");
+                    self.page.write_row(Style::DIM, "(truncated here)");
                 }
             }
             EventKind::ThinkingBlockStart(start) => self.show_thinking(&start.block_id, ""),
@@ -167,7 +167,6 @@ impl Renderer {
                 self.end_current_block();
                 self.status = Some("receiving a file".to_owned());
             }
-            EventKind::DataBlockDelta(_) => {}
             EventKind::DataBlockEnd(end) => self.show_data_block(&event.reply_id, &end.block_id),
             EventKind::Hint(hint) => {
                 let source = hint.source.as_deref().unwrap_or("hint");
@@ -179,7 +178,7 @@ impl Renderer {
                     self.save_and_show_data(data);
                 } else {
                     let what = block.block.block_type().as_str();
-                    self.show_note(Style::DIM, &format!("» a block of the kind {what}"));
+                    self.show_note(Style::DIM, &format!("» block of type {what}"));
                 }
             }
             EventKind::Message(message) => {
@@ -196,16 +195,34 @@ impl Renderer {
                     }
                 }
             }
-            EventKind::Supersede(_) => self.show_note(Style::DIM, "↻ answered again"),
+            EventKind::Supersede(_) => self.show_note(Style::DIM, "↻ retried"),
             EventKind::ExceedMaxIters(_) => {
-                self.show_note(Style::YELLOW, "! it has gone round as often as it may");
+                self.show_note(Style::YELLOW, "! iteration limit reached");
             }
             EventKind::RequestStop(stop) => {
-                let reason = stop.reason.as_deref().unwrap_or("it was asked to stop early");
+                let reason = stop.reason.as_deref().unwrap_or("stop requested");
                 self.show_note(Style::YELLOW, &format!("■ {reason}"));
             }
             EventKind::ReplyEnd(end) => self.show_reply_end(event, end),
-            _ => self.show_tool_event(event),
+            EventKind::ToolCallStart(_)
+            | EventKind::ToolCallEnd(_)
+            | EventKind::ToolResultStart(_)
+            | EventKind::ToolResultTextDelta(_)
+            | EventKind::ToolResultDataDelta(_)
+            | EventKind::ToolResultEnd(_)
+            | EventKind::RequireUserConfirm(_)
+            | EventKind::RequireExternalExecution(_)
+            | EventKind::UserConfirmResult(_)
+            | EventKind::ExternalExecutionResult(_)
+            | EventKind::AllToolsDenied(_) => self.show_tool_event(event),
+            // A stop is shown with the end of the reply; the rest has nothing to show.
+            EventKind::DataBlockDelta(_)
+            | EventKind::ToolCallDelta(_)
+            | EventKind::UserInterrupt(_)
+            | EventKind::Custom(_)
+            | EventKind::Reset(_)
+            | EventKind::SubagentExposed(_)
+            | EventKind::Unknown(_) => {}
         }
     }
 

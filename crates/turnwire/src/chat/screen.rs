@@ -18,12 +18,12 @@ pub(crate) struct Terminal {
 
 impl Terminal {
     pub(crate) fn detect() -> Self {
-        let is_there = io::stdin().is_terminal() && io::stdout().is_terminal();
+        let is_interactive = io::stdin().is_terminal() && io::stdout().is_terminal();
         let is_dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb" || term.is_empty());
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let can_redraw = io::stdout().is_terminal() && !is_dumb;
         let display = DisplayOptions { width: terminal_width(), colour: can_redraw && !no_colour };
-        Self { is_interactive: is_there, display: display, can_redraw }
+        Self { is_interactive, display, can_redraw }
     }
 }
 

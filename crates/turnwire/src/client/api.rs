@@ -63,8 +63,8 @@ struct SessionPage {
 }
 
 impl Client {
-    pub(crate) fn new(place: Endpoint, retry_limit: RetryLimit) -> Self {
-        Self { endpoint: place, retry_limit: retry_limit }
+    pub(crate) fn new(endpoint: Endpoint, retry_limit: RetryLimit) -> Self {
+        Self { endpoint, retry_limit }
     }
 
     pub(crate) fn endpoint(&self) -> &Endpoint {

@@ -85,15 +85,15 @@ pub(crate) struct EventStream {
 }
 
 impl EventStream {
-    pub(crate) fn new(place: Endpoint, retry_limit: RetryLimit, what: StreamTarget) -> Self {
-        let (epoch, seq) = (what.epoch.clone(), what.seq);
-        let waiting = retry_limit.start_backoff();
+    pub(crate) fn new(endpoint: Endpoint, retry_limit: RetryLimit, target: StreamTarget) -> Self {
+        let (epoch, seq) = (target.epoch.clone(), target.seq);
+        let backoff = retry_limit.start_backoff();
         let mut watcher = StreamTask {
-            endpoint: place,
-            target: what,
-            retry_limit: retry_limit,
+            endpoint,
+            target,
+            retry_limit,
             stream: None,
-            backoff: waiting,
+            backoff,
             is_loss_reported: false,
         };
         // In its own task, because the caller drops `next` futures in a `select!`.
@@ -275,7 +275,7 @@ mod tests {
     #[tokio::test]
     async fn it_comes_back_behind_the_last_event_and_passes_over_what_it_has() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let place = Endpoint::new(&listener.local_addr().unwrap().to_string(), None).unwrap();
+        let endpoint = Endpoint::new(&listener.local_addr().unwrap().to_string(), None).unwrap();
         let reset = "data: {\"type\":\"RESET\",\"epoch\":\"f\",\"reason\":\"restored\"}\n\n";
         let answers = vec![
             // The last frame is incomplete: it does not count.
@@ -286,8 +286,8 @@ mod tests {
         ];
         let serving = tokio::spawn(serve_responses(listener, answers));
         let (session, epoch) = ("a b".to_owned(), "e".to_owned());
-        let what = StreamTarget { session, epoch, seq: 4, raw: true };
-        let mut watch = EventStream::new(place, RetryLimit::For(Duration::from_secs(1)), what);
+        let target = StreamTarget { session, epoch, seq: 4, raw: true };
+        let mut watch = EventStream::new(endpoint, RetryLimit::For(Duration::from_secs(1)), target);
         let mut seen = Vec::new();
         let end = loop {
             match watch.next().await {

@@ -182,8 +182,8 @@ mod tests {
 
     #[test]
     fn an_address_is_checked_before_anything_is_sent() {
-        let place = Endpoint::new("127.0.0.1:4747", None).unwrap();
-        assert_eq!(place.url(), "http://127.0.0.1:4747");
+        let endpoint = Endpoint::new("127.0.0.1:4747", None).unwrap();
+        assert_eq!(endpoint.url(), "http://127.0.0.1:4747");
         for (url, why) in [("ftp://x", "only http"), ("http://", "invalid server URL")] {
             let error = Endpoint::new(url, None).err().unwrap();
             assert!(error.contains(why), "{error}");

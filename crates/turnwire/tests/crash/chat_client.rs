@@ -65,7 +65,7 @@ pub fn send_keyed(
         expected.count("requests acknowledged", 1);
     }
     expected.with_session(session, |session| {
-        session.requests.get_mut(at).unwrap().answer = reply.clone()
+        session.requests.get_mut(at).unwrap().answer = reply.clone();
     });
     reply
 }

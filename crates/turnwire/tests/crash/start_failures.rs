@@ -111,10 +111,7 @@ fn a_folder_that_may_not_be_written_is_named() {
             &format!("cannot run the program as nobody: {error}"),
         );
     }
-    assert_refuses_to_start(
-        as_somebody(),
-        &["cannot", "closed", "rights", "allowed to read and write"],
-    );
+    assert_refuses_to_start(as_somebody(), &["cannot", "closed", "permissions", "read and write"]);
 }
 
 /// Whether we ignore file permissions.

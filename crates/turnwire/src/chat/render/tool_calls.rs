@@ -112,8 +112,7 @@ impl Renderer {
             EventKind::AllToolsDenied(_) => {
                 self.show_note(Style::YELLOW, "✗ all tool calls were denied");
             }
-            // A stop is shown with the end of the reply. The rest is nothing to show, or unknown to
-            // this version.
+            // `render` passes only the kinds above.
             _ => {}
         }
     }
@@ -228,7 +227,7 @@ impl Renderer {
         };
         let data = parts.iter().filter_map(|part| match part {
             turnwire_core::Part::Data(data) => Some(data.clone()),
-            _ => None,
+            turnwire_core::Part::Text(_) | turnwire_core::Part::Other(_) => None,
         });
         data.filter(|data| matches!(data.source, turnwire_core::Source::Base64(_))).collect()
     }
