@@ -47,7 +47,7 @@ test.each(["weather", "approve", "parallel", "image", "team", "fail", "hello"])(
   },
 );
 
-test("blocks that did not change stay the same objects, and half an event does not count", () => {
+test("unchanged blocks stay the same objects, and an incomplete event does not count", () => {
   const stream = new BlockStream();
   const start = (index: number) => ({
     type: "content_block_start",

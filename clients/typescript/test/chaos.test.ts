@@ -40,7 +40,7 @@ async function when(
 }
 
 describe.each(["sse", "websocket"] as const)("over %s", (transport) => {
-  test("a watcher that is cut at random bytes has every event once, and folds to the server's messages", async () => {
+  test("a watch that is cut at random bytes delivers every event once, and folds into the server's messages", async () => {
     const server = await serve({ settings });
     const calm = connect({ url: server.url });
     // Sometimes inside the head of an answer, mostly inside a frame.
@@ -78,7 +78,7 @@ describe.each(["sse", "websocket"] as const)("over %s", (transport) => {
     expect(cutting.cuts).toBeGreaterThan(2);
   });
 
-  test("a view that is cut, and whose requests are, answers a question and shows what the server has", async () => {
+  test("a view whose connections and requests are cut answers an approval and shows the server's messages", async () => {
     const server = await serve({ settings, rate: 400 });
     let connections = 0;
     const cutting = await proxy(server, () =>
@@ -108,7 +108,7 @@ describe.each(["sse", "websocket"] as const)("over %s", (transport) => {
     expect(cutting.cuts).toBeGreaterThan(0);
   });
 
-  test("a watcher whose connections fall silent, at once or in the middle, has every event once", async () => {
+  test("a watch whose connections fall silent delivers every event once", async () => {
     const server = await serve({ settings: settings.replace("1s", "100ms") });
     const calm = connect({ url: server.url });
     await calm.create({ id: "s" });
@@ -124,7 +124,7 @@ describe.each(["sse", "websocket"] as const)("over %s", (transport) => {
     expect(silent.connections).toBeGreaterThan(3);
   });
 
-  test("a server that is killed in the middle of a reply and comes back is watched on", async () => {
+  test("a watch continues after the server was killed in the middle of a reply and restarted", async () => {
     const server = await serve({ settings, store: "sqlite:turnwire.db", rate: 100 });
     const { id } = await connect({ url: server.url }).create();
     const session = client(server.url, transport).session(id);
@@ -143,7 +143,7 @@ describe.each(["sse", "websocket"] as const)("over %s", (transport) => {
     expect(state.connection.state).toBe("live");
   });
 
-  test("a session that was made again comes as a reset, and everything anew", async () => {
+  test("a session that was created again starts with a reset and all its events", async () => {
     const server = await serve();
     const calm = connect({ url: server.url });
     await calm.create({ id: "s" });
@@ -166,7 +166,7 @@ describe.each(["sse", "websocket"] as const)("over %s", (transport) => {
     expect(state.messages).toEqual((await calm.session("s").history()).messages);
   });
 
-  test("a session that is deleted ends its watchers with a reason", async () => {
+  test("deleting a session ends its watches with a reason", async () => {
     const server = await serve();
     const calm = connect({ url: server.url });
     await calm.create({ id: "s" });

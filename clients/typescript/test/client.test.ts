@@ -77,7 +77,7 @@ async function events(options: Options, most: number, after?: string): Promise<n
   return seen;
 }
 
-test("a message is sent again with the same key and the same words until there is an answer", async () => {
+test("a message is repeated with the same key and body until there is a response", async () => {
   const sent = { message_id: "m", reply_id: "r", last_event_id: "e.1" };
   const { asked, fetch } = answering(lost, error(503, "stopping"), json(sent, 202));
   expect(
@@ -93,7 +93,7 @@ test("a message is sent again with the same key and the same words until there i
   expect(asked[2]!.body).toBe('{"content":"hi"}');
 });
 
-test("a no is an error with what the server says, and is not asked again", async () => {
+test("a refused request is an error with the server's message, and is not repeated", async () => {
   const { asked, fetch } = answering(error(409, "busy"));
   const refused = connect({ ...quick, fetch })
     .session("s")
@@ -108,7 +108,7 @@ test("a no is an error with what the server says, and is not asked again", async
   expect(asked).toHaveLength(1);
 });
 
-test("patience ends, a signal ends it sooner, and a delete whose answer was lost has worked", async () => {
+test("repeating ends with patience or the signal, and a delete whose response was lost succeeds", async () => {
   const client = connect({ ...quick, fetch: answering(lost).fetch, patience: 5 });
   await expect(client.agents()).rejects.toMatchObject({
     type: "lost",
@@ -151,7 +151,7 @@ test("answers are events with an id of their own", async () => {
   expect(asked[0]!.headers["authorization"]).toBe("Bearer fresh");
 });
 
-test("a stream that breaks off is asked for behind its last whole event, and repeats are passed over", async () => {
+test("a broken stream continues after its last complete event, and repeats are skipped", async () => {
   const { asked, fetch } = answering(
     // The last frame is cut in the middle: it never came.
     stream(frame(5) + frame(6) + frame(7).slice(0, 20)),
@@ -165,7 +165,7 @@ test("a stream that breaks off is asked for behind its last whole event, and rep
   expect(asked[0]!.url).toContain("/v1/sessions/a%20b/events?");
 });
 
-test("a connection on which nothing is heard counts as lost", async () => {
+test("a silent connection counts as lost", async () => {
   vi.useFakeTimers();
   const { asked, fetch } = answering(stream(frame(1), "silent"), stream("", "silent"), stream(frame(2), "silent"));
   expect(await soon(events({ fetch }, 2))).toEqual([1, 2]);
@@ -175,7 +175,7 @@ test("a connection on which nothing is heard counts as lost", async () => {
 /** Never answers, and does not look at its signal either. */
 const hangs = () => new Promise<never>(() => {});
 
-test("nothing is waited for that never comes: a token, an answer, the rest of one", async () => {
+test("silence is a timeout in every phase: token, response, rest of the response", async () => {
   vi.useFakeTimers();
   let tokens = 0;
   const token = () => (tokens++ ? "fresh" : hangs());
@@ -187,7 +187,7 @@ test("nothing is waited for that never comes: a token, an answer, the rest of on
   expect(asked.map(({ url }) => new URL(url).searchParams.get("after"))).toEqual([null, null, "e.1"]);
 });
 
-test("a request without an answer is given up, and sent again", async () => {
+test("a request without a response is aborted and repeated", async () => {
   vi.useFakeTimers();
   const halfway = () =>
     new Response(new ReadableStream({ start: (controller) => controller.enqueue(new TextEncoder().encode('{"age')) }));
@@ -205,7 +205,7 @@ test("a request without an answer is given up, and sent again", async () => {
   expect(slow.asked).toHaveLength(1);
 });
 
-test("a view whose first page never comes asks for it again", async () => {
+test("a view whose first page does not arrive requests it again", async () => {
   vi.useFakeTimers();
   const page = {
     messages: [],
@@ -235,7 +235,7 @@ test("a slow reader is waited for without the connection counting as lost", asyn
   watch.close();
 });
 
-test("somebody who looks at the connection and throws ends the watch, and nobody waits", async () => {
+test("an exception in onconnection ends the watch", async () => {
   const watch = connect({ ...quick, fetch: answering(lost).fetch })
     .session("s")
     .watch();
@@ -286,7 +286,7 @@ const answers = (from: number) => (command: any, say: (frame: object) => void) =
   say({ type: "CUSTOM", name: "n", seq: from, session_id, event_id: `e.${from}` });
 };
 
-test("a socket that never opens, one that does not answer, one that falls silent and one that stammers are all left", async () => {
+test("a socket that never opens, does not respond, falls silent or sends garbage is replaced", async () => {
   vi.useFakeTimers();
   const once =
     (then: (say: (frame: object | string) => void) => void) =>
@@ -308,7 +308,7 @@ test("a socket that never opens, one that does not answer, one that falls silent
   expect(subscribed).toEqual([undefined, undefined, undefined, "e.1", "e.1"]);
 });
 
-test("a socket whose credentials have expired is made again with a new token, and one that was refused is not", async () => {
+test("a socket with expired credentials reconnects with a new token, a refused one does not", async () => {
   vi.useFakeTimers();
   let asked = 0;
   const closing = (sockets: () => any[], reason: string) => (command: any, say: (frame: object | string) => void) => {
@@ -329,7 +329,7 @@ test("a socket whose credentials have expired is made again with a new token, an
   expect(refused).toHaveLength(1);
 });
 
-test("a socket that is heard of stays, for as long as nothing happens", async () => {
+test("a socket with heartbeats stays open while there are no events", async () => {
   vi.useFakeTimers();
   const { made, transport } = sockets(answers(1));
   const watch = connect({ ...quick, transport })
@@ -340,7 +340,7 @@ test("a socket that is heard of stays, for as long as nothing happens", async ()
   expect(watch.connection.state).toBe("live");
 });
 
-test("a watch says how its connection is, and ends with what cannot work", async () => {
+test("a watch reports its connection, and ends with a permanent error", async () => {
   const { fetch } = answering(stream(frame(1)), error(404, "not_found"));
   const watch = connect({ ...quick, fetch })
     .session("s")
@@ -379,7 +379,7 @@ test("an answer of 204 ends a watch until idle", async () => {
   expect(asked[1]!.url).toContain("after=e.1&until=idle");
 });
 
-test("server-sent events are read out of bytes that were cut anywhere", async () => {
+test("server-sent events are parsed from bytes cut anywhere", async () => {
   const text = `: hello\n\nid: e.1\ndata: {"a":"日本🙂"}\n\nid: e.2\r\ndata: one\r\ndata: two\r\n\r\ndata:x\n\nid: e.9\ndata: lost`;
   const expected = [
     { id: "e.1", data: '{"a":"日本🙂"}' },
@@ -402,7 +402,7 @@ test("server-sent events are read out of bytes that were cut anywhere", async ()
   }
 });
 
-test("where there is no WebSocket, it says what to do", async () => {
+test("without a WebSocket the error says what to do", async () => {
   const had = globalThis.WebSocket;
   Object.assign(globalThis, { WebSocket: undefined });
   const watch = connect({ ...quick, transport: webSocket() })
@@ -412,7 +412,7 @@ test("where there is no WebSocket, it says what to do", async () => {
   Object.assign(globalThis, { WebSocket: had });
 });
 
-test("with credentials: a socket and a stream are let in with the token, and nobody else is", async () => {
+test("with credentials a socket and a stream are accepted only with the token", async () => {
   const sha256 = createHash("sha256").update("letmein").digest("hex");
   const settings = `[[auth.tokens]]\ntenant = "main"\nsha256 = "${sha256}"\nscopes = ["read", "chat", "approve"]\n`;
   const server = await serve({ settings });
@@ -430,7 +430,7 @@ test("with credentials: a socket and a stream are let in with the token, and nob
   }
 });
 
-test("everything else that a client asks for", async () => {
+test("the other requests of the client", async () => {
   const server = await serve({ rate: 200 });
   const client = connect({ url: server.url });
   const { id } = await client.create({ title: "first" });

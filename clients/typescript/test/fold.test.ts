@@ -63,7 +63,7 @@ describe.each(["replies", "repeats", "disorder"])("%s", (name) => {
   );
 });
 
-test("a message that was put away in the middle goes on where it was", () => {
+test("a message that was stored in the middle continues", () => {
   for (const { before, message, cursor, behind, whole } of vectors("splits")) {
     const msg = Msg.reply("r");
     for (const event of before) msg.appendEvent(event);
@@ -103,7 +103,7 @@ test("a message built without created_at takes it from the first event", () => {
   expect(msg.hasContentBlocks("tool_call")).toBe(false);
 });
 
-test("a text becomes a block, and a role holds what it may", () => {
+test("a text becomes a block, and the role rules are checked", () => {
   expect(new UserMsg({ name: "alice", content: "hi" }).content).toEqual([
     { type: "text", text: "hi", finished_at: null },
   ]);
@@ -114,7 +114,7 @@ test("a text becomes a block, and a role holds what it may", () => {
   expect(new AssistantMsg({ name: "friday", content: [] }).getTextContent()).toBe(null);
 });
 
-test("what does not fit is named, and changes nothing", () => {
+test("an event that does not fit is an error and changes nothing", () => {
   const msg = Msg.reply("r");
   msg.appendEvent(texts(["a"])[0]!);
   msg.appendEvent({ type: "DATA_BLOCK_START", reply_id: "r", block_id: "d" } as EventLike);
@@ -143,7 +143,7 @@ test("what does not fit is named, and changes nothing", () => {
   }
 });
 
-test("keys that mean something to JavaScript are only keys", () => {
+test("keys with a meaning in JavaScript are ordinary keys", () => {
   const msg = Msg.reply("r");
   const events = texts(["a"], "__proto__");
   const extra = JSON.parse('{"__proto__": {"polluted": true}, "constructor": 1}');
@@ -170,7 +170,7 @@ test("a snapshot is the same until something happens, and so are its blocks", ()
   expect([first, second].map(({ content }) => (content[1] as { text: string }).text)).toEqual(["two", "two!"]);
 });
 
-test("a snapshot is what the message is, whenever it is taken", () => {
+test("a snapshot equals the message at any time", () => {
   for (const every of [1, 2, 3, 5]) {
     for (const { events } of vectors("replies")) {
       const folder = new Folder();

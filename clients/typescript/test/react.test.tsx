@@ -49,7 +49,7 @@ function show(client: Client, id: string | null) {
   return { element, renders, latest: () => latest };
 }
 
-test("it shows a conversation, asks, and goes on after the answer, in strict mode", async () => {
+test("it shows a conversation and continues after an approval, in strict mode", async () => {
   const untilRendered = untilFrame();
   const server = await serve();
   const client = connect({ url: server.url });
@@ -104,7 +104,7 @@ test("it renders at most once a frame, and only what changed", async () => {
   root.unmount();
 });
 
-test("what does not work is thrown, and said", async () => {
+test("a failed action rejects, and the error is in the state", async () => {
   const untilRendered = untilFrame();
   const server = await serve();
   const client = connect({ url: server.url });
@@ -117,7 +117,7 @@ test("what does not work is thrown, and said", async () => {
   root.unmount();
 });
 
-test("on a server it renders what there is before anything came, and asks nothing", () => {
+test("on a server it renders the empty state and sends nothing", () => {
   const client = connect({ url: "http://127.0.0.1:1", fetch: () => expect.unreachable() as never });
   expect(renderToString(show(client, "s").element)).toBe("<div></div>");
   expect(renderToString(show(client, null).element)).toBe("<div></div>");
