@@ -138,7 +138,7 @@ fn cut_scenarios() -> Vec<Scenario> {
             "a turn that breaks off",
             ReplyBuilder::new().text(&["On a"]),
             json!({"content": "On a",
-                "error": ["the reply broke off before its end", "server_error", "connection"]}),
+                "error": ["the reply was cut off", "server_error", "connection"]}),
         ),
     ]
 }

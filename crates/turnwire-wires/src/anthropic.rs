@@ -1,8 +1,8 @@
-//! Anthropic's Messages API: what a model is asked, its stream in, and an agent's reply as its stream.
+//! The wire `anthropic`: Anthropic's Messages API, both as a client of a model and as a server of an agent.
 //!
 //! ```
 //! use turnwire_core::Folder;
-//! use turnwire_wires::{Decoding, Wire};
+//! use turnwire_wires::{DecoderOptions, Wire};
 //!
 //! let body = r#"
 //! data: {"type":"message_start","message":{"id":"msg_1","model":"m","usage":{"input_tokens":9}}}
@@ -19,7 +19,7 @@
 //! "#;
 //! let wire = Wire::named("anthropic").unwrap();
 //! let mut folder = Folder::default();
-//! for event in wire.decoder(&Decoding::default())?.all(body.as_bytes())? {
+//! for event in wire.decoder(&DecoderOptions::default())?.decode_all(body.as_bytes())? {
 //!     folder.push(&event)?;
 //! }
 //! let msg = folder.into_messages().next().unwrap();
@@ -27,9 +27,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What only Anthropic knows (the calls and results of its server tools, compaction, fallback) is kept
-//! verbatim in its place, and sent back there. Redacted thinking is a thinking block without text whose
-//! field `redacted_thinking_data` has the bytes.
+//! Blocks that only Anthropic knows (calls and results of its server tools, compaction, fallback) are kept verbatim in
+//! their place, and sent back there. Redacted thinking is a thinking block without text whose field
+//! `redacted_thinking_data` has the bytes.
 
 mod client_request;
 mod collect;
@@ -42,6 +42,7 @@ mod model_request;
 mod schema;
 
 use crate::loss::Loss;
+use crate::provider::ProviderStream;
 use crate::registry::{MessageCodec, ResumeMode, Wire};
 use crate::structured_output;
 
@@ -52,7 +53,7 @@ const NAME: &str = "anthropic";
 
 pub(crate) static WIRE: Wire = Wire {
     name: NAME,
-    about: "Anthropic's Messages API, to ask a model and to be one",
+    about: "Anthropic's Messages API, for models and for clients",
     stream_losses: &[
         Loss::Times,
         Loss::Names,
@@ -105,9 +106,9 @@ pub(crate) static WIRE: Wire = Wire {
         Loss::ResultStates,
         Loss::ResultMetadata,
     ],
-    // A client of this protocol has no way to come back.
+    // Clients of this protocol cannot resume.
     resume: ResumeMode::Replay,
-    decode: Some(|decoding| Box::new(decode::AnthropicDecoder::new(decoding))),
+    decode: Some(|decoding| Box::new(ProviderStream(decode::AnthropicDecoder::new(decoding)))),
     encode: Some(|encoding| {
         structured_output::wrap_encoder(encoding, encode::AnthropicEncoder::new(encoding))
     }),

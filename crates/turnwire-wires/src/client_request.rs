@@ -1,17 +1,18 @@
-//! An agent in the place of a model: what its clients ask, and an answer in one piece.
+//! Requests of clients that use an agent as if it were a model (chat completions, Anthropic Messages), and the response to
+//! one that does not stream. The server calls this.
 //!
 //! ```
 //! use turnwire_wires::openai_chat;
 //!
-//! let asked = openai_chat::read_request(r#"{"model": "friday", "messages": [
+//! let request = openai_chat::read_request(r#"{"model": "friday", "messages": [
 //!     {"role": "system", "content": "Be brief."},
 //!     {"role": "user", "content": "Hi!"},
 //!     {"role": "assistant", "content": "Whatever the client says that we said."},
 //!     {"role": "user", "content": "And now?"}
 //! ]}"#)?;
-//! assert_eq!(asked.instructions.as_deref(), Some("Be brief."));
-//! assert_eq!(asked.said.len(), 2);
-//! assert_eq!(asked.new_messages()[0].text("").as_deref(), Some("And now?"));
+//! assert_eq!(request.instructions.as_deref(), Some("Be brief."));
+//! assert_eq!(request.user_messages.len(), 2);
+//! assert_eq!(request.new_messages()[0].text("").as_deref(), Some("And now?"));
 //! # Ok::<(), turnwire_core::Error>(())
 //! ```
 
@@ -20,52 +21,51 @@ use turnwire_core::{
     ToolResult,
 };
 
-/// What a client asks of an agent that it takes for a model. What it says that the assistant said is
-/// not in here.
+/// A request of a client. What it claims that the assistant said is only in `claimed_history`.
 #[derive(Debug, Clone, Default)]
 pub struct ClientRequest {
-    /// The model, which is an agent.
+    /// The model, which is the name of an agent.
     pub model: String,
-    /// Whether the answer comes as a stream.
+    /// Whether to stream the answer.
     pub stream: bool,
-    /// Whether the stream ends with the tokens, where a protocol leaves that to the client.
+    /// Whether the stream reports the tokens, if the protocol lets the client choose.
     pub include_usage: bool,
-    /// What the client tells the model beforehand.
+    /// The client's system prompt.
     pub instructions: Option<String>,
     /// The tools that the client executes.
     pub tools: Vec<ClientToolDefinition>,
-    /// The form that the answer is to have: a JSON Schema.
+    /// The JSON Schema that the answer must match.
     pub output_schema: Option<Json>,
-    /// Everything else, by the protocol's own names.
+    /// All other fields, by the protocol's names.
     pub extra: Fields,
-    /// All messages of the user's, oldest first.
+    /// All user messages, oldest first.
     pub user_messages: Vec<Msg>,
-    /// How many of them stand before the last message of the assistant's.
+    /// How many of them come before the last assistant message.
     pub before_last_reply: usize,
-    /// The results of calls behind the last message of the assistant's.
+    /// The tool results after the last assistant message.
     pub results: Vec<ToolResult>,
-    /// What the conversation is recognised by.
+    /// What the client claims about its conversation, to find its session.
     pub claimed_history: ClaimedHistory,
 }
 
-/// What a client says of its conversation. It is compared with what the log has, to find the session that
-/// results of calls belong to, and is never taken for what was said.
+/// What a client claims about its conversation. It is compared with the log, to find the session that tool results belong
+/// to. It is never added to a session.
 #[derive(Debug, Clone, Default)]
 pub struct ClaimedHistory {
-    /// The user's words before the last of the assistant's, without white space.
+    /// The user's text before the last assistant message, without white space.
     pub user_text: String,
-    /// What the assistant is said to have said since the user's last words.
+    /// The assistant's texts since then.
     pub assistant_texts: Vec<String>,
-    /// The calls that it is said to have made since then.
+    /// The assistant's tool calls since then.
     pub calls: Vec<ToolCall>,
-    /// Their results, as far as the client has them.
+    /// Their results, if the client has them.
     pub results: Vec<ToolResult>,
-    /// The user's words behind the last of the assistant's; `None`: there are none.
+    /// The user's text after the last assistant message, if there is any.
     new_user_text: Option<String>,
 }
 
 impl ClaimedHistory {
-    /// Takes the next message of the conversation.
+    /// Adds the next message of the conversation.
     pub fn add_message(&mut self, msg: &Msg) {
         if msg.role() == Role::Assistant
             && let Some(newest) = self.new_user_text.take()
@@ -74,26 +74,30 @@ impl ClaimedHistory {
             (self.assistant_texts, self.calls, self.results) = (Vec::new(), Vec::new(), Vec::new());
         }
         for block in msg.content() {
-            match (msg.role(), block) {
-                (Role::User, ContentBlock::Text(block)) => {
-                    let newest = self.new_user_text.get_or_insert_default();
-                    newest.push_str(&strip_whitespace(&block.text));
-                }
-                (Role::User, ContentBlock::Data(_)) => {
+            match block {
+                ContentBlock::Text(block) => match msg.role() {
+                    Role::User => {
+                        let newest = self.new_user_text.get_or_insert_default();
+                        newest.push_str(&strip_whitespace(&block.text));
+                    }
+                    Role::Assistant => self.assistant_texts.push(strip_whitespace(&block.text)),
+                    Role::System | Role::Tool => {}
+                },
+                ContentBlock::Data(_) if msg.role() == Role::User => {
                     self.new_user_text.get_or_insert_default();
                 }
-                (Role::Assistant, ContentBlock::Text(block)) => {
-                    self.assistant_texts.push(strip_whitespace(&block.text));
-                }
-                (_, ContentBlock::ToolCall(call)) => self.calls.push(call.clone()),
-                (_, ContentBlock::ToolResult(result)) => self.results.push(result.clone()),
-                _ => {}
+                ContentBlock::ToolCall(call) => self.calls.push(call.clone()),
+                ContentBlock::ToolResult(result) => self.results.push(result.clone()),
+                ContentBlock::Data(_)
+                | ContentBlock::Thinking(_)
+                | ContentBlock::Hint(_)
+                | ContentBlock::Other(_) => {}
             }
         }
     }
 }
 
-/// A text without white space: clients cut it off, split and join texts.
+/// A text without white space, to compare texts that clients trim, split and join.
 pub fn strip_whitespace(text: &str) -> String {
     text.split_whitespace().collect()
 }
@@ -101,7 +105,7 @@ pub fn strip_whitespace(text: &str) -> String {
 /// A tool that the client executes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ClientToolDefinition {
-    /// Its name.
+    /// The tool's name.
     pub name: String,
     /// What it does, for the model.
     pub description: String,
@@ -109,29 +113,72 @@ pub struct ClientToolDefinition {
     pub input_schema: Option<Json>,
 }
 
+impl ClientToolDefinition {
+    /// Reads a tool whose JSON Schema is in this field.
+    pub(crate) fn read(mut fields: Fields, schema: &str) -> Result<Self> {
+        let name: Option<String> = take_field(&mut fields, "name")?;
+        let name = name.filter(|name| !name.is_empty());
+        Ok(Self {
+            name: name.ok_or_else(|| invalid_request("a tool has no `name`"))?,
+            description: take_field(&mut fields, "description")?.unwrap_or_default(),
+            input_schema: fields.remove(schema).filter(|schema| !schema.is_null()),
+        })
+    }
+}
+
 impl ClientRequest {
-    /// What the user said behind the last message of the assistant's: what lies further back the
-    /// client only repeats.
+    /// The user messages after the last assistant message: the client only repeats the earlier ones.
     pub fn new_messages(&self) -> &[Msg] {
         self.user_messages.get(self.before_last_reply..).unwrap_or_default()
     }
 
-    /// Takes a message that was read.
+    /// Reads the fields that all protocols share; returns the others.
+    pub(crate) fn read(text: &str) -> Result<(Self, Fields)> {
+        let mut fields: Fields = Json::parse(text)?
+            .parse_as()
+            .map_err(|_| invalid_request("a request must be a JSON object"))?;
+        let asked = Self {
+            model: take_field(&mut fields, "model")?.unwrap_or_default(),
+            stream: take_field(&mut fields, "stream")?.unwrap_or_default(),
+            ..Self::default()
+        };
+        Ok((asked, fields))
+    }
+
+    /// Reads `messages`. A client cannot change what the assistant said: its version is only compared.
+    pub(crate) fn read_messages(
+        &mut self,
+        fields: &mut Fields,
+        decode: fn(&str) -> Result<Vec<Msg>>,
+    ) -> Result<()> {
+        let messages: Option<Vec<Fields>> = take_field(fields, "messages")?;
+        let messages = messages.ok_or_else(|| invalid_request("`messages` is missing"))?;
+        for (at, message) in messages.into_iter().enumerate() {
+            let read = decode(Json::from_value(&message)?.text());
+            if message.raw("role").is_some_and(|role| *role == Json::from("assistant")) {
+                self.add_claimed_reply(read);
+                continue;
+            }
+            for msg in read.map_err(|error| error.at(format!("messages[{at}]")))? {
+                self.add_message(msg);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a message of the request.
     pub(crate) fn add_message(&mut self, msg: Msg) {
         self.claimed_history.add_message(&msg);
         match msg.role() {
             Role::User => self.user_messages.push(msg),
             Role::System => self.add_instructions(&msg.text("\n").unwrap_or_default()),
             Role::Assistant | Role::Tool => {
-                self.results.extend(msg.content().iter().filter_map(|block| match block {
-                    ContentBlock::ToolResult(result) => Some(result.clone()),
-                    _ => None,
-                }));
+                self.results.extend(msg.blocks::<ToolResult>().cloned());
             }
         }
     }
 
-    /// Here the client says that the assistant said this; what cannot be read is passed over.
+    /// Adds what the client claims that the assistant said. What cannot be read is skipped.
     pub(crate) fn add_claimed_reply(&mut self, said: Result<Vec<Msg>>) {
         self.before_last_reply = self.user_messages.len();
         self.results.clear();
@@ -149,28 +196,28 @@ impl ClientRequest {
         instructions.push_str(text);
     }
 
-    /// An error unless there is something to do, and every message says something.
+    /// Refuses a request without a model, without user input, or with an empty user message.
     pub(crate) fn validate(self) -> Result<Self> {
         if self.model.is_empty() {
-            return Err(invalid_request("`model` is missing: it is the name of an agent"));
+            return Err(invalid_request("`model` is missing; set it to the name of an agent"));
         }
         if self.user_messages.is_empty() && self.results.is_empty() {
-            return Err(invalid_request("`messages` has nothing of the user's"));
+            return Err(invalid_request("`messages` has neither a user message nor a tool result"));
         }
         let is_blank = |block: &ContentBlock| matches!(block, ContentBlock::Text(TextBlock { text, .. }) if text.trim().is_empty());
         if self.user_messages.iter().any(|msg| msg.content().iter().all(is_blank)) {
-            return Err(invalid_request("a message of the user's says nothing"));
+            return Err(invalid_request("a user message is empty"));
         }
         Ok(self)
     }
 }
 
-/// A request that cannot be done.
+/// An error for a request that cannot be served.
 pub(crate) fn invalid_request(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::NotARequest, message)
 }
 
-/// A field of a request, with its name in the error.
+/// Takes a field out of a request. The error names the field.
 pub(crate) fn take_field<T: serde::de::DeserializeOwned>(
     fields: &mut Fields,
     name: &str,
@@ -184,16 +231,16 @@ pub(crate) fn take_field<T: serde::de::DeserializeOwned>(
     }
 }
 
-/// The frames of a stream, put together as the protocol has an answer in one piece.
+/// Builds the response to a request that does not stream, from the frames of the stream.
 pub trait ResponseCollector: Send {
-    /// Takes the next frame.
+    /// Adds the next frame.
     fn push_frame(&mut self, text: &str);
 
-    /// The answer, or what went wrong.
+    /// The response, or the error.
     fn finish(self: Box<Self>) -> Result<Json, ErrorResponse>;
 }
 
-/// A reply that failed, as the protocol tells it without a stream.
+/// The HTTP response of a failed reply, in the protocol's format.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ErrorResponse {
     /// The HTTP status.
@@ -203,8 +250,8 @@ pub struct ErrorResponse {
 }
 
 impl ErrorResponse {
-    /// By the protocol's word for what went wrong. That the agent's own key does not open its model's
-    /// door is no fault of the client's.
+    /// An error response for the protocol's error type. An authentication error is 500: it is about the agent's own key for its
+    /// model, not about the client's.
     pub(crate) fn new(kind: &str, body: Json) -> Self {
         let status = match kind {
             "invalid_request_error" => 400,

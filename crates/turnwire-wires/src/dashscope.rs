@@ -1,8 +1,8 @@
-//! DashScope's own API, for text generation and for multimodal generation: streams in, requests
-//! out, and messages. (Its compatible mode is `openai-chat`.)
+//! The wire `dashscope`: DashScope's own API for text and multimodal generation. Decodes its streams, writes its requests, and
+//! converts its messages. (Its compatible mode is `openai-chat`.)
 //!
 //! ```
-//! use turnwire_wires::{Decoding, Wire};
+//! use turnwire_wires::{DecoderOptions, Wire};
 //!
 //! let body = br#"id:1
 //! event:result
@@ -10,14 +10,14 @@
 //! data:{"output":{"choices":[{"message":{"content":"Hi!","role":"assistant"},"finish_reason":"stop"}]},"request_id":"r"}
 //!
 //! "#;
-//! let events = Wire::named("dashscope").unwrap().decoder(&Decoding::default())?.all(body)?;
+//! let events = Wire::named("dashscope").unwrap().decoder(&DecoderOptions::default())?.decode_all(body)?;
 //! let types: Vec<&str> = events.iter().map(|event| event.kind.type_name()).collect();
 //! assert_eq!(types[2..5], ["TEXT_BLOCK_START", "TEXT_BLOCK_DELTA", "TEXT_BLOCK_END"]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A stream is asked for by the header `X-DashScope-SSE: enable`. A request in which any content is
-//! a list is one for multimodal generation.
+//! The header `X-DashScope-SSE: enable` requests a stream. A request in which any content is a list is for multimodal
+//! generation.
 
 mod cumulative;
 mod decode;
@@ -26,6 +26,7 @@ mod message_draft;
 mod model_request;
 
 use crate::loss::Loss;
+use crate::provider::ProviderStream;
 use crate::registry::{MessageCodec, Wire};
 
 const NAME: &str = "dashscope";
@@ -61,7 +62,7 @@ pub(crate) static WIRE: Wire = Wire {
         Loss::ResultData,
         Loss::ResultParts,
     ],
-    decode: Some(|decoding| Box::new(decode::DashscopeDecoder::new(decoding))),
+    decode: Some(|decoding| Box::new(ProviderStream(decode::DashscopeDecoder::new(decoding)))),
     messages: Some(MessageCodec { decode: message::decode, encode: message::encode }),
     model_request: Some(|request| Ok(model_request::build_body(request))),
     ..Wire::EMPTY

@@ -41,6 +41,7 @@ pub mod body;
 pub mod client_request;
 pub mod dashscope;
 pub mod gemini;
+mod lenient;
 pub mod loss;
 pub mod model_request;
 pub mod ollama;

@@ -1,14 +1,14 @@
-//! What a model is asked, in no protocol's words yet.
+//! A request to a model before it is written in a provider's format: what the `model_request` modules of the wires read.
 //!
 //! ```
 //! use turnwire_core::Msg;
 //! use turnwire_wires::Request;
-//! use turnwire_wires::request::{Agents, Turn, turns};
+//! use turnwire_wires::model_request::{PromptMessage, SpeakerFormat, build_prompt};
 //!
 //! let messages = [Msg::system("", "Be brief."), Msg::user("ann", "Hi!")];
 //! let request = Request { model: "m", messages: &messages, ..Request::default() };
-//! let turns = turns(request.messages, Agents::One);
-//! assert!(matches!(&turns[..], [Turn::System(_), Turn::User(_)]));
+//! let prompt = build_prompt(request.messages, SpeakerFormat::SingleAgent);
+//! assert!(matches!(&prompt[..], [PromptMessage::System(_), PromptMessage::User(_)]));
 //! ```
 
 mod call_names;
@@ -33,46 +33,44 @@ pub(crate) use schema::{input_schema, is_strict_schema};
 
 use turnwire_core::{Fields, Json, Msg};
 
-/// What a conversation begins with that begins with the model, for a provider that wants a user's
-/// turn first.
+/// The first user message of a conversation that begins with the model, for providers that require one.
 pub(crate) const FIRST_USER_TEXT: &str = "(The conversation begins with your words.)";
 
-/// What a conversation ends with that ends with the model's words, for a provider that wants a
-/// user's turn last.
+/// The last user message of a conversation that ends with the model, for providers that require one.
 pub(crate) const LAST_USER_TEXT: &str = "(Go on.)";
 
-/// What the user says in a conversation in which nobody has said anything: none is refused.
+/// The only user message of an empty conversation: providers refuse a request without messages.
 pub(crate) const ONLY_USER_TEXT: &str = "(Begin.)";
 
-/// What a model is asked.
+/// A request to a model.
 #[derive(Debug, Clone, Default)]
 pub struct Request<'a> {
-    /// Which model.
+    /// The model's name.
     pub model: &'a str,
-    /// The conversation so far. Metadata of messages never reaches a provider.
+    /// The conversation so far. Metadata of messages is never sent.
     pub messages: &'a [Msg],
-    /// The tools that it may call.
+    /// The tools that the model may call.
     pub tools: &'a [ToolDefinition],
-    /// Whether it has to.
+    /// Whether it must call one.
     pub tool_choice: ToolChoice,
-    /// The form that the answer must have.
+    /// The JSON Schema that the answer must match.
     pub output: Option<&'a OutputFormat>,
-    /// The most tokens that it may write. A provider that needs a number gets 4096 without it.
+    /// The most tokens to generate. A provider that requires a number gets 4096 by default.
     pub max_tokens: Option<u32>,
-    /// How much chance there is in the answer. Models that refuse to be told are not told.
+    /// Sampling temperature. It is not sent to models that refuse it.
     pub temperature: Option<f64>,
-    /// Whether several agents speak in this conversation, and how they are told apart.
+    /// How messages name their speakers when several agents take part.
     pub speaker_format: SpeakerFormat,
-    /// Whether the answer comes as a stream.
+    /// Whether to stream the answer.
     pub stream: bool,
-    /// Whatever else this provider takes, by its own names. It wins over everything above.
+    /// Other options by the provider's own names. They override everything above.
     pub extra: Fields,
 }
 
 /// A tool that a model may call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolDefinition {
-    /// Its name.
+    /// The tool's name.
     pub name: String,
     /// What it does, for the model.
     pub description: String,
@@ -80,54 +78,54 @@ pub struct ToolDefinition {
     pub input_schema: Json,
 }
 
-/// Whether a model has to call a tool.
+/// Whether a model must call a tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ToolChoice {
-    /// As it sees fit.
+    /// The model decides.
     #[default]
     Auto,
-    /// It must not.
+    /// It must not call a tool.
     None,
-    /// It must, whichever.
+    /// It must call any tool.
     Required,
     /// It must call this one.
     Tool(String),
 }
 
-/// The form that an answer must have.
+/// A JSON Schema that an answer must match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputFormat {
-    /// A name for it; letters, digits, `_` and `-`.
+    /// Its name: letters, digits, `_` and `-`.
     pub name: String,
     /// Its JSON Schema.
     pub schema: Json,
 }
 
-/// How several agents in one conversation are told apart.
+/// How messages name their speakers in a conversation with several agents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SpeakerFormat {
-    /// There is one.
+    /// There is one agent: messages are sent as they are.
     #[default]
     SingleAgent,
-    /// Messages without tools become one user turn: lines `NAME: text` inside `<history>` tags.
+    /// Messages without tools become one user message: lines `NAME: text` inside `<history>` tags.
     HistoryTags,
-    /// The older form: each message without tools becomes a user turn `[NAME]: text`.
+    /// The older format: each message without tools becomes a user message `[NAME]: text`.
     NamePrefix,
 }
 
-/// An object, as JSON.
+/// Fields as a JSON object.
 pub(crate) fn to_json_object(fields: &Fields) -> Json {
-    // Text keys and values that are JSON always give JSON.
+    // Text keys with JSON values always serialise.
     Json::from_value(fields).unwrap_or_else(|_| serde_json::Map::new().into())
 }
 
-/// A list, as JSON.
+/// Items as a JSON list.
 pub(crate) fn to_json_list(items: &[Json]) -> Json {
     Json::from_value(items).unwrap_or_else(|_| Vec::<serde_json::Value>::new().into())
 }
 
-/// A body with whatever else the provider takes: `extra` wins. Objects that both have are merged,
-/// so that one more option does not take the others away.
+/// Adds the options of `extra` to a body; they win. Objects that both have are merged, so that one more option does not
+/// remove the others.
 pub(crate) fn merge_extra(mut body: Fields, extra: &Fields) -> Fields {
     for (key, value) in extra {
         let both =

@@ -1,25 +1,26 @@
-//! Ollama's `/api/chat`: streams in (a JSON text per line), requests out, and messages.
+//! The wire `ollama`: Ollama's `/api/chat`. Decodes its streams (NDJSON), writes its requests, and converts its messages.
 //!
 //! ```
-//! use turnwire_wires::{Decoding, Wire};
+//! use turnwire_wires::{DecoderOptions, Wire};
 //!
 //! let body = br#"{"model":"m","message":{"role":"assistant","content":"Hi!"},"done":false}
 //! {"model":"m","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop"}
 //! "#;
-//! let events = Wire::named("ollama").unwrap().decoder(&Decoding::default())?.all(body)?;
+//! let events = Wire::named("ollama").unwrap().decoder(&DecoderOptions::default())?.decode_all(body)?;
 //! let types: Vec<&str> = events.iter().map(|event| event.kind.type_name()).collect();
 //! assert_eq!(types[2..5], ["TEXT_BLOCK_START", "TEXT_BLOCK_DELTA", "TEXT_BLOCK_END"]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A message has one text, one thinking, images and calls, in no order. Images are base64 without a
-//! type; there is no other media, and no address of one.
+//! A message has one text, one thinking text, images and calls, without an order. Images are base64 without a media type;
+//! there is no other media, and there are no URLs.
 
 mod decode;
 mod message;
 mod model_request;
 
 use crate::loss::Loss;
+use crate::provider::ProviderStream;
 use crate::registry::{MessageCodec, Wire};
 
 const NAME: &str = "ollama";
@@ -57,7 +58,7 @@ pub(crate) static WIRE: Wire = Wire {
         Loss::ResultData,
         Loss::ResultParts,
     ],
-    decode: Some(|decoding| Box::new(decode::OllamaDecoder::new(decoding))),
+    decode: Some(|decoding| Box::new(ProviderStream(decode::OllamaDecoder::new(decoding)))),
     messages: Some(MessageCodec { decode: message::decode, encode: message::encode }),
     model_request: Some(|request| Ok(model_request::build_body(request))),
     ..Wire::EMPTY

@@ -1,16 +1,16 @@
-//! OpenAI's chat completions, and all that look alike: DeepSeek, Groq, xAI, Mistral, Moonshot,
-//! Alibaba, Perplexity, OpenRouter, vLLM, llama.cpp.
+//! The wire `openai-chat`: OpenAI's chat completions, and compatible APIs such as DeepSeek, Groq, xAI, Mistral, Moonshot,
+//! Alibaba, Perplexity, OpenRouter, vLLM and llama.cpp.
 //!
 //! ```
 //! use turnwire_core::{Folder, TextBlock, ThinkingBlock};
-//! use turnwire_wires::{Decoding, Wire};
+//! use turnwire_wires::{DecoderOptions, Wire};
 //!
 //! let body = "data: {\"id\":\"c1\",\"choices\":[{\"delta\":{\"content\":\"<think>Two\"}}]}\n\n\
 //!             data: {\"id\":\"c1\",\"choices\":[{\"delta\":{\"content\":\".</think>4\"}}]}\n\n\
 //!             data: [DONE]\n\n";
 //! let wire = Wire::named("openai-chat").unwrap();
 //! let mut folder = Folder::default();
-//! for event in wire.decoder(&Decoding::default())?.all(body.as_bytes())? {
+//! for event in wire.decoder(&DecoderOptions::default())?.decode_all(body.as_bytes())? {
 //!     folder.push(&event)?;
 //! }
 //! let msg = folder.into_messages().next().unwrap();
@@ -20,8 +20,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A reply ends in words that the protocol does not have: those are in `native_finish_reason`, as
-//! OpenRouter names what a provider said itself, and in the `code` of an error.
+//! A finish reason of ours that the protocol does not have is in `native_finish_reason` (OpenRouter's name for a
+//! provider's own reason) and in the `code` of an error.
 
 mod chunk;
 mod client_request;
@@ -29,13 +29,13 @@ mod collect;
 mod decode;
 mod encode;
 mod error;
-mod loose;
 mod message;
 mod model_request;
 mod parts;
 mod stream_blocks;
 
 use crate::loss::Loss;
+use crate::provider::ProviderStream;
 use crate::registry::{MessageCodec, ResumeMode, Wire};
 use crate::structured_output;
 
@@ -46,7 +46,7 @@ const NAME: &str = "openai-chat";
 
 pub(crate) static WIRE: Wire = Wire {
     name: NAME,
-    about: "OpenAI's chat completions and their many look-alikes",
+    about: "OpenAI's chat completions and compatible APIs",
     stream_losses: &[
         Loss::Times,
         Loss::Names,
@@ -101,10 +101,10 @@ pub(crate) static WIRE: Wire = Wire {
         Loss::ResultMetadata,
         Loss::ResultData,
     ],
-    // Its clients cannot go on in the middle of an answer.
+    // Clients of this protocol cannot resume.
     resume: ResumeMode::Replay,
     end_marker: Some("[DONE]"),
-    decode: Some(|decoding| Box::new(decode::ChatDecoder::new(decoding))),
+    decode: Some(|decoding| Box::new(ProviderStream(decode::ChatDecoder::new(decoding)))),
     encode: Some(|encoding| {
         structured_output::wrap_encoder(encoding, encode::ChatEncoder::new(encoding))
     }),
@@ -113,18 +113,7 @@ pub(crate) static WIRE: Wire = Wire {
     ..Wire::EMPTY
 };
 
-/// The input of a call as the protocol's readers expect it: no input at all is `{}`.
+/// The input of a call as clients expect it: an empty input is `{}`.
 fn input_or_empty_object(input: &str) -> &str {
     if input.trim_ascii().is_empty() { "{}" } else { input }
-}
-
-/// A time as seconds since 1970; 0 where it is not known, or no time. A time without a zone is taken
-/// to be in UTC.
-fn unix_seconds(at: &str) -> i64 {
-    let stamp = at.parse::<jiff::Timestamp>();
-    let plain = || at.parse::<jiff::civil::DateTime>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok();
-    match stamp {
-        Ok(stamp) => stamp.as_second(),
-        Err(_) => plain().map_or(0, |zoned| zoned.timestamp().as_second()),
-    }
 }

@@ -1,4 +1,4 @@
-//! `OpenAI`'s Responses: its requests, its stream in, its stream out, its items.
+//! The wire `openai-responses`: `OpenAI`'s Responses API, both as a client of a model and as a server of an agent.
 //!
 //! ```
 //! use turnwire_core::Msg;
@@ -6,7 +6,7 @@
 //!
 //! let wire = Wire::named("openai-responses").unwrap();
 //! let messages = [Msg::system("", "Be brief."), Msg::user("ann", "Hi!")];
-//! let body = wire.request(&Request { model: "gpt-4o", messages: &messages, ..Request::default() })??;
+//! let body = wire.model_request(&Request { model: "gpt-4o", messages: &messages, ..Request::default() })??;
 //! assert_eq!(
 //!     body.text(),
 //!     concat!(
@@ -19,32 +19,31 @@
 //!
 //! | theirs | ours |
 //! |---|---|
-//! | a `message` item's part `output_text`, `refusal` | a text block; `annotations`, `logprobs`, `phase` and `part_type` are its extra fields |
-//! | a `reasoning` item | a thinking block for each part of its summary, or of its content; the last one has all other fields of the item (`id` is `item_id`), those before it only `item_id` |
+//! | a part `output_text` or `refusal` of a `message` item | a text block; `annotations`, `logprobs`, `phase` and `part_type` are extra fields |
+//! | a `reasoning` item | a thinking block for each part of its summary, or of its content; the last one has all other fields of the item (`id` is `item_id`), the others only `item_id` |
 //! | `function_call` | a tool call, its id is the `call_id`; `item_id`, `namespace`, `caller` are extra fields |
-//! | `custom_tool_call` | the same, with the bare string as input and `item_type` as an extra field |
+//! | `custom_tool_call` | the same, with the plain string as input and `item_type` as an extra field |
 //! | `image_generation_call` with a result | a data block, with `item_type` and the item's other fields |
-//! | any other item | a block of that type, verbatim; it is sent back to this wire only |
-//! | an event that is none of these | a `CUSTOM` event named after the wire; the encoder writes it back |
+//! | any other item | a block of that type, verbatim; it is sent back on this wire only |
+//! | any other event | a `CUSTOM` event with the wire's name; the encoder writes it back |
 //!
-//! Requests say `store: false`, since the history is ours, and ask a model that may reason for
-//! `reasoning.encrypted_content`, so that its reasoning can be sent back: without being stored it
-//! cannot be referred to. Both give way to `extra` of the request.
+//! Requests have `store: false`, because Turnwire keeps the history, and request `reasoning.encrypted_content` from models
+//! that may reason, so that reasoning can be sent back: what is not stored cannot be referred to. `extra` of the request
+//! overrides both.
 //!
-//! # As a stream out
+//! # The stream to clients
 //!
-//! One reply is one response. `sequence_number` counts its frames from 0, and the state behind any
-//! event is reached again by the same events. Where deltas were merged, the frame has the number that
-//! the last of them had: so a client that comes late may see gaps, but never another number for the
-//! same text. Tool calls are held back, with what follows them, until it is known who executes them:
-//! one that gets a result in this reply was the agent's own, and the client does not see it; the others
-//! are written when the reply ends or pauses (`end`). What the reply says after such a pause is another
-//! response, with numbers of its own. A reply that was stopped is a response with the status `cancelled`
-//! in a `response.incomplete`. A block that a repeated model call takes back gets
-//! another `output_item.done` with `discarded: true`, and is missing from the final response. Structured
-//! output that no text has said is a message of its own, with `structured_output: true`. For a client
-//! that asked for JSON (`wants_json`) it is the only text: others wait, and are written only if there
-//! is no structured output.
+//! - One reply is one response. `sequence_number` counts its frames from 0. The same events always lead to the same state.
+//!   The frame of merged deltas has the number of the last one: a client that joins late may see gaps, but never another
+//!   number for the same text.
+//! - Tool calls, and what follows them, are held back until it is known who executes them. The client does not see a call
+//!   that gets a result in this reply. The others are written when the reply ends or pauses (`end`). After a pause the reply
+//!   continues as another response with its own numbers.
+//! - A stopped reply is a response with the status `cancelled` in a `response.incomplete`.
+//! - A block that a repeated model call discards gets another `output_item.done` with `discarded: true`, and is missing from
+//!   the final response.
+//! - Structured output that is not already the text is a message with `structured_output: true`. For a client that
+//!   requested JSON (`wants_json`) it is the only text: other texts wait, and are written only without structured output.
 
 mod decode;
 mod encode;
@@ -53,17 +52,17 @@ mod item;
 mod media;
 mod message;
 mod model_request;
-mod read;
 
 use crate::loss::Loss;
+use crate::provider::ProviderStream;
 use crate::registry::{MessageCodec, ResumeMode, Wire};
 
-/// The wire's name, in the registry and in what is kept for it.
+/// The wire's name, in the registry and in kept items.
 const NAME: &str = "openai-responses";
 
 pub(crate) static WIRE: Wire = Wire {
     name: NAME,
-    about: "OpenAI's Responses, and what imitates it",
+    about: "OpenAI's Responses and compatible APIs",
     stream_losses: &[
         Loss::Times,
         Loss::Names,
@@ -109,7 +108,7 @@ pub(crate) static WIRE: Wire = Wire {
         Loss::ResultMetadata,
     ],
     resume: ResumeMode::Tail,
-    decode: Some(|decoding| Box::new(decode::ResponsesDecoder::new(decoding))),
+    decode: Some(|decoding| Box::new(ProviderStream(decode::ResponsesDecoder::new(decoding)))),
     encode: Some(|encoding| Box::new(encode::ResponsesEncoder::new(encoding))),
     messages: Some(MessageCodec { decode: message::decode, encode: message::encode }),
     model_request: Some(model_request::build_body),

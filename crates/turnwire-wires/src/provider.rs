@@ -1,29 +1,31 @@
-//! What the streams of all model providers have in common, on their way in.
+//! What the decoders of all model providers share: events of a model call, ids, text with `<think>` tags, and items that
+//! only one provider knows.
 
 mod call_ids;
+mod decoder;
+mod error;
 mod history;
-pub(crate) mod loose;
 mod model_call;
 pub(crate) mod text_blocks;
 mod think_tags;
 
 pub(crate) use call_ids::UniqueCallIds;
+pub(crate) use decoder::{ProviderDecoder, ProviderStream};
+pub(crate) use error::{error_name, error_type_of_status, error_type_of_words, reply_error};
 pub(crate) use history::HistoryReader;
-pub(crate) use model_call::{BlockKind, ModelCall, ModelCallInfo};
+pub(crate) use model_call::{BlockKind, ModelCall, ModelCallInfo, set_count, unix_seconds};
 pub(crate) use think_tags::{Segment, ThinkTagParser};
 
 use serde::Deserialize;
 use turnwire_core::{BlockType, ContentBlock, Error, ErrorKind, Fields, Json, Result};
 
-/// The field that says which wire an item came on that only its provider knows.
+/// The field of a provider's own item that names the wire it came on.
 const FROM_WIRE_FIELD: &str = "from_wire";
 
-/// The type of a block that has the item in a field of this name, where the item cannot be a block
-/// by itself.
+/// The type of a block that wraps an item that cannot be a block itself; also the field that holds the item.
 const WRAPPER_TYPE: &str = "provider_item";
 
-/// A provider's own item as a block: verbatim, with the wire that it came on, so that it can be sent
-/// back to where it came from and to nobody else.
+/// A provider's own item as a block: verbatim, with the name of its wire, so that it is sent back there and nowhere else.
 pub(crate) fn item_to_block(wire: &str, mut item: Fields) -> ContentBlock {
     if looks_like_our_block(&item) {
         return item_to_wrapped_block(wire, &item);
@@ -32,15 +34,15 @@ pub(crate) fn item_to_block(wire: &str, mut item: Fields) -> ContentBlock {
     ContentBlock::Other(item)
 }
 
-/// The same inside a block that has no id: for an item whose id is taken.
+/// The same, wrapped in a block without an id: for an item whose id another block has.
 pub(crate) fn item_to_wrapped_block(wire: &str, item: &Fields) -> ContentBlock {
     let mut block = wrap_item(item);
     block.insert(FROM_WIRE_FIELD, wire);
     ContentBlock::Other(block)
 }
 
-/// A block of a type that we do not know. One that says it is of a type of ours, and is not, or that has
-/// no type, is inside another: else it could not be read again.
+/// A block of an unknown type. It is wrapped if it has no type, or claims one of ours: otherwise it could not be read
+/// again.
 pub(crate) fn unknown_block(block: Fields) -> ContentBlock {
     if !looks_like_our_block(&block) {
         return ContentBlock::Other(block);
@@ -57,7 +59,7 @@ fn wrap_item(item: &Fields) -> Fields {
     block
 }
 
-/// Whether a reader of ours would take the item for a block of ours, or for none at all.
+/// Whether our reader would mistake the item for a block of ours, or not accept it as a block.
 fn looks_like_our_block(item: &Fields) -> bool {
     const TYPES: [BlockType; 9] = [
         BlockType::Text,
@@ -76,7 +78,7 @@ fn looks_like_our_block(item: &Fields) -> bool {
     }
 }
 
-/// The item that [`item_block`] made, if it came on this wire.
+/// The item inside a block that [`item_to_block`] made, if it came on this wire.
 pub(crate) fn block_to_item(wire: &str, block: &Fields) -> Option<Fields> {
     let mut item = block.clone();
     let from = item.remove(FROM_WIRE_FIELD)?;
@@ -89,13 +91,13 @@ pub(crate) fn block_to_item(wire: &str, block: &Fields) -> Option<Fields> {
     }
 }
 
-/// Reads a frame, which is an object.
+/// Parses a frame, which must be a JSON object.
 pub(crate) fn parse_frame<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T> {
     let frame = serde_json::from_str(text).map_err(|error| {
         let kind = if error.is_data() { ErrorKind::NotAnEvent } else { ErrorKind::NotJson };
         Error::new(kind, error.to_string())
     })?;
-    // Serde would take a list for the fields in their order.
+    // Serde also reads a list as a struct: its items are the fields in order.
     if text.trim_ascii_start().starts_with('[') {
         return Err(Error::new(ErrorKind::NotAnEvent, "expected an object, found a list"));
     }

@@ -622,5 +622,5 @@ fn a_string_is_a_text_and_what_is_no_message_is_named() {
     assert_eq!(messages, [Msg::user("", "Hi")]);
     let error = wire.decode_messages(r#"[{"role":"user","content":"Hi"},{"role":"robot"}]"#);
     let error = error.unwrap().unwrap_err().to_string();
-    assert_eq!(error, "NotAMessage: [1]: `robot` is no role; it is one of user, assistant, system");
+    assert_eq!(error, "NotAMessage: [1]: unknown role `robot`: expected user, assistant or system");
 }

@@ -321,7 +321,7 @@ fn a_turn_that_breaks_off_is_no_success() {
         written(&events),
         [
             role(),
-            json!({"message": "the reply broke off before its end", "type": "server_error",
+            json!({"message": "the reply was cut off", "type": "server_error",
                 "param": null, "code": "connection", "native_finish_reason": "truncated"})
         ]
     );

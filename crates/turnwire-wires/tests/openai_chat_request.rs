@@ -386,7 +386,7 @@ fn metadata_never_reaches_the_provider() {
                             mark(&mut block.metadata);
                             mark(&mut block.rest);
                         }
-                        _ => {}
+                        ContentBlock::Other(_) => {}
                     }
                 }
                 let marked = msg.to_builder().content(content).all_metadata(metadata).rest(rest);
@@ -448,7 +448,7 @@ fn a_role_that_no_chat_has_is_an_error_that_says_where() {
     let error = wire().decode_messages(r#"[{"role":"user","content":"a"},{"role":"x"}]"#).unwrap();
     assert_eq!(
         error.unwrap_err().to_string(),
-        "NotAMessage: [1]: `x` is no role of a chat; it is one of system, developer, user, assistant, tool"
+        "NotAMessage: [1]: unknown role `x`: expected system, developer, user, assistant or tool"
     );
 }
 

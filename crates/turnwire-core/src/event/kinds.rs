@@ -547,6 +547,17 @@ pub struct TokenCounts {
     pub cache_creation_input_tokens: i64,
 }
 
+impl TokenCounts {
+    /// Adds the tokens of another model call.
+    pub fn add(&mut self, counts: Self) {
+        let add = |sum: &mut i64, count: i64| *sum = sum.saturating_add(count);
+        add(&mut self.input_tokens, counts.input_tokens);
+        add(&mut self.output_tokens, counts.output_tokens);
+        add(&mut self.cache_input_tokens, counts.cache_input_tokens);
+        add(&mut self.cache_creation_input_tokens, counts.cache_creation_input_tokens);
+    }
+}
+
 impl Usage {
     /// Adds the tokens of a model call.
     pub(crate) fn add(&mut self, counts: TokenCounts) {

@@ -1,46 +1,35 @@
-//! What a client of the Messages API posts.
+//! Reads the request of a client of the Messages API. The server calls this.
 
 use super::message;
 use crate::client_request::{ClientRequest, ClientToolDefinition, invalid_request, take_field};
 use turnwire_core::{Fields, Json, Result};
 
-/// Reads a request. Of its messages only the user's and the results of calls are taken.
+/// Reads a request. Only user messages and tool results are taken from its messages.
 pub fn read(text: &str) -> Result<ClientRequest> {
-    let mut fields: Fields =
-        Json::parse(text)?.parse_as().map_err(|_| invalid_request("a request is a JSON object"))?;
-    let mut asked = ClientRequest {
-        model: take_field(&mut fields, "model")?.unwrap_or_default(),
-        stream: take_field(&mut fields, "stream")?.unwrap_or_default(),
-        // Its stream always has them.
-        include_usage: true,
-        ..ClientRequest::default()
-    };
+    let (mut asked, mut fields) = ClientRequest::read(text)?;
+    // The stream always has it.
+    asked.include_usage = true;
     for name in ["mcp_servers", "container"] {
         if fields.remove(name).is_some_and(|value| !is_null_or_empty(&value)) {
-            return Err(invalid_request(format!("`{name}` is for Anthropic's own servers")));
+            return Err(invalid_request(format!(
+                "`{name}` is not supported: it needs Anthropic's own servers"
+            )));
         }
     }
     if let Some(system) = fields.remove("system").filter(|system| !system.is_null()) {
         let mut as_message = Fields::default();
         as_message.insert("role", "system");
         as_message.insert("content", system);
-        add_messages(&mut asked, &as_message).map_err(|error| error.at("system"))?;
+        let read = message::decode(Json::from_value(&as_message)?.text());
+        read.map_err(|error| error.at("system"))?
+            .into_iter()
+            .for_each(|msg| asked.add_message(msg));
     }
     for tool in take_field::<Vec<Fields>>(&mut fields, "tools")?.unwrap_or_default() {
         asked.tools.push(read_tool(tool)?);
     }
     asked.output_schema = output_schema(&mut fields)?;
-    let messages: Option<Vec<Fields>> = take_field(&mut fields, "messages")?;
-    let messages = messages.ok_or_else(|| invalid_request("`messages` is missing"))?;
-    for (at, message) in messages.into_iter().enumerate() {
-        // Nobody can put words into the assistant's mouth: what it says there is only compared.
-        if message.raw("role").is_some_and(|role| *role == Json::from("assistant")) {
-            asked.add_claimed_reply(message::decode(Json::from_value(&message)?.text()));
-        } else {
-            add_messages(&mut asked, &message)
-                .map_err(|error| error.at(format!("messages[{at}]")))?;
-        }
-    }
+    asked.read_messages(&mut fields, message::decode)?;
     asked.extra = fields;
     asked.validate()
 }
@@ -49,31 +38,17 @@ fn is_null_or_empty(value: &Json) -> bool {
     value.is_null() || value.text() == "[]"
 }
 
-fn add_messages(asked: &mut ClientRequest, message: &Fields) -> Result<()> {
-    for msg in message::decode(Json::from_value(message)?.text())? {
-        asked.add_message(msg);
-    }
-    Ok(())
-}
-
 fn read_tool(mut tool: Fields) -> Result<ClientToolDefinition> {
     let kind: Option<String> = take_field(&mut tool, "type")?;
     if let Some(kind) = kind.filter(|kind| kind != "custom") {
         return Err(invalid_request(format!(
-            "a tool of the type `{kind}` is Anthropic's own; describe it with an `input_schema`"
+            "the tool type `{kind}` is Anthropic's own; define the tool with an `input_schema`"
         )));
     }
-    let name: Option<String> = take_field(&mut tool, "name")?;
-    Ok(ClientToolDefinition {
-        name: name
-            .filter(|name| !name.is_empty())
-            .ok_or_else(|| invalid_request("a tool has no `name`"))?,
-        description: take_field(&mut tool, "description")?.unwrap_or_default(),
-        input_schema: tool.remove("input_schema").filter(|schema| !schema.is_null()),
-    })
+    ClientToolDefinition::read(tool, "input_schema")
 }
 
-/// The schema of `output_config.format`, or of `output_format` as it was called before.
+/// The schema of `output_config.format`, or of its older name `output_format`.
 fn output_schema(fields: &mut Fields) -> Result<Option<Json>> {
     let mut format: Option<Fields> = take_field(fields, "output_format")?;
     if let Some(mut config) = take_field::<Fields>(fields, "output_config")? {
@@ -85,9 +60,7 @@ fn output_schema(fields: &mut Fields) -> Result<Option<Json>> {
     let Some(mut format) = format else { return Ok(None) };
     match take_field::<String>(&mut format, "type")?.as_deref() {
         Some("json_schema") => Ok(format.remove("schema")),
-        _ => Err(invalid_request(
-            "the format of the output is none that we know: it is `json_schema`",
-        )),
+        _ => Err(invalid_request("unknown output format: the only one is `json_schema`")),
     }
 }
 
@@ -103,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_client_says_that_the_assistant_said_is_not_taken() {
+    fn assistant_messages_of_the_client_are_ignored() {
         let asked = request_with(&json!({"messages": [
             {"role": "user", "content": "One."},
             {"role": "assistant", "content": [{"type": "tool_use", "id": "c0", "name": "t", "input": {}}]},
@@ -124,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_with_a_request_is_kept() {
+    fn options_of_a_request_are_kept() {
         let asked = request_with(&json!({
             "stream": true, "max_tokens": 9, "temperature": 0.5,
             "system": [{"type": "text", "text": "Be brief."}, {"type": "text", "text": "Be kind."}],
@@ -142,15 +115,15 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_done_is_said() {
+    fn unsupported_requests_are_refused_with_a_reason() {
         for (more, why) in [
             (json!({"model": null}), "`model`"),
-            (json!({"messages": []}), "nothing of the user's"),
+            (json!({"messages": []}), "neither a user message"),
             (json!({"messages": null}), "`messages` is missing"),
             (json!({"messages": "Hi!"}), "`messages`"),
-            (json!({"messages": [{"role": "user", "content": " "}]}), "says nothing"),
+            (json!({"messages": [{"role": "user", "content": " "}]}), "user message is empty"),
             (json!({"messages": [{"role": "user", "content": 7}]}), "messages[0]"),
-            (json!({"messages": [{"role": "robot", "content": "x"}]}), "`robot` is no role"),
+            (json!({"messages": [{"role": "robot", "content": "x"}]}), "unknown role `robot`"),
             (
                 json!({"tools": [{"type": "web_search_20250305", "name": "s"}]}),
                 "web_search_20250305",

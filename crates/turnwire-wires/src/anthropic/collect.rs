@@ -1,23 +1,23 @@
-//! The frames of a stream as one message, as its official client puts them together.
+//! Builds the message of a response without streaming from the frames of the stream, as the official client does.
 
 use super::content;
 use crate::client_request::{ErrorResponse, ResponseCollector};
 use serde_json::{Map, Value, json};
 use turnwire_core::Json;
 
-/// A message that is put together.
+/// Collects a message.
 #[derive(Debug, Default)]
 pub struct MessageCollector {
     message: Map<String, Value>,
     content: Vec<Value>,
-    /// The input of the call that is open, as far as it has come.
+    /// The input of the open tool call so far.
     input: String,
     error: Option<Value>,
 }
 
 impl ResponseCollector for MessageCollector {
     fn push_frame(&mut self, text: &str) {
-        // What we wrote ourselves can be read.
+        // The frames are our own, so parsing them does not fail.
         let Ok(Value::Object(mut frame)) = serde_json::from_str(text) else { return };
         let mut part = |name: &str| frame.remove(name).unwrap_or_default();
         let kind = part("type");
@@ -56,7 +56,7 @@ impl ResponseCollector for MessageCollector {
     }
 }
 
-/// Takes over what is there.
+/// Copies the fields that are not null.
 fn merge_fields(into: &mut Map<String, Value>, from: Value) {
     if let Value::Object(from) = from {
         into.extend(from.into_iter().filter(|(_, value)| !value.is_null()));
@@ -92,7 +92,7 @@ impl MessageCollector {
         }
     }
 
-    /// A block has ended: the input of a call is whole.
+    /// Ends a block: the input of a tool call is complete.
     fn close_block(&mut self) {
         let text = std::mem::take(&mut self.input);
         if let Some(Value::Object(block)) = self.content.last_mut()
@@ -104,7 +104,7 @@ impl MessageCollector {
     }
 }
 
-/// How a delta makes a block grow.
+/// What a delta adds to a block.
 enum DeltaKind {
     Text,
     List,
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_become_the_message_that_the_client_puts_together() {
+    fn frames_become_the_message_that_the_official_client_builds() {
         let delta = |index: u8, delta: Value| json!({"type": "content_block_delta", "index": index, "delta": delta});
         let begin = |index: u8, block: Value| json!({"type": "content_block_start", "index": index, "content_block": block});
         let stop = |index: u8| json!({"type": "content_block_stop", "index": index});

@@ -1,4 +1,4 @@
-//! Content blocks as Anthropic writes them, and ours as such: what messages, requests and streams share.
+//! Converts content blocks between Anthropic's format and ours; for messages, requests and streams.
 
 use super::NAME;
 use crate::model_request::{is_text, media_type, sniff_image_type};
@@ -8,19 +8,19 @@ use turnwire_core::{
     ToolCall, ToolResult, ToolResultState,
 };
 
-/// The field of a thinking block that has redacted thinking.
+/// The field of a thinking block that holds redacted thinking.
 pub(super) const REDACTED_FIELD: &str = "redacted_thinking_data";
 
-/// The field that an input is put into which is no JSON object: Anthropic takes nothing else.
+/// The field that wraps a tool input that is not a JSON object: Anthropic accepts only objects.
 const RAW_INPUT_FIELD: &str = "raw_input";
 
-/// What a text block of Anthropic's has beside its text that has to be sent back.
+/// Fields of Anthropic's text blocks that must be sent back.
 const TEXT_FIELDS: &[&str] = &["citations"];
 
-/// What a call of Anthropic's has beside its input that has to be sent back.
+/// Fields of Anthropic's tool calls that must be sent back.
 const CALL_FIELDS: &[&str] = &["caller", "toolset_name"];
 
-/// The images that Anthropic takes.
+/// The image types that Anthropic accepts.
 const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
 pub(super) fn fields_from<const N: usize>(entries: [(&str, Json); N]) -> Fields {
@@ -41,8 +41,7 @@ pub(super) fn write_text(block: &TextBlock) -> Fields {
     fields
 }
 
-/// Takes over the fields of these names. Others may be another provider's, and Anthropic refuses
-/// what it does not know.
+/// Copies the fields with these names. Others may be another provider's, and Anthropic refuses unknown ones.
 fn copy_fields(names: &[&str], from: &Fields, into: &mut Fields) {
     for &name in names {
         if let Some(value) = from.raw(name).filter(|value| !value.is_null()) {
@@ -51,7 +50,7 @@ fn copy_fields(names: &[&str], from: &Fields, into: &mut Fields) {
     }
 }
 
-/// Thinking that Anthropic takes back: with its signature, or redacted.
+/// A thinking block that Anthropic accepts: with its signature, or redacted.
 pub(super) fn write_thinking(block: &ThinkingBlock) -> Option<Fields> {
     if let Some(data) = redacted_data(&block.rest) {
         return Some(fields_from([("type", "redacted_thinking".into()), ("data", data.into())]));
@@ -82,15 +81,14 @@ pub(super) fn write_call(call: &ToolCall, id: &str) -> Fields {
     fields
 }
 
-/// The fields of a call that are sent along with it.
+/// The fields of a call that must be sent back with it.
 pub(super) fn call_extra(rest: &Fields) -> Fields {
     let mut fields = Fields::default();
     copy_fields(CALL_FIELDS, rest, &mut fields);
     fields
 }
 
-/// An input as the object that Anthropic wants: arguments that were cut off, or are no object, are
-/// put into one.
+/// A tool input as the object that Anthropic requires. Input that is truncated or no object is wrapped in one.
 pub(super) fn input_to_json(text: &str) -> Json {
     if text.trim().is_empty() {
         return Json::from(serde_json::Map::new());
@@ -101,7 +99,7 @@ pub(super) fn input_to_json(text: &str) -> Json {
     }
 }
 
-/// What [`input`] made an object of.
+/// The input that [`input_to_json`] wrapped.
 fn unwrap_raw_input(fields: &Fields) -> Option<String> {
     if fields.len() == 1 { fields.get(RAW_INPUT_FIELD).ok()? } else { None }
 }
@@ -111,7 +109,7 @@ fn input_text(input: &Json) -> String {
     raw.unwrap_or_else(|| input.text().to_owned())
 }
 
-/// An image or a document, where Anthropic takes it.
+/// An image or a document, if Anthropic accepts it.
 pub(super) fn write_data(block: &DataBlock) -> Option<Fields> {
     let media = media_type(block).unwrap_or_default();
     match &block.source {
@@ -151,13 +149,13 @@ pub(super) fn write_data(block: &DataBlock) -> Option<Fields> {
     }
 }
 
-/// Anthropic fetches nothing else.
+/// Anthropic fetches only `https` URLs.
 fn is_fetchable(url: &str) -> bool {
     url.starts_with("https://")
 }
 
-/// The type of an image that Anthropic takes. It looks at the bytes, and refuses an image that says
-/// that it is of another type: so the bytes count.
+/// The type of an image that Anthropic accepts. Anthropic refuses an image whose bytes are of another type than declared,
+/// so the type of the bytes wins.
 fn image_type<'a>(media: &'a str, data: &str) -> Option<&'a str> {
     if !media.starts_with("image/") {
         return None;
@@ -187,7 +185,7 @@ fn document(block: &DataBlock, source: Json) -> Fields {
     fields
 }
 
-/// An image or a document of Anthropic's that we can hold as data.
+/// Reads an image or a document as data, if our block can hold it.
 pub(super) fn read_data(fields: &Fields) -> Option<DataBlock> {
     let source: Fields = fields.get("source").ok()??;
     let word = |key: &str| source.get::<String>(key).ok().flatten();
@@ -203,7 +201,7 @@ pub(super) fn read_data(fields: &Fields) -> Option<DataBlock> {
             if let Source::Base64(source) = &mut block.source {
                 source.data = word("data")?;
             }
-            // Only of a block that has ended the last byte has to be whole.
+            // Only a finished block is checked up to its last byte.
             block.finished_at = Some(String::new());
             block.decoded()?.ok()?;
             block.finished_at = None;
@@ -217,8 +215,7 @@ pub(super) fn read_data(fields: &Fields) -> Option<DataBlock> {
     Some(block)
 }
 
-/// The text and data of a result, as far as Anthropic takes it. `left_out` says what stands in place
-/// of what it does not take.
+/// The parts of a tool result that Anthropic accepts. `left_out` gives what replaces data that it does not accept.
 pub(super) fn write_parts(
     parts: &[Part],
     left_out: impl Fn(&DataBlock) -> Option<Fields>,
@@ -248,7 +245,7 @@ pub(super) fn write_result(id: &str, content: Json, is_error: bool) -> Fields {
     fields
 }
 
-/// Reads a content block. What we have no block for is kept verbatim.
+/// Reads a content block. An unknown one is kept verbatim.
 pub(super) fn read_block(fields: Fields) -> ContentBlock {
     read_known(&fields).unwrap_or_else(|| provider::item_to_block(NAME, fields))
 }
@@ -294,7 +291,7 @@ fn read_known(fields: &Fields) -> Option<ContentBlock> {
     })
 }
 
-/// What a result holds: a string, or blocks.
+/// The content of a tool result: a string, or blocks.
 fn read_payload(content: &Json) -> Option<Payload> {
     if let Ok(text) = content.parse_as::<String>() {
         return Some(Payload::Text(text));
@@ -305,7 +302,10 @@ fn read_payload(content: &Json) -> Option<Payload> {
         ContentBlock::Text(block) => Some(Part::Text(block)),
         ContentBlock::Data(block) => Some(Part::Data(block)),
         ContentBlock::Other(item) => Some(Part::Other(item)),
-        _ => None,
+        ContentBlock::Thinking(_)
+        | ContentBlock::Hint(_)
+        | ContentBlock::ToolCall(_)
+        | ContentBlock::ToolResult(_) => None,
     });
     Some(Payload::Parts(parts.collect::<Option<Vec<Part>>>()?))
 }

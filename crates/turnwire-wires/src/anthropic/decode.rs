@@ -1,46 +1,46 @@
-//! Anthropic's stream as events.
+//! Decodes Anthropic's stream into events.
 
 use super::NAME;
 use super::content::{REDACTED_FIELD, read_data};
-use super::frame::{
-    Delta, ErrorFields, Frame, KNOWN_FRAMES, Message, Number, Object, OtherFields, Usage, Word,
+use super::frame::{Delta, ErrorFields, Frame, KNOWN_FRAMES, Message, OtherFields, Usage};
+use crate::lenient::{Int, Text, parse_text};
+use crate::provider::{
+    BlockKind, ModelCall, ModelCallInfo, ProviderDecoder, parse_frame, reply_error, set_count,
 };
-use crate::provider::{BlockKind, ModelCall, ModelCallInfo};
-use crate::stream::{self, Decode, EventSink};
+use crate::stream::{self, EventSink};
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, HashSet};
-use turnwire_core::event::{Chunk, Custom, CustomValue, TokenCounts};
+use turnwire_core::event::{Chunk, TokenCounts};
 use turnwire_core::{
-    DataBlock, Error, ErrorKind, ErrorType, Fields, FinishedReason, Json, ReplyError, Result,
-    Source,
+    DataBlock, Error, ErrorKind, ErrorType, Fields, FinishedReason, Json, Result, Source,
 };
 
-/// Where the blocks begin that a message has from its start: beyond any index.
+/// The first key of the blocks that come whole in `message_start`: beyond any index.
 const FIRST_WHOLE_KEY: u64 = 1 << 63;
 
 pub(super) struct AnthropicDecoder {
     call: ModelCall,
-    /// The id of the message that the frames belong to.
+    /// The id of the current message.
     message: String,
-    /// The blocks that are open, by their index.
+    /// The open blocks, by index.
     blocks: BTreeMap<u64, OpenBlock>,
-    /// The block that a frame without an index is about.
+    /// The index of the last block, for frames without an index.
     last: u64,
-    /// The ids of calls and items so far.
+    /// The ids of tool calls and items so far.
     ids: HashSet<String>,
 }
 
-/// What is known of an open block beside what was handed on.
+/// What is known about an open block and not emitted yet.
 enum OpenBlock {
     Text {
         citations: Vec<Json>,
         extra: Fields,
     },
-    /// The signature, or the bytes of what is redacted, is in the fields.
+    /// The signature or the redacted bytes are in `extra`.
     Thinking {
         extra: Fields,
     },
-    /// The arguments that came with the start, which count as long as no others follow.
+    /// The input that came with the start. It counts only if no input deltas follow.
     ToolCall {
         input: Option<Json>,
         extra: Fields,
@@ -48,7 +48,7 @@ enum OpenBlock {
     Item(OpenItem),
 }
 
-/// An item that only Anthropic knows, as it stood at its start, and what it grew by.
+/// An item that only Anthropic knows: its fields at the start, and what its deltas added.
 struct OpenItem {
     fields: Fields,
     input: String,
@@ -67,16 +67,17 @@ impl AnthropicDecoder {
     }
 }
 
-impl Decode for AnthropicDecoder {
-    fn decode(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
-        // Other providers' word; here it says nothing.
-        if text == "[DONE]" {
-            return Ok(());
-        }
-        let frame: Frame<'_> = serde_json::from_str(text).map_err(|error| not_a_frame(&error))?;
-        if self.call.has_ended() {
-            return Ok(());
-        }
+impl ProviderDecoder for AnthropicDecoder {
+    fn call(&self) -> &ModelCall {
+        &self.call
+    }
+
+    fn call_mut(&mut self) -> &mut ModelCall {
+        &mut self.call
+    }
+
+    fn read_frame(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
+        let frame: Frame<'_> = parse_frame(text)?;
         if frame.r#type.0 == "content_block_delta" && !self.call.is_between_calls() {
             self.block_delta(&frame, text, out);
             return Ok(());
@@ -84,43 +85,30 @@ impl Decode for AnthropicDecoder {
         self.rare_frame(&frame, text, out)
     }
 
-    fn end(&mut self, out: &mut EventSink<'_>) -> Result<()> {
+    fn close_at_end(&mut self, out: &mut EventSink<'_>) {
         self.close_blocks(out);
         if !self.call.is_between_calls() {
-            // Only `message_stop` says that nothing is missing, whatever the reason was to be.
+            // Without `message_stop` the message is incomplete, even if it has a stop reason.
             self.call.finished_reason = None;
         }
-        self.call.end_of_stream(out);
-        Ok(())
-    }
-
-    fn find_reply_id(&self, _: &str) -> Option<String> {
-        self.call.has_begun().then(|| self.call.reply_id().to_owned())
-    }
-
-    fn reports_truncation(&self) -> bool {
-        true
     }
 }
 
 impl AnthropicDecoder {
     fn rare_frame(&mut self, frame: &Frame<'_>, text: &str, out: &mut EventSink<'_>) -> Result<()> {
-        let rest: OtherFields<'_> = parse_or_default(text);
+        let rest: OtherFields<'_> = parse_text(text);
         match &*frame.r#type.0 {
             "message_start" => {
-                self.message_start(
-                    &parse_or_default(rest.message.map_or("{}", RawValue::get)),
-                    out,
-                );
+                self.message_start(&parse_text(rest.message.map_or("{}", RawValue::get)), out);
             }
-            // An answer that is no stream.
+            // A response without streaming.
             "message" => {
-                self.message_start(&parse_or_default(text), out);
+                self.message_start(&parse_text(text), out);
                 self.close_blocks(out);
                 self.call.end_call(out);
             }
             "ping" => {}
-            // Behind the end of a message there is nothing but another message.
+            // After the end of a message only another message may follow.
             word if self.call.is_between_calls()
                 && (word.is_empty() || KNOWN_FRAMES.contains(&word)) => {}
             "content_block_start" => {
@@ -140,42 +128,26 @@ impl AnthropicDecoder {
             "error" => self.fail(&rest, out),
             "" if rest.error.is_some() => self.fail(&rest, out),
             "" => return Err(Error::new(ErrorKind::NotAnEvent, "the frame has no `type`")),
-            _ => self.emit_unknown_frame(text, out),
+            _ => self.call.emit_unknown_frame(text, out),
         }
         Ok(())
     }
-
-    /// A frame of a later version, as it is.
-    fn emit_unknown_frame(&self, text: &str, out: &mut EventSink<'_>) {
-        if let Ok(value) = Json::parse(text) {
-            self.call.emit(Custom { name: NAME.to_owned(), value: CustomValue(value) }, out);
-        }
-    }
-}
-
-fn not_a_frame(error: &serde_json::Error) -> Error {
-    let kind = if error.is_data() { ErrorKind::NotAnEvent } else { ErrorKind::NotJson };
-    Error::new(kind, error.to_string())
-}
-
-fn parse_or_default<'a, T: serde::Deserialize<'a> + Default>(text: &'a str) -> T {
-    serde_json::from_str::<Object<T>>(text).map(|object| object.0).unwrap_or_default()
 }
 
 impl AnthropicDecoder {
-    fn block_key(&self, index: Number) -> u64 {
+    fn block_key(&self, index: Int) -> u64 {
         index.0.and_then(|index| u64::try_from(index).ok()).unwrap_or(self.last)
     }
 
     fn message_start(&mut self, message: &Message<'_>, out: &mut EventSink<'_>) {
         let goes_on = self.call.has_begun() && !self.call.is_between_calls();
         if goes_on && (message.id.0.is_empty() || message.id.0 == self.message) {
-            // The same start again.
+            // A repeated start.
             return;
         }
         if goes_on && !self.message.is_empty() {
-            // Another message spliced in: somebody on the way has lost the first and asked again.
-            // Both together could not be sent back, so the first is taken back.
+            // A proxy lost the first message and requested another. Both together could not be sent back to Anthropic,
+            // so the first one is discarded.
             self.close_blocks(out);
             self.call.discard_call(out);
         }
@@ -206,7 +178,7 @@ impl AnthropicDecoder {
         self.keep_metadata("context_management", frame.context_management);
     }
 
-    fn set_stop_reason(&mut self, why: &Word<'_>, sequence: &Word<'_>) {
+    fn set_stop_reason(&mut self, why: &Text<'_>, sequence: &Text<'_>) {
         if !why.0.is_empty() {
             self.call.finished_reason = Some(parse_stop_reason(&why.0));
             self.call.metadata.insert("stop_reason", &*why.0);
@@ -227,7 +199,7 @@ impl AnthropicDecoder {
     fn update_usage(&mut self, raw: Option<&RawValue>) {
         let Some(raw) = raw else { return };
         update_token_counts(raw.get(), &mut self.call.usage);
-        // What we do not count: server tools, the calls of a fallback, the kinds of cache.
+        // Other counters, such as those of server tools, fallbacks and cache types, are kept as metadata.
         let mut rest: Fields = serde_json::from_str(raw.get()).unwrap_or_default();
         for name in COUNTERS {
             rest.remove(name);
@@ -241,10 +213,10 @@ impl AnthropicDecoder {
 
     fn fail(&mut self, frame: &OtherFields<'_>, out: &mut EventSink<'_>) {
         let raw = frame.error.map_or("", RawValue::get);
-        let problem: ErrorFields<'_> = parse_or_default(raw);
+        let problem: ErrorFields<'_> = parse_text(raw);
         let mut message = problem.message.0.into_owned();
         if message.is_empty() && problem.r#type.0.is_empty() {
-            // Whatever there is, as it stands.
+            // An unknown format: use all of it as the message.
             message = serde_json::from_str(raw).unwrap_or_else(|_| raw.to_owned());
         }
         if !problem.r#type.0.is_empty() {
@@ -254,8 +226,7 @@ impl AnthropicDecoder {
             self.call.metadata.insert("request_id", &*frame.request_id.0);
         }
         self.close_blocks(out);
-        let r#type = error_type(&problem.r#type.0);
-        self.call.fail(ReplyError { r#type, message, ..ReplyError::default() }, out);
+        self.call.fail(reply_error(error_type(&problem.r#type.0), message), out);
     }
 }
 
@@ -268,7 +239,7 @@ impl AnthropicDecoder {
         let mut fields: Fields =
             raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
         if fields.is_empty() {
-            // What it is, its first delta will tell.
+            // The first delta will show what type it is.
             return;
         }
         let word = fields.get::<String>("type").ok().flatten().unwrap_or_default();
@@ -300,7 +271,7 @@ impl AnthropicDecoder {
                 let id = take_string(&mut fields, "id");
                 let id = self.unique_id(id);
                 let name = take_string(&mut fields, "name");
-                // No arguments at all are `{}`, and so is an empty string of them.
+                // Missing and empty arguments are `{}`.
                 let input = match fields.remove("input") {
                     Some(json) if !json.is_null() && json.text() != "\"\"" => json,
                     _ => Json::from(serde_json::Map::new()),
@@ -318,7 +289,7 @@ impl AnthropicDecoder {
         self.call.push_delta(key, text, out);
     }
 
-    /// The id of a call, or another one where it is missing or taken.
+    /// The id of a call; another one if it is missing or used.
     fn unique_id(&mut self, id: String) -> String {
         let first = if id.is_empty() { self.call.new_id() } else { id };
         let mut id = first.clone();
@@ -347,14 +318,14 @@ impl AnthropicDecoder {
             self.start_from_delta(key, &delta.r#type.0, out);
         }
         let Some(block) = self.blocks.get_mut(&key) else {
-            return self.emit_unknown_frame(text, out);
+            return self.call.emit_unknown_frame(text, out);
         };
         match (block, &*delta.r#type.0) {
             (OpenBlock::Text { .. }, "text_delta") => {
                 self.call.push_delta(key, &delta.text.0, out);
             }
             (OpenBlock::Text { citations, .. }, "citations_delta") => {
-                let rest: OtherFields<'_> = parse_or_default(text);
+                let rest: OtherFields<'_> = parse_text(text);
                 let citation = rest.delta.0.citation.and_then(|raw| Json::parse(raw.get()).ok());
                 citations.extend(citation.filter(|json| !json.is_null()));
             }
@@ -362,7 +333,7 @@ impl AnthropicDecoder {
                 self.call.push_delta(key, &delta.thinking.0, out);
             }
             (OpenBlock::Thinking { extra }, "signature_delta") => {
-                let rest: OtherFields<'_> = parse_or_default(text);
+                let rest: OtherFields<'_> = parse_text(text);
                 if !rest.delta.0.signature.0.is_empty() {
                     extra.insert("signature", &*rest.delta.0.signature.0);
                 }
@@ -377,13 +348,13 @@ impl AnthropicDecoder {
                 item.input.push_str(&delta.partial_json.0);
             }
             (OpenBlock::Item(item), _) => item.apply_delta(text),
-            // Nothing, or a delta that this block cannot have.
+            // Empty, or a delta that does not belong to this type of block.
             (_, word) if word.is_empty() || KNOWN_DELTAS.contains(&word) => {}
-            _ => self.emit_unknown_frame(text, out),
+            _ => self.call.emit_unknown_frame(text, out),
         }
     }
 
-    /// A delta for a block whose start was never seen: what the block is can be told from it.
+    /// Starts a block whose start was missed. The type of its first delta shows what it is.
     fn start_from_delta(&mut self, key: u64, delta: &str, out: &mut EventSink<'_>) {
         let block = match delta {
             "text_delta" | "citations_delta" => r#"{"type":"text"}"#,
@@ -438,7 +409,7 @@ impl AnthropicDecoder {
         self.call.emit_data_block("", block.media_type(), chunk, Fields::default(), out);
     }
 
-    /// Ends every open block, in the order of their indexes.
+    /// Closes every open block, in the order of their indexes.
     fn close_blocks(&mut self, out: &mut EventSink<'_>) {
         let mut keys: Vec<u64> = self.blocks.keys().copied().collect();
         keys.sort_unstable();
@@ -448,20 +419,19 @@ impl AnthropicDecoder {
     }
 }
 
-/// Takes a string out; anything else is none.
+/// Removes a string field; anything else is empty.
 fn take_string(fields: &mut Fields, key: &str) -> String {
     fields.take(key).ok().flatten().unwrap_or_default()
 }
 
-/// What a block has that we do not know.
+/// The fields of a block that we do not know.
 fn without_type(mut fields: Fields) -> Fields {
     fields.remove("type");
     fields
 }
 
 impl OpenItem {
-    /// A delta for an item of which nobody knows how it grows: text goes on with the text of the same
-    /// name, and anything else replaces what was there.
+    /// Applies a delta to an unknown item: text is appended to the text of the same name, anything else replaces the field.
     fn apply_delta(&mut self, frame: &str) {
         let delta = serde_json::from_str::<Fields>(frame).ok();
         let Some(delta) = delta.and_then(|frame| frame.get::<Fields>("delta").ok()?) else {
@@ -497,29 +467,23 @@ impl OpenItem {
     }
 }
 
-/// The types of deltas that we know.
+/// The known types of deltas.
 const KNOWN_DELTAS: [&str; 5] =
     ["text_delta", "thinking_delta", "signature_delta", "citations_delta", "input_json_delta"];
 
 const COUNTERS: [&str; 4] =
     ["input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"];
 
-/// Takes over the tokens that were counted. The last word counts, but a 0 takes nothing back.
+/// Updates the token counts with those of `usage`.
 pub(super) fn update_token_counts(usage: &str, counts: &mut TokenCounts) {
-    let usage: Usage = parse_or_default(usage);
-    let set = |count: &mut i64, number: Number| {
-        if let Some(number) = number.0.filter(|number| *number != 0) {
-            *count = number;
-        }
-    };
-    set(&mut counts.input_tokens, usage.input);
-    set(&mut counts.output_tokens, usage.output);
-    set(&mut counts.cache_input_tokens, usage.cache_read);
-    set(&mut counts.cache_creation_input_tokens, usage.cache_creation);
+    let usage: Usage = parse_text(usage);
+    set_count(&mut counts.input_tokens, usage.input.0);
+    set_count(&mut counts.output_tokens, usage.output.0);
+    set_count(&mut counts.cache_input_tokens, usage.cache_read.0);
+    set_count(&mut counts.cache_creation_input_tokens, usage.cache_creation.0);
 }
 
-/// Anthropic's word for the end of a message in ours. A turn that is paused is one of the model's
-/// that came to its end; the word itself is in the notes.
+/// Our finish reason for Anthropic's `stop_reason`. `pause_turn` counts as completed; the metadata has the original.
 pub(super) fn parse_stop_reason(word: &str) -> FinishedReason {
     match word {
         "max_tokens" | "model_context_window_exceeded" => FinishedReason::Length,

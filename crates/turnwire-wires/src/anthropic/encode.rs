@@ -1,34 +1,33 @@
-//! Events as Anthropic's stream: the client sees one message of a model for the whole turn.
+//! Encodes events as Anthropic's stream: the client sees one message of a model for the whole turn.
 //!
-//! Only one block is open at a time here. A block that begins while another is open waits, and so does
-//! everything behind a call of which it is not known yet who executes it: a call that gets a result in
-//! this turn was served by the agent and is left out, any other is the client's.
+//! The protocol has only one open block at a time. A block that starts while another is open waits. So does everything
+//! after a tool call until it is known who executes it: a call that gets a result in this turn was executed by the agent
+//! and is left out; any other is for the client.
 
 mod queue;
 
 use super::NAME;
 use super::frame::KNOWN_FRAMES;
+use crate::provider::error_name;
 use crate::stream::{self, Encode, Frames};
 use queue::{BlockQueue, QueuedContent};
 use serde::Serialize;
 use turnwire_core::event::{Custom, TokenCounts};
-use turnwire_core::{
-    ContentBlock, ErrorType, Event, EventKind, Fields, FinishedReason, Json, ReplyError,
-};
+use turnwire_core::{ContentBlock, Event, EventKind, Fields, FinishedReason, Json, ReplyError};
 
 pub(super) struct AnthropicEncoder {
     model: Option<String>,
-    /// What the message is called; otherwise it has the reply's id.
+    /// The id of the message; by default the reply's id.
     id: Option<String>,
     message: Option<OpenMessage>,
-    /// The reply that has ended: nothing comes after that.
+    /// The reply that has ended; its later events are ignored.
     ended_reply: String,
 }
 
 /// The message that is being written.
 struct OpenMessage {
     reply_id: String,
-    /// What the message is called.
+    /// The id of the message.
     message_id: String,
     begun: bool,
     queue: BlockQueue,
@@ -50,7 +49,7 @@ impl AnthropicEncoder {
 
 impl Encode for AnthropicEncoder {
     fn encode(&mut self, event: &Event<'_>, out: &mut Frames) {
-        // What a sub-agent does is a tool of the agent's to the client.
+        // To the client, a sub-agent is a tool of the agent.
         if event.is_from_sub_agent() {
             return;
         }
@@ -83,8 +82,8 @@ impl Encode for AnthropicEncoder {
     }
 }
 
-/// The turn that an event belongs to, if it is part of one. A reply may begin while the last one has
-/// no end; otherwise an event of another reply is none of ours.
+/// The message that an event belongs to. A reply may start while the last one has not ended; other events of another
+/// reply are ignored.
 fn message_for_event<'t>(
     turn: &'t mut Option<OpenMessage>,
     ended: &str,
@@ -104,21 +103,21 @@ fn message_for_event<'t>(
     turn.as_mut().filter(|turn| turn.reply_id == id)
 }
 
-/// There is no more of a turn that has no end.
+/// Ends a message whose reply has not ended.
 fn end_unfinished(turn: &mut Option<OpenMessage>, out: &mut Frames) {
     let Some(mut turn) = turn.take() else { return };
     turn.write_message_start("", out);
     turn.queue.flush(out);
     if turn.queue.has_calls() {
-        // It waits for the client.
+        // The reply waits for the client.
         turn.write_stop("tool_use", out);
     } else {
-        // It was cut off, and that is what its missing end says.
+        // The reply was cut off. Without `message_stop` the client sees that.
         turn.write_message_delta(None, out);
     }
 }
 
-/// A frame that came on this wire and that we do not know, as it came.
+/// Writes an unknown frame of this wire back as it came.
 fn write_custom_frame(custom: &Custom, out: &mut Frames) {
     if custom.name != NAME {
         return;
@@ -143,7 +142,7 @@ impl OpenMessage {
         }
     }
 
-    /// Writes the start, once the model is known or something has to be written.
+    /// Writes the start, once the model is known or another frame needs it.
     fn begin(&mut self, kind: &EventKind<'_>, model: Option<&str>, out: &mut Frames) {
         match (model, kind) {
             (Some(model), _) => self.write_message_start(model, out),
@@ -229,16 +228,33 @@ impl OpenMessage {
                 }
             }
             EventKind::Block(block) => self.whole_block(event, &block.block, out),
-            // The loop goes round only when every call has its result.
+            // The next model call starts only when every call has its result.
             EventKind::ModelCallStart(_) => queue.flush(out),
             EventKind::ModelCallEnd(end) => {
-                // Nobody may execute a call that was taken back.
+                // A discarded call must not be executed.
                 end.discard.iter().for_each(|id| queue.mark_served(id, out));
                 queue.close_blocks(out);
-                add_token_counts(&mut self.usage, end.usage);
+                self.usage.add(end.usage);
                 self.reason = end.finished_reason.clone();
             }
-            _ => {}
+            // Not shown to clients of this wire, or handled by the caller.
+            EventKind::ReplyStart(_)
+            | EventKind::ReplyEnd(_)
+            | EventKind::Hint(_)
+            | EventKind::ToolResultTextDelta(_)
+            | EventKind::ToolResultDataDelta(_)
+            | EventKind::ToolResultEnd(_)
+            | EventKind::ExceedMaxIters(_)
+            | EventKind::RequireExternalExecution(_)
+            | EventKind::UserInterrupt(_)
+            | EventKind::Custom(_)
+            | EventKind::Message(_)
+            | EventKind::Supersede(_)
+            | EventKind::Reset(_)
+            | EventKind::RequestStop(_)
+            | EventKind::AllToolsDenied(_)
+            | EventKind::SubagentExposed(_)
+            | EventKind::Unknown(_) => {}
         }
     }
 
@@ -282,7 +298,7 @@ impl OpenMessage {
                     );
                 }
             }
-            _ => {}
+            ContentBlock::Hint(_) => {}
         }
     }
 
@@ -292,15 +308,20 @@ impl OpenMessage {
             self.write_message_delta(None, out);
             return out.push("error", &Frame::Error { error: ErrorBody::from_reply_error(error) });
         }
-        // The agent is done; why its model stopped says more.
+        // The reason of the last model call is more precise.
         let reason = if *reason == FinishedReason::Completed { &self.reason } else { reason };
         let word = match reason {
             FinishedReason::Length => "max_tokens",
             FinishedReason::Refusal | FinishedReason::ContentFilter => "refusal",
             _ if self.queue.has_calls() => "tool_use",
-            // Anthropic's word for its own loop that went round as often as it may.
+            // Anthropic uses it when its own loop reaches its limit.
             FinishedReason::ExceedMaxIters => "pause_turn",
-            _ => "end_turn",
+            FinishedReason::Completed
+            | FinishedReason::ToolCalls
+            | FinishedReason::Interrupted
+            | FinishedReason::Error
+            | FinishedReason::Truncated
+            | FinishedReason::Other(_) => "end_turn",
         };
         self.write_stop(word, out);
     }
@@ -310,19 +331,11 @@ impl OpenMessage {
         out.push("message_stop", &Frame::MessageStop {});
     }
 
-    /// Tells why the message ends, and the tokens that it took.
+    /// Writes `message_delta`: the stop reason and the tokens.
     fn write_message_delta(&self, stop_reason: Option<&'static str>, out: &mut Frames) {
         let delta = StopDelta { stop_reason, stop_sequence: None };
         out.push("message_delta", &Frame::MessageDelta { delta, usage: self.usage.into() });
     }
-}
-
-fn add_token_counts(sum: &mut TokenCounts, more: TokenCounts) {
-    let add = |sum: &mut i64, count: i64| *sum = sum.saturating_add(count);
-    add(&mut sum.input_tokens, more.input_tokens);
-    add(&mut sum.output_tokens, more.output_tokens);
-    add(&mut sum.cache_input_tokens, more.cache_input_tokens);
-    add(&mut sum.cache_creation_input_tokens, more.cache_creation_input_tokens);
 }
 
 #[derive(Serialize)]
@@ -336,7 +349,7 @@ enum Frame<'a> {
     Error { error: ErrorBody<'a> },
 }
 
-/// A block goes on.
+/// The frame of a delta.
 #[derive(Serialize)]
 struct BlockDelta<'a> {
     r#type: &'static str,
@@ -411,18 +424,6 @@ impl<'a> ErrorBody<'a> {
         let Some(error) = error else {
             return Self { r#type: "api_error", message: "The reply failed." };
         };
-        let r#type = match error.r#type {
-            ErrorType::Authentication => "authentication_error",
-            ErrorType::Permission => "permission_error",
-            ErrorType::RateLimit => "rate_limit_error",
-            ErrorType::InvalidRequest => "invalid_request_error",
-            ErrorType::Upstream
-            | ErrorType::Connection
-            | ErrorType::Internal
-            | ErrorType::Setup
-            | ErrorType::Unknown
-            | ErrorType::Other(_) => "api_error",
-        };
-        Self { r#type, message: &error.message }
+        Self { r#type: error_name(&error.r#type, "api_error"), message: &error.message }
     }
 }

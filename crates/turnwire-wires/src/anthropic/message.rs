@@ -1,5 +1,5 @@
-//! Messages of Anthropic's, both ways. A reply of ours with tools is several of theirs: what the
-//! model said, and between it user messages with the results.
+//! Converts messages between Anthropic's format and ours. One reply of ours with tools is several messages of theirs:
+//! assistant messages, and user messages with the tool results between them.
 
 use super::NAME;
 use super::content::{self, fields_from, to_json};
@@ -38,7 +38,7 @@ fn encode_message((role, blocks): &(&'static str, Vec<Json>)) -> Option<Json> {
     ])))
 }
 
-/// A block, and the role in which Anthropic has it.
+/// A block, and its role in Anthropic's format.
 fn encode_block(role: Role, block: &ContentBlock) -> Option<(&'static str, Fields)> {
     let fields = match block {
         ContentBlock::Text(block) if block.text.is_empty() => return None,
@@ -48,8 +48,8 @@ fn encode_block(role: Role, block: &ContentBlock) -> Option<(&'static str, Field
         ContentBlock::ToolCall(call) => content::write_call(call, &call.id),
         ContentBlock::ToolResult(block) => return Some(("user", encode_result(block))),
         ContentBlock::Other(item) => provider::block_to_item(NAME, item)?,
-        // A hint is the agent's own; in a request it is a user's turn.
-        _ => return None,
+        // A hint has no equivalent; in a request it is a user message.
+        ContentBlock::Hint(_) => return None,
     };
     let role = match role {
         Role::User | Role::Tool => "user",
@@ -80,11 +80,11 @@ pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
     Ok(reader.messages)
 }
 
-/// Reads messages. Consecutive ones of the model, and the results between, are one reply of ours.
+/// Reads messages. Consecutive assistant messages, and the tool results between them, become one reply.
 #[derive(Default)]
 struct MessageReader {
     messages: Vec<Msg>,
-    /// The reply that may go on: what is known of it, and its blocks.
+    /// The reply that may continue: its fields and its blocks.
     reply: Option<(MsgBuilder, Vec<ContentBlock>)>,
 }
 
@@ -115,7 +115,7 @@ impl MessageReader {
         Ok(())
     }
 
-    /// The blocks of the reply that may go on. Only its first message says what it is.
+    /// The blocks of the current reply. Its fields come from its first message.
     fn reply_content(&mut self, fields: &mut Fields) -> &mut Vec<ContentBlock> {
         let (_, content) = self.reply.get_or_insert_with(|| (reply_builder(fields), Vec::new()));
         content
@@ -137,13 +137,13 @@ fn take_role(fields: &mut Fields) -> Result<Role> {
         Some("system") => Ok(Role::System),
         Some(word) => Err(Error::new(
             ErrorKind::NotAMessage,
-            format!("`{word}` is no role; it is one of user, assistant, system"),
+            format!("unknown role `{word}`: expected user, assistant or system"),
         )),
         None => Err(Error::new(ErrorKind::NotAMessage, "`role` is missing")),
     }
 }
 
-/// What a turn of the model says of itself where it is an answer: its id, its end, its tokens.
+/// Starts a reply with the fields of a response: id, stop reason and tokens.
 fn reply_builder(fields: &mut Fields) -> MsgBuilder {
     let mut msg = Msg::builder(Role::Assistant);
     if let Ok(Some(id)) = fields.take::<String>("id") {

@@ -1,4 +1,4 @@
-//! What a model is asked, as the body of a request.
+//! Writes the body of a request to Anthropic.
 
 use super::content::{self, fields_from, plain_text, to_json};
 use super::{NAME, schema};
@@ -12,10 +12,10 @@ use crate::provider;
 use std::collections::HashSet;
 use turnwire_core::{DataBlock, Fields, Json, Part};
 
-/// Anthropic wants a limit.
+/// Anthropic requires a token limit.
 const DEFAULT_MAX_TOKENS: u32 = 4096;
 
-/// The most characters that Anthropic takes as a name.
+/// The maximum length of a tool name.
 const MAX_NAME_LENGTH: usize = 128;
 
 pub(super) fn build_body(request: &Request<'_>) -> Json {
@@ -88,8 +88,8 @@ fn tool_choice(choice: &ToolChoice) -> Fields {
     }
 }
 
-/// The turns in Anthropic's form: neighbours of one role are one, none is empty, and the first and
-/// the last are the user's.
+/// The messages in Anthropic's format: adjacent ones of one role are joined, none is empty, and the first and the last are
+/// the user's.
 #[derive(Default)]
 struct Messages(Vec<(&'static str, Vec<Fields>)>);
 
@@ -115,7 +115,7 @@ impl Messages {
         }
         match turns.0.last() {
             None => turns.push("user", [plain_text(ONLY_USER_TEXT)]),
-            // An item of its own that comes last is one that it paused at, and goes on from.
+            // If the last block is an item of Anthropic's, the model paused there and continues from it.
             Some(("assistant", blocks))
                 if blocks.last().is_some_and(|block| has_type(block, "text")) =>
             {
@@ -133,9 +133,8 @@ impl Messages {
         content::to_json_list(&messages.collect::<Vec<_>>())
     }
 
-    /// Without the calls of Anthropic's own tools that have no result, and the results that have no
-    /// call: a reply broke off there, and both are refused. Where nobody has spoken since, the
-    /// result is still to come.
+    /// Removes calls of Anthropic's own tools without a result, and results without a call: Anthropic refuses both, and an
+    /// interrupted reply leaves them behind. After the last user message a call stays: its result is still to come.
     fn without_orphans(mut self) -> Self {
         let blocks = || self.0.iter().flat_map(|(_, blocks)| blocks);
         let called: HashSet<String> = blocks().filter_map(server_call_id).collect();
@@ -155,7 +154,7 @@ impl Messages {
     }
 }
 
-/// The id of a call of a tool that Anthropic runs itself.
+/// The id of a call to a tool that Anthropic runs itself.
 fn server_call_id(block: &Fields) -> Option<String> {
     if has_type(block, "server_tool_use") || has_type(block, "mcp_tool_use") {
         get_string(block, "id")
@@ -174,8 +173,7 @@ fn get_string(block: &Fields, key: &str) -> Option<String> {
     block.get(key).ok().flatten()
 }
 
-/// What the model said, up to the last block that is no thinking: thinking that comes last was cut
-/// off, and is refused.
+/// The blocks without thinking at the end: it was cut off, and Anthropic refuses it.
 fn without_trailing_thinking(role: &str, mut blocks: Vec<Fields>) -> Vec<Fields> {
     let is_thinking =
         |block: &Fields| has_type(block, "thinking") || has_type(block, "redacted_thinking");
@@ -189,7 +187,7 @@ fn has_type(block: &Fields, kind: &str) -> bool {
     block.raw("type").is_some_and(|word| *word == Json::from(kind))
 }
 
-/// Whether a block is a text of nothing but space, which is refused.
+/// Whether a block is text of only white space, which Anthropic refuses.
 fn is_blank(block: &Fields) -> bool {
     has_type(block, "text") && get_string(block, "text").is_none_or(|text| text.trim().is_empty())
 }
@@ -202,7 +200,7 @@ fn user_block(part: &UserPart<'_>) -> Option<Fields> {
     }
 }
 
-/// An image or a document; otherwise a line that says what was left out.
+/// An image or a document; the error is a text that says what was left out.
 fn data_block(block: &DataBlock) -> Result<Fields, Fields> {
     let cannot = "the model cannot read it";
     normalize_data(block)
@@ -210,7 +208,7 @@ fn data_block(block: &DataBlock) -> Result<Fields, Fields> {
         .map_err(|why| plain_text(&describe_omitted_data(block, why)))
 }
 
-/// What the writing of a reply depends on.
+/// Writes the model's messages and their tool results.
 struct ReplyWriter<'a> {
     ids: CallIds,
     tools: &'a [ToolDefinition],
@@ -234,7 +232,7 @@ impl ReplyWriter<'_> {
         }
     }
 
-    /// The results, and behind them what they could not hold: one that failed holds only text.
+    /// The tool results, followed by the data of failed calls: a failed result can hold only text.
     fn result_blocks(&mut self, answers: &[CallOutcome<'_>]) -> Vec<Fields> {
         let mut shown = Vec::new();
         let mut blocks: Vec<Fields> = Vec::new();
@@ -262,7 +260,7 @@ impl ReplyWriter<'_> {
     }
 }
 
-/// The parts of a result.
+/// The parts of a tool result.
 fn result_parts(parts: &[Part]) -> Vec<Json> {
     let blocks = parts.iter().filter_map(|part| match part {
         Part::Text(block) => Some(content::write_text(block)),

@@ -1,9 +1,9 @@
-//! The schemas that Anthropic can hold a model to.
+//! Adapts JSON Schemas to those that Anthropic enforces.
 
 use serde_json::{Map, Value, json};
 use turnwire_core::Json;
 
-/// What Anthropic refuses in a schema. The model is told of it instead.
+/// Keywords that Anthropic refuses. They are moved to the description, where the model reads them.
 const UNSUPPORTED_KEYWORDS: [&str; 12] = [
     "minimum",
     "maximum",
@@ -19,7 +19,7 @@ const UNSUPPORTED_KEYWORDS: [&str; 12] = [
     "patternProperties",
 ];
 
-/// The schema with every object closed, as Anthropic insists, and without what it refuses.
+/// The schema with every object closed, as Anthropic requires, and without the keywords that it refuses.
 pub(super) fn close_schema(schema: &Json) -> Json {
     match schema.parse_as::<Value>() {
         Ok(mut tree) => {
@@ -54,7 +54,7 @@ fn close_objects(schema: &mut Value) {
     move_to_description(map);
 }
 
-/// Moves what is refused into the description.
+/// Moves the refused keywords into the description.
 fn move_to_description(map: &mut Map<String, Value>) {
     let is_refused = |key: &str, value: &Value| match key {
         "minItems" => *value != json!(0) && *value != json!(1),
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_are_closed_and_what_is_refused_is_said() {
+    fn objects_are_closed_and_refused_keywords_move_to_the_description() {
         let schema = json!({
             "type": "object",
             "properties": {

@@ -1,11 +1,10 @@
-//! What is new in a frame. Without `incremental_output` each frame repeats all that was said so far.
+//! Finds what is new in a frame. Without `incremental_output` each frame repeats all the text so far.
 //!
-//! Nothing in a frame says which of the two it is, so the first frames have to show it. A second
-//! frame that does not begin with the first is new text, and so is all that follows. One that does
-//! is a repetition, if what it repeats is long enough to be no accident; otherwise it is held back
-//! until the next one tells. So at most two frames are kept, and once it is clear only a length.
+//! Frames do not say which mode they are in, so the first ones must show it. If the second frame does not begin with the
+//! first, the stream is incremental. If it does, and the first is long enough, the stream is cumulative. Otherwise the second
+//! frame is held back until the third decides. At most two frames are kept, and only a length once the mode is known.
 
-/// Whether frames repeat what was said.
+/// Whether frames repeat the earlier text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Mode {
     #[default]
@@ -14,22 +13,22 @@ pub(super) enum Mode {
     Cumulative,
 }
 
-/// A text of this many bytes is not repeated by accident.
+/// A repetition of this many bytes is no coincidence.
 const CERTAIN_LENGTH: usize = 16;
 
-/// One text of a stream: the answer, the reasoning, the arguments of a call.
+/// One text of a stream: the answer, the reasoning, or the arguments of a call.
 #[derive(Debug, Default)]
 pub(super) struct CumulativeText {
-    /// How much of it was passed on.
+    /// The length of what was emitted.
     len: usize,
-    /// The first frame, while the mode is not clear.
+    /// The first frame, while the mode is unknown.
     first: String,
-    /// A frame that repeats the first, and may be new text all the same.
+    /// A frame that begins with the first one, but may still be new text.
     held: String,
 }
 
 impl CumulativeText {
-    /// Takes the text of the next frame, and passes on what is new in it.
+    /// Takes the text of the next frame, and emits what is new.
     pub(super) fn push_frame(&mut self, mode: &mut Mode, text: &str, mut new: impl FnMut(&str)) {
         if text.is_empty() {
             return;
@@ -66,7 +65,7 @@ impl CumulativeText {
         }
     }
 
-    /// There is no more, or something else comes first: passes on what was held back.
+    /// Emits what was held back.
     pub(super) fn flush(&mut self, mode: Mode, mut new: impl FnMut(&str)) {
         let held = std::mem::take(&mut self.held);
         match mode {
@@ -79,7 +78,7 @@ impl CumulativeText {
         }
     }
 
-    /// What is behind the part of a text that was passed on before.
+    /// Emits the text after what was emitted before.
     fn pass_rest(&mut self, text: &str, mut new: impl FnMut(&str)) {
         if let Some(rest) = text.get(self.len..)
             && !rest.is_empty()
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_repeat_what_was_said_are_cumulative() {
+    fn frames_that_repeat_the_earlier_text_are_cumulative() {
         for frames in [
             &["He", "Hello", "Hello, wörld", "Hello, wörld"][..],
             &["", "A long enough beginning", "A long enough beginning, and more"],
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_go_on_are_incremental() {
+    fn frames_that_continue_the_text_are_incremental() {
         for frames in [
             &["He", "llo", "", ", wörld"][..],
             &["1", "10", " is", " more"],
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_never_clear_counts_as_a_repetition() {
+    fn an_undecided_stream_counts_as_cumulative() {
         assert_eq!(new(&["Hi", "Hi!"]), (Mode::Unknown, "Hi!".to_owned()));
     }
 

@@ -1,25 +1,25 @@
-//! DashScope's stream into events.
+//! Decodes DashScope's stream into events.
 //!
-//! There is no last word: the stream is over when there are no more bytes, and complete if a
-//! `finish_reason` has come that is not the string `null`.
+//! There is no last frame: the stream ends with the body, and is complete if a `finish_reason` has come that is not the
+//! string `null`.
 
 use super::NAME;
 use super::cumulative::{CumulativeText, Mode};
 use super::message::{CallFields, Content, Message, Part};
+use crate::lenient::{Alternative, First, Int, Object, OptionalText, Raw};
 use crate::provider::text_blocks::{self, push_segment};
 use crate::provider::{
-    BlockKind, ModelCall, ModelCallInfo, Segment, ThinkTagParser, UniqueCallIds, loose, parse_frame,
+    BlockKind, ModelCall, ModelCallInfo, ProviderDecoder, Segment, ThinkTagParser, UniqueCallIds,
+    parse_frame, reply_error, set_count,
 };
-use crate::stream::{Decode, DecoderOptions, EventSink};
+use crate::stream::{DecoderOptions, EventSink};
 use serde::Deserialize;
-use serde_json::value::RawValue;
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use turnwire_core::event::{Chunk, Custom, CustomValue};
-use turnwire_core::{ErrorType, Fields, FinishedReason, Json, ReplyError, Result};
+use turnwire_core::event::Chunk;
+use turnwire_core::{ErrorType, Fields, FinishedReason, Json, Result};
 
-/// What the first call is called while it is open; the others follow.
+/// The key of the first tool call; the others follow.
 const FIRST_CALL_KEY: u64 = text_blocks::THINKING_KEY + 1;
 
 pub(super) struct DashscopeDecoder {
@@ -29,78 +29,66 @@ pub(super) struct DashscopeDecoder {
     text: CumulativeText,
     thinking: CumulativeText,
     think: ThinkTagParser,
-    /// The calls by their index.
+    /// The open calls, by index.
     calls: HashMap<i64, OpenCall>,
-    /// The parts that are no text, by their hash, as long as frames may repeat them.
+    /// Hashes of the parts other than text, while frames may repeat them.
     seen_parts: HashSet<u64>,
 }
 
 struct OpenCall {
     key: u64,
-    /// What the provider calls it.
+    /// The provider's id.
     id: String,
     input: CumulativeText,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Frame<'a> {
-    #[serde(default, borrow, deserialize_with = "loose::object")]
-    output: Option<Box<Output<'a>>>,
-    #[serde(default, deserialize_with = "loose::object")]
-    usage: Option<Box<Usage>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    request_id: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    code: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    message: Option<Cow<'a, str>>,
+    output: Object<Output<'a>>,
+    usage: Object<Usage>,
+    request_id: OptionalText<'a>,
+    code: OptionalText<'a>,
+    message: OptionalText<'a>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Output<'a> {
-    #[serde(default, borrow, deserialize_with = "loose::first")]
-    choices: Option<Box<Choice<'a>>>,
-    /// The older form: no choices, but one text.
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    text: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    finish_reason: Option<Cow<'a, str>>,
-    #[serde(default, borrow)]
-    search_info: Option<&'a RawValue>,
+    choices: First<Choice<'a>>,
+    /// The older format: one text instead of choices.
+    text: OptionalText<'a>,
+    finish_reason: OptionalText<'a>,
+    search_info: Raw<'a>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Choice<'a> {
-    #[serde(default, borrow, deserialize_with = "loose::object")]
-    message: Option<Box<Message<'a>>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    finish_reason: Option<Cow<'a, str>>,
-    #[serde(default, deserialize_with = "loose::int")]
-    index: Option<i64>,
+    message: Object<Message<'a>>,
+    finish_reason: OptionalText<'a>,
+    index: Int,
 }
 
-impl loose::Choice for Choice<'_> {
+impl Alternative for Choice<'_> {
     fn index(&self) -> Option<i64> {
-        self.index
+        self.index.0
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Usage {
-    #[serde(default, deserialize_with = "loose::int")]
-    input_tokens: Option<i64>,
-    #[serde(default, deserialize_with = "loose::int")]
-    output_tokens: Option<i64>,
-    #[serde(default, deserialize_with = "loose::object")]
-    prompt_tokens_details: Option<Box<Details>>,
+    input_tokens: Int,
+    output_tokens: Int,
+    prompt_tokens_details: Object<Details>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Details {
-    #[serde(default, deserialize_with = "loose::int")]
-    cached_tokens: Option<i64>,
-    #[serde(default, deserialize_with = "loose::int")]
-    cache_creation_input_tokens: Option<i64>,
+    cached_tokens: Int,
+    cache_creation_input_tokens: Int,
 }
 
 impl DashscopeDecoder {
@@ -122,14 +110,14 @@ impl DashscopeDecoder {
             self.call.metadata.insert("search_info", info);
         }
         let mut reason = output.finish_reason.as_deref();
-        match &output.choices {
+        match &output.choices.0 {
             Some(choice) => {
-                if let Some(message) = &choice.message {
+                if let Some(message) = &choice.message.0 {
                     self.read_message(message, out);
                 }
                 reason = choice.finish_reason.as_deref().or(reason);
             }
-            None => self.push_answer(output.text.as_deref().unwrap_or_default(), out),
+            None => self.push_answer(output.text.or_empty(), out),
         }
         if let Some(word) = reason {
             self.set_finish_reason(word);
@@ -138,24 +126,20 @@ impl DashscopeDecoder {
 
     fn read_message(&mut self, message: &Message<'_>, out: &mut EventSink<'_>) {
         let Self { call, mode, thinking, .. } = self;
-        thinking.push_frame(
-            mode,
-            message.reasoning_content.as_deref().unwrap_or_default(),
-            |new| {
-                push_segment(call, Segment::Thinking(new), out);
-            },
-        );
+        thinking.push_frame(mode, message.reasoning_content.or_empty(), |new| {
+            push_segment(call, Segment::Thinking(new), out);
+        });
         match &message.content {
             Content::None => {}
             Content::Text(text) => self.push_answer(text, out),
             Content::Parts(parts) => self.push_parts(parts, out),
         }
-        for (at, called) in (0..).zip(&message.tool_calls) {
+        for (at, called) in (0..).zip(&message.tool_calls.0) {
             self.push_call(called, at, out);
         }
     }
 
-    /// The answer goes on, or is repeated and goes on.
+    /// Takes the text of a frame, which may repeat the earlier text.
     fn push_answer(&mut self, text: &str, out: &mut EventSink<'_>) {
         if text.is_empty() {
             return;
@@ -208,13 +192,13 @@ impl DashscopeDecoder {
     }
 
     fn push_call(&mut self, called: &CallFields<'_>, at: i64, out: &mut EventSink<'_>) {
-        let id = called.id.as_deref().unwrap_or_default();
-        let function = called.function.as_ref();
-        let name = function.and_then(|function| function.name.as_deref()).unwrap_or_default();
-        let input = function.and_then(|function| function.arguments.as_deref()).unwrap_or_default();
-        let index = called.index.unwrap_or(at);
+        let id = called.id.or_empty();
+        let function = called.function.0.as_ref();
+        let name = function.map_or("", |function| function.name.or_empty());
+        let input = function.map_or("", |function| function.arguments.or_empty());
+        let index = called.index.0.unwrap_or(at);
         let is_other = |open: &OpenCall| {
-            called.index.is_none() && !id.is_empty() && !name.is_empty() && open.id != id
+            called.index.0.is_none() && !id.is_empty() && !name.is_empty() && open.id != id
         };
         if self.calls.get(&index).is_none_or(is_other) {
             if id.is_empty() && name.is_empty() && input.is_empty() {
@@ -239,7 +223,7 @@ impl DashscopeDecoder {
         }
     }
 
-    /// Ends the answer and the reasoning as far as they have come.
+    /// Closes the text and the thinking.
     fn close_text(&mut self, out: &mut EventSink<'_>) {
         let Self { call, mode, text, thinking, think, .. } = self;
         thinking.flush(*mode, |new| push_segment(call, Segment::Thinking(new), out));
@@ -262,16 +246,13 @@ impl DashscopeDecoder {
     }
 
     fn update_usage(&mut self, usage: &Usage) {
-        let set = |slot: &mut i64, count: Option<i64>| match count {
-            Some(count) if count > 0 => *slot = count,
-            _ => {}
-        };
         let counts = &mut self.call.usage;
-        set(&mut counts.input_tokens, usage.input_tokens);
-        set(&mut counts.output_tokens, usage.output_tokens);
-        if let Some(details) = &usage.prompt_tokens_details {
-            set(&mut counts.cache_input_tokens, details.cached_tokens);
-            set(&mut counts.cache_creation_input_tokens, details.cache_creation_input_tokens);
+        set_count(&mut counts.input_tokens, usage.input_tokens.0);
+        set_count(&mut counts.output_tokens, usage.output_tokens.0);
+        if let Some(details) = &usage.prompt_tokens_details.0 {
+            set_count(&mut counts.cache_input_tokens, details.cached_tokens.0);
+            let created = details.cache_creation_input_tokens.0;
+            set_count(&mut counts.cache_creation_input_tokens, created);
         }
     }
 
@@ -317,7 +298,7 @@ impl DashscopeDecoder {
             }
             _ => ErrorType::Unknown,
         };
-        let error = ReplyError { r#type, message: message.to_owned(), ..ReplyError::default() };
+        let error = reply_error(r#type, message);
         if matches!(family, "DataInspectionFailed" | "data_inspection_failed") {
             self.call.finished_reason = Some(FinishedReason::ContentFilter);
             self.call.error = Some(error);
@@ -345,7 +326,7 @@ impl OpenCall {
     }
 }
 
-/// The answer, with what is thinking in it told apart.
+/// Emits text, with thinking in tags separated.
 fn push_answer_text(
     call: &mut ModelCall,
     think: &mut ThinkTagParser,
@@ -355,54 +336,41 @@ fn push_answer_text(
     think.feed(new, |segment| push_segment(call, segment, out));
 }
 
-impl Decode for DashscopeDecoder {
-    fn decode(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
-        // DashScope has no last word, but what stands between may add one.
-        if self.call.has_ended() || text == "[DONE]" {
-            return Ok(());
-        }
+impl ProviderDecoder for DashscopeDecoder {
+    fn call(&self) -> &ModelCall {
+        &self.call
+    }
+
+    fn call_mut(&mut self) -> &mut ModelCall {
+        &mut self.call
+    }
+
+    fn read_frame(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
         let frame: Frame<'_> = parse_frame(text)?;
-        let id = frame.request_id.as_deref().unwrap_or_default();
+        let id = frame.request_id.or_empty();
         self.call.begin(ModelCallInfo { id, ..ModelCallInfo::default() }, out);
-        if let Some(usage) = &frame.usage {
+        if let Some(usage) = &frame.usage.0 {
             self.update_usage(usage);
         }
-        let is_known = frame.output.is_some() || frame.usage.is_some();
-        if let Some(output) = frame.output {
+        let is_known = frame.output.0.is_some() || frame.usage.0.is_some();
+        if let Some(output) = frame.output.0 {
             self.read_output(&output, out);
         }
         match frame.code.as_deref().filter(|code| !code.is_empty()) {
             Some(code) => {
                 self.fail(code, frame.message.as_deref().unwrap_or(code), out);
             }
-            None if !is_known => {
-                let value = Json::parse(text).map(CustomValue).unwrap_or_default();
-                self.call.emit(Custom { name: NAME.to_owned(), value }, out);
-            }
+            None if !is_known => self.call.emit_unknown_frame(text, out),
             None => {}
         }
         Ok(())
     }
 
-    fn end(&mut self, out: &mut EventSink<'_>) -> Result<()> {
-        if self.call.has_ended() {
-            return Ok(());
-        }
+    fn close_at_end(&mut self, out: &mut EventSink<'_>) {
         self.close_text(out);
         self.end_calls(out);
         if self.call.finished_reason == Some(FinishedReason::Completed) && !self.ids.is_empty() {
             self.call.finished_reason = Some(FinishedReason::ToolCalls);
         }
-        self.call.end_of_stream(out);
-        Ok(())
-    }
-
-    fn find_reply_id(&self, _: &str) -> Option<String> {
-        let id = self.call.reply_id();
-        (!id.is_empty()).then(|| id.to_owned())
-    }
-
-    fn reports_truncation(&self) -> bool {
-        true
     }
 }

@@ -1,41 +1,39 @@
-//! DashScope's messages and ours.
+//! Converts DashScope's messages to and from ours.
 
 use super::NAME;
 use super::message_draft::{
     ContentPart, MessageDraft, PART, data_part, item_to_part, media_key, result_message,
 };
+use crate::lenient::{Int, Lenient, List, Object, OptionalText, Text, deserialize_leniently};
 use crate::model_request::{media_type, to_json_object};
-use crate::provider::loose::{self, Any, Want};
 use crate::provider::{HistoryReader, item_to_block};
 use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{MapAccess, SeqAccess};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use std::fmt;
 use turnwire_core::block::{Base64Source, DataKind, UrlSource};
 use turnwire_core::{
     ContentBlock, DataBlock, Fields, Json, Msg, Result, Role, Source, TextBlock, ThinkingBlock,
     ToolCall, ToolResult,
 };
 
-/// Writes messages. What a reply's message cannot hold in its order goes on in another one.
+/// Writes messages. A reply becomes several messages where one cannot keep the order of its blocks.
 pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
     let mut written = Vec::new();
     for msg in messages {
-        let role = match msg.role() {
-            Role::System => "system",
-            Role::User => "user",
-            Role::Assistant => "assistant",
-            Role::Tool => "tool",
-        };
+        let role = msg.role().as_str();
         let mut draft = MessageDraft::new(role);
         let mut is_first = true;
         for block in msg.content() {
             let goes_on = match block {
                 ContentBlock::Thinking(_) => draft.is_empty(),
                 ContentBlock::ToolResult(_) => false,
-                _ => draft.calls.is_empty(),
-            } || matches!(block, ContentBlock::ToolCall(_));
+                ContentBlock::ToolCall(_) => true,
+                ContentBlock::Text(_)
+                | ContentBlock::Data(_)
+                | ContentBlock::Hint(_)
+                | ContentBlock::Other(_) => draft.calls.is_empty(),
+            };
             if !goes_on {
                 let done = std::mem::replace(&mut draft, MessageDraft::new(role));
                 if role == "assistant" && (is_first || !done.is_empty()) {
@@ -44,7 +42,8 @@ pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
                 is_first = false;
             }
             match block {
-                ContentBlock::Text(block) if !block.text.is_empty() => {
+                ContentBlock::Text(block) if block.text.is_empty() => {}
+                ContentBlock::Text(block) => {
                     draft.content.push(ContentPart::Text(block.text.clone()));
                 }
                 ContentBlock::Thinking(block) => draft.thinking.clone_from(&block.thinking),
@@ -58,7 +57,7 @@ pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
                     written.push(result_message(&block.id, &block.name, &block.output.text("")));
                 }
                 ContentBlock::Other(item) => draft.content.extend(item_to_part(item)),
-                _ => {}
+                ContentBlock::Hint(_) => {}
             }
         }
         if is_first || !draft.is_empty() {
@@ -76,42 +75,34 @@ fn draft_to_json(draft: MessageDraft) -> Json {
     }
 }
 
-/// A message on its way in.
-#[derive(Deserialize)]
+/// A message as it is read.
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Message<'a> {
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    pub role: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "content")]
+    pub role: OptionalText<'a>,
     pub content: Content<'a>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    pub reasoning_content: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "loose::list")]
-    pub tool_calls: Vec<CallFields<'a>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    pub tool_call_id: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    pub name: Option<Cow<'a, str>>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct CallFields<'a> {
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    pub id: Option<Cow<'a, str>>,
-    #[serde(default, deserialize_with = "loose::int")]
-    pub index: Option<i64>,
-    #[serde(default, borrow, deserialize_with = "loose::object")]
-    pub function: Option<Box<Function<'a>>>,
+    pub reasoning_content: OptionalText<'a>,
+    pub tool_calls: List<CallFields<'a>>,
+    pub tool_call_id: OptionalText<'a>,
+    pub name: OptionalText<'a>,
 }
 
 #[derive(Default, Deserialize)]
-pub(super) struct Function<'a> {
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    pub name: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    pub arguments: Option<Cow<'a, str>>,
+#[serde(default, bound(deserialize = "'de: 'a"))]
+pub(super) struct CallFields<'a> {
+    pub id: OptionalText<'a>,
+    pub index: Int,
+    pub function: Object<Function<'a>>,
 }
 
-/// A string, or parts.
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+pub(super) struct Function<'a> {
+    pub name: OptionalText<'a>,
+    pub arguments: OptionalText<'a>,
+}
+
+/// Content: a string, or parts.
 #[derive(Default)]
 pub(super) enum Content<'a> {
     #[default]
@@ -120,94 +111,59 @@ pub(super) enum Content<'a> {
     Parts(Vec<Part<'a>>),
 }
 
-/// A part of a content: text, or anything else.
+/// A part of the content: text, or anything else.
 #[derive(Default)]
 pub(super) struct Part<'a> {
     pub text: Option<Cow<'a, str>>,
     pub rest: Vec<(String, &'a RawValue)>,
 }
 
-fn content<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Content<'a>, D::Error> {
-    struct Read;
-    impl<'de> Want<'de> for Read {
-        type Out = Content<'de>;
+deserialize_leniently!(Content<'a>, Part<'a>);
 
-        fn text(text: Cow<'de, str>) -> Content<'de> {
-            Content::Text(text)
-        }
-        fn seq<A: SeqAccess<'de>>(mut seq: A) -> Result<Content<'de>, A::Error> {
-            let mut parts = Vec::new();
-            while let Some(part) = seq.next_element()? {
-                parts.push(part);
-            }
-            Ok(Content::Parts(parts))
-        }
+impl<'de: 'a, 'a> Lenient<'de> for Content<'a> {
+    fn from_text(text: Cow<'de, str>) -> Self {
+        Self::Text(text)
     }
-    from.deserialize_any(Any::<Read>::new())
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Part<'a> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Read;
-        impl<'de> Want<'de> for Read {
-            type Out = Part<'de>;
-
-            fn text(text: Cow<'de, str>) -> Part<'de> {
-                Part { text: Some(text), rest: Vec::new() }
-            }
-            fn map<A: MapAccess<'de>>(mut map: A) -> Result<Part<'de>, A::Error> {
-                let mut part = Part::default();
-                while let Some(key) = map.next_key::<Key>()? {
-                    match key {
-                        Key::Text => part.text = map.next_value_seed(Any::<loose::Text>::new())?,
-                        Key::Other(key) => {
-                            let value: Option<&RawValue> = map.next_value()?;
-                            part.rest.extend(value.map(|value| (key, value)));
-                        }
-                    }
-                }
-                Ok(part)
-            }
+    fn from_list<A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error> {
+        let mut parts = Vec::new();
+        while let Some(part) = list.next_element()? {
+            parts.push(part);
         }
-        from.deserialize_any(Any::<Read>::new())
+        Ok(Self::Parts(parts))
     }
 }
 
-enum Key {
-    Text,
-    Other(String),
-}
-
-impl<'de> Deserialize<'de> for Key {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Read;
-        impl Visitor<'_> for Read {
-            type Value = Key;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a key")
-            }
-            fn visit_str<E>(self, key: &str) -> Result<Key, E> {
-                Ok(if key == "text" { Key::Text } else { Key::Other(key.to_owned()) })
+impl<'de: 'a, 'a> Lenient<'de> for Part<'a> {
+    fn from_text(text: Cow<'de, str>) -> Self {
+        Self { text: Some(text), rest: Vec::new() }
+    }
+    fn from_map<A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
+        let mut part = Self::default();
+        while let Some(Text(key)) = map.next_key()? {
+            if key == "text" {
+                part.text = map.next_value::<OptionalText<'_>>()?.0;
+            } else {
+                let value: Option<&RawValue> = map.next_value()?;
+                part.rest.extend(value.map(|value| (key.into_owned(), value)));
             }
         }
-        from.deserialize_identifier(Read)
+        Ok(part)
     }
 }
 
-/// Bytes, or where they are: what one part of a content is about, besides text.
+/// The media in a part: bytes or a URL.
 pub(super) struct Media<'a> {
     /// `image`, `audio` or `video`.
     pub key: &'static str,
-    /// What kind of bytes, where that is said.
+    /// The media type, if known.
     pub mime: Option<&'a str>,
-    /// Whether `value` is base64, not a URL.
+    /// Whether `value` is base64 instead of a URL.
     pub is_base64: bool,
     pub value: &'a str,
 }
 
 impl Part<'_> {
-    /// The media that the part is, if it is nothing else: by `text`, its own string.
+    /// The media of a part that has nothing else. `text` holds the string that it borrows from.
     pub(super) fn read_media<'s>(&self, text: &'s mut String) -> Option<Media<'s>> {
         let [(key, value)] = self.rest.as_slice() else { return None };
         let key = ["image", "audio", "video"].into_iter().find(|known| known == key)?;
@@ -222,7 +178,7 @@ impl Part<'_> {
         })
     }
 
-    /// What the part has besides text, as an item.
+    /// The part without its text, as an item.
     pub(super) fn to_item(&self) -> Fields {
         let read = |(key, value): &(String, &RawValue)| {
             Some((key.clone(), Json::parse(value.get()).ok()?))
@@ -242,7 +198,7 @@ pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
 
 fn read_message(history: &mut HistoryReader, message: Message<'_>) {
     let mut blocks = Vec::new();
-    if let Some(thinking) = message.reasoning_content.filter(|text| !text.is_empty()) {
+    if let Some(thinking) = message.reasoning_content.0.filter(|text| !text.is_empty()) {
         blocks.push(ThinkingBlock::new(thinking).into());
     }
     match &message.content {
@@ -253,28 +209,30 @@ fn read_message(history: &mut HistoryReader, message: Message<'_>) {
     }
     match message.role.as_deref() {
         Some("assistant") => {
-            for call in message.tool_calls {
-                let function = call.function.unwrap_or_default();
-                let name = function.name.unwrap_or_default();
+            for call in message.tool_calls.0 {
+                let function = call.function.0.unwrap_or_default();
+                let name = function.name.0.unwrap_or_default();
                 let id = history.register_call(call.id.as_deref(), &name);
-                let input = function.arguments.unwrap_or_default();
+                let input = function.arguments.0.unwrap_or_default();
                 blocks.push(ToolCall::new(id, name, input).into());
             }
             history.push_reply(blocks);
         }
         Some("tool") => {
-            let says =
-                |field: &Option<Cow<'_, str>>| field.as_ref().is_some_and(|id| !id.is_empty());
-            if blocks.is_empty() && !says(&message.tool_call_id) && !says(&message.name) {
+            if blocks.is_empty()
+                && message.tool_call_id.or_empty().is_empty()
+                && message.name.or_empty().is_empty()
+            {
                 return history.push_result(None);
             }
             let (name, id) =
                 history.match_result(message.tool_call_id.as_deref(), message.name.as_deref());
-            let text = blocks.iter().filter_map(|block| match block {
-                ContentBlock::Text(block) => Some(block.text.as_str()),
-                _ => None,
-            });
-            let text: String = text.collect();
+            let mut text = String::new();
+            for block in &blocks {
+                if let ContentBlock::Text(block) = block {
+                    text.push_str(&block.text);
+                }
+            }
             history.push_result(Some(ToolResult::success(id, text).named(name)));
         }
         Some("system") => history.push_message(Role::System, blocks),

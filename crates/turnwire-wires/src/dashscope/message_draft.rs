@@ -1,11 +1,11 @@
-//! A message of DashScope's while it is written.
+//! A DashScope message while it is built, for messages and for requests.
 
 use super::NAME;
 use crate::model_request::{to_json_list, to_json_object};
 use crate::provider;
 use turnwire_core::{DataBlock, Fields, Json, Source};
 
-/// The type of a block that only DashScope knows, and the field of it that holds the part.
+/// The type of a block that only DashScope knows, and its field with the part.
 pub(super) const PART: (&str, &str) = ("dashscope_part", "part");
 
 pub(super) struct MessageDraft {
@@ -15,7 +15,7 @@ pub(super) struct MessageDraft {
     pub calls: Vec<Json>,
 }
 
-/// A part of a content.
+/// A part of the content.
 pub(super) enum ContentPart {
     Text(String),
     Part(Json),
@@ -30,7 +30,7 @@ impl MessageDraft {
         self.thinking.is_empty() && self.content.is_empty() && self.calls.is_empty()
     }
 
-    /// Whether only a list can be its content.
+    /// Whether its content must be a list.
     pub(super) fn needs_list(&self) -> bool {
         self.content.iter().any(|bit| matches!(bit, ContentPart::Part(_)))
     }
@@ -47,7 +47,7 @@ impl MessageDraft {
         self.calls.push(to_json_object(&whole));
     }
 
-    /// The message, with a list as its content.
+    /// The message with a list as content.
     pub(super) fn into_list_message(self) -> Json {
         let parts = self.content.iter().map(|bit| match bit {
             ContentPart::Text(text) => {
@@ -59,7 +59,7 @@ impl MessageDraft {
         self.into_message(content)
     }
 
-    /// The message, with its text as the content.
+    /// The message with its text as content.
     pub(super) fn into_text_message(self) -> Json {
         let texts = self.content.iter().filter_map(|bit| match bit {
             ContentPart::Text(text) => Some(text.as_str()),
@@ -83,7 +83,7 @@ impl MessageDraft {
     }
 }
 
-/// What came of a call.
+/// The message with a tool result.
 pub(super) fn result_message(id: &str, name: &str, text: &str) -> Json {
     let mut message = Fields::default();
     message.insert("role", "tool");
@@ -93,13 +93,13 @@ pub(super) fn result_message(id: &str, name: &str, text: &str) -> Json {
     to_json_object(&message)
 }
 
-/// Images, audio and video are known by the key that they are under.
+/// The key of a part with this media type: `image`, `audio` or `video`.
 pub(super) fn media_key(media_type: Option<&str>) -> Option<&'static str> {
     let (kind, _) = media_type?.split_once('/')?;
     ["image", "audio", "video"].into_iter().find(|key| *key == kind)
 }
 
-/// The part that a data block is: a URL, or one that holds the bytes.
+/// The part for a data block: a URL, or a data URL with the bytes.
 pub(super) fn data_part(block: &DataBlock, key: &str, media_type: &str) -> Option<ContentPart> {
     let url = match &block.source {
         Source::Base64(source) => format!("data:{media_type};base64,{}", source.data),
@@ -109,7 +109,7 @@ pub(super) fn data_part(block: &DataBlock, key: &str, media_type: &str) -> Optio
     Some(ContentPart::Part(to_json_object(&[(key, url)].into_iter().collect())))
 }
 
-/// The part that such an item is, if it came from DashScope.
+/// The part inside such an item, if it came from DashScope.
 pub(super) fn item_to_part(block: &Fields) -> Option<ContentPart> {
     provider::block_to_item(NAME, block)?.remove(PART.1).map(ContentPart::Part)
 }

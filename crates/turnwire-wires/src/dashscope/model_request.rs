@@ -1,4 +1,4 @@
-//! What a model is asked, as the body of a generation.
+//! Writes the body of a generation request.
 
 use super::message_draft::{
     ContentPart, MessageDraft, data_part, item_to_part, media_key, result_message,
@@ -41,7 +41,7 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
     if written.iter().all(is_empty) {
         written.push(OutgoingMessage::Draft(user_draft(&[UserPart::Text(ONLY_USER_TEXT.into())])));
     }
-    // Multimodal generation takes lists, text generation takes text.
+    // Multimodal generation requires lists, text generation requires text.
     let lists = written.iter().any(|written| match written {
         OutgoingMessage::Draft(draft) => draft.needs_list(),
         OutgoingMessage::Done(_) => false,
@@ -50,7 +50,7 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
         OutgoingMessage::Done(message) => Some(message),
         OutgoingMessage::Draft(draft) if draft.is_empty() => None,
         OutgoingMessage::Draft(mut draft) if lists => {
-            // A list with nothing in it is refused.
+            // An empty list is refused.
             if draft.content.is_empty() {
                 draft.content.push(ContentPart::Text(String::new()));
             }
@@ -81,10 +81,10 @@ fn user_draft(given: &[UserPart<'_>]) -> MessageDraft {
     draft
 }
 
-/// The most characters that `DashScope` takes as a name.
+/// The maximum length of a tool name.
 const MAX_NAME_LENGTH: usize = 64;
 
-/// What the writing of a reply depends on.
+/// What the assistant messages of one request share.
 struct ReplyWriter<'a> {
     ids: CallIds,
     tools: &'a [ToolDefinition],
@@ -102,7 +102,7 @@ impl ReplyWriter<'_> {
                 AssistantPart::Data(block) => draft.content.push(data_or_note(block)),
                 AssistantPart::ToolCall(call) => {
                     let name = sanitize_call_name(&call.name, self.tools, MAX_NAME_LENGTH);
-                    // An input that is no JSON is refused.
+                    // Input that is not JSON is refused.
                     draft.push_call(
                         &self.ids.next_call_id(&call.id),
                         &name,
@@ -115,7 +115,7 @@ impl ReplyWriter<'_> {
         draft
     }
 
-    /// There is no field that says that a call failed, so its text does.
+    /// A tool result. The protocol has no field for a failure, so the text says it.
     fn outcome_message(&mut self, answer: &CallOutcome<'_>) -> Json {
         let failed = if answer.is_error() { "Error: " } else { "" };
         let name = sanitize_call_name(&answer.call.name, self.tools, MAX_NAME_LENGTH);
@@ -123,7 +123,7 @@ impl ReplyWriter<'_> {
     }
 }
 
-/// What the results of one turn hold besides text, behind all of them.
+/// A user message with the data of the results, which follows them.
 fn result_data_draft(answers: &[CallOutcome<'_>]) -> MessageDraft {
     let mut draft = MessageDraft::new("user");
     for answer in answers {
@@ -137,7 +137,7 @@ fn result_data_draft(answers: &[CallOutcome<'_>]) -> MessageDraft {
     draft
 }
 
-/// A part for the data, or a line that says what was left out.
+/// A part for data, or a text that says what was left out.
 fn data_or_note(block: &DataBlock) -> ContentPart {
     let bit = normalize_data(block).and_then(|ready| {
         if let Some(text) = read_text_file(&ready) {
@@ -197,7 +197,7 @@ fn build_parameters(request: &Request<'_>) -> Fields {
     parameters
 }
 
-/// There is no word for "any tool": where there is only one, it is named.
+/// The tool choice. The protocol cannot require "any tool", so a single tool is named.
 fn tool_choice(request: &Request<'_>) -> Json {
     let name = match (&request.tool_choice, request.tools) {
         (ToolChoice::None, _) => return "none".into(),

@@ -1,34 +1,33 @@
-//! Gemini's stream into events.
+//! Decodes Gemini's stream into events.
 //!
-//! A frame is a piece of a response: `candidates[0].content.parts` goes on from where the last one
-//! was. There are no ends of blocks, and no last word: the stream is over when there are no more
-//! bytes, and complete if a `finishReason` has come.
+//! Each frame continues `candidates[0].content.parts`. There are no ends of blocks and no last frame: the stream ends with
+//! the body, and is complete if a `finishReason` has come.
 
 use super::NAME;
 use super::part::{self, FunctionCall, Part};
 use super::partial_args::{ArgsWriter, Piece, parse_path};
+use crate::lenient::{Alternative, First, Int, List, Object, OptionalText, Raw};
 use crate::provider::text_blocks::{self, push_segment};
 use crate::provider::{
-    BlockKind, ModelCall, ModelCallInfo, Segment, UniqueCallIds, loose, parse_frame,
+    BlockKind, ModelCall, ModelCallInfo, ProviderDecoder, Segment, UniqueCallIds, parse_frame,
+    reply_error, set_count,
 };
-use crate::stream::{Decode, DecoderOptions, EventSink};
+use crate::stream::{DecoderOptions, EventSink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use turnwire_core::event::{Chunk, Custom, CustomValue};
-use turnwire_core::{
-    Error, ErrorKind, ErrorType, Fields, FinishedReason, Json, ReplyError, Result,
-};
+use turnwire_core::event::Chunk;
+use turnwire_core::{Error, ErrorKind, ErrorType, Fields, FinishedReason, Json, Result};
 
-/// What the open call is called.
+/// The key of the open tool call.
 const CALL_KEY: u64 = text_blocks::THINKING_KEY + 1;
 
 pub(super) struct GeminiDecoder {
     call: ModelCall,
     ids: UniqueCallIds,
-    /// The call whose arguments come piece by piece.
+    /// The call whose arguments come in pieces.
     partial: Option<PartialCall>,
-    /// Tokens written and thought, as far as they are known.
+    /// Output tokens and thinking tokens so far.
     written: i64,
     thought: i64,
     stopped: bool,
@@ -41,87 +40,69 @@ struct PartialCall {
     extra: Fields,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Frame<'a> {
-    #[serde(default, borrow, deserialize_with = "loose::first")]
-    candidates: Option<Box<Candidate<'a>>>,
-    #[serde(default, deserialize_with = "loose::object")]
-    usage_metadata: Option<Box<Usage>>,
-    #[serde(default, borrow, deserialize_with = "loose::object")]
-    prompt_feedback: Option<Box<PromptFeedback<'a>>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    model_version: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    response_id: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    create_time: Option<Cow<'a, str>>,
-    #[serde(default, borrow)]
-    error: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Candidate<'a> {
-    #[serde(default, borrow, deserialize_with = "loose::object")]
-    content: Option<Box<Content<'a>>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    finish_reason: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    finish_message: Option<Cow<'a, str>>,
-    #[serde(default, deserialize_with = "loose::int")]
-    index: Option<i64>,
-    #[serde(default, borrow)]
-    grounding_metadata: Option<&'a RawValue>,
-    #[serde(default, borrow)]
-    url_context_metadata: Option<&'a RawValue>,
-    #[serde(default, borrow)]
-    citation_metadata: Option<&'a RawValue>,
-}
-
-impl loose::Choice for Candidate<'_> {
-    fn index(&self) -> Option<i64> {
-        self.index
-    }
-}
-
-#[derive(Deserialize)]
-struct Content<'a> {
-    #[serde(default, borrow, deserialize_with = "loose::list")]
-    parts: Vec<Part<'a>>,
-}
-
-#[derive(Deserialize)]
-struct Usage {
-    #[serde(default, rename = "promptTokenCount", deserialize_with = "loose::int")]
-    prompt: Option<i64>,
-    #[serde(default, rename = "candidatesTokenCount", deserialize_with = "loose::int")]
-    written: Option<i64>,
-    #[serde(default, rename = "thoughtsTokenCount", deserialize_with = "loose::int")]
-    thought: Option<i64>,
-    #[serde(default, rename = "cachedContentTokenCount", deserialize_with = "loose::int")]
-    cached: Option<i64>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PromptFeedback<'a> {
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    block_reason: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    block_reason_message: Option<Cow<'a, str>>,
+    candidates: First<Candidate<'a>>,
+    usage_metadata: Object<Usage>,
+    prompt_feedback: Object<PromptFeedback<'a>>,
+    model_version: OptionalText<'a>,
+    response_id: OptionalText<'a>,
+    create_time: OptionalText<'a>,
+    error: Raw<'a>,
 }
 
 #[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
+struct Candidate<'a> {
+    content: Object<Content<'a>>,
+    finish_reason: OptionalText<'a>,
+    finish_message: OptionalText<'a>,
+    index: Int,
+    grounding_metadata: Raw<'a>,
+    url_context_metadata: Raw<'a>,
+    citation_metadata: Raw<'a>,
+}
+
+impl Alternative for Candidate<'_> {
+    fn index(&self) -> Option<i64> {
+        self.index.0
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct Content<'a> {
+    parts: List<Part<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Usage {
+    #[serde(rename = "promptTokenCount")]
+    prompt: Int,
+    #[serde(rename = "candidatesTokenCount")]
+    written: Int,
+    #[serde(rename = "thoughtsTokenCount")]
+    thought: Int,
+    #[serde(rename = "cachedContentTokenCount")]
+    cached: Int,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
+struct PromptFeedback<'a> {
+    block_reason: OptionalText<'a>,
+    block_reason_message: OptionalText<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct ErrorFields<'a> {
-    #[serde(default, deserialize_with = "loose::int")]
-    code: Option<i64>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    message: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    status: Option<Cow<'a, str>>,
-    #[serde(default, borrow)]
-    details: Option<&'a RawValue>,
+    code: Int,
+    message: OptionalText<'a>,
+    status: OptionalText<'a>,
+    details: Raw<'a>,
 }
 
 impl GeminiDecoder {
@@ -141,38 +122,35 @@ impl GeminiDecoder {
         if !self.call.has_begun() {
             let created = frame.create_time.as_deref().and_then(|at| at.parse().ok());
             let about = ModelCallInfo {
-                id: frame.response_id.as_deref().unwrap_or_default(),
-                model: frame.model_version.as_deref().unwrap_or_default(),
+                id: frame.response_id.or_empty(),
+                model: frame.model_version.or_empty(),
                 created: created.map_or(0, jiff::Timestamp::as_second),
             };
             self.call.begin(about, out);
         }
-        let is_known = frame.candidates.is_some()
-            || frame.usage_metadata.is_some()
-            || frame.prompt_feedback.is_some()
-            || frame.response_id.is_some();
-        if let Some(usage) = &frame.usage_metadata {
+        let is_known = frame.candidates.0.is_some()
+            || frame.usage_metadata.0.is_some()
+            || frame.prompt_feedback.0.is_some()
+            || frame.response_id.0.is_some();
+        if let Some(usage) = &frame.usage_metadata.0 {
             self.update_usage(usage);
         }
-        if let Some(feedback) = &frame.prompt_feedback {
+        if let Some(feedback) = &frame.prompt_feedback.0 {
             self.read_prompt_feedback(feedback);
         }
-        if let Some(mut candidate) = frame.candidates {
+        if let Some(mut candidate) = frame.candidates.0 {
             self.read_candidate(&mut candidate, out);
         }
         match frame.error {
             Some(error) => self.fail(error.get(), out),
-            None if !is_known => {
-                let value = Json::parse(text).map(CustomValue).unwrap_or_default();
-                self.call.emit(Custom { name: NAME.to_owned(), value }, out);
-            }
+            None if !is_known => self.call.emit_unknown_frame(text, out),
             None => {}
         }
         Ok(())
     }
 
     fn read_candidate(&mut self, candidate: &mut Candidate<'_>, out: &mut EventSink<'_>) {
-        for part in candidate.content.iter_mut().flat_map(|content| &mut content.parts) {
+        for part in candidate.content.0.iter_mut().flat_map(|content| &mut content.parts.0) {
             self.read_part(part, out);
         }
         let kept = [
@@ -202,7 +180,7 @@ impl GeminiDecoder {
             self.end_partial(out);
             let key = if part.thought { text_blocks::THINKING_KEY } else { text_blocks::TEXT_KEY };
             if text.is_empty() && !part.thought && !self.call.is_open(key) {
-                // A signature alone is no text. It goes back as the part that it came in.
+                // A signature without text is not a text block. It is kept as an item and sent back as the part that it was.
                 text_blocks::close_text_blocks(&mut self.call, out);
                 return self.call.emit_item(part::part_to_item(part), out);
             }
@@ -238,16 +216,16 @@ impl GeminiDecoder {
         part: &Part<'_>,
         out: &mut EventSink<'_>,
     ) {
-        let name = call.name.as_deref().unwrap_or_default();
+        let name = call.name.or_empty();
         let goes_on = self.partial.is_some() && name.is_empty();
         if !goes_on {
             self.end_partial(out);
-            if name.is_empty() && call.args.is_none() && call.partial_args.is_empty() {
-                // The end of a call that has ended already.
+            if name.is_empty() && call.args.is_none() && call.partial_args.0.is_empty() {
+                // The end of a call that has already ended.
                 return;
             }
             text_blocks::close_text_blocks(&mut self.call, out);
-            let id = match call.id.as_deref().unwrap_or_default() {
+            let id = match call.id.or_empty() {
                 "" => self.call.new_id(),
                 id => id.to_owned(),
             };
@@ -258,14 +236,14 @@ impl GeminiDecoder {
         let Some(partial) = &mut self.partial else { return };
         partial.extra.extend(&part.extra());
         let mut delta = String::new();
-        for arg in &call.partial_args {
-            let piece = match (&arg.string_value, arg.number_value, arg.bool_value) {
+        for arg in &call.partial_args.0 {
+            let piece = match (&arg.string_value.0, arg.number_value, arg.bool_value) {
                 (Some(text), ..) => Piece::Text(text),
                 (None, Some(value), _) | (None, None, Some(value)) => Piece::Whole(value.get()),
-                (None, None, None) if arg.null_value => Piece::Whole("null"),
+                (None, None, None) if arg.null_value.0 => Piece::Whole("null"),
                 (None, None, None) => continue,
             };
-            let steps = parse_path(arg.json_path.as_deref().unwrap_or_default());
+            let steps = parse_path(arg.json_path.or_empty());
             partial.args.write_piece(&steps, piece, &mut delta);
         }
         match call.args {
@@ -277,14 +255,14 @@ impl GeminiDecoder {
             }
             _ => {
                 self.call.push_delta(CALL_KEY, &delta, out);
-                if !call.will_continue {
+                if !call.will_continue.0 {
                     self.end_partial(out);
                 }
             }
         }
     }
 
-    /// Ends the call whose arguments come piece by piece: they are complete.
+    /// Completes the call whose arguments come in pieces.
     fn end_partial(&mut self, out: &mut EventSink<'_>) {
         if let Some(partial) = self.partial.take() {
             let mut rest = String::new();
@@ -294,7 +272,7 @@ impl GeminiDecoder {
         }
     }
 
-    /// Ends it as it is: the rest never came.
+    /// Closes it without completing its arguments: the rest never came.
     fn close_partial_unfinished(&mut self, out: &mut EventSink<'_>) {
         if let Some(partial) = self.partial.take() {
             self.call.close_block(CALL_KEY, partial.extra, out);
@@ -302,18 +280,14 @@ impl GeminiDecoder {
     }
 
     fn update_usage(&mut self, usage: &Usage) {
-        let set = |slot: &mut i64, count: Option<i64>| match count {
-            Some(count) if count > 0 => *slot = count,
-            _ => {}
-        };
-        set(&mut self.call.usage.input_tokens, usage.prompt);
-        set(&mut self.call.usage.cache_input_tokens, usage.cached);
-        set(&mut self.written, usage.written);
-        set(&mut self.thought, usage.thought);
+        set_count(&mut self.call.usage.input_tokens, usage.prompt.0);
+        set_count(&mut self.call.usage.cache_input_tokens, usage.cached.0);
+        set_count(&mut self.written, usage.written.0);
+        set_count(&mut self.thought, usage.thought.0);
         self.call.usage.output_tokens = self.written.saturating_add(self.thought);
     }
 
-    /// A question that was not answered.
+    /// Reads why the prompt was blocked.
     fn read_prompt_feedback(&mut self, feedback: &PromptFeedback<'_>) {
         let Some(word) = feedback.block_reason.as_deref().filter(|word| !word.is_empty()) else {
             return;
@@ -358,11 +332,7 @@ impl GeminiDecoder {
                     || format!("the model stopped with the finish reason {word}"),
                     str::to_owned,
                 );
-                self.call.error = Some(ReplyError {
-                    r#type: ErrorType::Upstream,
-                    message,
-                    ..ReplyError::default()
-                });
+                self.call.error = Some(reply_error(ErrorType::Upstream, message));
                 FinishedReason::Error
             }
             _ => {
@@ -375,13 +345,13 @@ impl GeminiDecoder {
     fn fail(&mut self, error: &str, out: &mut EventSink<'_>) {
         self.close_partial_unfinished(out);
         let failure: ErrorFields<'_> = serde_json::from_str(error).unwrap_or_default();
-        let status = failure.status.as_deref().unwrap_or_default();
+        let status = failure.status.or_empty();
         let details = failure.details.map_or("", RawValue::get);
         if !status.is_empty() {
             self.call.metadata.insert("status", status);
         }
-        let r#type = match (status, failure.code.unwrap_or_default()) {
-            // A wrong key is an invalid argument there.
+        let r#type = match (status, failure.code.0.unwrap_or_default()) {
+            // Gemini reports a wrong key as an invalid argument.
             _ if details.contains("API_KEY_INVALID") => ErrorType::Authentication,
             ("RESOURCE_EXHAUSTED", _) | (_, 429) => ErrorType::RateLimit,
             ("UNAUTHENTICATED", _) | (_, 401) => ErrorType::Authentication,
@@ -400,17 +370,21 @@ impl GeminiDecoder {
             _ => ErrorType::Unknown,
         };
         let message = failure.message.as_deref().unwrap_or(error).to_owned();
-        self.call.fail(ReplyError { r#type, message, ..ReplyError::default() }, out);
+        self.call.fail(reply_error(r#type, message), out);
     }
 }
 
-impl Decode for GeminiDecoder {
-    fn decode(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
-        // Gemini has no last word, but what stands between may add one.
-        if self.call.has_ended() || text == "[DONE]" {
-            return Ok(());
-        }
-        // Without `alt=sse` the frames are the items of a list; an error is one in any case.
+impl ProviderDecoder for GeminiDecoder {
+    fn call(&self) -> &ModelCall {
+        &self.call
+    }
+
+    fn call_mut(&mut self) -> &mut ModelCall {
+        &mut self.call
+    }
+
+    fn read_frame(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
+        // Without `alt=sse` the frames are items of a list. An error always is.
         if text.trim_ascii_start().starts_with('[') {
             let frames: Vec<&RawValue> = serde_json::from_str(text)
                 .map_err(|error| Error::new(ErrorKind::NotJson, error.to_string()))?;
@@ -419,29 +393,16 @@ impl Decode for GeminiDecoder {
         self.read_frame(text, out)
     }
 
-    fn end(&mut self, out: &mut EventSink<'_>) -> Result<()> {
-        if self.call.has_ended() {
-            return Ok(());
+    fn close_at_end(&mut self, out: &mut EventSink<'_>) {
+        // Truncated arguments are not completed.
+        if self.call.finished_reason == Some(FinishedReason::Completed) {
+            self.end_partial(out);
+        } else {
+            self.close_partial_unfinished(out);
         }
-        // Arguments that were cut off stay as they are.
-        match self.call.finished_reason {
-            Some(FinishedReason::Completed) => self.end_partial(out),
-            _ => self.close_partial_unfinished(out),
-        }
-        // Gemini's word for the end is the same whether tools are to be called or not.
+        // Gemini's finish reason is the same with and without tool calls.
         if self.stopped && !self.ids.is_empty() {
             self.call.finished_reason = Some(FinishedReason::ToolCalls);
         }
-        self.call.end_of_stream(out);
-        Ok(())
-    }
-
-    fn find_reply_id(&self, _: &str) -> Option<String> {
-        let id = self.call.reply_id();
-        (!id.is_empty()).then(|| id.to_owned())
-    }
-
-    fn reports_truncation(&self) -> bool {
-        true
     }
 }

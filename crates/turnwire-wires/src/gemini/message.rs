@@ -1,11 +1,11 @@
-//! Gemini's `Content` objects and our messages.
+//! Converts Gemini's `Content` objects to and from our messages.
 
 use super::part::{self, FunctionResponse, Part};
+use crate::lenient::{List, OptionalText};
 use crate::model_request::object_to_input;
-use crate::provider::{HistoryReader, item_to_block, loose};
+use crate::provider::{HistoryReader, item_to_block};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::borrow::Cow;
 use turnwire_core::block::{Base64Source, UrlSource};
 use turnwire_core::event::Chunk;
 use turnwire_core::{
@@ -13,7 +13,7 @@ use turnwire_core::{
     TextBlock, ThinkingBlock, ToolCall, ToolResult, ToolResultState,
 };
 
-/// Writes messages. A reply becomes a `Content` of the role `model`, one of its results, and so on.
+/// Writes messages. A reply becomes `Content` objects: one of the role `model`, one with its tool results, and so on.
 pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
     let mut contents = Vec::new();
     for msg in messages {
@@ -22,7 +22,7 @@ pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
             Role::System => contents.push(part::content_json("system", &parts(blocks))),
             Role::User => contents.push(part::content_json("user", &parts(blocks))),
             Role::Tool => {
-                // Only an older role tells an empty one from a user's.
+                // Only the older role distinguishes an empty tool message from a user message.
                 let role = if blocks.is_empty() { "function" } else { "user" };
                 contents.push(part::content_json(role, &parts(blocks)));
             }
@@ -32,7 +32,7 @@ pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
     contents
 }
 
-/// A reply begins with what the model said, even if that is nothing.
+/// Writes a reply. It begins with a `Content` of the model, even if that is empty.
 fn push_reply(blocks: &[ContentBlock], contents: &mut Vec<Json>) {
     let is_result = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult(_));
     let mut runs = blocks.chunk_by(|left, right| is_result(left) == is_result(right)).peekable();
@@ -57,14 +57,17 @@ fn block_to_part(block: &ContentBlock) -> Option<Json> {
         ContentBlock::ToolCall(call) => Some(part::call_part(call, &call.name)),
         ContentBlock::ToolResult(result) => Some(result_to_part(result)),
         ContentBlock::Other(item) => part::item_to_part(item),
-        _ => None,
+        ContentBlock::Hint(_) => None,
     }
 }
 
 fn result_to_part(result: &ToolResult) -> Json {
     let key = match result.state {
         ToolResultState::Success | ToolResultState::Running => "output",
-        _ => "error",
+        ToolResultState::Error
+        | ToolResultState::Interrupted
+        | ToolResultState::Denied
+        | ToolResultState::Other(_) => "error",
     };
     let data: Vec<Json> = match &result.output {
         Payload::Text(_) => Vec::new(),
@@ -72,19 +75,18 @@ fn result_to_part(result: &ToolResult) -> Json {
             .iter()
             .filter_map(|part| match part {
                 Piece::Data(block) => part::data_part(block, block.media_type()),
-                _ => None,
+                Piece::Text(_) | Piece::Other(_) => None,
             })
             .collect(),
     };
     part::response_part(&result.id, &result.name, key, &result.output.text(""), &data)
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Content<'a> {
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    role: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "loose::list")]
-    parts: Vec<Part<'a>>,
+    role: OptionalText<'a>,
+    parts: List<Part<'a>>,
 }
 
 /// Reads a list of `Content` objects, or a single one.
@@ -93,8 +95,8 @@ pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
 }
 
 fn read_content(history: &mut HistoryReader, content: Content<'_>) {
-    let is_empty = content.parts.is_empty();
-    let blocks = content.parts.into_iter().filter_map(|part| part_to_block(history, &part));
+    let is_empty = content.parts.0.is_empty();
+    let blocks = content.parts.0.into_iter().filter_map(|part| part_to_block(history, &part));
     let is_result = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult(_));
     match content.role.as_deref() {
         Some("model" | "assistant") => {
@@ -124,7 +126,7 @@ fn read_content(history: &mut HistoryReader, content: Content<'_>) {
 fn part_to_block(history: &mut HistoryReader, part: &Part<'_>) -> Option<ContentBlock> {
     let rest = part.extra();
     if let Some(call) = &part.function_call {
-        let name = call.name.as_deref().unwrap_or_default();
+        let name = call.name.or_empty();
         let id = history.register_call(call.id.as_deref(), name);
         let input = object_to_input(call.args.map_or("{}", RawValue::get));
         return Some(ToolCall { rest, ..ToolCall::new(id, name, input) }.into());
@@ -151,7 +153,7 @@ fn read_result(history: &mut HistoryReader, response: &FunctionResponse<'_>) -> 
     let (name, id) = history.match_result(response.id.as_deref(), response.name.as_deref());
     let (text, state) = read_outcome(response.response.map_or("{}", RawValue::get));
     let data: Vec<Piece> =
-        response.parts.iter().filter_map(part_to_data).map(Piece::Data).collect();
+        response.parts.0.iter().filter_map(part_to_data).map(Piece::Data).collect();
     let output = if data.is_empty() {
         Payload::Text(text)
     } else {
@@ -161,7 +163,7 @@ fn read_result(history: &mut HistoryReader, response: &FunctionResponse<'_>) -> 
     ToolResult { state, ..ToolResult::success(id, output).named(name) }
 }
 
-/// What a response says: `output` and `error` are Gemini's own words, anything else is the output.
+/// The text and state of a function response. `output` and `error` are Gemini's keys; anything else is output.
 fn read_outcome(response: &str) -> (String, ToolResultState) {
     let fields: Fields = serde_json::from_str(response).unwrap_or_default();
     let only = (fields.len() == 1).then(|| fields.iter().next()).flatten();

@@ -1,4 +1,4 @@
-//! What a model is asked, as the body of `generateContent`.
+//! Writes the body of `generateContent`.
 
 use super::part;
 use crate::model_request::{
@@ -10,11 +10,11 @@ use crate::model_request::{
 use std::borrow::Cow;
 use turnwire_core::{DataBlock, Fields, Json, Source};
 
-/// The most characters that Gemini takes as a name.
+/// The maximum length of a function name.
 const MAX_NAME_LENGTH: usize = 64;
 
-/// What Gemini 3 takes in place of the signature of a call that another model made; otherwise it
-/// refuses the request.
+/// The value that Gemini 3 accepts instead of the signature of a call that another model made. It refuses a request
+/// without either.
 const SKIP_SIGNATURE: &str = "skip_thought_signature_validator";
 
 pub(super) fn build_body(request: &Request<'_>) -> Json {
@@ -50,8 +50,8 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
     to_json_object(&merge_extra(body, &request.extra))
 }
 
-/// The contents in Gemini's form: the model's neighbours are one, or its calls would not come right
-/// behind the user's turn, and the first and the last are the user's.
+/// The contents in Gemini's format. Adjacent ones of the model are joined, because calls must directly follow a user's
+/// content. The first and the last are the user's.
 #[derive(Default)]
 struct Contents(Vec<(&'static str, Vec<Json>)>);
 
@@ -116,12 +116,12 @@ fn assistant_parts(said: &[AssistantPart<'_>], request: &Request<'_>) -> Vec<Jso
     said.iter().filter_map(part).collect()
 }
 
-/// Whether the model refuses a call without a signature. Only the first of a turn needs one.
+/// Whether the model requires a signature on the first call of each content.
 fn wants_signatures(model: &str) -> bool {
     model.rsplit('/').next().is_some_and(|name| name.starts_with("gemini-3"))
 }
 
-/// A name that Gemini takes: it begins with a letter.
+/// A function name that Gemini accepts: it must not begin with a digit or `-`.
 fn tool_name<'n>(name: &'n str, tools: &[ToolDefinition]) -> Cow<'n, str> {
     let name = sanitize_call_name(name, tools, MAX_NAME_LENGTH);
     if name.starts_with(|first: char| first.is_ascii_digit() || first == '-') {
@@ -130,7 +130,7 @@ fn tool_name<'n>(name: &'n str, tools: &[ToolDefinition]) -> Cow<'n, str> {
     name
 }
 
-/// The results of one turn in one turn, and behind them all that they hold besides text.
+/// The function responses in one content, followed by their data.
 fn result_parts(answers: &[CallOutcome<'_>], tools: &[ToolDefinition]) -> Vec<Json> {
     let mut parts: Vec<Json> =
         answers.iter().map(|answer| outcome_to_part(answer, tools)).collect();
@@ -151,7 +151,7 @@ fn outcome_to_part(answer: &CallOutcome<'_>, tools: &[ToolDefinition]) -> Json {
     part::response_part(&answer.call.id, &name, key, &answer.text(), &[])
 }
 
-/// Bytes, or a URL that Gemini can read; otherwise a line that says what was left out.
+/// A part with bytes or a URL that Gemini can read; otherwise a text that says what was left out.
 fn data_or_note(block: &DataBlock) -> Json {
     let part = normalize_data(block).and_then(|ready| {
         let is_web = |url: &str| {
@@ -177,7 +177,7 @@ fn data_or_note(block: &DataBlock) -> Json {
     })
 }
 
-/// The type that Gemini is told; none where it takes no such data, and would refuse the request.
+/// The media type to declare; `None` if Gemini accepts no such data and would refuse the request.
 fn accepted_type(kind: &str) -> Option<&str> {
     const IMAGES: [&str; 5] = ["png", "jpeg", "webp", "heic", "heif"];
     const TEXTS: [&str; 7] = ["plain", "html", "css", "csv", "markdown", "xml", "rtf"];

@@ -1,9 +1,9 @@
-//! The parts that a `Content` is made of, both ways.
+//! Reads and writes the parts of a `Content`.
 
 use super::NAME;
+use crate::lenient::{Flag, List, Object, OptionalText, Present, Raw};
 use crate::model_request::{input_to_object, to_json_list, to_json_object};
 use crate::provider;
-use crate::provider::loose::{self, Any, Object};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -12,15 +12,14 @@ use std::fmt;
 use turnwire_core::event::Chunk;
 use turnwire_core::{DataBlock, Fields, Json, Source, ThinkingBlock, ToolCall};
 
-/// The field of a block that holds the part's thought signature.
+/// The field of a block with the thought signature of its part.
 pub(super) const SIGNATURE_FIELD: &str = "thought_signature";
-/// The field of a block that holds what else the part had. Also the type of a block that only
-/// Gemini knows.
+/// The field of a block with other fields of its part; also the type of a block that only Gemini knows.
 pub(super) const PART_FIELD: &str = "gemini_part";
-/// The field of such a block that holds the part.
+/// The field of such a block with the part.
 const WHOLE_PART_FIELD: &str = "part";
 
-/// A part on its way in.
+/// A part as it is read.
 #[derive(Default)]
 pub(super) struct Part<'a> {
     pub text: Option<Cow<'a, str>>,
@@ -29,73 +28,57 @@ pub(super) struct Part<'a> {
     pub function_call: Option<Box<FunctionCall<'a>>>,
     pub function_response: Option<Box<FunctionResponse<'a>>>,
     data: Option<(Option<Cow<'a, str>>, Chunk<'a>)>,
-    /// What it has besides.
+    /// Its other fields.
     rest: Vec<(String, &'a RawValue)>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct FunctionCall<'a> {
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    pub id: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    pub name: Option<Cow<'a, str>>,
-    #[serde(default, borrow)]
-    pub args: Option<&'a RawValue>,
-    #[serde(default, borrow, deserialize_with = "loose::list")]
-    pub partial_args: Vec<PartialArg<'a>>,
-    #[serde(default, deserialize_with = "loose::flag")]
-    pub will_continue: bool,
+    pub id: OptionalText<'a>,
+    pub name: OptionalText<'a>,
+    pub args: Raw<'a>,
+    pub partial_args: List<PartialArg<'a>>,
+    pub will_continue: Flag,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct PartialArg<'a> {
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    pub json_path: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    pub string_value: Option<Cow<'a, str>>,
-    #[serde(default, borrow)]
-    pub number_value: Option<&'a RawValue>,
-    #[serde(default, borrow)]
-    pub bool_value: Option<&'a RawValue>,
-    /// Its value is null, so that it is there is all that counts.
-    #[serde(default, deserialize_with = "loose::present")]
-    pub null_value: bool,
+    pub json_path: OptionalText<'a>,
+    pub string_value: OptionalText<'a>,
+    pub number_value: Raw<'a>,
+    pub bool_value: Raw<'a>,
+    /// Its value is always null, so only its presence counts.
+    pub null_value: Present,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct FunctionResponse<'a> {
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    pub id: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    pub name: Option<Cow<'a, str>>,
-    #[serde(default, borrow)]
-    pub response: Option<&'a RawValue>,
-    #[serde(default, borrow, deserialize_with = "loose::list")]
-    pub parts: Vec<Part<'a>>,
+    pub id: OptionalText<'a>,
+    pub name: OptionalText<'a>,
+    pub response: Raw<'a>,
+    pub parts: List<Part<'a>>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Blob<'a> {
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    mime_type: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    data: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    file_uri: Option<Cow<'a, str>>,
+    mime_type: OptionalText<'a>,
+    data: OptionalText<'a>,
+    file_uri: OptionalText<'a>,
 }
 
 impl<'a> Blob<'a> {
     fn chunk(self) -> Option<(Option<Cow<'a, str>>, Chunk<'a>)> {
-        let chunk = self.data.map(Chunk::Data).or(self.file_uri.map(Chunk::Url))?;
-        Some((self.mime_type, chunk))
+        let chunk = self.data.0.map(Chunk::Data).or(self.file_uri.0.map(Chunk::Url))?;
+        Some((self.mime_type.0, chunk))
     }
 }
 
 impl<'a> Part<'a> {
-    /// Bytes, or where they are.
+    /// Media type, and bytes or URL.
     pub(super) fn data(&self) -> Option<(Option<&str>, &Chunk<'a>)> {
         let (media_type, chunk) = self.data.as_ref()?;
         Some((media_type.as_deref(), chunk))
@@ -105,12 +88,12 @@ impl<'a> Part<'a> {
         self.signature.is_some() || !self.rest.is_empty()
     }
 
-    /// Whether there is nothing in it.
+    /// Whether it has no content.
     pub(super) fn is_empty(&self) -> bool {
         !self.has_extra()
     }
 
-    /// What becomes fields of its block, so that it can be sent back.
+    /// The extra fields of its block, with which it can be sent back.
     pub(super) fn extra(&self) -> Fields {
         let mut extra = Fields::default();
         if let Some(signature) = &self.signature {
@@ -152,12 +135,12 @@ pub(super) fn part_to_item(part: &Part<'_>) -> Fields {
     item
 }
 
-/// The part that such an item is, if it came from Gemini.
+/// The part inside such an item, if it came from Gemini.
 pub(super) fn item_to_part(block: &Fields) -> Option<Json> {
     provider::block_to_item(NAME, block)?.remove(WHOLE_PART_FIELD)
 }
 
-/// A part with these fields, and with what its block kept of the part that it came from.
+/// A part with these fields, and with those that its block kept from the original part.
 fn with_kept_fields(mut fields: Fields, kept: &Fields) -> Json {
     if let Ok(Some(rest)) = kept.get::<Fields>(PART_FIELD) {
         fields.extend(&rest);
@@ -178,7 +161,7 @@ pub(super) fn thinking_part(block: &ThinkingBlock) -> Json {
     with_kept_fields(fields, &block.rest)
 }
 
-/// Bytes or a URL; none where they are of a kind that we do not know.
+/// A part with bytes or a URL; `None` for a source of an unknown type.
 pub(super) fn data_part(block: &DataBlock, media_type: Option<&str>) -> Option<Json> {
     let (name, key, value) = match &block.source {
         Source::Base64(source) => ("inlineData", "data", &source.data),
@@ -208,7 +191,7 @@ pub(super) fn call_part(call: &ToolCall, name: &str) -> Json {
     )
 }
 
-/// What came of a call: `key` is `output` or `error`.
+/// A function response; `key` is `output` or `error`.
 pub(super) fn response_part(id: &str, name: &str, key: &str, text: &str, parts: &[Json]) -> Json {
     let mut function = Fields::default();
     function.insert("id", id);
@@ -220,7 +203,7 @@ pub(super) fn response_part(id: &str, name: &str, key: &str, text: &str, parts: 
     to_json_object(&[("functionResponse", to_json_object(&function))].into_iter().collect())
 }
 
-/// A `Content` of this role.
+/// A `Content` with this role.
 pub(super) fn content_json(role: &str, parts: &[Json]) -> Json {
     let mut content = Fields::default();
     content.insert("role", role);
@@ -255,22 +238,18 @@ impl<'de: 'a, 'a> Deserialize<'de> for Part<'a> {
                 let mut part = Part::default();
                 while let Some(key) = map.next_key()? {
                     match key {
-                        Key::Text => part.text = map.next_value_seed(Any::<loose::Text>::new())?,
-                        Key::Thought => {
-                            part.thought = map.next_value_seed(Any::<loose::Flag>::new())?;
-                        }
+                        Key::Text => part.text = map.next_value::<OptionalText<'_>>()?.0,
+                        Key::Thought => part.thought = map.next_value::<Flag>()?.0,
                         Key::ThoughtSignature => {
-                            let text = map.next_value_seed(Any::<loose::Text>::new())?;
+                            let OptionalText(text) = map.next_value()?;
                             part.signature = text.filter(|text| !text.is_empty());
                         }
-                        Key::FunctionCall => {
-                            part.function_call = map.next_value_seed(Any::<Object<_>>::new())?;
-                        }
+                        Key::FunctionCall => part.function_call = map.next_value::<Object<_>>()?.0,
                         Key::FunctionResponse => {
-                            part.function_response = map.next_value_seed(Any::<Object<_>>::new())?;
+                            part.function_response = map.next_value::<Object<_>>()?.0;
                         }
                         Key::InlineData | Key::FileData => {
-                            let blob = map.next_value_seed(Any::<Object<Blob<'_>>>::new())?;
+                            let Object(blob) = map.next_value::<Object<Blob<'_>>>()?;
                             part.data = blob.and_then(|blob| blob.chunk()).or(part.data);
                         }
                         Key::Other(key) => {

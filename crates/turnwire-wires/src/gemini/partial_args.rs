@@ -1,33 +1,32 @@
-//! Arguments that come piece by piece: each a path into the arguments, and a value for it.
+//! Writes the arguments of a call that stream as partial values: each is a path into the arguments, and a value.
 //!
-//! A model writes its arguments from the first to the last, so what is closed stays closed, and the
-//! JSON can be written as it comes. All that is kept is the path to where the pen is. Should a path
-//! ever lead back into an object that is closed, its key comes twice, and the last one counts.
+//! A model writes its arguments in order, so the JSON can be written as it comes, and only the path to the current position
+//! is kept. If a path leads back into a closed object, its key is written again, and the last one counts.
 
 use std::fmt::Write as _;
 
-/// A step of a path.
+/// One step of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
     Key(String),
     Index(usize),
 }
 
-/// A value of a path.
+/// The value at a path.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Piece<'a> {
-    /// Text, which the next piece of the same path continues.
+    /// Text, which the next piece with the same path continues.
     Text(&'a str),
     /// Any other value, as JSON.
     Whole(&'a str),
 }
 
-/// The JSON of arguments while it is written.
+/// Writes the JSON of arguments.
 #[derive(Debug, Default)]
 pub(super) struct ArgsWriter {
     /// The objects and lists that are open, from the outermost.
     open: Vec<OpenContainer>,
-    /// A string is open, at the very end.
+    /// A string is open at the end.
     in_text: bool,
 }
 
@@ -35,11 +34,11 @@ pub(super) struct ArgsWriter {
 struct OpenContainer {
     is_list: bool,
     count: usize,
-    /// What the pen is at.
+    /// The current key or index.
     current: Step,
 }
 
-/// The most places of a list that may be left out.
+/// The most items of a list that a path may skip.
 const MAX_SKIPPED: usize = 1024;
 
 impl ArgsWriter {
@@ -62,7 +61,7 @@ impl ArgsWriter {
             self.enter(false, first, out);
         } else {
             let same = self.open.iter().zip(path).take_while(|(open, step)| open.current == **step);
-            // The last step leads to the value itself.
+            // The last step is the value itself.
             let stay = same.count().min(path.len() - 1).min(self.open.len() - 1);
             self.leave(stay + 1, out);
             if let (Some(open), Some(step)) = (self.open.last_mut(), path.get(stay)) {
@@ -115,7 +114,7 @@ impl ArgsWriter {
 }
 
 impl OpenContainer {
-    /// Moves the pen to this step.
+    /// Moves to this key or index.
     fn move_to(&mut self, step: &Step, out: &mut String) {
         let index = match step {
             Step::Index(index) if self.is_list => *index,
@@ -147,7 +146,7 @@ impl OpenContainer {
     }
 }
 
-/// The text as it stands between the quotes of a JSON string.
+/// Escapes text for a JSON string.
 fn escape(text: &str, out: &mut String) {
     let json = serde_json::Value::from(text).to_string();
     out.push_str(json.get(1..json.len() - 1).unwrap_or_default());
@@ -171,7 +170,7 @@ pub(super) fn parse_path(text: &str) -> Vec<Step> {
     steps
 }
 
-/// A step in brackets, and what is behind it.
+/// Parses a step in brackets; returns it and the rest.
 fn parse_bracket(inside: &str) -> (Step, &str) {
     let quote = inside.chars().next().filter(|first| matches!(first, '\'' | '"'));
     let Some(quote) = quote else {
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn text_goes_on_until_another_path_comes() {
+    fn text_continues_until_another_path_comes() {
         let pieces = [
             ("$.a", Piece::Text("x\"")),
             ("$.a", Piece::Text("é\n")),
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_at_all_is_an_empty_object() {
+    fn no_pieces_are_an_empty_object() {
         assert_eq!(written(&[]), "{}");
         assert_eq!(written(&[("$", Piece::Whole("1"))]), "{}");
     }

@@ -1,28 +1,28 @@
-//! Ids, names and inputs of calls, in the form that a provider takes.
+//! Ids, names and inputs of tool calls in the format that a provider accepts.
 
 use super::{ToolDefinition, to_json_object};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 use turnwire_core::{Fields, Json};
 
-/// The ids of calls, for a provider that takes only some: a call may have come from another one.
-/// No two calls of one request get the same id, or the provider could not tell them apart.
+/// Adapts ids of calls, which may come from another provider, to one that accepts only some characters and lengths. Ids are
+/// unique within a request.
 pub(crate) struct CallIds {
-    /// The most characters that an id may have.
+    /// The maximum length of an id.
     max_len: usize,
-    /// Whether the provider takes the letter.
+    /// Whether the provider accepts the character.
     is_allowed: fn(char) -> bool,
     used: HashSet<String>,
-    /// How often each was asked for.
+    /// How often each id was requested.
     counts: HashMap<String, usize>,
-    /// The ids of the calls that have no answer yet.
+    /// The ids of the calls without a result so far.
     unanswered: VecDeque<String>,
 }
 
 impl CallIds {
-    pub(crate) fn new(most: usize, takes: fn(char) -> bool) -> Self {
-        let (given, asked, open) = (HashSet::new(), HashMap::new(), VecDeque::new());
-        Self { max_len: most, is_allowed: takes, used: given, counts: asked, unanswered: open }
+    pub(crate) fn new(max_len: usize, is_allowed: fn(char) -> bool) -> Self {
+        let (used, counts, unanswered) = (HashSet::new(), HashMap::new(), VecDeque::new());
+        Self { max_len, is_allowed, used, counts, unanswered }
     }
 
     /// The id of the next call.
@@ -42,19 +42,19 @@ impl CallIds {
         fresh
     }
 
-    /// The id of the call that the next answer is for: answers come in the order of the calls.
+    /// The id of the call that the next result is for: results come in the order of the calls.
     pub(crate) fn next_result_id(&mut self) -> String {
         self.unanswered.pop_front().unwrap_or_default()
     }
 }
 
-/// Letters that every provider takes in names.
+/// Whether every provider accepts this character in a name.
 pub(crate) fn is_name_char(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_' || letter == '-'
 }
 
-/// The name of a call that was made. Models make names up, and a provider that refuses a letter of
-/// one would refuse the whole conversation. A name of a tool that is offered stays as it is.
+/// The name of a past call, with refused characters replaced. Models invent names, and a provider that refuses one refuses
+/// the whole conversation. The name of a tool in `tools` stays as it is.
 pub(crate) fn sanitize_call_name<'n>(
     name: &'n str,
     tools: &[ToolDefinition],
@@ -73,10 +73,10 @@ pub(crate) fn sanitize_call_name<'n>(
     letters.take(most).collect::<String>().into()
 }
 
-/// The key under which an input that is no object is sent where the provider wants an object.
+/// The key that holds an input that is not an object, for providers that require an object.
 const UNPARSED_INPUT: &str = "unparsed_input";
 
-/// A call's input as an object: what says nothing is an empty one, what is none is put into one.
+/// A call's input as an object. An empty input is an empty object; anything else is wrapped in one.
 pub(crate) fn input_to_object(input: &str) -> Json {
     if input.trim().is_empty() {
         return to_json_object(&Fields::default());
@@ -87,7 +87,7 @@ pub(crate) fn input_to_object(input: &str) -> Json {
     }
 }
 
-/// The same as text; an input that is an object already stays as the model wrote it.
+/// The same as text. An input that is an object stays as the model wrote it.
 pub(crate) fn input_to_object_text(input: &str) -> Cow<'_, str> {
     match serde_json::from_str::<Fields>(input) {
         Ok(_) => input.into(),
@@ -95,7 +95,7 @@ pub(crate) fn input_to_object_text(input: &str) -> Cow<'_, str> {
     }
 }
 
-/// The input that [`arguments`] made this object from.
+/// The input that [`input_to_object`] made this object from.
 pub(crate) fn object_to_input(arguments: &str) -> String {
     let unparsed = || {
         let fields: Fields = serde_json::from_str(arguments).ok()?;

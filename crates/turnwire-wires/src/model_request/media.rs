@@ -1,10 +1,10 @@
-//! Images, sound and files, as far as all providers handle them alike.
+//! Images, audio and files: what all providers handle alike.
 
 use std::borrow::Cow;
 use turnwire_core::block::{Base64Source, DataKind, UrlSource};
 use turnwire_core::{DataBlock, Source};
 
-/// What stands in place of data that a provider does not take.
+/// The text that replaces data that a provider does not accept.
 pub fn describe_omitted_data(block: &DataBlock, why: &str) -> String {
     let kind = media_type(block).unwrap_or("data");
     match &block.name {
@@ -13,8 +13,7 @@ pub fn describe_omitted_data(block: &DataBlock, why: &str) -> String {
     }
 }
 
-/// What kind of bytes a block has, as far as that is said; the older media blocks say it by their
-/// type.
+/// The media type of a block, if known. Older media blocks give only a family, such as `image/*`.
 pub fn media_type(block: &DataBlock) -> Option<&str> {
     let said = match &block.source {
         Source::Base64(source) => source.media_type.as_deref(),
@@ -29,8 +28,7 @@ pub fn media_type(block: &DataBlock) -> Option<&str> {
     })
 }
 
-/// What kind of bytes a block has, for a provider that has to be told: where only the kind of media
-/// is said, the usual type of that kind.
+/// The media type of a block for a provider that requires one: the usual type if only the family is known.
 pub(crate) fn default_media_type(block: &DataBlock) -> Option<&str> {
     match media_type(block)? {
         "" => None,
@@ -41,19 +39,19 @@ pub(crate) fn default_media_type(block: &DataBlock) -> Option<&str> {
     }
 }
 
-/// Why `OpenAI` does not take an image.
+/// Why `OpenAI` does not accept an image.
 pub(crate) const ACCEPTED_IMAGES_ONLY: &str = "only PNG, JPEG, GIF and WebP are taken";
 
-/// Whether `OpenAI` takes images of this type. Where it is not said, the bytes may be of one.
+/// Whether `OpenAI` accepts images of this type. An unknown type may be one of them.
 pub(crate) fn openai_accepts_image(kind: &str) -> bool {
     kind == "image/*" || IMAGE_SIGNATURES.iter().any(|(word, _)| *word == kind)
 }
 
-/// An image that no model can look at, and why.
+/// The type of image that no model accepts, and why.
 pub(crate) const SVG: &str = "image/svg+xml";
 pub(crate) const RASTER_IMAGES_ONLY: &str = "the model takes only images of pixels";
 
-/// How the base64 of images begins.
+/// How the base64 of each image type begins.
 const IMAGE_SIGNATURES: [(&str, &str); 4] = [
     ("image/png", "iVBORw0KGgo"),
     ("image/jpeg", "/9j/"),
@@ -61,13 +59,13 @@ const IMAGE_SIGNATURES: [(&str, &str); 4] = [
     ("image/webp", "UklGR"),
 ];
 
-/// The type of an image by its first bytes.
+/// The type of an image, recognised by its first bytes.
 pub(crate) fn sniff_image_type(base64: &str) -> Option<&'static str> {
     IMAGE_SIGNATURES.iter().find(|(_, begin)| base64.starts_with(begin)).map(|(word, _)| *word)
 }
 
-/// A block as it can be sent: what a `data:` URL holds is bytes, the type is plain, and that of an
-/// image which does not say it is looked up in its bytes. Or why there is nothing to send.
+/// A block as it can be sent: a `data:` URL becomes bytes, the media type is normalized, and an image without one gets the
+/// type of its bytes. The error says why there is nothing to send.
 pub(crate) fn normalize_data(block: &DataBlock) -> Result<Cow<'_, DataBlock>, &'static str> {
     let mut block = Cow::Borrowed(block);
     if let Source::Url(source) = &block.source
@@ -95,7 +93,7 @@ fn starts_with_ignoring_case(text: &str, begin: &str) -> bool {
     text.get(..begin.len()).is_some_and(|start| start.eq_ignore_ascii_case(begin))
 }
 
-/// The type as providers compare it, where it is written otherwise.
+/// The media type as providers compare it, if it is written differently.
 fn normalized_media_type(kind: &str, source: &Source) -> Option<String> {
     let (word, _) = kind.split_once(';').unwrap_or((kind, ""));
     let word = word.trim().to_ascii_lowercase();
@@ -107,7 +105,7 @@ fn normalized_media_type(kind: &str, source: &Source) -> Option<String> {
     (plain != kind).then(|| plain.to_owned())
 }
 
-/// What a `data:` URL holds.
+/// The bytes of a `data:` URL.
 fn decode_data_url(source: &UrlSource) -> Option<Base64Source> {
     let (head, data) = source.url.get("data:".len()..)?.split_once(',')?;
     let (kind, is_base64) = match head.rsplit_once(';') {
@@ -131,7 +129,7 @@ fn decode_data_url(source: &UrlSource) -> Option<Base64Source> {
     Some(Base64Source { data, media_type, ..Base64Source::default() })
 }
 
-/// The bytes of a text with `%` escapes.
+/// Decodes `%` escapes.
 fn percent_decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -148,7 +146,7 @@ fn percent_decode(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Whether bytes of this type are text.
+/// Whether this media type is text.
 pub(crate) fn is_text(kind: &str) -> bool {
     const WORDS: [&str; 7] = ["json", "xml", "yaml", "x-yaml", "toml", "javascript", "x-sh"];
     match kind.split_once('/') {
@@ -160,7 +158,7 @@ pub(crate) fn is_text(kind: &str) -> bool {
     }
 }
 
-/// A text file as text, for a model that takes no files.
+/// A text file as text, for models that accept no files.
 pub(crate) fn read_text_file(block: &DataBlock) -> Option<String> {
     let kind = media_type(block).filter(|kind| is_text(kind))?;
     let text = String::from_utf8(block.decoded()?.ok()?).ok()?;

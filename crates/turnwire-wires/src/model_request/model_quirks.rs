@@ -1,7 +1,7 @@
-//! What models refuse by their names.
+//! Options that models refuse, recognised by the model's name.
 
-/// Whether a model takes a temperature. Claude from Opus 4.7 on takes none at all; `OpenAI`'s first
-/// reasoning models take only the usual one.
+/// Whether a model accepts a temperature. Claude from Opus 4.7 on accepts none; `OpenAI`'s first reasoning models accept
+/// only the default.
 pub(crate) fn accepts_temperature(model: &str, temperature: f64) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     if let Some((_, rest)) = name.split_once("claude-") {

@@ -1,4 +1,4 @@
-//! A conversation as the turns that every provider knows.
+//! Builds the prompt: a conversation as the messages that every provider knows.
 
 use super::SpeakerFormat;
 use super::speakers::HistoryText;
@@ -9,62 +9,62 @@ use turnwire_core::{
     ToolCall, ToolResult, ToolResultState,
 };
 
-/// One turn of a conversation with a model.
+/// One message of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PromptMessage<'a> {
-    /// What the system says.
+    /// The system prompt.
     System(String),
-    /// What a user, or another agent, or a hint says. Never empty.
+    /// From the user, another agent, or a hint. Never empty.
     User(Vec<UserPart<'a>>),
-    /// What the model said. Never empty.
+    /// From the model. Never empty.
     Assistant(Vec<AssistantPart<'a>>),
-    /// What came of the calls in the turn before: exactly one answer for each, in their order.
+    /// The outcomes of the calls in the message before: exactly one for each call, in their order.
     ToolResults(Vec<CallOutcome<'a>>),
 }
 
-/// A part of a user's turn.
+/// A part of a user message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UserPart<'a> {
     /// Text.
     Text(Cow<'a, str>),
-    /// Bytes, or a URL to them.
+    /// Bytes, or their URL.
     Data(&'a DataBlock),
-    /// A block of a type that we do not know.
+    /// A block of an unknown type.
     Item(&'a Fields),
 }
 
-/// A part of what the model said.
+/// A part of an assistant message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AssistantPart<'a> {
     /// Text.
     Text(&'a TextBlock),
     /// Its reasoning.
     Thinking(&'a ThinkingBlock),
-    /// Bytes that it made.
+    /// Bytes that the model made.
     Data(&'a DataBlock),
-    /// A call of a tool.
+    /// A tool call.
     ToolCall(&'a ToolCall),
-    /// An item that only its provider knows: it goes back there, and to nobody else.
+    /// An item that only its provider knows. It is sent back there and nowhere else.
     Item(&'a Fields),
 }
 
-/// What came of a call.
+/// A tool call and its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallOutcome<'a> {
     /// The call.
     pub call: &'a ToolCall,
-    /// Its result. A call without one, after a crash or a stop, was interrupted.
+    /// The result. A call without one was interrupted by a crash or a stop.
     pub result: Option<&'a ToolResult>,
 }
 
-/// What a model is told of a call that has no result.
+/// What the model reads for a call without a result.
 const INTERRUPTED_TEXT: &str = "The call was interrupted before it gave a result.";
 
-/// What a model is told of a call that has no end yet.
+/// What the model reads for a call that has not ended.
 const RUNNING: &str = "The call is still running.";
 
 impl<'a> CallOutcome<'a> {
-    /// Whether the model should know that it failed.
+    /// Whether the call failed.
     pub fn is_error(&self) -> bool {
         match self.result.map(|result| &result.state) {
             Some(ToolResultState::Success | ToolResultState::Running) => false,
@@ -78,13 +78,13 @@ impl<'a> CallOutcome<'a> {
         }
     }
 
-    /// What has to be said of an output that is not whole yet.
+    /// A note for the model if the output is not complete.
     pub(crate) fn running_note(&self) -> Option<String> {
         let result = self.result?;
         (result.state == ToolResultState::Running).then(|| format!("[{RUNNING}]"))
     }
 
-    /// All of its text, and what has to be said of it; never empty.
+    /// The text for the model: the output, with a note if it is not complete. Never empty.
     pub fn text(&self) -> String {
         let text = self.result.map(|result| result.output.text("\n")).unwrap_or_default();
         if !text.is_empty() {
@@ -103,7 +103,7 @@ impl<'a> CallOutcome<'a> {
         .to_owned()
     }
 
-    /// The parts of its output in order; a bare string is none.
+    /// The parts of the output in order. A plain string has none.
     pub fn parts(&self) -> &'a [Part] {
         match self.result.map(|result| &result.output) {
             Some(Payload::Parts(parts)) => parts,
@@ -111,17 +111,17 @@ impl<'a> CallOutcome<'a> {
         }
     }
 
-    /// The bytes in its output.
+    /// The data blocks of the output.
     pub fn data(&self) -> impl Iterator<Item = &'a DataBlock> {
         self.parts().iter().filter_map(|part| match part {
             Part::Data(block) => Some(block),
-            _ => None,
+            Part::Text(_) | Part::Other(_) => None,
         })
     }
 }
 
-/// The conversation as turns: every call has exactly one answer, right behind the turn that made it;
-/// a hint is a user's turn; results of calls that nobody made are left out, and so is what is empty.
+/// A conversation as the messages of a prompt. Every call has exactly one outcome, right after the message with the call. A
+/// hint is a user message. Results without a call are left out, and so is everything empty.
 pub fn build_prompt(messages: &[Msg], agents: SpeakerFormat) -> Vec<PromptMessage<'_>> {
     let mut walk = PromptBuilder {
         messages: Vec::new(),
@@ -148,7 +148,7 @@ pub fn build_prompt(messages: &[Msg], agents: SpeakerFormat) -> Vec<PromptMessag
     walk.messages
 }
 
-/// Whether a message is just somebody's words.
+/// Whether a message has neither tools nor hints.
 fn is_plain_message(msg: &Msg, tools: bool) -> bool {
     let hints = msg.content().iter().any(|block| matches!(block, ContentBlock::Hint(_)));
     matches!(msg.role(), Role::User | Role::Assistant) && !tools && !hints
@@ -158,7 +158,7 @@ fn is_tool_block(block: &ContentBlock) -> bool {
     matches!(block, ContentBlock::ToolCall(_) | ContentBlock::ToolResult(_))
 }
 
-/// The results of each id, with their places in the conversation.
+/// The results of each call id, with their positions in the conversation.
 type ResultsById<'a> = HashMap<&'a str, VecDeque<(usize, &'a ToolResult)>>;
 
 fn collect_results(messages: &[Msg]) -> ResultsById<'_> {
@@ -174,10 +174,10 @@ fn collect_results(messages: &[Msg]) -> ResultsById<'_> {
 
 struct PromptBuilder<'a> {
     messages: Vec<PromptMessage<'a>>,
-    /// What the model has said since the last turn, with the places of the blocks.
+    /// What the model has said since the last message, with the positions of the blocks.
     assistant_parts: Vec<(usize, AssistantPart<'a>)>,
     results: ResultsById<'a>,
-    /// How many blocks there were before this message.
+    /// The number of blocks before this message.
     blocks_before: usize,
 }
 
@@ -197,7 +197,7 @@ impl<'a> PromptBuilder<'a> {
                 }
                 self.end_assistant();
             }
-            // Its results are found by the calls that they are for.
+            // The results are found through their calls.
             Role::Tool => {}
         }
     }
@@ -225,12 +225,15 @@ impl<'a> PromptBuilder<'a> {
         }
     }
 
-    /// Ends the model's turn, and answers its calls.
+    /// Ends the assistant message, and adds the outcomes of its calls.
     fn end_assistant(&mut self) {
         let said = std::mem::take(&mut self.assistant_parts);
         let calls = said.iter().filter_map(|(at, said)| match said {
             AssistantPart::ToolCall(call) => Some((*at, *call)),
-            _ => None,
+            AssistantPart::Text(_)
+            | AssistantPart::Thinking(_)
+            | AssistantPart::Data(_)
+            | AssistantPart::Item(_) => None,
         });
         let answers: Vec<_> = calls
             .map(|(at, call)| CallOutcome {
@@ -248,7 +251,7 @@ impl<'a> PromptBuilder<'a> {
     }
 }
 
-/// The first result behind the call that no earlier call of the same id has taken.
+/// The first result after the call that no earlier call with the same id has taken.
 fn take_result<'a>(
     results: &mut ResultsById<'a>,
     at: usize,
@@ -269,7 +272,10 @@ fn user_part(block: &ContentBlock) -> Option<UserPart<'_>> {
         ContentBlock::Text(block) => Some(UserPart::Text((&block.text).into())),
         ContentBlock::Data(block) => Some(UserPart::Data(block)),
         ContentBlock::Other(item) => Some(UserPart::Item(item)),
-        _ => None,
+        ContentBlock::Thinking(_)
+        | ContentBlock::Hint(_)
+        | ContentBlock::ToolCall(_)
+        | ContentBlock::ToolResult(_) => None,
     }
 }
 

@@ -1,11 +1,10 @@
-//! JSON Schemas, as providers insist on them.
+//! JSON Schemas in the form that providers require.
 
 use super::{ToolDefinition, to_json_object};
 use serde_json::Value;
 use turnwire_core::{Fields, Json};
 
-/// The schema of a tool's input. Providers insist that it says `object`, and some that it has
-/// properties.
+/// The schema of a tool's input. Providers require the type `object`, and some require properties.
 pub(crate) fn input_schema(tool: &ToolDefinition) -> Json {
     let Ok(mut schema) = tool.input_schema.parse_as::<Fields>() else {
         return complete_input_schema(Fields::default());
@@ -13,7 +12,7 @@ pub(crate) fn input_schema(tool: &ToolDefinition) -> Json {
     if schema.raw("type").is_some() && schema.raw("properties").is_some() {
         return tool.input_schema.clone();
     }
-    // It comes first, where people look for it.
+    // The type comes first, where readers expect it.
     if schema.raw("type").is_none() {
         let mut typed: Fields = [("type", "object")].into_iter().collect();
         typed.extend(&schema);
@@ -35,8 +34,8 @@ fn complete_input_schema(mut schema: Fields) -> Json {
     to_json_object(&schema)
 }
 
-/// Whether every object in the schema is closed and needs all of its fields: `OpenAI` can hold the
-/// model to no other, and refuses to try.
+/// Whether every object in the schema is closed and requires all of its fields. `OpenAI` enforces only such schemas, and
+/// refuses others in strict mode.
 pub(crate) fn is_strict_schema(schema: &Value) -> bool {
     const REFUSED: [&str; 8] = [
         "allOf",

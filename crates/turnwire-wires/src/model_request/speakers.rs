@@ -1,4 +1,4 @@
-//! Several agents in one conversation, for a model that knows only a user and itself.
+//! Writes messages of several agents for a model that knows only a user and itself.
 
 use super::prompt::{PromptMessage, UserPart};
 use turnwire_core::{ContentBlock, DataBlock, Msg};
@@ -6,13 +6,13 @@ use turnwire_core::{ContentBlock, DataBlock, Msg};
 const HISTORY_HEADING: &str = "# Conversation History\n\
 The content between <history></history> tags contains your conversation history\n";
 
-/// A run of messages without tools, as one user turn.
+/// Consecutive messages without tools, as one user message.
 #[derive(Default)]
 pub(super) struct HistoryText<'a> {
     parts: Vec<UserPart<'a>>,
-    /// The text that goes on.
+    /// The text that is not in `parts` yet.
     text: String,
-    /// Whether a run was written before: only the first has a heading.
+    /// Whether the heading was written: only the first user message has it.
     has_heading: bool,
 }
 
@@ -20,7 +20,8 @@ impl<'a> HistoryText<'a> {
     pub(super) fn add_message(&mut self, msg: &'a Msg) {
         for block in msg.content() {
             match block {
-                ContentBlock::Text(block) if !block.text.is_empty() => {
+                ContentBlock::Text(block) if block.text.is_empty() => {}
+                ContentBlock::Text(block) => {
                     self.begin_text();
                     self.text.push('\n');
                     if !msg.name().is_empty() {
@@ -30,7 +31,11 @@ impl<'a> HistoryText<'a> {
                     self.text.push_str(&block.text);
                 }
                 ContentBlock::Data(block) => self.add_data(block),
-                _ => {}
+                ContentBlock::Thinking(_)
+                | ContentBlock::Hint(_)
+                | ContentBlock::ToolCall(_)
+                | ContentBlock::ToolResult(_)
+                | ContentBlock::Other(_) => {}
             }
         }
     }
@@ -51,13 +56,13 @@ impl<'a> HistoryText<'a> {
         self.parts.push(UserPart::Data(block));
     }
 
-    /// The run so far, if there is one.
+    /// Takes the user message so far, if there is one.
     pub(super) fn take_message(&mut self) -> Option<PromptMessage<'a>> {
         if self.parts.is_empty() && self.text.is_empty() {
             return None;
         }
         self.text.push_str("\n</history>");
-        // Behind data the text begins with a line end of no use.
+        // After data the text begins with a line end that is not needed.
         let text = std::mem::take(&mut self.text);
         let text = if self.parts.is_empty() { text } else { text.trim_start().to_owned() };
         self.parts.push(UserPart::Text(text.into()));
@@ -65,19 +70,24 @@ impl<'a> HistoryText<'a> {
     }
 }
 
-/// One message in the older form.
+/// One message in the older format.
 pub(super) fn name_prefixed_message(msg: &Msg) -> Option<PromptMessage<'_>> {
     let mut parts = Vec::new();
     for block in msg.content() {
         match block {
-            ContentBlock::Text(block) if !block.text.is_empty() && msg.name().is_empty() => {
+            ContentBlock::Text(block) if block.text.is_empty() => {}
+            ContentBlock::Text(block) if msg.name().is_empty() => {
                 parts.push(UserPart::Text((&block.text).into()));
             }
-            ContentBlock::Text(block) if !block.text.is_empty() => {
+            ContentBlock::Text(block) => {
                 parts.push(UserPart::Text(format!("[{}]: {}", msg.name(), block.text).into()));
             }
             ContentBlock::Data(block) => parts.push(UserPart::Data(block)),
-            _ => {}
+            ContentBlock::Thinking(_)
+            | ContentBlock::Hint(_)
+            | ContentBlock::ToolCall(_)
+            | ContentBlock::ToolResult(_)
+            | ContentBlock::Other(_) => {}
         }
     }
     (!parts.is_empty()).then_some(PromptMessage::User(parts))

@@ -1,19 +1,19 @@
-//! Ollama's stream into events. The last line says `done`, and has the counts.
+//! Decodes Ollama's stream into events. The last line has `done` and the token counts.
 
 use super::NAME;
 use super::message::Message;
+use crate::lenient::{Flag, Int, Object, OptionalText, Raw};
 use crate::provider::text_blocks::{self, push_segment};
 use crate::provider::{
-    BlockKind, ModelCall, ModelCallInfo, Segment, ThinkTagParser, UniqueCallIds, loose, parse_frame,
+    BlockKind, ModelCall, ModelCallInfo, ProviderDecoder, Segment, ThinkTagParser, UniqueCallIds,
+    error_type_of_words, parse_frame, reply_error, set_count,
 };
-use crate::stream::{Decode, DecoderOptions, EventSink};
+use crate::stream::{DecoderOptions, EventSink};
 use serde::Deserialize;
-use serde_json::value::RawValue;
-use std::borrow::Cow;
-use turnwire_core::event::{Chunk, Custom, CustomValue};
-use turnwire_core::{ErrorType, Fields, FinishedReason, Json, ReplyError, Result};
+use turnwire_core::event::Chunk;
+use turnwire_core::{ErrorType, Fields, FinishedReason, Result};
 
-/// What the open call is called.
+/// The key of the open tool call.
 const CALL_KEY: u64 = text_blocks::THINKING_KEY + 1;
 
 pub(super) struct OllamaDecoder {
@@ -22,29 +22,20 @@ pub(super) struct OllamaDecoder {
     think: ThinkTagParser,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Line<'a> {
-    #[serde(default, borrow, deserialize_with = "loose::object")]
-    message: Option<Box<Message<'a>>>,
-    /// What `/api/generate` has in place of a message.
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    response: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    thinking: Option<Cow<'a, str>>,
-    #[serde(default, deserialize_with = "loose::flag")]
-    done: bool,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    done_reason: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    model: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    created_at: Option<Cow<'a, str>>,
-    #[serde(default, deserialize_with = "loose::int")]
-    prompt_eval_count: Option<i64>,
-    #[serde(default, deserialize_with = "loose::int")]
-    eval_count: Option<i64>,
-    #[serde(default, borrow)]
-    error: Option<&'a RawValue>,
+    message: Object<Message<'a>>,
+    /// The text of `/api/generate`, which has no message.
+    response: OptionalText<'a>,
+    thinking: OptionalText<'a>,
+    done: Flag,
+    done_reason: OptionalText<'a>,
+    model: OptionalText<'a>,
+    created_at: OptionalText<'a>,
+    prompt_eval_count: Int,
+    eval_count: Int,
+    error: Raw<'a>,
 }
 
 impl OllamaDecoder {
@@ -75,9 +66,9 @@ impl OllamaDecoder {
                 self.call.emit_data_block("", media_type, chunk, Fields::default(), out);
             }
         }
-        for called in &message.tool_calls {
+        for called in &message.tool_calls.0 {
             self.close_text(out);
-            let id = match called.id.as_deref().unwrap_or_default() {
+            let id = match called.id.or_empty() {
                 "" => self.call.new_id(),
                 id => id.to_owned(),
             };
@@ -107,7 +98,7 @@ impl OllamaDecoder {
         self.call.finish(out);
     }
 
-    /// An error is a sentence; what kind it is can only be read from it.
+    /// Ends the reply with an error. Ollama sends only a sentence, so the error type is guessed from its words.
     fn fail(&mut self, error: &str, out: &mut EventSink<'_>) {
         #[derive(Deserialize)]
         struct Failure {
@@ -116,76 +107,50 @@ impl OllamaDecoder {
         let message = serde_json::from_str::<String>(error)
             .or_else(|_| serde_json::from_str::<Failure>(error).map(|failure| failure.message))
             .unwrap_or_else(|_| error.to_owned());
-        let words = message.to_lowercase();
-        let says = |any: &[&str]| any.iter().any(|word| words.contains(word));
-        let r#type = if says(&["unauthorized", "api key"]) {
-            ErrorType::Authentication
-        } else if says(&["forbidden"]) {
-            ErrorType::Permission
-        } else if says(&["too many requests", "rate limit", "usage limit", "server busy"]) {
-            ErrorType::RateLimit
-        } else if says(&["not found", "does not support", "invalid", "required"]) {
-            ErrorType::InvalidRequest
-        } else {
-            ErrorType::Upstream
-        };
+        let r#type = error_type_of_words(&message).unwrap_or(ErrorType::Upstream);
         self.close_text(out);
-        self.call.fail(ReplyError { r#type, message, ..ReplyError::default() }, out);
+        self.call.fail(reply_error(r#type, message), out);
     }
 }
 
-impl Decode for OllamaDecoder {
-    fn decode(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
-        if self.call.has_ended() || text == "[DONE]" {
-            return Ok(());
-        }
+impl ProviderDecoder for OllamaDecoder {
+    fn call(&self) -> &ModelCall {
+        &self.call
+    }
+
+    fn call_mut(&mut self) -> &mut ModelCall {
+        &mut self.call
+    }
+
+    fn read_frame(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
         let line: Line<'_> = parse_frame(text)?;
         if !self.call.has_begun() {
             let created = line.created_at.as_deref().and_then(|at| at.parse().ok());
             let about = ModelCallInfo {
                 id: "",
-                model: line.model.as_deref().unwrap_or_default(),
+                model: line.model.or_empty(),
                 created: created.map_or(0, jiff::Timestamp::as_second),
             };
             self.call.begin(about, out);
         }
-        let set = |slot: &mut i64, count: Option<i64>| match count {
-            Some(count) if count > 0 => *slot = count,
-            _ => {}
-        };
-        set(&mut self.call.usage.input_tokens, line.prompt_eval_count);
-        set(&mut self.call.usage.output_tokens, line.eval_count);
-        if let Some(message) = &line.message {
+        set_count(&mut self.call.usage.input_tokens, line.prompt_eval_count.0);
+        set_count(&mut self.call.usage.output_tokens, line.eval_count.0);
+        if let Some(message) = &line.message.0 {
             self.read_message(message, out);
         } else {
             self.push_text(line.thinking.as_deref(), line.response.as_deref(), out);
         }
         if let Some(error) = line.error {
             self.fail(error.get(), out);
-        } else if line.done {
+        } else if line.done.0 {
             self.finish(line.done_reason.as_deref(), out);
-        } else if line.message.is_none() && line.response.is_none() {
-            let value = Json::parse(text).map(CustomValue).unwrap_or_default();
-            self.call.emit(Custom { name: NAME.to_owned(), value }, out);
+        } else if line.message.0.is_none() && line.response.0.is_none() {
+            self.call.emit_unknown_frame(text, out);
         }
         Ok(())
     }
 
-    fn end(&mut self, out: &mut EventSink<'_>) -> Result<()> {
-        if self.call.has_ended() {
-            return Ok(());
-        }
+    fn close_at_end(&mut self, out: &mut EventSink<'_>) {
         self.close_text(out);
-        self.call.end_of_stream(out);
-        Ok(())
-    }
-
-    fn find_reply_id(&self, _: &str) -> Option<String> {
-        let id = self.call.reply_id();
-        (!id.is_empty()).then(|| id.to_owned())
-    }
-
-    fn reports_truncation(&self) -> bool {
-        true
     }
 }

@@ -1,9 +1,10 @@
-//! Ollama's messages and ours.
+//! Converts Ollama's messages to and from ours.
 
+use crate::lenient::{List, Object, OptionalText, Raw};
 use crate::model_request::{
     input_to_object, media_type, object_to_input, to_json_list, to_json_object,
 };
-use crate::provider::{HistoryReader, loose};
+use crate::provider::HistoryReader;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -13,7 +14,7 @@ use turnwire_core::{
     ToolResult,
 };
 
-/// A message while it is written.
+/// A message while it is built.
 pub(super) struct MessageDraft {
     pub role: &'static str,
     pub text: Vec<String>,
@@ -45,7 +46,7 @@ impl MessageDraft {
         self.calls.push(to_json_object(&whole));
     }
 
-    /// The message, with its texts as one.
+    /// The message, with its texts joined.
     pub(super) fn into_json(self, separator: &str) -> Json {
         let mut message = Fields::default();
         message.insert("role", self.role);
@@ -63,7 +64,7 @@ impl MessageDraft {
     }
 }
 
-/// What came of a call.
+/// The message with a tool result.
 pub(super) fn result_message(id: &str, name: &str, text: &str) -> Json {
     let mut message = Fields::default();
     message.insert("role", "tool");
@@ -73,32 +74,26 @@ pub(super) fn result_message(id: &str, name: &str, text: &str) -> Json {
     to_json_object(&message)
 }
 
-/// The base64 of an image; of nothing else.
+/// The base64 of an image; `None` for other data.
 pub(super) fn image_base64(block: &DataBlock) -> Option<&str> {
     match &block.source {
         Source::Base64(source) if media_type(block)?.starts_with("image/") => Some(&source.data),
-        _ => None,
+        Source::Base64(_) | Source::Url(_) | Source::Other(_) => None,
     }
 }
 
-/// Writes messages. A reply becomes a message, its results, and so on.
+/// Writes messages. A reply becomes an assistant message, its tool results, and so on.
 pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
     let mut written = Vec::new();
     for msg in messages {
-        let role = match msg.role() {
-            Role::System => "system",
-            Role::User => "user",
-            Role::Assistant => "assistant",
-            Role::Tool => "tool",
-        };
+        let role = msg.role().as_str();
         let mut draft = MessageDraft::new(role);
-        // A reply begins with what the model said, even if that is nothing.
+        // A reply begins with an assistant message, even if that is empty.
         let mut is_first = true;
         for block in msg.content() {
             match block {
-                ContentBlock::Text(block) if !block.text.is_empty() => {
-                    draft.text.push(block.text.clone());
-                }
+                ContentBlock::Text(block) if block.text.is_empty() => {}
+                ContentBlock::Text(block) => draft.text.push(block.text.clone()),
                 ContentBlock::Thinking(block) => draft.thinking.push_str(&block.thinking),
                 ContentBlock::Data(block) => {
                     draft.images.extend(image_base64(block).map(str::to_owned));
@@ -112,7 +107,7 @@ pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
                     is_first = false;
                     written.push(result_message(&block.id, &block.name, &block.output.text("")));
                 }
-                _ => {}
+                ContentBlock::Hint(_) | ContentBlock::Other(_) => {}
             }
         }
         if is_first || !draft.is_empty() {
@@ -122,50 +117,41 @@ pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
     written
 }
 
-/// A message on its way in.
-#[derive(Deserialize)]
+/// A message as it is read.
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Message<'a> {
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    pub role: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    pub content: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    pub thinking: Option<Cow<'a, str>>,
-    #[serde(default, borrow)]
-    pub images: Option<&'a RawValue>,
-    #[serde(default, borrow, deserialize_with = "loose::list")]
-    pub tool_calls: Vec<CallFields<'a>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    pub tool_name: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    pub tool_call_id: Option<Cow<'a, str>>,
+    pub role: OptionalText<'a>,
+    pub content: OptionalText<'a>,
+    pub thinking: OptionalText<'a>,
+    pub images: Raw<'a>,
+    pub tool_calls: List<CallFields<'a>>,
+    pub tool_name: OptionalText<'a>,
+    pub tool_call_id: OptionalText<'a>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct CallFields<'a> {
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    pub id: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "loose::object")]
-    function: Option<Box<Function<'a>>>,
+    pub id: OptionalText<'a>,
+    function: Object<Function<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Function<'a> {
-    #[serde(default, borrow, deserialize_with = "loose::text")]
-    name: Option<Cow<'a, str>>,
-    #[serde(default, borrow)]
-    arguments: Option<&'a RawValue>,
+    name: OptionalText<'a>,
+    arguments: Raw<'a>,
 }
 
 impl CallFields<'_> {
     pub(super) fn name(&self) -> &str {
-        let name = self.function.as_ref().and_then(|function| function.name.as_deref());
-        name.unwrap_or_default()
+        self.function.0.as_ref().map_or("", |function| function.name.or_empty())
     }
 
-    /// The arguments as JSON. They are an object, but some give the text of one.
+    /// The arguments as JSON text. They are an object, but some models send a string with one.
     pub(super) fn arguments(&self) -> Cow<'_, str> {
-        let arguments = self.function.as_ref().and_then(|function| function.arguments);
+        let arguments = self.function.0.as_ref().and_then(|function| function.arguments);
         let arguments = arguments.map_or("{}", RawValue::get);
         match serde_json::from_str::<String>(arguments) {
             Ok(text) => text.into(),
@@ -175,7 +161,7 @@ impl CallFields<'_> {
 }
 
 impl Message<'_> {
-    /// The images, as base64.
+    /// The images as base64.
     pub(super) fn images(&self) -> Vec<String> {
         let images = self.images.map(|images| serde_json::from_str(images.get()));
         images.and_then(serde_json::Result::ok).unwrap_or_default()
@@ -188,11 +174,13 @@ pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
 }
 
 fn read_message(history: &mut HistoryReader, message: &Message<'_>) {
-    let text = message.content.as_deref().unwrap_or_default();
-    let role = message.role.as_deref().unwrap_or_default();
+    let text = message.content.or_empty();
+    let role = message.role.or_empty();
     if role == "tool" {
-        let says = |field: &Option<Cow<'_, str>>| field.as_ref().is_some_and(|id| !id.is_empty());
-        if text.is_empty() && !says(&message.tool_call_id) && !says(&message.tool_name) {
+        if text.is_empty()
+            && message.tool_call_id.or_empty().is_empty()
+            && message.tool_name.or_empty().is_empty()
+        {
             return history.push_result(None);
         }
         let (id, name) = (message.tool_call_id.as_deref(), message.tool_name.as_deref());
@@ -209,13 +197,13 @@ fn read_message(history: &mut HistoryReader, message: &Message<'_>) {
     blocks.extend(message.images().into_iter().map(|data| {
         let rest = Fields::default();
         let source = Source::Base64(Base64Source { data, media_type: None, rest });
-        // The older form says that it is an image, and nothing more.
+        // The media type is unknown, so it is the older image block.
         let block = DataBlock { kind: DataKind::Image, ..DataBlock::from_source(source) };
         ContentBlock::from(block)
     }));
     match role {
         "assistant" => {
-            for call in &message.tool_calls {
+            for call in &message.tool_calls.0 {
                 let id = history.register_call(call.id.as_deref(), call.name());
                 blocks.push(
                     ToolCall::new(id, call.name(), object_to_input(&call.arguments())).into(),

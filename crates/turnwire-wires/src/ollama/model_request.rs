@@ -1,4 +1,4 @@
-//! What a model is asked, as the body of `/api/chat`.
+//! Writes the body of `/api/chat`.
 
 use super::message::{MessageDraft, image_base64, result_message};
 use crate::model_request::{
@@ -79,13 +79,13 @@ fn assistant_draft(said: &[AssistantPart<'_>]) -> MessageDraft {
     draft
 }
 
-/// There is no field that says that a call failed, so its text does.
+/// A tool result. The protocol has no field for a failure, so the text says it.
 fn outcome_message(answer: &CallOutcome<'_>) -> Json {
     let failed = if answer.is_error() { "Error: " } else { "" };
     result_message(&answer.call.id, &answer.call.name, &format!("{failed}{}", answer.text()))
 }
 
-/// What the results of one turn hold besides text, behind all of them.
+/// A user message with the data of the results, which follows them.
 fn result_data_draft(answers: &[CallOutcome<'_>]) -> MessageDraft {
     let mut draft = MessageDraft::new("user");
     for answer in answers {
@@ -98,7 +98,7 @@ fn result_data_draft(answers: &[CallOutcome<'_>]) -> MessageDraft {
     draft
 }
 
-/// Adds an image or a text, or a line that says what was left out.
+/// Adds an image or a text file, or a text that says what was left out.
 fn add_data(draft: &mut MessageDraft, block: &DataBlock) {
     let why = match normalize_data(block) {
         Ok(ready) if media_type(&ready) == Some(SVG) => RASTER_IMAGES_ONLY,
@@ -113,8 +113,7 @@ fn add_data(draft: &mut MessageDraft, block: &DataBlock) {
     draft.text.push(describe_omitted_data(block, why));
 }
 
-/// There is no field for the choice: a tool that must not, or alone may, be called is offered that
-/// way.
+/// The tools to offer. The protocol has no tool choice, so only the allowed tools are offered.
 fn build_tools(request: &Request<'_>) -> Vec<Json> {
     let offered = request.tools.iter().filter(|tool| match &request.tool_choice {
         ToolChoice::Auto | ToolChoice::Required => true,

@@ -1,60 +1,48 @@
-//! What a chunk says, read once and borrowed from its text.
+//! The fields of a chunk, parsed once and borrowed from its text.
 
-use super::loose::{Int, List, Object, Word, otherwise};
+use crate::lenient::{Int, Lenient, List, Object, Raw, Text, deserialize_leniently, parse_object};
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{MapAccess, SeqAccess};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use turnwire_core::event::TokenCounts;
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Chunk<'a> {
-    #[serde(borrow)]
-    pub id: Word<'a>,
-    #[serde(borrow)]
-    pub model: Word<'a>,
+    pub id: Text<'a>,
+    pub model: Text<'a>,
     pub created: Int,
-    #[serde(borrow)]
     pub choices: Choices<'a>,
-    #[serde(borrow)]
-    pub usage: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub x_groq: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub error: Option<&'a RawValue>,
-    /// vLLM's and Mistral's errors are objects of their own, `{"object": "error", "message": …}`.
-    #[serde(borrow)]
-    pub object: Word<'a>,
-    /// Others say it here, or have nothing but a code and a message.
-    #[serde(borrow)]
-    pub r#type: Word<'a>,
-    #[serde(borrow)]
-    pub code: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub message: Word<'a>,
-    #[serde(borrow)]
-    pub citations: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub search_results: Option<&'a RawValue>,
+    pub usage: Raw<'a>,
+    pub x_groq: Raw<'a>,
+    pub error: Raw<'a>,
+    /// vLLM and Mistral send errors as `{"object": "error", "message": …}`.
+    pub object: Text<'a>,
+    /// Others use `type`, or only a code and a message.
+    pub r#type: Text<'a>,
+    pub code: Raw<'a>,
+    pub message: Text<'a>,
+    pub citations: Raw<'a>,
+    pub search_results: Raw<'a>,
 }
 
 impl Chunk<'_> {
-    /// Whether it is an error as a whole.
+    /// Whether the whole chunk is an error.
     pub(super) fn is_error(&self) -> bool {
-        // Spark says 0 and "Success" in every chunk.
+        // Spark sends the code 0 and "Success" in every chunk.
         let code = self.code.map_or("", |code| code.get().trim_matches('"'));
         let is_coded = !matches!(code, "" | "0" | "200") && !self.message.is_empty();
         self.object.0 == "error" || self.choices.is_none() && (self.r#type.0 == "error" || is_coded)
     }
 }
 
-/// The choices of index 0: there is one, mostly.
+/// The choices with index 0; usually there is one.
 #[derive(Default)]
 pub(super) struct Choices<'a> {
     pub first: Option<Box<Choice<'a>>>,
     pub more: Vec<Choice<'a>>,
-    /// Whether there were others.
+    /// Whether there were choices with another index.
     pub others: bool,
 }
 
@@ -65,55 +53,38 @@ impl Choices<'_> {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Choice<'a> {
     pub index: Int,
-    #[serde(borrow)]
     pub delta: Object<Delta<'a>>,
-    /// The whole message: of an answer that is no stream, or cumulative beside the delta.
-    #[serde(borrow)]
-    pub message: Option<&'a RawValue>,
-    /// The older completions have nothing else.
-    #[serde(borrow)]
-    pub text: Word<'a>,
-    #[serde(borrow)]
-    pub finish_reason: Word<'a>,
-    #[serde(borrow)]
-    pub native_finish_reason: Word<'a>,
-    /// Moonshot puts it here.
-    #[serde(borrow)]
-    pub usage: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub error: Option<&'a RawValue>,
+    /// The whole message: of a response without streaming, or cumulative beside the delta.
+    pub message: Raw<'a>,
+    /// The text of the older completions API.
+    pub text: Text<'a>,
+    pub finish_reason: Text<'a>,
+    pub native_finish_reason: Text<'a>,
+    /// Moonshot sends the usage here.
+    pub usage: Raw<'a>,
+    pub error: Raw<'a>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Delta<'a> {
-    #[serde(borrow)]
     pub content: Content<'a>,
-    #[serde(borrow)]
-    pub refusal: Word<'a>,
-    #[serde(borrow)]
-    pub reasoning_content: Word<'a>,
-    #[serde(borrow)]
-    pub reasoning: Word<'a>,
-    #[serde(borrow)]
-    pub reasoning_details: Option<&'a RawValue>,
-    #[serde(borrow)]
+    pub refusal: Text<'a>,
+    pub reasoning_content: Text<'a>,
+    pub reasoning: Text<'a>,
+    pub reasoning_details: Raw<'a>,
     pub tool_calls: List<CallPiece<'a>>,
-    #[serde(borrow)]
-    pub function_call: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub annotations: Option<&'a RawValue>,
-    /// Pictures that the model made, as OpenRouter sends them.
-    #[serde(borrow)]
-    pub images: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub audio: Option<&'a RawValue>,
+    pub function_call: Raw<'a>,
+    pub annotations: Raw<'a>,
+    /// Images that the model made, as OpenRouter sends them.
+    pub images: Raw<'a>,
+    pub audio: Raw<'a>,
 }
 
-/// What is said: text, a list of parts, or nothing.
+/// Content: text, a list of parts, or nothing.
 #[derive(Default)]
 pub(super) enum Content<'a> {
     #[default]
@@ -123,62 +94,47 @@ pub(super) enum Content<'a> {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct CallPiece<'a> {
     pub index: Int,
-    #[serde(borrow)]
-    pub id: Word<'a>,
-    #[serde(borrow)]
+    pub id: Text<'a>,
     pub function: Object<Function<'a>>,
-    /// A call of a tool whose input is any text.
-    #[serde(borrow)]
+    /// A call to a tool whose input is plain text.
     pub custom: Object<CustomTool<'a>>,
-    /// Where Gemini's compatible mode has the thought's signature.
-    #[serde(borrow)]
-    pub extra_content: Option<&'a RawValue>,
+    /// Gemini's compatible mode puts the thought signature here.
+    pub extra_content: Raw<'a>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Function<'a> {
-    #[serde(borrow)]
-    pub name: Word<'a>,
-    #[serde(borrow)]
-    pub arguments: Option<&'a RawValue>,
+    pub name: Text<'a>,
+    pub arguments: Raw<'a>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct CustomTool<'a> {
-    #[serde(borrow)]
-    pub name: Word<'a>,
-    #[serde(borrow)]
-    pub input: Word<'a>,
+    pub name: Text<'a>,
+    pub input: Text<'a>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Audio<'a> {
-    #[serde(borrow)]
-    pub id: Word<'a>,
-    #[serde(borrow)]
-    pub data: Word<'a>,
-    #[serde(borrow)]
-    pub transcript: Word<'a>,
+    pub id: Text<'a>,
+    pub data: Text<'a>,
+    pub transcript: Text<'a>,
 }
 
 /// A part of a content that is a list.
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Part<'a> {
-    #[serde(borrow)]
-    pub r#type: Word<'a>,
-    #[serde(borrow)]
-    pub text: Word<'a>,
-    #[serde(borrow)]
-    pub refusal: Word<'a>,
-    /// Mistral's: a text, or a list of text parts.
-    #[serde(borrow)]
+    pub r#type: Text<'a>,
+    pub text: Text<'a>,
+    pub refusal: Text<'a>,
+    /// Mistral's thinking: text, or a list of text parts.
     pub thinking: Content<'a>,
     pub image_url: ImageUrl,
 }
@@ -189,25 +145,20 @@ pub(super) struct ImageUrl(pub String);
 
 /// One of OpenRouter's `reasoning_details`.
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Detail<'a> {
-    #[serde(borrow)]
-    pub r#type: Word<'a>,
+    pub r#type: Text<'a>,
     pub index: Int,
-    #[serde(borrow)]
-    pub text: Word<'a>,
-    #[serde(borrow)]
-    pub summary: Word<'a>,
+    pub text: Text<'a>,
+    pub summary: Text<'a>,
 }
 
 /// Groq's own field.
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Groq<'a> {
-    #[serde(borrow)]
-    pub usage: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub error: Option<&'a RawValue>,
+    pub usage: Raw<'a>,
+    pub error: Raw<'a>,
 }
 
 #[derive(Default, Deserialize)]
@@ -220,7 +171,7 @@ struct Usage {
     prompt_tokens_details: Object<PromptTokens>,
     /// DeepSeek's.
     prompt_cache_hit_tokens: Int,
-    /// Those of gateways in front of Anthropic's models.
+    /// From gateways to Anthropic's models.
     cache_read_input_tokens: Int,
     cache_creation_input_tokens: Int,
 }
@@ -232,12 +183,7 @@ struct PromptTokens {
     cache_write_tokens: Int,
 }
 
-/// An object that is rarely there, or rarely looked at.
-pub(super) fn parse_object<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
-    serde_json::from_str::<Object<T>>(raw?.get()).ok()?.0.map(|value| *value)
-}
-
-/// The tokens, or `None` where it says nothing.
+/// The token counts; `None` if all are 0.
 pub(super) fn parse_usage(raw: &RawValue) -> Option<TokenCounts> {
     let usage: Usage = parse_object(Some(raw))?;
     let prompt = usage.prompt_tokens_details.0.unwrap_or_default();
@@ -258,72 +204,46 @@ pub(super) fn parse_usage(raw: &RawValue) -> Option<TokenCounts> {
     (counts != TokenCounts::default()).then_some(counts)
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Choices<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Seen;
-        impl<'de> Visitor<'de> for Seen {
-            type Value = Choices<'de>;
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Choices<'de>, A::Error> {
-                let mut choices = Choices::default();
-                while let Some(object) = list.next_element::<Object<Choice<'de>>>()? {
-                    match object.0.filter(|choice| choice.index.0.unwrap_or(0) == 0) {
-                        None => choices.others = true,
-                        Some(choice) if choices.first.is_none() => choices.first = Some(choice),
-                        Some(choice) => choices.more.push(*choice),
-                    }
-                }
-                Ok(choices)
+deserialize_leniently!(Choices<'a>, Content<'a>, ImageUrl);
+
+impl<'de: 'a, 'a> Lenient<'de> for Choices<'a> {
+    fn from_list<A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error> {
+        let mut choices = Self::default();
+        while let Some(object) = list.next_element::<Object<Choice<'a>>>()? {
+            match object.0.filter(|choice| choice.index.0.unwrap_or(0) == 0) {
+                None => choices.others = true,
+                Some(choice) if choices.first.is_none() => choices.first = Some(choice),
+                Some(choice) => choices.more.push(*choice),
             }
-            otherwise!('de: plain number text map);
         }
-        deserializer.deserialize_any(Seen)
+        Ok(choices)
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Seen;
-        impl<'de> Visitor<'de> for Seen {
-            type Value = Content<'de>;
-            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Content<'de>, E> {
-                Ok(Content::Text(text.into()))
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<Content<'de>, E> {
-                Ok(Content::Text(text.to_owned().into()))
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Content<'de>, A::Error> {
-                let mut parts = Vec::new();
-                while let Some(part) = list.next_element()? {
-                    parts.push(part);
-                }
-                Ok(Content::Parts(parts))
-            }
-            otherwise!('de: plain number map);
+impl<'de: 'a, 'a> Lenient<'de> for Content<'a> {
+    fn from_text(text: Cow<'de, str>) -> Self {
+        Self::Text(text)
+    }
+    fn from_list<A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error> {
+        let mut parts = Vec::new();
+        while let Some(part) = list.next_element()? {
+            parts.push(part);
         }
-        deserializer.deserialize_any(Seen)
+        Ok(Self::Parts(parts))
     }
 }
 
-impl<'de> Deserialize<'de> for ImageUrl {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+impl<'de> Lenient<'de> for ImageUrl {
+    fn from_text(text: Cow<'de, str>) -> Self {
+        Self(text.into_owned())
+    }
+    fn from_map<A: MapAccess<'de>>(map: A) -> Result<Self, A::Error> {
         #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct Held<'a> {
-            #[serde(borrow)]
-            url: Word<'a>,
+        #[serde(default, bound(deserialize = "'de: 'a"))]
+        struct Url<'a> {
+            url: Text<'a>,
         }
-        struct Seen;
-        impl<'de> Visitor<'de> for Seen {
-            type Value = ImageUrl;
-            fn visit_str<E: Error>(self, text: &str) -> Result<ImageUrl, E> {
-                Ok(ImageUrl(text.to_owned()))
-            }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ImageUrl, A::Error> {
-                let whole = serde::de::value::MapAccessDeserializer::new(map);
-                Ok(ImageUrl(Held::deserialize(whole)?.url.0.into_owned()))
-            }
-            otherwise!('de: plain number list);
-        }
-        deserializer.deserialize_any(Seen)
+        let Object(url) = Object::<Url<'_>>::from_map(map)?;
+        Ok(Self(url.map_or_else(String::new, |url| url.url.0.into_owned())))
     }
 }

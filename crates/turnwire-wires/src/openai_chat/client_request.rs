@@ -1,20 +1,14 @@
-//! What a client of chat completions posts.
+//! Reads the request of a client of chat completions. The server calls this.
 
 use super::message;
 use crate::client_request::{ClientRequest, ClientToolDefinition, invalid_request, take_field};
 use serde_json::json;
 use turnwire_core::{Fields, Json, Result};
 
-/// Reads a request. Of its messages only the user's and the results of calls are taken.
+/// Reads a request. Only user messages and tool results are taken from its messages.
 pub fn read(text: &str) -> Result<ClientRequest> {
-    let mut fields: Fields =
-        Json::parse(text)?.parse_as().map_err(|_| invalid_request("a request is a JSON object"))?;
+    let (mut asked, mut fields) = ClientRequest::read(text)?;
     refuse_unsupported(&mut fields)?;
-    let mut asked = ClientRequest {
-        model: take_field(&mut fields, "model")?.unwrap_or_default(),
-        stream: take_field(&mut fields, "stream")?.unwrap_or_default(),
-        ..ClientRequest::default()
-    };
     if let Some(mut options) = take_field::<Fields>(&mut fields, "stream_options")? {
         asked.include_usage = take_field(&mut options, "include_usage")?.unwrap_or_default();
     }
@@ -22,30 +16,18 @@ pub fn read(text: &str) -> Result<ClientRequest> {
         asked.tools.push(read_tool(tool)?);
     }
     asked.output_schema = output_schema(&mut fields)?;
-    let messages: Option<Vec<Fields>> = take_field(&mut fields, "messages")?;
-    let messages = messages.ok_or_else(|| invalid_request("`messages` is missing"))?;
-    for (at, message) in messages.into_iter().enumerate() {
-        let read = message::decode(Json::from_value(&message)?.text());
-        // Nobody can put words into the assistant's mouth: what it says there is only compared.
-        if message.raw("role").is_some_and(|role| *role == Json::from("assistant")) {
-            asked.add_claimed_reply(read);
-            continue;
-        }
-        read.map_err(|error| error.at(format!("messages[{at}]")))?
-            .into_iter()
-            .for_each(|msg| asked.add_message(msg));
-    }
+    asked.read_messages(&mut fields, message::decode)?;
     asked.extra = fields;
     asked.validate()
 }
 
-/// An error for what an agent cannot do.
+/// Refuses options that an agent does not support.
 fn refuse_unsupported(fields: &mut Fields) -> Result<()> {
     if take_field::<f64>(fields, "n")?.is_some_and(|n| (n - 1.0).abs() > f64::EPSILON) {
-        return Err(invalid_request("an agent gives one answer: `n` can only be 1"));
+        return Err(invalid_request("`n` must be 1: an agent gives one answer"));
     }
     if take_field::<bool>(fields, "logprobs")? == Some(true) {
-        return Err(invalid_request("an agent has no `logprobs`"));
+        return Err(invalid_request("`logprobs` is not supported by agents"));
     }
     if take_field::<Vec<String>>(fields, "modalities")?
         .unwrap_or_default()
@@ -53,14 +35,12 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<()> {
         .any(|it| it != "text")
         || take_field::<Json>(fields, "audio")?.is_some()
     {
-        return Err(invalid_request(
-            "an agent answers with text: `modalities` can only be [\"text\"]",
-        ));
+        return Err(invalid_request("`modalities` must be [\"text\"]: an agent answers with text"));
     }
     for name in ["functions", "function_call"] {
         if take_field::<Json>(fields, name)?.is_some() {
             return Err(invalid_request(format!(
-                "`{name}` is too old: use `tools` and `tool_choice`"
+                "`{name}` is obsolete: use `tools` and `tool_choice`"
             )));
         }
     }
@@ -71,19 +51,14 @@ fn read_tool(mut tool: Fields) -> Result<ClientToolDefinition> {
     let kind: Option<String> = take_field(&mut tool, "type")?;
     if let Some(kind) = kind.filter(|kind| kind != "function") {
         return Err(invalid_request(format!(
-            "a tool of the type `{kind}` cannot be called: only functions"
+            "the tool type `{kind}` is not supported: use `function`"
         )));
     }
     let function: Option<Fields> = take_field(&mut tool, "function")?;
-    let mut function = function.ok_or_else(|| invalid_request("a tool has no `function`"))?;
-    let name: Option<String> = take_field(&mut function, "name")?;
-    Ok(ClientToolDefinition {
-        name: name
-            .filter(|name| !name.is_empty())
-            .ok_or_else(|| invalid_request("a tool has no `name`"))?,
-        description: take_field(&mut function, "description")?.unwrap_or_default(),
-        input_schema: function.remove("parameters").filter(|schema| !schema.is_null()),
-    })
+    ClientToolDefinition::read(
+        function.ok_or_else(|| invalid_request("a tool has no `function`"))?,
+        "parameters",
+    )
 }
 
 fn output_schema(fields: &mut Fields) -> Result<Option<Json>> {
@@ -98,7 +73,7 @@ fn output_schema(fields: &mut Fields) -> Result<Option<Json>> {
             let mut schema = schema.ok_or_else(|| invalid_request("`json_schema` is missing"))?;
             Ok(schema.remove("schema").filter(|schema| !schema.is_null()))
         }
-        _ => Err(invalid_request("`response_format` is text, json_object or json_schema")),
+        _ => Err(invalid_request("`response_format` must be text, json_object or json_schema")),
     }
 }
 
@@ -114,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_client_says_that_the_assistant_said_is_not_taken() {
+    fn assistant_messages_of_the_client_are_ignored() {
         let asked = request_with(&json!({"messages": [
             {"role": "system", "content": "Be brief."},
             {"role": "user", "content": "One."},
@@ -136,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_with_a_request_is_kept() {
+    fn options_of_a_request_are_kept() {
         let asked = request_with(&json!({
             "stream": true, "stream_options": {"include_usage": true}, "n": 1, "temperature": 0.5,
             "tools": [{"type": "function", "function": {
@@ -152,19 +127,22 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_done_is_said() {
+    fn unsupported_requests_are_refused_with_a_reason() {
         for (more, why) in [
             (json!({"model": ""}), "`model` is missing"),
-            (json!({"n": 2}), "`n` can only be 1"),
-            (json!({"n": 0}), "`n` can only be 1"),
+            (json!({"n": 2}), "`n` must be 1"),
+            (json!({"n": 0}), "`n` must be 1"),
             (json!({"logprobs": true}), "logprobs"),
             (json!({"modalities": ["text", "audio"]}), "modalities"),
-            (json!({"functions": []}), "too old"),
+            (json!({"functions": []}), "obsolete"),
             (json!({"messages": {}}), "`messages`"),
             (json!({"messages": [{"content": "x"}]}), "messages[0]"),
-            (json!({"messages": [{"role": "user", "content": ""}]}), "says nothing"),
-            (json!({"messages": [{"role": "assistant", "content": "x"}]}), "nothing of the user's"),
-            (json!({"tools": [{"type": "custom", "custom": {"name": "x"}}]}), "only functions"),
+            (json!({"messages": [{"role": "user", "content": ""}]}), "user message is empty"),
+            (
+                json!({"messages": [{"role": "assistant", "content": "x"}]}),
+                "neither a user message",
+            ),
+            (json!({"tools": [{"type": "custom", "custom": {"name": "x"}}]}), "use `function`"),
             (json!({"tools": [{"type": "function"}]}), "no `function`"),
             (json!({"response_format": {"type": "xml"}}), "response_format"),
         ] {

@@ -1,10 +1,10 @@
-//! The chunks of a stream as one completion, as its official client puts them together.
+//! Builds the completion of a response without streaming from the chunks of the stream, as the official client does.
 
 use crate::client_request::{ErrorResponse, ResponseCollector};
 use serde_json::{Map, Value, json};
 use turnwire_core::Json;
 
-/// A completion that is put together.
+/// Collects a completion.
 #[derive(Debug, Default)]
 pub struct CompletionCollector {
     head: Map<String, Value>,
@@ -20,7 +20,7 @@ pub struct CompletionCollector {
 
 impl ResponseCollector for CompletionCollector {
     fn push_frame(&mut self, text: &str) {
-        // The last one is no JSON but a word.
+        // The last frame is `[DONE]`, not JSON.
         let Ok(Value::Object(mut chunk)) = serde_json::from_str(text) else { return };
         if let Some(error) = chunk.remove("error") {
             self.error = Some(error);
@@ -88,7 +88,7 @@ impl CompletionCollector {
         let text = |name: &str| delta.get(name).and_then(Value::as_str).unwrap_or_default();
         self.content.push_str(text("content"));
         self.reasoning.push_str(text("reasoning_content"));
-        // Our own stream has each of them in one piece, in their order.
+        // Our own stream sends each of them whole and in order.
         let mut list = |name: &str| match delta.remove(name) {
             Some(Value::Array(list)) => list,
             _ => Vec::new(),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_become_the_completion_that_the_client_puts_together() {
+    fn chunks_become_the_completion_that_the_official_client_builds() {
         let call = |index: Option<u8>| {
             let mut call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
             if let Some(index) = index {

@@ -1,23 +1,23 @@
-//! A stream of chunks into events.
+//! Decodes a stream of chunks into events.
 
-use super::chunk::{
-    CallPiece, Choice, Chunk, Content, Delta, Groq, Part, parse_object, parse_usage,
-};
+use super::chunk::{CallPiece, Choice, Chunk, Content, Delta, Groq, Part, parse_usage};
 use super::error;
-use super::loose::{Int, Object};
 use super::stream_blocks::{StreamBlocks, ThinkingOrigin};
-use crate::provider::{ModelCall, ModelCallInfo, Segment, ThinkTagParser};
-use crate::stream::{Decode, DecoderOptions, EventSink};
+use crate::lenient::{Int, Object, parse_object};
+use crate::provider::{
+    ModelCall, ModelCallInfo, ProviderDecoder, Segment, ThinkTagParser, parse_frame, reply_error,
+    set_count,
+};
+use crate::stream::{DecoderOptions, EventSink};
 use serde_json::value::RawValue;
-use turnwire_core::event::{Custom, CustomValue};
-use turnwire_core::{Error, ErrorKind, Fields, FinishedReason, Json, ReplyError, Result};
+use turnwire_core::{ErrorType, Fields, FinishedReason, Json, Result};
 
 pub(super) struct ChatDecoder {
     blocks: StreamBlocks,
     think: ThinkTagParser,
-    /// The model has declined to answer, in a field of its own.
+    /// The model has refused to answer, in the field `refusal`.
     is_refusal: bool,
-    /// There was a delta: a whole message beside it, or behind it, says nothing new.
+    /// There was a delta: a whole message beside or after it only repeats it.
     has_delta: bool,
 }
 
@@ -32,59 +32,40 @@ impl ChatDecoder {
     }
 }
 
-impl Decode for ChatDecoder {
-    fn decode(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
-        if self.blocks.call.has_ended() {
-            return Ok(());
-        }
-        if text.trim_ascii() == "[DONE]" {
-            if self.is_refusal {
-                self.blocks.call.finished_reason.get_or_insert_default();
-            }
-            self.close_blocks(out);
-            self.blocks.call.finish(out);
-            return Ok(());
-        }
-        // A list could be read as a struct too, by the places of its values.
-        if !text.trim_ascii_start().starts_with('{') {
-            return Err(not_an_object(text));
-        }
-        let chunk: Chunk<'_> =
-            serde_json::from_str(text).map_err(|error| unreadable(text, &error))?;
+impl ProviderDecoder for ChatDecoder {
+    fn call(&self) -> &ModelCall {
+        &self.blocks.call
+    }
+
+    fn call_mut(&mut self) -> &mut ModelCall {
+        &mut self.blocks.call
+    }
+
+    fn read_frame(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
+        let chunk: Chunk<'_> = parse_frame(text)?;
         self.read_chunk(text, &chunk, out);
         Ok(())
     }
 
-    fn end(&mut self, out: &mut EventSink<'_>) -> Result<()> {
-        if !self.blocks.call.has_ended() {
-            self.close_blocks(out);
-            self.blocks.call.end_of_stream(out);
+    fn read_done(&mut self, out: &mut EventSink<'_>) {
+        if self.is_refusal {
+            self.blocks.call.finished_reason.get_or_insert_default();
         }
-        Ok(())
+        self.close_at_end(out);
+        self.blocks.call.finish(out);
     }
 
-    fn find_reply_id(&self, _text: &str) -> Option<String> {
-        Some(self.blocks.call.reply_id().to_owned()).filter(|id| !id.is_empty())
-    }
-
-    fn reports_truncation(&self) -> bool {
-        true
-    }
-}
-
-#[cold]
-fn not_an_object(text: &str) -> Error {
-    match serde_json::from_str::<&RawValue>(text) {
-        Ok(_) => Error::new(ErrorKind::NotAnEvent, "a chunk of a chat is an object"),
-        Err(error) => Error::new(ErrorKind::NotJson, error.to_string()),
-    }
-}
-
-#[cold]
-fn unreadable(text: &str, error: &serde_json::Error) -> Error {
-    match serde_json::from_str::<&RawValue>(text) {
-        Ok(_) => Error::new(ErrorKind::NotAnEvent, format!("this is no chunk of a chat: {error}")),
-        Err(error) => Error::new(ErrorKind::NotJson, error.to_string()),
+    /// Closes everything that is open.
+    fn close_at_end(&mut self, out: &mut EventSink<'_>) {
+        if !self.blocks.call.has_begun() {
+            return;
+        }
+        self.flush_think_tags(out);
+        self.blocks.close_all(out);
+        let reason = &mut self.blocks.call.finished_reason;
+        if self.is_refusal && *reason == Some(FinishedReason::Completed) {
+            *reason = Some(FinishedReason::Refusal);
+        }
     }
 }
 
@@ -97,7 +78,7 @@ impl ChatDecoder {
         if !choice && chunk.usage.is_none() && groq.usage.is_none() && failed.is_none() && !is_error
         {
             if !chunk.choices.others {
-                self.emit_unknown_frame(text, out);
+                self.blocks.call.emit_unknown_frame(text, out);
             }
             return;
         }
@@ -120,29 +101,16 @@ impl ChatDecoder {
         }
     }
 
-    /// A frame without anything that we know: kept as it is.
-    fn emit_unknown_frame(&mut self, text: &str, out: &mut EventSink<'_>) {
-        if let Ok(frame) = Json::parse(text) {
-            let custom = Custom { name: super::NAME.to_owned(), value: CustomValue(frame) };
-            self.blocks.call.emit(custom, out);
-        }
-    }
-
-    /// The provider's last word on each number counts, unless it says nothing.
+    /// Updates the token counts.
     fn update_usage(&mut self, raw: Option<&RawValue>) {
         let Some(raw) = raw else { return };
         if let Some(counts) = parse_usage(raw) {
             let known = &mut self.blocks.call.usage;
-            for (known, count) in [
-                (&mut known.input_tokens, counts.input_tokens),
-                (&mut known.output_tokens, counts.output_tokens),
-                (&mut known.cache_input_tokens, counts.cache_input_tokens),
-                (&mut known.cache_creation_input_tokens, counts.cache_creation_input_tokens),
-            ] {
-                if count != 0 {
-                    *known = count;
-                }
-            }
+            set_count(&mut known.input_tokens, Some(counts.input_tokens));
+            set_count(&mut known.output_tokens, Some(counts.output_tokens));
+            set_count(&mut known.cache_input_tokens, Some(counts.cache_input_tokens));
+            let created = counts.cache_creation_input_tokens;
+            set_count(&mut known.cache_creation_input_tokens, Some(created));
             if let Ok(json) = Json::parse(raw.get()) {
                 self.blocks.call.metadata.insert("usage", json);
             }
@@ -201,7 +169,7 @@ impl ChatDecoder {
             self.blocks.push_call_piece(piece, out);
         }
         if let Some(function) = parse_object(delta.function_call) {
-            // There was only ever one.
+            // The obsolete field holds at most one call.
             let index = Int(Some(i64::MIN));
             let piece = CallPiece {
                 index,
@@ -213,7 +181,7 @@ impl ChatDecoder {
         }
     }
 
-    /// The same reasoning may be in two fields, or in three.
+    /// Reads the reasoning once: providers repeat it in two or three fields.
     fn read_reasoning(&mut self, delta: &Delta<'_>, out: &mut EventSink<'_>) {
         if let Some(raw) = delta.reasoning_details.filter(|raw| raw.get() != "[]") {
             self.flush_think_tags(out);
@@ -239,13 +207,13 @@ impl ChatDecoder {
         }
     }
 
-    /// Releases what may have been the beginning of a tag: something else comes now.
+    /// Emits text that was held back as a possible `<think>` tag.
     fn flush_think_tags(&mut self, out: &mut EventSink<'_>) {
         let Self { blocks, think, .. } = self;
         think.finish(|segment| push_segment(blocks, segment, out));
     }
 
-    /// A part of a content that is a list.
+    /// Reads a part of content that is a list.
     fn read_part(&mut self, raw: &RawValue, out: &mut EventSink<'_>) {
         let Some(part) = parse_object::<Part<'_>>(Some(raw)) else {
             if let Ok(text) = serde_json::from_str::<String>(raw.get()) {
@@ -298,20 +266,26 @@ impl ChatDecoder {
             }
         }
         let reason = match FinishedReason::from(native) {
-            // Only our own encoder, and those that mean the same, say these in their own words.
+            // Our own encoder writes these, and others that do mean the same.
             native @ (FinishedReason::Interrupted
             | FinishedReason::ExceedMaxIters
             | FinishedReason::Refusal
             | FinishedReason::ToolCalls) => native,
-            _ if word.is_empty() => return,
-            _ => parse_finish_reason(word),
+            FinishedReason::Completed
+            | FinishedReason::Length
+            | FinishedReason::ContentFilter
+            | FinishedReason::Error
+            | FinishedReason::Truncated
+            | FinishedReason::Other(_) => {
+                if word.is_empty() {
+                    return;
+                }
+                parse_finish_reason(word)
+            }
         };
         if reason == FinishedReason::Error {
-            call.error = Some(ReplyError {
-                r#type: turnwire_core::ErrorType::Upstream,
-                message: format!("the provider ended the answer with `{word}`"),
-                ..ReplyError::default()
-            });
+            let message = format!("the provider ended the answer with the finish reason `{word}`");
+            call.error = Some(reply_error(ErrorType::Upstream, message));
         } else {
             call.error = None;
         }
@@ -329,19 +303,6 @@ impl ChatDecoder {
         self.blocks.call.finished_reason = Some(reason);
         self.blocks.call.finish(out);
     }
-
-    /// Closes everything, whatever comes then.
-    fn close_blocks(&mut self, out: &mut EventSink<'_>) {
-        if !self.blocks.call.has_begun() {
-            return;
-        }
-        self.flush_think_tags(out);
-        self.blocks.close_all(out);
-        let reason = &mut self.blocks.call.finished_reason;
-        if self.is_refusal && *reason == Some(FinishedReason::Completed) {
-            *reason = Some(FinishedReason::Refusal);
-        }
-    }
 }
 
 fn push_segment(blocks: &mut StreamBlocks, segment: Segment<'_>, out: &mut EventSink<'_>) {
@@ -351,7 +312,7 @@ fn push_segment(blocks: &mut StreamBlocks, segment: Segment<'_>, out: &mut Event
     }
 }
 
-/// Why it ended; a word that we do not know is an end like any other.
+/// Our finish reason for the provider's; an unknown one counts as completed.
 fn parse_finish_reason(word: &str) -> FinishedReason {
     match word.to_ascii_lowercase().as_str() {
         // Mistral: the context is full.
@@ -360,7 +321,7 @@ fn parse_finish_reason(word: &str) -> FinishedReason {
         // Zhipu: `sensitive`.
         "content_filter" | "safety" | "sensitive" | "recitation" => FinishedReason::ContentFilter,
         "refusal" => FinishedReason::Refusal,
-        // DeepSeek and Zhipu have words of their own for what is no end of the answer.
+        // DeepSeek: `insufficient_system_resource`. Zhipu: `network_error`.
         "error" | "insufficient_system_resource" | "network_error" => FinishedReason::Error,
         _ => FinishedReason::Completed,
     }

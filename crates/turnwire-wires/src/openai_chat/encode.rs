@@ -1,41 +1,41 @@
-//! Events of a turn as the stream of one chat completion.
+//! Encodes the events of a turn as the stream of one chat completion.
 //!
-//! The client sees one answer of a model: text and thinking as they come. A call that the client has
-//! to execute is written when the turn ends, or waits, without a result for it; a call that the agent
-//! served itself never is, for the client would try to execute it.
+//! Text and thinking are written as they come. A tool call for the client is written when the turn ends, or waits, without a
+//! result for it. A call that the agent executed is never written, because the client would execute it again.
 
 use super::error::ErrorFrame;
+use crate::provider::{reply_error, unix_seconds};
 use crate::stream::{Encode, EncoderOptions, Frames};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use turnwire_core::event::{ModelCallEnd, ReplyEnd, TokenCounts};
 use turnwire_core::{
-    ContentBlock, ErrorType, Event, EventKind, Fields, FinishedReason, Json, ReplyError, ToolCall,
+    ContentBlock, ErrorType, Event, EventKind, Fields, FinishedReason, Json, ToolCall,
 };
 
 pub(super) struct ChatEncoder {
     model: Option<String>,
-    /// What the completion is called; otherwise it has the reply's id.
+    /// The id of the completion; by default the reply's id.
     id: Option<String>,
     include_usage: bool,
     completion: OpenCompletion,
 }
 
-/// What is known of the reply that is written.
+/// The completion that is being written.
 #[derive(Default)]
 struct OpenCompletion {
     id: String,
     state: State,
     created: i64,
     model: String,
-    /// The beginning of every chunk, up to its delta.
+    /// The JSON of every chunk up to its delta.
     head: String,
-    /// The text and thinking blocks that may grow, and whether they have.
+    /// The open text and thinking blocks, and whether they have had a delta.
     open_blocks: HashMap<String, bool>,
-    /// The calls without a result so far, by their ids; and how many there were.
+    /// The tool calls without a result so far, by id, with their order.
     client_calls: HashMap<String, (usize, ToolCall)>,
     call_count: usize,
-    /// Calls that nobody has to execute any more.
+    /// Calls that have a result.
     served: HashSet<String>,
     usage: TokenCounts,
     /// Whether any text was written.
@@ -45,10 +45,10 @@ struct OpenCompletion {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum State {
-    /// There is no reply yet.
+    /// No reply has started.
     #[default]
     NotStarted,
-    /// It has begun; nothing was written.
+    /// A reply has started; nothing was written.
     Begun,
     /// The first chunk was written.
     Open,
@@ -72,7 +72,7 @@ impl Encode for ChatEncoder {
             && custom.name == super::NAME
             && !event.is_from_sub_agent()
         {
-            // A frame of this wire that nobody knew.
+            // An unknown frame of this wire, written back.
             out.push("", &custom.value.0);
             return;
         }
@@ -85,23 +85,19 @@ impl Encode for ChatEncoder {
         if !matches!(self.completion.state, State::Begun | State::Open) {
             return;
         }
-        // A turn that waits for the client to execute its calls is over for this protocol. Any other
-        // one broke off, and the word behind the stream must not make it a success.
+        // For this protocol a turn that waits for the client's tool results has ended. Any other was cut off, and `[DONE]` must
+        // not make it look complete.
         let end = if self.completion.client_calls.is_empty() {
             ReplyEnd {
                 finished_reason: FinishedReason::Truncated,
-                error: Some(ReplyError {
-                    r#type: ErrorType::Connection,
-                    message: "the reply broke off before its end".to_owned(),
-                    ..ReplyError::default()
-                }),
+                error: Some(reply_error(ErrorType::Connection, "the reply was cut off")),
                 ..ReplyEnd::default()
             }
         } else {
             ReplyEnd { finished_reason: FinishedReason::ToolCalls, ..ReplyEnd::default() }
         };
         self.finish(&end, out);
-        // When the client has executed them, the same reply goes on as another completion.
+        // With the client's results the same reply continues as another completion.
         self.completion = OpenCompletion::default();
     }
 }
@@ -169,7 +165,7 @@ struct PromptTokens {
 }
 
 impl ChatEncoder {
-    /// Whether the event is one of the reply that is written; if it is the first, it begins.
+    /// Whether the event belongs to the current reply. The first event starts it.
     fn accepts_event(&mut self, event: &Event<'_>) -> bool {
         if event.is_from_sub_agent() || event.reply_id.is_empty() || !event.kind.is_part_of_reply()
         {
@@ -179,12 +175,12 @@ impl ChatEncoder {
         match self.completion.state {
             State::Begun | State::Open => same,
             State::Ended if same => false,
-            // A new turn is a new answer.
+            // Each reply is a completion.
             State::NotStarted | State::Ended => {
                 self.completion = OpenCompletion {
                     id: event.reply_id.to_string(),
                     state: State::Begun,
-                    created: super::unix_seconds(&event.created_at),
+                    created: unix_seconds(&event.created_at),
                     ..OpenCompletion::default()
                 };
                 true
@@ -195,21 +191,25 @@ impl ChatEncoder {
     fn push_event(&mut self, event: &Event<'_>, out: &mut Frames) {
         let turn = &mut self.completion;
         match &event.kind {
-            EventKind::TextBlockDelta(delta) if turn.mark_grown(&delta.block_id, &delta.delta) => {
-                self.write_text(&delta.delta, out);
+            EventKind::TextBlockDelta(delta) => {
+                if turn.mark_grown(&delta.block_id, &delta.delta) {
+                    self.write_text(&delta.delta, out);
+                }
             }
-            EventKind::ThinkingBlockDelta(delta)
-                if turn.mark_grown(&delta.block_id, &delta.delta) =>
-            {
-                self.write_thinking(&delta.delta, out);
+            EventKind::ThinkingBlockDelta(delta) => {
+                if turn.mark_grown(&delta.block_id, &delta.delta) {
+                    self.write_thinking(&delta.delta, out);
+                }
             }
             EventKind::ToolCallDelta(delta) => {
                 if let Some((_, call)) = turn.client_calls.get_mut(&*delta.tool_call_id) {
                     call.input.push_str(&delta.delta);
                 }
             }
-            EventKind::ModelCallStart(start) if turn.model.is_empty() => {
-                turn.model.clone_from(&start.model_name);
+            EventKind::ModelCallStart(start) => {
+                if turn.model.is_empty() {
+                    turn.model.clone_from(&start.model_name);
+                }
             }
             EventKind::ModelCallEnd(end) => turn.add_model_call_end(end),
             EventKind::TextBlockStart(start) => turn.begin_block(&start.block_id),
@@ -217,7 +217,7 @@ impl ChatEncoder {
             EventKind::TextBlockEnd(end) => {
                 let grown = turn.open_blocks.remove(&*end.block_id);
                 turn.keep_annotations(&end.extra);
-                // What was written cannot be replaced.
+                // Deltas that were written cannot be replaced.
                 if let (Some(false), Some(text)) = (grown, &end.text) {
                     self.write_text(text, out);
                 }
@@ -252,11 +252,31 @@ impl ChatEncoder {
             }
             EventKind::Block(event) => self.write_block(&event.block, out),
             EventKind::ReplyEnd(end) => self.finish(end, out),
-            _ => {}
+            // Not shown to clients of this wire, or handled by the caller.
+            EventKind::ReplyStart(_)
+            | EventKind::DataBlockStart(_)
+            | EventKind::DataBlockDelta(_)
+            | EventKind::DataBlockEnd(_)
+            | EventKind::Hint(_)
+            | EventKind::ToolResultTextDelta(_)
+            | EventKind::ToolResultDataDelta(_)
+            | EventKind::ToolResultEnd(_)
+            | EventKind::ExceedMaxIters(_)
+            | EventKind::RequireUserConfirm(_)
+            | EventKind::RequireExternalExecution(_)
+            | EventKind::UserInterrupt(_)
+            | EventKind::Custom(_)
+            | EventKind::Message(_)
+            | EventKind::Supersede(_)
+            | EventKind::Reset(_)
+            | EventKind::RequestStop(_)
+            | EventKind::AllToolsDenied(_)
+            | EventKind::SubagentExposed(_)
+            | EventKind::Unknown(_) => {}
         }
     }
 
-    /// A block that came whole.
+    /// Writes a whole block.
     fn write_block(&mut self, block: &ContentBlock, out: &mut Frames) {
         match block {
             ContentBlock::Text(block) => {
@@ -266,7 +286,7 @@ impl ChatEncoder {
             ContentBlock::Thinking(block) => self.write_thinking(&block.thinking, out),
             ContentBlock::ToolCall(call) => self.completion.hold_call(call.clone()),
             ContentBlock::ToolResult(result) => self.completion.mark_served(&result.id),
-            _ => {}
+            ContentBlock::Data(_) | ContentBlock::Hint(_) | ContentBlock::Other(_) => {}
         }
     }
 
@@ -283,7 +303,7 @@ impl ChatEncoder {
         }
     }
 
-    /// A delta of one text. Most chunks are that, so it is written without any detour.
+    /// Writes a delta of text. Most chunks are this, so it is written without serde.
     fn write_text_delta(&mut self, field: &str, text: &str, out: &mut Frames) {
         self.write_first_chunk(out);
         let head = &self.completion.head;
@@ -302,7 +322,7 @@ impl ChatEncoder {
         self.write_choice(delta, None, None, out);
     }
 
-    /// The first chunk, which has the role.
+    /// Writes the first chunk, which has the role.
     fn write_first_chunk(&mut self, out: &mut Frames) {
         if self.completion.state == State::Begun {
             self.completion.state = State::Open;
@@ -312,12 +332,12 @@ impl ChatEncoder {
         }
     }
 
-    /// A chunk up to its delta.
+    /// The JSON of a chunk up to its delta.
     fn build_head(&self) -> String {
         let mut first = Frames::default();
         self.write_choice(Delta::default(), None, None, &mut first);
         let text = first.iter().next().map_or("", |(_, text)| text);
-        // The empty delta is the last object that begins.
+        // The empty delta is the last object that starts.
         let end = text.rfind("{}").unwrap_or(text.len());
         text.get(..end).unwrap_or_default().to_owned()
     }
@@ -350,15 +370,14 @@ impl ChatEncoder {
 
     fn finish(&mut self, end: &ReplyEnd, out: &mut Frames) {
         self.write_first_chunk(out);
-        // Who asked for JSON reads the text.
+        // A client that requested JSON reads the text.
         if let Some(output) = end.structured_output.as_ref().filter(|_| !self.completion.has_text) {
             self.write_text(output.text(), out);
         }
         let calls = self.write_calls(out);
         let reason = &end.finished_reason;
         let failed = matches!(reason, FinishedReason::Error | FinishedReason::Truncated);
-        let unnamed =
-            ReplyError { message: "the reply failed".to_owned(), ..ReplyError::default() };
+        let unnamed = reply_error(ErrorType::default(), "the reply failed");
         let error = end.error.as_ref().or_else(|| failed.then_some(&unnamed));
         if error.is_none() {
             let (word, native) = finish_reasons(reason, calls);
@@ -369,16 +388,16 @@ impl ChatEncoder {
         if self.include_usage {
             self.write_chunk(&[], Some(self.completion.usage()), out);
         }
-        // Clients stop reading at an error.
+        // The error comes last: clients stop reading there.
         if let Some(error) = error {
             out.push("", &ErrorFrame::new(error, reason));
         }
-        // Only the id is still of use: nothing more is written for it.
+        // Later events of this reply are ignored.
         let id = std::mem::take(&mut self.completion.id);
         self.completion = OpenCompletion { id, state: State::Ended, ..OpenCompletion::default() };
     }
 
-    /// Writes the calls that the client has to execute; whether there were any.
+    /// Writes the tool calls for the client. Returns whether there were any.
     fn write_calls(&mut self, out: &mut Frames) -> bool {
         let mut calls: Vec<(usize, ToolCall)> =
             self.completion.client_calls.drain().map(|(_, it)| it).collect();
@@ -403,7 +422,7 @@ impl OpenCompletion {
         self.open_blocks.insert(id.to_owned(), false);
     }
 
-    /// Whether there is such a block; if so, it has grown.
+    /// Marks a block as having had a delta. Returns whether it is open.
     fn mark_grown(&mut self, id: &str, delta: &str) -> bool {
         self.open_blocks.get_mut(id).map(|grown| *grown |= !delta.is_empty()).is_some()
     }
@@ -422,12 +441,7 @@ impl OpenCompletion {
     }
 
     fn add_model_call_end(&mut self, end: &ModelCallEnd) {
-        let add = |sum: &mut i64, count: i64| *sum = sum.saturating_add(count);
-        let sum = &mut self.usage;
-        add(&mut sum.input_tokens, end.usage.input_tokens);
-        add(&mut sum.output_tokens, end.usage.output_tokens);
-        add(&mut sum.cache_input_tokens, end.usage.cache_input_tokens);
-        add(&mut sum.cache_creation_input_tokens, end.usage.cache_creation_input_tokens);
+        self.usage.add(end.usage);
         for id in &end.discard {
             self.client_calls.remove(id);
             self.open_blocks.remove(id);
@@ -454,7 +468,7 @@ impl OpenCompletion {
     }
 }
 
-/// Writes what stands between the quotes of a JSON string.
+/// Escapes text for a JSON string.
 fn escape(text: &str, out: &mut String) {
     let mut kept = 0;
     for (at, byte) in text.bytes().enumerate() {
@@ -480,7 +494,7 @@ fn escape(text: &str, out: &mut String) {
     out.push_str(text.get(kept..).unwrap_or_default());
 }
 
-/// The protocol's word for an end, and ours where the protocol has none.
+/// The protocol's finish reason, and ours if the protocol has no equivalent.
 fn finish_reasons(reason: &FinishedReason, calls: bool) -> (&'static str, Option<&str>) {
     match reason {
         FinishedReason::Completed | FinishedReason::ToolCalls if calls => ("tool_calls", None),

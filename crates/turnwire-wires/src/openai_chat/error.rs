@@ -1,33 +1,28 @@
-//! Errors inside a stream, both ways.
+//! Reads and writes errors inside a stream.
 
-use super::loose::{Object, Word};
+use crate::lenient::{Object, Raw, Text};
+use crate::provider::{error_name, error_type_of_status, error_type_of_words, reply_error};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use turnwire_core::{ErrorType, FinishedReason, ReplyError};
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct ErrorFields<'a> {
-    #[serde(borrow)]
-    message: Option<Word<'a>>,
-    #[serde(borrow)]
-    r#type: Word<'a>,
-    /// A word, or a status.
-    #[serde(borrow)]
-    code: Option<&'a RawValue>,
-    #[serde(borrow)]
-    status: Option<&'a RawValue>,
-    #[serde(borrow)]
-    native_finish_reason: Word<'a>,
+    message: Option<Text<'a>>,
+    r#type: Text<'a>,
+    /// A word, or an HTTP status.
+    code: Raw<'a>,
+    status: Raw<'a>,
+    native_finish_reason: Text<'a>,
 }
 
-/// What went wrong, and how the reply ended by it.
+/// The error, and the finish reason of the reply.
 pub(super) fn read_error(raw: &RawValue) -> (ReplyError, FinishedReason) {
     let Ok(Object(Some(body))) = serde_json::from_str::<Object<ErrorFields<'_>>>(raw.get()) else {
-        // A bare text, or whatever else it is.
+        // Plain text, or an unknown format.
         let message = serde_json::from_str(raw.get()).unwrap_or_else(|_| raw.get().to_owned());
-        let error =
-            ReplyError { r#type: error_type("", "", &message), message, ..ReplyError::default() };
+        let error = reply_error(error_type("", "", &message), message);
         return (error, FinishedReason::Error);
     };
     let word =
@@ -35,48 +30,30 @@ pub(super) fn read_error(raw: &RawValue) -> (ReplyError, FinishedReason) {
     let (code, status) = (word(body.code), word(body.status));
     let r#type = error_type(&code, &status, &body.r#type.0);
     let message = body.message.map_or_else(|| raw.get().to_owned(), |text| text.0.into_owned());
-    let reason = match FinishedReason::from(&*body.native_finish_reason.0) {
-        FinishedReason::Truncated => FinishedReason::Truncated,
-        _ => FinishedReason::Error,
-    };
-    (ReplyError { r#type, message, ..ReplyError::default() }, reason)
+    let is_truncated =
+        FinishedReason::from(&*body.native_finish_reason) == FinishedReason::Truncated;
+    let reason = if is_truncated { FinishedReason::Truncated } else { FinishedReason::Error };
+    (reply_error(r#type, message), reason)
 }
 
-/// What kind of error it is, by whatever the provider says of it.
+/// The error type, from the code, the status or the type that the provider gives.
 fn error_type(code: &str, status: &str, r#type: &str) -> ErrorType {
     let ours = ErrorType::from(code);
     if ours.is_known() {
         return ours;
     }
-    let number = [code, status].iter().find_map(|word| word.parse::<u16>().ok());
-    match number {
-        Some(401) => return ErrorType::Authentication,
-        Some(402 | 403) => return ErrorType::Permission,
-        Some(429) => return ErrorType::RateLimit,
-        Some(408 | 409 | 500..) => return ErrorType::Upstream,
-        Some(400..) => return ErrorType::InvalidRequest,
-        _ => {}
+    let by_status = [code, status].iter().find_map(|word| error_type_of_status(word.parse().ok()?));
+    if let Some(by_status) = by_status {
+        return by_status;
     }
-    let said = format!("{code} {status} {type}").to_ascii_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
-    if says(&["rate_limit", "ratelimit", "rate limit", "quota", "too_many", "throttl"])
-        || matches!(r#type, "tokens" | "requests")
-    {
-        ErrorType::RateLimit
-    } else if says(&["auth", "api_key", "apikey"]) {
-        ErrorType::Authentication
-    } else if says(&["permission", "forbidden", "denied"]) {
-        ErrorType::Permission
-    } else if says(&["invalid", "bad_request", "badrequest", "not_found", "context_length"]) {
-        ErrorType::InvalidRequest
-    } else if says(&["server", "overload", "unavailable", "timeout", "internal", "upstream"]) {
-        ErrorType::Upstream
-    } else {
-        ErrorType::Unknown
+    // OpenAI's types for exceeded limits.
+    if matches!(r#type, "tokens" | "requests") {
+        return ErrorType::RateLimit;
     }
+    error_type_of_words(&format!("{code} {status} {type}")).unwrap_or(ErrorType::Unknown)
 }
 
-/// An error as OpenAI's clients expect it in a stream.
+/// An error frame as OpenAI's clients expect it.
 #[derive(Serialize)]
 pub(super) struct ErrorFrame<'a> {
     error: ErrorBody<'a>,
@@ -87,7 +64,7 @@ struct ErrorBody<'a> {
     message: &'a str,
     r#type: &'static str,
     param: Option<&'a str>,
-    /// Our own word for it.
+    /// Our error type.
     code: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     native_finish_reason: Option<&'a str>,
@@ -95,18 +72,7 @@ struct ErrorBody<'a> {
 
 impl<'a> ErrorFrame<'a> {
     pub(super) fn new(error: &'a ReplyError, reason: &'a FinishedReason) -> Self {
-        let r#type = match error.r#type {
-            ErrorType::Authentication => "authentication_error",
-            ErrorType::Permission => "permission_error",
-            ErrorType::RateLimit => "rate_limit_error",
-            ErrorType::InvalidRequest => "invalid_request_error",
-            ErrorType::Upstream
-            | ErrorType::Connection
-            | ErrorType::Internal
-            | ErrorType::Setup
-            | ErrorType::Unknown
-            | ErrorType::Other(_) => "server_error",
-        };
+        let r#type = error_name(&error.r#type, "server_error");
         let native = Some(reason.as_str()).filter(|_| *reason != FinishedReason::Error);
         Self {
             error: ErrorBody {

@@ -1,6 +1,6 @@
-//! Messages of a chat, both ways.
+//! Converts chat messages to and from ours.
 //!
-//! What the assistant says and what its tools give, between two users, is one reply of ours.
+//! Consecutive assistant and tool messages are one reply of ours.
 
 use super::parts::{AssistantMessage, call_part, data_part, item_part, parse_data_url, text_part};
 use super::stream_blocks::{REASONING_DETAILS, REASONING_FIELD};
@@ -35,7 +35,7 @@ fn not_a_message(error: Error) -> Error {
 #[derive(Default)]
 struct MessageReader {
     messages: Vec<Msg>,
-    /// Who replies, while a reply goes on.
+    /// The name of the replying agent, while a reply is open.
     replying: Option<String>,
     content: Vec<ContentBlock>,
 }
@@ -69,7 +69,7 @@ impl MessageReader {
             other => Err(Error::new(
                 ErrorKind::NotAMessage,
                 format!(
-                    "`{other}` is no role of a chat; it is one of system, developer, user, assistant, tool"
+                    "unknown role `{other}`: expected system, developer, user, assistant or tool"
                 ),
             )),
         }
@@ -113,7 +113,7 @@ impl MessageReader {
             self.content.push(read_call(piece).into());
         }
         if let Some(function) = message.get("function_call").and_then(Value::as_object) {
-            // It never had an id; its result names the function.
+            // It has no id; its result names the function.
             let name = get_str(function, "name");
             let input = input_text(function.get("arguments"));
             self.content.push(ToolCall::new(name, name, input).into());
@@ -126,12 +126,9 @@ impl MessageReader {
             "" => name.unwrap_or_default(),
             id => id,
         };
-        let call = self.content.iter_mut().rev().find_map(|block| match block {
-            ContentBlock::ToolCall(call) if call.id == id => Some(call),
-            _ => None,
-        });
+        let is_call = |block: &&mut ContentBlock| matches!(block, ContentBlock::ToolCall(call) if call.id == id);
         let mut called = String::new();
-        if let Some(call) = call {
+        if let Some(ContentBlock::ToolCall(call)) = self.content.iter_mut().rev().find(is_call) {
             call.state = ToolCallState::Finished;
             called.clone_from(&call.name);
         }
@@ -154,7 +151,7 @@ fn is_empty(value: &Value) -> bool {
     value.is_null() || value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// The blocks of a content: a text, or a list of parts. What is empty says nothing.
+/// The blocks of content, which is text or a list of parts. Empty ones are left out.
 fn read_blocks(content: Option<&Value>) -> Vec<ContentBlock> {
     match content {
         Some(Value::String(text)) if !text.is_empty() => vec![TextBlock::new(text).into()],
@@ -199,7 +196,7 @@ fn fields(object: &JsonObject) -> Fields {
     object.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// The text of a thinking part, which is a list of texts, or one.
+/// The text of a thinking part: one text, or a list of them.
 fn thinking_text(value: Option<&Value>) -> String {
     match value {
         Some(Value::String(text)) => text.clone(),
@@ -271,7 +268,7 @@ fn read_call(piece: &Value) -> ToolCall {
     call
 }
 
-/// The input as text; some send the JSON itself.
+/// The input as text; some providers send the JSON itself.
 fn input_text(arguments: Option<&Value>) -> String {
     match arguments {
         Some(Value::String(text)) => text.clone(),
@@ -280,8 +277,7 @@ fn input_text(arguments: Option<&Value>) -> String {
     }
 }
 
-/// Writes messages. A reply becomes one message of the assistant's for each step, and one for each
-/// result.
+/// Writes messages. A reply becomes one assistant message per step, and one tool message per result.
 pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
     let mut all: Vec<Value> = Vec::new();
     for msg in messages {
@@ -299,7 +295,7 @@ pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
             }
             Role::Assistant => encode_reply(msg, &mut all),
             Role::Tool => {
-                // Results follow a message of the assistant's.
+                // Results must follow an assistant message.
                 if !all.last().is_some_and(is_reply) {
                     all.push(AssistantMessage::default().into_json(msg.name(), Value::Null));
                 }
@@ -318,7 +314,7 @@ fn is_reply(message: &Value) -> bool {
     message.get("role").is_some_and(|role| role == "assistant" || role == "tool")
 }
 
-/// A single text is a string; nothing at all is an empty list.
+/// A single text is a string; anything else is a list.
 fn encode_content(mut parts: Vec<Value>) -> Value {
     match parts.as_mut_slice() {
         [Value::Object(part)] if get_str(part, "type") == "text" => {
@@ -333,7 +329,10 @@ fn user_part(block: &ContentBlock) -> Option<Value> {
         ContentBlock::Text(block) => Some(text_part(&block.text)),
         ContentBlock::Data(block) => data_part(block).ok(),
         ContentBlock::Other(fields) => item_part(fields),
-        _ => None,
+        ContentBlock::Thinking(_)
+        | ContentBlock::Hint(_)
+        | ContentBlock::ToolCall(_)
+        | ContentBlock::ToolResult(_) => None,
     }
 }
 
@@ -352,9 +351,8 @@ fn encode_reply(msg: &Msg, all: &mut Vec<Value>) {
     };
     for block in msg.content() {
         match block {
-            ContentBlock::Text(block) if !block.text.is_empty() => {
-                step.parts.push(text_part(&block.text));
-            }
+            ContentBlock::Text(block) if block.text.is_empty() => {}
+            ContentBlock::Text(block) => step.parts.push(text_part(&block.text)),
             ContentBlock::Thinking(block) => step.add_thinking(block, Some("reasoning_content")),
             ContentBlock::ToolCall(block) => {
                 step.calls.push(call_part(block, &block.id, &block.name, &block.input));
@@ -365,7 +363,7 @@ fn encode_reply(msg: &Msg, all: &mut Vec<Value>) {
                 all.push(encode_result(block));
             }
             ContentBlock::Data(block) => drop(step.add_audio(block)),
-            _ => {}
+            ContentBlock::Hint(_) => {}
         }
     }
     flush(&mut step, all);
@@ -378,7 +376,7 @@ fn encode_result(result: &ToolResult) -> Value {
             .iter()
             .filter_map(|part| match part {
                 Part::Text(block) => Some(text_part(&block.text)),
-                _ => None,
+                Part::Data(_) | Part::Other(_) => None,
             })
             .collect(),
     };

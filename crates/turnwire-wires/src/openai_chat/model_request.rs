@@ -1,4 +1,4 @@
-//! A request to a model.
+//! Writes the body of a chat completion request.
 
 use super::parts::{AssistantMessage, call_part, data_part, item_part, text_part};
 use crate::model_request::{
@@ -11,11 +11,11 @@ use crate::model_request::{
 use serde_json::{Value, json};
 use turnwire_core::{DataBlock, Fields, Json, Result, ToolCall};
 
-/// The most characters that `OpenAI` takes as the id of a call, and as a name.
+/// The maximum lengths that `OpenAI` accepts for a call id and a tool name.
 const MAX_ID_LENGTH: usize = 40;
 const MAX_NAME_LENGTH: usize = 64;
 
-/// The body of a request.
+/// Writes the body of a request.
 pub(super) fn build_body(request: &Request<'_>) -> Result<Json> {
     let mut body = Fields::default();
     body.insert("model", request.model);
@@ -58,8 +58,7 @@ pub(super) fn build_body(request: &Request<'_>) -> Result<Json> {
     Json::from_value(&merge_extra(body, &request.extra))
 }
 
-/// `OpenAI` has a new name for it, which its reasoning models insist on; the look-alikes know the
-/// old one.
+/// The field for the token limit. `OpenAI`'s reasoning models require the new name; compatible APIs know only the old one.
 fn token_limit_field(model: &str) -> &'static str {
     if is_openai_model(model) { "max_completion_tokens" } else { "max_tokens" }
 }
@@ -81,7 +80,7 @@ fn response_format(output: &OutputFormat) -> Result<Value> {
 }
 
 fn build_messages(request: &Request<'_>) -> Vec<Value> {
-    // DeepSeek and Moonshot want all of their thinking back, whoever kept it.
+    // DeepSeek and Moonshot require thinking back, whichever field it came in.
     let model = request.model.rsplit('/').next().unwrap_or_default();
     let wanted = ["deepseek", "kimi", "moonshot"].iter().any(|name| model.starts_with(name));
     let mut calls = ReplyWriter {
@@ -118,21 +117,21 @@ fn build_messages(request: &Request<'_>) -> Vec<Value> {
     messages
 }
 
-/// What the writing of a reply depends on.
+/// What the assistant messages of one request share.
 struct ReplyWriter<'a> {
     ids: CallIds,
     tools: &'a [ToolDefinition],
     thinking: ThinkingPolicy,
 }
 
-/// Where thinking goes.
+/// Where thinking is sent.
 #[derive(Clone, Copy)]
 enum ThinkingPolicy {
-    /// Nowhere: `OpenAI` never sends any, and refuses that of others.
+    /// Nowhere: `OpenAI` sends none, and refuses that of others.
     Never,
-    /// Where it came.
+    /// In the field that it came in.
     Original,
-    /// Into this field, where it does not say where it came.
+    /// In the field that it came in, or in this one if that is unknown.
     OriginalOr(&'static str),
 }
 
@@ -140,7 +139,7 @@ impl ReplyWriter<'_> {
     fn write_call(&mut self, block: &ToolCall) -> Value {
         let id = self.ids.next_call_id(&block.id);
         let name = sanitize_call_name(&block.name, self.tools, MAX_NAME_LENGTH);
-        // Many look-alikes read the input, and refuse what is cut off.
+        // Many compatible APIs parse the input, and refuse truncated JSON.
         let mut piece = call_part(block, &id, &name, &input_to_object_text(&block.input));
         if matches!(self.thinking, ThinkingPolicy::Never)
             && let Some(piece) = piece.as_object_mut()
@@ -159,7 +158,7 @@ fn user_part(part: &UserPart<'_>) -> Option<Value> {
     }
 }
 
-/// A part for data, or a line that says what was left out.
+/// A part for data; the error is a text that says what was left out.
 fn data_or_note(block: &DataBlock) -> std::result::Result<Value, String> {
     normalize_data(block)
         .and_then(|ready| data_to_part(&ready))
@@ -167,7 +166,7 @@ fn data_or_note(block: &DataBlock) -> std::result::Result<Value, String> {
 }
 
 fn data_to_part(block: &DataBlock) -> std::result::Result<Value, &'static str> {
-    // Only PDF is taken as a file.
+    // Only PDF is accepted as a file.
     if let Some(text) = read_text_file(block) {
         return Ok(text_part(&text));
     }
@@ -180,7 +179,7 @@ fn data_to_part(block: &DataBlock) -> std::result::Result<Value, &'static str> {
     }
 }
 
-/// A single text is a string, as every look-alike takes it.
+/// A single text is a string, which every compatible API accepts.
 fn to_content(mut parts: Vec<Value>) -> Value {
     match parts.as_mut_slice() {
         [Value::Object(part)] if is_text_part(part) => part.remove("text").unwrap_or_default(),
@@ -217,10 +216,10 @@ fn assistant_message(said: &[AssistantPart<'_>], calls: &mut ReplyWriter<'_>) ->
     }
     let parts = std::mem::take(&mut message.parts);
     let content = if parts.is_empty() {
-        // With calls there may be none; without, some insist on a text.
+        // Content may be null beside tool calls; otherwise some APIs require text.
         if message.calls.is_empty() { "".into() } else { Value::Null }
     } else if parts.iter().all(|part| part.as_object().is_some_and(is_text_part)) {
-        // Many look-alikes take no list here.
+        // Many compatible APIs accept no list here.
         let texts: Vec<&str> = parts.iter().filter_map(|part| part.get("text")?.as_str()).collect();
         texts.join("\n").into()
     } else {
@@ -229,7 +228,7 @@ fn assistant_message(said: &[AssistantPart<'_>], calls: &mut ReplyWriter<'_>) ->
     Some(message.into_json("", content))
 }
 
-/// One message for each call, then one of the user's with what a tool's message cannot hold.
+/// Adds one tool message per call, then a user message with the data that a tool message cannot hold.
 fn push_results(
     answers: &[CallOutcome<'_>],
     calls: &mut ReplyWriter<'_>,

@@ -1,18 +1,18 @@
-//! The pieces that messages are made of, for requests and for messages alike.
+//! The parts of chat messages, for requests and for messages.
 
 use super::stream_blocks::{AUDIO_ID, REASONING_DETAILS, REASONING_FIELD};
 use crate::model_request::media_type;
 use serde_json::{Map, Value, json};
 use turnwire_core::{DataBlock, Fields, Source, ThinkingBlock, ToolCall};
 
-/// What kind of bytes a data URL has, and the bytes as base64.
+/// The media type of a data URL, and its bytes as base64.
 pub(super) fn parse_data_url(url: &str) -> Option<(Option<&str>, &str)> {
     let (kind, data) = url.strip_prefix("data:")?.split_once(',')?;
     let kind = kind.strip_suffix(";base64")?;
     Some((Some(kind).filter(|kind| !kind.is_empty()), data))
 }
 
-/// A part for data, or why there is none.
+/// A part for data, or the reason why there is none.
 pub(super) fn data_part(block: &DataBlock) -> Result<Value, &'static str> {
     let kind = media_type(block).unwrap_or("");
     let family = kind.split_once('/').map_or("", |(family, _)| family);
@@ -65,22 +65,22 @@ fn is_web(url: &str) -> bool {
     url.starts_with("https://") || url.starts_with("http://")
 }
 
-/// Whether the address ends as those of pictures do.
+/// Whether the URL has the file extension of an image.
 fn is_image(url: &str) -> bool {
     let path = url.split(['?', '#']).next().unwrap_or_default();
     let end = path.rsplit_once('.').map_or("", |(_, end)| end);
     ["png", "jpg", "jpeg", "gif", "webp"].iter().any(|image| end.eq_ignore_ascii_case(image))
 }
 
-/// A part of text.
+/// A text part.
 pub(super) fn text_part(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
-/// A call. `input` is its input as it is to be written.
+/// A tool call, with this input.
 pub(super) fn call_part(call: &ToolCall, id: &str, name: &str, input: &str) -> Value {
     let mut piece = if call.rest.raw("custom").is_some() {
-        // Any text is input, also none.
+        // Its input is plain text, and may be empty.
         let custom = json!({"name": name, "input": call.input});
         json!({"id": id, "type": "custom", "custom": custom})
     } else {
@@ -95,20 +95,20 @@ pub(super) fn call_part(call: &ToolCall, id: &str, name: &str, input: &str) -> V
     piece
 }
 
-/// A message of the assistant's, piece by piece.
+/// An assistant message while it is built.
 #[derive(Default)]
 pub(super) struct AssistantMessage {
-    /// Text, and whatever else a list of parts may have.
+    /// The content parts.
     pub parts: Vec<Value>,
     pub calls: Vec<Value>,
-    /// Thinking, by the field that it is in.
+    /// Thinking, by its field.
     reasoning: Map<String, Value>,
     details: Vec<Value>,
     audio: Option<String>,
 }
 
 impl AssistantMessage {
-    /// Thinking goes back into the field that it came in; into `otherwise` where there was none.
+    /// Adds thinking to the field that it came in, or to `otherwise` if that is unknown.
     pub(super) fn add_thinking(&mut self, block: &ThinkingBlock, otherwise: Option<&str>) {
         if let Ok(Some(details)) = block.rest.get::<Vec<Map<String, Value>>>(REASONING_DETAILS) {
             for detail in details {
@@ -131,7 +131,7 @@ impl AssistantMessage {
         }
     }
 
-    /// An entry of OpenRouter's list. What it says behind the text (a signature) belongs to it.
+    /// Adds an entry of OpenRouter's `reasoning_details`. An entry without text, such as a signature, completes the one before.
     fn add_detail(&mut self, mut detail: Map<String, Value>, text: &str) {
         let field = match detail.get("type").and_then(Value::as_str) {
             Some("reasoning.text") => "text",
@@ -150,7 +150,7 @@ impl AssistantMessage {
         self.details.push(detail.into());
     }
 
-    /// Sound that the provider made is sent back by its id; whether it has one.
+    /// Refers to audio by the provider's id. Returns whether it has one.
     pub(super) fn add_audio(&mut self, block: &DataBlock) -> bool {
         let id = block.rest.get::<String>(AUDIO_ID).ok().flatten();
         let known = id.is_some();
@@ -188,7 +188,7 @@ impl AssistantMessage {
     }
 }
 
-/// An item of this wire as it came, or nothing.
+/// An item of this wire as it came, if it is one.
 pub(super) fn item_part(fields: &Fields) -> Option<Value> {
     crate::provider::block_to_item(super::NAME, fields)?.parse_as().ok()
 }

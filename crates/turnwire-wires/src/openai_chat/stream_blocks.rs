@@ -1,8 +1,8 @@
-//! The blocks of a stream that has no block boundaries: what begins ends what was before it, except
-//! for calls, which stay open until the end.
+//! Builds blocks from a stream without block boundaries. A new block closes the one before it; tool calls stay open until
+//! the end.
 
 use super::chunk::{Audio, CallPiece, Detail};
-use super::loose::{Object, Word};
+use crate::lenient::{Object, Text};
 use crate::provider::{BlockKind, ModelCall};
 use crate::stream::EventSink;
 use serde_json::value::RawValue;
@@ -14,24 +14,24 @@ use turnwire_core::{Fields, Json};
 const TEXT_KEY: u64 = 0;
 const THINKING_KEY: u64 = 1;
 const AUDIO_KEY: u64 = 2;
-/// The first of the calls.
+/// The key of the first tool call; the others follow.
 const FIRST_CALL_KEY: u64 = 3;
 
-/// The field of a thinking block that says in which field of a chunk it came: it goes back in there.
+/// The field of a thinking block that names the field of the chunk it came in, and is sent back in.
 pub(super) const REASONING_FIELD: &str = "reasoning_field";
-/// The field of a thinking block that has its entry of OpenRouter's list, without the text.
+/// The field of a thinking block with its entry of OpenRouter's `reasoning_details`, without the text.
 pub(super) const REASONING_DETAILS: &str = "reasoning_details";
-/// The field of a data block by which the provider knows the sound that it made.
+/// The field of a data block with the provider's id of the audio.
 pub(super) const AUDIO_ID: &str = "audio_id";
 
-/// Where thinking came from.
+/// Where thinking came from, and where it is sent back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ThinkingOrigin {
     /// `<think>` tags inside the text.
     Tags,
-    /// A field of this name; `content` is Mistral's list of parts.
+    /// A field with this name; `content` is Mistral's list of parts.
     Field(&'static str),
-    /// OpenRouter's list.
+    /// OpenRouter's `reasoning_details`.
     Details,
 }
 
@@ -45,12 +45,12 @@ enum OpenBlock {
 pub(super) struct StreamBlocks {
     pub call: ModelCall,
     open: OpenBlock,
-    /// The entry of OpenRouter's list that the open thinking is.
+    /// The entry of `reasoning_details` that the open thinking block is.
     detail: ReasoningDetail,
-    /// What the open text refers to.
+    /// The annotations of the open text block.
     annotations: Vec<Json>,
     last_annotations: String,
-    /// What the whole answer refers to: Perplexity says it again in every chunk.
+    /// The references of the whole answer; Perplexity repeats them in every chunk.
     citations: String,
     search_results: String,
     audio_id: String,
@@ -66,10 +66,10 @@ struct ReasoningDetail {
     fields: Fields,
 }
 
-/// A call, begun or about to.
+/// A tool call, started or about to start.
 #[derive(Default)]
 struct CallSlot {
-    /// What the provider calls it.
+    /// The provider's id.
     id: String,
     name: String,
     begun: bool,
@@ -123,8 +123,8 @@ impl StreamBlocks {
         self.open = OpenBlock::Thinking(origin);
     }
 
-    /// OpenRouter's list of reasoning; whether there was text in it. Each of its entries is a block
-    /// of its own, so that it can be sent back as it was.
+    /// Reads OpenRouter's `reasoning_details`. Each entry is a block, so that it can be sent back as it was. Returns whether
+    /// there was any text.
     pub(super) fn push_reasoning_details(
         &mut self,
         raw: &RawValue,
@@ -165,7 +165,7 @@ impl StreamBlocks {
         any
     }
 
-    /// Ends the text or the thinking that is open.
+    /// Closes the open text or thinking block.
     pub(super) fn close_text_block(&mut self, out: &mut EventSink<'_>) {
         match std::mem::replace(&mut self.open, OpenBlock::Nothing) {
             OpenBlock::Nothing => {}
@@ -190,7 +190,7 @@ impl StreamBlocks {
         }
     }
 
-    /// What the text refers to, as fields.
+    /// The references of the text, as fields of its block.
     fn take_references(&mut self) -> Fields {
         let mut fields = Fields::default();
         let annotations = std::mem::take(&mut self.annotations);
@@ -210,7 +210,7 @@ impl StreamBlocks {
     }
 
     pub(super) fn add_annotations(&mut self, raw: &RawValue) {
-        // Some repeat what they said before.
+        // Some providers repeat them.
         if self.last_annotations == raw.get() {
             return;
         }
@@ -232,13 +232,13 @@ impl StreamBlocks {
         }
     }
 
-    /// A part that only the provider knows.
+    /// Emits a part that only the provider knows.
     pub(super) fn push_item(&mut self, item: Fields, out: &mut EventSink<'_>) {
         self.close_text_block(out);
         self.call.emit_item(item, out);
     }
 
-    /// A picture.
+    /// Emits an image.
     pub(super) fn push_image(&mut self, url: &str, out: &mut EventSink<'_>) {
         if url.is_empty() {
             return;
@@ -251,7 +251,7 @@ impl StreamBlocks {
         self.call.emit_data_block("", media_type, chunk, Fields::default(), out);
     }
 
-    /// Sound. What is said in it is text.
+    /// Appends audio. Its transcript is text.
     pub(super) fn push_audio(&mut self, audio: &Audio<'_>, out: &mut EventSink<'_>) {
         if self.audio_id.is_empty() {
             self.audio_id = audio.id.0.clone().into_owned();
@@ -267,9 +267,9 @@ impl StreamBlocks {
         }
     }
 
-    /// A fragment of a call, or a whole one.
+    /// Adds a piece of a tool call, or a whole one.
     pub(super) fn push_call_piece(&mut self, piece: &CallPiece<'_>, out: &mut EventSink<'_>) {
-        let none = Word::default();
+        let none = Text::default();
         let (name, input) = match (&piece.function.0, &piece.custom.0) {
             (_, Some(custom)) => (&custom.name, Cow::Borrowed(&*custom.input.0)),
             (Some(function), None) => {
@@ -293,7 +293,7 @@ impl StreamBlocks {
         {
             slot.extra.insert("extra_content", extra);
         }
-        // The name may come later than the id.
+        // The name may come after the id.
         let named = !slot.name.is_empty() || !input.is_empty();
         if named && !slot.begun {
             self.begin_call(at, out);
@@ -301,10 +301,10 @@ impl StreamBlocks {
         self.call.push_delta(FIRST_CALL_KEY + at as u64, &input, out);
     }
 
-    /// Which call a fragment is about.
+    /// The index of the call that a piece belongs to.
     fn find_or_add_call(&mut self, index: Option<i64>, id: &str, name: &str) -> usize {
         let known = match index {
-            // Some number all of their calls 0.
+            // Some providers give all calls the index 0.
             Some(index) => self.by_index.get(&index).copied().filter(|&at| {
                 let before = self.calls.get(at).map_or("", |slot| &slot.id);
                 id.is_empty() || before.is_empty() || before == id || name.is_empty()
@@ -343,7 +343,7 @@ impl StreamBlocks {
         );
     }
 
-    /// Ends all blocks, in the order in which they began.
+    /// Closes all blocks, in the order in which they started.
     pub(super) fn close_all(&mut self, out: &mut EventSink<'_>) {
         self.close_text_block(out);
         if self.call.is_open(AUDIO_KEY) {
@@ -361,7 +361,7 @@ impl StreamBlocks {
         for (at, slot) in self.calls.drain(..).enumerate() {
             self.call.close_block(FIRST_CALL_KEY + at as u64, slot.extra, out);
         }
-        // What came when there was no text for it.
+        // Annotations without a text block.
         let references = std::mem::take(&mut self.annotations);
         if !references.is_empty()
             && let Ok(list) = Json::from_value(&references)
@@ -371,9 +371,9 @@ impl StreamBlocks {
     }
 }
 
-/// A fragment of JSON text; some send the JSON itself.
+/// A piece of the arguments, which is JSON text; some providers send the JSON itself.
 fn input_text(raw: &RawValue) -> Cow<'_, str> {
-    match serde_json::from_str::<Word<'_>>(raw.get()) {
+    match serde_json::from_str::<Text<'_>>(raw.get()) {
         Ok(text) if raw.get().starts_with('"') => text.0,
         _ => raw.get().into(),
     }

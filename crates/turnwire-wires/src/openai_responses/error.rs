@@ -1,23 +1,20 @@
-//! Errors: their words for ours.
+//! Converts errors to and from the Responses format.
 
-use super::read::{Raw, Text};
+use crate::lenient::{Raw, TextOrNumber};
+use crate::provider::{error_type_of_status, error_type_of_words, reply_error};
 use serde::Deserialize;
 use turnwire_core::{ErrorType, ReplyError};
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct ErrorFields<'a> {
-    #[serde(borrow)]
-    r#type: Text<'a>,
-    #[serde(borrow)]
-    code: Text<'a>,
-    #[serde(borrow)]
-    message: Text<'a>,
-    #[serde(borrow)]
+    r#type: TextOrNumber<'a>,
+    code: TextOrNumber<'a>,
+    message: TextOrNumber<'a>,
     error: Raw<'a>,
 }
 
-/// Reads an error: an object, one inside another, or a bare sentence.
+/// Reads an error: an object, a nested object, or a plain string.
 pub(super) fn read_error(raw: &str) -> ReplyError {
     let outer: ErrorFields<'_> = serde_json::from_str(raw).unwrap_or_default();
     parse_error(outer.error.map_or(raw, |inner| inner.get()))
@@ -25,7 +22,7 @@ pub(super) fn read_error(raw: &str) -> ReplyError {
 
 fn parse_error(raw: &str) -> ReplyError {
     if let Ok(message) = serde_json::from_str::<String>(raw) {
-        return ReplyError { message, ..ReplyError::default() };
+        return reply_error(ErrorType::default(), message);
     }
     let words: ErrorFields<'_> = serde_json::from_str(raw).unwrap_or_default();
     let kind = [&words.code, &words.r#type].into_iter().find_map(|word| error_type(word));
@@ -33,40 +30,19 @@ fn parse_error(raw: &str) -> ReplyError {
         "" => ErrorType::Unknown,
         code => ErrorType::from(code),
     };
-    ReplyError {
-        r#type: kind.unwrap_or_else(other),
-        message: words.message.0.into_owned(),
-        ..ReplyError::default()
-    }
+    reply_error(kind.unwrap_or_else(other), words.message.0)
 }
 
-/// What kind of error a code, a type or a status is.
+/// The error type of a code, a type or a status.
 fn error_type(word: &str) -> Option<ErrorType> {
     let ours = ErrorType::from(word);
     if ours.is_known() {
         return Some(ours);
     }
-    let has = |parts: &[&str]| parts.iter().any(|part| word.contains(part));
-    Some(match word {
-        "401" => ErrorType::Authentication,
-        "403" => ErrorType::Permission,
-        "429" => ErrorType::RateLimit,
-        "400" | "404" | "409" | "413" | "415" | "422" => ErrorType::InvalidRequest,
-        "500" | "502" | "503" | "504" | "529" => ErrorType::Upstream,
-        _ if has(&["rate_limit", "quota", "too_many"]) => ErrorType::RateLimit,
-        _ if has(&["api_key", "authenticat", "unauthorized"]) => ErrorType::Authentication,
-        _ if has(&["permission", "forbidden", "access_denied"]) => ErrorType::Permission,
-        _ if has(&["server_error", "internal", "overloaded", "timeout", "unavailable"]) => {
-            ErrorType::Upstream
-        }
-        _ if has(&["invalid", "unsupported", "context_length", "not_found", "too_large"]) => {
-            ErrorType::InvalidRequest
-        }
-        _ => return None,
-    })
+    word.parse().ok().and_then(error_type_of_status).or_else(|| error_type_of_words(word))
 }
 
-/// The code that says it to their clients; [`kind`] reads it back.
+/// The code for clients; [`error_type`] reads it back.
 pub(super) fn error_code(kind: &ErrorType) -> &str {
     match kind {
         ErrorType::RateLimit => "rate_limit_exceeded",

@@ -1,13 +1,13 @@
-//! Images, sound and files as parts of an input, both ways.
+//! Converts images, audio and files to and from input parts.
 
 use super::item::Item;
-use super::read::{self, Text};
+use crate::lenient::{TextOrNumber, parse_optional};
 use crate::model_request::media_type;
 use serde::Deserialize;
 use turnwire_core::block::{Base64Source, UrlSource};
 use turnwire_core::{DataBlock, Fields, Json, Source};
 
-/// The part that a data block becomes, or why it becomes none.
+/// The input part for a data block, or the reason why there is none.
 pub(super) fn data_to_part(block: &DataBlock) -> Result<Fields, &'static str> {
     let kind = media_type(block).unwrap_or_default();
     let (family, format) = kind.split_once('/').unwrap_or((kind, ""));
@@ -53,7 +53,7 @@ pub(super) fn data_to_part(block: &DataBlock) -> Result<Fields, &'static str> {
     }
 }
 
-/// How the name of a file of this type ends.
+/// The file extension for this media type.
 fn file_extension(kind: &str) -> &str {
     let (_, word) = kind.split_once('/').unwrap_or(("", kind));
     match word.rsplit(['.', '-', '+']).next().unwrap_or(word) {
@@ -83,7 +83,7 @@ fn image_part(url: &str) -> Fields {
     part
 }
 
-/// The older image block does not say which kind of image it is.
+/// The media type of an image; the older image block does not have one.
 pub(super) fn image_type(kind: &str) -> &str {
     if kind == "image/*" { "image/png" } else { kind }
 }
@@ -92,13 +92,13 @@ fn data_url(data: &str, kind: &str) -> String {
     format!("data:{kind};base64,{data}")
 }
 
-/// A URL that the provider can fetch, or that holds the bytes itself.
+/// A URL that the provider can fetch, or a data URL.
 fn fetchable_url(url: &str) -> Result<&str, &'static str> {
     let is_web = ["https://", "http://", "data:"].iter().any(|scheme| url.starts_with(scheme));
     if is_web { Ok(url) } else { Err("only http and https are fetched") }
 }
 
-/// The data block that a part of an input is; `None` where it is something else.
+/// The data block for an input part, if it is data.
 pub(super) fn part_to_data(part: &Item<'_>) -> Option<DataBlock> {
     let name = (!part.filename.is_empty()).then(|| part.filename.to_string());
     let source = match &*part.r#type {
@@ -109,14 +109,12 @@ pub(super) fn part_to_data(part: &Item<'_>) -> Option<DataBlock> {
         "input_file" if !part.file_url.is_empty() => source_from_url(&part.file_url, None),
         "input_audio" => {
             #[derive(Default, Deserialize)]
-            #[serde(default)]
+            #[serde(default, bound(deserialize = "'de: 'a"))]
             struct Audio<'a> {
-                #[serde(borrow)]
-                data: Text<'a>,
-                #[serde(borrow)]
-                format: Text<'a>,
+                data: TextOrNumber<'a>,
+                format: TextOrNumber<'a>,
             }
-            let audio: Audio<'_> = read::maybe(part.input_audio);
+            let audio: Audio<'_> = parse_optional(part.input_audio);
             let kind = if &*audio.format == "mp3" { "audio/mpeg" } else { "audio/wav" };
             base64_source(&audio.data, Some(kind))
         }

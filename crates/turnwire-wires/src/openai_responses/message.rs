@@ -1,9 +1,9 @@
-//! Items of an input or an output, and messages of ours.
+//! Converts items of an input or output to and from our messages.
 
 use super::item::{self, Item};
-use super::{NAME, media, read};
+use super::{NAME, media};
 use crate::model_request::media_type;
-use crate::provider;
+use crate::{lenient, provider};
 use serde_json::value::RawValue;
 use turnwire_core::block::{Base64Source, Source};
 use turnwire_core::{
@@ -28,13 +28,16 @@ pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
     items.list
 }
 
-/// A part of what a user, or the system, says. A part that the protocol has no place for is left
-/// out: a request says so in words, a list of messages has nobody to tell.
+/// A part of a user or system message. Data that the protocol cannot hold is left out without a note, unlike in a request.
 fn user_part(block: &ContentBlock) -> Option<Fields> {
     match block {
         ContentBlock::Text(block) => Some(input_text(&block.text)),
         ContentBlock::Data(block) => media::data_to_part(block).ok(),
-        _ => None,
+        ContentBlock::Thinking(_)
+        | ContentBlock::Hint(_)
+        | ContentBlock::ToolCall(_)
+        | ContentBlock::ToolResult(_)
+        | ContentBlock::Other(_) => None,
     }
 }
 
@@ -45,7 +48,7 @@ pub(super) fn input_text(text: &str) -> Fields {
     part
 }
 
-/// Items on their way out; the request writes the same ones.
+/// Writes items, for messages and for requests.
 #[derive(Default)]
 pub(super) struct ItemWriter {
     pub list: Vec<Json>,
@@ -56,7 +59,7 @@ impl ItemWriter {
         self.list.extend(Json::from_value(item));
     }
 
-    /// A message of the input.
+    /// Adds a message of the input.
     pub(super) fn push_message(&mut self, role: &str, parts: &[Fields]) {
         if !parts.is_empty() {
             self.write_message(role, parts, &Fields::default());
@@ -99,12 +102,12 @@ impl ItemWriter {
                     self.push(&item);
                 }
             }
-            // A hint has no place here; in a request it is a user's turn.
-            _ => {}
+            // A hint has no equivalent; in a request it is a user message.
+            ContentBlock::Hint(_) => {}
         }
     }
 
-    /// What the model said. The ids of messages are not needed, and ours would be refused.
+    /// Adds text of the model. Message ids are optional, and ours would be refused.
     pub(super) fn push_text(&mut self, block: &TextBlock) {
         let refused = block.rest.raw(item::PART_TYPE).is_some_and(|word| *word == "refusal".into());
         let mut part = typed_item(if refused { "refusal" } else { "output_text" });
@@ -117,7 +120,7 @@ impl ItemWriter {
         self.write_message("assistant", &[part], &block.rest);
     }
 
-    /// Reasoning: the very item that it came in, or one of its own.
+    /// Adds reasoning: the original item, or a new one.
     fn push_thinking(&mut self, block: &ThinkingBlock) {
         if let Some(item) = item::reasoning_item(&block.rest) {
             return self.push(&item);
@@ -161,7 +164,7 @@ impl ItemWriter {
         self.push(&item);
     }
 
-    /// An image that the model made; whether it is one.
+    /// Adds an image that the model made. Returns whether it is one.
     pub(super) fn push_image(&mut self, block: &DataBlock) -> bool {
         let Source::Base64(source) = &block.source else { return false };
         let kind = media_type(block).map(media::image_type).unwrap_or_default();
@@ -189,28 +192,30 @@ fn output_part(part: &Part) -> Option<Fields> {
     match part {
         Part::Text(block) => Some(input_text(&block.text)),
         Part::Data(block) => media::data_to_part(block).ok(),
-        _ => None,
+        Part::Other(_) => None,
     }
 }
 
-/// Reads items: a list, one of them, or a whole response.
+/// Reads items: a list, a single one, or a whole response.
 pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
     let raw: &RawValue = serde_json::from_str(text)
         .map_err(|error| Error::new(ErrorKind::NotJson, error.to_string()))?;
     let mut messages = MessageReader::default();
     if raw.get().starts_with('"') {
-        messages.begin_message(Role::User)?.push(TextBlock::new(read::of::<String>(raw)).into());
+        messages
+            .begin_message(Role::User)?
+            .push(TextBlock::new(lenient::parse::<String>(raw)).into());
         return messages.into_messages();
     }
     if raw.get().starts_with('{') {
-        let one: Item<'_> = read::of(raw);
+        let one: Item<'_> = lenient::parse(raw);
         let is_response = one.r#type.is_empty() && one.role.is_empty() && one.output.is_some();
         let list = if is_response { item::parse_list(one.output) } else { vec![raw] };
         list.into_iter().try_for_each(|raw| messages.read_item(raw))?;
         return messages.into_messages();
     }
     if !raw.get().starts_with('[') {
-        return Err(Error::new(ErrorKind::NotAMessage, "neither a list of items nor an item"));
+        return Err(Error::new(ErrorKind::NotAMessage, "expected a list of items or an item"));
     }
     for (at, raw) in item::parse_list(Some(raw)).into_iter().enumerate() {
         messages.read_item(raw).map_err(|error| error.at(format!("[{at}]")))?;
@@ -218,20 +223,20 @@ pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
     messages.into_messages()
 }
 
-/// Messages on their way in. Everything between two inputs is one reply.
+/// Reads messages. Everything between two inputs is one reply.
 #[derive(Default)]
 struct MessageReader {
     list: Vec<(Role, Vec<ContentBlock>)>,
 }
 
 impl MessageReader {
-    /// The content of a new message.
+    /// Starts a message, and returns its content.
     fn begin_message(&mut self, role: Role) -> Result<&mut Vec<ContentBlock>> {
         self.list.push((role, Vec::new()));
         self.last_content()
     }
 
-    /// The content of the reply that goes on, or begins.
+    /// The content of the current reply, or of a new one.
     fn reply_content(&mut self) -> Result<&mut Vec<ContentBlock>> {
         if self.list.last().is_none_or(|(role, _)| *role != Role::Assistant) {
             return self.begin_message(Role::Assistant);
@@ -246,11 +251,11 @@ impl MessageReader {
 
     fn read_item(&mut self, raw: &RawValue) -> Result<()> {
         if !raw.get().starts_with('{') {
-            return Err(Error::new(ErrorKind::NotAMessage, "an item is an object"));
+            return Err(Error::new(ErrorKind::NotAMessage, "an item must be an object"));
         }
-        let item: Item<'_> = read::of(raw);
+        let item: Item<'_> = lenient::parse(raw);
         match &*item.r#type {
-            // The short form of a message has no type.
+            // The short format of a message has no type.
             "message" | "" if parse_role(&item).is_some() => self.read_message(&item, raw)?,
             "reasoning" => self.read_reasoning(&item, raw)?,
             "function_call" | item::CUSTOM_CALL => {
@@ -292,7 +297,7 @@ impl MessageReader {
                     block.into()
                 }
                 (None, Some(data)) if role != Role::System => data.into(),
-                // What would be a message is no part of one.
+                // A message is not a valid part of a message.
                 _ if parse_role(&part).is_some() => continue,
                 _ => match unknown_item_block(raw_part) {
                     Some(block) => block,
@@ -336,7 +341,7 @@ impl MessageReader {
     }
 }
 
-/// Who says a message. One of a role that we do not know is an item like any other that we do not.
+/// The role of a message. A message with an unknown role is kept as an unknown item.
 fn parse_role(item: &Item<'_>) -> Option<Role> {
     match &*item.role {
         "user" => Some(Role::User),
@@ -346,9 +351,9 @@ fn parse_role(item: &Item<'_>) -> Option<Role> {
     }
 }
 
-/// What only the provider knows. Without a type, or with one of ours, it could not be read again.
+/// An unknown item as a block, if the block can be read again: it needs a type that is not ours.
 fn unknown_item_block(raw: &RawValue) -> Option<ContentBlock> {
-    let block = provider::item_to_block(NAME, read::of(raw));
+    let block = provider::item_to_block(NAME, lenient::parse(raw));
     let again = Json::from_value(&block).ok()?.parse_as::<ContentBlock>();
     matches!(again, Ok(ContentBlock::Other(_))).then_some(block)
 }
@@ -367,14 +372,14 @@ fn image_block(item: &Item<'_>, data: &str, raw: &RawValue) -> DataBlock {
 fn read_output(item: &Item<'_>) -> Payload {
     let Some(raw) = item.output else { return Payload::Text(String::new()) };
     if !raw.get().starts_with('[') {
-        return Payload::Text(read::of::<read::Text<'_>>(raw).0.into_owned());
+        return Payload::Text(lenient::parse::<lenient::TextOrNumber<'_>>(raw).0.into_owned());
     }
     let parts = item::parse_list(Some(raw)).into_iter().map(|raw| {
         let part = item::parse_part(raw);
         match (item::part_text(&part), media::part_to_data(&part)) {
             (Some(text), _) => Part::Text(TextBlock::new(text)),
             (None, Some(data)) => Part::Data(data),
-            (None, None) => Part::Other(read::of(raw)),
+            (None, None) => Part::Other(lenient::parse(raw)),
         }
     });
     Payload::Parts(parts.collect())

@@ -1,4 +1,4 @@
-//! What a model is asked.
+//! Writes the body of a Responses request.
 
 use super::message::{ItemWriter, input_text};
 use super::{NAME, item, media};
@@ -14,11 +14,11 @@ use turnwire_core::{
     DataBlock, Fields, Json, Part, Result, Source, TextBlock, ThinkingBlock, ToolCall,
 };
 
-/// The most characters that `OpenAI` takes as the id of a call, and as a name.
+/// The maximum lengths that `OpenAI` accepts for a call id and a tool name.
 const MAX_ID_LENGTH: usize = 64;
 const MAX_NAME_LENGTH: usize = 64;
 
-/// The body of a request.
+/// Writes the body of a request.
 pub(super) fn build_body(request: &Request<'_>) -> Result<Json> {
     let mut body = Fields::default();
     body.insert("model", request.model);
@@ -81,14 +81,14 @@ fn insert_tools(request: &Request<'_>, body: &mut Fields) -> Result<()> {
                 fields.insert("name", tool.name.as_str());
                 fields.insert("description", tool.description.as_str());
                 fields.insert("parameters", input_schema(tool));
-                // Here it is strict by default, and then most schemas are refused.
+                // The default is strict, which refuses most schemas.
                 fields.insert("strict", false);
                 fields
             })
             .collect();
         body.insert("tools", Json::from_value(&tools)?);
     } else if request.extra.raw("tools").is_none() {
-        // There is nothing to choose from, and it would be refused.
+        // A tool choice without tools is refused.
         return Ok(());
     }
     match &request.tool_choice {
@@ -102,12 +102,12 @@ fn insert_tools(request: &Request<'_>, body: &mut Fields) -> Result<()> {
     Ok(())
 }
 
-/// Whether the provider keeps the response, so that its items can be referred to.
+/// Whether the provider stores the response, so that its items can be referred to.
 fn is_stored(request: &Request<'_>) -> bool {
     request.extra.raw("store").is_some_and(|store| *store == Json::from(true))
 }
 
-/// Whether a model may reason. `OpenAI` refuses to be asked for encrypted reasoning where it does not.
+/// Whether a model may reason. `OpenAI` refuses requests for encrypted reasoning from models that do not.
 fn may_reason(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     let never = ["gpt-3", "gpt-4", "chatgpt-", "gpt-5-chat", "ft:gpt-3", "ft:gpt-4"];
@@ -116,7 +116,7 @@ fn may_reason(model: &str) -> bool {
 
 struct InputWriter<'a> {
     items: ItemWriter,
-    /// What the system says before anybody else does.
+    /// System messages before all others.
     instructions: Vec<String>,
     is_stored: bool,
     ids: CallIds,
@@ -146,7 +146,7 @@ impl InputWriter<'_> {
             match part {
                 UserPart::Text(text) => message.push(input_text(text)),
                 UserPart::Data(block) => message.push(data_part(block)),
-                // Such as the answer to a question of the provider's own tools.
+                // For example, the answer to a question of the provider's own tools.
                 UserPart::Item(fields) => {
                     if let Some(item) = provider::block_to_item(NAME, fields) {
                         self.items.push_message("user", &std::mem::take(&mut message));
@@ -159,7 +159,7 @@ impl InputWriter<'_> {
     }
 
     fn push_assistant(&mut self, said: &[AssistantPart<'_>]) {
-        // Reasoning with nothing behind it is refused: it was cut off.
+        // Reasoning without an item after it was cut off, and is refused.
         let mut whole = self.items.list.len();
         for said in said {
             match said {
@@ -184,7 +184,7 @@ impl InputWriter<'_> {
         let mut call = call.clone();
         call.id = self.ids.next_call_id(&call.id);
         call.name = sanitize_call_name(&call.name, self.tools, MAX_NAME_LENGTH).into_owned();
-        // An item of another provider's may have any id; here it has to begin like this.
+        // `OpenAI` requires this prefix; an item of another provider may have any id.
         let is_custom = item::has_item_type(&call.rest, item::CUSTOM_CALL);
         let begin = if is_custom { "ctc" } else { "fc" };
         let id: Option<String> = call.rest.get(item::ITEM_ID).ok().flatten();
@@ -197,8 +197,8 @@ impl InputWriter<'_> {
         self.items.push_call(&call);
     }
 
-    /// Reasoning goes back only as the item that it came in, and only where the provider can still
-    /// read it: it was encrypted for that, or is open, or the provider has stored it.
+    /// Adds reasoning only as its original item, and only if the provider can read it: it is encrypted, or plain text, or
+    /// stored.
     fn push_thinking(&mut self, block: &ThinkingBlock) {
         let Some(item) = item::reasoning_item(&block.rest) else { return };
         let has = |key| {
@@ -210,7 +210,7 @@ impl InputWriter<'_> {
         }
     }
 
-    /// Bytes that the model made: an image goes back where it came from.
+    /// Adds data that the model made: an image of this wire is sent back, other data is replaced by a note.
     fn push_generated_data(&mut self, block: &DataBlock) {
         if item::has_item_type(&block.rest, item::IMAGE_CALL) && self.items.push_image(block) {
             return;
@@ -231,7 +231,7 @@ impl InputWriter<'_> {
             let mut parts = vec![input_text(&text)];
             parts.extend(answer.parts().iter().filter_map(|part| match part {
                 Part::Data(block) => Some(data_part(block)),
-                _ => None,
+                Part::Text(_) | Part::Other(_) => None,
             }));
             Json::from_value(&parts).unwrap_or_else(|_| Json::from(text))
         } else {
@@ -251,7 +251,7 @@ fn data_part(block: &DataBlock) -> Fields {
     part.unwrap_or_else(|why| input_text(&describe_omitted_data(block, why)))
 }
 
-/// Documents besides text that are taken as files.
+/// Documents other than text that are accepted as files.
 const ACCEPTED_DOCUMENTS: [&str; 10] = [
     "application/pdf",
     "application/csv",
@@ -265,7 +265,7 @@ const ACCEPTED_DOCUMENTS: [&str; 10] = [
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
 ];
 
-/// Whether a model can be shown the data, or why not.
+/// Checks that the model accepts the data. The error says why not.
 fn check_accepted(block: &DataBlock) -> std::result::Result<(), &'static str> {
     if matches!(block.source, Source::Other(_)) {
         return Ok(());

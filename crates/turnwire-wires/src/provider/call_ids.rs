@@ -1,17 +1,17 @@
-//! Ids of tool calls, kept apart.
+//! Unique ids for the tool calls of one stream.
 
 use std::collections::HashMap;
 
-/// The ids that were given to tool calls of one stream. Two calls of one id would be one call.
+/// Makes ids of tool calls unique: two calls with one id would be one call.
 #[derive(Debug, Default)]
 pub(crate) struct UniqueCallIds {
-    /// How often each was asked for.
+    /// How often each id was requested.
     counts: HashMap<String, usize>,
     calls: u64,
 }
 
 impl UniqueCallIds {
-    /// This id, or, where another call has it already, the same with a number behind it.
+    /// This id, with a number appended if another call has it.
     pub(crate) fn make_unique(&mut self, mut id: String) -> String {
         self.calls += 1;
         while let Some(count) = self.counts.get_mut(&id) {
@@ -22,7 +22,7 @@ impl UniqueCallIds {
         id
     }
 
-    /// How many calls there were.
+    /// The number of calls.
     pub(crate) fn len(&self) -> u64 {
         self.calls
     }

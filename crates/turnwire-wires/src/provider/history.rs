@@ -1,17 +1,17 @@
-//! A provider's messages on their way in: what a model says and what its calls give is one reply of
-//! ours, until somebody else speaks.
+//! Reads a provider's list of messages. Consecutive messages of the model, and the tool results between them, become one
+//! assistant message.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use turnwire_core::{ContentBlock, Error, ErrorKind, Msg, Result, Role, ToolResult};
 
-/// The messages so far.
+/// Collects the messages of a provider's history.
 #[derive(Default)]
 pub(crate) struct HistoryReader {
     messages: Vec<(Role, Vec<ContentBlock>)>,
-    /// The calls that have no result yet: name and id.
+    /// Calls without a result so far: name and id.
     pending_calls: Vec<(String, String)>,
-    /// How many ids were made up.
+    /// The number of ids that were generated.
     generated_ids: usize,
 }
 
@@ -40,7 +40,7 @@ impl HistoryReader {
         history.messages.into_iter().map(build).collect()
     }
 
-    /// Somebody's message of its own. What its role cannot hold is left out.
+    /// Adds a message. Blocks that its role cannot hold are left out.
     pub(crate) fn push_message(&mut self, role: Role, mut blocks: Vec<ContentBlock>) {
         use ContentBlock::{Data, Other, Text};
         match role {
@@ -51,17 +51,17 @@ impl HistoryReader {
         self.messages.push((role, blocks));
     }
 
-    /// What the model said.
+    /// Adds what the model said.
     pub(crate) fn push_reply(&mut self, blocks: Vec<ContentBlock>) {
         self.append_to_reply(Role::Assistant, blocks);
     }
 
-    /// What its calls gave. Results that nobody asked for are a message of their own.
+    /// Adds tool results. Results without a reply before them are a message of their own.
     pub(crate) fn push_results(&mut self, results: Vec<ContentBlock>) {
         self.append_to_reply(Role::Tool, results);
     }
 
-    /// What one call gave, where each is a message of its own.
+    /// Adds one tool result, for protocols in which each is a message.
     pub(crate) fn push_result(&mut self, result: Option<ToolResult>) {
         let result = result.map(ContentBlock::from);
         match self.messages.last_mut() {
@@ -77,15 +77,15 @@ impl HistoryReader {
         }
     }
 
-    /// The id of a call; a new one where none is given.
+    /// Remembers a call and returns its id, or a new one if none is given.
     pub(crate) fn register_call(&mut self, given: Option<&str>, name: &str) -> String {
         let id = self.id_or_new(given);
         self.pending_calls.push((name.to_owned(), id.clone()));
         id
     }
 
-    /// The name and id of the call that a result is for. Where no id is given, it is the first that
-    /// waits, of that name if there is one.
+    /// Finds the name and id of the call that a result is for. Without an id it is the first pending call, of that name if one
+    /// is given.
     pub(crate) fn match_result(
         &mut self,
         given: Option<&str>,

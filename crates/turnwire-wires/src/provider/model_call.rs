@@ -1,58 +1,60 @@
-//! One model call as events: its start, its blocks, and its end whatever happens.
+//! The events of model calls, for the decoders: start, blocks, and exactly one end.
 
+use super::error::reply_error;
 use crate::stream::{DecoderOptions, EventSink, StreamScope};
 use std::collections::{BTreeMap, HashSet};
 use turnwire_core::event::{
-    Block, Chunk, DataBlockDelta, DataBlockEnd, DataBlockStart, ModelCallEnd, ModelCallStart,
-    ReplyEnd, ReplyStart, TextBlockDelta, TextBlockEnd, TextBlockStart, ThinkingBlockDelta,
-    ThinkingBlockEnd, ThinkingBlockStart, TokenCounts, ToolCallDelta, ToolCallEnd, ToolCallStart,
+    Block, Chunk, Custom, CustomValue, DataBlockDelta, DataBlockEnd, DataBlockStart, ModelCallEnd,
+    ModelCallStart, ReplyEnd, ReplyStart, TextBlockDelta, TextBlockEnd, TextBlockStart,
+    ThinkingBlockDelta, ThinkingBlockEnd, ThinkingBlockStart, TokenCounts, ToolCallDelta,
+    ToolCallEnd, ToolCallStart,
 };
 use turnwire_core::{
     ContentBlock, ErrorType, Event, EventKind, Fields, FinishedReason, Json, ReplyError,
 };
 
-/// A model call on its way in. It hands on `REPLY_START` and `MODEL_CALL_START` before anything
-/// else, closes what is open, and ends exactly once: as the provider said, or as truncated.
+/// Emits the events of a reply and its model calls. `REPLY_START` and `MODEL_CALL_START` come before anything else, open
+/// blocks are closed, and the reply ends exactly once: as the provider said, or as truncated.
 pub(crate) struct ModelCall {
     wire: &'static str,
     scope: StreamScope,
     reply_id: String,
     prefix: String,
     begun: bool,
-    /// Whether a model call is open: between its start and its end.
+    /// A model call has started and not ended.
     in_call: bool,
     ended: bool,
-    /// The blocks that are open, by what the provider calls them.
+    /// The open blocks, by the provider's key.
     open: BTreeMap<u64, OpenBlock>,
-    /// How many blocks there were.
+    /// The number of blocks so far.
     count: usize,
-    /// The ids of those of this model call.
+    /// The ids of the blocks of this model call.
     block_ids: Vec<String>,
-    /// The ids of its tool calls.
+    /// The ids of the tool calls of this model call.
     call_ids: HashSet<String>,
-    /// The tokens, as far as they are known: the provider's last word counts.
+    /// The tokens counted so far; see [`set_count`].
     pub usage: TokenCounts,
-    /// Why it ended, once the provider has said so. Without it the stream was truncated.
+    /// Why the call ended, once the provider has said so. Without it the stream was truncated.
     pub finished_reason: Option<FinishedReason>,
-    /// What went wrong.
+    /// The error that ended the call.
     pub error: Option<ReplyError>,
-    /// What else the provider said of the call: its id, its own words for the end. It becomes the
-    /// metadata of `MODEL_CALL_END`, below the wire's name.
+    /// What else the provider said about the call, such as its id and its own finish reason. It becomes metadata of
+    /// `MODEL_CALL_END`, below the wire's name.
     pub metadata: Fields,
-    /// Blocks that were taken back.
+    /// The ids of blocks that the provider took back.
     pub discard: Vec<String>,
-    /// Its structured output, where the wire has a place for it.
+    /// The structured output, if the wire has a field for it.
     pub structured_output: Option<Json>,
 }
 
-/// What a provider says of a call at its start.
+/// What a provider says about a model call at its start.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ModelCallInfo<'a> {
-    /// Its id; empty where there is none.
+    /// The id; empty if there is none.
     pub id: &'a str,
-    /// The model; empty where it is not said.
+    /// The model; empty if unknown.
     pub model: &'a str,
-    /// When it began, as seconds since 1970; 0 where it is not said.
+    /// The start time in seconds since 1970; 0 if unknown.
     pub created: i64,
 }
 
@@ -61,14 +63,14 @@ pub(crate) enum BlockKind {
     Text,
     Thinking,
     ToolCall,
-    /// Bytes as base64; the name is what kind of bytes.
+    /// Bytes as base64; the block's name is their media type.
     Data,
 }
 
 struct OpenBlock {
     kind: BlockKind,
     id: String,
-    /// Its place among all blocks.
+    /// Its position among all blocks.
     position: usize,
 }
 
@@ -95,12 +97,12 @@ impl ModelCall {
         }
     }
 
-    /// The reply; empty until it has begun, where nobody gave one.
+    /// The reply's id; empty if none was given and the reply has not begun.
     pub(crate) fn reply_id(&self) -> &str {
         &self.reply_id
     }
 
-    /// Whether the end was handed on. Nothing is, behind it.
+    /// Whether the end was emitted. Nothing is emitted after it.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
@@ -109,8 +111,8 @@ impl ModelCall {
         self.begun
     }
 
-    /// Hands on the start. Only the first one counts: ids may change in mid-stream. Behind
-    /// [`stop`](Self::stop) it is the start of the next model call of the same reply.
+    /// Emits the start. Only the first one counts, because ids may change in mid-stream. After
+    /// [`end_call`](Self::end_call) it starts the next model call of the same reply.
     pub(crate) fn begin(&mut self, about: ModelCallInfo<'_>, out: &mut EventSink<'_>) {
         if self.in_call || self.ended {
             return;
@@ -144,19 +146,26 @@ impl ModelCall {
         out(event);
     }
 
-    /// Hands on any event of the reply.
+    /// Emits any event of the reply.
     pub(crate) fn emit<'e>(&'e self, kind: impl Into<EventKind<'e>>, out: &mut EventSink<'_>) {
         if !self.ended {
             out(Event::new(self.reply_id.as_str(), kind));
         }
     }
 
-    /// An id for a block that the provider gives none.
+    /// Emits a frame that we do not know as a custom event.
+    pub(crate) fn emit_unknown_frame(&self, text: &str, out: &mut EventSink<'_>) {
+        if let Ok(value) = Json::parse(text) {
+            self.emit(Custom { name: self.wire.to_owned(), value: CustomValue(value) }, out);
+        }
+    }
+
+    /// A new id for a block without one.
     pub(crate) fn new_id(&self) -> String {
         format!("{}-{}", self.prefix, self.count)
     }
 
-    /// The provider's id for a call, or one like it where another call of this answer has it already.
+    /// The provider's id for a tool call, with a suffix if another call of this answer has the same.
     fn unique_call_id(&mut self, id: &str) -> String {
         let mut unused = id.to_owned();
         while !self.call_ids.insert(unused.clone()) {
@@ -169,8 +178,8 @@ impl ModelCall {
         self.open.contains_key(&key)
     }
 
-    /// Begins a block. `key` is what the provider calls it while it is open, `id` its id for good
-    /// (empty: a new one), `name` the tool's for a call.
+    /// Starts a block. `key` identifies it while it is open, `id` is its id (empty: a new one), `name` the tool's name for a
+    /// tool call.
     pub(crate) fn start_block(
         &mut self,
         key: u64,
@@ -206,14 +215,14 @@ impl ModelCall {
         self.count += 1;
     }
 
-    /// Goes on with an open block; whether there is one.
+    /// Appends to an open block. Returns whether there is one.
     pub(crate) fn push_delta(&self, key: u64, delta: &str, out: &mut EventSink<'_>) -> bool {
         let Some(open) = self.open.get(&key) else { return false };
         self.emit_delta(open, delta, out);
         true
     }
 
-    /// Goes on with an open block of this kind; whether there is one.
+    /// Appends to an open block of this kind. Returns whether there is one.
     pub(crate) fn push_delta_of_kind(
         &self,
         key: u64,
@@ -244,12 +253,12 @@ impl ModelCall {
         out(Event::new(self.reply_id.as_str(), kind));
     }
 
-    /// Ends a block, if it is open. `extra` becomes fields of the block.
+    /// Closes a block, if it is open. `extra` becomes fields of the block.
     pub(crate) fn close_block(&mut self, key: u64, extra: Fields, out: &mut EventSink<'_>) {
         self.close_block_with_text(key, None, extra, out);
     }
 
-    /// The same, with the whole text where the deltas of a text block gave another.
+    /// The same, with the text that replaces what the deltas of a text block gave.
     pub(crate) fn close_block_with_text(
         &mut self,
         key: u64,
@@ -262,7 +271,7 @@ impl ModelCall {
         }
     }
 
-    /// Ends every open block, in the order in which they began.
+    /// Closes every open block, in the order in which they started.
     pub(crate) fn close_all_blocks(&mut self, out: &mut EventSink<'_>) {
         let mut open: Vec<OpenBlock> = std::mem::take(&mut self.open).into_values().collect();
         open.sort_by_key(|open| open.position);
@@ -290,7 +299,7 @@ impl ModelCall {
         }
     }
 
-    /// A block of bytes, or of a URL, whole.
+    /// Emits a whole block of bytes, or of a URL.
     pub(crate) fn emit_data_block(
         &mut self,
         id: &str,
@@ -311,12 +320,12 @@ impl ModelCall {
         self.block_ids.push(id);
     }
 
-    /// An item that only the provider knows, verbatim.
+    /// Emits an item that only the provider knows, verbatim.
     pub(crate) fn emit_item(&mut self, item: Fields, out: &mut EventSink<'_>) {
         self.emit_block(super::item_to_block(self.wire, item), out);
     }
 
-    /// The same, where a block of the item's id was there before.
+    /// The same for an item whose id an earlier block has.
     pub(crate) fn emit_duplicate_item(&mut self, item: &Fields, out: &mut EventSink<'_>) {
         self.emit_block(super::item_to_wrapped_block(self.wire, item), out);
     }
@@ -329,15 +338,15 @@ impl ModelCall {
         self.emit(Block { block: Box::new(block) }, out);
     }
 
-    /// The provider says that it failed: that is the last event of the call.
+    /// Ends the reply with an error of the provider.
     pub(crate) fn fail(&mut self, error: ReplyError, out: &mut EventSink<'_>) {
         self.finished_reason = Some(FinishedReason::Error);
         self.error = Some(error);
         self.finish(out);
     }
 
-    /// The provider says that this call is done: closes what is open, and hands on the end of the
-    /// call. The reply goes on: with another call, or with [`end`](Self::end).
+    /// Closes open blocks and emits the end of the model call. The reply continues with another model call, or with
+    /// [`end_of_stream`](Self::end_of_stream).
     pub(crate) fn end_call(&mut self, out: &mut EventSink<'_>) {
         if self.ended || !self.in_call {
             return;
@@ -360,8 +369,8 @@ impl ModelCall {
         out(event);
     }
 
-    /// The provider has begun its answer anew: ends the call, and takes back all that came of it. What
-    /// it took was never said.
+    /// Ends the model call and discards its blocks, because the provider has restarted its answer. The tokens of the first
+    /// attempt are unknown.
     pub(crate) fn discard_call(&mut self, out: &mut EventSink<'_>) {
         self.close_all_blocks(out);
         self.usage = TokenCounts::default();
@@ -370,13 +379,12 @@ impl ModelCall {
         self.end_call(out);
     }
 
-    /// Whether a call was done, and no other has begun.
+    /// Whether a model call has ended and no other has started.
     pub(crate) fn is_between_calls(&self) -> bool {
         self.begun && !self.in_call
     }
 
-    /// The provider says that it is done: closes what is open, and hands on the end. A reason that
-    /// was never given is `completed`.
+    /// Closes open blocks and emits the end of the reply. The default reason is `completed`.
     pub(crate) fn finish(&mut self, out: &mut EventSink<'_>) {
         if self.ended {
             return;
@@ -397,21 +405,36 @@ impl ModelCall {
         self.ended = true;
     }
 
-    /// There are no more bytes. A stream that never said why it ended was cut off.
+    /// The body has ended. A stream without a finish reason was truncated.
     pub(crate) fn end_of_stream(&mut self, out: &mut EventSink<'_>) {
         if self.finished_reason.is_none() && !self.ended {
             self.finished_reason = Some(FinishedReason::Truncated);
-            self.error = Some(ReplyError {
-                r#type: ErrorType::Connection,
-                message: "the provider's stream broke off before its end".to_owned(),
-                ..ReplyError::default()
-            });
+            let message = "the provider's stream ended before it was complete";
+            self.error = Some(reply_error(ErrorType::Connection, message));
         }
         self.finish(out);
     }
 }
 
-/// Seconds since 1970 as a time in UTC; empty where there are none, or too many.
+/// Takes a token count that a provider reports. The last one counts, but a 0 does not replace another.
+pub(crate) fn set_count(count: &mut i64, reported: Option<i64>) {
+    if let Some(reported) = reported.filter(|reported| *reported > 0) {
+        *count = reported;
+    }
+}
+
+/// A time as seconds since 1970; 0 if it is unknown or invalid. A time without a zone is in UTC.
+pub(crate) fn unix_seconds(format_unix_time: &str) -> i64 {
+    let at = format_unix_time.parse::<jiff::Timestamp>().or_else(|_| {
+        format_unix_time
+            .parse::<jiff::civil::DateTime>()
+            .and_then(|format_unix_time| format_unix_time.to_zoned(jiff::tz::TimeZone::UTC))
+            .map(|format_unix_time| format_unix_time.timestamp())
+    });
+    at.map_or(0, jiff::Timestamp::as_second)
+}
+
+/// Seconds since 1970 as a time in UTC; empty if the number is no valid time.
 fn format_unix_time(seconds: i64) -> String {
     match jiff::Timestamp::from_second(seconds) {
         Ok(at) if seconds > 0 => at.to_string(),

@@ -1,10 +1,9 @@
-//! `<think>` tags inside text.
+//! Separates `<think>` tags from text, for models that write their reasoning into it.
 
 const OPEN_TAG: &str = "<think>";
 const CLOSE_TAG: &str = "</think>";
 
-/// The most white space that is held back to see whether a tag follows: some models write nothing
-/// else until their limit.
+/// The most white space that is held back until a tag may follow. Some models write nothing else until their token limit.
 const MAX_HELD_SPACE: usize = 64;
 
 /// A piece of text, inside or outside the tags.
@@ -14,23 +13,23 @@ pub(crate) enum Segment<'a> {
     Thinking(&'a str),
 }
 
-/// Takes a text piece by piece, cut anywhere, and tells thinking from the rest.
+/// Takes text in pieces that are cut anywhere, and separates thinking from the rest.
 ///
-/// White space in front of the first tag is dropped; everything else stays as it is. A tag that
-/// never closes makes the rest thinking. A tag behind a backtick is being talked about.
+/// White space before the first tag is dropped; everything else is kept. After a tag that never closes, the rest is
+/// thinking. A tag after a backtick is a quotation, not a tag.
 #[derive(Debug, Default)]
 pub(crate) struct ThinkTagParser {
     inside: bool,
-    /// Something other than white space has come outside the tags, or a tag has.
+    /// A tag, or text other than white space, has come.
     begun: bool,
-    /// The last character that was passed on is a backtick.
+    /// The last character that was emitted is a backtick.
     quoted: bool,
-    /// What may be the beginning of a tag, or white space in front of one.
+    /// What may be the beginning of a tag, or white space before one.
     held: String,
 }
 
 impl ThinkTagParser {
-    /// Takes the next piece. What it passes on is never empty.
+    /// Takes the next piece. Emitted segments are never empty.
     pub(crate) fn feed(&mut self, piece: &str, mut each: impl FnMut(Segment<'_>)) {
         if self.held.is_empty() && self.begun && !piece.contains('<') {
             return self.emit(piece, &mut each);
@@ -62,13 +61,13 @@ impl ThinkTagParser {
         }
     }
 
-    /// There is no more: what was held back was no tag.
+    /// Emits what was held back, because no tag can follow.
     pub(crate) fn finish(&mut self, mut each: impl FnMut(Segment<'_>)) {
         let held = std::mem::take(&mut self.held);
         self.emit(&held, &mut each);
     }
 
-    /// Finds the next tag that counts.
+    /// Finds the next tag that is not quoted, and returns the text before and after it.
     fn find_tag<'t>(&self, text: &'t str, tag: &str) -> Option<(&'t str, &'t str)> {
         let mut from = 0;
         loop {
@@ -93,7 +92,7 @@ impl ThinkTagParser {
     }
 }
 
-/// From where on the text may be the beginning of a tag, or white space in front of the first.
+/// The start of what may be the beginning of a tag, or white space before the first one.
 fn held_start(text: &str, tag: &str, begun: bool) -> usize {
     if !begun && is_leading_space(text) {
         return 0;
@@ -105,7 +104,7 @@ fn held_start(text: &str, tag: &str, begun: bool) -> usize {
     if !begun && is_leading_space(before) { 0 } else { at }
 }
 
-/// Whether a text is no more than the white space that may stand in front of the first tag.
+/// Whether a text is only white space, and short enough to hold back.
 fn is_leading_space(text: &str) -> bool {
     text.len() <= MAX_HELD_SPACE && text.trim_ascii().is_empty()
 }
@@ -114,7 +113,7 @@ fn is_leading_space(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// The segments, neighbours joined, for every way to cut the text in two and into characters.
+    /// The segments, adjacent ones joined. They are the same for every way to cut the text in two, and into characters.
     fn parse_however_cut(text: &str) -> Vec<(bool, String)> {
         let cut = |pieces: &[&str]| {
             let mut found: Vec<(bool, String)> = Vec::new();

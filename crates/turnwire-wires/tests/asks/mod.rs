@@ -141,15 +141,11 @@ pub fn metadata_never_reaches(wire: &str) {
                 msg.structured_output(SECRET).build().unwrap()
             })
             .collect();
-        for agents in
+        for speaker_format in
             [SpeakerFormat::SingleAgent, SpeakerFormat::HistoryTags, SpeakerFormat::NamePrefix]
         {
-            let request = Request {
-                model: "m",
-                messages: &messages,
-                speaker_format: agents,
-                ..Request::default()
-            };
+            let request =
+                Request { model: "m", messages: &messages, speaker_format, ..Request::default() };
             let body = body(wire, &request).to_string();
             assert!(!body.contains(SECRET), "{body}");
         }

@@ -1,14 +1,14 @@
-//! Recordings of real providers, through a decoder, however they are framed and cut.
+//! Runs recordings of real providers through a decoder, framed and cut in many ways.
 //!
-//! What a recording must become is computed by each provider's test in another way than by the
-//! decoder: from whole JSON trees, with all of the stream at hand.
+//! Each provider's test computes the expected message in another way than the decoder: from whole JSON trees, with the
+//! complete stream at hand.
 
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
 use turnwire_core::{FinishedReason, Folder, Msg, TextBlock, ThinkingBlock, ToolCall};
-use turnwire_testkit::{Rng, check_property};
+use turnwire_testkit::{Rng, check_property, fixtures};
 use turnwire_wires::{Decoded, DecoderOptions, Wire};
 
 /// What a recording must become.
@@ -22,11 +22,11 @@ pub struct Expected {
     pub calls: Vec<(String, String)>,
     /// Tokens read and written.
     pub usage: (i64, i64),
-    /// How it ended, in our words.
+    /// Our finish reason.
     pub reason: String,
 }
 
-/// What a provider's test says of its recordings.
+/// The recordings of one provider.
 pub struct Provider {
     /// The wire.
     pub wire: &'static str,
@@ -36,38 +36,29 @@ pub struct Provider {
     pub expected: fn(&[Value]) -> Expected,
     /// Whether the stream may count as ended once this payload was seen.
     pub is_terminal: fn(&Value) -> bool,
-    /// Frames of no content that real servers put between the others.
+    /// Frames without content that real servers send between the others.
     pub pings: &'static [&'static str],
-    /// What stands behind the last frame on the real wire.
+    /// What the provider sends after the last frame.
     pub last_word: Option<&'static str>,
 }
 
-/// Checks all recordings that the provider claims. How many there were.
-pub fn check_all(provider: &Provider) -> usize {
-    let Some(folder) = folder() else {
-        eprintln!("skipped: the recordings are not here; TURNWIRE_FIXTURES names their folder");
-        return 0;
-    };
-    let mut names: Vec<String> = fs::read_dir(folder.join("provider-streams"))
-        .unwrap()
-        .filter_map(|entry| entry.unwrap().file_name().into_string().ok())
-        .filter(|name| (provider.claims)(name))
-        .collect();
-    names.sort();
-    for name in &names {
-        let text = fs::read_to_string(folder.join("provider-streams").join(name)).unwrap();
+/// Checks all recordings of the provider, and that there are at least this many. Records a skip if the fixtures are missing.
+pub fn check_all(provider: &Provider, at_least: usize) {
+    let Some(recordings) = read_recordings(provider.wire, provider.claims) else { return };
+    for (name, text) in &recordings {
         let payloads: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         check_one(provider, name, &payloads);
     }
-    names.len()
+    assert!(recordings.len() >= at_least, "only {} recordings", recordings.len());
 }
 
-fn folder() -> Option<PathBuf> {
-    let folder = std::env::var_os("TURNWIRE_FIXTURES").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures"),
-        PathBuf::from,
-    );
-    folder.is_dir().then_some(folder)
+/// The recordings of a wire, by name. Records a skip if the fixtures are missing.
+pub fn read_recordings(wire: &str, claims: fn(&str) -> bool) -> Option<BTreeMap<String, String>> {
+    let folder = fixtures(&format!("recordings of {wire}"))?.join("provider-streams");
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let named = entries.filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry)));
+    let claimed = named.filter(|(name, _)| claims(name));
+    Some(claimed.map(|(name, entry)| (name, fs::read_to_string(entry.path()).unwrap())).collect())
 }
 
 fn check_one(provider: &Provider, name: &str, payloads: &[&str]) {
@@ -93,7 +84,7 @@ fn check_one(provider: &Provider, name: &str, payloads: &[&str]) {
     });
 }
 
-/// How many payloads are whole in a body that was cut, and so may have been read.
+/// How many payloads are complete in a body that was cut.
 fn whole_frames(body: &str, payloads: &[&str]) -> usize {
     let mut from = 0;
     let mut count = 0;
@@ -149,7 +140,7 @@ fn cut_randomly<'b>(rng: &mut Rng, body: &'b [u8]) -> Vec<&'b [u8]> {
     pieces
 }
 
-/// The one message that the pieces fold to, without any problem.
+/// The one message that the pieces fold to, without errors.
 fn fold(wire: &str, pieces: &[&[u8]], name: &str) -> Msg {
     let mut decoder = Wire::named(wire).unwrap().decoder(&DecoderOptions::default()).unwrap();
     let mut folder = Folder::default();

@@ -1,12 +1,11 @@
-//! Recordings of real providers. They are not part of this repository: `TURNWIRE_FIXTURES` names the
-//! folder that they are in, and without it the tests say that they were skipped.
+//! Recordings of real providers. They are not part of this repository: `TURNWIRE_FIXTURES` names their folder. Without it the
+//! tests record a skip.
 
 #![expect(
     clippy::indexing_slicing,
     clippy::panic,
-    clippy::print_stderr,
     clippy::unwrap_used,
-    reason = "a test that cannot go on has failed, and says why it was skipped"
+    reason = "a test that cannot go on has failed"
 )]
 
 mod anthropic;

@@ -1,27 +1,27 @@
-//! Recordings of the Responses API, and of what imitates it.
+//! Recordings of the Responses API, and of compatible APIs.
 
-use crate::harness::{self, Expected, Provider};
+use crate::harness::{Expected, Provider, check_all, read_recordings};
 use serde_json::Value;
 use turnwire_core::{ContentBlock, Event, Folder, Msg, ToolCall};
 use turnwire_wires::{DecoderOptions, EncoderOptions, Frames, Wire, sse};
 
 #[test]
-fn recordings_become_what_their_trees_say() {
-    let count = harness::check_all(&Provider {
+fn recordings_of_responses_become_the_messages_that_they_hold() {
+    let provider = Provider {
         wire: "openai-responses",
         claims,
         expected,
         is_terminal,
         pings: &[r#"{"type":"keepalive","sequence_number":3}"#],
-        // There is none here, but some servers send it.
+        // The protocol has none, but some servers send it.
         last_word: Some("[DONE]"),
-    });
-    assert!(count == 0 || count >= 48, "only {count} recordings were found");
+    };
+    check_all(&provider, 48);
 }
 
 fn claims(name: &str) -> bool {
     let is_chat = name.starts_with("azure.azure-deepseek");
-    // Its first and its last line are no JSON: they lack their last brace.
+    // Its first and last lines are not valid JSON: the last brace is missing.
     let is_broken = name.contains("parallel-tool-call-wrapper");
     (name.contains(".responses.") || name.starts_with("azure.")) && !is_chat && !is_broken
 }
@@ -86,24 +86,13 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// A recording that is read, written and read again is the same message: law 6 over real replies,
-/// with what each block keeps of its item.
+/// A recording that is decoded, encoded and decoded again gives the same message, with all extra fields: law 6 for real
+/// replies.
 #[test]
-fn recordings_survive_being_written_again() {
-    let folder = std::env::var_os("TURNWIRE_FIXTURES").map_or_else(
-        || std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures"),
-        std::path::PathBuf::from,
-    );
-    let Ok(entries) = std::fs::read_dir(folder.join("provider-streams")) else {
-        eprintln!("skipped: the recordings are not here; TURNWIRE_FIXTURES names their folder");
-        return;
-    };
-    for path in entries.map(|entry| entry.unwrap().path()) {
-        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-        if !claims(&name) {
-            continue;
-        }
-        let first = events(&std::fs::read(&path).unwrap());
+fn recordings_that_are_encoded_again_give_the_same_messages() {
+    let Some(recordings) = read_recordings("openai-responses", claims) else { return };
+    for (name, text) in recordings {
+        let first = events(text.as_bytes());
         let mut encoder = wire().encoder(&EncoderOptions::default()).unwrap();
         let (mut frames, mut body) = (Frames::default(), String::new());
         for event in &first {

@@ -1,4 +1,4 @@
-//! Blocks in the order of their starts, of which only the first is being written.
+//! The queue of blocks in the order of their starts. Only the first one is written.
 
 use super::super::content;
 use super::{BlockDelta, Delta, Frame};
@@ -9,11 +9,11 @@ use turnwire_core::{DataBlock, Event, Fields, Json, Msg, ThinkingBlock};
 #[derive(Default)]
 pub(super) struct BlockQueue {
     blocks: VecDeque<QueuedBlock>,
-    /// The places of the blocks, by their ids, counted over the whole message.
+    /// The positions of the blocks by id, counted over the whole message.
     positions: HashMap<String, usize>,
-    /// How many blocks have left.
+    /// The number of blocks that were removed.
     removed: usize,
-    /// The index of the next block on the wire.
+    /// The index of the next block in the stream.
     index: u64,
     has_calls: bool,
 }
@@ -21,28 +21,28 @@ pub(super) struct BlockQueue {
 struct QueuedBlock {
     id: String,
     content: QueuedContent,
-    /// What was not written yet.
+    /// Text that is not written yet.
     text: String,
     /// Whether its start was written.
     begun: bool,
-    /// Whether any of its text was.
+    /// Whether any of its text was written.
     has_written: bool,
     ended: bool,
     extra: Fields,
 }
 
-/// What a block is.
+/// The type of a block, and what it needs.
 pub(super) enum QueuedContent {
     Text,
     Thinking,
     ToolCall {
         name: String,
-        /// A person was asked about it.
+        /// It waits for the user's confirmation.
         asking: bool,
-        /// It is the agent's own affair.
+        /// The agent has executed it.
         served: bool,
     },
-    /// Bytes are put together by the one fold.
+    /// The fold collects the bytes in this message.
     Data(Box<Msg>),
     Item(Fields),
 }
@@ -52,7 +52,7 @@ impl QueuedContent {
         Self::ToolCall { name, asking: false, served: false }
     }
 
-    /// A data block that begins with this event.
+    /// A data block that starts with this event.
     pub(super) fn from_data_event(event: &Event<'_>) -> Self {
         let mut msg = Msg::reply(event.reply_id.to_string(), "");
         fold_event(&mut msg, event);
@@ -60,13 +60,13 @@ impl QueuedContent {
     }
 }
 
-/// What does not fit is not in the message either.
+/// Folds an event. The message ignores an event that does not fit, and so does this.
 fn fold_event(msg: &mut Msg, event: &Event<'_>) {
     let _ = msg.append_event(event);
 }
 
 impl BlockQueue {
-    /// Whether a call was written, for the client to execute.
+    /// Whether a call for the client was written.
     pub(super) fn has_calls(&self) -> bool {
         self.has_calls
     }
@@ -98,7 +98,7 @@ impl BlockQueue {
         self.advance(ReleaseLimit::UndecidedCall, out);
     }
 
-    /// Goes on with the text of a block.
+    /// Appends to the text of a block.
     #[inline]
     pub(super) fn push_text(&mut self, id: &str, delta: &str, out: &mut Frames) {
         if let Some(front) = self.blocks.front_mut()
@@ -118,8 +118,7 @@ impl BlockQueue {
         }
     }
 
-    /// Ends a block. A text that replaces what the deltas gave can only be written where they gave
-    /// nothing.
+    /// Ends a block. A text that replaces the deltas can be written only if there were none.
     pub(super) fn end_block(
         &mut self,
         id: &str,
@@ -136,7 +135,7 @@ impl BlockQueue {
         self.advance(ReleaseLimit::UndecidedCall, out);
     }
 
-    /// A call was served by the agent.
+    /// The agent has executed a call.
     pub(super) fn mark_served(&mut self, id: &str, out: &mut Frames) {
         if let Some(QueuedBlock { content: QueuedContent::ToolCall { served, .. }, .. }) =
             self.get(id)
@@ -146,7 +145,7 @@ impl BlockQueue {
         }
     }
 
-    /// A person is asked about a call.
+    /// The user is asked to confirm a call.
     pub(super) fn mark_asking(&mut self, id: &str) {
         if let Some(QueuedBlock { content: QueuedContent::ToolCall { asking, .. }, .. }) =
             self.get(id)
@@ -155,7 +154,7 @@ impl BlockQueue {
         }
     }
 
-    /// A person has agreed to a call, perhaps with another input.
+    /// The user has confirmed a call, perhaps with an edited input.
     pub(super) fn apply_edit(&mut self, id: &str, input: &str) {
         if let Some(QueuedBlock { content: QueuedContent::ToolCall { asking, .. }, text, .. }) =
             self.get(id)
@@ -166,7 +165,7 @@ impl BlockQueue {
         }
     }
 
-    /// The model has said all: whatever is open is closed. Calls still wait for who executes them.
+    /// Closes all blocks at the end of a model call. It is not known yet who executes its tool calls.
     pub(super) fn close_blocks(&mut self, out: &mut Frames) {
         for block in &mut self.blocks {
             block.ended = true;
@@ -174,7 +173,7 @@ impl BlockQueue {
         self.advance(ReleaseLimit::UndecidedCall, out);
     }
 
-    /// Writes everything: calls without a result are the client's.
+    /// Writes everything: calls without a result are for the client.
     pub(super) fn flush(&mut self, out: &mut Frames) {
         for block in &mut self.blocks {
             block.ended = true;
@@ -187,7 +186,7 @@ impl BlockQueue {
         self.blocks.get_mut(place.checked_sub(self.removed)?)
     }
 
-    /// Writes what can be written of the first block, and goes on to the next once it is done.
+    /// Writes what can be written of the first block, and continues with the next when it is complete.
     fn advance(&mut self, until: ReleaseLimit, out: &mut Frames) {
         while let Some(block) = self.blocks.front_mut() {
             match block.advance(self.index, until, out) {
@@ -206,10 +205,10 @@ impl BlockQueue {
     }
 }
 
-/// How far to go.
+/// How far to write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReleaseLimit {
-    /// To the first call of which it is not known who executes it.
+    /// Up to the first call that nobody has executed yet.
     UndecidedCall,
     QueueEmpty,
 }
@@ -221,10 +220,10 @@ enum Progress {
 }
 
 impl QueuedBlock {
-    fn new(id: &str, slot: QueuedContent) -> Self {
+    fn new(id: &str, content: QueuedContent) -> Self {
         Self {
             id: id.to_owned(),
-            content: slot,
+            content,
             text: String::new(),
             begun: false,
             has_written: false,
@@ -233,7 +232,7 @@ impl QueuedBlock {
         }
     }
 
-    /// Whether its text is written as it comes, once it is the first.
+    /// Whether its text is written as it comes while it is the first block.
     fn is_live(&self) -> bool {
         matches!(self.content, QueuedContent::Text | QueuedContent::Thinking)
     }
@@ -242,7 +241,7 @@ impl QueuedBlock {
         let text = std::mem::take(&mut self.text);
         match &self.content {
             QueuedContent::Text | QueuedContent::Thinking => {
-                // Thinking may turn out to be redacted, which is a block of another type.
+                // Redacted thinking is another type of block, so the start waits.
                 if matches!(self.content, QueuedContent::Text) {
                     self.write_block_start(index, out);
                 }
@@ -294,12 +293,15 @@ impl QueuedBlock {
                 ("thinking", "".into()),
                 ("signature", "".into()),
             ]),
-            _ => content::plain_text(""),
+            QueuedContent::Text
+            | QueuedContent::ToolCall { .. }
+            | QueuedContent::Data(_)
+            | QueuedContent::Item(_) => content::plain_text(""),
         };
         write_start(&fields, index, out);
     }
 
-    /// Writes text of a block that is written as it comes.
+    /// Writes text of a text or thinking block.
     #[inline]
     fn write_text(&mut self, text: &str, index: u64, out: &mut Frames) {
         if text.is_empty() {
@@ -309,11 +311,16 @@ impl QueuedBlock {
         self.has_written = true;
         match self.content {
             QueuedContent::Thinking => write_delta(Delta::Thinking { thinking: text }, index, out),
-            _ => write_delta(Delta::Text { text }, index, out),
+            QueuedContent::Text
+            | QueuedContent::ToolCall { .. }
+            | QueuedContent::Data(_)
+            | QueuedContent::Item(_) => {
+                write_delta(Delta::Text { text }, index, out);
+            }
         }
     }
 
-    /// Ends such a block, with what its provider added to it.
+    /// Ends such a block, with its signature or citations.
     fn write_block_end(&mut self, index: u64, out: &mut Frames) {
         let is_thinking = matches!(self.content, QueuedContent::Thinking);
         if is_thinking && !self.begun {

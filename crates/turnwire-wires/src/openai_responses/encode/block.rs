@@ -1,4 +1,4 @@
-//! One block on its way out.
+//! One block of a response while it is written.
 
 use super::super::item::{self, CUSTOM_CALL, IMAGE_CALL, ITEM_ID, PART_TYPE};
 use super::frame::{self, Part};
@@ -9,22 +9,22 @@ use turnwire_core::{Fields, Json};
 
 pub(super) struct OutputBlock {
     pub kind: OutputKind,
-    /// Our id of it.
+    /// Our id of the block.
     pub id: String,
     /// The id of its item.
     pub item_id: String,
-    /// Which part of its item it is: a reasoning item may have several.
+    /// The index of the part: a reasoning item may have several.
     pub part: usize,
-    /// The same, as its deltas say it.
+    /// The JSON between the number and the delta in every delta frame of the block.
     delta_prefix: String,
-    /// What has come, while it is needed.
+    /// The text so far.
     pub text: String,
     pub extra: Fields,
     pub state: BlockState,
     pub ended: bool,
-    /// It only says the structured output.
+    /// It only repeats the structured output.
     pub is_structured: bool,
-    /// Its text is not what the deltas gave.
+    /// Its final text differs from its deltas.
     pub is_replaced: bool,
 }
 
@@ -48,13 +48,13 @@ impl OutputKind {
 
 #[derive(Clone, Copy)]
 pub(super) enum BlockState {
-    /// Nothing of it is written.
+    /// It is held back: nothing is written.
     Held,
-    /// It is being written, as this item.
+    /// It is being written as the item with this index.
     Live(usize),
-    /// It is written whole.
+    /// It is written completely.
     Done(usize),
-    /// It never will be.
+    /// It will not be written.
     Dropped,
 }
 
@@ -75,7 +75,7 @@ impl OutputBlock {
         }
     }
 
-    /// Whether its text begins as a JSON object or list does.
+    /// Whether its text begins like a JSON object or list.
     pub(super) fn looks_like_json(&self) -> bool {
         self.text.trim_start().starts_with(['{', '['])
     }
@@ -87,14 +87,14 @@ impl OutputBlock {
         }
     }
 
-    /// Makes it ready to be written; `None` where the protocol has no place for it.
+    /// Prepares data for writing; `None` if the protocol cannot hold it.
     pub(super) fn normalize_data(&mut self) -> Option<()> {
         if let OutputKind::Data { media_type, url } = &self.kind {
             let media_type = media_type.clone().filter(|kind| kind.starts_with("image/"))?;
             if *url {
                 return None;
             }
-            // The deltas were cut anywhere, and may be padded in the middle.
+            // Deltas are cut anywhere and may have padding in the middle, so the data is encoded again.
             let source = Base64Source {
                 data: std::mem::take(&mut self.text),
                 media_type: None,
@@ -108,7 +108,7 @@ impl OutputBlock {
         Some(())
     }
 
-    /// Gives its item an id: the block's own, or one that no other item of the response has.
+    /// Gives its item an id: the block's own, or one that is unique in the response.
     pub(super) fn assign_item_id(&mut self, index: usize) {
         self.item_id = match &self.kind {
             OutputKind::ToolCall { .. } => match self.extra.get::<String>(ITEM_ID) {
@@ -137,7 +137,7 @@ impl OutputBlock {
         }
     }
 
-    /// The item, with this much of its text.
+    /// The item with this text.
     pub(super) fn item(&self, text: &str, status: &'static str) -> Option<Json> {
         let id = &self.item_id;
         match &self.kind {
@@ -178,7 +178,7 @@ impl OutputBlock {
         }
     }
 
-    /// The item as one that counts no more.
+    /// The item, marked as discarded.
     pub(super) fn discarded_item(&self) -> Fields {
         let item = match &self.kind {
             OutputKind::Thinking => {
@@ -191,7 +191,10 @@ impl OutputBlock {
                 })
                 .ok()
             }
-            _ => self.item(&self.text, "incomplete"),
+            OutputKind::Text
+            | OutputKind::ToolCall { .. }
+            | OutputKind::Data { .. }
+            | OutputKind::Item(_) => self.item(&self.text, "incomplete"),
         };
         let mut fields: Fields = item.and_then(|item| item.parse_as().ok()).unwrap_or_default();
         fields.insert("status", "incomplete");
@@ -199,7 +202,7 @@ impl OutputBlock {
         fields
     }
 
-    /// Announces the item, or the next part of it, and what of its text there is.
+    /// Writes the start of the item, or of its next part, and the text so far.
     pub(super) fn write_start(&mut self, number: &mut u64, index: usize, out: &mut Frames) {
         self.prepare_delta_prefix(index);
         let id = &self.item_id;
@@ -249,7 +252,7 @@ impl OutputBlock {
         }
     }
 
-    /// Writes a delta. There are more of them than of all else, so the frame is put together by hand.
+    /// Writes a delta. Most frames are deltas, so they are written without serde.
     #[inline]
     pub(super) fn write_delta(&self, number: u64, delta: &str, out: &mut Frames) {
         let (name, tail) = match &self.kind {
@@ -272,7 +275,7 @@ impl OutputBlock {
         });
     }
 
-    /// What stands between the number and the delta, the same in every frame of the block.
+    /// Prepares the JSON between the number and the delta.
     fn prepare_delta_prefix(&mut self, index: usize) {
         let place = &mut self.delta_prefix;
         place.clear();
@@ -289,7 +292,7 @@ impl OutputBlock {
         place.push_str(r#","delta":"#);
     }
 
-    /// What stands between the last delta and the end of the item.
+    /// Writes the frames between the last delta and the end of the item.
     pub(super) fn write_end(&self, number: &mut u64, index: usize, out: &mut Frames) {
         let (item_id, text) = (self.item_id.as_str(), self.text.as_str());
         let mut put = FrameWriter { number, out };
@@ -373,7 +376,7 @@ impl FrameWriter<'_> {
     }
 }
 
-/// Whether a text was a refusal.
+/// Whether a text is a refusal.
 pub(super) fn is_refusal(extra: &Fields) -> bool {
     extra.raw(PART_TYPE).is_some_and(|word| *word == Json::from("refusal"))
 }

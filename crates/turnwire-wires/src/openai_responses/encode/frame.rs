@@ -1,4 +1,4 @@
-//! The frames of the stream out, and what is inside them.
+//! The frames of the stream to clients.
 
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
@@ -22,7 +22,7 @@ pub(super) struct Lifecycle<'a> {
     pub response: &'a Response<'a>,
 }
 
-/// A string as JSON. Most have nothing in them that needs care.
+/// Writes a JSON string. Most texts need no escaping.
 #[inline]
 pub(super) fn write_json_string(text: &str, out: &mut String) {
     let is_plain = |byte: u8| byte >= 0x20 && byte != b'"' && byte != b'\\';
@@ -84,7 +84,7 @@ pub(super) struct CallDone<'a> {
     pub input: Input<'a>,
 }
 
-/// The input of a call, by its name.
+/// The input of a call, in the field of its type.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Input<'a> {
@@ -201,7 +201,7 @@ pub(super) struct Image<'a> {
     pub result: &'a str,
 }
 
-/// The response, with the fields that their clients expect and that we have nothing to say about.
+/// The response, including fields that clients expect and that are always the same here.
 #[derive(Serialize)]
 pub(super) struct Response<'a> {
     pub id: &'a str,
