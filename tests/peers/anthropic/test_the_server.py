@@ -435,10 +435,10 @@ def test_a_client_does_not_mind_a_heartbeat(tmp_path: Path) -> None:
 def test_errors_are_the_clients_own(server: TurnwireServer, slow: TurnwireServer, tmp_path: Path) -> None:
     client = connect(server.url)
     for wrong, why in [
-        (asked(user("")), "says nothing"),
-        (asked(), "nothing of the user's"),
+        (asked(user("")), "user message is empty"),
+        (asked(), "neither a user message"),
         (asked(user("x"), tools=[{"type": "web_search_20250305", "name": "web_search"}]), "web_search_20250305"),
-        (asked({"role": "robot", "content": "x"}), "no role"),
+        (asked({"role": "robot", "content": "x"}), "unknown role"),
     ]:
         with pytest.raises(anthropic.BadRequestError, match=why):
             client.messages.create(**wrong)

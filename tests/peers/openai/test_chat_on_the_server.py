@@ -403,12 +403,12 @@ def test_errors_are_the_packages_own(server: TurnwireServer, slow: TurnwireServe
     client = connect(server.url)
     before = count(server)
     for wrong, why in [
-        (asked(user("x"), n=2), "`n` can only be 1"),
-        (asked(user("")), "says nothing"),
-        (asked(), "nothing of the user's"),
+        (asked(user("x"), n=2), "`n` must be 1"),
+        (asked(user("")), "user message is empty"),
+        (asked(), "neither a user message"),
         (asked(user("x"), logprobs=True), "logprobs"),
         (asked(user("x"), modalities=["text", "audio"]), "modalities"),
-        (asked({"role": "robot", "content": "x"}), "no role"),
+        (asked({"role": "robot", "content": "x"}), "unknown role"),
     ]:
         with pytest.raises(openai.BadRequestError, match=why):
             client.chat.completions.create(**wrong)
