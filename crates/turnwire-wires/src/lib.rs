@@ -18,8 +18,8 @@
 //! | [`body`] | splits a body into frames: JSON lines or server-sent events |
 //! | [`sse`] | writes server-sent events |
 //! | [`loss`] | what a wire cannot hold |
-//! | [`request`] | a request to a model, independent of its protocol |
-//! | [`model`] | an agent that serves as a model: its requests and whole responses |
+//! | [`model_request`] | a request to a model, independent of its protocol |
+//! | [`client_request`] | an agent that serves as a model: its requests and whole responses |
 //! | all others | one protocol each |
 //!
 //! Files have the same name in every protocol:
