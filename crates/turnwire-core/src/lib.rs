@@ -29,7 +29,7 @@
 //! | [`event`] | events; all kinds in one table |
 //! | [`fold`] | folds the events of one reply into its message |
 //! | [`folder`] | folds a stream with many replies |
-//! | [`calls`] | progress of the model calls of a reply |
+//! | [`model_calls`] | progress of the model calls of a reply |
 //! | [`mod@coalesce`] | merges deltas for late subscribers |
 //! | [`partial`] | the JSON value of tool input while it streams |
 //! | [`json`] | JSON that is kept as text |
