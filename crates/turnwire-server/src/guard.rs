@@ -80,8 +80,8 @@ impl RequestContext {
                 if !self.caller()?.0.is_ticket {
                     return Ok(());
                 }
-                Err(ApiError::forbidden("a ticket cannot make further tickets")
-                    .hint("send this with the token or the JWT itself"))
+                Err(ApiError::forbidden("a ticket cannot create further tickets")
+                    .hint("send this request with the token or the JWT itself"))
             }
             // Credentials may follow on the socket; invalid ones are refused now.
             Access::Socket => match self.identity {
@@ -337,7 +337,7 @@ fn check_encoding(headers: &HeaderMap) -> ApiResult<()> {
     if is_plain {
         return Ok(());
     }
-    Err(ApiError::bad_request("this Transfer-Encoding is not taken")
+    Err(ApiError::bad_request("unsupported Transfer-Encoding")
         .hint("send `transfer-encoding: chunked`, once, or a content-length"))
 }
 
@@ -350,10 +350,9 @@ fn host_of(request: &Request<Incoming>) -> ApiResult<&str> {
     match (headers.next().map(HeaderValue::to_str), headers.next()) {
         (Some(Ok(host)), None) => Ok(host),
         (None, None) if request.version() < Version::HTTP_11 => {
-            Err(ApiError::bad_request("a request without a Host is not served")
-                .hint("use HTTP/1.1 or HTTP/2"))
+            Err(ApiError::bad_request("missing Host header").hint("use HTTP/1.1 or HTTP/2"))
         }
-        _ => Err(ApiError::bad_request("a request has one Host")
+        _ => Err(ApiError::bad_request("expected exactly one Host header")
             .hint("send one header `host`, such as `host: 127.0.0.1:4747`")),
     }
 }

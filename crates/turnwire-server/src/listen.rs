@@ -81,7 +81,7 @@ impl Server {
         let chores = tokio::spawn(crate::maintenance::run(Arc::clone(&self.app)));
         if let Err(error) = self.app.turns.recover().await {
             // A session that is opened later is recovered then.
-            tracing::error!(%error, "replies that a former process left could not be taken up");
+            tracing::error!(%error, "recovering open replies failed");
         }
         {
             let mut stop = pin!(stop);
@@ -100,9 +100,12 @@ impl Server {
         all.signal_all(Signal::Stop);
         self.app.shutdown.cancel();
         let limit = self.app.config.limits.stop_timeout.0;
-        tracing::info!(connections = all.count(), "stopping; no new connections are taken");
+        tracing::info!(connections = all.count(), "stopping; new connections are refused");
         if timeout(limit, all.wait_all_closed()).await.is_err() {
-            tracing::warn!(connections = all.count(), "ending what did not finish in time");
+            tracing::warn!(
+                connections = all.count(),
+                "ending requests that did not finish in time"
+            );
             self.app.force_stop.cancel();
             if timeout(FINAL_TIMEOUT, all.wait_all_closed()).await.is_err() {
                 all.signal_all(Signal::Kill);
@@ -126,15 +129,15 @@ fn check_address_allowed(app: &App, address: SocketAddr) -> Result<(), StartErro
     }
     if app.auth.is_open() {
         return Err(StartError::new(format!(
-            "{address} can be reached from other machines, and no credentials are configured: anybody could read and write everything"
+            "{address} is reachable from other machines, and no credentials are configured: anybody could read and write everything"
         ))
-        .hint("make a token with `turnwire token new` and put it into turnwire.toml, or listen on 127.0.0.1"));
+        .hint("create a token with `turnwire token new` and add it to turnwire.toml, or listen on 127.0.0.1"));
     }
     if app.config.tls.is_none() && !app.config.behind_proxy {
         return Err(StartError::new(format!(
-            "{address} can be reached from other machines, and without TLS tokens travel in the clear"
+            "{address} is reachable from other machines, and without TLS tokens are sent in plain text"
         ))
-        .hint("give --tls-cert and --tls-key, or say --behind-proxy if something in front does TLS"));
+        .hint("set --tls-cert and --tls-key, or --behind-proxy if a proxy terminates TLS"));
     }
     Ok(())
 }
@@ -201,7 +204,7 @@ async fn check_deadlines(all: Arc<Connections>) {
 async fn pause_after_accept_error(error: &std::io::Error) {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionReset};
     if !matches!(error.kind(), ConnectionAborted | ConnectionReset) {
-        tracing::error!(%error, "cannot accept connections; trying again");
+        tracing::error!(%error, "cannot accept connections; will retry");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
@@ -212,9 +215,10 @@ fn accept(
     stream: TcpStream,
     peer: SocketAddr,
 ) {
-    const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 5\r\n\
-        content-type: application/json\r\ncontent-length: 91\r\n\r\n\
-        {\"error\":{\"type\":\"unavailable\",\"message\":\"there are as many connections as there may be\"}}\n";
+    const FULL: &[u8] =
+        b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 5\r\n\
+        content-type: application/json\r\ncontent-length: 66\r\n\r\n\
+        {\"error\":{\"type\":\"unavailable\",\"message\":\"too many connections\"}}\n";
     let Some((registered, conn)) = all.open(peer) else {
         if shared.tls.is_none() {
             let _ = stream.try_write(FULL);

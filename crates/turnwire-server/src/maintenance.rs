@@ -41,9 +41,9 @@ async fn apply_retention(app: &App) {
     match app.log.apply_retention(retention).await {
         Ok(removed) if removed.events > 0 || removed.blobs > 0 => {
             let (events, bytes, blobs) = (removed.events, removed.bytes, removed.blobs);
-            tracing::info!(events, bytes, blobs, "removed what is old");
+            tracing::info!(events, bytes, blobs, "retention removed old data");
         }
         Ok(_) => {}
-        Err(error) => tracing::warn!(%error, "what is old could not be removed"),
+        Err(error) => tracing::warn!(%error, "retention failed; it will be retried"),
     }
 }

@@ -144,19 +144,19 @@ async fn read_commands(
         let message = tokio::select! {
             biased;
             () = app.shutdown.cancelled() => {
-                return Some(CloseReason { code: code::GOING_AWAY, reason: "the server stops" });
+                return Some(CloseReason { code: code::GOING_AWAY, reason: "the server is stopping" });
             }
             () = writer.wait_closed() => return None,
             () = wait_until_expired(expires_at) => return Some(EXPIRED),
             message = stream.next() => message?,
             () = &mut credentials, if desk.caller.is_none() => {
-                return Some(CloseReason { code: code::UNAUTHORIZED, reason: "no credentials came" });
+                return Some(CloseReason { code: code::UNAUTHORIZED, reason: "no credentials received" });
             }
             _ = ping.tick() => {
                 // While something waits to be written, the write timeout applies instead.
                 let is_quiet = desk.out.capacity() == desk.out.max_capacity();
                 if is_quiet && heard.elapsed() >= heartbeat * 2 {
-                    return Some(CloseReason { code: code::SILENT, reason: "no pong came" });
+                    return Some(CloseReason { code: code::SILENT, reason: "no pong received" });
                 }
                 desk.out.try_send(Outgoing::Ping).ok();
                 continue;
@@ -234,13 +234,13 @@ fn close_reason(error: axum::Error) -> Option<CloseReason> {
         tungstenite::Error::Io(error) if error.kind() == ErrorKind::QuotaExceeded => {
             Some(CloseReason {
                 code: code::TRY_AGAIN,
-                reason: "too many bytes are held; come back later",
+                reason: "the server holds too many bytes; try again later",
             })
         }
         tungstenite::Error::Io(error) if error.kind() == ErrorKind::FileTooLarge => {
             Some(CloseReason {
                 code: code::TOO_LARGE,
-                reason: "frames without end, and no message",
+                reason: "too many frames without the end of a message",
             })
         }
         tungstenite::Error::Capacity(_) => {
@@ -250,7 +250,7 @@ fn close_reason(error: axum::Error) -> Option<CloseReason> {
             Some(CloseReason { code: code::NOT_UTF8, reason: "a text message is not UTF-8" })
         }
         tungstenite::Error::Protocol(_) => {
-            Some(CloseReason { code: code::PROTOCOL, reason: "this is not the WebSocket protocol" })
+            Some(CloseReason { code: code::PROTOCOL, reason: "WebSocket protocol error" })
         }
         _ => None,
     }

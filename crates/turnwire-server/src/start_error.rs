@@ -32,13 +32,13 @@ impl StartError {
     pub(crate) fn bind(address: SocketAddr, error: &io::Error) -> Self {
         let hint = match error.kind() {
             ErrorKind::AddrInUse => {
-                "another program listens there, perhaps another Turnwire: stop it, or choose another port with --listen"
+                "another program uses this port, perhaps another Turnwire: stop it, or choose another port with --listen"
             }
             ErrorKind::PermissionDenied => {
-                "ports below 1024 belong to the system: choose a higher one with --listen"
+                "ports below 1024 require privileges: choose a higher one with --listen"
             }
             ErrorKind::AddrNotAvailable => {
-                "this machine does not have that address: use 127.0.0.1, or 0.0.0.0 for all it has"
+                "this machine does not have that address: use 127.0.0.1, or 0.0.0.0 for all its addresses"
             }
             _ => "choose another address with --listen",
         };
@@ -51,10 +51,10 @@ impl From<turnwire_log::Error> for StartError {
         use turnwire_log::Error;
         let hint = match &error {
             Error::Locked(_) => {
-                "only one server uses a store: stop the other one, or give this one its own with --store"
+                "a store can be used by one server only: stop the other one, or use another with --store"
             }
             Error::Denied(_) => {
-                "this user must be allowed to read and write the file and its folder; or choose another with --store"
+                "this user needs permission to read and write the file and its folder; or choose another store with --store"
             }
             Error::Full(_) => "make room on the disk, or choose another place with --store",
             Error::Version(_) => "use the version of Turnwire that wrote it, or a later one",

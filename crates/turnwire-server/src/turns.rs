@@ -134,10 +134,7 @@ impl Turns {
     pub async fn recover(self: &Arc<Self>) -> Result<()> {
         for record in self.log.store().list_open_sessions().await? {
             if unfinished::is_marked(&self.log.store().list_queued(record.number).await?) {
-                tracing::warn!(
-                    session = &*record.key.id,
-                    "a fork that was not finished is removed"
-                );
+                tracing::warn!(session = &*record.key.id, "removing an unfinished fork");
                 self.log.delete_session(&record.key).await?;
                 continue;
             }
@@ -163,7 +160,7 @@ impl Turns {
             Ok((true, _)) => self.metrics.reply_ended(session.agent(), &interrupted),
             Ok((false, _)) => {}
             Err(halt) => {
-                tracing::error!(session = session.id(), %halt, "an open reply was not ended");
+                tracing::error!(session = session.id(), %halt, "an open reply could not be ended");
             }
         }
         self.wake(&session);

@@ -43,7 +43,7 @@ impl Hosts {
         if self.exact.iter().any(|known| known == host) || self.is_known(host) {
             return Ok(());
         }
-        Err(ApiError::misdirected("this server is not known under the Host of this request").hint(
+        Err(ApiError::misdirected("unknown Host: this server does not answer to this name").hint(
             "add the name to `hosts` (or `public_url`) in turnwire.toml, or start with --host NAME",
         ))
     }

@@ -42,7 +42,7 @@ impl Origins {
         if self.is_foreign(origin) || same().is_some() {
             return Ok(());
         }
-        Err(ApiError::forbidden("web pages of this origin may not use this server")
+        Err(ApiError::forbidden("this origin is not allowed")
             .kind("foreign_origin")
             .hint("add the origin to `origins` in turnwire.toml, or start with --origin URL"))
     }

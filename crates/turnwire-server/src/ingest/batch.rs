@@ -58,8 +58,8 @@ impl<'a> Batch<'a> {
     /// The events of a body that were decoded by another module.
     pub fn new(body: &'a str, items: Vec<BatchEvent<'a>>) -> ApiResult<Self> {
         if items.is_empty() {
-            return Err(ApiError::bad_request("there is no event in the body")
-                .hint("send one JSON object a line, or a JSON list of them"));
+            return Err(ApiError::bad_request("the body has no event")
+                .hint("send one JSON object per line, or a JSON list"));
         }
         Ok(Self { body, items })
     }
@@ -159,7 +159,7 @@ fn split_list(body: &str) -> ApiResult<Vec<(SourcePosition, &str)>> {
     let list: Vec<&RawValue> = serde_json::from_str(body).map_err(|error| {
         ApiError::bad_request(format!("the body is not a JSON list: {error}"))
             .kind("not_json")
-            .hint("send one JSON object a line, or a JSON list of them")
+            .hint("send one JSON object per line, or a JSON list")
     })?;
     Ok(list.into_iter().map(|raw| (position_in(body, raw.get()), raw.get())).collect())
 }
@@ -280,7 +280,7 @@ pub(crate) fn split_frames(body: &str, limit: usize) -> ApiResult<BodyFrames<'_>
 
 /// A decoder of one of [`WIRES`]; in the middle of a reply if a reply id is given.
 pub(crate) fn new_decoder(wire: &str, reply_id: Option<String>) -> ApiResult<Decoder> {
-    let wire = Wire::named(wire).ok_or_else(|| ApiError::internal("a wire is gone"))?;
+    let wire = Wire::named(wire).ok_or_else(|| ApiError::internal("a wire is missing"))?;
     let decoding = DecoderOptions { reply_id, ..DecoderOptions::default() };
     wire.decoder(&decoding).map_err(ApiError::internal)
 }
@@ -311,8 +311,8 @@ pub(crate) fn decode_frames(
 
 #[cold]
 fn too_long(at: usize, line: u64, limit: usize) -> ApiError {
-    ApiError::too_large(format!("{} has more than {limit} bytes", describe_event(at, line, "")))
-        .hint("send what is large as a blob (POST /v1/blobs), or in several deltas")
+    ApiError::too_large(format!("{} is larger than {limit} bytes", describe_event(at, line, "")))
+        .hint("send large data as a blob (POST /v1/blobs), or in several deltas")
 }
 
 #[cold]
@@ -321,8 +321,8 @@ fn not_an_event(at: usize, line: u64, error: &Error) -> ApiError {
     match error.kind() {
         ErrorKind::NotJson => ApiError::bad_request(format!("{name} is not JSON: {error}"))
             .kind("not_json")
-            .hint("send one JSON object a line, or a JSON list of them; nothing was stored"),
-        _ => ApiError::unprocessable(format!("{name} is no event: {error}"))
+            .hint("send one JSON object per line, or a JSON list; nothing was stored"),
+        _ => ApiError::unprocessable(format!("{name} is not an event: {error}"))
             .kind("not_an_event")
             .hint("nothing of this request was stored"),
     }

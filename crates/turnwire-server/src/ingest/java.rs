@@ -115,7 +115,7 @@ impl JavaReplies {
 
 impl KnownReply {
     fn new(reply_id: String, first: Seq) -> ApiResult<Self> {
-        let wire = Wire::named(WIRE).ok_or_else(|| ApiError::internal("a wire is gone"))?;
+        let wire = Wire::named(WIRE).ok_or_else(|| ApiError::internal("a wire is missing"))?;
         let encode = wire.encoder(&EncoderOptions::default()).map_err(ApiError::internal)?;
         Ok(Self { reply_id, read_to: first.get() - 1, lines: Vec::new(), encode })
     }

@@ -42,8 +42,8 @@ impl IngestQuery {
                     params.when_idle = Some(when_idle);
                 }
                 "reply_id" if value.is_empty() || value.len() > 256 => {
-                    let message = "reply_id has 1 to 256 bytes";
-                    return Err(ApiError::bad_request(message).hint("leave it out to get one"));
+                    let message = "invalid reply_id: expected 1 to 256 bytes";
+                    return Err(ApiError::bad_request(message).hint("omit it to get one"));
                 }
                 "reply_id" => params.reply_id = Some(value.into_owned()),
                 _ => {}
@@ -57,14 +57,14 @@ fn parse_bool(name: &str, value: &str) -> ApiResult<bool> {
     match value {
         "" | "1" | "true" => Ok(true),
         "0" | "false" => Ok(false),
-        _ => Err(ApiError::bad_request(format!("{name} is true or false"))),
+        _ => Err(ApiError::bad_request(format!("invalid {name}: expected true or false"))),
     }
 }
 
 fn parse_wire(name: &str) -> ApiResult<&'static Wire> {
     Wire::named(name).ok_or_else(|| {
         let known: Vec<&str> = Wire::all().map(|wire| wire.name).collect();
-        ApiError::bad_request("there is no wire of this name")
+        ApiError::bad_request("unknown wire")
             .kind("unknown_wire")
             .hint(format!("the wires are {}", known.join(", ")))
     })

@@ -115,11 +115,12 @@ impl Pipe {
                 self.reply.end_reply(&interrupted, None).await?;
                 self.reply.into_result()
             }
-            PipeEnd::EndOfStream => Err(ApiError::bad_request("there is no event in the body")
-                .hint(format!(
-                    "send a stream of the wire {}, or name another with ?wire=",
+            PipeEnd::EndOfStream => {
+                Err(ApiError::bad_request("the body has no event").hint(format!(
+                    "send a stream of the wire {}, or set another with ?wire=",
                     self.reply.wire.name
-                ))),
+                )))
+            }
             PipeEnd::Interrupted => {
                 self.reply.end_reply(&interrupted, None).await?;
                 self.reply.into_result()
@@ -222,8 +223,8 @@ impl Pipe {
 }
 
 fn silence_timeout() -> ApiError {
-    ApiError::timeout("no event came for too long; the reply was ended as interrupted")
-        .hint("the operator can change `silence` in turnwire.toml, [producers]")
+    ApiError::timeout("no event received for too long; the reply was ended as interrupted")
+        .hint("the operator can raise `producers.silence` in turnwire.toml")
 }
 
 fn into_decoded(decoded: Decoded<'_>) -> DecodedEvent {

@@ -103,7 +103,7 @@ impl<'a> Publisher<'a> {
             "publish under another name: this fence is the highest".to_owned()
         };
         ApiError::conflict(format!(
-            "the producer {id} has published with the fence {known}, and {fence} is lower; nothing was stored"
+            "the producer {id} has published with the fence {known}, which is higher than {fence}; nothing was stored"
         ))
         .kind("fenced")
         .hint(format!("a later run took over: stop this one, or {back}"))

@@ -142,12 +142,9 @@ fn refuse_producer_event(event: &Event<'_>) -> Option<EventRefusal> {
 impl EventRefusal {
     fn reason(&self) -> Cow<'static, str> {
         match self {
-            Self::Confirms => "a person has to confirm; a producer cannot".into(),
-            Self::NoReply => "a producer's hint has a `reply_id` and a `block_id`".into(),
-            Self::NoId => {
-                "it has no `id`, so that sending it again could not be told from a second one"
-                    .into()
-            }
+            Self::Confirms => "only a user can confirm, not a producer".into(),
+            Self::NoReply => "a producer's hint requires `reply_id` and `block_id`".into(),
+            Self::NoId => "it has no `id`, so a repeated request would store it twice".into(),
             Self::DoesNotFit(error) => error.to_string().into(),
         }
     }
@@ -160,14 +157,14 @@ impl EventRefusal {
             Self::Confirms => ApiError::forbidden(message)
                 .hint("send it without Turnwire-Producer, with the scope \"approve\""),
             Self::NoId => ApiError::unprocessable(message).kind("no_id").hint(
-                "give every event an id of its own, or pipe the stream into POST /v1/sessions/{s}/replies",
+                "give every event its own id, or pipe the stream into POST /v1/sessions/{s}/replies",
             ),
             Self::DoesNotFit(error) if error.kind() == ErrorKind::TooLong => {
                 ApiError::too_large(message).hint(nothing)
             }
             Self::DoesNotFit(_) | Self::NoReply => ApiError::unprocessable(message)
                 .kind("refused")
-                .hint(format!("{nothing}; `tolerant=true` leaves out what does not fit")),
+                .hint(format!("{nothing}; `tolerant=true` leaves out events that do not fit")),
         }
     }
 

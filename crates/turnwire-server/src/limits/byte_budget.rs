@@ -63,14 +63,14 @@ impl ReservedBytes {
         let of_tenant = state.tenants.get(&self.tenant).copied().unwrap_or(0);
         if of_tenant.saturating_add(bytes) > self.budget.per_tenant {
             return Err(ApiError::too_many(
-                "too many bytes of this tenant's requests are held in memory",
+                "too many bytes of this tenant's requests are in memory",
             )
             .kind("too_many_bytes")
             .hint("wait until some of its requests have finished, then try again")
             .retry_after(1));
         }
         if state.used.saturating_add(bytes) > self.budget.total {
-            return Err(ApiError::unavailable("too many bytes of requests are held in memory")
+            return Err(ApiError::unavailable("too many bytes of requests are in memory")
                 .kind("too_many_bytes")
                 .hint("try again in a moment")
                 .retry_after(1));

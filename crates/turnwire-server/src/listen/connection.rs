@@ -98,7 +98,7 @@ impl ClientConnection {
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "too many bytes are held"));
         }
         if bytes.count() > unread.max_bytes {
-            let error = "frames without end, and no message";
+            let error = "too many frames without the end of a message";
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, error));
         }
         Ok(())

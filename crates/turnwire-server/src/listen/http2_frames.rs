@@ -78,7 +78,7 @@ impl FrameCounter {
         let due = self.due.map_or(now, |due| due.max(now)) + cost;
         self.due = Some(due);
         if due > now + BURST {
-            return Err(io::Error::other("too many HTTP/2 frames that bring nothing"));
+            return Err(io::Error::other("too many HTTP/2 frames without a request"));
         }
         Ok(())
     }

@@ -66,7 +66,7 @@ impl<S> MeteredIo<S> {
         self.slow.inc();
         Poll::Ready(Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            "the client took nothing for too long",
+            "the client read nothing for too long",
         )))
     }
 

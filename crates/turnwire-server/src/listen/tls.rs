@@ -15,13 +15,13 @@ pub(crate) const H2: &[u8] = b"h2";
 pub(crate) fn acceptor(tls: &TlsConfig) -> Result<TlsAcceptor, StartError> {
     let wrong = |path: &Path, why: &dyn std::fmt::Display| {
         StartError::new(format!("{} cannot be used for TLS: {why}", path.display()))
-            .hint("it has to be a file in PEM that this user may read")
+            .hint("it must be a PEM file that this user can read")
     };
     let certs = CertificateDer::pem_file_iter(&tls.cert)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|why| wrong(&tls.cert, &why))?;
     if certs.is_empty() {
-        return Err(wrong(&tls.cert, &"there is no certificate in it"));
+        return Err(wrong(&tls.cert, &"it contains no certificate"));
     }
     let key = PrivateKeyDer::from_pem_file(&tls.key).map_err(|why| wrong(&tls.key, &why))?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))

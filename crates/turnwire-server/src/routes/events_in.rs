@@ -65,14 +65,14 @@ where
 
 fn unsupported_wire(wire: &str) -> ApiError {
     let why = if Wire::named(wire).is_some_and(Wire::can_decode) {
-        "its events have no ids, so that a request could not be sent again without doubling them"
+        "its events have no ids, so a repeated request would store them twice"
     } else {
-        "it has no stream that could be read"
+        "it has no decoder"
     };
-    ApiError::bad_request(format!("the wire {wire} cannot be taken in here: {why}"))
+    ApiError::bad_request(format!("the wire {wire} is not supported here: {why}"))
         .kind("wrong_wire")
         .hint(format!(
-            "send {}; a stream of another wire can be piped into POST /v1/sessions/{{s}}/replies",
+            "use {}; pipe a stream of another wire into POST /v1/sessions/{{s}}/replies",
             ingest::WIRES.join(", ")
         ))
 }

@@ -53,7 +53,7 @@ pub async fn watch_events(
         None => EndCondition::Never,
         Some("idle") => EndCondition::Idle,
         Some(other) => {
-            return Err(ApiError::bad_request(format!("until={other} is not known"))
+            return Err(ApiError::bad_request(format!("invalid until={other}"))
                 .hint("until=idle ends the stream when no reply is open"));
         }
     };
@@ -89,7 +89,7 @@ fn stream_format(ask: &WatchQuery) -> ApiResult<StreamFormat> {
         let names: Vec<&str> =
             Wire::all().filter(|wire| wire.can_encode()).map(|wire| wire.name).collect();
         let why = match Wire::named(name) {
-            Some(_) => "has no stream out",
+            Some(_) => "has no encoder",
             None => "is not known",
         };
         ApiError::bad_request(format!("the wire {name} {why}"))
@@ -100,7 +100,7 @@ fn stream_format(ask: &WatchQuery) -> ApiResult<StreamFormat> {
         None | Some("agent") => DisplayMode::Agent,
         Some("chat") => DisplayMode::Chat,
         Some(other) => {
-            return Err(ApiError::bad_request(format!("display_mode={other} is not known"))
+            return Err(ApiError::bad_request(format!("invalid display_mode={other}"))
                 .hint("display_mode is agent or chat"));
         }
     };
@@ -171,17 +171,17 @@ fn ndjson_response(
     first: Seq,
 ) -> ApiResult<Response> {
     if shape.wire.name != "turnwire" {
-        return Err(ApiError::not_acceptable("as NDJSON there is only the wire turnwire")
-            .hint("leave out the header accept for a stream of this wire"));
+        return Err(ApiError::not_acceptable("NDJSON is only available for the wire turnwire")
+            .hint("omit the Accept header for a stream of this wire"));
     }
     let gone = |why: String| {
-        ApiError::gone(why)
-            .kind("trimmed")
-            .hint(format!("the earliest event is {first}; GET messages has the rest"))
+        ApiError::gone(why).kind("trimmed").hint(format!(
+            "the earliest event is {first}; GET /v1/sessions/{{s}}/messages has the messages"
+        ))
     };
     let cursor = match start {
         StartPosition::Beginning if first > Seq::FIRST => {
-            return Err(gone(format!("events before {first} are no longer kept")));
+            return Err(gone(format!("events before {first} were deleted by retention")));
         }
         StartPosition::Beginning => 0,
         StartPosition::After(seq) => seq,

@@ -75,8 +75,8 @@ pub async fn fork_session(
     let new = NewSession { key, agent, title, metadata, now_ms };
     let (fork, made) = app.log.create_session_with_queued(new, unfinished::mark()).await?;
     if !made {
-        return Err(ApiError::conflict(format!("there is a session {} already", fork.id()))
-            .hint("choose another id, or give none"));
+        return Err(ApiError::conflict(format!("a session {} exists already", fork.id()))
+            .hint("choose another id, or omit it"));
     }
     // Whether or not the client waits, the fork is completed or deleted again.
     let work = tokio::spawn(async move {
@@ -235,10 +235,10 @@ fn check_untouched(tx: &Transaction<'_>, last: u64) -> ApiResult<()> {
     if tx.last_seq() == last {
         return Ok(());
     }
-    Err(ApiError::conflict("somebody wrote to the new session before it was whole")
-        .hint("fork again; leave the new session alone until this answers 201"))
+    Err(ApiError::conflict("another request wrote to the new session before the fork was complete")
+        .hint("fork again, and do not use the new session before the response 201"))
 }
 
 fn refused(seq: Seq, why: &turnwire_core::Error) -> ApiError {
-    Error::Damaged(format!("event {seq} does not fit what is before it: {why}")).into()
+    Error::Damaged(format!("event {seq} does not fit the events before it: {why}")).into()
 }

@@ -58,12 +58,12 @@ pub async fn cancel_message(
                 return Ok(());
             }
             Err(if tx.is_finished(&message) || tx.reply(&message).is_some() {
-                ApiError::conflict(format!("{message} is part of the conversation already"))
+                ApiError::conflict(format!("{message} is already part of the conversation"))
                     .kind("already_started")
-                    .hint("only a message that waits for its turn can be taken back")
+                    .hint("only queued messages can be removed")
             } else {
-                ApiError::not_found(format!("no message {message} waits for its turn"))
-                    .hint("GET /v1/sessions/{s} lists those that do, under `queued`")
+                ApiError::not_found(format!("no message {message} is queued"))
+                    .hint("GET /v1/sessions/{s} lists queued messages under `queued`")
             })
         })
         .await?;
@@ -79,15 +79,15 @@ pub(super) async fn find_session(app: &App, caller: &Caller, id: &str) -> ApiRes
 /// Reads a message, or `{"content": …}`, which becomes a user's message.
 pub(crate) fn read_message(body: &[u8]) -> ApiResult<Msg> {
     let wrong = |why: String| {
-        ApiError::unprocessable(format!("the body is no message: {why}"))
+        ApiError::unprocessable(format!("the body is not a message: {why}"))
             .kind("not_a_message")
-            .hint("the shortest one is {\"content\": \"hello\"}")
+            .hint("for example {\"content\": \"hello\"}")
     };
     let mut fields: Fields = serde_json::from_slice(body).map_err(|why| {
         if why.is_data() {
             wrong(why.to_string())
         } else {
-            ApiError::bad_request(format!("the body is no JSON: {why}"))
+            ApiError::bad_request(format!("the body is not JSON: {why}"))
         }
     })?;
     if fields.raw("role").is_none() {

@@ -47,7 +47,7 @@ fn undecodable_wire(wire: Option<&Wire>) -> ApiError {
     let name = wire.map_or("", |wire| wire.name);
     let able: Vec<&str> =
         Wire::all().filter(|wire| wire.can_decode()).map(|wire| wire.name).collect();
-    ApiError::bad_request(format!("the wire {name} has no stream that could be read"))
+    ApiError::bad_request(format!("the wire {name} has no decoder"))
         .kind("wrong_wire")
-        .hint(format!("those that have one are {}", able.join(", ")))
+        .hint(format!("wires with a decoder are {}", able.join(", ")))
 }

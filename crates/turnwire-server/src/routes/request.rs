@@ -8,8 +8,8 @@ use turnwire_log::Session;
 pub fn parse_object<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
     let text = if body.trim_ascii().is_empty() { b"{}" } else { body };
     serde_json::from_slice(text).map_err(|wrong| {
-        ApiError::bad_request(format!("the body is not the JSON that is expected: {wrong}"))
-            .hint("GET /openapi.json says what each route takes")
+        ApiError::bad_request(format!("invalid JSON body: {wrong}"))
+            .hint("GET /openapi.json describes the body of each route")
     })
 }
 
@@ -18,14 +18,16 @@ pub fn parse_position(session: &Session, last: u64, text: &str) -> ApiResult<u64
     let seq = match text.split_once('.') {
         Some((epoch, seq)) if epoch == session.epoch() => seq,
         Some(_) => {
-            return Err(ApiError::gone("this token is of another session, or of an earlier one")
-                .kind("foreign_token")
-                .hint(format!("this session's last_event_id is {}", session.resume_token(last))));
+            return Err(ApiError::gone(
+                "the token belongs to another session, or to an earlier incarnation of this one",
+            )
+            .kind("foreign_token")
+            .hint(format!("this session's last_event_id is {}", session.resume_token(last))));
         }
         None => text,
     };
     let seq = seq.parse::<u64>().map_err(|_| {
-        ApiError::bad_request("`at` is no place in the log; it is a seq, or a token EPOCH.SEQ")
+        ApiError::bad_request("invalid `at`: expected a seq or a resume token EPOCH.SEQ")
     })?;
     Ok(seq.min(last))
 }

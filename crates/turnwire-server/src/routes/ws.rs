@@ -31,7 +31,7 @@ pub async fn open_socket(
 ) -> ApiResult<Response> {
     let wire = socket_wire(ask.wire.as_deref())?;
     let upgrade = upgrade.map_err(|why| {
-        ApiError::bad_request(format!("this is no WebSocket: {}", why.body_text()))
+        ApiError::bad_request(format!("not a WebSocket request: {}", why.body_text()))
             .hint("connect with a WebSocket client: ws:// or wss://")
     })?;
     let limit = app.config.limits.websocket_frame.bytes();
@@ -49,7 +49,7 @@ pub async fn open_socket(
 fn socket_wire(name: Option<&str>) -> ApiResult<&'static Wire> {
     let name = name.filter(|name| !name.is_empty()).unwrap_or("blocks");
     Wire::named(name).filter(|wire| socket::WIRES.contains(&wire.name)).ok_or_else(|| {
-        ApiError::bad_request("there is no socket for this wire")
+        ApiError::bad_request("this wire has no WebSocket")
             .hint(format!("wire is one of {}", socket::WIRES.join(", ")))
     })
 }

@@ -223,7 +223,7 @@ pub(super) fn subscription_ended(session: &str, error: &ApiError) -> String {
 /// Replaces hints with those of this protocol.
 fn with_blocks_hint(error: ApiError) -> ApiError {
     match error.name() {
-        "busy" => error.hint("answer it, stop it, or wait for its message_stop"),
+        "busy" => error.hint("answer it, stop it, or wait for message_stop"),
         _ => error,
     }
 }
@@ -249,7 +249,7 @@ fn to_confirmation(
         let Some(id) = &decision.tool_use_id else { continue };
         if !question.calls.iter().any(|call| call.id == *id) {
             return Err(ApiError::unprocessable(format!(
-                "the question {} is not about a call {id:?}; nothing was stored",
+                "the question {} has no call {id:?}; nothing was stored",
                 approval.approval_key
             ))
             .kind("unknown_call")
@@ -263,7 +263,7 @@ fn to_confirmation(
     approval.to_event(&question.calls).map_err(|error| {
         ApiError::unprocessable(error.message().to_owned())
             .kind("unknown_call")
-            .hint("one decision for each of the question's `action_requests`, with its tool_use_id")
+            .hint("send one decision for each of its `action_requests`, with its tool_use_id")
     })
 }
 

@@ -64,7 +64,7 @@ impl SocketConnection {
             Err(why) => {
                 let CommandHead { r#type, id } = serde_json::from_str(text).unwrap_or_default();
                 let word = r#type.as_str().unwrap_or_default();
-                let error = ApiError::bad_request(format!("this is no command: {why}"))
+                let error = ApiError::bad_request(format!("invalid command: {why}"))
                     .hint("a command is a JSON object with a `type`");
                 return self.send_error(word, echoed_id(Some(id)).as_ref(), &error).await;
             }
@@ -91,7 +91,7 @@ impl SocketConnection {
                 let was_there = self.subscriptions.remove(id).await;
                 let answer = json!({"type": "unsubscribed", "session_id": id});
                 was_there.then(|| into_fields(answer)).ok_or_else(|| {
-                    ApiError::conflict("this socket does not watch this session")
+                    ApiError::conflict("this socket is not subscribed to this session")
                         .kind("not_subscribed")
                 })
             }
@@ -103,9 +103,9 @@ impl SocketConnection {
                 Ok(accepted(&session, taken.last))
             }
             "" => Err(ApiError::bad_request("a command has a `type`").hint(COMMANDS)),
-            _ => Err(ApiError::bad_request("there is no such command")
-                .kind("unknown_command")
-                .hint(COMMANDS)),
+            _ => {
+                Err(ApiError::bad_request("unknown command").kind("unknown_command").hint(COMMANDS))
+            }
         }
     }
 
@@ -157,7 +157,7 @@ impl SocketConnection {
         let caller = self.current_caller()?;
         let events = command.events.filter(|events| events.get().starts_with('['));
         let events = events.ok_or_else(|| {
-            ApiError::bad_request("`events` has no `events`").hint("they are a JSON list")
+            ApiError::bad_request("`events` has no `events`").hint("`events` must be a JSON list")
         })?;
         let session = self.open_session(&caller, session_id_of(command)?).await?;
         let bytes = events.get().as_bytes();

@@ -52,7 +52,7 @@ impl SocketConnection {
 
     /// Refuses a binary message.
     pub async fn handle_binary(&mut self) -> Flow {
-        let error = ApiError::bad_request("a binary message is no command")
+        let error = ApiError::bad_request("binary messages are not supported")
             .hint("send commands as text messages");
         if self.speaks_blocks() {
             self.send_blocks_error(None, None, &error).await
@@ -107,14 +107,14 @@ impl SocketConnection {
         if self.caller.is_some() {
             return Flow::Continue(());
         }
-        let reason = "these are no credentials";
+        let reason = "invalid credentials";
         Flow::Break(Some(CloseReason { code: code::UNAUTHORIZED, reason }))
     }
 
     /// The caller. Each command counts as a request.
     pub fn current_caller(&self) -> ApiResult<Caller> {
         let caller = self.caller.clone().ok_or_else(|| {
-            ApiError::unauthorized("this socket has shown no credentials yet")
+            ApiError::unauthorized("this socket has no credentials yet")
                 .hint("send {\"type\":\"auth\",\"token\":\"…\"} first")
         })?;
         if is_expired(caller.expires_at(), tokio::time::Instant::now()) {

@@ -67,8 +67,8 @@ impl Subscriptions {
         if self.open.len() < MOST {
             return Ok(());
         }
-        Err(ApiError::too_many(format!("this socket watches {MOST} sessions already"))
-            .hint("unsubscribe from some, or open another socket"))
+        Err(ApiError::too_many(format!("this socket has {MOST} subscriptions already"))
+            .hint("unsubscribe from some sessions, or open another socket"))
     }
 
     /// Whether there is a subscription of a session.

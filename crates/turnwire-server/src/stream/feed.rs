@@ -66,7 +66,7 @@ impl Feeds {
         tokio::spawn(async move {
             let pump = encode_loop(&weak, &session, &shape, cursor, writer);
             if let Some(Err(error)) = over.run_until_cancelled(pump).await {
-                tracing::warn!(session = session.id(), %error, "a feed ends");
+                tracing::warn!(session = session.id(), %error, "a live feed failed");
             }
             if let Some(feed) = weak.upgrade() {
                 feed.encoded.send_replace(FEED_ENDED);

@@ -28,7 +28,7 @@ pub fn resolve_token(session: &Session, first: Seq, token: &str) -> ResumePoint 
         Some((epoch, seq)) => (Some(epoch), seq),
         None => (None, token),
     };
-    let Some(seq) = parse_seq(seq) else { return ResumePoint::Invalid("the token cannot be read") };
+    let Some(seq) = parse_seq(seq) else { return ResumePoint::Invalid("the token is malformed") };
     if epoch.is_some_and(|epoch| epoch != session.epoch()) {
         return ResumePoint::Invalid("the token is of another incarnation of this session");
     }
@@ -36,7 +36,7 @@ pub fn resolve_token(session: &Session, first: Seq, token: &str) -> ResumePoint 
         return ResumePoint::Invalid("the token is beyond the end of the log");
     }
     if seq.saturating_add(1) < first.get() {
-        return ResumePoint::Invalid("the events behind the token are no longer kept");
+        return ResumePoint::Invalid("the events after the token were deleted by retention");
     }
     ResumePoint::After(seq)
 }

@@ -316,7 +316,7 @@ impl Subscriber {
     async fn restart_if_trimmed(&mut self, error: Error) -> Result<Bytes> {
         if matches!(error, Error::Trimmed(_)) {
             self.feed = None;
-            self.seek(StartPosition::Reset("the events behind the token are no longer kept"))
+            self.seek(StartPosition::Reset("the events after the token were deleted by retention"))
                 .await?;
             return Ok(self.initial_frames.take().unwrap_or_default());
         }

@@ -115,7 +115,7 @@ fn required_action(event: &Event<'_>) -> ApiResult<Action> {
         EventKind::ExternalExecutionResult(_) | EventKind::UserInterrupt(_) => Ok(Action::Chat),
         EventKind::Hint(_) | EventKind::Custom(_) => Ok(Action::Publish),
         _ => Err(ApiError::unprocessable(format!(
-            "{} comes from an agent, and this request names no producer; nothing was stored",
+            "{} is sent by agents only, and this request has no Turnwire-Producer header; nothing was stored",
             event.kind.type_name()
         ))
         .kind("no_producer")
@@ -224,7 +224,7 @@ fn find_open_reply<'t>(tx: &'t Transaction<'_>, event: &Event<'_>) -> ApiResult<
     match tx.reply(id) {
         Some(reply) => Ok(reply),
         None if tx.is_finished(id) => Err(ApiError::conflict(format!(
-            "the reply {id} has ended; nothing waits for an answer; nothing was stored"
+            "the reply {id} has ended and waits for no answer; nothing was stored"
         ))
         .kind("already_answered")),
         None => Err(unknown_reply(id)),
@@ -232,9 +232,9 @@ fn find_open_reply<'t>(tx: &'t Transaction<'_>, event: &Event<'_>) -> ApiResult<
 }
 
 fn unknown_reply(id: &str) -> ApiError {
-    ApiError::unprocessable(format!("there is no reply {id:?} in this session"))
+    ApiError::unprocessable(format!("this session has no reply {id:?}"))
         .kind("unknown_reply")
-        .hint("GET /v1/sessions/{s} lists what waits, under `pending`")
+        .hint("GET /v1/sessions/{s} lists pending calls under `pending`")
 }
 
 /// A new event that takes only its id from the client's event.
@@ -259,16 +259,16 @@ fn find_call_in_state<'m>(
     let call = calls.find(|call| call.id == id).ok_or_else(|| {
         ApiError::unprocessable(format!("the reply {} has no call {id:?}", reply.msg().id()))
             .kind("unknown_call")
-            .hint("GET /v1/sessions/{s} lists what waits, under `pending`")
+            .hint("GET /v1/sessions/{s} lists pending calls under `pending`")
     })?;
     if call.state == *state {
         return Ok(call);
     }
     Err(ApiError::conflict(format!(
-        "the call {id} does not wait for this, or was answered already; nothing was stored"
+        "the call {id} does not wait for this answer, or was answered already; nothing was stored"
     ))
     .kind("already_answered")
-    .hint("GET /v1/sessions/{s} lists what still waits, under `pending`"))
+    .hint("GET /v1/sessions/{s} lists pending calls under `pending`"))
 }
 
 /// An error if a call is answered twice in one event, or if there is no answer.
@@ -280,7 +280,7 @@ fn check_unique_ids<'a>(ids: impl Iterator<Item = &'a str>) -> ApiResult<()> {
         }
     }
     if seen.is_empty() {
-        return Err(ApiError::unprocessable("the answer answers nothing: its list is empty"));
+        return Err(ApiError::unprocessable("the answer is empty: it names no call"));
     }
     Ok(())
 }

@@ -125,7 +125,7 @@ impl Turns {
             let (due, pause) = self.deadlines.take_due(Timestamp::now());
             for key in due {
                 if let Err(error) = self.expire_calls(&key).await {
-                    tracing::warn!(session = &*key.id, %error, "a question could not be closed");
+                    tracing::warn!(session = &*key.id, %error, "an expired call could not be closed; will retry");
                     let later = Timestamp::now().checked_add(Duration::from_secs(5));
                     if let (Ok(later), Ok(Some(session))) =
                         (later, self.log.open_session(&key).await)
@@ -190,7 +190,7 @@ impl Turns {
                 tracing::info!(
                     session = session.id(),
                     reply,
-                    "a reply waited too long for a result"
+                    "a reply ended because the client sent no tool result in time"
                 );
                 self.count_stopped(session, 1);
                 self.cancel_reply(session, Some(&reply));
@@ -259,7 +259,7 @@ impl Turns {
             let open = match self.log.store().list_open_sessions().await {
                 Ok(open) => open,
                 Err(error) => {
-                    tracing::warn!(%error, "open sessions could not be looked at");
+                    tracing::warn!(%error, "listing open sessions failed; will retry");
                     continue;
                 }
             };
@@ -292,10 +292,12 @@ impl Turns {
         });
         match closed.await {
             Ok((true, _)) => {
-                tracing::warn!(session = session.id(), "a silent producer's reply was closed");
+                tracing::warn!(session = session.id(), "ended the reply of a silent producer");
             }
             Ok((false, _)) => {}
-            Err(halt) => tracing::warn!(session = session.id(), %halt, "a reply was not closed"),
+            Err(halt) => {
+                tracing::warn!(session = session.id(), %halt, "the reply of a silent producer could not be ended")
+            }
         }
     }
 }

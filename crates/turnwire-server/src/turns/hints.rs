@@ -63,13 +63,13 @@ impl Turns {
         when_idle: WhenIdle,
     ) -> ApiResult<HintOutcome> {
         let EventKind::Hint(hint) = &event.kind else {
-            return Err(ApiError::internal("this is no hint"));
+            return Err(ApiError::internal("not a hint"));
         };
         if tx.has_hint(&event.id) {
             return Ok(HintOutcome::default());
         }
         if is_blank(&hint.hint) {
-            return Err(ApiError::unprocessable("the hint says nothing: `hint` is empty"));
+            return Err(ApiError::unprocessable("the hint is empty: `hint` has no text"));
         }
         let mut made = Event::new("", EventKind::from((**hint).clone()));
         made.id = event.id.clone().into_owned().into();
@@ -180,7 +180,7 @@ fn add_to_reply(tx: &mut Transaction<'_>, hint: &mut Event<'_>, is_own: bool) ->
     }
     if tx.held_hint_count() >= HELD {
         return Err(ApiError::too_many(format!(
-            "{HELD} hints wait until the model has spoken already; nothing was stored"
+            "{HELD} hints wait for the end of the model call already; nothing was stored"
         )));
     }
     tx.push_hint(hint).map_err(refused)
@@ -203,13 +203,13 @@ fn find_named_reply<'t>(
     id: &str,
     is_own: bool,
 ) -> ApiResult<&'t OpenReply> {
-    let without = "leave `reply_id` out: the reply that is open gets it, else the next one";
+    let without = "omit `reply_id`: the open reply gets the hint, else the next one";
     let Some(reply) = tx.reply(id) else {
         return Err(if tx.is_finished(id) {
             ApiError::conflict(format!("the reply {id} has ended; nothing was stored"))
                 .kind("reply_ended")
         } else {
-            ApiError::unprocessable(format!("there is no reply {id:?} in this session"))
+            ApiError::unprocessable(format!("this session has no reply {id:?}"))
                 .kind("unknown_reply")
         }
         .hint(without));
@@ -237,7 +237,7 @@ fn is_blank(hint: &Payload) -> bool {
 /// A hint without a reply, as a message.
 fn hint_as_message(event: Event<'static>, session: &Session) -> ApiResult<Event<'static>> {
     let EventKind::Hint(hint) = event.kind else {
-        return Err(ApiError::internal("this is no hint"));
+        return Err(ApiError::internal("not a hint"));
     };
     let block = HintBlock {
         id: hint.block_id,
@@ -287,7 +287,7 @@ impl HintStore for BackgroundHints {
             put.map_err(|error| AgentError::Failed(error.to_string()))
         };
         if let Err(halt) = persist(session, &turns.shutdown, &[], put).await {
-            tracing::error!(session = session.id(), %halt, "what a tool found later was not logged");
+            tracing::error!(session = session.id(), %halt, "the result of a background tool was not logged");
         }
     }
 

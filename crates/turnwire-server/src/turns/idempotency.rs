@@ -34,8 +34,10 @@ impl IdempotencyKey {
         let key =
             value.to_str().ok().map(str::trim).filter(|key| (1..=MAX_LENGTH).contains(&key.len()));
         let key = key.ok_or_else(|| {
-            ApiError::bad_request("this Idempotency-Key is not 1 to 255 visible characters")
-                .hint("use a random UUID for each request, and the same one when sending it again")
+            ApiError::bad_request(
+                "invalid Idempotency-Key: expected 1 to 255 visible ASCII characters",
+            )
+            .hint("use a random UUID for each request, and the same one when you repeat it")
         })?;
         let asked = uri.path_and_query().map_or("", |asked| asked.as_str());
         let mut what = Vec::with_capacity(asked.len() + 1 + body.len());
@@ -84,9 +86,7 @@ impl IdempotencyKey {
                 "this Idempotency-Key was used for another request; nothing was stored",
             )
             .kind("idempotency_key_reused")
-            .hint(
-                "use a new key for each request; send the same request again with the same one",
-            ));
+            .hint("use a new key for each request, and the same key only to repeat it"));
         }
         serde_json::from_str(&earlier.response).map_err(ApiError::internal)
     }

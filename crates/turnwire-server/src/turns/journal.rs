@@ -326,7 +326,7 @@ impl<'s> RetryBackoff<'s> {
             session = self.session,
             %error,
             again_ms = u64::try_from(self.pause.as_millis()).unwrap_or(u64::MAX),
-            "the log cannot be written or read; it is tried again"
+            "log error; will retry"
         );
         tokio::select! {
             () = tokio::time::sleep(self.pause) => {}

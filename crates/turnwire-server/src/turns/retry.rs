@@ -145,18 +145,17 @@ struct RetryPlan {
 /// ids.
 async fn plan_retry(session: &Session, id: &str) -> Result<Result<RetryPlan, ApiError>, Error> {
     let Some(named) = find_current(session, id).await? else {
-        let error =
-            ApiError::not_found(format!("there is no finished message {id} in this session"));
+        let error = ApiError::not_found(format!("this session has no finished message {id}"));
         return Ok(Err(error.hint("GET /v1/sessions/{s}/messages lists them")));
     };
     if named.superseded {
         return Ok(Err(ApiError::conflict(format!("{id} is no longer part of the history"))
             .kind("superseded")
-            .hint("something before it was answered again; retry what is there now")));
+            .hint("a message before it was retried; retry a message of the current history")));
     }
     let Some(question) = find_question(session, &named).await? else {
         return Ok(Err(ApiError::unprocessable(format!(
-            "there is no user's message before {id} to be answered"
+            "no user message before {id} can be answered"
         ))));
     };
     let mut superseded = Vec::new();

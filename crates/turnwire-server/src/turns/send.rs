@@ -138,7 +138,8 @@ pub async fn send_all(
     for msg in messages {
         taken.push(PreparedMessage::new(app, session, msg).await?);
     }
-    let last = taken.pop().ok_or_else(|| ApiError::unprocessable("there is nothing to answer"))?;
+    let last =
+        taken.pop().ok_or_else(|| ApiError::unprocessable("there is no message to answer"))?;
     let earlier = taken;
     let ids: Vec<&str> = earlier.iter().chain([&last]).map(|taken| taken.id.as_str()).collect();
     let incoming = PendingSend { app, session, earlier: &earlier, last: &last, events, reply_id };
@@ -171,8 +172,10 @@ impl PreparedMessage {
         let msg = blobs::offload_data(app, &session.key().tenant, msg).await?.stamped(&SystemStamp);
         let (id, json) = (msg.id().to_owned(), msg.to_json());
         if json.len() > app.config.limits.event.bytes() {
-            return Err(ApiError::too_large("this message is larger than an event may be")
-                .hint("store large parts with POST /v1/blobs, and refer to their URL"));
+            return Err(ApiError::too_large(
+                "the message is larger than the limit of an event (`limits.event`)",
+            )
+            .hint("store large data with POST /v1/blobs, and use the URL"));
         }
         let event = stamp_event(Event::new("", Message { message: Box::new(msg) }), session);
         Ok(Self { id, json: json.into(), event })
@@ -245,10 +248,8 @@ impl Admission<'_> {
             return Err(busy(tx.status()));
         }
         if tx.queue().count() >= QUEUE {
-            return Err(ApiError::too_many(format!(
-                "{QUEUE} messages wait for their turn already"
-            ))
-            .hint("wait until some of them were answered, or cancel some"));
+            return Err(ApiError::too_many(format!("{QUEUE} messages are queued already"))
+                .hint("wait until some are answered, or remove some with DELETE"));
         }
         Ok(Decision::Enqueue)
     }
@@ -340,31 +341,33 @@ pub(super) fn check_agent_runs(app: &App, session: &Session) -> ApiResult<()> {
 }
 
 pub(super) fn agent_missing(name: &str) -> ApiError {
-    ApiError::conflict(format!("the agent {name} is not there any more"))
+    ApiError::conflict(format!("the agent {name} does not exist any more"))
         .kind("no_agent")
-        .hint("GET /v1/agents lists those that are; the operator configures them")
+        .hint("GET /v1/agents lists the agents; the operator configures them")
 }
 
 /// Checks that a client may send this message.
 pub(crate) fn check_message(msg: Msg) -> ApiResult<Msg> {
     if msg.role() != Role::User {
         return Err(ApiError::unprocessable(format!(
-            "a message of the role {} cannot be sent; only a user's",
+            "a message of the role {} cannot be sent; only user messages can",
             msg.role()
         ))
         .kind("wrong_role")
-        .hint("an agent elsewhere publishes its replies with POST /v1/sessions/{s}/events"));
+        .hint("an external agent publishes its replies with POST /v1/sessions/{s}/events"));
     }
     let says_nothing = |block: &ContentBlock| matches!(block, ContentBlock::Text(block) if block.text.trim().is_empty());
     if msg.content().iter().all(says_nothing) {
-        return Err(ApiError::unprocessable("the message says nothing: `content` is empty")
-            .hint("it is to have text, or a file"));
+        return Err(ApiError::unprocessable(
+            "the message is empty: `content` has no text and no file",
+        )
+        .hint("add text or a file"));
     }
     if !msg.id().is_empty() && !is_valid_id(msg.id()) {
         return Err(ApiError::unprocessable(
-            "this is no id of a message: 1 to 128 of A-Z a-z 0-9 . _ : -",
+            "invalid message id: expected 1 to 128 characters of A-Z a-z 0-9 . _ : -",
         )
-        .hint("leave it out, and the message gets one"));
+        .hint("omit the id, and the message gets one"));
     }
     if !msg.name().is_empty() {
         return Ok(msg);
@@ -373,9 +376,9 @@ pub(crate) fn check_message(msg: Msg) -> ApiResult<Msg> {
 }
 
 fn id_taken(id: &str) -> ApiError {
-    ApiError::conflict(format!("there is a message {id} already; nothing was stored"))
+    ApiError::conflict(format!("a message {id} exists already; nothing was stored"))
         .kind("message_exists")
-        .hint("leave the id out; an Idempotency-Key makes it safe to send a message again")
+        .hint("omit the id; an Idempotency-Key makes it safe to repeat a request")
 }
 
 fn refused(why: turnwire_core::Error) -> ApiError {
@@ -385,11 +388,11 @@ fn refused(why: turnwire_core::Error) -> ApiError {
 /// Why no reply can start now.
 pub(super) fn busy(status: SessionStatus) -> ApiError {
     let what = match status {
-        SessionStatus::Idle => "messages wait for their turn",
-        SessionStatus::Running => "a reply runs",
+        SessionStatus::Idle => "messages are queued",
+        SessionStatus::Running => "a reply is running",
         SessionStatus::Waiting => "a reply waits for an answer",
     };
     ApiError::conflict(format!("{what}; nothing was stored"))
         .kind("busy")
-        .hint("send it with ?queue=true to let it wait; or answer or stop the reply first")
+        .hint("send it with ?queue=true to queue it, or answer or stop the reply first")
 }

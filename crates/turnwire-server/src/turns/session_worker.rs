@@ -69,7 +69,7 @@ pub(super) async fn run_session(turns: Arc<Turns>, session: Arc<Session>) {
             // In a deleted session nothing is left to do. Otherwise another process owns its log
             // now, or the log is damaged.
             if !session.head_state().is_deleted {
-                tracing::error!(session = session.id(), why, "a session was given up");
+                tracing::error!(session = session.id(), why, "stopped working on a session");
             }
             seat.finish_unless_woken();
         }
@@ -180,7 +180,7 @@ impl Turns {
             _ if self.shutdown.is_cancelled() => return Ok(()),
             // The reply waited, and was answered while its agent still ran.
             Ok(()) if journal.has_waited => return Ok(()),
-            Ok(()) => (FinishedReason::Error, Some("it stopped without ending its reply")),
+            Ok(()) => (FinishedReason::Error, Some("it returned without ending its reply")),
             Err(AgentError::Stopped) => (FinishedReason::Interrupted, None),
             Err(AgentError::LogLost(_)) => return result,
             Err(AgentError::Failed(why)) => (FinishedReason::Error, Some(why.as_str())),
@@ -233,7 +233,10 @@ impl Turns {
         stop: &CancellationToken,
     ) -> Result<(), AgentError> {
         let Some(agent) = self.agents.get(session.agent()) else {
-            return Err(AgentError::Failed(format!("the agent {} is not there", session.agent())));
+            return Err(AgentError::Failed(format!(
+                "the agent {} does not exist",
+                session.agent()
+            )));
         };
         // An answer to another reply is not for this one.
         let input = self.answers.lock().remove(&session.number());
@@ -257,7 +260,7 @@ impl Turns {
         };
         tokio::select! {
             result = reply => {
-                result.unwrap_or_else(|_| Err(AgentError::Failed("it broke down".to_owned())))
+                result.unwrap_or_else(|_| Err(AgentError::Failed("it panicked".to_owned())))
             }
             () = patience => Err(AgentError::Stopped),
         }

@@ -76,9 +76,9 @@ impl PipedReply {
     fn assign_ids(&mut self, mut event: Event<'static>) -> Result<Event<'static>, Error> {
         let refused = match &event.kind {
             EventKind::Message(_) | EventKind::Supersede(_) | EventKind::Reset(_) => {
-                "it is no part of a reply"
+                "it is not part of a reply"
             }
-            EventKind::UserConfirmResult(_) => "a person has to confirm; a producer cannot",
+            EventKind::UserConfirmResult(_) => "only a user can confirm, not a producer",
             _ => "",
         };
         if !refused.is_empty() {
@@ -195,9 +195,9 @@ impl PipedReply {
         }
         let ours = self.reply_ids.as_ref().map(|(_, ours)| ours).or(self.given_id.as_ref());
         if let Some(ours) = ours.filter(|ours| tx.is_finished(ours)) {
-            return Err(ApiError::conflict(format!("there is a message {ours} already"))
+            return Err(ApiError::conflict(format!("a message {ours} exists already"))
                 .kind("duplicate")
-                .hint("if it is the same stream, all of it is stored; otherwise give it another ?reply_id="));
+                .hint("if it is the same stream, it is already stored; otherwise use another ?reply_id="));
         }
         Ok(())
     }
@@ -215,7 +215,7 @@ impl PipedReply {
         if is_open || is_new || self.ended.is_some() {
             return Ok(());
         }
-        Err(ApiError::conflict("somebody else has ended the reply; the rest was not stored")
+        Err(ApiError::conflict("the reply was ended by somebody else; the rest was not stored")
             .kind("ended"))
     }
 
@@ -278,7 +278,7 @@ impl PipedReply {
 
     pub fn into_result(self) -> ApiResult<PipeResult> {
         let (Some((_, reply_id)), Some(finished_reason)) = (self.reply_ids, self.ended) else {
-            return Err(ApiError::unprocessable("the stream holds no reply").kind("no_reply"));
+            return Err(ApiError::unprocessable("the stream contains no reply").kind("no_reply"));
         };
         let skipped = (self.tolerance == Tolerance::Tolerant).then_some(self.skipped);
         Ok(PipeResult { reply_id, last: self.last, finished_reason, skipped })
@@ -297,14 +297,14 @@ impl PipedReply {
     fn event_error(&self, at: usize, line: u64, word: &str, why: &Error) -> ApiError {
         let joint = if word.is_empty() { "" } else { ", " };
         let message = format!(
-            "event {at} of the stream (line {line}{joint}{word}) is no event of the wire {} that fits: {why}",
+            "event {at} of the stream (line {line}{joint}{word}) is not a valid event of the wire {}: {why}",
             self.wire.name
         );
         let error = match why.kind() {
             ErrorKind::TooLong => ApiError::too_large(message),
             _ => ApiError::unprocessable(message).kind("refused"),
         };
-        error.hint("what came before it is stored, and the reply was ended with an error; `tolerant=true` leaves out what does not fit")
+        error.hint("what came before it is stored, and the reply was ended with an error; `tolerant=true` leaves out events that do not fit")
     }
 }
 
@@ -318,7 +318,8 @@ struct CommitOutcome {
 }
 
 pub(super) fn server_stopping() -> ApiError {
-    ApiError::unavailable("the server stops; the reply was ended as interrupted").retry_after(1)
+    ApiError::unavailable("the server is stopping; the reply was ended as interrupted")
+        .retry_after(1)
 }
 
 /// The error of an append that the log did not take.
