@@ -12,7 +12,7 @@
 //!
 //! They have in common: only new words of the user and answers to what waits are taken from what a
 //! client sends, through the same doors as everybody's ([`crate::turns`]); and what comes back is a
-//! [`ReplyStream`] of the one reply.
+//! [`ReplySubscriber`] of the one reply.
 
 pub(crate) mod ag_ui;
 pub(crate) mod ai_sdk;
@@ -25,15 +25,10 @@ mod session_matching;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
-use crate::metrics::Transport;
 use crate::routes::new_session_key;
-use crate::stream::{ReplyStream, ReplyStreamOptions, SERVER_STOPPING};
+use crate::stream::{self, ReplyStreamOptions, ReplySubscriber, SERVER_STOPPING};
 use crate::turns::EXTERNAL;
-use axum::body::Body;
-use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use futures_util::stream;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::sync::Arc;
 use turnwire_log::Session;
@@ -113,28 +108,15 @@ pub(crate) async fn follow_reply(
     app: &App,
     session: &Arc<Session>,
     tell: ReplyStreamOptions,
-) -> ApiResult<ReplyStream> {
-    Ok(ReplyStream::new(session.clone(), tell, app.streams.clone()).await?)
+) -> ApiResult<ReplySubscriber> {
+    Ok(ReplySubscriber::new(session.clone(), tell, app.streams.clone()).await?)
 }
 
-/// The response that a reply fills, for as long as its client takes it. When the client goes, the
-/// reply goes on.
-pub(crate) fn sse_response(app: &App, follow: ReplyStream) -> Response {
-    let open = app.metrics.open_stream(follow.wire().name, Transport::Sse);
-    let id = follow.session().id().to_owned();
-    let body = stream::unfold((follow, open), |(mut follow, open)| async move {
-        let bytes: Result<Bytes, turnwire_log::Error> = follow.next_bytes().await?;
-        if let Err(error) = &bytes {
-            tracing::debug!(session = follow.session().id(), %error, "an answer breaks off");
-        }
-        Some((bytes, (follow, open)))
-    });
-    let headers = [
-        (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
-        (CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),
-        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
-    ];
-    with_session_header(&id, (headers, Body::from_stream(body)).into_response())
+/// The response that a reply fills, until it ends or the client disconnects. The reply continues in
+/// any case.
+pub(crate) fn sse_response(app: &App, reply: ReplySubscriber) -> Response {
+    let id = reply.session().id().to_owned();
+    with_session_header(&id, stream::sse_response(app, reply))
 }
 
 /// The error of an answer that did not finish before the server stopped. The question is stored and the

@@ -1,28 +1,42 @@
-//! Events on their way out.
+//! Streams events to clients.
 //!
-//! A watcher has a place in the log of its own, and reads on from there. Far behind, it reads the
-//! log (`backlog`); near the end it takes what was encoded once for all who watch the same session in
-//! the same shape (`feed`). A hint that there is more carries nothing, so a lost one costs time and
-//! no event; and a watcher that does not read costs no memory.
+//! Each client is a [`Subscriber`] with its own cursor in the log. One that is far behind reads the log (`backlog`);
+//! near the head it takes what was encoded once for all subscribers of the session with the same format (`feed`). A
+//! wake-up carries no event, so a lost one costs time and nothing else; and a client that does not read costs no memory.
 //!
-//! The answer to a request in another protocol is about one reply only, and in its client's words: a
-//! [`ReplyStream`].
+//! | module | content |
+//! |---|---|
+//! | `subscriber` | the loop of every stream: cursor, wait, read, heartbeat, end |
+//! | `session_source` | what a subscriber of a session gets |
+//! | `reply_source` | the response to one request, in the client's protocol |
+//! | `pending_calls` | which pending calls a model client has to execute |
+//! | `feed`, `backlog`, `backlog_cache` | encoded events that subscribers share |
+//! | `writer` | events to bytes |
+//! | `snapshot` | the messages as of a seq |
+//! | `resume_token` | `EPOCH.SEQ` |
+//! | `sse_response` | the HTTP response of a subscriber |
 
 mod backlog;
 mod backlog_cache;
 mod feed;
 mod pending_calls;
-mod reply_stream;
+mod reply_source;
 mod resume_token;
+mod session_source;
+mod snapshot;
+mod sse_response;
 mod subscriber;
 mod writer;
 
 pub use backlog_cache::BacklogCache;
 pub use feed::Feeds;
-pub use reply_stream::{
-    AnswerEnd, NextFrames, PausePolicy, ReplyPosition, ReplyStream, ReplyStreamOptions,
+pub use reply_source::{
+    AnswerEnd, PausePolicy, ReplyPosition, ReplySource, ReplyStreamOptions, ReplySubscriber,
     SERVER_STOPPING,
 };
 pub use resume_token::{ResumePoint, resolve_token};
-pub use subscriber::{EndCondition, StartPosition, StreamContext, Subscriber};
+pub use session_source::{EndCondition, SessionSource, SessionSubscriber, StartPosition};
+pub(crate) use snapshot::parse_message;
+pub(crate) use sse_response::{sse_response, sse_response_with};
+pub use subscriber::{StreamContext, Subscriber};
 pub use writer::{Framing, Merge, StreamFormat};

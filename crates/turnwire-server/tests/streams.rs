@@ -9,7 +9,7 @@ use turnwire_core::{Event, Fields, FinishedReason, Folder, Msg, Seq};
 use turnwire_log::store::{MessageQuery, NewSession, SessionKey};
 use turnwire_log::{Log, MemoryStore, Session};
 use turnwire_server::stream::{
-    EndCondition, Framing, Merge, StartPosition, StreamContext, StreamFormat, Subscriber,
+    EndCondition, Framing, Merge, SessionSubscriber, StartPosition, StreamContext, StreamFormat,
     resolve_token,
 };
 use turnwire_testkit::{Rng, check_property, stream};
@@ -103,7 +103,7 @@ async fn watch(
             Some(token) => resolve_token(&session, Seq::FIRST, token).into(),
             None => StartPosition::Beginning,
         };
-        let watcher = Subscriber::new(
+        let watcher = SessionSubscriber::new(
             session.clone(),
             shape,
             start,
@@ -232,8 +232,14 @@ async fn frames(
     shared: &Arc<StreamContext>,
 ) -> Vec<Frame> {
     assert_eq!(shape.framing, Framing::Sse);
-    let watcher =
-        Subscriber::new(session.clone(), shape, start, EndCondition::Idle, None, shared.clone());
+    let watcher = SessionSubscriber::new(
+        session.clone(),
+        shape,
+        start,
+        EndCondition::Idle,
+        None,
+        shared.clone(),
+    );
     let mut watcher = watcher.await.unwrap();
     let mut body = String::new();
     while let Some(bytes) = watcher.next().await {
@@ -248,11 +254,11 @@ async fn frames(
 }
 
 /// A session, and a subscriber of its next events.
-async fn live(shared: &Arc<StreamContext>) -> (Arc<Session>, Subscriber) {
+async fn live(shared: &Arc<StreamContext>) -> (Arc<Session>, SessionSubscriber) {
     let log = Log::new(Arc::new(MemoryStore::default()), "test");
     let session = session(&log).await;
     let shape = StreamFormat::sse(Wire::named("turnwire").unwrap());
-    let watcher = Subscriber::new(
+    let watcher = SessionSubscriber::new(
         session.clone(),
         shape,
         StartPosition::Now,
@@ -263,7 +269,7 @@ async fn live(shared: &Arc<StreamContext>) -> (Arc<Session>, Subscriber) {
     (session, watcher.await.unwrap())
 }
 
-async fn next(watcher: &mut Subscriber) -> Option<String> {
+async fn next(watcher: &mut SessionSubscriber) -> Option<String> {
     let bytes = watcher.next().await?.unwrap();
     Some(String::from_utf8(bytes.to_vec()).unwrap())
 }

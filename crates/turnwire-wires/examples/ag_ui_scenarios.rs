@@ -19,7 +19,7 @@ use std::collections::HashSet;
 use std::io::{self, Read, Write};
 use turnwire_core::{Event, EventKind, Folder, Msg, ToolCall, coalesce};
 use turnwire_testkit::{Rng, random_reply, stream, values};
-use turnwire_wires::ag_ui::{PendingReply, RunInput, ends_run};
+use turnwire_wires::ag_ui::{PendingReply, RunInput};
 use turnwire_wires::{Encode, EncoderOptions, Frames, Wire, sse};
 
 fn main() -> io::Result<()> {
@@ -138,7 +138,9 @@ impl Bodies {
 }
 
 fn is_end(line: &str) -> bool {
-    line.strip_prefix("data: ").is_some_and(ends_run)
+    ["RUN_FINISHED", "RUN_ERROR"]
+        .iter()
+        .any(|word| line.starts_with(&format!("data: {{\"type\":\"{word}\"")))
 }
 
 fn early(scenario: &Scenario) -> Result<Vec<String>, String> {

@@ -76,14 +76,3 @@ pub(crate) static WIRE: Wire = Wire {
     }),
     ..Wire::EMPTY
 };
-
-/// Whether a frame of this wire ends a run: then nothing more belongs into the same answer.
-///
-/// ```
-/// assert!(turnwire_wires::ag_ui::ends_run(r#"{"type":"RUN_ERROR","message":"no"}"#));
-/// ```
-pub fn ends_run(frame: &str) -> bool {
-    ["RUN_FINISHED", "RUN_ERROR"]
-        .iter()
-        .any(|word| frame.strip_prefix("{\"type\":\"").is_some_and(|rest| rest.starts_with(word)))
-}

@@ -59,6 +59,7 @@ pub use model_request::Request;
 pub use registry::{DuplicateWireError, UnsupportedError, Wire};
 pub use stream::{
     Decode, Decoded, Decoder, DecoderOptions, Encode, EncoderOptions, Frames, StreamScope,
+    UnsettledCalls,
 };
 
 /// Runs the example of the README as a test.

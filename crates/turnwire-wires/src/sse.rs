@@ -18,16 +18,38 @@ use crate::stream::Frames;
 pub fn write(frames: &Frames, token: Option<&str>, out: &mut String) {
     let last = frames.len();
     for (at, (name, text)) in frames.iter().enumerate() {
-        if !name.is_empty() {
-            write_field("event", name, out);
+        begin_frame(name, token.filter(|_| at + 1 == last), out);
+        out.reserve(text.len() + 2);
+        // A frame is one line: JSON, or a word.
+        match memchr::memchr2(b'\n', b'\r', text.as_bytes()) {
+            None => out.push_str(text),
+            Some(_) => out.push_str(&text.replace(['\n', '\r'], "\ndata: ")),
         }
-        if let Some(token) = token.filter(|_| at + 1 == last) {
-            write_field("id", token, out);
-        }
-        // A frame is one line: JSON, or a marker.
-        write_field("data", text, out);
-        out.push('\n');
+        end_frame(out);
     }
+}
+
+/// Writes a frame up to its data, which the caller appends as one line; then comes [`end_frame`].
+pub fn begin_frame(name: &str, token: Option<&str>, out: &mut String) {
+    if !name.is_empty() {
+        write_field("event", name, out);
+    }
+    if let Some(token) = token {
+        write_field("id", token, out);
+    }
+    out.push_str("data: ");
+}
+
+/// Ends a frame that [`begin_frame`] has begun.
+pub fn end_frame(out: &mut String) {
+    out.push_str("\n\n");
+}
+
+/// Writes what comes first in a stream: a comment, and after how many milliseconds a client is to reconnect.
+pub fn write_greeting(comment: &str, retry_ms: u64, out: &mut String) {
+    write_field("", comment, out);
+    write_field("retry", &retry_ms.to_string(), out);
+    out.push('\n');
 }
 
 /// Writes a comment. It keeps the connection alive, and clients ignore it.

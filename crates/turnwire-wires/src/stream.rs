@@ -24,7 +24,7 @@
 
 use crate::body::{BadFrame, Frame, FrameReader};
 use serde::Serialize;
-use turnwire_core::{Error, ErrorKind, Event, Result};
+use turnwire_core::{Error, ErrorKind, Event, Result, ToolCall};
 
 /// Receives the events of a decoder.
 pub type EventSink<'s> = dyn FnMut(Event<'_>) + 's;
@@ -205,6 +205,12 @@ pub trait Encode: Send {
     fn resume(&mut self, messages: &[turnwire_core::Msg], out: &mut Frames) {
         let _ = (messages, out);
     }
+
+    /// Called before [`end`](Self::end), for clients that only execute tools, if calls of the reply or
+    /// of its sub-agents are pending: which of them the client has to execute.
+    fn settle_calls(&mut self, reply_id: &str, calls: &UnsettledCalls, out: &mut Frames) {
+        let _ = (reply_id, calls, out);
+    }
 }
 
 /// Options of an encoder. The defaults come from the events.
@@ -231,6 +237,22 @@ pub struct EncoderOptions {
     pub resets_client: bool,
 }
 
+/// Pending calls that an encoder cannot tell from the events of a reply alone.
+#[derive(Debug, Clone, Default)]
+pub struct UnsettledCalls {
+    /// The ids of calls that wait for an approval: not for the client to execute.
+    pub awaiting_approval: Vec<String>,
+    /// Calls of sub-agents that the client has to execute, as if they were the agent's own.
+    pub of_sub_agents: Vec<ToolCall>,
+}
+
+impl UnsettledCalls {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.awaiting_approval.is_empty() && self.of_sub_agents.is_empty()
+    }
+}
+
 /// How much of an agent's work the content-block protocol shows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DisplayMode {
@@ -248,6 +270,8 @@ pub struct Frames {
     ends: Vec<(&'static str, usize)>,
     /// Buffer for the frame being written.
     scratch: Vec<u8>,
+    /// How many frames there were when an answer ended.
+    answer_end: Option<usize>,
 }
 
 impl Frames {
@@ -295,9 +319,30 @@ impl Frames {
         self.ends.is_empty()
     }
 
-    /// Removes all frames and keeps the allocation.
+    /// Marks the last frame as the end of an answer, in protocols where one reply may have several
+    /// answers: nothing after it belongs to the same answer.
+    pub fn end_answer(&mut self) {
+        self.answer_end = Some(self.ends.len());
+    }
+
+    /// Whether the last frame ends an answer.
+    pub fn ends_answer(&self) -> bool {
+        self.answer_end == Some(self.ends.len())
+    }
+
+    /// Removes the first frames.
+    pub fn remove_first(&mut self, count: usize) {
+        let count = count.min(self.ends.len());
+        let text = self.ends.drain(..count).next_back().map_or(0, |(_, end)| end);
+        self.text.drain(..text);
+        self.ends.iter_mut().for_each(|(_, end)| *end -= text);
+        self.answer_end = self.answer_end.and_then(|end| end.checked_sub(count));
+    }
+
+    /// Takes all frames out, and keeps the room.
     pub fn clear(&mut self) {
         self.text.clear();
         self.ends.clear();
+        self.answer_end = None;
     }
 }

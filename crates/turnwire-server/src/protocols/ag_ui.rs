@@ -12,21 +12,20 @@ use crate::app::App;
 use crate::auth::{Action, Caller, is_valid_id};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{BodyBytes, Path};
-use crate::stream::{PausePolicy, ReplyPosition, ReplyStreamOptions};
+use crate::stream::{PausePolicy, ReplyPosition, ReplyStreamOptions, sse_response_with};
 use crate::turns::EXTERNAL;
 use crate::turns::client_context;
 use crate::turns::client_events;
 use crate::turns::send::{SendRequest, send_all};
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use http::StatusCode;
-use http::header::CONTENT_TYPE;
 use std::collections::HashSet;
 use std::sync::Arc;
 use turnwire_agent::{ClientContext, ClientTool};
 use turnwire_core::{ContentBlock, Event, Fields, Json, Msg, Role, ToolCall};
 use turnwire_log::{PendingCalls, Session, Snapshot};
-use turnwire_wires::ag_ui::{HistoryDifference, PendingReply, RunInput, ends_run};
+use turnwire_wires::ag_ui::{HistoryDifference, PendingReply, RunInput};
 use turnwire_wires::{EncoderOptions, Frames, Wire, sse as lines};
 
 /// How often a request is looked at anew because somebody else was faster.
@@ -116,7 +115,7 @@ impl RunRequest<'_> {
         encoder.resume(&[], &mut frames);
         let mut body = String::new();
         lines::write(&frames, None, &mut body);
-        Ok(([(CONTENT_TYPE, "text/event-stream")], body).into_response())
+        Ok(sse_response_with(body.into()))
     }
 
     /// What the user says that is not known yet, if it may be said.
@@ -245,7 +244,6 @@ impl RunRequest<'_> {
             reply_id: reply_id.unwrap_or_default(),
             begin,
             pause,
-            is_last: Some(ends_run),
             expires_at: self.caller.expires_at(),
         };
         Ok(sse_response(self.app, follow_reply(self.app, session, tell).await?))

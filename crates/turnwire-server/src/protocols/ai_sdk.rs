@@ -378,7 +378,6 @@ impl ChatContext<'_> {
             reply_id,
             begin,
             pause: PausePolicy::Any,
-            is_last: None,
             expires_at: self.caller.expires_at(),
         };
         let mut response =

@@ -11,7 +11,7 @@ use super::{SESSION_HEADER, follow_reply, sse_response, stopping_error, with_ses
 use crate::app::App;
 use crate::auth::{Caller, expired_error, hex, sha256};
 use crate::error::{ApiError, ApiResult, X_SHOULD_RETRY};
-use crate::stream::{AnswerEnd, PausePolicy, ReplyPosition, ReplyStream, ReplyStreamOptions};
+use crate::stream::{AnswerEnd, PausePolicy, ReplyPosition, ReplyStreamOptions, ReplySubscriber};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -122,7 +122,6 @@ async fn respond(
         reply_id: turn.reply_id.clone(),
         begin: turn.begin,
         pause: PausePolicy::ExternalOnly,
-        is_last: None,
         expires_at: caller.expires_at(),
     };
     // The results of calls begin another answer, also when this one is told again.
@@ -137,7 +136,7 @@ async fn respond(
 
 /// The answer when all of it is there.
 async fn collect_response(
-    follow: ReplyStream,
+    follow: ReplySubscriber,
     mut whole: Box<dyn ResponseCollector>,
 ) -> ApiResult<Response> {
     let session = Arc::clone(follow.session());

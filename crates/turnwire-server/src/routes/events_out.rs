@@ -4,9 +4,9 @@ use crate::app::App;
 use crate::auth::{Caller, expired_error, is_expired};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, Query};
-use crate::metrics::Transport;
 use crate::stream::{
-    EndCondition, Framing, Merge, StartPosition, StreamFormat, Subscriber, resolve_token,
+    EndCondition, Framing, Merge, SessionSubscriber, StartPosition, StreamFormat, resolve_token,
+    sse_response,
 };
 use axum::body::Body;
 use axum::extract::State;
@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Deserialize;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -75,12 +75,14 @@ pub async fn watch_events(
         return ndjson_response(&session, &caller, &shape, start, first);
     }
     let (expires_at, streams) = (caller.expires_at(), app.streams.clone());
-    let watcher = Subscriber::new(session, shape, start, until, expires_at, streams).await?;
-    if until == EndCondition::Idle && watcher.ends_immediately() {
-        // An EventSource that comes back after the end is told to stay away.
+    let is_until_idle = until == EndCondition::Idle;
+    let subscriber =
+        SessionSubscriber::new(session, shape, start, until, expires_at, streams).await?;
+    if is_until_idle && subscriber.ends_immediately() {
+        // Tells an EventSource that reconnects after the end to stop.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    Ok(sse_response(&app, watcher))
+    Ok(sse_response(&app, subscriber))
 }
 
 fn stream_format(ask: &WatchQuery) -> ApiResult<StreamFormat> {
@@ -105,57 +107,6 @@ fn stream_format(ask: &WatchQuery) -> ApiResult<StreamFormat> {
         }
     };
     Ok(StreamFormat { wire, framing: Framing::Sse, merge, display })
-}
-
-/// The response that a watcher fills, for as long as its client takes it.
-pub fn sse_response(app: &App, watcher: Subscriber) -> Response {
-    sse_up_to(app, watcher, |_| None)
-}
-
-/// The same, with an end of its own: where in some frames the last one of the response ends.
-pub(super) fn sse_up_to(
-    app: &App,
-    watcher: Subscriber,
-    end: impl Fn(&[u8]) -> Option<usize> + Send + 'static,
-) -> Response {
-    let open = app.metrics.open_stream(watcher.wire().name, Transport::Sse);
-    // What comes at once tells proxies and clients that there is a stream; those who lose it all at
-    // the same time are not to come back all at the same time.
-    let jitter =
-        watcher.session().head_state().head.wrapping_mul(0x9e37_79b9) % 1000 + random_jitter();
-    let hello = Bytes::from(format!(": turnwire\nretry: {}\n\n", 1000 + jitter));
-    let watching = (Some(watcher), Some(hello), open, end);
-    let body = stream::unfold(watching, |(watcher, hello, open, end)| async move {
-        let mut watcher = watcher?;
-        if let Some(hello) = hello {
-            return Some((Ok(hello), (Some(watcher), None, open, end)));
-        }
-        match watcher.next().await? {
-            Ok(mut bytes) => {
-                let last = end(&bytes);
-                bytes.truncate(last.unwrap_or(bytes.len()));
-                let watcher = Some(watcher).filter(|_| last.is_none());
-                Some((Ok(bytes), (watcher, None, open, end)))
-            }
-            Err(error) => {
-                tracing::warn!(session = watcher.session().id(), %error, "a stream ends early");
-                Some((Err(error), (Some(watcher), None, open, end)))
-            }
-        }
-    });
-    let headers = [
-        (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
-        (CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),
-        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
-    ];
-    (headers, Body::from_stream(body)).into_response()
-}
-
-fn random_jitter() -> u64 {
-    let mut byte = [0; 2];
-    // Without randomness there is no jitter, and nothing worse.
-    let _ = getrandom::fill(&mut byte);
-    u64::from(u16::from_le_bytes(byte)) % 1000
 }
 
 /// How many bytes of the log are read at a time.

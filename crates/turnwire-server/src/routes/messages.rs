@@ -1,11 +1,10 @@
 //! `POST /v1/sessions/{s}/messages`, and removing a queued message.
 
-use super::events_out::sse_up_to;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{BodyBytes, Path, Query};
-use crate::stream::{EndCondition, StartPosition, StreamFormat, Subscriber};
+use crate::stream::{EndCondition, SessionSubscriber, StartPosition, StreamFormat, sse_response};
 use crate::turns::idempotency::IdempotencyKey;
 use crate::turns::send::{Accepted, IfBusy, SendOutcome, send};
 use axum::Json;
@@ -13,10 +12,9 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
-use memchr::{memchr, memmem, memrchr};
 use serde::Deserialize;
 use std::sync::Arc;
-use turnwire_core::{Event, EventKind, Fields, Msg};
+use turnwire_core::{Fields, Msg};
 use turnwire_log::Session;
 use turnwire_wires::Wire;
 
@@ -147,34 +145,21 @@ async fn stream_reply(
     reply_id: String,
     from: StreamStart,
 ) -> ApiResult<Response> {
-    let place = accepted.last_event_id.rsplit_once('.').and_then(|(_, seq)| seq.parse().ok());
-    let place: u64 = place.ok_or_else(|| ApiError::internal("an answer without a place"))?;
+    let seq = accepted.last_event_id.rsplit_once('.').and_then(|(_, seq)| seq.parse().ok());
+    let seq: u64 = seq.ok_or_else(|| ApiError::internal("a response without a resume token"))?;
     let start = match from {
-        StreamStart::AtMessage => place.saturating_sub(1),
-        StreamStart::AfterMessage => place,
+        StreamStart::AtMessage => seq.saturating_sub(1),
+        StreamStart::AfterMessage => seq,
     };
     let wire = Wire::named("turnwire").ok_or_else(|| ApiError::internal("no canonical wire"))?;
-    let watcher = Subscriber::new(
+    let subscriber = SessionSubscriber::new(
         session.clone(),
         StreamFormat::sse(wire),
         StartPosition::After(start),
-        EndCondition::Paused(place.saturating_add(1)),
+        EndCondition::Reply { id: reply_id, first: seq.saturating_add(1) },
         caller.expires_at(),
         app.streams.clone(),
     )
     .await?;
-    Ok(sse_up_to(app, watcher, move |frames| end_of(&reply_id, frames)))
-}
-
-/// Where the frame ends that ends a reply, if it is one of these.
-fn end_of(reply_id: &str, frames: &[u8]) -> Option<usize> {
-    // Inside of a text the second mark would have a backslash before it.
-    memmem::find_iter(frames, b"\"REPLY_END\"").find_map(|at| {
-        let (before, behind) = frames.split_at_checked(at)?;
-        let start = memrchr(b'\n', before).map_or(0, |end| end + 1);
-        let line = frames.get(start..at + memchr(b'\n', behind)?)?.strip_prefix(b"data: ")?;
-        let event = Event::from_json(std::str::from_utf8(line).ok()?).ok()?;
-        let is_it = matches!(event.kind, EventKind::ReplyEnd(_)) && event.reply_id == reply_id;
-        is_it.then(|| memmem::find(behind, b"\n\n").map(|end| at + end + 2))?
-    })
+    Ok(sse_response(app, subscriber))
 }

@@ -18,7 +18,7 @@ use crate::error::{ApiError, ApiResult};
 use crate::protocols::blocks::{Question, find_question};
 use crate::protocols::create_session;
 use crate::routes::new_session_key;
-use crate::stream::{Merge, ResumePoint, StartPosition, Subscriber, resolve_token};
+use crate::stream::{Merge, ResumePoint, SessionSubscriber, StartPosition, resolve_token};
 use crate::turns::client_events;
 use crate::turns::send::{SendRequest, check_not_busy, send_all};
 use files::{FileTurn as FilesPlace, MessageWithFiles};
@@ -48,7 +48,7 @@ pub(super) fn greeting() -> String {
 /// The answer to a command, and a subscription that starts after it.
 struct CommandResult {
     answer: ServerAnswer,
-    subscriber: Option<Subscriber>,
+    subscriber: Option<SessionSubscriber>,
 }
 
 impl From<ServerAnswer> for CommandResult {
@@ -71,8 +71,8 @@ impl SocketConnection {
             Ok(CommandResult { answer, subscriber: watch }) => {
                 // The answer comes before the first frame.
                 self.send_text(AnswerFrame { answer, id }.to_json()).await?;
-                if let Some(watcher) = watch {
-                    self.subscriptions.start(watcher);
+                if let Some(subscriber) = watch {
+                    self.subscriptions.start(subscriber);
                 }
                 Flow::Continue(())
             }
@@ -117,13 +117,13 @@ impl SocketConnection {
             None => StartPosition::Beginning,
             Some(token) => resolve_token(&session, session.first_seq().await?, token).into(),
         };
-        let watcher = self.subscriptions.prepare(&session, start, Merge::Deltas).await?;
+        let subscriber = self.subscriptions.prepare(&session, start, Merge::Deltas).await?;
         let status = match session.head_state().status {
             SessionStatus::Idle => SubscriptionStatus::Completed,
             SessionStatus::Running | SessionStatus::Waiting => SubscriptionStatus::Running,
         };
         let answer = ServerAnswer::Subscribed { session_id: id.to_owned(), status };
-        Ok(CommandResult { answer, subscriber: Some(watcher) })
+        Ok(CommandResult { answer, subscriber: Some(subscriber) })
     }
 
     /// Sends a message. The client is subscribed from that message on.

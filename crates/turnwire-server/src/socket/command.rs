@@ -119,11 +119,11 @@ impl SocketConnection {
     }
 
     async fn subscribe(&mut self, command: &Command<'_>, id: Option<Value>) -> Flow {
-        let watcher = match self.new_subscriber(command).await {
-            Ok(watcher) => watcher,
+        let subscriber = match self.new_subscriber(command).await {
+            Ok(subscriber) => subscriber,
             Err(error) => return self.send_error("subscribe", id.as_ref(), &error).await,
         };
-        let session = watcher.session();
+        let session = subscriber.session();
         let head = session.head_state();
         let answer = json!({
             "type": "subscribed",
@@ -134,14 +134,14 @@ impl SocketConnection {
         });
         // The answer comes before the first event.
         self.send_answer(into_fields(answer), id).await?;
-        self.subscriptions.start(watcher);
+        self.subscriptions.start(subscriber);
         Flow::Continue(())
     }
 
     async fn new_subscriber(
         &mut self,
         command: &Command<'_>,
-    ) -> ApiResult<crate::stream::Subscriber> {
+    ) -> ApiResult<crate::stream::SessionSubscriber> {
         let (_, session) = self.session_for(command, Action::Read).await?;
         let token = command.last_event_id.as_deref().filter(|token| !token.is_empty());
         let start = match token.or(command.after.as_deref()) {

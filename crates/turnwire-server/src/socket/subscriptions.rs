@@ -4,7 +4,7 @@ use super::blocks;
 use super::writer::{Outgoing, Sender};
 use crate::App;
 use crate::error::{ApiError, ApiResult};
-use crate::stream::{EndCondition, Framing, Merge, StartPosition, StreamFormat, Subscriber};
+use crate::stream::{EndCondition, Framing, Merge, SessionSubscriber, StartPosition, StreamFormat};
 use serde_json::json;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -49,16 +49,23 @@ impl Subscriptions {
         session: &Arc<Session>,
         start: StartPosition,
         merge: Merge,
-    ) -> ApiResult<Subscriber> {
+    ) -> ApiResult<SessionSubscriber> {
         self.remove(session.id()).await;
         self.check_room()?;
         let display = DisplayMode::default();
-        let shape = StreamFormat { wire: self.wire, framing: Framing::WebSocket, merge, display };
+        let format = StreamFormat { wire: self.wire, framing: Framing::WebSocket, merge, display };
         let streams = self.app.streams.clone();
         // The socket closes when the credentials expire, with all its subscriptions. New
         // credentials before that keep it open.
-        Ok(Subscriber::new(session.clone(), shape, start, EndCondition::Never, None, streams)
-            .await?)
+        Ok(SessionSubscriber::new(
+            session.clone(),
+            format,
+            start,
+            EndCondition::Never,
+            None,
+            streams,
+        )
+        .await?)
     }
 
     /// An error if no more subscriptions fit.
@@ -77,10 +84,10 @@ impl Subscriptions {
     }
 
     /// Starts to send events.
-    pub fn start(&mut self, watcher: Subscriber) {
+    pub fn start(&mut self, subscriber: SessionSubscriber) {
         let over = CancellationToken::new();
-        let id = watcher.session().key().id.clone();
-        let task = tokio::spawn(forward_events(watcher, self.out.clone(), over.clone()));
+        let id = subscriber.session().key().id.clone();
+        let task = tokio::spawn(forward_events(subscriber, self.out.clone(), over.clone()));
         self.open.insert(id, Subscription { cancel: over, task });
     }
 
@@ -116,26 +123,30 @@ impl Subscriptions {
 }
 
 /// Sends the events of a subscription until it ends.
-async fn forward_events(mut watcher: Subscriber, out: Sender, over: CancellationToken) {
+async fn forward_events(mut subscriber: SessionSubscriber, out: Sender, over: CancellationToken) {
     loop {
         let bytes = tokio::select! {
             biased;
             () = over.cancelled() => return,
-            bytes = watcher.next() => bytes,
+            bytes = subscriber.next() => bytes,
         };
         let sent = match bytes {
             Some(Ok(bytes)) if bytes.is_empty() => continue,
             Some(Ok(bytes)) => Outgoing::Lines(bytes),
             Some(Err(error)) => Outgoing::Text(subscription_ended(
-                watcher.wire(),
-                watcher.session().id(),
+                subscriber.wire(),
+                subscriber.session().id(),
                 &error.into(),
             )),
             // The socket closes anyway when the server stops.
-            None if !watcher.session().head_state().is_deleted => return,
+            None if !subscriber.session().head_state().is_deleted => return,
             None => {
                 let gone = turnwire_log::Error::NoSession.into();
-                Outgoing::Text(subscription_ended(watcher.wire(), watcher.session().id(), &gone))
+                Outgoing::Text(subscription_ended(
+                    subscriber.wire(),
+                    subscriber.session().id(),
+                    &gone,
+                ))
             }
         };
         let is_last = matches!(sent, Outgoing::Text(_));

@@ -1,49 +1,49 @@
-//! What a watcher has missed, read from the log.
+//! Reads and encodes the backlog of a subscriber: the events between its cursor and the head.
 
 use super::backlog_cache::{BacklogCache, PageKey};
-use super::writer::{Merge, StreamFormat, StreamWriter};
-use bytes::Bytes;
+use super::writer::{Encoded, Merge, StreamFormat, StreamWriter};
 use turnwire_core::event::Message;
 use turnwire_core::{Event, Role, Seq, coalesce};
 use turnwire_log::store::{EventLines, MessageQuery};
 use turnwire_log::{Result, Session};
 use turnwire_wires::{Encode, Frames};
 
-/// How many events are encoded together. Pages begin at multiples of it, so that those who come
-/// from different places meet.
+/// How many events are encoded together. Pages begin at multiples of it, so that subscribers with
+/// different cursors share them.
 const PAGE_EVENTS: u64 = 4096;
-/// How much is read of the log at a time.
+/// How many bytes of the log are read at a time.
 const READ_BYTES: usize = 512 * 1024;
 
-/// The next events behind a place, at least one, and the place of the last of them.
+/// The next events after a cursor, at least one, and the seq of the last of them.
 pub(super) async fn read_page(
     session: &Session,
-    shape: &StreamFormat,
+    format: &StreamFormat,
     cache: &BacklogCache,
     writer: &mut Option<Box<StreamWriter>>,
     cursor: u64,
-) -> Result<(Bytes, u64)> {
+) -> Result<(Encoded, u64)> {
     let to = (cursor / PAGE_EVENTS + 1).saturating_mul(PAGE_EVENTS).min(session.head_state().head);
-    if !shape.is_canonical() {
+    if !format.is_canonical() {
         let writer = match writer {
             Some(writer) => writer,
-            None => writer.insert(Box::new(warmed_writer(session, shape, cursor).await?)),
+            None => writer.insert(Box::new(warmed_writer(session, format, cursor).await?)),
         };
-        write_events(session, shape.merge, writer, cursor, to).await?;
-        return Ok((writer.take_bytes(), to));
+        write_events(session, format.merge, writer, cursor, to).await?;
+        return Ok((writer.take(), to));
     }
-    let page = PageKey { session: session.number(), shape: shape.key(), from: cursor, to };
+    let page = PageKey { session: session.number(), format: format.key(), from: cursor, to };
     let make = async {
-        let mut writer = new_stream_writer(session, shape)?;
-        write_events(session, shape.merge, &mut writer, cursor, to).await?;
-        Ok(writer.take_bytes())
+        let mut writer = new_stream_writer(session, format)?;
+        write_events(session, format.merge, &mut writer, cursor, to).await?;
+        Ok(writer.take())
     };
     Ok((cache.get_or_encode(&page, make).await?, to))
 }
 
-fn new_stream_writer(session: &Session, shape: &StreamFormat) -> Result<StreamWriter> {
-    // Which wires can be written was checked when the request came in.
-    StreamWriter::new(session, shape).map_err(|error| turnwire_log::Error::Store(error.to_string()))
+fn new_stream_writer(session: &Session, format: &StreamFormat) -> Result<StreamWriter> {
+    // Whether the wire can be encoded was checked when the request came in.
+    StreamWriter::new(session, format)
+        .map_err(|error| turnwire_log::Error::Store(error.to_string()))
 }
 
 async fn write_events(
@@ -84,7 +84,7 @@ fn each_line(
     Ok(())
 }
 
-/// Reads rows behind a place, up to another.
+/// Reads rows after a cursor, up to a seq.
 async fn each_row(
     session: &Session,
     mut cursor: u64,
@@ -101,34 +101,34 @@ async fn each_row(
     Ok(())
 }
 
-/// A writer that has seen the turn that a place is in, up to there.
+/// A writer whose encoder has seen the current turn up to a cursor.
 pub(super) async fn warmed_writer(
     session: &Session,
-    shape: &StreamFormat,
+    format: &StreamFormat,
     cursor: u64,
 ) -> Result<StreamWriter> {
-    let mut writer = new_stream_writer(session, shape)?;
-    if let Some(encode) = writer.encode_mut() {
+    let mut writer = new_stream_writer(session, format)?;
+    if let Some(encoder) = writer.encoder_mut() {
         let start = turn_start(session, cursor).await?;
-        let start = match shape.wire.name {
-            "blocks" => encode_user_message(session, encode, start).await?,
+        let start = match format.wire.name {
+            "blocks" => encode_user_message(session, encoder, start).await?,
             _ => start,
         };
-        warm_up_encoder(session, encode, start, cursor).await?;
+        warm_up_encoder(session, encoder, start, cursor).await?;
     }
     Ok(writer)
 }
 
-/// How many messages are looked at to find what a turn answers: a turn that was done again has those
-/// before it between.
+/// How many messages are searched for the user message of a turn: a retried turn has superseded
+/// ones before it.
 const MAX_LOOKBACK: usize = 16;
 
-/// Has an encoder see what a turn answers, where the message says how the turn is shown, and says
-/// from where on it has to see the log itself: what stands between, such as what became of files,
-/// belongs to the turn.
+/// Encodes the user message of a turn, which may set how the turn is displayed, and returns the
+/// cursor from which the encoder has to see the log: what stands between, such as the state of
+/// files, belongs to the turn.
 async fn encode_user_message(
     session: &Session,
-    encode: &mut dyn Encode,
+    encoder: &mut dyn Encode,
     start: u64,
 ) -> Result<u64> {
     let Some(before) = Seq::new(start.saturating_add(1)) else { return Ok(start) };
@@ -137,26 +137,26 @@ async fn encode_user_message(
     let messages = session.list_messages(&query).await?;
     let Some(last) = messages.last() else { return Ok(start) };
     let msgs =
-        messages.iter().rev().filter_map(|stored| super::subscriber::parse_message(&stored.json));
+        messages.iter().rev().filter_map(|stored| super::snapshot::parse_message(&stored.json));
     if let Some(msg) = msgs.into_iter().find(|msg| msg.role() == Role::User) {
         let mut frames = Frames::default();
-        encode.encode(&Event::new("", Message { message: Box::new(msg) }), &mut frames);
+        encoder.encode(&Event::new("", Message { message: Box::new(msg) }), &mut frames);
     }
     let kept = session.first_seq().await?.get() - 1;
     Ok(start.min(last.last.get()).max(kept.min(start)))
 }
 
-/// Has an encoder see the events behind a place up to another, and says nothing.
+/// Encodes the events after a cursor up to a seq, and discards the frames.
 pub(super) async fn warm_up_encoder(
     session: &Session,
-    encode: &mut dyn Encode,
+    encoder: &mut dyn Encode,
     from: u64,
     to: u64,
 ) -> Result<()> {
     let mut frames = Frames::default();
     each_row(session, from, to, |rows| {
         each_line(rows, to, |seq, line| {
-            encode.encode(&Session::parse_event(seq, line)?, &mut frames);
+            encoder.encode(&Session::parse_event(seq, line)?, &mut frames);
             frames.clear();
             Ok(())
         })
@@ -164,11 +164,11 @@ pub(super) async fn warm_up_encoder(
     .await
 }
 
-/// The place before the first event of the turn that a place is in the middle of.
+/// The cursor before the first event of the turn that a cursor is in.
 pub(super) async fn turn_start(session: &Session, cursor: u64) -> Result<u64> {
     let Some(at) = Seq::new(cursor) else { return Ok(0) };
     let mut start = session.open_from().filter(|open| *open <= at).map_or(cursor, seq_before);
-    // A few messages back: sub-agents end before those that they work for.
+    // Some messages back: sub-agents end before their parents.
     let query = MessageQuery {
         before: Some(at.next()),
         limit: 64,

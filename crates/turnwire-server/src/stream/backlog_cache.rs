@@ -1,29 +1,28 @@
-//! Backlogs that were encoded a moment ago: when everybody comes back at once, one reads.
+//! Caches encoded backlogs: when many clients reconnect at once, each page is read once.
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 use turnwire_log::store::SessionNumber;
 
-use super::writer::FormatKey;
+use super::writer::{Encoded, FormatKey};
 
-/// How much is kept.
+/// How many bytes are cached.
 const MAX_BYTES: usize = 32 << 20;
 
-/// Which events of which session, in which shape. They never change.
+/// Which events of which session, in which format. They never change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct PageKey {
     pub session: SessionNumber,
-    pub shape: FormatKey,
+    pub format: FormatKey,
     pub from: u64,
     pub to: u64,
 }
 
-type Slot = Arc<OnceCell<Bytes>>;
+type Slot = Arc<OnceCell<Encoded>>;
 
-/// The backlogs of all sessions, as far as they are kept.
+/// Encoded pages of all sessions.
 #[derive(Default)]
 pub struct BacklogCache {
     pages: Mutex<CachedPages>,
@@ -37,27 +36,27 @@ struct CachedPages {
 }
 
 impl BacklogCache {
-    /// A page; whoever comes first makes it, and the others wait.
+    /// A cached page. The first caller encodes it, and the others wait.
     pub(super) async fn get_or_encode<E>(
         &self,
         page: &PageKey,
-        make: impl Future<Output = Result<Bytes, E>>,
-    ) -> Result<Bytes, E> {
+        encode: impl Future<Output = Result<Encoded, E>>,
+    ) -> Result<Encoded, E> {
         let slot = self.pages.lock().slots.entry(page.clone()).or_default().clone();
         let mut unused = RemoveUnfilled(Some((self, page)));
         let mut is_first = false;
-        let bytes = slot
+        let encoded = slot
             .get_or_try_init(|| {
                 is_first = true;
-                make
+                encode
             })
             .await?
             .clone();
         unused.0 = None;
         if is_first {
-            self.insert(page, bytes.len());
+            self.insert(page, encoded.bytes.len());
         }
-        Ok(bytes)
+        Ok(encoded)
     }
 
     fn insert(&self, page: &PageKey, size: usize) {
@@ -72,7 +71,7 @@ impl BacklogCache {
     }
 }
 
-/// A page that was never made, because that failed or because whoever made it went away.
+/// Removes the entry of a page that was not encoded, because that failed or was cancelled.
 struct RemoveUnfilled<'c>(Option<(&'c BacklogCache, &'c PageKey)>);
 
 impl Drop for RemoveUnfilled<'_> {

@@ -1,7 +1,7 @@
-//! The end of a session's log in one shape, encoded once for all who watch.
+//! The live feed: the end of a session's log in one format, encoded once for all subscribers.
 
 use super::backlog;
-use super::writer::{FormatKey, StreamFormat, StreamWriter};
+use super::writer::{Encoded, FormatKey, StreamFormat, StreamWriter};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -14,38 +14,40 @@ use turnwire_core::Seq;
 use turnwire_log::Session;
 use turnwire_log::store::{EventLines, SessionNumber};
 
-/// How much is kept for those who are a little behind, for each of them and in all. Who has fallen
-/// further behind reads the log; many who did so would read it at the same time.
+/// How many bytes are kept for subscribers that are a little behind, per subscriber and in all.
+/// Those that are further behind read the log; if there were many of them, they would all read it
+/// at once.
 const MAX_BYTES_PER_SUBSCRIBER: usize = 8 * 1024;
 const MAX_BYTES: usize = 512 * 1024;
-/// How much is encoded at a time.
+/// How many bytes of the log are encoded at a time.
 const READ_BYTES: usize = 128 * 1024;
-/// What it takes to hand something to one watcher, about: a task woken and a write to a socket.
-/// They are woken again only when all can have it, or they would fall behind ever further; what comes
-/// meanwhile goes to them together. Few watchers are told of everything at once.
+/// About how long it takes to deliver events to one subscriber: to wake a task and write to a
+/// socket. Subscribers are woken again only when all can have been served, or they would fall
+/// behind more and more; events that come meanwhile are delivered together. A few subscribers are
+/// woken for every event.
 const DELIVERY_TIME: Duration = Duration::from_micros(8);
-/// However many they are, nobody waits longer.
+/// The longest delay, however many subscribers there are.
 const MAX_DELAY: Duration = Duration::from_millis(100);
 
-/// All feeds that somebody watches.
+/// All live feeds.
 #[derive(Default)]
 pub struct Feeds {
     feeds: Mutex<HashMap<(SessionNumber, FormatKey), Weak<Feed>>>,
 }
 
 impl Feeds {
-    /// The feed of a session in a shape; a new one begins behind the cursor, and goes on with the writer
-    /// that has come so far: to warm up another costs as much as the turn is long.
+    /// The feed of a session in a format. A new one begins at the cursor and continues with the
+    /// given writer: to warm up another costs as much as the turn is long.
     pub(super) fn join(
         &self,
         session: &Arc<Session>,
-        shape: &StreamFormat,
+        format: &StreamFormat,
         cursor: u64,
         writer: &mut Option<Box<StreamWriter>>,
         shutdown: &CancellationToken,
     ) -> Arc<Feed> {
         let mut feeds = self.feeds.lock();
-        let key = (session.number(), shape.key());
+        let key = (session.number(), format.key());
         if let Some(feed) = feeds.get(&key).and_then(Weak::upgrade)
             && !feed.has_ended()
         {
@@ -61,11 +63,11 @@ impl Feeds {
             _cancel_on_drop: over.clone().drop_guard(),
         });
         feeds.insert(key, Arc::downgrade(&feed));
-        let (weak, session, shape) = (Arc::downgrade(&feed), session.clone(), *shape);
+        let (weak, session, format) = (Arc::downgrade(&feed), session.clone(), *format);
         let writer = writer.take();
         tokio::spawn(async move {
-            let pump = encode_loop(&weak, &session, &shape, cursor, writer);
-            if let Some(Err(error)) = over.run_until_cancelled(pump).await {
+            let encode = encode_loop(&weak, &session, &format, cursor, writer);
+            if let Some(Err(error)) = over.run_until_cancelled(encode).await {
                 tracing::warn!(session = session.id(), %error, "a live feed failed");
             }
             if let Some(feed) = weak.upgrade() {
@@ -81,53 +83,54 @@ impl Feeds {
     }
 }
 
-/// The end of a session's log in one shape.
+/// The end of a session's log in one format.
 pub(super) struct Feed {
     ring: Mutex<Ring>,
-    /// The place of the last event that is encoded; the largest number when there will be no more:
-    /// after a failure, and when the server stops.
+    /// The seq of the last encoded event; [`FEED_ENDED`] after a failure, and when the server
+    /// stops.
     encoded: watch::Sender<u64>,
     _cancel_on_drop: DropGuard,
 }
 
-/// There will be no more.
+/// The feed has ended.
 pub(super) const FEED_ENDED: u64 = u64::MAX;
 
 #[derive(Default)]
 struct Ring {
-    /// What is behind this place is here.
+    /// The feed has the events after this seq.
     start: u64,
     batches: VecDeque<Batch>,
     bytes: usize,
 }
 
-/// Some events that were encoded together.
+/// Events that were encoded together.
 struct Batch {
     first: u64,
     last: u64,
-    bytes: Bytes,
-    /// Where each event ends.
+    encoded: Encoded,
+    /// Where the frames of each event end.
     ends: Vec<usize>,
 }
 
 impl Batch {
-    fn bytes_after(&self, cursor: u64) -> Bytes {
+    /// The frames after a cursor, up to the end of a reply if that is among them. Returns whether it is.
+    fn slice_after(&self, cursor: u64, reply_id: Option<&str>) -> (Bytes, bool) {
         let known = cursor.saturating_add(1).saturating_sub(self.first);
         let start = usize::try_from(known)
             .ok()
             .and_then(|known| self.ends.get(known.checked_sub(1)?).copied())
             .unwrap_or(0);
-        self.bytes.slice(start.min(self.bytes.len())..)
+        self.encoded.slice(start, reply_id)
     }
 }
 
-/// What a feed has behind a place.
+/// What a feed has after a cursor.
 pub(super) enum FeedRead {
-    /// These bytes, which lead up to there.
-    Bytes(Bytes, u64),
-    /// Nothing so far.
+    /// Events up to `last`.
+    Events { bytes: Bytes, last: u64, has_reply_end: bool },
+    /// Nothing yet.
     NotYet,
-    /// It was there, or was before the feed began: it is in the log.
+    /// The events are not in the feed any more, or were before it began: read the log.
     Gone,
 }
 
@@ -140,31 +143,32 @@ impl Feed {
         *self.encoded.borrow() == FEED_ENDED
     }
 
-    /// Where it begins.
+    /// The cursor at which it begins.
     pub fn start(&self) -> u64 {
         self.ring.lock().start
     }
 
-    /// What is behind a place. What the only watcher has is not kept.
-    pub fn read_after(&self, cursor: u64) -> FeedRead {
+    /// The events after a cursor. What the only subscriber has received is dropped.
+    pub fn read_after(&self, cursor: u64, reply_id: Option<&str>) -> FeedRead {
         let mut ring = self.ring.lock();
         if cursor < ring.start {
             return FeedRead::Gone;
         }
         let at = ring.batches.partition_point(|batch| batch.last <= cursor);
         let Some(batch) = ring.batches.get(at) else { return FeedRead::NotYet };
-        let (bytes, last) = (batch.bytes_after(cursor), batch.last);
+        let (bytes, has_reply_end) = batch.slice_after(cursor, reply_id);
+        let last = batch.last;
         if self.encoded.receiver_count() == 1 {
             (0..=at).for_each(|_| ring.drop_oldest());
         }
-        FeedRead::Bytes(bytes, last)
+        FeedRead::Events { bytes, last, has_reply_end }
     }
 
     fn push(&self, batch: Batch) {
         let most =
             self.encoded.receiver_count().saturating_mul(MAX_BYTES_PER_SUBSCRIBER).min(MAX_BYTES);
         let mut ring = self.ring.lock();
-        ring.bytes += batch.bytes.len();
+        ring.bytes += batch.encoded.bytes.len();
         ring.batches.push_back(batch);
         while ring.bytes > most && ring.batches.len() > 1 {
             ring.drop_oldest();
@@ -175,26 +179,26 @@ impl Feed {
 impl Ring {
     fn drop_oldest(&mut self) {
         if let Some(oldest) = self.batches.pop_front() {
-            self.bytes -= oldest.bytes.len();
+            self.bytes -= oldest.encoded.bytes.len();
             self.start = oldest.last;
         }
     }
 }
 
-/// Encodes what comes, for as long as the feed is there.
+/// Encodes new events while the feed exists.
 async fn encode_loop(
     feed: &Weak<Feed>,
     session: &Arc<Session>,
-    shape: &StreamFormat,
+    format: &StreamFormat,
     mut cursor: u64,
     writer: Option<Box<StreamWriter>>,
 ) -> turnwire_log::Result<()> {
     let mut head = session.watch_head();
     let mut writer = match writer {
         Some(writer) => writer,
-        None => Box::new(backlog::warmed_writer(session, shape, cursor).await?),
+        None => Box::new(backlog::warmed_writer(session, format, cursor).await?),
     };
-    let mut pace = WakePacer::default();
+    let mut pacer = WakePacer::default();
     loop {
         let now = *head.borrow_and_update();
         if now.is_deleted {
@@ -206,7 +210,7 @@ async fn encode_loop(
             }
             continue;
         }
-        pace.wait(feed).await;
+        pacer.wait(feed).await;
         let from = Seq::new(cursor.saturating_add(1)).unwrap_or(Seq::FIRST);
         let rows = session.read_events(from, READ_BYTES).await?;
         let Some(last) = rows.last().map(EventLines::last) else { continue };
@@ -216,29 +220,30 @@ async fn encode_loop(
             ends.push(writer.len());
         }
         let Some(feed) = feed.upgrade() else { return Ok(()) };
-        feed.push(Batch { first: from.get(), last, bytes: writer.take_bytes(), ends });
+        feed.push(Batch { first: from.get(), last, encoded: writer.take(), ends });
         cursor = last;
         feed.encoded.send_replace(last);
-        pace.note_wake();
+        pacer.note_wake();
     }
 }
 
-/// When watchers may be woken: as often as they can all be served, on the average. Two wake-ups may
-/// come close together, or an event that is a little early would wait for nothing.
+/// Limits how often subscribers are woken: as often as all can be served, on average. Two wake-ups
+/// may come close together, so that an event that is a little early is not delayed.
 #[derive(Default)]
 struct WakePacer {
-    /// When all will have been served. Where it lies behind now, nobody is owed anything.
+    /// When all subscribers will have been served.
     free_at: Option<Instant>,
     delivery_time: Duration,
 }
 
 impl WakePacer {
-    /// Waits until they may be woken.
+    /// Waits until subscribers may be woken.
     async fn wait(&mut self, feed: &Weak<Feed>) {
-        let watchers = feed.upgrade().map_or(0, |feed| feed.encoded.receiver_count());
-        let watchers = u32::try_from(watchers).unwrap_or(u32::MAX);
-        self.delivery_time = DELIVERY_TIME.saturating_mul(watchers).min(MAX_DELAY);
-        if let Some(from) = self.free_at.and_then(|served| served.checked_sub(self.delivery_time)) {
+        let subscribers = feed.upgrade().map_or(0, |feed| feed.encoded.receiver_count());
+        let subscribers = u32::try_from(subscribers).unwrap_or(u32::MAX);
+        self.delivery_time = DELIVERY_TIME.saturating_mul(subscribers).min(MAX_DELAY);
+        if let Some(from) = self.free_at.and_then(|free_at| free_at.checked_sub(self.delivery_time))
+        {
             tokio::time::sleep_until(from).await;
         }
     }
@@ -246,7 +251,7 @@ impl WakePacer {
     fn note_wake(&mut self) {
         let now = Instant::now();
         self.free_at =
-            Some(self.free_at.map_or(now, |served| served.max(now)) + self.delivery_time);
+            Some(self.free_at.map_or(now, |free_at| free_at.max(now)) + self.delivery_time);
     }
 }
 
@@ -254,26 +259,27 @@ impl WakePacer {
 mod tests {
     use super::*;
 
-    /// How long an event waits at the most, with a thousand watchers and events so far apart.
+    /// The longest delay of an event, with a thousand subscribers and events at this interval.
     async fn longest_delay(apart: Duration, events: u32) -> Duration {
         let feed = Arc::new(Feed {
             ring: Mutex::default(),
             encoded: watch::Sender::new(0),
             _cancel_on_drop: CancellationToken::new().drop_guard(),
         });
-        let _watchers: Vec<_> = (0..1000).map(|_| feed.subscribe()).collect();
+        let _subscribers: Vec<_> = (0..1000).map(|_| feed.subscribe()).collect();
         let weak = Arc::downgrade(&feed);
-        let (begin, mut pace, mut longest) = (Instant::now(), WakePacer::default(), Duration::ZERO);
+        let (begin, mut pacer, mut longest_delay) =
+            (Instant::now(), WakePacer::default(), Duration::ZERO);
         for event in 0..events {
             let due = begin + apart * event;
             tokio::time::sleep_until(due).await;
-            pace.wait(&weak).await;
-            longest = longest.max(due.elapsed());
-            pace.note_wake();
+            pacer.wait(&weak).await;
+            longest_delay = longest_delay.max(due.elapsed());
+            pacer.note_wake();
             // Each third time everything takes a little longer.
             tokio::time::advance(Duration::from_millis(u64::from(event % 3 == 0) * 3)).await;
         }
-        longest
+        longest_delay
     }
 
     #[test]
@@ -283,13 +289,15 @@ mod tests {
             encoded: watch::Sender::new(0),
             _cancel_on_drop: CancellationToken::new().drop_guard(),
         };
-        let batch =
-            |at| Batch { first: at, last: at, bytes: Bytes::from_static(b"e"), ends: vec![1] };
-        let has = |cursor| matches!(feed.read_after(cursor), FeedRead::Bytes(_, last) if last == cursor + 1);
+        let batch = |at| {
+            let encoded = Encoded { bytes: Bytes::from_static(b"e"), ..Encoded::default() };
+            Batch { first: at, last: at, encoded, ends: vec![1] }
+        };
+        let has = |cursor| matches!(feed.read_after(cursor, None), FeedRead::Events { last, .. } if last == cursor + 1);
         let one = feed.subscribe();
         (1..=3).for_each(|at| feed.push(batch(at)));
         assert!(has(0) && has(1));
-        assert!(matches!(feed.read_after(1), FeedRead::Gone));
+        assert!(matches!(feed.read_after(1, None), FeedRead::Gone));
         let other = feed.subscribe();
         assert!(has(2) && has(2));
         drop((one, other));

@@ -1,6 +1,6 @@
 //! Resume tokens: `EPOCH.SEQ`, or a bare `SEQ`.
 
-use super::subscriber::StartPosition;
+use super::session_source::StartPosition;
 use turnwire_core::Seq;
 use turnwire_log::Session;
 

@@ -1,464 +1,294 @@
-//! One who watches a session.
+//! A subscriber: one client that follows a session or a reply.
+//!
+//! [`Subscriber`] is the only loop that waits for events after a cursor, sends heartbeats, and ends a stream: when it is
+//! complete, when the client's credentials expire, or when the server stops. Its [`Source`] reads and encodes the
+//! events: [`SessionSource`](super::SessionSource) for streams of a session,
+//! [`ReplySource`](super::ReplySource) for the response to one request.
 
-use super::backlog;
 use super::backlog_cache::BacklogCache;
-use super::feed::{FEED_ENDED, Feed, FeedRead, Feeds};
-use super::reply_stream::messages_as_of;
-use super::writer::{Framing, Merge, StreamFormat, StreamWriter};
-use crate::auth::{expired_error, is_expired};
-use crate::error::ApiError;
+use super::feed::Feeds;
+use crate::auth::is_expired;
 use bytes::Bytes;
-use serde_json::json;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
-use turnwire_core::event::{Custom, CustomValue, Message, Reset, Supersede};
-use turnwire_core::stamp::SystemStamp;
-use turnwire_core::{Event, Msg, Seq};
-use turnwire_log::message_pages::MessagePages;
-use turnwire_log::store::{SessionStatus, Store};
-use turnwire_log::{Error, HeadState, Result, Session};
-use turnwire_wires::registry::ResumeMode;
+use turnwire_log::{HeadState, Result, Session};
+use turnwire_wires::Wire;
 
-/// Who is no further behind than this takes part in the feed.
-const MAX_FEED_LAG: u64 = 1024;
-
-/// Where a watcher begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StartPosition {
-    /// With the first event.
-    Beginning,
-    /// Behind this place.
-    After(u64),
-    /// With what comes next.
-    Now,
-    /// The token leads nowhere: it is told so, and gets everything.
-    Reset(&'static str),
-}
-
-/// When a stream ends by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EndCondition {
-    /// Never.
-    Never,
-    /// When no reply is open.
-    Idle,
-    /// When this place was sent, and no reply is open or one waits.
-    Paused(u64),
-}
-
-/// One who watches a session: a place in its log, and how to go on from there.
-pub struct Subscriber {
-    session: Arc<Session>,
-    shape: StreamFormat,
-    until: EndCondition,
-    cursor: u64,
-    /// What is there up to here is read from the log, and merged where that is wanted; what comes
-    /// behind it is taken from the feed.
-    backlog_end: u64,
-    head: watch::Receiver<HeadState>,
-    feed: Option<(Arc<Feed>, watch::Receiver<u64>)>,
-    writer: Option<Box<StreamWriter>>,
-    /// What has to be said before anything else.
-    initial_frames: Option<Bytes>,
-    /// Messages whose events are gone, which come before all events.
-    trimmed: Option<Box<TrimmedMessages>>,
-    /// When it last had something to say, and what wakes it when that was long ago. Setting a timer
-    /// takes a lock that all share, so it is left as it is while events come.
-    last_sent: Instant,
-    heartbeat_timer: Pin<Box<Sleep>>,
-    /// When the credentials of its client expire.
-    expires_at: Option<Instant>,
-    shared: Arc<StreamContext>,
-    has_ended: bool,
-}
-
-/// What all watchers share.
+/// What all subscribers share.
 pub struct StreamContext {
-    /// The feeds.
+    /// The live feeds.
     pub feeds: Feeds,
-    /// The backlogs.
+    /// Backlogs that were encoded recently.
     pub backlogs: BacklogCache,
-    /// Ends all streams, except answers to requests.
+    /// Ends all streams, except responses to requests.
     pub shutdown: CancellationToken,
-    /// Ends the answers to requests, too.
+    /// Ends responses to requests, too.
     pub force_stop: CancellationToken,
-    /// How often a quiet stream says that it is still there.
+    /// How often a silent stream sends a heartbeat.
     pub heartbeat: Duration,
 }
 
-impl Subscriber {
-    /// Begins to watch, up to the moment when the client's credentials expire.
-    pub async fn new(
+/// One client that follows a session or a reply.
+pub struct Subscriber<S> {
+    position: Position,
+    pub(super) source: S,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    /// Only the final frames are left to send.
+    Ending,
+    Ended,
+}
+
+/// Where a subscriber is in the log of its session.
+pub struct Position {
+    pub(super) session: Arc<Session>,
+    pub(super) context: Arc<StreamContext>,
+    pub(super) cursor: u64,
+    head: watch::Receiver<HeadState>,
+    /// When the client's credentials expire.
+    expires_at: Option<Instant>,
+    last_sent: Instant,
+    /// Resetting a timer takes a lock that all timers share. So it is left alone while events come, and reset when it
+    /// fires too early.
+    heartbeat_timer: Pin<Box<Sleep>>,
+}
+
+/// Reads and encodes the events of a subscriber.
+pub trait Source: Send {
+    /// The protocol.
+    fn wire(&self) -> &'static Wire;
+
+    /// What ends the stream when the server stops.
+    fn stop_token<'c>(&self, context: &'c StreamContext) -> &'c CancellationToken;
+
+    /// Sent before everything else, at once.
+    fn greeting(&self, _position: &Position) -> Option<Bytes> {
+        None
+    }
+
+    /// Whether there are frames to send.
+    fn has_output(&self) -> bool;
+
+    /// Takes the frames to send.
+    fn take_bytes(&mut self) -> Bytes;
+
+    /// Decides what to do next, without waiting. May produce output.
+    fn next_step(&mut self, position: &mut Position, head: HeadState) -> Result<Step>;
+
+    /// Does what `next_step` answered with [`Step::Read`].
+    fn read(
+        &mut self,
+        position: &mut Position,
+        head: HeadState,
+    ) -> impl Future<Output = Result<Step>> + Send;
+
+    /// Produces the final frames.
+    fn end(&mut self, position: &Position, end: StreamEnd) -> impl Future<Output = ()> + Send;
+
+    /// The live feed to wait on instead of the session's head, which also reports that the server stops.
+    fn feed(&mut self) -> Option<&mut watch::Receiver<u64>> {
+        None
+    }
+
+    /// Called when the feed has changed.
+    fn feed_changed(&mut self) {}
+
+    /// The bytes of a heartbeat. Nothing has happened for a while.
+    fn heartbeat(&mut self) -> Bytes;
+}
+
+/// What a subscriber does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Send the output, or decide again.
+    Continue,
+    /// Read the log.
+    Read,
+    /// Wait for more events.
+    Wait,
+    /// Send the final frames, and end.
+    End(StreamEnd),
+}
+
+/// Why a stream ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamEnd {
+    /// Everything was sent.
+    Complete,
+    /// The client's credentials expired.
+    Expired,
+    /// The server stops, or the session was deleted.
+    Stopped,
+}
+
+/// What a subscriber has for its client.
+pub(super) enum Next {
+    /// The source has output.
+    Frames,
+    /// Nothing happened for a while.
+    Heartbeat,
+}
+
+impl Position {
+    fn wake_at(&self, last_sent: Instant) -> Instant {
+        earliest(last_sent + self.context.heartbeat, self.expires_at)
+    }
+
+    /// The state of the session now.
+    pub(super) fn head(&self) -> HeadState {
+        *self.head.borrow()
+    }
+}
+
+impl<S: Source> Subscriber<S> {
+    /// A subscriber at the start of a session's log; its source moves it to where it begins.
+    pub(super) fn open(
         session: Arc<Session>,
-        shape: StreamFormat,
-        start: StartPosition,
-        until: EndCondition,
+        source: S,
         expires_at: Option<Instant>,
-        shared: Arc<StreamContext>,
-    ) -> Result<Self> {
-        let head = session.watch_head();
-        let mut watcher = Self {
+        context: Arc<StreamContext>,
+    ) -> Self {
+        let now = Instant::now();
+        let first_heartbeat = earliest(now + context.heartbeat, expires_at);
+        let position = Position {
+            head: session.watch_head(),
             session,
-            shape,
-            until,
+            context,
             cursor: 0,
-            backlog_end: 0,
-            head,
-            feed: None,
-            writer: None,
-            initial_frames: None,
-            trimmed: None,
-            last_sent: Instant::now(),
-            heartbeat_timer: Box::pin(sleep_until(earliest(
-                Instant::now() + shared.heartbeat,
-                expires_at,
-            ))),
             expires_at,
-            shared,
-            has_ended: false,
+            last_sent: now,
+            heartbeat_timer: Box::pin(sleep_until(first_heartbeat)),
         };
-        watcher.seek(start).await?;
-        Ok(watcher)
+        Self { position, source, state: State::Open }
     }
 
-    /// Finds the place where it begins, and what has to be said there.
-    async fn seek(&mut self, start: StartPosition) -> Result<()> {
-        self.backlog_end = match self.shape.merge {
-            Merge::Deltas => self.head.borrow().head,
-            Merge::Nothing => 0,
-        };
-        match start {
-            StartPosition::Now => self.cursor = self.head.borrow().head,
-            StartPosition::After(seq) => {
-                self.cursor = match self.shape.wire.resume {
-                    ResumeMode::Replay => backlog::turn_start(&self.session, seq).await?,
-                    ResumeMode::Tail | ResumeMode::Snapshot => seq,
-                };
-            }
-            StartPosition::Beginning | StartPosition::Reset(_) => self.start_over(start).await?,
-        }
-        if self.shape.wire.resume == ResumeMode::Snapshot && self.cursor > 0 {
-            self.write_snapshot().await?;
-        }
-        Ok(())
+    pub(super) fn parts(&mut self) -> (&mut Position, &mut S) {
+        (&mut self.position, &mut self.source)
     }
 
-    /// What a client is told that comes in somewhere, where its protocol wants a picture first.
-    async fn write_snapshot(&mut self) -> Result<()> {
-        let mut writer =
-            Box::new(backlog::warmed_writer(&self.session, &self.shape, self.cursor).await?);
-        let turn = backlog::turn_start(&self.session, self.cursor).await?;
-        writer.write_snapshot(&messages_as_of(&self.session, self.cursor, turn).await?);
-        self.initial_frames = Some(writer.take_bytes());
-        self.writer = Some(writer);
-        Ok(())
-    }
-
-    /// Everything that there is: messages whose events are gone, whole; then the events.
-    async fn start_over(&mut self, start: StartPosition) -> Result<()> {
-        let kept = self.session.first_seq().await?;
-        let mut writer = Box::new(backlog::warmed_writer(&self.session, &self.shape, 0).await?);
-        if let StartPosition::Reset(reason) = start {
-            let epoch = self.session.epoch().to_owned();
-            writer.write_event(&Event::new("", Reset { epoch, reason: reason.to_owned() }));
-        }
-        self.trimmed = (kept > Seq::FIRST).then(|| {
-            let messages = self.session.message_pages().before(kept);
-            Box::new(TrimmedMessages { messages, superseded: Vec::new() })
-        });
-        self.initial_frames = Some(writer.take_bytes());
-        self.writer = Some(writer);
-        self.cursor = kept.get() - 1;
-        Ok(())
-    }
-
-    /// Some more messages whose events are gone; nothing when there are no more.
-    async fn read_trimmed(&mut self) -> Result<Option<Bytes>> {
-        let (Some(older), Some(writer)) = (&mut self.trimmed, &mut self.writer) else {
-            return Ok(None);
-        };
-        let messages = older.messages.next_page().await?;
-        if messages.is_empty() {
-            let message_ids = std::mem::take(&mut older.superseded);
-            self.trimmed = None;
-            if !message_ids.is_empty() {
-                writer.write_event(&Event::new("", Supersede { message_ids }));
-            }
-            return Ok(Some(writer.take_bytes()));
-        }
-        for stored in messages {
-            let Some(msg) = parse_message(&stored.json) else { continue };
-            if stored.superseded {
-                older.superseded.push(stored.id);
-            }
-            let mut event = Event::new("", Message { message: Box::new(msg) });
-            event.seq = Some(stored.last);
-            writer.write_event(&event);
-        }
-        Ok(Some(writer.take_bytes()))
-    }
-
-    /// The place up to which everything was handed out.
-    pub fn cursor(&self) -> u64 {
-        self.cursor
-    }
-
-    /// Its protocol.
-    pub fn wire(&self) -> &'static turnwire_wires::Wire {
-        self.shape.wire
+    pub(super) fn position(&self) -> &Position {
+        &self.position
     }
 
     /// Its session.
     pub fn session(&self) -> &Arc<Session> {
-        &self.session
+        &self.position.session
     }
 
-    /// Whether it would end at once, without a single event.
-    pub fn ends_immediately(&self) -> bool {
-        let head = *self.head.borrow();
-        self.initial_frames.as_ref().is_none_or(Bytes::is_empty)
-            && self.trimmed.is_none()
-            && self.is_done(head)
+    /// What to send before everything else.
+    pub(super) fn greeting(&self) -> Option<Bytes> {
+        self.source.greeting(&self.position)
     }
 
-    /// What ends the stream when the server stops. The answer to a request has time to finish.
-    fn stop_token(&self) -> &CancellationToken {
-        match self.until {
-            EndCondition::Never | EndCondition::Idle => &self.shared.shutdown,
-            EndCondition::Paused(_) => &self.shared.force_stop,
-        }
+    /// Its protocol.
+    pub fn wire(&self) -> &'static Wire {
+        self.source.wire()
     }
 
-    fn is_done(&self, head: HeadState) -> bool {
-        self.cursor >= head.head
-            && match self.until {
-                EndCondition::Never => false,
-                EndCondition::Idle => head.status == SessionStatus::Idle,
-                EndCondition::Paused(seq) => {
-                    self.cursor >= seq && head.status != SessionStatus::Running
-                }
-            }
-    }
-
-    /// The next bytes; `None` when the stream ends. It has to be awaited to its end: what it has
-    /// read when it is dropped is lost to this watcher.
+    /// The next bytes; `None` at the end of the stream. The future must not be dropped before it is ready: events that
+    /// it has read would be lost to this subscriber.
     pub async fn next(&mut self) -> Option<Result<Bytes>> {
-        if self.has_ended {
-            return None;
-        }
-        self.last_sent = Instant::now();
-        if is_expired(self.expires_at, self.last_sent) {
-            return Box::pin(self.end_expired()).await;
-        }
-        if let Some(first) = self.initial_frames.take().filter(|first| !first.is_empty()) {
-            return Some(Ok(first));
-        }
-        while self.trimmed.is_some() {
-            match Box::pin(self.read_trimmed()).await {
-                Ok(Some(bytes)) if !bytes.is_empty() => return Some(Ok(bytes)),
-                Ok(_) => {}
-                Err(error) => return Some(Box::pin(self.restart_if_trimmed(error)).await),
-            }
-        }
+        Some(match self.advance().await? {
+            Ok(Next::Frames) => Ok(self.source.take_bytes()),
+            Ok(Next::Heartbeat) => Ok(self.source.heartbeat()),
+            Err(error) => Err(error),
+        })
+    }
+
+    /// Goes on until there is something to send; `None` at the end of the stream.
+    pub(super) async fn advance(&mut self) -> Option<Result<Next>> {
+        let mut now = Instant::now();
+        self.position.last_sent = now;
         loop {
-            let head = *self.head.borrow_and_update();
-            if head.is_deleted || self.stop_token().is_cancelled() {
-                self.has_ended = true;
+            let is_open = self.state == State::Open;
+            let has_expired = is_open && is_expired(self.position.expires_at, now);
+            if self.state == State::Ended {
+                return None;
+            } else if !has_expired && self.source.has_output() {
+                return Some(Ok(Next::Frames));
+            } else if !is_open {
+                self.state = State::Ended;
                 return None;
             }
-            if self.is_done(head) {
-                self.has_ended = true;
-                return Box::pin(self.final_frames()).await.map(Ok);
-            }
-            let nothing_yet = if self.cursor < head.head {
-                match self.feed.as_ref().map(|(feed, _)| feed.read_after(self.cursor)) {
-                    Some(FeedRead::Bytes(bytes, last)) => {
-                        self.cursor = last;
-                        if bytes.is_empty() {
-                            continue;
-                        }
-                        return Some(Ok(bytes));
-                    }
-                    Some(FeedRead::NotYet) => true,
-                    Some(FeedRead::Gone) => {
-                        self.feed = None;
-                        self.backlog_end = head.head;
-                        false
-                    }
-                    None => false,
-                }
+            let head = *self.position.head.borrow_and_update();
+            let step = if has_expired {
+                Ok(Step::End(StreamEnd::Expired))
             } else {
-                true
+                self.source.next_step(&mut self.position, head)
             };
-            if nothing_yet {
-                if !self.wait().await {
-                    if is_expired(self.expires_at, Instant::now()) {
-                        return Box::pin(self.end_expired()).await;
+            let step = match step {
+                // Boxed, so that a subscriber that waits does not hold the memory that reading needs.
+                Ok(Step::Read) => Box::pin(self.source.read(&mut self.position, head)).await,
+                other => other,
+            };
+            match step {
+                Ok(Step::Continue | Step::Read) => {}
+                Ok(Step::Wait) => {
+                    let has_more = self.wait().await;
+                    now = Instant::now();
+                    if !has_more && !is_expired(self.position.expires_at, now) {
+                        return Some(Ok(Next::Heartbeat));
                     }
-                    return Some(Ok(heartbeat_frame(self.shape.framing)));
                 }
-                continue;
-            }
-            // Boxed, so that one who waits does not hold the room that reading needs.
-            match Box::pin(self.read_log(head)).await {
-                Ok(Some(bytes)) if !bytes.is_empty() => return Some(Ok(bytes)),
-                Ok(_) => {}
-                Err(error) => return Some(Box::pin(self.restart_if_trimmed(error)).await),
-            }
-        }
-    }
-
-    /// A watcher so slow that what it had to read next is gone starts over; anything else ends it.
-    async fn restart_if_trimmed(&mut self, error: Error) -> Result<Bytes> {
-        if matches!(error, Error::Trimmed(_)) {
-            self.feed = None;
-            self.seek(StartPosition::Reset("the events after the token were deleted by retention"))
-                .await?;
-            return Ok(self.initial_frames.take().unwrap_or_default());
-        }
-        self.has_ended = true;
-        Err(error)
-    }
-
-    /// Reads what is in the log, or joins the feed, which has it. `None`: look again.
-    async fn read_log(&mut self, head: HeadState) -> Result<Option<Bytes>> {
-        // Feeds end when the server stops; an answer that goes on reads the log.
-        let is_near = self.cursor >= self.backlog_end && head.head - self.cursor <= MAX_FEED_LAG;
-        if is_near && !self.shared.shutdown.is_cancelled() {
-            let Self { session, shape, shared, cursor, writer, .. } = &mut *self;
-            let feed = shared.feeds.join(session, shape, *cursor, writer, &shared.shutdown);
-            if self.cursor >= feed.start() {
-                let receiver = feed.subscribe();
-                // One that ended before it was subscribed to says nothing more.
-                if !self.shared.shutdown.is_cancelled() {
-                    self.feed = Some((feed, receiver));
-                    self.writer = None;
+                Ok(Step::End(end)) => {
+                    self.state = State::Ending;
+                    Box::pin(self.source.end(&self.position, end)).await;
                 }
-                return Ok(None);
+                Err(error) => {
+                    self.state = State::Ended;
+                    return Some(Err(error));
+                }
             }
         }
-        let Self { session, shape, shared, writer, .. } = self;
-        let (bytes, last) =
-            backlog::read_page(session, shape, &shared.backlogs, writer, self.cursor).await?;
-        self.cursor = last;
-        self.backlog_end = self.backlog_end.min(head.head);
-        Ok(Some(bytes))
     }
 
-    /// Ends because the client's credentials have expired. The last frame says so: a `CUSTOM` event where
-    /// the protocol has a place for it, otherwise a server-sent event of its own.
-    async fn end_expired(&mut self) -> Option<Result<Bytes>> {
-        self.has_ended = true;
-        let mut writer =
-            backlog::warmed_writer(&self.session, &self.shape, self.cursor).await.ok()?;
-        writer.write_event(&closing_event(&expired_error()));
-        let bytes = writer.take_bytes();
-        Some(Ok(match self.shape.framing {
-            Framing::Sse if bytes.is_empty() => {
-                format!("event: {}\ndata: {}\n\n", expired_error().name(), expired_error().json())
-                    .into()
-            }
-            Framing::Sse | Framing::WebSocket => bytes,
-        }))
-    }
-
-    /// Waits for more. `false`: it took so long that the client is told that we are still here, or its
-    /// credentials have expired.
+    /// Waits for more events. `false`: it is time for a heartbeat, or the credentials have expired.
     async fn wait(&mut self) -> bool {
-        let stop = self.stop_token().clone();
-        let Self {
-            feed,
-            head,
-            backlog_end: missed,
-            last_sent: spoke,
-            heartbeat_timer: quiet,
-            shared,
-            expires_at,
-            ..
-        } = &mut *self;
-        let has_been_quiet = async {
+        let Self { position, source, .. } = self;
+        let Position { head, context, expires_at, last_sent, heartbeat_timer: timer, .. } =
+            position;
+        let silence = async {
             loop {
-                quiet.as_mut().await;
-                let until = earliest(*spoke + shared.heartbeat, *expires_at);
-                if Instant::now() >= until {
+                timer.as_mut().await;
+                let wake_at = earliest(*last_sent + context.heartbeat, *expires_at);
+                if Instant::now() >= wake_at {
                     return;
                 }
-                quiet.as_mut().reset(until);
+                timer.as_mut().reset(wake_at);
             }
         };
-        if let Some((_, encoded)) = feed {
-            // A feed also says when the server stops.
+        let stop = source.stop_token(context);
+        if let Some(feed) = source.feed() {
             tokio::select! {
                 biased;
-                more = encoded.changed() => {
-                    if more.is_err() || *encoded.borrow() == FEED_ENDED {
-                        *feed = None;
-                        // It reads the log itself next, and so learns what is wrong.
-                        *missed = u64::MAX;
-                    }
+                _ = feed.changed() => {
+                    source.feed_changed();
                     return true;
                 }
-                () = has_been_quiet => {}
+                () = silence => {}
             }
         } else {
             tokio::select! {
                 biased;
                 _ = head.changed() => return true,
                 () = stop.cancelled() => return true,
-                () = has_been_quiet => {}
+                () = silence => {}
             }
         }
-        // A quiet session needs no feed.
-        self.feed = None;
-        let next = earliest(Instant::now() + self.shared.heartbeat, self.expires_at);
-        self.heartbeat_timer.as_mut().reset(next);
+        let next = position.wake_at(Instant::now());
+        position.heartbeat_timer.as_mut().reset(next);
         false
-    }
-
-    /// What the protocol says at its end.
-    async fn final_frames(&mut self) -> Option<Bytes> {
-        if self.shape.is_canonical() {
-            return None;
-        }
-        let mut writer = self.writer.take();
-        if writer.is_none() {
-            let warm = backlog::warmed_writer(&self.session, &self.shape, self.cursor).await;
-            writer = Some(Box::new(warm.ok()?));
-        }
-        let mut writer = writer?;
-        writer.write_end(self.shape.wire.end_marker);
-        Some(writer.take_bytes()).filter(|bytes| !bytes.is_empty())
     }
 }
 
 fn earliest(one: Instant, other: Option<Instant>) -> Instant {
     other.map_or(one, |other| one.min(other))
-}
-
-/// An event that tells a client why its stream ends here. It is sent, never stored.
-fn closing_event(error: &ApiError) -> Event<'static> {
-    let value = json!({ "message": error.message(), "hint": error.hint_text() });
-    Event::new("", Custom { name: error.name().to_owned(), value: CustomValue(value.into()) })
-        .stamped(&SystemStamp)
-}
-
-fn heartbeat_frame(framing: Framing) -> Bytes {
-    match framing {
-        Framing::Sse => Bytes::from_static(b": \n\n"),
-        Framing::WebSocket => Bytes::new(),
-    }
-}
-
-pub(super) fn parse_message(json: &[u8]) -> Option<Msg> {
-    Msg::from_json(std::str::from_utf8(json).ok()?).ok()
-}
-
-/// Messages whose events are gone, of which some were handed out already.
-struct TrimmedMessages {
-    messages: MessagePages<Arc<dyn Store>>,
-    superseded: Vec<String>,
 }

@@ -1,43 +1,45 @@
-//! From events to the bytes of a stream.
+//! Encodes events into the bytes of a stream.
 
 use bytes::Bytes;
-use turnwire_core::{Event, Fields, Msg, Seq};
+use memchr::memmem;
+use std::sync::{Arc, LazyLock};
+use turnwire_core::{Event, EventKind, Fields, Msg, Seq};
 use turnwire_log::Session;
 use turnwire_wires::stream::DisplayMode;
 use turnwire_wires::{Encode, EncoderOptions, Frames, UnsupportedError, Wire, sse};
 
-/// What a stream looks like. Watchers of one session that want the same share the work.
+/// The format of a stream. Subscribers of one session with the same format share the encoding.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamFormat {
     /// The protocol.
     pub wire: &'static Wire,
-    /// What its frames are put in.
+    /// How frames are delimited.
     pub framing: Framing,
-    /// Whether deltas that wait are merged.
+    /// Whether adjacent deltas of the backlog are merged.
     pub merge: Merge,
     /// How much the blocks protocol shows.
     pub display: DisplayMode,
 }
 
-/// What frames are put in.
+/// How frames are delimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Framing {
     /// Server-sent events.
     Sse,
-    /// One frame a line; each becomes a message of a WebSocket, and names its session.
+    /// One frame a line; each becomes a message of a WebSocket, and has its session's id.
     WebSocket,
 }
 
-/// What is done to neighbouring deltas that a watcher has missed.
+/// What to do with adjacent deltas of the backlog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Merge {
-    /// They become one.
+    /// Merge them.
     Deltas,
-    /// They stay as they were written.
+    /// Leave them as they were written.
     Nothing,
 }
 
-/// What tells shapes apart.
+/// Identifies a format.
 pub(super) type FormatKey = (&'static str, Framing, Merge, bool);
 
 impl StreamFormat {
@@ -47,7 +49,7 @@ impl StreamFormat {
         Self { wire, framing: Framing::Sse, merge: Merge::Deltas, display }
     }
 
-    /// Whether an event is written as it is stored.
+    /// Whether events are written as they are stored.
     pub(super) fn is_canonical(&self) -> bool {
         self.wire.name == "turnwire"
     }
@@ -57,128 +59,101 @@ impl StreamFormat {
     }
 }
 
-/// Writes the events of a session in a shape.
+/// The frames of some events.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Encoded {
+    pub bytes: Bytes,
+    pub reply_ends: Option<Arc<[ReplyEndMark]>>,
+}
+
+/// The end of a reply among encoded events.
+#[derive(Debug)]
+pub(super) struct ReplyEndMark {
+    reply_id: String,
+    /// Where its frame ends.
+    offset: usize,
+}
+
+impl Encoded {
+    /// The frames from an offset on, up to the end of a reply if that is among them. Returns whether it is.
+    pub fn slice(&self, from: usize, reply_id: Option<&str>) -> (Bytes, bool) {
+        let from = from.min(self.bytes.len());
+        let marks = self.reply_ends.iter().flat_map(|marks| marks.iter());
+        let mut ends = marks.filter(|mark| mark.offset > from && Some(&*mark.reply_id) == reply_id);
+        match ends.next() {
+            Some(end) => (self.bytes.slice(from..end.offset), true),
+            None => (self.bytes.slice(from..), false),
+        }
+    }
+}
+
+/// Encodes the events of a session in a format.
 pub(super) struct StreamWriter {
     framing: Framing,
     session: String,
     epoch: String,
-    /// Not there for the canonical form.
-    encode: Option<Box<dyn Encode>>,
+    /// `None` for the canonical wire.
+    encoder: Option<Box<dyn Encode>>,
     frames: Frames,
     out: String,
+    reply_ends: Vec<ReplyEndMark>,
     token: String,
 }
 
+/// Finds stored lines that may be the end of a reply: in a text there would be a backslash before the second quote.
+static REPLY_END: LazyLock<memmem::Finder<'static>> =
+    LazyLock::new(|| memmem::Finder::new(b"\"REPLY_END\""));
+
 impl StreamWriter {
-    pub fn new(session: &Session, shape: &StreamFormat) -> Result<Self, UnsupportedError> {
-        let encoding = EncoderOptions {
+    pub fn new(session: &Session, format: &StreamFormat) -> Result<Self, UnsupportedError> {
+        let options = EncoderOptions {
             session_id: Some(session.id().to_owned()),
-            display_mode: shape.display,
+            display_mode: format.display,
             usage: true,
             ..EncoderOptions::default()
         };
-        let encode = if shape.is_canonical() { None } else { Some(shape.wire.encoder(&encoding)?) };
+        let encoder =
+            if format.is_canonical() { None } else { Some(format.wire.encoder(&options)?) };
         Ok(Self {
-            framing: shape.framing,
+            framing: format.framing,
             session: session.id().to_owned(),
             epoch: session.epoch().to_owned(),
-            encode,
+            encoder,
             frames: Frames::default(),
             out: String::new(),
+            reply_ends: Vec::new(),
             token: String::new(),
         })
     }
 
-    /// Writes an event as it is stored.
+    /// Writes a stored event.
     pub fn write_line(&mut self, seq: Seq, line: &[u8]) -> turnwire_log::Result<()> {
-        let is_plain = self.encode.is_none()
+        let is_copied = self.encoder.is_none()
             && match self.framing {
                 Framing::Sse => true,
                 Framing::WebSocket => !has_routing_fields(line),
             };
-        // What is stored was read as text once; a row that is damaged is noticed by its checksum.
-        let text = is_plain.then(|| std::str::from_utf8(line).ok()).flatten();
+        // Stored lines are UTF-8; a damaged row is detected by its checksum.
+        let text = is_copied.then(|| std::str::from_utf8(line).ok()).flatten();
         let Some(open) = text.and_then(|text| text.strip_suffix('}')) else {
             self.write_event(&Session::parse_event(seq, line)?);
             return Ok(());
         };
-        self.begin_frame(seq);
+        self.set_token(Some(seq));
+        if self.framing == Framing::Sse {
+            sse::begin_frame("", Some(&self.token), &mut self.out);
+        }
         self.out.push_str(open);
         self.out.push_str(",\"seq\":");
-        self.push_number(seq.get());
-        self.finish_frame();
-        Ok(())
-    }
-
-    /// Writes an event.
-    pub fn write_event(&mut self, event: &Event<'_>) {
-        let Some(encode) = &mut self.encode else { return self.write_canonical(event) };
-        encode.encode(event, &mut self.frames);
-        self.write_frames(event.seq);
-    }
-
-    /// What it encodes with, where it is not the canonical form.
-    pub fn encode_mut(&mut self) -> Option<&mut (dyn Encode + 'static)> {
-        self.encode.as_deref_mut()
-    }
-
-    /// What a client is told that comes in here.
-    pub fn write_snapshot(&mut self, messages: &[Msg]) {
-        if let Some(encode) = &mut self.encode {
-            encode.resume(messages, &mut self.frames);
-            self.write_frames(None);
-        }
-    }
-
-    /// Nothing more comes.
-    pub fn write_end(&mut self, last_word: Option<&'static str>) {
-        if let Some(encode) = &mut self.encode {
-            encode.end(&mut self.frames);
-            if let Some(word) = last_word {
-                self.frames.push_text("", word);
-            }
-            self.write_frames(None);
-        }
-    }
-
-    fn write_canonical(&mut self, event: &Event<'_>) {
-        let text = event.to_json();
-        match event.seq {
-            Some(seq) => self.set_token(seq),
-            None => self.token.clear(),
-        }
-        let token = Some(self.token.as_str()).filter(|token| !token.is_empty());
+        let mut digits = [0; 20];
+        self.out.push_str(format_decimal(seq.get(), &mut digits));
         match self.framing {
-            Framing::WebSocket => write_socket_frame(&text, &self.session, token, &mut self.out),
             Framing::Sse => {
-                if let Some(token) = token {
-                    self.out.push_str("id: ");
-                    self.out.push_str(token);
-                    self.out.push('\n');
-                }
-                self.out.push_str("data: ");
-                self.out.push_str(&text);
-                self.out.push_str("\n\n");
+                self.out.push('}');
+                sse::end_frame(&mut self.out);
             }
-        }
-    }
-
-    /// The beginning of a canonical frame.
-    fn begin_frame(&mut self, seq: Seq) {
-        self.set_token(seq);
-        if self.framing == Framing::Sse {
-            self.out.push_str("id: ");
-            self.out.push_str(&self.token);
-            self.out.push_str("\ndata: ");
-        }
-    }
-
-    /// The end of a canonical frame.
-    fn finish_frame(&mut self) {
-        match self.framing {
-            Framing::Sse => self.out.push_str("}\n\n"),
             Framing::WebSocket => {
-                // A session's id and a token have no character that JSON would escape.
+                // Session ids and tokens need no escaping in JSON.
                 self.out.push_str(",\"session_id\":\"");
                 self.out.push_str(&self.session);
                 self.out.push_str("\",\"event_id\":\"");
@@ -186,16 +161,59 @@ impl StreamWriter {
                 self.out.push_str("\"}\n");
             }
         }
+        if REPLY_END.find(line).is_some() {
+            self.mark_reply_end(&Session::parse_event(seq, line)?);
+        }
+        Ok(())
     }
 
+    /// Writes an event.
+    pub fn write_event(&mut self, event: &Event<'_>) {
+        match &mut self.encoder {
+            Some(encoder) => encoder.encode(event, &mut self.frames),
+            None => self.frames.push_text("", &event.to_json()),
+        }
+        self.write_frames(event.seq);
+        self.mark_reply_end(event);
+    }
+
+    fn mark_reply_end(&mut self, event: &Event<'_>) {
+        if let EventKind::ReplyEnd(_) = event.kind {
+            let (reply_id, offset) = (event.reply_id.to_string(), self.out.len());
+            self.reply_ends.push(ReplyEndMark { reply_id, offset });
+        }
+    }
+
+    /// The encoder, unless the wire is canonical.
+    pub fn encoder_mut(&mut self) -> Option<&mut (dyn Encode + 'static)> {
+        self.encoder.as_deref_mut()
+    }
+
+    /// Writes the snapshot for a client that joins in the middle.
+    pub fn write_snapshot(&mut self, messages: &[Msg]) {
+        if let Some(encoder) = &mut self.encoder {
+            encoder.resume(messages, &mut self.frames);
+            self.write_frames(None);
+        }
+    }
+
+    /// Writes the end of the stream.
+    pub fn write_end(&mut self, end_marker: Option<&'static str>) {
+        if let Some(encoder) = &mut self.encoder {
+            encoder.end(&mut self.frames);
+            if let Some(marker) = end_marker {
+                self.frames.push_text("", marker);
+            }
+            self.write_frames(None);
+        }
+    }
+
+    /// Writes the frames of one event. The last of them has the token.
     fn write_frames(&mut self, seq: Option<Seq>) {
         if self.frames.is_empty() {
             return;
         }
-        match seq {
-            Some(seq) => self.set_token(seq),
-            None => self.token.clear(),
-        }
+        self.set_token(seq);
         let token = Some(self.token.as_str()).filter(|token| !token.is_empty());
         match self.framing {
             Framing::Sse => sse::write(&self.frames, token, &mut self.out),
@@ -210,37 +228,36 @@ impl StreamWriter {
         self.frames.clear();
     }
 
-    fn set_token(&mut self, seq: Seq) {
+    /// Sets the resume token of the current event.
+    fn set_token(&mut self, seq: Option<Seq>) {
         self.token.clear();
+        let Some(seq) = seq else { return };
         self.token.push_str(&self.epoch);
         self.token.push('.');
         let mut digits = [0; 20];
         self.token.push_str(format_decimal(seq.get(), &mut digits));
     }
 
-    fn push_number(&mut self, number: u64) {
-        let mut digits = [0; 20];
-        self.out.push_str(format_decimal(number, &mut digits));
-    }
-
-    /// How much was written.
+    /// How many bytes were written.
     pub fn len(&self) -> usize {
         self.out.len()
     }
 
     /// Takes what was written.
-    pub fn take_bytes(&mut self) -> Bytes {
+    pub fn take(&mut self) -> Encoded {
+        let reply_ends = std::mem::take(&mut self.reply_ends);
+        let reply_ends = (!reply_ends.is_empty()).then(|| reply_ends.into());
         if self.out.len() > COPY_BELOW {
-            return Bytes::from(std::mem::take(&mut self.out));
+            return Encoded { bytes: std::mem::take(&mut self.out).into(), reply_ends };
         }
-        // It may be kept for a while, and takes no more room than it needs.
+        // It may be kept for a while, so it should not take more memory than it needs.
         let bytes = Bytes::copy_from_slice(self.out.as_bytes());
         self.out.clear();
-        bytes
+        Encoded { bytes, reply_ends }
     }
 }
 
-/// What is copied rather than handed over.
+/// Shorter output is copied rather than moved.
 const COPY_BELOW: usize = 4096;
 
 /// The decimal digits of a number.
@@ -257,15 +274,13 @@ fn format_decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
     digits.get(start..).and_then(|digits| std::str::from_utf8(digits).ok()).unwrap_or("0")
 }
 
-/// Whether a frame may name a session or a token already: its own, or something deep inside.
+/// Whether a frame may contain these fields already: its own, or inside of a value.
 fn has_routing_fields(text: &[u8]) -> bool {
-    [&b"\"session_id\""[..], b"\"event_id\""]
-        .iter()
-        .any(|name| memchr::memmem::find(text, name).is_some())
+    [&b"\"session_id\""[..], b"\"event_id\""].iter().any(|name| memmem::find(text, name).is_some())
 }
 
-/// A frame of a socket says which session it is of, and its token. What the event itself calls so is
-/// another matter on a socket with many sessions: an agent elsewhere may have its own names.
+/// Writes a WebSocket frame with its session and token. Fields of the same names in the event are overwritten: an
+/// external agent may have its own ids.
 fn write_socket_frame(text: &str, session: &str, token: Option<&str>, out: &mut String) {
     let names = [Some(("session_id", session)), token.map(|token| ("event_id", token))];
     if has_routing_fields(text.as_bytes())
@@ -310,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_of_a_socket_names_its_session_and_its_token() {
+    fn a_socket_frame_has_its_session_and_its_token() {
         assert_eq!(frame("{}", None), "{\"session_id\":\"s\"}\n");
         assert_eq!(
             frame(r#"{"type":"X"}"#, Some("e.1")),
@@ -319,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_event_calls_its_session_does_not_lead_astray() {
+    fn fields_of_the_event_with_the_same_names_are_overwritten() {
         for (text, wanted) in [
             (r#"{"session_id":"x","a":1}"#, r#"{"session_id":"s","a":1,"event_id":"e.1"}"#),
             (
@@ -333,5 +348,22 @@ mod tests {
         ] {
             assert_eq!(frame(text, Some("e.1")), format!("{wanted}\n"));
         }
+    }
+
+    #[test]
+    fn encoded_events_are_cut_after_the_end_of_a_reply() {
+        let marks = [("a", 2), ("b", 4)]
+            .map(|(id, offset)| ReplyEndMark { reply_id: id.to_owned(), offset });
+        let encoded =
+            Encoded { bytes: Bytes::from_static(b"aabbcc"), reply_ends: Some(marks.into()) };
+        let slice = |from, reply| {
+            let (bytes, has_end) = encoded.slice(from, reply);
+            (String::from_utf8(bytes.to_vec()).unwrap(), has_end)
+        };
+        assert_eq!(slice(0, None), ("aabbcc".to_owned(), false));
+        assert_eq!(slice(0, Some("b")), ("aabb".to_owned(), true));
+        assert_eq!(slice(2, Some("b")), ("bb".to_owned(), true));
+        assert_eq!(slice(2, Some("a")), ("bbcc".to_owned(), false));
+        assert_eq!(slice(9, Some("a")), (String::new(), false));
     }
 }

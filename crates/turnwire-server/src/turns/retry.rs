@@ -12,6 +12,7 @@ use super::send::{
 use crate::app::App;
 use crate::error::{ApiError, ApiResult};
 use crate::links;
+use crate::stream::parse_message;
 use std::collections::HashMap;
 use std::sync::Arc;
 use turnwire_agent::ClientContext;
@@ -163,7 +164,7 @@ async fn plan_retry(session: &Session, id: &str) -> Result<Result<RetryPlan, Api
     loop {
         let messages = behind.next_page().await?;
         if messages.is_empty() {
-            let offer = parse_message(&question)
+            let offer = parse_message(&question.json)
                 .map(|msg| ClientContext::from_msg(&msg))
                 .unwrap_or_default();
             return Ok(Ok(RetryPlan {
@@ -175,8 +176,9 @@ async fn plan_retry(session: &Session, id: &str) -> Result<Result<RetryPlan, Api
         }
         let counted = messages.into_iter().filter(|message| !message.superseded);
         // Hints from others are still true for the new answer.
-        let gone = counted
-            .filter(|message| !parse_message(message).is_some_and(|msg| is_hint_message(&msg)));
+        let gone = counted.filter(|message| {
+            !parse_message(&message.json).is_some_and(|msg| is_hint_message(&msg))
+        });
         superseded.extend(gone.map(|message| message.id));
     }
 }
@@ -220,7 +222,7 @@ async fn find_current(session: &Session, id: &str) -> Result<Option<StoredMessag
             break;
         }
         for message in messages {
-            if let Some(other) = parse_message(&message).and_then(|msg| replaced_id(&msg)) {
+            if let Some(other) = parse_message(&message.json).and_then(|msg| replaced_id(&msg)) {
                 stands_for.insert(other, message.id);
             }
         }
@@ -239,11 +241,7 @@ pub(crate) fn replaced_id(msg: &Msg) -> Option<String> {
 }
 
 fn role_of(message: &StoredMessage) -> Option<Role> {
-    parse_message(message).map(|msg| msg.role())
-}
-
-fn parse_message(message: &StoredMessage) -> Option<Msg> {
-    Msg::from_json(std::str::from_utf8(&message.json).ok()?).ok()
+    parse_message(&message.json).map(|msg| msg.role())
 }
 
 impl RetryPlan {

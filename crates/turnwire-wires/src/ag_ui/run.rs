@@ -213,6 +213,7 @@ impl Encoder {
             metadata,
         };
         out.push("", &frame);
+        out.end_answer();
     }
 
     /// Finishes the run because the reply has ended.
@@ -231,10 +232,12 @@ impl Encoder {
             (_, Some(error)) => {
                 let (message, code) = (error.message.as_str(), error.r#type.as_str());
                 out.push("", &Frame::RunError { message, code, usage });
+                out.end_answer();
             }
             (Some(FinishedReason::Error), None) => {
                 let (message, code) = ("the reply failed", "unknown");
                 out.push("", &Frame::RunError { message, code, usage });
+                out.end_answer();
             }
             (Some(FinishedReason::Interrupted), None) => {
                 self.write_run_end(Outcome::Cancelled, output, Fields::default(), out);
@@ -275,6 +278,7 @@ impl Encoder {
         self.close_all(out);
         let (message, code) = ("the events ended before the reply did", "incomplete");
         out.push("", &Frame::RunError { message, code, usage: &self.turn.usage });
+        out.end_answer();
         self.run = RunState::Idle;
         self.turn.ended = true;
     }

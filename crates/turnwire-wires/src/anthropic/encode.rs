@@ -9,11 +9,13 @@ mod queue;
 use super::NAME;
 use super::frame::KNOWN_FRAMES;
 use crate::provider::error_name;
-use crate::stream::{self, Encode, Frames};
+use crate::stream::{self, Encode, Frames, UnsettledCalls};
 use queue::{BlockQueue, QueuedContent};
 use serde::Serialize;
 use turnwire_core::event::{Custom, TokenCounts};
-use turnwire_core::{ContentBlock, Event, EventKind, Fields, FinishedReason, Json, ReplyError};
+use turnwire_core::{
+    ContentBlock, Event, EventKind, Fields, FinishedReason, Json, ReplyError, ToolCall,
+};
 
 pub(super) struct AnthropicEncoder {
     model: Option<String>,
@@ -80,6 +82,22 @@ impl Encode for AnthropicEncoder {
     fn end(&mut self, out: &mut Frames) {
         end_unfinished(&mut self.message, out);
     }
+
+    fn settle_calls(&mut self, reply_id: &str, calls: &UnsettledCalls, out: &mut Frames) {
+        let (ended, called) = (&self.ended_reply, self.id.as_deref());
+        let Some(message) =
+            message_of_reply(&mut self.message, ended, called, reply_id, false, out)
+        else {
+            return;
+        };
+        message.write_message_start(self.model.as_deref().unwrap_or_default(), out);
+        for id in &calls.awaiting_approval {
+            message.queue.mark_served(id, out);
+        }
+        for call in &calls.of_sub_agents {
+            message.push_whole_call(call, out);
+        }
+    }
 }
 
 /// The message that an event belongs to. A reply may start while the last one has not ended; other events of another
@@ -91,8 +109,19 @@ fn message_for_event<'t>(
     event: &Event<'_>,
     out: &mut Frames,
 ) -> Option<&'t mut OpenMessage> {
-    let id = &*event.reply_id;
     let begins = matches!(event.kind, EventKind::ReplyStart(_));
+    message_of_reply(turn, ended, called, &event.reply_id, begins, out)
+}
+
+/// The message of a reply; a new one if none is open, or if the reply begins.
+fn message_of_reply<'t>(
+    turn: &'t mut Option<OpenMessage>,
+    ended: &str,
+    called: Option<&str>,
+    id: &str,
+    begins: bool,
+    out: &mut Frames,
+) -> Option<&'t mut OpenMessage> {
     if turn.as_ref().is_none_or(|turn| begins && turn.reply_id != id) {
         if id.is_empty() || ended == id {
             return None;
@@ -282,10 +311,7 @@ impl OpenMessage {
                     out,
                 );
             }
-            ContentBlock::ToolCall(call) => {
-                let slot = QueuedContent::tool_call(call.name.clone());
-                queue.push_whole(&call.id, slot, &call.input, &call.rest, out);
-            }
+            ContentBlock::ToolCall(call) => self.push_whole_call(call, out),
             ContentBlock::ToolResult(result) => queue.mark_served(&result.id, out),
             ContentBlock::Other(item) => {
                 if let Some(item) = crate::provider::block_to_item(NAME, item) {
@@ -300,6 +326,11 @@ impl OpenMessage {
             }
             ContentBlock::Hint(_) => {}
         }
+    }
+
+    fn push_whole_call(&mut self, call: &ToolCall, out: &mut Frames) {
+        let content = QueuedContent::tool_call(call.name.clone());
+        self.queue.push_whole(&call.id, content, &call.input, &call.rest, out);
     }
 
     fn finish(&mut self, reason: &FinishedReason, error: Option<&ReplyError>, out: &mut Frames) {

@@ -5,7 +5,7 @@
 
 use super::error::ErrorFrame;
 use crate::provider::{reply_error, unix_seconds};
-use crate::stream::{Encode, EncoderOptions, Frames};
+use crate::stream::{Encode, EncoderOptions, Frames, UnsettledCalls};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use turnwire_core::event::{ModelCallEnd, ReplyEnd, TokenCounts};
@@ -100,6 +100,13 @@ impl Encode for ChatEncoder {
         // With the client's results the same reply continues as another completion.
         self.completion = OpenCompletion::default();
     }
+
+    fn settle_calls(&mut self, reply_id: &str, calls: &UnsettledCalls, _: &mut Frames) {
+        if self.enter_reply(reply_id, "") {
+            calls.awaiting_approval.iter().for_each(|id| self.completion.mark_served(id));
+            calls.of_sub_agents.iter().for_each(|call| self.completion.hold_call(call.clone()));
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -167,20 +174,26 @@ struct PromptTokens {
 impl ChatEncoder {
     /// Whether the event belongs to the current reply. The first event starts it.
     fn accepts_event(&mut self, event: &Event<'_>) -> bool {
-        if event.is_from_sub_agent() || event.reply_id.is_empty() || !event.kind.is_part_of_reply()
-        {
+        !event.is_from_sub_agent()
+            && event.kind.is_part_of_reply()
+            && self.enter_reply(&event.reply_id, &event.created_at)
+    }
+
+    /// Begins a completion for a reply, unless it is open. `false` if another one is open, or if it has ended.
+    fn enter_reply(&mut self, reply_id: &str, created_at: &str) -> bool {
+        if reply_id.is_empty() {
             return false;
         }
-        let same = self.completion.id == event.reply_id;
+        let same = self.completion.id == reply_id;
         match self.completion.state {
             State::Begun | State::Open => same,
             State::Ended if same => false,
             // Each reply is a completion.
             State::NotStarted | State::Ended => {
                 self.completion = OpenCompletion {
-                    id: event.reply_id.to_string(),
+                    id: reply_id.to_owned(),
                     state: State::Begun,
-                    created: unix_seconds(&event.created_at),
+                    created: unix_seconds(created_at),
                     ..OpenCompletion::default()
                 };
                 true

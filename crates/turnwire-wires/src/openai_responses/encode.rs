@@ -7,7 +7,7 @@ mod write_items;
 
 use super::NAME;
 use crate::provider::unix_seconds;
-use crate::stream::{Encode, EncoderOptions, Frames};
+use crate::stream::{Encode, EncoderOptions, Frames, UnsettledCalls};
 use block::{OutputBlock, OutputKind};
 use frame::Response;
 use std::collections::HashMap;
@@ -90,22 +90,32 @@ impl ResponsesEncoder {
         if event.is_from_sub_agent() || (is_beside && self.response.is_none()) {
             return None;
         }
-        let same =
-            |turn: &OpenResponse| turn.reply_id == event.reply_id || event.reply_id.is_empty();
         let starts = matches!(event.kind, EventKind::ReplyStart(_));
+        self.response_of_reply(&event.reply_id, &event.created_at, starts, out)
+    }
+
+    /// The response of a reply; a new one if none is open, or if the reply begins.
+    fn response_of_reply(
+        &mut self,
+        reply_id: &str,
+        created_at: &str,
+        starts: bool,
+        out: &mut Frames,
+    ) -> Option<&mut OpenResponse> {
+        let same = |turn: &OpenResponse| turn.reply_id == reply_id || reply_id.is_empty();
         match &self.response {
             Some(turn) if same(turn) => {}
             // The reply before did not end because of a crash, or this is the next turn of the stream.
             Some(_) if starts => self.end(out),
             Some(_) => return None,
-            None if event.reply_id.is_empty() || event.reply_id == self.ended_reply => return None,
+            None if reply_id.is_empty() || reply_id == self.ended_reply => return None,
             None => {}
         }
         let (id, model) = (self.id.as_deref(), self.model.as_deref());
         let turn = self.response.get_or_insert_with(|| {
             Box::new(OpenResponse {
                 wants_json: self.wants_json,
-                ..OpenResponse::new(event, id, model)
+                ..OpenResponse::new(reply_id, created_at, id, model)
             })
         });
         Some(turn)
@@ -141,16 +151,27 @@ impl Encode for ResponsesEncoder {
         // If the reply continues, that is another response.
         self.ended_reply.clear();
     }
+
+    fn settle_calls(&mut self, reply_id: &str, calls: &UnsettledCalls, out: &mut Frames) {
+        let Some(response) = self.response_of_reply(reply_id, "", false, out) else { return };
+        for id in &calls.awaiting_approval {
+            response.mark_served(id, out);
+        }
+        for call in &calls.of_sub_agents {
+            let kind = OutputKind::tool_call(&call.name);
+            response.push_whole_block(kind, &call.id, &call.input, &call.rest, out);
+        }
+    }
 }
 
 impl OpenResponse {
-    fn new(event: &Event<'_>, name: Option<&str>, model: Option<&str>) -> Self {
+    fn new(reply_id: &str, created_at: &str, name: Option<&str>, model: Option<&str>) -> Self {
         Self {
-            reply_id: event.reply_id.to_string(),
-            response_id: name.unwrap_or(&event.reply_id).to_owned(),
+            reply_id: reply_id.to_owned(),
+            response_id: name.unwrap_or(reply_id).to_owned(),
             wants_json: false,
             model: model.unwrap_or_default().to_owned(),
-            created: unix_seconds(&event.created_at),
+            created: unix_seconds(created_at),
             announced: false,
             number: 0,
             blocks: Vec::new(),

@@ -15,7 +15,7 @@ use crate::auth::{Caller, expired_error};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{BodyBytes, Path, Query};
 use crate::protocols::{self, with_session_header};
-use crate::stream::{AnswerEnd, PausePolicy, ReplyPosition, ReplyStream, ReplyStreamOptions};
+use crate::stream::{AnswerEnd, PausePolicy, ReplyPosition, ReplyStreamOptions, ReplySubscriber};
 use crate::turns::client_events;
 use axum::Json;
 use axum::extract::State;
@@ -99,14 +99,9 @@ pub async fn retrieve(
         return Ok(json_response(&found, read_current(&found).await?));
     }
     let follow = follow(&app, &caller, &found).await?.unmerged();
-    Ok(match query.starting_after {
-        Some(after) => {
-            let is_behind =
-                move |frame: &str| sequence_number(frame).is_none_or(|number| number > after);
-            protocols::sse_response(&app, follow.keep_frames(is_behind))
-        }
-        None => protocols::sse_response(&app, follow),
-    })
+    // Unmerged, the frames of a response are numbered from 0 without gaps.
+    let skipped = query.starting_after.map_or(0, |number| number.saturating_add(1));
+    Ok(protocols::sse_response(&app, follow.skip_frames(skipped)))
 }
 
 /// Stops a response. One that has ended stays as it is.
@@ -126,7 +121,7 @@ fn json_response(found: &FoundResponse, response: Value) -> Response {
 }
 
 /// A response as it grows.
-async fn follow(app: &App, caller: &Caller, found: &FoundResponse) -> ApiResult<ReplyStream> {
+async fn follow(app: &App, caller: &Caller, found: &FoundResponse) -> ApiResult<ReplySubscriber> {
     let tell = ReplyStreamOptions {
         wire: wire()?,
         encoding: encoding(found),
@@ -136,7 +131,6 @@ async fn follow(app: &App, caller: &Caller, found: &FoundResponse) -> ApiResult<
             .results
             .map_or(ReplyPosition::Start, |seq| ReplyPosition::After(seq.get() - 1)),
         pause: PausePolicy::ExternalOnly,
-        is_last: None,
         expires_at: caller.expires_at(),
     };
     Ok(protocols::follow_reply(app, &found.session, tell).await?.end_before(is_tool_result))
@@ -155,19 +149,4 @@ async fn find_response(app: &App, caller: &Caller, id: &str) -> ApiResult<FoundR
     Err(ApiError::gone(format!("the events of the response {id} are no longer kept"))
         .kind("trimmed")
         .hint(format!("GET /v1/sessions/{}/messages still has the message", found.session.id())))
-}
-
-/// The number of a frame.
-fn sequence_number(frame: &str) -> Option<u64> {
-    #[derive(Deserialize)]
-    struct Numbered {
-        sequence_number: u64,
-    }
-    let quick = || {
-        let (_, rest) = frame.strip_prefix(r#"{"type":""#)?.split_once('"')?;
-        let rest = rest.strip_prefix(r#","sequence_number":"#)?;
-        rest.split_once([',', '}'])?.0.parse().ok()
-    };
-    let slow = || serde_json::from_str(frame).ok().map(|frame: Numbered| frame.sequence_number);
-    quick().or_else(slow)
 }

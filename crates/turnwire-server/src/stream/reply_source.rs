@@ -1,0 +1,371 @@
+//! One reply as the response to one request, in the words of the client's protocol.
+//!
+//! Each response has its own encoder, because it contains what the client sent: the id of its run, the model that it
+//! asked for. It ends when the reply ends, or when the reply waits for the client.
+
+use super::backlog::warm_up_encoder;
+use super::pending_calls::PendingCalls;
+use super::session_source::sse_heartbeat;
+use super::snapshot::finished_messages_as_of;
+use super::subscriber::{Next, Position, Source, Step, StreamContext, StreamEnd, Subscriber};
+use crate::auth::expired_error;
+use bytes::Bytes;
+use std::sync::Arc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use turnwire_core::event::ReplyEnd;
+use turnwire_core::stamp::SystemStamp;
+use turnwire_core::{ErrorType, Event, EventKind, FinishedReason, ReplyError, Seq, coalesce};
+use turnwire_log::store::{EventLines, SessionStatus};
+use turnwire_log::{Error, HeadState, Result, Session, Snapshot};
+use turnwire_wires::{Encode, EncoderOptions, Frames, Wire, sse};
+
+/// How many bytes of the log are read at a time.
+const READ_BYTES: usize = 256 * 1024;
+
+/// A subscriber of one reply.
+pub type ReplySubscriber = Subscriber<ReplySource>;
+
+/// Where the response begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplyPosition {
+    /// With the first event of the reply.
+    Start,
+    /// After this seq. The client has received the events before it in earlier responses.
+    After(u64),
+    /// With a snapshot of the conversation, if the protocol has one; then new events.
+    Snapshot,
+}
+
+/// For what a reply may wait without ending the response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PausePolicy {
+    /// For nothing: the client is told about every pending call, and answers it.
+    Any,
+    /// For approvals, which somebody else gives: the client of this protocol cannot.
+    ExternalOnly,
+    /// For its first event: an agent elsewhere will publish it, and if the reply has no id yet, the first reply is
+    /// taken. From then on like `Any`.
+    AwaitStart,
+}
+
+/// What to stream, and how.
+pub struct ReplyStreamOptions {
+    /// The protocol.
+    pub wire: &'static Wire,
+    /// The options of its encoder.
+    pub encoding: EncoderOptions,
+    /// The reply.
+    pub reply_id: String,
+    /// Where to begin.
+    pub begin: ReplyPosition,
+    /// At which pauses to end.
+    pub pause: PausePolicy,
+    /// When the client's credentials expire. The response ends then; the reply does not.
+    pub expires_at: Option<Instant>,
+}
+
+/// How a response has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerEnd {
+    /// It is complete.
+    Complete,
+    /// The client's credentials expired first.
+    Expired,
+    /// The server stopped first.
+    ServerStopped,
+}
+
+/// The error type of a response that did not finish before the server stopped.
+pub const SERVER_STOPPING: &str = "server_stopping";
+
+/// Reads and encodes the events of one reply.
+pub struct ReplySource {
+    wire: &'static Wire,
+    encoder: Box<dyn Encode>,
+    pending_calls: PendingCalls,
+    reply_id: String,
+    pause: PausePolicy,
+    /// Whether an event begins another response: this one ends before it.
+    begins_another: Option<fn(&Event<'_>) -> bool>,
+    /// Deltas are never merged.
+    unmerged: bool,
+    /// How many frames are still to be left out.
+    skip: usize,
+    /// The encoder has produced frames.
+    has_frames: bool,
+    frames: Frames,
+    /// The last frame is in `frames`, or was sent.
+    is_finished: bool,
+    answer_end: AnswerEnd,
+}
+
+impl ReplySubscriber {
+    /// Begins a response.
+    pub async fn new(
+        session: Arc<Session>,
+        options: ReplyStreamOptions,
+        context: Arc<StreamContext>,
+    ) -> Result<Self> {
+        let encoder = options.wire.encoder(&options.encoding);
+        let source = ReplySource {
+            wire: options.wire,
+            encoder: encoder.map_err(|error| Error::Store(error.to_string()))?,
+            pending_calls: PendingCalls::default(),
+            reply_id: options.reply_id,
+            pause: options.pause,
+            begins_another: None,
+            unmerged: false,
+            skip: 0,
+            has_frames: false,
+            frames: Frames::default(),
+            is_finished: false,
+            answer_end: AnswerEnd::Complete,
+        };
+        let mut subscriber = Self::open(session, source, options.expires_at, context);
+        let (position, source) = subscriber.parts();
+        source.seek(position, options.begin).await?;
+        source.is_finished = source.frames.ends_answer();
+        Ok(subscriber)
+    }
+
+    /// Ends before an event with which another response begins, unless nothing was sent yet.
+    #[must_use]
+    pub fn end_before(mut self, begins_another: fn(&Event<'_>) -> bool) -> Self {
+        self.source.begins_another = Some(begins_another);
+        self
+    }
+
+    /// Encodes every event by itself, so that the same frames come every time.
+    #[must_use]
+    pub fn unmerged(mut self) -> Self {
+        self.source.unmerged = true;
+        self
+    }
+
+    /// Leaves out the first frames, which the client has already.
+    #[must_use]
+    pub fn skip_frames(mut self, count: u64) -> Self {
+        self.source.skip = usize::try_from(count).unwrap_or(usize::MAX);
+        self
+    }
+
+    /// Reads the response to its end, frame by frame: name and text.
+    pub async fn collect(mut self, mut each: impl FnMut(&str, &str)) -> Result<AnswerEnd> {
+        while let Some(next) = self.advance().await {
+            if let Next::Frames = next? {
+                for (name, text) in self.source.frames.iter() {
+                    each(name, text);
+                }
+                self.source.frames.clear();
+            }
+        }
+        Ok(self.source.answer_end)
+    }
+}
+
+impl ReplySource {
+    async fn seek(&mut self, position: &mut Position, begin: ReplyPosition) -> Result<()> {
+        let session = &position.session;
+        let snapshot = session.snapshot().await?;
+        let first = first_seq_of(session, &snapshot, &self.reply_id).await?;
+        // If retention has deleted the events of the reply, only its message is left.
+        let start = first.filter(|first| *first >= snapshot.first).map(|first| first.get() - 1);
+        position.cursor = match begin {
+            ReplyPosition::Start => start.unwrap_or(0),
+            ReplyPosition::After(cursor) => {
+                if let Some(start) = start.filter(|start| cursor > *start) {
+                    warm_up_encoder(session, &mut *self.encoder, start, cursor).await?;
+                    // The previous response ended here.
+                    self.encoder.end(&mut self.frames);
+                    self.frames.clear();
+                }
+                cursor
+            }
+            ReplyPosition::Snapshot => {
+                let cursor = snapshot.head;
+                let start = start.map_or(cursor, |start| start.min(cursor));
+                warm_up_encoder(session, &mut *self.encoder, start, cursor).await?;
+                let mut messages = finished_messages_as_of(session, cursor, start).await?;
+                messages.extend(snapshot.open.iter().map(|reply| reply.msg().clone()));
+                self.encoder.resume(&messages, &mut self.frames);
+                cursor
+            }
+        };
+        Ok(())
+    }
+
+    /// Reads the next events, up to the end of the reply.
+    async fn read_events(&mut self, position: &mut Position, to: u64) -> Result<()> {
+        let from = Seq::new(position.cursor.saturating_add(1)).unwrap_or(Seq::FIRST);
+        let rows = position.session.read_events(from, READ_BYTES).await?;
+        let mut events = Vec::new();
+        let lines = rows.iter().flat_map(EventLines::iter);
+        for (seq, line) in lines.take_while(|(seq, _)| seq.get() <= to) {
+            events.push(Session::parse_event(seq, line)?);
+        }
+        position.cursor = rows.last().map_or(to, |rows| rows.last().min(to));
+        if self.unmerged {
+            self.encode_events(events);
+        } else {
+            self.encode_events(coalesce(events));
+        }
+        let skipped = self.skip.min(self.frames.len());
+        if skipped > 0 {
+            self.frames.remove_first(skipped);
+            self.skip -= skipped;
+        }
+        Ok(())
+    }
+
+    fn encode_events<'e>(&mut self, events: impl IntoIterator<Item = Event<'e>>) {
+        for event in events {
+            if self.has_frames && self.begins_another.is_some_and(|begins| begins(&event)) {
+                return self.finish();
+            }
+            if self.awaits_start() && event.kind.is_part_of_reply() && !event.is_from_sub_agent() {
+                self.reply_id = event.reply_id.to_string();
+            }
+            self.pending_calls.observe(&event);
+            self.encoder.encode(&event, &mut self.frames);
+            self.has_frames |= !self.frames.is_empty();
+            let is_end = matches!(event.kind, EventKind::ReplyEnd(_));
+            if is_end && event.reply_id == self.reply_id {
+                self.finish();
+            }
+            self.is_finished |= self.frames.ends_answer();
+            if self.is_finished {
+                return;
+            }
+        }
+    }
+
+    /// Whether the reply has not begun, and its id is unknown.
+    fn awaits_start(&self) -> bool {
+        self.pause == PausePolicy::AwaitStart && self.reply_id.is_empty()
+    }
+
+    /// Writes what the protocol sends at its end.
+    fn finish(&mut self) {
+        if self.pause == PausePolicy::ExternalOnly {
+            let calls = self.pending_calls.take();
+            if !calls.is_empty() {
+                self.encoder.settle_calls(&self.reply_id, &calls, &mut self.frames);
+            }
+        }
+        self.encoder.end(&mut self.frames);
+        if let Some(marker) = self.wire.end_marker {
+            self.frames.push_text("", marker);
+        }
+        self.is_finished = true;
+    }
+
+    /// Ends the response with the protocol's own error: for this client, and only for it, the reply has failed.
+    fn finish_with_error(&mut self, session: &Session, kind: ErrorType, message: String) {
+        let error = ReplyError { r#type: kind, message, ..ReplyError::default() };
+        let failed = ReplyEnd {
+            session_id: session.id().to_owned(),
+            finished_reason: FinishedReason::Error,
+            error: Some(error),
+            ..ReplyEnd::default()
+        };
+        let event = Event::new(self.reply_id.clone(), failed).stamped(&SystemStamp);
+        self.encoder.encode(&event, &mut self.frames);
+        self.finish();
+    }
+}
+
+impl Source for ReplySource {
+    fn wire(&self) -> &'static Wire {
+        self.wire
+    }
+
+    fn stop_token<'c>(&self, context: &'c StreamContext) -> &'c CancellationToken {
+        &context.force_stop
+    }
+
+    fn has_output(&self) -> bool {
+        !self.frames.is_empty()
+    }
+
+    fn take_bytes(&mut self) -> Bytes {
+        let mut out = String::new();
+        sse::write(&self.frames, None, &mut out);
+        self.frames.clear();
+        out.into()
+    }
+
+    fn next_step(&mut self, position: &mut Position, head: HeadState) -> Result<Step> {
+        if head.is_deleted {
+            return Err(Error::NoSession);
+        }
+        if self.is_finished {
+            return Ok(Step::End(StreamEnd::Complete));
+        }
+        if position.cursor < head.head {
+            return Ok(Step::Read);
+        }
+        if position.context.force_stop.is_cancelled() {
+            return Ok(Step::End(StreamEnd::Stopped));
+        }
+        Ok(match (head.status, self.pause) {
+            _ if self.awaits_start() => Step::Wait,
+            (SessionStatus::Running, _) => Step::Wait,
+            (SessionStatus::Waiting, PausePolicy::ExternalOnly) => Step::Read,
+            (SessionStatus::Idle | SessionStatus::Waiting, _) => Step::End(StreamEnd::Complete),
+        })
+    }
+
+    async fn read(&mut self, position: &mut Position, head: HeadState) -> Result<Step> {
+        if position.cursor < head.head {
+            self.read_events(position, head.head).await?;
+            return Ok(Step::Continue);
+        }
+        // The reply waits. The response ends only if it waits for the client.
+        let pending = position.session.snapshot().await?.pending_calls();
+        let waits_for_client = pending.iter().any(|pending| !pending.external.is_empty());
+        Ok(if waits_for_client { Step::End(StreamEnd::Complete) } else { Step::Wait })
+    }
+
+    async fn end(&mut self, position: &Position, end: StreamEnd) {
+        if self.is_finished {
+            return;
+        }
+        let session = &position.session;
+        match end {
+            StreamEnd::Complete => self.finish(),
+            StreamEnd::Expired => {
+                self.answer_end = AnswerEnd::Expired;
+                let error = expired_error();
+                let message = format!("{}; {}", error.message(), error.hint_text());
+                self.finish_with_error(session, ErrorType::Authentication, message);
+            }
+            StreamEnd::Stopped => {
+                self.answer_end = AnswerEnd::ServerStopped;
+                let message = format!(
+                    "the server is restarting before the reply has ended; do not ask again: the \
+                     reply is in the session {}",
+                    session.id()
+                );
+                let kind = ErrorType::Other(SERVER_STOPPING.into());
+                self.finish_with_error(session, kind, message);
+            }
+        }
+    }
+
+    fn heartbeat(&mut self) -> Bytes {
+        sse_heartbeat()
+    }
+}
+
+/// The seq of the first event of a reply, if the reply exists.
+async fn first_seq_of(
+    session: &Session,
+    snapshot: &Snapshot,
+    reply_id: &str,
+) -> Result<Option<Seq>> {
+    if let Some(reply) = snapshot.open.iter().find(|reply| reply.msg().id() == reply_id) {
+        return Ok(Some(reply.first_seq()));
+    }
+    Ok(session.find_message(reply_id).await?.map(|message| message.first))
+}
