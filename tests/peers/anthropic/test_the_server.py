@@ -449,7 +449,7 @@ def test_errors_are_the_clients_own(server: TurnwireServer, slow: TurnwireServer
     assert missing.value.body["error"]["type"] == "not_found_error" and "demo" in missing.value.message
     busy = {SESSION: "busy"}
     with connect(slow.url).messages.create(**asked(user("long 100000")), stream=True, extra_headers=busy):
-        with pytest.raises(anthropic.ConflictError, match="a reply runs"):
+        with pytest.raises(anthropic.ConflictError, match="a reply is running"):
             connect(slow.url).messages.create(**asked(user("x")), extra_headers=busy)
         slow.ask("POST", "/v1/sessions/busy/events", [{"type": "USER_INTERRUPT", "reply_id": ""}])
 

@@ -418,7 +418,7 @@ def test_errors_are_the_packages_own(server: TurnwireServer, slow: TurnwireServe
     assert count(server) == before, "nothing was stored"
     busy = {SESSION: "busy"}
     with connect(slow.url).chat.completions.create(**asked(user("long 100000")), stream=True, extra_headers=busy):
-        with pytest.raises(openai.ConflictError, match="a reply runs"):
+        with pytest.raises(openai.ConflictError, match="a reply is running"):
             connect(slow.url).chat.completions.create(**asked(user("x")), extra_headers=busy)
         slow.ask("POST", "/v1/sessions/busy/events", [{"type": "USER_INTERRUPT", "reply_id": ""}])
 

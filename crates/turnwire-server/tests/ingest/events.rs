@@ -259,7 +259,7 @@ async fn wires_without_ids_are_sent_elsewhere() {
     let answer = post("openai-chat").await;
     answer.assert_error(400, "wrong_wire", &["openai-chat", "no ids"]);
     assert!(answer.json["error"]["hint"].as_str().unwrap().contains("/replies"));
-    post("ag-ui").await.assert_error(400, "wrong_wire", &["no stream"]);
+    post("ag-ui").await.assert_error(400, "wrong_wire", &["no decoder"]);
     let answer = post("nothing").await;
     answer.assert_error(400, "unknown_wire", &[]);
     assert!(answer.json["error"]["hint"].as_str().unwrap().contains("agentscope-java"));

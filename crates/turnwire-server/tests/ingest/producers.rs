@@ -15,7 +15,7 @@ async fn a_lower_fence_is_refused_and_a_higher_one_takes_over() {
     // A later run continues the same reply.
     server.publish("s", "p.6", &text("r", "two").join("\n")).await.assert_stored(3, 0);
     let late = server.publish("s", "p.5", &end("r")).await;
-    late.assert_error(409, "fenced", &["fence 6", "5 is lower"]);
+    late.assert_error(409, "fenced", &["fence 6", "higher than 5"]);
     // Also if all events are repeats.
     server.publish("s", "p.5", &start("r")).await.assert_error(409, "fenced", &[]);
     server.publish("s", "p.6", &end("r")).await.assert_stored(1, 0);

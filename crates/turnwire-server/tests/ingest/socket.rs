@@ -436,7 +436,7 @@ async fn what_is_no_socket_gets_an_answer() {
         stream.write_all(head.as_bytes()).await.unwrap();
         answer(stream).await
     };
-    get("/v1/ws", "").await.assert_error(400, "bad_request", &["no WebSocket"]);
+    get("/v1/ws", "").await.assert_error(400, "bad_request", &["not a WebSocket"]);
     get("/v1/ws?wire=ag-ui", "").await.assert_error(400, "bad_request", &[]);
-    get("/v1/ws?wire=turnwire", "").await.assert_error(400, "bad_request", &["no WebSocket"]);
+    get("/v1/ws?wire=turnwire", "").await.assert_error(400, "bad_request", &["not a WebSocket"]);
 }

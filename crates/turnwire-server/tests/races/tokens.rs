@@ -100,7 +100,7 @@ async fn row_05_the_log_is_trimmed_under_a_watcher() {
     house.trim().await;
     house.gate.open(Operation::Reads);
     let reason = is_reset(&mut watching, session.epoch(), &["MESSAGE"]).await;
-    assert!(reason.as_str().unwrap().contains("no longer kept"), "{reason}");
+    assert!(reason.as_str().unwrap().contains("deleted by retention"), "{reason}");
     house.publish(&reply("b", 1)).await;
     assert_eq!(watching.types(5).await, WHOLE);
     house.stop().await;

@@ -9,7 +9,7 @@ use turnwire_core::{ErrorType, FinishedReason};
 async fn an_agent_that_fails_leaves_a_reply_with_an_error() {
     for (wish, why) in [
         ("fail", "no luck"),
-        ("panic", "broke down"),
+        ("panic", "panicked"),
         ("misfit", "TEXT_BLOCK_DELTA does not fit"),
         ("foreign", "names the reply another"),
         ("nothing", "without ending"),

@@ -45,7 +45,7 @@ async fn ask_and_stop(
     tokio::time::timeout(TIMEOUT, request).await.expect("it asks");
     let child = server.terminate();
     let stops = async {
-        while !server.log().contains("stopping; no new connections are taken") {
+        while !server.log().contains("stopping; new connections are refused") {
             tokio::task::yield_now().await;
         }
     };
