@@ -296,7 +296,7 @@ impl Turns {
             }
             Ok((false, _)) => {}
             Err(halt) => {
-                tracing::warn!(session = session.id(), %halt, "the reply of a silent producer could not be ended")
+                tracing::warn!(session = session.id(), %halt, "the reply of a silent producer could not be ended");
             }
         }
     }

@@ -330,7 +330,11 @@ async fn a_ticket_makes_no_ticket_and_expires_with_its_maker() {
     let path = format!("/v1/tickets?ticket={first}");
     let refused = server.open("POST", &path, "", "").await.read_to_end().await.unwrap();
     assert_eq!(refused.status, 403);
-    assert!(refused.text().contains("a ticket cannot create further tickets"), "{}", refused.text());
+    assert!(
+        refused.text().contains("a ticket cannot create further tickets"),
+        "{}",
+        refused.text()
+    );
     // A stream and a socket that were opened with a ticket end when its maker's credentials do.
     let (second, _) = ticket(&token).await;
     let (third, _) = ticket(&token).await;
