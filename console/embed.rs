@@ -1,7 +1,7 @@
-//! The console as it was built (`console/dist`), inside the binary.
+//! The built console (`console/dist`), embedded in the binary. `turnwire-server` serves it.
 //!
-//! It is a crate of its own, so that a package of it holds what it needs, and nobody who installs the
-//! server needs Node.
+//! It is a crate of its own, so that its package contains the built files, and installing the server does
+//! not need Node.
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -20,13 +20,13 @@ struct Dist;
 pub struct File {
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// The same, compressed, where that makes it smaller.
+    /// The same bytes with gzip, if that is smaller.
     pub gzip: Option<Vec<u8>>,
-    /// What it is.
+    /// Its media type.
     pub media_type: &'static str,
-    /// Changes when its bytes do; in quotes, as HTTP has it.
+    /// The `ETag` header, a hash of the bytes in quotes.
     pub etag: String,
-    /// Its name changes when its bytes do, so it may be kept for ever.
+    /// Its name contains a hash of the bytes, so it may be cached for ever.
     pub is_immutable: bool,
 }
 
@@ -58,7 +58,7 @@ fn read(path: &str, file: &EmbeddedFile) -> File {
         gzip: gzip(&file.data),
         media_type: media_type(path),
         etag,
-        // What the build names after its content lies there.
+        // Files that the build names after their content.
         is_immutable: path.starts_with("assets/"),
         bytes: file.data.to_vec(),
     }

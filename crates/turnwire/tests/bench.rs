@@ -65,7 +65,7 @@ fn ingest_counts_what_the_server_has_stored() {
 }
 
 #[test]
-fn sessions_are_removed_unless_they_shall_be_kept() {
+fn sessions_are_deleted_unless_keep_is_given() {
     let fake = FakeServer::start(Fault::None);
     figures(&fake.url, &INGEST);
     assert_eq!(fake.remaining(), (0, 0));
@@ -121,14 +121,14 @@ fn idle_and_stalled_read_the_memory_of_the_process() {
 }
 
 #[test]
-fn fill_leaves_finished_replies_behind() {
+fn fill_keeps_finished_replies() {
     let fake = FakeServer::start(Fault::None);
     figures(&fake.url, &["fill", "--sessions", "70", "--events", "10"]);
     assert_eq!(fake.remaining(), (70, 700));
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told_with_what_to_do() {
+fn an_unreachable_server_is_reported_with_advice() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (status, said) = failure(&format!("http://{free}"), &INGEST);
     assert_eq!(status, 2);
@@ -153,7 +153,7 @@ fn the_first_refusal_ends_the_measurement_in_the_servers_words() {
 }
 
 #[test]
-fn a_connection_that_breaks_is_told() {
+fn a_broken_connection_is_reported() {
     let fake = FakeServer::start(Fault::BreaksOff);
     let (status, said) = failure(&fake.url, &INGEST);
     assert_eq!(status, 2);

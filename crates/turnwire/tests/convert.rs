@@ -56,7 +56,7 @@ fn the_same_wire_gives_the_same_lines() {
 }
 
 #[test]
-fn every_pair_that_is_offered_converts() {
+fn every_offered_pair_of_wires_converts() {
     let (readable, writable) = (offered_wires("--from"), offered_wires("--to"));
     assert!(readable.len() >= 2 && writable.len() >= 2);
     for from in readable.iter().filter(|from| writable.contains(from)) {
@@ -89,7 +89,7 @@ fn events_are_converted_as_they_come() {
 }
 
 #[test]
-fn a_line_that_is_no_event_is_told_and_the_others_are_converted() {
+fn an_invalid_event_is_reported_and_the_others_are_converted() {
     let input = REPLY.replacen('\n', "\nnot JSON\n", 1);
     let output = turnwire(&["convert", "--from", "turnwire", "--to", "turnwire"], &input);
     assert_eq!(output.status.code(), Some(1));
@@ -98,7 +98,7 @@ fn a_line_that_is_no_event_is_told_and_the_others_are_converted() {
 }
 
 #[test]
-fn a_wire_that_cannot_do_that_is_refused_with_those_that_can() {
+fn an_unsupported_wire_is_refused_with_the_possible_ones() {
     let output = turnwire(&["convert", "--from", "nothing", "--to", "turnwire"], "");
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8(output.stderr).unwrap();
@@ -146,7 +146,7 @@ fn after_a_reset_everything_is_converted_again() {
 }
 
 #[test]
-fn a_merged_event_that_came_in_part_is_told_and_left_out() {
+fn a_partly_repeated_merged_event_is_reported_and_left_out() {
     let merged = r#"{"type":"TEXT_BLOCK_DELTA","reply_id":"r","block_id":"b","delta":"Hé!","seq":9,"seq_from":3}"#;
     let input = format!("{}{merged}\n", add_seqs(REPLY));
     let output = turnwire(&["convert", "--from", "turnwire", "--to", "turnwire"], &input);
@@ -156,7 +156,7 @@ fn a_merged_event_that_came_in_part_is_told_and_left_out() {
 }
 
 #[test]
-fn replies_that_grow_at_the_same_time_come_one_after_the_other_where_the_protocol_wants_that() {
+fn interleaved_replies_are_written_one_after_the_other_where_the_wire_requires_it() {
     let other =
         REPLY.replace("\"r\"", "\"s\"").replace("Hé!", "Ho!").replace("\"id\":\"", "\"id\":\"s");
     let mixed: Vec<&str> = REPLY.lines().zip(other.lines()).flat_map(|(a, b)| [a, b]).collect();
@@ -170,7 +170,7 @@ fn replies_that_grow_at_the_same_time_come_one_after_the_other_where_the_protoco
 }
 
 #[test]
-fn a_wire_that_goes_only_the_other_way_is_refused_with_the_reason() {
+fn a_wire_of_the_other_direction_is_refused_with_the_reason() {
     for (option, wire) in [("--to", "gemini"), ("--from", "ag-ui")] {
         let output = turnwire(&["convert", option, wire], "");
         assert_eq!(output.status.code(), Some(2));

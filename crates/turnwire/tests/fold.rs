@@ -116,7 +116,7 @@ fn a_reply_with_a_problem_is_not_printed_and_the_others_are() {
 }
 
 #[test]
-fn a_line_that_is_no_event_is_an_error_in_both_modes_and_loses_nothing_else() {
+fn an_invalid_event_is_an_error_in_both_modes_and_loses_nothing_else() {
     let mut lines = reply_lines("a", "one");
     lines.insert(2, "{\"type\":".to_owned());
     lines.insert(4, r#"{"role":"user","content":[]}"#.to_owned());
@@ -133,7 +133,7 @@ fn a_line_that_is_no_event_is_an_error_in_both_modes_and_loses_nothing_else() {
 }
 
 #[test]
-fn a_line_that_names_its_reply_but_is_no_event_keeps_the_reply_from_being_printed() {
+fn a_reply_with_an_invalid_event_is_not_printed() {
     let mut lines = reply_lines("bad", "not ok");
     lines.insert(
         3,
@@ -150,7 +150,7 @@ fn a_line_that_names_its_reply_but_is_no_event_keeps_the_reply_from_being_printe
 }
 
 #[test]
-fn after_a_reset_everything_is_judged_again() {
+fn after_a_reset_problems_are_forgotten() {
     let mut lines = vec![event_line("TEXT_BLOCK_DELTA", "a", r#","block_id":"lost","delta":"x""#)];
     lines.push(r#"{"type":"RESET","epoch":"e","reason":"trimmed"}"#.to_owned());
     lines.extend(reply_lines("a", "one"));
@@ -176,7 +176,7 @@ fn messages_that_cannot_be_written_are_an_error() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_named_with_their_line() {
+fn invalid_utf8_is_reported_with_its_line() {
     let mut body = reply_lines("a", "one").join("\n").into_bytes();
     body.extend(b"\n{\"\xff\"}\n");
     let folded = fold(&[], &body);
@@ -185,7 +185,7 @@ fn bytes_that_are_no_text_are_named_with_their_line() {
 }
 
 #[test]
-fn repeats_and_unknown_events_are_no_problem() {
+fn repeated_and_unknown_events_are_accepted() {
     let lines = reply_lines("a", "one");
     let mut stream: Vec<String> =
         lines.iter().flat_map(|line| [line.clone(), line.clone()]).collect();
@@ -207,7 +207,7 @@ fn whole_messages_are_printed_where_they_stand() {
 }
 
 #[test]
-fn the_agentscope_wire_reads_what_travels_in_customs() {
+fn the_agentscope_wire_reads_events_inside_custom_events() {
     let line = r#"{"type":"CUSTOM","name":"message","value":{"type":"MESSAGE","message":{"id":"u","role":"user","content":"hi"}}}"#;
     assert_eq!(message_texts(&fold(&["--wire", "agentscope"], line.as_bytes())), [("u", "hi")]);
     assert_eq!(message_texts(&fold(&["--wire", "turnwire"], line.as_bytes())), []);
@@ -241,7 +241,7 @@ fn nothing_in_nothing_out() {
 
 #[cfg(unix)]
 #[test]
-fn whoever_stops_reading_ends_it_quietly() {
+fn a_closed_pipe_ends_fold_quietly() {
     let lines =
         (0..2000).flat_map(|n| reply_lines(&format!("r{n}"), "one")).collect::<Vec<_>>().join("\n");
     let mut child = Command::new(env!("CARGO_BIN_EXE_turnwire"))
@@ -259,7 +259,7 @@ fn whoever_stops_reading_ends_it_quietly() {
 }
 
 #[test]
-fn without_arguments_it_prints_help_and_wrong_usage_is_told_apart() {
+fn without_arguments_it_prints_help_and_wrong_usage_exits_2() {
     let help = turnwire(&[], b"");
     assert_eq!(help.status.code(), Some(0));
     assert!(String::from_utf8(help.stdout).unwrap().contains("Usage: turnwire"));

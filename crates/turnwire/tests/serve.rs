@@ -57,7 +57,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn it_says_where_it_listens_and_stops_in_order() {
+fn serve_prints_its_address_and_shuts_down_on_sigterm() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Running::start(folder.path(), &[]);
     assert!(
@@ -77,7 +77,7 @@ fn it_says_where_it_listens_and_stops_in_order() {
 }
 
 #[test]
-fn what_keeps_it_from_starting_is_said_with_a_hint() {
+fn a_failed_start_is_reported_with_a_hint() {
     let folder = tempfile::tempdir().unwrap();
     let server = Running::start(folder.path(), &[]);
     std::fs::write(folder.path().join("bad.toml"), "listn = 1\n").unwrap();
@@ -107,7 +107,7 @@ fn what_keeps_it_from_starting_is_said_with_a_hint() {
 }
 
 #[test]
-fn a_new_token_is_let_in_by_the_lines_that_come_with_it() {
+fn a_new_token_is_accepted_with_its_printed_settings() {
     let folder = tempfile::tempdir().unwrap();
     let output = turnwire(
         folder.path(),

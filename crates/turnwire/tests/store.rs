@@ -124,7 +124,7 @@ fn sessions_are_listed_and_searched() {
 }
 
 #[test]
-fn a_store_is_found_as_the_server_finds_it() {
+fn commands_find_the_store_like_the_server() {
     let shell = TestHome::new();
     let none = shell.run_failing(&["sessions"], "", 2, "there is no store at");
     assert!(none.err.contains("turnwire.db") && none.err.contains("hint: "), "{}", none.err);
@@ -138,7 +138,7 @@ fn a_store_is_found_as_the_server_finds_it() {
 }
 
 #[test]
-fn what_is_exported_can_be_imported_and_is_the_same() {
+fn an_export_can_be_imported_without_changes() {
     let shell = TestHome::new();
     shell.with_sessions();
     let all = shell.run_ok(&["sessions", "export", "--store", "sqlite:a.db"]).out;
@@ -169,7 +169,7 @@ fn what_is_exported_can_be_imported_and_is_the_same() {
 }
 
 #[test]
-fn an_import_names_what_it_cannot_take() {
+fn an_import_reports_what_it_cannot_import() {
     let shell = TestHome::new();
     shell.with_sessions();
     let import = ["sessions", "import", "-", "--store", "sqlite:a.db"];
@@ -204,7 +204,7 @@ fn an_import_names_what_it_cannot_take() {
 }
 
 #[test]
-fn looking_works_beside_a_server_and_changing_does_not() {
+fn reading_works_while_a_server_runs_and_writing_does_not() {
     let shell = TestHome::new();
     shell.with_sessions();
     let store = open_store(&shell.path("a.db"));
@@ -248,7 +248,7 @@ fn a_backup_becomes_a_store_again() {
 }
 
 #[test]
-fn a_doctor_finds_what_is_wrong_and_makes_it_good() {
+fn doctor_finds_and_repairs_wrong_messages() {
     let shell = TestHome::new();
     shell.with_sessions();
     let doctor = ["doctor", "--store", "sqlite:a.db"];
@@ -279,7 +279,7 @@ fn a_doctor_finds_what_is_wrong_and_makes_it_good() {
 }
 
 #[test]
-fn every_command_explains_itself() {
+fn every_command_has_help_with_examples_and_exit_statuses() {
     let shell = TestHome::new();
     for args in [
         &["sessions"][..],
@@ -297,7 +297,7 @@ fn every_command_explains_itself() {
 
 #[cfg(unix)]
 #[test]
-fn exports_and_backups_are_for_their_owner_only_whatever_the_umask_says() {
+fn exports_and_backups_are_readable_only_by_their_owner_whatever_the_umask() {
     use std::os::unix::fs::PermissionsExt;
     let shell = TestHome::new();
     shell.with_sessions();
@@ -327,7 +327,7 @@ fn exports_and_backups_are_for_their_owner_only_whatever_the_umask_says() {
 
 #[cfg(unix)]
 #[test]
-fn an_export_follows_no_link_that_lies_in_its_way() {
+fn an_export_does_not_follow_symbolic_links() {
     let shell = TestHome::new();
     shell.with_sessions();
     std::fs::write(shell.path("victim"), "mine").unwrap();

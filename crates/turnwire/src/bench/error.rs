@@ -81,20 +81,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_of_the_server_is_told_with_its_hint() {
+    fn a_server_error_is_reported_with_its_hint() {
         let body = br#"{"error":{"type":"fold","message":"no such block","hint":"Start it."}}"#;
         let failed = BenchError::unexpected_status("POST /x", 422, body).to_string();
         assert_eq!(failed, "POST /x was answered with 422: no such block. Start it.");
     }
 
     #[test]
-    fn a_missing_token_is_told_with_the_way_to_give_one() {
+    fn a_missing_token_is_reported_with_how_to_pass_one() {
         let failed = BenchError::unexpected_status("POST /x", 401, b"").to_string();
         assert!(failed.contains("401") && failed.contains("--token"), "{failed}");
     }
 
     #[test]
-    fn a_body_that_is_no_json_is_shown_by_its_first_line() {
+    fn an_error_body_that_is_not_json_is_shown_by_its_first_line() {
         let failed =
             BenchError::unexpected_status("PUT /x", 500, b"it broke\nat line 3").to_string();
         assert_eq!(failed, "PUT /x was answered with 500: it broke");

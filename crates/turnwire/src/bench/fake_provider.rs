@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_understood_when_it_is_whole() {
+    fn a_request_is_parsed_when_it_is_complete() {
         let body = r#"{"model":"clock","messages":[{"role":"system","content":"1 2"},{"role":"user","content":"30 tokens, 10 a second"}]}"#;
         let length = body.len();
         let request = format!(

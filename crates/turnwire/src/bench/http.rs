@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_whole_at_its_last_byte_and_not_before() {
+    fn a_response_is_complete_at_its_last_byte_and_not_before() {
         for (bytes, _, _) in ANSWERS {
             for cut in 0..bytes.len() {
                 assert_eq!(parse_whole(&bytes[..cut]), None, "cut at {cut}");
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_http_is_refused() {
+    fn invalid_http_is_refused() {
         assert!(Head::parse(b"SSH-2.0-OpenSSH_9.6\r\n").is_err());
         assert!(Head::parse(b"HTTP/1.1 200 OK\r\ncontent-length: many\r\n\r\n").is_err());
         for size in [&b"xyz\r\n"[..], b"\r\n", b"11111111111111111\r\n", b"1\r\nab"] {

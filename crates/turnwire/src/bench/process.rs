@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn more_files_than_the_system_allows_is_told_beforehand() {
+    fn too_few_open_files_are_reported_before_the_measurement() {
         assert!(allow_open_files(16).is_ok());
         let failed = allow_open_files(u64::MAX - 1000);
         assert!(failed.is_err() || getrlimit_is_unlimited());

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_is_found_in_a_few_steps_wherever_it_is() {
+    fn the_capacity_search_finds_the_limit_in_a_few_steps() {
         for begin in [1, 100, 500] {
             for limit in [1, 2, 99, 100, 1234, 30_000] {
                 let (found, tried) = search(begin, limit);

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn both_outputs_have_the_same_figures_and_only_a_real_fault_fails() {
+    fn text_and_json_have_the_same_figures_and_only_a_violation_fails() {
         let mut report = Report::new("ingest", "ingest: 1 event per POST".to_owned());
         report.figure("events_per_second", "events/s", 51_234.4, 0);
         report.must_be_zero("lost", "lost", 0);

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_cannot_be_measured_is_told() {
+    fn an_unsupported_url_is_reported() {
         for url in ["https://example.com", "4747", "http://"] {
             assert!(BenchTarget::new(url, None, Protocol::Turnwire).is_err(), "{url}");
         }

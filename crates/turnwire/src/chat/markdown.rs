@@ -404,7 +404,7 @@ mod tests {
                        ```rust\nlet a = b * c; // `x`\n``\n```\n---\n\\*plain\\* ***both*** 3. x\n#no heading\n**open\nend *";
 
     #[test]
-    fn each_form_is_shown_as_itself() {
+    fn each_markdown_element_is_rendered() {
         assert_eq!(
             render(&[ALL], false),
             "Title\n\nSome bold words, leaning ones, code, 2\n** 3, snake_case_name and a link\n\
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_clear_is_printed_at_once() {
+    fn unambiguous_text_is_printed_at_once() {
         let mut page = Page::new(DisplayOptions { width: 40, colour: false });
         let mut markdown = Markdown::default();
         markdown.feed("Now **this", &mut page);

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_wrapped_and_rows_that_a_wrap_begins_hang() {
+    fn words_wrap_and_wrapped_rows_are_indented() {
         let mut page = page(20, false);
         page.write_text(Style::PLAIN, "- ");
         page.set_hanging_indent(2);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wider_than_the_page_is_cut_and_wide_letters_count_twice() {
+    fn long_words_are_broken_and_wide_characters_count_twice() {
         let mut page = page(20, false);
         page.write_text(Style::PLAIN, &"世".repeat(12));
         page.start_row();
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn styles_change_where_they_must_and_end_with_what_is_taken() {
+    fn style_codes_are_minimal_and_reset_at_the_end_of_the_output() {
         let mut page = page(40, true);
         page.write_text(Style::BOLD, "two words");
         page.write_text(Style::PLAIN, " plain\n");
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_from_outside_steers_the_terminal() {
+    fn untrusted_text_cannot_control_the_terminal() {
         let mut page = page(40, true);
         page.write_row(Style::PLAIN, "\u{1b}[2Jx\u{7}\u{9b}1m");
         assert_eq!(page.take_output(), "\u{fffd}[2Jx\u{fffd}\u{fffd}1m\n");

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_kept_once_and_never_outside_its_folder() {
+    fn a_file_is_saved_once_and_never_outside_its_folder() {
         let folder = tempfile::tempdir().unwrap();
         let mut files = SaveFolder::new(folder.path().join("new"));
         let mut saver = |name, media, bytes: &[u8]| {

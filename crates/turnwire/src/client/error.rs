@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_no_keeps_what_the_server_says_and_what_passes_may_be_sent_again() {
+    fn a_rejection_keeps_the_servers_message_and_temporary_failures_are_retried() {
         let busy = br#"{"error":{"type":"busy","message":"a reply is running","hint":"wait"}}"#;
         let no = ClientError::from_response(409, busy);
         assert!(no.has_type("busy"));

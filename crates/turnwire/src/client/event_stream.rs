@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_comes_back_behind_the_last_event_and_passes_over_what_it_has() {
+    async fn the_stream_resumes_after_the_last_event_and_drops_repeated_ones() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = Endpoint::new(&listener.local_addr().unwrap().to_string(), None).unwrap();
         let reset = "data: {\"type\":\"RESET\",\"epoch\":\"f\",\"reason\":\"restored\"}\n\n";

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_checked_before_anything_is_sent() {
+    fn a_server_url_is_checked_before_anything_is_sent() {
         let endpoint = Endpoint::new("127.0.0.1:4747", None).unwrap();
         assert_eq!(endpoint.url(), "http://127.0.0.1:4747");
         for (url, why) in [("ftp://x", "only http"), ("http://", "invalid server URL")] {

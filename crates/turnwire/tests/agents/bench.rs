@@ -18,7 +18,7 @@ fn figures(server: &TestServer, args: &[&str]) -> Value {
 }
 
 #[tokio::test]
-async fn tokens_of_a_model_in_the_server_are_all_seen_by_their_watchers() {
+async fn every_token_of_an_in_process_model_reaches_its_subscriber() {
     let server = TestServer::start("[agents.ticker]\nmodel = \"clock\"\n");
     let pid = server.pid().to_string();
     let figures = figures(&server, &["--agent", "ticker", "--replies", "5", "--pid", &pid]);
@@ -31,7 +31,7 @@ async fn tokens_of_a_model_in_the_server_are_all_seen_by_their_watchers() {
 }
 
 #[tokio::test]
-async fn the_measurement_is_the_model_itself_where_one_is_wanted_over_http() {
+async fn the_benchmark_serves_the_model_over_http() {
     let provider = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let server = TestServer::start(&format!(
         "[agents.ticker]\nmodel = \"openai:clock\"\nbase_url = \"http://{provider}\"\n"
@@ -46,7 +46,7 @@ async fn the_measurement_is_the_model_itself_where_one_is_wanted_over_http() {
 }
 
 #[tokio::test]
-async fn an_agent_that_cannot_be_measured_is_told_of() {
+async fn an_agent_that_cannot_be_measured_is_reported() {
     let server = TestServer::start("");
     for (agent, why) in [("demo", "no token came"), ("nobody", "nobody")] {
         let output = bench(&server, &["--agent", agent, "--replies", "1"]);

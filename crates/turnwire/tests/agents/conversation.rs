@@ -88,7 +88,7 @@ async fn a_message_goes_in_and_a_reply_comes_out() {
 }
 
 #[tokio::test]
-async fn a_second_message_is_refused_or_waits() {
+async fn a_second_message_is_refused_or_queued() {
     let provider = FakeProvider::start(echo).await;
     let server = TestServer::start(&friday_settings(&provider, ""));
     server.create_session("s").await;
@@ -110,7 +110,7 @@ async fn a_second_message_is_refused_or_waits() {
 }
 
 #[tokio::test]
-async fn a_stop_ends_the_reply_and_lets_go_of_the_model() {
+async fn a_stop_ends_the_reply_and_cancels_the_model_call() {
     let provider = FakeProvider::start(echo).await;
     let server = TestServer::start(&friday_settings(&provider, ""));
     server.create_session("s").await;
@@ -136,7 +136,7 @@ fn pending_call(view: &Value, what: &str) -> (Value, Value) {
 }
 
 #[tokio::test]
-async fn a_tool_of_the_settings_is_asked_for_handed_over_and_goes_on() {
+async fn an_external_tool_is_approved_executed_by_the_client_and_the_reply_continues() {
     let provider = FakeProvider::start(calls_open_page).await;
     let rules = format!(
         "permissions = [{{ tool = \"open_*\", input = {{ url = \"https://*.example/**\" }}, behavior = \"ask\" }}]\n{OPEN_PAGE}"
@@ -166,7 +166,7 @@ async fn a_tool_of_the_settings_is_asked_for_handed_over_and_goes_on() {
 }
 
 #[tokio::test]
-async fn what_the_rules_deny_the_model_is_told() {
+async fn a_denied_call_is_reported_to_the_model() {
     let provider = FakeProvider::start(calls_open_page).await;
     let rules = format!("permissions = [{{ tool = \"*\", behavior = \"deny\" }}]\n{OPEN_PAGE}");
     let server = TestServer::start(&friday_settings(&provider, &rules));
@@ -178,7 +178,7 @@ async fn what_the_rules_deny_the_model_is_told() {
 }
 
 #[tokio::test]
-async fn a_tool_that_an_openai_client_brings_reaches_the_model_and_comes_back() {
+async fn a_tool_of_an_openai_client_reaches_the_model_and_its_call_returns() {
     let provider = FakeProvider::start(calls_open_page).await;
     let server = TestServer::start(&friday_settings(&provider, ""));
     let tool = json!({"type": "function", "function": {"name": "open_page", "description": "Opens",
@@ -223,7 +223,7 @@ async fn a_model_that_fails_ends_the_reply_with_its_error_and_no_secret() {
 }
 
 #[tokio::test]
-async fn the_fallback_of_the_same_wire_is_where_the_first_one_is() {
+async fn a_fallback_of_the_same_wire_uses_the_same_base_url() {
     let provider = FakeProvider::start(|request| match request.body["model"].as_str() {
         Some("spare") => text("Here I am."),
         _ => vec![FakeOutput::Status(500)],
@@ -259,7 +259,7 @@ async fn the_fallback_has_its_own_prices() {
 }
 
 #[tokio::test]
-async fn an_agent_works_for_another() {
+async fn an_agent_can_be_a_tool_of_another_agent() {
     let provider = FakeProvider::start(|request| {
         let is_below = request.body["messages"][0]["content"] == "You look things up.";
         match (is_below, request.last_message()["role"].as_str()) {

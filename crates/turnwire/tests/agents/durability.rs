@@ -28,7 +28,7 @@ async fn killed_in_the_middle(lines: &str) -> (TestServer, String, FakeProvider)
 }
 
 #[tokio::test]
-async fn a_reply_goes_on_after_a_crash_and_says_nothing_twice() {
+async fn a_reply_continues_after_a_crash_and_repeats_nothing() {
     let (server, reply, provider) = killed_in_the_middle("").await;
     let message = server.message("s", &reply).await;
     assert_eq!(
@@ -40,7 +40,7 @@ async fn a_reply_goes_on_after_a_crash_and_says_nothing_twice() {
 }
 
 #[tokio::test]
-async fn a_reply_ends_where_the_settings_want_it_to() {
+async fn an_interrupted_reply_ends_if_the_settings_say_so() {
     let (server, reply, provider) = killed_in_the_middle("on_restart = \"stop\"").await;
     let message = server.message("s", &reply).await;
     assert_eq!(
@@ -83,7 +83,7 @@ async fn send_tool_result(server: &TestServer, session: &str, reply: &str) {
 }
 
 #[tokio::test]
-async fn what_a_person_always_allows_is_known_after_a_crash_and_in_a_copy() {
+async fn accepted_rules_survive_a_crash_and_a_fork() {
     let provider = FakeProvider::start(calls_open_page).await;
     let lines = "tools = [\"external:open_page\"]\npermissions = [{ tool = \"*\", behavior = \"ask\" }]\n\
         [external_tools.open_page]\ndescription = \"Open a page\"\ninput = { type = \"object\" }\n";

@@ -85,7 +85,7 @@ async fn a_tool_of_an_mcp_server_is_called_by_the_rules() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_server_keeps_turnwire_from_starting() {
+async fn a_failing_mcp_server_keeps_turnwire_from_starting() {
     let provider = FakeProvider::start(calls_read).await;
     let none = "tools = [\"mcp:files/*\"]\n[mcp.files]\ncommand = [\"/no/such/program\"]\n";
     for (lines, expected) in [
@@ -117,7 +117,7 @@ fn is_running(pid: &str) -> bool {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn what_an_mcp_server_has_started_ends_when_turnwire_is_told_to_stop() {
+async fn processes_of_mcp_servers_end_with_turnwire() {
     let provider = FakeProvider::start(calls_read).await;
     let own = std::env::current_exe().unwrap();
     let own = own.to_str().unwrap();

@@ -33,7 +33,7 @@ async fn call_outcome(server: &TestServer, session: &str, input: &Value) -> Stri
 }
 
 #[tokio::test]
-async fn the_rules_of_the_settings_hold_for_other_spellings() {
+async fn permission_rules_match_other_spellings_of_the_same_input() {
     let provider = FakeProvider::start(calls_open_page).await;
     let server = start_server(
         &provider,
@@ -70,7 +70,7 @@ async fn stop_reply(server: &TestServer) {
 }
 
 #[tokio::test]
-async fn a_rule_that_a_person_accepts_covers_what_they_read_and_nothing_else() {
+async fn an_accepted_rule_covers_exactly_what_its_description_says() {
     let provider = FakeProvider::start(calls_open_page).await;
     let server = start_server(&provider, "{ tool = \"*\", behavior = \"ask\" }");
     server.create_session("s").await;

@@ -18,7 +18,7 @@ fn run(folder: &Path, args: &[&str]) -> (bool, String) {
 }
 
 #[test]
-fn what_agents_come_to_is_shown_and_what_is_missing_is_a_warning() {
+fn config_check_lists_agents_and_warns_about_missing_keys() {
     let (is_good, text) = check("[agents.a]\nmodel = \"anthropic:claude\"\n");
     assert!(is_good, "{text}");
     assert!(text.contains("agents       a (anthropic:claude)"), "{text}");
@@ -29,7 +29,7 @@ fn what_agents_come_to_is_shown_and_what_is_missing_is_a_warning() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_line() {
+fn invalid_agent_settings_are_reported_with_their_line() {
     for (settings, expected) in [
         (
             "[agents.a]\nmodel = \"openai:x\"\ntools = [\"agent:b\"]\n[agents.b]\nmodel = \"openai:x\"\ntools = [\"agent:a\"]\n",
@@ -56,7 +56,7 @@ fn what_is_wrong_is_named_with_its_line() {
 }
 
 #[test]
-fn a_server_with_such_settings_does_not_start() {
+fn a_server_with_invalid_settings_does_not_start() {
     let folder = tempfile::tempdir().unwrap();
     let settings = "[agents.a]\nmodel = \"openai:x\"\ntools = [\"external:nothing\"]\n";
     std::fs::write(folder.path().join("turnwire.toml"), settings).unwrap();

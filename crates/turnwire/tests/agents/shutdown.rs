@@ -74,7 +74,7 @@ async fn an_answer_that_finishes_in_time_arrives_whole_after_sigterm() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_takes_too_long_is_in_its_session_after_the_restart() {
+async fn a_reply_that_outlasts_the_shutdown_is_in_its_session_after_the_restart() {
     for path in PATHS {
         let provider = holding_provider().await;
         let settings = friday_settings(&provider, "[limits]\nstop_timeout = \"100ms\"");

@@ -12,7 +12,7 @@ fn chat_args<'a>(more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn a_message_on_standard_input_gets_its_answer_as_plain_text() {
+fn a_message_on_standard_input_gets_its_reply_as_plain_text() {
     let done = TestHome::new().run_with_input("hello there\n", &chat_args(&[]));
     assert_eq!(done.code, Some(0), "{}", done.err);
     assert!(
@@ -26,7 +26,7 @@ fn a_message_on_standard_input_gets_its_answer_as_plain_text() {
 }
 
 #[test]
-fn tools_are_noted_beside_the_answer() {
+fn tool_calls_are_notes_on_standard_error() {
     let done = TestHome::new().run(&chat_args(&["how is the weather?"]));
     assert_eq!(
         (done.code, &*done.out),
@@ -42,7 +42,7 @@ fn tools_are_noted_beside_the_answer() {
 }
 
 #[test]
-fn what_asks_is_denied_with_a_note_unless_yes() {
+fn approvals_are_denied_in_a_pipe_unless_yes() {
     let home = TestHome::new();
     let done = home.run(&chat_args(&["approve"]));
     assert_eq!((done.code, &*done.out), (Some(0), "You said no, so I have bought nothing.\n"));
@@ -57,7 +57,7 @@ fn what_asks_is_denied_with_a_note_unless_yes() {
 }
 
 #[test]
-fn a_tool_of_the_client_is_answered_that_nobody_executes_it() {
+fn a_client_side_tool_is_answered_as_not_executed_in_a_pipe() {
     let done = TestHome::new().run(&chat_args(&["browser"]));
     assert_eq!(done.code, Some(0));
     assert!(done.out.contains("> Not executed: this client is a terminal"), "{}", done.out);
@@ -96,7 +96,7 @@ pub fn parse_events(out: &str) -> Vec<Event<'static>> {
 }
 
 #[test]
-fn json_is_one_canonical_event_a_line() {
+fn json_output_is_one_canonical_event_per_line() {
     let done = TestHome::new().run(&chat_args(&["team", "--json"]));
     assert_eq!(done.code, Some(0), "{}", done.err);
     let events = parse_events(&done.out);
@@ -116,7 +116,7 @@ fn json_is_one_canonical_event_a_line() {
 }
 
 #[test]
-fn what_cannot_be_is_exit_2_with_a_hint() {
+fn wrong_usage_exits_2_with_a_hint() {
     let home = TestHome::new();
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let nobody = format!("http://{}", free.local_addr().unwrap());
@@ -159,7 +159,7 @@ fn a_store_that_a_server_uses_is_reached_through_that_server() {
 }
 
 #[test]
-fn credentials_come_from_the_environment_and_are_never_told() {
+fn the_token_comes_from_the_environment_and_is_never_printed() {
     let home = TestHome::new();
     let done = home.run(&["token", "new"]);
     let token = done.out.lines().find_map(|line| line.strip_prefix("# tw_")).unwrap();
@@ -190,7 +190,7 @@ fn wait_for_pending_call(server: &Server, session: &str) {
 }
 
 #[test]
-fn resume_goes_on_with_the_latest_session_and_answers_what_waits() {
+fn resume_continues_the_latest_session_and_answers_pending_calls() {
     let home = TestHome::new();
     let server = home.serve();
     server.post("/v1/sessions", "{\"id\": \"older\"}");
@@ -205,7 +205,7 @@ fn resume_goes_on_with_the_latest_session_and_answers_what_waits() {
 }
 
 #[test]
-fn a_session_that_is_busy_is_said() {
+fn a_busy_session_is_reported() {
     let home = TestHome::new();
     let server = home.serve();
     wait_for_pending_call(&server, "busy");
@@ -216,7 +216,7 @@ fn a_session_that_is_busy_is_said() {
 }
 
 #[test]
-fn whoever_stops_reading_ends_it_without_a_panic() {
+fn a_closed_pipe_ends_chat_without_a_panic() {
     let home = TestHome::new();
     for more in [&["long 20000"][..], &["long 20000", "--json"]] {
         let mut child = home.command(&chat_args(more)).stdout(Stdio::piped()).spawn().unwrap();
@@ -228,7 +228,7 @@ fn whoever_stops_reading_ends_it_without_a_panic() {
 }
 
 #[test]
-fn a_server_with_tls_is_trusted_as_this_machine_trusts() {
+fn tls_uses_the_root_certificates_of_the_machine() {
     let home = TestHome::new();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     std::fs::write(home.path().join("cert.pem"), made.cert.pem()).unwrap();
@@ -249,7 +249,7 @@ fn a_server_with_tls_is_trusted_as_this_machine_trusts() {
 }
 
 #[test]
-fn a_session_is_called_after_its_first_message() {
+fn the_first_message_becomes_the_title_of_the_session() {
     let home = TestHome::new();
     let store = ["--store", "sqlite:served.db"];
     for message in ["weather in Rome", "hello again"] {
@@ -283,7 +283,7 @@ fn an_interrupt_stops_the_reply_and_waits_for_its_end() {
 }
 
 #[test]
-fn help_teaches() {
+fn help_has_examples_and_exit_statuses() {
     let done = TestHome::new().run(&["chat", "--help"]);
     for part in ["Examples:", "Exit status:", "--resume", "Ctrl-C", "TURNWIRE_TOKEN"] {
         assert!(done.out.contains(part), "{part}: {}", done.out);

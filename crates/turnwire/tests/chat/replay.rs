@@ -30,7 +30,7 @@ fn a_session_is_shown_again_from_a_store_and_from_a_server() {
 }
 
 #[test]
-fn the_state_at_a_point_is_the_messages_as_they_stood() {
+fn replay_at_prints_the_messages_at_an_event() {
     let home = TestHome::new();
     let store = ["--store", "sqlite:served.db"];
     let args = [&["chat", "--session", "s", "team"][..], &store].concat();
@@ -51,7 +51,7 @@ fn the_state_at_a_point_is_the_messages_as_they_stood() {
 }
 
 #[test]
-fn what_is_not_there_is_exit_1_and_what_cannot_be_exit_2() {
+fn a_missing_session_exits_1_and_a_missing_store_exits_2() {
     let home = TestHome::new();
     let store = ["--store", "sqlite:served.db"];
     let none = [&["replay", "--session", "s"][..], &store].concat();

@@ -44,7 +44,7 @@ fn chat_over_a_restart(more: &[&str]) -> (String, String) {
 }
 
 #[test]
-fn the_answer_comes_whole_and_nothing_twice() {
+fn the_reply_is_complete_and_nothing_is_repeated() {
     let (out, _) = chat_over_a_restart(&[]);
     assert_eq!(out, long_answer(400));
 }

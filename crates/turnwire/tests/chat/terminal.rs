@@ -99,7 +99,7 @@ fn a_conversation_is_shown_remembered_and_resumed() {
 }
 
 #[test]
-fn ctrl_c_stops_the_answer_and_a_second_one_leaves() {
+fn ctrl_c_stops_the_reply_and_a_second_one_quits() {
     if skip_without_tmux() {
         return;
     }
@@ -127,7 +127,7 @@ fn ctrl_c_stops_the_answer_and_a_second_one_leaves() {
 }
 
 #[test]
-fn a_lost_server_is_said_and_the_answer_goes_on_when_it_is_back() {
+fn a_lost_server_is_reported_and_the_reply_continues_after_it_returns() {
     if skip_without_tmux() {
         return;
     }
@@ -153,7 +153,7 @@ fn a_lost_server_is_said_and_the_answer_goes_on_when_it_is_back() {
 }
 
 #[test]
-fn a_question_survives_its_server_and_one_of_another_client_is_asked() {
+fn a_pending_approval_survives_a_restart_and_another_clients_answer_is_reported() {
     if skip_without_tmux() {
         return;
     }
@@ -199,7 +199,7 @@ fn a_question_survives_its_server_and_one_of_another_client_is_asked() {
 }
 
 #[test]
-fn what_is_piped_in_is_answered_plainly_and_what_is_said_at_once_with_style() {
+fn piped_input_gets_plain_text_and_an_argument_at_a_terminal_gets_styles() {
     if skip_without_tmux() {
         return;
     }
@@ -218,7 +218,7 @@ fn what_is_piped_in_is_answered_plainly_and_what_is_said_at_once_with_style() {
 }
 
 #[test]
-fn without_colours_there_are_none() {
+fn no_color_and_dumb_terminals_get_no_styles() {
     if skip_without_tmux() {
         return;
     }

@@ -62,7 +62,7 @@ fn a_port_that_is_taken_leaves_the_store_alone() {
 }
 
 #[test]
-fn a_file_that_is_no_store_is_not_touched() {
+fn a_file_that_is_not_a_store_is_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("turnwire.db");
     let mine = "my letters, which are no database at all\n".repeat(500);
@@ -75,7 +75,7 @@ fn a_file_that_is_no_store_is_not_touched() {
 }
 
 #[test]
-fn a_store_of_a_later_version_is_not_touched() {
+fn a_store_of_a_later_version_is_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
     server.terminate();
@@ -90,7 +90,7 @@ fn a_store_of_a_later_version_is_not_touched() {
 }
 
 #[test]
-fn a_folder_that_may_not_be_written_is_named() {
+fn a_folder_without_write_permission_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let inner = folder.path().join("closed");
     fs::create_dir(&inner).unwrap();
@@ -158,7 +158,7 @@ impl Drop for SmallDisk<'_> {
 }
 
 #[test]
-fn a_full_disk_is_said_and_service_resumes_when_there_is_room() {
+fn a_full_disk_is_reported_and_service_resumes_when_there_is_space() {
     let folder = tempfile::tempdir().unwrap();
     let Some(disk) = SmallDisk::mount(folder.path()) else {
         return skip("a full disk", "cannot mount a tmpfs here");

@@ -39,7 +39,7 @@ const RECORDINGS: [(&str, &str, &str); 7] =
     recorded!("hello" "weather" "parallel" "team" "fail" "browser" "json");
 
 #[test]
-fn recorded_answers_look_as_they_did() {
+fn recorded_replies_look_the_same() {
     for (name, lines, expected) in RECORDINGS {
         let text = render(&parse_events(lines));
         // `TURNWIRE_RECORD=1 cargo test` writes them again, for review.
@@ -83,7 +83,7 @@ fn split_deltas(events: &[Event<'static>]) -> Vec<Event<'static>> {
 }
 
 #[test]
-fn an_answer_looks_the_same_however_it_was_cut() {
+fn a_reply_looks_the_same_however_its_deltas_are_split() {
     for (name, lines, _) in RECORDINGS {
         let events = parse_events(lines);
         let letters = split_deltas(&events);
@@ -94,7 +94,7 @@ fn an_answer_looks_the_same_however_it_was_cut() {
 }
 
 #[test]
-fn an_answer_is_seen_before_it_has_ended() {
+fn text_is_printed_before_the_reply_ends() {
     let mut renderer = renderer();
     let mut text = String::new();
     for line in [
@@ -109,7 +109,7 @@ fn an_answer_is_seen_before_it_has_ended() {
 }
 
 #[test]
-fn a_file_is_kept_and_named() {
+fn a_file_is_saved_and_its_path_is_shown() {
     let text = render(&parse_events(
         r#"{"type":"DATA_BLOCK_START","reply_id":"r","block_id":"b","media_type":"image/png","name":"a.png"}
 {"type":"DATA_BLOCK_DELTA","reply_id":"r","block_id":"b","media_type":"image/png","data":"aGVsb"}
@@ -145,7 +145,7 @@ fn an_edit_a_denial_and_a_long_result_are_shown() {
 }
 
 #[test]
-fn a_message_that_is_there_already_looks_as_it_did_when_it_came() {
+fn a_stored_message_looks_like_the_streamed_one() {
     for (name, lines, _) in RECORDINGS {
         let events = parse_events(lines);
         let mut folder = Folder::default();
@@ -182,7 +182,7 @@ fn a_message_that_is_there_already_looks_as_it_did_when_it_came() {
 }
 
 #[test]
-fn a_resumed_reply_goes_on_where_it_was() {
+fn a_resumed_reply_continues_where_it_was() {
     let (_, lines, _) = RECORDINGS[1];
     let events = split_deltas(&parse_events(lines));
     let whole = render(&events);
@@ -204,7 +204,7 @@ fn a_resumed_reply_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_reset_forgets_and_everything_comes_again() {
+fn after_a_reset_all_events_are_rendered_again() {
     let (_, lines, expected) = RECORDINGS[0];
     let again = parse_events(lines);
     let reset = r#"{"type":"RESET","epoch":"e","reason":"it was restored"}"#;
@@ -216,7 +216,7 @@ fn a_reset_forgets_and_everything_comes_again() {
 }
 
 #[test]
-fn a_pipe_gets_the_answer_alone() {
+fn a_pipe_gets_only_the_text_of_the_reply() {
     let (_, lines, _) = RECORDINGS[1];
     let mut plain = PlainRenderer::new(Box::new(FakeSaver));
     let mut all = PlainOutput::default();
