@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
-use turnwire_core::{EventKind, Seq};
+use turnwire_core::{EventKind, Head, Seq};
 
 /// How many bytes of the log are read at a time.
 const READ_BYTES: usize = 1 << 20;
@@ -120,7 +120,7 @@ async fn check_once(store: &dyn Store, record: &SessionRecord) -> Result<Vec<Ses
         }
         for message in some {
             // The folded events say nothing about later or trimmed messages.
-            if message.last.get() > record.head || message.first < record.first {
+            if !record.head.includes(message.last) || message.first < record.first {
                 continue;
             }
             let should_be_superseded = superseded.contains(&message.id);
@@ -234,7 +234,7 @@ fn fingerprint(message: &StoredMessage) -> u64 {
 /// Folds the events of a session again, with the code that folds new events.
 struct Refold {
     live: LoadedSession,
-    last: u64,
+    last: Head,
     messages: Vec<StoredMessage>,
     superseded: Vec<String>,
     problems: Vec<SessionFinding>,
@@ -242,7 +242,7 @@ struct Refold {
 
 impl Refold {
     fn new(record: &SessionRecord) -> Self {
-        let before = record.first.get() - 1;
+        let before = record.first.previous();
         let nobody = Fence(0);
         Self {
             live: LoadedSession::new(
@@ -264,7 +264,7 @@ impl Refold {
         if self.live.last >= self.last {
             return Ok(false);
         }
-        let from = Seq::new(self.live.last + 1).unwrap_or(Seq::FIRST);
+        let from = self.live.last.next();
         let rows = match store.read_events(self.live.number, from, READ_BYTES).await {
             Ok(rows) => rows,
             Err(Error::Damaged(why)) => {
@@ -289,7 +289,7 @@ impl Refold {
 
     fn fold_lines(&mut self, lines: &EventLines) {
         let mut tx = Transaction::new(&mut self.live, 0);
-        for (seq, line) in lines.iter().take_while(|(seq, _)| seq.get() <= self.last) {
+        for (seq, line) in lines.iter().take_while(|(seq, _)| self.last.includes(*seq)) {
             let pushed = match parse_event(seq, line) {
                 Ok(mut event) => {
                     if let EventKind::Supersede(event) = &event.kind {
@@ -308,7 +308,7 @@ impl Refold {
             self.problems.push(SessionFinding::Event(seq, why));
             // It keeps its seq.
             self.messages.extend(tx.into_append().messages);
-            self.live.last = seq.get();
+            self.live.last = seq.into();
             tx = Transaction::new(&mut self.live, 0);
         }
         self.messages.extend(tx.into_append().messages);

@@ -18,7 +18,8 @@ use bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
 use turnwire_core::event::SubAgent;
 use turnwire_core::{
-    Error, ErrorKind, Event, EventIds, EventKind, ModelCalls, Msg, Seq, ToolCall, ToolCallState,
+    Error, ErrorKind, Event, EventIds, EventKind, Head, ModelCalls, Msg, Seq, ToolCall,
+    ToolCallState,
 };
 
 /// A reply that has not ended.
@@ -184,7 +185,7 @@ pub(crate) struct LoadedSession {
     pub fence: Fence,
     pub first: Seq,
     /// The last seq that was assigned, durable or not.
-    pub last: u64,
+    pub last: Head,
     pub state: SessionState,
     pub replies: Vec<OpenReply>,
     pub finished: HashMap<String, FinishedMessage>,
@@ -203,7 +204,7 @@ impl LoadedSession {
         no: SessionNumber,
         fence: Fence,
         first: Seq,
-        last: u64,
+        last: Head,
         state: SessionState,
     ) -> Self {
         Self {
@@ -215,7 +216,7 @@ impl LoadedSession {
             replies: Vec::new(),
             finished: HashMap::new(),
             finished_order: VecDeque::new(),
-            knows_all_finished: last == 0,
+            knows_all_finished: last.is_empty(),
             other_ids: Default::default(),
             answered: VecDeque::new(),
             queue: VecDeque::new(),
@@ -378,7 +379,7 @@ pub struct Transaction<'s> {
 
 impl<'s> Transaction<'s> {
     pub(crate) fn new(live: &'s mut LoadedSession, now_ms: i64) -> Self {
-        let first = Seq::new(live.last.saturating_add(1)).unwrap_or(Seq::FIRST);
+        let first = live.last.next();
         let before = live.listed_state();
         Self {
             live,
@@ -440,7 +441,7 @@ impl<'s> Transaction<'s> {
 
     /// The seq of the last event, including this change.
     pub fn last_seq(&self) -> u64 {
-        self.live.last
+        self.live.last.get()
     }
 
     /// Whether the open replies belong to the producer and not to the session's own agent.
@@ -489,7 +490,7 @@ impl<'s> Transaction<'s> {
         }
         event.seq = None;
         event.seq_from = None;
-        let seq = Seq::new(self.live.last.saturating_add(1)).unwrap_or(Seq::FIRST);
+        let seq = self.live.last.next();
         let stored = match classify(event) {
             EventClass::Reply => self.push_reply(event, seq)?,
             EventClass::Message => self.push_message(event, seq)?,
@@ -506,7 +507,7 @@ impl<'s> Transaction<'s> {
         }
         self.lines.push(b'\n');
         self.count += 1;
-        self.live.last = seq.get();
+        self.live.last = seq.into();
         event.seq = Some(seq);
         self.live.remember_hint_id(event);
         if matches!(event.kind, EventKind::ModelCallEnd(_)) {

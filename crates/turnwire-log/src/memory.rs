@@ -47,7 +47,7 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 use stored_session::StoredSession;
-use turnwire_core::Seq;
+use turnwire_core::{Head, Seq};
 
 /// An engine in memory: maps under one lock, so a write is complete when the call returns.
 #[derive(Debug, Default)]
@@ -107,7 +107,7 @@ impl Data {
             created_ms: new.now_ms,
             updated_ms: new.now_ms,
             first: Seq::FIRST,
-            head: 0,
+            head: Head::EMPTY,
             state: SessionState::default(),
         };
         self.names.insert(record.key.clone(), no);
@@ -324,7 +324,7 @@ impl Store for MemoryStore {
         self.0.lock().get(session)?.read(from, max_bytes)
     }
 
-    async fn wait_for_events(&self, session: SessionNumber, after: u64) -> Result<u64> {
+    async fn wait_for_events(&self, session: SessionNumber, after: Head) -> Result<Head> {
         let mut end = self.0.lock().get(session)?.end.subscribe();
         // The sender is dropped with the session.
         end.wait_for(|last| *last > after).await.map(|last| *last).map_err(|_| Error::NoSession)

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 use turnwire_core::event::SubAgent;
-use turnwire_core::{Event, EventIds, EventKind, FoldCursor, Msg, Seq};
+use turnwire_core::{Event, EventIds, EventKind, FoldCursor, Head, Msg, Seq};
 
 /// How many bytes of the log are read at a time.
 const READ_BYTES: usize = 1 << 20;
@@ -128,8 +128,11 @@ impl Session {
         owner: Arc<str>,
         reads: ReadQueue,
     ) -> Self {
-        let head =
-            HeadState { head: record.head, status: record.state.status, ..HeadState::default() };
+        let head = HeadState {
+            head: record.head.get(),
+            status: record.state.status,
+            ..HeadState::default()
+        };
         Self {
             key: record.key,
             number: record.number,
@@ -184,8 +187,8 @@ impl Session {
     }
 
     /// The resume token of a position: `EPOCH.SEQ`.
-    pub fn resume_token(&self, seq: u64) -> String {
-        format!("{}.{seq}", self.epoch)
+    pub fn resume_token(&self, cursor: u64) -> String {
+        format!("{}.{cursor}", self.epoch)
     }
 
     /// The durable head.
@@ -217,10 +220,10 @@ impl Session {
             self.prepare(touched).await?;
             match self.apply_change(&mut change)? {
                 ChangeOutcome::NotLoaded => {}
-                ChangeOutcome::NoChange { done, last, asked, failures } => {
+                ChangeOutcome::NoChange { done, head, asked, failures } => {
                     // The result may depend on appends that are not durable yet.
                     self.wait_until_durable(asked, failures).await?;
-                    return Ok((done, Receipt { head: last, stored: 0 }));
+                    return Ok((done, Receipt { head: head.get(), stored: 0 }));
                 }
                 ChangeOutcome::Appending(done, flight) => {
                     return Ok((done, flight.finish().await?));
@@ -251,14 +254,14 @@ impl Session {
             }
         };
         if tx.is_empty() {
-            let (last, asked, failures) = (tx.last_seq(), *asked, *failures);
-            return Ok(ChangeOutcome::NoChange { done, last, asked, failures });
+            let (head, asked, failures) = (Head::new(tx.last_seq()), *asked, *failures);
+            return Ok(ChangeOutcome::NoChange { done, head, asked, failures });
         }
         let stored = tx.count();
         let append = tx.into_append();
         *asked += 1;
         let head = HeadState {
-            head: live.last,
+            head: live.last.get(),
             status: live.state.status,
             is_deleted: false,
             append_count: *asked,
@@ -386,10 +389,10 @@ impl Session {
             record.head,
             record.state.clone(),
         );
-        let recent = record.head.saturating_sub(RECENT_EVENTS).saturating_add(1);
-        let from = record.state.open_from.map_or(recent, |open| recent.min(open.get()));
-        let mut from = Seq::new(from).unwrap_or(Seq::FIRST).max(record.first);
-        while from.get() <= record.head {
+        let recent = Head::new(record.head.get().saturating_sub(RECENT_EVENTS)).next();
+        let from = record.state.open_from.map_or(recent, |open| recent.min(open));
+        let mut from = from.max(record.first);
+        while record.head.includes(from) {
             let rows =
                 self.read_fairly(self.store.read_events(self.number, from, READ_BYTES)).await?;
             let last = projection::for_each_event(&rows, |seq, _, event| live.replay(event, seq))?;
@@ -403,7 +406,7 @@ impl Session {
         inner.live = Some(Box::new(live));
         self.head.send_if_modified(|head| {
             let new = HeadState {
-                head: record.head.max(head.head),
+                head: record.head.get().max(head.head),
                 status: record.state.status,
                 is_deleted: head.is_deleted,
                 // All started appends have finished.
@@ -451,7 +454,7 @@ impl Session {
                 let Some(live) = &inner.live else { continue };
                 let about = self.details.lock().clone();
                 let snapshot = Snapshot {
-                    head: live.last,
+                    head: live.last.get(),
                     first: live.first,
                     state: live.state.clone(),
                     open: live.replies.clone(),
@@ -476,8 +479,8 @@ impl Session {
         if self.deleted.load(Ordering::Acquire) {
             return Err(Error::NoSession);
         }
-        let durable = self.head_state().head;
-        if from.get() > durable {
+        let durable = Head::new(self.head_state().head);
+        if !durable.includes(from) {
             return Ok(Vec::new());
         }
         let at_hand = {
@@ -537,7 +540,7 @@ impl Session {
             },
         };
         let (mut msg, mut from): (Option<Msg>, Seq) = (None, first);
-        while from <= at && from.get() <= snapshot.head {
+        while from <= at && Head::new(snapshot.head).includes(from) {
             let rows =
                 self.read_fairly(self.store.read_events(self.number, from, READ_BYTES)).await?;
             let last = projection::for_each_event(&rows, |seq, _, event| {
@@ -670,7 +673,7 @@ enum ChangeOutcome<R> {
     /// The session has to be loaded first.
     NotLoaded,
     /// Nothing to write. The result is valid once the appends up to `appends` are durable.
-    NoChange { done: R, last: u64, asked: u64, failures: u64 },
+    NoChange { done: R, head: Head, asked: u64, failures: u64 },
     /// It was handed to the engine.
     Appending(R, PendingAppend),
 }

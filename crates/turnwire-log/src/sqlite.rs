@@ -95,6 +95,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 use tail::Tails;
 use tail_table::TailTable;
+use turnwire_core::Head;
 use writer::{Grouping, Job, Writer};
 
 /// How to open a store.
@@ -252,7 +253,7 @@ impl SqliteStore {
     }
 
     /// The head of a session.
-    async fn log_end(&self, session: SessionNumber) -> Result<u64> {
+    async fn log_end(&self, session: SessionNumber) -> Result<Head> {
         if self.writing.is_some()
             && let Some(last) = self.shared.tails.lock().last(session.0)
         {

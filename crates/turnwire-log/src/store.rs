@@ -22,7 +22,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use turnwire_core::{Event, EventKind, Fields, PermissionRule, Seq, Usage};
+use turnwire_core::{Event, EventKind, Fields, Head, PermissionRule, Seq, Usage};
 
 /// Identifies a session: its tenant, and its id within the tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -84,7 +84,7 @@ pub struct SessionRecord {
     /// removed events.
     pub first: Seq,
     /// The seq of the last event; 0 if there is none.
-    pub head: u64,
+    pub head: Head,
     /// The state derived from the events, stored so that lists need not read events.
     pub state: SessionState,
 }
@@ -230,12 +230,17 @@ pub struct EventLines {
 impl EventLines {
     /// The seq of the last event. There is at least one.
     pub fn last(&self) -> u64 {
-        self.first.get() + u64::from(self.count) - 1
+        self.last_seq().get()
+    }
+
+    /// The seq of the last event. There is at least one.
+    pub fn last_seq(&self) -> Seq {
+        self.first.plus(u64::from(self.count).saturating_sub(1))
     }
 
     /// The events from a seq on; `None` if all are before it.
     pub fn starting_at(&self, from: Seq) -> Option<Self> {
-        if from.get() > self.last() {
+        if from > self.last_seq() {
             return None;
         }
         let skip = u32::try_from(from.get().saturating_sub(self.first.get())).ok()?;
@@ -249,12 +254,13 @@ impl EventLines {
     }
 
     /// The events up to a seq; `None` if all are after it.
-    pub fn up_to(&self, to: u64) -> Option<Self> {
-        if self.last() <= to {
+    pub fn up_to(&self, head: Head) -> Option<Self> {
+        if head.includes(self.last_seq()) {
             return Some(self.clone());
         }
-        let count = u32::try_from(to.checked_sub(self.first.get())?.saturating_add(1)).ok()?;
-        let end = memchr::memchr_iter(b'\n', &self.bytes).take(count as usize).last()? + 1;
+        let count = u32::try_from(head.events_after(self.first.previous())).ok()?;
+        let ends = memchr::memchr_iter(b'\n', &self.bytes);
+        let end = ends.take(count as usize).last()? + 1;
         let bytes = self.bytes.slice(..end.min(self.bytes.len()));
         Some(Self { first: self.first, count, bytes })
     }
@@ -483,7 +489,7 @@ pub trait Store: Send + Sync + 'static {
     /// Waits until there are events after a seq, and returns the head. Nothing in this workspace
     /// calls it yet: a [`Session`](crate::Session) learns from its own appends. A process that
     /// follows sessions of another process needs it.
-    async fn wait_for_events(&self, session: SessionNumber, after: u64) -> Result<u64>;
+    async fn wait_for_events(&self, session: SessionNumber, after: Head) -> Result<Head>;
 
     /// Finds a finished message.
     async fn find_message(&self, session: SessionNumber, id: &str)

@@ -2,7 +2,7 @@
 
 use crate::store::EventLines;
 use std::collections::VecDeque;
-use turnwire_core::Seq;
+use turnwire_core::{Head, Seq};
 
 /// How many bytes are kept per watched session: enough while a subscriber wakes up. One that is
 /// further behind reads the store.
@@ -37,16 +37,16 @@ impl TailCache {
     }
 
     /// The events from a seq up to the durable head; `None` if `from` is not kept here.
-    pub fn read(&self, from: Seq, durable: u64, max_bytes: usize) -> Option<Vec<EventLines>> {
+    pub fn read(&self, from: Seq, durable: Head, max_bytes: usize) -> Option<Vec<EventLines>> {
         let front = self.rows.front()?;
         if from < front.first {
             return None;
         }
-        let start = self.rows.partition_point(|lines| lines.last() < from.get());
+        let start = self.rows.partition_point(|lines| lines.last_seq() < from);
         // Lines of one append are durable together.
         let mut taken = 0;
         let rows = self.rows.iter().skip(start).take_while(|lines| {
-            let more = taken < max_bytes && lines.last() <= durable;
+            let more = taken < max_bytes && durable.includes(lines.last_seq());
             taken += lines.bytes.len();
             more
         });

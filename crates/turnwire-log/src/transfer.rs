@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::store::StoredMessage;
 use serde::{Deserialize, Serialize};
 use turnwire_core::event::{Message, SubAgent};
-use turnwire_core::{Event, Fields, Msg, Seq};
+use turnwire_core::{Event, Fields, Head, Msg, Seq};
 
 /// The version of the format.
 const VERSION: u32 = 1;
@@ -47,7 +47,7 @@ struct SessionHeader {
     #[serde(default)]
     first: Option<Seq>,
     #[serde(default)]
-    last: Option<u64>,
+    last: Option<Head>,
 }
 
 /// A message whose events were trimmed, as one `MESSAGE` event. It has no time, and no id unless it

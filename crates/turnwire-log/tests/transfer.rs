@@ -142,7 +142,7 @@ async fn messages_whose_events_are_gone_come_along() {
     let expected = without_places(messages(&*from, old).await);
     assert_eq!(without_places(messages(&*to, new).await), expected);
     // Three messages, the event that superseded one of them, and the event that was kept.
-    assert_eq!((new.first, new.head), (Seq::FIRST, 5));
+    assert_eq!((new.first, new.head.get()), (Seq::FIRST, 5));
 }
 
 #[tokio::test]

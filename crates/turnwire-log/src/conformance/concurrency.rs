@@ -5,6 +5,7 @@ use crate::store::{Append, IdempotencyRecord, MessageQuery, SessionState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::task::JoinSet;
+use turnwire_core::Head;
 
 pub(super) async fn many_writers_of_many_sessions_lose_nothing(harness: &mut Harness) {
     let mut writers = JoinSet::new();
@@ -53,13 +54,13 @@ pub(super) async fn what_was_written_together_is_seen_together(harness: &mut Har
                 let before = store.find_session(&key).await.unwrap().unwrap();
                 let messages = store.list_messages(no, &query).await.unwrap();
                 let after = store.find_session(&key).await.unwrap().unwrap();
-                let known = messages.last().map_or(0, |message| message.last.get());
+                let known: Head = messages.last().map(|message| message.last).into();
                 assert!(before.head <= known, "events to {}, messages to {known}", before.head);
                 assert!(known <= after.head, "messages to {known}, events to {}", after.head);
-                assert_eq!(before.state.usage.output_tokens.unsigned_abs(), before.head);
+                assert_eq!(before.state.usage.output_tokens.unsigned_abs(), before.head.get());
                 let asked =
                     store.find_idempotency_record("t", &before.head.to_string()).await.unwrap();
-                assert!(asked.is_some() || before.head == 0, "no key for {}", before.head);
+                assert!(asked.is_some() || before.head.is_empty(), "no key for {}", before.head);
                 if finished {
                     break;
                 }

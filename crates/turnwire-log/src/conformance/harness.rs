@@ -1,6 +1,7 @@
 //! The harness of the cases: a store that can be opened again, and an owner that writes to it.
 
 use super::Engine;
+use crate::error::Result;
 use crate::store::{
     Append, EventLines, Fence, NewSession, SessionKey, SessionNumber, SessionQuery, SessionRecord,
     SessionState, SessionStatus, Store, StoredMessage,
@@ -8,7 +9,7 @@ use crate::store::{
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
-use turnwire_core::{Fields, Seq};
+use turnwire_core::{Fields, Head, Seq};
 
 /// Long enough for every case.
 pub(super) const TTL: Duration = Duration::from_mins(10);
@@ -60,6 +61,15 @@ impl Harness {
 /// A seq from a number.
 pub(super) fn seq(place: u64) -> Seq {
     Seq::new(place).unwrap()
+}
+
+/// [`Store::wait_for_events`] with plain numbers.
+pub(super) async fn wait_after(
+    store: &dyn Store,
+    session: SessionNumber,
+    after: u64,
+) -> Result<u64> {
+    store.wait_for_events(session, Head::new(after)).await.map(Head::get)
 }
 
 /// A session to create.
@@ -139,7 +149,7 @@ impl Owner {
     /// Acquires the lease of an existing session.
     pub(super) async fn of(store: &dyn Store, record: SessionRecord) -> Self {
         let fence = store.acquire_lease(record.number, "owner", TTL).await.unwrap().fence;
-        Self { key: record.key, no: record.number, fence, last: record.head, now_ms: 0 }
+        Self { key: record.key, no: record.number, fence, last: record.head.get(), now_ms: 0 }
     }
 
     /// An append of the next events.
@@ -184,7 +194,7 @@ impl Owner {
     pub(super) async fn check(&self, store: &dyn Store) {
         let record = self.record(store).await;
         assert_eq!(record.number, self.no);
-        assert_eq!(record.head, self.last);
+        assert_eq!(record.head.get(), self.last);
         let kept = read_all(store, self.no, record.first.get(), 1 << 20).await;
         let expected: Vec<_> = (record.first.get()..=self.last)
             .map(|place| (place, Bytes::from(line(self.no, place).trim_end().to_owned())))

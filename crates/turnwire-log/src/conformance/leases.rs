@@ -101,7 +101,7 @@ pub(super) async fn a_queued_append_of_the_old_owner_does_not_land_after_the_tak
                 Err(error) => panic!("{error:?}"),
             }
         }
-        assert_eq!(landed, end, "what the new owner saw is not where the old one stopped");
+        assert_eq!(landed, end.get(), "what the new owner saw is not where the old one stopped");
         assert_eq!(old.record(store).await.head, end, "the old owner still wrote");
     }
 }
@@ -124,7 +124,8 @@ pub(super) async fn a_takeover_in_the_middle_loses_nothing_that_was_acknowledged
                 // The head is only certain now, unless the next owner took over already.
                 let record = store.find_session(&key).await.unwrap().unwrap();
                 let no = record.number;
-                let mut owner = Owner { key: key.clone(), no, fence, last: record.head, now_ms: 0 };
+                let mut owner =
+                    Owner { key: key.clone(), no, fence, last: record.head.get(), now_ms: 0 };
                 loop {
                     let append = owner.events(3);
                     match store.append(append).await {

@@ -61,7 +61,7 @@ pub(super) async fn only_the_beginning_or_end_of_a_message_moves_a_session_up(
     owner.now_ms = 200;
     store.append(owner.events(3)).await.unwrap();
     let record = owner.record(store).await;
-    assert_eq!((record.created_ms, record.updated_ms, record.head), (0, 100, 4));
+    assert_eq!((record.created_ms, record.updated_ms, record.head.get()), (0, 100, 4));
     owner.now_ms = 300;
     store.append(owner.reply(1, "m", "")).await.unwrap();
     harness.see(async |store| assert_eq!(owner.record(store).await.updated_ms, 300)).await;

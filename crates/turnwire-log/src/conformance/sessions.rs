@@ -9,7 +9,7 @@ use crate::store::{
 use bytes::Bytes;
 use std::collections::HashSet;
 use tokio::task::JoinSet;
-use turnwire_core::{Fields, Json};
+use turnwire_core::{Fields, Head, Json};
 
 pub(super) async fn a_session_is_made_once_and_found_again(harness: &mut Harness) {
     let mut first =
@@ -33,7 +33,7 @@ pub(super) async fn a_session_is_made_once_and_found_again(harness: &mut Harness
         created_ms: 1_700_000_000_123,
         updated_ms: 1_700_000_000_123,
         first: seq(1),
-        head: 0,
+        head: Head::EMPTY,
         state: SessionState::default(),
     };
     assert_eq!(record, expected);
@@ -229,7 +229,7 @@ pub(super) async fn a_deleted_session_is_gone_with_all_it_had(harness: &mut Harn
                 assert_eq!(super::harness::ids(&list), ["stays"]);
             }
             assert_refused!(store.read_events(gone.no, seq(1), 100).await, Error::NoSession);
-            assert_refused!(store.wait_for_events(gone.no, 0).await, Error::NoSession);
+            assert_refused!(store.wait_for_events(gone.no, Head::EMPTY).await, Error::NoSession);
             let patch = SessionPatch::default();
             assert_refused!(store.patch_session(gone.no, patch).await, Error::NoSession);
             assert_refused!(store.acquire_lease(gone.no, "me", TTL).await, Error::NoSession);
@@ -263,7 +263,10 @@ pub(super) async fn a_session_made_again_has_nothing_of_the_deleted_one(harness:
     harness.store().delete_session(gone.no).await.unwrap();
     let (made, is_new) = harness.store().create_session(new("t", "s", 9)).await.unwrap();
     assert!(is_new);
-    assert_eq!((made.first, made.head, &made.state), (seq(1), 0, &SessionState::default()));
+    assert_eq!(
+        (made.first, made.head, &made.state),
+        (seq(1), Head::EMPTY, &SessionState::default())
+    );
     harness
         .see(async |store| {
             assert_eq!(store.find_session(&gone.key).await.unwrap().as_ref(), Some(&made));

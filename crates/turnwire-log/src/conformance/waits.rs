@@ -1,6 +1,6 @@
 //! Waiting: no event is missed, and nobody is woken without a reason.
 
-use super::harness::{Harness, Owner, assert_refused, new, open_from, read_all};
+use super::harness::{Harness, Owner, assert_refused, new, open_from, read_all, wait_after};
 use crate::error::{Error, Result};
 use crate::store::{Append, SessionPatch, Store};
 use std::pin::pin;
@@ -13,7 +13,7 @@ pub(super) async fn a_wait_returns_at_once_when_there_is_something(harness: &mut
     harness
         .see(async |store| {
             for after in 0..5 {
-                assert_eq!(store.wait_for_events(owner.no, after).await.unwrap(), 5);
+                assert_eq!(wait_after(store, owner.no, after).await.unwrap(), 5);
             }
         })
         .await;
@@ -25,7 +25,7 @@ pub(super) async fn a_wait_goes_on_until_there_are_events_behind_the_place(harne
     let mut other = Owner::new(store, "t", "other").await;
     store.append(owner.events(2)).await.unwrap();
     for after in [2, 9] {
-        let mut waiting = pin!(store.wait_for_events(owner.no, after));
+        let mut waiting = pin!(wait_after(store, owner.no, after));
         // Other changes are no reason to wake up.
         let meanwhile = async {
             store.append(other.events(3)).await.unwrap();
@@ -55,7 +55,7 @@ async fn spawn_waiters(harness: &Harness, owner: &Owner, places: &[u64]) -> Join
     for &after in places {
         let (store, no, begun) = (harness.share(), owner.no, begun.clone());
         waiters.spawn(async move {
-            let mut waiting = store.wait_for_events(no, after);
+            let mut waiting = Box::pin(wait_after(&*store, no, after));
             tokio::select! {
                 biased;
                 woken = &mut waiting => panic!("woken at {woken:?} while it waits behind {after}"),
@@ -94,8 +94,8 @@ pub(super) async fn a_wait_ends_with_the_session(harness: &mut Harness) {
     harness.store().append(again.events(1)).await.unwrap();
     harness
         .see(async |store| {
-            assert_refused!(store.wait_for_events(owner.no, 0).await, Error::NoSession);
-            assert_eq!(store.wait_for_events(again.no, 0).await.unwrap(), 1);
+            assert_refused!(wait_after(store, owner.no, 0).await, Error::NoSession);
+            assert_eq!(wait_after(store, again.no, 0).await.unwrap(), 1);
         })
         .await;
 }
@@ -105,12 +105,12 @@ pub(super) async fn a_wait_that_is_given_up_leaves_nothing_behind(harness: &mut 
     for _ in 0..200 {
         tokio::select! {
             biased;
-            woken = harness.store().wait_for_events(owner.no, owner.last) => panic!("woken at {woken:?}"),
+            woken = wait_after(harness.store(), owner.no, owner.last) => panic!("woken at {woken:?}"),
             () = tokio::task::yield_now() => {}
         }
     }
     let (woken, appended) = tokio::join!(
-        harness.store().wait_for_events(owner.no, 0),
+        wait_after(harness.store(), owner.no, 0),
         harness.store().append(owner.events(2)),
     );
     appended.unwrap();
@@ -122,7 +122,7 @@ pub(super) async fn a_wait_that_is_given_up_leaves_nothing_behind(harness: &mut 
 async fn read_until(store: &dyn Store, owner: Owner, end: u64) {
     let mut after = 0;
     while after < end {
-        let last = store.wait_for_events(owner.no, after).await.unwrap();
+        let last = wait_after(store, owner.no, after).await.unwrap();
         assert!(last > after, "woken behind {after}, and the log ends at {last}");
         let events = read_all(store, owner.no, after + 1, 500).await;
         let read = events.last().map_or(after, |(place, _)| *place);

@@ -4,14 +4,14 @@ use super::Data;
 use super::stored_session::StoredSession;
 use crate::store::{Retention, RetentionReport, SessionNumber};
 use std::collections::BTreeSet;
-use turnwire_core::Seq;
+use turnwire_core::{Head, Seq};
 
 /// Events of a session that can be deleted together: after the previous cut, up to `last`.
 struct RemovableEvents {
     /// The time of the latest of them.
     at_ms: i64,
     session: SessionNumber,
-    last: u64,
+    last: Seq,
     bytes: u64,
 }
 
@@ -59,13 +59,13 @@ impl StoredSession {
 
     /// Everything that can be deleted, in order. Events of open replies cannot.
     fn removable_events(&self) -> Vec<RemovableEvents> {
-        let end = self.record.state.open_from.map_or(self.record.head, |open| open.get() - 1);
-        let message_ends = self.messages.values().map(|message| message.last.get());
-        let segment_ends = self.segments.values().map(|segment| segment.lines.last());
-        let mut cuts: Vec<u64> = message_ends
+        let end = self.record.state.open_from.map_or(self.record.head, Seq::previous);
+        let message_ends = self.messages.values().map(|message| message.last);
+        let segment_ends = self.segments.values().map(|segment| segment.lines.last_seq());
+        let mut cuts: Vec<Seq> = message_ends
             .chain(segment_ends)
-            .chain([end])
-            .filter(|&cut| cut >= self.record.first.get() && cut <= end)
+            .chain(end.seq())
+            .filter(|&cut| cut >= self.record.first && end.includes(cut))
             .collect();
         cuts.sort_unstable();
         cuts.dedup();
@@ -73,24 +73,24 @@ impl StoredSession {
         let mut messages = self.messages.values().peekable();
         let mut segments = self.segments.values().peekable();
         // The last event of all messages that began up to the cut.
-        let mut reach = 0;
+        let mut reach = Head::EMPTY;
         let (mut at_ms, mut bytes, mut bytes_gone) = (i64::MIN, 0, 0);
         let mut pieces = Vec::new();
         for cut in cuts {
-            while let Some(message) = messages.next_if(|message| message.first.get() <= cut) {
-                reach = reach.max(message.last.get());
+            while let Some(message) = messages.next_if(|message| message.first <= cut) {
+                reach = reach.max(message.last.into());
             }
-            while let Some(segment) = segments.next_if(|segment| segment.lines.last() <= cut) {
+            while let Some(segment) = segments.next_if(|segment| segment.lines.last_seq() <= cut) {
                 bytes += segment.bytes();
                 // A clock that went backwards does not change the order of events.
                 at_ms = at_ms.max(segment.at_ms);
             }
-            if reach > cut {
+            if reach > cut.into() {
                 continue;
             }
-            let split = segments.peek().filter(|segment| segment.lines.first.get() <= cut);
+            let split = segments.peek().filter(|segment| segment.lines.first <= cut);
             let at_ms = split.map_or(at_ms, |segment| at_ms.max(segment.at_ms));
-            let up_to = bytes + split.map_or(0, |segment| segment.bytes_before_seq(cut + 1));
+            let up_to = bytes + split.map_or(0, |segment| segment.bytes_before_seq(cut.next()));
             pieces.push(RemovableEvents {
                 at_ms,
                 session: self.record.number,
@@ -103,14 +103,14 @@ impl StoredSession {
     }
 
     /// Deletes the events up to a seq, and returns how many.
-    fn remove_up_to(&mut self, last: u64) -> u64 {
-        let Some(first) = Seq::new(last.saturating_add(1)) else { return 0 };
+    fn remove_up_to(&mut self, last: Seq) -> u64 {
+        let first = last.next();
         let before = self.segments.split_off(&first);
         let cut = std::mem::replace(&mut self.segments, before).pop_last();
-        if let Some((_, segment)) = cut.filter(|(_, segment)| segment.lines.last() > last) {
+        if let Some((_, segment)) = cut.filter(|(_, segment)| segment.lines.last_seq() > last) {
             self.segments.insert(first, segment.starting_at(first));
         }
-        let gone = first.get() - self.record.first.get();
+        let gone = Head::from(last).events_after(self.record.first.previous());
         self.record.first = first;
         gone
     }

@@ -7,13 +7,13 @@ use crate::store::{
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
 use tokio::sync::watch;
-use turnwire_core::Seq;
+use turnwire_core::{Head, Seq};
 
 #[derive(Debug)]
 pub(super) struct StoredSession {
     pub(super) record: SessionRecord,
     /// The head, for those who wait.
-    pub(super) end: watch::Sender<u64>,
+    pub(super) end: watch::Sender<Head>,
     pub(super) segments: BTreeMap<Seq, Segment>,
     /// By the seq of the first event.
     pub(super) messages: BTreeMap<(Seq, String), StoredMessage>,
@@ -39,13 +39,13 @@ impl Segment {
     }
 
     /// The bytes of its events before a seq.
-    pub(super) fn bytes_before_seq(&self, place: u64) -> u64 {
-        byte_offset(&self.lines, place) as u64
+    pub(super) fn bytes_before_seq(&self, seq: Seq) -> u64 {
+        byte_offset(&self.lines, seq) as u64
     }
 
     /// Drops its events before a seq.
-    pub(super) fn starting_at(mut self, place: Seq) -> Self {
-        self.lines = lines_from(&self.lines, place);
+    pub(super) fn starting_at(mut self, seq: Seq) -> Self {
+        self.lines = lines_from(&self.lines, seq);
         self
     }
 }
@@ -54,7 +54,7 @@ impl StoredSession {
     pub(super) fn new(record: SessionRecord) -> Self {
         Self {
             record,
-            end: watch::Sender::new(0),
+            end: watch::Sender::new(Head::EMPTY),
             segments: BTreeMap::new(),
             messages: BTreeMap::new(),
             queue: Vec::new(),
@@ -76,7 +76,7 @@ impl StoredSession {
     pub(super) fn append(&mut self, append: Append) -> Result<()> {
         self.check_fence(append.fence)?;
         self.failed = match &append.lines {
-            Some(lines) => lines.first.get() != self.record.head + 1,
+            Some(lines) => lines.first != self.record.head.next(),
             None => self.failed,
         };
         if self.failed {
@@ -100,7 +100,7 @@ impl StoredSession {
         self.queue.extend(append.enqueue);
         self.queue.retain(|queued| !append.dequeue.contains(&queued.id));
         if let Some(lines) = append.lines.filter(|lines| lines.count > 0) {
-            self.record.head = lines.last();
+            self.record.head = lines.last_seq().into();
             self.segments.insert(lines.first, Segment { lines, at_ms: append.now_ms });
             self.end.send_replace(self.record.head);
         }
@@ -115,13 +115,13 @@ impl StoredSession {
         let mut left = max_bytes;
         let mut found: Vec<EventLines> = Vec::new();
         for segment in self.segments.range(holder..).map(|(_, segment)| segment) {
-            if segment.lines.last() < from.get() {
+            if segment.lines.last_seq() < from {
                 continue;
             }
             let lines = lines_from(&segment.lines, from);
             let Some(lines) = lines_within(&lines, left, found.is_empty()) else { break };
             left = left.saturating_sub(lines.bytes.len());
-            let whole = lines.last() == segment.lines.last();
+            let whole = lines.last_seq() == segment.lines.last_seq();
             found.push(lines);
             if !whole {
                 break;
@@ -171,8 +171,8 @@ impl StoredSession {
 }
 
 /// The offset of an event in the bytes.
-fn byte_offset(lines: &EventLines, place: u64) -> usize {
-    let before = lines.iter().take_while(|(seq, _)| seq.get() < place);
+fn byte_offset(lines: &EventLines, at: Seq) -> usize {
+    let before = lines.iter().take_while(|(seq, _)| *seq < at);
     before.map(|(_, line)| line.len() + 1).sum::<usize>().min(lines.bytes.len())
 }
 
@@ -184,7 +184,7 @@ fn lines_from(lines: &EventLines, from: Seq) -> EventLines {
     EventLines {
         first,
         count: u32::try_from(count).unwrap_or(lines.count),
-        bytes: lines.bytes.slice(byte_offset(lines, first.get())..),
+        bytes: lines.bytes.slice(byte_offset(lines, first)..),
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) fn add_append(batch: &mut Batch<'_>, append: &Append) -> Result<(), S
     known.check_fence(append.fence)?;
     let run = append.lines.clone().map(|lines| Segment::new(lines, append.now_ms));
     match &run {
-        Some(run) if run.first != known.last() + 1 => {
+        Some(run) if run.first != known.last().next().get() => {
             known.failed = true;
             return Err(Error::OutOfOrder.into());
         }

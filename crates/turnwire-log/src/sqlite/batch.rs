@@ -9,6 +9,7 @@ use super::tail::TailChange;
 use super::tail_table::TailTable;
 use rusqlite::Connection;
 use std::collections::HashMap;
+use turnwire_core::Head;
 
 pub(super) struct Batch<'a> {
     conn: &'a Connection,
@@ -75,7 +76,7 @@ impl<'a> Batch<'a> {
 
     /// Adds events, which continue at the session's log end.
     pub(super) fn push_segment(&mut self, session: i64, run: Segment) {
-        self.index.advance(session, run.last());
+        self.index.advance(session, run.head());
         let at = *self.positions.entry(session).or_insert_with(|| {
             self.segments.push((session, Vec::new()));
             self.segments.len() - 1
@@ -93,7 +94,7 @@ impl<'a> Batch<'a> {
 }
 
 impl LogEnds for Batch<'_> {
-    fn end(&self, session: i64) -> u64 {
+    fn end(&self, session: i64) -> Head {
         self.index.last(session).unwrap_or_else(|| self.shared.tails.lock().end(session))
     }
 }

@@ -231,11 +231,11 @@ impl Checker<'_> {
             let (message, sound) = messages::read_message_row(row)?;
             let key = SessionKey::new(row.get::<_, String>(10)?, row.get::<_, String>(11)?);
             let (first, last): (i64, i64) = (row.get(1)?, row.get(2)?);
-            let in_tail = self.tails.last(row.get(13)?).unwrap_or(0);
-            let end = sql_integers::from_sql(row.get(12)?).max(in_tail);
+            let in_tail = self.tails.last(row.get(13)?).unwrap_or_default();
+            let end = sql_integers::head_from_sql(row.get(12)?).max(in_tail);
             let what = if !sound {
                 "does not match its checksum"
-            } else if first < 1 || first > last || sql_integers::from_sql(last) > end {
+            } else if first < 1 || first > last || sql_integers::head_from_sql(last) > end {
                 "belongs to events that do not exist"
             } else {
                 ""

@@ -5,16 +5,17 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::watch;
+use turnwire_core::Head;
 
 /// The heads of sessions that someone waits for.
 #[derive(Debug, Default)]
-pub(super) struct EndWatchers(Mutex<HashMap<i64, Arc<watch::Sender<u64>>>>);
+pub(super) struct EndWatchers(Mutex<HashMap<i64, Arc<watch::Sender<Head>>>>);
 
 /// A task that waits.
 pub(super) struct EndWaiter<'a> {
     waits: &'a EndWatchers,
     session: i64,
-    end: watch::Receiver<u64>,
+    end: watch::Receiver<Head>,
 }
 
 impl EndWatchers {
@@ -25,7 +26,7 @@ impl EndWatchers {
     }
 
     /// Announces new heads.
-    pub(super) fn notify(&self, ends: &[(i64, u64)]) {
+    pub(super) fn notify(&self, ends: &[(i64, Head)]) {
         let sessions = self.0.lock();
         if sessions.is_empty() {
             return;
@@ -50,8 +51,8 @@ impl EndWatchers {
 
 impl EndWaiter<'_> {
     /// Waits until the head is beyond a seq.
-    pub(super) async fn wait_beyond(&mut self, place: u64) -> Result<u64> {
-        let end = self.end.wait_for(|last| *last > place).await;
+    pub(super) async fn wait_beyond(&mut self, seen: Head) -> Result<Head> {
+        let end = self.end.wait_for(|last| *last > seen).await;
         end.map(|last| *last).map_err(|_| Error::NoSession)
     }
 }
@@ -71,14 +72,15 @@ impl Drop for EndWaiter<'_> {
 #[cfg(test)]
 mod tests {
     use super::EndWatchers;
+    use turnwire_core::Head;
 
     #[tokio::test]
     async fn nothing_is_left_of_those_who_waited() {
         let waits = EndWatchers::default();
         let (mut one, two) = (waits.add_waiter(1), waits.add_waiter(1));
         drop(two);
-        waits.notify(&[(1, 5), (2, 7)]);
-        assert_eq!(one.wait_beyond(4).await.unwrap(), 5);
+        waits.notify(&[(1, Head::new(5)), (2, Head::new(7))]);
+        assert_eq!(one.wait_beyond(Head::new(4)).await.unwrap(), Head::new(5));
         assert_eq!(waits.len(), 1);
         drop(one);
         assert_eq!(waits.len(), 0);
@@ -89,6 +91,6 @@ mod tests {
         let waits = EndWatchers::default();
         let mut one = waits.add_waiter(1);
         waits.close_session(1);
-        assert!(one.wait_beyond(0).await.is_err());
+        assert!(one.wait_beyond(Head::EMPTY).await.is_err());
     }
 }

@@ -4,11 +4,12 @@ use super::sql_integers;
 use crate::store::EventLines;
 use bytes::{Bytes, BytesMut};
 use memchr::memchr_iter;
-use turnwire_core::Seq;
+use turnwire_core::{Head, Seq};
 
 /// Consecutive events, and the time of the last of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Segment {
+    /// The seq of the first event. A plain number, because a damaged row may have any.
     pub(super) first: u64,
     pub(super) count: u32,
     pub(super) ms: i64,
@@ -29,6 +30,11 @@ impl Segment {
 
     pub(super) fn last(&self) -> u64 {
         self.first + u64::from(self.count).saturating_sub(1)
+    }
+
+    /// The head of a log that ends with these events.
+    pub(super) fn head(&self) -> Head {
+        Head::new(self.last())
     }
 
     pub(super) fn len(&self) -> usize {

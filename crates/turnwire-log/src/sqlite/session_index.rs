@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::store::Fence;
 use rusqlite::{Connection, OptionalExtension};
 use std::collections::HashMap;
+use turnwire_core::Head;
 
 #[derive(Debug, Default)]
 pub(super) struct SessionIndex {
@@ -19,7 +20,7 @@ pub(super) struct SessionIndex {
 #[derive(Debug, Default)]
 pub(super) struct IndexEntry {
     /// The head; `None` if it must be read again.
-    last: Option<u64>,
+    last: Option<Head>,
     /// The fence of the owner; 0 if nobody has acquired the session since the store was opened.
     fence: u64,
     /// The last append failed, and the appends after it may depend on it.
@@ -27,8 +28,8 @@ pub(super) struct IndexEntry {
 }
 
 impl IndexEntry {
-    pub(super) fn last(&self) -> u64 {
-        self.last.unwrap_or(0)
+    pub(super) fn last(&self) -> Head {
+        self.last.unwrap_or_default()
     }
 
     pub(super) fn check_fence(&self, fence: Fence) -> Result<(), Error> {
@@ -61,12 +62,12 @@ impl SessionIndex {
     }
 
     /// The head of a session, if it is in the index.
-    pub(super) fn last(&self, session: i64) -> Option<u64> {
+    pub(super) fn last(&self, session: i64) -> Option<Head> {
         self.sessions.get(&session)?.last
     }
 
     /// Sets the head that the session will have after the commit.
-    pub(super) fn advance(&mut self, session: i64, last: u64) {
+    pub(super) fn advance(&mut self, session: i64, last: Head) {
         self.sessions.entry(session).or_default().last = Some(last);
         self.touched.push(session);
     }
@@ -115,7 +116,7 @@ fn read_log_end(
     conn: &Connection,
     shared: &SharedState,
     session: i64,
-) -> Result<Option<u64>, SqliteError> {
+) -> Result<Option<Head>, SqliteError> {
     let stored: Option<i64> = conn
         .prepare_cached(
             "SELECT max(first - 1, ifnull((SELECT max(last) FROM segments WHERE session = ?1), 0))
@@ -123,6 +124,6 @@ fn read_log_end(
         )?
         .query_one([session], |row| row.get(0))
         .optional()?;
-    let in_memory = shared.tails.lock().last(session).unwrap_or(0);
-    Ok(stored.map(|stored| sql_integers::from_sql(stored).max(in_memory)))
+    let in_memory = shared.tails.lock().last(session).unwrap_or_default();
+    Ok(stored.map(|stored| sql_integers::head_from_sql(stored).max(in_memory)))
 }

@@ -16,6 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use turnwire_core::Head;
 
 /// The columns of [`read_record`]; the table is called `s`.
 macro_rules! select {
@@ -32,25 +33,25 @@ macro_rules! select {
 
 /// The heads of sessions in memory, as of what the connection sees.
 pub(super) trait LogEnds {
-    fn end(&self, session: i64) -> u64;
+    fn end(&self, session: i64) -> Head;
 }
 
 impl LogEnds for Tails {
-    fn end(&self, session: i64) -> u64 {
-        self.last(session).unwrap_or(0)
+    fn end(&self, session: i64) -> Head {
+        self.last(session).unwrap_or_default()
     }
 }
 
-impl LogEnds for HashMap<i64, u64> {
-    fn end(&self, session: i64) -> u64 {
-        self.get(&session).copied().unwrap_or(0)
+impl LogEnds for HashMap<i64, Head> {
+    fn end(&self, session: i64) -> Head {
+        self.get(&session).copied().unwrap_or_default()
     }
 }
 
 fn read_record(row: &Row<'_>, ends: &impl LogEnds) -> rusqlite::Result<SessionRecord> {
     let no: i64 = row.get(0)?;
     let first = sql_integers::seq_from_sql(row.get(9)?);
-    let last = sql_integers::from_sql(row.get(11)?).max(ends.end(no)).max(first.get() - 1);
+    let stored = sql_integers::head_from_sql(row.get(11)?);
     Ok(SessionRecord {
         number: SessionNumber(no),
         key: SessionKey::new(row.get::<_, String>(1)?, row.get::<_, String>(2)?),
@@ -61,7 +62,7 @@ fn read_record(row: &Row<'_>, ends: &impl LogEnds) -> rusqlite::Result<SessionRe
         created_ms: row.get(7)?,
         updated_ms: row.get(8)?,
         first,
-        head: last,
+        head: stored.max(ends.end(no)).max(first.previous()),
         state: read_json(row, 10)?,
     })
 }

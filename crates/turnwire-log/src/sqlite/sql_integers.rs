@@ -1,20 +1,25 @@
 //! Conversions to and from SQLite's integers, which are signed.
 
-use turnwire_core::Seq;
+use turnwire_core::{Head, Seq};
 
 /// A number that is too large becomes the largest.
-pub(super) fn to_sql(place: u64) -> i64 {
-    i64::try_from(place).unwrap_or(i64::MAX)
+pub(super) fn to_sql(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// A negative number, which is never written, becomes 0.
-pub(super) fn from_sql(place: i64) -> u64 {
-    u64::try_from(place).unwrap_or(0)
+pub(super) fn from_sql(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
 }
 
 /// A seq. A number that is never written becomes the first.
-pub(super) fn seq_from_sql(place: i64) -> Seq {
-    Seq::new(from_sql(place)).unwrap_or(Seq::FIRST)
+pub(super) fn seq_from_sql(number: i64) -> Seq {
+    Seq::new(from_sql(number)).unwrap_or(Seq::FIRST)
+}
+
+/// A head. A number that is never written becomes an empty log's.
+pub(super) fn head_from_sql(number: i64) -> Head {
+    Head::new(from_sql(number))
 }
 
 /// A count, for example for a `LIMIT`.

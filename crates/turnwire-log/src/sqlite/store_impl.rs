@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use turnwire_core::Seq;
+use turnwire_core::{Head, Seq};
 
 /// How often a read-only store looks for new events.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -227,7 +227,7 @@ impl Store for SqliteStore {
         self.readers.read(memory, query).await
     }
 
-    async fn wait_for_events(&self, session: SessionNumber, after: u64) -> Result<u64> {
+    async fn wait_for_events(&self, session: SessionNumber, after: Head) -> Result<Head> {
         // Added before the head is read, so that no event is missed in between.
         let mut waiter = self.shared.end_watchers.add_waiter(session.0);
         loop {

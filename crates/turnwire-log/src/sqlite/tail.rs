@@ -5,6 +5,7 @@ use super::segment::Segment;
 use super::sql_integers;
 use rusqlite::Connection;
 use std::collections::HashMap;
+use turnwire_core::Head;
 
 /// A row of `tail`.
 #[derive(Debug, Clone)]
@@ -62,8 +63,8 @@ impl Tails {
     }
 
     /// The last event of a session, if it has rows here.
-    pub(super) fn last(&self, session: i64) -> Option<u64> {
-        self.rows_of(session).last().map(|piece| piece.segment.last())
+    pub(super) fn last(&self, session: i64) -> Option<Head> {
+        self.rows_of(session).last().map(|piece| piece.segment.head())
     }
 
     pub(super) fn view(&self, session: i64, from: u64, max_bytes: usize) -> TailView {
@@ -89,9 +90,9 @@ impl Tails {
     }
 
     /// The head of each of them.
-    pub(super) fn ends(&self) -> HashMap<i64, u64> {
+    pub(super) fn ends(&self) -> HashMap<i64, Head> {
         let ends =
-            |(session, pieces): (i64, &[TailRow])| Some((session, pieces.last()?.segment.last()));
+            |(session, pieces): (i64, &[TailRow])| Some((session, pieces.last()?.segment.head()));
         self.iter().filter_map(ends).collect()
     }
 

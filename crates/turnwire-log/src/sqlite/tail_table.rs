@@ -8,6 +8,7 @@ use super::tail::{TailChange, TailRow, Tails};
 use rusqlite::{Connection, params};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
+use turnwire_core::Head;
 
 /// When events move from `tail` to `segments`.
 #[doc(hidden)]
@@ -140,15 +141,15 @@ impl TailTable {
 }
 
 /// Writes the events of a transaction, and returns the new heads.
-pub(super) fn write_segments(batch: &mut Batch<'_>) -> Result<Vec<(i64, u64)>, SqliteError> {
+pub(super) fn write_segments(batch: &mut Batch<'_>) -> Result<Vec<(i64, Head)>, SqliteError> {
     let runs = batch.take_segments();
     if runs.is_empty() {
         return Ok(Vec::new());
     }
     let conn = batch.write_connection()?;
     let sizes = batch.tail_table.sizes;
-    let ends = runs.iter().filter_map(|(session, runs)| Some((*session, runs.last()?.last())));
-    let ends: Vec<(i64, u64)> = ends.collect();
+    let ends = runs.iter().filter_map(|(session, runs)| Some((*session, runs.last()?.head())));
+    let ends: Vec<(i64, Head)> = ends.collect();
     // The tail rows of sessions that must move, all read under one lock.
     let gathered: Vec<Option<Vec<TailRow>>> = {
         let tails = batch.shared.tails.lock();

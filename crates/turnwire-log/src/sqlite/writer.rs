@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
+use turnwire_core::Head;
 
 /// The maximum of one transaction, so that nobody waits long for others.
 const GROUP_JOBS: usize = 4096;
@@ -417,7 +418,7 @@ fn fill_group(group: &mut Vec<Job>, jobs: &Receiver<Job>) -> Option<Job> {
     None
 }
 
-type GroupResult = (Vec<Result<()>>, Vec<(i64, u64)>);
+type GroupResult = (Vec<Result<()>>, Vec<(i64, Head)>);
 
 /// Runs all statements of a transaction except the commit.
 fn run_jobs(batch: &mut Batch<'_>, group: &mut [Job]) -> Result<GroupResult, FailedTransaction> {

@@ -110,13 +110,13 @@ async fn write_events(
     out: &mut (dyn Write + Send),
 ) -> Result<u64, ExportError> {
     let (mut from, mut count) = (record.first, 0);
-    while from.get() <= record.head {
+    while record.head.includes(from) {
         let rows = store.read_events(record.number, from, READ_BYTES).await?;
-        let Some(last) = rows.last().map(EventLines::last) else {
+        let Some(last) = rows.last().map(EventLines::last_seq) else {
             return Err(Error::Damaged(format!("event {from} is missing")).into());
         };
         for (seq, line) in rows.iter().flat_map(EventLines::iter) {
-            if seq.get() > record.head {
+            if !record.head.includes(seq) {
                 break;
             }
             let body = line.strip_suffix(b"}").unwrap_or(line);
@@ -124,7 +124,7 @@ async fn write_events(
             writeln!(out, ",\"seq\":{seq}}}")?;
             count += 1;
         }
-        from = Seq::new(last).map_or(from, Seq::next);
+        from = last.next();
     }
     Ok(count)
 }

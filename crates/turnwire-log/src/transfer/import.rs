@@ -290,7 +290,7 @@ struct SessionImport {
     line: u64,
     header: SessionHeader,
     /// The seq of the next event in the file.
-    next: Option<u64>,
+    next: Option<Seq>,
     events: u64,
 }
 
@@ -402,8 +402,8 @@ impl SessionImport {
         let (Some(first), Some(last)) = (self.header.first, self.header.last) else {
             return Ok(());
         };
-        let next = self.next.unwrap_or(first.get());
-        if next <= last {
+        let next = self.next.unwrap_or(first);
+        if last.includes(next) {
             let why =
                 format!("event {next} of this session is missing; it should have {last} events");
             return Err(ImportFailure::Line(self.line, why));
@@ -453,12 +453,12 @@ impl SessionImport {
 
     /// Checks that the seq of an event follows the one before, if it has one.
     fn check_seq(&mut self, event: &Event<'_>) -> Result<(), String> {
-        let expected = self.next.or(self.header.first.map(Seq::get));
-        let seq = event.seq.map(Seq::get).or(expected).unwrap_or(1);
+        let expected = self.next.or(self.header.first);
+        let seq = event.seq.or(expected).unwrap_or(Seq::FIRST);
         if let Some(expected) = expected.filter(|expected| *expected != seq) {
             return Err(format!("expected event {expected}, found event {seq}"));
         }
-        self.next = Some(seq.saturating_add(1));
+        self.next = Some(seq.next());
         Ok(())
     }
 

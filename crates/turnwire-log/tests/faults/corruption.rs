@@ -57,7 +57,7 @@ async fn read_session(past: &SessionHistory, store: &SqliteStore, answers: &mut 
             Err(error) => {
                 // Events after it may be intact.
                 answers.insert(format!("{id}: event {from:05}"), Err(error));
-                if from.get() >= record.head {
+                if from.get() >= record.head.get() {
                     break;
                 }
                 from = from.next();

@@ -110,7 +110,7 @@ pub async fn read_lines(store: &dyn Store, record: &SessionRecord) -> Result<Vec
             lines.push(String::from_utf8(line.to_vec()).map_err(|error| error.to_string())?);
         }
     }
-    if lines.len() as u64 != record.head {
+    if lines.len() as u64 != record.head.get() {
         return Err(format!("the log should end at {}, and ends at {}", record.head, lines.len()));
     }
     Ok(lines)

@@ -87,9 +87,9 @@ async fn verify(path: &Path, promised: &Acknowledged) {
             // Deleted, but the acknowledgement did not arrive.
             continue;
         };
-        assert!(found.head >= *end, "{id} has {}, and {end} were acknowledged", found.head);
+        assert!(found.head.get() >= *end, "{id} has {}, and {end} were acknowledged", found.head);
         let owner = Owner::new(&store, id).await;
-        assert_events(&store, &owner, found.first.get(), found.head).await;
+        assert_events(&store, &owner, found.first.get(), found.head.get()).await;
     }
     assert_eq!(store.check(|_| {}).await.unwrap(), []);
 }

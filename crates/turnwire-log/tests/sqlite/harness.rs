@@ -86,7 +86,7 @@ impl Owner {
     pub(crate) async fn new(store: &SqliteStore, id: &str) -> Self {
         let no = store.create_session(new(id)).await.unwrap().0.number;
         let fence = store.acquire_lease(no, "test", Duration::from_mins(1)).await.unwrap().fence;
-        let last = record(store, id).await.unwrap().head;
+        let last = record(store, id).await.unwrap().head.get();
         Self { id: id.to_owned(), no, fence, last, now_ms: 0 }
     }
 
@@ -134,7 +134,7 @@ pub(crate) async fn read(store: &SqliteStore, no: SessionNumber, from: u64) -> R
     loop {
         let page = store.read_events(no, seq(next), 300).await?;
         let Some(last) = page.last() else { return Ok(bytes) };
-        next = last.last() + 1;
+        next = last.last_seq().next().get();
         for lines in page {
             bytes.extend_from_slice(&lines.bytes);
         }
@@ -147,7 +147,7 @@ pub(crate) async fn assert_events(store: &SqliteStore, owner: &Owner, first: u64
     let expected: String = (first..=last).map(|place| line(&owner.id, place)).collect();
     assert_eq!(String::from_utf8(found).unwrap(), expected);
     let record = record(store, &owner.id).await.unwrap();
-    assert_eq!((record.first.get(), record.head), (first, last));
+    assert_eq!((record.first.get(), record.head.get()), (first, last));
 }
 
 /// The text of an error that must be of this kind.

@@ -4,6 +4,7 @@ use crate::harness::*;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
+use turnwire_core::Head;
 use turnwire_log::sqlite::{LayoutSizes, Options};
 use turnwire_log::store::{
     Append, Blob, EventLines, IdempotencyRecord, Lease, QueuedMessage, Retention, SessionKey,
@@ -127,7 +128,7 @@ async fn a_large_append_is_read_in_small_pages() {
                 assert_eq!(found, line("s", at.get()).trim_end().as_bytes());
             }
         }
-        next = page.last().unwrap().last() + 1;
+        next = page.last().unwrap().last_seq().next().get();
     }
 }
 
@@ -368,10 +369,10 @@ async fn a_tool_looks_at_a_store_that_a_server_writes() {
         store.append(owner.events(round % 3 + 1)).await.unwrap();
         assert_events(&tool, &owner, 1, owner.last).await;
     }
-    let (waiting, no, last) = (Arc::clone(&tool), owner.no, owner.last);
+    let (waiting, no, last) = (Arc::clone(&tool), owner.no, Head::new(owner.last));
     let waiting = tokio::spawn(async move { waiting.wait_for_events(no, last).await });
     store.append(owner.events(1)).await.unwrap();
-    assert_eq!(waiting.await.unwrap().unwrap(), owner.last);
+    assert_eq!(waiting.await.unwrap().unwrap().get(), owner.last);
     sentence!(tool.create_session(new("t")).await, Denied);
     sentence!(tool.append(owner.events(1)).await, Denied);
     sentence!(tool.delete_session(owner.no).await, Denied);

@@ -84,7 +84,7 @@ impl SessionView {
         let (created_ms, updated_ms) = (record.created_ms, record.updated_ms);
         let about =
             SessionFacts { id: &key.id, epoch: &epoch, agent: &agent, created_ms, updated_ms };
-        Ok(Self::new(&about, last, state, title, metadata, Vec::new(), &queue))
+        Ok(Self::new(&about, last.get(), state, title, metadata, Vec::new(), &queue))
     }
 
     /// A session at one point, which is taken for the time of its last change.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use turnwire_agent::AgentError;
-use turnwire_core::{FinishedReason, ToolCall, ToolCallState};
+use turnwire_core::{FinishedReason, Head, ToolCall, ToolCallState};
 use turnwire_log::store::{SessionKey, SessionNumber, SessionStatus};
 use turnwire_log::{OpenReply, Session, Snapshot};
 
@@ -253,7 +253,7 @@ impl Turns {
         let silence = self.config.producers.silence.0;
         let pause = (silence / 8).clamp(Duration::from_millis(20), MAX_SLEEP);
         // The head of each producer's log, and since when it stands there.
-        let mut heard: HashMap<SessionNumber, (u64, Instant)> = HashMap::new();
+        let mut heard: HashMap<SessionNumber, (Head, Instant)> = HashMap::new();
         loop {
             tokio::time::sleep(pause).await;
             let open = match self.log.store().list_open_sessions().await {
@@ -280,12 +280,12 @@ impl Turns {
         }
     }
 
-    async fn close_silent_producer(self: &Arc<Self>, key: &SessionKey, last: u64) {
+    async fn close_silent_producer(self: &Arc<Self>, key: &SessionKey, last: Head) {
         let Ok(Some(session)) = self.log.open_session(key).await else { return };
         let interrupted = FinishedReason::Interrupted;
         let closed = persist(&session, &self.shutdown, &[], |tx| {
             let is_elsewhere = tx.is_produced() || session.agent() == EXTERNAL;
-            if tx.last_seq() != last || !is_elsewhere {
+            if tx.last_seq() != last.get() || !is_elsewhere {
                 return Ok(false);
             }
             end_all_replies(tx, &session, &interrupted, None)

@@ -114,7 +114,11 @@ impl Store for FaultyStore {
     ) -> Result<Vec<EventLines>> {
         self.store.read_events(session, from, max_bytes).await
     }
-    async fn wait_for_events(&self, session: SessionNumber, after: u64) -> Result<u64> {
+    async fn wait_for_events(
+        &self,
+        session: SessionNumber,
+        after: turnwire_core::Head,
+    ) -> Result<turnwire_core::Head> {
         self.store.wait_for_events(session, after).await
     }
     async fn find_message(

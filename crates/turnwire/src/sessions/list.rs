@@ -146,7 +146,7 @@ fn to_json_lines(records: &[SessionRecord]) -> String {
             status: record.state.status,
             epoch: &record.epoch,
             first_seq: record.first.get(),
-            last_seq: record.head,
+            last_seq: record.head.get(),
             usage: &record.state.usage,
             created_at: format_time(record.created_ms),
             updated_at: format_time(record.updated_ms),

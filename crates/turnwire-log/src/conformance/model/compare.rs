@@ -1,6 +1,6 @@
 //! Compares a store with the model.
 
-use super::super::harness::{Harness, read_all, seq};
+use super::super::harness::{Harness, read_all, seq, wait_after};
 use super::expected::ExpectedSession;
 use super::random_run::RandomRun;
 use crate::error::Error;
@@ -59,7 +59,7 @@ impl RandomRun {
         let no = session.record.number;
         let found = store.find_session(&session.record.key).await.unwrap();
         assert_eq!(found.as_ref(), Some(&session.record));
-        let (first, last) = (session.record.first.get(), session.record.head);
+        let (first, last) = (session.record.first.get(), session.record.head.get());
         let from = self.rng.u64(first..=last + 1);
         let found = read_all(store, no, from, self.rng.usize(..600)).await;
         let expected = session.events.iter().zip(1..).map(|((line, _), at)| (at, line.clone()));
@@ -69,7 +69,7 @@ impl RandomRun {
             assert!(matches!(trimmed, Err(Error::Trimmed(at)) if at.get() == first), "{trimmed:?}");
         }
         if last > 0 {
-            assert_eq!(store.wait_for_events(no, self.rng.u64(..last)).await.unwrap(), last);
+            assert_eq!(wait_after(store, no, self.rng.u64(..last)).await.unwrap(), last);
         }
         let place = |rng: &mut Rng| (rng.u8(..3) == 0).then(|| seq(rng.u64(1..last + 2)));
         let query = MessageQuery {

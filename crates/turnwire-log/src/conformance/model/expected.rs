@@ -9,6 +9,7 @@ use crate::store::{
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use turnwire_core::Head;
 
 /// One session.
 #[derive(Debug, Clone)]
@@ -58,7 +59,7 @@ impl ExpectedSession {
             return Err(Error::Fenced);
         }
         if let Some(lines) = &append.lines {
-            self.failed = lines.first.get() != self.record.head + 1;
+            self.failed = lines.first != self.record.head.next();
         }
         if self.failed {
             return Err(Error::OutOfOrder);
@@ -66,7 +67,7 @@ impl ExpectedSession {
         for (_, line) in append.lines.iter().flat_map(EventLines::iter) {
             self.events.push((Bytes::copy_from_slice(line), append.now_ms));
         }
-        self.record.head = self.events.len() as u64;
+        self.record.head = Head::new(self.events.len() as u64);
         self.put(&append.messages);
         for message in &mut self.messages {
             message.superseded |= append.superseded.contains(&message.id);

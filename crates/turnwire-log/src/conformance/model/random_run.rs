@@ -10,7 +10,7 @@ use crate::store::{
 };
 use bytes::Bytes;
 use fastrand::Rng;
-use turnwire_core::Fields;
+use turnwire_core::{Fields, Head};
 
 const WORDS: [&str; 6] = ["alpha", "bravo", "charlie", "delta", "echo", "foxtrot"];
 
@@ -81,7 +81,7 @@ impl RandomRun {
         let (record, made) = store.create_session(session).await.unwrap();
         assert_eq!(made, !self.model.sessions.contains_key(&key));
         if made {
-            assert_eq!((record.created_ms, record.head), (self.now_ms, 0));
+            assert_eq!((record.created_ms, record.head), (self.now_ms, Head::EMPTY));
             assert!(self.deleted.iter().all(|(_, no, _)| *no != record.number));
             self.model.sessions.insert(key.clone(), ExpectedSession::new(record.clone()));
         }
@@ -185,7 +185,7 @@ impl RandomRun {
             fence = self.rng.choice(&session.fences).copied().unwrap_or(Fence(0));
         }
         let mut append = self.empty_append(session.record.number, fence);
-        let mut last = session.record.head;
+        let mut last = session.record.head.get();
         if self.rng.u8(..6) > 0 {
             let count = self.rng.u32(1..8);
             let mut first = last + 1;
@@ -317,8 +317,8 @@ impl RandomRun {
         }
         let total: u64 = self.model.sessions.values().map(ExpectedSession::bytes).sum();
         let left = |session: &ExpectedSession| {
-            let last = session.record.head;
-            session.may_begin_at(last + 1) && session.record.first.get() <= last
+            let head = session.record.head;
+            session.may_begin_at(head.next().get()) && head.includes(session.record.first)
         };
         assert!(
             max_bytes.is_none_or(|max| total <= max) || !self.model.sessions.values().any(left),
