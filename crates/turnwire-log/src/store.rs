@@ -12,7 +12,6 @@ pub use queries::{MessageQuery, SessionQuery};
 
 use crate::cost::{AgentTotals, Cost, UsageTotal};
 use crate::error::{Error, Result};
-use crate::loaded_session::OpenReply;
 use crate::visible_sessions::VisibleSessions;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -22,7 +21,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use turnwire_core::{Event, EventKind, Fields, Head, PermissionRule, Seq, Usage};
+use turnwire_core::{Fields, Head, PermissionRule, Seq, Usage};
 
 /// Identifies a session: its tenant, and its id within the tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -137,40 +136,6 @@ pub struct HeldHint {
     /// The event, as JSON.
     pub json: String,
 }
-
-/// How many sub-agents are counted separately.
-const MAX_SUB_AGENTS: usize = 64;
-
-impl SessionState {
-    /// Adds the usage of a reply.
-    pub(crate) fn add_reply_usage(&mut self, reply: &OpenReply) {
-        let usage = reply.msg().usage().cloned().unwrap_or_default();
-        let mut sum = UsageTotal { usage: std::mem::take(&mut self.usage), cost: self.cost };
-        sum.add(&usage, reply.cost());
-        (self.usage, self.cost) = (sum.usage, sum.cost);
-        let path = reply.agent().and_then(|agent| agent.agent_path.as_deref());
-        let name =
-            path.and_then(|path| path.rsplit('/').next()).filter(|_| reply.is_of_sub_agent());
-        if let Some(name) = name
-            && (self.subs.len() < MAX_SUB_AGENTS || self.subs.contains_key(name))
-        {
-            self.subs.entry(name.to_owned()).or_default().add(&usage, reply.cost());
-        }
-    }
-
-    /// Adds the rules that a user accepted.
-    pub(crate) fn accept_rules(&mut self, event: &Event<'_>) {
-        let EventKind::UserConfirmResult(answer) = &event.kind else { return };
-        for rule in answer.confirm_results.iter().flat_map(|result| result.rules.iter().flatten()) {
-            if !self.rules.contains(rule) && self.rules.len() < MAX_RULES {
-                self.rules.push(rule.clone());
-            }
-        }
-    }
-}
-
-/// How many accepted rules a session keeps.
-const MAX_RULES: usize = 256;
 
 /// A program outside that publishes events, and its own fence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,18 +7,17 @@
 
 use super::{LoadedSession, PushOutcome, Transaction};
 use crate::store::HeldHint;
+use turnwire_core::event::Message;
 use turnwire_core::{ContentBlock, Error, ErrorKind, Event, EventKind, HintBlock, Msg, Role};
 
 impl LoadedSession {
     /// Remembers the id of a hint outside of its reply. The log chooses the reply of a hint, so a
     /// retry may find another reply, or none.
     pub(super) fn remember_hint_id(&mut self, event: &Event<'_>) {
-        let is_hint = match &event.kind {
-            EventKind::Hint(_) => true,
-            EventKind::Message(message) => is_hint_message(&message.message),
-            _ => false,
-        };
-        if is_hint {
+        let is_hint_message = |message: &Message| is_hint_message(&message.message);
+        if matches!(event.kind, EventKind::Hint(_))
+            || matches!(&event.kind, EventKind::Message(message) if is_hint_message(message))
+        {
             self.insert_other_id(&event.id);
         }
     }

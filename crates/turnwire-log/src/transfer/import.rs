@@ -508,12 +508,16 @@ impl SessionImport {
 
 /// The messages and replies that begin here.
 fn touched_ids(events: &[NumberedEvent<'_>]) -> Vec<String> {
-    let id = |event: &Event<'_>| match &event.kind {
-        EventKind::Message(message) => Some(message.message.id().to_owned()),
-        EventKind::ReplyStart(_) => Some(event.reply_id.to_string()),
-        _ => None,
-    };
-    events.iter().filter_map(|(_, event, _)| id(event)).filter(|id| !id.is_empty()).collect()
+    let mut ids = Vec::new();
+    for (_, event, _) in events {
+        if let EventKind::Message(message) = &event.kind {
+            ids.push(message.message.id().to_owned());
+        } else if matches!(event.kind, EventKind::ReplyStart(_)) {
+            ids.push(event.reply_id.to_string());
+        }
+    }
+    ids.retain(|id| !id.is_empty());
+    ids
 }
 
 /// The text without the `seq` that the export added at its end.
