@@ -29,7 +29,7 @@ pub fn client_builder(is_plain: bool) -> Result<ClientBuilder, rustls::Error> {
 
 /// TLS that trusts what the system trusts. Without a need for it, it trusts nobody: a machine that has
 /// no certificates can talk to a model of its own.
-pub(crate) fn tls_config(is_plain: bool) -> Result<ClientConfig, rustls::Error> {
+pub fn tls_config(is_plain: bool) -> Result<ClientConfig, rustls::Error> {
     let provider: Arc<CryptoProvider> = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?;

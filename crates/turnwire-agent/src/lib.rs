@@ -52,6 +52,7 @@
 //! | [`replier`] | the traits between the server and an agent |
 //! | [`demo`] | the offline agent: no key, no network |
 //! | [`client_context`] | the tools and context that a client sends with a message |
+//! | [`http1`] | HTTP/1.1 responses: head and body framing |
 //! | [`http_client`] | the HTTP client for MCP servers and links, and the TLS settings |
 //! | [`fn@close_reply`] | ending a reply that cannot continue |
 
@@ -65,6 +66,7 @@ mod config;
 pub mod conversation;
 pub mod demo;
 pub mod hints;
+pub mod http1;
 pub mod http_client;
 pub mod mcp;
 pub mod middleware;

@@ -43,7 +43,6 @@ mod builder;
 mod client;
 mod connection;
 mod error;
-mod framing;
 mod key;
 mod provider;
 mod response_stream;
@@ -56,8 +55,7 @@ use super::{Model, ModelError, ModelRequest, ModelStream};
 use async_trait::async_trait;
 use builder::RequestSettings;
 use bytes::Bytes;
-use client::{HttpClient, ResponseBody};
-use framing::ResponseHead;
+use client::{HttpClient, Response};
 use futures_util::StreamExt;
 use http::header;
 use key::Secret;
@@ -136,17 +134,17 @@ impl HttpModel {
         let secret = self.key.read()?;
         let until = Instant::now() + self.settings.first_token_limit;
         let headers = self.provider.headers(&secret);
-        let (head, answer) = match timeout_at(until, self.client.post(url, &headers, body)).await {
+        let response = match timeout_at(until, self.client.post(url, &headers, body)).await {
             Err(_) => return Err(self.first_token_timeout()),
-            Ok(Err(trouble)) => {
-                return Err(error::from_send_error(&self.name, &self.origin(), &trouble));
+            Ok(Err(error)) => {
+                return Err(error::from_send_error(&self.name, &self.origin(), &error));
             }
-            Ok(Ok(answer)) => answer,
+            Ok(Ok(response)) => response,
         };
-        if !head.status.is_success() {
-            return Err(self.status_error(&head, answer, &secret).await);
+        if !response.status.is_success() {
+            return Err(self.status_error(response, &secret).await);
         }
-        let media_type = head.headers.get(header::CONTENT_TYPE);
+        let media_type = response.headers.get(header::CONTENT_TYPE);
         if media_type.is_some_and(|it| it.as_bytes().starts_with(b"text/html")) {
             let message = format!(
                 "{} answered with a page for browsers: {} may not be its base URL",
@@ -165,7 +163,7 @@ impl HttpModel {
             ModelError::new(ErrorType::Internal, format!("{} cannot be read: {error}", self.name))
         })?;
         let (who, model) = (self.name.clone(), self.model.clone());
-        let mut answer = ResponseStream::new(who, model, secret, decoder, answer);
+        let mut answer = ResponseStream::new(who, model, secret, decoder, response.body);
         match timeout_at(until, answer.wait_for_first_event()).await {
             Err(_) => return Err(self.first_token_timeout()),
             Ok(begun) => begun?,
@@ -180,27 +178,22 @@ impl HttpModel {
         ModelError::transient(ErrorType::Upstream, message)
     }
 
-    /// Why a provider did not answer.
-    async fn status_error(
-        &self,
-        head: &ResponseHead,
-        mut answer: ResponseBody,
-        secret: &Secret,
-    ) -> ModelError {
+    /// The error of a response that is not a success.
+    async fn status_error(&self, response: Response, secret: &Secret) -> ModelError {
+        let Response { status, headers, body: mut content } = response;
         let mut body = Vec::new();
         let read = async {
             while body.len() < error::MAX_BODY_BYTES {
-                let more = answer.read(|bytes| body.extend_from_slice(bytes)).await;
+                let more = content.read(|bytes| body.extend_from_slice(bytes)).await;
                 if more != Ok(true) {
                     return;
                 }
             }
         };
-        // What has come by then is enough: the status says the most.
+        // The part that arrived in time is enough: the status matters most.
         let _ = tokio::time::timeout(ERROR_BODY_TIME, read).await;
         body.truncate(error::MAX_BODY_BYTES);
-        let (status, headers) = (head.status, &head.headers);
-        let mut error = error::from_status(&self.name, status, headers, &body, secret);
+        let mut error = error::from_status(&self.name, status, &headers, &body, secret);
         let hint = match status.as_u16() {
             401 => Some(self.key.hint()),
             404 => Some(format!("check the model and the base URL, {}", self.origin())),

@@ -194,14 +194,14 @@ async fn a_refusal_before_the_question_is_read_is_heard() {
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_named() {
+async fn an_invalid_http_response_is_a_connection_error() {
     for (sent, expected) in [
-        ("SSH-2.0-OpenSSH_9.6\r\n", "no HTTP"),
-        ("", "it hung up"),
-        ("HTTP/1.1 200 OK\r\n", "it hung up"),
-        ("HTTP/1.1 200 OK\r\ncontent-length: 1, 2\r\n\r\n", "two values"),
-        ("HTTP/1.1 101 Switching Protocols\r\n\r\n", "changed the protocol"),
-        (&format!("HTTP/1.1 200 OK\r\na: {}\r\n", "b".repeat(70_000)), "its head is too long"),
+        ("SSH-2.0-OpenSSH_9.6\r\n", "not HTTP/1.1"),
+        ("", "closed the connection"),
+        ("HTTP/1.1 200 OK\r\n", "closed the connection"),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 1, 2\r\n\r\n", "two different values"),
+        ("HTTP/1.1 101 Switching Protocols\r\n\r\n", "switched the protocol"),
+        (&format!("HTTP/1.1 200 OK\r\na: {}\r\n", "b".repeat(70_000)), "head is too long"),
     ] {
         let fake =
             FakeProvider::start([vec![ServerStep::Send(sent.into()), ServerStep::HangUp]]).await;

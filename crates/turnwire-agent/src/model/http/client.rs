@@ -1,12 +1,12 @@
-//! The connections to one provider.
+//! Sends requests to one provider: [`HttpClient`] and its connection pool.
 
 use super::connection::{self, Connection, Connector, READ_SIZE};
-use super::framing::{BodyFraming, ResponseHead};
 use super::provider::setup_error;
 use crate::http_client;
+use crate::http1::BodyFraming;
 use crate::model::ModelError;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use parking_lot::Mutex;
 use std::error::Error;
 use std::future::poll_fn;
@@ -20,79 +20,81 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 use url::{Position, Url};
 
-/// How long a connection that nobody uses is kept.
+/// How long an idle connection is kept.
 const MAX_IDLE_TIME: Duration = Duration::from_secs(90);
-/// How often those are looked through.
+/// How often expired connections are closed.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(15);
 
-/// A client for one address. It is HTTP/1.1, so that one answer is one connection: whoever drops the
-/// answer closes it, and no other waits behind it.
+/// A client for one address. It speaks HTTP/1.1, one response per connection: dropping a response closes its
+/// connection, and no response waits behind another.
 pub(super) struct HttpClient {
     connector: Connector,
-    /// How long a connection may take.
     connect_limit: Duration,
     pool: Arc<ConnectionPool>,
 }
 
-/// Why a provider did not answer.
+/// A response whose body is still to be read.
+pub(super) struct Response {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: ResponseBody,
+}
+
+/// Why there is no response.
 pub(super) enum SendError {
-    /// No connection in time.
+    /// The connection took longer than the limit.
     ConnectTimeout,
-    /// No connection.
+    /// The connection failed.
     Connect(Box<dyn Error + Send + Sync>),
-    /// No answer.
+    /// The connection broke before the response.
     NoResponse(Box<dyn Error + Send + Sync>),
 }
 
 impl HttpClient {
-    pub fn new(address: &Url, connect: Duration) -> Result<Self, ModelError> {
-        let way = Connector::new(address)
+    pub fn new(address: &Url, connect_limit: Duration) -> Result<Self, ModelError> {
+        let connector = Connector::new(address)
             .map_err(|error| setup_error(format!("TLS cannot be used: {error}")))?;
-        Ok(Self { connector: way, connect_limit: connect, pool: Arc::default() })
+        Ok(Self { connector, connect_limit, pool: Arc::default() })
     }
 
-    /// Posts a body, and waits for the head of the answer.
+    /// Posts a body, and waits for the head of the response.
     pub async fn post(
         &self,
         url: &Url,
         headers: &HeaderMap,
         body: &Bytes,
-    ) -> Result<(ResponseHead, ResponseBody), SendError> {
-        let question = Bytes::from(request_head(url, headers, body.len()));
+    ) -> Result<Response, SendError> {
+        let head = Bytes::from(request_head(url, headers, body.len()));
         loop {
             let idle = self.pool.take();
             let is_new = idle.is_none();
-            let mut line = match idle {
-                Some(line) => line,
+            let mut connection = match idle {
+                Some(connection) => connection,
                 None => match timeout(self.connect_limit, self.connector.connect()).await {
                     Err(_) => return Err(SendError::ConnectTimeout),
                     Ok(Err(why)) => return Err(SendError::Connect(why)),
-                    Ok(Ok(line)) => line,
+                    Ok(Ok(connection)) => connection,
                 },
             };
-            match connection::send_request(&mut line, &question, body).await {
-                Ok((head, behind)) => {
-                    let home = head.is_reusable.then(|| Arc::clone(&self.pool));
-                    let framing = head.framing;
-                    let line = Some(line);
+            match connection::send_request(&mut connection, &head, body).await {
+                Ok(reply) => {
                     let body = ResponseBody {
-                        connection: line,
-                        framing,
-                        unparsed: behind,
-                        has_unread: true,
-                        pool: home,
+                        connection: Some(connection),
+                        framing: reply.head.body,
+                        unread: Some(reply.after),
+                        pool: reply.head.is_reusable.then(|| Arc::clone(&self.pool)),
                     };
-                    return Ok((head, body));
+                    let (status, headers) = (reply.head.status, reply.headers);
+                    return Ok(Response { status, headers, body });
                 }
-                // It was closed while nobody used it.
-                Err(broken) if broken.has_no_response && !is_new => {}
-                Err(broken) => return Err(SendError::NoResponse(broken.into())),
+                // The provider closed the idle connection: use another one.
+                Err(error) if error.has_no_response && !is_new => {}
+                Err(error) => return Err(SendError::NoResponse(error.into())),
             }
         }
     }
 }
 
-/// The head of a question.
 fn request_head(url: &Url, headers: &HeaderMap, length: usize) -> Vec<u8> {
     let path = &url[Position::BeforePath..Position::AfterQuery];
     let host = &url[Position::BeforeHost..Position::AfterPort];
@@ -113,64 +115,60 @@ fn request_head(url: &Url, headers: &HeaderMap, length: usize) -> Vec<u8> {
     head
 }
 
-/// The body of an answer. Dropping it closes the connection, unless it was read to its end.
+/// The body of a response. Dropping it closes the connection, unless the body was read to its end.
 pub(super) struct ResponseBody {
-    /// Nothing once the body is over.
+    /// `None` after the end of the body.
     connection: Option<Connection>,
     framing: BodyFraming,
-    /// What came and was not passed on.
-    unparsed: Vec<u8>,
-    /// Whether something can be done with that before more comes.
-    has_unread: bool,
-    /// Where the connection goes behind the end, if it can be used again.
+    /// The bytes that arrived with the head.
+    unread: Option<Vec<u8>>,
+    /// Where the connection goes after the body, if it can be reused.
     pool: Option<Arc<ConnectionPool>>,
 }
 
 impl ResponseBody {
-    /// Passes on what comes next. Whether more may follow.
+    /// Passes the next content to `each`. Returns whether more may follow.
     pub async fn read(&mut self, mut each: impl FnMut(&[u8])) -> Result<bool, &'static str> {
         poll_fn(|cx| self.poll_read(cx, &mut each)).await
     }
 
-    /// The same, for whoever polls.
+    /// Polls [`read`](Self::read).
     pub fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
         each: &mut dyn FnMut(&[u8]),
     ) -> Poll<Result<bool, &'static str>> {
-        if std::mem::take(&mut self.has_unread) {
-            let held = std::mem::take(&mut self.unparsed);
-            return Poll::Ready(self.decode(&held, each));
+        if let Some(unread) = self.unread.take() {
+            return Poll::Ready(self.decode(&unread, each));
         }
-        let Some(line) = &mut self.connection else { return Poll::Ready(Ok(false)) };
+        let Some(connection) = &mut self.connection else { return Poll::Ready(Ok(false)) };
         let mut space = [MaybeUninit::uninit(); READ_SIZE];
-        let mut piece = ReadBuf::uninit(&mut space);
-        // A line between two chunks that is not whole, which is far shorter than a piece.
-        piece.put_slice(&self.unparsed);
-        let is_read = ready!(Pin::new(line).poll_read(cx, &mut piece)).is_ok();
-        if piece.filled().len() > self.unparsed.len() {
-            return Poll::Ready(self.decode(piece.filled(), each));
+        let mut buffer = ReadBuf::uninit(&mut space);
+        let is_read = ready!(Pin::new(connection).poll_read(cx, &mut buffer)).is_ok();
+        if !buffer.filled().is_empty() {
+            return Poll::Ready(self.decode(buffer.filled(), each));
         }
         self.connection = None;
-        let is_whole = is_read && self.framing == BodyFraming::UntilClosed;
-        Poll::Ready(if is_whole { Ok(false) } else { Err("the connection broke") })
+        let is_complete = is_read && self.framing == BodyFraming::UntilClosed;
+        Poll::Ready(if is_complete { Ok(false) } else { Err("the connection broke") })
     }
 
     fn decode(&mut self, bytes: &[u8], each: &mut dyn FnMut(&[u8])) -> Result<bool, &'static str> {
         let used = self.framing.decode(bytes, each).inspect_err(|_| self.connection = None)?;
-        let rest = bytes.get(used..).unwrap_or_default();
-        if self.framing != BodyFraming::Over {
-            rest.clone_into(&mut self.unparsed);
+        if self.framing != BodyFraming::Done {
             return Ok(true);
         }
-        if let (Some(line), Some(home), []) = (self.connection.take(), self.pool.take(), rest) {
-            home.put_back(line);
+        // Bytes after the body belong to no request: such a connection is not reused.
+        if let (Some(connection), Some(pool), true) =
+            (self.connection.take(), self.pool.take(), used == bytes.len())
+        {
+            pool.put_back(connection);
         }
         Ok(false)
     }
 }
 
-/// Where connections wait for their next use.
+/// Idle connections of one client.
 #[derive(Default)]
 struct ConnectionPool {
     idle: Mutex<IdleConnections>,
@@ -178,54 +176,55 @@ struct ConnectionPool {
 
 #[derive(Default)]
 struct IdleConnections {
-    /// The one that was used last is at the end.
+    /// The most recently used one is the last.
     connections: Vec<(Instant, Connection)>,
-    /// Whether somebody throws the old ones away.
+    /// Whether a task closes expired connections.
     is_cleaned_up: bool,
 }
 
 impl ConnectionPool {
-    /// One that is open, if there is any.
+    /// Takes an idle connection that is still open.
     fn take(&self) -> Option<Connection> {
-        let mut rack = self.idle.lock();
-        while let Some((since, mut line)) = rack.connections.pop() {
-            if is_reusable(since, &mut line) {
-                return Some(line);
+        let mut idle = self.idle.lock();
+        while let Some((since, mut connection)) = idle.connections.pop() {
+            if is_reusable(since, &mut connection) {
+                return Some(connection);
             }
         }
         None
     }
 
-    /// Takes one in. Without a runtime, nobody would throw it away in time.
-    fn put_back(self: &Arc<Self>, line: Connection) {
+    /// Keeps a connection for the next request. Without a runtime it is closed, because nothing would close
+    /// it later.
+    fn put_back(self: &Arc<Self>, connection: Connection) {
         let Ok(runtime) = Handle::try_current() else { return };
-        let mut rack = self.idle.lock();
-        rack.connections.push((Instant::now(), line));
-        if !std::mem::replace(&mut rack.is_cleaned_up, true) {
+        let mut idle = self.idle.lock();
+        idle.connections.push((Instant::now(), connection));
+        if !std::mem::replace(&mut idle.is_cleaned_up, true) {
             runtime.spawn(close_idle_connections(Arc::downgrade(self)));
         }
     }
 }
 
-/// Throws old and closed connections away, as long as there are any.
-async fn close_idle_connections(home: Weak<ConnectionPool>) {
+/// Closes expired connections until none is left.
+async fn close_idle_connections(pool: Weak<ConnectionPool>) {
     loop {
         sleep(CLEANUP_INTERVAL).await;
-        let Some(home) = home.upgrade() else { return };
-        let mut rack = home.idle.lock();
-        rack.connections.retain_mut(|(since, line)| is_reusable(*since, line));
-        if rack.connections.is_empty() {
-            rack.is_cleaned_up = false;
+        let Some(pool) = pool.upgrade() else { return };
+        let mut idle = pool.idle.lock();
+        idle.connections.retain_mut(|(since, connection)| is_reusable(*since, connection));
+        if idle.connections.is_empty() {
+            idle.is_cleaned_up = false;
             return;
         }
     }
 }
 
-/// Whether a connection can be used again: the other side has neither closed it nor said anything.
-fn is_reusable(since: Instant, line: &mut Connection) -> bool {
+/// Whether a connection can be reused: the provider neither closed it nor sent anything.
+fn is_reusable(since: Instant, connection: &mut Connection) -> bool {
     let mut space = [MaybeUninit::uninit(); 1];
     let mut cx = Context::from_waker(Waker::noop());
-    let read = Pin::new(line).poll_read(&mut cx, &mut ReadBuf::uninit(&mut space));
+    let read = Pin::new(connection).poll_read(&mut cx, &mut ReadBuf::uninit(&mut space));
     since.elapsed() < MAX_IDLE_TIME && read.is_pending()
 }
 
@@ -235,28 +234,28 @@ mod tests {
     use tokio::io::duplex;
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_waits_for_its_next_use_but_not_for_ever() {
-        let home = Arc::new(ConnectionPool::default());
+    async fn an_idle_connection_is_reused_until_it_expires() {
+        let pool = Arc::new(ConnectionPool::default());
         let (line, _other) = duplex(64);
-        home.put_back(Box::new(line));
+        pool.put_back(Box::new(line));
         sleep(MAX_IDLE_TIME / 2).await;
-        let line = home.take().expect("it is still good");
-        assert!(home.take().is_none(), "it is used once at a time");
-        home.put_back(line);
+        let line = pool.take().expect("it is still open");
+        assert!(pool.take().is_none(), "it is taken once");
+        pool.put_back(line);
         sleep(MAX_IDLE_TIME + CLEANUP_INTERVAL).await;
-        assert!(home.idle.lock().connections.is_empty(), "nobody asked for it, and it is closed");
-        assert!(!home.idle.lock().is_cleaned_up, "nothing is left to look at");
+        assert!(pool.idle.lock().connections.is_empty(), "it expired and was closed");
+        assert!(!pool.idle.lock().is_cleaned_up, "the cleanup task ended");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_was_closed_or_says_something_is_not_used_again() {
-        let home = Arc::new(ConnectionPool::default());
+    async fn a_connection_that_was_closed_or_received_data_is_not_reused() {
+        let pool = Arc::new(ConnectionPool::default());
         let (closed, other) = duplex(64);
         drop(other);
-        home.put_back(Box::new(closed));
+        pool.put_back(Box::new(closed));
         let (chatty, mut other) = duplex(64);
         tokio::io::AsyncWriteExt::write_all(&mut other, b"HTTP/1.1 408").await.expect("room");
-        home.put_back(Box::new(chatty));
-        assert!(home.take().is_none());
+        pool.put_back(Box::new(chatty));
+        assert!(pool.take().is_none());
     }
 }

@@ -1,12 +1,12 @@
-//! Connections to a provider: how one is made, and how a question goes over it.
+//! Connections to a provider: opening one, also through a proxy, and sending a request over it.
 //!
-//! An answer is read by whoever waits for it, straight from its connection. A client with a task for
-//! each connection would cost every token another wake-up, and every running reply 25 KiB of buffers.
+//! The task that awaits the response polls the connection itself. `docs/design.md` has the measurement
+//! against `hyper::client::conn::http1`, which costs more instructions per token and more memory per reply.
 
-use super::framing::ResponseHead;
 use crate::http_client;
+use crate::http1::{self, ResponseHead};
 use bytes::{Buf, Bytes};
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use rustls_pki_types::ServerName;
@@ -23,33 +23,32 @@ use tokio_rustls::TlsConnector;
 use tower::ServiceExt;
 use url::{Host, Position, Url};
 
-/// How often a silent connection is asked whether it is still there.
+/// The interval of TCP keep-alive probes.
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// How much is read at once.
+/// How many bytes are read at once.
 pub(super) const READ_SIZE: usize = 8 << 10;
 
 /// An open connection.
 pub(super) type Connection = Box<dyn Transport>;
 
-/// What a connection can do.
+/// What a connection must implement.
 pub(super) trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
 
-/// Any error, for people.
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// How one address is reached.
+/// Opens connections to one address.
 pub(super) struct Connector {
     address: Url,
     tcp: HttpConnector,
-    /// Nothing for plain http.
+    /// `None` for plain http.
     tls: Option<TlsConnector>,
     proxy: Option<Intercept>,
 }
 
 impl Connector {
-    /// The way to an address. Nothing is connected.
+    /// Prepares connections to an address; opens none.
     pub fn new(address: &Url) -> Result<Self, rustls::Error> {
         let is_plain = address.scheme() == "http";
         let mut tcp = HttpConnector::new();
@@ -67,58 +66,58 @@ impl Connector {
         })
     }
 
-    /// Connects.
+    /// Opens a connection.
     pub async fn connect(&self) -> Result<Connection, BoxError> {
         let Some(tls) = &self.tls else { return self.tcp(self.address.as_str()).await };
-        let line = match &self.proxy {
+        let connection = match &self.proxy {
             Some(proxy) => self.tunnel(tls, proxy).await?,
             None => self.tcp(self.address.as_str()).await?,
         };
-        start_tls(tls, &self.address, line).await
+        start_tls(tls, &self.address, connection).await
     }
 
     async fn tcp(&self, address: &str) -> Result<Connection, BoxError> {
         Ok(Box::new(self.tcp.clone().oneshot(address.parse()?).await?.into_inner()))
     }
 
-    /// A connection through a proxy, which sees nothing but the host's name.
+    /// Opens a connection through a proxy, which sees only the name of the host.
     async fn tunnel(&self, tls: &TlsConnector, proxy: &Intercept) -> Result<Connection, BoxError> {
         let at = Url::parse(&proxy.uri().to_string())?;
-        let mut line = match at.scheme() {
+        let mut connection = match at.scheme() {
             "http" => self.tcp(at.as_str()).await?,
             "https" => start_tls(tls, &at, self.tcp(at.as_str()).await?).await?,
-            other => return Err(format!("a proxy by {other} cannot be used").into()),
+            other => return Err(format!("a proxy with the scheme {other} is not supported").into()),
         };
         let host = &self.address[Position::BeforeHost..Position::AfterHost];
-        let place = format!("{host}:{}", self.address.port_or_known_default().unwrap_or(443));
-        let mut head = format!("CONNECT {place} HTTP/1.1\r\nhost: {place}\r\n").into_bytes();
+        let target = format!("{host}:{}", self.address.port_or_known_default().unwrap_or(443));
+        let mut head = format!("CONNECT {target} HTTP/1.1\r\nhost: {target}\r\n").into_bytes();
         if let Some(value) = proxy.basic_auth() {
             push_header(&mut head, "proxy-authorization", value);
         }
         head.extend_from_slice(b"\r\n");
-        let (head, behind) = send_request(&mut line, &head.into(), &Bytes::new()).await?;
-        if head.status.is_success() && behind.is_empty() {
-            return Ok(line);
+        let reply = send_request(&mut connection, &head.into(), &Bytes::new()).await?;
+        if reply.head.status.is_success() && reply.after.is_empty() {
+            return Ok(connection);
         }
         let proxy = &at[Position::BeforeHost..Position::AfterPort];
-        Err(format!("the proxy {proxy} answered {}", head.status).into())
+        Err(format!("the proxy {proxy} answered {}", reply.head.status).into())
     }
 }
 
 async fn start_tls(
     tls: &TlsConnector,
     address: &Url,
-    line: Connection,
+    connection: Connection,
 ) -> Result<Connection, BoxError> {
-    let name = match address.host().ok_or("there is no host")? {
+    let name = match address.host().ok_or("the address has no host")? {
         Host::Domain(name) => ServerName::try_from(name.to_owned())?,
         Host::Ipv4(ip) => ServerName::from(std::net::IpAddr::from(ip)),
         Host::Ipv6(ip) => ServerName::from(std::net::IpAddr::from(ip)),
     };
-    Ok(Box::new(tls.connect(name, line).await?))
+    Ok(Box::new(tls.connect(name, connection).await?))
 }
 
-/// Adds a header to a head.
+/// Appends a header to the head of a request.
 pub(super) fn push_header(head: &mut Vec<u8>, name: &str, value: &HeaderValue) {
     head.extend_from_slice(name.as_bytes());
     head.extend_from_slice(b": ");
@@ -126,11 +125,11 @@ pub(super) fn push_header(head: &mut Vec<u8>, name: &str, value: &HeaderValue) {
     head.extend_from_slice(b"\r\n");
 }
 
-/// A connection that broke before there was an answer.
+/// A connection broke before the response.
 #[derive(Debug)]
 pub(super) struct ExchangeError {
-    /// Whether nothing at all came. On a connection that was used before, the other side may have
-    /// closed it before it saw the question.
+    /// Whether no byte arrived. On a reused connection the provider may have closed it before it saw the
+    /// request.
     pub has_no_response: bool,
     why: BoxError,
 }
@@ -147,39 +146,47 @@ impl Error for ExchangeError {
     }
 }
 
-/// Asks, and waits for the head of the answer. What came behind it is given with it.
+/// The beginning of a response.
+pub(super) struct ResponseStart {
+    pub head: ResponseHead,
+    pub headers: HeaderMap,
+    /// The bytes after the head that arrived with it.
+    pub after: Vec<u8>,
+}
+
+/// Sends a request, and waits for the head of the response.
 pub(super) async fn send_request(
-    line: &mut Connection,
+    connection: &mut Connection,
     head: &Bytes,
     body: &Bytes,
-) -> Result<(ResponseHead, Vec<u8>), ExchangeError> {
+) -> Result<ResponseStart, ExchangeError> {
     let unsent = head.clone().chain(body.clone());
-    let got = Vec::new();
-    let mut asking =
-        Exchange { line, unsent, is_flushed: false, write_error: None, received: got, head: None };
-    let asked = poll_fn(|cx| asking.poll(cx)).await;
-    let is_silent = asking.received.is_empty();
-    let (length, mut head) =
-        asked.map_err(|why| ExchangeError { has_no_response: is_silent, why })?;
-    // What was not read of the question would be taken for the next one.
-    head.is_reusable &= asking.is_flushed;
-    Ok((head, asking.received.split_off(length)))
+    let received = Vec::new();
+    let mut exchange =
+        Exchange { connection, unsent, is_flushed: false, write_error: None, received, head: None };
+    let head = poll_fn(|cx| exchange.poll(cx)).await;
+    let has_no_response = exchange.received.is_empty();
+    let mut head = head.map_err(|why| ExchangeError { has_no_response, why })?;
+    // An unsent rest of this request would be read as the next request.
+    head.is_reusable &= exchange.is_flushed;
+    let after = exchange.received.split_off(head.length);
+    Ok(ResponseStart { head, headers: http1::headers(&exchange.received), after })
 }
 
 struct Exchange<'a> {
-    line: &'a mut Connection,
+    connection: &'a mut Connection,
     unsent: bytes::buf::Chain<Bytes, Bytes>,
     is_flushed: bool,
-    /// Why it could not be written whole. Whoever refuses a question may say so before he hangs up.
+    /// Why the request could not be written. A provider that rejects a request may respond before it closes.
     write_error: Option<io::Error>,
     received: Vec<u8>,
-    /// The head of the answer, and how long it is, while the rest of the question is sent.
-    head: Option<(usize, ResponseHead)>,
+    /// The head of the response, while the rest of the request is sent.
+    head: Option<ResponseHead>,
 }
 
 impl Exchange<'_> {
-    /// Writes and reads, whatever can be done: an answer may come before the question is sent.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(usize, ResponseHead), BoxError>> {
+    /// Writes and reads at the same time: a response may start before the request is sent.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponseHead, BoxError>> {
         loop {
             let written = match self.write_error {
                 None => self.write(cx),
@@ -194,16 +201,16 @@ impl Exchange<'_> {
                 return Poll::Ready(Ok(head));
             }
             ready!(self.read(cx))?;
-            while let Some((length, head)) = ResponseHead::parse(&self.received)? {
+            while let Some(head) = ResponseHead::parse(&self.received)? {
                 match head.status.as_u16() {
-                    101 => return Poll::Ready(Err("it changed the protocol".into())),
-                    100..=199 => drop(self.received.drain(..length)),
-                    // Whoever begins to answer may still want the rest of the question.
+                    101 => return Poll::Ready(Err("it switched the protocol".into())),
+                    100..=199 => drop(self.received.drain(..head.length)),
+                    // A provider that starts to respond may still read the rest of the request.
                     200..=299 => {
-                        self.head = Some((length, head));
+                        self.head = Some(head);
                         break;
                     }
-                    _ => return Poll::Ready(Ok((length, head))),
+                    _ => return Poll::Ready(Ok(head)),
                 }
             }
         }
@@ -211,15 +218,15 @@ impl Exchange<'_> {
 
     fn read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         let mut space = [MaybeUninit::uninit(); READ_SIZE];
-        let mut piece = ReadBuf::uninit(&mut space);
-        let read = ready!(Pin::new(&mut *self.line).poll_read(cx, &mut piece));
-        if read.is_ok() && !piece.filled().is_empty() {
-            self.received.extend_from_slice(piece.filled());
+        let mut buffer = ReadBuf::uninit(&mut space);
+        let read = ready!(Pin::new(&mut *self.connection).poll_read(cx, &mut buffer));
+        if read.is_ok() && !buffer.filled().is_empty() {
+            self.received.extend_from_slice(buffer.filled());
             return Poll::Ready(Ok(()));
         }
         Poll::Ready(Err(match self.write_error.take().or(read.err()) {
             Some(error) => error.into(),
-            None => "it hung up".into(),
+            None => "it closed the connection".into(),
         }))
     }
 
@@ -228,14 +235,14 @@ impl Exchange<'_> {
             let mut slices = [IoSlice::new(&[]); 2];
             let count = self.unsent.chunks_vectored(&mut slices);
             let slices = slices.get(..count).unwrap_or_default();
-            let written = ready!(Pin::new(&mut *self.line).poll_write_vectored(cx, slices))?;
+            let written = ready!(Pin::new(&mut *self.connection).poll_write_vectored(cx, slices))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             self.unsent.advance(written);
         }
         if !self.is_flushed {
-            ready!(Pin::new(&mut *self.line).poll_flush(cx))?;
+            ready!(Pin::new(&mut *self.connection).poll_flush(cx))?;
             self.is_flushed = true;
         }
         Poll::Ready(Ok(()))
