@@ -56,6 +56,13 @@
 //! | [`http_client`] | the HTTP client for MCP servers and links, and the TLS settings |
 //! | [`fn@close_reply`] | ending a reply that cannot continue |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+/// Runs the example of the README as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod agent;
 mod agent_loop;
 mod call_ids;
@@ -66,8 +73,11 @@ mod config;
 pub mod conversation;
 pub mod demo;
 pub mod hints;
+#[cfg(feature = "http")]
 pub mod http1;
+#[cfg(any(feature = "http", feature = "mcp"))]
 pub mod http_client;
+#[cfg(feature = "mcp")]
 pub mod mcp;
 pub mod middleware;
 pub mod model;
@@ -87,6 +97,7 @@ pub use client_context::{ClientContext, ClientTool};
 pub use close_reply::close_reply;
 pub use conversation::Conversation;
 pub use demo::DemoAgent;
+#[cfg(feature = "mcp")]
 pub use mcp::McpServer;
 pub use replier::{AgentError, Journal, Replier, ReplyRequest, SubAgentReply};
 pub use sub_agent::AgentTool;

@@ -1,12 +1,11 @@
 //! Tools of MCP servers: child processes that speak over their pipes, and servers over HTTP.
 //!
 //! ```no_run
-//! use turnwire_agent::model::http::HttpModel;
+//! use turnwire_agent::model::Model;
 //! use turnwire_agent::{Agent, McpServer};
 //!
-//! # async fn friday() -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn friday(model: impl Model) -> Result<(), turnwire_agent::mcp::McpError> {
 //! let files = McpServer::command(["files-server", "--root", "."]).with_name("files");
-//! let model = HttpModel::builder("ollama:qwen3").build()?;
 //! let mut friday = Agent::builder("friday", model);
 //! for tool in files.connect().await? {
 //!     friday = friday.tool(tool);

@@ -4,6 +4,7 @@
 //! to say ([`script`]), for load tests one that tells the time ([`clock`]).
 
 pub mod clock;
+#[cfg(feature = "http")]
 pub mod http;
 pub mod script;
 

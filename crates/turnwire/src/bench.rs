@@ -7,7 +7,6 @@ mod event_script;
 mod fake_provider;
 mod fanout;
 mod fill;
-mod http;
 mod idle;
 mod ingest;
 mod late_join;

@@ -1,7 +1,6 @@
 //! One HTTP/1.1 connection of the load generator: sends prepared bytes and reads the response.
 
 use super::error::{BenchError, Result};
-use super::http::{Body, Head};
 use super::target::BenchTarget;
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -12,6 +11,7 @@ use std::sync::Arc;
 use std::task::{Poll, ready};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream};
+use turnwire_agent::http1::{BodyFraming, ResponseHead};
 
 /// A connection, kept alive from request to request.
 pub(super) struct Connection {
@@ -40,9 +40,10 @@ impl Connection {
 
     /// Sends a request and reads the whole response: status and raw body.
     pub(super) async fn send_request(&mut self, request: &[u8]) -> Result<(u16, &[u8])> {
-        let Head { status, mut body, .. } = self.send_and_read_head(request).await?;
+        let ResponseHead { status, mut body, .. } = self.send_and_read_head(request).await?;
+        let status = status.as_u16();
         // The usual response is contiguous in the inbox: no copy.
-        if let Body::Length(length) = body
+        if let BodyFraming::Length(length) = body
             && length == self.inbox.len() as u64
         {
             return Ok((status, &self.inbox));
@@ -50,9 +51,9 @@ impl Connection {
         let early = std::mem::take(&mut self.inbox);
         let mut content = Vec::new();
         self.feed_body(&mut body, &early, &mut content)?;
-        while !body.is_done() {
+        while body != BodyFraming::Done {
             if self.read_more().await? == 0 {
-                if matches!(body, Body::UntilClose) {
+                if matches!(body, BodyFraming::UntilClosed) {
                     break;
                 }
                 return Err(self.connection_error(&io::ErrorKind::UnexpectedEof.into()));
@@ -80,22 +81,23 @@ impl Connection {
         what: &str,
         request: &[u8],
     ) -> Result<ResponseStream> {
-        let Head { status, body, length } = self.send_and_read_head(request).await?;
+        let ResponseHead { status, body, length, .. } = self.send_and_read_head(request).await?;
         if status != 200 {
-            return Err(BenchError::unexpected_status(what, status, &self.inbox));
+            return Err(BenchError::unexpected_status(what, status.as_u16(), &self.inbox));
         }
         Ok(ResponseStream { bytes: length as u64, conn: self, body })
     }
 
     /// Sends a request and reads the head of the response; the rest is in the inbox.
-    async fn send_and_read_head(&mut self, request: &[u8]) -> Result<Head> {
+    async fn send_and_read_head(&mut self, request: &[u8]) -> Result<ResponseHead> {
         self.inbox.clear();
         self.stream.write_all(request).await.map_err(|error| self.connection_error(&error))?;
         loop {
             if self.read_more().await? == 0 {
                 return Err(self.connection_error(&io::ErrorKind::UnexpectedEof.into()));
             }
-            if let Some(head) = Head::parse(&self.inbox).map_err(|why| self.protocol_error(why))? {
+            let head = ResponseHead::parse(&self.inbox).map_err(|why| self.protocol_error(why))?;
+            if let Some(head) = head {
                 self.inbox.drain(..head.length);
                 return Ok(head);
             }
@@ -108,8 +110,8 @@ impl Connection {
         self.stream.read_buf(&mut self.inbox).await.map_err(|error| self.connection_error(&error))
     }
 
-    fn feed_body(&self, body: &mut Body, bytes: &[u8], content: &mut Vec<u8>) -> Result<()> {
-        body.feed(bytes, &mut |part| content.extend_from_slice(part))
+    fn feed_body(&self, body: &mut BodyFraming, bytes: &[u8], content: &mut Vec<u8>) -> Result<()> {
+        body.decode(bytes, &mut |part| content.extend_from_slice(part))
             .map(drop)
             .map_err(|why| self.protocol_error(why))
     }
@@ -146,7 +148,7 @@ pub(super) enum StreamEnd {
 /// A streaming response.
 pub(super) struct ResponseStream {
     conn: Connection,
-    body: Body,
+    body: BodyFraming,
     /// Bytes received, including head and chunk lines.
     pub(super) bytes: u64,
 }
@@ -167,7 +169,7 @@ impl ResponseStream {
         if self.feed_stream(&early, &mut each)?.is_break() {
             return Ok(StreamEnd::Enough);
         }
-        while !self.body.is_done() {
+        while self.body != BodyFraming::Done {
             let flow = poll_fn(|cx| {
                 BUFFER.with_borrow_mut(|buffer| {
                     let mut buffer = ReadBuf::new(buffer);
@@ -179,7 +181,7 @@ impl ResponseStream {
                             self.feed_stream(buffer.filled(), &mut each).map(Some)
                         }
                         Ok(()) => match self.body {
-                            Body::UntilClose => Ok(None),
+                            BodyFraming::UntilClosed => Ok(None),
                             _ => Err(self
                                 .conn
                                 .connection_error(&io::ErrorKind::UnexpectedEof.into())),
@@ -205,7 +207,7 @@ impl ResponseStream {
     ) -> Result<ControlFlow<()>> {
         self.bytes += bytes.len() as u64;
         let mut flow = ControlFlow::Continue(());
-        let fed = self.body.feed(bytes, &mut |part| {
+        let fed = self.body.decode(bytes, &mut |part| {
             if flow.is_continue() {
                 flow = each(part);
             }

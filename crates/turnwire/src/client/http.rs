@@ -17,8 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::ClientConfig;
 use url::Url;
 
 /// The timeout of a connection attempt.
@@ -165,15 +164,10 @@ impl Endpoint {
 
 /// TLS with the root certificates of this machine.
 fn tls_config() -> Result<Arc<ClientConfig>, String> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() {
-        return Err("this machine has no root certificates, so https cannot be verified; install ca-certificates or set SSL_CERT_FILE".to_owned());
-    }
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?;
-    Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
+    let config = turnwire_agent::http_client::tls_config(false).map_err(|error| {
+        format!("https cannot be verified: {error}; install ca-certificates or set SSL_CERT_FILE")
+    })?;
+    Ok(Arc::new(config))
 }
 
 #[cfg(test)]
