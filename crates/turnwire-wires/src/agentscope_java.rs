@@ -106,9 +106,7 @@ struct EventEncoder {
 
 impl Encode for EventEncoder {
     fn encode(&mut self, event: &Event<'_>, out: &mut Frames) {
-        let written = direct_encode::write_event(event, &self.track, out)
-            || delta::write_delta(event, &self.track, out);
-        if !written {
+        if !direct_encode::write_event(event, &self.track, out) {
             out.push("", &event::encode(event, &self.track));
         }
         self.track.apply_event(event);

@@ -1,9 +1,9 @@
-//! The fast path for deltas, which are most of a stream: no trees, and nothing copied that can be
-//! borrowed. Everything else is left to [`event`](super::event), which gives the same result.
+//! The fast path to decode deltas, which are most of a stream: no trees, and nothing copied that can
+//! be borrowed. Everything else is left to [`event`](super::event), which gives the same result.
 
 use super::KEPT_FIELD;
-use super::open_replies::{OpenReplies, path_of};
-use crate::stream::{EventSink, Frames};
+use super::open_replies::OpenReplies;
+use crate::stream::EventSink;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -103,35 +103,51 @@ impl<'de: 'a, 'a> Deserialize<'de> for CowStr<'a> {
 }
 
 /// The metadata of an event whose only patch is its position in the log.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CarriedMetadata {
     turnwire: SetPatch<SeqPatch>,
 }
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SetPatch<T> {
     set: T,
 }
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SeqPatch {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     seq: Option<Seq>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     seq_from: Option<Seq>,
 }
 
-/// The kept fields of a delta: the ids that Java gave it. The keys are in the order of a patch.
+/// The kept fields of most events: the ids that Java gave them. The keys are in the order of a patch.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct IdPatch<'a> {
+pub(super) struct IdPatch<'a> {
     #[serde(borrow, default, rename = "blockId", skip_serializing_if = "Option::is_none")]
-    block: Option<Cow<'a, str>>,
+    pub(super) block: Option<Cow<'a, str>>,
     #[serde(borrow, default, rename = "replyId", skip_serializing_if = "Option::is_none")]
-    reply: Option<Cow<'a, str>>,
+    pub(super) reply: Option<Cow<'a, str>>,
+}
+
+impl<'a> IdPatch<'a> {
+    /// The kept ids of an event; empty if nothing is kept, `None` if more is kept than ids that
+    /// differ from ours.
+    pub(super) fn of_event(event: &'a Event<'_>) -> Option<Self> {
+        let Some(kept) = event.rest.raw(KEPT_FIELD) else { return Some(Self::default()) };
+        let ids = serde_json::from_str::<SetPatch<Self>>(kept.text()).ok()?.set;
+        let differs =
+            ids.reply.as_ref().is_none_or(|own| *own != event.reply_id && !own.is_empty());
+        (differs && !ids.is_empty()).then_some(ids)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.reply.is_none() && self.block.is_none()
+    }
 }
 
 /// Reads a delta. Returns false if it is left to the general path.
@@ -209,93 +225,11 @@ fn to_event<'a>(java: JavaDelta<'a>, track: &'a OpenReplies) -> Option<Event<'a>
     Some(event)
 }
 
-/// A delta as Java writes it.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct WrittenDelta<'e> {
-    r#type: &'e str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    id: &'e str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    created_at: &'e str,
-    reply_id: &'e str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    block_id: Option<&'e str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_call_id: Option<&'e str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_call_name: Option<&'e str>,
-    delta: &'e str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    source: Option<&'e str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    metadata: Option<CarriedMetadata>,
-}
-
-/// Writes a delta. Returns false if it is left to the general path.
-pub(super) fn write_delta(event: &Event<'_>, track: &OpenReplies, out: &mut Frames) -> bool {
-    try_write(event, track, out).is_some()
-}
-
-fn try_write(event: &Event<'_>, track: &OpenReplies, out: &mut Frames) -> Option<()> {
-    let (block, call, delta) = match &event.kind {
-        EventKind::TextBlockDelta(event) => (Some(&*event.block_id), None, &*event.delta),
-        EventKind::ThinkingBlockDelta(event) => (Some(&*event.block_id), None, &*event.delta),
-        EventKind::ToolCallDelta(event) => (None, Some(&*event.tool_call_id), &*event.delta),
-        EventKind::ToolResultTextDelta(event) => (None, Some(&*event.tool_call_id), &*event.delta),
-        _ => return None,
-    };
-    let is_plain = event.metadata.is_empty()
-        && !event.reply_id.is_empty()
-        && event
-            .agent
-            .as_ref()
-            .is_none_or(|agent| agent.parent_tool_call_id.is_none() && agent.agent_path.is_some());
-    if !is_plain {
-        return None;
-    }
-    let ids = match (event.rest.len(), event.rest.raw(KEPT_FIELD)) {
-        (0, _) => IdPatch::default(),
-        (1, Some(kept)) => serde_json::from_str::<SetPatch<IdPatch<'_>>>(kept.text()).ok()?.set,
-        _ => return None,
-    };
-    let path = path_of(event);
-    let own = ids.reply.as_deref().unwrap_or(&event.reply_id);
-    // Each one only if it differs.
-    let comes_back = track.outer_reply_id(path, own) == event.reply_id
-        && ids.reply.as_ref().is_none_or(|own| *own != event.reply_id && !own.is_empty())
-        && match (block, &ids.block) {
-            (Some(block), Some(raw)) => *raw != block && track.block_id(path, own, raw) == block,
-            (Some(block), None) => track.block_id(path, own, block) == block,
-            (None, raw) => raw.is_none(),
-        };
-    if !comes_back || (event.rest.len() == 1 && ids.reply.is_none() && ids.block.is_none()) {
-        return None;
-    }
-    let places = SeqPatch { seq: event.seq, seq_from: event.seq_from };
-    let has_place = places.seq.is_some() || places.seq_from.is_some();
-    out.push(
-        "",
-        &WrittenDelta {
-            r#type: event.kind.type_name(),
-            id: &event.id,
-            created_at: &event.created_at,
-            reply_id: own,
-            block_id: ids.block.as_deref().or(block),
-            tool_call_id: call,
-            tool_call_name: call.and_then(|call| track.tool_name(path, call)),
-            delta,
-            source: path,
-            metadata: has_place.then_some(CarriedMetadata { turnwire: SetPatch { set: places } }),
-        },
-    );
-    Some(())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::event;
+    use super::super::{direct_encode, event};
     use super::*;
+    use crate::stream::Frames;
     use turnwire_testkit::{check_property, pick, values};
 
     fn open(rng: &mut fastrand::Rng) -> OpenReplies {
@@ -376,7 +310,7 @@ mod tests {
 
     fn same_when_written(event: &Event<'_>, track: &OpenReplies) {
         let mut frames = Frames::default();
-        if write_delta(event, track, &mut frames) {
+        if direct_encode::write_event(event, track, &mut frames) {
             let (_, text) = frames.iter().next().unwrap();
             let slow = event::encode(event, track);
             assert_eq!(parse(text).unwrap(), slow, "{}", event.to_json());
@@ -389,7 +323,7 @@ mod tests {
         let line = r#"{"type":"TEXT_BLOCK_DELTA","id":"e","createdAt":"t","replyId":"m","blockId":"text","delta":"hi","type":"TEXT_BLOCK_DELTA"}"#;
         let mut frames = Frames::default();
         let taken = read_delta(line, &track, &mut |event| {
-            assert!(write_delta(&event, &track, &mut frames));
+            assert!(direct_encode::write_event(&event, &track, &mut frames));
         });
         assert!(taken);
         assert_eq!(frames.len(), 1);

@@ -1,10 +1,12 @@
-//! The fast path for events that did not come from Java: fields that Java has, and a patch for the
-//! others. It does not read its output back to find what is missing, as [`event`](super::event)
-//! does, which gives the same result and handles what is left to it.
+//! The fast path to encode events: the fields that Java has, and a patch for the others. It does not
+//! read its output back to find what is missing, as [`event`](super::event) does. That general path
+//! gives the same result, and handles what is left to it: events of which Java's own fields, beyond
+//! its ids, were kept.
 
 mod json_shape;
 
 use super::block::{call_to_java, confirm_to_java, result_to_java};
+use super::delta::IdPatch;
 use super::open_replies::{OpenReplies, path_of};
 use super::{KEPT_FIELD, carried_patch};
 use crate::stream::Frames;
@@ -24,13 +26,13 @@ pub(super) fn write_event(event: &Event<'_>, track: &OpenReplies, out: &mut Fram
 fn to_java_event<'e>(event: &'e Event<'_>, track: &'e OpenReplies) -> Option<JavaEvent<'e>> {
     let agent = event.agent.as_deref();
     let is_plain = !event.reply_id.is_empty()
-        && event.rest.raw(KEPT_FIELD).is_none()
         && event.metadata.raw(carried_patch::PATCH_KEY).is_none()
         && agent
             .is_none_or(|agent| agent.agent_path.is_some() || agent.parent_tool_call_id.is_some());
     if !is_plain {
         return None;
     }
+    let ids = IdPatch::of_event(event)?;
     let mut java = JavaEvent {
         java: Vec::with_capacity(10),
         metadata: Some(&event.metadata),
@@ -40,13 +42,16 @@ fn to_java_event<'e>(event: &'e Event<'_>, track: &'e OpenReplies) -> Option<Jav
     java.insert_known("id", &event.id);
     java.insert_known("createdAt", &event.created_at);
     if is_custom(&event.kind) {
+        if !ids.is_empty() {
+            return None;
+        }
         java.insert("name", Value::Word(event.kind.type_name().to_lowercase()));
         java.insert("value", Value::Event(event));
         // The value contains it.
         java.metadata = None;
         return Some(java);
     }
-    java.set_kind(event, track)?;
+    java.set_kind(event, &ids, track)?;
     java.insert_some("source", path_of(event));
     let carried = &mut java.carried;
     carried.set_some(
@@ -56,7 +61,8 @@ fn to_java_event<'e>(event: &'e Event<'_>, track: &'e OpenReplies) -> Option<Jav
     for (key, seq) in [("seq", event.seq), ("seq_from", event.seq_from)] {
         carried.set.extend(seq.map(|seq| (key, Value::Seq(seq))));
     }
-    carried.set_all(&event.rest);
+    let rest = event.rest.iter().filter(|(key, _)| *key != KEPT_FIELD);
+    carried.set.extend(rest.map(|(key, value)| (key, Value::Json(value))));
     carried.sort();
     Some(java)
 }
@@ -78,20 +84,60 @@ fn is_custom(kind: &EventKind<'_>) -> bool {
 
 impl<'e> JavaEvent<'e> {
     /// Sets Java's fields, and the patch.
-    fn set_kind(&mut self, event: &'e Event<'_>, track: &'e OpenReplies) -> Option<()> {
+    #[expect(clippy::too_many_lines, reason = "an arm for each kind")]
+    fn set_kind(
+        &mut self,
+        event: &'e Event<'_>,
+        ids: &IdPatch<'_>,
+        track: &'e OpenReplies,
+    ) -> Option<()> {
         let path = path_of(event);
         let open = track.find_reply(path);
+        // The id of the event's step, from which the ids of its reply and its block follow.
+        let own = ids.reply.as_deref().unwrap_or(&event.reply_id);
+        let block_id = |id: &'e str| match ids.block.as_deref() {
+            Some(raw) if raw != id && track.block_id(path, own, raw) == id => {
+                Some(Value::Word(raw.to_owned()))
+            }
+            None if track.block_id(path, own, id) == id => Some(Value::Text(id)),
+            Some(_) | None => None,
+        };
+        let tool_name = |call: &str| track.tool_name(path, call);
         if let EventKind::Custom(custom) = &event.kind {
+            if !ids.is_empty() {
+                return None;
+            }
             self.insert_text("name", &custom.name);
             return self.set_custom(&custom.value.0, event, open.map(|open| &*open.reply_id));
         }
-        self.insert_text("replyId", &event.reply_id);
+        match &ids.reply {
+            Some(own) => self.insert("replyId", Value::Word(own.clone().into_owned())),
+            None => self.insert_text("replyId", &event.reply_id),
+        }
+        let starts_or_ends =
+            matches!(event.kind, EventKind::ReplyStart(_) | EventKind::ReplyEnd(_));
+        if starts_or_ends && !ids.is_empty()
+            || !starts_or_ends && track.outer_reply_id(path, own) != event.reply_id
+        {
+            return None;
+        }
+        let has_block_id = matches!(
+            event.kind,
+            EventKind::TextBlockStart(_)
+                | EventKind::TextBlockDelta(_)
+                | EventKind::TextBlockEnd(_)
+                | EventKind::ThinkingBlockStart(_)
+                | EventKind::ThinkingBlockDelta(_)
+                | EventKind::ThinkingBlockEnd(_)
+        );
+        if ids.block.is_some() && !has_block_id {
+            return None;
+        }
         match &event.kind {
             EventKind::ReplyStart(start) => {
                 self.insert_known("sessionId", &start.session_id);
                 self.insert_known("name", &start.name);
                 self.insert_text("role", start.role.as_str());
-                return Some(());
             }
             EventKind::ReplyEnd(end) => {
                 let open = open.filter(|open| open.reply_id == event.reply_id);
@@ -99,39 +145,33 @@ impl<'e> JavaEvent<'e> {
                     return None;
                 }
                 self.set_reply_end(end, open.map_or("", |open| &open.session_id));
-                return Some(());
             }
-            _ if track.outer_reply_id(path, &event.reply_id) != event.reply_id => return None,
-            _ => {}
-        }
-        let is_same = |id: &str| track.block_id(path, &event.reply_id, id) == id;
-        match &event.kind {
             EventKind::ModelCallStart(start) => {
                 self.carried.set_known("model_name", &start.model_name);
             }
             EventKind::ModelCallEnd(end) => self.set_model_call_end(end),
             EventKind::ExceedMaxIters(exceed) => self.carried.set_known("name", &exceed.name),
-            EventKind::TextBlockStart(start) if is_same(&start.block_id) => {
-                self.insert_text("blockId", &start.block_id);
+            EventKind::TextBlockStart(start) => {
+                self.insert("blockId", block_id(&start.block_id)?);
             }
-            EventKind::TextBlockDelta(delta) if is_same(&delta.block_id) => {
-                self.insert_text("blockId", &delta.block_id);
+            EventKind::TextBlockDelta(delta) => {
+                self.insert("blockId", block_id(&delta.block_id)?);
                 self.insert_text("delta", &delta.delta);
             }
-            EventKind::TextBlockEnd(end) if is_same(&end.block_id) => {
-                self.insert_text("blockId", &end.block_id);
+            EventKind::TextBlockEnd(end) => {
+                self.insert("blockId", block_id(&end.block_id)?);
                 self.carried.set_some("text", end.text.as_deref());
                 self.carried.set_fields("extra", &end.extra);
             }
-            EventKind::ThinkingBlockStart(start) if is_same(&start.block_id) => {
-                self.insert_text("blockId", &start.block_id);
+            EventKind::ThinkingBlockStart(start) => {
+                self.insert("blockId", block_id(&start.block_id)?);
             }
-            EventKind::ThinkingBlockDelta(delta) if is_same(&delta.block_id) => {
-                self.insert_text("blockId", &delta.block_id);
+            EventKind::ThinkingBlockDelta(delta) => {
+                self.insert("blockId", block_id(&delta.block_id)?);
                 self.insert_text("delta", &delta.delta);
             }
-            EventKind::ThinkingBlockEnd(end) if is_same(&end.block_id) => {
-                self.insert_text("blockId", &end.block_id);
+            EventKind::ThinkingBlockEnd(end) => {
+                self.insert("blockId", block_id(&end.block_id)?);
                 self.carried.set_fields("extra", &end.extra);
             }
             EventKind::DataBlockStart(start) => {
@@ -153,38 +193,30 @@ impl<'e> JavaEvent<'e> {
                 self.insert_some("hintSource", hint.source.as_deref());
                 self.set_hint(&hint.hint);
             }
-            _ => return self.set_tool(event, track),
-        }
-        Some(())
-    }
-
-    fn set_tool(&mut self, event: &'e Event<'_>, track: &'e OpenReplies) -> Option<()> {
-        let path = path_of(event);
-        match &event.kind {
             EventKind::ToolCallStart(start) => {
                 self.set_call(&start.tool_call_id, Some(&start.tool_call_name));
             }
             EventKind::ToolCallDelta(delta) => {
-                self.set_call(&delta.tool_call_id, track.tool_name(path, &delta.tool_call_id));
+                self.set_call(&delta.tool_call_id, tool_name(&delta.tool_call_id));
                 self.insert_text("delta", &delta.delta);
             }
             EventKind::ToolCallEnd(end) => {
-                self.set_call(&end.tool_call_id, track.tool_name(path, &end.tool_call_id));
+                self.set_call(&end.tool_call_id, tool_name(&end.tool_call_id));
                 self.carried.set_fields("extra", &end.extra);
             }
             EventKind::ToolResultStart(start) => {
                 self.set_call(&start.tool_call_id, Some(&start.tool_call_name));
             }
             EventKind::ToolResultTextDelta(delta) => {
-                self.set_call(&delta.tool_call_id, track.tool_name(path, &delta.tool_call_id));
+                self.set_call(&delta.tool_call_id, tool_name(&delta.tool_call_id));
                 self.insert_text("delta", &delta.delta);
             }
             EventKind::ToolResultDataDelta(delta) if event.rest.raw("name").is_none() => {
-                self.set_call(&delta.tool_call_id, track.tool_name(path, &delta.tool_call_id));
+                self.set_call(&delta.tool_call_id, tool_name(&delta.tool_call_id));
                 self.set_data(delta);
             }
             EventKind::ToolResultEnd(end) => {
-                self.set_call(&end.tool_call_id, track.tool_name(path, &end.tool_call_id));
+                self.set_call(&end.tool_call_id, tool_name(&end.tool_call_id));
                 let known = Some(end.state.as_str()).filter(|_| end.state.is_known());
                 self.insert_text("state", known.unwrap_or(RUNNING));
                 if known.is_none() {
@@ -209,7 +241,19 @@ impl<'e> JavaEvent<'e> {
                 );
                 self.carried.patch_list("execution_results", results.iter().map(result_patch))?;
             }
-            _ => return None,
+            // Left to the general path.
+            EventKind::ToolResultDataDelta(_)
+            | EventKind::RequestStop(_)
+            | EventKind::AllToolsDenied(_)
+            | EventKind::SubagentExposed(_)
+            | EventKind::Message(_)
+            | EventKind::Supersede(_)
+            | EventKind::Reset(_)
+            // Written as custom events.
+            | EventKind::UserInterrupt(_)
+            | EventKind::Block(_)
+            | EventKind::Custom(_)
+            | EventKind::Unknown(_) => return None,
         }
         Some(())
     }
