@@ -19,7 +19,7 @@ use std::collections::HashSet;
 use std::io::{self, Read, Write};
 use turnwire_core::{Event, EventKind, Folder, Msg, ToolCall, coalesce};
 use turnwire_testkit::{Rng, random_reply, stream, values};
-use turnwire_wires::ag_ui::{PendingReply, RunInput};
+use turnwire_wires::ag_ui::{PendingReply, RunInput, RunOptions};
 use turnwire_wires::{Encode, EncoderOptions, Frames, Wire, sse};
 
 fn main() -> io::Result<()> {
@@ -66,11 +66,9 @@ fn main() -> io::Result<()> {
 
 fn encoder(run_id: &str) -> Result<Box<dyn Encode>, String> {
     let wire = Wire::named("ag-ui").ok_or("there is no wire ag-ui")?;
-    let encoding = EncoderOptions {
-        session_id: Some("t".to_owned()),
-        run_id: Some(run_id.to_owned()),
-        ..EncoderOptions::default()
-    };
+    let run = RunOptions { run_id: Some(run_id.to_owned()), resets_client: false };
+    let encoding =
+        EncoderOptions { session_id: Some("t".to_owned()), ..EncoderOptions::default() }.with(run);
     wire.encoder(&encoding).map_err(|error| error.to_string())
 }
 

@@ -14,6 +14,7 @@ use turnwire_core::{
     ErrorType, Event, EventKind, Fields, FinishedReason, Json, ReplyError, ToolCall, ToolResult,
     ToolResultState,
 };
+use turnwire_wires::openai_chat::StreamOptions;
 use turnwire_wires::{EncoderOptions, Frames, Wire, sse};
 
 const REPLY: &str = "chatcmpl-1";
@@ -244,7 +245,7 @@ impl ReplyBuilder {
         let mut frames = Frames::default();
         let Some(wire) = Wire::named("openai-chat") else { return body };
         let Ok(mut encoder) =
-            wire.encoder(&EncoderOptions { usage: true, ..EncoderOptions::default() })
+            wire.encoder(&EncoderOptions::default().with(StreamOptions { include_usage: true }))
         else {
             return body;
         };

@@ -1,19 +1,20 @@
-//! AG-UI 1.0: what its clients send, and the runs that they get.
+//! AG-UI 1.0: requests of its clients, and its runs.
 //!
 //! ```
 //! use turnwire_core::Event;
-//! use turnwire_wires::{Encoding, Frames, Wire, ag_ui::RunInput};
+//! use turnwire_wires::ag_ui::{RunInput, RunOptions};
+//! use turnwire_wires::{EncoderOptions, Frames, Wire};
 //!
 //! let input = RunInput::parse(
 //!     r#"{"threadId":"t","runId":"run","messages":[{"id":"u","role":"user","content":"hi"}]}"#,
 //! )?;
 //! assert_eq!(input.new_messages(|_| false)?[0].text("").as_deref(), Some("hi"));
 //!
-//! let encoding = Encoding { run_id: Some(input.run_id), ..Encoding::default() };
-//! let mut encoder = Wire::named("ag-ui").unwrap().encoder(&encoding)?;
+//! let run = RunOptions { run_id: Some(input.run_id), ..RunOptions::default() };
+//! let mut encoder = Wire::named("ag-ui").unwrap().encoder(&EncoderOptions::default().with(run))?;
 //! let mut frames = Frames::default();
 //! let start = Event::from_json(r#"{"type":"REPLY_START","reply_id":"r","session_id":"t"}"#)?;
-//! encoder.event(&start, &mut frames);
+//! encoder.encode(&start, &mut frames);
 //! assert_eq!(
 //!     frames.iter().next().unwrap().1,
 //!     r#"{"type":"RUN_STARTED","threadId":"t","runId":"run","protocolVersion":"1.0"}"#
@@ -21,20 +22,19 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! | of ours | of theirs |
+//! | Turnwire | AG-UI |
 //! |---|---|
-//! | a reply | a run; several, where it waits for somebody in between |
-//! | a text, thinking, a tool call, a result | a message each, with the block's id (`CALL-result` for a result) |
-//! | data, a hint, a block of another type | an activity with the block as content |
-//! | a model call | a step |
-//! | a call that asks a person | an interrupt; the answer is `{approved, editedArgs?}` |
-//! | a call that the client executes | a run that went well with `pendingToolCallIds`; the answer is a tool's message |
-//! | a stop | the outcome `cancelled` |
-//! | a sub-agent's events | messages with its reply's id as `subagentRunId` |
-//! | a text that its end replaces, an edited input, a discarded block | an activity `discarded` in the old one's place, and a new message |
+//! | reply | a run; several runs if the reply waits for the client in between |
+//! | text, thinking, tool call, tool result | one message each, with the block's id (`CALL-result` for a result) |
+//! | data, hint, block of another type | an activity with the block as content |
+//! | model call | a step |
+//! | call that needs an approval | an interrupt; the answer is `{approved, editedArgs?}` |
+//! | call that the client executes | a successful run with `pendingToolCallIds`; the answer is a tool message |
+//! | stopped reply | the outcome `cancelled` |
+//! | sub-agent's events | messages with its reply id as `subagentRunId` |
+//! | replaced text, edited input, discarded block | an activity `discarded` in place of the old message, and a new message |
 //!
-//! The messages that a client ends with have our ids, and say in their metadata which reply they
-//! are a part of.
+//! The client's messages have our ids, and their metadata names the reply that they are part of.
 
 mod blocks;
 mod calls;
@@ -53,6 +53,16 @@ pub use client_request::{
 
 use crate::loss::Loss;
 use crate::registry::{MessageCodec, ResumeMode, Wire};
+
+/// Options of the AG-UI encoder, for [`EncoderOptions::with`](crate::EncoderOptions::with).
+#[derive(Debug, Clone, Default)]
+pub struct RunOptions {
+    /// The run, as the client names it. Default: the reply's id.
+    pub run_id: Option<String>,
+    /// Whether a client that reconnects has messages in another order or with gaps: then the encoder
+    /// first clears them.
+    pub resets_client: bool,
+}
 
 pub(crate) static WIRE: Wire = Wire {
     name: "ag-ui",

@@ -93,7 +93,8 @@ pub use client_request::{
     ServerAnswer, Status, SubscriptionStatus,
 };
 pub use conversions::{
-    APPROVAL_SECONDS, FAILED, FAILED_FOR_NOW, RAW_INPUT, RESULT_CHARACTERS, USER_STOPPED,
+    APPROVAL_SECONDS, DisplayMode, FAILED, FAILED_FOR_NOW, RAW_INPUT, RESULT_CHARACTERS,
+    USER_STOPPED,
 };
 pub use message::HistoryEncoder;
 

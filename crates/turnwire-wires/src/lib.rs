@@ -41,6 +41,7 @@ pub mod body;
 pub mod client_request;
 pub mod dashscope;
 pub mod gemini;
+mod json;
 mod lenient;
 pub mod loss;
 pub mod model_request;
@@ -59,7 +60,7 @@ pub use model_request::Request;
 pub use registry::{DuplicateWireError, UnsupportedError, Wire};
 pub use stream::{
     Decode, Decoded, Decoder, DecoderOptions, Encode, EncoderOptions, Frames, StreamScope,
-    UnsettledCalls,
+    UnsettledCalls, WireOptions,
 };
 
 /// Runs the example of the README as a test.

@@ -44,6 +44,13 @@ pub use collect::CompletionCollector;
 
 const NAME: &str = "openai-chat";
 
+/// Options of the encoder, for [`EncoderOptions::with`](crate::EncoderOptions::with).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StreamOptions {
+    /// Whether the stream ends with a usage chunk.
+    pub include_usage: bool,
+}
+
 pub(crate) static WIRE: Wire = Wire {
     name: NAME,
     about: "OpenAI's chat completions and compatible APIs",

@@ -24,6 +24,8 @@
 
 use crate::body::{BadFrame, Frame, FrameReader};
 use serde::Serialize;
+use std::any::Any;
+use std::sync::Arc;
 use turnwire_core::{Error, ErrorKind, Event, Result, ToolCall};
 
 /// Receives the events of a decoder.
@@ -219,8 +221,6 @@ pub struct EncoderOptions {
     /// The session: AG-UI's thread, the content-block protocol's session. Default: as `REPLY_START`
     /// says.
     pub session_id: Option<String>,
-    /// The run, if the client names it. Default: the reply's id.
-    pub run_id: Option<String>,
     /// The model's name, if the protocol has one. Default: as `MODEL_CALL_START` says.
     pub model: Option<String>,
     /// The id of the response, completion or message. Default: the reply's id.
@@ -228,13 +228,8 @@ pub struct EncoderOptions {
     /// Whether the client asked for JSON: then text that is not JSON is held back, and dropped if
     /// the reply has structured output.
     pub wants_json: bool,
-    /// Whether the content-block protocol shows thinking (`agent`) or not (`chat`).
-    pub display_mode: DisplayMode,
-    /// Whether a chat completions stream ends with a usage chunk.
-    pub usage: bool,
-    /// Whether a client that reconnects has messages in another order or with gaps: then AG-UI
-    /// first clears them.
-    pub resets_client: bool,
+    /// Options of single wires.
+    pub wire: WireOptions,
 }
 
 /// Pending calls that an encoder cannot tell from the events of a reply alone.
@@ -253,14 +248,26 @@ impl UnsettledCalls {
     }
 }
 
-/// How much of an agent's work the content-block protocol shows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum DisplayMode {
-    /// The answer, thinking and hints.
-    #[default]
-    Agent,
-    /// Only the answer.
-    Chat,
+/// Options of single wires, each of a type of its own, such as
+/// [`ag_ui::RunOptions`](crate::ag_ui::RunOptions). Other wires ignore them.
+#[derive(Debug, Clone, Default)]
+pub struct WireOptions(Vec<Arc<dyn Any + Send + Sync>>);
+
+impl WireOptions {
+    /// The options of this type, if they were set.
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        self.0.iter().find_map(|options| options.downcast_ref())
+    }
+}
+
+impl EncoderOptions {
+    /// Sets the options of one wire.
+    #[must_use]
+    pub fn with<T: Any + Send + Sync>(mut self, options: T) -> Self {
+        self.wire.0.retain(|known| !known.as_ref().is::<T>());
+        self.wire.0.push(Arc::new(options));
+        self
+    }
 }
 
 /// The frames of one or more events: each a text and, if the protocol names its frames, a name.

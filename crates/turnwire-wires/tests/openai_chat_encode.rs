@@ -15,6 +15,7 @@ use turnwire_core::{
     ToolCall, ToolResult, ToolResultState, coalesce,
 };
 use turnwire_testkit::{check_property, values};
+use turnwire_wires::openai_chat::StreamOptions;
 use turnwire_wires::{DecoderOptions, EncoderOptions, Frames, Wire};
 
 type Kind = EventKind<'static>;
@@ -146,7 +147,7 @@ fn a_plain_answer_is_written_as_openai_writes_it() {
             "prompt_tokens_details": {"cached_tokens": 6, "cache_write_tokens": 0}}),
     );
     assert_eq!(
-        encode(&EncoderOptions { usage: true, ..EncoderOptions::default() }, &events),
+        encode(&EncoderOptions::default().with(StreamOptions { include_usage: true }), &events),
         [
             delta(role()),
             delta(json!({"reasoning_content": "Hm"})),
@@ -303,8 +304,10 @@ fn an_error_comes_last_and_behind_the_usage() {
         ..ReplyEnd::default()
     });
     let events = [vec![start()], text("b", &["par"]), vec![failed]].concat();
-    let frames =
-        short(&encode(&EncoderOptions { usage: true, ..EncoderOptions::default() }, &events));
+    let frames = short(&encode(
+        &EncoderOptions::default().with(StreamOptions { include_usage: true }),
+        &events,
+    ));
     assert_eq!(frames.get(..2).unwrap(), [role(), json!({"content": "par"})]);
     assert_eq!(frames.get(2).unwrap().get("total_tokens").unwrap(), 0);
     assert_eq!(
@@ -438,8 +441,10 @@ fn merged_deltas_give_the_same_answer() {
         }
         let merged: Vec<Event<'_>> = coalesce(events.iter().cloned()).collect();
         let sum = |events: &[Event<'_>]| {
-            let frames =
-                encode(&EncoderOptions { usage: true, ..EncoderOptions::default() }, events);
+            let frames = encode(
+                &EncoderOptions::default().with(StreamOptions { include_usage: true }),
+                events,
+            );
             let all = |field: &str| -> String {
                 let path = format!("/choices/0/delta/{field}");
                 frames.iter().filter_map(|frame| frame.pointer(&path)?.as_str()).collect()
@@ -474,7 +479,8 @@ fn no_event_breaks_the_encoder() {
             })
             .collect();
         // Each frame is JSON on a line of its own.
-        let frames = encode(&EncoderOptions { usage: true, ..EncoderOptions::default() }, &events);
+        let frames =
+            encode(&EncoderOptions::default().with(StreamOptions { include_usage: true }), &events);
         assert!(frames.iter().all(|frame| !frame.to_string().contains('\n')));
     });
 }

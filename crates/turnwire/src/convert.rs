@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use turnwire_core::{Event, RepeatDetector, Result};
+use turnwire_wires::openai_chat::StreamOptions;
 use turnwire_wires::{Decoded, DecoderOptions, Encode, EncoderOptions, Frames, Wire, sse};
 
 /// Convert a stream of one wire to another
@@ -51,7 +52,8 @@ Examples:
 impl Convert {
     pub(crate) fn run(self) -> ExitCode {
         let decoder = self.from.decoder(&DecoderOptions::default());
-        let encoder = self.to.encoder(&EncoderOptions { usage: true, ..EncoderOptions::default() });
+        let encoder =
+            self.to.encoder(&EncoderOptions::default().with(StreamOptions { include_usage: true }));
         let (mut decoder, encode) = match (decoder, encoder) {
             (Ok(decoder), Ok(encode)) => (decoder, encode),
             (Err(error), _) | (_, Err(error)) => {

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use turnwire_agent::{ClientContext, ClientTool};
 use turnwire_core::{ContentBlock, Event, Fields, Json, Msg, Role, ToolCall};
 use turnwire_log::{PendingCalls, Session, Snapshot};
-use turnwire_wires::ag_ui::{HistoryDifference, PendingReply, RunInput};
+use turnwire_wires::ag_ui::{HistoryDifference, PendingReply, RunInput, RunOptions};
 use turnwire_wires::{EncoderOptions, Frames, Wire, sse as lines};
 
 /// How often a request is looked at anew because somebody else was faster.
@@ -110,7 +110,8 @@ impl RunRequest<'_> {
 
     /// The run of a thread in which nothing was said.
     fn empty_run(&self) -> ApiResult<Response> {
-        let mut encoder = wire()?.encoder(&self.encoding()).map_err(ApiError::internal)?;
+        let mut encoder =
+            wire()?.encoder(&self.encoding(HistoryDifference::None)).map_err(ApiError::internal)?;
         let mut frames = Frames::default();
         encoder.resume(&[], &mut frames);
         let mut body = String::new();
@@ -237,10 +238,7 @@ impl RunRequest<'_> {
         let pause = if reply_id.is_some() { PausePolicy::Any } else { PausePolicy::AwaitStart };
         let tell = ReplyStreamOptions {
             wire: wire()?,
-            encoding: EncoderOptions {
-                resets_client: difference == HistoryDifference::Gaps,
-                ..self.encoding()
-            },
+            encoding: self.encoding(difference),
             reply_id: reply_id.unwrap_or_default(),
             begin,
             pause,
@@ -249,12 +247,11 @@ impl RunRequest<'_> {
         Ok(sse_response(self.app, follow_reply(self.app, session, tell).await?))
     }
 
-    fn encoding(&self) -> EncoderOptions {
-        EncoderOptions {
-            session_id: Some(self.input.thread_id.clone()),
-            run_id: Some(self.input.run_id.clone()),
-            ..EncoderOptions::default()
-        }
+    fn encoding(&self, difference: HistoryDifference) -> EncoderOptions {
+        let session_id = Some(self.input.thread_id.clone());
+        let run_id = Some(self.input.run_id.clone());
+        EncoderOptions { session_id, ..EncoderOptions::default() }
+            .with(RunOptions { run_id, resets_client: difference == HistoryDifference::Gaps })
     }
 
     /// Why nothing can be said now.

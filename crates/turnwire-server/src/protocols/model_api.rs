@@ -21,6 +21,7 @@ use std::sync::Arc;
 use turnwire_core::{Event, EventKind};
 use turnwire_log::Session;
 use turnwire_wires::client_request::{ClientRequest, ErrorResponse, ResponseCollector};
+use turnwire_wires::openai_chat::StreamOptions;
 use turnwire_wires::{EncoderOptions, Wire};
 
 /// The longest key that is taken.
@@ -115,10 +116,10 @@ async fn respond(
         encoding: EncoderOptions {
             model: Some(asked.model.clone()),
             id: Some(id),
-            usage: asked.include_usage || !asked.stream,
             wants_json: asked.output_schema.is_some(),
             ..EncoderOptions::default()
-        },
+        }
+        .with(StreamOptions { include_usage: asked.include_usage || !asked.stream }),
         reply_id: turn.reply_id.clone(),
         begin: turn.begin,
         pause: PausePolicy::ExternalOnly,

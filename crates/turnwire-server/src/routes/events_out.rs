@@ -22,7 +22,7 @@ use turnwire_core::Seq;
 use turnwire_log::Session;
 use turnwire_log::store::EventLines;
 use turnwire_wires::Wire;
-use turnwire_wires::stream::DisplayMode;
+use turnwire_wires::blocks::DisplayMode;
 
 /// The query parameters.
 #[derive(Debug, Default, Deserialize)]

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use turnwire_log::Session;
 use turnwire_wires::Wire;
-use turnwire_wires::stream::DisplayMode;
+use turnwire_wires::blocks::DisplayMode;
 
 /// How many sessions one socket may subscribe to.
 const MOST: usize = 256;

@@ -5,7 +5,8 @@ use memchr::memmem;
 use std::sync::{Arc, LazyLock};
 use turnwire_core::{Event, EventKind, Fields, Msg, Seq};
 use turnwire_log::Session;
-use turnwire_wires::stream::DisplayMode;
+use turnwire_wires::blocks::DisplayMode;
+use turnwire_wires::openai_chat::StreamOptions;
 use turnwire_wires::{Encode, EncoderOptions, Frames, UnsupportedError, Wire, sse};
 
 /// The format of a stream. Subscribers of one session with the same format share the encoding.
@@ -108,10 +109,9 @@ impl StreamWriter {
     pub fn new(session: &Session, format: &StreamFormat) -> Result<Self, UnsupportedError> {
         let options = EncoderOptions {
             session_id: Some(session.id().to_owned()),
-            display_mode: format.display,
-            usage: true,
             ..EncoderOptions::default()
         };
+        let options = options.with(format.display).with(StreamOptions { include_usage: true });
         let encoder =
             if format.is_canonical() { None } else { Some(format.wire.encoder(&options)?) };
         Ok(Self {

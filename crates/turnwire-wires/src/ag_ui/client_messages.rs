@@ -3,8 +3,9 @@
 
 use super::frame::{DISCARDED, METADATA_KEY};
 use super::write_messages::{
-    BlockIds, MessageHeader, reply_metadata, streamed_block, streamed_messages, to_json,
+    BlockIds, MessageHeader, reply_metadata, streamed_block, streamed_messages,
 };
+use crate::json::to_json;
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use turnwire_core::{ContentBlock, Fields, Msg};

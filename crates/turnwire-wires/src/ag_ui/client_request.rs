@@ -6,6 +6,7 @@
 use super::frame::METADATA_KEY;
 use super::read_messages::read_message_list;
 use super::write_messages::{MESSAGE_ID, streamed_messages};
+use crate::json::string_field;
 use crate::model_request::ToolDefinition;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
@@ -53,18 +54,18 @@ impl HistoryComparison<'_> {
     /// Compares the next message of the conversation.
     pub fn add(&mut self, message: &Msg) {
         for ours in streamed_messages(message) {
-            let role = text_field(&ours, "role");
+            let role = string_field(&ours, "role");
             let is_beside = matches!(role.as_deref(), Some("reasoning" | "activity"));
             if is_beside || self.found == HistoryDifference::Gaps {
                 continue;
             }
-            let theirs = text_field(&ours, "id").and_then(|id| self.theirs.get(&id).copied());
+            let theirs = string_field(&ours, "id").and_then(|id| self.theirs.get(&id).copied());
             self.found = match (theirs, self.found) {
                 (None, _) => HistoryDifference::Behind,
                 (Some(_), HistoryDifference::Behind) => HistoryDifference::Gaps,
                 (Some(has), found) => {
                     let is_user = role.as_deref() == Some("user");
-                    let is_same = text_field(has, "role") == role
+                    let is_same = string_field(has, "role") == role
                         && (is_user
                             || MessageContent::from_fields(has)
                                 == MessageContent::from_fields(&ours));
@@ -78,10 +79,6 @@ impl HistoryComparison<'_> {
     pub fn difference(&self) -> HistoryDifference {
         self.found
     }
-}
-
-fn text_field(fields: &Fields, key: &str) -> Option<String> {
-    fields.get::<String>(key).ok().flatten()
 }
 
 /// One entry of the client's context.
@@ -192,21 +189,21 @@ impl RunInput {
 
     /// Starts a comparison, for a conversation that is read message by message.
     pub fn comparison(&self) -> HistoryComparison<'_> {
-        let with_id = |fields| Some((text_field(fields, "id")?, fields));
+        let with_id = |fields| Some((string_field(fields, "id")?, fields));
         let theirs = self.messages.iter().filter_map(with_id).collect();
         HistoryComparison { theirs, found: HistoryDifference::None }
     }
 
     /// The ids of the client's messages.
     pub fn message_ids(&self) -> HashSet<String> {
-        self.messages.iter().filter_map(|fields| text_field(fields, "id")).collect()
+        self.messages.iter().filter_map(|fields| string_field(fields, "id")).collect()
     }
 
     /// The replies of which the client has at least a part.
     pub fn reply_ids(&self) -> HashSet<String> {
         let replies = self.messages.iter().filter_map(|fields| {
             let metadata = fields.get::<Fields>("metadata").ok().flatten()?;
-            text_field(&metadata.get::<Fields>(METADATA_KEY).ok().flatten()?, "reply")
+            string_field(&metadata.get::<Fields>(METADATA_KEY).ok().flatten()?, "reply")
         });
         replies.collect()
     }
@@ -341,7 +338,7 @@ fn without_own_metadata(fields: &Fields) -> Fields {
     let mut fields = fields.clone();
     if let Ok(Some(mut metadata)) = fields.get::<Fields>("metadata") {
         metadata.remove(METADATA_KEY);
-        fields.insert("metadata", super::write_messages::to_json(&metadata));
+        fields.insert("metadata", crate::json::to_json(&metadata));
     }
     fields
 }

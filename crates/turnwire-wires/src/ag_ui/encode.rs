@@ -3,6 +3,7 @@
 //! A reply is one run. When the reply waits for the client, the run is finished, and the rest of
 //! the reply is another run. Everything that is opened within a run is closed before its end.
 
+use super::RunOptions;
 use super::client_messages::MessageKind;
 use super::turn_state::{RunState, Step, StreamedKind, TurnState};
 use super::write_messages::streamed_messages;
@@ -31,16 +32,18 @@ pub(super) struct Encoder {
 
 impl Encoder {
     pub(super) fn new(encoding: &EncoderOptions) -> Self {
+        let RunOptions { run_id, resets_client } =
+            encoding.wire.get::<RunOptions>().cloned().unwrap_or_default();
         Self {
             session_id: encoding.session_id.clone(),
-            run_id: encoding.run_id.clone(),
+            run_id,
             is_run_named: false,
             run: RunState::Idle,
             turn: TurnState::default(),
             queued_messages: Vec::new(),
             deferred_frames: Frames::default(),
             resets_next_run: false,
-            resets_client: encoding.resets_client,
+            resets_client,
         }
     }
 }

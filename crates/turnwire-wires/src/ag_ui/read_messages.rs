@@ -4,7 +4,8 @@
 //! to the reply with the call.
 
 use super::frame::{ACTIVITY_TYPES, DISCARDED, METADATA_KEY};
-use super::write_messages::{MESSAGE_ID, to_json};
+use super::write_messages::MESSAGE_ID;
+use crate::json::to_json;
 use crate::provider::unknown_block;
 use std::collections::HashMap;
 use turnwire_core::{

@@ -7,7 +7,7 @@ use super::frame::{
     SubagentOutcome, VERSION,
 };
 use super::turn_state::{PendingCall, RunState, TurnState};
-use super::write_messages::to_json;
+use crate::json::to_json;
 use crate::stream::Frames;
 use turnwire_core::event::ReplyEnd;
 use turnwire_core::{Event, EventKind, Fields, FinishedReason, Json, Msg, ReplyError, Role};

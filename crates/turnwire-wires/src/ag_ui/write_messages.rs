@@ -9,7 +9,8 @@
 //! for, so nothing is lost.
 
 use super::frame::METADATA_KEY;
-use serde_json::{Value, json};
+use crate::json::{to_fields, to_json};
+use serde_json::json;
 use std::collections::HashMap;
 use turnwire_core::block::{DataKind, Source};
 use turnwire_core::{
@@ -462,12 +463,4 @@ fn own_metadata(mark: &Fields) -> Json {
     let mut metadata = Fields::default();
     metadata.insert(METADATA_KEY, to_json(mark));
     to_json(&metadata)
-}
-
-pub(super) fn to_fields<T: serde::Serialize + ?Sized>(value: &T) -> Fields {
-    Json::from_value(value).and_then(|json| json.parse_as()).unwrap_or_default()
-}
-
-pub(super) fn to_json<T: serde::Serialize + ?Sized>(value: &T) -> Json {
-    Json::from_value(value).unwrap_or_else(|_| Json::from(Value::Null))
 }

@@ -1,17 +1,13 @@
 //! Converts blocks between Java's JSON and ours. What the other side has no field for is left out
 //! here; the patches of messages and events keep it.
 
+use crate::json::string_field;
 use turnwire_core::block::Source;
 use turnwire_core::event::ConfirmResult;
 use turnwire_core::{
     ContentBlock, DataBlock, Fields, Json, Part, Payload, PermissionRule, Result, ToolCall,
     ToolCallState, ToolResult, ToolResultState,
 };
-
-/// A string field; `None` if it is missing, null or of another type.
-pub(super) fn text_field(fields: &Fields, key: &str) -> Option<String> {
-    fields.get(key).ok().flatten()
-}
 
 fn opens_with(json: &Json, byte: u8) -> bool {
     json.text().bytes().next() == Some(byte)
@@ -32,7 +28,7 @@ pub(super) fn object_list(fields: &Fields, key: &str) -> Vec<Fields> {
 /// Java's block with our field names.
 pub(super) fn from_java(block: Fields) -> Fields {
     let mut block = as_version_2(block);
-    match text_field(&block, "type").as_deref() {
+    match string_field(&block, "type").as_deref() {
         Some("text") => require_text(&mut block, "text"),
         Some("thinking") => {
             require_text(&mut block, "thinking");
@@ -67,7 +63,7 @@ fn remove_empty(block: &mut Fields, key: &str) {
 /// A block of version 1 with the names of version 2: `arguments` is `input`, `toolUseId` is `id`,
 /// and `result` (one block or several) is `output`.
 pub(super) fn as_version_2(mut block: Fields) -> Fields {
-    match text_field(&block, "type").as_deref() {
+    match string_field(&block, "type").as_deref() {
         Some("tool_use") => rename(&mut block, "arguments", "input"),
         Some("tool_result") => {
             rename(&mut block, "toolUseId", "id");
@@ -75,7 +71,7 @@ pub(super) fn as_version_2(mut block: Fields) -> Fields {
             let output = match block.raw("output") {
                 Some(output) if opens_with(output, b'{') => Json::from_value(&[output]),
                 Some(output) if opens_with(output, b'"') => Json::from_value(&[text_to_java(
-                    &text_field(&block, "output").unwrap_or_default(),
+                    &string_field(&block, "output").unwrap_or_default(),
                 )]),
                 _ => return block,
             };
@@ -103,7 +99,7 @@ fn tool_use(block: &mut Fields) {
     require_text(block, "id");
     let input = block.remove("input").filter(|json| opens_with(json, b'{'));
     let input = input.unwrap_or_else(empty_object);
-    let content = text_field(block, "content");
+    let content = string_field(block, "content");
     block.remove("content");
     let written = content.filter(|content| parse_input(content) == input);
     block.insert("input", written.unwrap_or_else(|| input.text().to_owned()));
@@ -130,7 +126,7 @@ fn tool_result(block: &mut Fields) {
 
 fn data(block: &mut Fields) {
     let Some(mut source) = object_field(block, "source") else { return };
-    if text_field(&source, "type").as_deref() == Some("url")
+    if string_field(&source, "type").as_deref() == Some("url")
         && source.raw("media_type").is_none()
         && let Some(media_type) = source.remove("mime_type")
     {
@@ -187,7 +183,7 @@ pub(super) fn data_to_java(block: &DataBlock) -> Option<Fields> {
         java.insert("name", name.as_str());
     }
     // The older media blocks have no such fields.
-    if text_field(&java, "type").as_deref() != Some("data") {
+    if string_field(&java, "type").as_deref() != Some("data") {
         java.remove("id");
         java.remove("name");
     }

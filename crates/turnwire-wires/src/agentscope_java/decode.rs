@@ -1,18 +1,19 @@
 //! Converts Java's events to ours, field by field. What we have no field for is left out here.
 
-use super::block::{self, fields_to_json, list_to_json, object_list, text_field};
+use super::block::{self, fields_to_json, list_to_json, object_list};
 use super::open_replies::{OpenReplies, OpenReply};
+use crate::json::string_field;
 use turnwire_core::{Error, ErrorKind, Event, Fields, Json, Result, Role};
 
 /// Java's event as ours, without what we have no field for.
 #[expect(clippy::too_many_lines, reason = "an arm for each type")]
 pub(super) fn from_java(java: &Fields, track: &OpenReplies) -> Result<Event<'static>> {
-    let Some(word) = text_field(java, "type") else {
+    let Some(word) = string_field(java, "type") else {
         let is_message = java.raw("role").is_some() && java.raw("content").is_some();
         let why = if is_message { "expected an event, got a message" } else { "`type` is missing" };
         return Err(Error::new(ErrorKind::NotAnEvent, why));
     };
-    let path = text_field(java, "source");
+    let path = string_field(java, "source");
     let open = track.find_reply(path.as_deref());
     let mut ours = EventReader { java, ours: Fields::default() };
     ours.set_type(&word);
@@ -22,7 +23,7 @@ pub(super) fn from_java(java: &Fields, track: &OpenReplies) -> Result<Event<'sta
     if let Some(metadata) = block::object_field(java, "metadata") {
         ours.insert("metadata", fields_to_json(&metadata));
     }
-    let own = text_field(java, "replyId");
+    let own = string_field(java, "replyId");
     let starts_or_ends =
         matches!(word.as_str(), "AGENT_START" | "REPLY_START" | "AGENT_END" | "REPLY_END");
     let reply_id = match &own {
@@ -39,13 +40,13 @@ pub(super) fn from_java(java: &Fields, track: &OpenReplies) -> Result<Event<'sta
             ours.set_type("REPLY_START");
             ours.copy_text("sessionId", "session_id");
             ours.copy_text("name", "name");
-            let role = text_field(java, "role").unwrap_or_default().to_lowercase();
+            let role = string_field(java, "role").unwrap_or_default().to_lowercase();
             let role = Role::ALL.into_iter().find(|known| known.as_str() == role);
             ours.insert("role", role.unwrap_or_default().as_str());
         }
         "AGENT_END" | "REPLY_END" => {
             ours.set_type("REPLY_END");
-            let reply_id = text_field(&ours.ours, "reply_id").unwrap_or_default();
+            let reply_id = string_field(&ours.ours, "reply_id").unwrap_or_default();
             ours.insert("reply_id", reply_id.as_str());
             if let Some(open) = open.filter(|open| open.reply_id == reply_id) {
                 ours.copy_result(open);
@@ -58,7 +59,7 @@ pub(super) fn from_java(java: &Fields, track: &OpenReplies) -> Result<Event<'sta
         | "THINKING_BLOCK_START"
         | "THINKING_BLOCK_END"
         | "THINKING_BLOCK_DELTA" => {
-            if let Some(block_id) = text_field(java, "blockId") {
+            if let Some(block_id) = string_field(java, "blockId") {
                 let block_id = track.block_id(path.as_deref(), &own, &block_id).into_owned();
                 ours.insert("block_id", block_id);
             }
@@ -67,12 +68,12 @@ pub(super) fn from_java(java: &Fields, track: &OpenReplies) -> Result<Event<'sta
         "DATA_BLOCK_START" | "DATA_BLOCK_END" => ours.copy_text("blockId", "block_id"),
         "DATA_BLOCK_DELTA" => {
             ours.copy_text("blockId", "block_id");
-            ours.insert("data", text_field(java, "delta").unwrap_or_default());
+            ours.insert("data", string_field(java, "delta").unwrap_or_default());
         }
         "HINT_BLOCK" => {
             ours.copy_text("blockId", "block_id");
             ours.copy_text("hintSource", "source");
-            ours.insert("hint", text_field(java, "hint").unwrap_or_default());
+            ours.insert("hint", string_field(java, "hint").unwrap_or_default());
         }
         "TOOL_CALL_START" | "TOOL_RESULT_START" => {
             ours.copy_text("toolCallId", "tool_call_id");
@@ -80,7 +81,7 @@ pub(super) fn from_java(java: &Fields, track: &OpenReplies) -> Result<Event<'sta
         }
         "TOOL_CALL_DELTA" | "TOOL_RESULT_TEXT_DELTA" => {
             ours.copy_text("toolCallId", "tool_call_id");
-            ours.insert("delta", text_field(java, "delta").unwrap_or_default());
+            ours.insert("delta", string_field(java, "delta").unwrap_or_default());
         }
         "TOOL_CALL_END" => ours.copy_text("toolCallId", "tool_call_id"),
         "TOOL_RESULT_DATA_DELTA" => {
@@ -89,7 +90,7 @@ pub(super) fn from_java(java: &Fields, track: &OpenReplies) -> Result<Event<'sta
         }
         "TOOL_RESULT_END" => {
             ours.copy_text("toolCallId", "tool_call_id");
-            let state = text_field(java, "state").unwrap_or_default().to_lowercase();
+            let state = string_field(java, "state").unwrap_or_default().to_lowercase();
             let state = if state.is_empty() { "running".to_owned() } else { state };
             ours.insert("state", state);
         }
@@ -114,7 +115,7 @@ pub(super) fn from_java(java: &Fields, track: &OpenReplies) -> Result<Event<'sta
             ours.copy_text("label", "label");
         }
         "CUSTOM" => {
-            ours.insert("name", text_field(java, "name").unwrap_or_default());
+            ours.insert("name", string_field(java, "name").unwrap_or_default());
             if let Some(value) = java.raw("value") {
                 ours.insert("value", value.clone());
             }
@@ -145,7 +146,7 @@ impl EventReader<'_> {
 
     /// Copies a string.
     fn copy_text(&mut self, from: &str, to: &str) {
-        if let Some(text) = text_field(self.java, from) {
+        if let Some(text) = string_field(self.java, from) {
             self.insert(to, text);
         }
     }
@@ -187,19 +188,19 @@ impl EventReader<'_> {
     fn copy_data(&mut self) {
         let java = block::object_field(self.java, "data").unwrap_or_default();
         let block = block::from_java(java);
-        if let Some(id) = text_field(&block, "id") {
+        if let Some(id) = string_field(&block, "id") {
             self.insert("block_id", id);
         }
-        if let Some(name) = text_field(&block, "name") {
+        if let Some(name) = string_field(&block, "name") {
             self.insert("name", name);
         }
         let source = block::object_field(&block, "source").unwrap_or_default();
-        if let Some(media_type) = text_field(&source, "media_type") {
+        if let Some(media_type) = string_field(&source, "media_type") {
             self.insert("media_type", media_type);
         }
-        match text_field(&source, "url") {
+        match string_field(&source, "url") {
             Some(url) => self.insert("url", url),
-            None => self.insert("data", text_field(&source, "data").unwrap_or_default()),
+            None => self.insert("data", string_field(&source, "data").unwrap_or_default()),
         }
     }
 

@@ -1,10 +1,11 @@
 //! Converts our events to Java's, field by field. What Java has no field for is left out here.
 
 use super::KEPT_FIELD;
-use super::block::{self, fields_to_json, list_to_json, text_field};
+use super::block::{self, fields_to_json, list_to_json};
 use super::event::is_java_event;
 use super::message::{is_generate_reason, usage_to_java};
 use super::open_replies::{OpenReplies, path_of};
+use crate::json::string_field;
 use turnwire_core::event::{Chunk, ToolResultDataDelta};
 use turnwire_core::{Event, EventKind, Fields, Json, ToolResultState};
 
@@ -97,7 +98,7 @@ pub(super) fn to_java(event: &Event<'_>, track: &OpenReplies) -> Fields {
             );
             java.insert(
                 "data",
-                fields_to_json(&data_block(delta, text_field(&event.rest, "name"))),
+                fields_to_json(&data_block(delta, string_field(&event.rest, "name"))),
             );
         }
         EventKind::ToolResultEnd(end) => {

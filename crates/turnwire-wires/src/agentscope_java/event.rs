@@ -1,11 +1,12 @@
 //! Converts any event in both directions without loss: Java's with a patch of what we have no field
 //! for, ours with a patch of what Java has no field for.
 
-use super::block::{fields_to_json, text_field};
+use super::block::fields_to_json;
 use super::decode::from_java;
 use super::encode::{as_custom, native_to_java, to_java};
 use super::open_replies::OpenReplies;
 use super::{KEPT_FIELD, carried_patch, patch};
+use crate::json::string_field;
 use turnwire_core::{Event, EventKind, Fields, Json, Result};
 
 /// Reads an event of Java's.
@@ -107,7 +108,7 @@ pub(super) fn is_java_event(event: &Event<'_>) -> bool {
         EventKind::Unknown(word) => {
             let kept: Option<Fields> = event.rest.get(KEPT_FIELD).ok().flatten();
             let set = kept.and_then(|kept| kept.get::<Fields>("set").ok().flatten());
-            set.and_then(|set| text_field(&set, "type")).is_some_and(|java| java == *word)
+            set.and_then(|set| string_field(&set, "type")).is_some_and(|java| java == *word)
         }
         EventKind::ReplyStart(_)
         | EventKind::ReplyEnd(_)

@@ -4,6 +4,7 @@
 //! our message, as a patch in the field `java`. So both survive the way there and back.
 
 use super::{KEPT_FIELD, block, carried_patch, patch};
+use crate::json::string_field;
 use std::collections::HashMap;
 use turnwire_core::event::ConfirmResult;
 use turnwire_core::{
@@ -71,7 +72,7 @@ fn add_patch(mut java: Fields, msg: &Msg, restored: bool) -> Option<Fields> {
 /// A message as version 2 writes it.
 fn as_version_2(java: &Fields) -> Fields {
     let mut java = java.clone();
-    if let Some(time) = block::text_field(&java, "timestamp") {
+    if let Some(time) = string_field(&java, "timestamp") {
         java.insert("timestamp", to_java_time(&time));
     }
     if java.raw("metadata").is_none_or(Json::is_null) {
@@ -89,11 +90,11 @@ fn as_version_2(java: &Fields) -> Fields {
 fn from_java(java: &Fields) -> Result<Msg> {
     let mut ours = Fields::default();
     for (from, to) in [("id", "id"), ("name", "name"), ("timestamp", "created_at")] {
-        if let Some(text) = block::text_field(java, from) {
+        if let Some(text) = string_field(java, from) {
             ours.insert(to, text);
         }
     }
-    let role = block::text_field(java, "role");
+    let role = string_field(java, "role");
     let Some(role) = role else {
         return Err(Error::new(ErrorKind::NotAMessage, "`role` is missing"));
     };
@@ -112,7 +113,7 @@ fn from_java(java: &Fields) -> Result<Msg> {
         metadata.remove(STRUCTURED_OUTPUT);
         ours.insert("structured_output", output);
     }
-    if let Some(reason) = block::text_field(&metadata, GENERATE_REASON) {
+    if let Some(reason) = string_field(&metadata, GENERATE_REASON) {
         ours.insert("finished_reason", finished_reason(&reason).as_str());
     }
     ours.insert("metadata", block::fields_to_json(&metadata));
@@ -136,7 +137,7 @@ pub(super) fn read_agent_result(result: &Fields) -> AgentResult {
     // Our patch, after a way through Java and back.
     metadata.remove(carried_patch::PATCH_KEY);
     AgentResult {
-        finished_reason: block::text_field(&metadata, GENERATE_REASON)
+        finished_reason: string_field(&metadata, GENERATE_REASON)
             .map(|word| finished_reason(&word)),
         structured_output: output,
         metadata,

@@ -1,8 +1,9 @@
 //! Writes the blocks of a reply as parts: text and thinking as they grow, everything else as a whole.
 
-use super::part::{self, add_own_metadata, take_own_metadata, to_json};
+use super::part::{self, add_own_metadata, take_own_metadata};
 use super::reply_writer::ReplyWriter;
 use super::step::{StepItem, TextEnd, TextKind};
+use crate::json::to_json;
 use crate::provider::block_to_item;
 use crate::stream::Frames;
 use turnwire_core::event::{Hint, ReplyEnd};

@@ -5,8 +5,8 @@
 //! that follows from it.
 
 use super::chunk::{Chunk, own_metadata};
-use super::part::to_json;
 use super::tool::{Output, input_json, tool_output};
+use crate::json::to_json;
 use crate::stream::Frames;
 use std::collections::HashMap;
 use turnwire_core::event::{ConfirmResult, ToolResultTextDelta};

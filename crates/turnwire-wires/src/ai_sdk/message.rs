@@ -3,8 +3,9 @@
 //! A message of the role `tool` becomes one of the assistant. `metadata.turnwire` holds what UI
 //! messages have no field for, by our names.
 
-use super::part::{self, KEPT_FIELD, METADATA_KEY, take_object, to_fields, to_json, without_null};
+use super::part::{self, KEPT_FIELD, METADATA_KEY, take_object, without_null};
 use super::tool;
+use crate::json::{to_fields, to_json};
 use crate::turnwire::read_messages;
 use std::collections::HashMap;
 use turnwire_core::block::BlockType;

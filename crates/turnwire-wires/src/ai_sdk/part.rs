@@ -4,6 +4,7 @@
 //! block has no field for is in the block's field `ai_sdk`. So both survive the way there and back.
 
 use super::NAME;
+use crate::json::{to_fields, to_json};
 use crate::provider::{block_to_item, item_to_block};
 use turnwire_core::block::{BlockType, DataBlock, Source};
 use turnwire_core::{
@@ -16,16 +17,6 @@ pub(super) const METADATA_KEY: &str = "turnwire";
 pub(super) const KEPT_FIELD: &str = "ai_sdk";
 /// The type of a block that wraps a part whose type is also a block type of ours.
 const WRAPPED_PART: &str = "ai_sdk_part";
-
-/// The fields of a value that serializes as an object.
-pub(super) fn to_fields<T: serde::Serialize + ?Sized>(value: &T) -> Fields {
-    Json::from_value(value).and_then(|json| json.parse_as()).unwrap_or_default()
-}
-
-/// A value as JSON.
-pub(super) fn to_json<T: serde::Serialize + ?Sized>(value: &T) -> Json {
-    Json::from_value(value).unwrap_or_else(|_| Json::from(serde_json::Value::Null))
-}
 
 /// Removes these fields if they are null.
 pub(super) fn without_null(mut fields: Fields, names: &[&str]) -> Fields {

@@ -2,9 +2,10 @@
 
 use super::calls::Calls;
 use super::chunk::Chunk;
-use super::part::{self, to_fields, to_json};
+use super::part;
 use super::step::{Step, StepItem, TextEnd, TextKind, without_own_fields};
 use super::subagents::Subagents;
+use crate::json::{to_fields, to_json};
 use crate::stream::Frames;
 use std::collections::HashMap;
 use turnwire_core::event::{

@@ -1,8 +1,7 @@
 //! Tool parts: a part is a call with its result.
 
-use super::part::{
-    KEPT_FIELD, add_own_metadata, take_object, take_own_metadata, to_fields, to_json, without_null,
-};
+use super::part::{KEPT_FIELD, add_own_metadata, take_object, take_own_metadata, without_null};
+use crate::json::{to_fields, to_json};
 use serde::Serialize;
 use serde_json::Value;
 use turnwire_core::{

@@ -3,6 +3,7 @@
 use super::approval::Decision;
 use super::conversions::{data_block, input_text};
 use super::{EXTERNAL_EXECUTION, FILE_PROCESSING, WRAPPED_BLOCK};
+use crate::json::string_field;
 use crate::provider::unknown_block;
 use crate::stream::EventSink;
 use std::collections::{HashMap, HashSet};
@@ -495,8 +496,4 @@ fn title_metadata(block: &Fields, name: &str) -> Fields {
     let title = string_field(block, "tool_content_message")
         .filter(|title| title != name && !title.is_empty());
     title.map(|title| ("title", title)).into_iter().collect()
-}
-
-fn string_field(fields: &Fields, key: &str) -> Option<String> {
-    fields.get::<String>(key).ok().flatten()
 }

@@ -15,9 +15,8 @@
 //! ```
 
 use super::approval::{Approval, ApprovalDetails, ApprovalKey, Decision};
-use super::conversions::{mode_name, parse_mode, source};
+use super::conversions::{DisplayMode, mode_name, parse_mode, source};
 use super::message::HistoryEncoder;
-use crate::stream::DisplayMode;
 use serde::{Serialize, Serializer};
 use turnwire_core::{DataBlock, Error, ErrorKind, Fields, Json, Msg, Part, Result};
 

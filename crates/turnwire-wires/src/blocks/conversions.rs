@@ -1,6 +1,5 @@
 //! Converts values between our types and the protocol's.
 
-use crate::stream::DisplayMode;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -9,6 +8,17 @@ use turnwire_core::block::{Base64Source, DataKind, UrlSource};
 use turnwire_core::{
     DataBlock, ErrorType, Fields, FinishedReason, Json, Source, ToolResultState, Usage,
 };
+
+/// How much of an agent's work is shown. Also an option of the encoder, for
+/// [`EncoderOptions::with`](crate::EncoderOptions::with).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DisplayMode {
+    /// The answer, thinking and hints.
+    #[default]
+    Agent,
+    /// Only the answer.
+    Chat,
+}
 
 /// The text of a stopped turn.
 pub const USER_STOPPED: &str = "The conversation was stopped. Send a new message to go on.";

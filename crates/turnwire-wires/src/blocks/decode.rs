@@ -3,10 +3,10 @@
 use super::VERBATIM_PREFIX;
 use super::block_decoder::BlockDecoder;
 use super::conversions::{error_type, finished_reason, to_ms, to_timestamp};
+use crate::json::{CowStr, string_field};
 use crate::stream::{Decode, DecoderOptions, EventSink};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::borrow::Cow;
 use std::collections::HashMap;
 use turnwire_core::event::{
     Custom, CustomValue, Message, ModelCallEnd, ReplyEnd, ReplyStart, TokenCounts,
@@ -75,28 +75,6 @@ struct Delta<'a> {
     extras: Option<&'a RawValue>,
 }
 
-/// A string that is borrowed if possible, also inside an `Option`.
-struct CowStr<'a>(Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for CowStr<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl<'de> serde::de::Visitor<'de> for Visitor {
-            type Value = Cow<'de, str>;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a string")
-            }
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Cow::Borrowed(text))
-            }
-            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Cow::Owned(text.to_owned()))
-            }
-        }
-        deserializer.deserialize_str(Visitor).map(CowStr)
-    }
-}
-
 impl Decoder {
     pub(super) fn new(decoding: &DecoderOptions) -> Self {
         Self {
@@ -130,11 +108,15 @@ impl Decoder {
     fn message_start(&mut self, text: &str, id: Option<&str>, out: &mut EventSink<'_>) {
         let fields = parse_fields(text);
         let turn = self.turn(Some(id.unwrap_or_default()));
-        turn.session_id = string_field(&fields, "session_id");
+        turn.session_id = string_field(&fields, "session_id").unwrap_or_default();
         turn.started = fields.get::<f64>("timestamp").ok().flatten().and_then(to_ms);
         let role = fields.get::<Role>("role").ok().flatten().unwrap_or_default();
         let session_id = turn.session_id.clone();
-        let start = ReplyStart { session_id, name: string_field(&fields, "sender"), role };
+        let start = ReplyStart {
+            session_id,
+            name: string_field(&fields, "sender").unwrap_or_default(),
+            role,
+        };
         let mut event = Event::new(turn.blocks.reply_id(), start);
         event.created_at = to_timestamp(turn.started).into();
         out(event);
@@ -335,14 +317,14 @@ impl TurnDecoder {
     /// A delta with `extras`: the block says how the turn ends, and is not a block of its own.
     fn terminal(&mut self, index: u64, extras: &RawValue, out: &mut EventSink<'_>) -> bool {
         let extras = parse_fields(extras.get());
-        match string_field(&extras, "block_subtype").as_str() {
+        match string_field(&extras, "block_subtype").unwrap_or_default().as_str() {
             "user_stopped" => self.stopped = true,
             "error" => {
                 let mut details =
                     extras.get::<Fields>("details").ok().flatten().unwrap_or_default();
                 let message = details.take::<String>("error").ok().flatten();
                 self.error = Some(ReplyError {
-                    r#type: error_type(&string_field(&extras, "code")),
+                    r#type: error_type(&string_field(&extras, "code").unwrap_or_default()),
                     message: message.unwrap_or_default(),
                     rest: details,
                 });
@@ -394,7 +376,7 @@ impl MessageEnd {
     fn read(frame: &Fields) -> Self {
         let delta = frame.get::<Fields>("delta").ok().flatten().unwrap_or_default();
         Self {
-            reason: finished_reason(&string_field(&delta, "stop_reason")),
+            reason: finished_reason(&string_field(&delta, "stop_reason").unwrap_or_default()),
             usage: frame.get("usage").ok().flatten(),
             structured_output: delta
                 .raw("structured_output")
@@ -423,8 +405,4 @@ fn history_entry(text: &str, out: &mut EventSink<'_>) -> bool {
 /// The fields of a JSON object; otherwise none.
 fn parse_fields(text: &str) -> Fields {
     serde_json::from_str(text).unwrap_or_default()
-}
-
-fn string_field(fields: &Fields, key: &str) -> String {
-    fields.get(key).ok().flatten().unwrap_or_default()
 }

@@ -1,10 +1,12 @@
 //! Encodes events as frames.
 
-use super::conversions::{FAILED, FAILED_FOR_NOW, USER_STOPPED, can_retry, error_code, parse_mode};
+use super::conversions::{
+    DisplayMode, FAILED, FAILED_FOR_NOW, USER_STOPPED, can_retry, error_code, parse_mode,
+};
 use super::reply_encoder::ReplyEncoder;
 use super::turn_writer::{BlockOwner, Finality, TurnWriter};
 use super::{FILE_PROCESSING, VERBATIM_PREFIX, message};
-use crate::stream::{DisplayMode, Encode, EncoderOptions, Frames};
+use crate::stream::{Encode, EncoderOptions, Frames};
 use serde::Serialize;
 use std::collections::HashMap;
 use turnwire_core::event::{Custom, ReplyEnd, ReplyStart};
@@ -94,7 +96,7 @@ impl Encoder {
     pub(super) fn new(encoding: &EncoderOptions) -> Self {
         Self {
             session_id: encoding.session_id.clone(),
-            mode: encoding.display_mode,
+            mode: encoding.wire.get().copied().unwrap_or_default(),
             ..Self::default()
         }
     }

@@ -5,12 +5,13 @@
 //! applies to the whole reply.
 
 use super::conversions::{
-    USER_STOPPED, attachment, data_block, error_code, error_type, finished_reason, input_object,
-    input_text, parse_mode, result_status, stop_reason, to_ms, to_seconds, to_timestamp, unix_ms,
+    DisplayMode, USER_STOPPED, attachment, data_block, error_code, error_type, finished_reason,
+    input_object, input_text, parse_mode, result_status, stop_reason, to_ms, to_seconds,
+    to_timestamp, unix_ms,
 };
 use super::{RESERVED_BLOCK_TYPES, WRAPPED_BLOCK};
+use crate::json::string_field;
 use crate::provider::unknown_block;
-use crate::stream::DisplayMode;
 use turnwire_core::{
     ContentBlock, Error, ErrorKind, Fields, FinishedReason, HintBlock, Json, Msg, MsgBuilder,
     Payload, ReplyError, Result, Role, TextBlock, ThinkingBlock, ToolCall, ToolCallState,
@@ -294,10 +295,6 @@ pub(super) fn decode_messages(text: &str) -> Result<Vec<Msg>> {
 
 fn not_a_history(message: &str) -> Error {
     Error::new(ErrorKind::NotAMessage, message)
-}
-
-fn string_field(fields: &Fields, key: &str) -> Option<String> {
-    fields.get::<String>(key).ok().flatten()
 }
 
 /// Reads one entry: a new message, or more of the last one.

@@ -2,10 +2,10 @@
 
 mod tools;
 
-use super::conversions::attachment;
+use super::conversions::{DisplayMode, attachment};
 use super::turn_writer::{BlockOwner, Finality, TurnWriter};
 use super::{RESERVED_BLOCK_TYPES, WRAPPED_BLOCK};
-use crate::stream::{DisplayMode, Frames};
+use crate::stream::Frames;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use tools::{Call, OpenResult, find_title};

@@ -1,8 +1,8 @@
 //! Writes the frames of one turn, and keeps the order in which its blocks end.
 
 use super::approval::ApprovalKey;
-use super::conversions::{mode_name, stop_reason, to_seconds, unix_ms, usage_json};
-use crate::stream::{DisplayMode, Frames};
+use super::conversions::{DisplayMode, mode_name, stop_reason, to_seconds, unix_ms, usage_json};
+use crate::stream::Frames;
 use serde::Serialize;
 use std::collections::HashSet;
 use turnwire_core::event::{ReplyEnd, TokenCounts};

@@ -3,6 +3,7 @@
 //! Text and thinking are written as they come. A tool call for the client is written when the turn ends, or waits, without a
 //! result for it. A call that the agent executed is never written, because the client would execute it again.
 
+use super::StreamOptions;
 use super::error::ErrorFrame;
 use crate::provider::{reply_error, unix_seconds};
 use crate::stream::{Encode, EncoderOptions, Frames, UnsettledCalls};
@@ -60,7 +61,10 @@ impl ChatEncoder {
         Self {
             model: encoding.model.clone(),
             id: encoding.id.clone(),
-            include_usage: encoding.usage,
+            include_usage: encoding
+                .wire
+                .get()
+                .is_some_and(|options: &StreamOptions| options.include_usage),
             completion: OpenCompletion::default(),
         }
     }

@@ -4,6 +4,7 @@ use crate::{encoder, event, events, input};
 use serde_json::{Value, json};
 use turnwire_core::{Event, Msg};
 use turnwire_wires::ag_ui::HistoryDifference;
+use turnwire_wires::ag_ui::RunOptions;
 use turnwire_wires::{Encode, EncoderOptions, Frames, Wire};
 
 fn encode_all(encoder: &mut dyn Encode, events: &[Event<'_>]) -> Vec<Value> {
@@ -118,11 +119,8 @@ fn after_a_user_message_without_a_reply_the_run_waits_for_the_reply_or_the_end()
 
 #[test]
 fn a_client_with_gaps_is_cleared_first() {
-    let encoding = EncoderOptions {
-        run_id: Some("mine".to_owned()),
-        resets_client: true,
-        ..EncoderOptions::default()
-    };
+    let run = RunOptions { run_id: Some("mine".to_owned()), resets_client: true };
+    let encoding = EncoderOptions::default().with(run);
     let mut encoder = Wire::named("ag-ui").unwrap().encoder(&encoding).unwrap();
     let mut frames = Frames::default();
     encoder.resume(&conversation(), &mut frames);

@@ -19,13 +19,13 @@ use turnwire_core::{
     coalesce,
 };
 use turnwire_testkit::{Rng, check_property, one_in, random_reply, stream, values};
-use turnwire_wires::ag_ui::{PendingReply, RunInput};
+use turnwire_wires::ag_ui::{PendingReply, RunInput, RunOptions};
 use turnwire_wires::{Encode, EncoderOptions, Frames, Wire};
 
 fn encoder(run_id: Option<&str>) -> Box<dyn Encode> {
-    let run_id = run_id.map(str::to_owned);
+    let run = RunOptions { run_id: run_id.map(str::to_owned), resets_client: false };
     let encoding =
-        EncoderOptions { session_id: Some("t".to_owned()), run_id, ..EncoderOptions::default() };
+        EncoderOptions { session_id: Some("t".to_owned()), ..EncoderOptions::default() }.with(run);
     Wire::named("ag-ui").unwrap().encoder(&encoding).unwrap()
 }
 

@@ -2,11 +2,11 @@
 
 use serde_json::json;
 use turnwire_core::{ErrorKind, Json, Msg, ToolCall};
+use turnwire_wires::blocks::DisplayMode;
 use turnwire_wires::blocks::{
     AnswerFrame, Approval, ApprovalDetails, ApprovalKey, Chat, Command, ContentUrl, Decision,
     History, IncomingCommand, PendingApproval, ServerAnswer, Status, SubscriptionStatus, Verdict,
 };
-use turnwire_wires::stream::DisplayMode;
 
 #[test]
 fn every_command_is_read() {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use turnwire_core::{Event, Seq};
-use turnwire_wires::stream::DisplayMode;
+use turnwire_wires::blocks::DisplayMode;
 use turnwire_wires::{Encode, EncoderOptions, Frames, Wire};
 
 /// The events of these values: of the reply `m1`, ten milliseconds apart, with seqs.
@@ -102,7 +102,7 @@ pub fn of_subagent(name: &str, parent: &str, values: Vec<Value>) -> Vec<Value> {
 
 pub fn encoder(display_mode: DisplayMode) -> Box<dyn Encode> {
     let wire = Wire::named("blocks").unwrap();
-    wire.encoder(&EncoderOptions { display_mode, ..EncoderOptions::default() }).unwrap()
+    wire.encoder(&EncoderOptions::default().with(display_mode)).unwrap()
 }
 
 /// The frames of each event.

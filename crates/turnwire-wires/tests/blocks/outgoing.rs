@@ -7,7 +7,7 @@ use crate::harness::{
 };
 use serde_json::{Value, json};
 use turnwire_core::Event;
-use turnwire_wires::stream::DisplayMode;
+use turnwire_wires::blocks::DisplayMode;
 
 /// What both clients show at the end; it must be the same.
 fn shown_blocks(frames: &[String]) -> Vec<String> {

@@ -4,7 +4,7 @@ use crate::fake_clients::{Flutter, React};
 use crate::harness::{encoder, frames_of, full_turn};
 use turnwire_core::{Event, coalesce};
 use turnwire_testkit::{Rng, check_property, stream};
-use turnwire_wires::stream::DisplayMode;
+use turnwire_wires::blocks::DisplayMode;
 
 /// A client that has the frames of the first events, and gets the others from another encoder that
 /// has seen the same events.

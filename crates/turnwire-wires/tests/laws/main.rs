@@ -7,6 +7,7 @@ mod remove_losses;
 
 use turnwire_core::{Event, Folder, Msg, coalesce};
 use turnwire_testkit::{Rng, check_property, stream, values};
+use turnwire_wires::openai_chat::StreamOptions;
 use turnwire_wires::{DecoderOptions, EncoderOptions, Frames, Loss, Wire, sse};
 
 /// Encodes these events as a stream.
@@ -149,8 +150,9 @@ fn frames(wire: &Wire, before: &[Event<'_>], events: &[Event<'_>]) -> String {
 }
 
 fn frames_of(wire: &Wire, before: &[Event<'_>], events: &[Event<'_>], to_the_end: bool) -> String {
-    let mut encoder =
-        wire.encoder(&EncoderOptions { usage: true, ..EncoderOptions::default() }).unwrap();
+    let mut encoder = wire
+        .encoder(&EncoderOptions::default().with(StreamOptions { include_usage: true }))
+        .unwrap();
     let (mut frames, mut body) = (Frames::default(), String::new());
     for event in before {
         encoder.encode(event, &mut frames);

@@ -354,7 +354,7 @@ fn remove_in_block(loss: Loss, block: &mut ContentBlock) {
         }
         ContentBlock::ToolCall(block) => remove_in_call(loss, block),
         ContentBlock::ToolResult(block) => remove_in_result(loss, block),
-        _ => {}
+        ContentBlock::Other(_) => {}
     }
 }
 
@@ -444,7 +444,7 @@ fn remove_in_payload(loss: Loss, payload: &mut Payload) {
         match part {
             Part::Text(block) => remove_in_text(loss, block),
             Part::Data(block) => remove_in_data(loss, block),
-            _ => {}
+            Part::Other(_) => {}
         }
     }
 }

@@ -85,9 +85,9 @@ impl SocketConnection {
     ) -> ApiResult<ProvisionalTurn> {
         let encoding = EncoderOptions {
             session_id: Some(place.key.id.to_string()),
-            display_mode: chat.display_mode.unwrap_or_default(),
             ..EncoderOptions::default()
         };
+        let encoding = encoding.with(chat.display_mode.unwrap_or_default());
         let encoder = self.wire.encoder(&encoding).map_err(ApiError::internal)?;
         let mut shown = ProvisionalTurn { encoder, frames: Frames::default() };
         let start = ReplyStart {
