@@ -5,8 +5,7 @@
 
 mod totals;
 
-pub use totals::AgentTotals;
-pub(crate) use totals::SessionUsage;
+pub use totals::{AgentTotals, SessionUsage};
 
 use serde::{Deserialize, Serialize};
 use turnwire_core::{Event, EventKind, Usage};

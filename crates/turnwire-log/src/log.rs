@@ -49,7 +49,7 @@ pub struct Log {
 
 /// The time in milliseconds since 1970, for display and for retention. The order of events never
 /// depends on it.
-pub(crate) fn now_ms() -> i64 {
+pub fn now_ms() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }
 

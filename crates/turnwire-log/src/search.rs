@@ -73,7 +73,7 @@ impl SearchQuery {
 }
 
 /// Whether a script has no spaces between words. Korean has them, but its words carry particles.
-pub(crate) fn is_unspaced_script(sign: char) -> bool {
+pub fn is_unspaced_script(sign: char) -> bool {
     matches!(u32::from(sign),
         0x0E00..=0x0EFF // Thai, Lao
         | 0x1000..=0x109F // Burmese
@@ -87,7 +87,7 @@ pub(crate) fn is_unspaced_script(sign: char) -> bool {
 
 /// Whether a word may match the start of a longer one: its last part has at least two letters, or
 /// is in a script that is searched sign by sign.
-pub(crate) fn can_be_word_prefix(word: &str) -> bool {
+pub fn can_be_word_prefix(word: &str) -> bool {
     let mut signs = word.chars().rev();
     match (signs.next(), signs.next()) {
         (Some(last), _) if is_unspaced_script(last) => true,

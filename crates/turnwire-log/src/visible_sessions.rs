@@ -85,7 +85,7 @@ impl VisibleSessions {
 }
 
 /// The first text after all texts with a prefix, in byte order; `None` if there is none.
-pub(crate) fn prefix_end(prefix: &str) -> Option<String> {
+pub fn prefix_end(prefix: &str) -> Option<String> {
     let mut text = prefix.to_owned();
     while let Some(last) = text.pop() {
         // Surrogate code points are not characters.

@@ -33,7 +33,7 @@ struct ExactSum {
 
 /// The part of a session's state that is summed up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub(crate) struct SessionUsage {
+pub struct SessionUsage {
     #[serde(default)]
     usage: Usage,
     #[serde(default)]
@@ -43,7 +43,8 @@ pub(crate) struct SessionUsage {
 }
 
 impl SessionUsage {
-    pub(crate) fn from_state(state: &SessionState) -> Self {
+    /// The usage in a session's state.
+    pub fn from_state(state: &SessionState) -> Self {
         let SessionState { usage, cost, subs, .. } = state;
         Self { usage: usage.clone(), cost: *cost, subs: subs.clone() }
     }
@@ -82,7 +83,7 @@ impl ExactSum {
 
 impl AgentTotals {
     /// Replaces what a session had used before by what it has used now.
-    pub(crate) fn replace_session(&mut self, before: &SessionUsage, after: &SessionUsage) {
+    pub fn replace_session(&mut self, before: &SessionUsage, after: &SessionUsage) {
         for (spending, sign) in [(before, -1), (after, 1)] {
             self.sum.add(&spending.usage, spending.cost, sign);
             for (name, UsageTotal { usage, cost }) in &spending.subs {

@@ -72,7 +72,7 @@ impl BlobReferences {
     }
 
     /// Adds the references in metadata.
-    pub(crate) fn add_fields(&mut self, fields: &Fields) {
+    pub fn add_fields(&mut self, fields: &Fields) {
         // Fields are JSON already, so this does not fail.
         if let Ok(json) = serde_json::to_vec(fields) {
             self.add(&json);

@@ -12,6 +12,7 @@
 //! | `check` | whether the server has what was acknowledged and shown |
 //! | `expectations` | what was sent, acknowledged and shown |
 //! | `server`, `server_address`, `http` | the server process, its address, and the HTTP client |
+//! | `laws` | laws 8 and 9, each by name |
 //! | `start_failures` | shutdown, and reasons why a server does not start |
 
 #![expect(
@@ -25,6 +26,7 @@ mod chat_client;
 mod check;
 mod expectations;
 mod http;
+mod laws;
 mod maintenance;
 mod producer;
 mod rounds;

@@ -1,0 +1,1 @@
+../../src/memory.rs
