@@ -54,6 +54,8 @@ pub mod msg;
 pub mod names;
 mod object;
 pub mod partial;
+#[cfg(feature = "schema")]
+mod schema;
 mod seq;
 #[doc(hidden)]
 pub mod shape;

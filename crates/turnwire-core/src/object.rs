@@ -90,6 +90,19 @@ macro_rules! object {
 
         $crate::object::deserialize_from_fields!($name);
 
+        #[cfg(feature = "schema")]
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                let fields: &[$crate::schema::FieldSchema] =
+                    &[$(|generator| generator.subschema_for::<$type>(),)*];
+                $crate::schema::object(generator, &Self::SHAPE, fields)
+            }
+        }
+
         impl $name {
             #[doc(hidden)]
             pub const SHAPE: $crate::shape::Shape = $crate::shape::Shape {

@@ -27,3 +27,31 @@ pub struct Field {
     /// Its documentation.
     pub doc: &'static str,
 }
+
+impl Shape {
+    /// Its documentation as one line of text.
+    pub fn doc_text(&self) -> String {
+        doc_text(self.doc)
+    }
+}
+
+impl Field {
+    /// Its documentation as one line of text.
+    pub fn doc_text(&self) -> String {
+        doc_text(self.doc)
+    }
+}
+
+/// The text of attributes such as `doc = r" Which block."`.
+pub(crate) fn doc_text(attributes: &str) -> String {
+    let parts = attributes.split("doc =").map(|part| {
+        let part = part.trim();
+        part.strip_prefix('r')
+            .unwrap_or(part)
+            .trim_matches('"')
+            .replace("\\\"", "\"")
+            .trim()
+            .to_owned()
+    });
+    parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}

@@ -34,6 +34,19 @@ macro_rules! events {
                 $($(#[$field_doc])* pub $field: $type,)*
             }
 
+            #[cfg(feature = "schema")]
+            impl $(<$lt>)? schemars::JsonSchema for $name $(<$lt>)? {
+                fn schema_name() -> std::borrow::Cow<'static, str> {
+                    concat!(stringify!($name), "Event").into()
+                }
+
+                fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                    let fields: &[crate::schema::FieldSchema] =
+                        &[$(|generator| generator.subschema_for::<$type>(),)*];
+                    crate::schema::event(generator, $word, fields)
+                }
+            }
+
             impl<$life> From<$name $(<$lt>)?> for EventKind<$life> {
                 fn from(event: $name $(<$lt>)?) -> Self {
                     Self::$name(event.into())
@@ -67,6 +80,14 @@ macro_rules! events {
                     doc: concat!($(stringify!($field_doc),)* ""),
                 },)*],
             },)+];
+
+            /// The schema of each event.
+            #[cfg(feature = "schema")]
+            pub(crate) fn schemas(
+                generator: &mut schemars::SchemaGenerator,
+            ) -> Vec<schemars::Schema> {
+                vec![$(generator.subschema_for::<$name $(<$lt>)?>(),)+]
+            }
 
             /// The `type` in the JSON.
             pub fn type_name(&self) -> &str {

@@ -135,8 +135,7 @@ pub(crate) fn write_model() -> String {
         ConfirmResult::SHAPE,
     ];
     for shape in &objects {
-        let _ =
-            write!(out, "\n/** {} */\nexport interface {} {{\n", doc_text(shape.doc), shape.name);
+        let _ = write!(out, "\n/** {} */\nexport interface {} {{\n", shape.doc_text(), shape.name);
         if !shape.word.is_empty() {
             let _ = writeln!(out, "  type: \"{}\";", shape.word);
         }
@@ -174,7 +173,7 @@ fn write_events(out: &mut String) {
         let _ = write!(
             out,
             "\n/** {} */\nexport interface {name} extends EventBase {{\n  type: \"{}\";\n",
-            doc_text(shape.doc),
+            shape.doc_text(),
             shape.word
         );
         out.push_str(match shape.word {
@@ -233,7 +232,7 @@ fn write_fields(out: &mut String, fields: &[Field]) {
         let _ = writeln!(
             out,
             "  /** {} */\n  {name}{optional}: {};",
-            doc_text(field.doc),
+            field.doc_text(),
             typescript_type(kind)
         );
     }
@@ -282,18 +281,4 @@ fn default_value(field: &Field) -> String {
         (_, "Behavior") => word(Behavior::default().as_str()),
         other => panic!("field {}: no default for {other:?}", field.name),
     }
-}
-
-/// The text of attributes such as `doc = r" Which block."`.
-fn doc_text(attributes: &str) -> String {
-    let parts = attributes.split("doc =").map(|part| {
-        let part = part.trim();
-        part.strip_prefix('r')
-            .unwrap_or(part)
-            .trim_matches('"')
-            .replace("\\\"", "\"")
-            .trim()
-            .to_owned()
-    });
-    parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
