@@ -1,58 +1,58 @@
-//! The one table of routes. The router and the API's description are both made from it, so that they
-//! cannot differ.
+//! The table of routes. Each route is declared once, in `table`: path, method, scope, handler and responses. Its query
+//! parameters and JSON body are the types that the handler takes. The router and `/openapi.json` are made from the
+//! table.
 
+mod bodies;
+mod endpoint;
 mod openapi;
 mod table;
 
 pub(crate) use openapi::document;
-pub(crate) use table::ROUTES;
 
 use crate::App;
 use crate::auth::Action;
-use crate::error::{self, Dialect};
+use crate::error::{self, ApiError, ApiResult, Dialect};
 use crate::guard::RequestContext;
 use axum::Router;
 use axum::extract::Request;
+use axum::handler::Handler;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, Route as Inner};
+use axum::routing::{self, MethodRouter, Route as AxumRoute};
+use endpoint::Endpoint;
+use http::Method;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context as Cx, Poll};
+use std::sync::{Arc, LazyLock};
+use std::task::{Context as TaskContext, Poll};
+use std::time::Instant;
 use tower::{Layer, Service};
+use url::form_urlencoded;
 
-/// One line of the table.
+/// Every route.
+pub(crate) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(table::routes);
+
+/// Makes the schema of a type.
+pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+/// One route.
 pub(crate) struct Route {
-    pub(crate) method: HttpMethod,
+    pub(crate) method: Method,
     pub(crate) path: &'static str,
     pub(crate) access: Access,
-    /// Unique: what generated clients call it.
+    /// Unique: the name of the operation in generated clients.
     pub(crate) id: &'static str,
-    pub(crate) summary: &'static str,
-    pub(crate) params: &'static [Param],
-    pub(crate) body: Option<RequestBody>,
-    pub(crate) responses: &'static [ResponseSpec],
-    pub(crate) handler: fn() -> MethodRouter<Arc<App>>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HttpMethod {
-    Get,
-    Post,
-    Patch,
-    Delete,
-}
-
-impl HttpMethod {
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::Post => "POST",
-            Self::Patch => "PATCH",
-            Self::Delete => "DELETE",
-        }
-    }
+    summary: &'static str,
+    headers: Vec<HeaderParam>,
+    query: QuerySpec,
+    body: Option<RequestBody>,
+    responses: Vec<ResponseSpec>,
+    handler: MethodRouter<Arc<App>>,
 }
 
 /// Who may use a route.
@@ -60,63 +60,188 @@ impl HttpMethod {
 pub(crate) enum Access {
     /// Everybody.
     Public,
-    /// Everybody may connect; commands on the socket say who it is.
+    /// Everybody may connect; commands on the socket carry credentials.
     Socket,
-    /// Who comes from this machine, and who may do this.
+    /// Requests from this machine, and callers who may do this.
     Local(Action),
-    /// Who may do this.
+    /// Callers who may do this.
     Requires(Action),
-    /// Who may do the first. Some requests take more: the handler checks these.
+    /// Callers who may do the first. Some requests need one of the others too, which their handler checks.
     RequiresAtLeast(Action, &'static [Action]),
-    /// Who may do one of these. The handler checks the one that the request is about.
+    /// Callers who may do one of these. The handler checks the one that the request is about.
     RequiresOneOf(&'static [Action]),
-    /// Who has a token or a JWT. A ticket is not enough, whatever it may do.
+    /// Callers with a token or a JWT. A ticket is not enough.
     NoTicket,
 }
 
-/// A parameter.
-pub(crate) struct Param {
-    pub(crate) name: &'static str,
-    pub(crate) location: ParamLocation,
-    pub(crate) kind: ParamType,
-    pub(crate) about: &'static str,
+/// A request header that a route reads.
+#[derive(Debug, Clone, Copy)]
+struct HeaderParam {
+    name: &'static str,
+    description: &'static str,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ParamLocation {
-    Path,
-    Query,
-    Header,
+/// The query parameters of a route.
+#[derive(Default)]
+struct QuerySpec {
+    /// The schema of the struct that holds them.
+    schema: Option<SchemaOf>,
+    /// Whether others are ignored rather than refused: clients of other protocols send parameters that Turnwire does
+    /// not have.
+    accepts_unknown: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ParamType {
-    Text,
-    Integer,
-    Flag,
+struct RequestBody {
+    description: &'static str,
+    content: Content,
+    is_required: bool,
 }
 
-/// What a request carries.
-pub(crate) struct RequestBody {
-    pub(crate) types: &'static [&'static str],
-    pub(crate) about: &'static str,
+struct ResponseSpec {
+    status: u16,
+    description: &'static str,
+    content: Content,
 }
 
-/// What is answered when it works.
-pub(crate) struct ResponseSpec {
-    pub(crate) status: u16,
-    pub(crate) types: &'static [&'static str],
-    pub(crate) about: &'static str,
+/// Media types, each with the schema of its content.
+type Content = Vec<(&'static str, SchemaOf)>;
+
+const JSON: &str = "application/json";
+const BYTES: &str = "application/octet-stream";
+const NDJSON: &str = "application/x-ndjson";
+const SSE: &str = "text/event-stream";
+
+impl Route {
+    fn get<H, T, A>(path: &'static str, access: Access, id: &'static str, handler: H) -> Self
+    where
+        H: Handler<T, Arc<App>> + Endpoint<A>,
+        T: 'static,
+    {
+        Self::new::<H, A>(Method::GET, path, access, id, routing::get(handler))
+    }
+
+    fn post<H, T, A>(path: &'static str, access: Access, id: &'static str, handler: H) -> Self
+    where
+        H: Handler<T, Arc<App>> + Endpoint<A>,
+        T: 'static,
+    {
+        Self::new::<H, A>(Method::POST, path, access, id, routing::post(handler))
+    }
+
+    fn patch<H, T, A>(path: &'static str, access: Access, id: &'static str, handler: H) -> Self
+    where
+        H: Handler<T, Arc<App>> + Endpoint<A>,
+        T: 'static,
+    {
+        Self::new::<H, A>(Method::PATCH, path, access, id, routing::patch(handler))
+    }
+
+    fn delete<H, T, A>(path: &'static str, access: Access, id: &'static str, handler: H) -> Self
+    where
+        H: Handler<T, Arc<App>> + Endpoint<A>,
+        T: 'static,
+    {
+        Self::new::<H, A>(Method::DELETE, path, access, id, routing::delete(handler))
+    }
+
+    fn new<H: Endpoint<A>, A>(
+        method: Method,
+        path: &'static str,
+        access: Access,
+        id: &'static str,
+        handler: MethodRouter<Arc<App>>,
+    ) -> Self {
+        // A body that is missing is an empty object.
+        let body = H::body().map(|schema| RequestBody {
+            description: "",
+            content: vec![(JSON, schema)],
+            is_required: false,
+        });
+        let query = QuerySpec { schema: H::query(), accepts_unknown: false };
+        let (headers, responses) = (Vec::new(), Vec::new());
+        Self { method, path, access, id, summary: "", headers, query, body, responses, handler }
+    }
+
+    fn summary(mut self, summary: &'static str) -> Self {
+        self.summary = summary;
+        self
+    }
+
+    /// Documents a header.
+    fn header(mut self, header: HeaderParam) -> Self {
+        self.headers.push(header);
+        self
+    }
+
+    /// Declares the query parameters of a handler that reads them from the URL itself.
+    fn query<T: JsonSchema>(mut self) -> Self {
+        self.query.schema = Some(T::json_schema);
+        self
+    }
+
+    /// Ignores query parameters that the route does not have.
+    fn any_query(mut self) -> Self {
+        self.query.accepts_unknown = true;
+        self
+    }
+
+    /// Declares a body that the handler reads itself.
+    fn body<T: JsonSchema>(mut self, media_type: &'static str, description: &'static str) -> Self {
+        let body = self.body.get_or_insert(RequestBody {
+            description,
+            content: Vec::new(),
+            is_required: true,
+        });
+        body.content.push((media_type, schema_of::<T>));
+        self
+    }
+
+    /// Declares a response in JSON.
+    fn returns<T: JsonSchema>(self, status: u16, description: &'static str) -> Self {
+        self.returns_as::<T>(status, JSON, description)
+    }
+
+    /// Declares a response of a media type; a second media type of the same status is an alternative.
+    fn returns_as<T: JsonSchema>(
+        mut self,
+        status: u16,
+        media_type: &'static str,
+        description: &'static str,
+    ) -> Self {
+        let content = (media_type, schema_of::<T> as SchemaOf);
+        match self.responses.iter_mut().find(|response| response.status == status) {
+            Some(response) => response.content.push(content),
+            None => {
+                self.responses.push(ResponseSpec { status, description, content: vec![content] })
+            }
+        }
+        self
+    }
+
+    /// Declares a response without a body.
+    fn returns_nothing(mut self, status: u16, description: &'static str) -> Self {
+        self.responses.push(ResponseSpec { status, description, content: Vec::new() });
+        self
+    }
+
+    /// The names of the query parameters; `None` where any are accepted.
+    fn query_names(&self) -> Option<Vec<String>> {
+        if self.query.accepts_unknown {
+            return None;
+        }
+        let schema = self.query.schema.map(|schema| schema(&mut SchemaGenerator::default()));
+        let properties = schema.as_ref().and_then(|schema| schema.get("properties")?.as_object());
+        Some(properties.map(|all| all.keys().cloned().collect()).unwrap_or_default())
+    }
 }
 
-/// All routes, for a program that serves connections itself. Who asks is the [`Caller`](crate::Caller)
-/// that it puts into the extensions of each request; without one nobody does.
+/// All routes, for a program that serves connections itself. The caller of a request is the
+/// [`Caller`](crate::Caller) that the program puts into its extensions; a request without one has no credentials.
 pub fn router(app: Arc<App>) -> Router {
     let mut router = Router::new();
     for (index, route) in ROUTES.iter().enumerate() {
-        let dialect = Dialect::from_path(route.path);
-        let gate = RouteLayer { app: Arc::clone(&app), index, access: route.access, dialect };
-        router = router.route(route.path, (route.handler)().layer(gate));
+        let layer = RouteLayer::new(&app, index, route);
+        router = router.route(route.path, route.handler.clone().layer(layer));
     }
     router
         .method_not_allowed_fallback(error::no_such_method)
@@ -124,26 +249,82 @@ pub fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// Stands before every handler: who may pass, and how long it took.
+/// What every handler has around it: checks the scope and the names of the query parameters before, counts the request
+/// after, and writes errors in the protocol's dialect.
 #[derive(Clone)]
-struct RouteLayer {
+pub(crate) struct RouteLayer {
     app: Arc<App>,
     index: usize,
     access: Access,
     dialect: Dialect,
+    query_names: Option<Arc<[String]>>,
 }
 
-impl Layer<Inner> for RouteLayer {
+impl RouteLayer {
+    fn new(app: &Arc<App>, index: usize, route: &Route) -> Self {
+        Self {
+            app: Arc::clone(app),
+            index,
+            access: route.access,
+            dialect: Dialect::from_path(route.path),
+            query_names: route.query_names().map(Into::into),
+        }
+    }
+
+    /// The layer of a route, for a handler that is called past the router.
+    pub(crate) fn for_route(app: &Arc<App>, id: &str) -> Option<Self> {
+        let (index, route) = ROUTES.iter().enumerate().find(|(_, route)| route.id == id)?;
+        Some(Self::new(app, index, route))
+    }
+
+    pub(crate) fn check(&self, context: &RequestContext, query: Option<&str>) -> ApiResult<()> {
+        context.check_access(self.access)?;
+        match (query, &self.query_names) {
+            (Some(query), Some(names)) => check_query(query, names),
+            (None, _) | (_, None) => Ok(()),
+        }
+    }
+
+    pub(crate) fn finish(&self, response: Response, start: Instant) -> Response {
+        let took = start.elapsed();
+        self.app.metrics.count_response(Some(self.index), response.status(), took);
+        self.dialect.translate(response)
+    }
+}
+
+/// The longest part of a client's text that an error repeats.
+const MAX_SHOWN: usize = 64;
+
+/// Refuses query parameters that are not among these.
+pub(crate) fn check_query<S: AsRef<str>>(query: &str, names: &[S]) -> ApiResult<()> {
+    let is_known = |name: &str| {
+        // The guard has read it.
+        name == "ticket" || names.iter().any(|known| known.as_ref() == name)
+    };
+    let mut parameters = form_urlencoded::parse(query.as_bytes());
+    let Some((name, _)) = parameters.find(|(name, _)| !is_known(name)) else { return Ok(()) };
+    let name: String = name.chars().take(MAX_SHOWN).collect();
+    let known: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    let hint = match known.as_slice() {
+        [] => "this route has no query parameters".to_owned(),
+        known => format!("this route has: {}", known.join(", ")),
+    };
+    Err(ApiError::bad_request(format!("unknown query parameter `{name}`"))
+        .kind("unknown_parameter")
+        .hint(hint))
+}
+
+impl Layer<AxumRoute> for RouteLayer {
     type Service = RouteService;
 
-    fn layer(&self, inner: Inner) -> RouteService {
+    fn layer(&self, inner: AxumRoute) -> RouteService {
         RouteService { inner, layer: self.clone() }
     }
 }
 
 #[derive(Clone)]
-struct RouteService {
-    inner: Inner,
+pub(crate) struct RouteService {
+    inner: AxumRoute,
     layer: RouteLayer,
 }
 
@@ -152,23 +333,22 @@ impl Service<Request> for RouteService {
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
-    fn poll_ready(&mut self, _: &mut Cx<'_>) -> Poll<Result<(), Infallible>> {
+    fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        let gate = self.layer.clone();
+        let layer = self.layer.clone();
         let context = RequestContext::from_extensions(request.extensions());
         let start = context.start;
-        let refused = context.check_access(gate.access);
-        let pending = refused.map(|()| self.inner.call(request));
+        let checked = layer.check(&context, request.uri().query());
+        let pending = checked.map(|()| self.inner.call(request));
         Box::pin(async move {
             let response = match pending {
                 Ok(pending) => pending.await?,
                 Err(error) => error.into_response(),
             };
-            gate.app.metrics.count_response(Some(gate.index), response.status(), start.elapsed());
-            Ok(gate.dialect.translate(response))
+            Ok(layer.finish(response, start))
         })
     }
 }

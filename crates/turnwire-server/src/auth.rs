@@ -1,13 +1,12 @@
-//! Who is asking, and what they may do.
+//! Authentication and authorization: who sends a request, and what they may do.
 //!
-//! A handler takes a [`Caller`] and asks it:
+//! The table of routes checks the scope. A handler takes a [`Caller`] to find out whose sessions it may use:
 //!
 //! ```
-//! use turnwire_server::{ApiResult, Caller, Scope};
+//! use turnwire_server::{ApiResult, Caller};
 //!
-//! async fn stop(caller: Caller) -> ApiResult<String> {
-//!     caller.need(Scope::Chat)?;
-//!     let session = caller.session("s1")?;
+//! async fn show(caller: Caller) -> ApiResult<String> {
+//!     let session = caller.session_key("s1")?;
 //!     Ok(format!("{} of {}", session.id, session.tenant))
 //! }
 //! ```
@@ -45,21 +44,20 @@ use turnwire_log::store::SessionKey;
 /// The tenant of a server without credentials.
 pub const DEFAULT_TENANT: &str = "default";
 
-/// Somebody who showed good credentials.
+/// The holder of valid credentials.
 #[derive(Debug, Clone)]
 pub struct Identity {
-    /// Whose sessions it reaches.
+    /// The tenant whose sessions it may use.
     pub tenant: Arc<Tenant>,
     /// What it may do.
     pub scopes: Scopes,
-    /// Who it is, where the credentials say so.
+    /// The user or program that holds the credentials, if they name one.
     pub subject: Option<Arc<str>>,
-    /// The only sessions that it reaches. `None`: all of the tenant.
+    /// The only sessions that it may use. `None`: all sessions of the tenant.
     pub sessions: Option<Box<[SessionPattern]>>,
-    /// When the credentials expire; `None`: never. Streams and sockets that were opened with them end
-    /// then.
+    /// When the credentials expire; `None`: never. Streams and sockets opened with them end then.
     pub expires_at: Option<Instant>,
-    /// Whether the credentials were a ticket. A ticket cannot make further tickets.
+    /// Whether the credentials are a ticket. A ticket cannot create further tickets.
     pub is_ticket: bool,
     /// Identifies the holder of the credentials within the tenant: the same for every token of one
     /// subject, different for any two holders. Idempotency keys and producers belong to it.
@@ -80,14 +78,14 @@ impl Identity {
         }
     }
 
-    /// The sessions within reach, for lists.
+    /// The sessions that it may use, as a filter for lists.
     pub fn reach(&self) -> VisibleSessions {
         self.sessions
             .as_ref()
             .map_or(VisibleSessions::ALL, |rules| VisibleSessions::only(rules.iter().cloned()))
     }
 
-    /// Whether a session is within reach.
+    /// Whether it may use a session.
     pub fn reaches(&self, session: &str) -> bool {
         self.sessions.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.matches(session)))
     }
@@ -115,7 +113,7 @@ pub fn is_valid_id(text: &str) -> bool {
     (1..=128).contains(&text.len()) && text.bytes().all(fits)
 }
 
-/// Who asks. In a handler it is there whenever the route's table entry wants a scope.
+/// Who sent a request. A handler can take it if the route requires a scope.
 #[derive(Debug, Clone)]
 pub struct Caller(pub Arc<Identity>);
 
@@ -125,7 +123,7 @@ impl Caller {
         self.0.tenant.name()
     }
 
-    /// Who it is, where the credentials say so.
+    /// The user or program that holds the credentials, if they name one.
     pub fn subject(&self) -> Option<&Arc<str>> {
         self.0.subject.as_ref()
     }
@@ -135,25 +133,25 @@ impl Caller {
         self.0.expires_at
     }
 
-    /// Whether this may be done.
+    /// Whether the caller has a scope.
     pub fn has_scope(&self, scope: Scope) -> bool {
         self.0.scopes.allow(scope)
     }
 
-    /// An error unless this may be done.
+    /// An error unless the caller has a scope.
     pub fn require_scope(&self, scope: Scope) -> ApiResult<()> {
         if self.has_scope(scope) {
             return Ok(());
         }
         Err(ApiError::forbidden(format!("these credentials lack the scope \"{}\"", scope.name()))
-            .hint("use a token that has it; `turnwire token new --scopes` makes one"))
+            .hint("use a token with this scope; `turnwire token new --scopes` creates one"))
     }
 
-    /// The name of a session that the caller reaches; otherwise it is as if it were not there.
+    /// The key of a session that the caller may use; any other session does not exist for the caller.
     pub fn session_key(&self, id: &str) -> ApiResult<SessionKey> {
         if !is_valid_id(id) {
             return Err(ApiError::bad_request(
-                "this is no id of a session: 1 to 128 of A-Z a-z 0-9 . _ : -",
+                "invalid session id: expected 1 to 128 characters of A-Z a-z 0-9 . _ : -",
             ));
         }
         if !self.0.reaches(id) {
@@ -163,16 +161,16 @@ impl Caller {
     }
 }
 
-/// Why credentials are not good.
+/// Why credentials are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AuthError {
-    /// There are none.
+    /// The request has none.
     Missing,
-    /// They are not known here, or not in order.
+    /// They are unknown or malformed.
     Invalid,
-    /// They were good once.
+    /// They have expired.
     Expired,
-    /// A ticket that is used up, too old, or never was.
+    /// The ticket is used, expired or unknown.
     InvalidTicket,
 }
 
@@ -180,25 +178,25 @@ impl From<AuthError> for ApiError {
     fn from(refusal: AuthError) -> Self {
         let (message, hint) = match refusal {
             AuthError::Missing => (
-                "this needs credentials",
-                "send `Authorization: Bearer TOKEN` or `x-api-key: TOKEN`; where no header can be set, ?ticket= from POST /v1/tickets",
+                "this request needs credentials",
+                "send `Authorization: Bearer TOKEN` or `x-api-key: TOKEN`; if you cannot set headers, send ?ticket= from POST /v1/tickets",
             ),
             AuthError::Invalid => {
-                ("these credentials are not known here", "`turnwire token new` makes new ones")
+                ("unknown credentials", "create a token with `turnwire token new`")
             }
-            AuthError::Expired => ("this token has expired", "get a new one where it came from"),
+            AuthError::Expired => ("this token has expired", "get a new one from its issuer"),
             AuthError::InvalidTicket => (
-                "this ticket is used up or too old",
-                "a ticket is good once, for a minute: get a new one from POST /v1/tickets",
+                "this ticket was used already or has expired",
+                "a ticket is valid once, for 60 seconds: get a new one from POST /v1/tickets",
             ),
         };
         Self::unauthorized(message).hint(hint)
     }
 }
 
-/// Everybody's credentials.
+/// All credentials that the server accepts.
 pub struct Auth {
-    /// Without credentials everybody is this one.
+    /// The identity of every request, if the settings have no credentials.
     anonymous: Option<Arc<Identity>>,
     tokens: HashMap<[u8; 32], ([u8; 32], Arc<Identity>)>,
     jwt: Option<jwt::Jwt>,
@@ -208,7 +206,7 @@ pub struct Auth {
 }
 
 impl Auth {
-    /// As the settings say. `env` reads an environment variable.
+    /// Reads the credentials of the settings. `env` reads an environment variable.
     pub fn new(config: &Config, env: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let mut auth = Self::without_credentials(&config.limits);
         if !config.auth.has_credentials() {
@@ -236,7 +234,7 @@ impl Auth {
         Ok(auth)
     }
 
-    /// Without credentials: everybody may do everything.
+    /// A server without credentials: everybody may do everything.
     pub fn without_credentials(limits: &Limits) -> Self {
         let tenants =
             tenant::Tenants::new(limits.connections_per_tenant, limits.requests_per_second);
@@ -261,7 +259,7 @@ impl Auth {
         self.anonymous.is_some()
     }
 
-    /// Who holds this token: also for clients that send it inside a WebSocket.
+    /// Authenticates a token, also one that a client sends over a WebSocket.
     pub fn authenticate_token(&self, text: &str) -> ApiResult<Caller> {
         Ok(Caller(self.verify_token(text)?))
     }
@@ -273,7 +271,7 @@ impl Auth {
         if let Some(jwt) = self.jwt.as_ref().filter(|_| jwt::Jwt::is_jwt_shaped(text)) {
             return jwt.verify(text, &self.tenants);
         }
-        // What is looked up is a hash, so how long it takes says nothing about any token.
+        // The lookup uses a hash, so its duration says nothing about a token.
         let hash = sha256(text.as_bytes());
         match self.tokens.get(&hash) {
             Some((known, identity)) if known.ct_eq(&hash).into() => Ok(Arc::clone(identity)),
@@ -281,7 +279,7 @@ impl Auth {
         }
     }
 
-    /// Who sent a request, by its headers.
+    /// Authenticates a request by its headers.
     pub(crate) fn authenticate_headers(
         &self,
         headers: &HeaderMap,
@@ -300,24 +298,24 @@ impl Auth {
         }
     }
 
-    /// Makes a ticket for somebody.
+    /// Creates a ticket for a caller.
     pub(crate) fn issue_ticket(&self, caller: &Caller) -> ApiResult<Ticket> {
         let now = Instant::now();
         if is_expired(caller.expires_at(), now) {
             return Err(expired_error());
         }
-        self.tickets.issue(&caller.0, self.max_tickets, now).ok_or_else(|| {
-            ApiError::too_many("there are too many tickets that nobody used").retry_after(60)
-        })
+        self.tickets
+            .issue(&caller.0, self.max_tickets, now)
+            .ok_or_else(|| ApiError::too_many("too many unused tickets").retry_after(60))
     }
 
-    /// Whose ticket it was. It is gone then.
+    /// Uses up a ticket and returns its identity.
     pub(crate) fn redeem_ticket(&self, text: &str) -> Result<Arc<Identity>, AuthError> {
         self.tickets.redeem(text, Instant::now()).ok_or(AuthError::InvalidTicket)
     }
 }
 
-/// The token of `Bearer TOKEN`; the word may be written in any case.
+/// The token of `Bearer TOKEN`; `Bearer` may have any case.
 fn parse_bearer(value: &str) -> Option<&str> {
     let (scheme, token) = value.split_once(' ')?;
     let token = token.trim();
@@ -328,7 +326,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
-/// A new random token, and the hash that settings hold of it.
+/// Generates a random token, and its hash for the settings.
 pub fn generate_token() -> Option<(String, String)> {
     let token = format!("tw_{}", tickets::random_text()?);
     let hash = hex(&sha256(token.as_bytes()), 32);

@@ -1,4 +1,4 @@
-//! Bytes that are too large for the log: stored once per tenant, under their hash.
+//! Blobs: files that are too large for the log, stored once per tenant under their SHA-256.
 
 pub(crate) mod media_type;
 mod upload;
@@ -15,14 +15,14 @@ use turnwire_core::{ContentBlock, DataBlock, Msg, Source, TextBlock};
 use turnwire_log::Store;
 use turnwire_wires::model_request::describe_omitted_data as left_out_words;
 
-/// How many bytes of blobs a model is handed with one conversation: about what providers take in one
+/// How many bytes of blobs a model gets with one conversation: about what providers accept in one
 /// request.
 const MAX_INLINED_BYTES: usize = 24 * 1024 * 1024;
 
-/// Base64 longer than this does not go into the log.
+/// Longer base64 is stored as a blob, not in the log.
 pub const MAX_BASE64_IN_LOG: usize = 64 * 1024;
 
-/// The address of a blob.
+/// The URL of a blob.
 pub fn blob_url(config: &Config, hash: &[u8; 32]) -> String {
     format!("{}/v1/blobs/{}", config.base_url(), blob_id(hash))
 }
@@ -36,8 +36,7 @@ pub fn blob_id(hash: &[u8; 32]) -> String {
     })
 }
 
-/// The blob that a URL names: on this server, or on one that keeps them in the same place. Bytes of
-/// one hash are the same wherever they are.
+/// The hash of the blob that a URL names, on this or another server. Equal hashes mean equal bytes.
 pub(crate) fn hash_in_url(url: &str) -> Option<[u8; 32]> {
     let (base, id) = url.rsplit_once('/')?;
     let hash: Sha256 = id.parse().ok()?;
@@ -51,11 +50,11 @@ pub(crate) fn is_own_url(config: &Config, url: &str) -> bool {
     theirs.as_deref() == Some("/v1/blobs") || theirs == base(&blob_url(config, &[0; 32]))
 }
 
-/// Moves large data of a message to where blobs are, and leaves their addresses. Data that is no
-/// base64 is refused, large or not: nobody could do anything with it later.
+/// Stores the large data of a message as blobs, and puts their URLs in its place. Data that is not
+/// base64 is refused, large or not.
 pub async fn offload_data(app: &App, tenant: &str, msg: Msg) -> ApiResult<Msg> {
     let bad = |at: usize, why: turnwire_core::Error| {
-        ApiError::unprocessable(format!("content[{at}]: the data is no base64: {why}"))
+        ApiError::unprocessable(format!("content[{at}]: invalid base64: {why}"))
     };
     for (at, block) in msg.content().iter().enumerate() {
         if let ContentBlock::Data(block) = block
@@ -81,8 +80,8 @@ pub async fn offload_data(app: &App, tenant: &str, msg: Msg) -> ApiResult<Msg> {
     msg.to_builder().content(content).build().map_err(ApiError::internal)
 }
 
-/// Puts bytes in the place of addresses of blobs, the newest first: whoever runs a model cannot read
-/// what is stored here. What is too much, or not there any more, is a sentence that says so.
+/// Replaces the URLs of blobs by their bytes, the newest first, because a model's provider cannot read
+/// them here. A blob that is too large or deleted becomes a sentence that says so.
 pub(crate) async fn inline_blobs(
     store: &dyn Store,
     config: &Config,
@@ -98,7 +97,7 @@ pub(crate) async fn inline_blobs(
         for block in content.iter_mut().rev() {
             let ContentBlock::Data(data) = block else { continue };
             let Some((url, hash)) = referenced_blob(data) else { continue };
-            // One that is too large is not even read.
+            // A blob that is too large is not read.
             let size = store.find_blob_info(tenant, hash).await?.map(|info| info.size);
             let is_too_large = size.is_some_and(|size| size > room as u64);
             let found = if is_too_large { None } else { store.read_blob(tenant, hash).await? };
@@ -115,7 +114,7 @@ pub(crate) async fn inline_blobs(
                 }
                 None if is_too_large => "the files of this conversation are too large together",
                 None if is_ours => "it is not stored any more",
-                // Somebody else's, after all.
+                // The URL of another server.
                 None => continue,
             };
             *block = TextBlock::new(left_out_words(data, left_out)).into();
@@ -127,7 +126,7 @@ pub(crate) async fn inline_blobs(
     Ok(())
 }
 
-/// The time now, as the store counts it.
+/// The current time in the store's unit.
 pub(crate) fn now_ms() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }
@@ -139,7 +138,7 @@ fn referenced_blob(block: &DataBlock) -> Option<(&str, [u8; 32])> {
     }
 }
 
-/// Whether a message has data that is moved out of it.
+/// Whether a message has data that belongs into a blob.
 pub(crate) fn has_large_data(msg: &Msg) -> bool {
     msg.blocks::<DataBlock>().any(is_large)
 }
@@ -148,7 +147,7 @@ fn is_large(block: &DataBlock) -> bool {
     matches!(&block.source, Source::Base64(source) if source.data.len() > MAX_BASE64_IN_LOG)
 }
 
-/// The bytes of a block that does not grow any more: one that has ended has to be whole.
+/// The bytes of a complete block.
 fn decode_whole(block: &mut DataBlock) -> Option<Result<Vec<u8>, turnwire_core::Error>> {
     block.finished_at.get_or_insert_default();
     block.decoded()

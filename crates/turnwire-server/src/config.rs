@@ -1,4 +1,4 @@
-//! Settings: `turnwire.toml`, and what wins over it.
+//! Settings: `turnwire.toml`, and the environment variables and options that override it.
 //!
 //! ```
 //! use turnwire_server::config::Config;
@@ -39,48 +39,48 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::OnceLock;
 
-/// All settings. What a file does not say has its default.
+/// All settings. A setting that the file does not have has its default.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Where to listen.
+    /// The address to listen on.
     pub listen: ListenAddress,
-    /// Where sessions are kept. `None`: a file in the user's data folder.
+    /// Where sessions are stored. `None`: a file in the user's data folder.
     pub store: Option<StoreUrl>,
-    /// How the server is reached from outside.
+    /// The URL under which clients reach the server.
     pub public_url: Option<WebUrl>,
-    /// Web pages elsewhere that may use this server.
+    /// Origins of other web pages that may use this server.
     pub origins: Vec<Origin>,
-    /// Further names under which it is reached.
+    /// Further host names of the server.
     pub hosts: Vec<HostName>,
-    /// Somebody in front does TLS.
+    /// A reverse proxy in front terminates TLS.
     pub behind_proxy: bool,
     /// The certificate and its key.
     pub tls: Option<TlsConfig>,
-    /// The agent of a session that names none.
+    /// The agent of sessions that name none.
     pub default_agent: String,
     /// The agents.
     pub agents: BTreeMap<String, AgentConfig>,
-    /// MCP servers, for their tools.
+    /// MCP servers whose tools agents may use.
     pub mcp: BTreeMap<String, McpConfig>,
     /// Tools that the client executes.
     pub external_tools: BTreeMap<String, ExternalTool>,
-    /// Who may do what.
+    /// Credentials.
     pub auth: AuthConfig,
-    /// How much is too much.
+    /// Limits on sizes, times and counts.
     pub limits: Limits,
-    /// What becomes of links in messages.
+    /// Links in messages.
     pub links: LinksConfig,
-    /// What is kept how long.
+    /// How long events, keys and blobs are kept.
     pub retention: Retention,
-    /// Agents elsewhere.
+    /// Producers: agents in other processes.
     pub producers: Producers,
     /// The server's own log.
     pub log: LogConfig,
-    /// Where all this was read.
+    /// The file that the settings come from.
     #[serde(skip)]
     read_from: SettingsFile,
-    /// Where the server listens: of port 0 the system makes another.
+    /// The address that the server is bound to; the system replaces port 0.
     #[serde(skip)]
     bound: OnceLock<SocketAddr>,
 }
@@ -112,13 +112,13 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Notes where the server really listens.
+    /// Sets the address that the server is bound to.
     pub(crate) fn set_bound(&self, address: SocketAddr) {
-        // A second server over the same settings is reached where the first one is.
+        // A second server with the same settings keeps the address of the first.
         let _ = self.bound.set(address);
     }
 
-    /// How the server is reached, without a `/` at the end.
+    /// The server's URL, without a `/` at the end.
     pub(crate) fn base_url(&self) -> String {
         if let Some(url) = &self.public_url {
             return url.0.as_str().trim_end_matches('/').to_owned();
@@ -128,7 +128,7 @@ impl Config {
     }
 }
 
-/// The text of a file of settings, to find lines in.
+/// The text of a settings file, to find line numbers.
 #[derive(Clone, Default)]
 struct SettingsFile {
     name: String,
@@ -142,14 +142,14 @@ impl SettingsFile {
     }
 }
 
-/// The text may hold what nobody should see.
+/// Without the text, which may hold secrets.
 impl fmt::Debug for SettingsFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ReadFrom")
+        f.write_str("SettingsFile")
     }
 }
 
-/// What wins over the file: environment variables, and over those the command line.
+/// Overrides of the file: environment variables, and over those the command line.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
     /// `TURNWIRE_LISTEN`, `--listen`
@@ -177,10 +177,10 @@ pub struct Overrides {
 }
 
 impl Config {
-    /// Agents that are there without being configured.
+    /// Agents that exist without configuration.
     pub(crate) const BUILT_IN_AGENTS: [&str; 2] = ["demo", "external"];
 
-    /// Reads and checks the text of a file; `name` is how errors call it.
+    /// Reads and checks the text of a file; errors call it `name`.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigError> {
         let source = SettingsText { name, text };
         let mut config: Self = toml::from_str(text)
@@ -190,7 +190,7 @@ impl Config {
         if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
     }
 
-    /// Reads and checks a file. Files that it names are looked for beside it.
+    /// Reads and checks a file. Relative paths in it are relative to its folder.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path)
@@ -221,18 +221,18 @@ impl Config {
         }
     }
 
-    /// What may be meant otherwise, or will fail later: settings with it can be used. `env` reads the
-    /// environment.
+    /// Suspicious settings, and those that will fail later. The settings are still valid. `env` reads an
+    /// environment variable.
     pub fn warnings(&self, env: impl Fn(&str) -> Option<String>) -> Vec<Problem> {
         check::warnings(self, &self.read_from.source(), &env)
     }
 
-    /// Something that is wrong with a key, with its line in the file that these settings are from.
+    /// A problem with a key, with its line in the settings file.
     pub fn problem(&self, path: &[&str], message: impl Into<String>) -> Problem {
         self.read_from.source().problem_at(path, message)
     }
 
-    /// Puts in what wins over the file.
+    /// Applies overrides, and checks the result.
     pub fn apply(&mut self, over: Overrides) -> Result<(), ConfigError> {
         fn put<T>(place: &mut T, value: Option<T>) {
             if let Some(value) = value {
@@ -257,10 +257,10 @@ impl Config {
             (Some(cert), Some(key)) => Some(TlsConfig { cert, key }),
             (None, None) => None,
             (Some(_), None) => {
-                return Err(ConfigError::single("--tls-cert", "a certificate needs its --tls-key"));
+                return Err(ConfigError::single("--tls-cert", "--tls-cert requires --tls-key"));
             }
             (None, Some(_)) => {
-                return Err(ConfigError::single("--tls-key", "a key needs its --tls-cert"));
+                return Err(ConfigError::single("--tls-key", "--tls-key requires --tls-cert"));
             }
         };
         let problems = check::check(self, &SettingsText { name: "settings", text: "" });
@@ -276,7 +276,7 @@ impl Overrides {
             None | Some("0" | "false" | "no") => false,
             Some("1" | "true" | "yes") => true,
             Some(_) => {
-                return Err(ConfigError::single("TURNWIRE_BEHIND_PROXY", "write 1 or 0"));
+                return Err(ConfigError::single("TURNWIRE_BEHIND_PROXY", "expected 1 or 0"));
             }
         };
         let log_format = match text("TURNWIRE_LOG_FORMAT").as_deref() {
@@ -285,7 +285,10 @@ impl Overrides {
             Some("text") => Some(LogFormat::Text),
             Some("json") => Some(LogFormat::Json),
             Some(_) => {
-                return Err(ConfigError::single("TURNWIRE_LOG_FORMAT", "write auto, text or json"));
+                return Err(ConfigError::single(
+                    "TURNWIRE_LOG_FORMAT",
+                    "expected auto, text or json",
+                ));
             }
         };
         Ok(Self {

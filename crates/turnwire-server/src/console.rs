@@ -1,5 +1,4 @@
-//! The console: files inside the binary, and a policy under which the page can reach nothing but this
-//! server.
+//! Serves the console: files inside the binary, with a policy that lets the page connect to this server only.
 
 use crate::error::ApiError;
 use axum::extract::Path;
@@ -31,7 +30,7 @@ fn serve_file(path: &str, asked: &HeaderMap) -> Response {
     match turnwire_console::file(path) {
         Some(file) => file_response(file, asked),
         None => ApiError::not_found(format!("the console has no file {path}"))
-            .hint("a page that was loaded before an update names old files: load it again")
+            .hint("after an update, reload the page: its files have new names")
             .into_response(),
     }
 }
@@ -61,7 +60,7 @@ fn file_response(file: &'static File, asked: &HeaderMap) -> Response {
     }
 }
 
-/// Whether a list of tags has this one; a proxy that compresses makes them weak.
+/// Whether an `If-None-Match` header names an ETag; proxies that compress make ETags weak.
 fn matches_etag(known: &HeaderValue, etag: &str) -> bool {
     known.to_str().is_ok_and(|known| {
         known
@@ -71,7 +70,7 @@ fn matches_etag(known: &HeaderValue, etag: &str) -> bool {
     })
 }
 
-/// Whether the client has said that it reads gzip, and not with a weight of nothing.
+/// Whether the client accepts gzip with a weight above 0.
 fn accepts_gzip(asked: &HeaderMap) -> bool {
     asked.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()).any(|value| {
         value.split(',').any(|part| {

@@ -1,4 +1,4 @@
-//! What a client is told when something does not work: one shape everywhere, with the right status.
+//! Errors as clients get them: one JSON form everywhere, with the right status.
 //!
 //! ```
 //! use turnwire_server::ApiError;
@@ -20,19 +20,20 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The clients of `OpenAI` and Anthropic retry by the status, unless this header says otherwise.
+/// The official clients of `OpenAI` and Anthropic retry depending on the status, unless this header is `false`.
 pub(crate) const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
-/// A result with this crate's error for clients.
+/// A result whose error can be sent to the client.
 pub type ApiResult<T> = Result<T, ApiError>;
 
-/// An answer that is an error. It is small, because most results that could hold one do not.
+/// An error response. Boxed, so that results stay small.
 #[derive(Debug, Clone)]
 pub struct ApiError(Box<Inner>);
 
@@ -44,11 +45,28 @@ struct Inner {
     hint: Cow<'static, str>,
     /// A header that belongs to the status.
     header: Option<(HeaderName, HeaderValue)>,
-    /// What the client is not told and the log is.
+    /// For the server's log only.
     detail: Option<String>,
 }
 
-/// What an error did not tell the client. It travels with the response to where requests are logged.
+/// The body of an error.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ErrorBody<'a> {
+    error: ErrorFields<'a>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ErrorFields<'a> {
+    /// What happened, for programs.
+    r#type: &'a str,
+    /// What happened, for people.
+    message: &'a str,
+    /// What to do next.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    hint: &'a str,
+}
+
+/// The part of an error for the server's log. It is attached to the response until the request is logged.
 #[derive(Debug, Clone)]
 pub(crate) struct LogDetail(pub(crate) String);
 
@@ -64,44 +82,44 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// 400: the request cannot be understood.
+    /// 400: malformed request.
     bad_request BAD_REQUEST "bad_request";
-    /// 401: credentials are missing or not good.
+    /// 401: credentials are missing or invalid.
     unauthorized UNAUTHORIZED "unauthorized";
-    /// 403: the credentials are good and do not reach so far.
+    /// 403: the credentials are valid but not sufficient.
     forbidden FORBIDDEN "forbidden";
-    /// 404: it is not there, or not for this caller.
+    /// 404: does not exist, or not for this caller.
     not_found NOT_FOUND "not_found";
-    /// 405: it is there, and cannot do that.
+    /// 405: the path has no such method.
     method_not_allowed METHOD_NOT_ALLOWED "method_not_allowed";
-    /// 406: it cannot be given in the form that was asked for.
+    /// 406: not available in the requested form.
     not_acceptable NOT_ACCEPTABLE "not_acceptable";
     /// 408: the client was too slow.
     timeout REQUEST_TIMEOUT "timeout";
-    /// 409: it does not go together with what is there now.
+    /// 409: conflicts with the current state.
     conflict CONFLICT "conflict";
-    /// 410: it was there once.
+    /// 410: no longer exists.
     gone GONE "gone";
-    /// 413: more than the limit.
+    /// 413: larger than the limit.
     too_large PAYLOAD_TOO_LARGE "too_large";
-    /// 415: a form that is not read here.
+    /// 415: unsupported media type.
     unsupported UNSUPPORTED_MEDIA_TYPE "unsupported_media_type";
-    /// 421: meant for another host.
+    /// 421: the `Host` header names another server.
     misdirected MISDIRECTED_REQUEST "unknown_host";
-    /// 422: understood, and it does not fit.
+    /// 422: well-formed but invalid.
     unprocessable UNPROCESSABLE_ENTITY "unprocessable";
     /// 429: too many requests, or too many connections.
     too_many TOO_MANY_REQUESTS "too_many_requests";
-    /// 501: it is planned, and not there yet.
+    /// 501: not implemented yet.
     not_implemented NOT_IMPLEMENTED "not_implemented";
-    /// 503: not now.
+    /// 503: temporarily unavailable.
     unavailable SERVICE_UNAVAILABLE "unavailable";
-    /// 507: no room left to store it.
-    full INSUFFICIENT_STORAGE "storage_full";
+    /// 507: no space left to store it.
+    storage_full INSUFFICIENT_STORAGE "storage_full";
 }
 
 impl ApiError {
-    /// An error of any status. `kind` is what a program looks at.
+    /// An error of any status. `kind` is the error type for programs.
     pub fn new(
         status: StatusCode,
         kind: &'static str,
@@ -114,49 +132,49 @@ impl ApiError {
         Self(Box::new(Inner { status, kind, message, hint, header, detail: None }))
     }
 
-    /// 500. What happened goes to the log, not to the client.
+    /// 500. The cause goes to the server's log, not to the client.
     pub fn internal(detail: impl fmt::Display) -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "something went wrong here")
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "internal error")
             .hint("try again; the server's log has the cause under this response's x-request-id")
             .detail(detail)
     }
 
-    /// Adds what to do next.
+    /// Sets the hint: what to do next.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
         self.0.hint = hint.into();
         self
     }
 
-    /// Puts a more telling word in place of the status's own.
+    /// Sets a more specific error type.
     #[must_use]
     pub fn kind(mut self, kind: &'static str) -> Self {
         self.0.kind = kind;
         self
     }
 
-    /// Adds what only the log is told.
+    /// Sets the detail for the server's log.
     #[must_use]
     pub fn detail(mut self, detail: impl fmt::Display) -> Self {
         self.0.detail = Some(detail.to_string());
         self
     }
 
-    /// Says after how many seconds to try again.
+    /// Sets `Retry-After`.
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.0.header = Some((RETRY_AFTER, HeaderValue::from(seconds)));
         self
     }
 
-    /// Tells official clients of other protocols not to send the request again.
+    /// Tells the official clients of OpenAI and Anthropic not to retry.
     #[must_use]
     pub fn no_retry(mut self) -> Self {
         self.0.header = Some((X_SHOULD_RETRY, HeaderValue::from_static("false")));
         self
     }
 
-    /// Says what a path can do.
+    /// Sets `Allow`.
     #[must_use]
     pub fn allow(mut self, methods: &'static str) -> Self {
         self.0.header = Some((ALLOW, HeaderValue::from_static(methods)));
@@ -168,42 +186,32 @@ impl ApiError {
         self.0.status
     }
 
-    /// The word that a program looks at.
+    /// The error type for programs.
     pub fn name(&self) -> &'static str {
         self.0.kind
     }
 
-    /// The sentence for people.
+    /// The message for people.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// What to do next; empty where nobody knows.
+    /// What to do next; may be empty.
     pub(crate) fn hint_text(&self) -> &str {
         &self.0.hint
     }
 
-    /// What only the log is told.
+    /// The detail for the server's log.
     pub(crate) fn detail_text(&self) -> Option<&str> {
         self.0.detail.as_deref()
     }
 
-    /// What a client gets: also over a WebSocket, where there is no status.
+    /// The body of the error, also used on WebSockets, which have no status.
     pub fn json(&self) -> String {
-        #[derive(Serialize)]
-        struct Body<'a> {
-            error: Fields<'a>,
-        }
-        #[derive(Serialize)]
-        struct Fields<'a> {
-            r#type: &'a str,
-            message: &'a str,
-            #[serde(skip_serializing_if = "str::is_empty")]
-            hint: &'a str,
-        }
-        let error = Fields { r#type: self.0.kind, message: &self.0.message, hint: &self.0.hint };
-        // Three strings always are JSON.
-        serde_json::to_string(&Body { error }).unwrap_or_default()
+        let error =
+            ErrorFields { r#type: self.0.kind, message: &self.0.message, hint: &self.0.hint };
+        // Three strings can always be written as JSON.
+        serde_json::to_string(&ErrorBody { error }).unwrap_or_default()
     }
 }
 
@@ -226,7 +234,7 @@ impl IntoResponse for ApiError {
         if let Some(detail) = &self.0.detail {
             response.extensions_mut().insert(LogDetail(detail.clone()));
         }
-        // For whoever has to say it in another protocol's words.
+        // For `Dialect`, which writes it in another protocol's form.
         response.extensions_mut().insert(self);
         response
     }
@@ -236,46 +244,46 @@ impl From<turnwire_log::Error> for ApiError {
     fn from(error: turnwire_log::Error) -> Self {
         use turnwire_log::Error;
         match error {
-            Error::NoSession => Self::not_found("there is no such session").hint(
-                "make it with POST /v1/sessions; GET /v1/sessions lists those that are there",
+            Error::NoSession => Self::not_found("no such session").hint(
+                "create it with POST /v1/sessions; GET /v1/sessions lists the existing ones",
             ),
             Error::Fenced => Self::conflict(
-                "somebody else owns this session now; nothing was stored",
+                "another producer owns this session now; nothing was stored",
             )
             .kind("fenced")
-            .hint("a producer with a higher fence took over; use a higher one to take it back"),
+            .hint("a producer with a higher fence has taken over; use a higher fence to take it back"),
             Error::OutOfOrder => {
-                Self::conflict("the log went on in the meantime; nothing was stored")
+                Self::conflict("the log has changed in the meantime; nothing was stored")
                     .kind("out_of_order")
                     .hint("read the session's last_event_id and try again")
             }
             Error::Trimmed(first) => {
-                Self::gone(format!("events before {first} are no longer kept"))
+                Self::gone(format!("retention has removed the events before {first}"))
                     .kind("trimmed")
-                    .hint(format!("the earliest that is left is {first}; messages are still there"))
+                    .hint(format!("the earliest event is {first}; the messages still exist"))
             }
             Error::Refused { at, why } => Self::unprocessable(format!(
-                "event {at} (counted from 0) does not fit: {why}"
+                "event {at} (counted from 0) is invalid: {why}"
             ))
             .kind("refused")
             .hint(
-                "nothing of this request was stored; `tolerant=true` leaves out what does not fit",
+                "nothing was stored; `tolerant=true` leaves out invalid events",
             ),
-            Error::TooSlow => Self::unavailable("this query takes longer than it may")
+            Error::TooSlow => Self::unavailable("this query took too long")
                 .kind("query_timeout")
-                .hint("search for longer or fewer words, or list fewer sessions; the operator sets `limits.search_timeout`")
+                .hint("search for longer or fewer words, or list fewer sessions; the operator can raise `limits.search_timeout`")
                 .retry_after(5),
-            Error::OverQuota(max) => Self::full(format!(
-                "all blobs of this tenant may have {max} bytes together; nothing was stored"
+            Error::OverQuota(max) => Self::storage_full(format!(
+                "the blobs of this tenant may have {max} bytes in total; nothing was stored"
             ))
             .kind("quota_exceeded")
             .hint(
-                "delete blobs (DELETE /v1/blobs/{hash}) or sessions that are not needed; the \
-                 operator sets `limits.blobs`",
+                "delete unused blobs (DELETE /v1/blobs/{hash}) or sessions; the operator can raise \
+                 `limits.blobs`",
             ),
             Error::Full(detail) => {
-                Self::full("the store has no room left; nothing of this request was stored")
-                    .hint("what was acknowledged is safe; try again when there is room")
+                Self::storage_full("the disk of the store is full; nothing was stored")
+                    .hint("acknowledged requests are safe; try again when there is space")
                     .detail(detail)
             }
             Error::Locked(detail)
@@ -285,9 +293,9 @@ impl From<turnwire_log::Error> for ApiError {
             Error::Damaged(detail) => Self::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "store_damaged",
-                "the store is damaged where this request reads it",
+                "the store is damaged at data that this request needs",
             )
-            .hint("the operator runs `turnwire doctor`, or restores a backup")
+            .hint("the operator can run `turnwire doctor`, or restore a backup")
             .detail(detail),
             other => Self::internal(other),
         }
@@ -296,7 +304,7 @@ impl From<turnwire_log::Error> for ApiError {
 
 impl ApiError {
     fn store_unavailable(detail: String) -> Self {
-        Self::unavailable("the store cannot be used now; nothing of this request was stored")
+        Self::unavailable("the store is unavailable; nothing was stored")
             .kind("store_unavailable")
             .hint("try again; the server's log has the cause under this response's x-request-id")
             .detail(detail)
@@ -304,22 +312,22 @@ impl ApiError {
     }
 }
 
-/// Answers a path that is not there.
+/// The response to an unknown path.
 pub(crate) async fn no_such_path(State(app): State<Arc<App>>, uri: Uri) -> ApiError {
     app.metrics.count_response(None, StatusCode::NOT_FOUND, Duration::ZERO);
-    ApiError::not_found(format!("there is nothing at {}", uri.path()))
-        .hint("GET /openapi.json lists what is there")
+    ApiError::not_found(format!("no such path: {}", uri.path()))
+        .hint("GET /openapi.json lists all routes")
 }
 
-/// Answers a method that a path does not have. The router adds `Allow`.
+/// The response to a method that a path does not have. The router adds `Allow`.
 pub(crate) async fn no_such_method(
     State(app): State<Arc<App>>,
     method: Method,
     uri: Uri,
 ) -> ApiError {
     app.metrics.count_response(None, StatusCode::METHOD_NOT_ALLOWED, Duration::ZERO);
-    ApiError::method_not_allowed(format!("{} cannot be done with {method}", uri.path()))
-        .hint("the header `allow` lists what can")
+    ApiError::method_not_allowed(format!("{} does not support {method}", uri.path()))
+        .hint("the header `allow` lists the supported methods")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What handlers take out of a request: as axum's, but errors are ours and limits are the settings'.
+//! The extractors that handlers use: like axum's, with our errors and the limits of the settings.
 
 mod body;
 
@@ -45,22 +45,23 @@ where
     body::read_whole(request, pace, limit, || app.buffered.reserve(tenant, 0)).await
 }
 
-/// A body of JSON, whatever its content type says.
-pub struct Json<T>(pub T);
+/// A body that is one JSON object, whatever its content type says. An empty body is an empty object.
+pub struct JsonBody<T>(pub T);
 
-impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
+impl<T: DeserializeOwned> FromRequest<Arc<App>> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &Arc<App>) -> ApiResult<Self> {
         let BodyBytes(bytes) = BodyBytes::from_request(request, app).await?;
-        serde_json::from_slice(&bytes).map(Self).map_err(|error| {
-            ApiError::bad_request(format!("the body is not the JSON that is expected: {error}"))
-                .hint("GET /openapi.json says what each route takes")
+        let text = if bytes.trim_ascii().is_empty() { b"{}" } else { &*bytes };
+        serde_json::from_slice(text).map(Self).map_err(|error| {
+            ApiError::bad_request(format!("invalid JSON body: {error}"))
+                .hint("GET /openapi.json describes the body of each route")
         })
     }
 }
 
-macro_rules! of_the_head {
+macro_rules! request_part_extractors {
     ($($(#[$doc:meta])* $name:ident)*) => {$(
         $(#[$doc])*
         pub struct $name<T>(pub T);
@@ -74,16 +75,16 @@ macro_rules! of_the_head {
                     .map(|found| Self(found.0))
                     .map_err(|error| {
                         ApiError::bad_request(error.body_text())
-                            .hint("GET /openapi.json says what each route takes")
+                            .hint("GET /openapi.json describes the parameters of each route")
                     })
             }
         }
     )*};
 }
 
-of_the_head! {
-    /// The query of a URL.
+request_part_extractors! {
+    /// The query parameters. The table of routes refuses unknown ones.
     Query
-    /// The parts of a path.
+    /// The parameters in the path.
     Path
 }

@@ -6,7 +6,7 @@ mod origins;
 mod request_id;
 
 use crate::App;
-use crate::api::{self, Access, ROUTES};
+use crate::api::{self, Access, RouteLayer};
 use crate::auth::{AuthError, Caller, Identity, TOO_MANY_CONNECTIONS, expired_error, is_expired};
 use crate::error::{ApiError, ApiResult, Dialect, LogDetail};
 use crate::listen::{ActiveRequest, ClientConnection, Signal, TrackedBody};
@@ -103,8 +103,8 @@ enum AdmissionResult {
 pub(crate) struct Guard {
     pub(crate) app: Arc<App>,
     router: Router,
-    /// The index of `PUBLISH_ROUTE_ID` in the table.
-    publish_route: usize,
+    /// The layer of the route that is called past the router.
+    publish_layer: Option<RouteLayer>,
     hosts: Hosts,
     origins: Origins,
     ids: RequestIds,
@@ -118,9 +118,8 @@ impl Guard {
         let hosts = Hosts::new(&app.config, address);
         let origins = Origins::new(&app.config);
         let (ids, failures) = (RequestIds::new(), FailureLogLimit::default());
-        let publish_route = ROUTES.iter().position(|route| route.id == PUBLISH_ROUTE_ID);
-        let publish_route = publish_route.unwrap_or(usize::MAX);
-        Self { app, router, publish_route, hosts, origins, ids, failures, started: Instant::now() }
+        let publish_layer = RouteLayer::for_route(&app, PUBLISH_ROUTE_ID);
+        Self { app, router, publish_layer, hosts, origins, ids, failures, started: Instant::now() }
     }
 
     /// Answers one request of a connection.
@@ -180,11 +179,12 @@ impl Guard {
         mut request: Request<Incoming>,
     ) -> Response<Body> {
         if request.method() == Method::POST
+            && let Some(layer) = &self.publish_layer
             && let Some(id) = events_in::session_in_path(request.uri().path())
         {
             let id = id.to_owned();
             // Boxed, so that a connection that only streams does not hold memory for it.
-            return Box::pin(self.publish_directly(context, id, request)).await;
+            return Box::pin(self.publish_directly(layer, context, id, request)).await;
         }
         if request.headers().contains_key(UPGRADE) {
             request.extensions_mut().insert(Arc::clone(conn));
@@ -198,19 +198,18 @@ impl Guard {
 
     async fn publish_directly(
         &self,
+        layer: &RouteLayer,
         context: RequestContext,
         id: String,
         request: Request<Incoming>,
     ) -> Response<Body> {
-        let route = self.publish_route;
-        let access = ROUTES.get(route).map_or(Access::NoTicket, |route| route.access);
-        let answer = match context.check_access(access).and_then(|()| context.caller()) {
+        let checked = layer.check(&context, request.uri().query());
+        let answer = match checked.and_then(|()| context.caller()) {
             Ok(caller) => events_in::publish_request(&self.app, &caller, &id, request).await,
             Err(refused) => Err(refused),
         };
         let response = answer.unwrap_or_else(IntoResponse::into_response);
-        self.app.metrics.count_response(Some(route), response.status(), context.start.elapsed());
-        response
+        layer.finish(response, context.start)
     }
 
     fn admit(

@@ -9,20 +9,37 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::sync::{Arc, LazyLock};
 
-pub(crate) async fn healthz() -> Response {
-    json_response("{\"status\":\"ok\"}")
+/// Whether the server can be used.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct HealthStatus {
+    /// `ok` or `ready`.
+    status: &'static str,
+}
+
+/// A ticket.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct TicketView {
+    /// The value for `?ticket=`.
+    ticket: String,
+    /// In seconds.
+    expires_in: u64,
+}
+
+pub(crate) async fn healthz() -> Json<HealthStatus> {
+    Json(HealthStatus { status: "ok" })
 }
 
 /// Not ready while the server stops, or while the store cannot be written.
-pub(crate) async fn readyz(State(app): State<Arc<App>>) -> ApiResult<Response> {
+pub(crate) async fn readyz(State(app): State<Arc<App>>) -> ApiResult<Json<HealthStatus>> {
     if app.shutdown.is_cancelled() {
         return Err(ApiError::unavailable("the server is stopping").kind("stopping"));
     }
     app.healthy().await?;
-    Ok(json_response("{\"status\":\"ready\"}"))
+    Ok(Json(HealthStatus { status: "ready" }))
 }
 
 pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
@@ -40,7 +57,7 @@ pub(crate) async fn create_ticket(
     caller: Caller,
 ) -> ApiResult<Response> {
     let ticket = app.auth.issue_ticket(&caller)?;
-    let body = json!({ "ticket": ticket.text, "expires_in": ticket.expires_in.as_secs() });
+    let body = TicketView { ticket: ticket.text, expires_in: ticket.expires_in.as_secs() };
     let headers = [(CACHE_CONTROL, HeaderValue::from_static("no-store"))];
     Ok((StatusCode::CREATED, headers, Json(body)).into_response())
 }

@@ -25,7 +25,7 @@ pub(crate) use batch::{Batch, WIRES};
 pub(crate) use params::IngestQuery;
 pub(crate) use pipe::Pipe;
 pub(crate) use producer::Publisher;
-pub(crate) use publish::{Published, accept_client_events, publish};
+pub(crate) use publish::{Published, SkippedEvent, accept_client_events, publish};
 
 use crate::App;
 use crate::error::ApiResult;

@@ -1,31 +1,32 @@
-//! Sessions, messages and events over HTTP, SSE and WebSocket.
+//! The Turnwire server: sessions, messages and events over HTTP, SSE and WebSocket.
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | [`config`] | settings: `turnwire.toml`, and what wins over it |
-//! | [`App`] | what every handler can reach |
-//! | [`Server`] | listens, serves connections, stops |
-//! | [`auth`] | who is asking, and what they may do |
-//! | [`extract`] | what handlers take out of a request |
-//! | [`error`] | what a client is told when something does not work |
-//! | [`metrics`] | what is counted |
-//! | [`ingest`] | events on their way in |
-//! | [`stream`] | events on their way out |
+//! | [`config`] | settings: `turnwire.toml`, environment variables, command line |
+//! | [`App`] | the state that every handler shares |
+//! | [`Server`] | accepts connections, serves them, stops |
+//! | [`auth`] | credentials, scopes, tenants |
+//! | [`extract`] | axum extractors with our errors and limits |
+//! | [`error`] | errors as clients get them |
+//! | [`metrics`] | counters for Prometheus |
+//! | [`ingest`] | events from clients and producers into the log |
+//! | [`stream`] | events from the log to subscribers |
 //! | `socket` | both, over a WebSocket |
-//! | [`turns`] | agents and the log, joined |
-//! | `protocols` | the protocols that clients have already |
-//! | [`blobs`] | bytes that are stored once |
-//! | `links` | links in messages, and what they lead to |
+//! | [`turns`] | runs agents and logs what they do |
+//! | `protocols` | AG-UI, AI SDK, OpenAI, Anthropic, content blocks |
+//! | [`blobs`] | files, stored once per tenant by their hash |
+//! | `links` | fetches links in messages |
 //! | `limits` | limits that stay fair between tenants |
 //!
 //! A request goes from `listen` (connections) through `guard` (host, origin, credentials, rate) and
-//! the table in `api` (scope, counters) to its handler in `routes` or `protocols`.
+//! the table in `api` (scope, query parameters, counters) to its handler in `routes` or `protocols`.
 
 mod api;
 mod app;
 pub mod auth;
 pub mod blobs;
 pub mod config;
+#[cfg(feature = "console")]
 mod console;
 pub mod error;
 pub mod extract;

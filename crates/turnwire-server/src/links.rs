@@ -1,18 +1,17 @@
-//! Links in messages: what they lead to is stored here before the message is logged.
+//! Fetches the links in messages and stores the files as blobs, before a message is logged.
 //!
-//! A model that is handed a link may not be able to follow it, and what it leads to may be gone
-//! tomorrow. So the bytes are brought in once, as a blob, and the message points there; what it
-//! pointed to before stays beside it, as `original_url`.
+//! A model may not be able to follow a link, and the file may be gone tomorrow. So the file is stored once,
+//! as a blob, and the message points to the blob; the link stays beside it, as `original_url`.
 //!
-//! | link | what becomes of it |
+//! | link | what happens |
 //! |---|---|
-//! | `http`, `https` | it is fetched, unless the settings leave it to the model |
-//! | `file` | it is read, below the one folder that the settings open |
-//! | a blob of ours | it has to be there |
-//! | anything else, such as `gs:` or a provider's own id | it stays as it is |
+//! | `http`, `https` | fetched, unless the settings leave it to the model |
+//! | `file` | read, below the one folder that the settings open |
+//! | a blob of this server | must exist |
+//! | anything else, such as `gs:` or a provider's own id | stays as it is |
 //!
-//! Whoever may write messages can have this server ask for any link, so it asks nobody who is not on
-//! the public internet: see `web` and `address`.
+//! Whoever may send messages can make this server request any link. So it connects to nothing outside the
+//! public internet: see `web` and `address`.
 
 mod address;
 mod file;
@@ -40,14 +39,14 @@ use turnwire_core::{ContentBlock, DataBlock, Msg, Source};
 use url::Url;
 use web::WebFetcher;
 
-/// What a source calls the link that its bytes came from.
+/// The field of a source that has the original link.
 const ORIGINAL_URL: &str = "original_url";
-/// How many links of one request are brought in at the same time.
+/// How many links of one request are fetched at the same time.
 const CONCURRENT_PER_REQUEST: usize = 4;
-/// The longest name that is taken out of a link.
+/// The longest file name that is taken from a link.
 const MAX_FILE_NAME: usize = 128;
 
-/// Brings links in.
+/// Fetches links, fairly between tenants.
 #[derive(Debug)]
 pub(crate) struct Links {
     web: WebFetcher,
@@ -63,22 +62,22 @@ impl Links {
     }
 }
 
-/// Bytes that were brought in.
+/// A fetched file.
 struct FetchedFile {
     bytes: Bytes,
-    /// What their server says that they are.
+    /// The media type that its server sends.
     declared_type: Option<String>,
-    /// What they are called.
+    /// The file's name.
     name: Option<String>,
-    /// They are counted as long as they are in memory.
+    /// The bytes count in the memory budget until this is dropped.
     held: ReservedBytes,
 }
 
-/// What takes the place of a link.
+/// The blob that replaces a link.
 struct StoredLink {
     url: String,
     media_type: Option<String>,
-    /// The link and a name out of it, where it was not a blob of ours.
+    /// The original link and its file name, unless it named a blob of this server.
     original: Option<(String, Option<String>)>,
 }
 
@@ -90,17 +89,17 @@ enum LinkTarget {
     Blob([u8; 32]),
 }
 
-/// A link that something has to be done about.
+/// A link that has to be fetched or checked.
 struct PendingLink {
-    /// Where it stands in its message.
+    /// The index of its block in the message.
     at: usize,
     url: String,
-    /// What whoever wrote it says that it is.
+    /// The media type of the block.
     declared_type: Option<String>,
     target: LinkTarget,
 }
 
-/// Whether a message has links that take a while.
+/// Whether a message has links that have to be fetched or read.
 pub(crate) fn has_slow_links(config: &Config, msg: &Msg) -> bool {
     let mut links = links_in(msg);
     links.any(|(_, _, source)| {
@@ -108,8 +107,8 @@ pub(crate) fn has_slow_links(config: &Config, msg: &Msg) -> bool {
     })
 }
 
-/// Brings in what the links of messages lead to, for a tenant. All of it is there when this returns;
-/// or nothing of the messages may be logged.
+/// Fetches the links of messages for a tenant. All files are stored when this returns; after an error none
+/// of the messages may be logged.
 pub(crate) async fn fetch_links(
     app: &App,
     tenant: &str,
@@ -125,14 +124,14 @@ pub(crate) async fn fetch_links(
     let found: HashMap<String, StoredLink> = tokio::select! {
         found = stream::iter(bringing).buffered(CONCURRENT_PER_REQUEST).try_collect() => found?,
         () = app.shutdown.cancelled() => {
-            return Err(ApiError::unavailable("the server stops; nothing was stored")
-                .hint("send it again"));
+            return Err(ApiError::unavailable("the server is stopping; nothing was stored")
+                .hint("send it again in a moment"));
         }
     };
     messages.into_iter().map(|msg| replace_links(msg, &found)).collect()
 }
 
-/// All links of a message, with the places of their blocks.
+/// All links of a message, with the indices of their blocks.
 fn links_in(msg: &Msg) -> impl Iterator<Item = (usize, &DataBlock, &UrlSource)> {
     msg.content().iter().enumerate().filter_map(|(at, block)| match block {
         ContentBlock::Data(block) => match &block.source {
@@ -143,7 +142,7 @@ fn links_in(msg: &Msg) -> impl Iterator<Item = (usize, &DataBlock, &UrlSource)> 
     })
 }
 
-/// The links that something has to be done about, each once.
+/// The links that have to be fetched or checked, each once.
 fn links_to_fetch(config: &Config, messages: &[Msg]) -> ApiResult<Vec<PendingLink>> {
     let mut all: Vec<PendingLink> = Vec::new();
     let most = config.links.per_message;
@@ -156,10 +155,10 @@ fn links_to_fetch(config: &Config, messages: &[Msg]) -> ApiResult<Vec<PendingLin
             count += 1;
             if count > most {
                 return Err(ApiError::unprocessable(format!(
-                    "a message may have {most} links, and this one has more; nothing was stored"
+                    "a message may have at most {most} links; nothing was stored"
                 ))
                 .kind("too_many_links")
-                .hint("send them in several messages; the operator sets `links.per_message`"));
+                .hint("use several messages; the operator can raise `links.per_message`"));
             }
             if all.iter().all(|known| known.url != *url) {
                 let said =
@@ -171,7 +170,7 @@ fn links_to_fetch(config: &Config, messages: &[Msg]) -> ApiResult<Vec<PendingLin
     Ok(all)
 }
 
-/// Where a link leads. `None`: nothing is done about it.
+/// The target of a link. `None`: the link stays as it is.
 fn link_target(config: &Config, url: &str) -> Result<Option<LinkTarget>, LinkError> {
     if let Some(hash) = blobs::hash_in_url(url) {
         return Ok(Some(LinkTarget::Blob(hash)));
@@ -189,15 +188,15 @@ fn web_or_file(config: &LinksConfig, url: Url) -> Result<Option<LinkTarget>, Lin
         }
         "file" => match &config.files {
             Some(folder) => Ok(Some(LinkTarget::File(folder.clone(), url))),
-            None => {
-                Err(LinkError::Refused("names a file of this machine, and none are open".into()))
-            }
+            None => Err(LinkError::Refused(
+                "names a file of this machine, and `links.files` is not set".into(),
+            )),
         },
         _ => Ok(None),
     }
 }
 
-/// Brings one link in, or tells whoever wrote it why not.
+/// Fetches one link; an error names it.
 async fn fetch_one(
     app: &App,
     tenant: &str,
@@ -208,7 +207,7 @@ async fn fetch_one(
     match resolve_link(app, tenant, &url, said.as_deref(), target, until).await {
         Ok(found) => Ok((url, found)),
         Err(trouble) => {
-            tracing::debug!(link = redacted_url(&url), ?trouble, "a link was not brought in");
+            tracing::debug!(link = redacted_url(&url), ?trouble, "a link was not fetched");
             Err(trouble.into_api_error(at, &url))
         }
     }
@@ -231,7 +230,7 @@ async fn resolve_link(
                     return Ok(StoredLink { url, media_type, original: None });
                 }
                 None if blobs::is_own_url(&app.config, url) => {
-                    return Err(LinkError::Failed("names a blob that is not here".into()));
+                    return Err(LinkError::Failed("names a blob that does not exist".into()));
                 }
                 // A blob of another server is a link like any other.
                 None => match Url::parse(url).ok().map(|url| web_or_file(&app.config.links, url)) {
@@ -258,7 +257,7 @@ async fn resolve_link(
         }
     };
     let fetched = timeout_at(until, work).await.unwrap_or_else(|_| {
-        Err(LinkError::Failed(format!("takes longer than {:?}", config.timeout.0).into()))
+        Err(LinkError::Failed(format!("took longer than {:?}", config.timeout.0).into()))
     });
     match fetched? {
         Some(fetched) => store_fetched(app, tenant, url, said, fetched).await,
@@ -266,7 +265,7 @@ async fn resolve_link(
     }
 }
 
-/// Stores bytes, if they are something that is taken.
+/// Stores a fetched file as a blob, if its media type is allowed.
 async fn store_fetched(
     app: &App,
     tenant: &str,
@@ -280,14 +279,14 @@ async fn store_fetched(
     }
     let kind = sniff::detect_media_type(told.as_deref(), name.as_deref(), &bytes);
     if !app.config.links.types.iter().any(|taken| taken.matches(&kind)) {
-        return Err(LinkError::UnsupportedType(format!("is {kind}, which is not taken")));
+        return Err(LinkError::UnsupportedType(format!("is {kind}, which is not allowed")));
     }
-    // A picture that is a page is a page about an error, or about cookies.
+    // An HTML page instead of an image is an error page or a cookie banner.
     let is_media = |said: &&str| matches!(sniff::type_family(said), "image" | "audio" | "video");
     if let Some(said) = said.filter(is_media)
         && sniff::type_family(said) != sniff::type_family(&kind)
     {
-        return Err(LinkError::UnsupportedType(format!("is said to be {said}, and is {kind}")));
+        return Err(LinkError::UnsupportedType(format!("is declared as {said}, but is {kind}")));
     }
     let stored = blobs::store_blob(app, tenant, &kind, bytes).await?;
     Ok(StoredLink {
@@ -297,7 +296,7 @@ async fn store_fetched(
     })
 }
 
-/// A message with what was found in the place of its links.
+/// Replaces the links of a message by the stored blobs.
 fn replace_links(msg: Msg, found: &HashMap<String, StoredLink>) -> ApiResult<Msg> {
     let is_found =
         |(_, _, source): (usize, &DataBlock, &UrlSource)| found.contains_key(&source.url);
@@ -326,7 +325,7 @@ fn replace_links(msg: Msg, found: &HashMap<String, StoredLink>) -> ApiResult<Msg
     msg.to_builder().content(content).build().map_err(ApiError::internal)
 }
 
-/// Whether a stored block is what somebody said, before it was brought in or moved out.
+/// Whether a stored block comes from a client's block, whose link was fetched or whose data was offloaded.
 pub(crate) fn is_same_data(stored: &DataBlock, said: &DataBlock) -> bool {
     if stored.source == said.source {
         return stored.name == said.name;
@@ -347,10 +346,10 @@ pub(crate) fn is_same_data(stored: &DataBlock, said: &DataBlock) -> bool {
     is_it && (said.name.is_none() || stored.name == said.name)
 }
 
-/// What a link calls its file.
+/// The file name in a link.
 fn file_name(url: &Url) -> Option<String> {
     let last = url.path_segments()?.next_back()?;
-    // This reads the escapes, and leaves no folders in the name.
+    // This decodes escapes and removes folders.
     let path = Url::parse(&format!("file:///{last}")).ok()?.to_file_path().ok()?;
     let name = path.file_name()?.to_str()?;
     let fits = name.contains('.') && !name.chars().any(char::is_control);

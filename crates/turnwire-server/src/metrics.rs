@@ -117,7 +117,7 @@ impl Metrics {
             by_status: std::array::from_fn(|_| OnceLock::new()),
         };
         let routes =
-            api::ROUTES.iter().map(|entry| route(entry.method.name(), entry.path)).collect();
+            api::ROUTES.iter().map(|entry| route(entry.method.as_str(), entry.path)).collect();
         let nowhere = route("", "");
         let mut counter = |name, help| {
             let counter = Counter::default();

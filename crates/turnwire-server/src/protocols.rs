@@ -1,18 +1,17 @@
-//! The protocols that clients have already, over the same sessions.
+//! The handlers of other protocols, over the same sessions.
 //!
 //! | module | protocol | its session |
 //! |---|---|---|
 //! | `ag_ui` | AG-UI 1.0 | the `threadId` |
 //! | `ai_sdk` | the AI SDK's UI messages | the chat's `id` |
 //! | `blocks` | content blocks: the history; the socket is in `socket` | `session_id` |
-//! | `openai` | chat completions, Responses, models | a new one, or [`SESSION_HEADER`], or `previous_response_id` |
+//! | `openai` | Chat Completions, Responses, models | a new one, or [`SESSION_HEADER`], or `previous_response_id` |
 //! | `anthropic` | Messages | a new one, or [`SESSION_HEADER`] |
-//! | `model` | what chat completions and Messages have in common | |
-//! | `recognise` | which session results of calls belong to, where the request names none | |
+//! | `model_api` | the common part of Chat Completions and Messages | |
+//! | `session_matching` | finds the session of tool results, if the request names none | |
 //!
-//! They have in common: only new words of the user and answers to what waits are taken from what a
-//! client sends, through the same doors as everybody's ([`crate::turns`]); and what comes back is a
-//! [`ReplySubscriber`] of the one reply.
+//! All of them store only new user messages and answers to pending calls, through [`crate::turns`], whatever
+//! history a client sends along. The response is a [`ReplySubscriber`] of one reply.
 
 pub(crate) mod ag_ui;
 pub(crate) mod ai_sdk;
@@ -34,11 +33,10 @@ use std::sync::Arc;
 use turnwire_log::Session;
 use turnwire_log::store::{NewSession, SessionKey};
 
-/// The header that names a session, both ways, where the protocol has no word for it.
+/// The header that names a session, in requests and responses, where the protocol has no field for it.
 pub(crate) const SESSION_HEADER: HeaderName = HeaderName::from_static("turnwire-session");
 
-/// The session that a client of an agent talks in. It is made where it is not there yet; without an
-/// id it is a new one.
+/// The session of a client, created if it does not exist. Without an id it is a new one.
 pub(crate) async fn open_or_create_session(
     app: &App,
     caller: &Caller,
@@ -49,11 +47,11 @@ pub(crate) async fn open_or_create_session(
     if let Some(session) = app.log.open_session(&key).await? {
         return require_agent(session, agent);
     }
-    // Somebody else may make it in this very moment.
+    // Another request may create it at the same time.
     require_agent(create_session(app, key, agent).await?, agent)
 }
 
-/// Makes a session; who comes second gets the one that is there.
+/// Creates a session, or returns the existing one.
 pub(crate) async fn create_session(
     app: &App,
     key: SessionKey,
@@ -71,39 +69,40 @@ pub(crate) async fn create_session(
     Ok(session)
 }
 
-/// An error unless the session is this agent's.
+/// An error unless the session belongs to this agent.
 pub(crate) fn require_agent(session: Arc<Session>, agent: &str) -> ApiResult<Arc<Session>> {
     if session.agent() == agent {
         return Ok(session);
     }
     Err(ApiError::conflict(format!(
-        "the session {} is of the agent {}, not of {agent}; nothing was stored",
+        "the session {} belongs to the agent {}, not to {agent}; nothing was stored",
         session.id(),
         session.agent()
     ))
     .kind("wrong_agent")
-    .hint("talk to that agent, or begin another session"))
+    .hint("use that agent, or start another session"))
 }
 
-/// An error unless there is such an agent.
+/// An error unless the agent exists.
 pub(crate) fn require_known_agent(app: &App, agent: &str) -> ApiResult<()> {
     if app.agents.contains_key(agent) || agent == EXTERNAL {
         return Ok(());
     }
     let names: Vec<&str> = app.agents.keys().map(String::as_str).collect();
-    Err(ApiError::not_found(format!("there is no agent \"{agent}\""))
+    Err(ApiError::not_found(format!("no such agent: \"{agent}\""))
         .kind("no_such_agent")
-        .hint(format!("there are: {}", names.join(", "))))
+        .hint(format!("the agents are {}", names.join(", "))))
 }
 
-/// The session that the header names.
+/// The id in the session header.
 pub(crate) fn session_in_header(headers: &HeaderMap) -> ApiResult<Option<&str>> {
     let Some(value) = headers.get(SESSION_HEADER) else { return Ok(None) };
-    let id = value.to_str().map_err(|_| ApiError::bad_request("this is no Turnwire-Session"))?;
+    let id =
+        value.to_str().map_err(|_| ApiError::bad_request("invalid `Turnwire-Session` header"))?;
     Ok(Some(id).filter(|id| !id.is_empty()))
 }
 
-/// The reply as it grows, as the answer to a request.
+/// The stream of a reply, as the response to a request.
 pub(crate) async fn follow_reply(
     app: &App,
     session: &Arc<Session>,
@@ -119,16 +118,16 @@ pub(crate) fn sse_response(app: &App, reply: ReplySubscriber) -> Response {
     with_session_header(&id, stream::sse_response(app, reply))
 }
 
-/// The error of an answer that did not finish before the server stopped. The question is stored and the
-/// reply goes on after a restart, so a client that sends it again would ask twice.
+/// The error of a response that is not complete when the server stops. The message is stored and the reply
+/// continues after a restart, so a client that retries would send it twice.
 pub(crate) fn stopping_error(session: &str) -> ApiError {
     ApiError::unavailable("the server is restarting before the reply has ended")
         .kind(SERVER_STOPPING)
-        .hint(format!("do not ask again: the reply is in the session {session}"))
+        .hint(format!("do not send it again: the reply is in the session {session}"))
         .no_retry()
 }
 
-/// Says which session an answer is of.
+/// Adds the session header to a response.
 pub(crate) fn with_session_header(id: &str, mut response: Response) -> Response {
     if let Ok(id) = HeaderValue::from_str(id) {
         response.headers_mut().insert(SESSION_HEADER, id);

@@ -1,4 +1,4 @@
-//! The handlers of sessions, messages and events. Each idea has a file of its own.
+//! The handlers of Turnwire's own API, called through the table in `api`. One file per resource.
 
 mod agents;
 mod approvals;
@@ -15,17 +15,19 @@ mod sessions;
 mod view;
 mod ws;
 
-pub(crate) use agents::list_agents;
-pub(crate) use approvals::list_approvals;
-pub(crate) use blobs::{delete_blob, get_blob, put_blob};
+pub(crate) use agents::{AgentList, list_agents};
+pub(crate) use approvals::{ApprovalList, list_approvals};
+pub(crate) use blobs::{BlobView, delete_blob, get_blob, put_blob};
 pub(crate) use events_in::publish_events;
 pub(crate) use events_out::watch_events;
 pub(crate) use fork::{fork_session, unfinished};
-pub(crate) use history::{get_message, list_messages};
+pub(crate) use history::{MessagePage, get_message, list_messages};
 pub(crate) use messages::{cancel_message, read_message, send_message};
-pub(crate) use replies::pipe_reply;
+pub(crate) use replies::{PipedReply, pipe_reply};
 pub(crate) use retry::retry_message;
 pub(crate) use sessions::{
-    create_session, delete_session, get_session, list_sessions, new_session_key, patch_session,
+    SessionPage, create_session, delete_session, get_session, list_sessions, new_session_key,
+    patch_session,
 };
+pub(crate) use view::{SessionResponse, SessionView};
 pub(crate) use ws::open_socket;

@@ -1,18 +1,53 @@
-//! The API's description: `OpenAPI` 3.1, from the table of routes.
+//! `/openapi.json`: the API's description as `OpenAPI` 3.1, made from the table of routes and the schemas of its types.
 
-use super::{Access, HttpMethod, Param, ParamLocation, ParamType, ROUTES, ResponseSpec, Route};
+use super::{Access, Content, ROUTES, Route};
 use crate::auth::Action;
+use crate::error::ErrorBody;
+use schemars::SchemaGenerator;
+use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
+
+/// Two generators: a field with a default is optional in a request, and always there in a response.
+struct Generators {
+    requests: SchemaGenerator,
+    responses: SchemaGenerator,
+}
+
+impl Generators {
+    fn new() -> Self {
+        let settings = || {
+            SchemaSettings::draft2020_12().with(|settings| {
+                settings.definitions_path = "/components/schemas".into();
+                settings.meta_schema = None;
+            })
+        };
+        Self {
+            requests: settings().into_generator(),
+            responses: settings().for_serialize().into_generator(),
+        }
+    }
+
+    /// The schemas that others refer to, sorted by name.
+    fn components(mut self) -> Map<String, Value> {
+        let mut all = self.responses.take_definitions(true);
+        all.extend(self.requests.take_definitions(true));
+        all.sort_keys();
+        all
+    }
+}
 
 /// The document.
 pub(crate) fn document() -> Value {
+    let mut generators = Generators::new();
     let mut paths = Map::new();
-    for route in ROUTES {
+    for route in ROUTES.iter() {
         let item = paths.entry(route.path).or_insert_with(|| json!({}));
         if let Value::Object(item) = item {
-            item.insert(method_name(route.method).to_owned(), operation(route));
+            let method = route.method.as_str().to_ascii_lowercase();
+            item.insert(method, operation(route, &mut generators));
         }
     }
+    let error = generators.responses.subschema_for::<ErrorBody<'_>>();
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -31,95 +66,80 @@ pub(crate) fn document() -> Value {
                     "type": "apiKey",
                     "in": "query",
                     "name": "ticket",
-                    "description": "One use, 60 seconds; from POST /v1/tickets. For browsers' EventSource and WebSocket.",
+                    "description": "From POST /v1/tickets: one use, 60 seconds. For EventSource and WebSocket.",
                 },
             },
-            "schemas": { "Error": error_schema() },
+            "schemas": generators.components(),
             "responses": {
                 "Error": {
                     "description": "What went wrong, and what to do next",
-                    "content": {
-                        "application/json": { "schema": { "$ref": "#/components/schemas/Error" } },
-                    },
+                    "content": { "application/json": { "schema": error } },
                 },
             },
         },
     })
 }
 
-fn method_name(method: HttpMethod) -> &'static str {
-    match method {
-        HttpMethod::Get => "get",
-        HttpMethod::Post => "post",
-        HttpMethod::Patch => "patch",
-        HttpMethod::Delete => "delete",
-    }
-}
-
-fn error_schema() -> Value {
-    json!({
-        "type": "object",
-        "required": ["error"],
-        "properties": {
-            "error": {
-                "type": "object",
-                "required": ["type", "message"],
-                "properties": {
-                    "type": { "type": "string", "description": "A word for programs" },
-                    "message": { "type": "string", "description": "What happened, and why" },
-                    "hint": { "type": "string", "description": "What to do next" },
-                },
-            },
-        },
-    })
-}
-
-fn operation(route: &Route) -> Value {
+fn operation(route: &Route, generators: &mut Generators) -> Value {
     let mut operation = Map::new();
     operation.insert("operationId".into(), route.id.into());
     operation.insert("summary".into(), route.summary.into());
-    let scope = match route.access {
+    if let Some(scope) = scope(route.access) {
+        operation.insert("description".into(), format!("Scope: {scope}.").into());
+        let mut security = vec![json!({ "bearer": [] }), json!({ "apiKey": [] })];
+        if route.access != Access::NoTicket {
+            security.push(json!({ "ticket": [] }));
+        }
+        // A server without credentials accepts everybody.
+        security.push(json!({}));
+        operation.insert("security".into(), security.into());
+    }
+    let parameters = parameters(route, &mut generators.requests);
+    if !parameters.is_empty() {
+        operation.insert("parameters".into(), parameters.into());
+    }
+    if let Some(body) = &route.body {
+        let mut value = json!({
+            "required": body.is_required,
+            "content": content(&body.content, &mut generators.requests),
+        });
+        if !body.description.is_empty() {
+            value["description"] = body.description.into();
+        }
+        operation.insert("requestBody".into(), value);
+    }
+    let mut responses = Map::new();
+    for response in &route.responses {
+        let mut value = json!({ "description": response.description });
+        if !response.content.is_empty() {
+            value["content"] = content(&response.content, &mut generators.responses);
+        }
+        responses.insert(response.status.to_string(), value);
+    }
+    responses.insert("default".into(), json!({ "$ref": "#/components/responses/Error" }));
+    operation.insert("responses".into(), responses.into());
+    operation.into()
+}
+
+/// The scopes that a route needs, in words.
+fn scope(access: Access) -> Option<String> {
+    match access {
         Access::Public | Access::Socket => None,
         Access::NoTicket => Some("any, but no ticket".to_owned()),
         Access::Requires(action) => Some(action.required_scopes().names()),
         Access::Local(action) => {
             Some(format!("{}, or from this machine", action.required_scopes().names()))
         }
-        Access::RequiresAtLeast(action, more) => Some(format!(
-            "{}. Some requests take more: {}",
-            action.required_scopes().names(),
-            describe_actions(more)
-        )),
+        Access::RequiresAtLeast(action, more) => {
+            let (first, more) = (action.required_scopes().names(), describe_actions(more));
+            Some(format!("{first}. Some requests need more: {more}"))
+        }
         Access::RequiresOneOf(actions) => {
             Some(format!("one of these: {}", describe_actions(actions)))
         }
-    };
-    if let Some(scope) = scope {
-        operation.insert("description".into(), format!("Scope: {scope}.").into());
-        let mut security = vec![json!({ "bearer": [] }), json!({ "apiKey": [] })];
-        if route.access != Access::NoTicket {
-            security.push(json!({ "ticket": [] }));
-        }
-        operation.insert("security".into(), security.into());
     }
-    if !route.params.is_empty() {
-        operation.insert("parameters".into(), route.params.iter().map(parameter).collect());
-    }
-    if let Some(body) = &route.body {
-        let body = json!({
-            "required": true,
-            "description": body.about,
-            "content": content_types(body.types),
-        });
-        operation.insert("requestBody".into(), body);
-    }
-    let mut responses: Map<String, Value> = route.responses.iter().map(response).collect();
-    responses.insert("default".into(), json!({ "$ref": "#/components/responses/Error" }));
-    operation.insert("responses".into(), responses.into());
-    operation.into()
 }
 
-/// What each action takes.
 fn describe_actions(actions: &[Action]) -> String {
     let each = actions
         .iter()
@@ -127,36 +147,70 @@ fn describe_actions(actions: &[Action]) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
-fn parameter(param: &Param) -> Value {
-    let place = match param.location {
-        ParamLocation::Path => "path",
-        ParamLocation::Query => "query",
-        ParamLocation::Header => "header",
-    };
-    let kind = match param.kind {
-        ParamType::Text => "string",
-        ParamType::Integer => "integer",
-        ParamType::Flag => "boolean",
-    };
-    json!({
-        "name": param.name,
-        "in": place,
-        "required": param.location == ParamLocation::Path,
-        "description": param.about,
-        "schema": { "type": kind },
-    })
-}
-
-fn response(answer: &ResponseSpec) -> (String, Value) {
-    let mut value = json!({ "description": answer.about });
-    if let (Value::Object(value), false) = (&mut value, answer.types.is_empty()) {
-        value.insert("content".into(), content_types(answer.types));
+/// The parameters of a route: those in its path, its query, and its headers.
+fn parameters(route: &Route, generator: &mut SchemaGenerator) -> Vec<Value> {
+    let mut all: Vec<Value> = path_names(route.path)
+        .map(|name| {
+            json!({
+                "name": name,
+                "in": "path",
+                "required": true,
+                "description": path_description(route.path, name),
+                "schema": { "type": "string" },
+            })
+        })
+        .collect();
+    let query = route.query.schema.map(|schema| schema(generator).to_value());
+    let properties = query.as_ref().and_then(|query| query["properties"].as_object());
+    for (name, schema) in properties.into_iter().flatten() {
+        let mut schema = schema.clone();
+        let fields = schema.as_object_mut();
+        let description = fields.and_then(|fields| fields.remove("description"));
+        all.push(json!({
+            "name": name,
+            "in": "query",
+            "required": false,
+            "description": description.unwrap_or_default(),
+            "schema": schema,
+        }));
     }
-    (answer.status.to_string(), value)
+    all.extend(route.headers.iter().map(|header| {
+        json!({
+            "name": header.name,
+            "in": "header",
+            "required": false,
+            "description": header.description,
+            "schema": { "type": "string" },
+        })
+    }));
+    all
 }
 
-fn content_types(types: &[&str]) -> Value {
-    types.iter().map(|kind| ((*kind).to_owned(), json!({}))).collect::<Map<_, _>>().into()
+/// The names in the braces of a path.
+fn path_names(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+}
+
+fn path_description(path: &str, name: &str) -> &'static str {
+    match name {
+        "s" => "The session's id: 1 to 128 of A-Z a-z 0-9 . _ : -",
+        "id" if path.starts_with("/v1/responses") => "The response's id",
+        "id" => "The message's id",
+        "hash" => "The SHA-256 of the bytes: 64 hexadecimal digits",
+        "agent" => "The agent's name; GET /v1/agents lists them",
+        "thread" => "The thread's id, which is the session's",
+        "chat" => "The chat's id, which is the session's",
+        "model" => "The agent's name",
+        "name" => "The file's name",
+        _ => "",
+    }
+}
+
+fn content(content: &Content, generator: &mut SchemaGenerator) -> Value {
+    let each = content.iter().map(|(media_type, schema)| {
+        ((*media_type).to_owned(), json!({ "schema": schema(generator) }))
+    });
+    each.collect::<Map<_, _>>().into()
 }
 
 #[cfg(test)]
@@ -164,54 +218,75 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
+    fn operations(document: &Value) -> Vec<&Value> {
+        let items = document["paths"].as_object().unwrap().values();
+        items.flat_map(|item| item.as_object().unwrap().values()).collect()
+    }
+
     #[test]
-    fn every_operation_has_its_own_id_and_an_answer() {
+    fn every_operation_has_its_own_id_a_summary_and_a_response() {
         let ids: HashSet<&str> = ROUTES.iter().map(|route| route.id).collect();
         assert_eq!(ids.len(), ROUTES.len());
-        for route in ROUTES {
+        for route in ROUTES.iter() {
             assert!(!route.responses.is_empty() && !route.summary.is_empty(), "{}", route.id);
             assert!(route.id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{}", route.id);
         }
+        assert_eq!(operations(&document()).len(), ROUTES.len(), "one route per path and method");
     }
 
     #[test]
-    fn every_parameter_of_a_path_is_declared_and_no_other() {
-        for route in ROUTES {
-            let in_path: Vec<&str> = route
-                .path
-                .split('/')
-                .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
-                .collect();
-            let declared: Vec<&str> = route
-                .params
-                .iter()
-                .filter(|param| param.location == ParamLocation::Path)
-                .map(|param| param.name)
-                .collect();
-            assert_eq!(in_path, declared, "{}", route.path);
-            let names: HashSet<&str> = route.params.iter().map(|param| param.name).collect();
-            assert_eq!(names.len(), route.params.len(), "{}", route.path);
-        }
-    }
-
-    #[test]
-    fn the_document_has_what_openapi_requires() {
+    fn every_parameter_has_a_description_and_its_own_name() {
         let document = document();
-        assert_eq!(document["openapi"], "3.1.0");
-        assert!(document["info"]["title"].is_string() && document["info"]["version"].is_string());
-        let operations = document["paths"]
-            .as_object()
-            .unwrap()
-            .values()
-            .flat_map(|item| item.as_object().unwrap().values());
-        let mut count = 0;
-        for operation in operations {
-            count += 1;
-            for (status, response) in operation["responses"].as_object().unwrap() {
-                assert!(status == "default" || status.len() == 3);
-                assert!(response["description"].is_string() || response["$ref"].is_string());
+        for operation in operations(&document) {
+            let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+            let mut names = HashSet::new();
+            for parameter in &parameters {
+                let name = (parameter["name"].to_string(), parameter["in"].to_string());
+                let description = parameter["description"].as_str().unwrap_or_default();
+                assert!(!description.is_empty(), "{} {name:?}", operation["operationId"]);
+                assert!(names.insert(name), "{}", operation["operationId"]);
             }
         }
-        assert_eq!(count, ROUTES.len(), "no two lines are the same method of one path");
+    }
+
+    #[test]
+    fn every_body_has_a_schema() {
+        let document = document();
+        for operation in operations(&document) {
+            let bodies = [&operation["requestBody"]["content"]];
+            let responses = operation["responses"].as_object().unwrap().values();
+            let content = responses.map(|response| &response["content"]).chain(bodies);
+            for (media_type, body) in content.filter_map(Value::as_object).flatten() {
+                let schema = body["schema"].as_object();
+                let is_described = schema.is_some_and(|schema| !schema.is_empty());
+                assert!(is_described, "{} {media_type}", operation["operationId"]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_type_of_requests_and_responses_has_one_schema() {
+        let mut generators = Generators::new();
+        for route in ROUTES.iter() {
+            operation(route, &mut generators);
+        }
+        for (name, schema) in generators.requests.definitions() {
+            if let Some(other) = generators.responses.definitions().get(name) {
+                assert_eq!(schema, other, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_query_parameter_that_was_forgotten_before_is_listed() {
+        let document = document();
+        let parameters = &document["paths"]["/v1/sessions/{s}/events"]["get"]["parameters"];
+        let names: Vec<&str> = parameters
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|parameter| parameter["name"].as_str().unwrap())
+            .collect();
+        assert!(names.contains(&"display_mode"), "{names:?}");
     }
 }

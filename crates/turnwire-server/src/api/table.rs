@@ -1,588 +1,283 @@
-//! The table itself, in the order of the documentation.
+//! The routes, in the order of `docs/api.md`. To add one: write the handler, add it here, describe it in `docs/api.md`,
+//! and add a row to `tests/authorization/rows.rs`.
 
-use super::Access::{
-    Local, NoTicket, Public, Requires as Needs, RequiresAtLeast, RequiresOneOf, Socket,
+use super::Access::{Local, NoTicket, Public, Requires, RequiresAtLeast, RequiresOneOf, Socket};
+use super::bodies::{
+    AgUiRunInput, AiSdkChatRequest, AnthropicMessage, AnthropicRequest, Binary, BlocksHistory,
+    ChatCompletion, ChatCompletionRequest, EventsBody, MessageBody, OpenApiDocument, PipeQuery,
+    PublishQuery, Published, Response, ResponseRequest,
 };
-use super::HttpMethod::{Delete, Get, Patch, Post};
-use super::ParamLocation::{Header, Path, Query};
-use super::ParamType::{Flag, Integer, Text};
-use super::{Param, ParamLocation, ParamType, RequestBody, ResponseSpec, Route};
+use super::{BYTES, HeaderParam, JSON, NDJSON, Route, SSE};
 use crate::auth::Action::{
     Administer, CancelResponse, Chat, Confirm, Fork, Publish, Read, Regenerate, StartWithHint,
     StoreBlob,
 };
+use crate::health::{self, HealthStatus, TicketView};
+use crate::protocols::openai::models::{ModelList, ModelView};
 use crate::protocols::{ag_ui, ai_sdk, anthropic, blocks, openai};
-use crate::{console, health, routes};
-use axum::routing::{delete, get, patch, post};
+use crate::routes::{
+    self, AgentList, ApprovalList, BlobView, MessagePage, PipedReply, SessionPage, SessionResponse,
+    SessionView,
+};
+use crate::turns::send::Accepted;
+use turnwire_core::Msg;
 
-const JSON: &[&str] = &["application/json"];
-const NDJSON: &[&str] = &["application/x-ndjson", "application/json"];
-const STREAM: &[&str] = &["text/event-stream", "application/x-ndjson"];
-const SSE: &[&str] = &["application/json", "text/event-stream"];
-const ANY: &[&str] = &["*/*"];
-const HTML: &[&str] = &["text/html"];
-const PLAIN: &[&str] = &["text/plain"];
-const NONE: &[&str] = &[];
+const IDEMPOTENCY_KEY: HeaderParam = HeaderParam {
+    name: "Idempotency-Key",
+    description: "A repeated request with the same key and body returns the stored response.",
+};
+const SESSION: HeaderParam = HeaderParam {
+    name: "Turnwire-Session",
+    description: "The session to use. Without it the request starts a new session.",
+};
+const PRODUCER: HeaderParam = HeaderParam {
+    name: "Turnwire-Producer",
+    description: "ID.FENCE of the producer: a higher fence takes over, a lower one gets 409.",
+};
+const LAST_EVENT_ID: HeaderParam = HeaderParam {
+    name: "Last-Event-ID",
+    description: "The resume token of the last event received. Wins over `after`.",
+};
 
-const fn param(
-    name: &'static str,
-    place: ParamLocation,
-    kind: ParamType,
-    about: &'static str,
-) -> Param {
-    Param { name, location: place, kind, about }
+pub(super) fn routes() -> Vec<Route> {
+    let mut all = sessions();
+    all.extend(messages());
+    all.extend(events());
+    all.extend(blobs_agents_approvals());
+    all.extend(protocols());
+    all.extend(operations());
+    #[cfg(feature = "console")]
+    all.extend(console());
+    all
 }
 
-const fn body(types: &'static [&'static str], about: &'static str) -> RequestBody {
-    RequestBody { types, about }
-}
-
-const fn answer(status: u16, types: &'static [&'static str], about: &'static str) -> ResponseSpec {
-    ResponseSpec { status, types, about }
-}
-
-const SESSION: Param = param("s", Path, Text, "The session's id: 1 to 128 of A-Z a-z 0-9 . _ : -");
-const MESSAGE: Param = param("id", Path, Text, "The message's id");
-const LIMIT: Param = param("limit", Query, Integer, "How many at the most");
-const WIRE: Param = param("wire", Query, Text, "The protocol; `turnwire` when it is not given");
-const KEY: Param =
-    param("Idempotency-Key", Header, Text, "The same key and body again gives the same answer");
-const AGENT: Param = param("agent", Path, Text, "The agent; GET /v1/agents lists them");
-const IN_SESSION: Param =
-    param("Turnwire-Session", Header, Text, "The session to talk in; without it, a new one");
-const PRODUCER: Param = param(
-    "Turnwire-Producer",
-    Header,
-    Text,
-    "ID.FENCE of an agent elsewhere: a higher fence takes over, a lower one gets 409",
-);
-
-pub(crate) const ROUTES: &[Route] = &[
-    Route {
-        method: Post,
-        path: "/v1/sessions",
-        access: Needs(Chat),
-        id: "createSession",
-        summary: "Make a session",
-        params: &[],
-        body: Some(body(JSON, "{id?, agent?, title?, metadata?}")),
-        responses: &[
-            answer(201, JSON, "Made"),
-            answer(200, JSON, "It was there already; without the scope `read` only {id, agent}"),
-        ],
-        handler: || post(routes::create_session),
-    },
-    Route {
-        method: Get,
-        path: "/v1/sessions",
-        access: Needs(Read),
-        id: "listSessions",
-        summary: "List and search sessions, the latest change first",
-        params: &[
-            param("q", Query, Text, "Words that a message or the title has"),
-            param("status", Query, Text, "Only those that are idle, running or waiting"),
-            param("cursor", Query, Text, "The `next_cursor` of the page before"),
-            LIMIT,
-        ],
-        body: None,
-        responses: &[answer(200, JSON, "{sessions, next_cursor}")],
-        handler: || get(routes::list_sessions),
-    },
-    Route {
-        method: Get,
-        path: "/v1/sessions/{s}",
-        access: Needs(Read),
-        id: "getSession",
-        summary: "A session: what it is doing, what waits, where its log ends",
-        params: &[SESSION],
-        body: None,
-        responses: &[answer(200, JSON, "The session")],
-        handler: || get(routes::get_session),
-    },
-    Route {
-        method: Patch,
-        path: "/v1/sessions/{s}",
-        access: Needs(Chat),
-        id: "patchSession",
-        summary: "Change a session's title or metadata",
-        params: &[SESSION],
-        body: Some(body(JSON, "{title?, metadata?}")),
-        responses: &[answer(200, JSON, "The session")],
-        handler: || patch(routes::patch_session),
-    },
-    Route {
-        method: Delete,
-        path: "/v1/sessions/{s}",
-        access: Needs(Chat),
-        id: "deleteSession",
-        summary: "Remove a session with all it has",
-        params: &[SESSION],
-        body: None,
-        responses: &[answer(204, NONE, "Gone, also after a crash")],
-        handler: || delete(routes::delete_session),
-    },
-    Route {
-        method: Get,
-        path: "/v1/sessions/{s}/messages",
-        access: Needs(Read),
-        id: "listMessages",
-        summary: "Messages, and the point from which to watch with no gap",
-        params: &[
-            SESSION,
-            param("before", Query, Text, "Only messages before the one with this id"),
-            LIMIT,
-            param("agents", Query, Text, "`all`: also those of sub-agents"),
-            param(
-                "wire",
-                Query,
-                Text,
-                "The protocol whose messages they are to be; `turnwire` when it is not given",
+fn sessions() -> Vec<Route> {
+    vec![
+        Route::post("/v1/sessions", Requires(Chat), "createSession", routes::create_session)
+            .summary("Create a session")
+            .returns::<SessionView>(201, "Created")
+            .returns::<SessionResponse>(
+                200,
+                "It exists; without the scope `read` only `id` and `agent`",
             ),
-        ],
-        body: None,
-        responses: &[answer(
-            200,
-            JSON,
-            "{messages, cursors, agents, last_event_id, status, pending, has_more, next_before}",
-        )],
-        handler: || get(routes::list_messages),
-    },
-    Route {
-        method: Post,
-        path: "/v1/sessions/{s}/messages",
-        access: Needs(Chat),
-        id: "sendMessage",
-        summary: "Say something; the agent replies",
-        params: &[
-            SESSION,
-            param("queue", Query, Flag, "Wait for the reply that runs, rather than 409"),
-            KEY,
-        ],
-        body: Some(body(JSON, "A message, or {content}")),
-        responses: &[
-            answer(202, SSE, "{message_id, reply_id, last_event_id}, durable"),
-            answer(200, SSE, "The reply as it grows, with `Accept: text/event-stream`"),
-        ],
-        handler: || post(routes::send_message),
-    },
-    Route {
-        method: Get,
-        path: "/v1/sessions/{s}/messages/{id}",
-        access: Needs(Read),
-        id: "getMessage",
-        summary: "A message, or how it stood at any point",
-        params: &[SESSION, MESSAGE, param("at", Query, Integer, "The seq of an event")],
-        body: None,
-        responses: &[answer(200, JSON, "The message")],
-        handler: || get(routes::get_message),
-    },
-    Route {
-        method: Delete,
-        path: "/v1/sessions/{s}/messages/{id}",
-        access: Needs(Chat),
-        id: "cancelMessage",
-        summary: "Take back a message that still waits in the queue",
-        params: &[SESSION, MESSAGE],
-        body: None,
-        responses: &[answer(204, NONE, "It waits no more")],
-        handler: || delete(routes::cancel_message),
-    },
-    Route {
-        method: Post,
-        path: "/v1/sessions/{s}/messages/{id}/retry",
-        access: Needs(Regenerate),
-        id: "retryMessage",
-        summary: "Answer again; the old reply leaves the history",
-        params: &[SESSION, MESSAGE, KEY],
-        body: None,
-        responses: &[answer(202, SSE, "{message_id, reply_id, last_event_id}")],
-        handler: || post(routes::retry_message),
-    },
-    Route {
-        method: Post,
-        path: "/v1/sessions/{s}/fork",
-        access: Needs(Fork),
-        id: "forkSession",
-        summary: "A new session with the log up to a point",
-        params: &[SESSION, param("at", Query, Integer, "The last seq that it keeps")],
-        body: None,
-        responses: &[answer(201, JSON, "The new session")],
-        handler: || post(routes::fork_session),
-    },
-    Route {
-        method: Get,
-        path: "/v1/sessions/{s}/events",
-        access: Needs(Read),
-        id: "watchEvents",
-        summary: "Events from any point, then live",
-        params: &[
-            SESSION,
-            param("after", Query, Text, "A token EPOCH.SEQ, a SEQ, or `now`"),
-            WIRE,
-            param("until", Query, Text, "`idle`: end when nothing runs"),
-            param("raw", Query, Flag, "Backlog as it was written, not merged"),
-            param("Last-Event-ID", Header, Text, "Wins over `after`"),
-        ],
-        body: None,
-        responses: &[answer(200, STREAM, "The events")],
-        handler: || get(routes::watch_events),
-    },
-    Route {
-        method: Post,
-        path: "/v1/sessions/{s}/events",
-        access: RequiresOneOf(&[Publish, StartWithHint, Confirm, Chat]),
-        id: "publishEvents",
-        summary: "Events in: all or none, durable when answered",
-        params: &[
-            SESSION,
-            WIRE,
-            param("tolerant", Query, Flag, "Leave out what does not fit, and report it"),
-            param("reply", Query, Flag, "A hint starts a reply where none is open"),
-            PRODUCER,
-        ],
-        body: Some(body(NDJSON, "Events, one a line or as an array")),
-        responses: &[answer(200, JSON, "{last_event_id, stored, repeated, reply_id?}")],
-        handler: || post(routes::publish_events),
-    },
-    Route {
-        method: Post,
-        path: "/v1/sessions/{s}/replies",
-        access: Needs(Publish),
-        id: "pipeReply",
-        summary: "One streaming body is one reply, such as a provider's stream piped through",
-        params: &[
-            SESSION,
-            WIRE,
-            param(
-                "reply_id",
-                Query,
-                Text,
-                "The reply's id; otherwise the stream's own, or a new one",
-            ),
-            param("tolerant", Query, Flag, "Leave out what does not fit, and report it"),
-            PRODUCER,
-        ],
-        body: Some(body(ANY, "The stream of a wire")),
-        responses: &[answer(200, JSON, "{reply_id, last_event_id, finished_reason}")],
-        handler: || post(routes::pipe_reply),
-    },
-    Route {
-        method: Get,
-        path: "/v1/ws",
-        access: Socket,
-        id: "openSocket",
-        summary: "A WebSocket for several sessions",
-        params: &[param(
-            "wire",
-            Query,
-            Text,
-            "`blocks` when it is not given; `turnwire`, `agentscope`",
-        )],
-        body: None,
-        responses: &[answer(101, NONE, "The socket")],
-        handler: || get(routes::open_socket),
-    },
-    Route {
-        method: Post,
-        path: "/v1/blobs",
-        access: Needs(StoreBlob),
-        id: "putBlob",
-        summary: "Store bytes, once per tenant",
-        params: &[],
-        body: Some(body(ANY, "The bytes; their type is the content-type")),
-        responses: &[
-            answer(201, JSON, "{id, url, size, media_type}"),
-            answer(200, JSON, "They were there already"),
-            answer(507, JSON, "The tenant has too many bytes of blobs"),
-        ],
-        handler: || post(routes::put_blob),
-    },
-    Route {
-        method: Get,
-        path: "/v1/blobs/{hash}",
-        access: Needs(Read),
-        id: "getBlob",
-        summary: "Bytes by their SHA-256",
-        params: &[param("hash", Path, Text, "64 hexadecimal digits")],
-        body: None,
-        responses: &[answer(200, ANY, "The bytes")],
-        handler: || get(routes::get_blob),
-    },
-    Route {
-        method: Delete,
-        path: "/v1/blobs/{hash}",
-        access: Needs(Chat),
-        id: "deleteBlob",
-        summary: "Remove a blob, also where sessions refer to it",
-        params: &[param("hash", Path, Text, "64 hexadecimal digits")],
-        body: None,
-        responses: &[answer(204, NONE, "Gone, also after a crash")],
-        handler: || delete(routes::delete_blob),
-    },
-    Route {
-        method: Get,
-        path: "/v1/agents",
-        access: Needs(Read),
-        id: "listAgents",
-        summary: "What can be talked to",
-        params: &[param(
-            "usage",
-            Query,
-            Flag,
-            "Also what each took, in the sessions that are kept",
-        )],
-        body: None,
-        responses: &[answer(200, JSON, "{agents, default_agent}")],
-        handler: || get(routes::list_agents),
-    },
-    Route {
-        method: Get,
-        path: "/v1/approvals",
-        access: Needs(Read),
-        id: "listApprovals",
-        summary: "What waits for a person, over all sessions",
-        params: &[LIMIT],
-        body: None,
-        responses: &[answer(200, JSON, "{approvals}")],
-        handler: || get(routes::list_approvals),
-    },
-    Route {
-        method: Post,
-        path: "/v1/tickets",
-        access: NoTicket,
-        id: "createTicket",
-        summary: "A ?ticket= for EventSource and WebSocket: one use, 60 seconds",
-        params: &[],
-        body: None,
-        responses: &[answer(201, JSON, "{ticket, expires_in}")],
-        handler: || post(health::create_ticket),
-    },
-    Route {
-        method: Get,
-        path: "/v2/sessions/{s}/history",
-        access: Needs(Read),
-        id: "blocksHistory",
-        summary: "The history as the content-block protocol has it",
-        params: &[SESSION],
-        body: None,
-        responses: &[answer(
-            200,
-            JSON,
-            "{session_id, messages, status, pending_approval, last_event_id, …}",
-        )],
-        handler: || get(blocks::history),
-    },
-    Route {
-        method: Post,
-        path: "/ag-ui/{agent}",
-        access: RequiresAtLeast(Chat, &[Confirm, Read]),
-        id: "agUiRun",
-        summary: "AG-UI: a run, or coming back to one",
-        params: &[AGENT],
-        body: Some(body(JSON, "RunAgentInput")),
-        responses: &[answer(200, SSE, "The run")],
-        handler: || post(ag_ui::run),
-    },
-    Route {
-        method: Post,
-        path: "/ag-ui/{agent}/{thread}/stop",
-        access: Needs(Chat),
-        id: "agUiStop",
-        summary: "AG-UI: stop what runs in a thread",
-        params: &[AGENT, param("thread", Path, Text, "The thread, which is a session")],
-        body: None,
-        responses: &[answer(204, NONE, "It does not run any more")],
-        handler: || post(ag_ui::stop),
-    },
-    Route {
-        method: Post,
-        path: "/ai-sdk/{agent}",
-        access: RequiresAtLeast(Chat, &[Confirm, Regenerate, Read]),
-        id: "aiSdkChat",
-        summary: "AI SDK: send, regenerate, approve, give results",
-        params: &[AGENT],
-        body: Some(body(JSON, "A chat request")),
-        responses: &[answer(200, SSE, "UI message stream v1")],
-        handler: || post(ai_sdk::chat),
-    },
-    Route {
-        method: Get,
-        path: "/ai-sdk/{agent}/{chat}/stream",
-        access: Needs(Read),
-        id: "aiSdkResume",
-        summary: "AI SDK: the message that grows, from its start",
-        params: &[AGENT, param("chat", Path, Text, "The chat, which is a session")],
-        body: None,
-        responses: &[answer(200, SSE, "UI message stream v1"), answer(204, NONE, "Nothing runs")],
-        handler: || get(ai_sdk::resume),
-    },
-    Route {
-        method: Post,
-        path: "/ai-sdk/{agent}/{chat}/stop",
-        access: Needs(Chat),
-        id: "aiSdkStop",
-        summary: "AI SDK: stop what runs in a chat",
-        params: &[AGENT, param("chat", Path, Text, "The chat, which is a session")],
-        body: None,
-        responses: &[answer(204, NONE, "It does not run any more")],
-        handler: || post(ai_sdk::stop),
-    },
-    Route {
-        method: Get,
-        path: "/v1/models",
-        access: Needs(Read),
-        id: "listModels",
-        summary: "The agents, as OpenAI-style and Anthropic-style models",
-        params: &[],
-        body: None,
-        responses: &[answer(200, JSON, "The list")],
-        handler: || get(openai::models::list_models),
-    },
-    Route {
-        method: Get,
-        path: "/v1/models/{model}",
-        access: Needs(Read),
-        id: "getModel",
-        summary: "An agent, as a model",
-        params: &[param("model", Path, Text, "The agent")],
-        body: None,
-        responses: &[answer(200, JSON, "The model")],
-        handler: || get(openai::models::get_model),
-    },
-    Route {
-        method: Post,
-        path: "/v1/chat/completions",
-        access: RequiresAtLeast(Chat, &[Publish]),
-        id: "createChatCompletion",
-        summary: "An agent as an OpenAI-style chat model",
-        params: &[IN_SESSION, KEY],
-        body: Some(body(JSON, "A chat completion request")),
-        responses: &[answer(200, SSE, "The completion, or its chunks")],
-        handler: || post(openai::chat::complete),
-    },
-    Route {
-        method: Post,
-        path: "/v1/responses",
-        access: Needs(Chat),
-        id: "createResponse",
-        summary: "An agent as an OpenAI-style Responses model",
-        params: &[IN_SESSION, KEY],
-        body: Some(body(JSON, "A Responses request")),
-        responses: &[answer(200, SSE, "The response, or its events")],
-        handler: || post(openai::responses::create),
-    },
-    Route {
-        method: Get,
-        path: "/v1/responses/{id}",
-        access: Needs(Read),
-        id: "getResponse",
-        summary: "A response, or its events again",
-        params: &[
-            param("id", Path, Text, "The response's id"),
-            param("stream", Query, Flag, "Its events"),
-            param("starting_after", Query, Integer, "Only those behind this sequence number"),
-        ],
-        body: None,
-        responses: &[answer(200, SSE, "The response, or its events")],
-        handler: || get(openai::responses::retrieve),
-    },
-    Route {
-        method: Post,
-        path: "/v1/responses/{id}/cancel",
-        access: Needs(CancelResponse),
-        id: "cancelResponse",
-        summary: "Stop a response",
-        params: &[param("id", Path, Text, "The response's id")],
-        body: None,
-        responses: &[answer(200, JSON, "The response")],
-        handler: || post(openai::responses::cancel),
-    },
-    Route {
-        method: Post,
-        path: "/v1/messages",
-        access: RequiresAtLeast(Chat, &[Publish]),
-        id: "createMessage",
-        summary: "An agent as an Anthropic-style model",
-        params: &[IN_SESSION, KEY],
-        body: Some(body(JSON, "A Messages request")),
-        responses: &[answer(200, SSE, "The message, or its events")],
-        handler: || post(anthropic::messages),
-    },
-    Route {
-        method: Get,
-        path: "/healthz",
-        access: Public,
-        id: "healthz",
-        summary: "Whether the process answers",
-        params: &[],
-        body: None,
-        responses: &[answer(200, JSON, "It does")],
-        handler: || get(health::healthz),
-    },
-    Route {
-        method: Get,
-        path: "/readyz",
-        access: Public,
-        id: "readyz",
-        summary: "Whether requests should be sent here",
-        params: &[],
-        body: None,
-        responses: &[answer(200, JSON, "They should")],
-        handler: || get(health::readyz),
-    },
-    Route {
-        method: Get,
-        path: "/metrics",
-        access: Local(Administer),
-        id: "metrics",
-        summary: "Counters for Prometheus",
-        params: &[],
-        body: None,
-        responses: &[answer(200, PLAIN, "The counters")],
-        handler: || get(health::metrics),
-    },
-    Route {
-        method: Get,
-        path: "/openapi.json",
-        access: Public,
-        id: "openapi",
-        summary: "This document",
-        params: &[],
-        body: None,
-        responses: &[answer(200, JSON, "OpenAPI 3.1")],
-        handler: || get(health::openapi),
-    },
-    Route {
-        method: Get,
-        path: "/",
-        access: Public,
-        id: "console",
-        summary: "The console",
-        params: &[],
-        body: None,
-        responses: &[answer(200, HTML, "The page")],
-        handler: || get(console::page),
-    },
-    Route {
-        method: Get,
-        path: "/favicon.svg",
-        access: Public,
-        id: "consoleIcon",
-        summary: "The console's icon",
-        params: &[],
-        body: None,
-        responses: &[answer(200, &["image/svg+xml"], "The icon")],
-        handler: || get(console::icon),
-    },
-    Route {
-        method: Get,
-        path: "/assets/{name}",
-        access: Public,
-        id: "consoleAsset",
-        summary: "What the console's page loads; the name changes with the content",
-        params: &[param("name", Path, Text, "The file's name")],
-        body: None,
-        responses: &[answer(200, &["text/javascript", "text/css"], "The file")],
-        handler: || get(console::asset),
-    },
-];
+        Route::get("/v1/sessions", Requires(Read), "listSessions", routes::list_sessions)
+            .summary("List and search sessions, last changed first")
+            .returns::<SessionPage>(200, "One page"),
+        Route::get("/v1/sessions/{s}", Requires(Read), "getSession", routes::get_session)
+            .summary("Get a session: its status, pending calls, and the end of its log")
+            .returns::<SessionView>(200, "The session"),
+        Route::patch("/v1/sessions/{s}", Requires(Chat), "patchSession", routes::patch_session)
+            .summary("Change a session's title or metadata")
+            .returns::<SessionResponse>(200, "The session"),
+        Route::delete("/v1/sessions/{s}", Requires(Chat), "deleteSession", routes::delete_session)
+            .summary("Delete a session with all its events and messages")
+            .returns_nothing(204, "Deleted, also after a crash"),
+        Route::post("/v1/sessions/{s}/fork", Requires(Fork), "forkSession", routes::fork_session)
+            .summary("Create a session from the log of another one up to an event")
+            .returns::<SessionView>(201, "The new session"),
+    ]
+}
+
+fn messages() -> Vec<Route> {
+    let path = "/v1/sessions/{s}/messages";
+    let one = "/v1/sessions/{s}/messages/{id}";
+    let retry = "/v1/sessions/{s}/messages/{id}/retry";
+    vec![
+        Route::get(path, Requires(Read), "listMessages", routes::list_messages)
+            .summary("List messages, with the token to watch from without a gap")
+            .returns::<MessagePage>(200, "One page, oldest message first"),
+        Route::post(path, Requires(Chat), "sendMessage", routes::send_message)
+            .summary("Send a message; the agent replies")
+            .header(IDEMPOTENCY_KEY)
+            .body::<MessageBody>(JSON, "A message; the shortest is `{\"content\": \"hello\"}`")
+            .returns::<Accepted>(202, "The message is durable")
+            .returns_as::<String>(200, SSE, "The reply, with `Accept: text/event-stream`"),
+        Route::get(one, Requires(Read), "getMessage", routes::get_message)
+            .summary("Get a message, or its state at an earlier event")
+            .returns::<Msg>(200, "The message"),
+        Route::delete(one, Requires(Chat), "cancelMessage", routes::cancel_message)
+            .summary("Remove a message from the queue")
+            .returns_nothing(204, "Removed"),
+        Route::post(retry, Requires(Regenerate), "retryMessage", routes::retry_message)
+            .summary("Answer a message again; the old reply leaves the history")
+            .header(IDEMPOTENCY_KEY)
+            .returns::<Accepted>(202, "The new reply has started")
+            .returns_as::<String>(200, SSE, "The reply, with `Accept: text/event-stream`"),
+    ]
+}
+
+fn events() -> Vec<Route> {
+    let path = "/v1/sessions/{s}/events";
+    let publish = RequiresOneOf(&[Publish, StartWithHint, Confirm, Chat]);
+    vec![
+        Route::get(path, Requires(Read), "watchEvents", routes::watch_events)
+            .summary("Stream events after a cursor, then live ones")
+            .header(LAST_EVENT_ID)
+            .returns_as::<String>(200, SSE, "The events")
+            .returns_as::<String>(200, NDJSON, "")
+            .returns_nothing(204, "With `until=idle`: no events to send"),
+        Route::post(path, publish, "publishEvents", routes::publish_events)
+            .summary("Store events: all of them or none, durable when answered")
+            .header(PRODUCER)
+            .query::<PublishQuery>()
+            .body::<EventsBody>(JSON, "One event, a list, or one event per line")
+            .body::<String>(NDJSON, "")
+            .returns::<Published>(200, "Stored"),
+        Route::post("/v1/sessions/{s}/replies", Requires(Publish), "pipeReply", routes::pipe_reply)
+            .summary("Store a streamed body as one reply, for example a provider's response")
+            .header(PRODUCER)
+            .query::<PipeQuery>()
+            .body::<Binary>(BYTES, "The stream of a wire, of any content type")
+            .returns::<PipedReply>(200, "The reply has ended"),
+        Route::get("/v1/ws", Socket, "openSocket", routes::open_socket)
+            .summary("Open a WebSocket for several sessions")
+            .returns_nothing(101, "The socket"),
+    ]
+}
+
+fn blobs_agents_approvals() -> Vec<Route> {
+    let blob = "/v1/blobs/{hash}";
+    vec![
+        Route::post("/v1/blobs", Requires(StoreBlob), "putBlob", routes::put_blob)
+            .summary("Store bytes, once per tenant")
+            .body::<Binary>(BYTES, "The bytes, of any content type")
+            .returns::<BlobView>(201, "Stored")
+            .returns::<BlobView>(200, "They exist already")
+            .returns::<crate::error::ErrorBody<'_>>(507, "The tenant's quota of blobs is used up"),
+        Route::get(blob, Requires(Read), "getBlob", routes::get_blob)
+            .summary("Get a blob by its SHA-256")
+            .returns_as::<Binary>(200, BYTES, "The bytes, with their media type"),
+        Route::delete(blob, Requires(Chat), "deleteBlob", routes::delete_blob)
+            .summary("Delete a blob, also if sessions refer to it")
+            .returns_nothing(204, "Deleted, also after a crash"),
+        Route::get("/v1/agents", Requires(Read), "listAgents", routes::list_agents)
+            .summary("List the agents")
+            .returns::<AgentList>(200, "The agents"),
+        Route::get("/v1/approvals", Requires(Read), "listApprovals", routes::list_approvals)
+            .summary("List the pending calls of all sessions")
+            .returns::<ApprovalList>(200, "The pending calls"),
+        Route::post("/v1/tickets", NoTicket, "createTicket", health::create_ticket)
+            .summary("Create a ticket for EventSource and WebSocket: one use, 60 seconds")
+            .returns::<TicketView>(201, "The ticket"),
+    ]
+}
+
+fn protocols() -> Vec<Route> {
+    let history = "/v2/sessions/{s}/history";
+    let run = RequiresAtLeast(Chat, &[Confirm, Read]);
+    let chat = RequiresAtLeast(Chat, &[Confirm, Regenerate, Read]);
+    let model = RequiresAtLeast(Chat, &[Publish]);
+    vec![
+        Route::get(history, Requires(Read), "blocksHistory", blocks::history)
+            .summary("Content blocks: the history")
+            .returns::<BlocksHistory>(200, "The history"),
+        Route::post("/ag-ui/{agent}", run, "agUiRun", ag_ui::run)
+            .summary("AG-UI: start a run, or resume one")
+            .body::<AgUiRunInput>(JSON, "RunAgentInput")
+            .returns_as::<String>(200, SSE, "The run"),
+        Route::post("/ag-ui/{agent}/{thread}/stop", Requires(Chat), "agUiStop", ag_ui::stop)
+            .summary("AG-UI: stop the reply that runs in a thread")
+            .returns_nothing(204, "Stopped"),
+        Route::post("/ai-sdk/{agent}", chat, "aiSdkChat", ai_sdk::chat)
+            .summary("AI SDK: send, regenerate, approve, submit tool results")
+            .header(IDEMPOTENCY_KEY)
+            .body::<AiSdkChatRequest>(JSON, "The request of a chat transport")
+            .returns_as::<String>(200, SSE, "UI message stream v1"),
+        Route::get("/ai-sdk/{agent}/{chat}/stream", Requires(Read), "aiSdkResume", ai_sdk::resume)
+            .summary("AI SDK: stream the running reply from its start")
+            .returns_as::<String>(200, SSE, "UI message stream v1")
+            .returns_nothing(204, "No reply runs"),
+        Route::post("/ai-sdk/{agent}/{chat}/stop", Requires(Chat), "aiSdkStop", ai_sdk::stop)
+            .summary("AI SDK: stop the reply that runs in a chat")
+            .returns_nothing(204, "Stopped"),
+        Route::get("/v1/models", Requires(Read), "listModels", openai::models::list_models)
+            .summary("List the agents as models of OpenAI and Anthropic")
+            .any_query()
+            .returns::<ModelList>(200, "The models"),
+        Route::get("/v1/models/{model}", Requires(Read), "getModel", openai::models::get_model)
+            .summary("Get an agent as a model")
+            .any_query()
+            .returns::<ModelView>(200, "The model"),
+        Route::post("/v1/chat/completions", model, "createChatCompletion", openai::chat::complete)
+            .summary("OpenAI Chat Completions: an agent as a model")
+            .header(SESSION)
+            .header(IDEMPOTENCY_KEY)
+            .any_query()
+            .body::<ChatCompletionRequest>(JSON, "A Chat Completions request")
+            .returns::<ChatCompletion>(200, "The completion, or its chunks with `stream: true`")
+            .returns_as::<String>(200, SSE, ""),
+        Route::post("/v1/responses", Requires(Chat), "createResponse", openai::responses::create)
+            .summary("OpenAI Responses: an agent as a model")
+            .header(SESSION)
+            .header(IDEMPOTENCY_KEY)
+            .any_query()
+            .body::<ResponseRequest>(JSON, "A Responses request")
+            .returns::<Response>(200, "The response, or its events with `stream: true`")
+            .returns_as::<String>(200, SSE, ""),
+        Route::get(
+            "/v1/responses/{id}",
+            Requires(Read),
+            "getResponse",
+            openai::responses::retrieve,
+        )
+        .summary("Get a response, or stream its events again")
+        .any_query()
+        .returns::<Response>(200, "The response, or its events with `stream=true`")
+        .returns_as::<String>(200, SSE, ""),
+        Route::post(
+            "/v1/responses/{id}/cancel",
+            Requires(CancelResponse),
+            "cancelResponse",
+            openai::responses::cancel,
+        )
+        .summary("Stop a response")
+        .any_query()
+        .returns::<Response>(200, "The response"),
+        Route::post("/v1/messages", model, "createMessage", anthropic::messages)
+            .summary("Anthropic Messages: an agent as a model")
+            .header(SESSION)
+            .header(IDEMPOTENCY_KEY)
+            .any_query()
+            .body::<AnthropicRequest>(JSON, "A Messages request")
+            .returns::<AnthropicMessage>(200, "The message, or its events with `stream: true`")
+            .returns_as::<String>(200, SSE, ""),
+    ]
+}
+
+fn operations() -> Vec<Route> {
+    vec![
+        Route::get("/healthz", Public, "healthz", health::healthz)
+            .summary("Liveness: the process answers")
+            .returns::<HealthStatus>(200, "Alive"),
+        Route::get("/readyz", Public, "readyz", health::readyz)
+            .summary("Readiness: requests may be sent here")
+            .returns::<HealthStatus>(200, "Ready"),
+        Route::get("/metrics", Local(Administer), "metrics", health::metrics)
+            .summary("Metrics for Prometheus")
+            .returns_as::<String>(200, "text/plain", "The metrics"),
+        Route::get("/openapi.json", Public, "openapi", health::openapi)
+            .summary("This document")
+            .returns::<OpenApiDocument>(200, "OpenAPI 3.1"),
+    ]
+}
+
+/// Browsers, proxies and links add parameters of their own to the address of a page.
+#[cfg(feature = "console")]
+fn console() -> Vec<Route> {
+    use crate::console;
+    vec![
+        Route::get("/", Public, "console", console::page)
+            .summary("The console")
+            .any_query()
+            .returns_as::<String>(200, "text/html", "The page"),
+        Route::get("/favicon.svg", Public, "consoleIcon", console::icon)
+            .summary("The console's icon")
+            .any_query()
+            .returns_as::<String>(200, "image/svg+xml", "The icon"),
+        Route::get("/assets/{name}", Public, "consoleAsset", console::asset)
+            .summary("A file of the console; its name changes with its content")
+            .any_query()
+            .returns_as::<String>(200, "text/javascript", "The file")
+            .returns_as::<String>(200, "text/css", ""),
+    ]
+}

@@ -1,36 +1,36 @@
-//! What callers do, and the scopes that each of these takes. The table of routes and the commands of
-//! sockets refer to these actions, so that a scope means the same on every route and every protocol.
+//! What callers can do, and the scopes that each action needs. The table of routes and the commands of
+//! sockets refer to these actions, so that a scope means the same on every route and in every protocol.
 
 use super::{Caller, Scope, Scopes};
 use crate::error::{ApiError, ApiResult};
 
-/// Something that callers do.
+/// Something that a caller can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// See what is stored: sessions, messages, events, blobs, approvals, agents.
+    /// Read sessions, messages, events, blobs, approvals, agents.
     Read,
-    /// Make, change and delete sessions, send messages and results of tool calls, stop replies. Whoever
-    /// does so may see the reply to what it sent, from there on, and nothing else of the session.
+    /// Create, change and delete sessions, send messages and tool results, stop replies. The caller may see
+    /// the reply to its own message, from there on, and nothing else of the session.
     Chat,
-    /// Be an agent: publish events, pipe replies in, send hints.
+    /// Act as an agent: publish events, pipe replies in, send hints.
     Publish,
-    /// Answer questions that wait for a person.
+    /// Approve or deny pending tool calls.
     Confirm,
-    /// Have a message that is there answered again, as it is or edited.
+    /// Retry or edit a message.
     Regenerate,
-    /// Make a session that begins with what another one has.
+    /// Copy a session up to an event.
     Fork,
-    /// Stop a response of the Responses API, which is returned as it stands.
+    /// Cancel a response of the Responses API, which returns the response.
     CancelResponse,
     /// Send a hint that starts a reply.
     StartWithHint,
-    /// Store bytes for a message or a reply.
+    /// Upload a blob.
     StoreBlob,
-    /// See what concerns the whole server.
+    /// Read what concerns the whole server, such as metrics.
     Administer,
 }
 
-/// The scopes that an action takes.
+/// The scopes that an action needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequiredScopes {
     /// All of these.
@@ -40,7 +40,7 @@ pub(crate) enum RequiredScopes {
 }
 
 impl Action {
-    /// The scopes that it takes.
+    /// The scopes that it needs.
     pub(crate) const fn required_scopes(self) -> RequiredScopes {
         match self {
             Self::Read => RequiredScopes::All(&[Scope::Read]),
@@ -56,19 +56,19 @@ impl Action {
         }
     }
 
-    /// What it is, for the API's description.
+    /// What it does, as a verb, for error messages and `/openapi.json`.
     pub(crate) const fn description(self) -> &'static str {
         match self {
-            Self::Read => "see what is there",
+            Self::Read => "read",
             Self::Chat => "write to a session",
             Self::Publish => "publish as an agent",
-            Self::Confirm => "answer a question that waits for a person",
-            Self::Regenerate => "have a message answered again, or edit it",
+            Self::Confirm => "approve or deny a tool call",
+            Self::Regenerate => "retry or edit a message",
             Self::Fork => "copy a session",
-            Self::CancelResponse => "stop a response, and see it",
+            Self::CancelResponse => "cancel a response",
             Self::StartWithHint => "start a reply with a hint",
-            Self::StoreBlob => "store bytes",
-            Self::Administer => "see what concerns the whole server",
+            Self::StoreBlob => "upload a blob",
+            Self::Administer => "read what concerns the whole server",
         }
     }
 }
@@ -110,10 +110,10 @@ impl Caller {
             needs @ RequiredScopes::Any(_) => needs.names(),
         };
         Err(ApiError::forbidden(format!(
-            "these credentials lack the scope \"{names}\", which it takes to {}",
+            "these credentials lack the scope \"{names}\", which is needed to {}",
             action.description()
         ))
-        .hint("use a token that has it; `turnwire token new --scopes` makes one"))
+        .hint("use a token with this scope; `turnwire token new --scopes` creates one"))
     }
 }
 

@@ -1,9 +1,9 @@
-//! When credentials expire: streams, piped replies and sockets wait for it beside their work.
+//! Expiry of credentials. Streams, piped replies and sockets end when their credentials expire.
 
 use crate::error::ApiError;
 use tokio::time::{Instant, sleep_until};
 
-/// Waits until credentials expire; for ever where they do not.
+/// Waits until credentials expire; forever if they do not.
 pub(crate) async fn wait_until_expired(expires_at: Option<Instant>) {
     match expires_at {
         Some(at) => sleep_until(at).await,
@@ -16,9 +16,9 @@ pub(crate) fn is_expired(expires_at: Option<Instant>, now: Instant) -> bool {
     expires_at.is_some_and(|at| at <= now)
 }
 
-/// What a client is told whose credentials expired while it was served.
+/// The error for a client whose credentials expired while it was served.
 pub(crate) fn expired_error() -> ApiError {
     ApiError::unauthorized("the credentials have expired")
         .kind("credentials_expired")
-        .hint("come back with new credentials; a stream goes on behind the last event id")
+        .hint("connect again with new credentials; a stream continues after the last event id")
 }

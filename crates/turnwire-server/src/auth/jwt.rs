@@ -1,5 +1,5 @@
-//! Tokens that somebody else signs. The algorithm, the issuer and the audience are settled here; a
-//! token never chooses them.
+//! JSON Web Tokens, which another service signs. The settings choose the algorithm, the issuer and the
+//! audience; a token never does.
 
 use super::{
     AuthError, Identity, Scope, Scopes, SessionPattern, holder_id, is_expired, is_valid_id, sha256,
@@ -17,10 +17,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 
-/// Verified tokens that are remembered, so that a signature is checked once.
+/// How many verified tokens are cached, so that each signature is checked once.
 const MAX_CACHED: usize = 10_000;
 
-/// Until when, as time since 1970, and who.
+/// Until when (time since 1970), and whose it is.
 type Verified = (Duration, Arc<Identity>);
 
 pub(crate) struct Jwt {
@@ -45,7 +45,7 @@ impl Jwt {
         Ok(Self { key, validation, config, verified: RwLock::default() })
     }
 
-    /// Whether a text may be one of these at all.
+    /// Whether a text has the form of a JWT.
     pub(crate) fn is_jwt_shaped(text: &str) -> bool {
         text.bytes().filter(|&byte| byte == b'.').count() == 2
     }
@@ -64,8 +64,8 @@ impl Jwt {
                     _ => AuthError::Invalid,
                 }
             })?;
-        // RFC 7515, 4.1.11: who does not understand an extension that is marked as critical refuses
-        // the token. We understand none.
+        // RFC 7515, 4.1.11: a token with a critical extension that we do not understand is invalid. We
+        // understand none.
         if token.header.crit.is_some() {
             return Err(AuthError::Invalid);
         }
@@ -91,7 +91,7 @@ impl Jwt {
 
     fn identity(&self, claims: &Map<String, Value>, tenants: &Tenants) -> Option<Identity> {
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
-        // A list that has our issuer among others would be taken by the library.
+        // The library would accept a list that contains our issuer.
         if text("iss") != Some(&self.config.issuer) {
             return None;
         }
@@ -104,7 +104,7 @@ impl Jwt {
             None => None,
             Some(list) => Some(string_list(list)?.map(SessionPattern::new).collect()),
         };
-        // A scope of somebody else's vocabulary gives nothing, and is no reason to refuse the rest.
+        // An unknown scope grants nothing, and does not invalidate the others.
         let scopes: Scopes = match claims.get(&self.config.scopes_claim) {
             None => Scopes::default(),
             Some(list) => {
@@ -114,15 +114,15 @@ impl Jwt {
         is_valid_id(tenant).then(|| Identity {
             subject: subject.map(Into::into),
             sessions,
-            // All tokens that name nobody are one holder's: a new token of the same client could not be
-            // told from another client's.
+            // All tokens without a subject have one holder: a new token of the same client could not be
+            // distinguished from another client's.
             holder: holder_id("jwt", subject.unwrap_or_default().as_bytes()),
             ..Identity::new(tenants.get(tenant), scopes)
         })
     }
 }
 
-/// The claims of a token. A name that comes twice is refused: two readers could take either.
+/// The claims of a token. A duplicate name is refused: two readers could each use another one.
 struct Claims(Map<String, Value>);
 
 impl<'de> Deserialize<'de> for Claims {
@@ -132,14 +132,14 @@ impl<'de> Deserialize<'de> for Claims {
             type Value = Claims;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object with different names")
+                f.write_str("an object without duplicate names")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Claims, A::Error> {
                 let mut claims = Map::new();
                 while let Some((name, value)) = entries.next_entry::<String, Value>()? {
                     if claims.insert(name, value).is_some() {
-                        return Err(A::Error::custom("a claim comes twice"));
+                        return Err(A::Error::custom("duplicate claim"));
                     }
                 }
                 Ok(Claims(claims))
@@ -149,7 +149,7 @@ impl<'de> Deserialize<'de> for Claims {
     }
 }
 
-/// A `NumericDate`: seconds since 1970, which may have a fraction.
+/// A `NumericDate`: seconds since 1970, possibly with a fraction.
 fn numeric_date(value: &Value) -> Option<Duration> {
     match value.as_u64() {
         Some(seconds) => Some(Duration::from_secs(seconds)),
@@ -157,7 +157,7 @@ fn numeric_date(value: &Value) -> Option<Duration> {
     }
 }
 
-/// A list of texts, or one text of words.
+/// A list of strings, or one string of words.
 fn string_list(value: &Value) -> Option<Box<dyn Iterator<Item = &str> + '_>> {
     match value {
         Value::String(text) => Some(Box::new(text.split_ascii_whitespace())),
@@ -201,13 +201,13 @@ fn read_key(
         }
         .map_err(|error| {
             let (path, algorithm) = (path.display(), config.algorithm);
-            format!("{path} is no public key for {algorithm:?} in PEM: {error}")
+            format!("{path} is not a public key for {algorithm:?} in PEM: {error}")
         });
     }
     let secret = match (&config.secret_env, &config.secret_file) {
         (Some(name), _) => env(name)
             .ok_or_else(|| {
-                format!("the environment variable {name} (auth.jwt.secret_env) is not set")
+                format!("the environment variable {name} (`auth.jwt.secret_env`) is not set")
             })?
             .into_bytes(),
         (None, Some(path)) => file(path)?.trim_ascii().to_vec(),
@@ -215,7 +215,7 @@ fn read_key(
     };
     if secret.len() < 32 {
         return Err("the secret of auth.jwt is shorter than 32 bytes and could be guessed; \
-                    `openssl rand -base64 48` makes a good one"
+                    create one with `openssl rand -base64 48`"
             .to_owned());
     }
     Ok(DecodingKey::from_secret(&secret))

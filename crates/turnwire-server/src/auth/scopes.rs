@@ -1,22 +1,22 @@
-//! What somebody may do.
+//! Scopes: what credentials allow.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// One thing that somebody may do.
+/// One permission of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// See sessions, messages and events.
+    /// Read sessions, messages and events.
     Read,
-    /// Make sessions, write messages, stop replies.
+    /// Create sessions, send messages, stop replies.
     Chat,
-    /// Be an agent: publish events and pipe replies in.
+    /// Act as an agent: publish events and pipe replies in.
     Publish,
-    /// Answer what waits for a person.
+    /// Approve or deny tool calls.
     Approve,
-    /// All of it, and what concerns the whole server.
+    /// Everything, including what concerns the whole server.
     Admin,
 }
 
@@ -46,22 +46,22 @@ impl Scope {
     }
 }
 
-/// Some scopes.
+/// A set of scopes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Scopes(u8);
 
 impl Scopes {
-    /// Every one.
+    /// All scopes.
     pub fn all() -> Self {
         Scope::ALL.into_iter().collect()
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether this may be done. `admin` may do everything.
+    /// Whether the set allows what a scope does. `admin` allows everything.
     pub fn allow(self, scope: Scope) -> bool {
         self.0 & (scope.bit() | Scope::Admin.bit()) != 0
     }
@@ -78,7 +78,7 @@ impl FromStr for Scope {
 
     fn from_str(name: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|scope| scope.name() == name).ok_or_else(|| {
-            format!("there is no scope \"{name}\"; there are read, chat, publish, approve, admin")
+            format!("unknown scope \"{name}\"; expected read, chat, publish, approve or admin")
         })
     }
 }

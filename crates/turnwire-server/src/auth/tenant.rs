@@ -1,4 +1,4 @@
-//! What one tenant may use: connections, and requests a second.
+//! Limits of one tenant: connections, and requests per second.
 
 use crate::error::{ApiError, ApiResult};
 use parking_lot::Mutex;
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// The word for a tenant that has all the connections it may have.
+/// The error type for a tenant that has all its connections open.
 pub(crate) const TOO_MANY_CONNECTIONS: &str = "too_many_connections";
 
-/// A tenant, and how much it uses now.
+/// A tenant, with its current use of connections and requests.
 #[derive(Debug)]
 pub struct Tenant {
     name: Arc<str>,
@@ -19,9 +19,9 @@ pub struct Tenant {
     /// When the next request would be on time if they all came evenly, in nanoseconds since `start`
     /// (the generic cell rate algorithm: a token bucket in one number).
     next: AtomicU64,
-    /// Between two requests that come evenly.
+    /// The time between two requests at the allowed rate.
     interval: u64,
-    /// How far ahead of time requests may come.
+    /// How far ahead of that rate requests may be.
     burst: u64,
     start: Instant,
 }
@@ -44,7 +44,7 @@ impl Tenant {
         &self.name
     }
 
-    /// Counts a request, or says when to come again.
+    /// Counts a request; an error if the tenant is over its rate.
     pub(crate) fn count_request(&self, now: Instant) -> ApiResult<()> {
         let now = u64::try_from(now.duration_since(self.start).as_nanos()).unwrap_or(u64::MAX);
         let latest = now.saturating_add(self.burst);
@@ -54,20 +54,20 @@ impl Tenant {
         };
         match self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {
             Ok(_) => Ok(()),
-            Err(_) => Err(ApiError::too_many("this tenant sends more requests than it may")
-                .hint("wait as long as the header `retry-after` says")
+            Err(_) => Err(ApiError::too_many("this tenant has exceeded its request rate")
+                .hint("try again after `retry-after` seconds")
                 .retry_after(1)),
         }
     }
 
-    /// Counts a connection for as long as the result lives.
+    /// Counts a connection until the permit is dropped.
     pub(crate) fn count_connection(self: &Arc<Self>) -> ApiResult<ConnectionPermit> {
         let room = |count| (count < self.max_connections).then_some(count + 1);
         match self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room) {
             Ok(_) => Ok(ConnectionPermit(Arc::clone(self))),
-            Err(_) => Err(ApiError::too_many("this tenant has as many connections as it may")
+            Err(_) => Err(ApiError::too_many("this tenant has too many open connections")
                 .kind(TOO_MANY_CONNECTIONS)
-                .hint("close some, or watch several sessions on one WebSocket")
+                .hint("close some, or use one WebSocket for several sessions")
                 .retry_after(5)),
         }
     }
@@ -89,7 +89,7 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// All tenants that were seen. Credentials name them, so nobody outside can make many.
+/// All known tenants. Credentials name them, so outsiders cannot create many.
 #[derive(Debug)]
 pub(crate) struct Tenants {
     known: Mutex<HashMap<Arc<str>, Arc<Tenant>>>,

@@ -1,5 +1,5 @@
-//! Tickets: what a browser puts into a URL where it cannot set a header. One use, a minute long, and
-//! never longer than the credentials that made it.
+//! Tickets: short-lived credentials that a browser puts into a URL when it cannot set a header. Valid once,
+//! for a minute, and never longer than the credentials that created it.
 
 use super::Identity;
 use base64::Engine;
@@ -10,16 +10,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a ticket is good.
+/// How long a ticket is valid.
 const LIFETIME: Duration = Duration::from_mins(1);
 
-/// A ticket as its maker gets it. The text is never kept, only its hash is.
+/// A new ticket. The server keeps only the hash of its text.
 pub(crate) struct Ticket {
     pub(crate) text: String,
     pub(crate) expires_in: Duration,
 }
 
-/// Until when, and whose.
+/// Until when it is valid, and whose it is.
 type IssuedTicket = (Instant, Arc<Identity>);
 
 #[derive(Default)]
@@ -28,7 +28,7 @@ pub(crate) struct Tickets {
 }
 
 impl Tickets {
-    /// Makes one; `None` when there are too many that nobody used.
+    /// Creates a ticket; `None` if there are too many unused ones.
     pub(crate) fn issue(&self, maker: &Identity, max: usize, now: Instant) -> Option<Ticket> {
         let text = random_text()?;
         let mut open = self.issued.lock();
@@ -44,14 +44,14 @@ impl Tickets {
         Some(Ticket { text, expires_in: until.saturating_duration_since(now) })
     }
 
-    /// Whose it was. It is gone then.
+    /// Uses up a ticket and returns its identity.
     pub(crate) fn redeem(&self, text: &str, now: Instant) -> Option<Arc<Identity>> {
         let (until, identity) = self.issued.lock().remove(&super::sha256(text.as_bytes()))?;
         (until > now).then_some(identity)
     }
 }
 
-/// 256 random bits, for a URL.
+/// 256 random bits as text for a URL.
 pub(crate) fn random_text() -> Option<String> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).ok()?;

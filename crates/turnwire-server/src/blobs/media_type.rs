@@ -7,14 +7,14 @@
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
 
-/// The type of bytes whose type is not known.
+/// The type of bytes of unknown type.
 pub(crate) const UNKNOWN: &str = "application/octet-stream";
 
 /// The longest type, and the longest subtype (RFC 6838, section 4.2).
 const MAX_NAME: usize = 127;
 
-/// Types that a browser may display: none of them can run a script. All others are downloads.
-/// A PDF is not here: viewers of PDF files run scripts, and a sandbox keeps them from starting.
+/// Types that a browser may display, because none of them can run a script. All others are downloads.
+/// PDF is not among them: PDF viewers run scripts, and do not start in a sandbox.
 const PASSIVE: [&str; 24] = [
     "image/png",
     "image/jpeg",
@@ -42,7 +42,7 @@ const PASSIVE: [&str; 24] = [
     "video/x-matroska",
 ];
 
-/// The essence of a media type; `None` where the text is not a media type.
+/// The essence of a media type; `None` if the text is not a media type.
 pub(crate) fn essence(text: &str) -> Option<String> {
     let essence = text.split(';').next().unwrap_or_default();
     let essence = essence.trim_matches([' ', '\t']).to_ascii_lowercase();
@@ -50,8 +50,7 @@ pub(crate) fn essence(text: &str) -> Option<String> {
     (is_name(kind) && is_name(subtype)).then_some(essence)
 }
 
-/// The essence of a media type, or [`UNKNOWN`]: for types that were stored before they were checked,
-/// and for those of others.
+/// The essence of a media type, or [`UNKNOWN`]: for unchecked types, from older versions or other servers.
 pub(crate) fn essence_or_unknown(text: &str) -> String {
     essence(text).unwrap_or_else(|| UNKNOWN.to_owned())
 }
@@ -64,8 +63,8 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(fits)
 }
 
-/// The essence of a request's `Content-Type`, [`UNKNOWN`] without one; `None` where it is not a media
-/// type, or there are several.
+/// The essence of a request's `Content-Type`, [`UNKNOWN`] without one; `None` if it is not a media
+/// type, or if there are several.
 pub(crate) fn from_headers(headers: &HeaderMap) -> Option<String> {
     let mut values = headers.get_all(CONTENT_TYPE).iter();
     let Some(value) = values.next() else { return Some(UNKNOWN.to_owned()) };
@@ -87,8 +86,8 @@ pub(crate) fn served_as(stored: &str) -> ServedType {
     let essence = essence_or_unknown(stored);
     let disposition = if is_passive(&essence) { "inline" } else { "attachment" };
     let unknown = HeaderValue::from_static(UNKNOWN);
-    // The console's policy lets it load scripts and styles from its own origin, and a download can
-    // be loaded as either. The type is what keeps a browser from it.
+    // The console's policy allows scripts and styles of its own origin, and a download could be loaded
+    // as either. The media type prevents that.
     let content_type = if is_script_or_style(&essence) {
         unknown
     } else {
@@ -102,8 +101,8 @@ pub(crate) fn is_passive(essence: &str) -> bool {
     PASSIVE.contains(&essence)
 }
 
-/// Whether a type that is told for bytes takes the place of one that was told before. Whoever stores a
-/// picture first as something else does not keep it from being displayed.
+/// Whether the type of a new upload replaces the stored one of the same bytes. So whoever uploads an image
+/// first under another type cannot prevent its display.
 pub(crate) fn outranks(essence: &str, stored: &str) -> bool {
     let rank = |essence: &str| match essence {
         UNKNOWN => 0,

@@ -1,5 +1,5 @@
-//! Stores bytes as a blob while they come: they are hashed on the way and written in pieces, so that
-//! a large blob is never whole in memory.
+//! Stores a blob while it is uploaded: hashes it and writes it in pieces, so that a large blob is never
+//! whole in memory.
 
 use super::media_type;
 use crate::app::App;
@@ -10,32 +10,32 @@ use http::StatusCode;
 use sha2::{Digest, Sha256};
 use turnwire_log::store::{BLOB_PIECE_BYTES, BlobInfo, NewBlob, UploadNumber};
 
-/// A blob that is not whole yet. What was written of it is removed when this is dropped.
+/// An unfinished upload. Dropping it removes what was written.
 pub(crate) struct Upload<'a> {
     app: &'a App,
     tenant: &'a str,
     hash: Sha256,
     size: u64,
-    /// The end of the blob, which is not written yet.
+    /// The end of the blob, not yet written.
     piece: BytesMut,
-    /// Where the pieces before it are.
+    /// The upload that has the pieces before it.
     no: Option<UploadNumber>,
-    /// The bytes of the tenant's other blobs, when this one began.
+    /// The bytes of the tenant's other blobs when the upload began.
     used: u64,
     buffered: ReservedBytes,
     unfinished: ReservedBytes,
 }
 
-/// A blob that is stored.
+/// A stored blob.
 #[derive(Debug)]
 pub(crate) struct StoredBlob {
     pub(crate) hash: [u8; 32],
     pub(crate) info: BlobInfo,
-    /// Whether it was not there before.
+    /// Whether it did not exist before.
     pub(crate) is_new: bool,
 }
 
-/// Stores bytes that are there already.
+/// Stores bytes as a blob.
 pub(crate) async fn store_blob(
     app: &App,
     tenant: &str,
@@ -48,7 +48,7 @@ pub(crate) async fn store_blob(
 }
 
 impl<'a> Upload<'a> {
-    /// Begins a blob, unless its announced size is more than its tenant may store.
+    /// Starts an upload, unless its announced size exceeds the tenant's quota.
     pub(crate) async fn begin(
         app: &'a App,
         tenant: &'a str,
@@ -66,17 +66,17 @@ impl<'a> Upload<'a> {
             unfinished: app.uploads.reserve(tenant, 0)?,
         };
         upload.count_bytes(announced.unwrap_or(0))?;
-        // The size is counted again as the bytes come.
+        // The bytes are counted again when they arrive.
         upload.size = 0;
         Ok(upload)
     }
 
-    /// How many bytes came so far.
+    /// How many bytes have arrived.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
-    /// Counts more bytes, or refuses them.
+    /// Counts more bytes; an error if they exceed the quota.
     fn count_bytes(&mut self, more: u64) -> ApiResult<()> {
         self.size = self.size.saturating_add(more);
         match quota(self.app) {
@@ -97,7 +97,7 @@ impl<'a> Upload<'a> {
             let more = (self.piece.len() + taken.len()).saturating_sub(self.buffered.bytes());
             self.buffered.grow(more)?;
             self.piece.extend_from_slice(&taken);
-            // A whole piece stays here until more comes: it may be all there is.
+            // A full piece is kept until more bytes arrive: it may be the last one.
             if bytes.is_empty() {
                 return Ok(());
             }
@@ -114,7 +114,7 @@ impl<'a> Upload<'a> {
         Ok(store.add_upload_piece(no, self.piece.split().freeze()).await?)
     }
 
-    /// Stores what was added. Bytes that are there already are not stored again.
+    /// Stores the blob. Bytes that exist already are not stored again.
     pub(crate) async fn finish(mut self, media_type: &str) -> ApiResult<StoredBlob> {
         let (store, tenant) = (self.app.log.store(), self.tenant);
         let hash: [u8; 32] = std::mem::take(&mut self.hash).finalize().into();
@@ -150,13 +150,13 @@ fn quota(app: &App) -> Option<u64> {
     Some(app.config.limits.blobs.0).filter(|max| *max > 0)
 }
 
-/// The budget's own words are about memory.
+/// The budget's own error speaks of memory.
 fn too_many_uploads(error: &ApiError) -> ApiError {
-    let again = "wait until some of them have finished, then try again";
+    let again = "try again when some uploads have finished";
     if error.status() == StatusCode::TOO_MANY_REQUESTS {
-        ApiError::too_many("uploads of this tenant that have not finished have too many bytes")
+        ApiError::too_many("the unfinished uploads of this tenant have too many bytes")
     } else {
-        ApiError::unavailable("uploads that have not finished have too many bytes")
+        ApiError::unavailable("the unfinished uploads have too many bytes")
     }
     .kind("too_many_uploads")
     .hint(again)

@@ -1,4 +1,4 @@
-//! `[auth]` and `[tls]`: who may do what, and with which keys.
+//! `[auth]` and `[tls]`: credentials and certificates.
 
 use super::value::{HumanDuration, Sha256};
 use crate::auth::Scopes;
@@ -12,12 +12,12 @@ use std::time::Duration;
 pub struct AuthConfig {
     /// Bearer tokens.
     pub tokens: Vec<TokenConfig>,
-    /// Tokens that somebody else signs.
+    /// JSON Web Tokens, signed by another service.
     pub jwt: Option<JwtConfig>,
 }
 
 impl AuthConfig {
-    /// Whether anybody has to show anything.
+    /// Whether clients need credentials.
     pub fn has_credentials(&self) -> bool {
         !self.tokens.is_empty() || self.jwt.is_some()
     }
@@ -27,15 +27,15 @@ impl AuthConfig {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenConfig {
-    /// Whose sessions it reaches.
+    /// The tenant whose sessions it may use.
     pub tenant: String,
-    /// The hash of the token; the token itself is nowhere.
+    /// The hash of the token; the token itself is not stored.
     pub sha256: Sha256,
     /// What it may do.
     pub scopes: Scopes,
-    /// Who holds it.
+    /// Its holder.
     pub subject: Option<String>,
-    /// Only these sessions: ids, or beginnings of ids with a `*` behind.
+    /// Only these sessions: ids, or prefixes of ids that end with `*`.
     pub sessions: Option<Vec<String>>,
 }
 
@@ -47,26 +47,26 @@ pub struct JwtConfig {
     pub algorithm: JwtAlgorithm,
     /// The file with the public key, in PEM.
     pub public_key_file: Option<PathBuf>,
-    /// The environment variable with the secret, for HS256 and its like.
+    /// The environment variable with the secret, for HS256, HS384 and HS512.
     pub secret_env: Option<String>,
     /// The file with the secret.
     pub secret_file: Option<PathBuf>,
-    /// Who has to have signed: `iss`.
+    /// The required `iss`.
     pub issuer: String,
-    /// For whom it has to be: `aud`.
+    /// The required `aud`.
     pub audience: String,
-    /// The tenant of everybody whom this issuer knows. Without it, `tenant_claim` says it.
+    /// The tenant of all tokens of this issuer. Without it, `tenant_claim` names the tenant.
     pub tenant: Option<String>,
     /// The claim that names the tenant.
     #[serde(default = "tenant_claim")]
     pub tenant_claim: String,
-    /// The claim that lists the scopes: a list, or words with spaces between.
+    /// The claim that lists the scopes: a list, or words separated by spaces.
     #[serde(default = "scopes_claim")]
     pub scopes_claim: String,
-    /// The claim that lists the sessions; without the claim in a token it reaches all of its tenant.
+    /// The claim that lists the sessions; a token without the claim may use all sessions of its tenant.
     #[serde(default = "sessions_claim")]
     pub sessions_claim: String,
-    /// How far the clocks may be apart.
+    /// The allowed difference between clocks.
     #[serde(default = "leeway")]
     pub leeway: HumanDuration,
 }
@@ -87,7 +87,7 @@ fn leeway() -> HumanDuration {
     HumanDuration(Duration::from_secs(30))
 }
 
-/// How a JWT may be signed. One is chosen: a token never chooses for itself.
+/// The signature algorithm of JWTs. The settings choose it; a token never does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[expect(missing_docs, reason = "the names are those of RFC 7518 and RFC 8037")]
 pub enum JwtAlgorithm {
@@ -106,7 +106,7 @@ pub enum JwtAlgorithm {
 }
 
 impl JwtAlgorithm {
-    /// Whether who checks could also sign.
+    /// Whether the same key signs and verifies.
     pub fn is_symmetric(self) -> bool {
         matches!(self, Self::HS256 | Self::HS384 | Self::HS512)
     }

@@ -1,7 +1,8 @@
-//! `[agents.*]` and what they can use.
+//! `[agents.*]`, `[mcp.*]` and `[external_tools.*]`: agents, their models and tools.
 
 use super::value::{HumanDuration, WebUrl};
 use crate::turns::hints::WhenIdle;
+use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -17,9 +18,9 @@ use turnwire_core::event::TokenCounts;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentConfig {
-    /// The model behind it.
+    /// Its model.
     pub model: ModelRef,
-    /// Where the model is, if not at its maker's.
+    /// The URL of the model's API, if not the provider's own.
     pub base_url: Option<WebUrl>,
     /// The environment variable that has the key.
     pub api_key_env: Option<String>,
@@ -28,16 +29,16 @@ pub struct AgentConfig {
     /// The system prompt.
     #[serde(default)]
     pub system: String,
-    /// A line for people.
+    /// A description for people.
     #[serde(default)]
     pub about: String,
-    /// What it may call: `mcp:SERVER/TOOL`, `external:TOOL`, `agent:NAME`, each with `*` or `**`.
+    /// Its tools: `mcp:SERVER/TOOL`, `external:TOOL`, `agent:NAME`, each with `*` or `**`.
     #[serde(default)]
     pub tools: Vec<ToolPattern>,
-    /// How many model calls one reply may take.
+    /// The most model calls of one reply.
     #[serde(default = "max_iterations")]
     pub max_iterations: u32,
-    /// How long a question waits for a person.
+    /// How long a call waits for an approval.
     #[serde(default = "approval_timeout")]
     pub approval_timeout: HumanDuration,
     /// How long a call that the client executes waits for its result; then the reply ends.
@@ -46,24 +47,24 @@ pub struct AgentConfig {
     /// What happens to an open reply when the server starts again.
     #[serde(default)]
     pub on_restart: OnRestart,
-    /// What becomes of a hint while no reply is open.
+    /// What happens to a hint while no reply is open.
     #[serde(default)]
     pub on_hint: OnHint,
-    /// The model that is asked when the first one fails.
+    /// The model that is called when the first one fails.
     pub fallback: Option<Fallback>,
-    /// The most tokens that one answer of the model may have.
+    /// The most output tokens of one model call.
     pub max_tokens: Option<u32>,
-    /// How much chance there is in an answer.
+    /// Sampling temperature.
     pub temperature: Option<f64>,
-    /// How often a model that fails is asked again.
+    /// How often a failed model call is retried.
     #[serde(default = "retries")]
     pub retries: u32,
-    /// How long the model may take.
+    /// Timeouts of model calls.
     #[serde(default)]
     pub timeouts: Timeouts,
-    /// What a million tokens cost, in any currency.
+    /// Prices of a million tokens, in any currency.
     pub price_per_million: Option<Prices>,
-    /// Who may call what: the first match wins.
+    /// Permission rules: the first match wins.
     #[serde(default)]
     pub permissions: Vec<Permission>,
 }
@@ -76,11 +77,11 @@ fn retries() -> u32 {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timeouts {
-    /// Until the model's server is reached.
+    /// Until the connection is open.
     pub connect: HumanDuration,
-    /// Until the model says something.
+    /// Until the first token.
     pub first_token: HumanDuration,
-    /// Until it says something more.
+    /// Between two tokens.
     pub between_tokens: HumanDuration,
 }
 
@@ -95,25 +96,25 @@ impl Default for Timeouts {
     }
 }
 
-/// What a million tokens of each kind cost.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+/// Prices of a million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
-    /// What the model reads.
+    /// Input tokens.
     pub input: f64,
-    /// What it writes.
+    /// Output tokens.
     pub output: f64,
-    /// What it reads out of its cache; where this is not set, as `input`.
+    /// Input tokens read from the provider's cache; by default as `input`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_input: Option<f64>,
-    /// What it puts into its cache; where this is not set, as `input`.
+    /// Input tokens written to the provider's cache; by default as `input`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_creation_input: Option<f64>,
 }
 
 impl AgentConfig {
-    /// What the tokens of a model call cost, where prices are set. The model is named as `WIRE:MODEL`;
-    /// one that is neither its own nor the one that stands in for it counts as its own.
+    /// The cost of a model call, if prices are set. The model is `WIRE:MODEL`; any model but the fallback counts
+    /// as the agent's own.
     pub fn cost(&self, model: Option<&str>, tokens: TokenCounts) -> Option<f64> {
         let other = self.fallback.as_ref().filter(|fallback| {
             model.is_some_and(|model| {
@@ -128,7 +129,7 @@ impl AgentConfig {
 }
 
 impl Prices {
-    /// What tokens of a model cost.
+    /// The cost of a model's tokens.
     fn cost(&self, model: &ModelRef, tokens: TokenCounts) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "exact up to 2^53 tokens")]
         let millions = |tokens: i64| tokens.max(0) as f64 / 1e6;
@@ -138,7 +139,7 @@ impl Prices {
             cache_input_tokens: cached,
             cache_creation_input_tokens: created,
         } = tokens;
-        // Anthropic counts what is in the cache beside the input, the others as a part of it.
+        // Anthropic counts cached tokens in addition to the input, the others as a part of it.
         let fresh = match model {
             ModelRef::Wire { wire: "anthropic", .. } => input_tokens,
             ModelRef::Wire { .. } | ModelRef::Demo | ModelRef::Clock => {
@@ -152,18 +153,18 @@ impl Prices {
     }
 }
 
-/// The model that is asked when the first one fails: its name, or all that there is to say of it.
+/// The model that is called when the first one fails: its name, or a table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fallback {
     /// The model.
     pub model: ModelRef,
-    /// Where it is, if not at its maker's.
+    /// The URL of its API, if not the provider's own.
     pub base_url: Option<WebUrl>,
     /// The environment variable that has its key.
     pub api_key_env: Option<String>,
     /// The file that has its key.
     pub api_key_file: Option<std::path::PathBuf>,
-    /// What a million of its tokens cost.
+    /// Prices of a million of its tokens.
     pub price_per_million: Option<Prices>,
 }
 
@@ -227,11 +228,11 @@ fn result_timeout() -> HumanDuration {
 /// A model: `demo`, `clock`, or `WIRE:MODEL`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelRef {
-    /// The one that needs no key and no network.
+    /// The demo agent, without key and network.
     Demo,
-    /// The one that tells the time, for load tests.
+    /// Tells the time, for load tests.
     Clock,
-    /// Asked in the protocol of a wire.
+    /// A model behind the protocol of a wire.
     Wire {
         /// The wire's name.
         wire: &'static str,
@@ -240,11 +241,11 @@ pub enum ModelRef {
     },
 }
 
-/// Another name of a wire, for those who know its maker's.
+/// An alias of a wire, by its provider's name.
 const OPENAI_ALIAS: &str = "openai";
 
 impl ModelRef {
-    /// Whether it is made here, and always says what it says.
+    /// Whether it is built in.
     pub fn is_built_in(&self) -> bool {
         matches!(self, Self::Demo | Self::Clock)
     }
@@ -269,7 +270,7 @@ impl FromStr for ModelRef {
         });
         found.ok_or_else(|| {
             format!(
-                "\"{text}\" is no model; write \"demo\" or WIRE:MODEL, where WIRE is one of {}",
+                "invalid model \"{text}\": expected \"demo\" or WIRE:MODEL, where WIRE is one of {}",
                 names.join(", ")
             )
         })
@@ -292,27 +293,27 @@ impl fmt::Display for ModelRef {
     }
 }
 
-/// What an agent may call.
+/// A pattern for tools of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolPattern {
-    /// Where the tool is.
+    /// Where the tool comes from.
     pub source: ToolSource,
-    /// Which one there: `*` within a segment, `**` across them.
+    /// Its name there: `*` within a segment, `**` across segments.
     pub pattern: String,
 }
 
 impl ToolPattern {
-    /// Whether a tool of that source is meant; at an MCP server its name is `SERVER/TOOL`.
+    /// Whether it matches a tool of that source; a tool of an MCP server is `SERVER/TOOL`.
     pub fn matches(&self, source: ToolSource, name: &str) -> bool {
         self.source == source && NamePattern::new(&self.pattern).matches(name)
     }
 
-    /// Whether a tool of an MCP server may be meant.
+    /// Whether it can match tools of an MCP server.
     pub fn may_match_server(&self, server: &str) -> bool {
         self.source == ToolSource::Mcp && NamePattern::new(&self.pattern).may_match_below(server)
     }
 
-    /// Whether it stands for more than one.
+    /// Whether it has a wildcard.
     pub fn has_wildcard(&self) -> bool {
         self.pattern.contains('*')
     }
@@ -329,12 +330,12 @@ impl fmt::Display for ToolPattern {
     }
 }
 
-/// Where a tool is.
+/// Where a tool comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolSource {
-    /// At an MCP server: `SERVER/TOOL`.
+    /// An MCP server: `SERVER/TOOL`.
     Mcp,
-    /// At the client.
+    /// The client executes it.
     External,
     /// Another agent.
     Agent,
@@ -355,8 +356,8 @@ impl<'de> Deserialize<'de> for ToolPattern {
         });
         found.ok_or_else(|| {
             D::Error::custom(format!(
-                "\"{text}\" is no tool; write \"mcp:SERVER/TOOL\", \"external:TOOL\" or \"agent:NAME\", \
-                 where * stands for anything within a segment, and ** for any segments"
+                "invalid tool \"{text}\": expected \"mcp:SERVER/TOOL\", \"external:TOOL\" or \"agent:NAME\", \
+                 where * matches within a segment, and ** across segments"
             ))
         })
     }
@@ -366,14 +367,14 @@ impl<'de> Deserialize<'de> for ToolPattern {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnRestart {
-    /// It goes on.
+    /// It continues.
     #[default]
     Resume,
     /// It ends as interrupted.
     Stop,
 }
 
-/// What becomes of a hint while no reply is open.
+/// What happens to a hint while no reply is open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnHint {
@@ -397,9 +398,9 @@ impl From<OnHint> for WhenIdle {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Permission {
-    /// Which tools: `*` within a segment, `**` across them; a lone `*` is every tool.
+    /// The tools: `*` within a segment, `**` across segments; a lone `*` is every tool.
     pub tool: ToolNamePattern,
-    /// Only where these fields of the input match.
+    /// Only if these fields of the input match.
     #[serde(default)]
     pub input: BTreeMap<String, InputPattern>,
     /// What to do.
@@ -431,7 +432,7 @@ impl From<&Permission> for Rule {
     }
 }
 
-/// A pattern for the names of tools, as it is written.
+/// A pattern for names of tools, as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolNamePattern(pub String);
 
@@ -443,8 +444,8 @@ impl<'de> Deserialize<'de> for ToolNamePattern {
     }
 }
 
-/// A pattern for a field of the input: a text whose kind follows from how it is written, or
-/// `{ exact = … }`, `{ text = … }`, `{ path = … }` or `{ url = … }`.
+/// A pattern for a field of the input: a text, whose form decides its kind, or `{ exact = … }`,
+/// `{ text = … }`, `{ path = … }` or `{ url = … }`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputPattern(pub Pattern);
 
@@ -492,7 +493,7 @@ impl<'de> Deserialize<'de> for InputPattern {
             pattern: Result<Pattern, PatternError>,
         ) -> Result<InputPattern, String> {
             pattern.map(InputPattern).map_err(|why| {
-                format!("\"{text}\" is no pattern: {why}; docs/agents.md has the grammar")
+                format!("invalid pattern \"{text}\": {why}; docs/agents.md has the grammar")
             })
         }
 
@@ -500,23 +501,23 @@ impl<'de> Deserialize<'de> for InputPattern {
     }
 }
 
-/// `[mcp.NAME]`: one of the two.
+/// `[mcp.NAME]`: with either `command` or `url`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct McpConfig {
     /// A program and its arguments.
     pub command: Option<Vec<String>>,
-    /// The environment variables that the program gets beside the usual ones.
+    /// Environment variables to pass on to the program.
     #[serde(default)]
     pub env: Vec<String>,
-    /// A server elsewhere.
+    /// The URL of a remote server.
     pub url: Option<WebUrl>,
     /// The environment variable with the token for it.
     pub token_env: Option<String>,
-    /// How long it may take to start and to say what it can do.
+    /// How long starting and listing its tools may take.
     #[serde(default = "start_timeout")]
     pub start_timeout: HumanDuration,
-    /// How long a call may give no sign.
+    /// How long a call may take without progress.
     #[serde(default = "call_timeout")]
     pub call_timeout: HumanDuration,
 }
@@ -540,7 +541,7 @@ pub struct ExternalTool {
 }
 
 impl ExternalTool {
-    /// What it is to an agent.
+    /// The tool as an agent sees it.
     pub fn spec(&self, name: &str) -> ToolSpec {
         let input = serde_json::to_value(&self.input).ok();
         let input = input.and_then(|input| Json::from_value(&input).ok());

@@ -1,4 +1,4 @@
-//! What cannot be seen from one value alone.
+//! Checks that involve more than one setting.
 
 mod agents;
 
@@ -44,12 +44,12 @@ fn check_credentials(config: &Config, wrong: &mut Report<'_>) {
             wrong(&["auth", "tokens", &index, "tenant"], TENANT_RULE.into());
         }
         if token.scopes.is_empty() {
-            let message = "a token without a scope can do nothing; list some of read, chat, publish, approve, admin";
+            let message = "a token needs a scope: read, chat, publish, approve or admin";
             wrong(&["auth", "tokens", &index, "scopes"], message.into());
         }
         let same = |other: &super::TokenConfig| other.sha256 == token.sha256;
         if config.auth.tokens.iter().filter(|other| same(other)).count() > 1 {
-            let message = "this token is listed twice, so it would be unclear what it may do";
+            let message = "this token is listed twice";
             wrong(&["auth", "tokens", &index, "sha256"], message.into());
         }
     }
@@ -61,18 +61,21 @@ fn check_credentials(config: &Config, wrong: &mut Report<'_>) {
         (true, _, _) => wrong(
             &path("algorithm"),
             format!(
-                "{:?} needs the secret: either `secret_env` or `secret_file`, and no public key",
+                "{:?} requires either `secret_env` or `secret_file`, and no public key",
                 jwt.algorithm
             ),
         ),
         (false, _, _) => wrong(
             &path("algorithm"),
-            format!("{:?} needs `public_key_file` (PEM), and no secret", jwt.algorithm),
+            format!("{:?} requires `public_key_file` (PEM), and no secret", jwt.algorithm),
         ),
     }
     for (key, value) in [("issuer", &jwt.issuer), ("audience", &jwt.audience)] {
         if value.is_empty() {
-            wrong(&path(key), "it must not be empty: a token of anybody else would be good".into());
+            wrong(
+                &path(key),
+                "must not be empty: tokens of other issuers would be accepted".into(),
+            );
         }
     }
     if jwt.tenant.as_deref().is_some_and(|tenant| !is_tenant_name(tenant)) {
@@ -118,9 +121,9 @@ fn check_limits(limits: &Limits, wrong: &mut Report<'_>) {
     }
 }
 
-/// A budget in which not even one body fits would refuse bodies that are small enough.
+/// A budget must have room for one body of the allowed size.
 fn check_budgets(limits: &Limits, wrong: &mut Report<'_>) {
-    let smaller = |what: &str| format!("at least as much as `{what}`: one has to fit");
+    let smaller = |what: &str| format!("must be at least `{what}`");
     if limits.buffered_per_tenant < limits.body {
         wrong(&["limits", "buffered_per_tenant"], smaller("body"));
     }
@@ -138,13 +141,13 @@ fn check_budgets(limits: &Limits, wrong: &mut Report<'_>) {
 fn check_retention(retention: &Retention, wrong: &mut Report<'_>) {
     let blobs = retention.blobs.0;
     if !blobs.is_zero() && blobs < MIN_BLOB_RETENTION {
-        let message = "at least 10m, so that a message can still refer to what was uploaded; \
-                       0s keeps them for ever";
+        let message = "must be at least 10m, so that a message can still refer to an upload; \
+                       0s keeps blobs forever";
         wrong(&["retention", "blobs"], message.into());
     }
 }
 
-/// The shortest time for which a blob stays to which no session refers.
+/// The shortest allowed retention of unreferenced blobs.
 const MIN_BLOB_RETENTION: Duration = Duration::from_mins(10);
 
 fn check_links(links: &LinksConfig, wrong: &mut Report<'_>) {
@@ -166,6 +169,6 @@ fn check_links(links: &LinksConfig, wrong: &mut Report<'_>) {
         );
     }
     if links.types.is_empty() {
-        wrong(&["links", "types"], "without a type nothing can be brought in".into());
+        wrong(&["links", "types"], "must not be empty: nothing could be fetched".into());
     }
 }

@@ -1,4 +1,4 @@
-//! How much is too much, and how long is too long.
+//! `[limits]`, `[retention]`, `[producers]` and `[log]`.
 
 use super::value::{ByteSize, HumanDuration};
 use serde::Deserialize;
@@ -12,57 +12,55 @@ const fn seconds(count: u64) -> HumanDuration {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// The body of a request.
+    /// Size of a request body.
     pub body: ByteSize,
-    /// One event.
+    /// Size of one event.
     pub event: ByteSize,
-    /// One frame from a WebSocket client.
+    /// Size of one frame of a WebSocket client.
     pub websocket_frame: ByteSize,
-    /// One blob.
+    /// Size of one blob.
     pub blob: ByteSize,
     /// All blobs of one tenant together. 0: no limit.
     pub blobs: ByteSize,
-    /// Bytes of uploads that have not finished, of everybody together. They are in the store.
+    /// Bytes of all unfinished uploads. They are in the store.
     pub uploads: ByteSize,
-    /// Bytes of one tenant's uploads that have not finished.
+    /// Bytes of one tenant's unfinished uploads.
     pub uploads_per_tenant: ByteSize,
-    /// The head of a request: its first line and headers.
+    /// Size of a request's head: its first line and headers.
     pub headers: ByteSize,
     /// How long a client may take for the head of a request.
     pub headers_timeout: HumanDuration,
     /// How long a client may send nothing in the middle of a body.
     pub body_timeout: HumanDuration,
-    /// The least number of bytes a second in which a body has to come. A client may be as far behind as
-    /// `body_timeout`.
+    /// The minimum rate of a body in bytes per second. A client may fall behind by `body_timeout`.
     pub body_rate: ByteSize,
-    /// Bytes of request bodies that are held in memory, of everybody together.
+    /// Bytes of all request bodies in memory.
     pub buffered: ByteSize,
-    /// Bytes of one tenant's request bodies that are held in memory.
+    /// Bytes of one tenant's request bodies in memory.
     pub buffered_per_tenant: ByteSize,
-    /// How long a connection may stay open between two requests.
+    /// How long a connection may be idle between two requests.
     pub idle_timeout: HumanDuration,
-    /// How long a client may take nothing of what is sent to it.
+    /// How long a client may read nothing of a response.
     pub write_stall: HumanDuration,
-    /// How often a stream on which nothing happens says that it is alive.
+    /// The interval of heartbeats on idle streams.
     pub heartbeat: HumanDuration,
     /// How long open requests have to finish when the server stops.
     pub stop_timeout: HumanDuration,
-    /// Connections of everybody together.
+    /// All open connections.
     pub connections: usize,
     /// Connections of one tenant.
     pub connections_per_tenant: usize,
-    /// Requests of one tenant a second, over a time; for a moment it may be twice as many.
+    /// Requests of one tenant per second on average; a burst may have twice as many.
     pub requests_per_second: u32,
-    /// Messages of one WebSocket a second, pings included, over a time; for a moment it may be ten times
-    /// as many.
+    /// Messages of one WebSocket per second on average, pings included; a burst may have ten times as many.
     pub websocket_messages_per_second: u32,
-    /// Tickets that were made and not used.
+    /// Unused tickets.
     pub tickets: usize,
     /// How long a search, or another list of sessions, may take.
     pub search_timeout: HumanDuration,
-    /// Searches of everybody together at once.
+    /// Concurrent searches of all tenants.
     pub searches: usize,
-    /// Searches of one tenant at once; further ones wait for their turn.
+    /// Concurrent searches of one tenant; further ones are queued.
     pub searches_per_tenant: usize,
 }
 
@@ -98,19 +96,19 @@ impl Default for Limits {
     }
 }
 
-/// `[retention]`: events and messages stay unless one of these says otherwise.
+/// `[retention]`: by default events and messages are kept forever.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Retention {
-    /// Events of finished replies older than this go; their messages stay.
+    /// Removes events of finished replies that are older; their messages stay.
     pub age: Option<HumanDuration>,
-    /// The oldest go until all events together take at most so much.
+    /// Removes the oldest events until all events have at most this size.
     pub bytes: Option<ByteSize>,
-    /// How long a repeated `Idempotency-Key` is known.
+    /// How long an `Idempotency-Key` is kept.
     pub keys: HumanDuration,
-    /// How long a blob stays to which no session refers. Zero: for ever.
+    /// How long unreferenced blobs are kept. Zero: forever.
     pub blobs: HumanDuration,
-    /// How often this is looked at.
+    /// How often retention runs.
     pub every: HumanDuration,
 }
 
@@ -130,7 +128,7 @@ impl Default for Retention {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Producers {
-    /// The open reply of a producer that was silent for longer is closed as interrupted.
+    /// An open reply of a producer that is silent for longer ends as interrupted.
     pub silence: HumanDuration,
 }
 
@@ -144,9 +142,9 @@ impl Default for Producers {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogConfig {
-    /// How lines look.
+    /// The format of lines.
     pub format: LogFormat,
-    /// What is logged: a level, or a filter such as `info,turnwire::access=debug`.
+    /// The level, or a filter such as `info,turnwire::access=debug`.
     pub level: String,
 }
 
@@ -156,14 +154,14 @@ impl Default for LogConfig {
     }
 }
 
-/// How lines of the log look.
+/// The format of the server's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For people on a terminal, JSON otherwise.
+    /// Text on a terminal, JSON otherwise.
     Auto,
-    /// For people.
+    /// Text.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }

@@ -1,4 +1,4 @@
-//! `[links]`: what becomes of links in messages.
+//! `[links]`: how links in messages are fetched.
 
 use super::value::{ByteSize, HostName, HumanDuration, MediaPattern};
 use serde::Deserialize;
@@ -9,27 +9,27 @@ use std::time::Duration;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LinksConfig {
-    /// Whether http and https links are fetched. Otherwise they go to the model as they are.
+    /// Whether http and https links are fetched. Otherwise the model gets them as they are.
     pub fetch: bool,
-    /// Hosts whose links go to the model as they are: it reads them itself.
+    /// Hosts whose links the model gets as they are, because its provider reads them.
     pub leave: Vec<HostName>,
-    /// Hosts that are fetched from although their addresses are not public.
+    /// Hosts to fetch from although their addresses are private.
     pub private_hosts: Vec<HostName>,
-    /// The folder below which `file://` links are read. `None`: they are not.
+    /// The folder below which `file://` links are read. `None`: they are refused.
     pub files: Option<PathBuf>,
-    /// What may be brought in.
+    /// The allowed media types.
     pub types: Vec<MediaPattern>,
-    /// The most that one may have. Never more than a blob may.
+    /// The largest file; never more than `limits.blob`.
     pub size: ByteSize,
-    /// How long all links of one request may take together.
+    /// How long all links of one request may take.
     pub timeout: HumanDuration,
-    /// How often one may lead elsewhere.
+    /// The most redirects of a link.
     pub redirects: usize,
-    /// How many one message may have.
+    /// The most links of a message.
     pub per_message: usize,
-    /// How many are brought in at the same time, for everybody together.
+    /// How many links are fetched at the same time.
     pub at_once: usize,
-    /// How many of one tenant. `None`: a quarter of `at_once`, or all where there is one tenant.
+    /// How many of them for one tenant. `None`: a quarter of `at_once`, or all without credentials.
     pub at_once_per_tenant: Option<usize>,
 }
 

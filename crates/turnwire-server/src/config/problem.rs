@@ -1,19 +1,17 @@
-//! What is wrong with settings, and in which line.
+//! Errors in settings, with their line.
 
 use std::fmt;
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 
-/// Something that is wrong with the settings.
-///
-/// The line itself is not quoted: it may hold what nobody should see.
+/// One error in the settings. It does not quote the line, which may hold a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The file, an environment variable or an option.
     pub origin: String,
     /// The line and the column, counted from 1.
     pub position: Option<(usize, usize)>,
-    /// The key, as `limits.body`. Empty where there is none.
+    /// The key, such as `limits.body`. May be empty.
     pub key: String,
     /// What is wrong, and what is expected.
     pub message: String,
@@ -32,7 +30,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong with the settings: at least one thing.
+/// All errors in the settings, at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError(pub Vec<Problem>);
 
@@ -57,14 +55,14 @@ impl ConfigError {
     }
 }
 
-/// A file of settings, to find places in.
+/// The text of a settings file, to find lines and keys.
 pub(crate) struct SettingsText<'a> {
     pub(crate) name: &'a str,
     pub(crate) text: &'a str,
 }
 
 impl SettingsText<'_> {
-    /// What the reader found.
+    /// The problem of a TOML error.
     pub(crate) fn problem_from_toml(&self, error: &toml::de::Error) -> Problem {
         let span = error.span();
         let key = span.clone().map(|span| self.key_at(&span)).unwrap_or_default();
@@ -80,7 +78,7 @@ impl SettingsText<'_> {
         }
     }
 
-    /// Something that is wrong with a key, or with the nearest one above that is there.
+    /// A problem with a key; its line is that of the key or of its nearest existing parent.
     pub(crate) fn problem_at(&self, path: &[&str], message: impl Into<String>) -> Problem {
         let at = DeTable::parse(self.text).ok().and_then(|root| {
             let start = find_key(root.get_ref(), path)?;
@@ -97,7 +95,7 @@ impl SettingsText<'_> {
         (line, column)
     }
 
-    /// The path to whatever is at a place.
+    /// The path of the key at a position.
     fn key_at(&self, span: &Range<usize>) -> String {
         let Ok(root) = DeTable::parse(self.text) else { return String::new() };
         let mut path = Vec::new();
@@ -110,7 +108,7 @@ fn is_within(inner: &Range<usize>, outer: &Range<usize>) -> bool {
     outer.start <= inner.start && inner.end <= outer.end
 }
 
-/// Whether a place is in this table, however its parts are spread over the file.
+/// Finds the path of the key that contains a position; tables may be spread over the file.
 fn path_to(table: &DeTable<'_>, span: &Range<usize>, path: &mut Vec<String>) -> bool {
     for (key, value) in table {
         path.push(key.get_ref().to_string());
@@ -132,7 +130,7 @@ fn path_to(table: &DeTable<'_>, span: &Range<usize>, path: &mut Vec<String>) -> 
     false
 }
 
-/// Where a key begins. A number in the path counts the tables of a list.
+/// The offset of a key. A number in the path is an index into a list.
 fn find_key(table: &DeTable<'_>, path: &[&str]) -> Option<usize> {
     let (first, rest) = path.split_first()?;
     let (key, value) = table.iter().find(|(key, _)| key.get_ref() == first)?;
@@ -150,7 +148,7 @@ fn find_key(table: &DeTable<'_>, path: &[&str]) -> Option<usize> {
     deeper.or(Some(key.span().start))
 }
 
-/// Which of the names that the reader knows is nearest to one that it does not.
+/// The known name nearest to the unknown one in an error message.
 fn nearest_name(message: &str) -> Option<&str> {
     let rest =
         message.strip_prefix("unknown field `").or(message.strip_prefix("unknown variant `"))?;
@@ -160,7 +158,7 @@ fn nearest_name(message: &str) -> Option<&str> {
     (distance <= 1 + wrong.len() / 3).then_some(name)
 }
 
-/// How many letters have to change, come or go (Levenshtein).
+/// The Levenshtein distance.
 fn edit_distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (i, x) in a.chars().enumerate() {

@@ -1,5 +1,4 @@
-//! The kinds of values that settings have. Each one is checked where it is read, so that an error
-//! points at its line.
+//! Types of values in settings. Each is checked when it is read, so that an error points to its line.
 
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -9,7 +8,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A length of time: `"5m"`, `"1h 30m"`, `"250ms"`.
+/// A duration: `"5m"`, `"1h 30m"`, `"250ms"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HumanDuration(pub Duration);
 
@@ -19,7 +18,7 @@ impl FromStr for HumanDuration {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "\"{text}\" is no length of time; write it like \"30s\", \"5m\", \"1h 30m\" or \"90d\""
+                "invalid duration \"{text}\": expected for example \"30s\", \"5m\", \"1h 30m\" or \"90d\""
             )
         };
         let mut total = Duration::ZERO;
@@ -45,22 +44,22 @@ impl FromStr for HumanDuration {
     }
 }
 
-/// An amount of bytes: `16777216` or `"16 MiB"`.
+/// A size in bytes: `16777216` or `"16 MiB"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize(pub u64);
 
 impl ByteSize {
-    /// So many KiB.
+    /// A size in KiB.
     pub const fn kib(count: u64) -> Self {
         Self(count * 1024)
     }
 
-    /// So many MiB.
+    /// A size in MiB.
     pub const fn mib(count: u64) -> Self {
         Self(count * 1024 * 1024)
     }
 
-    /// For what is counted in memory.
+    /// The size as `usize`.
     pub fn bytes(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
@@ -71,9 +70,7 @@ impl FromStr for ByteSize {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
-            format!(
-                "\"{text}\" is no amount of bytes; write it like 65536, \"64 KiB\" or \"16 MiB\""
-            )
+            format!("invalid size \"{text}\": expected for example 65536, \"64 KiB\" or \"16 MiB\"")
         };
         let (number, unit, behind) = number_and_unit(text.trim()).ok_or_else(wrong)?;
         let factor: u64 = match unit {
@@ -94,7 +91,7 @@ impl FromStr for ByteSize {
     }
 }
 
-/// A number, the letters behind it, and what is left.
+/// A number, its unit, and the rest of the text.
 fn number_and_unit(text: &str) -> Option<(u64, &str, &str)> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, rest) = text.split_at(digits);
@@ -118,7 +115,7 @@ impl FromStr for ListenAddress {
             .map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
         local.or_else(|| text.parse().ok()).map(Self).ok_or_else(|| {
             format!(
-                "\"{text}\" is no address to listen on; write an IP address and a port, such as \
+                "invalid listen address \"{text}\": expected an IP address and a port, such as \
                  \"127.0.0.1:4747\", \"[::1]:4747\" or \"0.0.0.0:4747\""
             )
         })
@@ -131,12 +128,12 @@ impl Default for ListenAddress {
     }
 }
 
-/// Where sessions are kept.
+/// Where sessions are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreUrl {
-    /// Nowhere: they are forgotten when the server ends.
+    /// In memory: lost when the server ends.
     Memory,
-    /// In this file.
+    /// In this SQLite file.
     Sqlite(PathBuf),
 }
 
@@ -152,8 +149,8 @@ impl FromStr for StoreUrl {
             ("memory" | "memory:", _) => Ok(Self::Memory),
             (_, Some(path)) if !path.is_empty() => Ok(Self::Sqlite(path.into())),
             _ => Err(format!(
-                "\"{text}\" is no store; write \"sqlite:PATH\", such as \"sqlite:turnwire.db\", or \
-                 \"memory:\" for one that forgets everything"
+                "invalid store \"{text}\": expected \"sqlite:PATH\", such as \"sqlite:turnwire.db\", or \
+                 \"memory:\", which is lost when the server ends"
             )),
         }
     }
@@ -177,10 +174,12 @@ impl FromStr for Origin {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |why: &str| {
-            format!("\"{text}\" is no origin: {why}; write it like \"https://app.example\"")
+            format!(
+                "invalid origin \"{text}\": {why}; expected for example \"https://app.example\""
+            )
         };
         if text == "*" {
-            return Err(wrong("every site would be let in, so each one has to be named"));
+            return Err(wrong("list each site; a wildcard would allow all of them"));
         }
         let url = url::Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
         let origin = url.origin();
@@ -194,7 +193,7 @@ impl FromStr for Origin {
     }
 }
 
-/// A name under which the server is reached: `turnwire.example`, with or without a port.
+/// A host name, with or without a port: `turnwire.example`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostName(pub String);
 
@@ -207,17 +206,17 @@ impl FromStr for HostName {
         if fits {
             Ok(Self(text.to_ascii_lowercase()))
         } else {
-            Err(format!("\"{text}\" is no host; write it like \"turnwire.example\""))
+            Err(format!("invalid host \"{text}\": expected for example \"turnwire.example\""))
         }
     }
 }
 
-/// A media type, or all that begin so: `image/png`, `image/*`, `application/vnd.example.*`.
+/// A media type or a prefix: `image/png`, `image/*`, `application/vnd.example.*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MediaPattern(pub String);
 
 impl MediaPattern {
-    /// Whether a type without parameters, in small letters, is one of these.
+    /// Whether it matches a media type in lower case without parameters.
     pub fn matches(&self, kind: &str) -> bool {
         match self.0.strip_suffix('*') {
             Some(begin) => kind.starts_with(begin),
@@ -244,7 +243,7 @@ impl FromStr for MediaPattern {
             Ok(Self(text.to_ascii_lowercase()))
         } else {
             Err(format!(
-                "\"{text}\" is no media type; write it like \"image/png\", or \"image/*\" for all images"
+                "invalid media type \"{text}\": expected for example \"image/png\", or \"image/*\" for all images"
             ))
         }
     }
@@ -260,10 +259,8 @@ impl FromStr for WebUrl {
     fn from_str(text: &str) -> Result<Self, String> {
         match url::Url::parse(text) {
             Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(Self(url)),
-            Ok(_) => {
-                Err(format!("\"{text}\" is no web address; it begins with https:// or http://"))
-            }
-            Err(why) => Err(format!("\"{text}\" is no web address: {why}")),
+            Ok(_) => Err(format!("invalid URL \"{text}\": expected https:// or http://")),
+            Err(why) => Err(format!("invalid URL \"{text}\": {why}")),
         }
     }
 }
@@ -276,9 +273,9 @@ impl FromStr for Sha256 {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // What was written may be the token itself, so it is not repeated.
+        // The text may be the token itself, so the error does not repeat it.
         let wrong = || {
-            "this is no SHA-256: 64 hexadecimal digits; `turnwire token new` makes a token and prints its hash"
+            "invalid SHA-256: expected 64 hexadecimal digits; `turnwire token new` creates a token and prints its hash"
                 .to_owned()
         };
         let mut hash = [0; 32];
@@ -293,7 +290,7 @@ impl FromStr for Sha256 {
     }
 }
 
-/// Reads a value from its text, or a size also from a number.
+/// Reads a value from text; a size also from a number.
 struct TextVisitor<T>(&'static str, Option<fn(u64) -> T>, std::marker::PhantomData<T>);
 
 impl<T: FromStr<Err = String>> Visitor<'_> for TextVisitor<T> {
@@ -326,14 +323,14 @@ macro_rules! from_text {
 }
 
 from_text! {
-    HumanDuration "a length of time such as \"30s\" or \"5m\"" None;
-    ByteSize "an amount of bytes such as 65536 or \"16 MiB\"" Some(ByteSize);
+    HumanDuration "a duration such as \"30s\" or \"5m\"" None;
+    ByteSize "a size such as 65536 or \"16 MiB\"" Some(ByteSize);
     ListenAddress "an address such as \"127.0.0.1:4747\"" None;
     StoreUrl "a store such as \"sqlite:turnwire.db\"" None;
     Origin "an origin such as \"https://app.example\"" None;
     HostName "a host such as \"turnwire.example\"" None;
     MediaPattern "a media type such as \"image/png\" or \"image/*\"" None;
-    WebUrl "a web address such as \"https://turnwire.example\"" None;
+    WebUrl "a URL such as \"https://turnwire.example\"" None;
     Sha256 "64 hexadecimal digits in quotes" None;
 }
 

@@ -1,4 +1,4 @@
-//! Errors in the words of the protocol that a path speaks.
+//! Writes errors in the form of the protocol that a path belongs to.
 
 use super::ApiError;
 use axum::body::Body;
@@ -6,7 +6,7 @@ use axum::response::Response;
 use http::header::CONTENT_LENGTH;
 use serde_json::{Value, json};
 
-/// In whose words an error is told.
+/// The form of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// `{"error": {"type", "message", "hint"}}`
@@ -32,7 +32,7 @@ impl Dialect {
         }
     }
 
-    /// An answer in this dialect. What is no error of ours stays as it is.
+    /// Rewrites an error response into this dialect. Other responses stay as they are.
     pub(crate) fn translate(self, mut response: Response) -> Response {
         if self == Self::Turnwire {
             return response;
@@ -49,7 +49,7 @@ impl Dialect {
     }
 }
 
-/// The sentence, and what to do: these protocols have one field for both.
+/// The message and the hint: these protocols have one field for both.
 fn message_with_hint(error: &ApiError) -> String {
     match error.hint_text() {
         "" => error.message().to_owned(),
@@ -97,12 +97,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_path_is_answered_in_its_own_words() {
-        let error = || ApiError::not_found("there is no model x").kind("no_model").hint("use demo");
+        let error = || ApiError::not_found("no such model: x").kind("no_model").hint("use demo");
         let ours = translated_body("/v1/sessions/s/messages", error()).await;
         assert_eq!(ours["error"]["hint"], "use demo");
         let open_ai = translated_body("/v1/chat/completions", error()).await;
         assert_eq!(open_ai["error"]["code"], "no_model");
-        assert_eq!(open_ai["error"]["message"], "there is no model x (use demo)");
+        assert_eq!(open_ai["error"]["message"], "no such model: x (use demo)");
         assert_eq!(open_ai["error"]["param"], Value::Null);
         let anthropic = translated_body("/v1/messages", error()).await;
         assert_eq!(anthropic["error"]["type"], "not_found_error");

@@ -1,4 +1,4 @@
-//! Reads request bodies: not too much, not too slowly, and counted while they are held.
+//! Reads request bodies with limits on size, rate and memory.
 
 use crate::config::Limits;
 use crate::error::{ApiError, ApiResult};
@@ -14,10 +14,10 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// A body up to this size that came at once is not counted: it is handled right away.
+/// A body up to this size that arrives at once is not counted: it is handled right away.
 const MAX_UNCOUNTED: usize = 16 * 1024;
 
-/// How slowly a body may come.
+/// How slowly a body may arrive.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     /// How long a client may send nothing. It is also how far behind `rate` it may fall.
@@ -27,18 +27,18 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// As `limits.body_timeout` and `limits.body_rate` have it.
+    /// The pace of `limits.body_timeout` and `limits.body_rate`.
     pub fn new(limits: &Limits) -> Self {
         Self { stall: limits.body_timeout.0, rate: limits.body_rate.0.max(1) }
     }
 
-    /// How much time bytes give a client.
+    /// How much time received bytes give a client.
     fn time_for(self, bytes: u64) -> Duration {
         Duration::from_micros(bytes.saturating_mul(1_000_000) / self.rate)
     }
 }
 
-/// Reads a body that has to keep a [`Pace`].
+/// Reads a body that must keep a [`Pace`].
 ///
 /// A client that sends less than the least rate falls behind. One that is `stall` behind gets 408. So a
 /// body of N bytes takes at most `stall + N / rate`, whatever the client does.
@@ -75,9 +75,9 @@ where
         chunk
     }
 
-    /// The next bytes if they are there already.
+    /// The next bytes, if they have arrived.
     async fn try_next(&mut self) -> Poll<ApiResult<Option<Bytes>>> {
-        // Chunks without end that bring nothing are late, too.
+        // Endless empty chunks are too slow, too.
         if self.deadline.is_some() && Instant::now() >= self.deadline() {
             return Poll::Ready(Err(self.too_slow()));
         }
@@ -105,8 +105,8 @@ where
 
     fn too_slow(&self) -> ApiError {
         let rate = self.pace.rate;
-        ApiError::timeout("the request body came too slowly; nothing was stored").hint(format!(
-            "send at least {rate} bytes a second; the operator can change `body_rate` and \
+        ApiError::timeout("the request body arrived too slowly; nothing was stored").hint(format!(
+            "send at least {rate} bytes per second; the operator can change `body_rate` and \
              `body_timeout` in turnwire.toml, [limits]"
         ))
     }
@@ -163,7 +163,7 @@ where
     Ok(Bytes::from_owner(CountedBytes { bytes: whole.bytes, _reserved: whole.reserved }))
 }
 
-/// A body that is being read. Its memory is counted before it is taken.
+/// A body that is being read. Its memory is reserved in the budget before it is allocated.
 struct Buffer {
     bytes: Vec<u8>,
     reserved: ReservedBytes,
@@ -176,7 +176,7 @@ impl Buffer {
         let (len, room) = (self.bytes.len(), self.bytes.capacity());
         let needed = len.saturating_add(bytes.len());
         if needed > room {
-            // What was announced is not taken ahead: it may never come.
+            // The announced length is not allocated in advance: it may never arrive.
             let wanted = needed.max(room.saturating_mul(2).min(self.max_len));
             self.reserved.grow(wanted - room)?;
             self.bytes.reserve_exact(wanted - len);
@@ -203,7 +203,7 @@ pub async fn next_chunk<B>(body: &mut B, patience: Duration) -> ApiResult<Option
 where
     B: HttpBody<Data = Bytes, Error: Display> + Unpin,
 {
-    let late = || ApiError::timeout("the rest of the body did not come").hint("send it again");
+    let late = || ApiError::timeout("the rest of the body did not arrive").hint("send it again");
     match try_next(body).await {
         Poll::Ready(chunk) => chunk,
         Poll::Pending => {
@@ -212,7 +212,7 @@ where
     }
 }
 
-/// Waits for the next bytes of a body. `None`: they did not come in time.
+/// Waits for the next bytes of a body. `None`: they did not arrive in time.
 async fn next_until<B>(body: &mut B, deadline: Instant) -> Option<ApiResult<Option<Bytes>>>
 where
     B: HttpBody<Data = Bytes, Error: Display> + Unpin,
@@ -225,7 +225,7 @@ where
     }
 }
 
-/// The next bytes of a body if they are there already.
+/// The next bytes of a body, if they have arrived.
 async fn try_next<B>(body: &mut B) -> Poll<ApiResult<Option<Bytes>>>
 where
     B: HttpBody<Data = Bytes, Error: Display> + Unpin,
@@ -252,12 +252,14 @@ fn frame_data<E: Display>(
     match frame {
         None => Some(Ok(None)),
         Some(Ok(frame)) => frame.into_data().ok().map(|bytes| Ok(Some(bytes))),
-        Some(Err(error)) => Some(Err(ApiError::bad_request("the body broke off").detail(error))),
+        Some(Err(error)) => {
+            Some(Err(ApiError::bad_request("the request body ended early").detail(error)))
+        }
     }
 }
 
 fn too_large(limit: usize) -> ApiError {
-    ApiError::too_large(format!("the body has more than {limit} bytes"))
+    ApiError::too_large(format!("the request body is larger than {limit} bytes"))
         .hint("send less at once; the operator can raise the limit in turnwire.toml, [limits]")
 }
 

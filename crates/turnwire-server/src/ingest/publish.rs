@@ -11,6 +11,7 @@ use crate::turns::hints::WhenIdle;
 use axum::body::Body;
 use axum::response::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -32,8 +33,8 @@ pub(crate) struct Published {
 }
 
 /// An event that was left out.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct SkippedEvent {
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct SkippedEvent {
     pub at: usize,
     pub r#type: String,
     pub message: String,

@@ -1,5 +1,5 @@
-//! Which addresses are on the public internet. All others may be somebody's own network, whose
-//! machines trust whoever is inside.
+//! Which IP addresses are on the public internet. All others may belong to a private network that trusts
+//! its own machines.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -40,8 +40,8 @@ fn is_public_v4(ip: Ipv4Addr) -> bool {
     !NOT_PUBLIC.iter().any(is_in)
 }
 
-/// Of IPv6 only what is handed out to networks is public, and addresses that hold a public one of
-/// IPv4 where something on the way turns them into it.
+/// Of IPv6, only global unicast addresses are public, and IPv4-mapped and NAT64 addresses of public IPv4
+/// addresses.
 fn is_public_v6(ip: Ipv6Addr) -> bool {
     let [first, second, middle @ .., high, low] = ip.segments();
     let inner = || Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));

@@ -1,4 +1,4 @@
-//! Files below the folder that the operator has opened.
+//! `file://` links: reads files below the folder `links.files`.
 
 use super::link_error::LinkError;
 use super::{FetchedFile, file_name};
@@ -8,12 +8,12 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use url::Url;
 
-/// Who asks for a file outside is not told whether it is there.
+/// The same error for every file outside, so that it does not tell whether the file exists.
 fn no_such_file() -> LinkError {
-    LinkError::Refused("names no file below the folder that is open for links".into())
+    LinkError::Refused("names no file below the folder `links.files`".into())
 }
 
-/// Reads a file below a folder, wherever links inside of the path lead.
+/// Reads a file below a folder, after resolving symbolic links.
 pub(super) async fn read_file(
     folder: PathBuf,
     url: Url,
@@ -38,7 +38,7 @@ fn read_bytes(
         no_such_file()
     })?;
     let path = path.canonicalize().map_err(|_| no_such_file())?;
-    // What is no plain file may never end, or never begin.
+    // Reading a device or a pipe may never end.
     if !path.starts_with(&folder) || !path.metadata().is_ok_and(|found| found.is_file()) {
         return Err(no_such_file());
     }

@@ -1,21 +1,21 @@
-//! Why a link is not brought in.
+//! Why a link was not fetched.
 
 use crate::error::ApiError;
 use std::borrow::Cow;
 use url::Url;
 
-/// Why a link is not brought in: words that go on from "the link X …".
+/// Why a link was not fetched. The texts continue the sentence "the link X …".
 #[derive(Debug)]
 pub(super) enum LinkError {
-    /// It may not be.
+    /// It is not allowed.
     Refused(Cow<'static, str>),
-    /// It has too many bytes: more than these.
+    /// It has more than this many bytes.
     TooLarge(usize),
-    /// It is of a type that is not taken.
+    /// Its media type is not allowed.
     UnsupportedType(String),
-    /// It cannot be had.
+    /// It cannot be fetched.
     Failed(Cow<'static, str>),
-    /// The link is not to blame: a limit, or the store.
+    /// Not the link's fault: a limit, or the store.
     Other(ApiError),
 }
 
@@ -25,33 +25,33 @@ impl<E: Into<ApiError>> From<E> for LinkError {
     }
 }
 
-/// The longest part of a link that is repeated.
+/// How many characters of a link an error shows.
 const MAX_SHOWN_URL: usize = 200;
 
 impl LinkError {
-    /// What the client is told of the link at a place of a message's content.
+    /// The error for the client; `at` is the index of the block in the message.
     pub(super) fn into_api_error(self, at: usize, url: &str) -> ApiError {
         let link = format!("content[{at}]: the link {}", redacted_url(url));
         let end = "nothing was stored";
         match self {
             Self::Refused(why) => {
                 ApiError::unprocessable(format!("{link} {why}; {end}")).kind("link_refused").hint(
-                    "links are to be http or https, without a password, on the public internet; \
-                     or store the file with POST /v1/blobs, and refer to its URL",
+                    "a link must be http or https, without a password, on the public internet; \
+                     or upload the file with POST /v1/blobs and use its URL",
                 )
             }
             Self::TooLarge(most) => {
                 ApiError::too_large(format!("{link} has more than {most} bytes; {end}"))
                     .kind("link_too_large")
-                    .hint("the operator sets `links.size`")
+                    .hint("the operator can raise `links.size`")
             }
             Self::UnsupportedType(why) => ApiError::unsupported(format!("{link} {why}; {end}"))
                 .kind("link_type")
-                .hint("the operator sets `links.types`"),
+                .hint("the operator can allow it with `links.types`"),
             Self::Failed(why) => {
                 ApiError::unprocessable(format!("{link} {why}; {end}")).kind("link_failed").hint(
-                    "send it again when the link can be read by anybody; or store the file with \
-                     POST /v1/blobs, and refer to its URL",
+                    "send it again when the link is publicly readable; or upload the file with \
+                     POST /v1/blobs and use its URL",
                 )
             }
             Self::Other(error) => error,
@@ -59,11 +59,11 @@ impl LinkError {
     }
 }
 
-/// A link as it is named to people: without what may be a secret in it, and not too long.
+/// A link for logs and errors: without query and password, which may be secret, and shortened.
 pub(crate) fn redacted_url(url: &str) -> String {
     let plain = match Url::parse(url) {
         Ok(mut url) if !url.cannot_be_a_base() => {
-            // These fail only where there is nothing to take away.
+            // These fail only if there is nothing to remove.
             let _ = url.set_username("");
             let _ = url.set_password(None);
             url.set_query(None);

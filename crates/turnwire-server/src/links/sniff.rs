@@ -1,8 +1,8 @@
-//! What bytes are: what their server says, what they look like, what they are called.
+//! Detects the media type of fetched bytes: from their server, their first bytes, or their name.
 
 use crate::blobs::media_type::{UNKNOWN, essence};
 
-/// Types that say nothing.
+/// Types that servers send for unknown content.
 const GENERIC_TYPES: [&str; 5] = [
     UNKNOWN,
     "binary/octet-stream",
@@ -11,7 +11,7 @@ const GENERIC_TYPES: [&str; 5] = [
     "application/unknown",
 ];
 
-/// How bytes begin: where, with what, what that is.
+/// Magic numbers: offset, bytes, media type.
 const SIGNATURES: [(usize, &[u8], &str); 18] = [
     (0, b"\x89PNG\r\n\x1a\n", "image/png"),
     (0, b"\xff\xd8\xff", "image/jpeg"),
@@ -33,7 +33,7 @@ const SIGNATURES: [(usize, &[u8], &str); 18] = [
     (0, b"\x1aE\xdf\xa3", "video/webm"),
 ];
 
-/// What a name ends with.
+/// Media types by file extension.
 const EXTENSIONS: [(&str, &str); 34] = [
     ("png", "image/png"),
     ("jpg", "image/jpeg"),
@@ -71,12 +71,12 @@ const EXTENSIONS: [(&str, &str); 34] = [
     ("pptx", "application/vnd.openxmlformats-officedocument.presentationml.presentation"),
 ];
 
-/// The type of bytes. `told` is what their server says, `name` what they are called.
+/// The media type of bytes. `told` is what their server sends, `name` the file name.
 pub(super) fn detect_media_type(told: Option<&str>, name: Option<&str>, bytes: &[u8]) -> String {
     let told = told.and_then(essence).filter(|told| !GENERIC_TYPES.contains(&told.as_str()));
     let seen = sniff_bytes(bytes);
     match (told, seen) {
-        // Servers mix up formats of one family; the bytes know better.
+        // Servers mix up formats of one family; the bytes decide.
         (Some(told), Some(seen)) if type_family(&told) == type_family(seen) => seen.to_owned(),
         (Some(told), _) => told,
         (None, Some(seen)) => seen.to_owned(),
@@ -88,13 +88,13 @@ pub(super) fn detect_media_type(told: Option<&str>, name: Option<&str>, bytes: &
     }
 }
 
-/// The type that a message tells: of older media blocks only the family is known.
+/// The media type that a block declares; of older media blocks only the family is known.
 pub(super) fn declared_type(text: &str) -> Option<String> {
     let is_family = ["image/*", "audio/*", "video/*"].contains(&text);
     if is_family { Some(text.to_owned()) } else { essence(text) }
 }
 
-/// What stands before the `/`.
+/// The part before the `/`.
 pub(super) fn type_family(kind: &str) -> &str {
     kind.split('/').next().unwrap_or_default()
 }

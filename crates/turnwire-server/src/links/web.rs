@@ -1,8 +1,7 @@
-//! Links on the web.
+//! `http` and `https` links.
 //!
-//! A name is looked up by the connection itself, and only addresses that are public are handed to it:
-//! there is no moment between the check and the use in which a name could come to mean something
-//! else. Each redirect is a request of its own, so it is checked like the first.
+//! The connection resolves the host name itself, and its resolver returns public addresses only. So a name
+//! cannot change between the check and the use. Each redirect is a request of its own and checked again.
 
 use super::address::is_public;
 use super::link_error::LinkError;
@@ -22,7 +21,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use url::{Host, Url};
 
-/// How long a connection may take.
+/// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 const NOT_PUBLIC: &str = "leads to an address that is not on the public internet";
@@ -30,20 +29,20 @@ const NOT_PUBLIC: &str = "leads to an address that is not on the public internet
 /// Fetches links.
 #[derive(Debug, Default)]
 pub(super) struct WebFetcher {
-    /// Made when they are needed: TLS wants certificates that a machine may not have.
+    /// Created on first use, because TLS needs root certificates that a machine may not have.
     clients: Mutex<HashMap<ClientKind, Client>>,
 }
 
-/// How a host is reached.
+/// What an HTTP client is configured for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct ClientKind {
     is_plain: bool,
-    /// Whether it may have any address.
+    /// Whether private addresses are allowed.
     is_trusted: bool,
 }
 
 impl WebFetcher {
-    /// Fetches what a link leads to.
+    /// Fetches a link, following redirects.
     pub(super) async fn fetch(
         &self,
         config: &LinksConfig,
@@ -58,19 +57,17 @@ impl WebFetcher {
                 && status.is_redirection()
             {
                 let next = next.to_str().ok().and_then(|next| url.join(next).ok());
-                url = next.ok_or(LinkError::Failed("leads to something that is no URL".into()))?;
+                url = next.ok_or(LinkError::Failed("redirects to an invalid URL".into()))?;
                 continue;
             }
             if status != StatusCode::OK {
                 return Err(LinkError::Failed(
-                    format!("was answered with the status {}", status.as_u16()).into(),
+                    format!("returned the status {}", status.as_u16()).into(),
                 ));
             }
             return read_response(response, &url, most, held).await;
         }
-        Err(LinkError::Failed(
-            format!("leads elsewhere more than {} times", config.redirects).into(),
-        ))
+        Err(LinkError::Failed(format!("redirects more than {} times", config.redirects).into()))
     }
 
     async fn send_request(&self, config: &LinksConfig, url: &Url) -> Result<Response, LinkError> {
@@ -81,7 +78,7 @@ impl WebFetcher {
             Some(Host::Ipv6(ip)) => Some(ip.into()),
             Some(Host::Domain(_)) | None => None,
         };
-        // No name is looked up here, so nobody else would look at it.
+        // An address is not resolved, so the resolver does not check it.
         if !is_trusted && ip.is_some_and(|ip| !is_public(ip)) {
             return Err(LinkError::Refused(NOT_PUBLIC.into()));
         }
@@ -100,8 +97,8 @@ impl WebFetcher {
             return Ok(client.clone());
         }
         let made = build_client(way).map_err(|error| {
-            tracing::error!(%error, "links cannot be fetched");
-            LinkError::Failed("cannot be fetched: TLS cannot be used here".into())
+            tracing::error!(%error, "cannot create the HTTP client for links");
+            LinkError::Failed("cannot be fetched: the server cannot use TLS".into())
         })?;
         clients.insert(way, made.clone());
         Ok(made)
@@ -110,7 +107,7 @@ impl WebFetcher {
 
 fn build_client(way: ClientKind) -> Result<Client, Box<dyn Error>> {
     let builder = turnwire_agent::http_client::client_builder(way.is_plain)?
-        // A proxy would look names up by itself.
+        // A proxy would resolve names itself.
         .no_proxy()
         .connect_timeout(CONNECT_TIMEOUT)
         .pool_max_idle_per_host(0);
@@ -118,25 +115,25 @@ fn build_client(way: ClientKind) -> Result<Client, Box<dyn Error>> {
     Ok(builder.build()?)
 }
 
-/// Whether a link may be followed, as far as it can be seen from itself.
+/// Whether the text of a link allows to fetch it.
 pub(super) fn check_url(url: &Url) -> Result<(), LinkError> {
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err(LinkError::Refused("leads to something that is neither http nor https".into()));
+        return Err(LinkError::Refused("is neither http nor https".into()));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(LinkError::Refused("has a user's name or a password in it".into()));
+        return Err(LinkError::Refused("has a user name or password in it".into()));
     }
     Ok(())
 }
 
-/// Whether a URL's host is listed, with its port or without one.
+/// Whether a URL's host is in a list, with or without its port.
 pub(super) fn is_listed_host(hosts: &[HostName], url: &Url) -> bool {
     let Some(host) = url.host_str() else { return false };
     let with_port = url.port_or_known_default().map(|port| format!("{host}:{port}"));
     hosts.iter().any(|known| known.0 == host || Some(&known.0) == with_port.as_ref())
 }
 
-/// Looks names up, and knows only addresses that are public.
+/// Resolves names to public addresses only.
 struct PublicResolver;
 
 impl Resolve for PublicResolver {
@@ -152,7 +149,7 @@ impl Resolve for PublicResolver {
     }
 }
 
-/// A name has no address that is public.
+/// A name without a public address.
 #[derive(Debug)]
 struct NotPublic;
 
@@ -164,7 +161,7 @@ impl fmt::Display for NotPublic {
 
 impl Error for NotPublic {}
 
-/// Why there is no answer.
+/// The reason of a failed request.
 fn classify_error(error: &reqwest::Error) -> LinkError {
     let mut next: Option<&dyn Error> = Some(error);
     while let Some(cause) = next {
@@ -174,11 +171,11 @@ fn classify_error(error: &reqwest::Error) -> LinkError {
         next = cause.source();
     }
     LinkError::Failed(
-        if error.is_connect() { "cannot be reached" } else { "gives no answer" }.into(),
+        if error.is_connect() { "cannot be reached" } else { "does not answer" }.into(),
     )
 }
 
-/// Reads an answer for as long as it is not too much, whatever it says of its length.
+/// Reads a response up to a limit, whatever length it announces.
 async fn read_response(
     mut response: Response,
     url: &Url,
@@ -186,9 +183,9 @@ async fn read_response(
     mut held: ReservedBytes,
 ) -> Result<FetchedFile, LinkError> {
     let headers = response.headers();
-    // None was asked for.
+    // The request accepts none.
     if headers.get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
-        return Err(LinkError::Failed("comes in a coding that was not asked for".into()));
+        return Err(LinkError::Failed("has a content encoding that was not requested".into()));
     }
     let told = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).map(str::to_owned);
     let is_large = |length: u64| usize::try_from(length).map_or(true, |length| length > most);
@@ -197,10 +194,8 @@ async fn read_response(
     }
     let mut bytes = BytesMut::new();
     loop {
-        let chunk: Option<Bytes> = response
-            .chunk()
-            .await
-            .map_err(|_| LinkError::Failed("breaks off before its end".into()))?;
+        let chunk: Option<Bytes> =
+            response.chunk().await.map_err(|_| LinkError::Failed("ended early".into()))?;
         let Some(chunk) = chunk else { break };
         if bytes.len().saturating_add(chunk.len()) > most {
             return Err(LinkError::TooLarge(most));

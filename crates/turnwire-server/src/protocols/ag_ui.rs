@@ -1,8 +1,8 @@
-//! AG-UI: `POST /ag-ui/{agent}`, and a stop.
+//! AG-UI: `POST /ag-ui/{agent}` and `POST /ag-ui/{agent}/{thread}/stop`.
 //!
-//! A client sends everything it has with each request. What is new in it decides what the request is:
-//! words of the user start a reply, answers let one go on, and with nothing new the client has come
-//! back and is told how the conversation stands. So a request that is sent again is no double.
+//! A client sends its whole history with each request. What is new decides what the request does: new user messages
+//! start a reply, answers continue one, and without either the client resumes and gets the current state. So a
+//! repeated request does nothing twice.
 
 use super::{
     follow_reply, open_or_create_session as open_or_make, require_agent, require_known_agent,
@@ -28,10 +28,10 @@ use turnwire_log::{PendingCalls, Session, Snapshot};
 use turnwire_wires::ag_ui::{HistoryDifference, PendingReply, RunInput, RunOptions};
 use turnwire_wires::{EncoderOptions, Frames, Wire, sse as lines};
 
-/// How often a request is looked at anew because somebody else was faster.
+/// How often a request is evaluated again after it lost a race.
 const MAX_ATTEMPTS: usize = 3;
 
-/// A run: new words, answers, or coming back.
+/// A run: new messages, answers, or a resume.
 pub async fn run(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -39,7 +39,7 @@ pub async fn run(
     BodyBytes(body): BodyBytes,
 ) -> ApiResult<Response> {
     let text = std::str::from_utf8(&body)
-        .map_err(|_| ApiError::bad_request("the body is no UTF-8").hint(EXAMPLE_INPUT))?;
+        .map_err(|_| ApiError::bad_request("the body is not UTF-8").hint(EXAMPLE_INPUT))?;
     let input = RunInput::parse(text).map_err(|why| invalid_input(&why))?;
     let asked = RunRequest { app: &app, caller: &caller, agent: &agent, input: &input };
     let Some(session) = asked.session().await? else { return asked.empty_run() };
@@ -47,14 +47,14 @@ pub async fn run(
     loop {
         let thread = ThreadState::load(&session, &asked).await?;
         match asked.handle(&session, &thread).await {
-            // The same message or another answer came in this moment: look what it is now.
+            // The same message or another answer was stored at the same time: evaluate again.
             Err(error) if lost_race(&error) && tries < MAX_ATTEMPTS => tries += 1,
             done => return done,
         }
     }
 }
 
-/// Stops what runs in a thread. Whoever watches it sees the run end as cancelled.
+/// Stops the reply that runs in a thread. Its subscribers see the run end as cancelled.
 pub async fn stop(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -70,17 +70,17 @@ const EXAMPLE_INPUT: &str = "the shortest one is {\"threadId\": \"t\", \"runId\"
                         [{\"id\": \"m\", \"role\": \"user\", \"content\": \"hello\"}]}";
 
 fn invalid_input(why: &turnwire_core::Error) -> ApiError {
-    ApiError::unprocessable(format!("the body is no RunAgentInput: {why}; nothing was stored"))
+    ApiError::unprocessable(format!("invalid RunAgentInput: {why}; nothing was stored"))
         .kind("not_a_run_input")
         .hint(EXAMPLE_INPUT)
 }
 
-/// Whether a request lost a race, so that what it asks for is something else now.
+/// Whether a request lost a race against another one.
 fn lost_race(error: &ApiError) -> bool {
     matches!(error.name(), "message_exists" | "already_answered")
 }
 
-/// What a client asks for.
+/// A request.
 struct RunRequest<'a> {
     app: &'a Arc<App>,
     caller: &'a Caller,
@@ -89,7 +89,7 @@ struct RunRequest<'a> {
 }
 
 impl RunRequest<'_> {
-    /// The thread's session. It is made when somebody says something in it, not when somebody looks.
+    /// The thread's session. A request with a new message creates it; one that only looks does not.
     async fn session(&self) -> ApiResult<Option<Arc<Session>>> {
         let id = &self.input.thread_id;
         if let Some(session) = self.app.log.open_session(&self.caller.session_key(id)?).await? {
@@ -108,7 +108,7 @@ impl RunRequest<'_> {
         open_or_make(self.app, self.caller, Some(id), self.agent).await.map(Some)
     }
 
-    /// The run of a thread in which nothing was said.
+    /// The run of a thread without messages.
     fn empty_run(&self) -> ApiResult<Response> {
         let mut encoder =
             wire()?.encoder(&self.encoding(HistoryDifference::None)).map_err(ApiError::internal)?;
@@ -119,7 +119,7 @@ impl RunRequest<'_> {
         Ok(sse_response_with(body.into()))
     }
 
-    /// What the user says that is not known yet, if it may be said.
+    /// The user's messages that are not stored yet, after checking them.
     fn new_messages(&self, known: &HashSet<String>) -> ApiResult<Vec<Msg>> {
         let new =
             self.input.new_messages(|id| known.contains(id)).map_err(|why| invalid_input(&why))?;
@@ -127,15 +127,15 @@ impl RunRequest<'_> {
         for msg in &new {
             if !is_valid_id(msg.id()) || !ids.insert(msg.id()) {
                 return Err(ApiError::unprocessable(
-                    "a new message needs an id of its own: 1 to 128 of A-Z a-z 0-9 . _ : -; \
+                    "a new message needs a unique id: 1 to 128 characters of A-Z a-z 0-9 . _ : -; \
                      nothing was stored",
                 )
-                .hint("by its id a message is known when the request is sent again"));
+                .hint("the id identifies the message when the request is repeated"));
             }
             let says_nothing = |block: &ContentBlock| matches!(block, ContentBlock::Text(block) if block.text.trim().is_empty());
             if msg.content().iter().all(says_nothing) {
                 return Err(ApiError::unprocessable(format!(
-                    "the message {} says nothing; nothing was stored",
+                    "the message {} is empty; nothing was stored",
                     msg.id()
                 )));
             }
@@ -158,7 +158,7 @@ impl RunRequest<'_> {
         self.resume(session, thread).await
     }
 
-    /// New words: a reply starts.
+    /// Sends new messages: a reply starts.
     async fn send_messages(
         &self,
         session: &Arc<Session>,
@@ -171,21 +171,21 @@ impl RunRequest<'_> {
         let said =
             send_all(self.app, session, SendRequest { messages, ..SendRequest::default() }).await;
         let sent = said.map_err(|error| match error.name() {
-            "busy" => self.busy_error("a reply runs"),
+            "busy" => self.busy_error("a reply is running"),
             _ => error,
         })?;
         let accepted = sent.accepted();
         let begin = match (self.difference(thread), &accepted.reply_id) {
             (HistoryDifference::None, Some(_)) => ReplyPosition::Start,
-            // Nobody here answers: what is published from now on is the reply.
+            // The agent runs in another process: its reply is what it publishes from now on.
             (HistoryDifference::None, None) => ReplyPosition::After(session.head_state().head),
             _ => ReplyPosition::Snapshot,
         };
-        // The new words stand behind whatever the client has not got.
+        // The new messages come after everything that the client does not have.
         self.stream_reply(session, accepted.reply_id.clone(), begin, HistoryDifference::Gaps).await
     }
 
-    /// Answers: the reply goes on.
+    /// Submits answers: the reply continues.
     async fn send_answers(
         &self,
         session: &Arc<Session>,
@@ -194,7 +194,7 @@ impl RunRequest<'_> {
     ) -> ApiResult<Response> {
         let taken = client_events::accept_events(self.app, session, self.caller, events).await?;
         let place = taken.last.saturating_sub(u64::from(taken.stored));
-        // What went on beside while somebody was asked, the client has not seen.
+        // The client has not seen events of other agents during the wait.
         let difference = self.difference(thread);
         let is_all = place == thread.snapshot.head && difference == HistoryDifference::None;
         let begin = if is_all || !self.caller.can(Action::Read) {
@@ -205,7 +205,7 @@ impl RunRequest<'_> {
         self.stream_reply(session, thread.open_reply(), begin, difference).await
     }
 
-    /// Nothing new: how it stands, and what comes.
+    /// Nothing new: the current state, then live events.
     async fn resume(&self, session: &Arc<Session>, thread: &ThreadState) -> ApiResult<Response> {
         self.caller.require(Action::Read)?;
         let reply = if session.agent() == EXTERNAL && thread.is_unanswered() {
@@ -216,7 +216,7 @@ impl RunRequest<'_> {
         self.stream_reply(session, reply, ReplyPosition::Snapshot, self.difference(thread)).await
     }
 
-    /// How what the client has differs from how it stands, as far as it may be told.
+    /// How the client's history differs from ours, if the caller may read it.
     fn difference(&self, thread: &ThreadState) -> HistoryDifference {
         if !self.caller.can(Action::Read) {
             return HistoryDifference::None;
@@ -227,7 +227,7 @@ impl RunRequest<'_> {
         thread.difference
     }
 
-    /// The run: of a reply, or of the one that somebody elsewhere will publish.
+    /// The run of a reply, or of the one that an external agent will publish.
     async fn stream_reply(
         &self,
         session: &Arc<Session>,
@@ -254,7 +254,7 @@ impl RunRequest<'_> {
             .with(RunOptions { run_id, resets_client: difference == HistoryDifference::Gaps })
     }
 
-    /// Why nothing can be said now.
+    /// Why no message can be sent now.
     fn busy_reason(&self, thread: &ThreadState) -> Option<ApiError> {
         if thread.snapshot.open.is_empty() && thread.snapshot.queue.is_empty() {
             return None;
@@ -265,23 +265,23 @@ impl RunRequest<'_> {
         };
         let (interrupts, results) = (ids(|calls| &calls.confirm), ids(|calls| &calls.external));
         Some(if !interrupts.is_empty() {
-            self.busy_error(&format!("interrupts are not answered yet ({interrupts})"))
+            self.busy_error(&format!("interrupts are pending ({interrupts})"))
                 .kind("unanswered")
                 .hint("answer all of them with `resume` first, or stop the reply")
         } else if !results.is_empty() {
-            self.busy_error(&format!("calls have no result yet ({results})"))
+            self.busy_error(&format!("tool results are pending ({results})"))
                 .kind("unanswered")
-                .hint("send the tools' messages first, without a new one, or stop the reply")
+                .hint("send the tool messages first, without a new user message, or stop the reply")
         } else if thread.snapshot.open.is_empty() {
-            self.busy_error("messages wait for their turn")
+            self.busy_error("messages are queued")
         } else {
-            self.busy_error("a reply runs")
+            self.busy_error("a reply is running")
         })
     }
 
     fn busy_error(&self, what: &str) -> ApiError {
         ApiError::conflict(format!("{what}; nothing was stored")).kind("busy").hint(format!(
-            "the same request without the new message watches the reply; \
+            "the same request without the new message follows the reply; \
              POST /ag-ui/{}/{}/stop stops it",
             self.agent, self.input.thread_id
         ))
@@ -289,24 +289,24 @@ impl RunRequest<'_> {
 }
 
 fn wire() -> ApiResult<&'static Wire> {
-    Wire::named("ag-ui").ok_or_else(|| ApiError::internal("there is no wire ag-ui"))
+    Wire::named("ag-ui").ok_or_else(|| ApiError::internal("the wire ag-ui is missing"))
 }
 
-/// How a thread stands, as far as a request needs to know it: what it takes of memory grows with the
-/// request, not with the conversation.
+/// The state of a thread, as far as a request needs it. Its memory grows with the request, not with the
+/// conversation.
 struct ThreadState {
     snapshot: Snapshot,
-    /// What waits for somebody.
+    /// The pending calls.
     pending: Vec<PendingCalls>,
     /// Which of the client's messages are stored.
     known: HashSet<String>,
-    /// Whether the client has a part of a reply that does not count any more.
+    /// Whether the client has a reply that a retry replaced.
     has_superseded: bool,
-    /// How what the client has differs from the conversation.
+    /// How the client's history differs from the conversation.
     difference: HistoryDifference,
     /// The last message of the assistant.
     last_reply: Option<String>,
-    /// Who had the last word.
+    /// The role of the last message.
     last_role: Option<Role>,
 }
 
@@ -362,7 +362,7 @@ impl ThreadState {
         Ok(thread)
     }
 
-    /// Notes what the last messages of the conversation are.
+    /// Tracks the last message and the last reply.
     fn track_last(&mut self, msg: &Msg) {
         self.last_role = Some(msg.role());
         if msg.role() == Role::Assistant {
@@ -370,7 +370,7 @@ impl ThreadState {
         }
     }
 
-    /// What waits, as answers are looked for.
+    /// The pending calls, to match answers with.
     fn waiting(&self) -> Vec<PendingReply<'_>> {
         let waiting = self.pending.iter().map(|pending| {
             let reply = self.snapshot.open.iter().find(|open| open.msg().id() == pending.reply_id);
@@ -384,7 +384,7 @@ impl ThreadState {
         waiting.collect()
     }
 
-    /// The reply that is open: the agent's own, and not one of those that work for it.
+    /// The open reply: the agent's own before those of sub-agents.
     fn open_reply(&self) -> Option<String> {
         let own = self.snapshot.open.iter().find(|reply| !reply.is_of_sub_agent());
         own.or(self.snapshot.open.first()).map(|reply| reply.msg().id().to_owned())
@@ -395,13 +395,13 @@ impl ThreadState {
         self.last_reply.clone()
     }
 
-    /// Whether the user had the last word.
+    /// Whether the last message is the user's.
     fn is_unanswered(&self) -> bool {
         self.last_role == Some(Role::User)
     }
 }
 
-/// What the client brings to the turn.
+/// The tools and context that the client sends along.
 fn client_context(input: &RunInput) -> ClientContext {
     let tools = input.tools.iter().map(|tool| ClientTool {
         name: tool.name.clone(),

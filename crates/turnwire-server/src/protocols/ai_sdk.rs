@@ -1,16 +1,16 @@
-//! The AI SDK: `POST /ai-sdk/{agent}`, its resume, and a stop.
+//! The AI SDK: `POST /ai-sdk/{agent}`, resume, and stop.
 //!
-//! A client posts its whole history; the session has its own. What is new decides what a request is:
+//! A client posts its whole history; the session has its own. What is new decides what a request does:
 //!
-//! | what the request has | what it is |
+//! | the request ends with | effect |
 //! |---|---|
-//! | user messages at its end that the session does not know | something is said |
-//! | a message of the user's that the session knows, by name, at its end | that one is edited |
-//! | the trigger `regenerate-message` | the last, or the one named, is answered again |
-//! | a message of the assistant's that it goes on with | answers to what the reply asks (`answering`) |
-//! | nothing of these, and a reply runs | the request was lost on its way; here is its reply |
+//! | user messages that the session does not have | sends them |
+//! | a user message that the session has, named in `messageId` | edits it |
+//! | the trigger `regenerate-message` | answers the last message, or the named one, again |
+//! | an assistant message that continues | submits answers to pending calls (`continuation`) |
+//! | none of these, while a reply runs | streams that reply: the response to an earlier request was lost |
 //!
-//! One response is one answer of the protocol: it ends where the reply does, or where it waits.
+//! A response ends where the reply ends or waits.
 
 mod continuation;
 
@@ -40,7 +40,7 @@ use turnwire_wires::{EncoderOptions, Wire};
 /// How many messages one request may bring.
 const MAX_NEW_MESSAGES: usize = 64;
 
-/// The header by which clients know the protocol.
+/// The header that tells clients the protocol's version.
 const VERSION_HEADER: HeaderName = HeaderName::from_static("x-vercel-ai-ui-message-stream");
 
 /// `POST /ai-sdk/{agent}`
@@ -53,10 +53,10 @@ pub async fn chat(
     BodyBytes(body): BodyBytes,
 ) -> ApiResult<Response> {
     let text = std::str::from_utf8(&body)
-        .map_err(|why| ApiError::bad_request(format!("the body is no UTF-8: {why}")))?;
+        .map_err(|why| ApiError::bad_request(format!("the body is not UTF-8: {why}")))?;
     let request = ChatRequest::parse(text).map_err(invalid_request)?;
     let Some(known) = find_session(&app, &caller, &request.chat_id, &agent).await? else {
-        // Nothing is made for a request that says nothing.
+        // A request without a message creates no session.
         let messages = NewMessages::from_request(&request, |_| false)?.validate()?;
         client_context::check_last_message(&app, caller.tenant(), &messages).await?;
         let new = open_or_create_session(&app, &caller, Some(&request.chat_id), &agent).await?;
@@ -81,7 +81,7 @@ pub async fn resume(
     caller: Caller,
     Path((agent, chat)): Path<(String, String)>,
 ) -> ApiResult<Response> {
-    // A chat that was never used is one in which nothing runs.
+    // In a chat without a session nothing runs.
     let Some(session) = find_session(&app, &caller, &chat, &agent).await? else {
         return Ok(no_content());
     };
@@ -129,12 +129,12 @@ fn open_reply(snapshot: &Snapshot) -> Option<&OpenReply> {
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what an error becomes")]
 fn invalid_request(why: turnwire_core::Error) -> ApiError {
-    ApiError::unprocessable(format!("the body is no chat request: {why}; nothing was stored"))
+    ApiError::unprocessable(format!("invalid chat request: {why}; nothing was stored"))
         .kind("not_a_request")
-        .hint("it is what DefaultChatTransport posts: {id, messages, trigger, messageId?}")
+        .hint("send what DefaultChatTransport posts: {id, messages, trigger, messageId?}")
 }
 
-/// What a request brings that the session does not have.
+/// The messages of a request that the session does not have.
 struct NewMessages<'r> {
     request: &'r ChatRequest,
     messages: Vec<Msg>,
@@ -146,11 +146,11 @@ impl<'r> NewMessages<'r> {
         Ok(Self { request, messages })
     }
 
-    /// The messages as they may be said, with what the application sends along.
+    /// Checks the messages, and adds what the application sends along.
     fn validate(self) -> ApiResult<Vec<Msg>> {
         if self.messages.len() > MAX_NEW_MESSAGES {
             return Err(ApiError::unprocessable(format!(
-                "{} new messages in one request, and {MAX_NEW_MESSAGES} is the most; nothing was stored",
+                "{} new messages in one request; the limit is {MAX_NEW_MESSAGES}; nothing was stored",
                 self.messages.len()
             ))
             .kind("too_many_messages")
@@ -172,20 +172,19 @@ fn with_context(request: &ChatRequest, msg: Msg) -> Msg {
 }
 
 fn nothing_new() -> ApiError {
-    ApiError::unprocessable("there is nothing new in this request, and no reply runs")
+    ApiError::unprocessable("the request has nothing new, and no reply is running")
         .kind("nothing_new")
         .hint(
-            "the last message is to be a user's with an id that the session does not know; or use \
-             the trigger regenerate-message; GET /v1/sessions/{s}/messages?wire=ai-sdk has the \
-             messages as they are",
+            "end with a user message whose id is new to the session, or use the trigger \
+             regenerate-message; GET /v1/sessions/{s}/messages?wire=ai-sdk has the stored messages",
         )
 }
 
-/// Says what to do in the words of this protocol.
+/// Replaces the hint of an error by one for this protocol.
 fn with_protocol_hint(error: ApiError) -> ApiError {
     if error.name() == "busy" {
         return error.hint(
-            "GET /ai-sdk/{agent}/{chat}/stream (resumeStream) shows the reply; answer what it asks, \
+            "GET /ai-sdk/{agent}/{chat}/stream (resumeStream) streams the reply; answer its pending calls, \
              or stop it with POST /ai-sdk/{agent}/{chat}/stop, and send this again",
         );
     }
@@ -193,19 +192,21 @@ fn with_protocol_hint(error: ApiError) -> ApiError {
 }
 
 fn busy_error() -> ApiError {
-    with_protocol_hint(ApiError::conflict("another reply runs; nothing was stored").kind("busy"))
+    with_protocol_hint(
+        ApiError::conflict("another reply is running; nothing was stored").kind("busy"),
+    )
 }
 
 fn parse_stored(message: &StoredMessage) -> Option<Msg> {
     Msg::from_json(std::str::from_utf8(&message.json).ok()?).ok()
 }
 
-/// Whether a client may call a message so.
+/// Whether a client may know a message by this id.
 fn has_id(msg: &Msg, name: Option<&str>) -> bool {
     name == Some(msg.id()) || (name.is_some() && name == replaced_id(msg).as_deref())
 }
 
-/// Whether a stored message has the content that a client sends, as far as a client wrote it.
+/// Whether a stored message has the content that a client sends.
 fn has_same_content(a: &Msg, b: &Msg) -> bool {
     let is_same = |(a, b): (&ContentBlock, &ContentBlock)| match (a, b) {
         (ContentBlock::Text(a), ContentBlock::Text(b)) => a.text == b.text,
@@ -225,7 +226,7 @@ struct ChatContext<'a> {
 }
 
 impl ChatContext<'_> {
-    /// Does what the request asks for.
+    /// Does what the request is for.
     async fn handle(&self, request: &ChatRequest) -> ApiResult<Response> {
         let asked = request.trailing_user_ids().map_err(invalid_request)?;
         let known = self.last_known(&asked).await?;
@@ -235,7 +236,7 @@ impl ChatContext<'_> {
         if let Some(continued) = continued {
             return self.continue_reply(request, &continued).await;
         }
-        // Also where it is to be answered again: the request before this one did not arrive.
+        // Also with `regenerate-message`: then an earlier request did not arrive.
         if !messages.messages.is_empty() {
             return self.send_messages(messages.validate()?).await;
         }
@@ -254,8 +255,7 @@ impl ChatContext<'_> {
         self.resume_running(|question| has_id(question, known.as_deref())).await
     }
 
-    /// Puts other words in the place of a message. A client that asks once more for an answer to a
-    /// message as it is sends the same.
+    /// Edits a message. If its content is the same, it is answered again.
     async fn edit(&self, msg: Msg) -> ApiResult<Response> {
         self.caller.require(Action::Regenerate)?;
         let is_same = |known: &Msg| has_id(known, Some(msg.id())) && has_same_content(known, &msg);
@@ -280,7 +280,7 @@ impl ChatContext<'_> {
     /// The last of these messages that the session has.
     async fn last_known(&self, ids: &[String]) -> ApiResult<Option<String>> {
         let snapshot = self.session.snapshot().await?;
-        // Beyond so many new ones the request is refused.
+        // A request with more new messages is refused.
         for id in ids.iter().take(MAX_NEW_MESSAGES + 1).filter(|id| !id.is_empty()) {
             let is_queued = snapshot.queue.iter().any(|queued| queued.id == *id);
             if is_queued || self.session.find_message(id).await?.is_some() {
@@ -295,7 +295,7 @@ impl ChatContext<'_> {
         Ok(self.messages_before(None).await?.next().map(|msg| msg.id().to_owned()))
     }
 
-    /// The latest messages before a place that count, the last one first.
+    /// The messages before a position that are not superseded, the last one first.
     async fn messages_before(&self, place: Option<Seq>) -> ApiResult<impl Iterator<Item = Msg>> {
         let query =
             MessageQuery { before: place, limit: MAX_NEW_MESSAGES, ..MessageQuery::default() };
@@ -311,8 +311,7 @@ impl ChatContext<'_> {
         self.stream_accepted(sent.accepted()).await
     }
 
-    /// There is nothing new in the request. If the reply to its last message runs, the client has
-    /// missed it.
+    /// The request has nothing new. If the reply to its last message runs, streams it.
     async fn resume_running(&self, is_asked: impl Fn(&Msg) -> bool) -> ApiResult<Response> {
         self.caller.require(Action::Read)?;
         let snapshot = self.session.snapshot().await?;
@@ -325,7 +324,7 @@ impl ChatContext<'_> {
         self.stream_reply(reply.msg().id().to_owned(), ReplyPosition::Start).await
     }
 
-    /// The reply that was started, or is to come.
+    /// Streams the reply that was started, or that an external agent will start.
     async fn stream_accepted(&self, accepted: &Accepted) -> ApiResult<Response> {
         let reply = match &accepted.reply_id {
             Some(reply) => reply.clone(),
@@ -334,7 +333,7 @@ impl ChatContext<'_> {
         self.stream_reply(reply, ReplyPosition::Start).await
     }
 
-    /// The next reply of an agent that runs elsewhere: it comes when that agent gets to it.
+    /// Waits for the next reply of an external agent.
     async fn wait_for_external_reply(&self, token: &str) -> ApiResult<String> {
         let place = token.rsplit_once('.').and_then(|(_, seq)| seq.parse().ok()).unwrap_or(0);
         let mut head = self.session.watch_head();
@@ -369,9 +368,10 @@ impl ChatContext<'_> {
         }
     }
 
-    /// The response that the reply fills.
+    /// The response that streams a reply.
     async fn stream_reply(&self, reply_id: String, begin: ReplyPosition) -> ApiResult<Response> {
-        let wire = Wire::named("ai-sdk").ok_or_else(|| ApiError::internal("no such wire"))?;
+        let wire = Wire::named("ai-sdk")
+            .ok_or_else(|| ApiError::internal("the wire ai-sdk is missing"))?;
         let tell = ReplyStreamOptions {
             wire,
             encoding: EncoderOptions::default(),

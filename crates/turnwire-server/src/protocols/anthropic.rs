@@ -18,7 +18,7 @@ const MESSAGES_API: ModelApi = ModelApi {
     collector: || Box::<MessageCollector>::default(),
 };
 
-/// Answers what the user says, or goes on with the results of calls.
+/// Answers a user message, or continues with tool results.
 pub(crate) async fn messages(
     State(app): State<Arc<App>>,
     caller: Caller,

@@ -1,8 +1,8 @@
-//! The content-block protocol's history, and its questions: `GET /v2/sessions/{s}/history`.
+//! The content-block protocol: `GET /v2/sessions/{s}/history`, and its approval requests.
 //!
-//! The history is the conversation up to the turn that is open: its `last_event_id` is the place
-//! before that turn, so whoever subscribes from there gets the turn from its `message_start` on. A
-//! client of this protocol cannot go on with a block that it has not seen begin.
+//! The history is the conversation before the open turn: its `last_event_id` is the position before that turn,
+//! so a client that subscribes from there gets the turn from its `message_start` on. A client of this protocol
+//! cannot continue a block whose start it has not seen.
 
 use crate::app::App;
 use crate::auth::Caller;
@@ -41,7 +41,7 @@ pub async fn history(
     let pending_approval = find_pending_approval(&app, &session, &snapshot).await?;
     let stored = session.message_pages().without_sub_agents();
     let writing = HistoryWriter {
-        // Nothing begins at the very last place: no log is so long.
+        // No log is long enough to overflow.
         stored: stored.before(Seq::new(place.saturating_add(1)).unwrap_or(Seq::FIRST)),
         encoder: HistoryEncoder::default(),
         state: WriterState::Head,
@@ -51,16 +51,16 @@ pub async fn history(
         snapshot,
         place,
     };
-    // In parts, so that only a few messages are in memory at a time.
+    // Streamed, so that only a few messages are in memory at a time.
     let body = stream::try_unfold(writing, HistoryWriter::next);
     Ok(([(CONTENT_TYPE, "application/json")], Body::from_stream(body)).into_response())
 }
 
-/// A history that is being written.
+/// Writes a history.
 struct HistoryWriter {
     session: Arc<Session>,
     snapshot: Snapshot,
-    /// The messages that had ended here are written.
+    /// Only messages that ended before this position are written.
     place: u64,
     pending_approval: Option<PendingApproval>,
     stored: MessagePages<Arc<dyn Store>>,
@@ -121,7 +121,7 @@ impl HistoryWriter {
         Ok(())
     }
 
-    /// What stands around the messages, as far as they were written.
+    /// The fields around the messages.
     fn history(&self) -> History {
         History {
             status: status(&self.snapshot, self.last_reason.as_ref()),
@@ -142,7 +142,7 @@ fn status_name(status: SessionStatus) -> &'static str {
     }
 }
 
-/// How the last turn stands.
+/// The state of the last turn.
 fn status(snapshot: &Snapshot, last_reason: Option<&FinishedReason>) -> blocks::Status {
     if snapshot.pending_calls().iter().any(|pending| !pending.confirm.is_empty()) {
         return blocks::Status::WaitingApproval;
@@ -157,7 +157,7 @@ fn status(snapshot: &Snapshot, last_reason: Option<&FinishedReason>) -> blocks::
     }
 }
 
-/// The first question that waits for a person, with those of its calls that still do.
+/// The first pending approval, with its calls that are still pending.
 async fn find_pending_approval(
     app: &App,
     session: &Arc<Session>,
@@ -182,22 +182,22 @@ async fn find_pending_approval(
     }))
 }
 
-/// What a person is asked.
+/// An approval request.
 pub(crate) struct Question {
-    /// The reply that asks.
+    /// The reply that waits.
     pub reply_id: String,
     /// The calls.
     pub calls: Vec<ToolCall>,
-    /// How long the answer may take.
+    /// How long the approval may take.
     timeout_seconds: Option<u64>,
 }
 
-/// The question at a place of the log.
+/// The approval request at a position of the log.
 pub(crate) async fn find_question(session: &Session, place: u64) -> ApiResult<Question> {
     let unknown = || {
-        ApiError::unprocessable("there is no question with this `approval_key`; nothing was stored")
+        ApiError::unprocessable("unknown `approval_key`; nothing was stored")
             .kind("unknown_approval")
-            .hint("the key is in the block `approval_request`, and in the history")
+            .hint("the block `approval_request` and the history have the key")
     };
     let at = Seq::new(place).filter(|_| place <= session.head_state().head).ok_or_else(unknown)?;
     let rows = match session.read_events(at, 1).await {
@@ -217,7 +217,7 @@ fn parse_question(seq: Seq, line: &[u8]) -> ApiResult<Option<Question>> {
     Ok(Some(Question { reply_id, calls: ask.tool_calls, timeout_seconds }))
 }
 
-/// The last question about a call, and where it is.
+/// The last approval request of a call, and its seq.
 async fn last_question(
     session: &Session,
     from: Seq,

@@ -1,8 +1,8 @@
-//! An agent in the place of a model: what chat completions and Messages have in common.
+//! An agent as a model: the common part of Chat Completions and Anthropic Messages.
 //!
-//! A request says something new, or brings the results of calls that a reply waits for. Either way
-//! the answer is one reply, or the part of it up to where it waits for the client again. Whoever asks
-//! this way cannot be asked back: what needs a person's yes is denied.
+//! A request has a new user message, or the results of pending calls. The response is a reply, or the part of
+//! it up to where it waits for the client again. These protocols cannot ask the user: a call that needs an
+//! approval is denied.
 
 mod new_messages;
 mod results;
@@ -24,18 +24,18 @@ use turnwire_wires::client_request::{ClientRequest, ErrorResponse, ResponseColle
 use turnwire_wires::openai_chat::StreamOptions;
 use turnwire_wires::{EncoderOptions, Wire};
 
-/// The longest key that is taken.
+/// The longest idempotency key.
 const MAX_KEY_LENGTH: usize = 255;
 
-/// How an agent speaks to clients that take it for a model.
+/// One protocol in which an agent is served as a model.
 pub(crate) struct ModelApi {
     /// The wire.
     pub(crate) wire: &'static str,
-    /// What the ids of its answers begin with.
+    /// The prefix of its response ids.
     pub(crate) id_prefix: &'static str,
-    /// Reads what the client asks.
+    /// Parses a request.
     pub(crate) parse: fn(&str) -> turnwire_core::Result<ClientRequest>,
-    /// Puts an answer together that is no stream.
+    /// Collects a response without streaming.
     pub(crate) collector: fn() -> Box<dyn ResponseCollector>,
 }
 
@@ -48,16 +48,16 @@ pub(crate) struct ModelRequest {
     pub(crate) body: Bytes,
 }
 
-/// What is told to the client: a reply, or a part of it.
+/// The reply, or the part of it, that a response has.
 struct ReplyPart {
     session: Arc<Session>,
     reply_id: String,
     begin: ReplyPosition,
-    /// Whether the request was there before, and this is what it got then.
+    /// Whether the request is a repeated one.
     replayed: bool,
 }
 
-/// Answers a request.
+/// Handles a request.
 pub(crate) async fn handle_request(
     request: ModelRequest,
     manner: &ModelApi,
@@ -67,7 +67,7 @@ pub(crate) async fn handle_request(
     let asked = (manner.parse)(text).map_err(|error| {
         ApiError::bad_request(error.to_string())
             .kind("not_a_request")
-            .hint("`model` is the name of an agent, and `messages` end with what is new")
+            .hint("`model` is the name of an agent, and `messages` ends with what is new")
     })?;
     require_model(&request.app, &asked.model)?;
     let turn = if asked.results.is_empty() {
@@ -75,7 +75,7 @@ pub(crate) async fn handle_request(
     } else {
         results::submit_results(&request, &asked).await?
     };
-    // The answer may take minutes, and little of this is needed for it.
+    // The response may take minutes and needs little of this: free the memory.
     let (app, caller) = (Arc::clone(&request.app), request.caller.clone());
     drop(request);
     let asked = ClientRequest { user_messages: Vec::new(), results: Vec::new(), ..asked };
@@ -87,15 +87,15 @@ pub(crate) async fn handle_request(
     Ok(response)
 }
 
-/// An error unless the model is an agent that runs here.
+/// An error unless the model is an agent of this server.
 fn require_model(app: &App, model: &str) -> ApiResult<()> {
     if app.agents.contains_key(model) {
         return Ok(());
     }
     let names: Vec<&str> = app.agents.keys().map(String::as_str).collect();
-    Err(ApiError::not_found(format!("there is no model \"{model}\""))
+    Err(ApiError::not_found(format!("no such model: \"{model}\""))
         .kind("model_not_found")
-        .hint(format!("a model is an agent here; there are: {}", names.join(", "))))
+        .hint(format!("a model is an agent; the agents are {}", names.join(", "))))
 }
 
 async fn respond(
@@ -110,7 +110,7 @@ async fn respond(
         ReplyPosition::After(place) => format!("{prefix}{reply}.{place}"),
         ReplyPosition::Start | ReplyPosition::Snapshot => format!("{prefix}{reply}"),
     };
-    let wire = Wire::named(manner.wire).ok_or_else(|| ApiError::internal("there is no wire"))?;
+    let wire = Wire::named(manner.wire).ok_or_else(|| ApiError::internal("the wire is missing"))?;
     let tell = ReplyStreamOptions {
         wire,
         encoding: EncoderOptions {
@@ -125,7 +125,7 @@ async fn respond(
         pause: PausePolicy::ExternalOnly,
         expires_at: caller.expires_at(),
     };
-    // The results of calls begin another answer, also when this one is told again.
+    // Tool results begin another response, also when this one is repeated.
     let is_result = |event: &Event<'_>| matches!(event.kind, EventKind::ExternalExecutionResult(_));
     let follow = follow_reply(app, &turn.session, tell).await?.end_before(is_result);
     if asked.stream {
@@ -135,7 +135,7 @@ async fn respond(
     Ok(with_session_header(turn.session.id(), response))
 }
 
-/// The answer when all of it is there.
+/// The whole response, after the reply has ended or waits.
 async fn collect_response(
     follow: ReplySubscriber,
     mut whole: Box<dyn ResponseCollector>,
@@ -144,8 +144,8 @@ async fn collect_response(
     let done = follow.collect(|_, text| whole.push_frame(text)).await;
     let ended = done.map_err(|error| match error {
         turnwire_log::Error::NoSession | turnwire_log::Error::Trimmed(_) => error.into(),
-        other => ApiError::unavailable("the answer broke off; the reply itself goes on")
-            .hint("ask again with the same Idempotency-Key, or read it in its session")
+        other => ApiError::unavailable("the response ended early; the reply continues")
+            .hint("send it again with the same Idempotency-Key, or read the reply in its session")
             .detail(other),
     })?;
     match ended {
@@ -162,36 +162,37 @@ async fn collect_response(
     let json = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
     let mut response = (status, json, Body::from(body.text().to_owned())).into_response();
     if !status.is_success() {
-        // The question and what came of it are in the session. These clients ask again by
-        // themselves, and that would be a second question.
+        // The message and the failed reply are in the session. These clients retry by themselves, and
+        // that would send the message twice.
         response.headers_mut().insert(X_SHOULD_RETRY, HeaderValue::from_static("false"));
     }
     Ok(response)
 }
 
-/// The key that makes a request safe to send again. One that cannot be taken is refused before
-/// anything is made in its name.
+/// The request's idempotency key. An invalid one is refused before anything is stored.
 fn idempotency_key(headers: &HeaderMap) -> ApiResult<Option<&str>> {
     let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
     let key =
         value.to_str().ok().map(str::trim).filter(|key| (1..=MAX_KEY_LENGTH).contains(&key.len()));
     key.map(Some).ok_or_else(|| {
-        ApiError::bad_request("this Idempotency-Key is not 1 to 255 visible characters")
-            .hint("use a random UUID for each request, and the same one when sending it again")
+        ApiError::bad_request(
+            "invalid `Idempotency-Key` header: expected 1 to 255 visible characters",
+        )
+        .hint("use a random UUID for each request, and the same one when you repeat it")
     })
 }
 
-/// Something that is the same whenever a request of the same holder comes again with its key.
+/// An id that is the same for each repetition of a request, by holder, path and key.
 fn derived_id(request: &ModelRequest, key: &str) -> String {
     let what = format!("{}\0{}\0{key}", request.caller.0.holder, request.uri.path());
     hex(&sha256(what.as_bytes()), 16)
 }
 
-/// What to do where a client cannot put it right in its own protocol.
+/// Adds a hint for clients whose protocol has no sessions.
 fn with_session_hint(error: ApiError) -> ApiError {
     match error.name() {
         "busy" => error.hint(format!(
-            "ask again when the reply has ended; or leave out the header {SESSION_HEADER} to begin another \
+            "try again when the reply has ended; or leave out the header {SESSION_HEADER} to start another \
              session"
         )),
         _ => error,

@@ -1,16 +1,16 @@
-//! Finds the session that a client's tool results belong to, where the request names none.
+//! Finds the session that a client's tool results belong to, if the request names none.
 //!
-//! Clients of chat completions, Messages and Responses send their own history and the results of calls.
-//! A session is recognised within the tenant, the agent and the holder of the credentials, by the calls
-//! that wait in it and by what the client says of the conversation:
+//! Clients of Chat Completions, Messages and Responses send their own history and tool results. A session
+//! matches within the tenant, the agent and the holder of the credentials, by its pending calls and by the
+//! client's history:
 //!
-//! | the ids of the calls | what has to be the same |
+//! | the ids of the calls | what must be equal |
 //! |---|---|
-//! | look random (OpenAI, Anthropic) | the ids and the names of the calls |
-//! | can be anybody's (`call_0`) | also their inputs, the user's words, earlier results and words of this reply |
+//! | look random (OpenAI, Anthropic) | the ids and names of the calls |
+//! | are common (`call_0`) | also their inputs, the user's text, earlier results and text of this reply |
 //!
-//! Conversations that a client could not tell apart are interchangeable: the one that changed last is
-//! taken, and the next result goes to the other.
+//! Conversations that a client cannot distinguish are interchangeable: the one that changed last gets the
+//! result, and the other one the next result.
 
 use crate::app::App;
 use crate::auth::Caller;
@@ -28,10 +28,10 @@ use turnwire_wires::client_request::{ClaimedHistory, strip_whitespace};
 /// How many messages before a reply are compared.
 const MAX_COMPARED: usize = 1024;
 
-/// A session that may be meant.
+/// A session that matches.
 pub(crate) type Candidate = (Arc<Session>, Snapshot);
 
-/// The sessions that results can belong to, the likeliest first.
+/// The sessions that results can belong to, the best match first.
 pub(crate) async fn find_waiting_sessions(
     app: &App,
     caller: &Caller,
@@ -69,7 +69,7 @@ pub(crate) async fn find_waiting_sessions(
     Ok(same)
 }
 
-/// The user's words in a session, without white space, if the same credentials asked.
+/// The user's text in a session without white space, if the same holder sent it.
 async fn user_text(
     caller: &Caller,
     session: &Session,
@@ -92,7 +92,7 @@ async fn user_text(
             words.extend(msg.text("").iter().map(|text| strip_whitespace(text)));
         }
     }
-    // What the user said beside earlier results is a part of the reply.
+    // A user message beside earlier results is a part of the reply.
     for hint in own.msg().blocks::<HintBlock>() {
         if hint.source.as_deref() == Some("user") {
             words.push_str(&payload_text(&hint.hint));
@@ -101,7 +101,7 @@ async fn user_text(
     Ok(Some(words).filter(|_| asked_by.as_deref() == Some(&*caller.0.holder)))
 }
 
-/// Whether what the client says of the reply is what the log has.
+/// Whether the client's version of the reply equals the log's.
 fn is_same_reply(snapshot: &Snapshot, claimed: &ClaimedHistory) -> bool {
     let said: String = snapshot
         .open
@@ -114,7 +114,7 @@ fn is_same_reply(snapshot: &Snapshot, claimed: &ClaimedHistory) -> bool {
             .is_some_and(|(own, _)| own.name == call.name && is_same_input(&own.input, &call.input))
     };
     let same_result = |result: &ToolResult| {
-        // One that is not there yet is brought now.
+        // A missing result is the one that is submitted now.
         find_call(snapshot, &result.id).is_some_and(|(_, own)| {
             own.is_none_or(|own| payload_text(&own.output) == payload_text(&result.output))
         })
@@ -140,7 +140,7 @@ fn find_call<'s>(
     calls.find(|(call, _)| call.id == id)
 }
 
-/// Whether two inputs are the same JSON, or the same text where they are none.
+/// Whether two inputs are the same JSON, or the same text if they are not JSON.
 fn is_same_input(one: &str, other: &str) -> bool {
     let read = |input: &str| -> Option<Value> {
         serde_json::from_str(if input.trim().is_empty() { "{}" } else { input }).ok()
@@ -151,7 +151,7 @@ fn is_same_input(one: &str, other: &str) -> bool {
     }
 }
 
-/// `1.0` and `1` are one number: clients write JSON anew.
+/// Compares JSON; `1.0` equals `1`, because clients re-encode it.
 fn is_same_json(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => {

@@ -1,4 +1,4 @@
-//! `GET /v1/agents`: what can be talked to.
+//! `GET /v1/agents`: the agents of this server.
 
 use crate::app::App;
 use crate::auth::Caller;
@@ -7,6 +7,7 @@ use crate::error::ApiResult;
 use crate::extract::Query;
 use axum::Json;
 use axum::extract::State;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,28 +15,28 @@ use turnwire_core::Usage;
 use turnwire_log::Cost;
 use turnwire_log::cost::UsageTotal;
 
-/// What can be talked to.
-#[derive(Debug, Serialize)]
+/// The agents.
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct AgentList {
     agents: Vec<AgentView>,
     default_agent: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct AgentView {
     name: String,
     about: String,
     model: String,
     default: bool,
-    /// What a million of its tokens cost, where the settings say so.
+    /// Prices of a million tokens, if the settings have them.
     #[serde(skip_serializing_if = "Option::is_none")]
     price_per_million: Option<Prices>,
-    /// What it took in all sessions that are kept.
+    /// With `usage=true`: its tokens and costs in all stored sessions.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     spent: Option<SpentView>,
 }
 
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 struct SpentView {
     usage: Usage,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,14 +44,14 @@ struct SpentView {
 }
 
 /// What stands behind the `?`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 pub struct ListAgentsQuery {
-    /// Whether to count what each agent took.
+    /// Also return the tokens and costs of each agent in all stored sessions.
     #[serde(default)]
     usage: bool,
 }
 
-/// Lists the agents that run here.
+/// Lists the agents of this server.
 pub async fn list_agents(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -72,11 +73,11 @@ pub async fn list_agents(
     Ok(Json(AgentList { agents: agents.collect(), default_agent }))
 }
 
-/// What each agent took in the sessions that the caller reaches. A sub-agent that does not run here by
-/// that name counts as the agent that it worked for.
+/// The tokens and costs of each agent in the sessions that the caller may use. A sub-agent that is not an agent of
+/// this server counts as the agent that called it.
 async fn spent_by_agent(app: &App, caller: &Caller) -> ApiResult<HashMap<String, UsageTotal>> {
     let (reach, tenant) = (caller.0.reach(), caller.tenant());
-    // For limited credentials the sessions that they reach are gone through.
+    // For limited credentials this scans their sessions, like a search.
     let _permit = match reach.patterns() {
         Some(_) => Some(app.searches.acquire(tenant).await?),
         None => None,

@@ -1,4 +1,4 @@
-//! `GET /v1/approvals`: what waits for a person or for somebody outside, over all sessions.
+//! `GET /v1/approvals`: the pending calls of all sessions.
 
 use super::view::{self, PendingView};
 use crate::app::App;
@@ -8,26 +8,28 @@ use crate::extract::Query;
 use crate::turns::waiting_sessions::for_each_waiting;
 use axum::Json;
 use axum::extract::State;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// How many are listed at the most.
+/// The longest list.
 const MAX_APPROVALS: usize = 1000;
 
 /// What stands behind the `?`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 pub struct ApprovalsQuery {
+    /// The most pending calls to return: at most 1000.
     limit: Option<usize>,
 }
 
-/// What waits.
-#[derive(Debug, Serialize)]
+/// Pending calls.
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct ApprovalList {
     approvals: Vec<ApprovalView>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct ApprovalView {
     session_id: String,
     title: Option<String>,
@@ -35,7 +37,7 @@ struct ApprovalView {
     pending: PendingView,
 }
 
-/// Lists what waits, in the sessions that the caller reaches; those that changed last come first.
+/// Lists the pending calls of the sessions that the caller may use, last changed first.
 pub async fn list_approvals(
     State(app): State<Arc<App>>,
     caller: Caller,

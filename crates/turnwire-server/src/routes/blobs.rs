@@ -1,4 +1,4 @@
-//! Bytes stored once per tenant by their hash.
+//! `/v1/blobs`: upload, download and delete blobs.
 
 use crate::Caller;
 use crate::app::App;
@@ -19,6 +19,7 @@ use http::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,13 +28,13 @@ use turnwire_log::Log;
 const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName =
     HeaderName::from_static("cross-origin-resource-policy");
 
-/// Every answer has these. Blobs come from outside and are served from the console's origin: a
-/// browser must neither guess their type nor run anything in them.
+/// Headers of every response. Blobs come from clients and are served from the console's origin: a browser
+/// must neither guess their type nor run anything in them.
 const PROTECTION_HEADERS: [(HeaderName, &str); 2] =
     [(X_CONTENT_TYPE_OPTIONS, "nosniff"), (CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox")];
 
-#[derive(Serialize)]
-struct BlobView {
+#[derive(Serialize, JsonSchema)]
+pub struct BlobView {
     id: String,
     url: String,
     size: u64,
@@ -64,7 +65,7 @@ pub async fn put_blob(
         upload.write(bytes).await?;
     }
     let blobs::StoredBlob { hash, info, is_new } = upload.finish(&media_type).await?;
-    // Credentials that reach some sessions only must not learn what others have stored.
+    // Credentials that are limited to some sessions must not learn what others have stored.
     let is_limited = caller.0.sessions.is_some();
     let status = if is_new || is_limited { StatusCode::CREATED } else { StatusCode::OK };
     let known_type = media_type::essence_or_unknown(&info.media_type);
@@ -82,8 +83,8 @@ fn announced_size(headers: &HeaderMap) -> Option<u64> {
 }
 
 fn too_large(limit: ByteSize) -> ApiError {
-    ApiError::too_large(format!("a blob may have {} bytes; nothing was stored", limit.0))
-        .hint("the operator sets `limits.blob`")
+    ApiError::too_large(format!("the blob is larger than {} bytes; nothing was stored", limit.0))
+        .hint("the operator can raise `limits.blob`")
 }
 
 /// `DELETE /v1/blobs/{hash}`
@@ -94,9 +95,9 @@ pub async fn delete_blob(
 ) -> ApiResult<StatusCode> {
     if caller.0.sessions.is_some() {
         return Err(ApiError::forbidden(
-            "these credentials reach some sessions only, and others may use the blob",
+            "credentials that are limited to some sessions cannot delete blobs, which others may use",
         )
-        .hint("use a token that reaches all sessions of its tenant"));
+        .hint("use a token for all sessions of its tenant"));
     }
     if app.log.store().delete_blob(caller.tenant(), parse_id(&id)?).await? {
         Ok(StatusCode::NO_CONTENT)
@@ -107,12 +108,12 @@ pub async fn delete_blob(
 
 fn parse_id(id: &str) -> ApiResult<[u8; 32]> {
     id.parse::<Sha256>().map(|hash| hash.0).map_err(|_| {
-        ApiError::bad_request("this is no id of a blob: 64 hexadecimal digits, its SHA-256")
+        ApiError::bad_request("invalid blob id: expected 64 hexadecimal digits, the SHA-256")
     })
 }
 
 fn no_blob() -> ApiError {
-    ApiError::not_found("there is no such blob")
+    ApiError::not_found("no such blob")
 }
 
 /// `GET /v1/blobs/{hash}`
@@ -128,7 +129,7 @@ pub async fn get_blob(
     for (name, value) in PROTECTION_HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    // Pages elsewhere that the settings let use this server may show its pictures.
+    // Web pages of the configured origins may show images of this server.
     let is_alone = app.config.origins.is_empty();
     let reach = if is_alone { "same-origin" } else { "cross-origin" };
     headers.insert(CROSS_ORIGIN_RESOURCE_POLICY, HeaderValue::from_static(reach));
@@ -154,7 +155,7 @@ async fn find_blob(app: &App, caller: &Caller, id: &str, asked: &HeaderMap) -> A
             let error = ApiError::new(
                 StatusCode::RANGE_NOT_SATISFIABLE,
                 "range_not_satisfiable",
-                format!("there are only {} bytes", info.size),
+                format!("the blob has only {} bytes", info.size),
             );
             let mut response = error.into_response();
             insert_header(response.headers_mut(), CONTENT_RANGE, &format!("bytes */{}", info.size));
@@ -174,13 +175,13 @@ async fn find_blob(app: &App, caller: &Caller, id: &str, asked: &HeaderMap) -> A
     Ok((status, headers, body).into_response())
 }
 
-/// A part of a blob that is sent piece by piece: so much of it is in memory, and counted there.
+/// A download in pieces: one piece is in memory, and counts in the budget.
 struct Download {
     log: Arc<Log>,
     tenant: Arc<str>,
     hash: [u8; 32],
     range: Range<u64>,
-    /// A piece that was read before.
+    /// The first piece, which is read before the response starts.
     read: Option<Bytes>,
     _held: ReservedBytes,
 }
@@ -192,7 +193,7 @@ async fn read_blob(
     range: Range<u64>,
 ) -> ApiResult<Body> {
     let log = Arc::clone(&app.log);
-    // Here an error still has a status.
+    // Read now, while an error can still have a status.
     let first = log.store().read_blob_piece(tenant, hash, range.start);
     let first = log.read_fairly(tenant, first).await?.ok_or_else(no_blob)?;
     let download = Download {
@@ -218,7 +219,8 @@ impl Download {
             let piece = self.log.store().read_blob_piece(&self.tenant, self.hash, start);
             self.log.read_fairly(&self.tenant, piece).await?
         };
-        let removed = || turnwire_log::Error::Store("the blob was removed meanwhile".to_owned());
+        let removed =
+            || turnwire_log::Error::Store("the blob was deleted during the download".to_owned());
         let mut piece = piece.filter(|piece| !piece.is_empty()).ok_or_else(removed)?;
         piece.truncate(usize::try_from(end - start).unwrap_or(usize::MAX));
         self.range.start += piece.len() as u64;
@@ -233,7 +235,7 @@ fn headers(stored_type: &str, tag: &str) -> HeaderMap {
     insert_header(&mut headers, CONTENT_DISPOSITION, served.disposition);
     insert_header(&mut headers, ETAG, tag);
     insert_header(&mut headers, ACCEPT_RANGES, "bytes");
-    // The bytes of a hash never change; whose they are does matter, so only the client keeps them.
+    // The bytes of a hash never change, but they belong to a tenant: only the client may cache them.
     insert_header(&mut headers, CACHE_CONTROL, "private, max-age=31536000, immutable");
     headers
 }
@@ -244,7 +246,7 @@ fn insert_header(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     }
 }
 
-/// Whether an `If-None-Match` names the blob.
+/// Whether an `If-None-Match` header names the blob.
 fn matches_etag(value: &HeaderValue, tag: &str) -> bool {
     let tags = value.to_str().unwrap_or_default().split(',').map(str::trim);
     tags.map(|one| one.strip_prefix("W/").unwrap_or(one)).any(|one| one == "*" || one == tag)
@@ -253,12 +255,12 @@ fn matches_etag(value: &HeaderValue, tag: &str) -> bool {
 #[derive(Debug, PartialEq, Eq)]
 enum RequestedRange {
     Satisfiable(Range<u64>),
-    /// It begins behind the end.
+    /// It begins after the end.
     Unsatisfiable,
 }
 
-/// The part that a `Range` asks for. `None`: all of it, which is what a server may answer to a range
-/// that it does not understand, and to several.
+/// The range that a `Range` header requests. `None`: the whole blob, which RFC 9110 allows for ranges that a
+/// server does not support.
 fn parse_range(header: &str, size: u64) -> Option<RequestedRange> {
     let (unit, range) = header.split_once('=')?;
     let (first, last) = range.trim().split_once('-')?;

@@ -96,6 +96,6 @@ mod tests {
         }
         let is_it = |route: &&crate::api::Route| route.id == crate::guard::PUBLISH_ROUTE_ID;
         let route = crate::api::ROUTES.iter().find(is_it).unwrap();
-        assert_eq!((route.method.name(), route.path), ("POST", "/v1/sessions/{s}/events"));
+        assert_eq!((route.method.as_str(), route.path), ("POST", "/v1/sessions/{s}/events"));
     }
 }

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -25,17 +26,18 @@ use turnwire_wires::Wire;
 use turnwire_wires::blocks::DisplayMode;
 
 /// The query parameters.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 pub struct WatchQuery {
+    /// Start after this event: a resume token `EPOCH.SEQ`, a seq, or `now`. By default all events.
     after: Option<String>,
+    /// The wire of the events; `turnwire` by default.
     wire: Option<String>,
+    /// `idle`: end the stream when no reply is open.
     until: Option<String>,
+    /// Send every event as it was written, instead of merging neighbouring deltas.
     raw: Option<bool>,
+    /// For wires with display modes: `agent` (default) or `chat`.
     display_mode: Option<String>,
-    /// Was read by the guard.
-    #[serde(rename = "ticket")]
-    _ticket: Option<String>,
 }
 
 /// Streams the events of a session.

@@ -6,12 +6,13 @@ use super::view::SessionView;
 use crate::Caller;
 use crate::app::App;
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{BodyBytes, Path, Query};
+use crate::extract::{JsonBody, Path, Query};
 use crate::turns::end_all_replies;
 use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
 use http::StatusCode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,13 +27,14 @@ use turnwire_log::{Error, Session, Store, Transaction, transfer};
 const READ_BYTES: usize = 1 << 20;
 
 /// The query parameters.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub struct ForkQuery {
+    /// The last event that the new session has: a seq or a resume token.
     at: Option<String>,
 }
 
 /// The body.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForkBody {
     id: Option<String>,
@@ -51,10 +53,9 @@ pub async fn fork_session(
     caller: Caller,
     Path(id): Path<String>,
     Query(place): Query<ForkQuery>,
-    BodyBytes(body): BodyBytes,
+    JsonBody(new): JsonBody<ForkBody>,
 ) -> ApiResult<impl IntoResponse> {
     let source = app.log.open_session(&caller.session_key(&id)?).await?.ok_or(Error::NoSession)?;
-    let new: ForkBody = request::parse_object(&body)?;
     let key = sessions::new_session_key(&caller, new.id)?;
     let snapshot = source.snapshot().await?;
     let at = match &place.at {

@@ -1,4 +1,4 @@
-//! Messages: the history with the point from which to watch, and one message at any point.
+//! `GET /v1/sessions/{s}/messages`: the history, with the token to watch from; and one message at any event.
 
 use super::request;
 use super::view::{self, PendingView};
@@ -10,6 +10,7 @@ use axum::extract::State;
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,41 +20,46 @@ use turnwire_log::store::{MessageQuery, SessionStatus, StoredMessage};
 use turnwire_log::{Error, Session, Snapshot};
 use turnwire_wires::Wire;
 
-/// How many messages a page has, unless the client says so; and at the most.
+/// The default and the largest page.
 const DEFAULT_PAGE: usize = 50;
 const MAX_PAGE: usize = 500;
-/// A page ends early when its messages are larger than this together.
+/// A page ends early when its messages exceed this size.
 const PAGE_BYTES: usize = 16 << 20;
 /// How many messages are read at a time, and how many bytes of them.
 const BATCH: usize = 64;
 const BATCH_BYTES: usize = 1 << 20;
-/// How many messages are looked at for one page: those that were superseded are passed over.
+/// How many messages are scanned for one page: superseded ones are skipped.
 const MAX_SCANNED: usize = 10_000;
 
-/// Which messages to list.
-#[derive(Debug, Deserialize)]
+/// The query of `GET …/messages`.
+#[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListMessagesQuery {
+    /// Only messages before the one with this id.
     before: Option<String>,
+    /// The size of the page: by default 50, at most 500.
     limit: Option<usize>,
+    /// `all`: also messages of sub-agents.
     agents: Option<AgentFilter>,
+    /// Also messages that a retry has replaced.
     #[serde(default)]
     superseded: bool,
+    /// The wire in whose form the messages are returned; `turnwire` by default.
     wire: Option<String>,
 }
 
-/// Whose messages.
-#[derive(Debug, Clone, Copy, Deserialize)]
+/// Which agents' messages to list.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum AgentFilter {
-    /// Also those of sub-agents.
+    /// Also messages of sub-agents.
     All,
 }
 
-/// What stands beside the messages.
-#[derive(Serialize)]
+/// The fields of a page beside its messages.
+#[derive(Serialize, JsonSchema)]
 struct PageInfo {
     cursors: BTreeMap<String, FoldCursor>,
-    /// Whose the messages of sub-agents are, by their ids.
+    /// The agents of sub-agents' messages, by message id.
     agents: BTreeMap<String, SubAgentView>,
     last_event_id: String,
     status: SessionStatus,
@@ -62,8 +68,19 @@ struct PageInfo {
     next_before: Option<String>,
 }
 
-/// Which agent wrote a message, and for which call: what the events of the message say.
-#[derive(Serialize)]
+/// One page of messages.
+#[derive(JsonSchema)]
+pub struct MessagePage {
+    /// Oldest first. With `wire=` they have that protocol's form.
+    #[expect(dead_code, reason = "the messages are written as they are stored")]
+    messages: Vec<Msg>,
+    #[serde(flatten)]
+    #[expect(dead_code, reason = "only the schema of the page is used")]
+    info: PageInfo,
+}
+
+/// The sub-agent that wrote a message, and the tool call that it works for.
+#[derive(Serialize, JsonSchema)]
 struct SubAgentView {
     #[serde(skip_serializing_if = "Option::is_none")]
     agent_path: Option<String>,
@@ -110,8 +127,8 @@ pub async fn list_messages(
     let mut messages: Vec<(Seq, Bytes)> =
         finished.into_iter().map(|message| (message.first, message.json)).collect();
     let mut cursors = BTreeMap::new();
-    // What is open belongs to the latest page, wherever it began: who loads that one and watches
-    // misses nothing.
+    // Open replies belong to the latest page, wherever they began: a client that loads it and watches from
+    // its token misses nothing.
     if listed.before.is_none() {
         for reply in snapshot.open.iter().filter(|reply| sub_agents || !reply.is_of_sub_agent()) {
             messages.push((reply.first_seq(), reply.msg().to_json().into()));
@@ -139,18 +156,18 @@ pub async fn list_messages(
     Ok(([(CONTENT_TYPE, "application/json")], write_page(&messages, &around)?))
 }
 
-/// A protocol that has messages.
+/// A wire that has messages.
 fn message_wire(name: &str) -> ApiResult<&'static Wire> {
     Wire::named(name).filter(|wire| wire.has_messages()).ok_or_else(|| {
         let names: Vec<&str> =
             Wire::all().filter(|wire| wire.has_messages()).map(|wire| wire.name).collect();
-        ApiError::bad_request("there is no wire of this name that has messages")
+        ApiError::bad_request("unknown `wire`, or it has no messages")
             .kind("unknown_wire")
-            .hint(format!("wire is one of {}", names.join(", ")))
+            .hint(format!("`wire` is one of {}", names.join(", ")))
     })
 }
 
-/// Messages as another protocol has them: one of ours may be several there.
+/// Messages in the form of another wire; one message may become several.
 fn encode_for_wire(wire: &Wire, messages: Vec<Bytes>) -> ApiResult<Vec<Bytes>> {
     let read = |json: Bytes| {
         let text = std::str::from_utf8(&json).map_err(ApiError::internal)?;
@@ -161,7 +178,7 @@ fn encode_for_wire(wire: &Wire, messages: Vec<Bytes>) -> ApiResult<Vec<Bytes>> {
     Ok(theirs.iter().map(|json| Bytes::copy_from_slice(json.text().as_bytes())).collect())
 }
 
-/// Puts messages, which are JSON already, into the answer.
+/// Writes a page with messages that are JSON already.
 fn write_page(messages: &[Bytes], around: &PageInfo) -> ApiResult<Vec<u8>> {
     let around = serde_json::to_string(around).map_err(ApiError::internal)?;
     let size: usize = messages.iter().map(|json| json.len() + 1).sum();
@@ -178,7 +195,7 @@ fn write_page(messages: &[Bytes], around: &PageInfo) -> ApiResult<Vec<u8>> {
     Ok(body)
 }
 
-/// Where a message begins.
+/// The first seq of a message.
 async fn first_seq(session: &Session, snapshot: &Snapshot, id: &str) -> ApiResult<Seq> {
     if let Some(reply) = snapshot.open.iter().find(|reply| reply.msg().id() == id) {
         return Ok(reply.first_seq());
@@ -191,17 +208,17 @@ async fn first_seq(session: &Session, snapshot: &Snapshot, id: &str) -> ApiResul
 
 fn no_such_message(id: &str) -> ApiError {
     let id: String = id.chars().take(128).collect();
-    ApiError::not_found(format!("there is no message {id} in this session"))
+    ApiError::not_found(format!("this session has no message {id}"))
         .hint("GET /v1/sessions/{s}/messages lists them")
 }
 
-/// Which finished messages.
+/// Which finished messages a page has.
 struct PageQuery {
     limit: usize,
     before: Option<Seq>,
     sub_agents: bool,
     superseded: bool,
-    /// The end of the log that the answer is about: what ended behind it was open there.
+    /// The head of the snapshot: a message that ended after it is still open in this page.
     last: u64,
 }
 
@@ -210,7 +227,7 @@ impl PageQuery {
         message.last.get() <= self.last && (self.superseded || !message.superseded)
     }
 
-    /// The last of them, in order, and before which message the next page ends, where there may be more.
+    /// The last of them in order, and the `before` of the next page, if there may be one.
     async fn find_page(
         &self,
         session: &Session,
@@ -251,9 +268,10 @@ impl PageQuery {
     }
 }
 
-/// When to look at a message.
-#[derive(Debug, Deserialize)]
+/// The query of `GET …/messages/{id}`.
+#[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetMessageQuery {
+    /// The message as it was at this event: a seq or a resume token.
     at: Option<String>,
 }
 
@@ -283,7 +301,7 @@ async fn message_at(
 ) -> ApiResult<Bytes> {
     let first = first_seq(session, snapshot, id).await?;
     let not_begun = || {
-        ApiError::not_found(format!("this message had not begun at {at}; it began at {first}"))
+        ApiError::not_found(format!("this message did not exist at {at}; it begins at {first}"))
             .kind("not_begun")
     };
     let open = || snapshot.open.iter().find(|reply| reply.msg().id() == id);

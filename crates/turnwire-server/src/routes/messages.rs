@@ -12,6 +12,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 use turnwire_core::{Fields, Msg};
@@ -19,8 +20,9 @@ use turnwire_log::Session;
 use turnwire_wires::Wire;
 
 /// The query parameters.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 pub struct SendQuery {
+    /// Queue the message if a reply is running, instead of 409.
     #[serde(default)]
     queue: bool,
 }

@@ -4,13 +4,26 @@ use crate::App;
 use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::Path;
-use crate::ingest::{IngestQuery, Pipe, Publisher};
+use crate::ingest::{IngestQuery, Pipe, Publisher, SkippedEvent};
 use axum::Json;
 use axum::extract::{Request, State};
-use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::sync::Arc;
+use turnwire_core::FinishedReason;
 use turnwire_wires::Wire;
+
+/// A reply that was piped in.
+#[derive(Serialize, JsonSchema)]
+pub struct PipedReply {
+    reply_id: String,
+    /// The resume token of its last event.
+    last_event_id: String,
+    finished_reason: FinishedReason,
+    /// With `tolerant=true`: events that were left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skipped: Option<Vec<SkippedEvent>>,
+}
 
 /// Stores a stream as it comes. When this responds the reply has ended; it ends whether or not the
 /// client waits for the response.
@@ -19,7 +32,7 @@ pub async fn pipe_reply(
     caller: Caller,
     Path(id): Path<String>,
     request: Request,
-) -> ApiResult<Response> {
+) -> ApiResult<Json<PipedReply>> {
     let params = IngestQuery::parse(request.uri().query())?;
     let header = Publisher::read_header(request.headers())?;
     let publisher = Publisher::from_header(header.as_ref(), &caller)?;
@@ -32,15 +45,12 @@ pub async fn pipe_reply(
     let pipe = Pipe::new(app.clone(), session.clone(), &caller, wire, publisher, params).await?;
     let piped =
         app.tasks.spawn(pipe.run(request.into_body())).await.map_err(ApiError::internal)??;
-    let mut answer = json!({
-        "reply_id": piped.reply_id,
-        "last_event_id": session.resume_token(piped.last),
-        "finished_reason": piped.finished_reason,
-    });
-    if let (Some(skipped), Some(answer)) = (piped.skipped, answer.as_object_mut()) {
-        answer.insert("skipped".to_owned(), json!(skipped));
-    }
-    Ok(Json(answer).into_response())
+    Ok(Json(PipedReply {
+        reply_id: piped.reply_id,
+        last_event_id: session.resume_token(piped.last),
+        finished_reason: piped.finished_reason,
+        skipped: piped.skipped,
+    }))
 }
 
 fn undecodable_wire(wire: Option<&Wire>) -> ApiError {

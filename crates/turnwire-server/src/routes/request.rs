@@ -1,17 +1,7 @@
 //! Parsing that several handlers share.
 
 use crate::error::{ApiError, ApiResult};
-use serde::de::DeserializeOwned;
 use turnwire_log::Session;
-
-/// Parses a body that is one JSON object. An empty body is an empty object.
-pub fn parse_object<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
-    let text = if body.trim_ascii().is_empty() { b"{}" } else { body };
-    serde_json::from_slice(text).map_err(|wrong| {
-        ApiError::bad_request(format!("invalid JSON body: {wrong}"))
-            .hint("GET /openapi.json describes the body of each route")
-    })
-}
 
 /// Parses a position in a session's log: a seq, or a resume token. Beyond the end is the end.
 pub fn parse_position(session: &Session, last: u64, text: &str) -> ApiResult<u64> {

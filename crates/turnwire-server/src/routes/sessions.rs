@@ -1,12 +1,11 @@
-//! Sessions: make, list, look at, change, delete.
+//! `/v1/sessions`: create, list, get, change and delete sessions.
 
-use super::request;
 use super::view::{self, SessionResponse, SessionView};
 use crate::Caller;
 use crate::app::App;
 use crate::auth::is_valid_id;
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{BodyBytes, Path, Query};
+use crate::extract::{JsonBody, Path, Query};
 use crate::turns::EXTERNAL;
 use axum::Json;
 use axum::extract::State;
@@ -15,6 +14,7 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use http::StatusCode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
 use turnwire_core::{Fields, Stamp, stamp::SystemStamp};
@@ -23,18 +23,20 @@ use turnwire_log::store::{
     NewSession, SessionKey, SessionNumber, SessionPatch, SessionQuery, SessionRecord, SessionStatus,
 };
 
-/// How many sessions a page has, unless the client says so; and at the most.
+/// The default and the largest page.
 const DEFAULT_PAGE: usize = 50;
 const MAX_PAGE: usize = 200;
-/// A list shows all titles and all metadata, so neither may be endless.
+/// Lists have all titles and metadata, so both are limited.
 const MAX_TITLE: usize = 1000;
 const MAX_METADATA: usize = 64 * 1024;
 
-/// What a new session may be given.
-#[derive(Debug, Default, Deserialize)]
+/// The body of `POST /v1/sessions`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateSession {
+    /// 1 to 128 characters of A-Z a-z 0-9 . _ : -; assigned if missing.
     id: Option<String>,
+    /// The agent that replies; the default agent if missing.
     agent: Option<String>,
     title: Option<String>,
     metadata: Option<Fields>,
@@ -44,9 +46,8 @@ pub struct CreateSession {
 pub async fn create_session(
     State(app): State<Arc<App>>,
     caller: Caller,
-    BodyBytes(body): BodyBytes,
+    JsonBody(new): JsonBody<CreateSession>,
 ) -> ApiResult<impl IntoResponse> {
-    let new: CreateSession = request::parse_object(&body)?;
     let agent = new.agent.unwrap_or_else(|| app.config.default_agent.clone());
     let key = new_session_key(&caller, new.id)?;
     let (title, metadata) = (new.title.unwrap_or_default(), new.metadata.unwrap_or_default());
@@ -56,7 +57,7 @@ pub async fn create_session(
     let new = NewSession { key, agent, title, metadata, now_ms };
     let (record, made) = app.log.store().create_session(new).await?;
     let status = if made { StatusCode::CREATED } else { StatusCode::OK };
-    // Of a new session the caller has said everything itself.
+    // The caller knows everything about a new session, even without the scope `read`.
     if made {
         return Ok((
             status,
@@ -66,15 +67,15 @@ pub async fn create_session(
     Ok((status, Json(SessionResponse::for_caller(&caller, &app, record).await?)))
 }
 
-/// The name of a session that is to be made.
+/// The key of a new session.
 pub(crate) fn new_session_key(caller: &Caller, id: Option<String>) -> ApiResult<SessionKey> {
     if let Some(id) = id {
         return caller.session_key(&id);
     }
     let id = SystemStamp.id();
     if !caller.0.reaches(&id) {
-        return Err(ApiError::forbidden("these credentials reach only certain sessions")
-            .hint("name one of them as the `id`"));
+        return Err(ApiError::forbidden("these credentials are limited to some sessions")
+            .hint("set `id` to one of them"));
     }
     caller.session_key(&id)
 }
@@ -85,9 +86,9 @@ fn check_agent(app: &App, agent: &str) -> ApiResult<()> {
     }
     let mut names: Vec<&str> = app.agents.keys().map(String::as_str).collect();
     names.push(EXTERNAL);
-    Err(ApiError::unprocessable(format!("there is no agent \"{agent}\""))
+    Err(ApiError::unprocessable(format!("no such agent: \"{agent}\""))
         .kind("no_such_agent")
-        .hint(format!("there are: {}", names.join(", "))))
+        .hint(format!("the agents are {}", names.join(", "))))
 }
 
 pub(super) fn check_title_and_metadata(
@@ -103,23 +104,27 @@ pub(super) fn check_title_and_metadata(
     if metadata.is_some_and(|metadata| size(metadata) > MAX_METADATA) {
         let message = format!("the metadata is larger than {MAX_METADATA} bytes");
         return Err(ApiError::unprocessable(message)
-            .hint("store what is large with POST /v1/blobs, and keep its url here"));
+            .hint("upload large data with POST /v1/blobs, and store its URL here"));
     }
     Ok(())
 }
 
-/// Which sessions to list.
-#[derive(Debug, Deserialize)]
+/// The query of `GET /v1/sessions`.
+#[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListSessionsQuery {
+    /// Words that one message or the title must have.
     q: Option<String>,
+    /// The `next_cursor` of the previous page.
     cursor: Option<String>,
+    /// The size of the page: by default 50, at most 200.
     limit: Option<usize>,
+    /// Only sessions with this status.
     status: Option<SessionStatus>,
 }
 
 /// One page of sessions.
-#[derive(Debug, Serialize)]
-struct SessionPage {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SessionPage {
     sessions: Vec<SessionView>,
     next_cursor: Option<String>,
 }
@@ -141,7 +146,7 @@ pub async fn list_sessions(
         status: listed.status,
         after,
         max_time: Some(app.config.limits.search_timeout.0),
-        // One more tells whether there is another page.
+        // One more shows whether there is another page.
         ..SessionQuery::latest(Arc::clone(caller.tenant()), limit + 1)
     };
     let _permit = match query.search {
@@ -153,7 +158,7 @@ pub async fn list_sessions(
     found.truncate(limit);
     let next = found.last().filter(|_| has_more).map(PageCursor::after_record);
     let views = found.into_iter().map(|record| SessionView::from_record(&app, record));
-    // One that is deleted at this moment is not there.
+    // A session may be deleted in the meantime.
     let views = stream::iter(views).buffered(8).filter_map(|view| async {
         match view {
             Err(error) if error.status() == StatusCode::NOT_FOUND => None,
@@ -164,17 +169,17 @@ pub async fn list_sessions(
     Ok(Json(SessionPage { sessions, next_cursor: next.map(|cursor| cursor.encode()) }))
 }
 
-/// What to search for. A text without words finds everything.
+/// Parses a search. A text without words finds everything.
 fn parse_search(typed: &str) -> ApiResult<Option<SearchQuery>> {
     SearchQuery::new(typed).map_err(|why| {
         ApiError::bad_request(why.to_string())
             .kind("search_too_long")
-            .hint("search for the few words that are special to what you look for")
+            .hint("search for a few specific words")
     })
 }
 
-/// Where a page ends: at the last session that it shows. It holds only what the client was shown of
-/// that session, so it tells nothing of any other one.
+/// The end of a page: its last session. It holds only what the client has seen of that session, so it
+/// reveals nothing about others.
 #[derive(Debug, PartialEq, Eq)]
 struct PageCursor {
     updated_ms: i64,
@@ -182,7 +187,7 @@ struct PageCursor {
 }
 
 impl PageCursor {
-    /// Cursors of another form are refused, not misread.
+    /// Cursors of another version are refused.
     const VERSION: &str = "1";
 
     fn after_record(record: &SessionRecord) -> Self {
@@ -204,18 +209,17 @@ impl PageCursor {
         read().filter(|cursor| is_valid_id(&cursor.id)).ok_or_else(Self::invalid)
     }
 
-    /// Its place among the sessions of the tenant.
+    /// Its position among the sessions of the tenant.
     async fn position(&self, app: &App, caller: &Caller) -> ApiResult<(i64, SessionNumber)> {
         // Whether or not there is such a session.
         let key = caller.session_key(&self.id).map_err(|_| Self::invalid())?;
         let record = app.log.read_fairly(&key.tenant, app.log.store().find_session(&key)).await?;
-        // Without it, what changed in the same millisecond is shown again rather than left out.
+        // If the session is gone, sessions of the same millisecond are repeated rather than skipped.
         Ok((self.updated_ms, record.map_or(SessionNumber(i64::MAX), |record| record.number)))
     }
 
     fn invalid() -> ApiError {
-        ApiError::bad_request("this `cursor` is none of ours")
-            .hint("use the `next_cursor` of the page before, as it is")
+        ApiError::bad_request("invalid `cursor`").hint("use the `next_cursor` of the previous page")
     }
 }
 
@@ -229,8 +233,8 @@ pub async fn get_session(
     Ok(Json(SessionView::from_record(&app, record).await?))
 }
 
-/// What can be changed of a session. A `title` that is `null` takes the title away.
-#[derive(Debug, Deserialize)]
+/// The body of `PATCH /v1/sessions/{s}`. A `title` of `null` removes the title.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PatchSession {
     #[serde(default, deserialize_with = "null_as_empty")]
@@ -238,7 +242,7 @@ pub struct PatchSession {
     metadata: Option<Fields>,
 }
 
-/// A title that is given; `null` is an empty one.
+/// Reads `null` as an empty title.
 fn null_as_empty<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     Option::<String>::deserialize(from).map(|title| Some(title.unwrap_or_default()))
 }
@@ -248,10 +252,9 @@ pub async fn patch_session(
     State(app): State<Arc<App>>,
     caller: Caller,
     Path(id): Path<String>,
-    BodyBytes(body): BodyBytes,
+    JsonBody(patch): JsonBody<PatchSession>,
 ) -> ApiResult<impl IntoResponse> {
     let key = caller.session_key(&id)?;
-    let patch: PatchSession = request::parse_object(&body)?;
     let patch = SessionPatch { title: patch.title, metadata: patch.metadata };
     check_title_and_metadata(patch.title.as_deref(), patch.metadata.as_ref())?;
     let session = app.log.open_session(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
@@ -267,7 +270,7 @@ pub async fn delete_session(
     Path(id): Path<String>,
 ) -> ApiResult<impl IntoResponse> {
     let key = caller.session_key(&id)?;
-    // Nothing depends on it: what comes after the deletion is refused. It spares the work.
+    // Only saves work: events after the deletion are refused anyway.
     if let Some(session) = app.log.loaded_session(&key) {
         app.turns.cancel_reply(&session, None);
     }

@@ -1,4 +1,4 @@
-//! A session as clients see it.
+//! Sessions as clients see them: the JSON of a session and its pending calls.
 
 use super::fork::unfinished;
 use crate::app::App;
@@ -6,6 +6,7 @@ use crate::auth::{Action, Caller};
 use crate::error::{ApiError, ApiResult};
 use crate::turns::client_events::first_deadline;
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 use turnwire_core::{ContentBlock, Fields, Msg, ToolCall, Usage};
@@ -13,7 +14,7 @@ use turnwire_log::store::{QueuedMessage, SessionRecord, SessionState, SessionSta
 use turnwire_log::{Cost, PendingCalls, Session, Snapshot};
 
 /// A session.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct SessionView {
     id: String,
     agent: String,
@@ -25,17 +26,17 @@ pub struct SessionView {
     pending: Vec<PendingView>,
     queued: Vec<QueuedView>,
     usage: Usage,
-    /// What they cost, each call by the prices of its time, where any are known.
+    /// Costs, each call by the prices of its time. Missing if no prices are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<f64>,
     created_at: String,
-    /// When it last changed, which is how lists are ordered.
+    /// When it last changed; lists are sorted by it.
     updated_at: String,
     metadata: Fields,
 }
 
-/// What a reply waits for.
-#[derive(Debug, Serialize)]
+/// The pending calls of a reply.
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct PendingView {
     reply_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,27 +44,27 @@ pub struct PendingView {
     confirm: Vec<ToolCall>,
     external: Vec<ToolCall>,
     since: String,
-    /// When the question counts as denied. What somebody outside executes may take its time.
+    /// When the first of them expires.
     expires_at: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct QueuedView {
     message_id: String,
     reply_id: String,
-    /// What was said.
+    /// The content of the message.
     content: Vec<ContentBlock>,
 }
 
-/// What a message that waits says; nothing where it cannot be read.
+/// The content of a queued message; empty if it cannot be read.
 fn queued_content(json: &[u8]) -> Vec<ContentBlock> {
     let msg = std::str::from_utf8(json).ok().and_then(|text| Msg::from_json(text).ok());
     msg.map_or_else(Vec::new, |msg| msg.content().to_vec())
 }
 
 impl SessionView {
-    /// A session as it is stored. Of one that waits the log has to be read; and of one that is in
-    /// use the engine may know more than was told yet, so that its token would lead nowhere.
+    /// A stored session. For a waiting session the log is read. For a session in use the record may be ahead of
+    /// what subscribers have seen, so its snapshot is used.
     pub async fn from_record(app: &App, record: SessionRecord) -> ApiResult<Self> {
         let held =
             app.log.loaded_session(&record.key).filter(|held| held.number() == record.number);
@@ -87,7 +88,7 @@ impl SessionView {
         Ok(Self::new(&about, last.get(), state, title, metadata, Vec::new(), &queue))
     }
 
-    /// A session at one point, which is taken for the time of its last change.
+    /// A session at a snapshot; `updated_at` is the current time.
     pub fn from_snapshot(app: &App, session: &Session, snapshot: Snapshot) -> Self {
         let about = SessionFacts {
             id: session.id(),
@@ -135,13 +136,13 @@ impl SessionView {
     }
 }
 
-/// What the answer to a request that writes shows of a session.
-#[derive(Debug, Serialize)]
+/// A session in the response to a writing request.
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum SessionResponse {
-    /// All of it.
+    /// The whole session.
     Whole(Box<SessionView>),
-    /// What a caller is told that may not read it.
+    /// For callers without the scope `read`.
     IdOnly {
         /// The session.
         id: Arc<str>,
@@ -151,7 +152,7 @@ pub enum SessionResponse {
 }
 
 impl SessionResponse {
-    /// A session, as far as the caller may see it.
+    /// A session as far as the caller may read it.
     pub async fn for_caller(caller: &Caller, app: &App, record: SessionRecord) -> ApiResult<Self> {
         if caller.can(Action::Read) {
             return Ok(Self::Whole(SessionView::from_record(app, record).await?.into()));
@@ -160,7 +161,7 @@ impl SessionResponse {
     }
 }
 
-/// What its events do not say of a session.
+/// Properties of a session that are not in its events.
 struct SessionFacts<'a> {
     id: &'a str,
     epoch: &'a str,
@@ -169,9 +170,9 @@ struct SessionFacts<'a> {
     updated_ms: i64,
 }
 
-/// What waits in a session.
+/// The pending calls of a session.
 pub fn pending_views(app: &App, agent: &str, snapshot: &Snapshot) -> Vec<PendingView> {
-    // A producer watches its own clock.
+    // Producers have their own deadlines.
     let is_here = !snapshot.state.is_produced;
     let limits = app.turns.wait_limits(agent).filter(|_| is_here);
     let views = snapshot.open.iter().filter_map(|reply| {
@@ -189,7 +190,7 @@ pub fn iso8601(ms: i64) -> String {
     format!("{time:.3}")
 }
 
-/// The stored record of a session that the caller reaches.
+/// The record of a session that the caller may use.
 pub async fn find_record(app: &App, caller: &Caller, id: &str) -> ApiResult<SessionRecord> {
     let key = caller.session_key(id)?;
     let record = app.log.read_fairly(&key.tenant, app.log.store().find_session(&key)).await?;

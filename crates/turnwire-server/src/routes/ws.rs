@@ -11,13 +11,15 @@ use axum::extract::State;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::response::Response;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 use turnwire_wires::Wire;
 
 /// The query parameters.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 pub struct SocketQuery {
+    /// `blocks` (default), `turnwire` or `agentscope`.
     wire: Option<String>,
 }
 

@@ -10,6 +10,7 @@ use crate::blobs;
 use crate::error::{ApiError, ApiResult};
 use crate::links;
 use bytes::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use turnwire_core::event::{Message, ReplyStart};
@@ -32,7 +33,7 @@ pub enum IfBusy {
 }
 
 /// The response to a message that was accepted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Accepted {
     /// The message.
     pub message_id: String,

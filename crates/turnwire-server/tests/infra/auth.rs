@@ -92,7 +92,7 @@ async fn a_ticket_opens_once() {
     assert!(passed(server.get(&path).await.status));
     let again = server.get(&path).await;
     assert_eq!(again.status, 401);
-    assert!(again.body.contains("used up"), "{}", again.body);
+    assert!(again.body.contains("was used already"), "{}", again.body);
     assert_eq!(server.get("/v1/agents?ticket=never").await.status, 401);
     // It has the scopes of its creator.
     let answer = server.send("POST", "/v1/tickets", &[bearer]).await;

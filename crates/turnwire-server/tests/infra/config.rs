@@ -35,23 +35,23 @@ fn a_mistake_is_named_with_its_line_its_key_and_what_is_expected() {
         ("[limits]\nbody_rate = 0", vec!["turnwire.toml:2:1: limits.body_rate: at least 1"]),
         (
             "[limits]\nbuffered_per_tenant = \"1 MiB\"",
-            vec!["turnwire.toml:2:1: limits.buffered_per_tenant: at least as much as `body`"],
+            vec!["turnwire.toml:2:1: limits.buffered_per_tenant: must be at least `body`"],
         ),
         (
             "[limits]\nbuffered = \"100 MiB\"",
-            vec!["turnwire.toml:2:1: limits.buffered: at least as much as `buffered_per_tenant`"],
+            vec!["turnwire.toml:2:1: limits.buffered: must be at least `buffered_per_tenant`"],
         ),
         (
             "[limits]\nuploads_per_tenant = \"1 MiB\"",
-            vec!["turnwire.toml:2:1: limits.uploads_per_tenant: at least as much as `blob`"],
+            vec!["turnwire.toml:2:1: limits.uploads_per_tenant: must be at least `blob`"],
         ),
         (
             "[limits]\nuploads = \"100 MiB\"",
-            vec!["turnwire.toml:2:1: limits.uploads: at least as much as `uploads_per_tenant`"],
+            vec!["turnwire.toml:2:1: limits.uploads: must be at least `uploads_per_tenant`"],
         ),
         (
             "[retention]\nblobs = \"1m\"",
-            vec!["turnwire.toml:2:1: retention.blobs: at least 10m", "0s keeps them for ever"],
+            vec!["turnwire.toml:2:1: retention.blobs: must be at least 10m", "0s keeps blobs forever"],
         ),
         ("[limits]\nheaders = 12", vec!["turnwire.toml:2:1: limits.headers: at least 1024"]),
         ("store = \"postgres://x\"", vec!["turnwire.toml:1:9: store: ", "sqlite:PATH"]),
@@ -233,17 +233,17 @@ fn what_an_agent_names_has_to_be_there() {
     for (lines, expected) in [
         (
             "tools = [\"agent:b\", \"agent:c\"]",
-            "turnwire.toml:8:21: agents.a.tools.1: \"agent:c\" fits no other agent; there are b",
+            "turnwire.toml:8:21: agents.a.tools.1: \"agent:c\" matches no other agent; there are b",
         ),
         (
             "tools = [\"external:shut*\"]",
-            ":8:10: agents.a.tools.0: \"external:shut*\" fits no tool of the client; there are open",
+            ":8:10: agents.a.tools.0: \"external:shut*\" matches no client tool; there are open",
         ),
         (
             "tools = [\"mcp:files/*\"]",
-            ":8:10: agents.a.tools.0: \"mcp:files/*\" fits no MCP server; there is no [mcp.NAME]",
+            ":8:10: agents.a.tools.0: \"mcp:files/*\" matches no MCP server; there is no [mcp.NAME]",
         ),
-        ("tools = [\"files/*\"]", ":8:9: agents.a.tools: \"files/*\" is no tool"),
+        ("tools = [\"files/*\"]", ":8:9: agents.a.tools: invalid tool \"files/*\""),
         (
             "tools = [\"agent:a\"]",
             ":8:1: agents.a.tools: these agents call each other without end: a → a",
@@ -257,14 +257,14 @@ fn what_an_agent_names_has_to_be_there() {
             ":8:24: agents.a.tools.1: \"open\" is a tool of the client and an agent",
         ),
         ("fallback = \"demo\"", ":8:1: agents.a.fallback: \"demo\" never fails"),
-        ("fallback = \"gpt\"", ":8:12: agents.a.fallback: \"gpt\" is no model"),
+        ("fallback = \"gpt\"", ":8:12: agents.a.fallback: invalid model \"gpt\""),
         (
             "fallback = { model = \"openai:x\", api_key = \"k\" }",
             "agents.a.fallback.api_key: unknown field `api_key`",
         ),
         (
             "api_key_env = \"A\"\napi_key_file = \"b\"",
-            ":9:1: agents.a.api_key_file: the key is in the environment or in a file",
+            ":9:1: agents.a.api_key_file: set either `api_key_env` or `api_key_file`",
         ),
         ("temperature = 3.5", ":8:1: agents.a.temperature: from 0 to 2"),
         ("max_tokens = 0", ":8:1: agents.a.max_tokens: at least 1"),
@@ -286,24 +286,24 @@ fn what_an_agent_names_has_to_be_there() {
         ),
         (
             "permissions = [{ tool = \"x\", input = { p = \"src/*\" }, behavior = \"ask\" }]",
-            "agents.a.permissions.input.p: \"src/*\" is no pattern: \"src/*\" may be a path",
+            "agents.a.permissions.input.p: invalid pattern \"src/*\": \"src/*\" may be a path",
         ),
         (
             "permissions = [{ tool = \"x\", input = { p = \"/tmp/../x\" }, behavior = \"ask\" }]",
-            "agents.a.permissions.input.p: \"/tmp/../x\" is no pattern: a path has no empty segment",
+            "agents.a.permissions.input.p: invalid pattern \"/tmp/../x\": a path has no empty segment",
         ),
         (
             "permissions = [{ tool = \"x\", input = { p = { url = \"x\" } }, behavior = \"ask\" }]",
-            "\"x\" is no pattern: a URL begins with its scheme",
+            "invalid pattern \"x\": a URL begins with its scheme",
         ),
         (
             "permissions = [{ tool = \"x\", input = { p = { glob = \"x\" } }, behavior = \"ask\" }]",
             "unknown variant `glob`",
         ),
-        ("tools = [\"mcp:a**/b\"]", "agents.a.tools: \"mcp:a**/b\" is no tool"),
+        ("tools = [\"mcp:a**/b\"]", "agents.a.tools: invalid tool \"mcp:a**/b\""),
         (
             "[external_tools.\"a b\"]\ndescription = \"\"\ninput = {}",
-            ":8:17: external_tools.a b: a model has to call it by this name",
+            ":8:17: external_tools.a b: invalid tool name",
         ),
     ] {
         let found = match Config::parse("turnwire.toml", &with(lines)) {
@@ -342,7 +342,7 @@ fn what_can_be_used_and_may_be_meant_otherwise_is_a_warning() {
         ),
         (
             "permissions = [{ tool = \"opne\", behavior = \"deny\" }]",
-            "agents.a.permissions.0.tool: \"opne\" fits none",
+            "agents.a.permissions.0.tool: \"opne\" matches none",
         ),
         (
             "api_key_env = \"SET\"\n[links]\nfiles = \"/no/such/folder\"",
@@ -350,7 +350,7 @@ fn what_can_be_used_and_may_be_meant_otherwise_is_a_warning() {
         ),
         (
             "[agents.d]\nmodel = \"demo\"\nsystem = \"You\"",
-            ":10:1: agents.d.system: the model \"demo\" does what it always does",
+            ":10:1: agents.d.system: this has no effect with the built-in model \"demo\"",
         ),
     ] {
         let found = warnings(lines);

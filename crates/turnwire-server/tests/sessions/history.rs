@@ -162,7 +162,7 @@ async fn a_message_can_be_read_at_any_point() {
 
     server.trim().await;
     let gone = at("r", "4").await.expect(410)["error"].to_string();
-    assert!(gone.contains("trimmed") && gone.contains("the earliest that is left is 7"), "{gone}");
+    assert!(gone.contains("trimmed") && gone.contains("the earliest event is 7"), "{gone}");
     assert_eq!(at("r", "7").await.expect(200), now);
     assert_eq!(server.get("/v1/sessions/s/messages/r").await.expect(200), now);
     assert_eq!(at("open", "8").await.expect(200)["content"][0]["text"], "");

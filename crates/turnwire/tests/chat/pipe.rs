@@ -124,7 +124,7 @@ fn wrong_usage_exits_2_with_a_hint() {
     for (args, parts) in [
         (
             chat_args(&["--agent", "nobody", "hi"]),
-            vec!["there is no agent \"nobody\"", "there are: demo"],
+            vec!["no such agent: \"nobody\"", "the agents are demo"],
         ),
         (chat_args(&["--model", "tulip", "hi"]), vec!["\"tulip\" is no model", "WIRE one of"]),
         (

@@ -1,4 +1,4 @@
-//! Agents and what they can use: whether everything that is named is there.
+//! Checks agents and their tools: every name must exist.
 
 use super::Report;
 use crate::config::agents::{AgentConfig, ToolPattern, ToolSource};
@@ -24,16 +24,19 @@ pub(super) fn check(config: &Config, wrong: &mut Report<'_>) {
     check_cycles(config, wrong);
     for (name, mcp) in &config.mcp {
         if mcp.command.as_ref().is_none_or(Vec::is_empty) == mcp.url.is_none() {
-            wrong(&["mcp", name], "either `command` (a program and its arguments) or `url`".into());
+            wrong(
+                &["mcp", name],
+                "requires either `command` (a program and its arguments) or `url`".into(),
+            );
         }
         if !is_tool_name(name) {
             wrong(&["mcp", name], TOOL_NAME_RULE.into());
         }
         if mcp.url.is_none() && mcp.token_env.is_some() {
-            wrong(&["mcp", name, "token_env"], "a token is for a server with a `url`".into());
+            wrong(&["mcp", name, "token_env"], "`token_env` requires `url`".into());
         }
         if mcp.command.is_none() && !mcp.env.is_empty() {
-            wrong(&["mcp", name, "env"], "only a program (`command`) has an environment".into());
+            wrong(&["mcp", name, "env"], "`env` requires `command`".into());
         }
         for (key, time) in
             [("start_timeout", mcp.start_timeout), ("call_timeout", mcp.call_timeout)]
@@ -48,7 +51,7 @@ pub(super) fn check(config: &Config, wrong: &mut Report<'_>) {
             wrong(&["external_tools", name], TOOL_NAME_RULE.into());
         }
         if tool.input.get("type").and_then(toml::Value::as_str) != Some("object") {
-            let message = "the input of a tool is an object: write type = \"object\"";
+            let message = "the input of a tool must be an object: write type = \"object\"";
             wrong(&["external_tools", name, "input"], message.into());
         }
         let spec = tool.spec(name);
@@ -58,9 +61,8 @@ pub(super) fn check(config: &Config, wrong: &mut Report<'_>) {
     }
 }
 
-/// What every provider takes as the name of a tool.
-const TOOL_NAME_RULE: &str =
-    "a model has to call it by this name: write 1 to 64 of A-Z a-z 0-9 _ -";
+/// The tool names that every provider accepts.
+const TOOL_NAME_RULE: &str = "invalid tool name: expected 1 to 64 characters of A-Z a-z 0-9 _ -";
 
 fn is_tool_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
@@ -69,11 +71,17 @@ fn is_tool_name(name: &str) -> bool {
 
 fn check_agent(name: &str, agent: &AgentConfig, wrong: &mut Report<'_>) {
     if name == "external" {
-        wrong(&["agents", name], "\"external\" is for agents elsewhere; name it otherwise".into());
+        wrong(
+            &["agents", name],
+            "the name \"external\" is reserved for agents in other processes".into(),
+        );
     } else if !crate::auth::is_valid_id(name) {
-        wrong(&["agents", name], "an agent's name is 1 to 128 of A-Z a-z 0-9 . _ : -".into());
+        wrong(
+            &["agents", name],
+            "invalid agent name: expected 1 to 128 characters of A-Z a-z 0-9 . _ : -".into(),
+        );
     }
-    let both = "the key is in the environment or in a file, not in both";
+    let both = "set either `api_key_env` or `api_key_file`, not both";
     if agent.api_key_env.is_some() && agent.api_key_file.is_some() {
         wrong(&["agents", name, "api_key_file"], both.into());
     }
@@ -121,13 +129,13 @@ fn check_agent(name: &str, agent: &AgentConfig, wrong: &mut Report<'_>) {
         }
         let built_in = [&agent.model, &fallback.model].into_iter().find(|it| it.is_built_in());
         if let Some(model) = built_in {
-            let message = format!("\"{model}\" never fails, and stands in for no other model");
+            let message = format!("the built-in model \"{model}\" cannot have or be a fallback");
             wrong(&["agents", name, "fallback"], message);
         }
     }
 }
 
-/// What stands for something that is not there, or for two things of one name.
+/// Reports patterns without a match, and tools with the same name.
 fn check_tools(config: &Config, name: &str, agent: &AgentConfig, wrong: &mut Report<'_>) {
     let mut named: BTreeMap<&str, ToolSource> = BTreeMap::new();
     for (index, pattern) in agent.tools.iter().enumerate() {
@@ -146,16 +154,15 @@ fn check_tools(config: &Config, name: &str, agent: &AgentConfig, wrong: &mut Rep
             }
             let before = named.insert(tool, pattern.source);
             if before.is_some_and(|before| before != pattern.source) {
-                let message = format!(
-                    "\"{tool}\" is a tool of the client and an agent: a model could not tell them apart"
-                );
+                let message =
+                    format!("\"{tool}\" is both a client tool and an agent: rename one of them");
                 wrong(&path, message);
             }
         }
     }
 }
 
-/// What a pattern stands for: agents, tools of the client, or MCP servers.
+/// The names that a pattern matches: agents, client tools, or MCP servers.
 fn matching_names<'c>(config: &'c Config, name: &str, pattern: &ToolPattern) -> Vec<&'c str> {
     let strings = |fits: &dyn Fn(&str) -> bool, names: &mut dyn Iterator<Item = &'c String>| {
         names.map(String::as_str).filter(|name| fits(name)).collect()
@@ -170,7 +177,7 @@ fn matching_names<'c>(config: &'c Config, name: &str, pattern: &ToolPattern) -> 
         ),
         ToolSource::Agent => strings(
             &|agent| {
-                // "All agents" are all others.
+                // A wildcard means all other agents.
                 pattern.matches(ToolSource::Agent, agent)
                     && (agent != name || !pattern.has_wildcard())
             },
@@ -183,7 +190,7 @@ fn no_match_message(config: &Config, name: &str, pattern: &ToolPattern) -> Strin
     let (what, section, mut names): (_, _, Vec<&str>) = match pattern.source {
         ToolSource::Mcp => ("MCP server", "mcp", config.mcp.keys().map(String::as_str).collect()),
         ToolSource::External => (
-            "tool of the client",
+            "client tool",
             "external_tools",
             config.external_tools.keys().map(String::as_str).collect(),
         ),
@@ -196,7 +203,7 @@ fn no_match_message(config: &Config, name: &str, pattern: &ToolPattern) -> Strin
         [] => format!("there is no [{section}.NAME]"),
         names => format!("there are {}", names.join(", ")),
     };
-    format!("\"{pattern}\" fits no {what}; {there}")
+    format!("\"{pattern}\" matches no {what}; {there}")
 }
 
 /// The agents that one has as tools.
@@ -207,11 +214,11 @@ fn called_agents<'c>(config: &'c Config, name: &str) -> Vec<&'c str> {
     agents.flat_map(|pattern| matching_names(config, name, pattern)).collect()
 }
 
-/// An agent that reaches itself through others would be asked without end.
+/// Reports agents that would call themselves through others, without end.
 fn check_cycles(config: &Config, wrong: &mut Report<'_>) {
     for name in config.agents.keys() {
         let Some(way) = find_cycle(config, name) else { continue };
-        // Each cycle is told of once: at the first of its agents.
+        // Each cycle is reported once, at the first of its agents.
         if way.iter().any(|other| *other < name.as_str()) {
             continue;
         }
@@ -221,7 +228,7 @@ fn check_cycles(config: &Config, wrong: &mut Report<'_>) {
     }
 }
 
-/// The shortest way from an agent to itself.
+/// The shortest cycle through an agent.
 fn find_cycle<'c>(config: &'c Config, name: &'c str) -> Option<Vec<&'c str>> {
     let mut ways = std::collections::VecDeque::from([vec![name]]);
     let mut seen = std::collections::BTreeSet::new();
@@ -239,7 +246,7 @@ fn find_cycle<'c>(config: &'c Config, name: &'c str) -> Option<Vec<&'c str>> {
     None
 }
 
-/// What can be used, and may be meant otherwise.
+/// Warnings: valid settings that are probably mistakes.
 pub(super) fn warnings(
     config: &Config,
     env: &dyn Fn(&str) -> Option<String>,
@@ -257,8 +264,8 @@ pub(super) fn warnings(
                 agent.price_per_million.is_some() && fallback.price_per_million.is_none();
             if is_unpriced && fallback.model != agent.model {
                 let message = format!(
-                    "\"{}\" has no price_per_million: what it answers in place of \"{}\" is not in \
-                     any cost; write fallback = {{ model = \"…\", price_per_million = {{ … }} }}",
+                    "\"{}\" has no price_per_million, so its calls in place of \"{}\" are not in any \
+                     cost; write fallback = {{ model = \"…\", price_per_million = {{ … }} }}",
                     fallback.model, agent.model
                 );
                 warn(&place, message);
@@ -268,7 +275,7 @@ pub(super) fn warnings(
             |other: &&str| config.agents.get(*other).is_none_or(|it| !it.about.is_empty());
         for other in called_agents(config, name).into_iter().filter(|other| !is_told_of(other)) {
             let message =
-                format!("it is a tool of \"{name}\", which is told nothing of what it is for");
+                format!("it is a tool of \"{name}\", which needs a description of it: set `about`");
             warn(&["agents", other, "about"], message);
         }
         if agent.model.is_built_in() {
@@ -280,8 +287,7 @@ pub(super) fn warnings(
             ];
             for (key, _) in unused.into_iter().filter(|(_, is_set)| *is_set) {
                 let model = &agent.model;
-                let message =
-                    format!("the model \"{model}\" does what it always does: this has no effect");
+                let message = format!("this has no effect with the built-in model \"{model}\"");
                 warn(&["agents", name, key], message);
             }
             continue;
@@ -291,7 +297,7 @@ pub(super) fn warnings(
     warn_unset_variables(config, env, warn);
 }
 
-/// Variables that are named and not there.
+/// Warns of environment variables that are not set.
 fn warn_unset_variables(
     config: &Config,
     env: &dyn Fn(&str) -> Option<String>,
@@ -303,8 +309,7 @@ fn warn_unset_variables(
             warn(&["mcp", name, "env"], format!("{variable} is not set"));
         }
         if let Some(variable) = mcp.token_env.as_ref().filter(is_unset) {
-            let message =
-                format!("{variable} is not set: the server cannot be reached until it is");
+            let message = format!("{variable} is not set: the MCP server cannot be reached");
             warn(&["mcp", name, "token_env"], message);
         }
     }
@@ -320,7 +325,7 @@ fn warn_about_keys(
     if let Some(variable) = variable
         && env(variable).is_none_or(|value| value.trim().is_empty())
     {
-        let message = format!("{variable} is not set: the model cannot be asked until it is");
+        let message = format!("{variable} is not set: the model cannot be called");
         warn(&[place, &["api_key_env"]].concat(), message);
     }
     if let Some(file) = file
@@ -331,7 +336,7 @@ fn warn_about_keys(
     }
     let is_open = base_url.is_some_and(|url| url.0.scheme() == "http" && !is_local(&url.0));
     if is_open && (variable.is_some() || file.is_some()) {
-        let message = "without https the key and the conversation travel in the clear";
+        let message = "without https the key and the conversation are sent unencrypted";
         warn(&[place, &["base_url"]].concat(), message.into());
     }
 }
@@ -345,7 +350,7 @@ fn is_local(url: &url::Url) -> bool {
     }
 }
 
-/// A rule that fits nothing forbids nothing.
+/// Warns of permission rules that match no tool.
 fn warn_about_rules(config: &Config, name: &str, agent: &AgentConfig, warn: &mut Report<'_>) {
     let of = |source| agent.tools.iter().filter(move |pattern| pattern.source == source);
     let own = |source| of(source).flat_map(|pattern| matching_names(config, name, pattern));
@@ -356,7 +361,7 @@ fn warn_about_rules(config: &Config, name: &str, agent: &AgentConfig, warn: &mut
         let may_be_far = servers.iter().any(|server| pattern.may_match_below(server));
         if !may_be_far && !names.iter().any(|name| pattern.matches(name)) {
             let message = format!(
-                "\"{}\" fits none of the agent's tools; it counts only for tools that a client brings",
+                "\"{}\" matches none of the agent's tools; it applies only to tools of clients",
                 rule.tool.0
             );
             warn(&["agents", name, "permissions", &index.to_string(), "tool"], message);

@@ -1,7 +1,7 @@
-//! A client goes on with a message that waited for it.
+//! A client continues a message that waited for its answers.
 //!
-//! It has the message up to the question, and takes whatever comes behind that: so the response
-//! begins where the first of its calls was answered, by this client or by anybody else.
+//! The client has the message up to the pending calls and appends what it receives. So the response begins
+//! where the first of its calls was answered, by this client or by another one.
 
 use super::{ChatContext, busy_error, invalid_request, nothing_new, open_reply};
 use crate::auth::Action;
@@ -18,8 +18,8 @@ use turnwire_wires::ai_sdk::{ChatRequest, ContinuedMessage, PendingReply};
 const CHUNK: usize = 256 * 1024;
 
 impl ChatContext<'_> {
-    /// Takes the client's answers, and goes on with the reply. What was answered meanwhile counts as
-    /// it was answered; the client is told.
+    /// Submits the client's answers and streams the rest of the reply. Calls that others have answered in the
+    /// meantime keep those answers.
     pub(super) async fn continue_reply(
         &self,
         request: &ChatRequest,
@@ -31,7 +31,7 @@ impl ChatContext<'_> {
         };
         let (id, first) = (reply.msg().id().to_owned(), reply.first_seq());
         if id != continued.id {
-            // The client shows another message: it would put what comes now into that one.
+            // The client would append the events to another message.
             return Err(busy_error());
         }
         let waiting = snapshot.pending_calls();
@@ -49,7 +49,7 @@ impl ChatContext<'_> {
             match client_events::accept_events(self.app, &self.session, self.caller, &events).await
             {
                 Ok(done) => taken = Some(done.last.saturating_sub(done.stored.into())),
-                // In this very moment.
+                // At the same time.
                 Err(error) if error.name() == "already_answered" => {}
                 Err(error) => return Err(error),
             }
@@ -59,10 +59,10 @@ impl ChatContext<'_> {
             calls.any(|waits| waits.id == *call)
         };
         let place = match taken {
-            // Without `read` only what comes of one's own answers is shown.
+            // Without `read` the caller sees only what follows its own answers.
             Some(place) if !self.caller.can(Action::Read) => Some(place),
             Some(place) if continued.calls.iter().all(is_pending) => Some(place),
-            // Somebody else has answered some of them before.
+            // Others have answered some of them before.
             Some(place) => {
                 let earlier = seq_before_answer(&self.session, first, &continued.calls).await?;
                 Some(earlier.map_or(place, |earlier| earlier.min(place)))
@@ -78,14 +78,14 @@ impl ChatContext<'_> {
         }
     }
 
-    /// What to say when no reply is open.
+    /// The error if no reply is open.
     async fn no_open_reply_error(&self, continued: &ContinuedMessage) -> ApiResult<ApiError> {
         let is_known = self.session.find_message(&continued.id).await?.is_some();
         if !is_known || continued.calls.is_empty() {
             return Ok(nothing_new());
         }
         Ok(ApiError::conflict(format!(
-            "the reply {} has ended; nothing waits for an answer; nothing was stored",
+            "the reply {} has ended and waits for no answer; nothing was stored",
             continued.id
         ))
         .kind("already_answered")
@@ -95,16 +95,16 @@ impl ChatContext<'_> {
 
 fn no_answers_error(waits: bool) -> ApiError {
     let error = if waits {
-        ApiError::unprocessable("the reply waits, and the request answers nothing")
-            .hint("the part of the call is to be in the state approval-responded, output-available or output-error")
+        ApiError::unprocessable("the reply has pending calls, and the request answers none of them")
+            .hint("the part of the call must have the state approval-responded, output-available or output-error")
     } else {
-        ApiError::conflict("the reply runs, and there is nothing new in this request")
-            .hint("GET /ai-sdk/{agent}/{chat}/stream (resumeStream) shows the reply")
+        ApiError::conflict("the reply is running, and the request has nothing new")
+            .hint("GET /ai-sdk/{agent}/{chat}/stream (resumeStream) streams the reply")
     };
     error.kind("nothing_new")
 }
 
-/// The place before the first answer to one of these calls.
+/// The position before the first answer to one of these calls.
 async fn seq_before_answer(
     session: &Session,
     first: Seq,

@@ -1,4 +1,4 @@
-//! A request that says something new.
+//! A request with a new user message.
 
 use super::{ModelRequest, ReplyPart, derived_id, idempotency_key, with_session_hint};
 use crate::error::{ApiError, ApiResult};
@@ -14,8 +14,8 @@ use turnwire_core::Msg;
 use turnwire_log::Session;
 use turnwire_wires::client_request::ClientRequest;
 
-/// Takes what is new, in the session that the client names or in a new one. A key names a session,
-/// too: so a request that comes again finds the reply that it has started.
+/// Sends what is new, in the session that the client names or in a new one. An idempotency key without a session
+/// selects a session, so that a repeated request finds its reply.
 pub(super) async fn send_new_messages(
     request: &ModelRequest,
     asked: &ClientRequest,
@@ -26,7 +26,7 @@ pub(super) async fn send_new_messages(
     client_context::check_client_context(app, caller.tenant(), &client_context(asked)).await?;
     let mut said = asked.user_messages.clone();
     if id.is_none() {
-        // A session that nobody could find again is made only for what can be said in it.
+        // A session with a random id is created only after its message is known to be valid.
         require_known_agent(app, &asked.model)?;
         said = links::fetch_links(app, caller.tenant(), said).await?;
     }
@@ -52,11 +52,11 @@ pub(super) async fn send_new_messages(
 fn reply_part(session: Arc<Session>, sent: &SendOutcome) -> ApiResult<ReplyPart> {
     let replayed = matches!(sent, SendOutcome::Replayed(_));
     let Accepted { reply_id, .. } = sent.accepted().clone();
-    let reply_id = reply_id.ok_or_else(|| ApiError::internal("nobody replies"))?;
+    let reply_id = reply_id.ok_or_else(|| ApiError::internal("the message has no reply"))?;
     Ok(ReplyPart { session, reply_id, begin: ReplyPosition::Start, replayed })
 }
 
-/// The messages that the session does not have yet: of a new one, all that was `said`.
+/// The messages that the session does not have; for a new session all of `said`.
 fn unsent_messages(
     offer: &ClientContext,
     asked: &ClientRequest,
@@ -67,11 +67,11 @@ fn unsent_messages(
     let new = if is_fresh { said } else { asked.new_messages() };
     let Some((last, earlier)) = new.split_last() else {
         return Err(ApiError::bad_request(
-            "nothing is new: there is nothing of the user's behind the last message of the \
-             assistant's; nothing was stored",
+            "the request has nothing new: no user message follows the last assistant message; \
+             nothing was stored",
         )
         .kind("nothing_new")
-        .hint("end the messages with what the user says now"));
+        .hint("end `messages` with a user message"));
     };
     let mut messages = earlier.to_vec();
     messages.push(offer.attach_to(last.clone()));

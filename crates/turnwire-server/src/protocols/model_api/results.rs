@@ -1,4 +1,4 @@
-//! A request that brings the results of calls which a reply waits for.
+//! A request with the results of pending tool calls.
 
 use super::{ModelRequest, ReplyPart, derived_id, idempotency_key};
 use crate::auth::Action;
@@ -16,12 +16,12 @@ use turnwire_log::store::{EventLines, MessageQuery};
 use turnwire_log::{PendingCalls, Session, Snapshot};
 use turnwire_wires::client_request::ClientRequest;
 
-/// How many messages back a call is looked for that does not wait any more.
+/// How many messages back an answered call is searched.
 const LOOK_BACK: usize = 32;
 /// How much of the log is read at a time.
 const CHUNK: usize = 256 * 1024;
 
-/// Takes the results. The same reply goes on, and the answer is what comes of it from here.
+/// Submits the results. The same reply continues, and the response is the rest of it.
 pub(super) async fn submit_results(
     request: &ModelRequest,
     asked: &ClientRequest,
@@ -45,7 +45,7 @@ pub(super) async fn submit_results(
     Err(error)
 }
 
-/// Takes the results in a session.
+/// Submits the results to a session.
 async fn submit_results_to(
     request: &ModelRequest,
     asked: &ClientRequest,
@@ -60,22 +60,22 @@ async fn submit_results_to(
     let left_out: Vec<&str> = waiting.into_iter().filter(|id| !ids.contains(id)).collect();
     if !left_out.is_empty() {
         return Err(ApiError::bad_request(format!(
-            "the reply waits for these calls, too: {}; nothing was stored",
+            "the reply also waits for the results of {}; nothing was stored",
             left_out.join(", ")
         ))
         .kind("missing_results")
-        .hint("send the results of all calls of an answer in one request"));
+        .hint("send the results of all calls of a response in one request"));
     }
     let own = own_reply(&snapshot)?;
     let mut events = result_events(&pending, &asked.results);
-    // The agent's own goes last: it is the first that the client is told of.
+    // The agent's own goes last: the response begins with it.
     events.sort_by_key(|event| event.reply_id == own);
     events.extend(user_hint(request, asked, own)?);
     assign_event_ids(request, &mut events)?;
     let taken =
         client_events::accept_events(&request.app, &session, &request.caller, &events).await?;
     if taken.stored == 0 {
-        // The same request came a moment ago.
+        // The same request was handled at the same time.
         return replay_or_reject(request, session, ids.first().copied().unwrap_or_default()).await;
     }
     let place = taken.last.saturating_sub(u64::from(taken.stored));
@@ -87,7 +87,10 @@ fn unique_call_ids(results: &[ToolResult]) -> ApiResult<Vec<&str>> {
     let mut ids: Vec<&str> = Vec::with_capacity(results.len());
     for result in results {
         if ids.contains(&result.id.as_str()) {
-            return Err(ApiError::bad_request(format!("the call {} has two results", result.id)));
+            return Err(ApiError::bad_request(format!(
+                "duplicate result for the call {}",
+                result.id
+            )));
         }
         ids.push(&result.id);
     }
@@ -98,7 +101,7 @@ fn external_calls(pending: &[PendingCalls]) -> impl Iterator<Item = &ToolCall> {
     pending.iter().flat_map(|pending| &pending.external)
 }
 
-/// The session that the client names.
+/// The session in the request's header.
 async fn named_session(
     request: &ModelRequest,
     asked: &ClientRequest,
@@ -109,21 +112,21 @@ async fn named_session(
 }
 
 fn unknown_call(id: &str) -> ApiError {
-    ApiError::bad_request(format!("nothing waits for the result of a call {id:?}"))
+    ApiError::bad_request(format!("no call {id:?} waits for a result"))
         .kind("unknown_call")
         .hint(format!(
-            "the ids of calls are in the answer before; its header {SESSION_HEADER} names the session, and \
-             the request may name it, too"
+            "the previous response has the ids of the calls; its header {SESSION_HEADER} names the session, which \
+             the request may name, too"
         ))
 }
 
-/// The reply that goes on.
+/// The reply that continues.
 fn own_reply(snapshot: &Snapshot) -> ApiResult<&str> {
     let own = snapshot.open.iter().find(|reply| !reply.is_of_sub_agent());
     own.map(|reply| reply.msg().id()).ok_or_else(|| ApiError::internal("no reply is open"))
 }
 
-/// The answers, one for each reply that asked.
+/// The result events, one for each reply that waits.
 fn result_events(pending: &[PendingCalls], results: &[ToolResult]) -> Vec<Event<'static>> {
     let of_reply = |pending: &PendingCalls| {
         let is_asked =
@@ -136,7 +139,7 @@ fn result_events(pending: &[PendingCalls], results: &[ToolResult]) -> Vec<Event<
     pending.iter().filter_map(of_reply).collect()
 }
 
-/// What the user says beside the results: the reply that goes on is told, as part of it.
+/// A user message beside the results, as a hint for the reply that continues.
 fn user_hint(
     request: &ModelRequest,
     asked: &ClientRequest,
@@ -148,11 +151,11 @@ fn user_hint(
     }
     request.caller.require(Action::Publish).map_err(|_| {
         ApiError::bad_request(
-            "the user's words cannot be put into a reply that goes on; nothing was stored",
+            "a user message beside tool results needs the scope `publish`; nothing was stored",
         )
         .kind("words_beside_results")
         .hint(
-            "send the results alone, and the words when the reply has ended; or use credentials \
+            "send the results alone, and the message when the reply has ended; or use credentials \
              with the scope `publish`",
         )
     })?;
@@ -171,7 +174,7 @@ fn to_part(block: &ContentBlock) -> Option<Part> {
     }
 }
 
-/// Gives the events ids by which they are known when the request comes again.
+/// Derives the events' ids from the idempotency key, to recognise a repeated request.
 fn assign_event_ids(request: &ModelRequest, events: &mut [Event<'static>]) -> ApiResult<()> {
     let Some(key) = idempotency_key(&request.headers)? else { return Ok(()) };
     let id = derived_id(request, key);
@@ -181,8 +184,7 @@ fn assign_event_ids(request: &ModelRequest, events: &mut [Event<'static>]) -> Ap
     Ok(())
 }
 
-/// A call does not wait for its result. When this very request was there before, what it got then is
-/// told again.
+/// No call waits for the result. A repeated request gets the same response again, any other an error.
 async fn replay_or_reject(
     request: &ModelRequest,
     session: Arc<Session>,
@@ -199,13 +201,13 @@ async fn replay_or_reject(
         }
     }
     Err(ApiError::conflict(format!(
-        "the call {id} does not wait for a result, or has one already; nothing was stored"
+        "the call {id} waits for no result, or has one already; nothing was stored"
     ))
     .kind("already_answered")
-    .hint("a request that is sent again needs the same Idempotency-Key to get the same answer"))
+    .hint("a repeated request needs the same Idempotency-Key to get the same response"))
 }
 
-/// The reply that has a call, and where it begins.
+/// The reply with a call, and its first seq.
 async fn find_reply_with_call(
     session: &Arc<Session>,
     id: &str,
@@ -224,7 +226,7 @@ async fn find_reply_with_call(
     }))
 }
 
-/// Where an event stands that has this id, from a place on.
+/// The seq of the event with this id, searched from a position on.
 async fn find_event(session: &Session, mut from: Seq, id: &str) -> ApiResult<Option<Seq>> {
     loop {
         let rows = session.read_events(from, CHUNK).await?;

@@ -1,4 +1,4 @@
-//! `POST /v1/chat/completions`: an agent as a chat model of `OpenAI`'s.
+//! `POST /v1/chat/completions`: an agent as an `OpenAI` chat model.
 
 use crate::app::App;
 use crate::auth::Caller;
@@ -18,7 +18,7 @@ const CHAT_API: ModelApi = ModelApi {
     collector: || Box::<CompletionCollector>::default(),
 };
 
-/// Answers what the user says, or goes on with the results of calls.
+/// Answers a user message, or continues with tool results.
 pub(crate) async fn complete(
     State(app): State<Arc<App>>,
     caller: Caller,

@@ -1,21 +1,22 @@
-//! `GET /v1/models`: the agents, as models.
+//! `GET /v1/models`: the agents as models.
 //!
-//! The same list is read by OpenAI's clients and by Anthropic's: each finds its own fields.
+//! The list has the fields of both `OpenAI` and Anthropic.
 
 use crate::app::App;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::Path;
 use axum::Json;
 use axum::extract::State;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// When an agent was made is not known. Both protocols then say the beginning of time.
+/// The creation time of an agent is unknown.
 const CREATED: i64 = 0;
 const CREATED_AT: &str = "1970-01-01T00:00:00Z";
 
-/// What can be talked to.
-#[derive(Debug, Serialize)]
+/// The agents.
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct ModelList {
     object: &'static str,
     data: Vec<ModelView>,
@@ -25,7 +26,7 @@ pub struct ModelList {
 }
 
 /// An agent, as a model.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct ModelView {
     id: String,
     object: &'static str,
@@ -50,7 +51,7 @@ impl ModelView {
     }
 }
 
-/// Lists the agents that run here.
+/// Lists the agents of this server.
 pub async fn list_models(State(app): State<Arc<App>>) -> ApiResult<Json<ModelList>> {
     let data: Vec<ModelView> = app.agents.keys().map(|name| ModelView::new(name)).collect();
     let id = |model: Option<&ModelView>| model.map(|model| model.id.clone());
@@ -67,8 +68,8 @@ pub async fn get_model(
     Ok(Json(ModelView::new(&name)))
 }
 
-/// An error unless there is such a model. One whose agent runs elsewhere is none: nobody here could
-/// say when it answers.
+/// An error unless the model is an agent of this server. External agents are not: nobody knows when they
+/// answer.
 pub(super) fn require_model(app: &App, name: &str) -> ApiResult<()> {
     if app.agents.contains_key(name) {
         return Ok(());
@@ -76,5 +77,5 @@ pub(super) fn require_model(app: &App, name: &str) -> ApiResult<()> {
     let names: Vec<&str> = app.agents.keys().map(String::as_str).collect();
     Err(ApiError::not_found(format!("The model `{name}` does not exist"))
         .kind("model_not_found")
-        .hint(format!("a model is an agent; there are: {}", names.join(", "))))
+        .hint(format!("a model is an agent; the agents are {}", names.join(", "))))
 }

@@ -1,8 +1,8 @@
 //! `/v1/responses`: create, retrieve, cancel.
 //!
-//! A reply is a response, from its beginning to its end, or to where it waits for the client to
-//! execute calls. What it says when it has the results is the next response. Whatever the client does
-//! meanwhile, the reply goes on; so every response is one in the background, and can be read again.
+//! A response is a reply up to its end, or up to where it waits for tool results; after the results the next
+//! response begins. The reply continues whatever the client does, so every response runs in the background and
+//! can be retrieved.
 
 mod current_response;
 mod request;
@@ -24,6 +24,7 @@ use current_response::{read_current, response_in_frame};
 use http::{HeaderMap, Uri};
 use request::CreateRequest;
 use response_id::{FoundResponse, ResponseId, is_tool_result};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
@@ -33,10 +34,11 @@ use turnwire_core::event::UserInterrupt;
 use turnwire_wires::{EncoderOptions, Wire};
 
 fn wire() -> ApiResult<&'static Wire> {
-    Wire::named("openai-responses").ok_or_else(|| ApiError::internal("a wire is missing"))
+    Wire::named("openai-responses")
+        .ok_or_else(|| ApiError::internal("the wire openai-responses is missing"))
 }
 
-/// What the encoder of a response is told.
+/// The options of a response's encoder.
 fn encoding(found: &FoundResponse) -> EncoderOptions {
     EncoderOptions {
         session_id: Some(found.session.id().to_owned()),
@@ -47,7 +49,7 @@ fn encoding(found: &FoundResponse) -> EncoderOptions {
     }
 }
 
-/// Takes what the user says, or the results of calls, and answers with what the agent replies.
+/// Sends user messages or tool results, and returns the agent's response.
 pub async fn create(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -61,7 +63,7 @@ pub async fn create(
         Submission { app: &app, caller: &caller, uri: &uri, headers: &headers, body: &body };
     let (stream, background) = (asked.stream, asked.background);
     let found = asking.submit(asked).await?;
-    // The answer may take minutes, and does not need it.
+    // The response may take minutes and does not need the body: free the memory.
     drop(body);
     if stream {
         return Ok(protocols::sse_response(&app, follow(&app, &caller, &found).await?.unmerged()));
@@ -80,14 +82,16 @@ pub async fn create(
 }
 
 /// What stands behind the `?`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 pub struct RetrieveQuery {
+    /// Stream the response's events.
     #[serde(default)]
     stream: bool,
+    /// Only events after this sequence number.
     starting_after: Option<u64>,
 }
 
-/// A response as it stands, or its events: all of them again, or only those behind a number.
+/// Returns a response as it is now, or streams its events: all, or only those after a number.
 pub async fn retrieve(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -104,7 +108,7 @@ pub async fn retrieve(
     Ok(protocols::sse_response(&app, follow.skip_frames(skipped)))
 }
 
-/// Stops a response. One that has ended stays as it is.
+/// Stops a response. One that has ended does not change.
 pub async fn cancel(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -120,7 +124,7 @@ fn json_response(found: &FoundResponse, response: Value) -> Response {
     with_session_header(found.session.id(), Json(response).into_response())
 }
 
-/// A response as it grows.
+/// The stream of a response.
 async fn follow(app: &App, caller: &Caller, found: &FoundResponse) -> ApiResult<ReplySubscriber> {
     let tell = ReplyStreamOptions {
         wire: wire()?,
@@ -136,17 +140,17 @@ async fn follow(app: &App, caller: &Caller, found: &FoundResponse) -> ApiResult<
     Ok(protocols::follow_reply(app, &found.session, tell).await?.end_before(is_tool_result))
 }
 
-/// A response that the caller reaches.
+/// A response of a session that the caller may use.
 async fn find_response(app: &App, caller: &Caller, id: &str) -> ApiResult<FoundResponse> {
     let found = ResponseId::find(id, app, caller).await?.ok_or_else(|| {
         ApiError::not_found(format!("Response with id '{id}' not found."))
             .kind("response_not_found")
-            .hint("the `id` of a response says where it is; its session may have been deleted")
+            .hint("check the id; the session of the response may have been deleted")
     })?;
     if found.is_kept {
         return Ok(found);
     }
-    Err(ApiError::gone(format!("the events of the response {id} are no longer kept"))
+    Err(ApiError::gone(format!("retention has removed the events of the response {id}"))
         .kind("trimmed")
         .hint(format!("GET /v1/sessions/{}/messages still has the message", found.session.id())))
 }

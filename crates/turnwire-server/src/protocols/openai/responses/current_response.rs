@@ -1,4 +1,4 @@
-//! A response as it stands, without waiting for more of it.
+//! Reads a response as it is now, without waiting for its end.
 
 use super::response_id::{FoundResponse, is_tool_result};
 use super::{encoding, wire};
@@ -51,7 +51,7 @@ struct ResponseReader<'f> {
     frames: Frames,
     found: &'f FoundResponse,
     has_frames: bool,
-    /// It has ended, or was given what it waited for.
+    /// The response has ended: by the end of the reply, or by tool results.
     is_finished: bool,
 }
 
@@ -60,7 +60,7 @@ impl ResponseReader<'_> {
         for event in coalesce(events) {
             let seq = event.seq;
             if seq.is_some() && seq == self.found.id.results {
-                // What came before belongs to an earlier response.
+                // Earlier events belong to an earlier response.
                 self.encode.end(&mut self.frames);
                 self.frames.clear();
                 self.has_frames = false;
@@ -87,7 +87,7 @@ impl ResponseReader<'_> {
     }
 }
 
-/// The response that the last frame of it holds.
+/// The response in its last frame.
 pub(super) fn response_in_frame(frame: &str) -> ApiResult<Value> {
     #[derive(serde::Deserialize)]
     struct Last {
@@ -97,8 +97,7 @@ pub(super) fn response_in_frame(frame: &str) -> ApiResult<Value> {
     Ok(last.response)
 }
 
-/// What is said of an end that has not come is taken out. Calls are shown when it is known who
-/// executes them.
+/// Marks a response as running: removes its end, and calls of which it is not known who executes them.
 fn mark_in_progress(response: &mut Value) {
     let Some(fields) = response.as_object_mut() else { return };
     fields.insert("status".to_owned(), "in_progress".into());

@@ -1,4 +1,4 @@
-//! What a client asks for: the body of `POST /v1/responses`.
+//! The body of `POST /v1/responses`.
 
 use super::wire;
 use crate::error::{ApiError, ApiResult};
@@ -24,27 +24,27 @@ struct Format {
     schema: Option<Json>,
 }
 
-/// What a client asks for.
+/// A request for a response.
 #[derive(Debug)]
 pub(super) struct CreateRequest {
     pub model: String,
     pub previous: Option<String>,
     pub stream: bool,
     pub background: bool,
-    /// What the conversation is recognised by.
+    /// The client's history, to find its session.
     pub claimed: ClaimedHistory,
     offer: ClientContext,
     items: Vec<Item>,
 }
 
-/// What somebody is said to have said or done.
+/// An input item.
 #[derive(Debug)]
 enum Item {
-    /// The user.
+    /// A user message.
     User(Box<Msg>),
-    /// A tool of the client's.
+    /// A result of a client tool.
     Result(Box<ToolResult>),
-    /// The agent. What it said is in the log, and is not taken from anybody.
+    /// Something of the agent. The log has it; a client's version is ignored.
     Agent,
 }
 
@@ -52,8 +52,7 @@ enum Item {
 #[derive(Debug)]
 pub(super) struct CallOutput<'a> {
     pub result: &'a ToolResult,
-    /// It comes behind everything that the agent is said to have said. The others may well be a part
-    /// of the history that the client repeats.
+    /// Whether it follows every item of the agent. Others may be history that the client repeats.
     pub is_new: bool,
 }
 
@@ -61,7 +60,7 @@ impl CreateRequest {
     /// Reads a body.
     pub fn parse(body: &[u8]) -> ApiResult<Self> {
         let mut body: Fields = serde_json::from_slice(body).map_err(|error| {
-            invalid_request(format!("the body is no request for a response: {error}"))
+            invalid_request(format!("invalid Responses request: {error}"))
                 .hint("the shortest one is {\"model\": \"demo\", \"input\": \"hello\"}")
         })?;
         let model = take_field(&mut body, "model")?.filter(|model: &String| !model.is_empty());
@@ -70,10 +69,8 @@ impl CreateRequest {
                 .hint("a model is an agent; GET /v1/models lists them")
         })?;
         if body.remove("conversation").is_some_and(|conversation| !conversation.is_null()) {
-            return Err(invalid_request(
-                "there are no conversations here: `conversation` is not taken",
-            )
-            .hint("go on with `previous_response_id`, or name a session: Turnwire-Session"));
+            return Err(invalid_request("`conversation` is not supported")
+                .hint("use `previous_response_id`, or the header Turnwire-Session"));
         }
         let input = body.remove("input").ok_or_else(|| invalid_request("`input` is missing"))?;
         let instructions: Option<String> = take_field(&mut body, "instructions")?;
@@ -94,7 +91,7 @@ impl CreateRequest {
                 tools,
                 output_schema,
                 instructions: (!said.is_empty()).then(|| said.join("\n\n")),
-                // Nobody who speaks this protocol can be asked.
+                // This protocol cannot ask for approvals.
                 unattended: true,
                 asked_by: None,
                 extra: body,
@@ -104,7 +101,7 @@ impl CreateRequest {
         })
     }
 
-    /// Where what is new begins: behind everything that the agent is said to have said.
+    /// The index of the first new item: after the last item of the agent.
     fn first_new_item(&self) -> usize {
         let last = self.items.iter().rposition(|item| matches!(item, Item::Agent));
         last.map_or(0, |last| last + 1)
@@ -119,13 +116,12 @@ impl CreateRequest {
         })
     }
 
-    /// Whether the user says something new.
+    /// Whether there is a new user message.
     pub fn has_new_user_input(&self) -> bool {
         self.items.iter().skip(self.first_new_item()).any(|item| matches!(item, Item::User(_)))
     }
 
-    /// What the user says: in a session that knows what went before only what is new, else all. What
-    /// the client brings beside it is in the last message.
+    /// The user messages: all for a new session, else the new ones. The last one has the client context.
     pub fn messages(self, is_fresh: bool) -> Vec<Msg> {
         let from = if is_fresh { 0 } else { self.first_new_item() };
         let mut messages: Vec<Msg> = self
@@ -144,34 +140,31 @@ impl CreateRequest {
     }
 }
 
-/// 400, in their words.
+/// 400 with OpenAI's error code.
 pub(super) fn invalid_request(message: impl Into<String>) -> ApiError {
     ApiError::bad_request(message.into()).kind("invalid_request")
 }
 
 fn client_tool(tool: Tool) -> ApiResult<ClientTool> {
     if tool.r#type != "function" {
-        return Err(invalid_request(format!(
-            "a tool of the type {:?} cannot be run here",
-            tool.r#type
-        ))
-        .kind("unsupported_tool")
-        .hint("a client brings functions; what an agent can do by itself is its own matter"));
+        return Err(invalid_request(format!("unsupported tool type {:?}", tool.r#type))
+            .kind("unsupported_tool")
+            .hint("only tools of the type `function` are supported"));
     }
     if tool.name.is_empty() {
-        return Err(invalid_request("a function among the `tools` has no name"));
+        return Err(invalid_request("a function in `tools` has no name"));
     }
     let input = tool.parameters.filter(|parameters| !parameters.is_null());
     if input.as_ref().is_some_and(|input| !input.text().starts_with('{')) {
         return Err(invalid_request(format!(
-            "the parameters of the function {} are no schema",
+            "the parameters of the function {} are not a JSON schema",
             tool.name
         )));
     }
     Ok(ClientTool { name: tool.name, description: tool.description.unwrap_or_default(), input })
 }
 
-/// The form that the answer is to have. What else `text` says stays where it is.
+/// The schema of the output, from `text.format`. Other fields of `text` stay.
 fn output_schema(body: &mut Fields) -> ApiResult<Option<Json>> {
     let Some(mut text) = take_field::<Fields>(body, "text")? else { return Ok(None) };
     let format: Option<Format> = take_field(&mut text, "format")?;
@@ -186,19 +179,17 @@ fn output_schema(body: &mut Fields) -> ApiResult<Option<Json>> {
             Json::parse(r#"{"type":"object"}"#).map(Some).map_err(ApiError::internal)
         }
         ("text", _) => Ok(None),
-        (other, _) => {
-            Err(invalid_request(format!("there is no `text.format` of the type {other:?}"))
-                .hint("text, json_object or json_schema"))
-        }
+        (other, _) => Err(invalid_request(format!("unknown type {other:?} of `text.format`"))
+            .hint("expected text, json_object or json_schema")),
     }
 }
 
-/// Takes a field out; null is as if it were not there.
+/// Removes a field and parses it; null counts as missing.
 fn take_field<T: DeserializeOwned>(fields: &mut Fields, key: &str) -> ApiResult<Option<T>> {
-    fields.take(key).map_err(|error| invalid_request(format!("`{key}` cannot be read: {error}")))
+    fields.take(key).map_err(|error| invalid_request(format!("invalid `{key}`: {error}")))
 }
 
-/// Reads the input. What system and developer say is added to `said`.
+/// Parses the input. Texts of system and developer messages are added to `said`.
 fn parse_items(
     input: &str,
     said: &mut Vec<String>,
@@ -208,7 +199,7 @@ fn parse_items(
         return Ok(vec![Item::User(user_message(input, "input")?.into())]);
     }
     let list: Vec<&RawValue> = serde_json::from_str(input)
-        .map_err(|_| invalid_request("`input` is neither a text nor a list of items"))?;
+        .map_err(|_| invalid_request("`input` must be a string or a list of items"))?;
     let mut items = Vec::with_capacity(list.len());
     for (at, raw) in list.into_iter().enumerate() {
         let read = wire()?.decode_messages(raw.get()).map_err(ApiError::internal)?;
@@ -228,7 +219,7 @@ struct ItemHead {
 fn parse_item(raw: &RawValue, at: usize, said: &mut Vec<String>) -> ApiResult<Option<Item>> {
     let place = format!("input[{at}]");
     let head: ItemHead = serde_json::from_str(raw.get())
-        .map_err(|error| invalid_request(format!("{place} is no item: {error}")))?;
+        .map_err(|error| invalid_request(format!("{place} is not a valid item: {error}")))?;
     match (head.r#type.as_deref(), head.role.as_deref()) {
         (None | Some("message"), Some("user")) => {
             Ok(Some(Item::User(user_message(raw.get(), &place)?.into())))
@@ -240,7 +231,7 @@ fn parse_item(raw: &RawValue, at: usize, said: &mut Vec<String>) -> ApiResult<Op
         (None | Some("message"), Some("assistant")) => Ok(Some(Item::Agent)),
         (None | Some("message"), role) => Err(invalid_request(format!(
             "{place} has {}",
-            role.map_or("neither a type nor a role".to_owned(), |role| format!(
+            role.map_or("neither `type` nor `role`".to_owned(), |role| format!(
                 "the unknown role {role:?}"
             ))
         ))),
@@ -254,11 +245,11 @@ fn parse_item(raw: &RawValue, at: usize, said: &mut Vec<String>) -> ApiResult<Op
                 _ => None,
             });
             result.map_or_else(
-                || Err(invalid_request(format!("{place} is no result of a call"))),
+                || Err(invalid_request(format!("{place} is not a tool result"))),
                 |result| Ok(Some(Item::Result(result.into()))),
             )
         }
-        // Calls, reasoning, references, and whatever else only a model makes.
+        // Calls, reasoning, references: items that only a model creates.
         (Some(_), _) => Ok(Some(Item::Agent)),
     }
 }
@@ -270,22 +261,23 @@ fn user_message(raw: &str, place: &str) -> ApiResult<Msg> {
         match block {
             ContentBlock::Text(block) => is_said |= !block.text.trim().is_empty(),
             ContentBlock::Data(block) if block.decoded().is_some_and(|bytes| bytes.is_err()) => {
-                return Err(invalid_request(format!("{place} has data that is no base64")));
+                return Err(invalid_request(format!("{place} has invalid base64")));
             }
             ContentBlock::Data(_) => is_said = true,
             _ => {
-                return Err(invalid_request(format!("{place} has a part that cannot be read"))
-                    .hint("input_text, input_image or input_file, with their text, data or URL"));
+                return Err(invalid_request(format!("{place} has an unsupported part")).hint(
+                    "expected input_text, input_image or input_file, with text, data or URL",
+                ));
             }
         }
     }
-    if is_said { Ok(msg) } else { Err(invalid_request(format!("{place} says nothing"))) }
+    if is_said { Ok(msg) } else { Err(invalid_request(format!("{place} is empty"))) }
 }
 
 fn parse_message(raw: &str, place: &str) -> ApiResult<Msg> {
     let read = wire()?.decode_messages(raw).map_err(ApiError::internal)?;
-    let read = read.map_err(|error| invalid_request(format!("{place} cannot be read: {error}")))?;
-    read.into_iter().next().ok_or_else(|| invalid_request(format!("{place} says nothing")))
+    let read = read.map_err(|error| invalid_request(format!("{place} is invalid: {error}")))?;
+    read.into_iter().next().ok_or_else(|| invalid_request(format!("{place} is empty")))
 }
 
 fn joined_text(msg: &Msg) -> Option<String> {

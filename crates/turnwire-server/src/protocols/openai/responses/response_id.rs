@@ -1,7 +1,7 @@
-//! What a response is called: `resp_SESSION~REPLY`, or `resp_SESSION~REPLY~SEQ` for what a reply says
-//! after the client has given the results of its calls, which stand at that place of the log.
+//! The id of a response: `resp_SESSION~REPLY`, or `resp_SESSION~REPLY~SEQ` for the part of a reply after tool
+//! results, which are at that seq of the log.
 //!
-//! So a name says where everything is, and nothing has to be kept for it.
+//! The id locates the response, so nothing has to be stored for it.
 
 use crate::app::App;
 use crate::auth::{Caller, is_valid_id};
@@ -13,27 +13,27 @@ use turnwire_core::{Event, EventKind, Msg, Seq};
 use turnwire_log::Session;
 use turnwire_log::store::{EventLines, MessageQuery};
 
-/// What stands in front of every name.
+/// The prefix of every id.
 const PREFIX: &str = "resp_";
 
-/// Which response.
+/// The id of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ResponseId {
     pub session: String,
     pub reply: String,
-    /// The place of the results that it begins with.
+    /// The seq of the tool results that it continues from.
     pub results: Option<Seq>,
 }
 
-/// A response that is there.
+/// An existing response.
 pub(super) struct FoundResponse {
     pub session: Arc<Session>,
     pub id: ResponseId,
-    /// The place of the reply's first event.
+    /// The seq of the reply's first event.
     pub first: Seq,
-    /// Whether the user's message asked for an answer in JSON.
+    /// Whether the user's message requests JSON.
     pub wants_json: bool,
-    /// Whether its events are all there.
+    /// Whether retention has kept all its events.
     pub is_kept: bool,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for ResponseId {
 }
 
 impl ResponseId {
-    /// Reads a name.
+    /// Parses an id.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.strip_prefix(PREFIX)?.split('~');
         let (session, reply) = (parts.next()?, parts.next()?);
@@ -57,7 +57,7 @@ impl ResponseId {
         is_whole.then(|| Self { session: session.to_owned(), reply: reply.to_owned(), results })
     }
 
-    /// The response, if the caller reaches it.
+    /// Finds a response of a session that the caller may use.
     pub async fn find(text: &str, app: &App, caller: &Caller) -> ApiResult<Option<FoundResponse>> {
         let Some(name) = Self::parse(text) else { return Ok(None) };
         if !caller.0.reaches(&name.session) {
@@ -71,7 +71,7 @@ impl ResponseId {
         let (first, last, is_ours) = if let Some(reply) = open {
             (reply.first_seq(), snapshot.head, !reply.is_of_sub_agent())
         } else if let Some(stored) = session.find_message(&name.reply).await? {
-            // A message that came whole is no reply.
+            // A message that was stored whole is not a reply.
             let is_reply = stored.event_id.is_empty();
             (stored.first, stored.last.get(), is_reply && !stored.of_sub_agent)
         } else {
@@ -97,13 +97,12 @@ impl ResponseId {
     }
 }
 
-/// Whether an event brings the results of calls that a client executed. Another response begins with
-/// it.
+/// Whether an event has tool results of the client. The next response begins with it.
 pub(super) fn is_tool_result(event: &Event<'_>) -> bool {
     matches!(event.kind, EventKind::ExternalExecutionResult(_))
 }
 
-/// Whether the message before a reply asks for an answer in JSON.
+/// Whether the message before a reply requests JSON.
 async fn wants_json(session: &Session, reply: Seq) -> ApiResult<bool> {
     let query = MessageQuery { before: Some(reply), limit: 1, ..MessageQuery::default() };
     let messages = session.list_messages(&query).await?;

@@ -1,4 +1,4 @@
-//! A request for a response on its way in: in which session, and what of it is new.
+//! `POST /v1/responses`: finds the session of a request, and stores what is new.
 
 use super::request::{CreateRequest, invalid_request};
 use super::response_id::{FoundResponse, ResponseId, is_tool_result};
@@ -22,7 +22,7 @@ use turnwire_log::{PendingCalls, Session};
 /// How much of the log is read at a time.
 const CHUNK: usize = 256 * 1024;
 
-/// A request on its way in.
+/// A request that is being handled.
 pub(super) struct Submission<'r> {
     pub app: &'r Arc<App>,
     pub caller: &'r Caller,
@@ -32,17 +32,17 @@ pub(super) struct Submission<'r> {
 }
 
 impl Submission<'_> {
-    /// Does what was asked for, and says which response that is.
+    /// Stores what is new in the request, and returns its response.
     pub async fn submit(&self, asked: CreateRequest) -> ApiResult<FoundResponse> {
         let previous = self.find_previous(&asked).await?;
         let name = session_in_header(self.headers)?;
         let session = match (&previous, name) {
             (Some(previous), Some(name)) if previous.session.id() != name => {
                 return Err(invalid_request(format!(
-                    "the previous response is of the session {}, not of {name}",
+                    "the previous response belongs to the session {}, not to {name}",
                     previous.session.id()
                 ))
-                .hint("leave one of the two out"));
+                .hint("leave out either `previous_response_id` or the session header"));
             }
             (Some(previous), _) => Some(previous.session.clone()),
             (None, Some(name)) => {
@@ -60,7 +60,7 @@ impl Submission<'_> {
         self.send_messages(asked, session, name).await
     }
 
-    /// The response that this one goes on from.
+    /// The response that this one continues.
     async fn find_previous(&self, asked: &CreateRequest) -> ApiResult<Option<FoundResponse>> {
         let Some(id) = &asked.previous else { return Ok(None) };
         let found = ResponseId::find(id, self.app, self.caller).await?;
@@ -71,7 +71,7 @@ impl Submission<'_> {
         })
     }
 
-    /// Takes what the user says.
+    /// Sends user messages.
     async fn send_messages(
         &self,
         asked: CreateRequest,
@@ -82,8 +82,8 @@ impl Submission<'_> {
         let agent = asked.model.clone();
         let mut messages = asked.messages(is_fresh);
         if messages.is_empty() {
-            return Err(invalid_request("there is nothing new in `input` that could be answered")
-                .hint("it ends with what the user says, or with the results of calls"));
+            return Err(invalid_request("`input` has nothing new to answer")
+                .hint("end it with a user message, or with tool results"));
         }
         client_context::check_last_message(self.app, self.caller.tenant(), &messages).await?;
         let session = if let Some(session) = session {
@@ -91,7 +91,7 @@ impl Submission<'_> {
         } else {
             let name = name.map(str::to_owned).or_else(|| self.session_of_key());
             if name.is_none() {
-                // One that nobody could find again is made only for what can be said in it.
+                // A session with a random id is created only after its message is known to be valid.
                 protocols::require_known_agent(self.app, &agent)?;
                 messages = links::fetch_links(self.app, self.caller.tenant(), messages).await?;
             }
@@ -109,11 +109,11 @@ impl Submission<'_> {
         };
         let sent = send_all(self.app, &session, said).await?;
         let reply = sent.accepted().reply_id.clone();
-        let reply = reply.ok_or_else(|| ApiError::internal("a message without a reply"))?;
+        let reply = reply.ok_or_else(|| ApiError::internal("the message has no reply"))?;
         self.find_started(&session, reply, None).await
     }
 
-    /// The session of a request that names none, but has a key: sent again, it is found again.
+    /// The session id of a request that names none but has a key, so that a repeated request finds it.
     fn session_of_key(&self) -> Option<String> {
         let key = self.headers.get("idempotency-key")?;
         let holder = self.caller.0.holder.as_bytes();
@@ -121,7 +121,7 @@ impl Submission<'_> {
         Some(format!("key-{}", hex(&sha256(&what), 16)))
     }
 
-    /// A response that is there: somebody has just started it.
+    /// A response that was just started.
     async fn find_started(
         &self,
         session: &Arc<Session>,
@@ -133,7 +133,7 @@ impl Submission<'_> {
         found.ok_or_else(|| turnwire_log::Error::NoSession.into())
     }
 
-    /// Takes the results of calls that wait for them. `None`: they are all of earlier turns.
+    /// Submits the results of pending calls. `None`: all results are of earlier turns.
     async fn submit_results(
         &self,
         asked: &CreateRequest,
@@ -165,11 +165,11 @@ impl Submission<'_> {
                 done => return done,
             }
         }
-        // An error where something had to wait.
+        // An error if a new result has no pending call.
         MatchedResults::new(asked, &[]).map(|_| None)
     }
 
-    /// Takes the results in a session. `None`: they are all of earlier turns.
+    /// Submits the results to a session. `None`: all results are of earlier turns.
     async fn submit_results_in(
         &self,
         asked: &CreateRequest,
@@ -184,7 +184,7 @@ impl Submission<'_> {
         answers.check_complete(asked, &pending)?;
         let main = snapshot.open.iter().find(|reply| !reply.is_of_sub_agent());
         let main = main.map(|reply| reply.msg().id().to_owned());
-        let main = main.ok_or_else(|| ApiError::internal("nothing that could wait"))?;
+        let main = main.ok_or_else(|| ApiError::internal("no open reply"))?;
         let events = answers.events(key);
         let taken = client_events::accept_events(self.app, &session, self.caller, &events).await?;
         let first = taken.last.saturating_add(1).saturating_sub(u64::from(taken.stored));
@@ -197,13 +197,13 @@ fn reply_waiting_for<'p>(pending: &'p [PendingCalls], call: &str) -> Option<&'p 
     pending.iter().find(|pending| pending.external.iter().any(|waiting| waiting.id == call))
 }
 
-/// The results that something waits for, by reply.
+/// The results of pending calls, by reply.
 struct MatchedResults {
     list: Vec<(String, Vec<ToolResult>)>,
 }
 
 impl MatchedResults {
-    /// An error when there is a new result that nothing waits for.
+    /// Matches results with pending calls; an error if a new result has none.
     fn new(asked: &CreateRequest, pending: &[PendingCalls]) -> ApiResult<Self> {
         let mut list: Vec<(String, Vec<ToolResult>)> = Vec::new();
         for output in asked.outputs() {
@@ -222,13 +222,13 @@ impl MatchedResults {
         Ok(Self { list })
     }
 
-    /// An error unless every call that waits gets its result, and nothing else is asked for.
+    /// An error unless every pending call gets its result and nothing else is new.
     fn check_complete(&self, asked: &CreateRequest, pending: &[PendingCalls]) -> ApiResult<()> {
         if asked.has_new_user_input() {
             return Err(invalid_request(
-                "results of calls and words of the user cannot come together; nothing was stored",
+                "tool results and user messages cannot be sent in one request; nothing was stored",
             )
-            .hint("send the results first, and what the user says when the response is there"));
+            .hint("send the results first, and the user message after the response"));
         }
         let is_given = |id: &str| self.list.iter().flat_map(|(_, list)| list).any(|r| r.id == id);
         let mut calls = pending.iter().flat_map(|pending| &pending.external);
@@ -250,14 +250,13 @@ impl MatchedResults {
 
 fn unexpected_result(id: &str) -> ApiError {
     ApiError::conflict(format!(
-        "no call {id:?} waits for a result: there is none, or it was answered already; nothing \
-         was stored"
+        "no call {id:?} waits for a result: it does not exist or has one already; nothing was stored"
     ))
     .kind("already_answered")
-    .hint("go on with the `previous_response_id` of the response that has the call")
+    .hint("set `previous_response_id` to the response that has the call")
 }
 
-/// Where results were taken that came with a key.
+/// The seq at which results with this idempotency key are stored.
 async fn find_stored_results(previous: &FoundResponse, key: &str) -> ApiResult<Option<Seq>> {
     let last = previous.session.head_state().head;
     let mut from = previous.first;
