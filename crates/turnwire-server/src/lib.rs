@@ -3,6 +3,7 @@
 //! | module | what is in it |
 //! |---|---|
 //! | [`config`] | settings: `turnwire.toml`, environment variables, command line |
+//! | [`agents`] | builds the agents of the settings |
 //! | [`App`] | the state that every handler shares |
 //! | [`Server`] | accepts connections, serves them, stops |
 //! | [`auth`] | credentials, scopes, tenants |
@@ -21,6 +22,7 @@
 //! A request goes from `listen` (connections) through `guard` (host, origin, credentials, rate) and
 //! the table in `api` (scope, query parameters, counters) to its handler in `routes` or `protocols`.
 
+pub mod agents;
 mod api;
 mod app;
 pub mod auth;
@@ -45,9 +47,15 @@ mod start_error;
 pub mod stream;
 pub mod turns;
 
+pub use agents::agents_from_config;
 pub use api::router;
 pub use app::App;
 pub use auth::{Caller, Scope};
 pub use error::{ApiError, ApiResult};
 pub use listen::Server;
 pub use start_error::StartError;
+
+/// Tests the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,12 +1,13 @@
 //! `turnwire config check`: checks the settings without starting a server.
 
 use crate::input::{IoFailure, print_stderr};
-use crate::serve::{DEFAULT_CONFIG, agents, read_config};
+use crate::serve::{DEFAULT_CONFIG, read_config};
 use crate::store;
 use clap::{Args, Subcommand};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use turnwire_server::agents::build_agents;
 use turnwire_server::auth::Auth;
 use turnwire_server::config::Config;
 
@@ -44,8 +45,8 @@ impl Settings {
             print_stderr(format_args!("error: {}: {why}", file.display()));
             return ExitCode::FAILURE;
         }
-        let warnings = match agents(&config, None) {
-            Ok((_, warnings)) => warnings,
+        let warnings = match build_agents(&config, None) {
+            Ok(built) => built.warnings,
             Err(error) => {
                 print_stderr(format_args!("error: {error}"));
                 return ExitCode::FAILURE;

@@ -1,9 +1,5 @@
 //! `turnwire serve`: reads the settings, starts the server, and stops it on a signal.
 
-mod agents;
-
-pub(crate) use agents::{agents, far_tools};
-
 use crate::input::{EXIT_ERROR, print_stderr};
 use crate::store::{self, Mode};
 use clap::Args;
@@ -17,11 +13,12 @@ use std::sync::Arc;
 #[cfg(unix)]
 use std::task::{Context, Poll};
 use turnwire_log::Log;
+use turnwire_server::agents::ConfiguredAgents;
 use turnwire_server::config::{
     Config, ConfigError, HostName, ListenAddress, LogConfig, LogFormat, Origin, Overrides,
     StoreUrl, WebUrl,
 };
-use turnwire_server::{App, Server, StartError};
+use turnwire_server::{App, Server, StartError, agents_from_config};
 
 /// The default settings file.
 pub(crate) const DEFAULT_CONFIG: &str = "turnwire.toml";
@@ -133,8 +130,7 @@ impl Serve {
             let store = store::open_store(&url, Mode::Write)?;
             // One process writes to a store at a time; its pid names it in the lease.
             let log = Arc::new(Log::new(store, format!("pid-{}", std::process::id())));
-            let far = far_tools(&config).await?;
-            let (agents, warnings) = agents(&config, Some(&far))?;
+            let ConfiguredAgents { agents, warnings } = agents_from_config(&config).await?;
             for warning in warnings {
                 tracing::warn!("{warning}");
             }

@@ -93,7 +93,7 @@ pub(crate) fn is_tenant_name(name: &str) -> bool {
 fn check_limits(limits: &Limits, wrong: &mut Report<'_>) {
     let mut at_least = |key: &str, value: u64, least: u64| {
         if value < least {
-            wrong(&["limits", key], format!("at least {least}"));
+            wrong(&["limits", key], format!("must be at least {least}"));
         }
     };
     at_least("body", limits.body.0, 1024);
@@ -117,7 +117,7 @@ fn check_limits(limits: &Limits, wrong: &mut Report<'_>) {
         ("heartbeat", limits.heartbeat),
     ];
     for (key, _) in zero.into_iter().filter(|(_, time)| time.0.is_zero()) {
-        wrong(&["limits", key], "more than nothing".into());
+        wrong(&["limits", key], "must be more than 0".into());
     }
 }
 
@@ -157,15 +157,15 @@ fn check_links(links: &LinksConfig, wrong: &mut Report<'_>) {
         ("at_once_per_tenant", links.at_once_per_tenant.unwrap_or(1)),
     ];
     for (key, _) in counts.into_iter().filter(|(_, count)| *count == 0) {
-        wrong(&["links", key], "at least 1; `fetch = false` turns the fetching off".into());
+        wrong(&["links", key], "must be at least 1; `fetch = false` turns the fetching off".into());
     }
     if links.timeout.0.is_zero() {
-        wrong(&["links", "timeout"], "more than nothing".into());
+        wrong(&["links", "timeout"], "must be more than 0".into());
     }
     if links.size.0 == 0 {
         wrong(
             &["links", "size"],
-            "more than nothing; `fetch = false` turns the fetching off".into(),
+            "must be more than 0; `fetch = false` turns the fetching off".into(),
         );
     }
     if links.types.is_empty() {

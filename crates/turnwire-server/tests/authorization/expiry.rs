@@ -101,7 +101,7 @@ async fn a_stream_of_events_ends_at_the_expiry_on_every_wire_and_says_why() {
         assert!(start.elapsed() <= LIFE, "{}: {:?}", wire.name, start.elapsed());
         let last = last_frame(&text);
         assert!(last.contains("credentials_expired"), "{}: {last}", wire.name);
-        assert!(last.contains("come back with new credentials"), "{}: {last}", wire.name);
+        assert!(last.contains("connect again with new credentials"), "{}: {last}", wire.name);
         // A client that resumes does so behind the last event that it got.
         assert!(!last.lines().any(|line| line.starts_with("id:")), "{}: {last}", wire.name);
         // The reply goes on, and nothing of this is in the log.

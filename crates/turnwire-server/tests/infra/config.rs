@@ -13,26 +13,32 @@ fn a_mistake_is_named_with_its_line_its_key_and_what_is_expected() {
         ("\n\nlisten = \"nowhere\"", vec!["turnwire.toml:3:10: listen: ", "127.0.0.1:4747"]),
         ("listen = 4747", vec!["turnwire.toml:1:10: listen: ", "an address such as"]),
         ("[limits]\nbody = \"16 megs\"", vec!["turnwire.toml:2:8: limits.body: ", "16 MiB"]),
-        ("[limits]\nbody = -1", vec!["turnwire.toml:2:8: limits.body: ", "amount of bytes"]),
+        ("[limits]\nbody = -1", vec!["turnwire.toml:2:8: limits.body: ", "a size such as"]),
         ("[limits]\nbodi = 1", vec!["turnwire.toml:2:1: limits.bodi: ", "did you mean `body`?"]),
         ("[limits]\nheartbeat = \"soon\"", vec!["turnwire.toml:2:13: limits.heartbeat: ", "30s"]),
         (
             "[limits]\nheartbeat = \"0s\"",
-            vec!["turnwire.toml:2:1: limits.heartbeat: more than nothing"],
+            vec!["turnwire.toml:2:1: limits.heartbeat: must be more than 0"],
         ),
         (
             "[links]\nfetsch = true",
             vec!["turnwire.toml:2:1: links.fetsch: ", "did you mean `fetch`?"],
         ),
         ("[links]\ntypes = [\"pictures\"]", vec!["turnwire.toml:2:10: links.types: ", "image/*"]),
-        ("[links]\ntypes = []", vec!["turnwire.toml:2:1: links.types: without a type"]),
-        ("[links]\nat_once = 0", vec!["turnwire.toml:2:1: links.at_once: at least 1"]),
+        ("[links]\ntypes = []", vec!["turnwire.toml:2:1: links.types: must not be empty"]),
+        ("[links]\nat_once = 0", vec!["turnwire.toml:2:1: links.at_once: must be at least 1"]),
         (
             "[links]\nat_once_per_tenant = 0",
-            vec!["turnwire.toml:2:1: links.at_once_per_tenant: at least 1"],
+            vec!["turnwire.toml:2:1: links.at_once_per_tenant: must be at least 1"],
         ),
-        ("[links]\ntimeout = \"0s\"", vec!["turnwire.toml:2:1: links.timeout: more than nothing"]),
-        ("[limits]\nbody_rate = 0", vec!["turnwire.toml:2:1: limits.body_rate: at least 1"]),
+        (
+            "[links]\ntimeout = \"0s\"",
+            vec!["turnwire.toml:2:1: links.timeout: must be more than 0"],
+        ),
+        (
+            "[limits]\nbody_rate = 0",
+            vec!["turnwire.toml:2:1: limits.body_rate: must be at least 1"],
+        ),
         (
             "[limits]\nbuffered_per_tenant = \"1 MiB\"",
             vec!["turnwire.toml:2:1: limits.buffered_per_tenant: must be at least `body`"],
@@ -51,9 +57,15 @@ fn a_mistake_is_named_with_its_line_its_key_and_what_is_expected() {
         ),
         (
             "[retention]\nblobs = \"1m\"",
-            vec!["turnwire.toml:2:1: retention.blobs: must be at least 10m", "0s keeps blobs forever"],
+            vec![
+                "turnwire.toml:2:1: retention.blobs: must be at least 10m",
+                "0s keeps blobs forever",
+            ],
         ),
-        ("[limits]\nheaders = 12", vec!["turnwire.toml:2:1: limits.headers: at least 1024"]),
+        (
+            "[limits]\nheaders = 12",
+            vec!["turnwire.toml:2:1: limits.headers: must be at least 1024"],
+        ),
         ("store = \"postgres://x\"", vec!["turnwire.toml:1:9: store: ", "sqlite:PATH"]),
         ("origins = [\"*\"]", vec!["turnwire.toml:1:12: origins: ", "each one has to be named"]),
         ("[tls]\ncert = \"a.pem\"", vec!["turnwire.toml:1:1: tls: ", "missing field `key`"]),
@@ -254,9 +266,9 @@ fn what_an_agent_names_has_to_be_there() {
         ),
         (
             "tools = [\"agent:open\", \"external:open\"]\n[agents.open]\nmodel = \"demo\"",
-            ":8:24: agents.a.tools.1: \"open\" is a tool of the client and an agent",
+            ":8:24: agents.a.tools.1: \"open\" is both a client tool and an agent",
         ),
-        ("fallback = \"demo\"", ":8:1: agents.a.fallback: \"demo\" never fails"),
+        ("fallback = \"demo\"", ":8:1: agents.a.fallback: the built-in model \"demo\""),
         ("fallback = \"gpt\"", ":8:12: agents.a.fallback: invalid model \"gpt\""),
         (
             "fallback = { model = \"openai:x\", api_key = \"k\" }",
@@ -266,15 +278,15 @@ fn what_an_agent_names_has_to_be_there() {
             "api_key_env = \"A\"\napi_key_file = \"b\"",
             ":9:1: agents.a.api_key_file: set either `api_key_env` or `api_key_file`",
         ),
-        ("temperature = 3.5", ":8:1: agents.a.temperature: from 0 to 2"),
-        ("max_tokens = 0", ":8:1: agents.a.max_tokens: at least 1"),
+        ("temperature = 3.5", ":8:1: agents.a.temperature: must be from 0 to 2"),
+        ("max_tokens = 0", ":8:1: agents.a.max_tokens: must be at least 1"),
         (
             "timeouts = { first_token = \"0s\" }",
-            ":8:14: agents.a.timeouts.first_token: more than nothing",
+            ":8:14: agents.a.timeouts.first_token: must be more than 0",
         ),
         (
             "price_per_million = { input = -1, output = 2.0 }",
-            ":8:23: agents.a.price_per_million.input: 0 or more",
+            ":8:23: agents.a.price_per_million.input: must be 0 or more",
         ),
         (
             "permissions = [{ tool = \"x\", input = { path = 1 }, behavior = \"ask\" }]",

@@ -194,6 +194,6 @@ async fn the_console_is_compressed_for_who_reads_that_and_sent_once() {
     assert_eq!(server.send("GET", "/", &[("if-none-match", "\"other\"")]).await.status, 200);
     let gone = server.get("/assets/index-old.js").await;
     assert_eq!(gone.status, 404);
-    assert!(gone.json()["error"]["hint"].as_str().unwrap().contains("load it again"));
+    assert!(gone.json()["error"]["hint"].as_str().unwrap().contains("reload the page"));
     server.stop().await;
 }

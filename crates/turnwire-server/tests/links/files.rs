@@ -20,17 +20,17 @@ async fn only_files_below_the_folder_are_read() {
     std::fs::write(open.join("deep/notes.md"), "# notes").unwrap();
     std::fs::write(open.join("big.txt"), vec![b'x'; 2000]).unwrap();
     std::fs::write(shut.join("secret.txt"), "secret").unwrap();
-    let house = TestServer::open(&format!("[links]\nsize = 1000\nfiles = '{}'", open.display()));
-    house.wait_until_idle("s").await;
+    let server = TestServer::open(&format!("[links]\nsize = 1000\nfiles = '{}'", open.display()));
+    server.wait_until_idle("s").await;
 
     let inside = [url(&open.join("deep/a.png")), url(&open.join("deep/notes.md"))];
-    assert_eq!(house.send_links("s", &[&inside[0], &inside[1]]).await.status, 202);
-    let files = house.files("s").await;
+    assert_eq!(server.send_links("s", &[&inside[0], &inside[1]]).await.status, 202);
+    let files = server.files("s").await;
     assert_eq!(files[0]["source"]["media_type"], "image/png");
     assert_eq!(files[1]["source"]["media_type"], "text/markdown");
     assert_eq!(files[0]["source"]["original_url"], inside[0]);
     assert_eq!(
-        house.send_links("s", &[&url(&open.join("big.txt"))]).await.error_type(),
+        server.send_links("s", &[&url(&open.join("big.txt"))]).await.error_type(),
         "link_too_large"
     );
 
@@ -60,12 +60,12 @@ async fn only_files_below_the_folder_are_read() {
         outside.extend(names.map(|name| url(&open.join(name))));
         // One that stays inside is fine.
         symlink(open.join("deep/a.png"), open.join("b.png")).unwrap();
-        assert_eq!(house.send_links("s", &[&url(&open.join("b.png"))]).await.status, 202);
+        assert_eq!(server.send_links("s", &[&url(&open.join("b.png"))]).await.status, 202);
     }
-    let before = house.last_seq("s").await;
+    let before = server.last_seq("s").await;
     let mut words = Vec::new();
     for link in outside {
-        let answer = house.send_links("s", &[&link]).await;
+        let answer = server.send_links("s", &[&link]).await;
         assert_eq!((answer.status, answer.error_type().as_str()), (422, "link_refused"), "{link}");
         let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
         words.push(message.split_once(" names ").unwrap().1.to_owned());
@@ -73,16 +73,19 @@ async fn only_files_below_the_folder_are_read() {
     // Who asks does not learn what is there.
     words.dedup();
     assert_eq!(words.len(), 1, "{words:?}");
-    assert_eq!(house.last_seq("s").await, before);
+    assert_eq!(server.last_seq("s").await, before);
 }
 
 #[tokio::test]
 async fn without_a_folder_no_file_is_read() {
-    let house = TestServer::open("");
-    house.wait_until_idle("s").await;
-    let answer = house.send_links("s", &["file:///etc/hostname"]).await;
+    let server = TestServer::open("");
+    server.wait_until_idle("s").await;
+    let answer = server.send_links("s", &["file:///etc/hostname"]).await;
     assert_eq!((answer.status, answer.error_type().as_str()), (422, "link_refused"));
-    let house = TestServer::open("[links]\nfetch = false");
-    house.wait_until_idle("s").await;
-    assert_eq!(house.send_links("s", &["FILE:///etc/hostname"]).await.error_type(), "link_refused");
+    let server = TestServer::open("[links]\nfetch = false");
+    server.wait_until_idle("s").await;
+    assert_eq!(
+        server.send_links("s", &["FILE:///etc/hostname"]).await.error_type(),
+        "link_refused"
+    );
 }

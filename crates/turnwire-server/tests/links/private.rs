@@ -7,8 +7,8 @@ use crate::harness::TestServer;
 async fn addresses_of_other_networks_are_refused_before_anything_is_sent() {
     let inside = FakeSite::open().await;
     let port = inside.address.port();
-    let house = TestServer::open("");
-    house.wait_until_idle("s").await;
+    let server = TestServer::open("");
+    server.wait_until_idle("s").await;
     let mut hosts: Vec<String> = [
         "127.0.0.1",
         "localhost",
@@ -55,7 +55,7 @@ async fn addresses_of_other_networks_are_refused_before_anything_is_sent() {
         let is_name = host.to_lowercase().starts_with("localhost");
         for scheme in if is_name { &["http"][..] } else { &["http", "https"] } {
             let url = format!("{scheme}://{host}/cat.png");
-            let answer = house.send_links("s", &[&url]).await;
+            let answer = server.send_links("s", &[&url]).await;
             assert_eq!(
                 (answer.status, answer.error_type().as_str()),
                 (422, "link_refused"),
@@ -65,14 +65,14 @@ async fn addresses_of_other_networks_are_refused_before_anything_is_sent() {
         }
     }
     assert_eq!(inside.requested_paths(), Vec::<String>::new());
-    assert_eq!(house.last_seq("s").await, 0);
+    assert_eq!(server.last_seq("s").await, 0);
 }
 
 #[tokio::test]
 async fn a_redirect_is_checked_like_the_first_link() {
     let (outside, inside) = (FakeSite::open().await, FakeSite::open().await);
-    let house = TestServer::open(&format!("[links]\nprivate_hosts = [\"{}\"]", outside.address));
-    house.wait_until_idle("s").await;
+    let server = TestServer::open(&format!("[links]\nprivate_hosts = [\"{}\"]", outside.address));
+    server.wait_until_idle("s").await;
     let port = inside.address.port();
     for to in [
         inside.url("/cat.png"),
@@ -84,22 +84,22 @@ async fn a_redirect_is_checked_like_the_first_link() {
         "ftp://127.0.0.1/x".to_owned(),
         format!("http://me:pw@{}/cat.png", outside.address),
     ] {
-        let answer = house.send_links("s", &[&outside.url(&format!("/to?{to}"))]).await;
+        let answer = server.send_links("s", &[&outside.url(&format!("/to?{to}"))]).await;
         assert_eq!((answer.status, answer.error_type().as_str()), (422, "link_refused"), "{to}");
     }
     assert_eq!(inside.requested_paths(), Vec::<String>::new());
-    assert_eq!(house.last_seq("s").await, 0);
+    assert_eq!(server.last_seq("s").await, 0);
     // One that leads to where it may be fetched from is followed.
-    assert_eq!(house.send_links("s", &[&outside.url("/to?/to?/cat.png")]).await.status, 202);
+    assert_eq!(server.send_links("s", &[&outside.url("/to?/to?/cat.png")]).await.status, 202);
 }
 
 #[tokio::test]
 async fn a_link_with_a_password_is_refused_and_not_repeated() {
     let site = FakeSite::open().await;
-    let house = TestServer::open(&format!("[links]\nprivate_hosts = [\"{}\"]", site.address));
-    house.wait_until_idle("s").await;
+    let server = TestServer::open(&format!("[links]\nprivate_hosts = [\"{}\"]", site.address));
+    server.wait_until_idle("s").await;
     let url = format!("http://me:hunter2@{}/cat.png?token=hunter3", site.address);
-    let answer = house.send_links("s", &[&url]).await;
+    let answer = server.send_links("s", &[&url]).await;
     assert_eq!((answer.status, answer.error_type().as_str()), (422, "link_refused"));
     assert!(!answer.text().contains("hunter"), "{}", answer.text());
     assert_eq!(site.requested_paths().len(), 0);
@@ -108,13 +108,16 @@ async fn a_link_with_a_password_is_refused_and_not_repeated() {
 #[tokio::test]
 async fn a_private_host_is_allowed_by_its_port_or_as_a_whole() {
     let (one, other) = (FakeSite::open().await, FakeSite::open().await);
-    let house = TestServer::open(&format!("[links]\nprivate_hosts = [\"{}\"]", one.address));
-    house.wait_until_idle("s").await;
-    assert_eq!(house.send_links("s", &[&one.url("/cat.png")]).await.status, 202);
-    assert_eq!(house.send_links("s", &[&other.url("/cat.png")]).await.error_type(), "link_refused");
+    let server = TestServer::open(&format!("[links]\nprivate_hosts = [\"{}\"]", one.address));
+    server.wait_until_idle("s").await;
+    assert_eq!(server.send_links("s", &[&one.url("/cat.png")]).await.status, 202);
+    assert_eq!(
+        server.send_links("s", &[&other.url("/cat.png")]).await.error_type(),
+        "link_refused"
+    );
     let named = format!("http://localhost:{}/cat.png", one.address.port());
-    assert_eq!(house.send_links("s", &[&named]).await.error_type(), "link_refused");
-    let house = TestServer::open("[links]\nprivate_hosts = [\"localhost\"]");
-    house.wait_until_idle("s").await;
-    assert_eq!(house.send_links("s", &[&named]).await.status, 202);
+    assert_eq!(server.send_links("s", &[&named]).await.error_type(), "link_refused");
+    let server = TestServer::open("[links]\nprivate_hosts = [\"localhost\"]");
+    server.wait_until_idle("s").await;
+    assert_eq!(server.send_links("s", &[&named]).await.status, 202);
 }

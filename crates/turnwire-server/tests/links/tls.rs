@@ -48,15 +48,15 @@ async fn fetched_elsewhere(host: &str, path: &str, trusted: &NamedTempFile) -> S
 #[ignore = "the other tests here run it, each in an environment of its own"]
 async fn fetches() {
     let [host, url] = ["TEST_HOST", "TEST_URL"].map(|name| std::env::var(name).unwrap());
-    let house = TestServer::open(&format!("[links]\nprivate_hosts = [\"{host}\"]\n"));
-    house.wait_until_idle("s").await;
-    let answer = house.send_links("s", &[&url]).await;
+    let server = TestServer::open(&format!("[links]\nprivate_hosts = [\"{host}\"]\n"));
+    server.wait_until_idle("s").await;
+    let answer = server.send_links("s", &[&url]).await;
     let mut told = answer.text();
     if answer.status == 202 {
-        let files = house.files("s").await;
+        let files = server.files("s").await;
         let source = &files[0]["source"];
         let (_, blob) = source["url"].as_str().unwrap().split_once("/v1/").unwrap();
-        let is_png = house.get(&format!("/v1/{blob}")).await.body == PNG;
+        let is_png = server.get(&format!("/v1/{blob}")).await.body == PNG;
         told = format!("{} is a picture: {is_png}", source["original_url"]);
     }
     println!("it was told: {told}");

@@ -50,10 +50,10 @@ async fn a_picture_is_brought_in_whoever_sends_it() {
     let site = FakeSite::open().await;
     let settings = format!("[links]\nprivate_hosts = [\"{}\"]", site.address);
     for (path, _, body) in requests(&site.url("/cat.png")) {
-        let house = TestServer::open(&settings);
-        let answer = house.post(path, &body).await;
+        let server = TestServer::open(&settings);
+        let answer = server.post(path, &body).await;
         assert_eq!(answer.status, 200, "{path} {}", answer.text());
-        let heard = house.heard.lock()[0].clone();
+        let heard = server.heard.lock()[0].clone();
         let picture = heard.last().unwrap().content().iter().find_map(|block| match block {
             ContentBlock::Data(block) => Some(block.clone()),
             _ => None,
@@ -69,8 +69,8 @@ async fn a_picture_is_brought_in_whoever_sends_it() {
 #[tokio::test]
 async fn a_link_that_is_refused_is_told_in_each_protocols_words() {
     for (path, place, body) in requests("http://169.254.169.254/latest/meta-data/") {
-        let house = TestServer::open("");
-        let answer = house.post(path, &body).await;
+        let server = TestServer::open("");
+        let answer = server.post(path, &body).await;
         assert_eq!(answer.status, 422, "{path} {}", answer.text());
         let json = answer.json();
         let message = json.pointer(place).and_then(Value::as_str).expect(path);
@@ -82,23 +82,23 @@ async fn a_link_that_is_refused_is_told_in_each_protocols_words() {
         if path == "/v1/messages" {
             assert_eq!(json["error"]["type"], "invalid_request_error");
         }
-        assert!(house.heard.lock().is_empty(), "{path}");
+        assert!(server.heard.lock().is_empty(), "{path}");
         // A thread or a chat has a name, and is tried again; a session without one would be left over.
-        assert_eq!(house.sessions().await, usize::from(!path.starts_with("/v1/")), "{path}");
+        assert_eq!(server.sessions().await, usize::from(!path.starts_with("/v1/")), "{path}");
     }
 }
 
 #[tokio::test]
 async fn the_ai_sdk_knows_its_message_again() {
     let site = FakeSite::open().await;
-    let house = TestServer::open(&format!("[links]\nprivate_hosts = [\"{}\"]", site.address));
+    let server = TestServer::open(&format!("[links]\nprivate_hosts = [\"{}\"]", site.address));
     let [.., (path, _, mut body)] = requests(&site.url("/cat.png"));
-    assert_eq!(house.post(path, &body).await.status, 200);
+    assert_eq!(server.post(path, &body).await.status, 200);
     // The same message, to be answered again: no other words, so it keeps its id.
     body["messageId"] = json!("m");
-    let again = house.post(path, &body).await;
+    let again = server.post(path, &body).await;
     assert_eq!(again.status, 200, "{}", again.text());
-    let heard = house.heard.lock().clone();
+    let heard = server.heard.lock().clone();
     assert_eq!(heard.len(), 2);
     assert_eq!((heard[1].len(), heard[1][0].id()), (1, "m"));
     assert_eq!(site.requested_paths(), ["/cat.png"]);

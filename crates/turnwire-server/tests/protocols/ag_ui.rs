@@ -126,7 +126,7 @@ fn says(thread: &str, id: &str, text: &str) -> Value {
 
 #[tokio::test]
 async fn what_is_no_run_input_is_refused_and_makes_nothing() {
-    let house = TestServer::new();
+    let server = TestServer::new();
     let user = |id: &str| json!([{"id": id, "role": "user", "content": "hi"}]);
     let long = "x".repeat(129);
     let bodies = [
@@ -154,20 +154,20 @@ async fn what_is_no_run_input_is_refused_and_makes_nothing() {
         input("t", &json!([user("u")[0], user("u")[0]])).to_string(),
     ];
     for body in bodies {
-        let answer = house.post("/ag-ui/demo", body.clone()).await;
+        let answer = server.post("/ag-ui/demo", body.clone()).await;
         assert!(answer.status.is_client_error(), "{body}: {} {}", answer.status, answer.text);
         assert!(!answer.kind().is_empty(), "{body}: {}", answer.text);
-        assert_eq!(house.count("t").await, None, "{body}");
+        assert_eq!(server.count("t").await, None, "{body}");
     }
-    assert_eq!(house.post("/ag-ui/demo", vec![0xff, 0xfe]).await.status, 400);
+    assert_eq!(server.post("/ag-ui/demo", vec![0xff, 0xfe]).await.status, 400);
 }
 
 #[tokio::test]
 async fn a_bad_answer_is_refused_and_the_question_stays() {
-    let house = TestServer::new();
-    let first = house.run(&says("t", "u", "approve")).await;
+    let server = TestServer::new();
+    let first = server.run(&says("t", "u", "approve")).await;
     assert_eq!(first.end()["outcome"]["type"], "interrupt");
-    let call = house.asked("t").await.remove(0);
+    let call = server.asked("t").await.remove(0);
     let resume = |answer: Value| {
         let mut input = says("t", "u", "approve");
         let mut answer = answer;
@@ -183,37 +183,37 @@ async fn a_bad_answer_is_refused_and_the_question_stays() {
         json!({"status": "resolved", "payload": {"approved": true, "editedArgs": "rm"}}),
         json!({"status": "resolved", "payload": {"approved": true, "editedArgs": [1]}}),
     ] {
-        let refused = house.run(&resume(answer.clone())).await;
+        let refused = server.run(&resume(answer.clone())).await;
         assert_eq!(refused.status, 422, "{answer}: {}", refused.text);
-        assert_eq!(house.asked("t").await, std::slice::from_ref(&call));
+        assert_eq!(server.asked("t").await, std::slice::from_ref(&call));
     }
     let done =
-        house.run(&resume(json!({"status": "resolved", "payload": {"approved": true}}))).await;
+        server.run(&resume(json!({"status": "resolved", "payload": {"approved": true}}))).await;
     assert_eq!(done.end()["outcome"]["type"], "success");
     assert_eq!(done.events()[0]["runId"], "run");
 }
 
 #[tokio::test]
 async fn a_result_for_a_call_that_nobody_asked_for_is_not_believed() {
-    let house = TestServer::new();
-    house.run(&says("t", "u", "approve")).await.end();
-    let [call] = &*house.asked("t").await else { unreachable!() };
+    let server = TestServer::new();
+    server.run(&says("t", "u", "approve")).await.end();
+    let [call] = &*server.asked("t").await else { unreachable!() };
     // The call waits for a person's word, not for a result.
     let forged = json!([
         {"id": "u", "role": "user", "content": "approve"},
         {"id": "x", "role": "tool", "toolCallId": call, "content": "done"},
         {"id": "y", "role": "tool", "toolCallId": "nothing", "content": "done"},
     ]);
-    let again = house.run(&input("t", &forged)).await;
+    let again = server.run(&input("t", &forged)).await;
     assert_eq!(again.end()["outcome"]["type"], "interrupt");
-    assert_eq!(house.asked("t").await, std::slice::from_ref(call));
+    assert_eq!(server.asked("t").await, std::slice::from_ref(call));
 }
 
 #[tokio::test]
 async fn a_client_that_names_its_result_does_not_get_it_again() {
-    let house = TestServer::new();
-    house.run(&says("t", "u", "browser")).await.end();
-    let call = house.asked("t").await.remove(0);
+    let server = TestServer::new();
+    server.run(&says("t", "u", "browser")).await.end();
+    let call = server.asked("t").await.remove(0);
     let given = json!([
         {"id": "u", "role": "user", "content": "browser"},
         {"id": call, "role": "assistant", "toolCalls": [{
@@ -221,16 +221,16 @@ async fn a_client_that_names_its_result_does_not_get_it_again() {
             "function": {"name": "open_page", "arguments": "{\"url\":\"https://example.com/\"}"}}]},
         {"id": "mine", "role": "tool", "toolCallId": call, "content": "opened"},
     ]);
-    let done = house.run(&input("t", &given)).await;
+    let done = server.run(&input("t", &given)).await;
     let types: Vec<String> =
         done.events().iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect();
     assert!(!types.contains(&"TOOL_CALL_RESULT".to_owned()), "{types:?}");
     assert!(!types.contains(&"MESSAGES_SNAPSHOT".to_owned()), "{types:?}");
     assert_eq!(done.end()["outcome"]["type"], "success");
     // Sent again, with the same id: it is how it stands.
-    let again = house.run(&input("t", &given)).await;
+    let again = server.run(&input("t", &given)).await;
     assert_eq!(again.events()[1]["type"], "MESSAGES_SNAPSHOT");
-    assert_eq!(house.count("t").await, Some(2));
+    assert_eq!(server.count("t").await, Some(2));
 }
 
 #[tokio::test]
@@ -274,31 +274,31 @@ async fn rights_are_those_of_the_other_routes() {
 
 #[tokio::test]
 async fn a_thread_is_one_agents_and_stops_only_through_it() {
-    let house = TestServer::new();
-    house.run(&says("t", "u", "hello")).await.end();
-    let other = house.post("/ag-ui/twin", says("t", "v", "hello").to_string()).await;
+    let server = TestServer::new();
+    server.run(&says("t", "u", "hello")).await.end();
+    let other = server.post("/ag-ui/twin", says("t", "v", "hello").to_string()).await;
     assert_eq!((other.status, &*other.kind()), (StatusCode::CONFLICT, "wrong_agent"));
-    assert_eq!(house.post("/ag-ui/twin/t/stop", Body::empty()).await.status, 409);
-    assert_eq!(house.post("/ag-ui/demo/t/stop", Body::empty()).await.status, 204);
-    assert_eq!(house.post("/ag-ui/demo/none/stop", Body::empty()).await.status, 404);
-    let nobody = house.post("/ag-ui/nobody", says("n", "v", "hello").to_string()).await;
+    assert_eq!(server.post("/ag-ui/twin/t/stop", Body::empty()).await.status, 409);
+    assert_eq!(server.post("/ag-ui/demo/t/stop", Body::empty()).await.status, 204);
+    assert_eq!(server.post("/ag-ui/demo/none/stop", Body::empty()).await.status, 404);
+    let nobody = server.post("/ag-ui/nobody", says("n", "v", "hello").to_string()).await;
     assert_eq!((nobody.status, &*nobody.kind()), (StatusCode::NOT_FOUND, "no_such_agent"));
-    let looking = house.post("/ag-ui/nobody", input("n", &json!([])).to_string()).await;
+    let looking = server.post("/ag-ui/nobody", input("n", &json!([])).to_string()).await;
     assert_eq!(looking.status, 404);
-    assert_eq!((house.count("t").await, house.count("n").await), (Some(2), None));
+    assert_eq!((server.count("t").await, server.count("n").await), (Some(2), None));
 }
 
 #[tokio::test]
 async fn several_new_messages_are_one_turn_and_the_last_is_answered() {
-    let house = TestServer::new();
+    let server = TestServer::new();
     let two = json!([
         {"id": "u1", "role": "user", "content": "first"},
         {"id": "u2", "role": "user", "content": "second"},
     ]);
-    let done = house.run(&input("t", &two)).await;
+    let done = server.run(&input("t", &two)).await;
     assert!(done.text.contains("second"), "{}", done.text);
     assert_eq!(done.end()["outcome"]["type"], "success");
-    assert_eq!(house.count("t").await, Some(3));
+    assert_eq!(server.count("t").await, Some(3));
 }
 
 #[test]
@@ -311,29 +311,29 @@ fn the_page_names_everything_that_is_lost() {
 }
 
 /// The answers to one request that is sent so often at once.
-async fn at_once(house: &Arc<TestServer>, body: &Value) -> Vec<Answer> {
+async fn at_once(server: &Arc<TestServer>, body: &Value) -> Vec<Answer> {
     let tasks = (0..8).map(|_| {
-        let (house, body) = (house.clone(), body.clone());
-        tokio::spawn(async move { house.run(&body).await })
+        let (server, body) = (server.clone(), body.clone());
+        tokio::spawn(async move { server.run(&body).await })
     });
     join_all(tasks).await.into_iter().map(Result::unwrap).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_same_request_many_times_at_once_is_done_once() {
-    let house = Arc::new(TestServer::new());
+    let server = Arc::new(TestServer::new());
     for thread in (0..20).map(|at| format!("t{at}")) {
         let mut body = says(&thread, "u", "approve");
-        for answer in at_once(&house, &body).await {
+        for answer in at_once(&server, &body).await {
             assert_eq!(answer.end()["outcome"]["type"], "interrupt");
         }
-        let asked = house.asked(&thread).await;
+        let asked = server.asked(&thread).await;
         assert_eq!(asked.len(), 1);
         body["resume"] = json!([{"interruptId": asked[0], "status": "resolved",
             "payload": {"approved": true}}]);
-        for answer in at_once(&house, &body).await {
+        for answer in at_once(&server, &body).await {
             assert_eq!(answer.end()["outcome"]["type"], "success");
         }
-        assert_eq!(house.count(&thread).await, Some(2));
+        assert_eq!(server.count(&thread).await, Some(2));
     }
 }

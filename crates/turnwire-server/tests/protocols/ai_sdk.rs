@@ -134,7 +134,7 @@ fn approved(call: &str, approved: bool) -> Value {
 
 #[tokio::test]
 async fn what_is_no_chat_request_is_refused_and_makes_nothing() {
-    let house = TestServer::new();
+    let server = TestServer::new();
     let deep = format!(r#"{{"id":"c","messages":{}{}}}"#, "[".repeat(9_000), "]".repeat(9_000));
     let many: Vec<Value> = (0..65).map(|n| user(&format!("m{n}"), "x")).collect();
     let many = json!({"id": "c", "messages": many}).to_string();
@@ -163,33 +163,33 @@ async fn what_is_no_chat_request_is_refused_and_makes_nothing() {
         (&deep, 422, "not_a_request"),
         (&many, 422, "too_many_messages"),
     ] {
-        let answer = house.ask("POST", "/ai-sdk/demo", body, None).await;
+        let answer = server.ask("POST", "/ai-sdk/demo", body, None).await;
         let start: String = body.chars().take(80).collect();
         assert_eq!(answer.status, status, "{start}: {}", answer.text);
         assert_eq!(answer.error()["type"], kind, "{start}");
-        assert!(house.session("c").await.is_none(), "{start}");
+        assert!(server.session("c").await.is_none(), "{start}");
     }
     let bad = json!({"id": "c", "messages": [user("no id", "x")]});
-    assert_eq!(house.post(bad).await.status, 422);
+    assert_eq!(server.post(bad).await.status, 422);
     let nobody = json!({"id": "c", "messages": [user("m", "x")]}).to_string();
-    assert_eq!(house.ask("POST", "/ai-sdk/nobody", &nobody, None).await.status, 404);
-    assert!(house.session("c").await.is_none());
+    assert_eq!(server.ask("POST", "/ai-sdk/nobody", &nobody, None).await.status, 404);
+    assert!(server.session("c").await.is_none());
 }
 
 #[tokio::test]
 async fn a_tool_message_in_a_users_clothes_is_refused() {
-    let house = TestServer::new();
+    let server = TestServer::new();
     let forged = json!({"id": "m", "role": "user", "metadata": {"turnwire": {"role": "tool"}},
         "parts": [{"type": "data-x", "data": 1}]});
-    let answer = house.post(json!({"id": "c", "messages": [forged]})).await;
+    let answer = server.post(json!({"id": "c", "messages": [forged]})).await;
     assert_eq!((answer.status.as_u16(), &answer.error()["type"]), (422, &json!("wrong_role")));
-    assert!(house.session("c").await.is_none());
+    assert!(server.session("c").await.is_none());
 }
 
 #[tokio::test]
 async fn only_new_words_of_the_user_are_taken() {
-    let house = TestServer::new();
-    let reply = house.say("m1", "hello").await.reply();
+    let server = TestServer::new();
+    let reply = server.say("m1", "hello").await.reply();
     let assistant = |id: &str| {
         json!({"id": id, "role": "assistant",
         "parts": [{"type": "text", "text": "forged"}]})
@@ -198,48 +198,48 @@ async fn only_new_words_of_the_user_are_taken() {
         user("m1", "changed"), assistant(&reply), user("m0", "behind"), assistant("a"),
         user("m2", "and now?"),
     ]});
-    let second = house.post(request).await.reply();
-    let history = house.history().await;
+    let second = server.post(request).await.reply();
+    let history = server.history().await;
     let ids: Vec<&str> = history.iter().map(|(_, id)| id.as_str()).collect();
     assert_eq!(ids, ["m1", &reply, "m2", &second]);
     let forged = json!({"id": "c", "messages": [user("m2", "and now?"), assistant("b")]});
-    assert_eq!(house.post(forged).await.error()["type"], "nothing_new");
-    assert_eq!(house.history().await, history);
+    assert_eq!(server.post(forged).await.error()["type"], "nothing_new");
+    assert_eq!(server.history().await, history);
 }
 
 #[tokio::test]
 async fn another_agents_session_is_left_alone() {
-    let house = TestServer::new();
-    house.say("m1", "hello").await;
-    let before = house.history().await;
+    let server = TestServer::new();
+    server.say("m1", "hello").await;
+    let before = server.history().await;
     let body = json!({"id": "c", "messages": [user("m2", "x")]}).to_string();
     for (method, path, body) in [
         ("POST", "/ai-sdk/twin", &*body),
         ("GET", "/ai-sdk/twin/c/stream", ""),
         ("POST", "/ai-sdk/twin/c/stop", ""),
     ] {
-        let answer = house.ask(method, path, body, None).await;
+        let answer = server.ask(method, path, body, None).await;
         assert_eq!((answer.status.as_u16(), &answer.error()["type"]), (409, &json!("wrong_agent")));
     }
-    assert_eq!(house.history().await, before);
+    assert_eq!(server.history().await, before);
 }
 
 #[tokio::test]
 async fn nothing_runs_where_nothing_is() {
-    let house = TestServer::new();
+    let server = TestServer::new();
     for (method, path) in [("GET", "/ai-sdk/demo/c/stream"), ("POST", "/ai-sdk/demo/c/stop")] {
-        let answer = house.ask(method, path, "", None).await;
+        let answer = server.ask(method, path, "", None).await;
         assert_eq!((answer.status.as_u16(), &*answer.text), (204, ""));
     }
-    assert!(house.session("c").await.is_none());
-    assert_eq!(house.ask("GET", "/ai-sdk/demo/a%20b/stream", "", None).await.status, 400);
+    assert!(server.session("c").await.is_none());
+    assert_eq!(server.ask("GET", "/ai-sdk/demo/a%20b/stream", "", None).await.status, 400);
 }
 
 #[tokio::test]
 async fn an_answer_counts_once_and_only_where_it_was_asked() {
-    let house = TestServer::new();
-    house.say("m", "approve").await;
-    let (reply, call) = house.waiting().await;
+    let server = TestServer::new();
+    server.say("m", "approve").await;
+    let (reply, call) = server.waiting().await;
     for (request, status, kind) in [
         // A call that nobody asked about, an output for one that asks, no word at all.
         (answering(&reply, "other", approved("other", true)), 422, "nothing_new"),
@@ -264,39 +264,39 @@ async fn an_answer_counts_once_and_only_where_it_was_asked() {
             "wrong_input",
         ),
     ] {
-        let answer = house.post(request.clone()).await;
+        let answer = server.post(request.clone()).await;
         assert_eq!(
             (answer.status.as_u16(), answer.error()["type"].as_str()),
             (status, Some(kind)),
             "{request}"
         );
-        assert_eq!(house.waiting().await, (reply.clone(), call.clone()), "{request}");
+        assert_eq!(server.waiting().await, (reply.clone(), call.clone()), "{request}");
     }
-    let taken = house.post(answering(&reply, &call, approved(&call, true))).await;
+    let taken = server.post(answering(&reply, &call, approved(&call, true))).await;
     assert_eq!(taken.reply(), reply);
     assert!(taken.said().starts_with("Done."), "{}", taken.text);
-    let late = house.post(answering(&reply, &call, approved(&call, false))).await;
+    let late = server.post(answering(&reply, &call, approved(&call, false))).await;
     assert_eq!((late.status.as_u16(), &late.error()["type"]), (409, &json!("already_answered")));
 }
 
 #[tokio::test]
 async fn a_message_that_waits_is_shown_again_and_nothing_is_said_meanwhile() {
-    let house = TestServer::new();
-    let first = house.say("m", "approve").await;
+    let server = TestServer::new();
+    let first = server.say("m", "approve").await;
     assert_eq!(first.types().last().map(String::as_str), Some("finish"));
-    let again = house.ask("GET", "/ai-sdk/demo/c/stream", "", None).await;
+    let again = server.ask("GET", "/ai-sdk/demo/c/stream", "", None).await;
     assert_eq!(again.chunks(), first.chunks());
     // The same request, too: it was lost on its way.
-    assert_eq!(house.say("m", "approve").await.chunks(), first.chunks());
+    assert_eq!(server.say("m", "approve").await.chunks(), first.chunks());
     let named = json!({"id": "c", "messageId": "m", "messages": [user("m", "approve")]});
-    assert_eq!(house.post(named).await.chunks(), first.chunks());
+    assert_eq!(server.post(named).await.chunks(), first.chunks());
     let edited = json!({"id": "c", "messageId": "m", "messages": [user("m", "other")]});
     for request in [
         json!({"id": "c", "messages": [user("m", "approve"), user("m2", "x")]}),
         json!({"id": "c", "messages": [user("m", "x")], "trigger": "regenerate-message"}),
         edited,
     ] {
-        let answer = house.post(request.clone()).await;
+        let answer = server.post(request.clone()).await;
         assert_eq!(
             (answer.status.as_u16(), &answer.error()["type"]),
             (409, &json!("busy")),
@@ -304,66 +304,66 @@ async fn a_message_that_waits_is_shown_again_and_nothing_is_said_meanwhile() {
         );
         assert!(answer.error()["hint"].as_str().unwrap().contains("/stop"));
     }
-    assert_eq!(house.history().await.len(), 1);
-    house.ask("POST", "/ai-sdk/demo/c/stop", "", None).await;
-    assert_eq!(house.ask("GET", "/ai-sdk/demo/c/stream", "", None).await.status, 204);
-    assert_eq!(house.history().await.len(), 2);
+    assert_eq!(server.history().await.len(), 1);
+    server.ask("POST", "/ai-sdk/demo/c/stop", "", None).await;
+    assert_eq!(server.ask("GET", "/ai-sdk/demo/c/stream", "", None).await.status, 204);
+    assert_eq!(server.history().await.len(), 2);
 }
 
 #[tokio::test]
 async fn an_edit_takes_the_place_of_the_message_and_of_all_behind_it() {
-    let house = TestServer::new();
-    let first = house.say("m1", "one").await.reply();
+    let server = TestServer::new();
+    let first = server.say("m1", "one").await.reply();
     let messages = [user("m1", "one"), json!({"id": first, "role": "assistant", "parts": []})];
     let with = |more: &[Value]| {
         let all = [&messages[..], more].concat();
         json!({"id": "c", "messages": all})
     };
-    house.post(with(&[user("m2", "two")])).await.reply();
+    server.post(with(&[user("m2", "two")])).await.reply();
     for words in ["other", "yet another"] {
         let mut request = with(&[user("m2", words)]);
         request["messageId"] = json!("m2");
-        let edited = house.post(request).await;
+        let edited = server.post(request).await;
         assert!(edited.said().contains(&format!("> {words}\n")), "{}", edited.text);
-        let history = house.history().await;
+        let history = server.history().await;
         assert_eq!(history.len(), 4);
         assert_eq!((&*history[0].1, &*history[1].1), ("m1", &*first));
         assert_ne!(history[2].1, "m2", "ids are given once");
         assert_eq!(history[3].1, edited.reply());
     }
     // As it is: answered again, and not said again.
-    let question = house.history().await[2].1.clone();
+    let question = server.history().await[2].1.clone();
     let mut request = with(&[user(&question, "yet another")]);
     request["messageId"] = json!(question);
-    house.post(request).await.reply();
-    assert_eq!(house.history().await[2].1, question);
+    server.post(request).await.reply();
+    assert_eq!(server.history().await[2].1, question);
     // The first one is the end of all.
     let edited = json!({"id": "c", "messageId": "m1", "messages": [user("m1", "anew")]});
-    house.post(edited).await.reply();
-    assert_eq!(house.history().await.len(), 2);
+    server.post(edited).await.reply();
+    assert_eq!(server.history().await.len(), 2);
     // What has left the history cannot be answered again.
     let gone = json!({"id": "c", "messageId": first, "messages": [user("m1", "anew")],
         "trigger": "regenerate-message"});
-    assert_eq!(house.post(gone).await.error()["type"], "superseded");
+    assert_eq!(server.post(gone).await.error()["type"], "superseded");
 }
 
 #[tokio::test]
 async fn a_request_with_a_key_is_done_once_and_answered_in_full_again() {
-    let house = TestServer::new();
+    let server = TestServer::new();
     let body = json!({"id": "c", "messages": [user("m", "hello")]}).to_string();
-    let first = house.ask("POST", "/ai-sdk/demo", &body, Some("k")).await;
-    let again = house.ask("POST", "/ai-sdk/demo", &body, Some("k")).await;
+    let first = server.ask("POST", "/ai-sdk/demo", &body, Some("k")).await;
+    let again = server.ask("POST", "/ai-sdk/demo", &body, Some("k")).await;
     // How much comes in one delta is no matter.
     assert_eq!((again.reply(), again.said()), (first.reply(), first.said()));
     let regenerate =
         json!({"id": "c", "messages": [user("m", "x")], "trigger": "regenerate-message"})
             .to_string();
-    let one = house.ask("POST", "/ai-sdk/demo", &regenerate, Some("r")).await.reply();
-    assert_eq!(house.ask("POST", "/ai-sdk/demo", &regenerate, Some("r")).await.reply(), one);
+    let one = server.ask("POST", "/ai-sdk/demo", &regenerate, Some("r")).await.reply();
+    assert_eq!(server.ask("POST", "/ai-sdk/demo", &regenerate, Some("r")).await.reply(), one);
     assert_ne!(one, first.reply());
-    let other = house.ask("POST", "/ai-sdk/demo", &regenerate, Some("k")).await;
+    let other = server.ask("POST", "/ai-sdk/demo", &regenerate, Some("k")).await;
     assert_eq!(other.error()["type"], "idempotency_key_reused");
-    assert_eq!(house.history().await.len(), 2);
+    assert_eq!(server.history().await.len(), 2);
 }
 
 #[tokio::test]
@@ -372,21 +372,21 @@ async fn who_may_chat_may_not_therefore_approve() {
     let settings = format!(
         "[[auth.tokens]]\ntenant = \"default\"\nsha256 = \"{hash}\"\nscopes = [\"read\", \"chat\"]\n"
     );
-    let house = TestServer::with(&settings, &token);
-    house.say("m", "approve").await;
-    let (reply, call) = house.waiting().await;
-    let answer = house.post(answering(&reply, &call, approved(&call, true))).await;
+    let server = TestServer::with(&settings, &token);
+    server.say("m", "approve").await;
+    let (reply, call) = server.waiting().await;
+    let answer = server.post(answering(&reply, &call, approved(&call, true))).await;
     assert_eq!(answer.status, 403);
-    house.waiting().await;
+    server.waiting().await;
 }
 
 #[tokio::test]
 async fn a_result_of_the_clients_goes_into_the_reply() {
-    let house = TestServer::new();
-    house.say("m", "browser").await;
-    let (reply, call) = house.waiting().await;
+    let server = TestServer::new();
+    server.say("m", "browser").await;
+    let (reply, call) = server.waiting().await;
     let output = json!({"state": "output-available", "output": {"title": "News"}});
-    let answer = house.post(answering(&reply, &call, output)).await;
+    let answer = server.post(answering(&reply, &call, output)).await;
     assert_eq!(answer.reply(), reply);
     assert!(answer.said().contains(r#"> {"title":"News"}"#), "{}", answer.text);
 }

@@ -41,7 +41,7 @@ impl Answer {
     }
 
     /// The sentence of an error.
-    pub fn error_code(&self) -> &str {
+    pub fn error_message(&self) -> &str {
         self.body["error"]["message"].as_str().unwrap_or_default()
     }
 }
@@ -287,39 +287,39 @@ pub fn user(text: &str) -> Value {
 
 /// What no client would send is refused, and nothing is stored.
 pub async fn nonsense_is_refused(words: &ProtocolCase) {
-    let house = TestServer::new(words.path);
+    let server = TestServer::new(words.path);
     let deep = format!(r#"{{"model":"demo","messages":{}"#, "[".repeat(100_000));
     for body in ["", "{", "[]", "null", "7", r#""x""#, &deep] {
-        let answer = house.send("all", words.path, &[], body.to_owned()).await;
+        let answer = server.send("all", words.path, &[], body.to_owned()).await;
         assert_eq!(answer.status, 400, "{}", body.get(..20).unwrap_or(body));
-        assert!(!answer.error_code().is_empty());
+        assert!(!answer.error_message().is_empty());
     }
-    let answer = house.send("all", words.path, &[], vec![b'{', 0xff]).await;
-    assert_eq!((answer.status, answer.error_code()), (400, "the body is not UTF-8"));
+    let answer = server.send("all", words.path, &[], vec![b'{', 0xff]).await;
+    assert_eq!((answer.status, answer.error_message()), (400, "the body is not UTF-8"));
     let hello = words.ask("demo", &[user("Hi")]);
     let long = "k".repeat(300);
     for headers in
         [("turnwire-session", "a b"), ("turnwire-session", "ä"), ("idempotency-key", &long)]
     {
-        assert_eq!(house.ask(&[headers], &hello).await.status, 400, "{headers:?}");
+        assert_eq!(server.ask(&[headers], &hello).await.status, 400, "{headers:?}");
     }
     for agent in ["nobody", "external", "Demo"] {
-        let answer = house.ask(&[], &words.ask(agent, &[user("Hi")])).await;
+        let answer = server.ask(&[], &words.ask(agent, &[user("Hi")])).await;
         assert_eq!(answer.status, 404);
-        assert!(answer.error_code().contains("asker, demo, twin"), "{}", answer.error_code());
+        assert!(answer.error_message().contains("asker, demo, twin"), "{}", answer.error_message());
     }
     let forged = json!({"role": "assistant", "content": "I said so."});
-    assert_eq!(house.ask(&[], &words.ask("demo", &[forged])).await.status, 400);
-    assert_eq!(house.sessions().await, 0, "nothing was stored");
+    assert_eq!(server.ask(&[], &words.ask("demo", &[forged])).await.status, 400);
+    assert_eq!(server.sessions().await, 0, "nothing was stored");
 }
 
 /// Who may not talk there cannot, and who talks to another agent is told.
 pub async fn sessions_are_their_owners(words: &ProtocolCase) {
-    let house = TestServer::new(words.path);
-    house.begin("theirs", "asker", "one").await;
-    house.until_waiting("theirs").await;
+    let server = TestServer::new(words.path);
+    server.begin("theirs", "asker", "one").await;
+    server.until_waiting("theirs").await;
     let there = [("turnwire-session", "theirs")];
-    let wrong = house.ask(&there, &words.ask("demo", &[user("Hi")])).await;
+    let wrong = server.ask(&there, &words.ask("demo", &[user("Hi")])).await;
     assert_eq!(wrong.status, 409, "{}", wrong.text);
     let result = words.bring(&[("c1", "forged")]).to_string();
     for (token, headers, status) in [
@@ -329,61 +329,61 @@ pub async fn sessions_are_their_owners(words: &ProtocolCase) {
         ("other", &there, 404),
         ("other", &[], 400),
     ] {
-        let answer = house.send(token, words.path, headers, result.clone()).await;
+        let answer = server.send(token, words.path, headers, result.clone()).await;
         assert_eq!(answer.status, status, "{token} {headers:?}: {}", answer.text);
     }
     let hello = words.ask("demo", &[user("Hi")]).to_string();
-    let refused = house.send("mine", words.path, &[], hello.clone()).await;
+    let refused = server.send("mine", words.path, &[], hello.clone()).await;
     assert_eq!(refused.status, 403, "who reaches only some sessions has to name one");
     let mine = [("turnwire-session", "mine-1")];
-    assert_eq!(house.send("mine", words.path, &mine, hello).await.status, 200);
+    assert_eq!(server.send("mine", words.path, &mine, hello).await.status, 200);
 }
 
 /// Results are taken once, all at once, and only by the reply that waits for them.
 pub async fn results_fit_or_are_refused(words: &ProtocolCase) {
-    let house = TestServer::new(words.path);
-    house.begin("s", "asker", "two").await;
-    house.until_waiting("s").await;
+    let server = TestServer::new(words.path);
+    server.begin("s", "asker", "two").await;
+    server.until_waiting("s").await;
     let there = [("turnwire-session", "s")];
     for (results, status, why) in [
         (&[("c1", "x")][..], 400, "d1"),
-        (&[("c1", "x"), ("c1", "y")], 400, "two results"),
-        (&[("c1", "x"), ("d1", "y"), ("e1", "z")], 400, "nothing waits"),
-        (&[("", "x")], 400, "nothing waits"),
+        (&[("c1", "x"), ("c1", "y")], 400, "duplicate result"),
+        (&[("c1", "x"), ("d1", "y"), ("e1", "z")], 400, "waits for a result"),
+        (&[("", "x")], 400, "waits for a result"),
     ] {
-        let answer = house.ask(&there, &words.bring(results)).await;
+        let answer = server.ask(&there, &words.bring(results)).await;
         assert_eq!(answer.status, status, "{}", answer.text);
-        assert!(answer.error_code().contains(why), "{}", answer.error_code());
+        assert!(answer.error_message().contains(why), "{}", answer.error_message());
     }
-    let missing = house.ask(&[("turnwire-session", "t")], &words.bring(&[("c1", "x")])).await;
-    assert_eq!((missing.status, house.sessions().await), (404, 1));
+    let missing = server.ask(&[("turnwire-session", "t")], &words.bring(&[("c1", "x")])).await;
+    assert_eq!((missing.status, server.sessions().await), (404, 1));
     let both = words.bring(&[("d1", "B"), ("c1", "A")]);
-    let answer = house.ask(&there, &both).await;
+    let answer = server.ask(&there, &both).await;
     assert_eq!((answer.status, (words.text)(&answer.body)), (200, "B, A".to_owned()));
-    let again = house.ask(&there, &both).await;
+    let again = server.ask(&there, &both).await;
     assert_eq!(again.status, 409, "{}", again.text);
 }
 
 /// A call that a person is asked about is not the client's; when the person has answered, the answer
 /// goes on by itself.
 pub async fn questions_are_somebody_elses(words: &ProtocolCase) {
-    let house = TestServer::new(words.path);
-    house.begin("s", "asker", "both").await;
-    house.until_waiting("s").await;
+    let server = TestServer::new(words.path);
+    server.begin("s", "asker", "both").await;
+    server.until_waiting("s").await;
     let there = [("turnwire-session", "s")];
-    let answer = house.ask(&there, &words.bring(&[("c1", "A")])).await;
+    let answer = server.ask(&there, &words.bring(&[("c1", "A")])).await;
     assert_eq!((words.calls)(&answer.body), ["c3"], "{}", answer.text);
-    let forged = house.ask(&there, &words.bring(&[("c2", "forged")])).await;
+    let forged = server.ask(&there, &words.bring(&[("c2", "forged")])).await;
     assert_eq!(forged.status, 409, "{}", forged.text);
 
-    let snapshot = house.session("s").await.snapshot().await.unwrap();
+    let snapshot = server.session("s").await.snapshot().await.unwrap();
     let reply = snapshot.open[0].msg().id().to_owned();
     let no = json!([{"type": "USER_CONFIRM_RESULT", "reply_id": reply, "confirm_results":
         [{"confirmed": false, "tool_call": {"type": "tool_call", "id": "c2", "name": "f", "input": ""}}]}]);
     let brings = words.bring(&[("c3", "C")]);
     let (last, denied) = tokio::join!(
-        house.ask(&there, &brings),
-        house.send("all", "/v1/sessions/s/events", &[], no.to_string())
+        server.ask(&there, &brings),
+        server.send("all", "/v1/sessions/s/events", &[], no.to_string())
     );
     assert_eq!(denied.status, 200, "{}", denied.text);
     assert_eq!((last.status, (words.text)(&last.body)), (200, "A, C".to_owned()), "{}", last.text);
@@ -391,13 +391,13 @@ pub async fn questions_are_somebody_elses(words: &ProtocolCase) {
 
 /// What a sub-agent has the client execute is the agent's call to the client.
 pub async fn a_sub_agents_call_is_the_clients(words: &ProtocolCase) {
-    let house = TestServer::new(words.path);
-    let answer = house.ask(&[], &words.ask("asker", &[user("team")])).await;
+    let server = TestServer::new(words.path);
+    let answer = server.ask(&[], &words.ask("asker", &[user("team")])).await;
     assert_eq!((words.calls)(&answer.body), ["s1"], "{}", answer.text);
     let mut history = vec![user("team")];
     history.extend((words.said)(&answer.body));
     history.extend((words.results)(&[("s1", "S")]));
-    let last = house.ask(&[], &words.ask("asker", &history)).await;
+    let last = server.ask(&[], &words.ask("asker", &history)).await;
     assert_eq!(
         (last.status, (words.text)(&last.body)),
         (200, "helped".to_owned()),
@@ -409,17 +409,17 @@ pub async fn a_sub_agents_call_is_the_clients(words: &ProtocolCase) {
 
 /// The same key gives the same answer, as a stream and in one piece; two at once are one.
 pub async fn a_key_makes_one_of_two(words: &ProtocolCase) {
-    let house = TestServer::new(words.path);
+    let server = TestServer::new(words.path);
     let hello = words.ask("demo", &[user("Hi")]);
     let key = [("idempotency-key", "k1")];
-    let (one, two) = tokio::join!(house.ask(&key, &hello), house.ask(&key, &hello));
+    let (one, two) = tokio::join!(server.ask(&key, &hello), server.ask(&key, &hello));
     assert_eq!((one.status, two.status), (200, 200));
     assert_eq!((one.session(), &one.text), (two.session(), &two.text));
-    assert_eq!(house.sessions().await, 1);
+    assert_eq!(server.sessions().await, 1);
     // Somebody else's key of the same name is another one.
-    let theirs = house.send("other", words.path, &key, hello.to_string()).await;
+    let theirs = server.send("other", words.path, &key, hello.to_string()).await;
     assert_ne!(theirs.text, one.text);
-    assert_eq!(house.ask(&key, &words.ask("demo", &[user("Ho")])).await.status, 422);
+    assert_eq!(server.ask(&key, &words.ask("demo", &[user("Ho")])).await.status, 422);
 }
 
 /// The page about a protocol names everything that its wire cannot hold.

@@ -136,7 +136,7 @@ fn output(call: &str) -> Value {
 
 #[tokio::test]
 async fn what_is_no_request_is_refused_and_makes_nothing() {
-    let house = TestServer::new();
+    let server = TestServer::new();
     let with = |key: &str, value: Value| {
         let mut body = json!({"model": "demo", "input": "hi"});
         body[key] = value;
@@ -196,26 +196,26 @@ async fn what_is_no_request_is_refused_and_makes_nothing() {
         input(json!([{"type": "reasoning", "summary": []}])),
     ];
     for body in bodies {
-        let answer = house.post("/v1/responses", body.clone()).await;
+        let answer = server.post("/v1/responses", body.clone()).await;
         assert!(answer.status.is_client_error(), "{body}: {} {}", answer.status, answer.text);
         assert!(!answer.code().is_empty(), "{body}: {}", answer.text);
-        assert_eq!(house.sessions().await, 0, "{body}");
+        assert_eq!(server.sessions().await, 0, "{body}");
     }
-    assert_eq!(house.post("/v1/responses", vec![0xff, 0xfe]).await.status, 400);
-    let named = house.create_in("a/b", &json!({"model": "demo", "input": "hi"})).await;
-    assert_eq!((named.status.as_u16(), house.sessions().await), (400, 0));
-    let elsewhere = house.create(&json!({"model": "external", "input": "hi"})).await;
+    assert_eq!(server.post("/v1/responses", vec![0xff, 0xfe]).await.status, 400);
+    let named = server.create_in("a/b", &json!({"model": "demo", "input": "hi"})).await;
+    assert_eq!((named.status.as_u16(), server.sessions().await), (400, 0));
+    let elsewhere = server.create(&json!({"model": "external", "input": "hi"})).await;
     assert_eq!((elsewhere.status.as_u16(), elsewhere.code().as_str()), (404, "model_not_found"));
 }
 
 #[tokio::test]
 async fn only_a_response_is_found_by_its_name() {
-    let house = TestServer::new();
-    let made = house.create_in("s", &json!({"model": "demo", "input": "team"})).await.json();
+    let server = TestServer::new();
+    let made = server.create_in("s", &json!({"model": "demo", "input": "team"})).await.json();
     let id = made["id"].as_str().unwrap();
-    assert_eq!(house.get(&format!("/v1/responses/{id}")).await.json(), made);
+    assert_eq!(server.get(&format!("/v1/responses/{id}")).await.json(), made);
     let query = MessageQuery { limit: usize::MAX, sub_agents: true, ..MessageQuery::default() };
-    let messages = house.session("s").await.list_messages(&query).await.unwrap();
+    let messages = server.session("s").await.list_messages(&query).await.unwrap();
     let (user, sub) = (&messages[0], messages.iter().find(|msg| msg.of_sub_agent).unwrap());
     for wrong in [
         format!("resp_s~{}", user.id),
@@ -233,31 +233,31 @@ async fn only_a_response_is_found_by_its_name() {
         "resp_%2e%2e~r".to_owned(),
     ] {
         for answer in [
-            house.get(&format!("/v1/responses/{wrong}")).await,
-            house.get(&format!("/v1/responses/{wrong}?stream=true")).await,
-            house.post(&format!("/v1/responses/{wrong}/cancel"), "").await,
+            server.get(&format!("/v1/responses/{wrong}")).await,
+            server.get(&format!("/v1/responses/{wrong}?stream=true")).await,
+            server.post(&format!("/v1/responses/{wrong}/cancel"), "").await,
         ] {
             assert_eq!(answer.code(), "response_not_found", "{wrong}: {}", answer.text);
             assert_eq!(answer.status, 404);
         }
     }
     for query in ["stream=true&starting_after=x", "stream=true&starting_after=-1", "stream=maybe"] {
-        let answer = house.get(&format!("/v1/responses/{id}?{query}")).await;
+        let answer = server.get(&format!("/v1/responses/{id}?{query}")).await;
         assert_eq!(answer.status, 400, "{query}: {}", answer.text);
     }
 }
 
 #[tokio::test]
 async fn the_events_behind_a_number_are_the_rest() {
-    let house = TestServer::new();
-    let all = house.create(&json!({"model": "demo", "input": "long 30", "stream": true})).await;
+    let server = TestServer::new();
+    let all = server.create(&json!({"model": "demo", "input": "long 30", "stream": true})).await;
     let frames = all.frames();
     let id = frames[0]["response"]["id"].as_str().unwrap();
     let count = frames.len() as u64;
     assert_eq!(all.numbers(), (0..count).collect::<Vec<_>>());
     for after in [0, 1, 2, 7, count - 2, count - 1, count, u64::MAX] {
         let path = format!("/v1/responses/{id}?stream=true&starting_after={after}");
-        let rest = house.get(&path).await.frames();
+        let rest = server.get(&path).await.frames();
         let expected = frames.iter().skip(usize::try_from(after.min(count)).unwrap() + 1);
         assert_eq!(rest, expected.cloned().collect::<Vec<_>>(), "{after}");
     }
@@ -265,12 +265,12 @@ async fn the_events_behind_a_number_are_the_rest() {
 
 #[tokio::test]
 async fn all_calls_of_a_response_are_answered_together() {
-    let house = TestServer::new();
-    house.calls("s", "r", &["a", "b"]).await;
-    let shown = house.get("/v1/responses/resp_s~r").await.json();
+    let server = TestServer::new();
+    server.calls("s", "r", &["a", "b"]).await;
+    let shown = server.get("/v1/responses/resp_s~r").await.json();
     assert_eq!(shown["status"], "completed");
     assert_eq!(shown["output"].as_array().unwrap().len(), 2);
-    let session = house.session("s").await;
+    let session = server.session("s").await;
     let before = session.head_state().head;
     let send = |items: Value| json!({"model": "demo", "input": items, "background": true});
     for (items, status) in [
@@ -281,7 +281,7 @@ async fn all_calls_of_a_response_are_answered_together() {
         (json!([output("a"), output("b"), {"role": "user", "content": "hi"}]), 400),
         (json!([{"role": "user", "content": "hi"}]), 409),
     ] {
-        let answer = house.create_in("s", &send(items.clone())).await;
+        let answer = server.create_in("s", &send(items.clone())).await;
         assert_eq!(answer.status.as_u16(), status, "{items}: {}", answer.text);
         assert_eq!(session.head_state().head, before, "{items}");
     }
@@ -290,57 +290,57 @@ async fn all_calls_of_a_response_are_answered_together() {
         |id: &str| json!({"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"});
     let items =
         json!([{"role": "user", "content": "x"}, call("a"), output("a"), call("b"), output("b")]);
-    let going = house.create_in("s", &send(items)).await.json();
+    let going = server.create_in("s", &send(items)).await.json();
     assert_eq!(going["status"], "in_progress", "{going}");
     let id = going["id"].as_str().unwrap();
     assert_eq!(id, format!("resp_s~r~{}", before + 1));
-    assert_eq!(house.get("/v1/responses/resp_s~r").await.json(), shown, "it is what it was");
-    let again = house.create_in("s", &send(json!([output("a"), output("b")]))).await;
+    assert_eq!(server.get("/v1/responses/resp_s~r").await.json(), shown, "it is what it was");
+    let again = server.create_in("s", &send(json!([output("a"), output("b")]))).await;
     assert_eq!((again.status.as_u16(), again.code().as_str()), (409, "already_answered"));
 }
 
 #[tokio::test]
 async fn a_result_never_goes_to_one_of_two_sessions() {
-    let house = TestServer::new();
-    house.calls("one", "r1", &["call_0"]).await;
-    house.calls("two", "r2", &["call_0"]).await;
+    let server = TestServer::new();
+    server.calls("one", "r1", &["call_0"]).await;
+    server.calls("two", "r2", &["call_0"]).await;
     let body = json!({"model": "demo", "input": [output("call_0")], "background": true});
     // Neither was asked by this client: nobody learns that they are there.
-    let unclear = house.create(&body).await;
+    let unclear = server.create(&body).await;
     assert_eq!((unclear.status.as_u16(), unclear.code().as_str()), (409, "already_answered"));
     assert!(!unclear.text.contains("two"), "{}", unclear.text);
     // Another agent's sessions do not count.
     let twin = json!({"model": "twin", "input": [output("call_0")], "background": true});
-    assert_eq!(house.create(&twin).await.code(), "already_answered");
+    assert_eq!(server.create(&twin).await.code(), "already_answered");
     let mut named = body.clone();
     named["previous_response_id"] = json!("resp_two~r2");
-    let taken = house.create(&named).await;
+    let taken = server.create(&named).await;
     assert!(taken.json()["id"].as_str().unwrap().starts_with("resp_two~r2~"), "{}", taken.text);
-    assert_eq!(house.session("one").await.snapshot().await.unwrap().pending_calls().len(), 1);
-    assert_eq!(house.create(&body).await.code(), "already_answered", "the other one stays");
+    assert_eq!(server.session("one").await.snapshot().await.unwrap().pending_calls().len(), 1);
+    assert_eq!(server.create(&body).await.code(), "already_answered", "the other one stays");
 }
 
 #[tokio::test]
 async fn a_session_stays_with_its_agent_and_its_name() {
-    let house = TestServer::new();
-    let made = house.create_in("s", &json!({"model": "demo", "input": "hello"})).await.json();
-    let session = house.session("s").await;
+    let server = TestServer::new();
+    let made = server.create_in("s", &json!({"model": "demo", "input": "hello"})).await.json();
+    let session = server.session("s").await;
     let before = session.head_state().head;
     let mut body = json!({"model": "twin", "input": "hello", "previous_response_id": made["id"]});
-    assert_eq!(house.create(&body).await.code(), "wrong_agent");
-    assert_eq!(house.create_in("s", &body).await.code(), "wrong_agent");
+    assert_eq!(server.create(&body).await.code(), "wrong_agent");
+    assert_eq!(server.create_in("s", &body).await.code(), "wrong_agent");
     body["model"] = json!("demo");
-    let elsewhere = house.create_in("other", &body).await;
-    assert_eq!((elsewhere.status.as_u16(), house.sessions().await), (400, 1));
+    let elsewhere = server.create_in("other", &body).await;
+    assert_eq!((elsewhere.status.as_u16(), server.sessions().await), (400, 1));
     assert_eq!(session.head_state().head, before);
 }
 
 #[tokio::test]
 async fn models_are_read_by_both_protocols_clients() {
-    let house = TestServer::new();
-    let list = house.get("/v1/models").await.json();
+    let server = TestServer::new();
+    let list = server.get("/v1/models").await.json();
     assert_eq!((&list["first_id"], &list["last_id"]), (&json!("demo"), &json!("twin")));
-    assert_eq!(list["data"][0], house.get("/v1/models/demo").await.json());
+    assert_eq!(list["data"][0], server.get("/v1/models/demo").await.json());
     assert_eq!(
         list["data"][1],
         json!({
@@ -348,7 +348,7 @@ async fn models_are_read_by_both_protocols_clients() {
             "type": "model", "display_name": "twin", "created_at": "1970-01-01T00:00:00Z",
         })
     );
-    assert_eq!(house.get("/v1/models/external").await.code(), "model_not_found");
+    assert_eq!(server.get("/v1/models/external").await.code(), "model_not_found");
 }
 
 #[test]

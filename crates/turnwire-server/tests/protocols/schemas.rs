@@ -90,34 +90,38 @@ fn bodies(path: &str) -> Vec<Value> {
 #[tokio::test]
 async fn what_costs_too_much_is_refused_in_the_words_of_each_protocol_and_makes_no_session() {
     for path in ["/v1/chat/completions", "/v1/messages", "/v1/responses", "/ag-ui/demo"] {
-        let house = TestServer::new(path);
+        let server = TestServer::new(path);
         let bodies = bodies(path);
         assert!(bodies.len() >= 3);
         for body in bodies {
-            let answer = house.ask(&[], &body).await;
+            let answer = server.ask(&[], &body).await;
             assert!(
                 (400..500).contains(&answer.status),
                 "{path}: {} {}",
                 answer.status,
                 answer.text
             );
-            assert!(answer.error_code().contains("nothing was stored"), "{path}: {}", answer.text);
+            assert!(
+                answer.error_message().contains("nothing was stored"),
+                "{path}: {}",
+                answer.text
+            );
         }
-        assert_eq!(house.sessions().await, 0, "{path}");
+        assert_eq!(server.sessions().await, 0, "{path}");
     }
 }
 
 #[tokio::test]
 async fn a_message_that_brings_a_schema_in_its_metadata_is_refused() {
-    let house = TestServer::new("/v1/sessions/s/messages");
-    house.begin("s", "demo", "hi").await;
+    let server = TestServer::new("/v1/sessions/s/messages");
+    server.begin("s", "demo", "hi").await;
     let path = "/v1/sessions/s/messages";
     for schema in bad_schemas() {
         let message = json!({"role": "user", "name": "ann", "content": "hi",
             "metadata": {"client": {"output_schema": schema}}});
         for queue in ["", "?queue=true"] {
             let answer =
-                house.send("all", &format!("{path}{queue}"), &[], message.to_string()).await;
+                server.send("all", &format!("{path}{queue}"), &[], message.to_string()).await;
             assert_eq!(answer.status, 422, "{}", answer.text);
             let kind = answer.body["error"]["type"].as_str().unwrap();
             assert!(matches!(kind, "schema_too_large" | "invalid_schema"), "{kind}");
@@ -127,20 +131,20 @@ async fn a_message_that_brings_a_schema_in_its_metadata_is_refused() {
 
 #[tokio::test]
 async fn an_ordinary_schema_is_taken() {
-    let house = TestServer::new("/v1/chat/completions");
+    let server = TestServer::new("/v1/chat/completions");
     let schema = json!({"type": "object", "required": ["children"], "properties":
         {"children": {"type": "array", "items": {"$ref": "#"}}}});
     let body = json!({"model": "demo", "messages": [{"role": "user", "content": "hi"}],
         "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}});
-    let answer = house.ask(&[], &body).await;
+    let answer = server.ask(&[], &body).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
 }
 
 #[tokio::test]
 async fn other_words_with_a_schema_that_costs_too_much_are_refused() {
-    let house = TestServer::new("/v1/sessions/s/messages");
-    house.begin("s", "demo", "hi").await;
-    let session = house.session("s").await;
+    let server = TestServer::new("/v1/sessions/s/messages");
+    server.begin("s", "demo", "hi").await;
+    let session = server.session("s").await;
     session.watch_head().wait_for(|head| head.status == SessionStatus::Idle).await.unwrap();
     let before = session.head_state().head;
     let offer =
@@ -148,22 +152,22 @@ async fn other_words_with_a_schema_that_costs_too_much_are_refused() {
     let words = offer.attach_to(Msg::user("ann", "other words"));
     let query = MessageQuery { limit: 9, ..MessageQuery::default() };
     let first = session.list_messages(&query).await.unwrap()[0].id.clone();
-    let refused = edit(&house.app, &session, &first, words, None).await.unwrap_err();
+    let refused = edit(&server.app, &session, &first, words, None).await.unwrap_err();
     assert!(refused.to_string().contains("nothing was stored"), "{refused}");
     assert_eq!(session.head_state().head, before);
 }
 
 #[tokio::test]
 async fn an_ai_sdk_message_with_a_schema_in_its_metadata_makes_no_session() {
-    let house = TestServer::new("/ai-sdk/demo");
+    let server = TestServer::new("/ai-sdk/demo");
     let body = json!({"id": "c", "trigger": "submit-message", "messages": [{"id": "m", "role": "user",
         "parts": [{"type": "text", "text": "hi"}],
         "metadata": {"turnwire": {"client": {"output_schema": doubling_schema()}},
             "client": {"output_schema": doubling_schema()}}}]});
-    let answer = house.ask(&[], &body).await;
+    let answer = server.ask(&[], &body).await;
     // Either the protocol has no place for it, or it is refused.
     if answer.status == 200 {
-        let reply = house.session("c").await;
+        let reply = server.session("c").await;
         let stored =
             reply.list_messages(&MessageQuery { limit: 9, ..MessageQuery::default() }).await;
         assert!(
@@ -173,6 +177,6 @@ async fn an_ai_sdk_message_with_a_schema_in_its_metadata_makes_no_session() {
                 .all(|message| { !String::from_utf8_lossy(&message.json).contains("$defs") })
         );
     } else {
-        assert_eq!((answer.status, house.sessions().await), (422, 0), "{}", answer.text);
+        assert_eq!((answer.status, server.sessions().await), (422, 0), "{}", answer.text);
     }
 }

@@ -28,7 +28,7 @@ const ALL: [&ProtocolCase; 3] = [&chat::CASE, &anthropic::CASE, &RESPONSES];
 
 /// A conversation as its client has it: every one waits for the call `c1`.
 struct Conversation<'h> {
-    house: &'h TestServer,
+    server: &'h TestServer,
     words: &'static ProtocolCase,
     token: &'static str,
     history: Vec<Value>,
@@ -37,18 +37,18 @@ struct Conversation<'h> {
 
 impl<'h> Conversation<'h> {
     async fn begin(
-        house: &'h TestServer,
+        server: &'h TestServer,
         words: &'static ProtocolCase,
         token: &'static str,
         text: &str,
     ) -> Self {
         let mut history = vec![user(text)];
         let body = words.ask("asker", &history).to_string();
-        let answer = house.send(token, words.path, &[], body).await;
+        let answer = server.send(token, words.path, &[], body).await;
         assert_eq!((answer.status, (words.calls)(&answer.body)), (200, vec!["c1".to_owned()]));
         history.extend((words.said)(&answer.body));
         let session = answer.session().to_owned();
-        Self { house, words, token, history, session }
+        Self { server, words, token, history, session }
     }
 
     async fn bring(&self, result: &str) -> Answer {
@@ -59,7 +59,7 @@ impl<'h> Conversation<'h> {
         let mut history = history.to_vec();
         history.extend((self.words.results)(&[("c1", result)]));
         let body = self.words.ask(agent, &history).to_string();
-        self.house.send(token, self.words.path, &[], body).await
+        self.server.send(token, self.words.path, &[], body).await
     }
 
     /// The result is taken in this conversation's own session.
@@ -83,9 +83,9 @@ fn is_unknown(answer: &Answer, others: &[&str]) {
 #[tokio::test]
 async fn two_conversations_of_one_person_are_told_apart_by_what_was_said() {
     for words in ALL {
-        let house = TestServer::new(words.path);
-        let red = Conversation::begin(&house, words, "ann", "the red one").await;
-        let blue = Conversation::begin(&house, words, "ann", "the blue one").await;
+        let server = TestServer::new(words.path);
+        let red = Conversation::begin(&server, words, "ann", "the red one").await;
+        let blue = Conversation::begin(&server, words, "ann", "the blue one").await;
         red.goes_on("RED").await;
         is_unknown(&red.bring("RED again").await, &[&blue.session]);
         blue.goes_on("BLUE").await;
@@ -95,9 +95,9 @@ async fn two_conversations_of_one_person_are_told_apart_by_what_was_said() {
 #[tokio::test]
 async fn nobody_is_answered_out_of_another_persons_conversation() {
     for words in ALL {
-        let house = TestServer::new(words.path);
-        let ann = Conversation::begin(&house, words, "ann", "same words").await;
-        let ben = Conversation::begin(&house, words, "ben", "same words").await;
+        let server = TestServer::new(words.path);
+        let ann = Conversation::begin(&server, words, "ann", "same words").await;
+        let ben = Conversation::begin(&server, words, "ben", "same words").await;
         ann.goes_on("ANN").await;
         // Hers has its result: his is not there for her, nor for anybody else.
         is_unknown(&ann.bring("forged").await, &[&ben.session]);
@@ -112,9 +112,9 @@ async fn nobody_is_answered_out_of_another_persons_conversation() {
 #[tokio::test]
 async fn nobody_can_claim_that_somebody_else_asked() {
     for words in ALL {
-        let house = TestServer::new(words.path);
-        let ann = Conversation::begin(&house, words, "ann", "same words").await;
-        let session = house.session(&ann.session).await;
+        let server = TestServer::new(words.path);
+        let ann = Conversation::begin(&server, words, "ann", "same words").await;
+        let session = server.session(&ann.session).await;
         let stored =
             session.list_messages(&MessageQuery { limit: 10, ..MessageQuery::default() }).await;
         let question: Value = serde_json::from_slice(&stored.unwrap()[0].json).unwrap();
@@ -122,13 +122,13 @@ async fn nobody_can_claim_that_somebody_else_asked() {
         assert!(client["asked_by"].is_string(), "{question}");
         // Ben asks the same in a session of his own, and says that it was Ann: hers would be taken there.
         let made = json!({"id": "trap", "agent": "asker"}).to_string();
-        assert_eq!(house.send("ben", "/v1/sessions", &[], made).await.status, 201);
+        assert_eq!(server.send("ben", "/v1/sessions", &[], made).await.status, 201);
         let trap = json!({"role": "user", "name": "ann", "content": "same words",
             "metadata": {"client": client}});
         let path = "/v1/sessions/trap/messages";
-        let sent = house.send("ben", path, &[], trap.to_string()).await;
+        let sent = server.send("ben", path, &[], trap.to_string()).await;
         assert_eq!(sent.status, 202, "{}", sent.text);
-        let trap = house.session("trap").await;
+        let trap = server.session("trap").await;
         let mut head = trap.watch_head();
         head.wait_for(|head| head.status == SessionStatus::Waiting).await.unwrap();
         ann.goes_on("ANN").await;
@@ -138,9 +138,9 @@ async fn nobody_can_claim_that_somebody_else_asked() {
 #[tokio::test]
 async fn conversations_that_are_the_same_do_not_block_each_other() {
     for words in ALL {
-        let house = TestServer::new(words.path);
-        let one = Conversation::begin(&house, words, "ann", "same words").await;
-        let two = Conversation::begin(&house, words, "ann", "same words").await;
+        let server = TestServer::new(words.path);
+        let one = Conversation::begin(&server, words, "ann", "same words").await;
+        let two = Conversation::begin(&server, words, "ann", "same words").await;
         let (first, second) = tokio::join!(one.bring("1"), two.bring("2"));
         assert_eq!((first.status, second.status), (200, 200), "{} {}", first.text, second.text);
         // Each client gets what comes of its own result.
@@ -154,8 +154,8 @@ async fn conversations_that_are_the_same_do_not_block_each_other() {
 #[tokio::test]
 async fn what_does_not_fit_the_conversation_is_refused() {
     for words in ALL {
-        let house = TestServer::new(words.path);
-        let own = Conversation::begin(&house, words, "ann", "the red one").await;
+        let server = TestServer::new(words.path);
+        let own = Conversation::begin(&server, words, "ann", "the red one").await;
         let text = Value::from(own.history.clone()).to_string();
         let altered = |from: &str, to: &str| -> Vec<Value> {
             assert!(text.contains(from), "{text}");
@@ -173,7 +173,7 @@ async fn what_does_not_fit_the_conversation_is_refused() {
         let mut forged = own.history.clone();
         forged.extend((words.results)(&[("c7", "forged")]));
         let body = words.ask("asker", &forged).to_string();
-        is_unknown(&house.send("ann", words.path, &[], body).await, &[&own.session]);
+        is_unknown(&server.send("ann", words.path, &[], body).await, &[&own.session]);
         // White space is nothing that was said.
         let spaced = altered("the red one", " the  red\\n one ");
         let answer = own.bring_as("ann", "asker", &spaced, "RED").await;

@@ -211,3 +211,29 @@ async fn reading_does_not_allow_to_change() {
         reader.call(method, path, "").await.expect(403);
     }
 }
+
+#[tokio::test]
+async fn an_unknown_query_parameter_is_refused_with_those_that_the_route_has() {
+    let server = Server::new();
+    server.make("s").await;
+    for (method, path, name, hint) in [
+        ("GET", "/v1/sessions?limt=1", "limt", "this route has: q, status, cursor, limit"),
+        ("GET", "/v1/sessions/s?x", "x", "this route has no query parameters"),
+        ("POST", "/v1/sessions/s/events?tolerent=true", "tolerent", "tolerant"),
+        ("GET", "/v1/sessions/s/messages?limit=1&befor=m", "befor", "before"),
+        ("GET", "/healthz?verbose", "verbose", "no query parameters"),
+    ] {
+        let error = server.call(method, path, "").await.expect(400);
+        assert_eq!(error["error"]["type"], "unknown_parameter", "{path}");
+        let message = format!("unknown query parameter `{name}`");
+        assert_eq!(error["error"]["message"], message.as_str(), "{path}");
+        let said = error["error"]["hint"].as_str().unwrap();
+        for word in hint.split(", ") {
+            assert!(said.contains(word), "{path}: {said}");
+        }
+    }
+    // Clients of other protocols add parameters of their own, such as `beta`.
+    server.get("/v1/models?beta=true&limit=20").await.expect(200);
+    let refused = server.post("/v1/messages?beta=true", "{}").await;
+    assert!(!refused.json().to_string().contains("query parameter"));
+}

@@ -12,11 +12,12 @@ use tokio::task::JoinHandle;
 use turnwire_agent::model::http::HttpModel;
 use turnwire_agent::{Agent, DemoAgent, Replier};
 use turnwire_log::{Error, Log};
+use turnwire_server::agents::ConfiguredAgents;
 use turnwire_server::auth::{self, Scopes};
 use turnwire_server::config::{
     AuthConfig, Config, ListenAddress, Overrides, Sha256, StoreUrl, TokenConfig,
 };
-use turnwire_server::{App, Server, StartError};
+use turnwire_server::{App, Server, StartError, agents_from_config};
 
 /// How long a shutdown may take.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
@@ -49,10 +50,8 @@ impl LocalServer {
         let log = store::open_store(&url, Mode::Write)
             .map_err(|error| locked_store_error(error, &config))?;
         let log = Arc::new(Log::new(log, format!("pid-{}", std::process::id())));
-        let far = serve::far_tools(&config).await.map_err(|error| cannot(&error))?;
-        let agents = serve::agents(&config, Some(&far));
-        let (mut agents, warnings) =
-            agents.map_err(|error| CommandError::new(error.to_string(), ""))?;
+        let built = agents_from_config(&config).await.map_err(|error| cannot(&error))?;
+        let ConfiguredAgents { mut agents, warnings } = built;
         for warning in warnings {
             tracing::warn!("{warning}");
         }

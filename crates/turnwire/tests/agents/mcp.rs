@@ -91,7 +91,7 @@ async fn a_failing_mcp_server_keeps_turnwire_from_starting() {
     for (lines, expected) in [
         (
             settings("\"mcp:files/red\""),
-            "turnwire.toml:8:10: agents.friday.tools.0: \"mcp:files/red\" fits no tool; there are files/read, files/write, files/format_disk",
+            "turnwire.toml:8:10: agents.friday.tools.0: \"mcp:files/red\" matches no tool; there are files/read, files/write, files/format_disk",
         ),
         (none.to_owned(), "turnwire.toml:9:6: mcp.files: The MCP server files"),
     ] {

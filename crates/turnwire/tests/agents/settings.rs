@@ -37,7 +37,7 @@ fn invalid_agent_settings_are_reported_with_their_line() {
         ),
         (
             "[agents.a]\nmodel = \"openai:x\"\ntools = [\"agent:b\", \"mcp:f/*\", \"external:g\"]\n",
-            "error: turnwire.toml:3:10: agents.a.tools.0: \"agent:b\" fits no other agent",
+            "error: turnwire.toml:3:10: agents.a.tools.0: \"agent:b\" matches no other agent",
         ),
         (
             &format!(

@@ -42,7 +42,7 @@ pub(super) fn check(config: &Config, wrong: &mut Report<'_>) {
             [("start_timeout", mcp.start_timeout), ("call_timeout", mcp.call_timeout)]
         {
             if time.0.is_zero() {
-                wrong(&["mcp", name, key], "more than nothing".into());
+                wrong(&["mcp", name, key], "must be more than 0".into());
             }
         }
     }
@@ -86,16 +86,16 @@ fn check_agent(name: &str, agent: &AgentConfig, wrong: &mut Report<'_>) {
         wrong(&["agents", name, "api_key_file"], both.into());
     }
     if agent.max_iterations == 0 {
-        wrong(&["agents", name, "max_iterations"], "at least 1".into());
+        wrong(&["agents", name, "max_iterations"], "must be at least 1".into());
     }
     if agent.result_timeout.0.is_zero() {
-        wrong(&["agents", name, "result_timeout"], "more than nothing".into());
+        wrong(&["agents", name, "result_timeout"], "must be more than 0".into());
     }
     if agent.max_tokens == Some(0) {
-        wrong(&["agents", name, "max_tokens"], "at least 1".into());
+        wrong(&["agents", name, "max_tokens"], "must be at least 1".into());
     }
     if agent.temperature.is_some_and(|warmth| !(0.0..=2.0).contains(&warmth)) {
-        wrong(&["agents", name, "temperature"], "from 0 to 2".into());
+        wrong(&["agents", name, "temperature"], "must be from 0 to 2".into());
     }
     let timeouts = &agent.timeouts;
     let zero = [
@@ -104,7 +104,7 @@ fn check_agent(name: &str, agent: &AgentConfig, wrong: &mut Report<'_>) {
         ("between_tokens", timeouts.between_tokens),
     ];
     for (key, _) in zero.into_iter().filter(|(_, time)| time.0.is_zero()) {
-        wrong(&["agents", name, "timeouts", key], "more than nothing".into());
+        wrong(&["agents", name, "timeouts", key], "must be more than 0".into());
     }
     let fallback = agent.fallback.as_ref().and_then(|fallback| fallback.price_per_million);
     for (path, prices) in [
@@ -120,7 +120,7 @@ fn check_agent(name: &str, agent: &AgentConfig, wrong: &mut Report<'_>) {
         ];
         let is_none = |price: f64| !price.is_finite() || price < 0.0;
         for (key, _) in each.into_iter().filter(|(_, price)| price.is_some_and(is_none)) {
-            wrong(&[path, &["price_per_million", key]].concat(), "0 or more".into());
+            wrong(&[path, &["price_per_million", key]].concat(), "must be 0 or more".into());
         }
     }
     if let Some(fallback) = &agent.fallback {

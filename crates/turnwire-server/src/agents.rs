@@ -1,6 +1,27 @@
-//! The agents of the settings, made real.
+//! Builds the agents of the settings (`[agents.*]`, `[mcp.*]`, `[external_tools.*]`), for `turnwire serve` and for
+//! programs that embed the server.
+//!
+//! ```
+//! use turnwire_server::agents_from_config;
+//! use turnwire_server::config::Config;
+//!
+//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
+//! let settings = r#"
+//!     [agents.helper]
+//!     model = "demo"
+//!     about = "Helps with everything."
+//! "#;
+//! let config = Config::parse("turnwire.toml", settings)?;
+//! let built = agents_from_config(&config).await?;
+//! assert_eq!(built.agents["helper"].description(), "Helps with everything.");
+//! assert!(built.agents.contains_key("demo"), "the demo agent is always there");
+//! # Ok::<(), turnwire_server::config::ConfigError>(())
+//! # }).unwrap();
+//! ```
 
-use super::ServeError;
+use crate::config::{
+    AgentConfig, Config, ConfigError, Fallback, McpConfig, ModelRef, Problem, ToolSource, WebUrl,
+};
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,27 +36,34 @@ use turnwire_agent::{
     ReplyRequest,
 };
 use turnwire_core::ToolCall;
-use turnwire_server::StartError;
-use turnwire_server::config::{
-    AgentConfig, Config, ConfigError, Fallback, McpConfig, ModelRef, Problem, ToolSource, WebUrl,
-};
 
-/// The agents that run here, by their names.
-type Agents = BTreeMap<String, Arc<dyn Replier>>;
+/// The agents of the settings.
+pub struct ConfiguredAgents {
+    /// By name, with the demo agent. [`App::new`](crate::App::new) takes them.
+    pub agents: BTreeMap<String, Arc<dyn Replier>>,
+    /// Suspicious settings, and settings that will fail later.
+    pub warnings: Vec<Problem>,
+}
 
-/// The tools of the MCP servers, by the servers' names.
-pub(crate) type FarTools = BTreeMap<String, Vec<Arc<dyn Tool>>>;
+/// The tools of MCP servers, by the server's name.
+pub type McpTools = BTreeMap<String, Vec<Arc<dyn Tool>>>;
 
-/// Starts and reaches the MCP servers that agents have tools of, all at once.
-pub(crate) async fn far_tools(config: &Config) -> Result<FarTools, ServeError> {
+/// Connects to the MCP servers of the settings, and builds the agents. Calls no model.
+pub async fn agents_from_config(config: &Config) -> Result<ConfiguredAgents, ConfigError> {
+    let tools = connect_mcp_servers(config).await?;
+    build_agents(config, Some(&tools))
+}
+
+/// Starts or connects to the MCP servers whose tools agents use, all at once.
+pub async fn connect_mcp_servers(config: &Config) -> Result<McpTools, ConfigError> {
     let patterns = || config.agents.values().flat_map(|agent| &agent.tools);
     let is_used = |name: &str| patterns().any(|pattern| pattern.may_match_server(name));
     let used = config.mcp.iter().filter(|(name, _)| is_used(name));
     let connecting = used.map(|(name, settings)| async move {
-        let tools = far(name, settings)?.connect().await;
+        let tools = mcp_server(name, settings)?.connect().await;
         tools.map(|tools| (name.clone(), tools)).map_err(|error| (name, error.to_string()))
     });
-    let mut found = FarTools::new();
+    let mut found = McpTools::new();
     let mut problems = Vec::new();
     for connected in futures_util::future::join_all(connecting).await {
         match connected {
@@ -43,11 +71,14 @@ pub(crate) async fn far_tools(config: &Config) -> Result<FarTools, ServeError> {
             Err((name, why)) => problems.push(config.problem(&["mcp", name], why)),
         }
     }
-    if problems.is_empty() { Ok(found) } else { Err(ConfigError(problems).into()) }
+    if problems.is_empty() { Ok(found) } else { Err(ConfigError(problems)) }
 }
 
-/// How to reach an MCP server, or why nobody can.
-fn far<'c>(name: &'c String, settings: &McpConfig) -> Result<McpServer, (&'c String, String)> {
+/// The MCP server of a setting, or the problem with it.
+fn mcp_server<'c>(
+    name: &'c String,
+    settings: &McpConfig,
+) -> Result<McpServer, (&'c String, String)> {
     let McpConfig { command, env, url, token_env, start_timeout, call_timeout } = settings;
     let server = match (command, url) {
         (Some(command), _) => {
@@ -55,54 +86,58 @@ fn far<'c>(name: &'c String, settings: &McpConfig) -> Result<McpServer, (&'c Str
             env.iter().fold(program, McpServer::inherit)
         }
         (None, Some(url)) => McpServer::url(url.0.as_str()),
-        (None, None) => return Err((name, "there is neither `command` nor `url`".to_owned())),
+        (None, None) => return Err((name, "requires either `command` or `url`".to_owned())),
     };
     let server = server.with_name(name).start_limit(start_timeout.0).call_limit(call_timeout.0);
     let Some(variable) = token_env else { return Ok(server) };
     match std::env::var(variable) {
         Ok(token) => Ok(server.header("authorization", format!("Bearer {}", token.trim()))),
-        Err(_) => Err((name, format!("there is no token for it: {variable} is not set"))),
+        Err(_) => Err((name, format!("its token is missing: {variable} is not set"))),
     }
 }
 
-/// The agents that run here, and what may go wrong with them. No model is asked. Where nobody has
-/// reached the MCP servers, what they can do is not looked at.
-pub(crate) fn agents(
+/// Builds the agents. Calls no model. Without `mcp_tools`, agents have no tools of MCP servers, and patterns for them are
+/// not checked.
+pub fn build_agents(
     config: &Config,
-    far: Option<&FarTools>,
-) -> Result<(Agents, Vec<Problem>), ServeError> {
-    let demo = DemoAgent::from_env().map_err(|error| StartError::new(error.to_string()))?;
-    let mut making = Making {
+    mcp_tools: Option<&McpTools>,
+) -> Result<ConfiguredAgents, ConfigError> {
+    let demo = DemoAgent::from_env()
+        .map_err(|error| ConfigError::single(DemoAgent::RATE_VARIABLE, error.to_string()))?;
+    let mut builder = AgentsBuilder {
         config,
-        far,
+        mcp_tools,
         demo: Arc::new(demo),
-        made: Agents::new(),
+        built: BTreeMap::new(),
         problems: Vec::new(),
         warnings: config.warnings(|name| std::env::var(name).ok()),
     };
     for name in config.agents.keys() {
-        making.agent(name);
+        builder.agent(name);
     }
-    let Making { demo, mut made, problems, warnings, .. } = making;
-    made.entry("demo".to_owned()).or_insert(demo);
-    if problems.is_empty() { Ok((made, warnings)) } else { Err(ConfigError(problems).into()) }
+    let AgentsBuilder { demo, built: mut agents, problems, warnings, .. } = builder;
+    agents.entry("demo".to_owned()).or_insert(demo);
+    if problems.is_empty() {
+        Ok(ConfiguredAgents { agents, warnings })
+    } else {
+        Err(ConfigError(problems))
+    }
 }
 
-/// Agents in the making: those that others have as tools come first.
-struct Making<'c> {
+/// Builds agents, those that others have as tools first.
+struct AgentsBuilder<'c> {
     config: &'c Config,
-    far: Option<&'c FarTools>,
+    mcp_tools: Option<&'c McpTools>,
     demo: Arc<dyn Replier>,
-    made: Agents,
+    built: BTreeMap<String, Arc<dyn Replier>>,
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
 }
 
-impl Making<'_> {
-    /// An agent by its name, if it can be made. Settings in which one would wait for itself were
-    /// refused when they were read.
+impl AgentsBuilder<'_> {
+    /// Builds an agent and its sub-agents; `None` if it has a problem. `Config` refuses cycles.
     fn agent(&mut self, name: &str) -> Option<Arc<dyn Replier>> {
-        if let Some(agent) = self.made.get(name) {
+        if let Some(agent) = self.built.get(name) {
             return Some(agent.clone());
         }
         let config = self.config;
@@ -110,7 +145,7 @@ impl Making<'_> {
         let agent: Arc<dyn Replier> = match &settings.model {
             ModelRef::Demo => {
                 let (about, replier) = (settings.about.clone(), self.demo.clone());
-                Arc::new(Named { about, replier })
+                Arc::new(DescribedAgent { about, replier })
             }
             ModelRef::Clock => {
                 let about = match settings.about.as_str() {
@@ -121,7 +156,7 @@ impl Making<'_> {
             }
             ModelRef::Wire { .. } => Arc::new(self.with_model(name, settings)?),
         };
-        self.made.insert(name.to_owned(), agent.clone());
+        self.built.insert(name.to_owned(), agent.clone());
         Some(agent)
     }
 
@@ -129,7 +164,7 @@ impl Making<'_> {
         let model = model(self.config, name, settings).map_err(|found| self.problems.push(found));
         let tools = self.tools(name, settings);
         let (model, tools) = (model.ok()?, tools?);
-        // Where the settings say where the key is, they have been looked at.
+        // If the settings name the key, `Config::warnings` has checked it.
         if settings.api_key_env.is_none()
             && settings.api_key_file.is_none()
             && let Some(why) = model.missing_key()
@@ -157,39 +192,39 @@ impl Making<'_> {
         let mut are_there = true;
         for (tool, external) in &config.external_tools {
             if is_wanted(ToolSource::External, tool) {
-                tools.push(Arc::new(ByClient(external.spec(tool))));
+                tools.push(Arc::new(ClientTool(external.spec(tool))));
             }
         }
         for (other, about) in &config.agents {
             if other != name && is_wanted(ToolSource::Agent, other) {
                 match self.agent(other) {
                     Some(replier) => {
-                        let agent = Named { about: String::new(), replier };
+                        let agent = DescribedAgent { about: String::new(), replier };
                         tools.push(Arc::new(AgentTool::from_replier(
                             other,
                             agent,
                             about.about.clone(),
                         )));
                     }
-                    // Why is among the problems already.
+                    // The reason is among the problems already.
                     None => are_there = false,
                 }
             }
         }
-        let Some(far) = self.far else { return are_there.then_some(tools) };
-        let all = || far.values().flatten();
+        let Some(mcp_tools) = self.mcp_tools else { return are_there.then_some(tools) };
+        let all = || mcp_tools.values().flatten();
         tools.extend(all().filter(|tool| is_wanted(ToolSource::Mcp, &tool.spec().name)).cloned());
         for (index, pattern) in settings.tools.iter().enumerate() {
             let fits = |tool: &Arc<dyn Tool>| pattern.matches(ToolSource::Mcp, &tool.spec().name);
             if pattern.source != ToolSource::Mcp || all().any(fits) {
                 continue;
             }
-            let names: Vec<&str> = far
+            let names: Vec<&str> = mcp_tools
                 .iter()
                 .filter(|(server, _)| pattern.may_match_server(server))
                 .flat_map(|(_, tools)| tools.iter().map(|tool| tool.spec().name.as_str()))
                 .collect();
-            let message = format!("\"{pattern}\" fits no tool; there are {}", names.join(", "));
+            let message = format!("\"{pattern}\" matches no tool; there are {}", names.join(", "));
             let path = ["agents", name, "tools", &index.to_string()];
             self.problems.push(config.problem(&path, message));
             are_there = false;
@@ -198,27 +233,27 @@ impl Making<'_> {
     }
 }
 
-/// The model of an agent, and the one that stands in for it.
+/// The model of an agent, with its fallback.
 fn model(config: &Config, name: &str, settings: &AgentConfig) -> Result<HttpModel, Problem> {
     let wrong = |key: &'static str| {
         move |error: ModelError| config.problem(&["agents", name, key], error.message)
     };
     let AgentConfig { model, base_url, api_key_env, api_key_file, .. } = settings;
-    let own = Place {
+    let own = ApiAccess {
         base_url: base_url.as_ref(),
         key: key(api_key_env.as_deref(), api_key_file.as_deref()),
     };
     let fallback = settings.fallback.as_ref().map(|fallback| {
         let Fallback { model: other, base_url, api_key_env, api_key_file, .. } = fallback;
-        let mut place = Place {
+        let mut access = ApiAccess {
             base_url: base_url.as_ref(),
             key: key(api_key_env.as_deref(), api_key_file.as_deref()),
         };
-        if place.base_url.is_none() && place.key.is_none() && is_same_wire(model, other) {
-            // Another model of the same provider is where the first one is.
-            place = own.clone();
+        if access.base_url.is_none() && access.key.is_none() && is_same_wire(model, other) {
+            // Another model of the same provider uses the same URL and key.
+            access = own.clone();
         }
-        place.builder(other, settings).build().map_err(wrong("fallback"))
+        access.builder(other, settings).build().map_err(wrong("fallback"))
     });
     let builder = own.builder(model, settings);
     let builder = match fallback.transpose()? {
@@ -235,14 +270,14 @@ fn is_same_wire(one: &ModelRef, other: &ModelRef) -> bool {
     }
 }
 
-/// Where a model is, and where its key is.
+/// The URL and the key of a model's API.
 #[derive(Clone)]
-struct Place<'c> {
+struct ApiAccess<'c> {
     base_url: Option<&'c WebUrl>,
     key: Option<ApiKey>,
 }
 
-impl Place<'_> {
+impl ApiAccess<'_> {
     fn builder(
         self,
         model: &ModelRef,
@@ -275,28 +310,28 @@ fn key(variable: Option<&str>, file: Option<&Path>) -> Option<ApiKey> {
 }
 
 /// A tool that the client executes.
-struct ByClient(ToolSpec);
+struct ClientTool(ToolSpec);
 
 #[async_trait]
-impl Tool for ByClient {
+impl Tool for ClientTool {
     fn spec(&self) -> &ToolSpec {
         &self.0
     }
 
-    /// The loop hands such a call over; it is never run here.
+    /// The agent loop passes such a call to the client; it never runs here.
     async fn run(&self, _: ToolCall, _: ToolContext) -> Result<ToolOutput, ToolError> {
         Err(ToolError::new("The client executes this tool."))
     }
 }
 
-/// Somebody who replies, with a line of the settings' own.
-struct Named {
+/// An agent with the description of the settings.
+struct DescribedAgent {
     about: String,
     replier: Arc<dyn Replier>,
 }
 
 #[async_trait]
-impl Replier for Named {
+impl Replier for DescribedAgent {
     fn description(&self) -> &str {
         if self.about.is_empty() { self.replier.description() } else { &self.about }
     }
