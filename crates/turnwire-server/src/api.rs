@@ -212,7 +212,7 @@ impl Route {
         match self.responses.iter_mut().find(|response| response.status == status) {
             Some(response) => response.content.push(content),
             None => {
-                self.responses.push(ResponseSpec { status, description, content: vec![content] })
+                self.responses.push(ResponseSpec { status, description, content: vec![content] });
             }
         }
         self

@@ -1,11 +1,12 @@
 //! Serves the console: files inside the binary, with a policy that lets the page connect to this server only.
 
 use crate::error::ApiError;
+use crate::extract::matches_etag;
 use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
 use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
-    IF_NONE_MATCH, REFERRER_POLICY, VARY,
+    REFERRER_POLICY, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use turnwire_console::File;
@@ -14,28 +15,28 @@ const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src '
     img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self'; connect-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-pub(crate) async fn page(asked: HeaderMap) -> Response {
-    serve_file("index.html", &asked)
+pub(crate) async fn page(request_headers: HeaderMap) -> Response {
+    serve_file("index.html", &request_headers)
 }
 
-pub(crate) async fn icon(asked: HeaderMap) -> Response {
-    serve_file("favicon.svg", &asked)
+pub(crate) async fn icon(request_headers: HeaderMap) -> Response {
+    serve_file("favicon.svg", &request_headers)
 }
 
-pub(crate) async fn asset(Path(name): Path<String>, asked: HeaderMap) -> Response {
-    serve_file(&format!("assets/{name}"), &asked)
+pub(crate) async fn asset(Path(name): Path<String>, request_headers: HeaderMap) -> Response {
+    serve_file(&format!("assets/{name}"), &request_headers)
 }
 
-fn serve_file(path: &str, asked: &HeaderMap) -> Response {
+fn serve_file(path: &str, request_headers: &HeaderMap) -> Response {
     match turnwire_console::file(path) {
-        Some(file) => file_response(file, asked),
+        Some(file) => file_response(file, request_headers),
         None => ApiError::not_found(format!("the console has no file {path}"))
             .hint("after an update, reload the page: its files have new names")
             .into_response(),
     }
 }
 
-fn file_response(file: &'static File, asked: &HeaderMap) -> Response {
+fn file_response(file: &'static File, request_headers: &HeaderMap) -> Response {
     let keep = if file.is_immutable { "public, max-age=31536000, immutable" } else { "no-cache" };
     let mut headers = HeaderMap::new();
     let mut put = |name: HeaderName, value: &'static str| {
@@ -47,12 +48,12 @@ fn file_response(file: &'static File, asked: &HeaderMap) -> Response {
     put(CONTENT_SECURITY_POLICY, CONTENT_POLICY);
     put(REFERRER_POLICY, "no-referrer");
     put(ETAG, &file.etag);
-    if asked.get(IF_NONE_MATCH).is_some_and(|known| matches_etag(known, &file.etag)) {
+    if matches_etag(request_headers, &file.etag) {
         headers.remove(CONTENT_TYPE);
         return (StatusCode::NOT_MODIFIED, headers).into_response();
     }
     match &file.gzip {
-        Some(short) if accepts_gzip(asked) => {
+        Some(short) if accepts_gzip(request_headers) => {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             (headers, short.as_slice()).into_response()
         }
@@ -60,26 +61,18 @@ fn file_response(file: &'static File, asked: &HeaderMap) -> Response {
     }
 }
 
-/// Whether an `If-None-Match` header names an ETag; proxies that compress make ETags weak.
-fn matches_etag(known: &HeaderValue, etag: &str) -> bool {
-    known.to_str().is_ok_and(|known| {
-        known
-            .split(',')
-            .map(str::trim)
-            .any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
-    })
-}
-
 /// Whether the client accepts gzip with a weight above 0.
-fn accepts_gzip(asked: &HeaderMap) -> bool {
-    asked.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()).any(|value| {
-        value.split(',').any(|part| {
-            let mut words = part.split(';').map(str::trim);
-            let is_gzip = words.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip"));
-            let refused = words.any(|word| {
-                word.strip_prefix("q=").and_then(|q| q.parse::<f32>().ok()) == Some(0.0)
-            });
-            is_gzip && !refused
-        })
-    })
+fn accepts_gzip(request_headers: &HeaderMap) -> bool {
+    request_headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()).any(
+        |value| {
+            value.split(',').any(|part| {
+                let mut words = part.split(';').map(str::trim);
+                let is_gzip = words.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip"));
+                let refused = words.any(|word| {
+                    word.strip_prefix("q=").and_then(|q| q.parse::<f32>().ok()) == Some(0.0)
+                });
+                is_gzip && !refused
+            })
+        },
+    )
 }

@@ -206,7 +206,7 @@ impl ApiError {
         self.0.detail.as_deref()
     }
 
-    /// The body of the error, also used on WebSockets, which have no status.
+    /// The body of the error, also used on a WebSocket, which has no status.
     pub fn json(&self) -> String {
         let error =
             ErrorFields { r#type: self.0.kind, message: &self.0.message, hint: &self.0.hint };

@@ -9,6 +9,8 @@ use crate::error::{ApiError, ApiResult};
 use crate::guard::RequestContext;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use bytes::Bytes;
+use http::HeaderMap;
+use http::header::IF_NONE_MATCH;
 use http::request::Parts;
 use http_body::Body as HttpBody;
 use serde::de::DeserializeOwned;
@@ -87,4 +89,11 @@ request_part_extractors! {
     Query
     /// The parameters in the path.
     Path
+}
+
+/// Whether the `If-None-Match` header of a request names an `ETag`. Proxies that compress make tags weak.
+pub(crate) fn matches_etag(headers: &HeaderMap, etag: &str) -> bool {
+    let values = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let mut tags = values.flat_map(|value| value.split(',')).map(str::trim);
+    tags.any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
 }

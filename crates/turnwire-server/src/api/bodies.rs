@@ -222,7 +222,7 @@ pub(super) struct BlocksHistory {
     last_event_id: Option<String>,
 }
 
-/// An OpenAPI document.
+/// An `OpenAPI` document.
 #[derive(JsonSchema)]
 pub(super) struct OpenApiDocument {
     openapi: String,

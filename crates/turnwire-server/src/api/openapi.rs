@@ -99,22 +99,23 @@ fn operation(route: &Route, generators: &mut Generators) -> Value {
         operation.insert("parameters".into(), parameters.into());
     }
     if let Some(body) = &route.body {
-        let mut value = json!({
-            "required": body.is_required,
-            "content": content(&body.content, &mut generators.requests),
-        });
+        let mut value = Map::new();
+        value.insert("required".into(), body.is_required.into());
+        value.insert("content".into(), content(&body.content, &mut generators.requests));
         if !body.description.is_empty() {
-            value["description"] = body.description.into();
+            value.insert("description".into(), body.description.into());
         }
-        operation.insert("requestBody".into(), value);
+        operation.insert("requestBody".into(), value.into());
     }
     let mut responses = Map::new();
     for response in &route.responses {
-        let mut value = json!({ "description": response.description });
+        let mut value = Map::new();
+        value.insert("description".into(), response.description.into());
         if !response.content.is_empty() {
-            value["content"] = content(&response.content, &mut generators.responses);
+            let content = content(&response.content, &mut generators.responses);
+            value.insert("content".into(), content);
         }
-        responses.insert(response.status.to_string(), value);
+        responses.insert(response.status.to_string(), value.into());
     }
     responses.insert("default".into(), json!({ "$ref": "#/components/responses/Error" }));
     operation.insert("responses".into(), responses.into());

@@ -5,7 +5,7 @@ use crate::app::App;
 use crate::blobs::{self, Upload, media_type};
 use crate::config::{ByteSize, Sha256};
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{BodyReader, Pace, Path};
+use crate::extract::{BodyReader, Pace, Path, matches_etag};
 use crate::limits::ReservedBytes;
 use axum::Json;
 use axum::body::Body;
@@ -15,8 +15,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE,
-    CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, IF_RANGE, RANGE,
-    X_CONTENT_TYPE_OPTIONS,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_RANGE, RANGE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use schemars::JsonSchema;
@@ -121,9 +120,9 @@ pub async fn get_blob(
     State(app): State<Arc<App>>,
     caller: Caller,
     Path(id): Path<String>,
-    asked: HeaderMap,
+    request_headers: HeaderMap,
 ) -> Response {
-    let answer = find_blob(&app, &caller, &id, &asked).await;
+    let answer = find_blob(&app, &caller, &id, &request_headers).await;
     let mut response = answer.unwrap_or_else(IntoResponse::into_response);
     let headers = response.headers_mut();
     for (name, value) in PROTECTION_HEADERS {
@@ -136,17 +135,24 @@ pub async fn get_blob(
     response
 }
 
-async fn find_blob(app: &App, caller: &Caller, id: &str, asked: &HeaderMap) -> ApiResult<Response> {
+async fn find_blob(
+    app: &App,
+    caller: &Caller,
+    id: &str,
+    request_headers: &HeaderMap,
+) -> ApiResult<Response> {
     let (hash, tenant) = (parse_id(id)?, caller.tenant());
     let info = app.log.read_fairly(tenant, app.log.store().find_blob_info(tenant, hash)).await?;
     let info = info.ok_or_else(no_blob)?;
     let tag = format!("\"{}\"", blobs::blob_id(&hash));
     let mut headers = headers(&info.media_type, &tag);
-    if asked.get_all(IF_NONE_MATCH).iter().any(|value| matches_etag(value, &tag)) {
+    if matches_etag(request_headers, &tag) {
         headers.remove(CONTENT_TYPE);
         return Ok((StatusCode::NOT_MODIFIED, headers).into_response());
     }
-    let range = asked.get(RANGE).filter(|_| asked.get(IF_RANGE).is_none_or(|of| *of == *tag));
+    let range = request_headers
+        .get(RANGE)
+        .filter(|_| request_headers.get(IF_RANGE).is_none_or(|of| *of == *tag));
     let (status, range) = match range.and_then(|range| parse_range(range.to_str().ok()?, info.size))
     {
         None => (StatusCode::OK, 0..info.size),
@@ -244,12 +250,6 @@ fn insert_header(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
     }
-}
-
-/// Whether an `If-None-Match` header names the blob.
-fn matches_etag(value: &HeaderValue, tag: &str) -> bool {
-    let tags = value.to_str().unwrap_or_default().split(',').map(str::trim);
-    tags.map(|one| one.strip_prefix("W/").unwrap_or(one)).any(|one| one == "*" || one == tag)
 }
 
 #[derive(Debug, PartialEq, Eq)]
