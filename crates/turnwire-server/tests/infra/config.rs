@@ -67,7 +67,7 @@ fn a_mistake_is_named_with_its_line_its_key_and_what_is_expected() {
             vec!["turnwire.toml:2:1: limits.headers: must be at least 1024"],
         ),
         ("store = \"postgres://x\"", vec!["turnwire.toml:1:9: store: ", "sqlite:PATH"]),
-        ("origins = [\"*\"]", vec!["turnwire.toml:1:12: origins: ", "each one has to be named"]),
+        ("origins = [\"*\"]", vec!["turnwire.toml:1:12: origins: ", "list each site"]),
         ("[tls]\ncert = \"a.pem\"", vec!["turnwire.toml:1:1: tls: ", "missing field `key`"]),
         (
             "[log]\nformat = \"xml\"",
