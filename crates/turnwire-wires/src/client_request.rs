@@ -1,5 +1,5 @@
-//! Requests of clients that use an agent as if it were a model (chat completions, Anthropic Messages), and the response to
-//! one that does not stream. The server calls this.
+//! Requests of clients that use an agent as if it were a model: chat completions and Anthropic Messages. The server calls
+//! this.
 //!
 //! ```
 //! use turnwire_wires::openai_chat;
@@ -137,12 +137,12 @@ impl ClientRequest {
         let mut fields: Fields = Json::parse(text)?
             .parse_as()
             .map_err(|_| invalid_request("a request must be a JSON object"))?;
-        let asked = Self {
+        let request = Self {
             model: take_field(&mut fields, "model")?.unwrap_or_default(),
             stream: take_field(&mut fields, "stream")?.unwrap_or_default(),
             ..Self::default()
         };
-        Ok((asked, fields))
+        Ok((request, fields))
     }
 
     /// Reads `messages`. A client cannot change what the assistant said: its version is only compared.
@@ -179,10 +179,10 @@ impl ClientRequest {
     }
 
     /// Adds what the client claims that the assistant said. What cannot be read is skipped.
-    pub(crate) fn add_claimed_reply(&mut self, said: Result<Vec<Msg>>) {
+    pub(crate) fn add_claimed_reply(&mut self, messages: Result<Vec<Msg>>) {
         self.before_last_reply = self.user_messages.len();
         self.results.clear();
-        said.into_iter().flatten().for_each(|msg| self.claimed_history.add_message(&msg));
+        messages.into_iter().flatten().for_each(|msg| self.claimed_history.add_message(&msg));
     }
 
     pub(crate) fn add_instructions(&mut self, text: &str) {
@@ -228,36 +228,5 @@ pub(crate) fn take_field<T: serde::de::DeserializeOwned>(
             .map(Some)
             .map_err(|error| invalid_request(format!("`{name}` {}", error.message()))),
         _ => Ok(None),
-    }
-}
-
-/// Builds the response to a request that does not stream, from the frames of the stream.
-pub trait ResponseCollector: Send {
-    /// Adds the next frame.
-    fn push_frame(&mut self, text: &str);
-
-    /// The response, or the error.
-    fn finish(self: Box<Self>) -> Result<Json, ErrorResponse>;
-}
-
-/// The HTTP response of a failed reply, in the protocol's format.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ErrorResponse {
-    /// The HTTP status.
-    pub status: u16,
-    /// The body.
-    pub body: Json,
-}
-
-impl ErrorResponse {
-    /// An error response for the protocol's error type. An authentication error is 500: it is about the agent's own key for its
-    /// model, not about the client's.
-    pub(crate) fn new(kind: &str, body: Json) -> Self {
-        let status = match kind {
-            "invalid_request_error" => 400,
-            "rate_limit_error" => 429,
-            _ => 500,
-        };
-        Self { status, body }
     }
 }

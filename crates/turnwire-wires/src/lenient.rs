@@ -53,6 +53,15 @@ pub(crate) struct ObjectOrDefault<T>(pub T);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct List<T>(pub Vec<T>);
 
+/// A string, or a list; anything else is `None`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) enum TextOrList<'a, T> {
+    #[default]
+    None,
+    Text(Cow<'a, str>),
+    List(Vec<T>),
+}
+
 /// Of a list of alternatives the first whose index is 0 or missing; the others are skipped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct First<T>(pub Option<Box<T>>);
@@ -268,6 +277,25 @@ impl<'de, T: Deserialize<'de> + Alternative> Lenient<'de> for First<T> {
 }
 
 impl<'de, T: Deserialize<'de> + Alternative> Deserialize<'de> for First<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        read(from)
+    }
+}
+
+impl<'de: 'a, 'a, T: Deserialize<'de>> Lenient<'de> for TextOrList<'a, T> {
+    fn from_text(text: Cow<'de, str>) -> Self {
+        Self::Text(text)
+    }
+    fn from_list<A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = list.next_element()? {
+            items.push(item);
+        }
+        Ok(Self::List(items))
+    }
+}
+
+impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for TextOrList<'a, T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         read(from)
     }

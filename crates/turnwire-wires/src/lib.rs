@@ -19,7 +19,7 @@
 //! | [`sse`] | writes server-sent events |
 //! | [`loss`] | what a wire cannot hold |
 //! | [`model_request`] | a request to a model, independent of its protocol |
-//! | [`client_request`] | an agent that serves as a model: its requests and whole responses |
+//! | [`client_request`], [`collect`] | an agent that serves as a model: its requests, and responses without streaming |
 //! | all others | one protocol each |
 //!
 //! Files have the same name in every protocol:
@@ -39,6 +39,7 @@ pub mod anthropic;
 pub mod blocks;
 pub mod body;
 pub mod client_request;
+pub mod collect;
 pub mod dashscope;
 pub mod gemini;
 mod json;

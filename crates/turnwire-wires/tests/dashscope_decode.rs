@@ -2,15 +2,15 @@
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod streams;
+mod decode_harness;
 
+use decode_harness::DecodedStream;
 use serde_json::{Value, json};
-use streams::DecodedStream;
 use turnwire_core::{Folder, Msg};
 use turnwire_wires::{DecoderOptions, Wire};
 
 fn read(frames: &[&str]) -> DecodedStream {
-    let read = streams::read_stream("dashscope", frames);
+    let read = decode_harness::read_stream("dashscope", frames);
     assert_eq!(read.errors, [""; 0]);
     read
 }
@@ -291,7 +291,7 @@ fn only_the_first_choice_is_the_reply_and_wrong_types_are_not_there() {
 
 #[test]
 fn an_unknown_frame_is_custom_and_a_broken_one_changes_nothing() {
-    let read = streams::read_stream(
+    let read = decode_harness::read_stream(
         "dashscope",
         &[
             r#"{"output":{"choices":[{"message":{"content":"a"}}]},"request_id":"r"}"#,

@@ -6,9 +6,12 @@
     reason = "a test that cannot go on has failed"
 )]
 
-mod asks;
+mod request_harness;
 
-use asks::{answer_form, asked, body, crashed, hinted, team, thinking, tool_round, weather};
+use request_harness::{
+    answer_format, body, crashed_round, hinted_reply, messages_body, team, thinking, tool_round,
+    weather,
+};
 use serde_json::{Value, json};
 use turnwire_core::{ContentBlock, DataBlock, Fields, Json, Msg, ToolCall, ToolResult};
 use turnwire_wires::Request;
@@ -17,7 +20,7 @@ use turnwire_wires::model_request::{SpeakerFormat, ToolChoice};
 const WIRE: &str = "dashscope";
 
 fn messages(messages: &[Msg]) -> Value {
-    asked(WIRE, messages)["input"]["messages"].clone()
+    messages_body(WIRE, messages)["input"]["messages"].clone()
 }
 
 fn user(text: &str) -> Value {
@@ -44,7 +47,7 @@ fn a_conversation_of_text_has_strings_as_content() {
         Msg::assistant("friday", "Hello!"),
     ];
     assert_eq!(
-        asked(WIRE, &messages),
+        messages_body(WIRE, &messages),
         json!({
             "model": "m",
             "input": {"messages": [
@@ -115,7 +118,7 @@ fn results_are_messages_of_their_own_and_their_images_follow_all_of_them() {
 fn a_call_without_a_result_was_interrupted() {
     let interrupted = "Error: The call was interrupted before it gave a result.";
     assert_eq!(
-        messages(&crashed()),
+        messages(&crashed_round()),
         json!([
             user("Go."),
             {"role": "assistant", "content": "", "tool_calls": [
@@ -132,7 +135,7 @@ fn a_call_without_a_result_was_interrupted() {
 #[test]
 fn a_hint_is_a_users_turn() {
     assert_eq!(
-        messages(&hinted()),
+        messages(&hinted_reply()),
         json!([user("Hi"), assistant("One."), user("Time is up."), assistant("Two.")])
     );
 }
@@ -205,7 +208,7 @@ fn several_agents_become_a_history_or_named_turns() {
 #[test]
 fn tools_choice_form_and_limits_are_parameters() {
     let messages = [Msg::user("ann", "Hi")];
-    let (tools, output) = ([weather()], answer_form());
+    let (tools, output) = ([weather()], answer_format());
     let mut extra = Fields::default();
     extra.insert(
         "parameters",
@@ -262,12 +265,12 @@ fn tools_choice_form_and_limits_are_parameters() {
 
 #[test]
 fn metadata_never_reaches_the_provider() {
-    asks::metadata_never_reaches(WIRE);
+    request_harness::metadata_never_reaches(WIRE);
 }
 
 #[test]
 fn every_call_gets_exactly_one_result() {
-    asks::every_call_gets_one_result(
+    request_harness::every_call_gets_one_result(
         WIRE,
         |body| {
             let messages = body["input"]["messages"].as_array().unwrap().iter();

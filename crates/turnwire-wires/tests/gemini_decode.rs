@@ -2,13 +2,13 @@
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod streams;
+mod decode_harness;
 
+use decode_harness::DecodedStream;
 use serde_json::json;
-use streams::DecodedStream;
 
 fn read(frames: &[&str]) -> DecodedStream {
-    let read = streams::read_stream("gemini", frames);
+    let read = decode_harness::read_stream("gemini", frames);
     assert_eq!(read.errors, [""; 0]);
     read
 }
@@ -359,7 +359,7 @@ fn fields_of_a_wrong_type_are_not_there() {
 
 #[test]
 fn a_frame_that_cannot_be_read_leaves_the_stream_as_it_was() {
-    let read = streams::read_stream(
+    let read = decode_harness::read_stream(
         "gemini",
         &[
             r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}]}"#,
@@ -385,12 +385,12 @@ fn a_list_of_frames_is_read_as_frames() {
 fn a_stream_without_a_finish_reason_was_truncated() {
     let read = parts(&[]);
     assert_eq!(read.reason(), "completed");
-    let read = streams::read_stream(
+    let read = decode_harness::read_stream(
         "gemini",
         &[r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}]}"#],
     );
     assert_eq!((read.reason(), read.error().0), ("truncated", "connection"));
-    let read = streams::read_stream("gemini", &[]);
+    let read = decode_harness::read_stream("gemini", &[]);
     assert_eq!((read.reason(), read.error().0), ("truncated", "connection"));
 }
 

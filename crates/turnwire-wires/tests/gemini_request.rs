@@ -2,9 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod asks;
+mod request_harness;
 
-use asks::{answer_form, asked, body, crashed, hinted, team, thinking, tool_round, weather};
+use request_harness::{
+    answer_format, body, crashed_round, hinted_reply, messages_body, team, thinking, tool_round,
+    weather,
+};
 use serde_json::{Value, json};
 use turnwire_core::{
     ContentBlock, DataBlock, Fields, Json, Msg, Source, TextBlock, ToolCall, ToolResult,
@@ -31,7 +34,7 @@ fn a_plain_conversation_has_the_system_prompt_apart() {
         Msg::user("ann", "Bye"),
     ];
     assert_eq!(
-        asked(WIRE, &messages),
+        messages_body(WIRE, &messages),
         json!({
             "systemInstruction": {"parts": [{"text": "Be brief."}]},
             "contents": [user("Hi"), model("Hello!"), user("Bye")],
@@ -61,7 +64,7 @@ fn data_goes_inline_or_as_an_address_and_the_rest_is_said_to_be_left_out() {
         ],
     )];
     assert_eq!(
-        asked(WIRE, &messages)["contents"],
+        messages_body(WIRE, &messages)["contents"],
         json!([{"role": "user", "parts": [
             {"text": "Look:"},
             {"inlineData": {"mimeType": "image/png", "data": "YWJj"}},
@@ -76,7 +79,7 @@ fn data_goes_inline_or_as_an_address_and_the_rest_is_said_to_be_left_out() {
 #[test]
 fn parallel_results_share_one_turn_and_say_what_failed() {
     assert_eq!(
-        asked(WIRE, &tool_round())["contents"],
+        messages_body(WIRE, &tool_round())["contents"],
         json!([
             user("Paris or Rome?"),
             {"role": "model", "parts": [
@@ -99,7 +102,7 @@ fn parallel_results_share_one_turn_and_say_what_failed() {
 #[test]
 fn a_call_without_a_result_was_interrupted_and_an_input_that_is_no_json_is_sent_as_text() {
     let interrupted = "The call was interrupted before it gave a result.";
-    let body = asked(WIRE, &crashed());
+    let body = messages_body(WIRE, &crashed_round());
     assert_eq!(
         body["contents"],
         json!([
@@ -115,7 +118,7 @@ fn a_call_without_a_result_was_interrupted_and_an_input_that_is_no_json_is_sent_
             user("Again."),
         ])
     );
-    let request = Request { model: "m", messages: &crashed(), ..Request::default() };
+    let request = Request { model: "m", messages: &crashed_round(), ..Request::default() };
     let text = Wire::named(WIRE).unwrap().model_request(&request).unwrap().unwrap();
     assert!(text.text().contains("12345678901234567890123"), "numbers stay as they are");
 }
@@ -123,7 +126,7 @@ fn a_call_without_a_result_was_interrupted_and_an_input_that_is_no_json_is_sent_
 #[test]
 fn a_hint_is_a_users_turn() {
     assert_eq!(
-        asked(WIRE, &hinted())["contents"],
+        messages_body(WIRE, &hinted_reply())["contents"],
         json!([user("Hi"), model("One."), user("Time is up."), model("Two."), user("(Go on.)")])
     );
 }
@@ -153,7 +156,7 @@ fn signatures_and_items_go_back_on_the_very_part() {
         ),
     ];
     assert_eq!(
-        asked(WIRE, &messages)["contents"][1],
+        messages_body(WIRE, &messages)["contents"][1],
         json!({"role": "model", "parts": [
             {"text": "Hm.", "thought": true, "thoughtSignature": "S1"},
             {"text": "Well.", "thoughtSignature": "S2"},
@@ -187,7 +190,7 @@ fn what_a_stream_became_goes_back_as_it_came() {
     }
     let messages: Vec<Msg> = folder.into_messages().collect();
     let expected: Value = serde_json::from_str(&format!("[{parts}]")).unwrap();
-    assert_eq!(asked(WIRE, &messages)["contents"][1]["parts"], expected);
+    assert_eq!(messages_body(WIRE, &messages)["contents"][1]["parts"], expected);
 }
 
 #[test]
@@ -242,7 +245,7 @@ fn several_agents_become_a_history_or_named_turns() {
 #[test]
 fn tools_choice_form_and_limits_have_their_places() {
     let messages = [Msg::user("ann", "Hi")];
-    let (tools, output) = ([weather()], answer_form());
+    let (tools, output) = ([weather()], answer_format());
     let mut extra = Fields::default();
     extra.insert("generationConfig", Json::parse(r#"{"topK":3,"temperature":1.5}"#).unwrap());
     extra.insert("cachedContent", "c");
@@ -289,7 +292,7 @@ fn tools_choice_form_and_limits_have_their_places() {
 
 #[test]
 fn metadata_never_reaches_the_provider() {
-    asks::metadata_never_reaches(WIRE);
+    request_harness::metadata_never_reaches(WIRE);
 }
 
 #[test]
@@ -299,7 +302,7 @@ fn every_call_gets_exactly_one_result() {
         let parts = contents.flat_map(|content| content["parts"].as_array().unwrap());
         parts.filter_map(|part| Some(part[kind]["id"].as_str()?.to_owned())).collect()
     }
-    asks::every_call_gets_one_result(
+    request_harness::every_call_gets_one_result(
         WIRE,
         |body| ids(body, "functionCall"),
         |body| ids(body, "functionResponse"),

@@ -2,15 +2,15 @@
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod streams;
+mod decode_harness;
 
+use decode_harness::DecodedStream;
 use serde_json::{Value, json};
-use streams::DecodedStream;
 use turnwire_core::{Folder, Msg};
 use turnwire_wires::{Decoded, DecoderOptions, Wire};
 
 fn read(frames: &[&str]) -> DecodedStream {
-    let read = streams::read_stream("ollama", frames);
+    let read = decode_harness::read_stream("ollama", frames);
     assert_eq!(read.errors, [""; 0]);
     read
 }
@@ -197,7 +197,7 @@ fn images_are_data_blocks() {
 
 #[test]
 fn wrong_types_are_not_there_and_unknown_lines_are_custom() {
-    let read = streams::read_stream(
+    let read = decode_harness::read_stream(
         "ollama",
         &[
             r#"{"model":1,"created_at":{},"message":{"content":["x"],"thinking":3,"images":"x","tool_calls":{"a":1}},"done":"no"}"#,

@@ -20,7 +20,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use std::sync::Arc;
 use turnwire_core::{Event, EventKind};
 use turnwire_log::Session;
-use turnwire_wires::client_request::{ClientRequest, ErrorResponse, ResponseCollector};
+use turnwire_wires::client_request::ClientRequest;
+use turnwire_wires::collect::{ErrorResponse, ResponseCollector};
 use turnwire_wires::openai_chat::StreamOptions;
 use turnwire_wires::{EncoderOptions, Wire};
 

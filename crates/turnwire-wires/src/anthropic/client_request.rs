@@ -6,9 +6,9 @@ use turnwire_core::{Fields, Json, Result};
 
 /// Reads a request. Only user messages and tool results are taken from its messages.
 pub fn read(text: &str) -> Result<ClientRequest> {
-    let (mut asked, mut fields) = ClientRequest::read(text)?;
+    let (mut request, mut fields) = ClientRequest::read(text)?;
     // The stream always has it.
-    asked.include_usage = true;
+    request.include_usage = true;
     for name in ["mcp_servers", "container"] {
         if fields.remove(name).is_some_and(|value| !is_null_or_empty(&value)) {
             return Err(invalid_request(format!(
@@ -23,15 +23,15 @@ pub fn read(text: &str) -> Result<ClientRequest> {
         let read = message::decode(Json::from_value(&as_message)?.text());
         read.map_err(|error| error.at("system"))?
             .into_iter()
-            .for_each(|msg| asked.add_message(msg));
+            .for_each(|msg| request.add_message(msg));
     }
     for tool in take_field::<Vec<Fields>>(&mut fields, "tools")?.unwrap_or_default() {
-        asked.tools.push(read_tool(tool)?);
+        request.tools.push(read_tool(tool)?);
     }
-    asked.output_schema = output_schema(&mut fields)?;
-    asked.read_messages(&mut fields, message::decode)?;
-    asked.extra = fields;
-    asked.validate()
+    request.output_schema = output_schema(&mut fields)?;
+    request.read_messages(&mut fields, message::decode)?;
+    request.extra = fields;
+    request.validate()
 }
 
 fn is_null_or_empty(value: &Json) -> bool {
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn assistant_messages_of_the_client_are_ignored() {
-        let asked = request_with(&json!({"messages": [
+        let request = request_with(&json!({"messages": [
             {"role": "user", "content": "One."},
             {"role": "assistant", "content": [{"type": "tool_use", "id": "c0", "name": "t", "input": {}}]},
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c0", "content": "old"}]},
@@ -88,28 +88,28 @@ mod tests {
             ]},
         ]}))
         .unwrap();
-        let texts: Vec<_> = asked.user_messages.iter().filter_map(|msg| msg.text("")).collect();
+        let texts: Vec<_> = request.user_messages.iter().filter_map(|msg| msg.text("")).collect();
         assert_eq!(texts, ["One.", "Two."]);
-        assert_eq!(asked.new_messages().len(), 1);
+        assert_eq!(request.new_messages().len(), 1);
         let results: Vec<_> =
-            asked.results.iter().map(|result| (&*result.id, result.output.text(""))).collect();
+            request.results.iter().map(|result| (&*result.id, result.output.text(""))).collect();
         assert_eq!(results, [("c1", "new".to_owned())]);
     }
 
     #[test]
     fn options_of_a_request_are_kept() {
-        let asked = request_with(&json!({
+        let request = request_with(&json!({
             "stream": true, "max_tokens": 9, "temperature": 0.5,
             "system": [{"type": "text", "text": "Be brief."}, {"type": "text", "text": "Be kind."}],
             "tools": [{"name": "open_page", "description": "Opens.", "input_schema": {"type": "object"}}],
             "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {"type": "object"}}},
         }))
         .unwrap();
-        assert!(asked.stream);
-        assert_eq!(asked.instructions.as_deref(), Some("Be brief.\nBe kind."));
-        assert_eq!(asked.tools[0].name, "open_page");
-        assert_eq!(asked.output_schema.unwrap().text(), r#"{"type":"object"}"#);
-        let extra: serde_json::Value = asked.extra.parse_as().unwrap();
+        assert!(request.stream);
+        assert_eq!(request.instructions.as_deref(), Some("Be brief.\nBe kind."));
+        assert_eq!(request.tools[0].name, "open_page");
+        assert_eq!(request.output_schema.unwrap().text(), r#"{"type":"object"}"#);
+        let extra: serde_json::Value = request.extra.parse_as().unwrap();
         let kept = json!({"max_tokens": 9, "temperature": 0.5, "output_config": {"effort": "low"}});
         assert_eq!(extra, kept);
     }

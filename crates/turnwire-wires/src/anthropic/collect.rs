@@ -1,7 +1,7 @@
 //! Builds the message of a response without streaming from the frames of the stream, as the official client does.
 
 use super::content;
-use crate::client_request::{ErrorResponse, ResponseCollector};
+use crate::collect::{ErrorResponse, ResponseCollector};
 use serde_json::{Map, Value, json};
 use turnwire_core::Json;
 

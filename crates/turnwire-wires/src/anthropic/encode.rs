@@ -61,21 +61,21 @@ impl Encode for AnthropicEncoder {
         if !event.kind.is_part_of_reply() {
             return;
         }
-        let called = self.id.as_deref();
-        let Some(turn) =
-            message_for_event(&mut self.message, &self.ended_reply, called, event, out)
+        let message_id = self.id.as_deref();
+        let Some(message) =
+            message_for_event(&mut self.message, &self.ended_reply, message_id, event, out)
         else {
             return;
         };
-        if !turn.begun {
-            turn.begin(&event.kind, self.model.as_deref(), out);
+        if !message.begun {
+            message.begin(&event.kind, self.model.as_deref(), out);
         }
         if let EventKind::ReplyEnd(end) = &event.kind {
-            turn.finish(&end.finished_reason, end.error.as_ref(), out);
+            message.finish(&end.finished_reason, end.error.as_ref(), out);
             self.ended_reply = event.reply_id.to_string();
             self.message = None;
         } else {
-            turn.push_event(event, out);
+            message.push_event(event, out);
         }
     }
 
@@ -84,9 +84,9 @@ impl Encode for AnthropicEncoder {
     }
 
     fn settle_calls(&mut self, reply_id: &str, calls: &UnsettledCalls, out: &mut Frames) {
-        let (ended, called) = (&self.ended_reply, self.id.as_deref());
+        let (ended, message_id) = (&self.ended_reply, self.id.as_deref());
         let Some(message) =
-            message_of_reply(&mut self.message, ended, called, reply_id, false, out)
+            message_of_reply(&mut self.message, ended, message_id, reply_id, false, out)
         else {
             return;
         };
@@ -103,46 +103,46 @@ impl Encode for AnthropicEncoder {
 /// The message that an event belongs to. A reply may start while the last one has not ended; other events of another
 /// reply are ignored.
 fn message_for_event<'t>(
-    turn: &'t mut Option<OpenMessage>,
+    message: &'t mut Option<OpenMessage>,
     ended: &str,
-    called: Option<&str>,
+    message_id: Option<&str>,
     event: &Event<'_>,
     out: &mut Frames,
 ) -> Option<&'t mut OpenMessage> {
     let begins = matches!(event.kind, EventKind::ReplyStart(_));
-    message_of_reply(turn, ended, called, &event.reply_id, begins, out)
+    message_of_reply(message, ended, message_id, &event.reply_id, begins, out)
 }
 
 /// The message of a reply; a new one if none is open, or if the reply begins.
 fn message_of_reply<'t>(
-    turn: &'t mut Option<OpenMessage>,
+    message: &'t mut Option<OpenMessage>,
     ended: &str,
-    called: Option<&str>,
+    message_id: Option<&str>,
     id: &str,
     begins: bool,
     out: &mut Frames,
 ) -> Option<&'t mut OpenMessage> {
-    if turn.as_ref().is_none_or(|turn| begins && turn.reply_id != id) {
+    if message.as_ref().is_none_or(|message| begins && message.reply_id != id) {
         if id.is_empty() || ended == id {
             return None;
         }
-        end_unfinished(turn, out);
-        *turn = Some(OpenMessage::new(id, called));
+        end_unfinished(message, out);
+        *message = Some(OpenMessage::new(id, message_id));
     }
-    turn.as_mut().filter(|turn| turn.reply_id == id)
+    message.as_mut().filter(|message| message.reply_id == id)
 }
 
 /// Ends a message whose reply has not ended.
-fn end_unfinished(turn: &mut Option<OpenMessage>, out: &mut Frames) {
-    let Some(mut turn) = turn.take() else { return };
-    turn.write_message_start("", out);
-    turn.queue.flush(out);
-    if turn.queue.has_calls() {
+fn end_unfinished(message: &mut Option<OpenMessage>, out: &mut Frames) {
+    let Some(mut message) = message.take() else { return };
+    message.write_message_start("", out);
+    message.queue.flush(out);
+    if message.queue.has_calls() {
         // The reply waits for the client.
-        turn.write_stop("tool_use", out);
+        message.write_stop("tool_use", out);
     } else {
         // The reply was cut off. Without `message_stop` the client sees that.
-        turn.write_message_delta(None, out);
+        message.write_message_delta(None, out);
     }
 }
 
@@ -160,10 +160,10 @@ fn write_custom_frame(custom: &Custom, out: &mut Frames) {
 }
 
 impl OpenMessage {
-    fn new(reply_id: &str, called: Option<&str>) -> Self {
+    fn new(reply_id: &str, message_id: Option<&str>) -> Self {
         Self {
             reply_id: reply_id.to_owned(),
-            message_id: called.unwrap_or(reply_id).to_owned(),
+            message_id: message_id.unwrap_or(reply_id).to_owned(),
             begun: false,
             queue: BlockQueue::default(),
             usage: TokenCounts::default(),

@@ -23,8 +23,8 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
     let mut messages = Messages::default();
     let mut calls =
         ReplyWriter { ids: CallIds::new(usize::MAX, is_name_char), tools: request.tools };
-    for turn in build_prompt(request.messages, request.speaker_format) {
-        match turn {
+    for message in build_prompt(request.messages, request.speaker_format) {
+        match message {
             PromptMessage::System(text) if text.trim().is_empty() => {}
             PromptMessage::System(text) => system.push(text),
             PromptMessage::User(parts) => {
@@ -34,8 +34,8 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
                 let blocks = parts.iter().filter_map(|part| calls.assistant_block(part));
                 messages.push("assistant", blocks);
             }
-            PromptMessage::ToolResults(answers) => {
-                messages.push("user", calls.result_blocks(&answers));
+            PromptMessage::ToolResults(outcomes) => {
+                messages.push("user", calls.result_blocks(&outcomes));
             }
         }
     }
@@ -106,24 +106,24 @@ impl Messages {
     }
 
     fn into_json(self) -> Json {
-        let mut turns = Self::default();
+        let mut messages = Self::default();
         for (role, blocks) in self.without_orphans().0 {
-            turns.push(role, without_trailing_thinking(role, blocks));
+            messages.push(role, without_trailing_thinking(role, blocks));
         }
-        if turns.0.first().is_some_and(|(role, _)| *role == "assistant") {
-            turns.0.insert(0, ("user", vec![plain_text(FIRST_USER_TEXT)]));
+        if messages.0.first().is_some_and(|(role, _)| *role == "assistant") {
+            messages.0.insert(0, ("user", vec![plain_text(FIRST_USER_TEXT)]));
         }
-        match turns.0.last() {
-            None => turns.push("user", [plain_text(ONLY_USER_TEXT)]),
+        match messages.0.last() {
+            None => messages.push("user", [plain_text(ONLY_USER_TEXT)]),
             // If the last block is an item of Anthropic's, the model paused there and continues from it.
             Some(("assistant", blocks))
                 if blocks.last().is_some_and(|block| has_type(block, "text")) =>
             {
-                turns.push("user", [plain_text(LAST_USER_TEXT)]);
+                messages.push("user", [plain_text(LAST_USER_TEXT)]);
             }
             Some(_) => {}
         }
-        let messages = turns.0.iter().map(|(role, blocks)| {
+        let messages = messages.0.iter().map(|(role, blocks)| {
             let blocks: Vec<Json> = blocks.iter().map(to_json).collect();
             to_json(&fields_from([
                 ("role", (*role).into()),
@@ -138,14 +138,14 @@ impl Messages {
     fn without_orphans(mut self) -> Self {
         let blocks = || self.0.iter().flat_map(|(_, blocks)| blocks);
         let called: HashSet<String> = blocks().filter_map(server_call_id).collect();
-        let answered: HashSet<String> = blocks().filter_map(server_result_id).collect();
+        let answered_ids: HashSet<String> = blocks().filter_map(server_result_id).collect();
         let is_spoken = |(role, blocks): &(&str, Vec<Fields>)| {
             *role == "user" && !blocks.iter().all(|block| has_type(block, "tool_result"))
         };
         let over = self.0.iter().rposition(is_spoken).unwrap_or(0);
         for (at, (_, blocks)) in self.0.iter_mut().enumerate() {
             blocks.retain(|block| match (server_call_id(block), server_result_id(block)) {
-                (Some(id), _) => at > over || answered.contains(&id),
+                (Some(id), _) => at > over || answered_ids.contains(&id),
                 (None, Some(id)) => called.contains(&id),
                 (None, None) => true,
             });
@@ -233,29 +233,29 @@ impl ReplyWriter<'_> {
     }
 
     /// The tool results, followed by the data of failed calls: a failed result can hold only text.
-    fn result_blocks(&mut self, answers: &[CallOutcome<'_>]) -> Vec<Fields> {
-        let mut shown = Vec::new();
+    fn result_blocks(&mut self, outcomes: &[CallOutcome<'_>]) -> Vec<Fields> {
+        let mut failed_data = Vec::new();
         let mut blocks: Vec<Fields> = Vec::new();
-        for answer in answers {
+        for outcome in outcomes {
             let id = self.ids.next_result_id();
-            let has_data = answer.data().next().is_some();
-            let content = if has_data && !answer.is_error() {
-                let mut parts = result_parts(answer.parts());
-                parts.extend(answer.running_note().map(|note| to_json(&plain_text(&note))));
+            let has_data = outcome.data().next().is_some();
+            let content = if has_data && !outcome.is_error() {
+                let mut parts = result_parts(outcome.parts());
+                parts.extend(outcome.running_note().map(|note| to_json(&plain_text(&note))));
                 content::to_json_list(&parts)
             } else {
-                answer.text().into()
+                outcome.text().into()
             };
-            if has_data && answer.is_error() {
-                let (id, name) = (&answer.call.id, &answer.call.name);
-                shown.push(plain_text(&format!("What the call {id} of {name} gave:")));
-                shown.extend(
-                    answer.data().map(|block| data_block(block).unwrap_or_else(|line| line)),
+            if has_data && outcome.is_error() {
+                let (id, name) = (&outcome.call.id, &outcome.call.name);
+                failed_data.push(plain_text(&format!("What the call {id} of {name} gave:")));
+                failed_data.extend(
+                    outcome.data().map(|block| data_block(block).unwrap_or_else(|line| line)),
                 );
             }
-            blocks.push(content::write_result(&id, content, answer.is_error()));
+            blocks.push(content::write_result(&id, content, outcome.is_error()));
         }
-        blocks.extend(shown);
+        blocks.extend(failed_data);
         blocks
     }
 }

@@ -61,16 +61,16 @@ fn move_to_description(map: &mut Map<String, Value>) {
         key => UNSUPPORTED_KEYWORDS.contains(&key),
     };
     let refused = map.iter().filter(|(key, value)| is_refused(key, value));
-    let said: Vec<(String, String)> =
+    let moved: Vec<(String, String)> =
         refused.map(|(key, value)| (key.clone(), format!("{key}: {value}"))).collect();
-    if said.is_empty() {
+    if moved.is_empty() {
         return;
     }
     let mut lines = Vec::new();
     if let Some(Value::String(text)) = map.get("description") {
         lines.push(text.clone());
     }
-    for (key, line) in said {
+    for (key, line) in moved {
         map.shift_remove(&key);
         lines.push(line);
     }

@@ -94,15 +94,15 @@ mod tests {
     use super::*;
 
     fn new(frames: &[&str]) -> (Mode, String) {
-        let (mut mode, mut said, mut all) =
+        let (mut mode, mut text, mut all) =
             (Mode::default(), CumulativeText::default(), String::new());
         for frame in frames {
-            said.push_frame(&mut mode, frame, |new| {
+            text.push_frame(&mut mode, frame, |new| {
                 assert!(!new.is_empty());
                 all.push_str(new);
             });
         }
-        said.flush(mode, |new| all.push_str(new));
+        text.flush(mode, |new| all.push_str(new));
         (mode, all)
     }
 

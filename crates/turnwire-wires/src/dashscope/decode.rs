@@ -132,7 +132,7 @@ impl DashscopeDecoder {
         match &message.content {
             Content::None => {}
             Content::Text(text) => self.push_answer(text, out),
-            Content::Parts(parts) => self.push_parts(parts, out),
+            Content::List(parts) => self.push_parts(parts, out),
         }
         for (at, called) in (0..).zip(&message.tool_calls.0) {
             self.push_call(called, at, out);

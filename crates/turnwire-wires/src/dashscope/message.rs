@@ -4,11 +4,13 @@ use super::NAME;
 use super::message_draft::{
     ContentPart, MessageDraft, PART, data_part, item_to_part, media_key, result_message,
 };
-use crate::lenient::{Int, Lenient, List, Object, OptionalText, Text, deserialize_leniently};
+use crate::lenient::{
+    Int, Lenient, List, Object, OptionalText, Text, TextOrList, deserialize_leniently,
+};
 use crate::model_request::{media_type, to_json_object};
 use crate::provider::{HistoryReader, item_to_block};
 use serde::Deserialize;
-use serde::de::{MapAccess, SeqAccess};
+use serde::de::MapAccess;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use turnwire_core::block::{Base64Source, DataKind, UrlSource};
@@ -49,8 +51,8 @@ pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
                 ContentBlock::Thinking(block) => draft.thinking.clone_from(&block.thinking),
                 ContentBlock::Data(block) => {
                     let key = media_key(media_type(block));
-                    let said = block.media_type().unwrap_or_default();
-                    draft.content.extend(key.and_then(|key| data_part(block, key, said)));
+                    let declared = block.media_type().unwrap_or_default();
+                    draft.content.extend(key.and_then(|key| data_part(block, key, declared)));
                 }
                 ContentBlock::ToolCall(call) => draft.push_call(&call.id, &call.name, &call.input),
                 ContentBlock::ToolResult(block) => {
@@ -103,13 +105,7 @@ pub(super) struct Function<'a> {
 }
 
 /// Content: a string, or parts.
-#[derive(Default)]
-pub(super) enum Content<'a> {
-    #[default]
-    None,
-    Text(Cow<'a, str>),
-    Parts(Vec<Part<'a>>),
-}
+pub(super) type Content<'a> = TextOrList<'a, Part<'a>>;
 
 /// A part of the content: text, or anything else.
 #[derive(Default)]
@@ -118,20 +114,7 @@ pub(super) struct Part<'a> {
     pub rest: Vec<(String, &'a RawValue)>,
 }
 
-deserialize_leniently!(Content<'a>, Part<'a>);
-
-impl<'de: 'a, 'a> Lenient<'de> for Content<'a> {
-    fn from_text(text: Cow<'de, str>) -> Self {
-        Self::Text(text)
-    }
-    fn from_list<A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error> {
-        let mut parts = Vec::new();
-        while let Some(part) = list.next_element()? {
-            parts.push(part);
-        }
-        Ok(Self::Parts(parts))
-    }
-}
+deserialize_leniently!(Part<'a>);
 
 impl<'de: 'a, 'a> Lenient<'de> for Part<'a> {
     fn from_text(text: Cow<'de, str>) -> Self {
@@ -170,8 +153,8 @@ impl Part<'_> {
         *text = serde_json::from_str(value.get()).ok()?;
         let inline = text.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
         Some(match inline {
-            Some((said, data)) => {
-                let mime = (!said.is_empty()).then_some(said);
+            Some((declared, data)) => {
+                let mime = (!declared.is_empty()).then_some(declared);
                 Media { key, mime, is_base64: true, value: data }
             }
             None => Media { key, mime: None, is_base64: false, value: text },
@@ -205,7 +188,7 @@ fn read_message(history: &mut HistoryReader, message: Message<'_>) {
         Content::None => {}
         Content::Text(text) if text.is_empty() => {}
         Content::Text(text) => blocks.push(ContentBlock::from(text.clone().into_owned())),
-        Content::Parts(parts) => parts.iter().for_each(|part| push_blocks(part, &mut blocks)),
+        Content::List(parts) => parts.iter().for_each(|part| push_blocks(part, &mut blocks)),
     }
     match message.role.as_deref() {
         Some("assistant") => {

@@ -85,12 +85,8 @@ impl MessageDraft {
 
 /// The message with a tool result.
 pub(super) fn result_message(id: &str, name: &str, text: &str) -> Json {
-    let mut message = Fields::default();
-    message.insert("role", "tool");
-    message.insert("content", text);
-    message.insert("tool_call_id", id);
-    message.insert("name", name);
-    to_json_object(&message)
+    let fields = [("role", "tool"), ("content", text), ("tool_call_id", id), ("name", name)];
+    to_json_object(&fields.into_iter().collect())
 }
 
 /// The key of a part with this media type: `image`, `audio` or `video`.

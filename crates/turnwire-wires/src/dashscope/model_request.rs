@@ -13,40 +13,40 @@ use crate::model_request::{
 use turnwire_core::{DataBlock, Fields, Json, Source};
 
 pub(super) fn build_body(request: &Request<'_>) -> Json {
-    let mut written = Vec::new();
+    let mut messages = Vec::new();
     let mut calls = ReplyWriter { ids: CallIds::new(usize::MAX, |_| true), tools: request.tools };
-    for turn in build_prompt(request.messages, request.speaker_format) {
-        match turn {
+    for message in build_prompt(request.messages, request.speaker_format) {
+        match message {
             PromptMessage::System(text) => {
                 let mut draft = MessageDraft::new("system");
                 draft.content.push(ContentPart::Text(text));
-                written.push(OutgoingMessage::Draft(draft));
+                messages.push(OutgoingMessage::Draft(draft));
             }
-            PromptMessage::User(given) => written.push(OutgoingMessage::Draft(user_draft(&given))),
-            PromptMessage::Assistant(said) => {
-                written.push(OutgoingMessage::Draft(calls.assistant_draft(&said)));
+            PromptMessage::User(parts) => messages.push(OutgoingMessage::Draft(user_draft(&parts))),
+            PromptMessage::Assistant(parts) => {
+                messages.push(OutgoingMessage::Draft(calls.assistant_draft(&parts)));
             }
-            PromptMessage::ToolResults(answers) => {
-                written.extend(
-                    answers
+            PromptMessage::ToolResults(outcomes) => {
+                messages.extend(
+                    outcomes
                         .iter()
-                        .map(|answer| OutgoingMessage::Done(calls.outcome_message(answer))),
+                        .map(|outcome| OutgoingMessage::Done(calls.outcome_message(outcome))),
                 );
-                written.push(OutgoingMessage::Draft(result_data_draft(&answers)));
+                messages.push(OutgoingMessage::Draft(result_data_draft(&outcomes)));
             }
         }
     }
     let is_empty =
-        |written: &OutgoingMessage| matches!(written, OutgoingMessage::Draft(it) if it.is_empty());
-    if written.iter().all(is_empty) {
-        written.push(OutgoingMessage::Draft(user_draft(&[UserPart::Text(ONLY_USER_TEXT.into())])));
+        |message: &OutgoingMessage| matches!(message, OutgoingMessage::Draft(it) if it.is_empty());
+    if messages.iter().all(is_empty) {
+        messages.push(OutgoingMessage::Draft(user_draft(&[UserPart::Text(ONLY_USER_TEXT.into())])));
     }
     // Multimodal generation requires lists, text generation requires text.
-    let lists = written.iter().any(|written| match written {
+    let lists = messages.iter().any(|message| match message {
         OutgoingMessage::Draft(draft) => draft.needs_list(),
         OutgoingMessage::Done(_) => false,
     });
-    let messages = written.into_iter().filter_map(|written| match written {
+    let messages = messages.into_iter().filter_map(|message| match message {
         OutgoingMessage::Done(message) => Some(message),
         OutgoingMessage::Draft(draft) if draft.is_empty() => None,
         OutgoingMessage::Draft(mut draft) if lists => {
@@ -71,9 +71,9 @@ enum OutgoingMessage {
     Done(Json),
 }
 
-fn user_draft(given: &[UserPart<'_>]) -> MessageDraft {
+fn user_draft(parts: &[UserPart<'_>]) -> MessageDraft {
     let mut draft = MessageDraft::new("user");
-    draft.content.extend(given.iter().filter_map(|given| match given {
+    draft.content.extend(parts.iter().filter_map(|part| match part {
         UserPart::Text(text) => Some(ContentPart::Text(text.clone().into_owned())),
         UserPart::Data(block) => Some(data_or_note(block)),
         UserPart::Item(item) => item_to_part(item),
@@ -91,10 +91,10 @@ struct ReplyWriter<'a> {
 }
 
 impl ReplyWriter<'_> {
-    fn assistant_draft(&mut self, said: &[AssistantPart<'_>]) -> MessageDraft {
+    fn assistant_draft(&mut self, parts: &[AssistantPart<'_>]) -> MessageDraft {
         let mut draft = MessageDraft::new("assistant");
-        for said in said {
-            match said {
+        for part in parts {
+            match part {
                 AssistantPart::Text(block) => {
                     draft.content.push(ContentPart::Text(block.text.clone()));
                 }
@@ -116,20 +116,20 @@ impl ReplyWriter<'_> {
     }
 
     /// A tool result. The protocol has no field for a failure, so the text says it.
-    fn outcome_message(&mut self, answer: &CallOutcome<'_>) -> Json {
-        let failed = if answer.is_error() { "Error: " } else { "" };
-        let name = sanitize_call_name(&answer.call.name, self.tools, MAX_NAME_LENGTH);
-        result_message(&self.ids.next_result_id(), &name, &format!("{failed}{}", answer.text()))
+    fn outcome_message(&mut self, outcome: &CallOutcome<'_>) -> Json {
+        let failed = if outcome.is_error() { "Error: " } else { "" };
+        let name = sanitize_call_name(&outcome.call.name, self.tools, MAX_NAME_LENGTH);
+        result_message(&self.ids.next_result_id(), &name, &format!("{failed}{}", outcome.text()))
     }
 }
 
 /// A user message with the data of the results, which follows them.
-fn result_data_draft(answers: &[CallOutcome<'_>]) -> MessageDraft {
+fn result_data_draft(outcomes: &[CallOutcome<'_>]) -> MessageDraft {
     let mut draft = MessageDraft::new("user");
-    for answer in answers {
-        let mut data = answer.data().peekable();
+    for outcome in outcomes {
+        let mut data = outcome.data().peekable();
         if data.peek().is_some() {
-            let line = format!("What {} ({}) gave:", answer.call.name, answer.call.id);
+            let line = format!("What {} ({}) gave:", outcome.call.name, outcome.call.id);
             draft.content.push(ContentPart::Text(line));
         }
         draft.content.extend(data.map(data_or_note));

@@ -184,8 +184,8 @@ impl GeminiDecoder {
                 text_blocks::close_text_blocks(&mut self.call, out);
                 return self.call.emit_item(part::part_to_item(part), out);
             }
-            let said = if part.thought { Segment::Thinking(text) } else { Segment::Text(text) };
-            push_segment(&mut self.call, said, out);
+            let segment = if part.thought { Segment::Thinking(text) } else { Segment::Text(text) };
+            push_segment(&mut self.call, segment, out);
             if !is_plain {
                 self.call.close_block(key, part.extra(), out);
             }

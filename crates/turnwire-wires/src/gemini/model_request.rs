@@ -20,15 +20,17 @@ const SKIP_SIGNATURE: &str = "skip_thought_signature_validator";
 pub(super) fn build_body(request: &Request<'_>) -> Json {
     let mut system = Vec::new();
     let mut contents = Contents::default();
-    for turn in build_prompt(request.messages, request.speaker_format) {
-        let (role, parts) = match turn {
+    for message in build_prompt(request.messages, request.speaker_format) {
+        let (role, parts) = match message {
             PromptMessage::System(text) => {
                 system.push(part::text_part(&text, &Fields::default()));
                 continue;
             }
-            PromptMessage::User(given) => ("user", given.iter().filter_map(user_part).collect()),
-            PromptMessage::Assistant(said) => ("model", assistant_parts(&said, request)),
-            PromptMessage::ToolResults(answers) => ("user", result_parts(&answers, request.tools)),
+            PromptMessage::User(parts) => ("user", parts.iter().filter_map(user_part).collect()),
+            PromptMessage::Assistant(parts) => ("model", assistant_parts(&parts, request)),
+            PromptMessage::ToolResults(outcomes) => {
+                ("user", result_parts(&outcomes, request.tools))
+            }
         };
         contents.push(role, parts);
     }
@@ -81,17 +83,17 @@ impl Contents {
     }
 }
 
-fn user_part(given: &UserPart<'_>) -> Option<Json> {
-    match given {
+fn user_part(part: &UserPart<'_>) -> Option<Json> {
+    match part {
         UserPart::Text(text) => Some(part::text_part(text, &Fields::default())),
         UserPart::Data(block) => Some(data_or_note(block)),
         UserPart::Item(item) => part::item_to_part(item),
     }
 }
 
-fn assistant_parts(said: &[AssistantPart<'_>], request: &Request<'_>) -> Vec<Json> {
+fn assistant_parts(parts: &[AssistantPart<'_>], request: &Request<'_>) -> Vec<Json> {
     let mut first_call = true;
-    let part = |said: &AssistantPart<'_>| match said {
+    let write = |part: &AssistantPart<'_>| match part {
         AssistantPart::Text(block) => Some(part::text_part(&block.text, &block.rest)),
         AssistantPart::Thinking(block)
             if block.thinking.is_empty() && block.rest.raw(part::SIGNATURE_FIELD).is_none() =>
@@ -113,7 +115,7 @@ fn assistant_parts(said: &[AssistantPart<'_>], request: &Request<'_>) -> Vec<Jso
             Some(part::call_part(call, &name))
         }
     };
-    said.iter().filter_map(part).collect()
+    parts.iter().filter_map(write).collect()
 }
 
 /// Whether the model requires a signature on the first call of each content.
@@ -131,13 +133,13 @@ fn tool_name<'n>(name: &'n str, tools: &[ToolDefinition]) -> Cow<'n, str> {
 }
 
 /// The function responses in one content, followed by their data.
-fn result_parts(answers: &[CallOutcome<'_>], tools: &[ToolDefinition]) -> Vec<Json> {
+fn result_parts(outcomes: &[CallOutcome<'_>], tools: &[ToolDefinition]) -> Vec<Json> {
     let mut parts: Vec<Json> =
-        answers.iter().map(|answer| outcome_to_part(answer, tools)).collect();
-    for answer in answers {
-        let mut data = answer.data().peekable();
+        outcomes.iter().map(|outcome| outcome_to_part(outcome, tools)).collect();
+    for outcome in outcomes {
+        let mut data = outcome.data().peekable();
         if data.peek().is_some() {
-            let line = format!("What {} ({}) gave:", answer.call.name, answer.call.id);
+            let line = format!("What {} ({}) gave:", outcome.call.name, outcome.call.id);
             parts.push(part::text_part(&line, &Fields::default()));
         }
         parts.extend(data.map(data_or_note));
@@ -145,10 +147,10 @@ fn result_parts(answers: &[CallOutcome<'_>], tools: &[ToolDefinition]) -> Vec<Js
     parts
 }
 
-fn outcome_to_part(answer: &CallOutcome<'_>, tools: &[ToolDefinition]) -> Json {
-    let key = if answer.is_error() { "error" } else { "output" };
-    let name = tool_name(&answer.call.name, tools);
-    part::response_part(&answer.call.id, &name, key, &answer.text(), &[])
+fn outcome_to_part(outcome: &CallOutcome<'_>, tools: &[ToolDefinition]) -> Json {
+    let key = if outcome.is_error() { "error" } else { "output" };
+    let name = tool_name(&outcome.call.name, tools);
+    part::response_part(&outcome.call.id, &name, key, &outcome.text(), &[])
 }
 
 /// A part with bytes or a URL that Gemini can read; otherwise a text that says what was left out.

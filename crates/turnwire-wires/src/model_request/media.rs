@@ -15,12 +15,12 @@ pub fn describe_omitted_data(block: &DataBlock, why: &str) -> String {
 
 /// The media type of a block, if known. Older media blocks give only a family, such as `image/*`.
 pub fn media_type(block: &DataBlock) -> Option<&str> {
-    let said = match &block.source {
+    let declared = match &block.source {
         Source::Base64(source) => source.media_type.as_deref(),
         Source::Url(source) => source.media_type.as_deref(),
         Source::Other(_) => None,
     };
-    said.or(match block.kind {
+    declared.or(match block.kind {
         DataKind::Data => None,
         DataKind::Image => Some("image/*"),
         DataKind::Audio => Some("audio/*"),
@@ -35,7 +35,7 @@ pub(crate) fn default_media_type(block: &DataBlock) -> Option<&str> {
         "image/*" => Some("image/png"),
         "audio/*" => Some("audio/wav"),
         "video/*" => Some("video/mp4"),
-        said => Some(said),
+        declared => Some(declared),
     }
 }
 
@@ -113,9 +113,9 @@ fn decode_data_url(source: &UrlSource) -> Option<Base64Source> {
         _ if head.trim().eq_ignore_ascii_case("base64") => ("", true),
         _ => (head, false),
     };
-    let said = source.media_type.clone();
+    let declared = source.media_type.clone();
     let kind = if kind.starts_with(';') { "" } else { kind };
-    let media_type = if kind.is_empty() { said } else { Some(kind.to_owned()) };
+    let media_type = if kind.is_empty() { declared } else { Some(kind.to_owned()) };
     let bytes = percent_decode(data)?;
     let data = if is_base64 {
         String::from_utf8(bytes).ok()?
@@ -204,12 +204,12 @@ mod tests {
 
     #[test]
     fn types_are_plain_and_what_is_whole_is_borrowed() {
-        for (said, plain) in [
+        for (declared, plain) in [
             ("image/jpg", "image/jpeg"),
             ("Text/Plain; charset=utf-8", "text/plain"),
             ("image/*", "image/png"),
         ] {
-            let block = base64("iVBORw0KGgo=", said);
+            let block = base64("iVBORw0KGgo=", declared);
             assert_eq!(normalize_data(&block).unwrap().media_type(), Some(plain));
         }
         assert!(matches!(normalize_data(&base64("AQID", "image/png")), Ok(Cow::Borrowed(_))));

@@ -61,7 +61,7 @@ pub struct CallOutcome<'a> {
 const INTERRUPTED_TEXT: &str = "The call was interrupted before it gave a result.";
 
 /// What the model reads for a call that has not ended.
-const RUNNING: &str = "The call is still running.";
+const RUNNING_TEXT: &str = "The call is still running.";
 
 impl<'a> CallOutcome<'a> {
     /// Whether the call failed.
@@ -81,7 +81,7 @@ impl<'a> CallOutcome<'a> {
     /// A note for the model if the output is not complete.
     pub(crate) fn running_note(&self) -> Option<String> {
         let result = self.result?;
-        (result.state == ToolResultState::Running).then(|| format!("[{RUNNING}]"))
+        (result.state == ToolResultState::Running).then(|| format!("[{RUNNING_TEXT}]"))
     }
 
     /// The text for the model: the output, with a note if it is not complete. Never empty.
@@ -94,7 +94,7 @@ impl<'a> CallOutcome<'a> {
         match &result.state {
             ToolResultState::Success if self.data().next().is_some() => "The result follows.",
             ToolResultState::Success => "The call gave no output.",
-            ToolResultState::Running => RUNNING,
+            ToolResultState::Running => RUNNING_TEXT,
             ToolResultState::Error => "The call failed.",
             ToolResultState::Interrupted => INTERRUPTED_TEXT,
             ToolResultState::Denied => "The call was denied.",
@@ -203,7 +203,7 @@ impl<'a> PromptBuilder<'a> {
     }
 
     fn push_block(&mut self, at: usize, block: &'a ContentBlock) {
-        let said = match block {
+        let part = match block {
             ContentBlock::Text(block) if block.text.is_empty() => return,
             ContentBlock::Text(block) => AssistantPart::Text(block),
             ContentBlock::Thinking(block) => AssistantPart::Thinking(block),
@@ -216,7 +216,7 @@ impl<'a> PromptBuilder<'a> {
                 return self.push_user(hint_parts(hint));
             }
         };
-        self.assistant_parts.push((at, said));
+        self.assistant_parts.push((at, part));
     }
 
     fn push_user(&mut self, parts: Vec<UserPart<'a>>) {
@@ -227,8 +227,8 @@ impl<'a> PromptBuilder<'a> {
 
     /// Ends the assistant message, and adds the outcomes of its calls.
     fn end_assistant(&mut self) {
-        let said = std::mem::take(&mut self.assistant_parts);
-        let calls = said.iter().filter_map(|(at, said)| match said {
+        let parts = std::mem::take(&mut self.assistant_parts);
+        let calls = parts.iter().filter_map(|(at, part)| match part {
             AssistantPart::ToolCall(call) => Some((*at, *call)),
             AssistantPart::Text(_)
             | AssistantPart::Thinking(_)
@@ -241,9 +241,9 @@ impl<'a> PromptBuilder<'a> {
                 result: take_result(&mut self.results, at, call),
             })
             .collect();
-        if !said.is_empty() {
+        if !parts.is_empty() {
             self.messages
-                .push(PromptMessage::Assistant(said.into_iter().map(|(_, said)| said).collect()));
+                .push(PromptMessage::Assistant(parts.into_iter().map(|(_, part)| part).collect()));
         }
         if !answers.is_empty() {
             self.messages.push(PromptMessage::ToolResults(answers));

@@ -66,12 +66,8 @@ impl MessageDraft {
 
 /// The message with a tool result.
 pub(super) fn result_message(id: &str, name: &str, text: &str) -> Json {
-    let mut message = Fields::default();
-    message.insert("role", "tool");
-    message.insert("content", text);
-    message.insert("tool_name", name);
-    message.insert("tool_call_id", id);
-    to_json_object(&message)
+    let fields = [("role", "tool"), ("content", text), ("tool_name", name), ("tool_call_id", id)];
+    to_json_object(&fields.into_iter().collect())
 }
 
 /// The base64 of an image; `None` for other data.

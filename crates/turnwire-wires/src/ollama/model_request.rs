@@ -10,18 +10,18 @@ use turnwire_core::{DataBlock, Fields, Json, Source};
 
 pub(super) fn build_body(request: &Request<'_>) -> Json {
     let mut messages = Vec::new();
-    for turn in build_prompt(request.messages, request.speaker_format) {
-        let draft = match turn {
+    for message in build_prompt(request.messages, request.speaker_format) {
+        let draft = match message {
             PromptMessage::System(text) => {
                 let mut draft = MessageDraft::new("system");
                 draft.text.push(text);
                 draft
             }
-            PromptMessage::User(given) => user_draft(&given),
-            PromptMessage::Assistant(said) => assistant_draft(&said),
-            PromptMessage::ToolResults(answers) => {
-                messages.extend(answers.iter().map(outcome_message));
-                result_data_draft(&answers)
+            PromptMessage::User(parts) => user_draft(&parts),
+            PromptMessage::Assistant(parts) => assistant_draft(&parts),
+            PromptMessage::ToolResults(outcomes) => {
+                messages.extend(outcomes.iter().map(outcome_message));
+                result_data_draft(&outcomes)
             }
         };
         if !draft.is_empty() {
@@ -52,10 +52,10 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
     to_json_object(&merge_extra(body, &request.extra))
 }
 
-fn user_draft(given: &[UserPart<'_>]) -> MessageDraft {
+fn user_draft(parts: &[UserPart<'_>]) -> MessageDraft {
     let mut draft = MessageDraft::new("user");
-    for given in given {
-        match given {
+    for part in parts {
+        match part {
             UserPart::Text(text) => draft.text.push(text.clone().into_owned()),
             UserPart::Data(block) => add_data(&mut draft, block),
             // Ollama has no items of its own.
@@ -65,10 +65,10 @@ fn user_draft(given: &[UserPart<'_>]) -> MessageDraft {
     draft
 }
 
-fn assistant_draft(said: &[AssistantPart<'_>]) -> MessageDraft {
+fn assistant_draft(parts: &[AssistantPart<'_>]) -> MessageDraft {
     let mut draft = MessageDraft::new("assistant");
-    for said in said {
-        match said {
+    for part in parts {
+        match part {
             AssistantPart::Text(block) => draft.text.push(block.text.clone()),
             AssistantPart::Thinking(block) => draft.thinking.push_str(&block.thinking),
             AssistantPart::Data(block) => add_data(&mut draft, block),
@@ -80,18 +80,18 @@ fn assistant_draft(said: &[AssistantPart<'_>]) -> MessageDraft {
 }
 
 /// A tool result. The protocol has no field for a failure, so the text says it.
-fn outcome_message(answer: &CallOutcome<'_>) -> Json {
-    let failed = if answer.is_error() { "Error: " } else { "" };
-    result_message(&answer.call.id, &answer.call.name, &format!("{failed}{}", answer.text()))
+fn outcome_message(outcome: &CallOutcome<'_>) -> Json {
+    let failed = if outcome.is_error() { "Error: " } else { "" };
+    result_message(&outcome.call.id, &outcome.call.name, &format!("{failed}{}", outcome.text()))
 }
 
 /// A user message with the data of the results, which follows them.
-fn result_data_draft(answers: &[CallOutcome<'_>]) -> MessageDraft {
+fn result_data_draft(outcomes: &[CallOutcome<'_>]) -> MessageDraft {
     let mut draft = MessageDraft::new("user");
-    for answer in answers {
-        let mut data = answer.data().peekable();
+    for outcome in outcomes {
+        let mut data = outcome.data().peekable();
         if data.peek().is_some() {
-            draft.text.push(format!("What {} ({}) gave:", answer.call.name, answer.call.id));
+            draft.text.push(format!("What {} ({}) gave:", outcome.call.name, outcome.call.id));
         }
         data.for_each(|block| add_data(&mut draft, block));
     }

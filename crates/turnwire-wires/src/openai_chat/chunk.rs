@@ -1,6 +1,8 @@
 //! The fields of a chunk, parsed once and borrowed from its text.
 
-use crate::lenient::{Int, Lenient, List, Object, Raw, Text, deserialize_leniently, parse_object};
+use crate::lenient::{
+    Int, Lenient, List, Object, Raw, Text, TextOrList, deserialize_leniently, parse_object,
+};
 use serde::Deserialize;
 use serde::de::{MapAccess, SeqAccess};
 use serde_json::value::RawValue;
@@ -85,13 +87,7 @@ pub(super) struct Delta<'a> {
 }
 
 /// Content: text, a list of parts, or nothing.
-#[derive(Default)]
-pub(super) enum Content<'a> {
-    #[default]
-    None,
-    Text(Cow<'a, str>),
-    Parts(Vec<&'a RawValue>),
-}
+pub(super) type Content<'a> = TextOrList<'a, &'a RawValue>;
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
@@ -204,7 +200,7 @@ pub(super) fn parse_usage(raw: &RawValue) -> Option<TokenCounts> {
     (counts != TokenCounts::default()).then_some(counts)
 }
 
-deserialize_leniently!(Choices<'a>, Content<'a>, ImageUrl);
+deserialize_leniently!(Choices<'a>, ImageUrl);
 
 impl<'de: 'a, 'a> Lenient<'de> for Choices<'a> {
     fn from_list<A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error> {
@@ -217,19 +213,6 @@ impl<'de: 'a, 'a> Lenient<'de> for Choices<'a> {
             }
         }
         Ok(choices)
-    }
-}
-
-impl<'de: 'a, 'a> Lenient<'de> for Content<'a> {
-    fn from_text(text: Cow<'de, str>) -> Self {
-        Self::Text(text)
-    }
-    fn from_list<A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error> {
-        let mut parts = Vec::new();
-        while let Some(part) = list.next_element()? {
-            parts.push(part);
-        }
-        Ok(Self::Parts(parts))
     }
 }
 

@@ -7,18 +7,18 @@ use turnwire_core::{Fields, Json, Result};
 
 /// Reads a request. Only user messages and tool results are taken from its messages.
 pub fn read(text: &str) -> Result<ClientRequest> {
-    let (mut asked, mut fields) = ClientRequest::read(text)?;
+    let (mut request, mut fields) = ClientRequest::read(text)?;
     refuse_unsupported(&mut fields)?;
     if let Some(mut options) = take_field::<Fields>(&mut fields, "stream_options")? {
-        asked.include_usage = take_field(&mut options, "include_usage")?.unwrap_or_default();
+        request.include_usage = take_field(&mut options, "include_usage")?.unwrap_or_default();
     }
     for tool in take_field::<Vec<Fields>>(&mut fields, "tools")?.unwrap_or_default() {
-        asked.tools.push(read_tool(tool)?);
+        request.tools.push(read_tool(tool)?);
     }
-    asked.output_schema = output_schema(&mut fields)?;
-    asked.read_messages(&mut fields, message::decode)?;
-    asked.extra = fields;
-    asked.validate()
+    request.output_schema = output_schema(&mut fields)?;
+    request.read_messages(&mut fields, message::decode)?;
+    request.extra = fields;
+    request.validate()
 }
 
 /// Refuses options that an agent does not support.
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn assistant_messages_of_the_client_are_ignored() {
-        let asked = request_with(&json!({"messages": [
+        let request = request_with(&json!({"messages": [
             {"role": "system", "content": "Be brief."},
             {"role": "user", "content": "One."},
             {"role": "assistant", "content": null, "tool_calls": 7},
@@ -101,18 +101,18 @@ mod tests {
             {"role": "user", "content": "Two."},
         ]}))
         .unwrap();
-        let texts: Vec<_> = asked.user_messages.iter().filter_map(|msg| msg.text("")).collect();
+        let texts: Vec<_> = request.user_messages.iter().filter_map(|msg| msg.text("")).collect();
         assert_eq!(texts, ["One.", "Two."]);
-        assert_eq!(asked.new_messages().len(), 1);
-        assert_eq!(asked.instructions.as_deref(), Some("Be brief.\n\nBe kind."));
+        assert_eq!(request.new_messages().len(), 1);
+        assert_eq!(request.instructions.as_deref(), Some("Be brief.\n\nBe kind."));
         let results: Vec<_> =
-            asked.results.iter().map(|result| (&*result.id, result.output.text(""))).collect();
+            request.results.iter().map(|result| (&*result.id, result.output.text(""))).collect();
         assert_eq!(results, [("c1", "new".to_owned())]);
     }
 
     #[test]
     fn options_of_a_request_are_kept() {
-        let asked = request_with(&json!({
+        let request = request_with(&json!({
             "stream": true, "stream_options": {"include_usage": true}, "n": 1, "temperature": 0.5,
             "tools": [{"type": "function", "function": {
                 "name": "open_page", "description": "Opens.", "parameters": {"type": "object"}}}],
@@ -120,10 +120,10 @@ mod tests {
                 "name": "x", "strict": true, "schema": {"type": "object"}}},
         }))
         .unwrap();
-        assert!(asked.stream && asked.include_usage);
-        assert_eq!(asked.tools[0].description, "Opens.");
-        assert_eq!(asked.output_schema.unwrap().text(), r#"{"type":"object"}"#);
-        assert_eq!(asked.extra.parse_as::<Value>().unwrap(), json!({"temperature": 0.5}));
+        assert!(request.stream && request.include_usage);
+        assert_eq!(request.tools[0].description, "Opens.");
+        assert_eq!(request.output_schema.unwrap().text(), r#"{"type":"object"}"#);
+        assert_eq!(request.extra.parse_as::<Value>().unwrap(), json!({"temperature": 0.5}));
     }
 
     #[test]

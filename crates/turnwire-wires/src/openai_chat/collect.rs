@@ -1,6 +1,6 @@
 //! Builds the completion of a response without streaming from the chunks of the stream, as the official client does.
 
-use crate::client_request::{ErrorResponse, ResponseCollector};
+use crate::collect::{ErrorResponse, ResponseCollector};
 use serde_json::{Map, Value, json};
 use turnwire_core::Json;
 

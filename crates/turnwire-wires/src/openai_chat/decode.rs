@@ -140,7 +140,7 @@ impl ChatDecoder {
         match &delta.content {
             Content::None => {}
             Content::Text(text) => self.push_text(text, out),
-            Content::Parts(parts) => {
+            Content::List(parts) => {
                 for raw in parts {
                     self.read_part(raw, out);
                 }
@@ -236,7 +236,7 @@ impl ChatDecoder {
                 match &part.thinking {
                     Content::None => {}
                     Content::Text(text) => self.blocks.push_thinking(text, origin, out),
-                    Content::Parts(parts) => {
+                    Content::List(parts) => {
                         for raw in parts {
                             if let Some(part) = parse_object::<Part<'_>>(Some(raw)) {
                                 self.blocks.push_thinking(&part.text.0, origin, out);

@@ -206,61 +206,66 @@ impl ChatEncoder {
     }
 
     fn push_event(&mut self, event: &Event<'_>, out: &mut Frames) {
-        let turn = &mut self.completion;
+        let completion = &mut self.completion;
         match &event.kind {
             EventKind::TextBlockDelta(delta) => {
-                if turn.mark_grown(&delta.block_id, &delta.delta) {
+                if completion.mark_grown(&delta.block_id, &delta.delta) {
                     self.write_text(&delta.delta, out);
                 }
             }
             EventKind::ThinkingBlockDelta(delta) => {
-                if turn.mark_grown(&delta.block_id, &delta.delta) {
+                if completion.mark_grown(&delta.block_id, &delta.delta) {
                     self.write_thinking(&delta.delta, out);
                 }
             }
             EventKind::ToolCallDelta(delta) => {
-                if let Some((_, call)) = turn.client_calls.get_mut(&*delta.tool_call_id) {
+                if let Some((_, call)) = completion.client_calls.get_mut(&*delta.tool_call_id) {
                     call.input.push_str(&delta.delta);
                 }
             }
             EventKind::ModelCallStart(start) => {
-                if turn.model.is_empty() {
-                    turn.model.clone_from(&start.model_name);
+                if completion.model.is_empty() {
+                    completion.model.clone_from(&start.model_name);
                 }
             }
-            EventKind::ModelCallEnd(end) => turn.add_model_call_end(end),
-            EventKind::TextBlockStart(start) => turn.begin_block(&start.block_id),
-            EventKind::ThinkingBlockStart(start) => turn.begin_block(&start.block_id),
+            EventKind::ModelCallEnd(end) => completion.add_model_call_end(end),
+            EventKind::TextBlockStart(start) => completion.begin_block(&start.block_id),
+            EventKind::ThinkingBlockStart(start) => completion.begin_block(&start.block_id),
             EventKind::TextBlockEnd(end) => {
-                let grown = turn.open_blocks.remove(&*end.block_id);
-                turn.keep_annotations(&end.extra);
+                let grown = completion.open_blocks.remove(&*end.block_id);
+                completion.keep_annotations(&end.extra);
                 // Deltas that were written cannot be replaced.
                 if let (Some(false), Some(text)) = (grown, &end.text) {
                     self.write_text(text, out);
                 }
             }
             EventKind::ThinkingBlockEnd(end) => {
-                turn.open_blocks.remove(&*end.block_id);
+                completion.open_blocks.remove(&*end.block_id);
             }
             EventKind::ToolCallStart(start) => {
-                turn.hold_call(ToolCall::new(&*start.tool_call_id, &*start.tool_call_name, ""));
+                completion.hold_call(ToolCall::new(
+                    &*start.tool_call_id,
+                    &*start.tool_call_name,
+                    "",
+                ));
             }
             EventKind::ToolCallEnd(end) => {
-                if let Some((_, call)) = turn.client_calls.get_mut(&*end.tool_call_id) {
+                if let Some((_, call)) = completion.client_calls.get_mut(&*end.tool_call_id) {
                     call.rest.extend(&end.extra);
                 }
             }
-            EventKind::ToolResultStart(start) => turn.mark_served(&start.tool_call_id),
+            EventKind::ToolResultStart(start) => completion.mark_served(&start.tool_call_id),
             EventKind::ExternalExecutionResult(event) => {
                 for result in &event.execution_results {
-                    turn.mark_served(&result.id);
+                    completion.mark_served(&result.id);
                 }
             }
             EventKind::UserConfirmResult(event) => {
                 for answer in &event.confirm_results {
                     if !answer.confirmed {
-                        turn.mark_served(&answer.tool_call.id);
-                    } else if let Some((_, call)) = turn.client_calls.get_mut(&answer.tool_call.id)
+                        completion.mark_served(&answer.tool_call.id);
+                    } else if let Some((_, call)) =
+                        completion.client_calls.get_mut(&answer.tool_call.id)
                         && !answer.tool_call.input.is_empty()
                     {
                         call.input.clone_from(&answer.tool_call.input);

@@ -98,16 +98,16 @@ impl MessageReader {
             let found = fields.iter().find(|field| !get_str(message, field).is_empty());
             self.content.extend(found.map(|field| thinking_block(get_str(message, field), field)));
         }
-        let mut said = read_blocks(message.get("content"));
+        let mut blocks = read_blocks(message.get("content"));
         if !get_str(message, "refusal").is_empty() {
-            said.push(TextBlock::new(get_str(message, "refusal")).into());
+            blocks.push(TextBlock::new(get_str(message, "refusal")).into());
         }
         if let Some(list) = message.get("annotations").filter(|list| !is_empty(list))
-            && let Some(ContentBlock::Text(block)) = said.last_mut()
+            && let Some(ContentBlock::Text(block)) = blocks.last_mut()
         {
             block.rest.insert("annotations", list.clone());
         }
-        self.content.extend(said);
+        self.content.extend(blocks);
         let calls = message.get("tool_calls").and_then(Value::as_array);
         for piece in calls.into_iter().flatten() {
             self.content.push(read_call(piece).into());

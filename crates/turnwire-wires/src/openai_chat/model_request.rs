@@ -94,8 +94,8 @@ fn build_messages(request: &Request<'_>) -> Vec<Value> {
     };
 
     let mut messages = Vec::new();
-    for turn in build_prompt(request.messages, request.speaker_format) {
-        match turn {
+    for message in build_prompt(request.messages, request.speaker_format) {
+        match message {
             PromptMessage::System(text) => {
                 messages.push(json!({"role": "system", "content": text}));
             }
@@ -105,9 +105,11 @@ fn build_messages(request: &Request<'_>) -> Vec<Value> {
                     messages.push(json!({"role": "user", "content": to_content(parts)}));
                 }
             }
-            PromptMessage::Assistant(said) => messages.extend(assistant_message(&said, &mut calls)),
-            PromptMessage::ToolResults(answers) => {
-                push_results(&answers, &mut calls, &mut messages);
+            PromptMessage::Assistant(parts) => {
+                messages.extend(assistant_message(&parts, &mut calls));
+            }
+            PromptMessage::ToolResults(outcomes) => {
+                push_results(&outcomes, &mut calls, &mut messages);
             }
         }
     }
@@ -191,10 +193,10 @@ fn is_text_part(part: &serde_json::Map<String, Value>) -> bool {
     part.get("type").is_some_and(|kind| kind == "text")
 }
 
-fn assistant_message(said: &[AssistantPart<'_>], calls: &mut ReplyWriter<'_>) -> Option<Value> {
+fn assistant_message(parts: &[AssistantPart<'_>], calls: &mut ReplyWriter<'_>) -> Option<Value> {
     let mut message = AssistantMessage::default();
-    for said in said {
-        match said {
+    for part in parts {
+        match part {
             AssistantPart::Text(block) => message.parts.push(text_part(&block.text)),
             AssistantPart::Thinking(block) => match calls.thinking {
                 ThinkingPolicy::Never => {}
@@ -230,18 +232,18 @@ fn assistant_message(said: &[AssistantPart<'_>], calls: &mut ReplyWriter<'_>) ->
 
 /// Adds one tool message per call, then a user message with the data that a tool message cannot hold.
 fn push_results(
-    answers: &[CallOutcome<'_>],
+    outcomes: &[CallOutcome<'_>],
     calls: &mut ReplyWriter<'_>,
     messages: &mut Vec<Value>,
 ) {
-    let mut shown = Vec::new();
-    for answer in answers {
-        let mut text = answer.text();
-        if answer.is_error() {
+    let mut result_data = Vec::new();
+    for outcome in outcomes {
+        let mut text = outcome.text();
+        if outcome.is_error() {
             text.insert_str(0, "Error: ");
         }
         let mut parts = Vec::new();
-        for block in answer.data() {
+        for block in outcome.data() {
             match data_or_note(block) {
                 Ok(part) => parts.push(part),
                 Err(line) => {
@@ -252,13 +254,13 @@ fn push_results(
         }
         let id = calls.ids.next_result_id();
         if !parts.is_empty() {
-            let name = &answer.call.name;
-            shown.push(text_part(&format!("What the call {id} of {name} gave:")));
-            shown.extend(parts);
+            let name = &outcome.call.name;
+            result_data.push(text_part(&format!("What the call {id} of {name} gave:")));
+            result_data.extend(parts);
         }
         messages.push(json!({"role": "tool", "tool_call_id": id, "content": text}));
     }
-    if !shown.is_empty() {
-        messages.push(json!({"role": "user", "content": shown}));
+    if !result_data.is_empty() {
+        messages.push(json!({"role": "user", "content": result_data}));
     }
 }

@@ -211,8 +211,8 @@ impl ProviderDecoder for ResponsesDecoder {
             "response.output_item.added" => self.item_added(&frame, out),
             "response.output_item.done" => {
                 if let Some(item) = frame.item {
-                    let said = frame.output_index.index().unwrap_or(self.last_index);
-                    let index = self.assign_index(said, &lenient::parse(item), false);
+                    let reported = frame.output_index.index().unwrap_or(self.last_index);
+                    let index = self.assign_index(reported, &lenient::parse(item), false);
                     self.item_done(index, item, out);
                 }
             }

@@ -102,9 +102,9 @@ impl ResponsesEncoder {
         starts: bool,
         out: &mut Frames,
     ) -> Option<&mut OpenResponse> {
-        let same = |turn: &OpenResponse| turn.reply_id == reply_id || reply_id.is_empty();
+        let same = |response: &OpenResponse| response.reply_id == reply_id || reply_id.is_empty();
         match &self.response {
-            Some(turn) if same(turn) => {}
+            Some(response) if same(response) => {}
             // The reply before did not end because of a crash, or this is the next turn of the stream.
             Some(_) if starts => self.end(out),
             Some(_) => return None,
@@ -112,37 +112,37 @@ impl ResponsesEncoder {
             None => {}
         }
         let (id, model) = (self.id.as_deref(), self.model.as_deref());
-        let turn = self.response.get_or_insert_with(|| {
+        let response = self.response.get_or_insert_with(|| {
             Box::new(OpenResponse {
                 wants_json: self.wants_json,
                 ..OpenResponse::new(reply_id, created_at, id, model)
             })
         });
-        Some(turn)
+        Some(response)
     }
 
     fn finish(&mut self, end: &ReplyEnd, out: &mut Frames) {
-        if let Some(mut turn) = self.response.take() {
-            turn.finish(end, out);
-            self.ended_reply = turn.reply_id;
+        if let Some(mut response) = self.response.take() {
+            response.finish(end, out);
+            self.ended_reply = response.reply_id;
         }
     }
 }
 
 impl Encode for ResponsesEncoder {
     fn encode(&mut self, event: &Event<'_>, out: &mut Frames) {
-        let Some(turn) = self.response_for_event(event, out) else { return };
+        let Some(response) = self.response_for_event(event, out) else { return };
         match &event.kind {
             EventKind::ReplyEnd(end) => self.finish(end, out),
-            kind => turn.push_event(event, kind, out),
+            kind => response.push_event(event, kind, out),
         }
     }
 
     /// The reply pauses for the client's tool results, or was cut off.
     fn end(&mut self, out: &mut Frames) {
-        let Some(turn) = &self.response else { return };
+        let Some(response) = &self.response else { return };
         // It was cut off, not stopped by the user.
-        let finished_reason = if turn.has_pending_calls() {
+        let finished_reason = if response.has_pending_calls() {
             FinishedReason::ToolCalls
         } else {
             FinishedReason::Truncated

@@ -29,8 +29,8 @@ pub(super) fn build_body(request: &Request<'_>) -> Result<Json> {
         ids: CallIds::new(MAX_ID_LENGTH, |_| true),
         tools: request.tools,
     };
-    for turn in build_prompt(request.messages, request.speaker_format) {
-        input.push_message(turn);
+    for message in build_prompt(request.messages, request.speaker_format) {
+        input.push_message(message);
     }
     if input.items.list.is_empty() {
         input.items.push_message("user", &[input_text(ONLY_USER_TEXT)]);
@@ -124,17 +124,17 @@ struct InputWriter<'a> {
 }
 
 impl InputWriter<'_> {
-    fn push_message(&mut self, turn: PromptMessage<'_>) {
-        match turn {
+    fn push_message(&mut self, message: PromptMessage<'_>) {
+        match message {
             PromptMessage::System(text) if self.items.list.is_empty() => {
                 self.instructions.push(text);
             }
             PromptMessage::System(text) => self.items.push_message("system", &[input_text(&text)]),
             PromptMessage::User(parts) => self.push_user(&parts),
-            PromptMessage::Assistant(said) => self.push_assistant(&said),
-            PromptMessage::ToolResults(answers) => {
-                for answer in &answers {
-                    self.push_outcome(answer);
+            PromptMessage::Assistant(parts) => self.push_assistant(&parts),
+            PromptMessage::ToolResults(outcomes) => {
+                for outcome in &outcomes {
+                    self.push_outcome(outcome);
                 }
             }
         }
@@ -158,11 +158,11 @@ impl InputWriter<'_> {
         self.items.push_message("user", &message);
     }
 
-    fn push_assistant(&mut self, said: &[AssistantPart<'_>]) {
+    fn push_assistant(&mut self, parts: &[AssistantPart<'_>]) {
         // Reasoning without an item after it was cut off, and is refused.
         let mut whole = self.items.list.len();
-        for said in said {
-            match said {
+        for part in parts {
+            match part {
                 AssistantPart::Text(block) => self.items.push_text(block),
                 AssistantPart::Thinking(block) => {
                     self.push_thinking(block);
@@ -221,15 +221,15 @@ impl InputWriter<'_> {
         )));
     }
 
-    fn push_outcome(&mut self, answer: &CallOutcome<'_>) {
-        let mut text = answer.text();
-        if answer.is_error() {
+    fn push_outcome(&mut self, outcome: &CallOutcome<'_>) {
+        let mut text = outcome.text();
+        if outcome.is_error() {
             text.insert_str(0, "Error: ");
         }
-        let has_data = answer.data().next().is_some();
+        let has_data = outcome.data().next().is_some();
         let output = if has_data {
             let mut parts = vec![input_text(&text)];
-            parts.extend(answer.parts().iter().filter_map(|part| match part {
+            parts.extend(outcome.parts().iter().filter_map(|part| match part {
                 Part::Data(block) => Some(data_part(block)),
                 Part::Text(_) | Part::Other(_) => None,
             }));
@@ -237,7 +237,7 @@ impl InputWriter<'_> {
         } else {
             Json::from(text)
         };
-        let is_custom = item::has_item_type(&answer.call.rest, item::CUSTOM_CALL);
+        let is_custom = item::has_item_type(&outcome.call.rest, item::CUSTOM_CALL);
         let id = self.ids.next_result_id();
         self.items.push_output(&id, is_custom, output);
     }

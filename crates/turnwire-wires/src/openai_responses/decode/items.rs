@@ -35,27 +35,27 @@ impl ResponsesDecoder {
         self.actual_index(frame.output_index.index().unwrap_or(self.last_index))
     }
 
-    pub(super) fn actual_index(&self, said: u64) -> u64 {
-        let said = said & 0xffff_ffff;
-        self.moved_indexes.get(&said).copied().unwrap_or(said)
+    pub(super) fn actual_index(&self, reported: u64) -> u64 {
+        let reported = reported & 0xffff_ffff;
+        self.moved_indexes.get(&reported).copied().unwrap_or(reported)
     }
 
     /// The index of an item that starts or is done. An index that another item has is replaced.
-    pub(super) fn assign_index(&mut self, said: u64, item: &Item<'_>, begins: bool) -> u64 {
-        let place = self.actual_index(said);
+    pub(super) fn assign_index(&mut self, reported: u64, item: &Item<'_>, begins: bool) -> u64 {
+        let index = self.actual_index(reported);
         if let Some(&known) = item_names(item).find_map(|name| self.names.get(&name)) {
-            return if self.moved_indexes.is_empty() { place } else { known };
+            return if self.moved_indexes.is_empty() { index } else { known };
         }
-        let is_taken = self.items.get(&place).is_some_and(|seen| {
+        let is_taken = self.items.get(&index).is_some_and(|seen| {
             let is_other = begins && seen.added && item_names(item).next().is_some();
             seen.done || is_other
         });
         if !is_taken {
-            return place;
+            return index;
         }
         let own = (FIRST_MOVED_INDEX + self.move_count) & 0xffff_ffff;
         self.move_count += 1;
-        self.moved_indexes.insert(said & 0xffff_ffff, own);
+        self.moved_indexes.insert(reported & 0xffff_ffff, own);
         own
     }
 
@@ -95,12 +95,12 @@ impl ResponsesDecoder {
 
     pub(super) fn start_call(&mut self, index: u64, item: &Item<'_>, out: &mut EventSink<'_>) {
         self.call_count += 1;
-        let given = if item.call_id.is_empty() { &item.id } else { &item.call_id };
-        let mut id = given.to_string();
+        let id_source = if item.call_id.is_empty() { &item.id } else { &item.call_id };
+        let mut id = id_source.to_string();
         let mut count = 1;
         while !id.is_empty() && self.block_ids.contains(&id) {
             count += 1;
-            id = format!("{}-{count}", &**given);
+            id = format!("{}-{count}", &**id_source);
         }
         self.start_block(
             index,

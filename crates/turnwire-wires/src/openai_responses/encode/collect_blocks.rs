@@ -80,12 +80,12 @@ impl OpenResponse {
         }
     }
 
-    pub(super) fn push_data(&mut self, id: &str, said: Option<&str>, chunk: &Chunk<'_>) {
+    pub(super) fn push_data(&mut self, id: &str, declared: Option<&str>, chunk: &Chunk<'_>) {
         let Some(position) = self.find_block(IdSpace::Block, id) else { return };
         let Some(block) = self.blocks.get_mut(position) else { return };
         let OutputKind::Data { media_type, url } = &mut block.kind else { return };
         if media_type.is_none() {
-            *media_type = said.map(str::to_owned);
+            *media_type = declared.map(str::to_owned);
         }
         match chunk {
             Chunk::Data(data) => block.text.push_str(data),

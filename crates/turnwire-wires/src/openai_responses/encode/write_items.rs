@@ -176,8 +176,8 @@ impl OpenResponse {
 
     /// Writes the structured output as a message, unless the last text is the same.
     pub(super) fn write_structured_output(&mut self, output: &Json, out: &mut Frames) {
-        let said: Option<serde_json::Value> = serde_json::from_str(&self.last_text).ok();
-        if said.is_some() && said == output.parse_as().ok() {
+        let last_value: Option<serde_json::Value> = serde_json::from_str(&self.last_text).ok();
+        if last_value.is_some() && last_value == output.parse_as().ok() {
             return;
         }
         let mut block = OutputBlock::new(OutputKind::Text, "");

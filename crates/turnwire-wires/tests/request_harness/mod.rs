@@ -1,4 +1,4 @@
-//! What models are asked in the tests of requests.
+//! Conversations and checks for the tests of requests to models.
 
 use serde_json::Value;
 use turnwire_core::{
@@ -15,8 +15,8 @@ pub fn body(wire: &str, request: &Request<'_>) -> Value {
     serde_json::from_str(body.text()).unwrap()
 }
 
-/// The body of a request for nothing but these messages.
-pub fn asked(wire: &str, messages: &[Msg]) -> Value {
+/// The body of a request with only these messages.
+pub fn messages_body(wire: &str, messages: &[Msg]) -> Value {
     body(wire, &Request { model: "m", messages, ..Request::default() })
 }
 
@@ -29,11 +29,11 @@ pub fn weather() -> ToolDefinition {
     }
 }
 
-pub fn answer_form() -> OutputFormat {
+pub fn answer_format() -> OutputFormat {
     OutputFormat { name: "answer".into(), schema: Json::parse(r#"{"type":"object"}"#).unwrap() }
 }
 
-/// Two calls at once; one gives text and an image, one is denied. Then the answer.
+/// Two parallel calls: one returns text and an image, one is denied. Then the answer.
 pub fn tool_round() -> Vec<Msg> {
     let map = DataBlock::bytes(b"\x89PNG", "image/png");
     vec![
@@ -58,8 +58,8 @@ pub fn tool_round() -> Vec<Msg> {
     ]
 }
 
-/// A call that never got its result, and one whose input is no JSON.
-pub fn crashed() -> Vec<Msg> {
+/// A call without a result, and one whose input is not JSON.
+pub fn crashed_round() -> Vec<Msg> {
     vec![
         Msg::user("ann", "Go."),
         Msg::assistant(
@@ -74,7 +74,7 @@ pub fn crashed() -> Vec<Msg> {
 }
 
 /// A hint between two texts of one reply.
-pub fn hinted() -> Vec<Msg> {
+pub fn hinted_reply() -> Vec<Msg> {
     vec![
         Msg::user("ann", "Hi"),
         Msg::assistant(
@@ -84,7 +84,7 @@ pub fn hinted() -> Vec<Msg> {
     ]
 }
 
-/// Several agents, one of whom calls a tool.
+/// Several agents; one of them calls a tool.
 pub fn team() -> Vec<Msg> {
     vec![
         Msg::system("sys", "Be brief."),
@@ -101,14 +101,13 @@ pub fn team() -> Vec<Msg> {
     ]
 }
 
-/// A thinking block with what a provider added to it.
+/// A thinking block with extra fields of a provider.
 pub fn thinking(text: &str, extra: &[(&str, &str)]) -> ContentBlock {
     let rest: Fields = extra.iter().map(|(key, value)| (*key, *value)).collect();
     ThinkingBlock { rest, ..ThinkingBlock::new(text) }.into()
 }
 
-/// Nothing that is marked here may reach a provider: metadata of messages and of results, times,
-/// fields that nobody knows.
+/// Checks that metadata of messages and results, times and unknown fields are never sent to a provider.
 pub fn metadata_never_reaches(wire: &str) {
     const SECRET: &str = "S3CRET";
     let mark = |fields: &mut Fields| fields.insert("x_secret", SECRET);
@@ -152,8 +151,7 @@ pub fn metadata_never_reaches(wire: &str) {
     });
 }
 
-/// Every call has exactly one result, whatever the conversation: `calls` and `results` take the ids
-/// out of a body.
+/// Checks that every call has exactly one result in any conversation. `calls` and `results` find the ids in a body.
 pub fn every_call_gets_one_result(
     wire: &str,
     calls: fn(&Value) -> Vec<String>,
@@ -166,7 +164,7 @@ pub fn every_call_gets_one_result(
             .filter(|msg| msg.role() == Role::Assistant)
             .flat_map(|msg| msg.blocks::<ToolCall>().map(|call| call.id.clone()))
             .collect::<Vec<_>>();
-        let body = asked(wire, &messages);
+        let body = messages_body(wire, &messages);
         assert_eq!(calls(&body), expected, "{body}");
         assert_eq!(results(&body), expected, "{body}");
     });

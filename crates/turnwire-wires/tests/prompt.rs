@@ -1,4 +1,4 @@
-//! A conversation as the turns that every provider knows.
+//! The prompt: a conversation as the messages that every provider knows.
 
 use turnwire_core::{
     ContentBlock, DataBlock, HintBlock, Msg, TextBlock, ThinkingBlock, ToolCall, ToolResult,
