@@ -239,13 +239,11 @@ fn failure_reason(reply: &Msg) -> String {
         | ToolCallState::Finished
         | ToolCallState::Other(_) => None,
     };
-    match reply.finished_reason() {
-        Some(reason) => format!("the reply has no structured output; it ended as {reason}"),
-        None => {
-            let pending = reply.tool_calls().find_map(|(call, _)| pending(&call.state));
-            pending.unwrap_or("the reply has no end").to_owned()
-        }
+    if let Some(reason) = reply.finished_reason() {
+        return format!("the reply has no structured output; it ended as {reason}");
     }
+    let pending = reply.tool_calls().find_map(|(call, _)| pending(&call.state));
+    pending.unwrap_or("the reply has no end").to_owned()
 }
 
 /// Why a call returned no usable reply.

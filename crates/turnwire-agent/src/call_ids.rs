@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use turnwire_core::{ContentBlock, Event, EventKind, Msg};
+use turnwire_core::{ContentBlock, Event, EventKind, Msg, ToolCall};
 
 /// The shortest run of letters and digits that a provider can only have made at random.
 const MIN_RANDOM_CHARS: usize = 16;
@@ -78,7 +78,33 @@ impl CallIds {
                     }
                 }
             }
-            _ => {}
+            EventKind::TextBlockDelta(_)
+            | EventKind::ThinkingBlockDelta(_)
+            | EventKind::ReplyStart(_)
+            | EventKind::ReplyEnd(_)
+            | EventKind::ModelCallStart(_)
+            | EventKind::TextBlockStart(_)
+            | EventKind::TextBlockEnd(_)
+            | EventKind::ThinkingBlockStart(_)
+            | EventKind::ThinkingBlockEnd(_)
+            | EventKind::DataBlockStart(_)
+            | EventKind::DataBlockDelta(_)
+            | EventKind::DataBlockEnd(_)
+            | EventKind::Hint(_)
+            | EventKind::ExceedMaxIters(_)
+            | EventKind::RequireUserConfirm(_)
+            | EventKind::RequireExternalExecution(_)
+            | EventKind::UserConfirmResult(_)
+            | EventKind::ExternalExecutionResult(_)
+            | EventKind::UserInterrupt(_)
+            | EventKind::Custom(_)
+            | EventKind::Message(_)
+            | EventKind::Supersede(_)
+            | EventKind::Reset(_)
+            | EventKind::RequestStop(_)
+            | EventKind::AllToolsDenied(_)
+            | EventKind::SubagentExposed(_)
+            | EventKind::Unknown(_) => {}
         }
         event
     }
@@ -113,10 +139,7 @@ impl CallIds {
 
 /// The ids of the calls in a message.
 pub fn tool_call_ids(msg: &Msg) -> impl Iterator<Item = &str> {
-    msg.content().iter().filter_map(|block| match block {
-        ContentBlock::ToolCall(call) => Some(call.id.as_str()),
-        _ => None,
-    })
+    msg.blocks::<ToolCall>().map(|call| call.id.as_str())
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use turnwire_core::event::{
     ToolResultTextDelta,
 };
 use turnwire_core::{
-    ContentBlock, DataBlock, Event, EventKind, Fields, FinishedReason, ModelCalls, Msg, Part,
-    Payload, ReplyError, Source, ToolResult, ToolResultState,
+    BlockKind, ContentBlock, DataBlock, Event, EventKind, Fields, FinishedReason, ModelCalls, Msg,
+    Part, Payload, ReplyError, Source, ToolResult, ToolResultState,
 };
 
 /// The events that close everything that is open in a reply, and then the reply itself: open blocks
@@ -68,10 +68,8 @@ pub fn close_reply(
     }
     let results: HashMap<&str, &ToolResult> = blocks
         .iter()
-        .filter_map(|block| match block {
-            ContentBlock::ToolResult(result) => Some((result.id.as_str(), result)),
-            _ => None,
-        })
+        .filter_map(|block| ToolResult::from_block(block))
+        .map(|result| (result.id.as_str(), result))
         .collect();
     for block in &blocks {
         match block {
@@ -89,7 +87,13 @@ pub fn close_reply(
                 }
                 closing.end_result(&result.id);
             }
-            _ => {}
+            ContentBlock::ToolCall(_)
+            | ContentBlock::ToolResult(_)
+            | ContentBlock::Text(_)
+            | ContentBlock::Thinking(_)
+            | ContentBlock::Data(_)
+            | ContentBlock::Hint(_)
+            | ContentBlock::Other(_) => {}
         }
     }
     closing.push(ReplyEnd { finished_reason: reason, error, ..ReplyEnd::default() });
@@ -154,7 +158,13 @@ impl ClosingEvents<'_> {
             ContentBlock::ToolCall(call) if call.finished_at.is_none() => {
                 self.push(ToolCallEnd { tool_call_id: call.id.clone().into(), extra });
             }
-            _ => {}
+            ContentBlock::Text(_)
+            | ContentBlock::Thinking(_)
+            | ContentBlock::Data(_)
+            | ContentBlock::ToolCall(_)
+            | ContentBlock::ToolResult(_)
+            | ContentBlock::Hint(_)
+            | ContentBlock::Other(_) => {}
         }
     }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use turnwire_core::{ContentBlock, HintBlock, Json, Msg, Payload, Role, Source};
+use turnwire_core::{BlockKind, ContentBlock, HintBlock, Json, Msg, Payload, Role, Source};
 
 /// How many bytes a token is taken to have.
 pub const BYTES_PER_TOKEN: usize = 4;
@@ -92,10 +92,9 @@ struct CurrentSummary<'m> {
 
 fn current_summary<'m>(messages: &[&'m Msg]) -> CurrentSummary<'m> {
     let hints = messages.iter().rev().flat_map(|msg| msg.content().iter().rev());
-    let summaries = hints.filter_map(|block| match block {
-        ContentBlock::Hint(hint) => SummaryExtent::from_hint(hint).map(|reach| (hint, reach)),
-        _ => None,
-    });
+    let summaries = hints
+        .filter_map(HintBlock::from_block)
+        .filter_map(|hint| SummaryExtent::from_hint(hint).map(|reach| (hint, reach)));
     for (hint, reach) in summaries {
         let by_id = || messages.iter().position(|msg| msg.id() == reach.upto);
         let found = if reach.upto.is_empty() { reach.count.checked_sub(1) } else { by_id() };
@@ -138,9 +137,8 @@ pub fn model_view<'m>(messages: impl IntoIterator<Item = &'m Msg>) -> Vec<Msg> {
 
 /// A message from a block on, without summaries.
 fn without_summaries(msg: &Msg, from: usize) -> Cow<'_, Msg> {
-    let is_summary = |block: &ContentBlock| match block {
-        ContentBlock::Hint(hint) => SummaryExtent::from_hint(hint).is_some(),
-        _ => false,
+    let is_summary = |block: &ContentBlock| {
+        HintBlock::from_block(block).and_then(SummaryExtent::from_hint).is_some()
     };
     if from == 0 && !msg.content().iter().any(is_summary) {
         return Cow::Borrowed(msg);
@@ -300,10 +298,8 @@ fn split_points(pieces: &[Section<'_>]) -> HashSet<usize> {
 
 /// A piece in words, for whoever sums it up.
 fn describe_section(piece: &Section<'_>) -> Option<String> {
-    let who = match piece.msg.role() {
-        _ if !piece.msg.name().is_empty() => piece.msg.name(),
-        role => role.as_str(),
-    };
+    let (name, role) = (piece.msg.name(), piece.msg.role());
+    let who = if name.is_empty() { role.as_str() } else { name };
     let lines = piece.content().iter().filter_map(|block| match block {
         ContentBlock::Text(block) => Some(format!("{who}: {}", shorten(&block.text))),
         ContentBlock::Hint(hint) if SummaryExtent::from_hint(hint).is_none() => {
@@ -320,7 +316,7 @@ fn describe_section(piece: &Section<'_>) -> Option<String> {
             let kind = turnwire_wires::model_request::media_type(block).unwrap_or("file");
             Some(format!("{who} shows a {kind}"))
         }
-        _ => None,
+        ContentBlock::Hint(_) | ContentBlock::Thinking(_) | ContentBlock::Other(_) => None,
     });
     let lines: Vec<String> = lines.collect();
     (!lines.is_empty()).then(|| lines.join("\n"))

@@ -306,7 +306,25 @@ fn event_role<'e>(kind: &'e EventKind<'_>) -> EventRole<'e> {
         | EventKind::Hint(_)
         | EventKind::Block(_)
         | EventKind::Custom(_) => EventRole::Standalone,
-        _ => EventRole::Structural,
+        EventKind::ReplyStart(_)
+        | EventKind::ReplyEnd(_)
+        | EventKind::ModelCallStart(_)
+        | EventKind::ModelCallEnd(_)
+        | EventKind::ToolResultStart(_)
+        | EventKind::ToolResultEnd(_)
+        | EventKind::ExceedMaxIters(_)
+        | EventKind::RequireUserConfirm(_)
+        | EventKind::RequireExternalExecution(_)
+        | EventKind::UserConfirmResult(_)
+        | EventKind::ExternalExecutionResult(_)
+        | EventKind::UserInterrupt(_)
+        | EventKind::Message(_)
+        | EventKind::Supersede(_)
+        | EventKind::Reset(_)
+        | EventKind::RequestStop(_)
+        | EventKind::AllToolsDenied(_)
+        | EventKind::SubagentExposed(_)
+        | EventKind::Unknown(_) => EventRole::Structural,
     }
 }
 
@@ -321,23 +339,29 @@ fn is_same_event(before: &Event<'_>, after: &Event<'_>) -> bool {
 
 /// The ids in an event.
 fn event_ids<'e>(kind: &'e EventKind<'_>) -> Vec<&'e str> {
-    match kind {
-        EventKind::ToolResultStart(start) => vec![&start.tool_call_id],
-        EventKind::ToolResultTextDelta(delta) => vec![&delta.tool_call_id],
-        EventKind::ToolResultDataDelta(delta) => vec![&delta.tool_call_id, &delta.block_id],
-        EventKind::ToolResultEnd(end) => vec![&end.tool_call_id],
-        EventKind::Hint(hint) => vec![&hint.block_id],
-        EventKind::Block(block) => vec![block.block.id()],
-        EventKind::ModelCallEnd(end) => end.discard.iter().map(String::as_str).collect(),
-        EventKind::RequireUserConfirm(ask) => {
-            ask.tool_calls.iter().map(|call| call.id.as_str()).collect()
-        }
-        EventKind::RequireExternalExecution(ask) => {
-            ask.tool_calls.iter().map(|call| call.id.as_str()).collect()
-        }
-        kind => match event_role(kind) {
-            EventRole::Start(id) | EventRole::Delta(id) | EventRole::End(id) => vec![id],
-            EventRole::Standalone | EventRole::Structural => Vec::new(),
-        },
+    if let EventRole::Start(id) | EventRole::Delta(id) | EventRole::End(id) = event_role(kind) {
+        return vec![id];
+    }
+    let call_ids = |calls: &'e [ToolCall]| calls.iter().map(|call| call.id.as_str()).collect();
+    if let EventKind::ToolResultStart(start) = kind {
+        vec![&start.tool_call_id]
+    } else if let EventKind::ToolResultTextDelta(delta) = kind {
+        vec![&delta.tool_call_id]
+    } else if let EventKind::ToolResultDataDelta(delta) = kind {
+        vec![&delta.tool_call_id, &delta.block_id]
+    } else if let EventKind::ToolResultEnd(end) = kind {
+        vec![&end.tool_call_id]
+    } else if let EventKind::Hint(hint) = kind {
+        vec![&hint.block_id]
+    } else if let EventKind::Block(block) = kind {
+        vec![block.block.id()]
+    } else if let EventKind::ModelCallEnd(end) = kind {
+        end.discard.iter().map(String::as_str).collect()
+    } else if let EventKind::RequireUserConfirm(require) = kind {
+        call_ids(&require.tool_calls)
+    } else if let EventKind::RequireExternalExecution(require) = kind {
+        call_ids(&require.tool_calls)
+    } else {
+        Vec::new()
     }
 }

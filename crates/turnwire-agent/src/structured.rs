@@ -27,7 +27,8 @@ use std::fmt;
 use std::sync::Arc;
 use turnwire_core::event::{TextBlockDelta, TextBlockEnd, TextBlockStart};
 use turnwire_core::{
-    ContentBlock, Event, EventKind, Fields, FinishedReason, HintBlock, Json, Msg, TextBlock,
+    BlockKind, ContentBlock, Event, EventKind, Fields, FinishedReason, HintBlock, Json, Msg,
+    TextBlock,
 };
 use turnwire_wires::model_request::{OutputFormat, ToolDefinition};
 
@@ -154,10 +155,7 @@ fn answer_texts(reply: &Msg) -> Result<Vec<String>, AnswerError> {
         !matches!(block, ContentBlock::ToolResult(_) | ContentBlock::Hint(_))
     };
     let blocks = reply.content().iter().rev().take_while(behind);
-    let texts = blocks.filter_map(|block| match block {
-        ContentBlock::Text(TextBlock { text, .. }) => Some(strip_code_fence(text)),
-        _ => None,
-    });
+    let texts = blocks.filter_map(TextBlock::from_block).map(|block| strip_code_fence(&block.text));
     let texts: Vec<&str> = texts.filter(|text| !text.is_empty()).collect();
     if texts.iter().map(|text| text.len()).sum::<usize>() > MAX_ANSWER_BYTES {
         let why = format!(
@@ -276,7 +274,38 @@ impl AnswerToolRewriter {
                 }
                 EventKind::ModelCallEnd(end)
             }
-            other => other,
+            other @ (EventKind::TextBlockDelta(_)
+            | EventKind::ThinkingBlockDelta(_)
+            | EventKind::ToolResultTextDelta(_)
+            | EventKind::ReplyStart(_)
+            | EventKind::ReplyEnd(_)
+            | EventKind::ModelCallStart(_)
+            | EventKind::TextBlockStart(_)
+            | EventKind::TextBlockEnd(_)
+            | EventKind::ThinkingBlockStart(_)
+            | EventKind::ThinkingBlockEnd(_)
+            | EventKind::DataBlockStart(_)
+            | EventKind::DataBlockDelta(_)
+            | EventKind::DataBlockEnd(_)
+            | EventKind::Hint(_)
+            | EventKind::ToolResultStart(_)
+            | EventKind::ToolResultDataDelta(_)
+            | EventKind::ToolResultEnd(_)
+            | EventKind::ExceedMaxIters(_)
+            | EventKind::RequireUserConfirm(_)
+            | EventKind::RequireExternalExecution(_)
+            | EventKind::UserConfirmResult(_)
+            | EventKind::ExternalExecutionResult(_)
+            | EventKind::UserInterrupt(_)
+            | EventKind::Custom(_)
+            | EventKind::Block(_)
+            | EventKind::Message(_)
+            | EventKind::Supersede(_)
+            | EventKind::Reset(_)
+            | EventKind::RequestStop(_)
+            | EventKind::AllToolsDenied(_)
+            | EventKind::SubagentExposed(_)
+            | EventKind::Unknown(_)) => other,
         }
     }
 }

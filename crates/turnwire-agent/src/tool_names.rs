@@ -91,7 +91,11 @@ impl ProviderNames {
         let concerns = |block: &ContentBlock| match block {
             ContentBlock::ToolCall(call) => is_told(&call.name),
             ContentBlock::ToolResult(result) => is_told(&result.name),
-            _ => false,
+            ContentBlock::Text(_)
+            | ContentBlock::Thinking(_)
+            | ContentBlock::Data(_)
+            | ContentBlock::Hint(_)
+            | ContentBlock::Other(_) => false,
         };
         if !msg.content().iter().any(concerns) {
             return msg.clone();
@@ -104,7 +108,11 @@ impl ProviderNames {
                 ContentBlock::ToolResult(result) => {
                     result.name = self.provider_name(&result.name).to_owned();
                 }
-                _ => {}
+                ContentBlock::Text(_)
+                | ContentBlock::Thinking(_)
+                | ContentBlock::Data(_)
+                | ContentBlock::Hint(_)
+                | ContentBlock::Other(_) => {}
             }
             block
         });

@@ -1,7 +1,7 @@
 //! Huge results: cut for the model, whole in the log.
 
 use std::borrow::Cow;
-use turnwire_core::{ContentBlock, Msg, Part, Payload, ToolResult};
+use turnwire_core::{BlockKind, ContentBlock, Msg, Part, Payload, ToolResult};
 
 /// How many characters of a result a model is sent, where nobody says so.
 pub const RESULT_LIMIT: usize = 50_000;
@@ -9,19 +9,19 @@ pub const RESULT_LIMIT: usize = 50_000;
 /// A message whose results a model can be sent: of each text that is too long, head and tail are left.
 /// Bytes are not text, and stay.
 pub(crate) fn truncate_results(msg: &Msg, limit: usize) -> Cow<'_, Msg> {
-    let is_long = |block: &ContentBlock| match block {
-        ContentBlock::ToolResult(result) => text_length(&result.output, limit) > limit,
-        _ => false,
+    let is_long = |block: &ContentBlock| {
+        ToolResult::from_block(block)
+            .is_some_and(|result| text_length(&result.output, limit) > limit)
     };
     if !msg.content().iter().any(is_long) {
         return Cow::Borrowed(msg);
     }
-    let content = msg.content().iter().map(|block| match block {
-        ContentBlock::ToolResult(result) if is_long(block) => {
+    let content = msg.content().iter().map(|block| match ToolResult::from_block(block) {
+        Some(result) if is_long(block) => {
             let output = truncate_output(&result.output, limit);
             ContentBlock::ToolResult(ToolResult { output, ..result.clone() })
         }
-        other => other.clone(),
+        _ => block.clone(),
     });
     let content: Vec<ContentBlock> = content.collect();
     // The same kinds of blocks in the same role: it can be built as the first could.
@@ -40,7 +40,7 @@ fn text_length(output: &Payload, limit: usize) -> usize {
 fn part_text(part: &Part) -> Option<&str> {
     match part {
         Part::Text(block) => Some(&block.text),
-        _ => None,
+        Part::Data(_) | Part::Other(_) => None,
     }
 }
 
@@ -60,7 +60,7 @@ fn truncate_output(output: &Payload, limit: usize) -> Payload {
                     block.text = truncate_text(&block.text, share);
                     Part::Text(block)
                 }
-                other => other.clone(),
+                Part::Data(_) | Part::Other(_) => part.clone(),
             });
             Payload::Parts(parts.collect())
         }

@@ -80,10 +80,10 @@ async fn summarize(
         let mut about = Fields::default();
         while let Some(event) = answer.next().await {
             let event = event.ok()?;
-            match event.kind {
-                EventKind::TextBlockDelta(delta) => summary.push_str(&delta.delta),
-                EventKind::ModelCallEnd(end) => (usage, about) = (end.usage, event.metadata),
-                _ => {}
+            if let EventKind::TextBlockDelta(delta) = event.kind {
+                summary.push_str(&delta.delta);
+            } else if let EventKind::ModelCallEnd(end) = event.kind {
+                (usage, about) = (end.usage, event.metadata);
             }
         }
         (!summary.trim().is_empty()).then_some((summary, usage, about))

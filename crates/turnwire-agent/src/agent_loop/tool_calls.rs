@@ -211,7 +211,7 @@ impl AgentLoop<'_> {
                     chunk,
                 })
             }
-            _ => self.result_text(call_id, String::new()),
+            Part::Other(_) => self.result_text(call_id, String::new()),
         }
     }
 

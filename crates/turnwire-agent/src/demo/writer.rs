@@ -245,7 +245,13 @@ impl<'w, 'j> ReplyWriter<'w, 'j> {
             ContentBlock::ToolCall(call) if call.id == id => {
                 Some((call.input.len(), &call.finished_at))
             }
-            _ => None,
+            ContentBlock::Text(_)
+            | ContentBlock::Thinking(_)
+            | ContentBlock::Data(_)
+            | ContentBlock::ToolCall(_)
+            | ContentBlock::ToolResult(_)
+            | ContentBlock::Hint(_)
+            | ContentBlock::Other(_) => None,
         });
         match found {
             None => Progress::NotStarted,

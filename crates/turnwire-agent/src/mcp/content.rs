@@ -23,7 +23,7 @@ pub(super) fn tool_output(result: CallToolResult) -> Result<ToolOutput, ToolErro
         .into_iter()
         .filter_map(|part| match part {
             Part::Text(block) => Some(block.text),
-            _ => None,
+            Part::Data(_) | Part::Other(_) => None,
         })
         .collect();
     let words = words.join("\n");

@@ -250,7 +250,10 @@ fn final_output(reply: &Msg) -> ToolOutput {
     let given = match ToolOutput::from_parts(result_parts(content.get(from..).unwrap_or_default()))
     {
         ToolOutput::Empty => ToolOutput::from_parts(result_parts(content)),
-        given => given,
+        given @ (ToolOutput::Text(_)
+        | ToolOutput::Parts(_)
+        | ToolOutput::Background(_)
+        | ToolOutput::Waiting) => given,
     };
     match (given, reply.structured_output()) {
         (ToolOutput::Empty, Some(output)) => ToolOutput::Text(output.text().to_owned()),
@@ -262,6 +265,10 @@ fn result_parts(blocks: &[ContentBlock]) -> impl Iterator<Item = Part> {
     blocks.iter().filter_map(|block| match block {
         ContentBlock::Text(block) => Some(Part::Text(TextBlock::new(block.text.clone()))),
         ContentBlock::Data(block) => Some(Part::Data(block.clone())),
-        _ => None,
+        ContentBlock::Thinking(_)
+        | ContentBlock::Hint(_)
+        | ContentBlock::ToolCall(_)
+        | ContentBlock::ToolResult(_)
+        | ContentBlock::Other(_) => None,
     })
 }

@@ -96,7 +96,7 @@ async fn gives_what_it_has(house: McpHarness) {
                 let bytes = block.decoded().unwrap().unwrap();
                 format!("{} {bytes:?}", block.media_type().unwrap())
             }
-            other => panic!("{other:?}"),
+            other @ Part::Other(_) => panic!("{other:?}"),
         })
         .collect();
     assert_eq!(

@@ -196,11 +196,10 @@ impl ResponseStream {
         let kind = error.r#type.clone();
         let said = error::sanitize(&error.message, &self.secret);
         let message = format!("{} failed: {said}", self.model_id);
-        match kind {
-            ErrorType::RateLimit | ErrorType::Upstream | ErrorType::Connection => {
-                ModelError::transient(kind, message)
-            }
-            kind => ModelError::new(kind, message),
+        if matches!(kind, ErrorType::RateLimit | ErrorType::Upstream | ErrorType::Connection) {
+            ModelError::transient(kind, message)
+        } else {
+            ModelError::new(kind, message)
         }
     }
 
@@ -243,27 +242,25 @@ fn is_prelude(event: &Event<'_>) -> bool {
 
 /// Makes an event whole. Whether it is the last.
 fn complete_event(event: &mut Event<'static>, who: &str, model: &str, secret: &Secret) -> bool {
-    match &mut event.kind {
-        EventKind::ModelCallStart(start) if start.model_name.is_empty() => {
+    if let EventKind::ModelCallStart(start) = &mut event.kind {
+        if start.model_name.is_empty() {
             model.clone_into(&mut start.model_name);
-            false
         }
-        EventKind::ModelCallEnd(end) => {
-            if let Some(error) = &mut end.error {
-                error.message = secret.redacted(std::mem::take(&mut error.message));
-                let notes = Json::from_value(&event.metadata);
-                if notes.is_ok_and(|notes| secret.is_in(notes.text())) {
-                    event.metadata = turnwire_core::Fields::default();
-                }
-            }
-            // What a provider calls its model need not be what it was asked for; and the one that
-            // stands in for another has other prices.
-            event.metadata.insert(MODEL_METADATA_KEY, who);
-            // A truncated one that is not at the end is a call that the provider began anew.
-            end.finished_reason != FinishedReason::Truncated
-        }
-        _ => false,
+        return false;
     }
+    let EventKind::ModelCallEnd(end) = &mut event.kind else { return false };
+    if let Some(error) = &mut end.error {
+        error.message = secret.redacted(std::mem::take(&mut error.message));
+        let notes = Json::from_value(&event.metadata);
+        if notes.is_ok_and(|notes| secret.is_in(notes.text())) {
+            event.metadata = turnwire_core::Fields::default();
+        }
+    }
+    // What a provider calls its model need not be what it was asked for; and the one that
+    // stands in for another has other prices.
+    event.metadata.insert(MODEL_METADATA_KEY, who);
+    // A truncated one that is not at the end is a call that the provider began anew.
+    end.finished_reason != FinishedReason::Truncated
 }
 
 /// Reads the rest of a complete answer, so that its connection can be used again.
