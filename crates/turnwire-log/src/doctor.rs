@@ -198,18 +198,8 @@ async fn superseded_ids(store: &dyn Store, record: &SessionRecord) -> Result<BTr
 
 async fn write_state(store: &dyn Store, session: SessionNumber, state: SessionState) -> Result<()> {
     let lease = store.acquire_lease(session, "doctor", Duration::from_secs(30)).await?;
-    let append = Append {
-        session,
-        fence: lease.fence,
-        lines: None,
-        now_ms: crate::log::now_ms(),
-        messages: Vec::new(),
-        superseded: Vec::new(),
-        state: Some(state),
-        idempotency: None,
-        enqueue: Vec::new(),
-        dequeue: Vec::new(),
-    };
+    let append =
+        Append { state: Some(state), ..Append::empty(session, lease.fence, crate::log::now_ms()) };
     store.append(append).await
 }
 

@@ -150,36 +150,37 @@ impl Data {
 
     fn list(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>> {
         let mut words = query.search.as_ref().map(|search| TextSearch::new(search, query.max_time));
-        let place = |kept: &StoredSession| Reverse((kept.record.updated_ms, kept.record.number));
+        let place =
+            |stored: &StoredSession| Reverse((stored.record.updated_ms, stored.record.number));
         let mut fitting = self.visible_sessions(&query.tenant, &query.visible);
-        fitting.retain(|kept| {
-            query.status.is_none_or(|status| kept.record.state.status == status)
-                && query.after.is_none_or(|after| place(kept) > Reverse(after))
+        fitting.retain(|stored| {
+            query.status.is_none_or(|status| stored.record.state.status == status)
+                && query.after.is_none_or(|after| place(stored) > Reverse(after))
         });
-        fitting.sort_unstable_by_key(|kept| place(kept));
+        fitting.sort_unstable_by_key(|stored| place(stored));
         let mut found = Vec::new();
-        for kept in fitting {
+        for stored in fitting {
             if found.len() == query.limit {
                 break;
             }
             let fits = match &mut words {
-                Some(words) => words.matches_session(kept)?,
+                Some(words) => words.matches_session(stored)?,
                 None => true,
             };
             if fits {
-                found.push(kept.record.clone());
+                found.push(stored.record.clone());
             }
         }
         Ok(found)
     }
 
     fn delete(&mut self, session: SessionNumber) -> Result<()> {
-        let kept = self.sessions.remove(&session).ok_or(Error::NoSession)?;
-        self.names.remove(&kept.record.key);
+        let stored = self.sessions.remove(&session).ok_or(Error::NoSession)?;
+        self.names.remove(&stored.record.key);
         for tenant in self.tenants.values_mut() {
             tenant.keys.retain(|_, key| key.session != session);
         }
-        self.blobs_mut(&kept.record.key.tenant).remove_references(session, crate::log::now_ms());
+        self.blobs_mut(&stored.record.key.tenant).remove_references(session, crate::log::now_ms());
         Ok(())
     }
 
@@ -221,7 +222,7 @@ impl Store for MemoryStore {
     async fn find_session(&self, key: &SessionKey) -> Result<Option<SessionRecord>> {
         let data = self.0.lock();
         let no = data.names.get(key);
-        Ok(no.and_then(|no| data.sessions.get(no)).map(|kept| kept.record.clone()))
+        Ok(no.and_then(|no| data.sessions.get(no)).map(|stored| stored.record.clone()))
     }
 
     async fn list_sessions(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>> {
@@ -237,11 +238,11 @@ impl Store for MemoryStore {
         let data = self.0.lock();
         let mut totals: BTreeMap<String, AgentTotals> = BTreeMap::new();
         // Summing up sessions in memory is cheap, so totals are not stored.
-        for kept in data.visible_sessions(&tenant.into(), reach) {
-            let agent = totals.entry(kept.record.agent.clone()).or_default();
+        for stored in data.visible_sessions(&tenant.into(), reach) {
+            let agent = totals.entry(stored.record.agent.clone()).or_default();
             agent.replace_session(
                 &SessionUsage::default(),
-                &SessionUsage::from_state(&kept.record.state),
+                &SessionUsage::from_state(&stored.record.state),
             );
         }
         Ok(totals)
@@ -254,14 +255,15 @@ impl Store for MemoryStore {
     ) -> Result<Vec<SessionRecord>> {
         let data = self.0.lock();
         let behind = data.sessions.range(SessionNumber(after.0.saturating_add(1))..);
-        Ok(behind.take(limit).map(|(_, kept)| kept.record.clone()).collect())
+        Ok(behind.take(limit).map(|(_, stored)| stored.record.clone()).collect())
     }
 
     async fn list_open_sessions(&self) -> Result<Vec<SessionRecord>> {
         let data = self.0.lock();
-        let open =
-            |kept: &&StoredSession| kept.record.state.open_from.is_some() || !kept.queue.is_empty();
-        Ok(data.sessions.values().filter(open).map(|kept| kept.record.clone()).collect())
+        let open = |stored: &&StoredSession| {
+            stored.record.state.open_from.is_some() || !stored.queue.is_empty()
+        };
+        Ok(data.sessions.values().filter(open).map(|stored| stored.record.clone()).collect())
     }
 
     async fn patch_session(
@@ -352,11 +354,11 @@ impl Store for MemoryStore {
         messages: Vec<StoredMessage>,
     ) -> Result<()> {
         let mut data = self.0.lock();
-        let kept = data.get_mut(session)?;
+        let stored = data.get_mut(session)?;
         let mut references = BlobReferences::default();
         for message in messages {
             references.add(&message.json);
-            kept.put_message(message);
+            stored.put_message(message);
         }
         data.add_blob_references(session, &references);
         Ok(())

@@ -44,15 +44,15 @@ where
 
     /// Only messages that begin before a seq.
     #[must_use]
-    pub fn before(mut self, place: Seq) -> Self {
-        self.before = Some(place);
+    pub fn before(mut self, seq: Seq) -> Self {
+        self.before = Some(seq);
         self
     }
 
     /// Only messages that begin after a seq.
     #[must_use]
-    pub fn after(mut self, place: Seq) -> Self {
-        self.after = Some(place);
+    pub fn after(mut self, seq: Seq) -> Self {
+        self.after = Some(seq);
         self
     }
 

@@ -209,9 +209,9 @@ impl Session {
             self.prepare(touched).await?;
             match self.apply_change(&mut change)? {
                 ChangeOutcome::NotLoaded => {}
-                ChangeOutcome::NoChange { done, head, asked, failures } => {
+                ChangeOutcome::NoChange { done, head, appends, failures } => {
                     // The result may depend on appends that are not durable yet.
-                    self.wait_until_durable(asked, failures).await?;
+                    self.wait_until_durable(appends, failures).await?;
                     return Ok((done, Receipt { head: head.get(), stored: 0 }));
                 }
                 ChangeOutcome::Appending(done, flight) => {
@@ -224,7 +224,7 @@ impl Session {
     /// The session as it is, with durable events only.
     pub async fn snapshot(self: &Arc<Self>) -> Result<Snapshot> {
         loop {
-            let (snapshot, asked, failures) = {
+            let (snapshot, appends, failures) = {
                 self.prepare(&[]).await?;
                 let inner = self.inner.lock();
                 let Some(live) = &inner.live else { continue };
@@ -240,7 +240,7 @@ impl Session {
                 };
                 (snapshot, inner.appends_started, inner.failures)
             };
-            match self.wait_until_durable(asked, failures).await {
+            match self.wait_until_durable(appends, failures).await {
                 Ok(()) => return Ok(snapshot),
                 // An append failed: take a new snapshot.
                 Err(Error::NoSession) => return Err(Error::NoSession),

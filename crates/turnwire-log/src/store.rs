@@ -268,6 +268,24 @@ pub struct Append {
     pub dequeue: Vec<String>,
 }
 
+impl Append {
+    /// An append that changes nothing yet.
+    pub fn empty(session: SessionNumber, fence: Fence, now_ms: i64) -> Self {
+        Self {
+            session,
+            fence,
+            lines: None,
+            now_ms,
+            messages: Vec::new(),
+            superseded: Vec::new(),
+            state: None,
+            idempotency: None,
+            enqueue: Vec::new(),
+            dequeue: Vec::new(),
+        }
+    }
+}
+
 /// A finished message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredMessage {

@@ -54,16 +54,8 @@ pub(crate) fn append(
     bytes: Bytes,
 ) -> Append {
     Append {
-        session,
-        fence,
         lines: Some(EventLines { first: Seq::new(first).unwrap(), count, bytes }),
-        now_ms: 1_767_323_045_678,
-        messages: Vec::new(),
-        superseded: Vec::new(),
-        state: None,
-        idempotency: None,
-        enqueue: Vec::new(),
-        dequeue: Vec::new(),
+        ..Append::empty(session, fence, 1_767_323_045_678)
     }
 }
 

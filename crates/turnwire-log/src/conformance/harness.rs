@@ -161,18 +161,7 @@ impl Owner {
 
     /// An empty append.
     pub(super) fn nothing(&self) -> Append {
-        Append {
-            session: self.no,
-            fence: self.fence,
-            lines: None,
-            now_ms: self.now_ms,
-            messages: Vec::new(),
-            superseded: Vec::new(),
-            state: None,
-            idempotency: None,
-            enqueue: Vec::new(),
-            dequeue: Vec::new(),
-        }
+        Append::empty(self.no, self.fence, self.now_ms)
     }
 
     /// An append of a whole reply with its message.

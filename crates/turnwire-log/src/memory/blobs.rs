@@ -32,13 +32,13 @@ impl StoredBlob {
 
 impl Blobs {
     pub(super) fn info(&self, hash: [u8; 32]) -> Option<BlobInfo> {
-        self.stored.get(&hash).map(|kept| kept.info.clone())
+        self.stored.get(&hash).map(|blob| blob.info.clone())
     }
 
     pub(super) fn touch(&mut self, hash: [u8; 32], now_ms: i64) -> Option<BlobInfo> {
-        let kept = self.stored.get_mut(&hash)?;
-        kept.touch(now_ms);
-        Some(kept.info.clone())
+        let blob = self.stored.get_mut(&hash)?;
+        blob.touch(now_ms);
+        Some(blob.info.clone())
     }
 
     pub(super) fn piece(&self, hash: [u8; 32], from: u64) -> Option<Bytes> {
@@ -53,15 +53,15 @@ impl Blobs {
     }
 
     pub(super) fn set_type(&mut self, hash: [u8; 32], media_type: &str) {
-        if let Some(kept) = self.stored.get_mut(&hash) {
-            media_type.clone_into(&mut kept.info.media_type);
+        if let Some(blob) = self.stored.get_mut(&hash) {
+            media_type.clone_into(&mut blob.info.media_type);
         }
     }
 
     pub(super) fn delete(&mut self, hash: [u8; 32]) -> bool {
         let removed = self.stored.remove(&hash);
-        if let Some(kept) = &removed {
-            self.bytes -= kept.info.size;
+        if let Some(blob) = &removed {
+            self.bytes -= blob.info.size;
         }
         removed.is_some()
     }
@@ -86,8 +86,8 @@ impl Blobs {
     fn add_references(&mut self, session: SessionNumber, references: &BlobReferences) {
         for hash in references.iter() {
             self.references.entry(*hash).or_default().insert(session);
-            if let Some(kept) = self.stored.get_mut(hash) {
-                kept.unused_ms = None;
+            if let Some(blob) = self.stored.get_mut(hash) {
+                blob.unused_ms = None;
             }
         }
     }
@@ -95,16 +95,16 @@ impl Blobs {
     pub(super) fn remove_references(&mut self, session: SessionNumber, now_ms: i64) {
         self.references.retain(|hash, sessions| {
             sessions.remove(&session);
-            if let Some(kept) = self.stored.get_mut(hash).filter(|_| sessions.is_empty()) {
-                kept.unused_ms.get_or_insert(now_ms);
+            if let Some(blob) = self.stored.get_mut(hash).filter(|_| sessions.is_empty()) {
+                blob.unused_ms.get_or_insert(now_ms);
             }
             !sessions.is_empty()
         });
     }
 
     pub(super) fn remove_unused(&mut self, before_ms: i64) -> u64 {
-        let unused = |kept: &StoredBlob| kept.unused_ms.is_some_and(|since| since < before_ms);
-        let all = self.stored.iter().filter(|(_, kept)| unused(kept));
+        let unused = |blob: &StoredBlob| blob.unused_ms.is_some_and(|since| since < before_ms);
+        let all = self.stored.iter().filter(|(_, blob)| unused(blob));
         let hashes: Vec<[u8; 32]> = all.map(|(hash, _)| *hash).collect();
         hashes.into_iter().map(|hash| u64::from(self.delete(hash))).sum()
     }
@@ -147,8 +147,8 @@ impl Data {
         session: SessionNumber,
         references: &BlobReferences,
     ) {
-        let Some(kept) = self.sessions.get(&session) else { return };
-        let tenant = kept.record.key.tenant.clone();
+        let Some(blob) = self.sessions.get(&session) else { return };
+        let tenant = blob.record.key.tenant.clone();
         if references.iter().next().is_some() {
             self.blobs_mut(&tenant).add_references(session, references);
         }

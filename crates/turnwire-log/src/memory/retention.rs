@@ -19,21 +19,21 @@ impl Data {
     pub(super) fn retain(&mut self, retention: Retention) -> RetentionReport {
         let mut removed = RetentionReport::default();
         let mut left: u64 = self.sessions.values().map(StoredSession::bytes).sum();
-        let mut pieces: Vec<RemovableEvents> =
+        let mut all_removable: Vec<RemovableEvents> =
             self.sessions.values().flat_map(StoredSession::removable_events).collect();
-        pieces.sort_by_key(|piece| (piece.at_ms, piece.session, piece.last));
+        all_removable.sort_by_key(|removable| (removable.at_ms, removable.session, removable.last));
         let mut sessions = BTreeSet::new();
-        for piece in pieces {
-            let old = retention.before_ms.is_some_and(|before| piece.at_ms < before);
+        for removable in all_removable {
+            let old = retention.before_ms.is_some_and(|before| removable.at_ms < before);
             let too_much = retention.max_bytes.is_some_and(|max| left > max);
             if !old && !too_much {
                 break;
             }
-            if let Some(kept) = self.sessions.get_mut(&piece.session) {
-                removed.events += kept.remove_up_to(piece.last);
-                removed.bytes += piece.bytes;
-                left = left.saturating_sub(piece.bytes);
-                sessions.insert(piece.session);
+            if let Some(stored) = self.sessions.get_mut(&removable.session) {
+                removed.events += stored.remove_up_to(removable.last);
+                removed.bytes += removable.bytes;
+                left = left.saturating_sub(removable.bytes);
+                sessions.insert(removable.session);
             }
         }
         removed.sessions = sessions.len() as u64;
@@ -75,7 +75,7 @@ impl StoredSession {
         // The last event of all messages that began up to the cut.
         let mut reach = Head::EMPTY;
         let (mut at_ms, mut bytes, mut bytes_gone) = (i64::MIN, 0, 0);
-        let mut pieces = Vec::new();
+        let mut all_removable = Vec::new();
         for cut in cuts {
             while let Some(message) = messages.next_if(|message| message.first <= cut) {
                 reach = reach.max(message.last.into());
@@ -91,7 +91,7 @@ impl StoredSession {
             let split = segments.peek().filter(|segment| segment.lines.first <= cut);
             let at_ms = split.map_or(at_ms, |segment| at_ms.max(segment.at_ms));
             let up_to = bytes + split.map_or(0, |segment| segment.bytes_before_seq(cut.next()));
-            pieces.push(RemovableEvents {
+            all_removable.push(RemovableEvents {
                 at_ms,
                 session: self.record.number,
                 last: cut,
@@ -99,7 +99,7 @@ impl StoredSession {
             });
             bytes_gone = up_to;
         }
-        pieces
+        all_removable
     }
 
     /// Deletes the events up to a seq, and returns how many.

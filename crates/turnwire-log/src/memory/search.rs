@@ -25,9 +25,9 @@ impl TextSearch {
     }
 
     /// Whether the title or one message has all words; `TooSlow` if the work is used up.
-    pub(super) fn matches_session(&mut self, kept: &StoredSession) -> Result<bool> {
-        let texts = kept.messages.values().map(|message| &message.text);
-        for text in [&kept.record.title].into_iter().chain(texts) {
+    pub(super) fn matches_session(&mut self, stored: &StoredSession) -> Result<bool> {
+        let texts = stored.messages.values().map(|message| &message.text);
+        for text in [&stored.record.title].into_iter().chain(texts) {
             let left = self.bytes_left.checked_sub(text.len());
             self.bytes_left = left.ok_or(Error::TooSlow)?;
             if self.matches_text(text) {
@@ -69,10 +69,10 @@ mod tests {
             now_ms: 0,
         };
         let (record, _) = store.create(new).unwrap();
-        let kept = StoredSession::new(record);
+        let stored = StoredSession::new(record);
         let mut words = TextSearch::new(&SearchQuery::new("yy").unwrap().unwrap(), None);
-        assert!(!words.matches_session(&kept).unwrap());
-        assert!(!words.matches_session(&kept).unwrap());
-        assert!(matches!(words.matches_session(&kept), Err(Error::TooSlow)));
+        assert!(!words.matches_session(&stored).unwrap());
+        assert!(!words.matches_session(&stored).unwrap());
+        assert!(matches!(words.matches_session(&stored), Err(Error::TooSlow)));
     }
 }

@@ -14,7 +14,7 @@ impl Session {
         change: &mut Option<impl FnOnce(&mut Transaction<'_>) -> Result<R, E>>,
     ) -> Result<ChangeOutcome<R>, E> {
         let mut inner = self.inner.lock();
-        let Inner { live: slot, appends_started: asked, failures, .. } = &mut *inner;
+        let Inner { live: slot, appends_started: appends, failures, .. } = &mut *inner;
         let Some(live) = slot else { return Ok(ChangeOutcome::NotLoaded) };
         let Some(change) = change.take() else { return Ok(ChangeOutcome::NotLoaded) };
         live.tail.watched = self.head.receiver_count() > 0;
@@ -30,17 +30,17 @@ impl Session {
             }
         };
         if tx.is_empty() {
-            let (head, asked, failures) = (Head::new(tx.last_seq()), *asked, *failures);
-            return Ok(ChangeOutcome::NoChange { done, head, asked, failures });
+            let (head, appends, failures) = (Head::new(tx.last_seq()), *appends, *failures);
+            return Ok(ChangeOutcome::NoChange { done, head, appends, failures });
         }
         let stored = tx.count();
         let append = tx.into_append();
-        *asked += 1;
+        *appends += 1;
         let head = HeadState {
             head: live.last.get(),
             status: live.state.status,
             is_deleted: false,
-            append_count: *asked,
+            append_count: *appends,
             failures: *failures,
         };
         // The call reserves the position in the engine's queue, so it happens under the lock.
@@ -61,11 +61,11 @@ impl Session {
     }
 
     /// Waits until all appends up to this one are durable.
-    pub(super) async fn wait_until_durable(&self, asked: u64, failures: u64) -> Result<()> {
+    pub(super) async fn wait_until_durable(&self, appends: u64, failures: u64) -> Result<()> {
         let mut head = self.head.subscribe();
         loop {
             let now = *head.borrow_and_update();
-            if now.append_count >= asked {
+            if now.append_count >= appends {
                 return Ok(());
             }
             if now.failures != failures {
@@ -113,7 +113,7 @@ pub(super) enum ChangeOutcome<R> {
     /// The session has to be loaded first.
     NotLoaded,
     /// Nothing to write. The result is valid once the appends up to `asked` are durable.
-    NoChange { done: R, head: Head, asked: u64, failures: u64 },
+    NoChange { done: R, head: Head, appends: u64, failures: u64 },
     /// It was handed to the engine.
     Appending(R, PendingAppend),
 }

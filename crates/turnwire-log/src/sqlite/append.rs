@@ -15,24 +15,24 @@ use rusqlite::{Connection, params};
 /// Checks an append and adds it to a transaction. If it is refused, nothing of it was written.
 pub(super) fn add_append(batch: &mut Batch<'_>, append: &Append) -> Result<(), SqliteError> {
     let session = append.session.0;
-    let known = batch.index_entry(session)?;
-    known.check_fence(append.fence)?;
-    let run = append.lines.clone().map(|lines| Segment::new(lines, append.now_ms));
-    match &run {
-        Some(run) if run.first != known.last().next().get() => {
-            known.failed = true;
+    let entry = batch.index_entry(session)?;
+    entry.check_fence(append.fence)?;
+    let segment = append.lines.clone().map(|lines| Segment::new(lines, append.now_ms));
+    match &segment {
+        Some(segment) if segment.first != entry.last().next().get() => {
+            entry.failed = true;
             return Err(Error::OutOfOrder.into());
         }
-        None if known.failed => return Err(Error::OutOfOrder.into()),
-        Some(run) if !run.has_all_lines() => {
-            known.failed = true;
+        None if entry.failed => return Err(Error::OutOfOrder.into()),
+        Some(segment) if !segment.has_all_lines() => {
+            entry.failed = true;
             return Err(Error::Store(format!(
                 "the append should have {} events, but has another number of lines",
-                run.count
+                segment.count
             ))
             .into());
         }
-        Some(_) | None => known.failed = false,
+        Some(_) | None => entry.failed = false,
     }
     let began_or_ended = append.state.is_some() || !append.messages.is_empty();
     if began_or_ended {
@@ -61,8 +61,8 @@ pub(super) fn add_append(batch: &mut Batch<'_>, append: &Append) -> Result<(), S
         messages::dequeue(batch.write_connection()?, session, id)?;
     }
     blobs::add_references(batch, session, &append.blob_references())?;
-    if let Some(run) = run.filter(|run| run.count > 0) {
-        batch.push_segment(session, run);
+    if let Some(segment) = segment.filter(|segment| segment.count > 0) {
+        batch.push_segment(session, segment);
     }
     Ok(())
 }

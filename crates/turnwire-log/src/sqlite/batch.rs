@@ -75,14 +75,14 @@ impl<'a> Batch<'a> {
     }
 
     /// Adds events, which continue at the session's log end.
-    pub(super) fn push_segment(&mut self, session: i64, run: Segment) {
-        self.index.advance(session, run.head());
+    pub(super) fn push_segment(&mut self, session: i64, segment: Segment) {
+        self.index.advance(session, segment.head());
         let at = *self.positions.entry(session).or_insert_with(|| {
             self.segments.push((session, Vec::new()));
             self.segments.len() - 1
         });
-        if let Some((_, runs)) = self.segments.get_mut(at) {
-            runs.push(run);
+        if let Some((_, segments)) = self.segments.get_mut(at) {
+            segments.push(segment);
         }
     }
 

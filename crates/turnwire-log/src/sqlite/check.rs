@@ -176,16 +176,16 @@ impl Checker<'_> {
         )?;
         let mut rows = rows.query([session.no, sql_integers::to_sql(session.first)])?;
         while let Some(row) = rows.next()? {
-            let run = Segment::from_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-            let sound = run.is_intact(session.no, row.get(4)?);
-            next = self.check_segment(session, next, &run, sound);
+            let segment = Segment::from_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+            let is_intact = segment.is_intact(session.no, row.get(4)?);
+            next = self.check_segment(session, next, &segment, is_intact);
         }
         Ok(next)
     }
 
     fn check_tail(&mut self, session: &CheckedSession, mut next: u64) {
-        for piece in self.tails.rows_of(session.no).to_vec() {
-            next = self.check_segment(session, next, &piece.segment, piece.is_intact);
+        for tail_row in self.tails.rows_of(session.no).to_vec() {
+            next = self.check_segment(session, next, &tail_row.segment, tail_row.is_intact);
         }
     }
 
@@ -194,25 +194,25 @@ impl Checker<'_> {
         &mut self,
         session: &CheckedSession,
         next: u64,
-        run: &Segment,
-        sound: bool,
+        segment: &Segment,
+        is_intact: bool,
     ) -> u64 {
         let (key, name) = (Some(&session.key), session_name(&session.key));
-        if !sound {
+        if !is_intact {
             let text = format!(
                 "events {} to {} of {name} do not match their checksum",
-                run.first,
-                run.last()
+                segment.first,
+                segment.last()
             );
-            self.add_finding(FindingKind::Events, key, Some(run.first), text);
-        } else if run.first > next {
-            let text = format!("events {next} to {} of {name} are missing", run.first - 1);
+            self.add_finding(FindingKind::Events, key, Some(segment.first), text);
+        } else if segment.first > next {
+            let text = format!("events {next} to {} of {name} are missing", segment.first - 1);
             self.add_finding(FindingKind::Gap, key, Some(next), text);
-        } else if run.first < next && run.first >= session.first {
-            let text = format!("events of {name} from {} on are there twice", run.first);
-            self.add_finding(FindingKind::Gap, key, Some(run.first), text);
+        } else if segment.first < next && segment.first >= session.first {
+            let text = format!("events of {name} from {} on are there twice", segment.first);
+            self.add_finding(FindingKind::Gap, key, Some(segment.first), text);
         }
-        next.max(run.last() + 1)
+        next.max(segment.last() + 1)
     }
 
     fn check_messages(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), SqliteError> {
@@ -228,12 +228,12 @@ impl Checker<'_> {
         let mut rows = rows.query([])?;
         let mut done = 0;
         while let Some(row) = rows.next()? {
-            let (message, sound) = messages::read_message_row(row)?;
+            let (message, is_intact) = messages::read_message_row(row)?;
             let key = SessionKey::new(row.get::<_, String>(10)?, row.get::<_, String>(11)?);
             let (first, last): (i64, i64) = (row.get(1)?, row.get(2)?);
             let in_tail = self.tails.last(row.get(13)?).unwrap_or_default();
             let end = sql_integers::head_from_sql(row.get(12)?).max(in_tail);
-            let what = if !sound {
+            let what = if !is_intact {
                 "does not match its checksum"
             } else if first < 1 || first > last || sql_integers::head_from_sql(last) > end {
                 "belongs to events that do not exist"
@@ -264,8 +264,8 @@ impl Checker<'_> {
         )?;
         let mut rows = rows.query([])?;
         while let Some(row) = rows.next()? {
-            let (queued, sound) = messages::read_queued_row(row)?;
-            if !sound {
+            let (queued, is_intact) = messages::read_queued_row(row)?;
+            if !is_intact {
                 let key = SessionKey::new(row.get::<_, String>(4)?, row.get::<_, String>(5)?);
                 let text = format!(
                     "the queued message `{}` of {} does not match its checksum",
@@ -283,8 +283,8 @@ impl Checker<'_> {
             self.conn.prepare("SELECT tenant, key, fingerprint, answer, crc FROM keys")?;
         let mut rows = rows.query([])?;
         while let Some(row) = rows.next()? {
-            let (key, sound) = messages::read_idempotency_row(row)?;
-            if !sound {
+            let (key, is_intact) = messages::read_idempotency_row(row)?;
+            if !is_intact {
                 let text =
                     format!("the stored response to `{}` does not match its checksum", key.key);
                 self.add_finding(FindingKind::Key, None, None, text);

@@ -13,7 +13,7 @@ pub(super) struct EndWatchers(Mutex<HashMap<i64, Arc<watch::Sender<Head>>>>);
 
 /// A task that waits.
 pub(super) struct EndWaiter<'a> {
-    waits: &'a EndWatchers,
+    watchers: &'a EndWatchers,
     session: i64,
     end: watch::Receiver<Head>,
 }
@@ -22,7 +22,7 @@ impl EndWatchers {
     pub(super) fn add_waiter(&self, session: i64) -> EndWaiter<'_> {
         let mut sessions = self.0.lock();
         let end = sessions.entry(session).or_default().subscribe();
-        EndWaiter { waits: self, session, end }
+        EndWaiter { watchers: self, session, end }
     }
 
     /// Announces new heads.
@@ -59,7 +59,7 @@ impl EndWaiter<'_> {
 
 impl Drop for EndWaiter<'_> {
     fn drop(&mut self) {
-        let mut sessions = self.waits.0.lock();
+        let mut sessions = self.watchers.0.lock();
         // The entry may belong to a later waiter, if the session was closed in between.
         if let Some(end) = sessions.get(&self.session)
             && end.receiver_count() <= 1
@@ -76,21 +76,21 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_is_left_of_those_who_waited() {
-        let waits = EndWatchers::default();
-        let (mut one, two) = (waits.add_waiter(1), waits.add_waiter(1));
+        let watchers = EndWatchers::default();
+        let (mut one, two) = (watchers.add_waiter(1), watchers.add_waiter(1));
         drop(two);
-        waits.notify(&[(1, Head::new(5)), (2, Head::new(7))]);
+        watchers.notify(&[(1, Head::new(5)), (2, Head::new(7))]);
         assert_eq!(one.wait_beyond(Head::new(4)).await.unwrap(), Head::new(5));
-        assert_eq!(waits.len(), 1);
+        assert_eq!(watchers.len(), 1);
         drop(one);
-        assert_eq!(waits.len(), 0);
+        assert_eq!(watchers.len(), 0);
     }
 
     #[tokio::test]
     async fn a_closed_session_ends_the_wait() {
-        let waits = EndWatchers::default();
-        let mut one = waits.add_waiter(1);
-        waits.close_session(1);
+        let watchers = EndWatchers::default();
+        let mut one = watchers.add_waiter(1);
+        watchers.close_session(1);
         assert!(one.wait_beyond(Head::EMPTY).await.is_err());
     }
 }

@@ -36,22 +36,22 @@ impl EventPage {
     }
 
     /// Adds events that continue the page.
-    fn push(&mut self, run: Segment) -> Result<WantsMore, Damage> {
-        if run.first > self.next {
+    fn push(&mut self, segment: Segment) -> Result<WantsMore, Damage> {
+        if segment.first > self.next {
             return self.stop_at_damage(Damage::Missing(self.next));
         }
-        let Some(run) = run.starting_at(self.next) else { return Ok(WantsMore::Yes) };
+        let Some(segment) = segment.starting_at(self.next) else { return Ok(WantsMore::Yes) };
         if !self.lines.is_empty() && self.room == 0 {
             return Ok(WantsMore::No);
         }
-        let (run, rest) = run.split(self.room);
+        let (segment, rest) = segment.split(self.room);
         // The first event of a page may exceed `max_bytes`; later ones must fit.
-        if run.len() > self.room && !self.lines.is_empty() {
+        if segment.len() > self.room && !self.lines.is_empty() {
             return Ok(WantsMore::No);
         }
-        self.room = self.room.saturating_sub(run.len());
-        self.next = run.last() + 1;
-        self.lines.extend(run.into_lines());
+        self.room = self.room.saturating_sub(segment.len());
+        self.next = segment.last() + 1;
+        self.lines.extend(segment.into_lines());
         Ok(if rest.is_some() || self.room == 0 { WantsMore::No } else { WantsMore::Yes })
     }
 
@@ -61,12 +61,12 @@ impl EventPage {
     }
 
     /// Adds rows of the tail in memory.
-    pub(super) fn push_tail_rows(&mut self, pieces: &[TailRow]) -> Result<WantsMore, Damage> {
-        for piece in pieces {
-            let more = if piece.is_intact {
-                self.push(piece.segment.clone())?
+    pub(super) fn push_tail_rows(&mut self, tail_rows: &[TailRow]) -> Result<WantsMore, Damage> {
+        for tail_row in tail_rows {
+            let more = if tail_row.is_intact {
+                self.push(tail_row.segment.clone())?
             } else {
-                self.stop_at_damage(Damage::Changed(piece.segment.first))?
+                self.stop_at_damage(Damage::Changed(tail_row.segment.first))?
             };
             if more == WantsMore::No {
                 return Ok(WantsMore::No);
@@ -89,11 +89,11 @@ impl EventPage {
         let mut rows =
             rows.query([session, sql_integers::to_sql(self.next), sql_integers::to_sql(end)])?;
         while let Some(row) = rows.next()? {
-            let run = Segment::from_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(4)?);
-            let more = if run.is_intact(session, row.get(3)?) {
-                self.push(run)
+            let segment = Segment::from_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(4)?);
+            let more = if segment.is_intact(session, row.get(3)?) {
+                self.push(segment)
             } else {
-                self.stop_at_damage(Damage::Changed(run.first.max(self.next)))
+                self.stop_at_damage(Damage::Changed(segment.first.max(self.next)))
             };
             if more != Ok(WantsMore::Yes) {
                 return Ok(more);
@@ -115,12 +115,12 @@ pub(super) enum Damage {
 impl Damage {
     /// The error, with the file, the session and the seq.
     pub(super) fn into_error(self, conn: &Connection, file: &Path, session: i64) -> Error {
-        let (place, what) = match self {
-            Self::Changed(place) => (place, "does not match its checksum"),
-            Self::Missing(place) => (place, "is missing"),
+        let (seq, what) = match self {
+            Self::Changed(seq) => (seq, "does not match its checksum"),
+            Self::Missing(seq) => (seq, "is missing"),
         };
         Error::Damaged(format!(
-            "{} is damaged: event {place} of session {} {what}; run `turnwire doctor`, and \
+            "{} is damaged: event {seq} of session {} {what}; segment `turnwire doctor`, and \
              restore the last backup",
             file.display(),
             session_name(conn, session)

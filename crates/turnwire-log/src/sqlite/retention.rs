@@ -156,28 +156,28 @@ fn shorten_segment(conn: &Connection, session: i64, last: u64) -> Result<u64, Sq
              WHERE session = ?1 AND last > ?2 ORDER BY last LIMIT 1",
         )?
         .query_one([session, sql_integers::to_sql(last)], |row| {
-            let run = Segment::from_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-            let sound = run.is_intact(session, row.get(5)?);
-            Ok((run, row.get::<_, i64>(4)?, sound))
+            let segment = Segment::from_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+            let sound = segment.is_intact(session, row.get(5)?);
+            Ok((segment, row.get::<_, i64>(4)?, sound))
         })
         .optional()?;
-    let Some((run, no, true)) = found else { return Ok(0) };
-    if run.first > last {
+    let Some((segment, no, true)) = found else { return Ok(0) };
+    if segment.first > last {
         return Ok(0);
     }
-    let size = run.len();
-    let Some(run) = run.starting_at(last + 1) else { return Ok(0) };
+    let size = segment.len();
+    let Some(segment) = segment.starting_at(last + 1) else { return Ok(0) };
     conn.prepare_cached(
         "UPDATE segments SET count = ?2, size = ?3, crc = ?4, bytes = ?5 WHERE no = ?1",
     )?
     .execute(params![
         no,
-        run.count,
-        sql_integers::count_to_sql(run.len()),
-        run.checksum(session),
-        &*run.bytes
+        segment.count,
+        sql_integers::count_to_sql(segment.len()),
+        segment.checksum(session),
+        &*segment.bytes
     ])?;
-    Ok((size - run.len()) as u64)
+    Ok((size - segment.len()) as u64)
 }
 
 /// The same for rows that have not moved to `segments` yet.
@@ -187,20 +187,26 @@ fn trim_tail(
     session: i64,
     last: u64,
 ) -> Result<u64, SqliteError> {
-    let pieces = batch.shared.tails.lock().rows_of(session).to_vec();
+    let tail_rows = batch.shared.tails.lock().rows_of(session).to_vec();
     let mut bytes = 0;
-    for piece in pieces.into_iter().filter(|piece| piece.segment.first <= last) {
-        let size = piece.segment.len();
-        let Some(run) = piece.segment.starting_at(last + 1).filter(|_| piece.is_intact) else {
-            conn.prepare_cached("DELETE FROM tail WHERE no = ?1")?.execute([piece.no])?;
+    for tail_row in tail_rows.into_iter().filter(|tail_row| tail_row.segment.first <= last) {
+        let size = tail_row.segment.len();
+        let Some(segment) = tail_row.segment.starting_at(last + 1).filter(|_| tail_row.is_intact)
+        else {
+            conn.prepare_cached("DELETE FROM tail WHERE no = ?1")?.execute([tail_row.no])?;
             bytes += size;
             continue;
         };
-        bytes += size - run.len();
-        let piece = TailRow::new(piece.no, session, run);
+        bytes += size - segment.len();
+        let tail_row = TailRow::new(tail_row.no, session, segment);
         conn.prepare_cached("UPDATE tail SET count = ?2, crc = ?3, bytes = ?4 WHERE no = ?1")?
-            .execute(params![piece.no, piece.segment.count, piece.crc, &*piece.segment.bytes])?;
-        batch.changes.push(TailChange::Shorten(session, piece));
+            .execute(params![
+                tail_row.no,
+                tail_row.segment.count,
+                tail_row.crc,
+                &*tail_row.segment.bytes
+            ])?;
+        batch.changes.push(TailChange::Shorten(session, tail_row));
     }
     batch.changes.push(TailChange::Drop(session, last));
     Ok(bytes as u64)

@@ -64,8 +64,8 @@ impl Segment {
     }
 
     /// The offset of an event in the bytes.
-    pub(super) fn byte_offset(&self, place: u64) -> usize {
-        let Some(lines) = place.checked_sub(self.first).filter(|&lines| lines > 0) else {
+    pub(super) fn byte_offset(&self, seq: u64) -> usize {
+        let Some(lines) = seq.checked_sub(self.first).filter(|&lines| lines > 0) else {
             return 0;
         };
         let nth = usize::try_from(lines - 1).unwrap_or(usize::MAX);
@@ -74,14 +74,14 @@ impl Segment {
     }
 
     /// The events from a seq on; `None` if all are before it.
-    pub(super) fn starting_at(mut self, place: u64) -> Option<Self> {
-        if self.last() < place || self.count == 0 {
+    pub(super) fn starting_at(mut self, seq: u64) -> Option<Self> {
+        if self.last() < seq || self.count == 0 {
             return None;
         }
-        if place > self.first {
-            self.bytes = self.bytes.slice(self.byte_offset(place)..);
-            self.count = u32::try_from(self.last() + 1 - place).unwrap_or(self.count);
-            self.first = place;
+        if seq > self.first {
+            self.bytes = self.bytes.slice(self.byte_offset(seq)..);
+            self.count = u32::try_from(self.last() + 1 - seq).unwrap_or(self.count);
+            self.first = seq;
         }
         Some(self)
     }

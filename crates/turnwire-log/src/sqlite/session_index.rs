@@ -74,9 +74,9 @@ impl SessionIndex {
 
     pub(super) fn acquire_lease(&mut self, session: i64) -> Fence {
         self.last_fence += 1;
-        let known = self.sessions.entry(session).or_default();
-        known.fence = self.last_fence;
-        known.failed = false;
+        let entry = self.sessions.entry(session).or_default();
+        entry.fence = self.last_fence;
+        entry.failed = false;
         Fence(self.last_fence)
     }
 
@@ -86,8 +86,8 @@ impl SessionIndex {
 
     /// All heads must be read again. Owners stay.
     pub(super) fn invalidate(&mut self) {
-        for known in self.sessions.values_mut() {
-            known.last = None;
+        for entry in self.sessions.values_mut() {
+            entry.last = None;
         }
     }
 
@@ -98,16 +98,16 @@ impl SessionIndex {
     /// Nothing of the transaction was written.
     pub(super) fn rolled_back(&mut self) {
         for session in self.touched.drain(..) {
-            if let Some(known) = self.sessions.get_mut(&session) {
-                known.last = None;
+            if let Some(entry) = self.sessions.get_mut(&session) {
+                entry.last = None;
             }
         }
     }
 
     /// An append to this session was not written.
     pub(super) fn mark_failed(&mut self, session: i64) {
-        if let Some(known) = self.sessions.get_mut(&session) {
-            known.failed = true;
+        if let Some(entry) = self.sessions.get_mut(&session) {
+            entry.failed = true;
         }
     }
 }

@@ -20,8 +20,8 @@ pub(super) struct TailRow {
 
 impl TailRow {
     /// A row that is about to be written.
-    pub(super) fn new(no: i64, session: i64, run: Segment) -> Self {
-        Self { no, crc: run.checksum(session).into(), segment: run, is_intact: true }
+    pub(super) fn new(no: i64, session: i64, segment: Segment) -> Self {
+        Self { no, crc: segment.checksum(session).into(), segment, is_intact: true }
     }
 }
 
@@ -64,55 +64,57 @@ impl Tails {
 
     /// The last event of a session, if it has rows here.
     pub(super) fn last(&self, session: i64) -> Option<Head> {
-        self.rows_of(session).last().map(|piece| piece.segment.head())
+        self.rows_of(session).last().map(|tail_row| tail_row.segment.head())
     }
 
     pub(super) fn view(&self, session: i64, from: u64, max_bytes: usize) -> TailView {
-        let pieces = self.rows_of(session);
-        let begin = pieces.partition_point(|piece| piece.segment.last() < from);
+        let tail_rows = self.rows_of(session);
+        let begin = tail_rows.partition_point(|tail_row| tail_row.segment.last() < from);
         let mut bytes = 0_usize;
-        let wanted = pieces.iter().skip(begin).take_while(|piece| {
+        let wanted = tail_rows.iter().skip(begin).take_while(|tail_row| {
             let room = bytes < max_bytes.max(1);
             // The first row may begin before the seq.
-            let of_it = piece.segment.last().saturating_sub(from) >= u64::from(piece.segment.count);
-            bytes += if of_it { piece.segment.len() } else { 0 };
+            let of_it =
+                tail_row.segment.last().saturating_sub(from) >= u64::from(tail_row.segment.count);
+            bytes += if of_it { tail_row.segment.len() } else { 0 };
             room
         });
         TailView {
             rows: wanted.cloned().collect(),
-            first: pieces.first().map(|piece| piece.segment.first),
+            first: tail_rows.first().map(|tail_row| tail_row.segment.first),
         }
     }
 
     /// Every session with rows here.
     pub(super) fn iter(&self) -> impl Iterator<Item = (i64, &[TailRow])> {
-        self.sessions.iter().map(|(session, pieces)| (*session, pieces.as_slice()))
+        self.sessions.iter().map(|(session, tail_rows)| (*session, tail_rows.as_slice()))
     }
 
     /// The head of each of them.
     pub(super) fn ends(&self) -> HashMap<i64, Head> {
-        let ends =
-            |(session, pieces): (i64, &[TailRow])| Some((session, pieces.last()?.segment.head()));
+        let ends = |(session, tail_rows): (i64, &[TailRow])| {
+            Some((session, tail_rows.last()?.segment.head()))
+        };
         self.iter().filter_map(ends).collect()
     }
 
     pub(super) fn apply(&mut self, changes: impl IntoIterator<Item = TailChange>) {
         for change in changes {
             match change {
-                TailChange::Push(session, piece) => {
-                    let pieces = self.sessions.entry(session).or_default();
+                TailChange::Push(session, tail_row) => {
+                    let tail_rows = self.sessions.entry(session).or_default();
                     // `Vec` would double its capacity, and most sessions that grow at the same time
                     // would hold twice what they need.
-                    if pieces.len() == pieces.capacity() {
-                        pieces.reserve_exact(pieces.len().clamp(4, 16));
+                    if tail_rows.len() == tail_rows.capacity() {
+                        tail_rows.reserve_exact(tail_rows.len().clamp(4, 16));
                     }
-                    pieces.push(piece);
+                    tail_rows.push(tail_row);
                 }
-                TailChange::Drop(session, place) => self.drop_up_to(session, place),
-                TailChange::Shorten(session, piece) => {
-                    let pieces = self.sessions.entry(session).or_default();
-                    if let Some(old) = pieces.iter_mut().find(|old| old.no == piece.no) {
-                        *old = piece;
+                TailChange::Drop(session, seq) => self.drop_up_to(session, seq),
+                TailChange::Shorten(session, tail_row) => {
+                    let tail_rows = self.sessions.entry(session).or_default();
+                    if let Some(old) = tail_rows.iter_mut().find(|old| old.no == tail_row.no) {
+                        *old = tail_row;
                     }
                 }
                 TailChange::DeleteSession(session) => {
@@ -122,10 +124,10 @@ impl Tails {
         }
     }
 
-    fn drop_up_to(&mut self, session: i64, place: u64) {
-        if let Some(pieces) = self.sessions.get_mut(&session) {
-            pieces.retain(|piece| piece.segment.last() > place);
-            if pieces.is_empty() {
+    fn drop_up_to(&mut self, session: i64, seq: u64) {
+        if let Some(tail_rows) = self.sessions.get_mut(&session) {
+            tail_rows.retain(|tail_row| tail_row.segment.last() > seq);
+            if tail_rows.is_empty() {
                 self.sessions.remove(&session);
             }
         }
@@ -138,18 +140,18 @@ impl Tails {
         )?;
         let mut rows = rows.query([self.seen])?;
         while let Some(row) = rows.next()? {
-            let piece = read_row(row)?;
-            self.seen = piece.no;
-            self.loaded = (self.loaded.0 + 1, self.loaded.1 + piece.segment.len());
-            self.sessions.entry(row.get(1)?).or_default().push(piece);
+            let tail_row = read_row(row)?;
+            self.seen = tail_row.no;
+            self.loaded = (self.loaded.0 + 1, self.loaded.1 + tail_row.segment.len());
+            self.sessions.entry(row.get(1)?).or_default().push(tail_row);
         }
         let mut low = conn.prepare_cached("SELECT ifnull(min(no), ?1 + 1) FROM tail")?;
         let low: i64 = low.query_one([self.seen], |row| row.get(0))?;
         if low > self.low {
             self.low = low;
-            self.sessions.retain(|_, pieces| {
-                pieces.retain(|piece| piece.no >= low);
-                !pieces.is_empty()
+            self.sessions.retain(|_, tail_rows| {
+                tail_rows.retain(|tail_row| tail_row.no >= low);
+                !tail_rows.is_empty()
             });
         }
         Ok(())
@@ -195,41 +197,41 @@ impl Tails {
 
 /// Gives damaged rows the seqs that they must have had, because their own numbers may be damaged
 /// too. The log ended at `end` before these rows.
-fn repair_positions(pieces: &mut Vec<TailRow>, end: u64) {
-    let mut mended: Vec<TailRow> = Vec::with_capacity(pieces.len());
+fn repair_positions(tail_rows: &mut Vec<TailRow>, end: u64) {
+    let mut mended: Vec<TailRow> = Vec::with_capacity(tail_rows.len());
     let mut last = end;
-    let mut rest = std::mem::take(pieces).into_iter();
-    while let Some(mut piece) = rest.next() {
-        if !piece.is_intact {
+    let mut rest = std::mem::take(tail_rows).into_iter();
+    while let Some(mut tail_row) = rest.next() {
+        if !tail_row.is_intact {
             let next = rest
                 .as_slice()
                 .iter()
-                .find(|piece| piece.is_intact)
-                .map(|piece| piece.segment.first);
+                .find(|tail_row| tail_row.is_intact)
+                .map(|tail_row| tail_row.segment.first);
             let expected = last + 1;
-            let fits = piece.segment.count > 0
-                && piece.segment.first == expected
-                && next.is_none_or(|next| next == piece.segment.last() + 1);
+            let fits = tail_row.segment.count > 0
+                && tail_row.segment.first == expected
+                && next.is_none_or(|next| next == tail_row.segment.last() + 1);
             if next.is_some_and(|next| next <= expected) {
                 continue;
             }
             if !fits {
                 let count = next.map_or(1, |next| next - expected);
-                piece.segment.first = expected;
-                piece.segment.count = u32::try_from(count).unwrap_or(u32::MAX);
+                tail_row.segment.first = expected;
+                tail_row.segment.count = u32::try_from(count).unwrap_or(u32::MAX);
             }
         }
-        last = last.max(piece.segment.last());
-        mended.push(piece);
+        last = last.max(tail_row.segment.last());
+        mended.push(tail_row);
     }
-    *pieces = mended;
+    *tail_rows = mended;
 }
 
 /// A row with the columns that [`Tails::load`] selects.
 fn read_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<TailRow> {
     let (session, crc): (i64, i64) = (row.get(1)?, row.get(5)?);
-    let run = Segment::from_row(row.get(2)?, row.get(3)?, row.get(4)?, row.get(6)?);
-    Ok(TailRow { no: row.get(0)?, is_intact: run.is_intact(session, crc), segment: run, crc })
+    let segment = Segment::from_row(row.get(2)?, row.get(3)?, row.get(4)?, row.get(6)?);
+    Ok(TailRow { no: row.get(0)?, is_intact: segment.is_intact(session, crc), segment, crc })
 }
 
 #[cfg(test)]
@@ -247,11 +249,11 @@ mod tests {
         }
     }
 
-    fn positions(mut pieces: Vec<TailRow>, end: u64) -> Vec<(u64, u64, bool)> {
-        repair_positions(&mut pieces, end);
-        pieces
+    fn positions(mut tail_rows: Vec<TailRow>, end: u64) -> Vec<(u64, u64, bool)> {
+        repair_positions(&mut tail_rows, end);
+        tail_rows
             .iter()
-            .map(|piece| (piece.segment.first, piece.segment.last(), piece.is_intact))
+            .map(|tail_row| (tail_row.segment.first, tail_row.segment.last(), tail_row.is_intact))
             .collect()
     }
 

@@ -142,24 +142,25 @@ impl TailTable {
 
 /// Writes the events of a transaction, and returns the new heads.
 pub(super) fn write_segments(batch: &mut Batch<'_>) -> Result<Vec<(i64, Head)>, SqliteError> {
-    let runs = batch.take_segments();
-    if runs.is_empty() {
+    let segments = batch.take_segments();
+    if segments.is_empty() {
         return Ok(Vec::new());
     }
     let conn = batch.write_connection()?;
     let sizes = batch.tail_table.sizes;
-    let ends = runs.iter().filter_map(|(session, runs)| Some((*session, runs.last()?.head())));
+    let ends =
+        segments.iter().filter_map(|(session, segments)| Some((*session, segments.last()?.head())));
     let ends: Vec<(i64, Head)> = ends.collect();
     // The tail rows of sessions that must move, all read under one lock.
     let gathered: Vec<Option<Vec<TailRow>>> = {
         let tails = batch.shared.tails.lock();
         batch.tail_table.plan_sweep(&tails);
-        let gathered = runs.iter().map(|(session, runs)| {
-            let pieces = tails.rows_of(*session);
-            let new: usize = runs.iter().map(Segment::len).sum();
-            let old: usize = pieces.iter().map(|piece| piece.segment.len()).sum();
+        let gathered = segments.iter().map(|(session, segments)| {
+            let tail_rows = tails.rows_of(*session);
+            let new: usize = segments.iter().map(Segment::len).sum();
+            let old: usize = tail_rows.iter().map(|tail_row| tail_row.segment.len()).sum();
             let moves = new >= sizes.large_bytes || old + new >= sizes.gathered_bytes;
-            moves.then(|| pieces.to_vec())
+            moves.then(|| tail_rows.to_vec())
         });
         gathered.collect()
     };
@@ -168,26 +169,26 @@ pub(super) fn write_segments(batch: &mut Batch<'_>) -> Result<Vec<(i64, Head)>, 
         "INSERT INTO tail (no, session, last, count, ms, crc, bytes)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     )?;
-    for ((session, runs), gathered) in runs.into_iter().zip(gathered) {
-        if let Some(pieces) = gathered {
-            let end = runs.last().map_or(0, Segment::last);
-            move_to_segments(conn, sizes, session, &pieces, runs)?;
+    for ((session, segments), gathered) in segments.into_iter().zip(gathered) {
+        if let Some(tail_rows) = gathered {
+            let end = segments.last().map_or(0, Segment::last);
+            move_to_segments(conn, sizes, session, &tail_rows, segments)?;
             moved.insert(session);
             batch.changes.push(TailChange::Drop(session, end));
-        } else if let Some(run) = Segment::join(&runs) {
-            let piece = TailRow::new(batch.tail_table.next_no(), session, run);
+        } else if let Some(segment) = Segment::join(&segments) {
+            let tail_row = TailRow::new(batch.tail_table.next_no(), session, segment);
             insert.execute(params![
-                piece.no,
+                tail_row.no,
                 session,
-                sql_integers::to_sql(piece.segment.last()),
-                piece.segment.count,
-                piece.segment.ms,
-                piece.crc,
-                &*piece.segment.bytes
+                sql_integers::to_sql(tail_row.segment.last()),
+                tail_row.segment.count,
+                tail_row.segment.ms,
+                tail_row.crc,
+                &*tail_row.segment.bytes
             ])?;
             batch.tail_table.open_transaction.rows += 1;
-            batch.tail_table.open_transaction.bytes += piece.segment.len();
-            batch.changes.push(TailChange::Push(session, piece));
+            batch.tail_table.open_transaction.bytes += tail_row.segment.len();
+            batch.changes.push(TailChange::Push(session, tail_row));
         }
     }
     sweep(batch, conn, &moved)?;
@@ -199,29 +200,29 @@ fn move_to_segments(
     conn: &Connection,
     sizes: LayoutSizes,
     session: i64,
-    pieces: &[TailRow],
-    runs: Vec<Segment>,
+    tail_rows: &[TailRow],
+    segments: Vec<Segment>,
 ) -> rusqlite::Result<()> {
     let mut rows = SegmentWriter { conn, sizes, session, parts: Vec::new(), bytes: 0 };
-    for piece in pieces {
-        if piece.is_intact {
-            rows.add(piece.segment.clone())?;
+    for tail_row in tail_rows {
+        if tail_row.is_intact {
+            rows.add(tail_row.segment.clone())?;
         } else {
             // It moves as it is, with a checksum that shows the damage.
             rows.flush()?;
             insert_segment(
                 conn,
                 session,
-                &piece.segment,
-                i64::from(!piece.segment.checksum(session)),
+                &tail_row.segment,
+                i64::from(!tail_row.segment.checksum(session)),
             )?;
         }
     }
-    for run in runs {
-        let mut rest = Some(run);
-        while let Some(run) = rest.take() {
-            let (run, more) = run.split(sizes.row_bytes);
-            rows.add(run)?;
+    for segment in segments {
+        let mut rest = Some(segment);
+        while let Some(segment) = rest.take() {
+            let (segment, more) = segment.split(sizes.row_bytes);
+            rows.add(segment)?;
             rest = more;
         }
     }
@@ -239,30 +240,32 @@ struct SegmentWriter<'a> {
 
 impl SegmentWriter<'_> {
     /// Adds to the current row; if it does not fit, starts the next.
-    fn add(&mut self, run: Segment) -> rusqlite::Result<()> {
-        let far =
-            |first: &Segment| run.ms.saturating_sub(first.ms).saturating_abs() > self.sizes.row_ms;
-        if self.parts.first().is_some_and(far) || self.bytes + run.len() > self.sizes.row_bytes {
+    fn add(&mut self, segment: Segment) -> rusqlite::Result<()> {
+        let far = |first: &Segment| {
+            segment.ms.saturating_sub(first.ms).saturating_abs() > self.sizes.row_ms
+        };
+        if self.parts.first().is_some_and(far) || self.bytes + segment.len() > self.sizes.row_bytes
+        {
             self.flush()?;
         }
-        self.bytes += run.len();
-        self.parts.push(run);
+        self.bytes += segment.len();
+        self.parts.push(segment);
         Ok(())
     }
 
     fn flush(&mut self) -> rusqlite::Result<()> {
-        let run = Segment::join(&self.parts);
+        let segment = Segment::join(&self.parts);
         self.parts.clear();
         self.bytes = 0;
-        let Some(run) = run else { return Ok(()) };
-        insert_segment(self.conn, self.session, &run, run.checksum(self.session).into())
+        let Some(segment) = segment else { return Ok(()) };
+        insert_segment(self.conn, self.session, &segment, segment.checksum(self.session).into())
     }
 }
 
 fn insert_segment(
     conn: &Connection,
     session: i64,
-    run: &Segment,
+    segment: &Segment,
     crc: i64,
 ) -> rusqlite::Result<()> {
     conn.prepare_cached(
@@ -271,12 +274,12 @@ fn insert_segment(
     )?
     .execute(params![
         session,
-        sql_integers::to_sql(run.last()),
-        run.count,
-        sql_integers::count_to_sql(run.len()),
-        run.ms,
+        sql_integers::to_sql(segment.last()),
+        segment.count,
+        sql_integers::count_to_sql(segment.len()),
+        segment.ms,
         crc,
-        &*run.bytes
+        &*segment.bytes
     ])?;
     Ok(())
 }
@@ -298,11 +301,11 @@ fn sweep(
                 break;
             }
             swept += 1;
-            let pieces = tails.rows_of(*session);
-            let old = pieces.first().is_some_and(|piece| piece.no <= sweep.up_to);
+            let tail_rows = tails.rows_of(*session);
+            let old = tail_rows.first().is_some_and(|tail_row| tail_row.no <= sweep.up_to);
             if old && !moved.contains(session) {
-                budget = budget.saturating_sub(pieces.len());
-                picked.push((*session, pieces.to_vec()));
+                budget = budget.saturating_sub(tail_rows.len());
+                picked.push((*session, tail_rows.to_vec()));
             }
         }
     }
@@ -310,9 +313,9 @@ fn sweep(
     let (up_to, sizes) = (sweep.up_to, batch.tail_table.sizes);
     batch.tail_table.open_transaction.swept = swept;
     batch.tail_table.open_transaction.sweeping = true;
-    for (session, pieces) in picked {
-        move_to_segments(conn, sizes, session, &pieces, Vec::new())?;
-        let end = pieces.last().map_or(0, |piece| piece.segment.last());
+    for (session, tail_rows) in picked {
+        move_to_segments(conn, sizes, session, &tail_rows, Vec::new())?;
+        let end = tail_rows.last().map_or(0, |tail_row| tail_row.segment.last());
         batch.changes.push(TailChange::Drop(session, end));
     }
     if done {

@@ -181,19 +181,19 @@ impl FileReader {
             if has_first_key(text, b"\"turnwire\"") {
                 self.flush();
                 self.start_session(text);
-            } else if let Some((_, piece)) = &mut self.session {
-                if piece.bytes.is_empty() {
-                    piece.line = self.line;
+            } else if let Some((_, chunk)) = &mut self.session {
+                if chunk.bytes.is_empty() {
+                    chunk.line = self.line;
                 }
                 // Empty lines count too.
-                let behind = self.line - piece.line;
-                let lines = memchr::memchr_iter(b'\n', &piece.bytes).count() as u64;
+                let behind = self.line - chunk.line;
+                let lines = memchr::memchr_iter(b'\n', &chunk.bytes).count() as u64;
                 for _ in lines..behind {
-                    piece.bytes.push(b'\n');
+                    chunk.bytes.push(b'\n');
                 }
-                piece.bytes.extend_from_slice(text);
-                piece.bytes.push(b'\n');
-                if piece.bytes.len() >= CHUNK_BYTES {
+                chunk.bytes.extend_from_slice(text);
+                chunk.bytes.push(b'\n');
+                if chunk.bytes.len() >= CHUNK_BYTES {
                     self.flush();
                 }
             } else if !self.in_session {
@@ -210,13 +210,13 @@ impl FileReader {
 
     /// Sends the current chunk.
     fn flush(&mut self) {
-        let Some((sender, piece)) = &mut self.session else { return };
-        if piece.bytes.is_empty() {
+        let Some((sender, chunk)) = &mut self.session else { return };
+        if chunk.bytes.is_empty() {
             return;
         }
-        let piece = std::mem::replace(piece, LineChunk { line: 0, bytes: Vec::new() });
+        let chunk = std::mem::replace(chunk, LineChunk { line: 0, bytes: Vec::new() });
         // The receiver has failed and reported it.
-        if sender.blocking_send(piece).is_err() {
+        if sender.blocking_send(chunk).is_err() {
             self.session = None;
         }
     }
@@ -230,7 +230,7 @@ impl FileReader {
         };
         let room = self.shared.slots.clone().acquire_owned();
         let Ok(permit) = self.runtime.block_on(room) else { return };
-        let (sender, pieces) = mpsc::channel(1);
+        let (sender, chunks) = mpsc::channel(1);
         let making = SessionImport {
             shared: self.shared.clone(),
             line: self.line,
@@ -239,7 +239,7 @@ impl FileReader {
             events: 0,
         };
         self.runtime.spawn(async move {
-            making.run(pieces).await;
+            making.run(chunks).await;
             drop(permit);
         });
         self.session = Some((sender, LineChunk { line: 0, bytes: Vec::new() }));
@@ -310,13 +310,13 @@ struct TrimmedMessage {
 }
 
 impl SessionImport {
-    async fn run(mut self, pieces: mpsc::Receiver<LineChunk>) {
+    async fn run(mut self, chunks: mpsc::Receiver<LineChunk>) {
         let session = match self.create_session().await {
             Ok(Some(session)) => session,
             Ok(None) => return,
             Err(error) => return self.shared.stop_import(error),
         };
-        let made = self.import_chunks(&session, pieces).await;
+        let made = self.import_chunks(&session, chunks).await;
         match made {
             Ok(()) => {
                 let mut report = self.shared.report.lock();
@@ -386,11 +386,11 @@ impl SessionImport {
     async fn import_chunks(
         &mut self,
         session: &Arc<Session>,
-        mut pieces: mpsc::Receiver<LineChunk>,
+        mut chunks: mpsc::Receiver<LineChunk>,
     ) -> Result<(), ImportFailure> {
         let mut superseded = Vec::new();
-        while let Some(piece) = pieces.recv().await {
-            self.import_chunk(session, &piece, &mut superseded).await?;
+        while let Some(chunk) = chunks.recv().await {
+            self.import_chunk(session, &chunk, &mut superseded).await?;
         }
         if self.shared.stop.load(Ordering::Acquire) {
             return Err(ImportFailure::Line(
@@ -414,27 +414,27 @@ impl SessionImport {
     async fn import_chunk(
         &mut self,
         session: &Arc<Session>,
-        piece: &LineChunk,
+        chunk: &LineChunk,
         superseded: &mut Vec<String>,
     ) -> Result<(), ImportFailure> {
-        let text = str::from_utf8(&piece.bytes).map_err(|error| {
-            let before = piece.bytes.get(..error.valid_up_to()).unwrap_or_default();
-            let at = piece.line + memchr::memchr_iter(b'\n', before).count() as u64;
+        let text = str::from_utf8(&chunk.bytes).map_err(|error| {
+            let before = chunk.bytes.get(..error.valid_up_to()).unwrap_or_default();
+            let at = chunk.line + memchr::memchr_iter(b'\n', before).count() as u64;
             ImportFailure::Line(at, "invalid UTF-8".to_owned())
         })?;
         let mut events: Vec<NumberedEvent<'_>> = Vec::new();
-        for (line, text) in (piece.line..).zip(text.split_terminator('\n')) {
+        for (line, text) in (chunk.line..).zip(text.split_terminator('\n')) {
             if text.is_empty() {
                 continue;
             }
             let bad = |why: String| ImportFailure::Line(line, why);
             if has_first_key(text.as_bytes(), b"\"message\"") && self.next.is_none() {
-                let gone: TrimmedMessage = serde_json::from_str(text)
+                let trimmed: TrimmedMessage = serde_json::from_str(text)
                     .map_err(|error| bad(format!("invalid message: {error}")))?;
-                if gone.superseded {
-                    superseded.push(gone.message.id().to_owned());
+                if trimmed.superseded {
+                    superseded.push(trimmed.message.id().to_owned());
                 }
-                events.push((line, self.to_event(gone), None));
+                events.push((line, self.to_event(trimmed), None));
             } else {
                 let first = self.next.is_none();
                 let event = Event::from_json(text).map_err(|error| bad(error.to_string()))?;
@@ -462,11 +462,11 @@ impl SessionImport {
         Ok(())
     }
 
-    fn to_event(&self, gone: TrimmedMessage) -> Event<'static> {
+    fn to_event(&self, trimmed: TrimmedMessage) -> Event<'static> {
         let agent = &self.header.agent;
-        let sub_agent = gone.sub_agent.then(|| Box::new(sub_agent_of(agent, &gone.message)));
-        let mut event = Event::new("", Message { message: Box::new(gone.message) });
-        event.id = gone.event_id.into();
+        let sub_agent = trimmed.sub_agent.then(|| Box::new(sub_agent_of(agent, &trimmed.message)));
+        let mut event = Event::new("", Message { message: Box::new(trimmed.message) });
+        event.id = trimmed.event_id.into();
         event.agent = sub_agent;
         event.stamped(&SystemStamp)
     }

@@ -243,16 +243,8 @@ fn errors_and_power_cuts_together_lose_nothing() {
 fn append(session: SessionNumber, fence: Fence, first: u64, line: &str) -> Append {
     let bytes = format!("{line}\n").into();
     Append {
-        session,
-        fence,
         lines: Some(EventLines { first: Seq::new(first).unwrap(), count: 1, bytes }),
-        now_ms: 0,
-        messages: Vec::new(),
-        superseded: Vec::new(),
-        state: None,
-        idempotency: None,
-        enqueue: Vec::new(),
-        dequeue: Vec::new(),
+        ..Append::empty(session, fence, 0)
     }
 }
 

@@ -91,18 +91,7 @@ impl Owner {
     }
 
     pub(crate) fn nothing(&self) -> Append {
-        Append {
-            session: self.no,
-            fence: self.fence,
-            lines: None,
-            now_ms: self.now_ms,
-            messages: Vec::new(),
-            superseded: Vec::new(),
-            state: None,
-            idempotency: None,
-            enqueue: Vec::new(),
-            dequeue: Vec::new(),
-        }
+        Append::empty(self.no, self.fence, self.now_ms)
     }
 
     /// An append of the next events; counts them as durable.

@@ -164,18 +164,7 @@ impl RandomRun {
     }
 
     fn empty_append(&self, session: SessionNumber, fence: Fence) -> Append {
-        Append {
-            session,
-            fence,
-            lines: None,
-            now_ms: self.now_ms,
-            messages: Vec::new(),
-            superseded: Vec::new(),
-            state: None,
-            idempotency: None,
-            enqueue: Vec::new(),
-            dequeue: Vec::new(),
-        }
+        Append::empty(session, fence, self.now_ms)
     }
 
     fn random_append(&mut self, session: &ExpectedSession) -> Append {

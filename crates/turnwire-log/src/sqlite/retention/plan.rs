@@ -28,13 +28,13 @@ pub(super) struct TailCopy {
 impl TailCopy {
     pub(super) fn from_tails(tails: &Tails) -> Self {
         let sessions: HashMap<i64, Vec<TailRow>> =
-            tails.iter().map(|(session, pieces)| (session, pieces.to_vec())).collect();
-        let pieces =
+            tails.iter().map(|(session, tail_rows)| (session, tail_rows.to_vec())).collect();
+        let tail_rows =
             || sessions.iter().flat_map(|(session, all)| all.iter().map(|one| (*session, one)));
         let mut ages: Vec<(i64, i64)> =
-            pieces().map(|(session, one)| (one.segment.ms, session)).collect();
+            tail_rows().map(|(session, one)| (one.segment.ms, session)).collect();
         ages.sort_unstable();
-        let bytes = pieces().map(|(_, one)| one.segment.len() as u64).sum();
+        let bytes = tail_rows().map(|(_, one)| one.segment.len() as u64).sum();
         Self { ages: ages.into(), sessions, bytes }
     }
 }
@@ -93,8 +93,8 @@ pub(super) fn plan_retention(
     let mut plan =
         RetentionPlan { conn, tail: waiting, scans: HashMap::new(), retention, bytes_left: left };
     plan.scan_rows()?;
-    let cut = plan.scans.into_iter().filter(|(_, walk)| walk.trims);
-    Ok(cut.map(|(session, walk)| TrimPoint { session, last: walk.trim_to }).collect())
+    let cut = plan.scans.into_iter().filter(|(_, scan)| scan.trims);
+    Ok(cut.map(|(session, scan)| TrimPoint { session, last: scan.trim_to }).collect())
 }
 
 impl RetentionPlan<'_> {
@@ -135,19 +135,19 @@ impl RetentionPlan<'_> {
 
     /// Extends what can be deleted of a session, now that events of this time can.
     fn scan_session(&mut self, session: i64, ms: i64) -> Result<ScanFlow, SqliteError> {
-        let mut walk = match self.scans.remove(&session) {
-            Some(walk) => walk,
+        let mut scan = match self.scans.remove(&session) {
+            Some(scan) => scan,
             None => match self.start_scan(session)? {
-                Some(walk) => walk,
+                Some(scan) => scan,
                 None => return Ok(ScanFlow::Continue),
             },
         };
         let mut go = ScanFlow::Continue;
-        if walk.reached + 1 < walk.keep_from {
-            self.read_old_rows(session, ms, &mut walk)?;
-            go = self.advance_trim(session, ms, &mut walk)?;
+        if scan.reached + 1 < scan.keep_from {
+            self.read_old_rows(session, ms, &mut scan)?;
+            go = self.advance_trim(session, ms, &mut scan)?;
         }
-        self.scans.insert(session, walk);
+        self.scans.insert(session, scan);
         Ok(go)
     }
 
@@ -178,13 +178,13 @@ impl RetentionPlan<'_> {
         &self,
         session: i64,
         ms: i64,
-        walk: &mut SessionScan,
+        scan: &mut SessionScan,
     ) -> Result<(), SqliteError> {
         let mut rows = self.conn.prepare_cached(
             "SELECT last, count, size, ms FROM segments WHERE session = ?1 AND last > ?2
              ORDER BY last",
         )?;
-        let mut rows = rows.query([session, sql_integers::to_sql(walk.reached)])?;
+        let mut rows = rows.query([session, sql_integers::to_sql(scan.reached)])?;
         while let Some(row) = rows.next()? {
             if row.get::<_, i64>(3)? > ms {
                 return Ok(());
@@ -192,23 +192,23 @@ impl RetentionPlan<'_> {
             let (last, count) =
                 (sql_integers::from_sql(row.get(0)?), sql_integers::from_sql(row.get(1)?));
             let bytes = sql_integers::from_sql(row.get(2)?);
-            walk.rows.push_back(ScannedRow {
+            scan.rows.push_back(ScannedRow {
                 first: (last + 1).saturating_sub(count),
                 last,
                 bytes,
             });
-            walk.reached = last;
+            scan.reached = last;
         }
-        for piece in self.tail.sessions.get(&session).into_iter().flatten() {
-            if piece.segment.last() <= walk.reached {
+        for tail_row in self.tail.sessions.get(&session).into_iter().flatten() {
+            if tail_row.segment.last() <= scan.reached {
                 continue;
             }
-            if piece.segment.ms > ms {
+            if tail_row.segment.ms > ms {
                 break;
             }
-            let (first, last) = (piece.segment.first, piece.segment.last());
-            walk.rows.push_back(ScannedRow { first, last, bytes: piece.segment.len() as u64 });
-            walk.reached = last;
+            let (first, last) = (tail_row.segment.first, tail_row.segment.last());
+            scan.rows.push_back(ScannedRow { first, last, bytes: tail_row.segment.len() as u64 });
+            scan.reached = last;
         }
         Ok(())
     }
@@ -218,9 +218,9 @@ impl RetentionPlan<'_> {
         &mut self,
         session: i64,
         ms: i64,
-        walk: &mut SessionScan,
+        scan: &mut SessionScan,
     ) -> Result<ScanFlow, SqliteError> {
-        let end = walk.reached.min(walk.keep_from.saturating_sub(1));
+        let end = scan.reached.min(scan.keep_from.saturating_sub(1));
         let messages: Vec<(u64, u64)> = self
             .conn
             .prepare_cached(
@@ -228,7 +228,7 @@ impl RetentionPlan<'_> {
                  ORDER BY first",
             )?
             .query_map(
-                [session, sql_integers::to_sql(walk.trim_to), sql_integers::to_sql(end)],
+                [session, sql_integers::to_sql(scan.trim_to), sql_integers::to_sql(end)],
                 |row| {
                     Ok((sql_integers::from_sql(row.get(0)?), sql_integers::from_sql(row.get(1)?)))
                 },
@@ -236,36 +236,35 @@ impl RetentionPlan<'_> {
             .collect::<rusqlite::Result<_>>()?;
         let ends = messages.iter().map(|(_, last)| *last);
         let ends: BTreeSet<u64> = ends
-            .chain(walk.rows.iter().map(|row| row.last))
+            .chain(scan.rows.iter().map(|row| row.last))
             .chain([end])
-            .filter(|&place| place > walk.trim_to && place <= end)
+            .filter(|&seq| seq > scan.trim_to && seq <= end)
             .collect();
         let mut messages = messages.into_iter().peekable();
         // The last event of all messages that begin up to the seq.
         let mut reach = 0;
-        for place in ends {
-            while let Some((_, last)) = messages.next_if(|(first, _)| *first <= place) {
+        for seq in ends {
+            while let Some((_, last)) = messages.next_if(|(first, _)| *first <= seq) {
                 reach = reach.max(last);
             }
-            if reach > place {
+            if reach > seq {
                 continue;
             }
             if !self.is_due(ms) {
                 return Ok(ScanFlow::Stop);
             }
-            let Some(bytes) = self.bytes_until(session, place, walk)? else { continue };
-            while walk.rows.front().is_some_and(|row| row.last <= place) {
-                walk.rows.pop_front();
+            let Some(bytes) = self.bytes_until(session, seq, scan)? else { continue };
+            while scan.rows.front().is_some_and(|row| row.last <= seq) {
+                scan.rows.pop_front();
             }
-            if let Some(row) = walk.rows.front_mut().filter(|row| row.first <= place) {
+            if let Some(row) = scan.rows.front_mut().filter(|row| row.first <= seq) {
                 let whole: u64 = row.bytes;
-                row.bytes =
-                    whole - self.bytes_in(session, row.last, row.first, place)?.unwrap_or(0);
-                row.first = place + 1;
+                row.bytes = whole - self.bytes_in(session, row.last, row.first, seq)?.unwrap_or(0);
+                row.first = seq + 1;
             }
             self.bytes_left = self.bytes_left.saturating_sub(bytes);
-            walk.trim_to = place;
-            walk.trims = true;
+            scan.trim_to = seq;
+            scan.trims = true;
         }
         Ok(ScanFlow::Continue)
     }
@@ -274,15 +273,15 @@ impl RetentionPlan<'_> {
     fn bytes_until(
         &self,
         session: i64,
-        place: u64,
-        walk: &SessionScan,
+        seq: u64,
+        scan: &SessionScan,
     ) -> Result<Option<u64>, SqliteError> {
         let mut bytes = 0;
-        for row in &walk.rows {
-            if row.last <= place {
+        for row in &scan.rows {
+            if row.last <= seq {
                 bytes += row.bytes;
-            } else if row.first <= place {
-                match self.bytes_in(session, row.last, row.first, place)? {
+            } else if row.first <= seq {
+                match self.bytes_in(session, row.last, row.first, seq)? {
                     Some(some) => bytes += some,
                     None => return Ok(None),
                 }
@@ -299,10 +298,10 @@ impl RetentionPlan<'_> {
         from: u64,
         to: u64,
     ) -> Result<Option<u64>, SqliteError> {
-        let pieces = self.tail.sessions.get(&session).into_iter().flatten();
-        let piece = pieces.into_iter().find(|piece| piece.segment.last() == last);
-        let run = match piece {
-            Some(piece) => Some(piece.segment.clone()).filter(|_| piece.is_intact),
+        let tail_rows = self.tail.sessions.get(&session).into_iter().flatten();
+        let tail_row = tail_rows.into_iter().find(|tail_row| tail_row.segment.last() == last);
+        let segment = match tail_row {
+            Some(tail_row) => Some(tail_row.segment.clone()).filter(|_| tail_row.is_intact),
             None => self
                 .conn
                 .prepare_cached(
@@ -310,14 +309,15 @@ impl RetentionPlan<'_> {
                      WHERE session = ?1 AND last = ?2",
                 )?
                 .query_one([session, sql_integers::to_sql(last)], |row| {
-                    let run = Segment::from_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-                    let sound = run.is_intact(session, row.get(4)?);
-                    Ok(Some(run).filter(|_| sound))
+                    let segment =
+                        Segment::from_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+                    let sound = segment.is_intact(session, row.get(4)?);
+                    Ok(Some(segment).filter(|_| sound))
                 })
                 .optional()?
                 .flatten(),
         };
-        Ok(run.map(|run| (run.byte_offset(to + 1) - run.byte_offset(from)) as u64))
+        Ok(segment.map(|segment| (segment.byte_offset(to + 1) - segment.byte_offset(from)) as u64))
     }
 }
 
