@@ -1,4 +1,4 @@
-//! Anthropic's stream in: what real servers do, one oddity at a time.
+//! Decoding Anthropic's stream: one peculiarity of real servers per test.
 
 #![expect(
     clippy::unwrap_used,
@@ -41,7 +41,7 @@ fn message(frames: &[Value]) -> Msg {
     fold(&events(frames))
 }
 
-/// The frames between a start and an end.
+/// Wraps frames in `message_start` and the end of a message.
 fn wrap_in_message(blocks: Vec<Value>, stop_reason: &str) -> Vec<Value> {
     let mut frames = vec![start("msg_1")];
     frames.extend(blocks);
@@ -124,7 +124,7 @@ fn a_plain_answer_is_one_reply_with_one_model_call() {
 }
 
 #[test]
-fn every_stop_reason_has_a_word_of_ours() {
+fn every_stop_reason_has_a_finish_reason() {
     for (theirs, ours) in [
         ("end_turn", FinishedReason::Completed),
         ("stop_sequence", FinishedReason::Completed),
@@ -144,7 +144,7 @@ fn every_stop_reason_has_a_word_of_ours() {
 }
 
 #[test]
-fn what_else_the_end_says_is_in_the_notes() {
+fn other_fields_of_the_end_are_metadata() {
     let end = json!({
         "type": "message_delta",
         "delta": {"stop_reason": "refusal", "stop_sequence": "STOP",
@@ -285,7 +285,7 @@ fn a_call_whose_id_is_missing_or_taken_gets_one_of_its_own() {
     assert_eq!(ids, ["a", "a-2", "msg_1-2"]);
 }
 
-/// The provider's items in a message, without what we added.
+/// The provider's items in a message, without the fields that we added.
 fn items(msg: &Msg) -> Vec<Value> {
     let all = serde_json::to_value(msg.content()).unwrap();
     let own = |item: &Value| item["from_wire"] == "anthropic";
@@ -437,7 +437,7 @@ fn messages_one_after_the_other_are_the_model_calls_of_one_reply() {
 }
 
 #[test]
-fn nothing_but_a_message_counts_behind_the_end_of_one() {
+fn after_the_end_of_a_message_only_another_message_counts() {
     let mut frames = wrap_in_message(Vec::new(), "end_turn");
     let once = events(&frames);
     frames.extend([
@@ -468,7 +468,7 @@ fn the_last_word_on_tokens_counts_and_a_zero_takes_nothing_back() {
 }
 
 #[test]
-fn an_error_is_the_last_word_also_behind_a_reason() {
+fn an_error_ends_the_reply_also_after_a_stop_reason() {
     let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}, "request_id": "q"});
     let events = events(&[
         start("m"),
@@ -638,7 +638,7 @@ fn a_frame_that_cannot_be_read_is_named_and_the_stream_goes_on() {
 }
 
 #[test]
-fn an_answer_that_is_no_stream_is_read_too() {
+fn a_response_without_streaming_is_read_too() {
     let msg = message(&[json!({
         "id": "msg_1", "type": "message", "role": "assistant", "model": "claude",
         "content": [{"type": "text", "text": "Hi"}, {"type": "tool_use", "id": "a", "name": "t", "input": {}}],
@@ -669,7 +669,7 @@ fn a_model_call_of_another_reply_has_no_start_and_no_end_of_a_reply() {
     assert_eq!((&*events[1].reply_id, &*start.block_id), ("r", "r-3-0"));
 }
 
-/// Whatever a server sends, in whatever order: the events are those of one reply, and they fit.
+/// Any frames in any order give the events of one reply, and these fold without errors.
 #[test]
 fn any_frames_in_any_order_fold_without_a_problem() {
     let blocks = [

@@ -1,4 +1,4 @@
-//! An agent's reply as Anthropic's stream, and its messages.
+//! Encoding replies as Anthropic's stream, and converting messages.
 
 #![expect(
     clippy::unwrap_used,
@@ -11,7 +11,7 @@ use turnwire_core::{Event, Folder, Msg, coalesce};
 use turnwire_testkit::{check_property, stream, values};
 use turnwire_wires::{DecoderOptions, EncoderOptions, Frames, Wire, sse};
 
-/// The frames of events, each given as its type and its fields.
+/// The frames for events in JSON.
 fn frames_with(encoding: &EncoderOptions, events: &[Value]) -> Vec<(String, Value)> {
     let mut encoder = Wire::named("anthropic").unwrap().encoder(encoding).unwrap();
     let mut frames = Frames::default();
@@ -28,7 +28,7 @@ fn frames_with(encoding: &EncoderOptions, events: &[Value]) -> Vec<(String, Valu
         .collect()
 }
 
-/// The frames in short, checked against what holds for every stream.
+/// The frames in short notation; checks the rules that every stream must keep.
 fn frames(events: &[Value]) -> Vec<String> {
     let frames = frames_with(&EncoderOptions::default(), events);
     let mut open = None;
@@ -258,7 +258,7 @@ fn an_external_result_in_the_same_turn_serves_the_call() {
 }
 
 #[test]
-fn a_call_that_was_taken_back_is_nobodys() {
+fn a_discarded_call_is_not_written() {
     let events = [
         begin(),
         model_call(call("a", "{}")),
@@ -270,7 +270,7 @@ fn a_call_that_was_taken_back_is_nobodys() {
 }
 
 #[test]
-fn an_input_that_a_person_changed_counts() {
+fn an_input_that_the_user_edited_is_written() {
     let call_of =
         |input: &str| json!({"type": "tool_call", "id": "a", "name": "tool", "input": input});
     let answer = |input: &str| {
@@ -371,7 +371,7 @@ fn blocks_that_grow_at_the_same_time_are_written_one_after_the_other() {
 }
 
 #[test]
-fn every_end_has_a_word_of_anthropics() {
+fn every_finish_reason_has_a_stop_reason() {
     for (ours, theirs) in [
         ("completed", "end_turn"),
         ("interrupted", "end_turn"),
@@ -411,7 +411,7 @@ fn an_error_ends_the_stream_and_keeps_the_tokens() {
 }
 
 #[test]
-fn a_turn_without_an_end_gets_none() {
+fn a_turn_that_was_cut_off_has_no_message_stop() {
     let events = [begin(), text("t", "par")[..2].to_vec()].concat();
     assert_eq!(frames(&events), ["start r", "<text", "par", ">", "- 0/0"]);
 }
@@ -440,7 +440,7 @@ fn data_is_an_image_or_a_document_whole() {
 }
 
 #[test]
-fn what_is_not_the_turns_own_is_passed_over() {
+fn events_of_other_replies_are_ignored() {
     let mut sub = text("s", "sub-agent");
     for event in &mut sub {
         event["reply_id"] = "other".into();
@@ -564,9 +564,9 @@ fn an_encoder_survives_anything() {
     });
 }
 
-/// Everything that Anthropic's own messages can hold comes back as it was.
+/// Everything in Anthropic's own messages survives a round trip.
 #[test]
-fn anthropics_messages_come_back_as_they_were() {
+fn anthropics_messages_survive_a_round_trip() {
     let text = |text: &str| json!({"type": "text", "text": text});
     let messages = json!([
         {"role": "system", "content": [text("Be brief.")]},
@@ -616,7 +616,7 @@ fn an_answer_has_an_id_its_tokens_and_its_end() {
 }
 
 #[test]
-fn a_string_is_a_text_and_what_is_no_message_is_named() {
+fn a_string_is_text_and_an_invalid_message_is_named() {
     let wire = Wire::named("anthropic").unwrap();
     let messages = wire.decode_messages(r#"[{"role":"user","content":"Hi"}]"#).unwrap().unwrap();
     assert_eq!(messages, [Msg::user("", "Hi")]);

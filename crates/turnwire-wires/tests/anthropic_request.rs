@@ -388,7 +388,7 @@ fn metadata_never_reaches_a_provider() {
     });
 }
 
-/// The same message with a mark in everything that is metadata, or nobody's.
+/// The same message with a mark in all metadata and unknown fields.
 fn marked(msg: &Msg) -> Msg {
     let marks = || [(MARK, MARK)].into_iter().collect::<Fields>();
     let content: Vec<ContentBlock> = msg

@@ -1,4 +1,4 @@
-//! DashScope's streams, by the shapes that its reference shows. There are no recordings of them.
+//! Decoding DashScope's streams, written after its reference: there are no recordings.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! What DashScope is asked.
+//! Requests to DashScope.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Oddities of Gemini's streams, one by one.
+//! Decoding Gemini's stream: one peculiarity per test.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

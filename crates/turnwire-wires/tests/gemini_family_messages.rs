@@ -1,4 +1,4 @@
-//! Messages of Gemini, DashScope and Ollama as they themselves write them. What we write is in law 6.
+//! Messages of Gemini, DashScope and Ollama as these write them. Law 6 covers what we write.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use turnwire_core::{ErrorKind, Msg};
 use turnwire_wires::Wire;
 
-/// Role and blocks of each message, without what no provider says.
+/// Role and blocks of each message, without fields that no provider sends.
 fn read(wire: &str, text: &Value) -> Value {
     let messages = Wire::named(wire).unwrap().decode_messages(&text.to_string()).unwrap().unwrap();
     let one = |msg: &Msg| {

@@ -1,4 +1,4 @@
-//! What Gemini is asked.
+//! Requests to Gemini.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

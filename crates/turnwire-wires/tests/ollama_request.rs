@@ -1,4 +1,4 @@
-//! What Ollama is asked.
+//! Requests to Ollama.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! The oddities of chat streams that real providers have sent.
+//! Decoding chat streams: one peculiarity of real providers per test.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
@@ -33,7 +33,7 @@ fn fold_body(body: &str) -> Msg {
     msg
 }
 
-/// The message of a stream that ends as it should.
+/// The message of a complete stream.
 fn fold(frames: &[Value]) -> Msg {
     fold_body(&(body(frames) + "data: [DONE]\n\n"))
 }
@@ -47,7 +47,7 @@ fn finish(reason: &str) -> Value {
     json!({"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
 }
 
-/// What the blocks say, in order.
+/// The texts of the blocks, in order.
 fn block_texts(msg: &Msg) -> Vec<String> {
     let say = |block: &ContentBlock| match block {
         ContentBlock::Text(block) => format!("text {}", block.text),
@@ -270,7 +270,7 @@ fn arguments_that_the_limit_cut_off_are_kept_as_they_are() {
 }
 
 #[test]
-fn what_has_to_go_back_with_a_call_stays_with_it() {
+fn fields_that_must_be_sent_back_stay_with_their_call() {
     let google = json!({"google": {"thought_signature": "s"}});
     let msg = fold(&[
         call(json!({"index": 0, "id": "a", "function": {"name": "f"}, "extra_content": google})),
@@ -298,7 +298,7 @@ fn a_delta_counts_and_not_the_cumulative_message_beside_it() {
 }
 
 #[test]
-fn an_answer_that_is_no_stream_is_read_too() {
+fn a_response_without_streaming_is_read_too() {
     let msg = fold_body(&body(&[json!({
         "id": "c", "object": "chat.completion", "model": "m",
         "choices": [{"index": 0, "finish_reason": "tool_calls", "message": {
@@ -413,7 +413,7 @@ fn an_error_may_be_all_that_comes() {
 }
 
 #[test]
-fn the_end_is_told_by_the_word_or_by_a_reason_and_otherwise_it_was_cut_off() {
+fn a_stream_without_done_or_finish_reason_is_truncated() {
     let text = delta(json!({"content": "x"}));
     let ends = |body: String| fold_body(&body).finished_reason().unwrap().clone();
     assert_eq!(
@@ -426,7 +426,7 @@ fn the_end_is_told_by_the_word_or_by_a_reason_and_otherwise_it_was_cut_off() {
 }
 
 #[test]
-fn each_word_for_an_end_has_its_reason_and_stays_in_the_notes() {
+fn each_finish_reason_is_mapped_and_kept_as_metadata() {
     use FinishedReason::{Completed, ContentFilter, Error, Length, Refusal, ToolCalls};
     for (word, reason) in [
         ("stop", Completed),
@@ -521,7 +521,7 @@ fn pictures_and_sound_that_a_model_made_are_data() {
 }
 
 #[test]
-fn a_frame_that_nobody_knows_survives() {
+fn an_unknown_frame_survives() {
     let first = json!({"choices": [], "id": "", "prompt_filter_results": [{"prompt_index": 0}]});
     let later = json!({"type": "heartbeat"});
     let frames = [first.clone(), delta(json!({"content": "x"})), later.clone(), finish("stop")];
@@ -538,7 +538,7 @@ fn a_frame_that_nobody_knows_survives() {
 }
 
 #[test]
-fn a_frame_that_cannot_be_read_is_told_and_the_stream_goes_on() {
+fn an_invalid_frame_is_an_error_and_the_stream_continues() {
     let lines = concat!(
         "{\"id\":\"c\",\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n",
         "{\"id\":\"c\",\"choi\n",
@@ -616,8 +616,7 @@ fn a_model_call_of_another_reply_has_its_ids_and_no_ends_of_its_own() {
     assert_eq!(lines.get(1).unwrap().get("block_id").unwrap(), "p-0");
 }
 
-/// Frames made of the words of the protocol, in any places: nothing breaks, there is one end, and what
-/// comes out folds without a problem.
+/// Random frames made of the protocol's words: there is one end, and the events fold without errors.
 #[test]
 fn no_frame_breaks_the_decoder() {
     fn any(rng: &mut Rng, depth: u8) -> Value {

@@ -1,4 +1,4 @@
-//! A turn of an agent as the stream of one chat completion.
+//! Encoding the events of a turn as one chat completion.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -92,7 +92,7 @@ fn encode(encoding: &EncoderOptions, events: &[Event<'_>]) -> Vec<Value> {
     frames.iter().map(|(_, text)| serde_json::from_str(text).unwrap()).collect()
 }
 
-/// The deltas and reasons, or what else there is.
+/// The frames in short: deltas, finish reasons, usage and errors.
 fn short(frames: &[Value]) -> Vec<Value> {
     let one = |frame: &Value| {
         let Some(choice) = frame.pointer("/choices/0") else {
@@ -431,7 +431,7 @@ fn a_frame_of_this_wire_that_nobody_knew_is_written_back() {
     assert_eq!(encode(&EncoderOptions::default(), &[event(custom), event(other)]), [frame]);
 }
 
-/// Who comes late gets merged deltas, and ends with the same answer.
+/// A client that joins late gets merged deltas, and the same answer.
 #[test]
 fn merged_deltas_give_the_same_answer() {
     check_property("merged_deltas_give_the_same_answer", 300, |rng| {

@@ -1,4 +1,4 @@
-//! What a model is asked on OpenAI's chat wire, and what its messages are.
+//! Requests for chat completions, and converting messages.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

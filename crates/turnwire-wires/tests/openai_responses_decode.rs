@@ -1,4 +1,4 @@
-//! The Responses stream, with everything that real servers do to it.
+//! Decoding the Responses stream: one peculiarity of real servers per test.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
@@ -29,7 +29,7 @@ fn message(frames: &[Value]) -> Msg {
     fold(&events(frames))
 }
 
-/// The blocks of the message, without times and without how far a call has come.
+/// The blocks of the message, without times and states of calls.
 fn blocks(msg: &Msg) -> Vec<Value> {
     let mut blocks: Vec<Value> =
         serde_json::to_value(msg.content()).unwrap().as_array().unwrap().clone();
@@ -669,8 +669,7 @@ fn another_response_is_the_next_model_call_and_all_else_behind_the_end_is_passed
     assert_eq!((msg.id(), msg.text("|").unwrap().as_str()), ("resp_1", "Hi|again"));
 }
 
-/// Frames lost, doubled and out of order: whatever comes of it, the events fold without a problem,
-/// and the reply ends once.
+/// With frames lost, repeated and out of order, the events still fold without errors, and the reply ends once.
 #[test]
 fn frames_in_any_order_become_events_that_fold() {
     let call =

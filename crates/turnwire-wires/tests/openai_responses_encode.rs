@@ -1,4 +1,4 @@
-//! A reply as one response.
+//! Encoding replies as the Responses stream.
 
 #![expect(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ fn wire() -> &'static Wire {
     Wire::named("openai-responses").unwrap()
 }
 
-/// The frames that events become, with those of the end.
+/// The frames for events, including those of the end.
 fn frames<'e>(events: impl IntoIterator<Item = &'e Event<'static>>) -> Vec<Value> {
     let mut encoder = wire().encoder(&EncoderOptions::default()).unwrap();
     let mut frames = Frames::default();
@@ -300,7 +300,7 @@ fn reasons_come_back() {
     }
 }
 
-/// What holds of every stream of one turn.
+/// Checks the rules that every stream of one turn must keep.
 fn is_sound(frames: &[Value]) {
     let numbers: Vec<u64> =
         frames.iter().map(|frame| frame["sequence_number"].as_u64().unwrap()).collect();
@@ -439,7 +439,7 @@ fn a_stopped_reply_is_a_cancelled_response() {
 }
 
 #[test]
-fn who_asks_for_json_gets_nothing_else() {
+fn a_client_that_requested_json_gets_only_json() {
     let told = |events: &[Event<'static>]| {
         let encoding = EncoderOptions { wants_json: true, ..EncoderOptions::default() };
         let mut encoder = wire().encoder(&encoding).unwrap();

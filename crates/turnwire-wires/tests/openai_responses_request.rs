@@ -429,7 +429,7 @@ fn a_message_of_an_unknown_role_is_kept_as_an_item() {
     }
 }
 
-/// The table of losses speaks only of images, so law 6 does not look at these.
+/// Law 6 does not check these, because the loss table covers only images.
 #[test]
 fn sound_files_and_urls_come_back_from_their_parts() {
     for (block, kind) in [

@@ -21,7 +21,7 @@ fn assistant(content: Vec<ContentBlock>) -> Msg {
     Msg::assistant("friday", content)
 }
 
-/// The turns in short: who, and what.
+/// The prompt in short: role and content of each message.
 fn short_prompt(messages: &[Msg], agents: SpeakerFormat) -> Vec<String> {
     build_prompt(messages, agents).iter().map(show_message).collect()
 }

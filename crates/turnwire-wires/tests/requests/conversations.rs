@@ -1,4 +1,4 @@
-//! One list of conversations, asked of every provider.
+//! Conversations that the tests write as requests to every provider.
 
 use serde_json::json;
 use turnwire_core::{
@@ -8,7 +8,7 @@ use turnwire_core::{
 use turnwire_wires::Request;
 use turnwire_wires::model_request::{OutputFormat, SpeakerFormat, ToolChoice, ToolDefinition};
 
-/// A conversation, and what else the model is told.
+/// A conversation with the options of its request.
 #[derive(Default)]
 pub struct Conversation {
     pub name: &'static str,
@@ -39,7 +39,7 @@ impl Conversation {
     }
 }
 
-/// What metadata is made of here: it must not be in any request.
+/// The value of all metadata: it must not be in any request.
 pub const SECRET: &str = "metadata-of-ours";
 
 fn weather() -> ToolDefinition {
@@ -87,7 +87,7 @@ fn in_state(state: ToolResultState, result: ToolResult) -> ContentBlock {
     ToolResult { state, ..result }.into()
 }
 
-/// The bytes of no real picture.
+/// The bytes of an image that is not real.
 fn picture() -> DataBlock {
     DataBlock::bytes(b"not really a picture", "image/png")
 }
@@ -104,7 +104,7 @@ fn paris() -> ContentBlock {
     call("call_1", "get_weather", r#"{"city": "Paris"}"#)
 }
 
-/// All of them.
+/// All conversations.
 pub fn all() -> Vec<Conversation> {
     let mut all = text_conversations();
     all.extend(tool_conversations());
@@ -150,7 +150,7 @@ fn text_conversations() -> Vec<Conversation> {
     ]
 }
 
-/// Turns in an order that some providers do not take.
+/// Messages in an order that some providers refuse.
 fn tool_conversations() -> Vec<Conversation> {
     vec![
         conversation("nothing at all", Vec::new()),
@@ -212,7 +212,7 @@ fn item(item: serde_json::Value) -> ContentBlock {
     ContentBlock::Other(serde_json::from_value(item).unwrap())
 }
 
-/// What only the provider that made it may see again, and has to.
+/// Items that must be sent back to the provider that made them, and to no other.
 fn provider_item_conversations() -> Vec<Conversation> {
     let with = |name, mut content: Vec<ContentBlock>| {
         content.push("Hi!".into());
@@ -431,7 +431,7 @@ fn tool_choice_conversations() -> Vec<Conversation> {
     ]
 }
 
-/// Calls as a model, or a crash, may leave them.
+/// Calls that a model or a crash left unusual or incomplete.
 fn odd_call_conversations() -> Vec<Conversation> {
     let seen: Payload = vec![Part::from("Half of it:"), Part::from(picture())].into();
     vec![

@@ -1,5 +1,5 @@
-//! Requests: one list of conversations, asked of every provider, compared as a whole with what is in
-//! `goldens/`. `TURNWIRE_UPDATE=1` writes those anew: read the difference before it is committed.
+//! Compares the requests of every provider for a list of conversations with `goldens/`. `TURNWIRE_UPDATE=1` writes the
+//! goldens again: review the difference before you commit it.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -23,7 +23,7 @@ fn bodies(wire: &Wire) -> Map<String, Value> {
 }
 
 #[test]
-fn every_provider_is_asked_as_its_golden_file_says() {
+fn every_request_equals_its_golden() {
     for wire in providers() {
         let file = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
             .join(format!("tests/requests/goldens/{}.json", wire.name));
