@@ -46,6 +46,8 @@ mod socket;
 mod start_error;
 pub mod stream;
 pub mod turns;
+#[cfg(test)]
+mod wire_lists;
 
 pub use agents::agents_from_config;
 pub use api::router;

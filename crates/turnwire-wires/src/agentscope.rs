@@ -36,6 +36,8 @@ use turnwire_core::{Event, EventKind, Json, Msg, Result};
 pub(crate) static WIRE: Wire = Wire {
     name: "agentscope",
     about: "exactly what the AgentScope 2.x packages accept",
+    has_event_ids: true,
+    has_websocket: true,
     interleaves_replies: true,
     decode: Some(|_| Box::new(EventDecoder)),
     encode: Some(|_| Box::new(EventEncoder::default())),

@@ -59,6 +59,7 @@ pub(crate) static WIRE: Wire = Wire {
     name: "agentscope-java",
     about: "AgentScope for Java 2.x; reads messages of 1.x",
     interleaves_replies: true,
+    has_event_ids: true,
     decode: Some(|decoding| {
         Box::new(EventDecoder { track: OpenReplies::within(decoding.reply_id.as_deref()) })
     }),

@@ -105,6 +105,7 @@ pub(crate) static WIRE: Wire = Wire {
     name: "blocks",
     about: "the content-block stream over WebSocket, its commands and its history",
     client_request: Some("commands"),
+    has_websocket: true,
     stream_losses: &[
         Loss::Times,
         Loss::UnknownFields,

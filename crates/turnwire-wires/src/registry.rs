@@ -114,6 +114,10 @@ pub struct Wire {
     /// Whether several replies of a session's own agent can be open at once. On other wires one
     /// reply ends before the next starts.
     pub interleaves_replies: bool,
+    /// Whether its events carry our event ids, so that a producer may send them again.
+    pub has_event_ids: bool,
+    /// Whether the server also sends its frames over a WebSocket.
+    pub has_websocket: bool,
     /// The name of the request that its clients send to an agent, where Turnwire reads it.
     pub client_request: Option<&'static str>,
     /// Creates a decoder, if it can decode streams.
@@ -163,6 +167,8 @@ impl Wire {
         resume: ResumeMode::Tail,
         end_marker: None,
         interleaves_replies: false,
+        has_event_ids: false,
+        has_websocket: false,
         client_request: None,
         decode: None,
         encode: None,

@@ -21,6 +21,8 @@ pub(crate) static WIRE: Wire = Wire {
     name: "turnwire",
     about: "the canonical form; also reads everything that AgentScope 2.x writes",
     interleaves_replies: true,
+    has_event_ids: true,
+    has_websocket: true,
     decode: Some(|_| Box::new(CanonicalCodec)),
     encode: Some(|_| Box::new(CanonicalCodec)),
     messages: Some(MessageCodec {
