@@ -1,15 +1,9 @@
 //! The `agentscope-java` wire: everything that Java wrote survives, and its streams fold to one
 //! message per reply.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "a test that cannot go on has failed"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use serde_json::{Value, json};
-use std::path::PathBuf;
 use turnwire_core::event::{SubAgent, Supersede, TextBlockDelta};
 use turnwire_core::{
     ContentBlock, Event, EventKind, FinishedReason, Folder, Msg, Role, Seq, ToolCallState,
@@ -24,14 +18,10 @@ fn wire() -> &'static Wire {
 
 /// The lines that Java wrote; none if the fixture is missing.
 fn fixture() -> Vec<String> {
-    let folder = std::env::var_os("TURNWIRE_FIXTURES").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures"),
-        PathBuf::from,
-    );
-    let Ok(text) = std::fs::read_to_string(folder.join("agentscope-java.ndjson")) else {
-        eprintln!("skipped: no agentscope-java.ndjson; TURNWIRE_FIXTURES names its folder");
+    let Some(folder) = turnwire_testkit::fixtures("events and messages that Java wrote") else {
         return Vec::new();
     };
+    let text = std::fs::read_to_string(folder.join("agentscope-java.ndjson")).unwrap();
     text.lines().map(str::to_owned).collect()
 }
 
