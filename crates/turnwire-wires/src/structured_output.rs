@@ -58,7 +58,7 @@ impl<E: Encode> StructuredOutputEncoder<E> {
         };
         if is_object {
             self.json_blocks.insert(id.to_owned());
-            self.release(|held| text_block_id(held) == Some(id), out);
+            self.release(|event| text_block_id(event) == Some(id), out);
             return self.inner.encode(event, out);
         }
         self.buffered.push(event.clone().into_owned());
@@ -124,8 +124,8 @@ impl<E: Encode> Encode for StructuredOutputEncoder<E> {
                     self.buffered.clear();
                     if self.json_blocks.is_empty() {
                         let block = Box::new(TextBlock::new(output.text()).into());
-                        let said = Event::new(event.reply_id.to_string(), Block { block });
-                        self.inner.encode(&said, out);
+                        let text = Event::new(event.reply_id.to_string(), Block { block });
+                        self.inner.encode(&text, out);
                     }
                 }
                 self.release(|_| true, out);

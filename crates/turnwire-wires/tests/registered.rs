@@ -9,7 +9,7 @@ use turnwire_wires::Wire;
 
 fn read(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+    fs::read_to_string(root.join(path)).unwrap()
 }
 
 #[test]

@@ -20,12 +20,12 @@ impl Encoder {
         event: &Event<'_>,
         out: &mut Frames,
     ) {
-        let family = kind.message_kind();
-        if self.turn.client_messages.has(family, id) {
+        let message_kind = kind.message_kind();
+        if self.turn.client_messages.has(message_kind, id) {
             return;
         }
         self.turn.client_messages.add_block(
-            family,
+            message_kind,
             id,
             id,
             &event.reply_id,
@@ -110,14 +110,14 @@ impl Encoder {
         }
         if self.run != RunState::Open || !self.turn.open_messages(kind).contains_key(id) {
             // It was closed with the previous run, or its start is missing.
-            let family = kind.message_kind();
-            if self.turn.client_messages.is_discarded(family, id) {
+            let message_kind = kind.message_kind();
+            if self.turn.client_messages.is_discarded(message_kind, id) {
                 return;
             }
             self.open_run(event, out);
-            if !self.turn.client_messages.has(family, id) {
+            if !self.turn.client_messages.has(message_kind, id) {
                 self.turn.client_messages.add_block(
-                    family,
+                    message_kind,
                     id,
                     id,
                     &event.reply_id,
@@ -181,16 +181,16 @@ impl Encoder {
     /// Discards a block's message, and gives the block a new id for its replacement.
     pub(super) fn replace_message(
         &mut self,
-        family: MessageKind,
+        message_kind: MessageKind,
         id: &str,
         event: &Event<'_>,
         out: &mut Frames,
     ) {
-        let known = self.turn.client_messages.id_of(family, id).unwrap_or(id).to_owned();
-        self.discard_message(family, id, &known, event, out);
+        let known = self.turn.client_messages.id_of(message_kind, id).unwrap_or(id).to_owned();
+        self.discard_message(message_kind, id, &known, event, out);
         let next = format!("{known}-2");
         self.turn.client_messages.add_block(
-            family,
+            message_kind,
             id,
             &next,
             &event.reply_id,
@@ -201,13 +201,13 @@ impl Encoder {
     /// Discards a block's message.
     pub(super) fn discard_message(
         &mut self,
-        family: MessageKind,
+        message_kind: MessageKind,
         block: &str,
         id: &str,
         event: &Event<'_>,
         out: &mut Frames,
     ) {
-        self.turn.client_messages.discard(family, block);
+        self.turn.client_messages.discard(message_kind, block);
         let frame = Frame::ActivitySnapshot {
             message_id: id,
             activity_type: DISCARDED,

@@ -73,7 +73,7 @@ impl Encoder {
         event: &Event<'_>,
         out: &mut Frames,
     ) {
-        let mut asked = false;
+        let mut is_new = false;
         let waits = self.turn.pending.iter().map(|pending| (pending.call.clone(), pending.confirm));
         let mut waits: HashMap<String, bool> = waits.collect();
         for call in calls {
@@ -81,7 +81,7 @@ impl Encoder {
             if self.turn.finished_calls.contains(&call.id) || before == Some(confirm) {
                 continue;
             }
-            asked = true;
+            is_new = true;
             waits.insert(call.id.clone(), confirm);
             if before.is_some() {
                 self.turn.pending.retain(|pending| pending.call != call.id);
@@ -97,7 +97,7 @@ impl Encoder {
                 expires_at: event.metadata.get("expires_at").ok().flatten(),
             });
         }
-        if asked {
+        if is_new {
             self.open_run(event, out);
             self.finish_run_waiting(out);
         }
@@ -117,10 +117,10 @@ impl Encoder {
         self.turn.pending.retain(|ask| !ask.confirm || !answered.contains(ask.call.as_str()));
         for answer in answers {
             let id = answer.tool_call.id.as_str();
-            let asked = asks.remove(id);
+            let was_pending = asks.remove(id);
             let unknown =
                 !self.turn.calls.contains_key(id) && !self.turn.finished_calls.contains(id);
-            if !asked && !unknown {
+            if !was_pending && !unknown {
                 continue;
             }
             self.turn.running_calls.insert(id.to_owned());
@@ -161,34 +161,36 @@ impl Encoder {
         out: &mut Frames,
     ) {
         let sub = event.is_from_sub_agent();
-        let mut told = Vec::new();
+        let mut new_results = Vec::new();
         for result in results {
             self.turn.pending.retain(|pending| pending.call != result.id);
-            let goes_on = self.turn.results.contains_key(&result.id);
-            if self.turn.finished_calls.contains(&result.id) || (goes_on && !has_own_id(result)) {
+            let is_streaming = self.turn.results.contains_key(&result.id);
+            if self.turn.finished_calls.contains(&result.id)
+                || (is_streaming && !has_own_id(result))
+            {
                 continue;
             }
             if !has_own_id(result) {
-                told.push(result);
+                new_results.push(result);
                 continue;
             }
             // The client that executed the call has the message already and must not get it twice.
             // Only `RUN_STARTED` merges messages by id.
             let id = result_id(result);
             if self.run == RunState::Open {
-                told.push(result);
+                new_results.push(result);
                 continue;
             }
-            let place = MessageHeader { id: &id, reply: &event.reply_id, name: "", subagent: None };
-            let place = MessageHeader { subagent: sub.then_some(&*event.reply_id), ..place };
+            let subagent = sub.then_some(&*event.reply_id);
+            let header = MessageHeader { id: &id, reply: &event.reply_id, name: "", subagent };
             let block = ContentBlock::from(result.clone());
-            self.queued_messages.push(streamed_block(&block, place));
+            self.queued_messages.push(streamed_block(&block, header));
             self.turn.client_messages.append_result(&result.id, &id, &event.reply_id, sub);
             self.turn.finish_call(&result.id);
             self.turn.finished_calls.insert(result.id.clone());
         }
         self.open_run(event, out);
-        for result in told {
+        for result in new_results {
             self.whole_result(result, event, out);
         }
     }

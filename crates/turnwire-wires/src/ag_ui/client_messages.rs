@@ -77,7 +77,7 @@ impl ClientMessages {
     /// Adds a block's message, with this id or a similar free one.
     pub(super) fn add_block(
         &mut self,
-        family: MessageKind,
+        kind: MessageKind,
         block: &str,
         id: &str,
         reply: &str,
@@ -85,10 +85,10 @@ impl ClientMessages {
     ) {
         let id = self.free_id(id.to_owned(), reply);
         self.used_ids.insert(id.clone());
-        if let Some(places) = self.positions.get_mut(family as usize) {
-            places.insert(block.to_owned(), self.entries.len());
+        if let Some(positions) = self.positions.get_mut(kind as usize) {
+            positions.insert(block.to_owned(), self.entries.len());
         }
-        self.entries.push(Entry::new(block, &id, EntryKind::Block(family), reply, sub));
+        self.entries.push(Entry::new(block, &id, EntryKind::Block(kind), reply, sub));
     }
 
     /// The id, or a similar one that no message has. An interrupted reply keeps its ids when it
@@ -123,43 +123,43 @@ impl ClientMessages {
         Self { earlier_ids: earlier, ..Self::default() }
     }
 
-    fn entry(&self, family: MessageKind, block: &str) -> Option<&Entry> {
-        let &at = self.positions.get(family as usize)?.get(block)?;
+    fn entry(&self, kind: MessageKind, block: &str) -> Option<&Entry> {
+        let &at = self.positions.get(kind as usize)?.get(block)?;
         self.entries.get(at)
     }
 
     /// Whether the block has or had a message.
-    pub(super) fn has(&self, family: MessageKind, block: &str) -> bool {
-        self.entry(family, block).is_some()
+    pub(super) fn has(&self, kind: MessageKind, block: &str) -> bool {
+        self.entry(kind, block).is_some()
     }
 
     /// The id that the client knows for a block.
-    pub(super) fn id_of(&self, family: MessageKind, block: &str) -> Option<&str> {
-        let entry = self.entry(family, block)?;
+    pub(super) fn id_of(&self, kind: MessageKind, block: &str) -> Option<&str> {
+        let entry = self.entry(kind, block)?;
         (entry.kind != EntryKind::Discarded).then_some(&entry.id)
     }
 
     /// Records that a block's message has content.
-    pub(super) fn mark_filled(&mut self, family: MessageKind, block: &str) {
-        let at = self.positions.get(family as usize).and_then(|places| places.get(block));
+    pub(super) fn mark_filled(&mut self, kind: MessageKind, block: &str) {
+        let at = self.positions.get(kind as usize).and_then(|positions| positions.get(block));
         if let Some(entry) = at.and_then(|&at| self.entries.get_mut(at)) {
             entry.filled = true;
         }
     }
 
     /// Whether a block's message has content.
-    pub(super) fn is_filled(&self, family: MessageKind, block: &str) -> bool {
-        self.entry(family, block).is_some_and(|entry| entry.filled)
+    pub(super) fn is_filled(&self, kind: MessageKind, block: &str) -> bool {
+        self.entry(kind, block).is_some_and(|entry| entry.filled)
     }
 
     /// Whether a block's message was discarded.
-    pub(super) fn is_discarded(&self, family: MessageKind, block: &str) -> bool {
-        self.entry(family, block).is_some_and(|entry| entry.kind == EntryKind::Discarded)
+    pub(super) fn is_discarded(&self, kind: MessageKind, block: &str) -> bool {
+        self.entry(kind, block).is_some_and(|entry| entry.kind == EntryKind::Discarded)
     }
 
     /// Records that a block's message was discarded.
-    pub(super) fn discard(&mut self, family: MessageKind, block: &str) {
-        let at = self.positions.get(family as usize).and_then(|places| places.get(block));
+    pub(super) fn discard(&mut self, kind: MessageKind, block: &str) {
+        let at = self.positions.get(kind as usize).and_then(|positions| positions.get(block));
         if let Some(entry) = at.and_then(|&at| self.entries.get_mut(at)) {
             entry.kind = EntryKind::Discarded;
         }
@@ -168,7 +168,10 @@ impl ClientMessages {
     /// Adds a result: the client puts it after the call and its earlier results.
     pub(super) fn add_result(&mut self, call: &str, id: &str, reply: &str, sub: bool) {
         let gone = self.is_discarded(MessageKind::Call, call);
-        let at = self.positions.get(MessageKind::Call as usize).and_then(|places| places.get(call));
+        let at = self
+            .positions
+            .get(MessageKind::Call as usize)
+            .and_then(|positions| positions.get(call));
         let Some(&call_at) = at.filter(|_| !gone) else {
             return self.append_result(call, id, reply, sub);
         };
@@ -199,7 +202,7 @@ impl ClientMessages {
         let mut names: HashMap<&str, &str> = HashMap::new();
         let mut blocks: HashMap<(&str, MessageKind, &str), &ContentBlock> = HashMap::new();
         let mut results: HashMap<(&str, &str), &ContentBlock> = HashMap::new();
-        let mut nameless: Vec<(String, &'m str, &'m ContentBlock)> = Vec::new();
+        let mut without_id: Vec<(String, &'m str, &'m ContentBlock)> = Vec::new();
         for msg in messages {
             if !of_turn(msg.id()) {
                 list.extend(streamed_messages(msg));
@@ -211,20 +214,20 @@ impl ClientMessages {
                 if let ContentBlock::ToolResult(result) = block {
                     results.insert((msg.id(), &result.id), block);
                 } else if block.id().is_empty() {
-                    nameless.push((ids.id_for(block, msg.id()), msg.id(), block));
+                    without_id.push((ids.id_for(block, msg.id()), msg.id(), block));
                 } else {
                     blocks.insert((msg.id(), MessageKind::from_block(block), block.id()), block);
                 }
             }
         }
-        for (id, reply, block) in &nameless {
+        for (id, reply, block) in &without_id {
             blocks.insert((reply, MessageKind::from_block(block), id), block);
         }
         let all =
             self.entries.iter().flat_map(|entry| std::iter::once(entry).chain(&entry.results));
         for entry in all {
             let reply = entry.reply.as_str();
-            let place = MessageHeader {
+            let header = MessageHeader {
                 id: &entry.id,
                 reply,
                 name: names.get(reply).copied().unwrap_or_default(),
@@ -233,13 +236,13 @@ impl ClientMessages {
             let id = entry.block.as_str();
             let block = match entry.kind {
                 EntryKind::Discarded => {
-                    list.push(discarded_message(place));
+                    list.push(discarded_message(header));
                     continue;
                 }
-                EntryKind::Block(family) => blocks.get(&(reply, family, id)),
+                EntryKind::Block(kind) => blocks.get(&(reply, kind, id)),
                 EntryKind::Result => results.get(&(reply, id)),
             };
-            list.extend(block.map(|block| streamed_block(block, place)));
+            list.extend(block.map(|block| streamed_block(block, header)));
         }
         list
     }
@@ -252,16 +255,16 @@ impl Entry {
     }
 }
 
-fn discarded_message(place: MessageHeader<'_>) -> Fields {
+fn discarded_message(header: MessageHeader<'_>) -> Fields {
     let mut fields = Fields::default();
-    fields.insert("id", place.id);
+    fields.insert("id", header.id);
     fields.insert("role", "activity");
     fields.insert("activityType", DISCARDED);
     fields.insert("content", json!({}));
     let mut metadata = Fields::default();
-    metadata.insert(METADATA_KEY, to_json(&reply_metadata(place.reply)));
+    metadata.insert(METADATA_KEY, to_json(&reply_metadata(header.reply)));
     fields.insert("metadata", to_json(&metadata));
-    if let Some(sub) = place.subagent {
+    if let Some(sub) = header.subagent {
         fields.insert("subagentRunId", sub);
     }
     fields

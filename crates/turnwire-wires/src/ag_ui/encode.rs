@@ -294,10 +294,9 @@ impl Encoder {
                 self.close_message(kind, id, out);
             }
             self.turn.data.remove(id);
-            for family in MessageKind::ALL {
-                if let Some(known) = self.turn.client_messages.id_of(family, id).map(str::to_owned)
-                {
-                    self.discard_message(family, id, &known, event, out);
+            for kind in MessageKind::ALL {
+                if let Some(known) = self.turn.client_messages.id_of(kind, id).map(str::to_owned) {
+                    self.discard_message(kind, id, &known, event, out);
                 }
             }
         }

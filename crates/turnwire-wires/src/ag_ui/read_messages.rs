@@ -69,34 +69,34 @@ impl MessageReader {
         let id: String =
             fields.take("id").map_err(|error| not_a_message(&error))?.unwrap_or_default();
         let mut metadata: Fields = fields.take("metadata").ok().flatten().unwrap_or_default();
-        let mut mark: Fields = metadata.take(METADATA_KEY).ok().flatten().unwrap_or_default();
+        let mut own: Fields = metadata.take(METADATA_KEY).ok().flatten().unwrap_or_default();
         match role.as_str() {
             "user" => {
                 self.finish_reply()?;
-                let content = read_content(&mut fields, &mut mark)?;
-                self.read_prompt(Role::User, id, content, fields, metadata, mark)
+                let content = read_content(&mut fields, &mut own)?;
+                self.read_prompt(Role::User, id, content, fields, metadata, own)
             }
             "system" | "developer" => {
                 self.finish_reply()?;
-                let content = match mark.take("content").ok().flatten() {
+                let content = match own.take("content").ok().flatten() {
                     Some(content) => content,
                     None => read_content(&mut fields, &mut Fields::default())?,
                 };
                 if role == "developer" {
                     fields.insert("ag_ui_role", role);
                 }
-                self.read_prompt(Role::System, id, content, fields, metadata, mark)
+                self.read_prompt(Role::System, id, content, fields, metadata, own)
             }
             "assistant" | "reasoning" | "tool" | "activity" => {
                 let name: Option<String> = fields.take("name").ok().flatten();
                 let (blocks, inner) = match role.as_str() {
-                    "assistant" => read_assistant(&id, fields, &metadata, &mark)?,
-                    "reasoning" => (vec![read_reasoning(&id, fields, &metadata, &mark)?], None),
-                    "tool" => (vec![read_tool(&id, fields, metadata, &mark)?], None),
-                    _ => (read_activity(&id, fields, &metadata, &mark)?, None),
+                    "assistant" => read_assistant(&id, fields, &metadata, &own)?,
+                    "reasoning" => (vec![read_reasoning(&id, fields, &metadata, &own)?], None),
+                    "tool" => (vec![read_tool(&id, fields, metadata, &own)?], None),
+                    _ => (read_activity(&id, fields, &metadata, &own)?, None),
                 };
-                let mark = inner.unwrap_or(mark);
-                self.read_reply_part(&role, id, name, blocks, mark)
+                let own = inner.unwrap_or(own);
+                self.read_reply_part(&role, id, name, blocks, own)
             }
             other => Err(Error::new(ErrorKind::NotAMessage, format!("unknown `role` `{other}`"))),
         }
@@ -109,9 +109,9 @@ impl MessageReader {
         content: Vec<ContentBlock>,
         mut rest: Fields,
         metadata: Fields,
-        mut mark: Fields,
+        mut own: Fields,
     ) -> Result<()> {
-        let msg = match mark.take::<Fields>("message").ok().flatten() {
+        let msg = match own.take::<Fields>("message").ok().flatten() {
             Some(envelope) => build_message(envelope, &content)?,
             None => Msg::builder(role)
                 .id(id)
@@ -132,10 +132,10 @@ impl MessageReader {
         id: String,
         name: Option<String>,
         blocks: Vec<ContentBlock>,
-        mut mark: Fields,
+        mut own: Fields,
     ) -> Result<()> {
-        let ours: Option<String> = mark.take("reply").ok().flatten();
-        let envelope: Option<Fields> = mark.take("message").ok().flatten();
+        let ours: Option<String> = own.take("reply").ok().flatten();
+        let envelope: Option<Fields> = own.take("message").ok().flatten();
         let joins = self.reply.as_ref().is_some_and(|reply| {
             let same = reply.own_id == ours && (reply.role == Role::Assistant || role == "tool");
             let answers = ours.is_none()
@@ -214,9 +214,9 @@ fn build_message(mut envelope: Fields, content: &[ContentBlock]) -> Result<Msg> 
 }
 
 /// Builds a block from AG-UI's fields, unknown fields and our metadata.
-fn build_block(native: Fields, unknown: &Fields, mark: &Fields) -> Result<ContentBlock> {
+fn build_block(native: Fields, unknown: &Fields, own: &Fields) -> Result<ContentBlock> {
     let mut fields = native;
-    match mark.get::<Fields>("block").ok().flatten() {
+    match own.get::<Fields>("block").ok().flatten() {
         Some(ours) => fields.extend(&ours),
         None => fields.extend(unknown),
     }
@@ -254,9 +254,9 @@ fn read_assistant(
     id: &str,
     mut fields: Fields,
     metadata: &Fields,
-    mark: &Fields,
+    own: &Fields,
 ) -> Result<(Vec<ContentBlock>, Option<Fields>)> {
-    if mark.raw("empty").is_some() {
+    if own.raw("empty").is_some() {
         return Ok((Vec::new(), None));
     }
     let text: Option<String> = fields.take("content").map_err(|error| not_a_message(&error))?;
@@ -267,7 +267,7 @@ fn read_assistant(
     let mut inner = None;
     if let Some(text) = text {
         let native = [("type", "text"), ("text", &text), ("id", id)].into_iter().collect();
-        blocks.push(build_block(native, &unknown_fields(fields, metadata), mark)?);
+        blocks.push(build_block(native, &unknown_fields(fields, metadata), own)?);
     }
     for (at, mut call) in calls.into_iter().enumerate() {
         let wrong = |error: Error| not_a_message(&error).at(format!("toolCalls[{at}]"));
@@ -281,12 +281,12 @@ fn read_assistant(
             [("type", "tool_call"), ("id", &call_id), ("name", &name), ("input", &input)]
                 .into_iter()
                 .collect();
-        let mark = call_mark.clone().unwrap_or_default();
-        blocks.push(build_block(native, &unknown_fields(call, &metadata), &mark)?);
+        let own = call_mark.clone().unwrap_or_default();
+        blocks.push(build_block(native, &unknown_fields(call, &metadata), &own)?);
         inner = inner.or(call_mark);
     }
     // In messages that we wrote, a call has its metadata on the call.
-    let inner = inner.filter(|_| mark.raw("reply").is_none());
+    let inner = inner.filter(|_| own.raw("reply").is_none());
     Ok((blocks, inner))
 }
 
@@ -294,7 +294,7 @@ fn read_reasoning(
     id: &str,
     mut fields: Fields,
     metadata: &Fields,
-    mark: &Fields,
+    own: &Fields,
 ) -> Result<ContentBlock> {
     let text: String =
         fields.take("content").map_err(|error| not_a_message(&error))?.unwrap_or_default();
@@ -303,15 +303,10 @@ fn read_reasoning(
     if let Some(signature) = fields.remove("encryptedValue") {
         native.insert("signature", signature);
     }
-    build_block(native, &unknown_fields(fields, metadata), mark)
+    build_block(native, &unknown_fields(fields, metadata), own)
 }
 
-fn read_tool(
-    id: &str,
-    mut fields: Fields,
-    metadata: Fields,
-    mark: &Fields,
-) -> Result<ContentBlock> {
+fn read_tool(id: &str, mut fields: Fields, metadata: Fields, own: &Fields) -> Result<ContentBlock> {
     let call: String = fields.need("toolCallId").map_err(|error| not_a_message(&error))?;
     let error: Option<String> = fields.take("error").ok().flatten();
     let mut output = read_payload(&mut fields)?;
@@ -319,13 +314,13 @@ fn read_tool(
     if let (Some(error), true) = (&error, is_empty) {
         output = Payload::Text(error.clone());
     }
-    let state = match mark.get::<String>("state").ok().flatten() {
+    let state = match own.get::<String>("state").ok().flatten() {
         Some(state) => ToolResultState::from(state.as_str()),
         None if error.is_some() => ToolResultState::Error,
         None => ToolResultState::Success,
     };
     let mut result = ToolResult { state, metadata, ..ToolResult::success(call, output) };
-    if let Some(ours) = mark.get::<Fields>("block").ok().flatten() {
+    if let Some(ours) = own.get::<Fields>("block").ok().flatten() {
         let mut whole: Fields = to_json(&result).parse_as()?;
         whole.remove("metadata");
         whole.extend(&ours);
@@ -342,11 +337,11 @@ fn read_activity(
     id: &str,
     mut fields: Fields,
     metadata: &Fields,
-    mark: &Fields,
+    own: &Fields,
 ) -> Result<Vec<ContentBlock>> {
     let word: String = fields.need("activityType").map_err(|error| not_a_message(&error))?;
     let content: Json = fields.need("content").map_err(|error| not_a_message(&error))?;
-    if mark.raw("reply").is_some() && ACTIVITY_TYPES.contains(&word.as_str()) {
+    if own.raw("reply").is_some() && ACTIVITY_TYPES.contains(&word.as_str()) {
         return match word.as_str() {
             DISCARDED => Ok(Vec::new()),
             _ => Ok(vec![content.parse_as().map_err(|error| not_a_message(&error))?]),
@@ -360,15 +355,15 @@ fn read_activity(
 }
 
 /// The content of a user or system message: a string, or parts.
-fn read_content(fields: &mut Fields, mark: &mut Fields) -> Result<Vec<ContentBlock>> {
+fn read_content(fields: &mut Fields, own: &mut Fields) -> Result<Vec<ContentBlock>> {
     match fields.remove("content") {
         Some(json) if json.text().starts_with('"') => {
             let text: String = json.parse_as().map_err(|error| not_a_message(&error))?;
             let native: Fields = [("type", "text"), ("text", &text)].into_iter().collect();
-            if text.is_empty() && mark.raw("block").is_none() {
+            if text.is_empty() && own.raw("block").is_none() {
                 return Ok(Vec::new());
             }
-            Ok(vec![build_block(native, &Fields::default(), mark)?])
+            Ok(vec![build_block(native, &Fields::default(), own)?])
         }
         Some(json) if json.text().starts_with('[') => read_parts(&json),
         Some(json) if !json.is_null() => Err(Error::new(
@@ -408,27 +403,27 @@ fn read_parts(json: &Json) -> Result<Vec<ContentBlock>> {
 
 fn read_part(mut fields: Fields) -> Result<ContentBlock> {
     let mut metadata: Fields = fields.get("metadata").ok().flatten().unwrap_or_default();
-    let mark: Option<Fields> = metadata.take(METADATA_KEY).ok().flatten();
-    if let Some(whole) = mark.as_ref().and_then(|mark| mark.raw("block")) {
+    let own: Option<Fields> = metadata.take(METADATA_KEY).ok().flatten();
+    if let Some(whole) = own.as_ref().and_then(|own| own.raw("block")) {
         return whole.parse_as();
     }
     let word: String = fields.get("type")?.unwrap_or_default();
     match word.as_str() {
         "text" => {
             let text: String = fields.need("text")?;
-            let Some(mark) = mark else {
+            let Some(own) = own else {
                 let id = fields.take("id").ok().flatten().unwrap_or_default();
                 let rest = unknown_fields(without_metadata(fields), &metadata);
                 return Ok(TextBlock { id, rest, ..TextBlock::new(text) }.into());
             };
             let mut native: Fields = [("type", "text"), ("text", &text)].into_iter().collect();
-            native.extend(&mark);
+            native.extend(&own);
             to_json(&native).parse_as()
         }
         "image" | "audio" | "video" | "document" => {
             let source: Fields = fields.need("source")?;
-            match mark {
-                Some(mark) => restore_data(mark, &source),
+            match own {
+                Some(own) => restore_data(own, &source),
                 None => read_data(fields, source, metadata),
             }
         }
@@ -460,15 +455,15 @@ fn without_metadata(mut fields: Fields) -> Fields {
 }
 
 /// Restores a data block that we wrote.
-fn restore_data(mut mark: Fields, theirs: &Fields) -> Result<ContentBlock> {
-    let mut source: Fields = mark.need("source")?;
+fn restore_data(mut own: Fields, client_data: &Fields) -> Result<ContentBlock> {
+    let mut source: Fields = own.need("source")?;
     let word: String = source.get("type")?.unwrap_or_default();
     let key = if word == "url" { "url" } else { "data" };
-    if let Some(value) = theirs.raw("value") {
+    if let Some(value) = client_data.raw("value") {
         source.insert(key, value.clone());
     }
-    mark.insert("source", to_json(&source));
-    to_json(&mark).parse_as()
+    own.insert("source", to_json(&source));
+    to_json(&own).parse_as()
 }
 
 fn read_data(mut fields: Fields, mut source: Fields, mut metadata: Fields) -> Result<ContentBlock> {

@@ -75,11 +75,11 @@ fn message_envelope(msg: &Msg) -> Json {
 }
 
 fn write_user(msg: &Msg, detail: Detail) -> Fields {
-    let mut mark = Fields::default();
+    let mut own = Fields::default();
     let content = match msg.content() {
         [] => Json::from(""),
         [ContentBlock::Text(block)] => {
-            mark.insert("block", to_json(&text_rest(block)));
+            own.insert("block", to_json(&text_rest(block)));
             Json::from(block.text.as_str())
         }
         blocks => {
@@ -95,8 +95,8 @@ fn write_user(msg: &Msg, detail: Detail) -> Fields {
             to_json(&parts.collect::<Vec<_>>())
         }
     };
-    mark.insert("message", message_envelope(msg));
-    write_prompt(msg, "user", content, &mark, detail)
+    own.insert("message", message_envelope(msg));
+    write_prompt(msg, "user", content, &own, detail)
 }
 
 fn write_system(msg: &Msg, detail: Detail) -> Fields {
@@ -104,14 +104,14 @@ fn write_system(msg: &Msg, detail: Detail) -> Fields {
         Ok(Some(role)) if role == "developer" => "developer",
         _ => "system",
     };
-    let mut mark = Fields::default();
-    mark.insert("content", to_json(msg.content()));
-    mark.insert("message", message_envelope(msg));
+    let mut own = Fields::default();
+    own.insert("content", to_json(msg.content()));
+    own.insert("message", message_envelope(msg));
     let text = msg.text("\n").unwrap_or_default();
-    write_prompt(msg, role, Json::from(text), &mark, detail)
+    write_prompt(msg, role, Json::from(text), &own, detail)
 }
 
-fn write_prompt(msg: &Msg, role: &str, content: Json, mark: &Fields, detail: Detail) -> Fields {
+fn write_prompt(msg: &Msg, role: &str, content: Json, own: &Fields, detail: Detail) -> Fields {
     let mut fields = Fields::default();
     fields.insert("id", msg.id());
     fields.insert("role", role);
@@ -121,7 +121,7 @@ fn write_prompt(msg: &Msg, role: &str, content: Json, mark: &Fields, detail: Det
     }
     let mut metadata = msg.metadata().clone();
     match detail {
-        Detail::Full => metadata.insert(METADATA_KEY, to_json(mark)),
+        Detail::Full => metadata.insert(METADATA_KEY, to_json(own)),
         // The client that sent the context has it; others do not need it.
         Detail::Streamed => drop(metadata.remove(CLIENT_CONTEXT_KEY)),
     }
@@ -134,26 +134,26 @@ fn write_prompt(msg: &Msg, role: &str, content: Json, mark: &Fields, detail: Det
 fn write_reply(msg: &Msg, detail: Detail) -> Vec<Fields> {
     let mut written: Vec<Vec<Fields>> = Vec::new();
     // The position of each call's message: in the stream the result follows directly.
-    let mut places: HashMap<&str, usize> = HashMap::new();
-    let mut nameless = BlockIds::default();
+    let mut positions: HashMap<&str, usize> = HashMap::new();
+    let mut block_ids = BlockIds::default();
     for block in msg.content() {
         let id = if let ContentBlock::ToolResult(result) = block {
             result_id(result)
         } else {
-            nameless.id_for(block, msg.id())
+            block_ids.id_for(block, msg.id())
         };
-        let mut mark = reply_metadata(msg.id());
+        let mut own = reply_metadata(msg.id());
         if detail == Detail::Full && written.is_empty() {
-            mark.insert("message", message_envelope(msg));
+            own.insert("message", message_envelope(msg));
         }
-        let place = MessageHeader { id: &id, reply: msg.id(), name: msg.name(), subagent: None };
-        let fields = write_block(block, place, mark, detail);
+        let header = MessageHeader { id: &id, reply: msg.id(), name: msg.name(), subagent: None };
+        let fields = write_block(block, header, own, detail);
         if detail == Detail::Streamed {
             if let ContentBlock::ToolCall(call) = block {
-                places.insert(&call.id, written.len());
+                positions.insert(&call.id, written.len());
             } else if let ContentBlock::ToolResult(result) = block
                 && !has_own_id(result)
-                && let Some(slot) = places.get(&*result.id).and_then(|&at| written.get_mut(at))
+                && let Some(slot) = positions.get(&*result.id).and_then(|&at| written.get_mut(at))
             {
                 slot.push(fields);
                 continue;
@@ -162,13 +162,13 @@ fn write_reply(msg: &Msg, detail: Detail) -> Vec<Fields> {
         written.push(vec![fields]);
     }
     if written.is_empty() && detail == Detail::Full {
-        let mut mark = reply_metadata(msg.id());
-        mark.insert("message", message_envelope(msg));
-        mark.insert("empty", true);
+        let mut own = reply_metadata(msg.id());
+        own.insert("message", message_envelope(msg));
+        own.insert("empty", true);
         let mut fields = Fields::default();
         fields.insert("id", msg.id());
         fields.insert("role", "assistant");
-        fields.insert("metadata", own_metadata(&mark));
+        fields.insert("metadata", own_metadata(&own));
         written.push(vec![fields]);
     }
     written.into_iter().flatten().collect()
@@ -206,34 +206,34 @@ impl BlockIds {
 
 /// The metadata that names the reply of a message.
 pub(super) fn reply_metadata(reply: &str) -> Fields {
-    let mut mark = Fields::default();
-    mark.insert("reply", reply);
-    mark
+    let mut own = Fields::default();
+    own.insert("reply", reply);
+    own
 }
 
 /// Writes one block as a client that saw the stream has it.
-pub(super) fn streamed_block(block: &ContentBlock, place: MessageHeader<'_>) -> Fields {
-    write_block(block, place, reply_metadata(place.reply), Detail::Streamed)
+pub(super) fn streamed_block(block: &ContentBlock, header: MessageHeader<'_>) -> Fields {
+    write_block(block, header, reply_metadata(header.reply), Detail::Streamed)
 }
 
 fn write_block(
     block: &ContentBlock,
-    place: MessageHeader<'_>,
-    mut mark: Fields,
+    header: MessageHeader<'_>,
+    mut own: Fields,
     detail: Detail,
 ) -> Fields {
     let full = detail == Detail::Full;
     let mut fields = Fields::default();
-    fields.insert("id", place.id);
+    fields.insert("id", header.id);
     let mut metadata = Fields::default();
     match block {
         ContentBlock::Text(block) => {
             fields.insert("role", "assistant");
             fields.insert("content", block.text.as_str());
-            if !place.name.is_empty() {
-                fields.insert("name", place.name);
+            if !header.name.is_empty() {
+                fields.insert("name", header.name);
             }
-            add_rest(&mut mark, full, || text_rest(block));
+            add_rest(&mut own, full, || text_rest(block));
         }
         ContentBlock::Thinking(block) => {
             fields.insert("role", "reasoning");
@@ -243,7 +243,7 @@ fn write_block(
             if let Some(signature) = signature {
                 fields.insert("encryptedValue", signature);
             }
-            add_rest(&mut mark, full, || {
+            add_rest(&mut own, full, || {
                 let mut rest = without_keys(to_fields(block), &["type", "thinking"]);
                 rest.insert("id", block.id.as_str());
                 if native {
@@ -254,30 +254,29 @@ fn write_block(
         }
         ContentBlock::ToolCall(call) => {
             fields.insert("role", "assistant");
-            add_rest(&mut mark, full, || {
+            add_rest(&mut own, full, || {
                 without_keys(to_fields(call), &["type", "id", "name", "input"])
             });
             let mut written = Fields::default();
             written.insert("id", call.id.as_str());
             written.insert("type", "function");
             written.insert("function", json!({ "name": call.name, "arguments": call.input }));
-            written.insert("metadata", own_metadata(&mark));
+            written.insert("metadata", own_metadata(&own));
             fields.insert("toolCalls", to_json(&[written]));
         }
         ContentBlock::ToolResult(result) => {
             fields.insert("role", "tool");
             fields.insert("toolCallId", result.id.as_str());
             fields.insert("content", write_content(&result.output, detail));
-            metadata = result_metadata(result, mark.clone());
+            metadata = result_metadata(result, own.clone());
             if full {
                 if has_failed(result) {
                     fields.insert("error", result.output.text(""));
                 }
                 let rest = without_keys(to_fields(result), &["type", "id", "output"]);
-                let mut mark: Fields =
-                    metadata.get(METADATA_KEY).ok().flatten().unwrap_or_default();
-                mark.insert("block", to_json(&rest));
-                metadata.insert(METADATA_KEY, to_json(&mark));
+                let mut own: Fields = metadata.get(METADATA_KEY).ok().flatten().unwrap_or_default();
+                own.insert("block", to_json(&rest));
+                metadata.insert(METADATA_KEY, to_json(&own));
             }
             fields.insert("metadata", to_json(&metadata));
         }
@@ -288,29 +287,29 @@ fn write_block(
             fields.insert("content", content);
         }
     }
-    if let Some(sub) = place.subagent {
+    if let Some(sub) = header.subagent {
         fields.insert("subagentRunId", sub);
     }
     if !matches!(block, ContentBlock::ToolCall(_) | ContentBlock::ToolResult(_)) {
-        metadata.insert(METADATA_KEY, to_json(&mark));
+        metadata.insert(METADATA_KEY, to_json(&own));
         fields.insert("metadata", to_json(&metadata));
     }
     fields
 }
 
-fn add_rest(mark: &mut Fields, full: bool, rest: impl FnOnce() -> Fields) {
+fn add_rest(own: &mut Fields, full: bool, rest: impl FnOnce() -> Fields) {
     if full {
-        mark.insert("block", to_json(&rest()));
+        own.insert("block", to_json(&rest()));
     }
 }
 
 /// The metadata of a result's message: the result's own, and its state unless it succeeded.
-pub(super) fn result_metadata(result: &ToolResult, mut mark: Fields) -> Fields {
+pub(super) fn result_metadata(result: &ToolResult, mut own: Fields) -> Fields {
     let mut metadata = result.metadata.clone();
     if result.state != ToolResultState::Success {
-        mark.insert("state", result.state.as_str());
+        own.insert("state", result.state.as_str());
     }
-    metadata.insert(METADATA_KEY, to_json(&mark));
+    metadata.insert(METADATA_KEY, to_json(&own));
     metadata
 }
 
@@ -322,9 +321,9 @@ fn has_failed(result: &ToolResult) -> bool {
 /// The type and content of the activity for a block that has no message type.
 pub(super) fn block_activity(block: &ContentBlock) -> (String, Json) {
     if let ContentBlock::Other(fields) = block
-        && let Some(theirs) = client_activity(fields)
+        && let Some(activity) = client_activity(fields)
     {
-        return theirs;
+        return activity;
     }
     let word = match block {
         ContentBlock::Data(_) => "data",
@@ -389,9 +388,9 @@ fn other_part(block: &ContentBlock, detail: Detail) -> Option<Fields> {
     let mut fields = Fields::default();
     fields.insert("type", "text");
     fields.insert("text", "");
-    let mut mark = Fields::default();
-    mark.insert("block", to_json(block));
-    fields.insert("metadata", own_metadata(&mark));
+    let mut own = Fields::default();
+    own.insert("block", to_json(block));
+    fields.insert("metadata", own_metadata(&own));
     Some(fields)
 }
 
@@ -459,8 +458,8 @@ fn without_keys(mut fields: Fields, keys: &[&str]) -> Fields {
 }
 
 /// Metadata that holds only our entry.
-fn own_metadata(mark: &Fields) -> Json {
+fn own_metadata(own: &Fields) -> Json {
     let mut metadata = Fields::default();
-    metadata.insert(METADATA_KEY, to_json(mark));
+    metadata.insert(METADATA_KEY, to_json(own));
     to_json(&metadata)
 }

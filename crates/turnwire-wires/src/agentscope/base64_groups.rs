@@ -43,17 +43,17 @@ impl Base64Groups {
             return Vec::new();
         }
         let reply = &*event.reply_id;
-        let held = match &event.kind {
+        let group = match &event.kind {
             EventKind::DataBlockEnd(end) => {
                 self.take(reply, &DeltaTarget::Block(end.block_id.to_string()))
             }
             EventKind::ToolResultTextDelta(delta) => self.take_result(reply, &delta.tool_call_id),
             EventKind::ToolResultEnd(end) => self.take_result(reply, &end.tool_call_id),
             EventKind::ToolResultDataDelta(delta) => {
-                let place = DeltaTarget::Result(delta.tool_call_id.to_string());
-                let waits = self.0.get(reply).and_then(|open| open.get(&place));
+                let target = DeltaTarget::Result(delta.tool_call_id.to_string());
+                let waits = self.0.get(reply).and_then(|open| open.get(&target));
                 match waits {
-                    Some(held) if held.block_id != delta.block_id => self.take(reply, &place),
+                    Some(group) if group.block_id != delta.block_id => self.take(reply, &target),
                     _ => None,
                 }
             }
@@ -62,7 +62,7 @@ impl Base64Groups {
                 return all
                     .into_iter()
                     .enumerate()
-                    .filter_map(|(at, held)| flush_delta(event, at, held))
+                    .filter_map(|(at, group)| flush_delta(event, at, group))
                     .collect();
             }
             EventKind::ReplyStart(_)
@@ -97,13 +97,13 @@ impl Base64Groups {
             | EventKind::Reset(_)
             | EventKind::Unknown(_) => None,
         };
-        held.and_then(|held| flush_delta(event, 0, held)).into_iter().collect()
+        group.and_then(|group| flush_delta(event, 0, group)).into_iter().collect()
     }
 
     /// Regroups the data of a block's delta.
     pub fn regroup_block_delta(&mut self, reply: &str, delta: &DataBlockDelta<'_>) -> Regrouped {
-        let place = DeltaTarget::Block(delta.block_id.to_string());
-        self.regroup_delta(reply, place, "", delta.media_type.as_deref(), &delta.chunk)
+        let target = DeltaTarget::Block(delta.block_id.to_string());
+        self.regroup_delta(reply, target, "", delta.media_type.as_deref(), &delta.chunk)
     }
 
     /// Regroups the data of a result's delta.
@@ -112,39 +112,45 @@ impl Base64Groups {
         reply: &str,
         delta: &ToolResultDataDelta<'_>,
     ) -> Regrouped {
-        let place = DeltaTarget::Result(delta.tool_call_id.to_string());
-        self.regroup_delta(reply, place, &delta.block_id, delta.media_type.as_deref(), &delta.chunk)
+        let target = DeltaTarget::Result(delta.tool_call_id.to_string());
+        self.regroup_delta(
+            reply,
+            target,
+            &delta.block_id,
+            delta.media_type.as_deref(),
+            &delta.chunk,
+        )
     }
 
     fn regroup_delta(
         &mut self,
         reply: &str,
-        place: DeltaTarget,
+        target: DeltaTarget,
         block_id: &str,
         media_type: Option<&str>,
         chunk: &Chunk<'_>,
     ) -> Regrouped {
-        let waiting = self.take(reply, &place);
+        let waiting = self.take(reply, &target);
         let Chunk::Data(data) = chunk else { return Regrouped::Unchanged };
-        let begun = waiting.as_ref().map_or("", |(_, held)| &held.partial);
-        if begun.is_empty() && is_complete(data.as_bytes()) {
+        let partial = waiting.as_ref().map_or("", |(_, group)| &group.partial);
+        if partial.is_empty() && is_complete(data.as_bytes()) {
             return Regrouped::Unchanged;
         }
-        let Some((whole, begun)) = regroup(begun, data) else {
+        let Some((whole, partial)) = regroup(partial, data) else {
             // Invalid base64 is rejected by both folds; the incomplete group stays.
-            if let Some((place, held)) = waiting {
-                self.0.entry(reply.to_owned()).or_default().insert(place, held);
+            if let Some((target, group)) = waiting {
+                self.0.entry(reply.to_owned()).or_default().insert(target, group);
             }
             return Regrouped::Unchanged;
         };
-        if !begun.is_empty() {
-            let known = waiting.and_then(|(_, held)| held.media_type);
-            let held = PartialGroup {
+        if !partial.is_empty() {
+            let known = waiting.and_then(|(_, group)| group.media_type);
+            let group = PartialGroup {
                 block_id: block_id.to_owned(),
                 media_type: media_type.map(str::to_owned).or(known),
-                partial: begun,
+                partial,
             };
-            self.0.entry(reply.to_owned()).or_default().insert(place, held);
+            self.0.entry(reply.to_owned()).or_default().insert(target, group);
         }
         if whole == **data { Regrouped::Unchanged } else { Regrouped::Changed(whole) }
     }
@@ -153,9 +159,9 @@ impl Base64Groups {
         self.take(reply, &DeltaTarget::Result(call.to_owned()))
     }
 
-    fn take(&mut self, reply: &str, place: &DeltaTarget) -> Option<(DeltaTarget, PartialGroup)> {
+    fn take(&mut self, reply: &str, target: &DeltaTarget) -> Option<(DeltaTarget, PartialGroup)> {
         let open = self.0.get_mut(reply)?;
-        let taken = open.remove_entry(place);
+        let taken = open.remove_entry(target);
         if open.is_empty() {
             self.0.remove(reply);
         }
@@ -168,15 +174,15 @@ impl Base64Groups {
 fn flush_delta(
     end: &Event<'_>,
     at: usize,
-    (place, held): (DeltaTarget, PartialGroup),
+    (target, group): (DeltaTarget, PartialGroup),
 ) -> Option<Event<'static>> {
-    let PartialGroup { block_id, media_type, partial: mut begun } = held;
-    if begun.len() < 2 {
+    let PartialGroup { block_id, media_type, mut partial } = group;
+    if partial.len() < 2 {
         return None;
     }
-    begun.extend(std::iter::repeat_n('=', 4 - begun.len()));
-    let chunk = Chunk::Data(begun.into());
-    let kind: EventKind<'static> = match place {
+    partial.extend(std::iter::repeat_n('=', 4 - partial.len()));
+    let chunk = Chunk::Data(partial.into());
+    let kind: EventKind<'static> = match target {
         DeltaTarget::Block(block_id) => {
             DataBlockDelta { block_id: block_id.into(), media_type, chunk }.into()
         }
@@ -208,25 +214,25 @@ fn is_complete(data: &[u8]) -> bool {
 }
 
 /// The complete groups of these two, and the rest; `None` if they are not base64.
-fn regroup(begun: &str, data: &str) -> Option<(String, String)> {
-    let mut whole = begun.to_owned();
+fn regroup(partial: &str, data: &str) -> Option<(String, String)> {
+    let mut whole = partial.to_owned();
     whole.extend(data.chars().filter(|c| !c.is_ascii_whitespace()));
     if !whole.is_ascii() {
         return None;
     }
-    let begun = whole.split_off(whole.len() - whole.len() % 4);
-    let digits = begun.strip_suffix('=').filter(|digits| digits.len() == 2).unwrap_or(&begun);
+    let partial = whole.split_off(whole.len() - whole.len() % 4);
+    let digits = partial.strip_suffix('=').filter(|digits| digits.len() == 2).unwrap_or(&partial);
     if !digits.bytes().all(is_digit) {
         return None;
     }
     if is_complete(whole.as_bytes()) {
-        return Some((whole, begun));
+        return Some((whole, partial));
     }
     // Padding in the middle ends a run; the bytes of all runs are encoded again as one.
     let source = Base64Source { data: whole, media_type: None, rest: Fields::default() };
     let bytes = DataBlock::from_source(Source::Base64(source)).decoded()?.ok()?;
     match DataBlock::bytes(bytes, "").source {
-        Source::Base64(source) => Some((source.data, begun)),
+        Source::Base64(source) => Some((source.data, partial)),
         Source::Url(_) | Source::Other(_) => None,
     }
 }
@@ -237,7 +243,7 @@ mod tests {
 
     #[test]
     fn complete_groups_are_written_and_incomplete_ones_wait() {
-        for (begun, data, whole, left) in [
+        for (partial, data, whole, left) in [
             ("", "aGk=", "aGk=", ""),
             ("", "aGVsbG", "aGVs", "bG"),
             ("bG", "8=", "bG8=", ""),
@@ -248,13 +254,13 @@ mod tests {
             ("", "aG\r\nk=", "aGk=", ""),
         ] {
             assert_eq!(
-                regroup(begun, data),
+                regroup(partial, data),
                 Some((whole.to_owned(), left.to_owned())),
-                "{begun}|{data}"
+                "{partial}|{data}"
             );
         }
-        for (begun, data) in [("", "a!b="), ("", "é"), ("", "a==="), ("", "ab=c"), ("", "=")] {
-            assert_eq!(regroup(begun, data), None, "{begun}|{data}");
+        for (partial, data) in [("", "a!b="), ("", "é"), ("", "a==="), ("", "ab=c"), ("", "=")] {
+            assert_eq!(regroup(partial, data), None, "{partial}|{data}");
         }
     }
 }

@@ -143,7 +143,7 @@ fn to_event<'a>(java: JavaDelta<'a>, track: &'a OpenReplies) -> Option<Event<'a>
     if own.is_empty() || !is_said(&id) || !is_said(&created_at) {
         return None;
     }
-    let places = match java.metadata {
+    let seqs = match java.metadata {
         Some(metadata) => {
             serde_json::from_str::<CarriedMetadata>(metadata.get()).ok()?.turnwire.set
         }
@@ -199,8 +199,8 @@ fn to_event<'a>(java: JavaDelta<'a>, track: &'a OpenReplies) -> Option<Event<'a>
             parent_tool_call_id: None,
         })
     });
-    event.seq = places.seq;
-    event.seq_from = places.seq_from;
+    event.seq = seqs.seq;
+    event.seq_from = seqs.seq_from;
     Some(event)
 }
 

@@ -43,11 +43,11 @@ impl ReplyWriter {
         if self.step.has_text(kind, id) {
             return true;
         }
-        let goes_on = self.step.take_carried(kind, id);
-        if goes_on {
+        let is_carried = self.step.take_carried(kind, id);
+        if is_carried {
             self.text_start(kind, id, out);
         }
-        goes_on
+        is_carried
     }
 
     pub(super) fn result_delta(&mut self, id: &str, event: &Event<'_>, out: &mut Frames) {

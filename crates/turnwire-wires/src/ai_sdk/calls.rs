@@ -135,8 +135,8 @@ impl Calls {
     /// The call, if it has no output yet, and whether its step is current and can be rewritten.
     fn open_call(&mut self, id: &str) -> Option<(&mut CallState, StepPosition)> {
         let at = *self.by_id.get(id)?;
-        let place = self.position(at);
-        self.list.get_mut(at).filter(|call| !call.is_done).map(|call| (call, place))
+        let position = self.position(at);
+        self.list.get_mut(at).filter(|call| !call.is_done).map(|call| (call, position))
     }
 
     fn position(&self, at: usize) -> StepPosition {
@@ -169,17 +169,17 @@ impl Calls {
             return None;
         }
         let at = self.add(id, name);
-        let place = self.position(at);
+        let position = self.position(at);
         let call = self.list.get_mut(at)?;
         input.clone_into(&mut call.input);
         call.title = title.map(str::to_owned);
-        call.close_input(place, out);
+        call.close_input(position, out);
         Some(at)
     }
 
     pub(super) fn input_delta(&mut self, id: &str, delta: &str, out: &mut Frames) {
-        let Some((call, place)) = self.open_call(id) else { return };
-        if call.is_input_complete || !place.in_step || delta.is_empty() {
+        let Some((call, position)) = self.open_call(id) else { return };
+        if call.is_input_complete || !position.in_step || delta.is_empty() {
             return;
         }
         call.input.push_str(delta);
@@ -187,19 +187,19 @@ impl Calls {
     }
 
     pub(super) fn end_input(&mut self, id: &str, extra: &Fields, out: &mut Frames) {
-        let Some((call, place)) = self.open_call(id) else { return };
+        let Some((call, position)) = self.open_call(id) else { return };
         if !call.is_input_complete {
             call.extra = extra.clone();
-            call.close_input(place, out);
+            call.close_input(position, out);
         }
     }
 
     /// Completes the open inputs, because their step or the response ends.
     pub(super) fn close_inputs(&mut self, out: &mut Frames) {
         for at in self.step..self.list.len() {
-            let place = self.position(at);
+            let position = self.position(at);
             if let Some(call) = self.list.get_mut(at).filter(|call| !call.is_input_complete) {
-                call.close_input(place, out);
+                call.close_input(position, out);
             }
         }
     }
@@ -214,51 +214,51 @@ impl Calls {
     ) {
         let mut is_asked = false;
         for id in ids {
-            let Some((call, place)) = self.open_call(id) else { continue };
-            call.close_input(place, out);
-            call.write_approval_request(false, place, out);
+            let Some((call, position)) = self.open_call(id) else { continue };
+            call.close_input(position, out);
+            call.write_approval_request(false, position, out);
             is_asked = true;
         }
         if !is_asked {
             return;
         }
         for at in self.step..self.list.len() {
-            let place = self.position(at);
+            let position = self.position(at);
             let Some(call) = self.list.get_mut(at) else { continue };
             let is_beside = call.is_input_complete && !call.is_done && !call.is_external;
             if is_beside && call.approval == Approval::None {
-                call.write_approval_request(true, place, out);
-                call.write_approval_response(true, None, place, out);
+                call.write_approval_request(true, position, out);
+                call.write_approval_response(true, None, position, out);
             }
         }
     }
 
     /// Applies the user's decision.
     pub(super) fn apply_approval(&mut self, answer: &ConfirmResult, out: &mut Frames) {
-        let Some((call, place)) = self.open_call(&answer.tool_call.id) else { return };
+        let Some((call, position)) = self.open_call(&answer.tool_call.id) else { return };
         if call.approval != Approval::Requested {
             return;
         }
         let input = &answer.tool_call.input;
         if answer.confirmed && !input.is_empty() && *input != call.input {
             call.input.clone_from(input);
-            if place.in_step {
-                call.write_input(place, out);
+            if position.in_step {
+                call.write_input(position, out);
             }
         }
         let reason: Option<String> = answer.rest.get("reason").ok().flatten();
-        call.write_approval_response(answer.confirmed, reason.as_deref(), place, out);
+        call.write_approval_response(answer.confirmed, reason.as_deref(), position, out);
     }
 
     /// Asks the client to execute a call.
     pub(super) fn request_execution(&mut self, id: &str, out: &mut Frames) {
-        let Some((call, place)) = self.open_call(id) else { return };
-        call.close_input(place, out);
+        let Some((call, position)) = self.open_call(id) else { return };
+        call.close_input(position, out);
         call.is_external = true;
         match call.approval {
-            Approval::None if place.in_step => call.write_input(place, out),
+            Approval::None if position.in_step => call.write_input(position, out),
             // An approved call cannot go back to a state without approval.
-            Approval::Answered(true) => call.write_approval_response(true, None, place, out),
+            Approval::Answered(true) => call.write_approval_response(true, None, position, out),
             Approval::None | Approval::Requested | Approval::Answered(false) => {}
         }
     }
@@ -273,8 +273,8 @@ impl Calls {
         out: &mut Frames,
     ) -> Option<usize> {
         let added = self.add_whole_call(id, name, "", None, out);
-        let (call, place) = self.open_call(id)?;
-        call.close_input(place, out);
+        let (call, position) = self.open_call(id)?;
+        call.close_input(position, out);
         if call.result.is_none() {
             let mut result = Box::new(Msg::reply(RESULT_REPLY_ID, ""));
             apply_event(&mut result, event);
@@ -285,7 +285,7 @@ impl Calls {
 
     /// Handles a delta of a result.
     pub(super) fn result_delta(&mut self, id: &str, event: &Event<'_>, out: &mut Frames) {
-        let Some((call, place)) = self.open_call(id) else { return };
+        let Some((call, position)) = self.open_call(id) else { return };
         let Some(result) = &mut call.result else { return };
         apply_event(result, event);
         if let EventKind::ToolResultTextDelta(delta) = &event.kind {
@@ -298,7 +298,7 @@ impl Calls {
         let may_show = matches!(call.approval, Approval::None | Approval::Answered(true));
         if may_show && call.size >= call.next_preview {
             call.next_preview = (2 * call.size).max(FIRST_PREVIEW_BYTES);
-            call.write_preview(place, out);
+            call.write_preview(position, out);
         }
     }
 
@@ -322,9 +322,9 @@ impl Calls {
     }
 
     pub(super) fn finish_call(&mut self, id: &str, result: &ToolResult, out: &mut Frames) {
-        let Some((call, place)) = self.open_call(id) else { return };
-        call.close_input(place, out);
-        call.write_output(result, place, out);
+        let Some((call, position)) = self.open_call(id) else { return };
+        call.close_input(position, out);
+        call.write_output(result, position, out);
     }
 
     /// The reply ends. If it was interrupted, every call without output gets an error; otherwise
@@ -332,7 +332,7 @@ impl Calls {
     pub(super) fn close_calls(&mut self, is_cut: bool, out: &mut Frames) {
         self.close_inputs(out);
         for at in 0..self.list.len() {
-            let place = self.position(at);
+            let position = self.position(at);
             let Some(call) = self.list.get_mut(at).filter(|call| !call.is_done) else { continue };
             let msg = call.result.take();
             let mut result = match msg.as_deref().and_then(Msg::first::<ToolResult>) {
@@ -346,7 +346,7 @@ impl Calls {
             if is_cut {
                 result.state = ToolResultState::Interrupted;
             }
-            call.write_output(&result, place, out);
+            call.write_output(&result, position, out);
         }
     }
 
@@ -389,12 +389,12 @@ struct StepPosition {
 }
 
 impl CallState {
-    fn push_chunk(&mut self, chunk: String, place: StepPosition, out: &mut Frames) {
+    fn push_chunk(&mut self, chunk: String, position: StepPosition, out: &mut Frames) {
         out.push_text("", &chunk);
         if std::mem::take(&mut self.ends_in_preview) {
             self.recorded.pop();
         }
-        if place.is_recording {
+        if position.is_recording {
             self.recorded.push(chunk);
         }
     }
@@ -413,12 +413,12 @@ impl CallState {
     }
 
     /// The input is complete.
-    fn close_input(&mut self, place: StepPosition, out: &mut Frames) {
+    fn close_input(&mut self, position: StepPosition, out: &mut Frames) {
         if std::mem::replace(&mut self.is_input_complete, true) {
             return;
         }
         if input_json(&self.input).is_some() {
-            return self.write_input(place, out);
+            return self.write_input(position, out);
         }
         self.shows_output = true;
         let chunk = Chunk::ToolInputError {
@@ -430,10 +430,10 @@ impl CallState {
             error_text: "The input is not JSON.",
             provider_metadata: own_metadata(&self.extra),
         };
-        self.push_chunk(chunk.to_json(), place, out);
+        self.push_chunk(chunk.to_json(), position, out);
     }
 
-    fn write_input(&mut self, place: StepPosition, out: &mut Frames) {
+    fn write_input(&mut self, position: StepPosition, out: &mut Frames) {
         self.shows_output = false;
         let json = input_json(&self.input).unwrap_or_else(|| Json::from(self.input.as_str()));
         let chunk = Chunk::ToolInputAvailable {
@@ -445,17 +445,17 @@ impl CallState {
             title: self.title.as_deref(),
             provider_metadata: own_metadata(&self.extra),
         };
-        self.push_chunk(chunk.to_json(), place, out);
+        self.push_chunk(chunk.to_json(), position, out);
     }
 
     fn write_approval_request(
         &mut self,
         is_automatic: bool,
-        place: StepPosition,
+        position: StepPosition,
         out: &mut Frames,
     ) {
-        if self.shows_output && place.in_step {
-            self.write_input(place, out);
+        if self.shows_output && position.in_step {
+            self.write_input(position, out);
         }
         self.approval = Approval::Requested;
         // The call's id is unique and stable.
@@ -464,14 +464,14 @@ impl CallState {
             tool_call_id: &self.id,
             is_automatic,
         };
-        self.push_chunk(chunk.to_json(), place, out);
+        self.push_chunk(chunk.to_json(), position, out);
     }
 
     fn write_approval_response(
         &mut self,
         approved: bool,
         reason: Option<&str>,
-        place: StepPosition,
+        position: StepPosition,
         out: &mut Frames,
     ) {
         self.approval = Approval::Answered(approved);
@@ -481,10 +481,10 @@ impl CallState {
             reason,
             provider_executed: self.is_external.then_some(false),
         };
-        self.push_chunk(chunk.to_json(), place, out);
+        self.push_chunk(chunk.to_json(), position, out);
     }
 
-    fn write_preview(&mut self, place: StepPosition, out: &mut Frames) {
+    fn write_preview(&mut self, position: StepPosition, out: &mut Frames) {
         let result = self.result.as_deref().and_then(Msg::first::<ToolResult>);
         let Some(result) = result else { return };
         let chunk = Chunk::ToolOutputAvailable {
@@ -496,45 +496,49 @@ impl CallState {
         }
         .to_json();
         self.shows_output = true;
-        self.push_chunk(chunk, place, out);
-        self.ends_in_preview = place.is_recording;
+        self.push_chunk(chunk, position, out);
+        self.ends_in_preview = position.is_recording;
     }
 
-    fn write_output(&mut self, result: &ToolResult, place: StepPosition, out: &mut Frames) {
+    fn write_output(&mut self, result: &ToolResult, position: StepPosition, out: &mut Frames) {
         let failed = matches!(result.state, ToolResultState::Error | ToolResultState::Interrupted);
         let is_denied = result.state == ToolResultState::Denied;
         let was_not_allowed =
             matches!(self.approval, Approval::Requested | Approval::Answered(false)) && failed;
         // A preview prevents a denial, and can be removed only within its step.
-        let can_deny = !self.shows_output || place.in_step;
+        let can_deny = !self.shows_output || position.in_step;
         if can_deny && (is_denied || was_not_allowed) {
-            self.write_denial(&result.output.text("\n"), place, out);
+            self.write_denial(&result.output.text("\n"), position, out);
         } else {
             if matches!(self.approval, Approval::Requested | Approval::Answered(false)) {
-                self.write_approval_response(true, None, place, out);
+                self.write_approval_response(true, None, position, out);
             }
             let chunk = self.output_chunk(result, failed || is_denied);
-            self.push_chunk(chunk, place, out);
+            self.push_chunk(chunk, position, out);
         }
         self.is_done = true;
         self.result = None;
-        if !place.is_recording {
+        if !position.is_recording {
             self.drop_input();
         }
     }
 
-    fn write_denial(&mut self, reason: &str, place: StepPosition, out: &mut Frames) {
-        if self.shows_output && place.in_step {
-            self.write_input(place, out);
+    fn write_denial(&mut self, reason: &str, position: StepPosition, out: &mut Frames) {
+        if self.shows_output && position.in_step {
+            self.write_input(position, out);
         }
         if self.approval != Approval::Answered(false) {
             if self.approval == Approval::None {
-                self.write_approval_request(true, place, out);
+                self.write_approval_request(true, position, out);
             }
             let reason = Some(reason).filter(|reason| !reason.is_empty());
-            self.write_approval_response(false, reason, place, out);
+            self.write_approval_response(false, reason, position, out);
         }
-        self.push_chunk(Chunk::ToolOutputDenied { tool_call_id: &self.id }.to_json(), place, out);
+        self.push_chunk(
+            Chunk::ToolOutputDenied { tool_call_id: &self.id }.to_json(),
+            position,
+            out,
+        );
     }
 
     fn output_chunk(&self, result: &ToolResult, failed: bool) -> String {

@@ -278,12 +278,12 @@ fn read_confirmation(call: &ToolCall, part: &Fields) -> Result<Option<ConfirmRes
 
 /// Whether the client edited an input. It parsed and serialized the JSON, so numbers are compared
 /// as JavaScript does.
-fn is_edited(asked: &str, given: &Json) -> bool {
-    let (Some(json), Ok(given)) = (input_json(asked), given.parse_as::<Value>()) else {
+fn is_edited(original: &str, given: &Json) -> bool {
+    let (Some(json), Ok(given)) = (input_json(original), given.parse_as::<Value>()) else {
         // Text that is not JSON was sent as a string.
-        return given.parse_as::<String>().is_ok_and(|given| given != asked);
+        return given.parse_as::<String>().is_ok_and(|given| given != original);
     };
-    json.parse_as::<Value>().is_ok_and(|asked| !is_same_json(&asked, &given))
+    json.parse_as::<Value>().is_ok_and(|original| !is_same_json(&original, &given))
 }
 
 fn is_same_json(a: &Value, b: &Value) -> bool {

@@ -37,7 +37,7 @@ pub(super) fn write_message(msg: &Msg) -> Fields {
     if msg.role() == Role::Tool {
         ours.insert("role", Role::Tool.as_str());
     }
-    let theirs = take_object(&mut ours, KEPT_FIELD).unwrap_or_default();
+    let kept = take_object(&mut ours, KEPT_FIELD).unwrap_or_default();
     let mut parts = write_parts(msg);
     // The AI SDK rejects user and system messages without parts.
     if parts.is_empty() && matches!(msg.role(), Role::User | Role::System) {
@@ -60,7 +60,7 @@ pub(super) fn write_message(msg: &Msg) -> Fields {
         message.insert("metadata", to_json(&metadata));
     }
     message.insert("parts", to_json(&parts));
-    message.extend(&theirs);
+    message.extend(&kept);
     message
 }
 
@@ -81,11 +81,11 @@ fn write_parts(msg: &Msg) -> Vec<Fields> {
             parts.push([("type", "step-start")].into_iter().collect());
         }
         parts.push(if let ContentBlock::ToolCall(call) = block {
-            let result = pairs.get(&at).and_then(|&place| {
-                let ContentBlock::ToolResult(result) = msg.content().get(place)? else {
+            let result = pairs.get(&at).and_then(|&index| {
+                let ContentBlock::ToolResult(result) = msg.content().get(index)? else {
                     return None;
                 };
-                Some((result, (place != at + 1).then_some(place)))
+                Some((result, (index != at + 1).then_some(index)))
             });
             tool::write_tool_part(Some(call), result)
         } else {
@@ -97,15 +97,15 @@ fn write_parts(msg: &Msg) -> Vec<Fields> {
 
 /// The indexes of calls and their results, in both directions.
 fn pair_results(content: &[ContentBlock]) -> HashMap<usize, usize> {
-    let mut places: HashMap<&str, (Vec<usize>, Vec<usize>)> = HashMap::new();
+    let mut indexes: HashMap<&str, (Vec<usize>, Vec<usize>)> = HashMap::new();
     for (at, block) in content.iter().enumerate() {
         if let ContentBlock::ToolCall(call) = block {
-            places.entry(&call.id).or_default().0.push(at);
+            indexes.entry(&call.id).or_default().0.push(at);
         } else if let ContentBlock::ToolResult(result) = block {
-            places.entry(&result.id).or_default().1.push(at);
+            indexes.entry(&result.id).or_default().1.push(at);
         }
     }
-    let both = places.values().filter_map(|(calls, results)| match (&calls[..], &results[..]) {
+    let both = indexes.values().filter_map(|(calls, results)| match (&calls[..], &results[..]) {
         (&[call], &[result]) => Some([(call, result), (result, call)]),
         _ => None,
     });
@@ -150,9 +150,9 @@ pub(super) fn read_message(json: &Json) -> Result<Msg> {
     ours.insert("role", role.as_str());
     ours.insert("metadata", to_json(&metadata));
     ours.insert("content", to_json(&content));
-    let theirs = without_null(message, &["metadata"]);
-    if !theirs.is_empty() {
-        ours.insert(KEPT_FIELD, to_json(&theirs));
+    let kept = without_null(message, &["metadata"]);
+    if !kept.is_empty() {
+        ours.insert(KEPT_FIELD, to_json(&kept));
     }
     Msg::from_json(to_json(&ours).text())
 }

@@ -188,8 +188,8 @@ fn source(url: &str, media_type: &str) -> Source {
 
 /// Adds everything to a part that it has no field for.
 fn with_rest(mut part: Fields, mut rest: Fields) -> Fields {
-    if let Some(theirs) = take_object(&mut rest, KEPT_FIELD) {
-        part.extend(&theirs);
+    if let Some(kept) = take_object(&mut rest, KEPT_FIELD) {
+        part.extend(&kept);
     }
     add_own_metadata(&mut part, "providerMetadata", &rest);
     part
@@ -266,9 +266,9 @@ fn read_rest(mut part: Fields, dropped: &[&str]) -> Fields {
         part.remove(name);
     }
     let mut block = take_own_metadata(&mut part, "providerMetadata");
-    let theirs = without_null(part, &["providerMetadata"]);
-    if !theirs.is_empty() {
-        block.insert(KEPT_FIELD, to_json(&theirs));
+    let kept = without_null(part, &["providerMetadata"]);
+    if !kept.is_empty() {
+        block.insert(KEPT_FIELD, to_json(&kept));
     }
     block
 }

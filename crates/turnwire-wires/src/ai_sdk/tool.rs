@@ -73,7 +73,7 @@ pub(super) fn write_tool_part(call: Option<&ToolCall>, result: Option<PlacedResu
     part.insert("toolName", name);
     part.insert("toolCallId", id);
     let mut ours = Fields::default();
-    let mut theirs = Fields::default();
+    let mut kept = Fields::default();
     if let Some(call) = call {
         ours = without_null(to_fields(call), &["finished_at"]);
         for known in ["type", "id", "name", "input"] {
@@ -82,7 +82,7 @@ pub(super) fn write_tool_part(call: Option<&ToolCall>, result: Option<PlacedResu
         if call.suggested_rules.is_empty() {
             ours.remove("suggested_rules");
         }
-        theirs = take_object(&mut ours, KEPT_FIELD).unwrap_or_default();
+        kept = take_object(&mut ours, KEPT_FIELD).unwrap_or_default();
     } else {
         ours.insert("no_call", true);
     }
@@ -105,7 +105,7 @@ pub(super) fn write_tool_part(call: Option<&ToolCall>, result: Option<PlacedResu
             rest.insert("at", at);
         }
         if call.is_none() {
-            theirs = take_object(&mut rest, KEPT_FIELD).unwrap_or_default();
+            kept = take_object(&mut rest, KEPT_FIELD).unwrap_or_default();
         }
         // A denied part has no field for metadata of its result.
         if state == "output-denied" {
@@ -124,8 +124,8 @@ pub(super) fn write_tool_part(call: Option<&ToolCall>, result: Option<PlacedResu
         }
         part.insert("approval", to_json(&approval));
     }
-    let is_static = theirs.raw("type").is_some();
-    part.extend(&theirs);
+    let is_static = kept.raw("type").is_some();
+    part.extend(&kept);
     if is_static {
         part.remove("toolName");
     }
@@ -317,12 +317,12 @@ pub(super) fn read_tool_part(mut part: Fields) -> Result<ToolPart> {
     };
     let is_here = part.take::<bool>("providerExecuted").ok().flatten();
     let derived = call_state(&state, is_here != Some(false), approval.as_ref());
-    let theirs = unknown_fields(part, &word, (&id, &state), is_here, approval);
+    let kept = unknown_fields(part, &word, (&id, &state), is_here, approval);
     let (result, at) = result.map_or((None, None), |(result, at)| (Some(result), at));
     if no_call {
         let result = result.map(|mut result| {
-            if !theirs.is_empty() {
-                result.rest.insert(KEPT_FIELD, to_json(&theirs));
+            if !kept.is_empty() {
+                result.rest.insert(KEPT_FIELD, to_json(&kept));
             }
             result
         });
@@ -334,8 +334,8 @@ pub(super) fn read_tool_part(mut part: Fields) -> Result<ToolPart> {
     if ours.raw("state").is_none() {
         ours.insert("state", derived.as_str());
     }
-    if !theirs.is_empty() {
-        ours.insert(KEPT_FIELD, to_json(&theirs));
+    if !kept.is_empty() {
+        ours.insert(KEPT_FIELD, to_json(&kept));
     }
     Ok(ToolPart { call: Some(to_json(&ours).parse_as()?), result, at })
 }

@@ -323,8 +323,8 @@ impl TurnWriter {
     }
 
     fn rewrite_block(&self, index: u64, out: &mut Frames) {
-        let place = usize::try_from(index).ok();
-        let written = place.and_then(|place| self.written.get(place));
+        let position = usize::try_from(index).ok();
+        let written = position.and_then(|position| self.written.get(position));
         let Some(written) = written.filter(|written| !written.discarded) else { return };
         self.write_start(index, written.block.as_ref(), true, out);
         let WrittenBlock { text, thinking, deltas, .. } = written;
