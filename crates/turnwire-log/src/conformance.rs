@@ -142,7 +142,7 @@ suite! { $
         a_session_is_made_once_and_found_again
         one_id_is_another_session_for_another_tenant
         many_who_make_one_session_at_once_get_the_same
-        a_session_that_is_made_waiting_is_open_from_the_start
+        a_fork_is_open_until_it_is_complete
         a_session_made_again_has_another_number_and_epoch
         a_patch_changes_what_it_names_and_nothing_else
         metadata_and_names_come_back_as_they_were_given

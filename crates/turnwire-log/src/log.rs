@@ -4,8 +4,8 @@ use crate::error::{Error, Result};
 use crate::fair_queue::FairQueue;
 use crate::session::Session;
 use crate::store::{
-    IdempotencyRecord, NewSession, QueuedMessage, Retention, RetentionReport, SessionKey,
-    SessionQuery, SessionRecord, Store,
+    IdempotencyRecord, NewSession, Retention, RetentionReport, SessionKey, SessionQuery,
+    SessionRecord, Store,
 };
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -80,13 +80,10 @@ impl Log {
         Ok((self.keep_loaded(record), made))
     }
 
-    /// The same with a queued message from the start, by which the session is found after a crash.
-    pub async fn create_session_with_queued(
-        &self,
-        new: NewSession,
-        waits: QueuedMessage,
-    ) -> Result<(Arc<Session>, bool)> {
-        let (record, made) = self.store.create_session_with_queued(new, waits).await?;
+    /// The same for a fork, whose log is copied afterwards.
+    /// [`Transaction::complete_fork`](crate::Transaction::complete_fork) ends that.
+    pub async fn create_fork(&self, new: NewSession) -> Result<(Arc<Session>, bool)> {
+        let (record, made) = self.store.create_fork(new).await?;
         Ok((self.keep_loaded(record), made))
     }
 

@@ -203,18 +203,12 @@ impl Store for MemoryStore {
         self.0.lock().create(new)
     }
 
-    async fn create_session_with_queued(
-        &self,
-        new: NewSession,
-        waits: QueuedMessage,
-    ) -> Result<(SessionRecord, bool)> {
+    async fn create_fork(&self, new: NewSession) -> Result<(SessionRecord, bool)> {
         let mut data = self.0.lock();
-        let (record, made) = data.create(new)?;
+        let (mut record, made) = data.create(new)?;
         if made {
-            let mut references = BlobReferences::default();
-            references.add(&waits.json);
-            data.add_blob_references(record.number, &references);
-            data.get_mut(record.number)?.queue.push(waits);
+            record.state.is_forking = true;
+            data.get_mut(record.number)?.record.state.is_forking = true;
         }
         Ok((record, made))
     }
@@ -261,7 +255,7 @@ impl Store for MemoryStore {
     async fn list_open_sessions(&self) -> Result<Vec<SessionRecord>> {
         let data = self.0.lock();
         let open = |stored: &&StoredSession| {
-            stored.record.state.open_from.is_some() || !stored.queue.is_empty()
+            stored.record.state.keep_from().is_some() || !stored.queue.is_empty()
         };
         Ok(data.sessions.values().filter(open).map(|stored| stored.record.clone()).collect())
     }

@@ -123,6 +123,17 @@ pub struct SessionState {
     /// Hints that arrived during a model call and are appended at its end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<HeldHint>,
+    /// Whether the session is a fork whose log is still being copied. After a crash it is deleted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_forking: bool,
+}
+
+impl SessionState {
+    /// From where on the session is open: its first open reply, or all of a fork in progress.
+    /// Engines list open sessions by it, and retention keeps their events.
+    pub fn keep_from(&self) -> Option<Seq> {
+        self.open_from.or(self.is_forking.then_some(Seq::FIRST))
+    }
 }
 
 /// A hint that waits for the end of a model call.
@@ -398,14 +409,9 @@ pub trait Store: Send + Sync + 'static {
     /// Creates a session, or finds the existing one. Returns whether it was created.
     async fn create_session(&self, new: NewSession) -> Result<(SessionRecord, bool)>;
 
-    /// The same, and a created session has a queued message from the start: it is among the [open
-    /// sessions](Self::list_open_sessions) until that is dequeued. A durable engine writes both in
-    /// one commit.
-    async fn create_session_with_queued(
-        &self,
-        new: NewSession,
-        waits: QueuedMessage,
-    ) -> Result<(SessionRecord, bool)>;
+    /// The same, and a created session is a fork in progress: it is among the [open
+    /// sessions](Self::list_open_sessions) until an append clears [`SessionState::is_forking`].
+    async fn create_fork(&self, new: NewSession) -> Result<(SessionRecord, bool)>;
 
     /// Finds a session.
     async fn find_session(&self, key: &SessionKey) -> Result<Option<SessionRecord>>;

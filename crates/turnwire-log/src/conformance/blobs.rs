@@ -242,7 +242,8 @@ pub(super) async fn a_blob_stays_while_a_session_refers_to_it(harness: &mut Harn
     store.append(Append { enqueue: vec![queued([3; 32])], ..owner.nothing() }).await.unwrap();
     let made = crate::store::NewSession { metadata: metadata([4; 32]), ..new("t", "made", 0) };
     let made = store.create_session(made).await.unwrap().0;
-    store.create_session_with_queued(new("t", "waits", 0), queued([5; 32])).await.unwrap();
+    let waits = Owner::new(store, "t", "waits").await;
+    store.append(Append { enqueue: vec![queued([5; 32])], ..waits.nothing() }).await.unwrap();
     let patch = SessionPatch { metadata: Some(metadata([6; 32])), ..SessionPatch::default() };
     store.patch_session(made.number, patch).await.unwrap();
     let again = message("m", 1, 1, &url([7; 32]));

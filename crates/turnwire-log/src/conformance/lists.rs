@@ -243,6 +243,7 @@ pub(super) async fn a_state_comes_back_as_it_was_written(harness: &mut Harness) 
         subs: [("sub \"1\"".to_owned(), UsageTotal { usage, cost: Cost::new(0.5) })].into(),
         former_producers: vec![Producer { id: "p 0".to_owned(), fence: 7, holder: String::new() }],
         is_produced: true,
+        is_forking: true,
         rules: Vec::new(),
         held: vec![HeldHint {
             reply_id: "r".to_owned(),

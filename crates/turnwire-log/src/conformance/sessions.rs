@@ -83,25 +83,20 @@ pub(super) async fn many_who_make_one_session_at_once_get_the_same(harness: &mut
         .await;
 }
 
-pub(super) async fn a_session_that_is_made_waiting_is_open_from_the_start(harness: &mut Harness) {
-    let waits =
-        |id: &str| QueuedMessage { id: id.to_owned(), reply_id: String::new(), json: "{}".into() };
-    let (record, made) =
-        harness.store().create_session_with_queued(new("t", "s", 0), waits("a")).await.unwrap();
-    assert!(made);
+pub(super) async fn a_fork_is_open_until_it_is_complete(harness: &mut Harness) {
+    let (record, made) = harness.store().create_fork(new("t", "s", 0)).await.unwrap();
+    assert!(made && record.state.is_forking);
     harness
         .see(async |store| {
-            let (again, made) =
-                store.create_session_with_queued(new("t", "s", 0), waits("b")).await.unwrap();
+            let (again, made) = store.create_fork(new("t", "s", 0)).await.unwrap();
             assert!(!made);
             assert_eq!(again, record);
-            assert_eq!(store.list_queued(record.number).await.unwrap(), [waits("a")]);
             assert_eq!(store.list_open_sessions().await.unwrap(), std::slice::from_ref(&record));
         })
         .await;
     let owner = Owner::of(harness.store(), record).await;
-    let dequeue = vec!["a".to_owned()];
-    harness.store().append(Append { dequeue, ..owner.nothing() }).await.unwrap();
+    let state = Some(SessionState::default());
+    harness.store().append(Append { state, ..owner.nothing() }).await.unwrap();
     harness.see(async |store| assert_eq!(store.list_open_sessions().await.unwrap(), [])).await;
 }
 

@@ -135,6 +135,16 @@ impl<'s> Transaction<'s> {
         self.enqueue.push(queued);
     }
 
+    /// Whether the session is a fork whose log is still being copied.
+    pub fn is_forking(&self) -> bool {
+        self.live.state.is_forking
+    }
+
+    /// The log of a fork is complete.
+    pub fn complete_fork(&mut self) {
+        self.state_changed |= std::mem::take(&mut self.live.state.is_forking);
+    }
+
     /// Removes a message from the queue.
     pub fn dequeue(&mut self, id: &str) -> Option<QueuedMessage> {
         let at = self.live.queue.iter().position(|queued| queued.id == id)?;

@@ -87,7 +87,7 @@ fn set_state(
         session,
         now_ms,
         sessions::status_to_sql(state.status),
-        state.open_from.map(|place| sql_integers::to_sql(place.get())),
+        state.keep_from().map(|seq| sql_integers::to_sql(seq.get())),
         sessions::to_json(state)?,
     ])?;
     Ok(())

@@ -238,13 +238,13 @@ pub(super) fn status_to_sql(status: SessionStatus) -> i64 {
 pub(super) fn create(
     conn: &Connection,
     new: &NewSession,
+    state: &SessionState,
     ends: &impl LogEnds,
 ) -> Result<SessionRecord, SqliteError> {
-    let state = SessionState::default();
     conn.prepare_cached(
         "INSERT INTO sessions (tenant, id, epoch, agent, title, metadata, created_ms, updated_ms,
                                status, open_from, state)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8, NULL, ?9)",
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8, ?9, ?10)",
     )?
     .execute(params![
         &*new.key.tenant,
@@ -255,7 +255,8 @@ pub(super) fn create(
         to_json(&new.metadata)?,
         new.now_ms,
         status_to_sql(state.status),
-        to_json(&state)?,
+        state.keep_from().map(|seq| sql_integers::to_sql(seq.get())),
+        to_json(state)?,
     ])?;
     let no = conn.last_insert_rowid();
     if !new.title.is_empty() {

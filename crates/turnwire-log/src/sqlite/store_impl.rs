@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::store::{
     Append, BlobInfo, BlobReferences, EventLines, IdempotencyRecord, Lease, MessageQuery, NewBlob,
     NewSession, QueuedMessage, Retention, RetentionReport, SessionKey, SessionNumber, SessionPatch,
-    SessionQuery, SessionRecord, Store, StoreFuture, StoredMessage, UploadNumber,
+    SessionQuery, SessionRecord, SessionState, Store, StoreFuture, StoredMessage, UploadNumber,
 };
 use crate::visible_sessions::VisibleSessions;
 use async_trait::async_trait;
@@ -33,13 +33,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 fn create_or_find(
     batch: &mut Batch<'_>,
     new: &NewSession,
+    state: &SessionState,
 ) -> Result<(SessionRecord, bool), SqliteError> {
     if let Some(found) = sessions::find_by_key(batch.read_connection(), &new.key, batch)? {
         return Ok((found, false));
     }
     batch.has_unindexed |= !new.title.is_empty();
     let conn = batch.write_connection()?;
-    let record = sessions::create(conn, new, batch)?;
+    let record = sessions::create(conn, new, state, batch)?;
     let mut references = BlobReferences::default();
     references.add_fields(&new.metadata);
     blobs::add_references(batch, record.number.0, &references)?;
@@ -49,25 +50,13 @@ fn create_or_find(
 #[async_trait]
 impl Store for SqliteStore {
     async fn create_session(&self, new: NewSession) -> Result<(SessionRecord, bool)> {
-        self.write(Grouping::Shared, move |batch| create_or_find(batch, &new)).await
+        let state = SessionState::default();
+        self.write(Grouping::Shared, move |batch| create_or_find(batch, &new, &state)).await
     }
 
-    async fn create_session_with_queued(
-        &self,
-        new: NewSession,
-        waits: QueuedMessage,
-    ) -> Result<(SessionRecord, bool)> {
-        self.write(Grouping::Shared, move |batch| {
-            let (record, made) = create_or_find(batch, &new)?;
-            if made {
-                messages::enqueue(batch.write_connection()?, record.number.0, &waits)?;
-                let mut references = BlobReferences::default();
-                references.add(&waits.json);
-                blobs::add_references(batch, record.number.0, &references)?;
-            }
-            Ok((record, made))
-        })
-        .await
+    async fn create_fork(&self, new: NewSession) -> Result<(SessionRecord, bool)> {
+        let state = SessionState { is_forking: true, ..SessionState::default() };
+        self.write(Grouping::Shared, move |batch| create_or_find(batch, &new, &state)).await
     }
 
     async fn find_session(&self, key: &SessionKey) -> Result<Option<SessionRecord>> {

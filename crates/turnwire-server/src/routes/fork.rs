@@ -74,7 +74,7 @@ pub async fn fork_session(
     let now_ms = jiff::Timestamp::now().as_millisecond();
     let agent = source.agent().to_owned();
     let new = NewSession { key, agent, title, metadata, now_ms };
-    let (fork, made) = app.log.create_session_with_queued(new, unfinished::mark()).await?;
+    let (fork, made) = app.log.create_fork(new).await?;
     if !made {
         return Err(ApiError::conflict(format!("a session {} exists already", fork.id()))
             .hint("choose another id, or omit it"));
@@ -93,23 +93,6 @@ pub async fn fork_session(
     });
     let view = work.await.map_err(ApiError::internal)??;
     Ok((StatusCode::CREATED, Json(view)))
-}
-
-/// A fork that a crash left in the middle is known by something in its queue that no client can put
-/// there; whoever starts next removes it. Nobody was told that it is there.
-pub(crate) mod unfinished {
-    use turnwire_log::store::QueuedMessage;
-
-    /// No id that a message can have.
-    pub(crate) const ID: &str = "~fork";
-
-    pub(super) fn mark() -> QueuedMessage {
-        QueuedMessage { id: ID.to_owned(), reply_id: String::new(), json: "{}".into() }
-    }
-
-    pub(crate) fn is_marked(queue: &[QueuedMessage]) -> bool {
-        queue.iter().any(|queued| queued.id == ID)
-    }
 }
 
 struct ForkCopy {
@@ -209,7 +192,7 @@ impl ForkCopy {
         let last = self.last;
         let change = |tx: &mut Transaction<'_>| {
             check_untouched(tx, last)?;
-            tx.dequeue(unfinished::ID);
+            tx.complete_fork();
             end_all_replies(tx, &self.fork, &FinishedReason::Interrupted, None)
                 .map_err(ApiError::internal)?;
             Ok::<_, ApiError>(())

@@ -1,6 +1,5 @@
 //! Sessions as clients see them: the JSON of a session and its pending calls.
 
-use super::fork::unfinished;
 use crate::app::App;
 use crate::auth::{Action, Caller};
 use crate::error::{ApiError, ApiResult};
@@ -111,8 +110,7 @@ impl SessionView {
         pending: Vec<PendingView>,
         queue: &[QueuedMessage],
     ) -> Self {
-        let queue = queue.iter().filter(|queued| queued.id != unfinished::ID);
-        let queued = queue.map(|queued| QueuedView {
+        let queued = queue.iter().map(|queued| QueuedView {
             message_id: queued.id.clone(),
             reply_id: queued.reply_id.clone(),
             content: queued_content(&queued.json),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use turnwire_core::{Fields, Msg};
 use turnwire_log::sqlite::Options;
 use turnwire_log::store::{NewSession, QueuedMessage, SessionKey};
-use turnwire_log::{Log, SqliteStore};
+use turnwire_log::{Log, SqliteStore, Transaction};
 use turnwire_testkit::values;
 
 fn doubling_schema() -> Value {
@@ -36,7 +36,12 @@ async fn store_message(folder: &Path, schema: &Value) {
     };
     let queued =
         QueuedMessage { id: "m".to_owned(), reply_id: "r".to_owned(), json: msg.to_json().into() };
-    log.create_session_with_queued(new, queued).await.unwrap();
+    let (session, _) = log.create_session(new).await.unwrap();
+    let enqueue = |tx: &mut Transaction<'_>| {
+        tx.enqueue(queued);
+        Ok::<_, turnwire_log::Error>(())
+    };
+    session.transact(&[], enqueue).await.unwrap();
 }
 
 /// The error of a reply.

@@ -4,7 +4,7 @@ use crate::harness::{Server, asking, publish, reply, said};
 use serde_json::{Value, json};
 use turnwire_core::{Fields, Seq};
 use turnwire_log::Session;
-use turnwire_log::store::{EventLines, NewSession, QueuedMessage, SessionKey};
+use turnwire_log::store::{EventLines, NewSession, SessionKey};
 
 async fn text(session: &Session) -> Vec<String> {
     let from = session.first_seq().await.unwrap();
@@ -126,10 +126,7 @@ async fn a_fork_that_a_crash_left_in_the_middle_is_gone_after_the_start() {
             metadata: Fields::default(),
             now_ms: 0,
         };
-        // As a fork begins.
-        let mark =
-            QueuedMessage { id: "~fork".to_owned(), reply_id: String::new(), json: "{}".into() };
-        server.app.log.create_session_with_queued(new, mark).await.unwrap();
+        server.app.log.create_fork(new).await.unwrap();
         server.get(&format!("/v1/sessions/{agent}")).await.expect(200);
     }
     server.app.turns.recover().await.unwrap();

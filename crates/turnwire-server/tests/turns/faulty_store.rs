@@ -40,12 +40,8 @@ impl Store for FaultyStore {
     async fn create_session(&self, new: NewSession) -> Result<(SessionRecord, bool)> {
         self.store.create_session(new).await
     }
-    async fn create_session_with_queued(
-        &self,
-        new: NewSession,
-        waits: QueuedMessage,
-    ) -> Result<(SessionRecord, bool)> {
-        self.store.create_session_with_queued(new, waits).await
+    async fn create_fork(&self, new: NewSession) -> Result<(SessionRecord, bool)> {
+        self.store.create_fork(new).await
     }
     async fn find_session(&self, key: &SessionKey) -> Result<Option<SessionRecord>> {
         self.store.find_session(key).await

@@ -47,7 +47,7 @@ impl RandomRun {
         open.sort();
         let sessions = self.model.sessions.iter();
         let expected = sessions.filter(|(_, session)| {
-            session.record.state.open_from.is_some() || !session.queue.is_empty()
+            session.record.state.keep_from().is_some() || !session.queue.is_empty()
         });
         assert_eq!(
             open.iter().collect::<Vec<_>>(),
