@@ -6,10 +6,10 @@ mod upload;
 pub(crate) use upload::{StoredBlob, Upload, store_blob};
 
 use crate::app::App;
+use crate::auth::hex;
 use crate::config::{Config, Sha256};
 use crate::error::{ApiError, ApiResult};
 use bytes::Bytes;
-use std::fmt::Write as _;
 use turnwire_core::block::UrlSource;
 use turnwire_core::{ContentBlock, DataBlock, Msg, Source, TextBlock};
 use turnwire_log::Store;
@@ -29,11 +29,7 @@ pub fn blob_url(config: &Config, hash: &[u8; 32]) -> String {
 
 /// The id of a blob: its hash in hexadecimal digits.
 pub fn blob_id(hash: &[u8; 32]) -> String {
-    hash.iter().fold(String::with_capacity(64), |mut hex, byte| {
-        // Writing to a string never fails.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    hex(hash, hash.len())
 }
 
 /// The hash of the blob that a URL names, on this or another server. Equal hashes mean equal bytes.

@@ -100,7 +100,7 @@ pub(crate) async fn serve(
     let (writer, out) = SocketWriter::spawn(sink);
     let subscriptions = Subscriptions::new(app.clone(), wire, out.clone());
     let (app_, out_) = (app.clone(), out.clone());
-    let mut desk = SocketConnection {
+    let mut connection = SocketConnection {
         app: app_,
         wire,
         caller,
@@ -109,9 +109,9 @@ pub(crate) async fn serve(
         subscriptions,
         out: out_,
     };
-    let close = read_commands(&app, &mut stream, &mut desk, &writer).await;
-    desk.subscriptions.end().await;
-    drop(desk);
+    let close = read_commands(&app, &mut stream, &mut connection, &writer).await;
+    connection.subscriptions.end().await;
+    drop(connection);
     if let Some(CloseReason { code, reason }) = close {
         let _ = timeout(CLOSE_TIMEOUT, out.send(Outgoing::Close(code, reason))).await;
     }
@@ -125,7 +125,7 @@ pub(crate) async fn serve(
 async fn read_commands(
     app: &App,
     stream: &mut SplitStream<WebSocket>,
-    desk: &mut SocketConnection,
+    connection: &mut SocketConnection,
     writer: &SocketWriter,
 ) -> Option<CloseReason> {
     let heartbeat = app.config.limits.heartbeat.0;
@@ -136,11 +136,11 @@ async fn read_commands(
     let patience = app.config.limits.headers_timeout.0;
     let credentials = sleep_until(Instant::now() + patience);
     tokio::pin!(credentials);
-    if let Flow::Break(close) = desk.greet().await {
+    if let Flow::Break(close) = connection.greet().await {
         return close;
     }
     loop {
-        let expires_at = desk.caller.as_ref().and_then(Caller::expires_at);
+        let expires_at = connection.caller.as_ref().and_then(Caller::expires_at);
         let message = tokio::select! {
             biased;
             () = app.shutdown.cancelled() => {
@@ -149,16 +149,16 @@ async fn read_commands(
             () = writer.wait_closed() => return None,
             () = wait_until_expired(expires_at) => return Some(EXPIRED),
             message = stream.next() => message?,
-            () = &mut credentials, if desk.caller.is_none() => {
+            () = &mut credentials, if connection.caller.is_none() => {
                 return Some(CloseReason { code: code::UNAUTHORIZED, reason: "no credentials received" });
             }
             _ = ping.tick() => {
                 // While something waits to be written, the write timeout applies instead.
-                let is_quiet = desk.out.capacity() == desk.out.max_capacity();
+                let is_quiet = connection.out.capacity() == connection.out.max_capacity();
                 if is_quiet && heard.elapsed() >= heartbeat * 2 {
                     return Some(CloseReason { code: code::SILENT, reason: "no pong received" });
                 }
-                desk.out.try_send(Outgoing::Ping).ok();
+                connection.out.try_send(Outgoing::Ping).ok();
                 continue;
             }
         };
@@ -168,15 +168,15 @@ async fn read_commands(
         let is_control = match &message {
             // A masked frame of less than 126 bytes has 6 bytes beside its payload.
             Ok(Message::Ping(payload) | Message::Pong(payload)) => {
-                desk.with_unread_bytes(|unread| unread.subtract(payload.len() + 6));
+                connection.with_unread_bytes(|unread| unread.subtract(payload.len() + 6));
                 true
             }
             Ok(Message::Text(_) | Message::Binary(_) | Message::Close(_)) | Err(_) => false,
         };
         let flow = match message {
             Ok(Message::Text(text)) => {
-                let out = desk.out.clone();
-                let done = desk.handle_text(text.as_str());
+                let out = connection.out.clone();
+                let done = connection.handle_text(text.as_str());
                 tokio::pin!(done);
                 // Some commands take long: pings show proxies that the connection is alive.
                 loop {
@@ -187,7 +187,7 @@ async fn read_commands(
                     }
                 }
             }
-            Ok(Message::Binary(_)) => desk.handle_binary().await,
+            Ok(Message::Binary(_)) => connection.handle_binary().await,
             Ok(Message::Ping(_) | Message::Pong(_)) => Flow::Continue(()),
             Ok(Message::Close(_)) => Flow::Break(None),
             Err(error) => Flow::Break(close_reason(error)),
@@ -196,7 +196,7 @@ async fn read_commands(
             return close;
         }
         if !is_control {
-            desk.with_unread_bytes(UnreadBytes::clear);
+            connection.with_unread_bytes(UnreadBytes::clear);
         }
         // Nothing is read while a command runs.
         heard = Instant::now();

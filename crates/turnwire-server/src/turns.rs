@@ -17,6 +17,7 @@
 //! | `session_worker` | the task that works on one session |
 //! | `journal` | makes the events of agents durable |
 //! | `usage_counter` | counts tokens, cost and model latency |
+//! | `event_origin` | who sends which events |
 //! | `end_replies` | ends replies that cannot continue |
 //! | `deadlines` | expires pending calls and silent producers |
 
@@ -24,6 +25,7 @@ pub(crate) mod client_context;
 pub mod client_events;
 mod deadlines;
 mod end_replies;
+pub(crate) mod event_origin;
 pub mod hints;
 pub mod idempotency;
 mod journal;
@@ -38,7 +40,6 @@ pub(crate) use journal::{ceil_seconds, persist, stamp_event};
 
 use crate::config::{Config, OnRestart};
 use crate::metrics::AgentMetrics;
-use crate::routes::unfinished;
 use deadlines::{Deadlines, WaitLimits};
 use end_replies::end_own_replies;
 use parking_lot::Mutex;
@@ -133,7 +134,7 @@ impl Turns {
     /// queued messages are answered. Also starts the tasks that watch deadlines.
     pub async fn recover(self: &Arc<Self>) -> Result<()> {
         for record in self.log.store().list_open_sessions().await? {
-            if unfinished::is_marked(&self.log.store().list_queued(record.number).await?) {
+            if record.state.is_forking {
                 tracing::warn!(session = &*record.key.id, "removing an unfinished fork");
                 self.log.delete_session(&record.key).await?;
                 continue;
@@ -160,7 +161,7 @@ impl Turns {
             Ok((true, _)) => self.metrics.reply_ended(session.agent(), &interrupted),
             Ok((false, _)) => {}
             Err(halt) => {
-                tracing::error!(session = session.id(), %halt, "an open reply could not be ended");
+                tracing::error!(session = session.id(), error = %halt, "an open reply could not be ended");
             }
         }
         self.wake(&session);

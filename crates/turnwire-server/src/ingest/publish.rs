@@ -7,6 +7,7 @@ use crate::App;
 use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::turns::client_events::{self, EventsAccepted};
+use crate::turns::event_origin::EventOrigin;
 use crate::turns::hints::WhenIdle;
 use axum::body::Body;
 use axum::response::Response;
@@ -130,14 +131,15 @@ pub(super) enum EventRefusal {
 /// What a producer may never send.
 #[inline]
 fn refuse_producer_event(event: &Event<'_>) -> Option<EventRefusal> {
-    match &event.kind {
-        EventKind::UserConfirmResult(_) => Some(EventRefusal::Confirms),
-        EventKind::Hint(hint) if event.reply_id.is_empty() || hint.block_id.is_empty() => {
-            Some(EventRefusal::NoReply)
-        }
-        _ if event.id.is_empty() => Some(EventRefusal::NoId),
-        _ => None,
+    if EventOrigin::from_kind(&event.kind) == EventOrigin::Approver {
+        return Some(EventRefusal::Confirms);
     }
+    if let EventKind::Hint(hint) = &event.kind
+        && (event.reply_id.is_empty() || hint.block_id.is_empty())
+    {
+        return Some(EventRefusal::NoReply);
+    }
+    event.id.is_empty().then_some(EventRefusal::NoId)
 }
 
 impl EventRefusal {

@@ -16,14 +16,14 @@ use crate::stream::{PausePolicy, ReplyPosition, ReplyStreamOptions, sse_response
 use crate::turns::EXTERNAL;
 use crate::turns::client_context;
 use crate::turns::client_events;
-use crate::turns::send::{SendRequest, send_all};
+use crate::turns::send::{SendRequest, is_blank, send_all};
 use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
 use std::collections::HashSet;
 use std::sync::Arc;
 use turnwire_agent::{ClientContext, ClientTool};
-use turnwire_core::{ContentBlock, Event, Fields, Json, Msg, Role, ToolCall};
+use turnwire_core::{Event, Fields, Json, Msg, Role, ToolCall};
 use turnwire_log::{PendingCalls, Session, Snapshot};
 use turnwire_wires::ag_ui::{HistoryDifference, PendingReply, RunInput, RunOptions};
 use turnwire_wires::{EncoderOptions, Frames, Wire, sse as lines};
@@ -132,8 +132,7 @@ impl RunRequest<'_> {
                 )
                 .hint("the id identifies the message when the request is repeated"));
             }
-            let says_nothing = |block: &ContentBlock| matches!(block, ContentBlock::Text(block) if block.text.trim().is_empty());
-            if msg.content().iter().all(says_nothing) {
+            if is_blank(msg) {
                 return Err(ApiError::unprocessable(format!(
                     "the message {} is empty; nothing was stored",
                     msg.id()

@@ -9,14 +9,15 @@ mod results;
 
 use super::{SESSION_HEADER, follow_reply, sse_response, stopping_error, with_session_header};
 use crate::app::App;
-use crate::auth::{Caller, expired_error, hex, sha256};
+use crate::auth::{Caller, expired_error};
 use crate::error::{ApiError, ApiResult, X_SHOULD_RETRY};
 use crate::stream::{AnswerEnd, PausePolicy, ReplyPosition, ReplyStreamOptions, ReplySubscriber};
+use crate::turns::idempotency::{derived_id, mark_replayed};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use std::sync::Arc;
 use turnwire_core::{Event, EventKind};
 use turnwire_log::Session;
@@ -24,9 +25,6 @@ use turnwire_wires::client_request::ClientRequest;
 use turnwire_wires::collect::{ErrorResponse, ResponseCollector};
 use turnwire_wires::openai_chat::StreamOptions;
 use turnwire_wires::{EncoderOptions, Wire};
-
-/// The longest idempotency key.
-const MAX_KEY_LENGTH: usize = 255;
 
 /// One protocol in which an agent is served as a model.
 pub(crate) struct ModelApi {
@@ -82,8 +80,7 @@ pub(crate) async fn handle_request(
     let asked = ClientRequest { user_messages: Vec::new(), results: Vec::new(), ..asked };
     let mut response = respond(&app, &caller, &asked, &turn, manner).await?;
     if turn.replayed {
-        let replayed = HeaderName::from_static("idempotency-replayed");
-        response.headers_mut().insert(replayed, HeaderValue::from_static("true"));
+        mark_replayed(&mut response);
     }
     Ok(response)
 }
@@ -170,23 +167,9 @@ async fn collect_response(
     Ok(response)
 }
 
-/// The request's idempotency key. An invalid one is refused before anything is stored.
-fn idempotency_key(headers: &HeaderMap) -> ApiResult<Option<&str>> {
-    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
-    let key =
-        value.to_str().ok().map(str::trim).filter(|key| (1..=MAX_KEY_LENGTH).contains(&key.len()));
-    key.map(Some).ok_or_else(|| {
-        ApiError::bad_request(
-            "invalid `Idempotency-Key` header: expected 1 to 255 visible characters",
-        )
-        .hint("use a random UUID for each request, and the same one when you repeat it")
-    })
-}
-
 /// An id that is the same for each repetition of a request, by holder, path and key.
-fn derived_id(request: &ModelRequest, key: &str) -> String {
-    let what = format!("{}\0{}\0{key}", request.caller.0.holder, request.uri.path());
-    hex(&sha256(what.as_bytes()), 16)
+fn request_id(request: &ModelRequest, key: &str) -> String {
+    derived_id(&request.caller, [request.uri.path().as_bytes(), key.as_bytes()])
 }
 
 /// Adds a hint for clients whose protocol has no sessions.

@@ -45,13 +45,13 @@ pub async fn watch_events(
     State(app): State<Arc<App>>,
     caller: Caller,
     Path(id): Path<String>,
-    Query(ask): Query<WatchQuery>,
+    Query(query): Query<WatchQuery>,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
     let key = caller.session_key(&id)?;
     let session = app.log.open_session(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
-    let shape = stream_format(&ask)?;
-    let until = match ask.until.as_deref() {
+    let format = stream_format(&query)?;
+    let until = match query.until.as_deref() {
         None => EndCondition::Never,
         Some("idle") => EndCondition::Idle,
         Some(other) => {
@@ -65,21 +65,21 @@ pub async fn watch_events(
         .iter()
         .any(|accept| accept.to_str().is_ok_and(|accept| accept.contains("application/x-ndjson")));
     let first = session.first_seq().await?;
-    let after = if ask.after.as_deref() == Some("now") {
+    let after = if query.after.as_deref() == Some("now") {
         StartPosition::Now
     } else {
         StartPosition::Beginning
     };
     let token = last_event_id.filter(|id| !id.is_empty());
-    let token = token.or(ask.after.as_deref().filter(|after| !["", "now"].contains(after)));
+    let token = token.or(query.after.as_deref().filter(|after| !["", "now"].contains(after)));
     let start = token.map_or(after, |token| resolve_token(&session, first, token).into());
     if wants_lines {
-        return ndjson_response(&session, &caller, &shape, start, first);
+        return ndjson_response(&session, &caller, &format, start, first);
     }
     let (expires_at, streams) = (caller.expires_at(), app.streams.clone());
     let is_until_idle = until == EndCondition::Idle;
     let subscriber =
-        SessionSubscriber::new(session, shape, start, until, expires_at, streams).await?;
+        SessionSubscriber::new(session, format, start, until, expires_at, streams).await?;
     if is_until_idle && subscriber.ends_immediately() {
         // Tells an EventSource that reconnects after the end to stop.
         return Ok(StatusCode::NO_CONTENT.into_response());
@@ -87,8 +87,8 @@ pub async fn watch_events(
     Ok(sse_response(&app, subscriber))
 }
 
-fn stream_format(ask: &WatchQuery) -> ApiResult<StreamFormat> {
-    let name = ask.wire.as_deref().unwrap_or("turnwire");
+fn stream_format(query: &WatchQuery) -> ApiResult<StreamFormat> {
+    let name = query.wire.as_deref().unwrap_or("turnwire");
     let wire = Wire::named(name).filter(|wire| wire.can_encode()).ok_or_else(|| {
         let names: Vec<&str> =
             Wire::all().filter(|wire| wire.can_encode()).map(|wire| wire.name).collect();
@@ -99,8 +99,8 @@ fn stream_format(ask: &WatchQuery) -> ApiResult<StreamFormat> {
         ApiError::bad_request(format!("the wire {name} {why}"))
             .hint(format!("wire is one of {}", names.join(", ")))
     })?;
-    let merge = if ask.raw == Some(true) { Merge::Nothing } else { Merge::Deltas };
-    let display = match ask.display_mode.as_deref() {
+    let merge = if query.raw == Some(true) { Merge::Nothing } else { Merge::Deltas };
+    let display = match query.display_mode.as_deref() {
         None | Some("agent") => DisplayMode::Agent,
         Some("chat") => DisplayMode::Chat,
         Some(other) => {
@@ -119,11 +119,11 @@ const READ_BYTES: usize = 256 * 1024;
 fn ndjson_response(
     session: &Arc<Session>,
     caller: &Caller,
-    shape: &StreamFormat,
+    format: &StreamFormat,
     start: StartPosition,
     first: Seq,
 ) -> ApiResult<Response> {
-    if shape.wire.name != "turnwire" {
+    if format.wire.name != "turnwire" {
         return Err(ApiError::not_acceptable("NDJSON is only available for the wire turnwire")
             .hint("omit the Accept header for a stream of this wire"));
     }

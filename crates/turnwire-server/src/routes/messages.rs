@@ -5,13 +5,13 @@ use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{BodyBytes, Path, Query};
 use crate::stream::{EndCondition, SessionSubscriber, StartPosition, StreamFormat, sse_response};
-use crate::turns::idempotency::IdempotencyKey;
+use crate::turns::idempotency::{IdempotencyKey, mark_replayed};
 use crate::turns::send::{Accepted, IfBusy, SendOutcome, send};
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::ACCEPT;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use http::{HeaderMap, StatusCode, Uri};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -123,8 +123,7 @@ pub(super) async fn respond(
         _ => (StatusCode::ACCEPTED, Json(accepted)).into_response(),
     };
     if matches!(sent, SendOutcome::Replayed(_)) {
-        let replayed = HeaderName::from_static("idempotency-replayed");
-        response.headers_mut().insert(replayed, HeaderValue::from_static("true"));
+        mark_replayed(&mut response);
     }
     Ok(response)
 }

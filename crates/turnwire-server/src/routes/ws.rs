@@ -28,10 +28,10 @@ pub async fn open_socket(
     State(app): State<Arc<App>>,
     caller: Option<Caller>,
     conn: Option<Extension<Arc<ClientConnection>>>,
-    Query(ask): Query<SocketQuery>,
+    Query(query): Query<SocketQuery>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> ApiResult<Response> {
-    let wire = socket_wire(ask.wire.as_deref())?;
+    let wire = socket_wire(query.wire.as_deref())?;
     let upgrade = upgrade.map_err(|why| {
         ApiError::bad_request(format!("not a WebSocket request: {}", why.body_text()))
             .hint("connect with a WebSocket client: ws:// or wss://")

@@ -21,7 +21,7 @@ use crate::routes::new_session_key;
 use crate::stream::{Merge, ResumePoint, SessionSubscriber, StartPosition, resolve_token};
 use crate::turns::client_events;
 use crate::turns::send::{SendRequest, check_not_busy, send_all};
-use files::{FileTurn as FilesPlace, MessageWithFiles};
+use files::{FileTurn, MessageWithFiles};
 use std::collections::HashSet;
 use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{Event, Json};
@@ -143,7 +143,7 @@ impl SocketConnection {
         let reply_id = SystemStamp.id();
         let default = &self.app.config.default_agent;
         let agent = there.as_ref().map_or(default.as_str(), |session| session.agent());
-        let place = FilesPlace { key: &key, agent, reply_id: &reply_id };
+        let place = FileTurn { key: &key, agent, reply_id: &reply_id };
         let MessageWithFiles { msg, events, shown } = self.fetch_files(&chat, &place).await?;
         let said = async {
             let session = match &there {

@@ -15,7 +15,7 @@ use turnwire_wires::Wire;
 use turnwire_wires::blocks::DisplayMode;
 
 /// How many sessions one socket may subscribe to.
-const MOST: usize = 256;
+const MAX_SUBSCRIPTIONS: usize = 256;
 
 /// The subscriptions of a socket.
 pub(super) struct Subscriptions {
@@ -71,11 +71,13 @@ impl Subscriptions {
     /// An error if no more subscriptions fit.
     pub fn check_room(&mut self) -> ApiResult<()> {
         self.open.retain(|_, subscription| !subscription.task.is_finished());
-        if self.open.len() < MOST {
+        if self.open.len() < MAX_SUBSCRIPTIONS {
             return Ok(());
         }
-        Err(ApiError::too_many(format!("this socket has {MOST} subscriptions already"))
-            .hint("unsubscribe from some sessions, or open another socket"))
+        Err(ApiError::too_many(format!(
+            "this socket has {MAX_SUBSCRIPTIONS} subscriptions already"
+        ))
+        .hint("unsubscribe from some sessions, or open another socket"))
     }
 
     /// Whether there is a subscription of a session.

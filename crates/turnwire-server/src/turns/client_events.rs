@@ -6,6 +6,7 @@
 
 use super::deadlines;
 use super::end_replies::end_own_replies;
+use super::event_origin::EventOrigin;
 use super::hints::WhenIdle;
 use super::{EXTERNAL, own_reply};
 use crate::app::App;
@@ -71,7 +72,7 @@ pub async fn accept_events_with(
     let touched: Vec<&str> =
         events.iter().map(|event| &*event.reply_id).filter(|id| !id.is_empty()).collect();
     let stopped = Vec::new();
-    let mut desk = ClientEventHandler {
+    let mut handler = ClientEventHandler {
         app,
         session,
         when_idle,
@@ -80,22 +81,22 @@ pub async fn accept_events_with(
         stopped,
         started: None,
     };
-    let (desk, receipt) = session
+    let (handler, receipt) = session
         .transact(&touched, |tx| {
             for event in events {
-                desk.accept(tx, event)?;
+                handler.accept(tx, event)?;
             }
-            if desk.stored > 0 {
+            if handler.stored > 0 {
                 app.turns.wake(session);
             }
-            Ok::<_, ApiError>(desk)
+            Ok::<_, ApiError>(handler)
         })
         .await?;
-    app.turns.count_stopped(session, desk.stopped.len());
-    for reply in &desk.stopped {
+    app.turns.count_stopped(session, handler.stopped.len());
+    for reply in &handler.stopped {
         app.turns.cancel_reply(session, Some(reply));
     }
-    let ClientEventHandler { stored, repeated, started, .. } = desk;
+    let ClientEventHandler { stored, repeated, started, .. } = handler;
     Ok(EventsAccepted { last: receipt.head, stored, repeated, started })
 }
 
@@ -110,27 +111,26 @@ pub async fn stop_reply(
 
 /// The action that sending such an event is.
 fn required_action(event: &Event<'_>) -> ApiResult<Action> {
-    match &event.kind {
-        EventKind::UserConfirmResult(_) => Ok(Action::Confirm),
-        EventKind::ExternalExecutionResult(_) | EventKind::UserInterrupt(_) => Ok(Action::Chat),
-        EventKind::Hint(_) | EventKind::Custom(_) => Ok(Action::Publish),
-        _ => Err(ApiError::unprocessable(format!(
+    match EventOrigin::from_kind(&event.kind) {
+        EventOrigin::Approver => Ok(Action::Confirm),
+        EventOrigin::Client => Ok(Action::Chat),
+        EventOrigin::Publisher => Ok(Action::Publish),
+        EventOrigin::Agent | EventOrigin::Conversation => Err(ApiError::unprocessable(format!(
             "{} is sent by agents only, and this request has no Turnwire-Producer header; nothing was stored",
             event.kind.type_name()
         ))
         .kind("no_producer")
         .hint(
-            "an agent publishes with the header Turnwire-Producer: ID.FENCE; others answer with \
-               USER_CONFIRM_RESULT, EXTERNAL_EXECUTION_RESULT or USER_INTERRUPT, or tell the agent \
-               something with HINT_BLOCK",
+            "agents publish with the header Turnwire-Producer: ID.FENCE; other callers may send \
+             USER_CONFIRM_RESULT, EXTERNAL_EXECUTION_RESULT, USER_INTERRUPT, HINT_BLOCK and CUSTOM",
         )),
     }
 }
 
 /// Checks and stores events within one transaction.
-struct ClientEventHandler<'d> {
-    app: &'d Arc<App>,
-    session: &'d Arc<Session>,
+struct ClientEventHandler<'a> {
+    app: &'a Arc<App>,
+    session: &'a Arc<Session>,
     when_idle: WhenIdle,
     stored: u32,
     repeated: u32,
@@ -144,28 +144,27 @@ impl ClientEventHandler<'_> {
             self.repeated += 1;
             return Ok(());
         }
-        match &event.kind {
-            EventKind::UserConfirmResult(answer) => {
-                let reply = find_open_reply(tx, event)?;
-                let kind = checked_confirmation(reply, answer)?;
-                let event = answer_event(reply, event, kind);
-                self.store_answer(tx, event)
-            }
-            EventKind::ExternalExecutionResult(answer) => {
-                let reply = find_open_reply(tx, event)?;
-                let kind = checked_results(reply, answer)?;
-                let event = answer_event(reply, event, kind);
-                self.store_answer(tx, event)
-            }
-            EventKind::UserInterrupt(_) => self.stop(tx, event),
-            EventKind::Hint(_) => {
-                let put = self.app.turns.store_hint(self.session, tx, event, self.when_idle)?;
-                self.stored += u32::from(put.is_new);
-                self.repeated += u32::from(!put.is_new);
-                self.started = put.started.or(self.started.take());
-                Ok(())
-            }
-            _ => self.push(tx, event.clone().into_owned().stamped(&SystemStamp)).map(drop),
+        // `required_action` has refused all other types.
+        if let EventKind::UserConfirmResult(answer) = &event.kind {
+            let reply = find_open_reply(tx, event)?;
+            let kind = checked_confirmation(reply, answer)?;
+            let event = answer_event(reply, event, kind);
+            self.store_answer(tx, event)
+        } else if let EventKind::ExternalExecutionResult(answer) = &event.kind {
+            let reply = find_open_reply(tx, event)?;
+            let kind = checked_results(reply, answer)?;
+            let event = answer_event(reply, event, kind);
+            self.store_answer(tx, event)
+        } else if let EventKind::UserInterrupt(_) = &event.kind {
+            self.stop(tx, event)
+        } else if let EventKind::Hint(_) = &event.kind {
+            let outcome = self.app.turns.store_hint(self.session, tx, event, self.when_idle)?;
+            self.stored += u32::from(outcome.is_new);
+            self.repeated += u32::from(!outcome.is_new);
+            self.started = outcome.started.or(self.started.take());
+            Ok(())
+        } else {
+            self.push(tx, event.clone().into_owned().stamped(&SystemStamp)).map(drop)
         }
     }
 
@@ -324,14 +323,14 @@ fn checked_confirmation(
 }
 
 /// The longest reason that is kept, in bytes.
-const WHY: usize = 4096;
+const MAX_REASON_BYTES: usize = 4096;
 
 /// The reason for a decision, for others to read.
 fn reason_of(result: &ConfirmResult) -> ApiResult<Option<String>> {
     let text = result.rest.get::<String>("message").ok().flatten();
     match text.filter(|text| !text.is_empty()) {
-        Some(text) if text.len() > WHY => Err(ApiError::unprocessable(format!(
-            "the `message` of the answer to {} is longer than {WHY} bytes",
+        Some(text) if text.len() > MAX_REASON_BYTES => Err(ApiError::unprocessable(format!(
+            "the `message` of the answer to {} is longer than {MAX_REASON_BYTES} bytes",
             result.tool_call.id
         ))),
         text => Ok(text),

@@ -74,7 +74,10 @@ fn waiting_calls(
         let limit = match call.state {
             ToolCallState::Asking => limits.approval,
             ToolCallState::Submitted => limits.result,
-            _ => return None,
+            ToolCallState::Pending
+            | ToolCallState::Allowed
+            | ToolCallState::Finished
+            | ToolCallState::Other(_) => return None,
         };
         Some((call, parse_time(since)?.checked_add(limit).ok()?))
     })
@@ -296,7 +299,7 @@ impl Turns {
             }
             Ok((false, _)) => {}
             Err(halt) => {
-                tracing::warn!(session = session.id(), %halt, "the reply of a silent producer could not be ended");
+                tracing::warn!(session = session.id(), error = %halt, "the reply of a silent producer could not be ended");
             }
         }
     }

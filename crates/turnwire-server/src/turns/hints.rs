@@ -28,7 +28,7 @@ use turnwire_log::{OpenReply, PushOutcome, Session, Transaction};
 pub(super) const BACKGROUND: &str = "background";
 
 /// How many hints may wait for the end of one model call.
-const HELD: usize = 64;
+const MAX_HELD_HINTS: usize = 64;
 
 /// What to do with a hint while no reply is open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -178,9 +178,9 @@ fn add_to_reply(tx: &mut Transaction<'_>, hint: &mut Event<'_>, is_own: bool) ->
         // An external agent reads it from the log, so it is logged at once.
         return Ok(tx.push(hint, None).map_err(refused)? != PushOutcome::Repeated);
     }
-    if tx.held_hint_count() >= HELD {
+    if tx.held_hint_count() >= MAX_HELD_HINTS {
         return Err(ApiError::too_many(format!(
-            "{HELD} hints wait for the end of the model call already; nothing was stored"
+            "{MAX_HELD_HINTS} hints wait for the end of the model call already; nothing was stored"
         )));
     }
     tx.push_hint(hint).map_err(refused)
@@ -287,7 +287,7 @@ impl HintStore for BackgroundHints {
             put.map_err(|error| AgentError::Failed(error.to_string()))
         };
         if let Err(halt) = persist(session, &turns.shutdown, &[], put).await {
-            tracing::error!(session = session.id(), %halt, "the result of a background tool was not logged");
+            tracing::error!(session = session.id(), error = %halt, "the result of a background tool was not logged");
         }
     }
 

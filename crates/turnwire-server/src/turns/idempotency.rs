@@ -1,8 +1,9 @@
 //! Idempotency: a repeated request returns the stored response.
 
-use crate::auth::{Caller, sha256};
+use crate::auth::{Caller, hex, sha256};
 use crate::error::{ApiError, ApiResult};
-use http::{HeaderMap, Uri};
+use axum::response::Response;
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -11,6 +12,35 @@ use turnwire_log::{Log, Session, Transaction};
 
 /// The longest key.
 const MAX_LENGTH: usize = 255;
+
+/// Reads the header `Idempotency-Key`. An invalid key is refused before anything is stored for the
+/// request.
+pub(crate) fn read_header(headers: &HeaderMap) -> ApiResult<Option<&str>> {
+    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    let key =
+        value.to_str().ok().map(str::trim).filter(|key| (1..=MAX_LENGTH).contains(&key.len()));
+    key.map(Some).ok_or_else(|| {
+        ApiError::bad_request("invalid Idempotency-Key: expected 1 to 255 visible ASCII characters")
+            .hint("use a random UUID for each request, and the same one when you repeat it")
+    })
+}
+
+/// An id that is the same whenever the same holder repeats a request: a hash of the holder and of
+/// parts of the request, which include the key.
+pub(crate) fn derived_id<const N: usize>(caller: &Caller, parts: [&[u8]; N]) -> String {
+    let mut hashed = caller.0.holder.as_bytes().to_vec();
+    for part in parts {
+        hashed.push(0);
+        hashed.extend_from_slice(part);
+    }
+    hex(&sha256(&hashed), 16)
+}
+
+/// Marks a response that was stored for an earlier request.
+pub(crate) fn mark_replayed(response: &mut Response) {
+    let replayed = HeaderName::from_static("idempotency-replayed");
+    response.headers_mut().insert(replayed, HeaderValue::from_static("true"));
+}
 
 /// The idempotency key of a request, with a fingerprint of the request.
 #[derive(Debug, Clone)]
@@ -30,15 +60,7 @@ impl IdempotencyKey {
         uri: &Uri,
         body: &[u8],
     ) -> ApiResult<Option<Self>> {
-        let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
-        let key =
-            value.to_str().ok().map(str::trim).filter(|key| (1..=MAX_LENGTH).contains(&key.len()));
-        let key = key.ok_or_else(|| {
-            ApiError::bad_request(
-                "invalid Idempotency-Key: expected 1 to 255 visible ASCII characters",
-            )
-            .hint("use a random UUID for each request, and the same one when you repeat it")
-        })?;
+        let Some(key) = read_header(headers)? else { return Ok(None) };
         let asked = uri.path_and_query().map_or("", |asked| asked.as_str());
         let mut what = Vec::with_capacity(asked.len() + 1 + body.len());
         what.extend_from_slice(asked.as_bytes());

@@ -280,13 +280,13 @@ pub(crate) async fn persist<R>(
     touched: &[&str],
     mut change: impl FnMut(&mut Transaction<'_>) -> Result<R, AgentError>,
 ) -> Result<(R, Receipt), AgentError> {
-    let mut patience = RetryBackoff::new(session.id());
+    let mut backoff = RetryBackoff::new(session.id());
     loop {
         // An attempt that was written after all is recognised by the ids of its events.
         match session.transact(touched, |tx| change(tx).map_err(PersistError::Halt)).await {
             Ok(done) => return Ok(done),
             Err(PersistError::Halt(halt)) => return Err(halt),
-            Err(PersistError::Log(error)) => patience.wait(error, stop).await?,
+            Err(PersistError::Log(error)) => backoff.wait(error, stop).await?,
         }
     }
 }

@@ -7,7 +7,7 @@ use super::hints::is_hint_message;
 use super::idempotency::IdempotencyKey;
 use super::send::{
     Accepted, PreparedMessage, SendOutcome, busy, check_agent_runs, check_message,
-    has_content_to_store, start_reply,
+    check_not_forking, has_content_to_store, start_reply,
 };
 use crate::app::App;
 use crate::error::{ApiError, ApiResult};
@@ -123,6 +123,7 @@ fn check_can_retry(
     {
         return Ok(Some(answer));
     }
+    check_not_forking(tx)?;
     if !tx.replies().is_empty() || tx.queue().next().is_some() {
         return Err(busy(tx.status()));
     }

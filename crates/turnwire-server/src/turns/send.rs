@@ -20,7 +20,7 @@ use turnwire_log::store::{QueuedMessage, SessionStatus};
 use turnwire_log::{PushOutcome, Session, Transaction};
 
 /// How many messages of one session may be queued.
-const QUEUE: usize = 64;
+const MAX_QUEUED: usize = 64;
 
 /// What to do with a message while a reply is open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -127,10 +127,10 @@ pub async fn send_all(
     client_context::set_requester(&mut messages, asked_by);
     client_context::check_last_message(app, &session.key().tenant, &messages).await?;
     let is_one = messages.len() == 1 && events.is_empty();
-    let door = Admission { app, session, idempotency_key: once, if_busy, is_one };
+    let admission = Admission { app, session, idempotency_key: once, if_busy, is_one };
     if messages.iter().any(|msg| has_content_to_store(app, msg)) {
         let ids: Vec<&str> = messages.iter().map(Msg::id).filter(|id| !id.is_empty()).collect();
-        if let Decision::Replay(answer) = door.decide_early(&ids).await? {
+        if let Decision::Replay(answer) = admission.decide_early(&ids).await? {
             return Ok(SendOutcome::Replayed(answer));
         }
     }
@@ -146,7 +146,7 @@ pub async fn send_all(
     let incoming = PendingSend { app, session, earlier: &earlier, last: &last, events, reply_id };
     let (sent, _) = session
         .transact(&ids, |tx| {
-            let accepted = match door.decide(tx, &ids)? {
+            let accepted = match admission.decide(tx, &ids)? {
                 Decision::Replay(answer) => return Ok(SendOutcome::Replayed(answer)),
                 Decision::LogOnly => incoming.log_only(tx)?,
                 Decision::StartReply => incoming.start_reply(tx)?,
@@ -238,6 +238,7 @@ impl Admission<'_> {
         if let Some(id) = ids.iter().find(|id| is_known(id)) {
             return Err(id_taken(id));
         }
+        check_not_forking(tx)?;
         if self.session.agent() == EXTERNAL {
             return Ok(Decision::LogOnly);
         }
@@ -248,8 +249,8 @@ impl Admission<'_> {
         if self.if_busy == IfBusy::Refuse || !self.is_one {
             return Err(busy(tx.status()));
         }
-        if tx.queue().count() >= QUEUE {
-            return Err(ApiError::too_many(format!("{QUEUE} messages are queued already"))
+        if tx.queue().count() >= MAX_QUEUED {
+            return Err(ApiError::too_many(format!("{MAX_QUEUED} messages are queued already"))
                 .hint("wait until some are answered, or remove some with DELETE"));
         }
         Ok(Decision::Enqueue)
@@ -258,10 +259,10 @@ impl Admission<'_> {
 
 /// An error if a message would be refused, before anything is stored for it.
 pub(crate) async fn check_not_busy(app: &App, session: &Arc<Session>, msg: &Msg) -> ApiResult<()> {
-    let door =
+    let admission =
         Admission { app, session, idempotency_key: None, if_busy: IfBusy::Refuse, is_one: true };
     let id = Some(msg.id()).filter(|id| !id.is_empty());
-    door.decide_early(id.as_slice()).await.map(drop)
+    admission.decide_early(id.as_slice()).await.map(drop)
 }
 
 /// Messages that are about to be stored.
@@ -347,6 +348,12 @@ pub(super) fn agent_missing(name: &str) -> ApiError {
         .hint("GET /v1/agents lists the agents; the operator configures them")
 }
 
+/// Whether a message has no content but white space.
+pub(crate) fn is_blank(msg: &Msg) -> bool {
+    let is_blank = |block: &ContentBlock| matches!(block, ContentBlock::Text(block) if block.text.trim().is_empty());
+    msg.content().iter().all(is_blank)
+}
+
 /// Checks that a client may send this message.
 pub(crate) fn check_message(msg: Msg) -> ApiResult<Msg> {
     if msg.role() != Role::User {
@@ -357,8 +364,7 @@ pub(crate) fn check_message(msg: Msg) -> ApiResult<Msg> {
         .kind("wrong_role")
         .hint("an external agent publishes its replies with POST /v1/sessions/{s}/events"));
     }
-    let says_nothing = |block: &ContentBlock| matches!(block, ContentBlock::Text(block) if block.text.trim().is_empty());
-    if msg.content().iter().all(says_nothing) {
+    if is_blank(&msg) {
         return Err(ApiError::unprocessable(
             "the message is empty: `content` has no text and no file",
         )
@@ -384,6 +390,16 @@ fn id_taken(id: &str) -> ApiError {
 
 fn refused(why: turnwire_core::Error) -> ApiError {
     turnwire_log::Error::Refused { at: 0, why }.into()
+}
+
+/// An error while the log of a fork is being copied.
+pub(super) fn check_not_forking(tx: &Transaction<'_>) -> ApiResult<()> {
+    if !tx.is_forking() {
+        return Ok(());
+    }
+    Err(ApiError::conflict("the fork is not complete yet; nothing was stored")
+        .kind("busy")
+        .hint("wait for the response 201 of the fork"))
 }
 
 /// Why no reply can start now.

@@ -55,15 +55,16 @@ struct OwnReply {
 
 /// Works until nothing is left to do.
 pub(super) async fn run_session(turns: Arc<Turns>, session: Arc<Session>) {
-    let mut seat = SessionWorker { turns: turns.clone(), no: session.number(), is_finished: false };
-    let mut patience = RetryBackoff::new(session.id());
+    let mut worker =
+        SessionWorker { turns: turns.clone(), no: session.number(), is_finished: false };
+    let mut backoff = RetryBackoff::new(session.id());
     while !turns.shutdown.is_cancelled() {
         let done = match session.snapshot().await {
             Ok(snapshot) => {
-                patience = RetryBackoff::new(session.id());
-                turns.run_step(&session, &mut seat, snapshot).await
+                backoff = RetryBackoff::new(session.id());
+                turns.run_step(&session, &mut worker, snapshot).await
             }
-            Err(error) => patience.wait(error, &turns.shutdown).await,
+            Err(error) => backoff.wait(error, &turns.shutdown).await,
         };
         if let Err(AgentError::LogLost(why) | AgentError::Failed(why)) = done {
             // In a deleted session nothing is left to do. Otherwise another process owns its log
@@ -71,9 +72,9 @@ pub(super) async fn run_session(turns: Arc<Turns>, session: Arc<Session>) {
             if !session.head_state().is_deleted {
                 tracing::error!(session = session.id(), why, "stopped working on a session");
             }
-            seat.finish_unless_woken();
+            worker.finish_unless_woken();
         }
-        if seat.is_finished {
+        if worker.is_finished {
             return;
         }
     }
@@ -116,7 +117,7 @@ impl Turns {
     async fn run_step(
         self: &Arc<Self>,
         session: &Arc<Session>,
-        seat: &mut SessionWorker,
+        worker: &mut SessionWorker,
         snapshot: Snapshot,
     ) -> Result<(), AgentError> {
         if snapshot.state.status == SessionStatus::Waiting {
@@ -148,7 +149,7 @@ impl Turns {
                 Ok(())
             }
             NextStep::Idle => {
-                seat.finish_unless_woken();
+                worker.finish_unless_woken();
                 Ok(())
             }
         }
@@ -254,7 +255,7 @@ impl Turns {
             stop: stop.clone(),
         };
         let reply = AssertUnwindSafe(agent.run(handed, journal)).catch_unwind();
-        let patience = async {
+        let grace = async {
             stop.cancelled().await;
             tokio::time::sleep(STOP_GRACE).await;
         };
@@ -262,7 +263,7 @@ impl Turns {
             result = reply => {
                 result.unwrap_or_else(|_| Err(AgentError::Failed("it panicked".to_owned())))
             }
-            () = patience => Err(AgentError::Stopped),
+            () = grace => Err(AgentError::Stopped),
         }
     }
 
@@ -296,11 +297,11 @@ impl Turns {
             sub_agents: false,
             ..MessageQuery::default()
         };
-        let mut patience = RetryBackoff::new(session.id());
+        let mut backoff = RetryBackoff::new(session.id());
         let stored = loop {
             match session.list_messages(&query).await {
                 Ok(stored) => break stored,
-                Err(error) => patience.wait(error, stop).await?,
+                Err(error) => backoff.wait(error, stop).await?,
             }
         };
         let mut history = History::default();
@@ -329,11 +330,11 @@ impl Turns {
         stop: &CancellationToken,
     ) -> Result<(), AgentError> {
         let (store, tenant) = (&**self.log.store(), &session.key().tenant);
-        let mut patience = RetryBackoff::new(session.id());
+        let mut backoff = RetryBackoff::new(session.id());
         loop {
             match blobs::inline_blobs(store, &self.config, tenant, history).await {
                 Ok(()) => return Ok(()),
-                Err(error) => patience.wait(error, stop).await?,
+                Err(error) => backoff.wait(error, stop).await?,
             }
         }
     }

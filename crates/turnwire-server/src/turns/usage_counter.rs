@@ -65,17 +65,12 @@ impl UsageCounter {
     }
 
     fn count_event(&self, event: &Event<'_>) {
-        match &event.kind {
-            EventKind::ModelCallEnd(end) => {
-                let agent = self.agent_name_of(event.agent.as_deref());
-                let cost = Cost::from_event(event).map(Cost::amount);
-                self.metrics.count_tokens(agent, end.usage, cost);
-            }
-            EventKind::ReplyEnd(end) => {
-                let agent = self.agent_name_of(event.agent.as_deref());
-                self.metrics.reply_ended(agent, &end.finished_reason);
-            }
-            _ => {}
+        let agent = || self.agent_name_of(event.agent.as_deref());
+        if let EventKind::ModelCallEnd(end) = &event.kind {
+            let cost = Cost::from_event(event).map(Cost::amount);
+            self.metrics.count_tokens(agent(), end.usage, cost);
+        } else if let EventKind::ReplyEnd(end) = &event.kind {
+            self.metrics.reply_ended(agent(), &end.finished_reason);
         }
     }
 

@@ -6,12 +6,12 @@
     reason = "a test that cannot go on has failed"
 )]
 
-#[path = "../turns/actor.rs"]
-mod actor;
+#[path = "../turns/fake_agent.rs"]
+mod fake_agent;
 #[path = "../resume/running.rs"]
 mod running;
 
-use actor::Actor;
+use fake_agent::FakeAgent;
 use running::{Running, within};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -51,7 +51,7 @@ async fn ask(to: SocketAddr, tenant: &str, words: &str) -> HttpResponse {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replies_of_one_tenant_that_never_end_do_not_hold_up_another() {
-    let actor = Actor::new();
+    let actor = FakeAgent::new();
     let agent: Arc<dyn Replier> = actor.clone();
     let settings =
         format!("[limits]\nstop_timeout = \"50ms\"\n{}{}", token("many"), token("other"));

@@ -1,6 +1,6 @@
 //! Authentication and scopes.
 
-use crate::support::{start, start_with, token};
+use crate::harness::{start, start_with, token};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::crypto::sign;

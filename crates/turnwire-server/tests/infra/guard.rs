@@ -1,6 +1,6 @@
 //! Hosts, origins, request ids, and unknown routes.
 
-use crate::support::{read_answer, start, within};
+use crate::harness::{read_answer, start, within};
 use tokio::io::AsyncWriteExt;
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn every_path_of_the_description_is_there() {
 
 #[tokio::test]
 async fn no_answer_may_be_taken_for_something_else_than_it_says() {
-    let server = start(&crate::support::token("tw_good", "acme", "read,chat"));
+    let server = start(&crate::harness::token("tw_good", "acme", "read,chat"));
     let good = ("authorization", "Bearer tw_good");
     for (method, path, headers, status) in [
         ("GET", "/healthz", &[][..], 200),

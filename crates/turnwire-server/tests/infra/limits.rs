@@ -1,6 +1,6 @@
 //! Limits: too large, too slow, too many.
 
-use crate::support::{Answer, Running, closed, read_answer, start, token, within};
+use crate::harness::{Answer, Running, closed, read_answer, start, token, within};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -288,7 +288,7 @@ async fn other_machines_are_let_in_only_when_it_is_safe() {
     let credentials = token("tw_a", "a", "read");
     let bind = |settings: &str| {
         let config = Config::parse("test", settings).unwrap();
-        Server::bind(App::new(config, crate::support::log(), BTreeMap::new()).unwrap())
+        Server::bind(App::new(config, crate::harness::log(), BTreeMap::new()).unwrap())
             .map(|_| ())
             .map_err(|error| error.to_string())
     };
@@ -312,7 +312,7 @@ async fn other_machines_are_let_in_only_when_it_is_safe() {
 async fn a_taken_port_is_said_with_a_hint() {
     let server = start("");
     let config = Config::parse("test", &format!("listen = \"{}\"", server.address)).unwrap();
-    let error = Server::bind(App::new(config, crate::support::log(), BTreeMap::new()).unwrap())
+    let error = Server::bind(App::new(config, crate::harness::log(), BTreeMap::new()).unwrap())
         .err()
         .unwrap()
         .to_string();

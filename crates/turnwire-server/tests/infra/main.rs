@@ -11,6 +11,6 @@
 mod auth;
 mod config;
 mod guard;
+mod harness;
 mod limits;
-mod support;
 mod tls;

@@ -1,6 +1,6 @@
 //! TLS, and HTTP/2 if the client asks for it.
 
-use crate::support::{Running, read_answer, start, within};
+use crate::harness::{Running, read_answer, start, within};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -158,7 +158,7 @@ async fn a_file_that_is_no_certificate_is_said_with_its_name() {
         );
         let config = turnwire_server::config::Config::parse("test", &settings).unwrap();
         let app =
-            turnwire_server::App::new(config, crate::support::log(), BTreeMap::new()).unwrap();
+            turnwire_server::App::new(config, crate::harness::log(), BTreeMap::new()).unwrap();
         let error = turnwire_server::Server::bind(app).err().unwrap().to_string();
         assert!(error.contains(named) && error.contains("PEM"), "{error}");
     }

@@ -9,14 +9,14 @@
     reason = "a test that cannot go on has failed"
 )]
 
-#[path = "../infra/support.rs"]
+#[path = "../infra/harness.rs"]
 #[expect(dead_code, reason = "its neighbours need more of it")]
-mod support;
+mod harness;
 
+use harness::{start, token};
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
-use support::{start, token};
 use tracing_subscriber::fmt::MakeWriter;
 
 #[derive(Clone, Default)]

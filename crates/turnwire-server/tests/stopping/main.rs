@@ -8,12 +8,12 @@
     reason = "a test that cannot go on has failed"
 )]
 
-#[path = "../turns/actor.rs"]
-mod actor;
+#[path = "../turns/fake_agent.rs"]
+mod fake_agent;
 #[path = "../resume/running.rs"]
 mod running;
 
-use actor::Actor;
+use fake_agent::FakeAgent;
 use running::{Running, within};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -30,13 +30,13 @@ use turnwire_testkit::net::{HttpResponse, StreamingResponse, http, send_http};
 struct Harness {
     server: Option<Running>,
     app: Arc<App>,
-    actor: Arc<Actor>,
+    actor: Arc<FakeAgent>,
     address: SocketAddr,
 }
 
 impl Harness {
     fn new(stop_timeout: &str) -> Self {
-        let actor = Actor::new();
+        let actor = FakeAgent::new();
         let settings = format!("[limits]\nstop_timeout = \"{stop_timeout}\"\n");
         let agent: Arc<dyn Replier> = actor.clone();
         let store = Arc::new(MemoryStore::default());

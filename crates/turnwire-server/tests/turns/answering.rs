@@ -275,7 +275,8 @@ async fn produce(session: &Arc<Session>, lines: &[&str]) {
         .transact(&["r"], |tx| {
             for rest in lines {
                 tx.push(
-                    &mut crate::actor::event("r", rest).stamped(&turnwire_core::stamp::SystemStamp),
+                    &mut crate::fake_agent::event("r", rest)
+                        .stamped(&turnwire_core::stamp::SystemStamp),
                     None,
                 )
                 .unwrap();

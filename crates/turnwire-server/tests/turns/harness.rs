@@ -1,6 +1,6 @@
 //! A server without a network: the handlers over a store.
 
-use crate::actor::Actor;
+use crate::fake_agent::FakeAgent;
 use axum::body::Body;
 use axum::{Extension, Router};
 use http::{HeaderMap, Request, StatusCode};
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 pub struct Harness {
     pub app: Arc<App>,
-    pub actor: Arc<Actor>,
+    pub actor: Arc<FakeAgent>,
     caller: Caller,
     router: Router,
 }
@@ -56,7 +56,7 @@ impl Harness {
         settings: &str,
         more: Vec<(&str, Arc<dyn Replier>)>,
     ) -> Self {
-        let actor = Actor::new();
+        let actor = FakeAgent::new();
         let agents: [(_, Arc<dyn Replier>); 2] =
             [("actor", actor.clone()), ("demo", Arc::new(DemoAgent::with_rate(0.0)))];
         let agents: BTreeMap<_, _> =

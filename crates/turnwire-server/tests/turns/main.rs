@@ -7,11 +7,11 @@
     reason = "a test that cannot go on has failed"
 )]
 
-mod actor;
 mod answering;
 mod chaos;
 mod demo;
 mod failing;
+mod fake_agent;
 mod fake_model;
 mod faulty_store;
 mod harness;

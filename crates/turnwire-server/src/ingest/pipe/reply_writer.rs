@@ -7,6 +7,7 @@ use super::super::publish::SkippedEvent;
 use super::{DecodedEvent, PipeEnd, PipeResult};
 use crate::App;
 use crate::error::{ApiError, ApiResult};
+use crate::turns::event_origin::EventOrigin;
 use crate::turns::{end_all_replies, persist, stamp_event};
 use std::sync::Arc;
 use tokio::time::timeout;
@@ -74,12 +75,10 @@ impl PipedReply {
 
     /// The event as it is stored: with the reply's id, and with an id and a time of its own.
     fn assign_ids(&mut self, mut event: Event<'static>) -> Result<Event<'static>, Error> {
-        let refused = match &event.kind {
-            EventKind::Message(_) | EventKind::Supersede(_) | EventKind::Reset(_) => {
-                "it is not part of a reply"
-            }
-            EventKind::UserConfirmResult(_) => "only a user can confirm, not a producer",
-            _ => "",
+        let refused = match EventOrigin::from_kind(&event.kind) {
+            EventOrigin::Conversation => "it is not part of a reply",
+            EventOrigin::Approver => "only a user can confirm, not a producer",
+            EventOrigin::Agent | EventOrigin::Client | EventOrigin::Publisher => "",
         };
         if !refused.is_empty() {
             let message = format!("{}: {refused}", event.kind.type_name());

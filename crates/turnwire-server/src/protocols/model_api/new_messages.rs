@@ -1,12 +1,12 @@
 //! A request with a new user message.
 
-use super::{ModelRequest, ReplyPart, derived_id, idempotency_key, with_session_hint};
+use super::{ModelRequest, ReplyPart, request_id, with_session_hint};
 use crate::error::{ApiError, ApiResult};
 use crate::links;
 use crate::protocols::{open_or_create_session, require_known_agent, session_in_header};
 use crate::stream::ReplyPosition;
 use crate::turns::client_context;
-use crate::turns::idempotency::IdempotencyKey;
+use crate::turns::idempotency::{IdempotencyKey, read_header};
 use crate::turns::send::{Accepted, SendOutcome, SendRequest, send_all as send};
 use std::sync::Arc;
 use turnwire_agent::{ClientContext, ClientTool};
@@ -21,7 +21,7 @@ pub(super) async fn send_new_messages(
     asked: &ClientRequest,
 ) -> ApiResult<ReplyPart> {
     let ModelRequest { app, caller, uri, headers, body } = request;
-    let of_key = idempotency_key(headers)?.map(|key| format!("once-{}", derived_id(request, key)));
+    let of_key = read_header(headers)?.map(|key| format!("once-{}", request_id(request, key)));
     let id = session_in_header(headers)?.or(of_key.as_deref());
     client_context::check_client_context(app, caller.tenant(), &client_context(asked)).await?;
     let mut said = asked.user_messages.clone();

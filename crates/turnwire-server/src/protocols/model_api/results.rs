@@ -1,12 +1,13 @@
 //! A request with the results of pending tool calls.
 
-use super::{ModelRequest, ReplyPart, derived_id, idempotency_key};
+use super::{ModelRequest, ReplyPart, request_id};
 use crate::auth::Action;
 use crate::error::{ApiError, ApiResult};
 use crate::protocols::session_matching::{Candidate, find_waiting_sessions};
 use crate::protocols::{SESSION_HEADER, require_agent, session_in_header};
 use crate::stream::ReplyPosition;
 use crate::turns::client_events;
+use crate::turns::idempotency::read_header;
 use std::collections::HashSet;
 use std::sync::Arc;
 use turnwire_core::event::{ExternalExecutionResult, Hint};
@@ -176,8 +177,8 @@ fn to_part(block: &ContentBlock) -> Option<Part> {
 
 /// Derives the events' ids from the idempotency key, to recognise a repeated request.
 fn assign_event_ids(request: &ModelRequest, events: &mut [Event<'static>]) -> ApiResult<()> {
-    let Some(key) = idempotency_key(&request.headers)? else { return Ok(()) };
-    let id = derived_id(request, key);
+    let Some(key) = read_header(&request.headers)? else { return Ok(()) };
+    let id = request_id(request, key);
     for (at, event) in events.iter_mut().enumerate() {
         event.id = format!("{id}-{at}").into();
     }
@@ -193,8 +194,8 @@ async fn replay_or_reject(
     let Some((reply_id, first)) = find_reply_with_call(&session, id).await? else {
         return Err(unknown_call(id));
     };
-    if let Some(key) = idempotency_key(&request.headers)? {
-        let wanted = format!("{}-0", derived_id(request, key));
+    if let Some(key) = read_header(&request.headers)? {
+        let wanted = format!("{}-0", request_id(request, key));
         if let Some(seq) = find_event(&session, first, &wanted).await? {
             let begin = ReplyPosition::After(seq.get() - 1);
             return Ok(ReplyPart { session, reply_id, begin, replayed: true });

@@ -3,14 +3,14 @@
 use super::request::{CreateRequest, invalid_request};
 use super::response_id::{FoundResponse, ResponseId, is_tool_result};
 use crate::app::App;
-use crate::auth::{Caller, hex, sha256};
+use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::links;
 use crate::protocols::session_matching::{Candidate, find_waiting_sessions};
 use crate::protocols::{self, require_agent, session_in_header};
 use crate::turns::client_context;
 use crate::turns::client_events;
-use crate::turns::idempotency::IdempotencyKey;
+use crate::turns::idempotency::{IdempotencyKey, derived_id, read_header};
 use crate::turns::send::{SendRequest, send_all};
 use http::{HeaderMap, Uri};
 use std::sync::Arc;
@@ -89,7 +89,10 @@ impl Submission<'_> {
         let session = if let Some(session) = session {
             session
         } else {
-            let name = name.map(str::to_owned).or_else(|| self.session_of_key());
+            let name = match name {
+                Some(name) => Some(name.to_owned()),
+                None => self.session_of_key()?,
+            };
             if name.is_none() {
                 // A session with a random id is created only after its message is known to be valid.
                 protocols::require_known_agent(self.app, &agent)?;
@@ -113,12 +116,11 @@ impl Submission<'_> {
         self.find_started(&session, reply, None).await
     }
 
-    /// The session id of a request that names none but has a key, so that a repeated request finds it.
-    fn session_of_key(&self) -> Option<String> {
-        let key = self.headers.get("idempotency-key")?;
-        let holder = self.caller.0.holder.as_bytes();
-        let what = [holder, b"\0", self.uri.path().as_bytes(), b"\0", key.as_bytes()].concat();
-        Some(format!("key-{}", hex(&sha256(&what), 16)))
+    /// The session id of a request that names none but has a key, so that a repeated request finds
+    /// it.
+    fn session_of_key(&self) -> ApiResult<Option<String>> {
+        let id = |key: &str| derived_id(self.caller, [self.uri.path().as_bytes(), key.as_bytes()]);
+        Ok(read_header(self.headers)?.map(|key| format!("key-{}", id(key))))
     }
 
     /// A response that was just started.
@@ -140,10 +142,8 @@ impl Submission<'_> {
         session: Option<&Arc<Session>>,
         previous: Option<&FoundResponse>,
     ) -> ApiResult<Option<FoundResponse>> {
-        let key = self.headers.get("idempotency-key");
-        let holder = self.caller.0.holder.as_bytes();
-        let key = key.map(|key| [holder, b"\0", key.as_bytes(), b"\0", self.body].concat());
-        let key = key.map(|what| hex(&sha256(&what), 16));
+        let key = read_header(self.headers)?;
+        let key = key.map(|key| derived_id(self.caller, [key.as_bytes(), self.body]));
         if let (Some(key), Some(previous)) = (&key, previous)
             && let Some(seq) = find_stored_results(previous, key).await?
         {

@@ -1,4 +1,4 @@
-//! A real server on a free port, and a client that sends exactly the bytes it is given.
+//! A real server on a free port, and a client that sends raw bytes.
 
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use turnwire_server::config::Config;
 use turnwire_server::{App, Server};
 
-/// Nothing here takes that long; whatever does has failed.
+/// No wait in these tests takes so long.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 pub struct Running {
@@ -24,7 +24,7 @@ pub struct Running {
     task: JoinHandle<()>,
 }
 
-/// Starts a server with these settings, on a free port unless they name one.
+/// Starts a server with these settings, on a free port unless they set one.
 pub fn start(settings: &str) -> Running {
     let listen = if settings.contains("listen =") { "" } else { "listen = \"127.0.0.1:0\"\n" };
     let config = Config::parse("test", &format!("{listen}{settings}")).unwrap();
@@ -47,13 +47,13 @@ pub fn log() -> Arc<turnwire_log::Log> {
 }
 
 impl Running {
-    /// Asks it to stop, and waits until it has.
+    /// Stops it, and waits until it has stopped.
     pub async fn stop(mut self) {
         self.stop.take();
         within(self.task).await.unwrap();
     }
 
-    /// Asks it to stop, and does not wait.
+    /// Stops it, and does not wait.
     pub fn begin_stop(&mut self) {
         self.stop.take();
     }
@@ -123,7 +123,7 @@ impl Answer {
     }
 }
 
-/// Reads one answer; `None` when the connection ends before it begins.
+/// Reads one response; `None` if the connection ends before it begins.
 pub async fn read_answer(stream: &mut (impl AsyncRead + Unpin)) -> Option<Answer> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -163,7 +163,7 @@ pub fn sha256(text: &str) -> String {
     })
 }
 
-/// A token of `[[auth.tokens]]`.
+/// A token for `[[auth.tokens]]`.
 pub fn token(token: &str, tenant: &str, scopes: &str) -> String {
     let hash = sha256(token);
     let scopes: Vec<String> = scopes.split(',').map(|scope| format!("\"{scope}\"")).collect();

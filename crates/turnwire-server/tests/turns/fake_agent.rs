@@ -1,4 +1,4 @@
-//! An agent that does what the last message says, and stops where the test wants it to.
+//! An agent that does what the last message says, and waits where the test wants it to.
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -8,7 +8,7 @@ use turnwire_agent::{AgentError, Journal, Replier, ReplyRequest};
 use turnwire_core::event::SubAgent;
 use turnwire_core::{Event, ToolCall, ToolCallState};
 
-/// How an agent was called.
+/// The arguments of one call of the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Called {
     pub reply_id: String,
@@ -18,18 +18,18 @@ pub struct Called {
 }
 
 #[derive(Debug)]
-pub struct Actor {
-    /// A permit lets one `hold` go on.
+pub struct FakeAgent {
+    /// A permit lets one `hold` continue.
     pub gate: Semaphore,
     pub calls: Mutex<Vec<Called>>,
 }
 
-impl Actor {
+impl FakeAgent {
     pub fn new() -> Arc<Self> {
         Arc::new(Self { gate: Semaphore::new(0), calls: Mutex::default() })
     }
 
-    /// Waits until the test lets it go on, or somebody stops it.
+    /// Waits until the test lets it continue, or until it is stopped.
     async fn hold(&self, turn: &ReplyRequest) -> Result<(), AgentError> {
         tokio::select! {
             permit = self.gate.acquire() => {
@@ -77,7 +77,7 @@ const BLOCK: &str = r#""type":"TEXT_BLOCK_START","block_id":"b""#;
 const END: &str = r#""type":"REPLY_END","finished_reason":"completed""#;
 
 #[async_trait]
-impl Replier for Actor {
+impl Replier for FakeAgent {
     fn description(&self) -> &'static str {
         "Does as it is told"
     }
@@ -165,12 +165,12 @@ impl Replier for Actor {
     }
 }
 
-/// Asks for calls, and says what came of them once all are answered.
+/// Asks for calls, and reports the results when all are answered.
 async fn ask(
     turn: &ReplyRequest,
     pen: &mut Pen<'_>,
     wish: &str,
-    actor: &Actor,
+    actor: &FakeAgent,
 ) -> Result<(), AgentError> {
     let calls: Vec<&ToolCall> =
         turn.partial.iter().flat_map(turnwire_core::Msg::blocks::<ToolCall>).collect();
