@@ -13,22 +13,20 @@ from typing import Any
 import pytest
 from openapi_spec_validator import validate
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-
-from running import Running, until
+from turnwire_server import TurnwireServer, until
 
 Json = dict[str, Any]
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    running = Running(tmp_path_factory.mktemp("server"))
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TurnwireServer]:
+    running = TurnwireServer(tmp_path_factory.mktemp("server"))
     yield running
     running.stop()
 
 
 @pytest.fixture(scope="session")
-def document(server: Running) -> Json:
+def document(server: TurnwireServer) -> Json:
     return server.ask("GET", "/openapi.json")
 
 
@@ -66,7 +64,7 @@ def operation(generated: str, name: str) -> ModuleType:
     return importlib.import_module(f"{generated}.api.default.{name}")
 
 
-def test_a_generated_client_creates_a_session_sends_and_reads_the_history(server: Running, generated: str) -> None:
+def test_a_generated_client_creates_a_session_sends_and_reads_the_history(server: TurnwireServer, generated: str) -> None:
     models = importlib.import_module(f"{generated}.models")
     client = importlib.import_module(generated).Client(base_url=server.url, raise_on_unexpected_status=True)
 
@@ -82,7 +80,7 @@ def test_a_generated_client_creates_a_session_sends_and_reads_the_history(server
     def session() -> Any:
         return operation(generated, "get_session").sync("generated", client=client)
 
-    until(lambda: session().status == "idle", "the reply does not end")
+    until(lambda: session().status == models.SessionStatus.IDLE, "the reply does not end")
     page = operation(generated, "list_messages").sync("generated", client=client, limit=10)
     assert isinstance(page, models.MessagePage)
     user, reply = page.messages
@@ -96,7 +94,7 @@ def test_a_generated_client_creates_a_session_sends_and_reads_the_history(server
     assert [session.id for session in listed.sessions] == ["generated"]
 
 
-def test_a_generated_client_gets_errors_as_their_type(server: Running, generated: str) -> None:
+def test_a_generated_client_gets_errors_as_their_type(server: TurnwireServer, generated: str) -> None:
     models = importlib.import_module(f"{generated}.models")
     client = importlib.import_module(generated).Client(base_url=server.url)
     error = operation(generated, "get_session").sync("nowhere", client=client)

@@ -32,7 +32,20 @@ impl Generators {
         let mut all = self.responses.take_definitions(true);
         all.extend(self.requests.take_definitions(true));
         all.sort_keys();
+        all.values_mut().for_each(write_enum);
         all
+    }
+}
+
+/// Writes a list of documented words as an `enum`, which every generator of clients reads, instead of one `const` each.
+fn write_enum(schema: &mut Value) {
+    let Some(fields) = schema.as_object_mut() else { return };
+    let Some(Value::Array(words)) = fields.get("oneOf") else { return };
+    let words: Vec<Value> = words.iter().filter_map(|word| word.get("const").cloned()).collect();
+    if fields.get("oneOf").and_then(Value::as_array).is_some_and(|all| all.len() == words.len()) {
+        fields.remove("oneOf");
+        fields.insert("type".to_owned(), "string".into());
+        fields.insert("enum".to_owned(), words.into());
     }
 }
 
@@ -276,6 +289,13 @@ mod tests {
                 assert_eq!(schema, other, "{name}");
             }
         }
+    }
+
+    #[test]
+    fn a_list_of_words_is_an_enum() {
+        let document = document();
+        let status = &document["components"]["schemas"]["SessionStatus"];
+        assert_eq!(status["enum"], json!(["idle", "running", "waiting"]), "{status}");
     }
 
     #[test]
