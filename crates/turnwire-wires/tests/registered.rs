@@ -1,7 +1,7 @@
 //! Lists of wires outside of the registry must name the same wires: the documentation, the console
 //! and the benchmark. (The fuzz targets, the command line and the server read the registry itself.)
 
-#![expect(clippy::panic, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fs;
 use std::path::Path;
