@@ -1,4 +1,5 @@
-//! The loop: does what the [plan](crate::plan) says, and commits before it acts.
+//! The agent loop: executes the steps of [`plan`](crate::plan), and commits before it acts.
+//! [`Agent`](crate::Agent) runs it.
 
 mod compact_history;
 mod model_call;
@@ -19,39 +20,39 @@ use turnwire_core::{
     ReplyError, ToolCall,
 };
 
-/// Why a middleware's stop is one, as Java names it.
+/// The reason of a stop by middleware, as the Java package names it.
 const STOP_REASON: &str = "MIDDLEWARE_STOP_REQUESTED";
 
-/// One call of an agent: a reply from where it stands to where it ends or waits.
+/// One run of an agent: continues a reply until it ends or waits.
 pub(crate) struct AgentLoop<'r> {
     config: &'r LoopConfig,
     request: &'r ReplyRequest,
     journal: &'r mut dyn Journal,
-    /// The reply as far as it was committed.
+    /// The reply, as far as it is committed.
     reply: Msg,
     model_calls: ModelCalls,
-    /// Tools that the client offers with its message.
+    /// The tools that the client sent with its message.
     client_tools: Vec<ToolSpec>,
     /// The schema that the answer must match, until it is compiled.
     uncompiled_schema: Option<Json>,
-    /// The form that the answer must have, or why there is no such form.
+    /// The compiled schema that the answer must match, or why it is invalid.
     answer_schema: Result<Option<Arc<AnswerSchema>>, String>,
-    /// What was found when the answer was checked, until something is added to the reply.
+    /// The result of checking the answer. Reset by every new event.
     checked_answer: Option<Result<Json, AnswerError>>,
     hints: Arc<dyn HintStore>,
     context: ReplyContext,
     event_filter: EventFilter,
-    /// Whether the model had nothing to say when it was asked last.
+    /// Whether the last model call produced nothing.
     is_model_silent: bool,
-    /// Whether there are hints that it was not asked with.
+    /// Whether there are hints that no model call has seen.
     has_unread_hints: bool,
 }
 
-/// Whether a reply goes on.
+/// Whether the loop continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flow {
     Continue,
-    /// Somebody is to answer first.
+    /// The reply waits for a user or for the client.
     Wait,
 }
 
@@ -66,7 +67,7 @@ impl<'r> AgentLoop<'r> {
         let schema = core.output_schema(&turn.history);
         let hints = match journal.hints() {
             Some(hints) => hints,
-            // What is of no session cannot wait for the next reply: nobody could tell which that is.
+            // Without a session there is no next reply that could read a late hint.
             None if turn.session_id.is_empty() => Arc::new(InMemoryHints::default()),
             None => core.hints.clone(),
         };
@@ -89,13 +90,13 @@ impl<'r> AgentLoop<'r> {
         }
     }
 
-    /// The answer must have this form, whatever else was said about it.
+    /// Requires an answer that matches this schema, instead of any other schema.
     pub(crate) fn set_answer_schema(&mut self, shape: Arc<AnswerSchema>) {
         self.uncompiled_schema = None;
         self.answer_schema = Ok(Some(shape));
     }
 
-    /// Goes on until the reply ends, or waits for somebody.
+    /// Runs until the reply ends or waits.
     pub(crate) async fn run(&mut self) -> Result<(), AgentError> {
         match (self.run_steps().await, self.context.stop_reason()) {
             (Err(AgentError::Stopped), Some(why)) => self.stop_reply(why).await,
@@ -180,18 +181,18 @@ impl<'r> AgentLoop<'r> {
         self.answer_schema.as_ref().ok().and_then(Option::as_deref)
     }
 
-    /// Checks what was answered, where it must match a schema.
+    /// Checks the answer, if it must match a schema.
     async fn check_answer(&mut self) -> Option<Result<Json, AnswerError>> {
         Some(self.answer_schema()?.parse_reply_on_worker(&self.reply).await)
     }
 
-    /// A tool, by its name: the agent's own, or one that the client offers.
+    /// Finds a tool by name: of the agent, or of the client.
     fn find_spec(&self, name: &str) -> Option<&ToolSpec> {
         let own = self.config.tools.iter().map(Tool::spec);
         own.chain(&self.client_tools).find(|spec| spec.name == name)
     }
 
-    /// A tool of the agent's own, with the middleware around it.
+    /// Finds a tool of the agent, wrapped in the middleware.
     fn find_tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
         let tool = self.config.find_tool(name)?;
         if self.config.middleware.is_empty() {
@@ -201,7 +202,7 @@ impl<'r> AgentLoop<'r> {
         Some(Arc::new(WrappedTool { tool, chain, context }))
     }
 
-    /// Where a call says what it finds after it has gone to the background.
+    /// Where a call sends its findings after it went to the background.
     fn hint_sender(&self, call: &ToolCall) -> HintSender {
         HintSender {
             hints: self.hints.clone(),
@@ -211,7 +212,7 @@ impl<'r> AgentLoop<'r> {
         }
     }
 
-    /// Takes over what others have put into the reply.
+    /// Loads hints that others added to the reply.
     async fn load_updates(&mut self) -> Result<(), AgentError> {
         if let Some((reply, calls)) = self.journal.take_updates().await? {
             (self.reply, self.model_calls) = (reply, calls);
@@ -222,7 +223,7 @@ impl<'r> AgentLoop<'r> {
         Ok(())
     }
 
-    /// Takes the hints that wait into the reply.
+    /// Moves pending hints into the reply.
     async fn add_pending_hints(&mut self) -> Result<(), AgentError> {
         let waiting = self.hints.pending(&self.request.session_id).await;
         if waiting.is_empty() {
@@ -234,7 +235,7 @@ impl<'r> AgentLoop<'r> {
         Ok(())
     }
 
-    /// Adds hints to the reply; those that it has already are not added again.
+    /// Adds hints to the reply, except those that it has.
     async fn add_hints(&mut self, hints: Vec<HintBlock>) -> Result<(), AgentError> {
         let has = |id: &str| self.reply.blocks::<HintBlock>().any(|hint| hint.id == id);
         let new = hints.into_iter().filter(|hint| !has(&hint.id));
@@ -246,7 +247,7 @@ impl<'r> AgentLoop<'r> {
         self.commit(events).await
     }
 
-    /// Tells the model that its answer does not have its form.
+    /// Tells the model that its answer does not match the schema.
     async fn request_correction(&mut self, why: &str) -> Result<Flow, AgentError> {
         let hint = HintBlock {
             id: format!("{}-mend", self.request.reply_id),
@@ -263,20 +264,20 @@ impl<'r> AgentLoop<'r> {
         Event::new(self.request.reply_id.clone(), kind)
     }
 
-    /// Commits events. From here on nobody can take them back.
+    /// Commits events.
     async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), AgentError> {
         let events = self.filter_and_apply(events);
         self.journal.commit(events).await
     }
 
-    /// Events on their way into the log: as the middleware leaves them, and taken note of.
+    /// Passes events through the middleware, and applies them to the reply.
     fn filter_and_apply(&mut self, events: Vec<Event<'static>>) -> Vec<Event<'static>> {
         let events = self.event_filter.filter(&self.config.middleware, &self.context, events);
         self.apply(&events);
         events
     }
 
-    /// Takes note of events on their way into the log.
+    /// Applies events to the reply.
     fn apply(&mut self, events: &[Event<'static>]) {
         for event in events.iter().filter(|event| event.reply_id == self.request.reply_id) {
             self.checked_answer = None;
@@ -285,7 +286,7 @@ impl<'r> AgentLoop<'r> {
         }
     }
 
-    /// Ends the reply, unless there is something that the model has not read. Whether it has ended.
+    /// Ends the reply, unless there are hints that the model has not read. Returns whether it ended.
     async fn end_reply(&mut self, finished_reason: FinishedReason) -> Result<bool, AgentError> {
         let mut events = Vec::new();
         if finished_reason == FinishedReason::ExceedMaxIters {
@@ -314,13 +315,13 @@ impl<'r> AgentLoop<'r> {
         self.commit(vec![self.event(end)]).await
     }
 
-    /// What was asked for is no form.
+    /// Ends the reply because its schema is invalid.
     async fn fail_invalid_schema(&mut self) -> Result<(), AgentError> {
         let why = self.answer_schema.as_ref().err().cloned().unwrap_or_default();
         self.fail_reply(ErrorType::InvalidRequest, why).await
     }
 
-    /// A middleware wants the reply to end here: everything that is open is closed.
+    /// Ends the reply because a middleware stopped it: closes everything that is open.
     async fn stop_reply(&mut self, why: String) -> Result<(), AgentError> {
         if self.reply.finished_at().is_some() {
             return Ok(());
@@ -333,7 +334,7 @@ impl<'r> AgentLoop<'r> {
         }
         let generate_reason = Some(STOP_REASON.to_owned());
         events.push(self.event(RequestStop { reason: Some(why), generate_reason }));
-        // All at once: nobody finds a reply that was stopped and has not ended.
+        // One commit: a crash leaves no stopped reply without an end.
         let (mut reply, mut calls) = (self.reply.clone(), self.model_calls.clone());
         for event in &events {
             reply.append_event_tolerant(event);

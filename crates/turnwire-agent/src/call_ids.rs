@@ -1,18 +1,18 @@
-//! Gives tool calls ids that are unique in their session, also where a provider reuses its ids.
+//! Gives tool calls ids that are unique in their session, even if a provider reuses ids.
 //!
-//! Clients answer a call by its id, and repeat old results with each request. So an id that the session
-//! has used before is replaced where the model's answer is read. The log and every later request to the
-//! provider have the new one, in the call and in its result.
+//! Clients refer to a call by its id, and repeat old results with each request. So an id that the session
+//! used before is replaced when the model's answer is read. The log and every later request to the provider
+//! have the new id, in the call and in its result.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use turnwire_core::{ContentBlock, Event, EventKind, Msg, ToolCall};
 
-/// The shortest run of letters and digits that a provider can only have made at random.
+/// The shortest run of letters and digits that counts as random.
 const MIN_RANDOM_CHARS: usize = 16;
 
-/// Whether an id looks as if it was made at random, so that no other call anywhere has it: `call_0` does
-/// not; `call_Vx3KcT0yqP1sQ8mZ` does, and so does one with a UUID in it.
+/// Whether an id looks random, so that no other call has it: `call_0` does not; `call_Vx3KcT0yqP1sQ8mZ`
+/// does, and so does an id that contains a UUID.
 pub fn is_random_id(id: &str) -> bool {
     let is_uuid = |window: &[u8]| {
         window.iter().enumerate().all(|(at, byte)| match at {
@@ -27,9 +27,10 @@ pub fn is_random_id(id: &str) -> bool {
 
 /// The ids of the calls of one model call.
 pub(crate) struct CallIds {
-    /// What new ids are made from: unique for each model call.
+    /// The seed of new ids, unique for each model call.
     prefix: String,
-    /// Whether the reply is a sub-agent's. Others work beside it whose ids are not known here.
+    /// Whether the reply is a sub-agent's: other sub-agents run at the same time, with ids that are not
+    /// known here.
     is_of_sub_agent: bool,
     used: HashSet<String>,
     renamed: HashMap<String, String>,
@@ -53,7 +54,7 @@ impl CallIds {
         }
     }
 
-    /// Replaces the ids of an event of the model's.
+    /// Replaces the ids in an event of the model.
     pub(crate) fn rewrite_ids(&mut self, mut event: Event<'static>) -> Event<'static> {
         match &mut event.kind {
             EventKind::ToolCallStart(start) => {
@@ -109,7 +110,7 @@ impl CallIds {
         event
     }
 
-    /// The id of a call that begins.
+    /// The id of a call that starts.
     fn assign_id(&mut self, id: &str) -> String {
         let is_shared = self.is_of_sub_agent && !is_random_id(id);
         if !is_shared && !self.used.contains(id) {
@@ -137,7 +138,7 @@ impl CallIds {
     }
 }
 
-/// The ids of the calls in a message.
+/// The ids of the tool calls in a message.
 pub fn tool_call_ids(msg: &Msg) -> impl Iterator<Item = &str> {
     msg.blocks::<ToolCall>().map(|call| call.id.as_str())
 }
@@ -179,7 +180,7 @@ mod tests {
         assert_eq!(start(&mut ids, "call_1"), "call_1");
         let twice = [start(&mut ids, "call_1"), start(&mut ids, "call_0"), start(&mut ids, "old")];
         assert_eq!(twice.iter().chain([&new]).collect::<HashSet<_>>().len(), 4);
-        // The same answer read again gets the same ids.
+        // Reading the same answer again gives the same ids.
         let mut again = CallIds::new("r-1-", 0, [&before].into_iter(), &[]);
         assert_eq!(start(&mut again, "call_0"), new);
     }

@@ -1,8 +1,8 @@
-//! What a client brings to a turn beside its words: tools of its own, the form of the answer, and
-//! whether anybody is there to be asked.
+//! What a client sends along with a message: its tools, the schema of the answer, instructions, and whether
+//! somebody can approve calls.
 //!
-//! It is part of the user's message, so it is in the log with it: a reply that goes on after a
-//! restart finds it again.
+//! It is part of the user's message, and so in the log: a reply that continues after a restart finds it
+//! again.
 //!
 //! ```
 //! use turnwire_agent::{ClientTool, ClientContext};
@@ -17,29 +17,29 @@
 use serde::{Deserialize, Serialize};
 use turnwire_core::{Fields, Json, Msg};
 
-/// The entry of a message's metadata.
+/// The key in the metadata of a message.
 const METADATA_KEY: &str = "client";
 
-/// What a client brings to a turn.
+/// What a client sends along with a message.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClientContext {
     /// Tools that the client executes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ClientTool>,
-    /// The form that the answer is to have: a JSON Schema.
+    /// A JSON Schema that the answer must match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Json>,
-    /// What the agent is told about where it runs, or how to answer.
+    /// Instructions in addition to the system prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
-    /// Whether nobody can be asked: what needs a person's yes is denied at once.
+    /// Nobody can approve calls: calls that need an approval are denied at once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unattended: bool,
-    /// Who asked: a name of the credentials that says nothing by itself. Results of calls that name no
-    /// session are taken only from the same.
+    /// An opaque name of the caller's credentials. A result that names no session is accepted only from the
+    /// same caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_by: Option<String>,
-    /// Whatever else the client sends, by its own names.
+    /// Other fields of the client's request.
     #[serde(default, skip_serializing_if = "Fields::is_empty")]
     pub extra: Fields,
 }
@@ -47,28 +47,28 @@ pub struct ClientContext {
 /// A tool that the client executes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClientTool {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What it does, for the model.
+    /// The description for the model.
     #[serde(default)]
     pub description: String,
-    /// The JSON Schema of its input.
+    /// The JSON Schema of the input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Json>,
 }
 
 impl ClientContext {
-    /// What came with a message; nothing when there is nothing, or when it cannot be read.
+    /// Reads the context of a message; empty if it has none or an invalid one.
     pub fn from_msg(msg: &Msg) -> Self {
         msg.metadata().get::<Self>(METADATA_KEY).ok().flatten().unwrap_or_default()
     }
 
-    /// Puts it into a message.
+    /// Adds the context to a message.
     pub fn attach_to(&self, msg: Msg) -> Msg {
         if *self == Self::default() { msg } else { self.replace_in(msg) }
     }
 
-    /// Puts it into a message, in the place of what is there.
+    /// Adds the context to a message, and replaces an existing one.
     pub fn replace_in(&self, msg: Msg) -> Msg {
         let Ok(json) = Json::from_value(self) else { return msg };
         msg.to_builder().metadata(METADATA_KEY, json).build().unwrap_or(msg)

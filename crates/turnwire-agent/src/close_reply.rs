@@ -1,4 +1,5 @@
-//! Ending a reply that cannot go on, so that its history stays valid.
+//! Ends a reply that cannot continue, so that its history stays valid. The server and the agent loop call
+//! it.
 
 use std::collections::{HashMap, HashSet};
 use std::mem::discriminant;
@@ -12,9 +13,9 @@ use turnwire_core::{
     Part, Payload, ReplyError, Source, ToolResult, ToolResultState,
 };
 
-/// The events that close everything that is open in a reply, and then the reply itself: open blocks
-/// and an open model call end, and tool calls without a result get an interrupted one, so that the next
-/// model call has a history that a provider takes. Nothing that is there is taken back.
+/// Returns the events that close a reply: they end open blocks and an open model call, give tool calls
+/// without a result an interrupted one, and end the reply. After that a provider accepts the history.
+/// Nothing is removed.
 ///
 /// ```
 /// use turnwire_agent::close_reply;
@@ -43,11 +44,10 @@ use turnwire_core::{
 /// # Ok::<(), turnwire_core::Error>(())
 /// ```
 ///
-/// They have no ids, no times, and name no session and no sub-agent: whoever commits them fills that
-/// in. A reply that has ended needs nothing. A sub-agent's reply is a message of its own, and is
-/// closed by itself.
+/// The events have no ids, no times, no session and no sub-agent: the caller fills those in. A reply that
+/// has ended needs no events. A sub-agent's reply is closed separately.
 ///
-/// Data that breaks off inside a byte cannot end as it is; its last byte is filled up with zeros.
+/// Base64 data that ends inside a byte is padded with zero bits.
 pub fn close_reply(
     partial: &Msg,
     calls: &ModelCalls,
@@ -100,7 +100,7 @@ pub fn close_reply(
     closing.events
 }
 
-/// The events that end all open blocks of a reply, and nothing else.
+/// The events that end all open blocks of a reply.
 pub(crate) fn end_open_blocks(partial: &Msg) -> Vec<Event<'static>> {
     let mut closing = ClosingEvents { reply_id: partial.id(), events: Vec::new() };
     for block in addressable_blocks(partial) {
@@ -120,10 +120,10 @@ pub(crate) fn interrupt_result(partial: &Msg, result: &ToolResult) -> Vec<Event<
     closing.events
 }
 
-/// What a model reads of a tool that gave nothing.
+/// The text of a result that has no output.
 const INTERRUPTED_TEXT: &str = "interrupted";
 
-/// Behind one character of base64: the rest of a byte, all zeros, and the padding.
+/// After one character of base64: the rest of the byte, as zeros, and the padding.
 const REST_OF_BYTE: &str = "A==";
 
 struct ClosingEvents<'m> {
@@ -196,7 +196,7 @@ impl ClosingEvents<'_> {
     }
 }
 
-/// The blocks that an event can name: of several of one kind with one id, the last.
+/// The blocks that an event can refer to: the last one of each type and id.
 fn addressable_blocks(msg: &Msg) -> Vec<&ContentBlock> {
     let mut seen = HashSet::new();
     let mut blocks: Vec<&ContentBlock> = msg
@@ -216,9 +216,9 @@ fn is_empty(output: &Payload) -> bool {
     }
 }
 
-/// Whether the fold would refuse to end this data. The rule is the fold's own, so it is asked.
+/// Whether the fold would reject the end of this data. Asks the fold itself, which owns the rule.
 fn is_cut_inside_byte(source: &Source) -> bool {
-    // Only a group of four that has just begun can be at fault, and most have not.
+    // Only an incomplete group of one character can be invalid.
     if !matches!(source, Source::Base64(source) if source.data.len() % 4 == 1) {
         return false;
     }

@@ -1,10 +1,10 @@
-//! Compaction: a conversation that is longer than the model's window.
+//! Compaction: replacing old messages by a summary when the context window is full.
 //!
-//! The oldest part becomes a summary, which the model reads in its place. The summary is a hint in the
-//! reply that needed it; its source says up to where it reaches. So it is in the log, which keeps
-//! everything else as well, and what a model is sent follows from the log alone: [`model_view`].
+//! The summary is a hint in the reply that needed it; the hint's source says how far the summary reaches.
+//! So the summary is in the log, next to everything it replaces, and what the model gets follows from the
+//! log alone: see [`model_view`].
 //!
-//! A call and its result stay together, and the question that is being answered stays as it is.
+//! A call and its result stay together, and the message that is being answered stays unchanged.
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -12,28 +12,28 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use turnwire_core::{BlockKind, ContentBlock, HintBlock, Json, Msg, Payload, Role, Source};
 
-/// How many bytes a token is taken to have.
+/// Estimated bytes per token.
 pub const BYTES_PER_TOKEN: usize = 4;
 
-/// What an image or a file is taken to cost, in bytes of text.
+/// Estimated cost of an image or file, in bytes of text.
 const DATA_BYTES: usize = 1600 * BYTES_PER_TOKEN;
 
-/// What stands in front of a summary.
+/// The first line of a summary.
 const SUMMARY_PREFIX: &str = "What was said before, in short:\n";
 
-/// How many characters of a single block go into what is summed up.
+/// The most characters of one block in the text to summarize.
 const MAX_BLOCK_CHARS: usize = 4000;
 
-/// Up to where a summary reaches: the source of its hint.
+/// How far a summary reaches: the source of its hint.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SummaryExtent {
     #[serde(rename = "type")]
     kind: String,
-    /// The last message of which anything is in the summary.
+    /// The last message with content in the summary.
     pub upto: String,
-    /// How many messages that is, for those that have no id.
+    /// The number of messages, for messages without an id.
     pub count: usize,
-    /// The first block of that message which is not in it; none: the whole message is.
+    /// The first block of that message that is not in the summary. `None`: the whole message is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block: Option<String>,
 }
@@ -41,23 +41,23 @@ pub struct SummaryExtent {
 const SOURCE_TYPE: &str = "compaction";
 
 impl SummaryExtent {
-    /// What a hint reaches, if it is a summary.
+    /// Reads the extent of a hint. `None`: the hint is not a summary.
     pub fn from_hint(hint: &HintBlock) -> Option<Self> {
         let source = hint.source.as_deref().filter(|source| source.starts_with('{'))?;
         let reach: Self = serde_json::from_str(source).ok()?;
         (reach.kind == SOURCE_TYPE).then_some(reach)
     }
 
-    /// As the source of a hint.
+    /// Writes the extent as the source of a hint.
     pub fn to_source(&self) -> String {
         Json::from_value(self).map(|json| json.text().to_owned()).unwrap_or_default()
     }
 }
 
-/// A piece of the conversation that stays together.
+/// A part of the conversation that stays together.
 struct Section<'m> {
     msg: &'m Msg,
-    /// Its place among the messages.
+    /// The index of the message.
     message_index: usize,
     blocks: Range<usize>,
 }
@@ -72,21 +72,21 @@ impl Section<'_> {
     }
 }
 
-/// The part that is to be summed up.
+/// The part to summarize.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OldPart {
-    /// Up to where it goes.
+    /// How far it reaches.
     pub extent: SummaryExtent,
-    /// What it says, for whoever sums it up.
+    /// Its text, for the model that summarizes.
     pub text: String,
 }
 
-/// The summary that counts, and from where on the conversation is sent as it is.
+/// The current summary, and where the unchanged conversation starts.
 struct CurrentSummary<'m> {
     summary: Option<&'m HintBlock>,
-    /// The first message that is left, and its first block.
+    /// The first message that stays, and its first block.
     from: (usize, usize),
-    /// A question before that which stays.
+    /// An earlier user message that stays.
     question: Option<usize>,
 }
 
@@ -98,7 +98,7 @@ fn current_summary<'m>(messages: &[&'m Msg]) -> CurrentSummary<'m> {
     for (hint, reach) in summaries {
         let by_id = || messages.iter().position(|msg| msg.id() == reach.upto);
         let found = if reach.upto.is_empty() { reach.count.checked_sub(1) } else { by_id() };
-        // A summary of what was superseded since then is of no use.
+        // Skip a summary of messages that were replaced since.
         let Some((at, msg)) = found.and_then(|at| Some((at, messages.get(at)?))) else { continue };
         let Some(block) = &reach.block else {
             return CurrentSummary { summary: Some(hint), from: (at + 1, 0), question: None };
@@ -112,7 +112,7 @@ fn current_summary<'m>(messages: &[&'m Msg]) -> CurrentSummary<'m> {
     CurrentSummary { summary: None, from: (0, 0), question: None }
 }
 
-/// What a model is sent of a conversation: the newest summary, and what came behind it.
+/// The part of a conversation that a model gets: the newest summary, and everything after it.
 ///
 /// ```
 /// use turnwire_agent::compaction::model_view;
@@ -148,7 +148,7 @@ fn without_summaries(msg: &Msg, from: usize) -> Cow<'_, Msg> {
     msg.to_builder().content(content).build().map_or(Cow::Borrowed(msg), Cow::Owned)
 }
 
-/// About how many bytes of text a message costs.
+/// Estimates the cost of content in bytes of text.
 pub(crate) fn estimate_bytes(content: &[ContentBlock]) -> usize {
     let payload = |payload: &Payload| match payload {
         Payload::Text(text) => text.len(),
@@ -172,8 +172,8 @@ pub(crate) fn estimate_bytes(content: &[ContentBlock]) -> usize {
     content.iter().map(|block| one(block) + 2 * BYTES_PER_TOKEN).sum()
 }
 
-/// The oldest part of a conversation: all but the last `keep` bytes or so. `None` where nothing can go.
-/// The last message is the reply so far; it may be cut between two rounds of tools.
+/// Selects the oldest part of a conversation: all but about the last `keep` bytes. `None`: nothing can be
+/// replaced. The last message is the reply so far; it can be split between two rounds of tools.
 pub(crate) fn select_oldest(
     history: &[Msg],
     reply: &Msg,
@@ -183,7 +183,7 @@ pub(crate) fn select_oldest(
     let messages: Vec<&Msg> = history.iter().chain([reply]).collect();
     let standing = current_summary(&messages);
     let pieces = split_sections(&messages, &standing);
-    // From the end on, as much as may stay; the last piece stays in any case.
+    // Count from the end. The last section always stays.
     let mut first = pieces.len().checked_sub(1)?;
     let mut kept = estimate_bytes(pieces.get(first)?.content());
     while let Some(piece) = first.checked_sub(1).and_then(|at| pieces.get(at)) {
@@ -193,7 +193,7 @@ pub(crate) fn select_oldest(
         }
         first -= 1;
     }
-    // What is being answered stays; so there is nothing to cut between it and what is right behind it.
+    // The message that is being answered stays, so there is no split directly after it.
     let question = pieces.iter().rposition(Section::is_question);
     let whole = split_points(&pieces);
     let fits = |at: usize| {
@@ -205,7 +205,7 @@ pub(crate) fn select_oldest(
                 _ => piece.blocks.start == 0,
             })
     };
-    // Rather a little more than was meant stays than a little less.
+    // Rather keep a little more than a little less.
     let first = (1..=first).rev().find(|&at| fits(at))?;
     let old = pieces.iter().enumerate().take(first).filter(|(at, _)| Some(*at) != question);
     let old: Vec<String> = old.filter_map(|(_, piece)| describe_section(piece)).collect();
@@ -243,7 +243,7 @@ fn extent_before(
     })
 }
 
-/// The conversation behind what is summed up already, in pieces that stay together.
+/// The conversation after the current summary, in sections.
 fn split_sections<'m>(messages: &[&'m Msg], standing: &CurrentSummary<'_>) -> Vec<Section<'m>> {
     let (first, block) = standing.from;
     let mut pieces = Vec::new();
@@ -254,7 +254,7 @@ fn split_sections<'m>(messages: &[&'m Msg], standing: &CurrentSummary<'_>) -> Ve
         let mut start = if at == first { block } else { 0 };
         let content = msg.content();
         if at + 1 == messages.len() {
-            // The reply so far: a round ends with its results.
+            // In the reply so far, a round ends with its results.
             for next in start + 1..content.len() {
                 let ends = matches!(content.get(next - 1), Some(ContentBlock::ToolResult(_)));
                 let begins = !matches!(content.get(next), Some(ContentBlock::ToolResult(_)));
@@ -271,7 +271,7 @@ fn split_sections<'m>(messages: &[&'m Msg], standing: &CurrentSummary<'_>) -> Ve
     pieces
 }
 
-/// Before which pieces no call waits for a result that comes behind.
+/// The sections before which no call waits for a later result.
 fn split_points(pieces: &[Section<'_>]) -> HashSet<usize> {
     let mut last: HashMap<&str, usize> = HashMap::new();
     for (at, piece) in pieces.iter().enumerate() {
@@ -296,7 +296,7 @@ fn split_points(pieces: &[Section<'_>]) -> HashSet<usize> {
     whole
 }
 
-/// A piece in words, for whoever sums it up.
+/// A section as text, for the model that summarizes.
 fn describe_section(piece: &Section<'_>) -> Option<String> {
     let (name, role) = (piece.msg.name(), piece.msg.role());
     let who = if name.is_empty() { role.as_str() } else { name };

@@ -1,4 +1,4 @@
-//! What an agent is made of.
+//! The configuration of an agent, and what a client's message adds to it. The agent loop reads it.
 
 use crate::client_context::ClientContext;
 use crate::hints::HintStore;
@@ -9,7 +9,7 @@ use crate::tool::{Tool, ToolSpec};
 use std::sync::Arc;
 use turnwire_core::{Json, Msg, Role};
 
-/// What an agent is made of. It keeps nothing between two calls.
+/// The configuration of an agent.
 pub(crate) struct LoopConfig {
     pub name: String,
     pub description: String,
@@ -18,25 +18,24 @@ pub(crate) struct LoopConfig {
     pub tools: Vec<Arc<dyn Tool>>,
     pub permissions: Permissions,
     pub max_iterations: u32,
-    /// The form that its answers have.
+    /// The JSON Schema that answers must match.
     pub output_schema: Option<Json>,
     pub middleware: MiddlewareChain,
     pub hints: Arc<dyn HintStore>,
-    /// How many characters of a result the model is sent.
+    /// The most characters of a tool result that the model gets.
     pub result_limit: usize,
-    /// How many tokens the model can read.
+    /// In tokens.
     pub context_window: Option<u32>,
     pub model_settings: ModelSettings,
 }
 
 impl LoopConfig {
-    /// A tool of its own.
+    /// Finds a tool of the agent.
     pub fn find_tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
         self.tools.iter().find(|tool| tool.spec().name == name).cloned()
     }
 
-    /// The tools that the client brings with the message that is answered. A name of the agent's own is
-    /// not for a client to take.
+    /// The tools that the client sent with its last message, except those with a name of the agent's tools.
     pub fn client_tools(&self, history: &[Msg]) -> Vec<ToolSpec> {
         let offer = client_context(history);
         let is_free = |name: &str| self.tools.iter().all(|tool| tool.spec().name != name);
@@ -49,12 +48,12 @@ impl LoopConfig {
             .collect()
     }
 
-    /// The form that the answer is to have: as the client wants it, else as the agent has it.
+    /// The schema that the answer must match: the client's, or else the agent's.
     pub fn output_schema(&self, history: &[Msg]) -> Option<Json> {
         client_context(history).output_schema.or_else(|| self.output_schema.clone())
     }
 
-    /// What the model is told before everything else.
+    /// The system prompt, with the instructions of the client.
     pub fn system_prompt(&self, history: &[Msg]) -> Option<String> {
         let told = [self.system.clone(), client_context(history).instructions.unwrap_or_default()];
         let told: Vec<String> = told.into_iter().filter(|text| !text.is_empty()).collect();
@@ -62,7 +61,7 @@ impl LoopConfig {
     }
 }
 
-/// What came with the message that is answered.
+/// The client context of the last user message.
 fn client_context(history: &[Msg]) -> ClientContext {
     let last = history.iter().rev().find(|msg| msg.role() == Role::User);
     last.map(ClientContext::from_msg).unwrap_or_default()

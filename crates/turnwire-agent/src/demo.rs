@@ -1,26 +1,27 @@
-//! The offline agent: no key, no network, the same words give the same events.
+//! The offline demo agent: no key, no network; the same message gives the same events.
 //!
-//! What the user's last message contains decides what it shows:
+//! Words in the user's last message choose the scene:
 //!
 //! | word | what it shows |
 //! |---|---|
 //! | `weather` | calls `get_weather`, which streams its result, then answers |
-//! | `approve` | calls `execute_trade`, which asks first; goes on after yes, after an edit, after no |
-//! | `parallel` | two tools at once, one of them asking |
+//! | `approve` | calls `execute_trade`, which requires approval; continues after approval, an edit or a
+//! denial |
+//! | `parallel` | two tools at once, one of which requires approval |
 //! | `browser` | calls `open_page`, a tool that the client executes |
 //! | `image` | answers with text and a PNG in several deltas |
-//! | `team` | hands part of the work to a sub-agent |
+//! | `team` | gives part of the work to a sub-agent |
 //! | `json` | answers with structured output |
-//! | `fail` | the model breaks off in the middle; the reply ends with a typed error |
-//! | `long N` | a text of N deltas of 8 bytes, a million at the most |
-//! | anything else | a little thinking, then an answer in markdown that quotes the message |
+//! | `fail` | the model fails in the middle; the reply ends with a typed error |
+//! | `long N` | a text of N deltas of 8 bytes, at most a million |
+//! | anything else | a little thinking, then a markdown answer that quotes the message |
 //!
-//! A word counts as a whole word, in capitals or not; of several the first in the table counts.
+//! Only whole words count, in any case. If there are several, the first in the table wins.
 //!
-//! It keeps nothing between two calls: whatever the log has of a reply, it goes on from there. The
-//! ids of its blocks and calls follow from the id of the reply, so it finds in the partial message
-//! what it has said already. What leaves no trace there (a model call that begins, everything that a
-//! sub-agent says) has an id that follows from the reply's too, and is a repeat when it comes again.
+//! It keeps no state between calls and continues from the log. The ids of its blocks and calls derive from
+//! the reply id, so it finds its earlier output in the partial message. Events that leave no trace there
+//! (the start of a model call, everything of a sub-agent) get derived ids too, so they are recognised as
+//! repeats.
 
 mod block;
 mod chunks;
@@ -41,23 +42,23 @@ use std::time::Duration;
 use turnwire_core::{Msg, Role};
 use writer::ReplyWriter;
 
-/// The offline agent.
+/// The offline demo agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DemoAgent {
-    /// How long a delta takes. `None`: no time at all.
+    /// The time per delta. `None`: no delay.
     period: Option<Duration>,
 }
 
 impl DemoAgent {
-    /// Deltas in a second, unless it is told otherwise.
+    /// The default deltas per second.
     pub const DEFAULT_RATE: f64 = 40.0;
 
-    /// The environment variable that says how many deltas there are in a second.
+    /// The environment variable with the deltas per second.
     pub const RATE_VARIABLE: &'static str = "TURNWIRE_DEMO_RATE";
 
-    /// An agent that sends so many deltas in a second; 0, or less, is as many as it can.
+    /// Sends this many deltas per second; 0 or less: as fast as possible.
     pub fn with_rate(rate: f64) -> Self {
-        // Slower than one in an hour is as good as standing still.
+        // The slowest rate is one delta per hour.
         const LONGEST: Duration = Duration::from_hours(1);
         let period = (rate > 0.0).then(|| {
             Duration::try_from_secs_f64(rate.recip()).map_or(LONGEST, |period| period.min(LONGEST))
@@ -65,7 +66,7 @@ impl DemoAgent {
         Self { period: period.filter(|period| !period.is_zero()) }
     }
 
-    /// An agent at the rate that `TURNWIRE_DEMO_RATE` gives, read now.
+    /// Uses the rate of `TURNWIRE_DEMO_RATE`.
     pub fn from_env() -> Result<Self, InvalidRate> {
         let rate = std::env::var_os(Self::RATE_VARIABLE);
         rate.map_or(Ok(Self::default()), |rate| Self::parse_rate(&rate.to_string_lossy()))
@@ -85,7 +86,7 @@ impl Default for DemoAgent {
     }
 }
 
-/// `TURNWIRE_DEMO_RATE` is no rate.
+/// `TURNWIRE_DEMO_RATE` is not a valid rate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidRate(String);
 

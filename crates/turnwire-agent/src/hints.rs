@@ -1,8 +1,8 @@
-//! Hints: what a reply is told from outside while it runs, or before it begins.
+//! Hints: notes for a running reply, or for the next reply of a session.
 //!
-//! A tool that has gone to the background posts what it finds; so may anybody else who has the mailbox.
-//! A reply takes hints between two steps: each is a `HINT_BLOCK` of it, so the model reads it with the
-//! next call. Where no reply runs, a hint waits for the next one of its session.
+//! A tool that continues in the background sends its findings as hints; so can anyone with access to the
+//! store. The agent loop adds pending hints to the reply as `HINT_BLOCK`s between two steps, so the model
+//! reads them with its next call. If no reply runs, a hint waits for the next reply of its session.
 //!
 //! ```
 //! use turnwire_agent::hints::{HintStore, InMemoryHints};
@@ -28,21 +28,21 @@ use std::sync::Arc;
 use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{HintBlock, Payload};
 
-/// Where hints wait. A hint stays until it is in the log: one that was taken twice because of a crash is
-/// known by its id.
+/// Stores hints until they are in the log. After a crash a hint may be added twice: its id makes it a
+/// repeat.
 #[async_trait]
 pub trait HintStore: Send + Sync + 'static {
-    /// Posts a hint to a session. One without an id gets one.
+    /// Adds a hint to a session. A hint without an id gets one.
     async fn post(&self, session_id: &str, hint: HintBlock);
 
-    /// Those that wait, in the order in which they came.
+    /// The pending hints, oldest first.
     async fn pending(&self, session_id: &str) -> Vec<HintBlock>;
 
-    /// These are in the log now.
+    /// Removes hints that are in the log now.
     async fn remove(&self, session_id: &str, ids: &[String]);
 }
 
-/// Hints in memory: they are gone with the process.
+/// Hints in memory. They are lost when the process ends.
 #[derive(Debug, Default)]
 pub struct InMemoryHints {
     sessions: Mutex<HashMap<String, Vec<HintBlock>>>,
@@ -71,7 +71,7 @@ impl HintStore for InMemoryHints {
     }
 }
 
-/// Where a tool that has gone to the background says what it has found.
+/// Sends the findings of a tool that continues in the background.
 #[derive(Clone)]
 pub struct HintSender {
     pub(crate) hints: Arc<dyn HintStore>,
@@ -81,7 +81,7 @@ pub struct HintSender {
 }
 
 impl HintSender {
-    /// Tells the model: in this reply while it runs, else in the next of the session.
+    /// Sends a hint: to this reply while it runs, else to the next reply of the session.
     pub async fn send(&self, found: impl Into<Payload> + Send) {
         let source = json!({
             "type": "background_tool",

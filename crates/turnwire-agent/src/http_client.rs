@@ -1,4 +1,4 @@
-//! The HTTP client that MCP servers and links are asked with, and the TLS of everything here.
+//! The HTTP client for MCP servers and links, and the TLS settings of all outgoing connections.
 
 use reqwest::ClientBuilder;
 use reqwest::redirect::Policy;

@@ -1,4 +1,4 @@
-//! Tools of MCP servers: child processes that speak over their pipes, and servers over HTTP.
+//! Tools of MCP servers: child processes with stdio, and servers over HTTP.
 //!
 //! ```no_run
 //! use turnwire_agent::model::Model;
@@ -14,29 +14,28 @@
 //! # }
 //! ```
 //!
-//! A tool is called `SERVER/TOOL` in events, rules and settings; the model is told `SERVER__TOOL`,
-//! because providers take no `/`. It runs again after a crash where its server says that it only reads,
-//! or that it may (`readOnlyHint`, `idempotentHint`); whether it destroys something
-//! (`destructiveHint`) decides nothing: rules do.
+//! A tool is called `SERVER/TOOL` in events, rules and settings; the model gets `SERVER__TOOL`, because
+//! providers accept no `/`. It runs again after a crash if its server marks it as read-only or idempotent
+//! (`readOnlyHint`, `idempotentHint`). `destructiveHint` has no effect: use permission rules.
 //!
-//! A connection that ended is made again at the next call, and the child is started again with it. Which
-//! tools there are is asked once, when it is made for the first time.
+//! A broken connection is opened again at the next call, and a child process is restarted. The tools are
+//! listed once, at the first connection.
 //!
 //! # What a child inherits
 //!
-//! Of the environment only what a program needs to be found and to find its way: `PATH`, `HOME`, `USER`,
-//! `LOGNAME`, `SHELL`, `TERM`, `LANG`, `LC_ALL`, `TZ`, `TMPDIR`, and on Windows what is needed there.
-//! Keys of models are not among them. What else it needs is [given](McpServer::env) or
-//! [named](McpServer::inherit). Its working directory is ours, unless [another](McpServer::working_dir) is
-//! given. What it writes to its standard error is traced at the level debug.
+//! Of our environment only basic variables: `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `LANG`,
+//! `LC_ALL`, `TZ`, `TMPDIR`, and on Windows what programs need there. API keys of models are not among
+//! them. Add variables with [`env`](McpServer::env) or [`inherit`](McpServer::inherit). The working
+//! directory is ours, unless [`working_dir`](McpServer::working_dir) sets another. Its standard error is
+//! logged at the level debug.
 //!
 //! # How a child ends
 //!
-//! It ends, with every process that it has started, when its last tool is dropped. On Linux that includes
-//! processes that have left its process group (`setsid`), or whose parent has ended; those that also have
-//! cleared their environment are found where the program [adopts orphans](adopt_orphans). On other systems it
-//! is the process group (Unix) or the job (Windows). If this process is killed (SIGKILL), nobody is left to
-//! end them: the input of a child ends, and what the child does not end itself goes on.
+//! It ends, with every process that it started, when its last tool is dropped. On Linux that includes
+//! processes that left its process group (`setsid`) or whose parent has ended; processes that also cleared
+//! their environment are found if the program [adopts orphans](adopt_orphans). On other systems it is the
+//! process group (Unix) or the job (Windows). If this process is killed (SIGKILL), nothing ends them: a
+//! child notices that its input ends, and detached processes continue.
 
 mod child;
 mod connection;
@@ -58,16 +57,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tool::McpTool;
 
-/// How long a server may take to start and to say what it can do.
+/// The default time limit to start and list the tools.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// How long a call may give no sign.
+/// The default time limit of a call without progress.
 const CALL_LIMIT: Duration = Duration::from_mins(2);
 
-/// No limit is longer: it is added to the time of day.
+/// The longest time limit; it can be added to any time.
 const MAX_LIMIT: Duration = Duration::from_hours(24 * 365);
 
-/// An MCP server, and how to reach it.
+/// An MCP server and how to connect to it.
 #[derive(Clone)]
 pub struct McpServer {
     name: String,
@@ -97,7 +96,7 @@ struct RemoteConfig {
 }
 
 impl McpServer {
-    /// A program that speaks MCP over its pipes, and its arguments. It is called like the program.
+    /// A program that speaks MCP over stdio, and its arguments. Its name is that of the program.
     pub fn command<S: Into<String>>(command: impl IntoIterator<Item = S>) -> Self {
         let command: Vec<String> = command.into_iter().map(Into::into).collect();
         let program = command.first().map(String::as_str).unwrap_or_default();
@@ -106,7 +105,7 @@ impl McpServer {
         Self::new(name, McpTransport::Child(ChildConfig { command, ..ChildConfig::default() }))
     }
 
-    /// A server over streamable HTTP. It is called like its host.
+    /// A server over streamable HTTP. Its name is the host.
     pub fn url(url: impl Into<String>) -> Self {
         let url = url.into();
         let host = url::Url::parse(&url).ok().and_then(|url| url.host_str().map(str::to_owned));
@@ -118,14 +117,14 @@ impl McpServer {
         Self { name, transport: way, start_limit: START_LIMIT, call_limit: CALL_LIMIT }
     }
 
-    /// What it is called: what stands before the `/` in the names of its tools.
+    /// The name: the part before the `/` in the names of its tools.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// A variable of a child's environment.
+    /// Sets an environment variable of the child.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         if let McpTransport::Child(child) = &mut self.transport {
@@ -134,7 +133,7 @@ impl McpServer {
         self
     }
 
-    /// A variable that a child gets from our own environment, if it is there.
+    /// Passes a variable of our environment to the child.
     #[must_use]
     pub fn inherit(mut self, name: impl Into<String>) -> Self {
         if let McpTransport::Child(child) = &mut self.transport {
@@ -143,7 +142,7 @@ impl McpServer {
         self
     }
 
-    /// Where a child works.
+    /// The working directory of the child.
     #[must_use]
     pub fn working_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         if let McpTransport::Child(child) = &mut self.transport {
@@ -161,21 +160,21 @@ impl McpServer {
         self
     }
 
-    /// How long it may take to start and to say what it can do: 20 seconds where nobody says so.
+    /// The time limit to start and list the tools (20 seconds).
     #[must_use]
     pub fn start_limit(mut self, limit: Duration) -> Self {
         self.start_limit = limit.min(MAX_LIMIT);
         self
     }
 
-    /// How long a call may give no sign: two minutes where nobody says so. Progress is a sign.
+    /// The time limit of a call without progress (2 minutes).
     #[must_use]
     pub fn call_limit(mut self, limit: Duration) -> Self {
         self.call_limit = limit.min(MAX_LIMIT);
         self
     }
 
-    /// Starts or reaches it, and asks what it can do. The connection lives as long as its tools.
+    /// Connects and lists the tools. The connection lives as long as the tools.
     pub async fn connect(&self) -> Result<Vec<Arc<dyn Tool>>, McpError> {
         let link = Arc::new(McpConnection::new(self.clone()));
         let tools = link.tools().await?;
@@ -186,7 +185,7 @@ impl McpServer {
     }
 }
 
-/// What it is given may be secret, and so may its address.
+/// Hides settings and the address, which may be secret.
 impl fmt::Debug for McpServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let way = match &self.transport {
@@ -200,7 +199,7 @@ impl fmt::Debug for McpServer {
     }
 }
 
-/// Why an MCP server cannot be used. No secret is in it.
+/// Why an MCP server cannot be used. The message contains no secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpError(String);
 

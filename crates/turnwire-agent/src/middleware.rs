@@ -1,8 +1,7 @@
-//! Middleware: what stands around the model, the tools and the events of an agent.
+//! Middleware: hooks around the model, the tools and the events of an agent.
 //!
-//! Several are asked in the order in which they were added; around a tool the first is the outermost.
-//! They keep the log honest: what they change or drop is not in it, and so nobody has seen it. After a
-//! crash they are asked again, so they should answer the same.
+//! Middlewares run in the order in which they were added; around a tool the first is the outermost. What
+//! they change or drop never reaches the log. After a crash they run again, so they should decide the same.
 //!
 //! ```
 //! use async_trait::async_trait;
@@ -48,46 +47,46 @@ use tokio_util::sync::CancellationToken;
 use turnwire_core::{Event, EventKind, HintBlock, Msg, ToolCall};
 use turnwire_wires::model_request::{OutputFormat, ToolChoice, ToolDefinition as ModelTool};
 
-/// What a model is about to be asked.
+/// A model request before it is sent.
 #[derive(Debug, Clone)]
 pub struct EditableRequest {
-    /// What it is told, the conversation, and the reply so far.
+    /// The system prompt, the conversation, and the reply so far.
     pub messages: Vec<Msg>,
-    /// The tools that it may call.
+    /// The tools that the model may call.
     pub tools: Vec<ModelTool>,
-    /// Whether it has to.
+    /// Whether the model must call a tool.
     pub tool_choice: ToolChoice,
-    /// The form that the answer must have, for a model with a mode for that.
+    /// The schema of the answer, for a model with a schema mode.
     pub output: Option<OutputFormat>,
-    /// How it is to answer.
+    /// Settings that override the model's own.
     pub settings: ModelSettings,
 }
 
-/// What becomes of an event.
+/// What happens to an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is committed as it now is.
+    /// Commit it as it is now.
     Keep,
-    /// It never happened. With the start of a block or of a call all of it goes. What holds a reply
-    /// together (its start and end, those of results, questions to people) stays all the same.
+    /// Drop it. Dropping the start of a block or call drops all of it. Structural events (start and end of
+    /// the reply and of results, approval requests) cannot be dropped.
     Drop,
 }
 
-/// What stands around an agent. Everything here does nothing until it is written anew.
+/// Hooks around an agent. The default implementations change nothing.
 #[async_trait]
 pub trait Middleware: Send + Sync + 'static {
-    /// What the model is to be told before the next call: each becomes a `HINT_BLOCK`.
+    /// Hints for the model before its next call: each becomes a `HINT_BLOCK`.
     async fn hints(&self, reply: &Msg, context: &ReplyContext) -> Vec<HintBlock> {
         let _ = (reply, context);
         Vec::new()
     }
 
-    /// The model is about to be asked; this may change what.
+    /// Runs before a model call, and may change the request.
     async fn before_model(&self, request: &mut EditableRequest, context: &ReplyContext) {
         let _ = (request, context);
     }
 
-    /// A tool is about to run. It runs by `next`, or not at all.
+    /// Runs around a tool call. Call `next` to run the tool.
     async fn around_tool(
         &self,
         call: ToolCall,
@@ -99,14 +98,14 @@ pub trait Middleware: Send + Sync + 'static {
         next.run(call, out).await
     }
 
-    /// An event is about to be committed; this may change what it says, not its type and not its ids.
+    /// Runs before an event is committed. May change its content, not its type and ids.
     fn on_event(&self, event: &mut Event<'static>, context: &ReplyContext) -> Verdict {
         let _ = (event, context);
         Verdict::Keep
     }
 }
 
-/// Which reply it is about, and how to stop it.
+/// The reply that a hook runs for.
 #[derive(Clone)]
 pub struct ReplyContext {
     data: Arc<ContextData>,
@@ -117,7 +116,7 @@ struct ContextData {
     session_id: String,
     reply_id: String,
     stop: CancellationToken,
-    /// Why it is to stop.
+    /// Why the reply should stop.
     stop_reason: Mutex<Option<String>>,
 }
 
@@ -143,23 +142,23 @@ impl ReplyContext {
         &self.data.agent
     }
 
-    /// The session; empty where there is none.
+    /// The session id; empty without a session.
     pub fn session_id(&self) -> &str {
         &self.data.session_id
     }
 
-    /// The reply.
+    /// The reply id.
     pub fn reply_id(&self) -> &str {
         &self.data.reply_id
     }
 
-    /// Stops the reply: what runs is let go, and the reply ends with a `REQUEST_STOP` that says why.
+    /// Stops the reply. It ends with a `REQUEST_STOP` event that has this reason.
     pub fn stop(&self, why: impl Into<String>) {
         self.data.stop_reason.lock().get_or_insert_with(|| why.into());
         self.data.stop.cancel();
     }
 
-    /// Why it is to stop, if it is.
+    /// Why the reply should stop, if it should.
     pub(crate) fn stop_reason(&self) -> Option<String> {
         self.data.stop_reason.lock().clone()
     }
@@ -171,10 +170,10 @@ impl fmt::Debug for ReplyContext {
     }
 }
 
-/// Several, in their order.
+/// Middlewares in order.
 pub(crate) type MiddlewareChain = Arc<[Arc<dyn Middleware>]>;
 
-/// What comes behind a middleware around a tool: the next one, and at last the tool.
+/// The rest of the chain around a tool: the next middleware, and finally the tool.
 pub struct Next<'n> {
     rest: &'n [Arc<dyn Middleware>],
     tool: &'n dyn Tool,
@@ -182,12 +181,12 @@ pub struct Next<'n> {
 }
 
 impl Next<'_> {
-    /// The tool.
+    /// The tool's specification.
     pub fn spec(&self) -> &ToolSpec {
         self.tool.spec()
     }
 
-    /// Runs it.
+    /// Runs the rest of the chain.
     pub async fn run(self, call: ToolCall, out: ToolContext) -> Result<ToolOutput, ToolError> {
         match self.rest.split_first() {
             Some((first, rest)) => {
@@ -217,7 +216,7 @@ impl Tool for WrappedTool {
     }
 }
 
-/// Events on their way through the middleware.
+/// Passes events through the middleware.
 #[derive(Default)]
 pub(crate) struct EventFilter {
     /// Blocks whose start was dropped.
@@ -225,7 +224,7 @@ pub(crate) struct EventFilter {
 }
 
 impl EventFilter {
-    /// What is left of events.
+    /// Filters events.
     pub(crate) fn filter(
         &mut self,
         chain: &[Arc<dyn Middleware>],
@@ -235,7 +234,7 @@ impl EventFilter {
         if chain.is_empty() {
             return events;
         }
-        // What agents below say went through their own middleware.
+        // Events of sub-agents passed through their own middleware.
         let one = |event: Event<'static>| match &event.agent {
             Some(_) => Some(event),
             None => self.filter_one(chain, context, event),
@@ -276,14 +275,14 @@ impl EventFilter {
     }
 }
 
-/// What an event is to the block that it is about.
+/// The role of an event in its block.
 enum EventRole<'e> {
     Start(&'e str),
     Delta(&'e str),
     End(&'e str),
-    /// It stands by itself.
+    /// An event of its own.
     Standalone,
-    /// It holds the reply together.
+    /// An event that holds the reply together.
     Structural,
 }
 
@@ -328,7 +327,7 @@ fn event_role<'e>(kind: &'e EventKind<'_>) -> EventRole<'e> {
     }
 }
 
-/// Whether it is still the same event, whatever it says now.
+/// Whether it is still the same event, with any content.
 fn is_same_event(before: &Event<'_>, after: &Event<'_>) -> bool {
     before.id == after.id
         && before.reply_id == after.reply_id

@@ -1,7 +1,7 @@
-//! What a model is to an agent: a question in, events out.
+//! Models: the [`Model`] trait, its request and its stream of events.
 //!
-//! A provider is a wire and an HTTP call ([`http`]); for tests there is one that says what it was told
-//! to say ([`script`]), for load tests one that tells the time ([`clock`]).
+//! [`http`] calls providers; [`script`] plays a script for tests and examples; [`clock`] streams timestamps
+//! for load tests.
 
 pub mod clock;
 #[cfg(feature = "http")]
@@ -16,57 +16,57 @@ use std::time::Duration;
 use turnwire_core::{ErrorType, Event, Fields, Msg, ReplyError};
 use turnwire_wires::model_request::{OutputFormat, SpeakerFormat, ToolChoice, ToolDefinition};
 
-/// What the metadata of a `MODEL_CALL_END` call the model that was asked, as `WIRE:MODEL`.
+/// The metadata key of `MODEL_CALL_END` that names the model, as `WIRE:MODEL`.
 pub const MODEL_METADATA_KEY: &str = "model";
 
-/// The events of one model call: `MODEL_CALL_START`, blocks, `MODEL_CALL_END`. An error is the last
-/// item. Whoever drops it cancels the call.
+/// The events of one model call: `MODEL_CALL_START`, blocks, `MODEL_CALL_END`. An error is the last item.
+/// Dropping the stream cancels the call.
 pub type ModelStream = BoxStream<'static, Result<Event<'static>, ModelError>>;
 
-/// What a model is asked.
+/// The request of one model call.
 #[derive(Debug, Clone, Copy)]
 pub struct ModelRequest<'a> {
-    /// The reply that its events belong to.
+    /// The reply that the events belong to.
     pub reply_id: &'a str,
-    /// What stands in front of the ids of its blocks: no two calls of a reply have the same.
+    /// The prefix of block ids, different for each call of a reply.
     pub block_prefix: &'a str,
-    /// The conversation, the reply so far included.
+    /// The conversation, including the reply so far.
     pub messages: &'a [Msg],
-    /// The tools that it may call.
+    /// The tools that the model may call.
     pub tools: &'a [ToolDefinition],
-    /// Whether it has to.
+    /// Whether the model must call a tool.
     pub tool_choice: &'a ToolChoice,
-    /// The form that the answer must have.
+    /// The schema that the answer must match.
     pub output: Option<&'a OutputFormat>,
-    /// What wins over the model's own settings in this call.
+    /// Settings that override the model's own.
     pub settings: &'a ModelSettings,
 }
 
-/// How a model is to answer. What is not said here is as the model is set up.
+/// Settings of a model call. Unset values are the model's own.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ModelSettings {
-    /// How much chance there is in the answer.
+    /// Sampling temperature.
     pub temperature: Option<f64>,
-    /// The most tokens that it may write.
+    /// The most output tokens.
     pub max_tokens: Option<u32>,
-    /// Whether several agents speak in the conversation, and how they are told apart.
+    /// How the model is told who wrote each message, in a conversation of several agents.
     pub agents: SpeakerFormat,
-    /// Whatever else the provider takes, by its own names.
+    /// Other parameters of the provider, by its names.
     pub extra: Fields,
 }
 
-/// Something that answers.
+/// A language model.
 #[async_trait]
 pub trait Model: Send + Sync + 'static {
-    /// Its name, as `WIRE:MODEL`.
+    /// The name: `WIRE:MODEL`.
     fn name(&self) -> &str;
 
-    /// Whether it can be held to a JSON Schema by itself.
+    /// Whether the provider itself can enforce a JSON Schema.
     fn has_schema_mode(&self) -> bool {
         false
     }
 
-    /// Asks it. Returns when the answer begins; what can be tried again was tried again by then.
+    /// Calls the model. Returns when the answer starts, after any retries.
     async fn stream(&self, ask: ModelRequest<'_>) -> Result<ModelStream, ModelError>;
 }
 
@@ -85,26 +85,26 @@ impl<M: Model + ?Sized> Model for Arc<M> {
     }
 }
 
-/// Why a model gave no answer, or only a part.
+/// Why a model call failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelError {
-    /// What kind of failure it is.
+    /// The error type.
     pub kind: ErrorType,
-    /// What happened, for people. No secret is in it.
+    /// What happened, for people. It contains no secrets.
     pub message: String,
-    /// Whether it may succeed when it is tried again.
+    /// Whether a retry may succeed.
     pub is_transient: bool,
-    /// When to try again, where the provider says so.
+    /// When to retry, if the provider says so.
     pub retry_after: Option<Duration>,
 }
 
 impl ModelError {
-    /// A failure that stays.
+    /// A permanent failure.
     pub fn new(kind: ErrorType, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), is_transient: false, retry_after: None }
     }
 
-    /// One that may pass.
+    /// A failure that a retry may fix.
     pub fn transient(kind: ErrorType, message: impl Into<String>) -> Self {
         Self { is_transient: true, ..Self::new(kind, message) }
     }

@@ -1,4 +1,4 @@
-//! Which tool calls run, which are refused, and which a person is asked about.
+//! Permission rules: which tool calls run, which are denied, and which need approval.
 //!
 //! ```
 //! use turnwire_agent::permission::{Pattern, Permissions, Rule};
@@ -16,14 +16,13 @@
 //! # Ok::<(), turnwire_agent::permission::PatternError>(())
 //! ```
 //!
-//! Rules are looked at in their order, and the first that matches decides. Whether one matches cannot
-//! always be said: the path is relative, the URL is written in a way that programs read differently, the
-//! field is missing or has another type. Then the rule counts where it is stricter than what the rules
-//! behind it say, and does not where it is more lenient. So an `allow` covers only what it certainly
-//! means, and a `deny` also covers what it could mean.
+//! Rules apply in order, and the first that matches decides. Sometimes it is uncertain whether a rule
+//! matches: the path is relative, programs parse the URL differently, the field is missing or has another
+//! type. Then the rule counts only if it is stricter than the rules after it. So an `allow` covers only
+//! what it certainly means, and a `deny` also covers what it could mean.
 //!
-//! `*` in the name of a tool stays within a segment (`files/*`), `**` crosses segments, and a lone `*` is
-//! every tool. What wildcards in an input mean depends on its kind: see [`Pattern`].
+//! In tool names `*` stays within a segment (`files/*`), `**` crosses segments, and `*` alone matches every
+//! tool. The meaning of wildcards in an input depends on its kind: see [`Pattern`].
 
 mod accepted;
 mod glob;
@@ -43,11 +42,11 @@ use input::InputValue;
 use serde_json::Value;
 use turnwire_core::{Behavior, PermissionRule};
 
-/// Whether a pattern is about a value.
+/// Whether a pattern matches a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum MatchResult {
     No,
-    /// It may be.
+    /// Perhaps.
     Unsure,
     Yes,
 }
@@ -58,7 +57,7 @@ impl MatchResult {
     }
 }
 
-/// A pattern for the names of tools.
+/// A pattern for tool names.
 ///
 /// ```
 /// use turnwire_agent::permission::ToolNamePattern;
@@ -70,20 +69,20 @@ impl MatchResult {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamePattern {
-    /// `None`: a pattern that matches nothing, since `**` is only a part of a segment.
+    /// `None`: the pattern is invalid, because `**` is only part of a segment, and matches nothing.
     strict: Option<Segments>,
     loose: Glob,
 }
 
 impl NamePattern {
-    /// Reads a pattern. One that [is not valid](Self::check) matches nothing for certain.
+    /// Parses a pattern. An [invalid](Self::check) pattern matches nothing for certain.
     pub fn new(pattern: &str) -> Self {
         let pattern = if pattern == "*" { "**" } else { pattern };
         let strict = Segments::new(pattern.split('/'), DoubleStar::OneOrMoreAtTheEnd).ok();
         Self { strict, loose: Glob::new(pattern).loosened() }
     }
 
-    /// Why a text is no such pattern.
+    /// Checks a pattern.
     pub fn check(pattern: &str) -> Result<(), PatternError> {
         if pattern.is_empty() {
             return Err(PatternError::new("the name of a tool is not empty; `*` is every tool"));
@@ -91,12 +90,12 @@ impl NamePattern {
         Segments::new(pattern.split('/'), DoubleStar::OneOrMoreAtTheEnd).map(drop)
     }
 
-    /// Whether a tool is meant.
+    /// Whether a tool name matches.
     pub fn matches(&self, name: &str) -> bool {
         self.match_name(name) == MatchResult::Yes
     }
 
-    /// Whether a tool could be meant whose name begins with this segment and a `/`.
+    /// Whether a tool whose name begins with this segment and a `/` could match.
     pub fn may_match_below(&self, segment: &str) -> bool {
         self.strict.as_ref().is_some_and(|strict| strict.first_matches(segment))
     }
@@ -110,7 +109,7 @@ impl NamePattern {
     }
 }
 
-/// A rule.
+/// A permission rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     tool: NamePattern,
@@ -119,13 +118,13 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// About the tools whose names match: see [`NamePattern`].
+    /// A rule for the tools whose names match: see [`NamePattern`].
     pub fn new(tool: impl AsRef<str>, behavior: Behavior) -> Self {
         Self { tool: NamePattern::new(tool.as_ref()), input: Vec::new(), behavior }
     }
 
-    /// Only where a field of the input matches. A name that begins with `/` is a JSON Pointer to a
-    /// field inside of others (`/options/url`).
+    /// Limits the rule to calls whose input field matches. A name that begins with `/` is a JSON Pointer
+    /// (`/options/url`).
     #[must_use]
     pub fn input(mut self, field: impl Into<String>, pattern: Pattern) -> Self {
         self.input.push((field.into(), pattern));
@@ -144,23 +143,23 @@ impl Rule {
 fn match_field(tool: &ToolSpec, input: &InputValue, field: &str, pattern: &Pattern) -> MatchResult {
     let values = input.find_fields(field);
     if !values.iter().any(|(_, is_exact)| *is_exact) && values.is_empty() {
-        // A tool that does not know the field is not what the rule is about.
+        // The rule is not about a tool without this field.
         return MatchResult::unsure_or_no(may_have_field(tool, field));
     }
     let fits = values.iter().map(|(value, is_exact)| match pattern.match_value(value) {
-        // Some programs do not tell the case of keys apart.
+        // Some programs ignore the case of keys.
         MatchResult::Yes if !is_exact => MatchResult::Unsure,
         fit => fit,
     });
     let fits: Vec<MatchResult> = fits.collect();
     match fits.first() {
         Some(first) if fits.iter().all(|fit| fit == first) => *first,
-        // All of them have to fit; that one does is enough to be unsure.
+        // All values must match; if only some do, the result is uncertain.
         _ => MatchResult::Unsure,
     }
 }
 
-/// Whether the schema of a tool leaves room for a field.
+/// Whether the schema of a tool allows a field.
 fn may_have_field(tool: &ToolSpec, field: &str) -> bool {
     let schema: Value = serde_json::from_str(tool.input.text()).unwrap_or_default();
     let Some(Value::Object(properties)) = schema.get("properties") else { return true };
@@ -171,22 +170,22 @@ fn may_have_field(tool: &ToolSpec, field: &str) -> bool {
     !is_closed || properties.keys().any(|key| key.to_lowercase() == first.to_lowercase())
 }
 
-/// The rules of an agent.
+/// The permission rules of an agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Permissions(Vec<Rule>);
 
 impl Permissions {
-    /// These rules, in this order.
+    /// Rules in this order.
     pub fn new(rules: impl IntoIterator<Item = Rule>) -> Self {
         Self(rules.into_iter().collect())
     }
 
-    /// What is to be done with a call. `accepted` are rules that people accepted in this session:
-    /// they can spare a question, and never lift what is denied.
+    /// Decides a call. `accepted` are rules that users accepted in this session: they skip an approval, and
+    /// never override a denial.
     pub fn decide(&self, accepted: &[PermissionRule], tool: &ToolSpec, input: &str) -> Behavior {
         let node = input::parse(input).ok();
         let mut decided: Option<&Behavior> = None;
-        // What rules say that may be meant.
+        // The strictest of the uncertain rules.
         let mut strictest = &Behavior::Allow;
         let is_final = |rule: &&Rule| rule.behavior != Behavior::Passthrough;
         for rule in self.0.iter().filter(is_final) {
@@ -209,8 +208,8 @@ impl Permissions {
         if accepted.iter().any(is_accepted) { Behavior::Allow } else { Behavior::Ask }
     }
 
-    /// What a person who is asked may accept for the rest of the session, the narrowest first. Each
-    /// says in words what it covers, in its field [`DESCRIPTION_FIELD`].
+    /// The rules that a user may accept for the rest of the session, narrowest first. The field
+    /// [`DESCRIPTION_FIELD`] says what each covers.
     pub fn suggest(tool: &ToolSpec, input: &str) -> Vec<PermissionRule> {
         accepted::suggest_rules(tool, input)
     }

@@ -1,8 +1,8 @@
-//! What to do next, from the log alone.
+//! Decides the next step of a reply, from the log alone. The agent loop executes it.
 //!
-//! Given the reply as far as it goes, how far its model calls have come, the tools and the rules, this
-//! says what happens next. It does nothing itself, reads no clock, and remembers nothing: so a reply that
-//! waited for a person for a day, or whose process died in the middle of a tool, goes on from here.
+//! Input: the reply so far, the progress of its model calls, the tools and the rules. It has no effects,
+//! reads no clock and keeps no state, so a reply that waited for a day, or whose process died inside a
+//! tool, continues from here.
 
 use crate::permission::{Permissions, check_input};
 use crate::schema::AnswerError;
@@ -13,86 +13,85 @@ use turnwire_core::{
     PermissionRule, ToolCall, ToolCallState, ToolResult, ToolResultState,
 };
 
-/// What there is to go by.
+/// Everything that the decision depends on.
 pub struct ReplyState<'s> {
-    /// The reply as far as it goes.
+    /// The reply so far.
     pub reply: &'s Msg,
-    /// How far its model calls have come.
+    /// The progress of its model calls.
     pub model_calls: &'s ModelCalls,
     /// Finds a tool by its name.
     pub find_tool: &'s dyn Fn(&str) -> Option<&'s ToolSpec>,
-    /// The agent's rules.
+    /// The agent's permission rules.
     pub permissions: &'s Permissions,
-    /// Rules that people accepted in this session.
+    /// Rules that users accepted in this session.
     pub accepted_rules: &'s [PermissionRule],
-    /// How many model calls one reply may take.
+    /// The limit of model calls in one reply.
     pub max_iterations: u32,
-    /// What is known of the answer, where it must match a JSON Schema.
+    /// The state of the answer, if it must match a JSON Schema.
     pub answer: AnswerCheck<'s>,
-    /// Whether the model was asked with everything that is there, and had nothing to say.
+    /// Whether the last model call saw everything and produced nothing.
     pub is_model_silent: bool,
-    /// Whether others have put hints into the reply that the model was not asked with. Wherever they
-    /// stand, it has not read them.
+    /// Whether others added hints to the reply that no model call has seen, anywhere in it.
     pub has_unread_hints: bool,
 }
 
-/// What is known of an answer.
+/// The state of an answer.
 #[derive(Debug, Clone, Copy)]
 pub enum AnswerCheck<'s> {
-    /// It may be anything.
+    /// There is no schema.
     Unconstrained,
-    /// Whether it matches its schema is not known yet.
+    /// Not checked yet.
     Unchecked,
-    /// It was checked.
+    /// The result of the check.
     Checked(&'s Result<Json, AnswerError>),
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// A model call was broken off: its blocks are taken back.
+    /// Discard the blocks of an interrupted model call.
     DiscardModelCall(Vec<String>),
-    /// Something is to be done about calls.
+    /// Handle tool calls.
     HandleCalls(Vec<(ToolCall, CallAction)>),
-    /// The model is asked; the last time without tools, because it was asked as often as it may be.
+    /// Call the model: the last time without tools, because the limit is reached.
     CallModel(OfferedTools),
-    /// Somebody is to answer.
+    /// Wait for a user or the client.
     Wait,
-    /// The answer is to be checked against its schema.
+    /// Check the answer against its schema.
     CheckAnswer,
-    /// To check it costs too much: the reply fails.
+    /// Fail: checking the answer costs too much.
     AnswerTooExpensive(String),
-    /// The answer does not have its form: the model is told why, and asked again.
+    /// Tell the model why its answer does not match the schema, and call it again.
     CorrectAnswer(String),
-    /// It does not have it although the model was told so: the reply fails.
+    /// Fail: the answer does not match, even after the correction.
     InvalidAnswer(String),
-    /// The reply ends.
+    /// End the reply.
     EndReply(FinishedReason),
-    /// It has ended.
+    /// Nothing: the reply has ended.
     Done,
 }
 
-/// Whether a model gets tools.
+/// Whether the model gets tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OfferedTools {
-    /// It does.
+    /// All tools.
     All,
-    /// It does not: this is its last word.
+    /// No tools: this is the last call.
     None,
 }
 
-/// What is to be done about a call.
+/// How to handle a tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallAction {
-    /// It runs.
+    /// Run it.
     Run(ResultStarted),
-    /// The client executes it.
+    /// Send it to the client.
     SendToClient,
-    /// A person is asked, who may accept these rules.
+    /// Ask the user for approval, with rules that the user may accept.
     AskUser(Vec<PermissionRule>),
-    /// It gets a result that says why it did not run.
+    /// Give it a result that says why it did not run.
     Refuse(ToolResultState, String),
-    /// It had begun when the process died, and may not run again.
+    /// Interrupt it: it had started when the process died, and must not run again.
     Interrupt,
 }
 
@@ -101,11 +100,11 @@ pub enum CallAction {
 pub enum ResultStarted {
     /// It is.
     Yes,
-    /// Not yet.
+    /// It is not.
     No,
 }
 
-/// What to do next.
+/// Decides the next step.
 pub fn next_step(state: &ReplyState<'_>) -> Step {
     if state.reply.finished_at().is_some() {
         return Step::Done;
@@ -124,7 +123,7 @@ pub fn next_step(state: &ReplyState<'_>) -> Step {
             continue;
         }
         let todo = match result {
-            // What a model asked for that then failed may not be what it wanted.
+            // A call of a failed model call may be incomplete.
             None if has_failed => Some(CallAction::Refuse(
                 ToolResultState::Interrupted,
                 "The model broke off before this call was made.".to_owned(),
@@ -149,7 +148,7 @@ pub fn next_step(state: &ReplyState<'_>) -> Step {
         return match *ended {
             ended if ended < state.max_iterations => Step::CallModel(OfferedTools::All),
             ended if ended == state.max_iterations => Step::CallModel(OfferedTools::None),
-            // The one round in which an answer is put right is not counted.
+            // The round of the correction does not count.
             _ if unread.is_some_and(is_correction_hint) => Step::CallModel(OfferedTools::None),
             _ => Step::EndReply(FinishedReason::ExceedMaxIters),
         };
@@ -171,13 +170,13 @@ pub fn next_step(state: &ReplyState<'_>) -> Step {
     }
     Step::EndReply(match reason {
         _ if *ended > state.max_iterations => FinishedReason::ExceedMaxIters,
-        // It said that it wanted tools, and called none.
+        // The model announced tool calls, but made none.
         None | Some(FinishedReason::ToolCalls) => FinishedReason::Completed,
         Some(reason) => reason.clone(),
     })
 }
 
-/// The hint at the end of a reply, which the model has not answered yet.
+/// The hint at the end of a reply, which the model has not read.
 fn unread_hint(reply: &Msg) -> Option<&HintBlock> {
     match reply.content().last() {
         Some(ContentBlock::Hint(hint)) => Some(hint),
@@ -185,7 +184,7 @@ fn unread_hint(reply: &Msg) -> Option<&HintBlock> {
     }
 }
 
-/// Whether a model call that ended like this is no basis to go on from.
+/// Whether a model call that ended like this cannot be continued.
 fn is_failure(reason: &FinishedReason) -> bool {
     matches!(
         reason,
@@ -196,7 +195,7 @@ fn is_failure(reason: &FinishedReason) -> bool {
     )
 }
 
-/// What is to be done about a call that has no end yet; nothing while it waits for somebody.
+/// How to handle a call without a finished result; `None` while it waits.
 fn call_action(
     state: &ReplyState<'_>,
     call: &ToolCall,
@@ -205,7 +204,7 @@ fn call_action(
     let spec = (state.find_tool)(&call.name);
     match &call.state {
         ToolCallState::Asking | ToolCallState::Submitted => None,
-        // A person said no.
+        // The user denied it.
         ToolCallState::Finished if result.is_none() => Some(CallAction::Refuse(
             ToolResultState::Denied,
             "The user did not allow this call.".to_owned(),
@@ -225,7 +224,7 @@ fn call_action(
     }
 }
 
-/// What the rules say of a call that has not begun.
+/// Applies the permission rules to a call that has not started.
 fn apply_rules(state: &ReplyState<'_>, call: &ToolCall, spec: &ToolSpec) -> CallAction {
     if let Some(why) = invalid_input_reason(&call.input) {
         return CallAction::Refuse(ToolResultState::Error, why);
@@ -236,7 +235,7 @@ fn apply_rules(state: &ReplyState<'_>, call: &ToolCall, spec: &ToolSpec) -> Call
             let why = format!("The rules do not allow this call of {}.", call.name);
             CallAction::Refuse(ToolResultState::Denied, why)
         }
-        // A rule that cannot be read is no permission.
+        // An unreadable rule allows nothing.
         Behavior::Ask | Behavior::Other(_) if !is_allowed => {
             CallAction::AskUser(Permissions::suggest(spec, &call.input))
         }
@@ -245,7 +244,7 @@ fn apply_rules(state: &ReplyState<'_>, call: &ToolCall, spec: &ToolSpec) -> Call
     }
 }
 
-/// Why a text is no input of a tool.
+/// Why a text is not a valid tool input.
 fn invalid_input_reason(input: &str) -> Option<String> {
     let why = check_input(input).err()?;
     Some(format!("The input of this call cannot be used. It is {why}."))
@@ -280,7 +279,7 @@ mod tests {
         ]
     }
 
-    /// What follows from these events.
+    /// The next step after these events.
     fn after(events: &[String], shape: Option<&AnswerSchema>, limit: u32, is_silent: bool) -> Step {
         let (mut reply, mut calls) = (Msg::reply("r", "a"), ModelCalls::default());
         for line in events {

@@ -1,4 +1,4 @@
-//! JSON Schemas from outside: compiled and checked within bounds. The agent loop and the server call it.
+//! JSON Schemas of clients, compiled and checked within limits. The agent loop and the server call it.
 //!
 //! A schema comes from a client, so neither compiling it nor checking an answer against it may cost more
 //! than a fixed amount. The `jsonschema` crate repeats the work of a subschema each time it is referred
@@ -48,33 +48,33 @@ use turnwire_core::Json;
 pub const MAX_BYTES: usize = 256 << 10;
 /// The deepest nesting of arrays and objects in a schema.
 pub const MAX_DEPTH: usize = 96;
-/// How many subschemas there may be.
+/// The most subschemas.
 pub const MAX_NODES: usize = 10_000;
-/// How many subschemas there may be once each reference is replaced by what it refers to.
+/// The most subschemas after each reference is replaced by its target.
 pub const MAX_EXPANDED_NODES: u64 = 1_000_000;
-/// How many different regular expressions a schema may have.
+/// The most different regular expressions in a schema.
 pub const MAX_PATTERNS: usize = 200;
 /// The longest regular expression, in bytes.
 pub const MAX_PATTERN_BYTES: usize = 4096;
-/// How large all regular expressions of a schema may be when compiled, in bytes.
+/// The most bytes of all compiled regular expressions of a schema.
 pub const MAX_COMPILED_PATTERN_BYTES: usize = 4 << 20;
 /// The largest answer that is checked, in bytes of JSON.
 pub const MAX_ANSWER_BYTES: usize = 1 << 20;
-/// How many steps it may take to check one answer.
+/// The most steps to check one answer.
 pub const MAX_STEPS: u64 = 5_000_000;
 
-/// Why a schema is refused.
+/// Why a schema is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SchemaError {
-    /// It is not a JSON Schema, or refers to something that is not in it.
+    /// It is not a JSON Schema, or has an unresolved reference.
     Invalid(String),
-    /// It would cost too much.
+    /// It is above a limit.
     TooLarge(String),
-    /// It could not be compiled in time.
+    /// Compiling it took too long.
     TooSlow,
 }
 
-/// How much is said of what is wrong with a schema: the whole schema may be part of it.
+/// The longest reason: it may contain the whole schema.
 const MAX_REASON_BYTES: usize = 500;
 
 impl SchemaError {
@@ -100,12 +100,12 @@ impl fmt::Display for SchemaError {
 
 impl std::error::Error for SchemaError {}
 
-/// Why an answer was not accepted.
+/// Why an answer is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AnswerError {
     /// It does not match the schema.
     Mismatch(String),
-    /// Nobody knows whether it matches: to find out costs too much.
+    /// Checking it costs too much.
     TooExpensive(String),
 }
 
@@ -123,8 +123,8 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Compiles a schema, unless that costs too much. Nothing is fetched. This blocks: up to a second for
-    /// the largest schemas.
+    /// Compiles a schema within the limits. Fetches nothing. Blocks, up to a second for the largest
+    /// schemas.
     pub fn compile(schema: &Json) -> Result<Self, SchemaError> {
         Self::compile_until(schema, workers::deadline())
     }
@@ -135,12 +135,12 @@ impl Schema {
         Ok(Self { graph })
     }
 
-    /// Checks a value. This blocks for as long as [`MAX_STEPS`] steps take.
+    /// Checks a value. Blocks for at most [`MAX_STEPS`] steps.
     pub fn check(&self, value: &Value) -> Result<(), AnswerError> {
         self.checker().check(value)
     }
 
-    /// A checker, whose steps are counted over all values that it checks.
+    /// A checker that counts its steps over all values.
     pub(crate) fn checker(&self) -> Checker<'_> {
         Checker::new(&self.graph, MAX_STEPS, workers::deadline())
     }
@@ -152,8 +152,8 @@ impl fmt::Debug for Schema {
     }
 }
 
-/// Whether a schema can be used, found out on a worker thread. The last ones that could are remembered:
-/// most clients send the same schema with each message.
+/// Validates a schema on a worker thread. Remembers valid schemas: most clients send the same schema with
+/// each message.
 pub async fn check_schema(schema: &Json) -> Result<(), SchemaError> {
     static ACCEPTED: LazyLock<AcceptedSchemas> = LazyLock::new(AcceptedSchemas::default);
     let key = ACCEPTED.hasher.hash_one(schema.text());
@@ -172,11 +172,11 @@ pub async fn check_schema(schema: &Json) -> Result<(), SchemaError> {
     Ok(())
 }
 
-/// How many schemas are remembered that could be used.
+/// How many valid schemas are remembered.
 const MAX_ACCEPTED: usize = 256;
 
-/// Schemas that could be used, by their hashes. A wrong match does no harm: a schema is compiled again
-/// before an answer is checked.
+/// The hashes of valid schemas. A collision does no harm: a schema is compiled again before an answer is
+/// checked.
 #[derive(Default)]
 struct AcceptedSchemas {
     hasher: RandomState,

@@ -1,11 +1,11 @@
-//! Structured output: an answer that has the form of a JSON Schema.
+//! Structured output: an answer that matches a JSON Schema.
 //!
-//! A model that has a mode for it is told the schema. Any other is made to call a tool whose input has
-//! that form; in the events, and so in the message, what it says there is a text like that of the former.
-//! So the log looks the same, and a reply goes on from it wherever it stands.
+//! A provider with a schema mode gets the schema. Any other model must call a tool whose input has the
+//! schema; in the events that call becomes text. So the log looks the same for both, and a reply continues
+//! from it.
 //!
-//! What the model said is checked. If it does not fit, the model is told why, once, by a hint; then the
-//! reply fails. What fits is the `structured_output` of the `REPLY_END`.
+//! The answer is checked. If it does not match, a hint tells the model why, once; if it still does not
+//! match, the reply fails. A matching answer becomes the `structured_output` of `REPLY_END`.
 //!
 //! ```
 //! use turnwire_agent::structured::AnswerSchema;
@@ -32,20 +32,20 @@ use turnwire_core::{
 };
 use turnwire_wires::model_request::{OutputFormat, ToolDefinition};
 
-/// The source of the hint by which a model is told that its answer does not fit.
+/// The source of the hint that asks the model to correct its answer.
 pub const CORRECTION_SOURCE: &str = "structured_output";
 
-/// What providers are told the form is called.
+/// The name of the schema and of the answer tool.
 const OUTPUT_NAME: &str = "final_answer";
 
-/// The field that holds an answer which is no object: providers take only objects.
+/// The field for an answer that is not an object: providers accept only objects.
 const WRAPPER_FIELD: &str = "answer";
 
-/// A check beyond the schema.
+/// A check in addition to the schema.
 pub(crate) type OutputCheck = Arc<dyn Fn(&Json) -> Result<(), String> + Send + Sync>;
 
-/// The form that an answer must have. It holds the schema as text: what it compiles to is larger, and is
-/// needed only while an answer is checked.
+/// A schema that answers must match. It holds the schema as text: the compiled form is larger, and needed
+/// only during a check.
 #[derive(Clone)]
 pub struct AnswerSchema {
     output: OutputFormat,
@@ -54,14 +54,13 @@ pub struct AnswerSchema {
 }
 
 impl AnswerSchema {
-    /// The form that a JSON Schema describes, or why it describes none. Nothing is fetched. This blocks
-    /// while the schema is compiled.
+    /// Validates a JSON Schema. Fetches nothing. Blocks while the schema is compiled.
     pub fn new(schema: &Json) -> Result<Self, SchemaError> {
         Schema::compile(schema)?;
         Ok(Self::from_valid(schema))
     }
 
-    /// The same, compiled on a worker thread.
+    /// Validates a JSON Schema on a worker thread.
     pub async fn compile(schema: &Json) -> Result<Self, SchemaError> {
         schema::check_schema(schema).await?;
         Ok(Self::from_valid(schema))
@@ -72,17 +71,17 @@ impl AnswerSchema {
         Self { output, schema: schema.clone(), check: None }
     }
 
-    /// The same, with a check beyond the schema.
+    /// Adds a check.
     pub(crate) fn with_check(self, check: OutputCheck) -> Self {
         Self { check: Some(check), ..self }
     }
 
-    /// What a provider is told.
+    /// What the provider gets.
     pub fn output(&self) -> &OutputFormat {
         &self.output
     }
 
-    /// The tool that a model is made to call which has no mode of its own.
+    /// The tool for models without a schema mode.
     pub(crate) fn answer_tool(&self, others: &[ToolDefinition]) -> ToolDefinition {
         let mut name = OUTPUT_NAME.to_owned();
         while others.iter().any(|tool| tool.name == name) {
@@ -96,13 +95,12 @@ impl AnswerSchema {
         }
     }
 
-    /// What a reply has answered last, if it has this form; otherwise why not. This blocks while the answer
-    /// is checked.
+    /// Parses the answer of a reply. Blocks while it is checked.
     pub fn parse_reply(&self, reply: &Msg) -> Result<Json, AnswerError> {
         self.parse_texts(&answer_texts(reply)?)
     }
 
-    /// The same, checked on a worker thread.
+    /// Parses the answer of a reply on a worker thread.
     pub async fn parse_reply_on_worker(&self, reply: &Msg) -> Result<Json, AnswerError> {
         let (shape, texts) = (self.clone(), answer_texts(reply)?);
         let read = schema::run_on_worker(move |_| shape.parse_texts(&texts)).await;
@@ -112,7 +110,7 @@ impl AnswerSchema {
         })
     }
 
-    /// Reads the first of these texts that has this form.
+    /// Parses the first text that matches.
     fn parse_texts(&self, texts: &[String]) -> Result<Json, AnswerError> {
         let schema = Schema::compile(&self.schema);
         let schema = schema.map_err(|error| AnswerError::TooExpensive(error.to_string()))?;
@@ -121,7 +119,7 @@ impl AnswerSchema {
         for text in texts {
             match self.parse_text(text, &mut checker) {
                 Ok(json) => return Ok(json),
-                // The last words count: what is wrong with those before them helps nobody.
+                // Report the problem of the last text only.
                 Err(AnswerError::Mismatch(why)) => wrong = wrong.or(Some(why)),
                 Err(problem @ AnswerError::TooExpensive(_)) => return Err(problem),
             }
@@ -149,7 +147,7 @@ impl AnswerSchema {
     }
 }
 
-/// What a reply has said behind its last tool result, the last text first.
+/// The texts after the last tool result, last one first.
 fn answer_texts(reply: &Msg) -> Result<Vec<String>, AnswerError> {
     let behind = |block: &&ContentBlock| {
         !matches!(block, ContentBlock::ToolResult(_) | ContentBlock::Hint(_))
@@ -173,14 +171,14 @@ impl fmt::Debug for AnswerSchema {
     }
 }
 
-/// The schema itself where it is one of objects; else that of an object that holds the answer.
+/// The schema, wrapped in an object unless it describes one.
 fn wrap_in_object(schema: &Json) -> Json {
     let Ok(Value::Object(mut fields)) = schema.parse_as() else { return schema.clone() };
     if fields.get("type").is_some_and(|kind| kind == "object") || fields.contains_key("properties")
     {
         return schema.clone();
     }
-    // What is referred to from the root has to stay there.
+    // References are relative to the root, so their targets stay there.
     let mut root = Map::new();
     for word in ["$defs", "definitions"] {
         if let Some(shared) = fields.remove(word) {
@@ -194,14 +192,14 @@ fn wrap_in_object(schema: &Json) -> Json {
     Value::Object(root).into()
 }
 
-/// A text without the fence that models like to put around JSON.
+/// Removes the code fence that models often put around JSON.
 fn strip_code_fence(text: &str) -> &str {
     let text = text.trim();
     let inner = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
     inner.map_or(text, |inner| inner.strip_prefix("json").unwrap_or(inner).trim())
 }
 
-/// What a model is told whose answer does not fit.
+/// The hint for a model whose answer does not match.
 pub(crate) fn correction_message(why: &str) -> String {
     format!(
         "Your answer does not have the form that it must have: {why}. Answer again, with nothing \
@@ -209,21 +207,21 @@ pub(crate) fn correction_message(why: &str) -> String {
     )
 }
 
-/// Whether a reply was told already that its answer does not fit.
+/// Whether the model was asked to correct its answer.
 pub(crate) fn was_corrected(reply: &Msg) -> bool {
     reply.blocks::<HintBlock>().any(is_correction_hint)
 }
 
-/// Whether this hint says that an answer does not fit.
+/// Whether a hint asks for a correction.
 pub(crate) fn is_correction_hint(hint: &HintBlock) -> bool {
     hint.source.as_deref() == Some(CORRECTION_SOURCE)
 }
 
-/// Makes the calls of the tool for the answer what they are to everybody: text.
+/// Turns calls of the answer tool into text blocks.
 pub(crate) struct AnswerToolRewriter {
     tool: String,
     prefix: String,
-    /// The blocks that its calls have become.
+    /// The text blocks of its calls, by call id.
     blocks: HashMap<String, String>,
     has_other_calls: bool,
 }

@@ -1,8 +1,8 @@
-//! An agent as a tool of another.
+//! An agent as a tool of another agent.
 //!
-//! Its reply is a message of its own, in the same log: its events say whose they are (`agent_path`, such
-//! as `main/researcher`) and for which call it works (`parent_tool_call_id`). What it says at its end is
-//! the result of that call. What it asks a person, or hands to the client, the reply above waits for too.
+//! The sub-agent's reply is a message of its own in the same log. Its events carry its name (`agent_path`,
+//! such as `main/researcher`) and the call it works for (`parent_tool_call_id`). Its final text is the
+//! result of that call. If it needs an approval or a client result, the parent's reply waits too.
 //!
 //! ```
 //! use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
@@ -26,8 +26,8 @@
 //! # }
 //! ```
 //!
-//! It goes on from the log as the agent above does: the end of its reply and the result of the call
-//! become durable together, so as long as the call has no result, its reply is open and is found again.
+//! A sub-agent continues from the log like its parent: the end of its reply and the result of the call are
+//! committed together. While the call has no result, the sub-agent's reply is open and is found again.
 
 mod journal;
 
@@ -46,22 +46,22 @@ use std::sync::Arc;
 use std::time::Duration;
 use turnwire_core::{Behavior, Event, Json, PermissionRule, ToolCall};
 
-/// How deep agents may stand below each other: an agent that calls itself comes to an end.
+/// The deepest nesting of sub-agents. It ends an agent that calls itself.
 pub const MAX_DEPTH: u32 = 5;
 
-/// What an agent is told by the one that it works for.
+/// What a sub-agent gets from its parent.
 #[derive(Default)]
 pub(crate) struct ParentContext {
     pub session_id: String,
-    /// The name of that agent.
+    /// The name of the parent.
     pub name: String,
-    /// How many stand above that one.
+    /// The number of agents above the parent.
     pub depth: u32,
     pub accepted_rules: Vec<PermissionRule>,
-    /// The replies below that one which the log has open.
+    /// The open replies of the parent's sub-agents.
     pub sub_replies: Vec<SubAgentReply>,
     pub input: Option<Event<'static>>,
-    /// Where hints go that come late, if that is not each agent's own affair.
+    /// The hint store of the session. `None`: each agent uses its own.
     pub hints: Option<Arc<dyn HintStore>>,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Debug for ParentContext {
     }
 }
 
-/// An agent as a tool of another.
+/// An agent as a tool.
 pub struct AgentTool {
     spec: ToolSpec,
     agent: Box<dyn Replier>,
@@ -87,12 +87,12 @@ struct Input {
 }
 
 impl AgentTool {
-    /// An agent, by its own name, and what the model above is told of it.
+    /// Uses an agent as a tool, under its own name. The description is for the parent's model.
     pub fn new(agent: Agent, description: impl Into<String>) -> Self {
         Self::from_replier(agent.name().to_owned(), agent, description)
     }
 
-    /// Anything that replies, by a name.
+    /// Uses any replier as a tool.
     pub fn from_replier(
         name: impl Into<String>,
         agent: impl Replier,
@@ -104,31 +104,31 @@ impl AgentTool {
         Self { spec, agent: Box::new(agent), time_limit: None }
     }
 
-    /// What it is called for people.
+    /// Its title for people.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.spec.title = Some(title.into());
         self
     }
 
-    /// It runs by itself, not beside others.
+    /// Runs it alone, not concurrently with other tools.
     #[must_use]
     pub fn exclusive(mut self) -> Self {
         self.spec.concurrent = false;
         self
     }
 
-    /// A person is asked first, unless a rule says otherwise.
+    /// Requires approval, unless a rule allows the call.
     #[must_use]
     pub fn requires_approval(mut self) -> Self {
         self.spec.behavior = Behavior::Ask;
         self
     }
 
-    /// It may work so long at a time. While it waits for somebody it does not work.
+    /// The time limit of one run. Waiting for a user does not count.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
-        // Not the limit of the tool: who is cut off from outside closes nothing.
+        // Not the limit of the tool, which would abort the sub-agent without closing its reply.
         self.time_limit = Some(limit);
         self
     }

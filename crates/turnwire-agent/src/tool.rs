@@ -1,6 +1,6 @@
-//! Tools: what an agent can do beside talking.
+//! Tools: functions that a model can call.
 //!
-//! A tool is an async function with a typed argument:
+//! Turn an async function with a typed argument into a tool:
 //!
 //! ```
 //! use schemars::JsonSchema;
@@ -37,26 +37,26 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use turnwire_core::{Behavior, Event, Json, Part, ToolCall};
 
-/// What a tool is, for the model and for the loop.
+/// The description of a tool, for the model and for the agent loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolSpec {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What it does, for the model.
+    /// The description for the model.
     pub description: String,
-    /// The JSON Schema of its input.
+    /// The JSON Schema of the input.
     pub input: Json,
-    /// Its name for people.
+    /// The title for people.
     pub title: Option<String>,
     /// Whether it may run again after a crash.
     pub idempotent: bool,
-    /// Whether it finds in the log how far it has come, and goes on from there: an agent does.
+    /// Whether it continues from the log after a crash, as sub-agents do.
     pub resumes: bool,
-    /// Whether it may run beside others.
+    /// Whether it may run concurrently with other tools.
     pub concurrent: bool,
-    /// How long it may take.
+    /// The time limit of a call.
     pub time_limit: Option<Duration>,
-    /// What to do when no rule fits.
+    /// The behavior if no permission rule matches.
     pub behavior: Behavior,
     /// Who executes it.
     pub executor: Executor,
@@ -72,7 +72,7 @@ pub enum Executor {
 }
 
 impl ToolSpec {
-    /// A tool that runs here, beside others, without asking.
+    /// A tool that the agent executes, concurrently with others, without approval.
     pub fn new(name: impl Into<String>, description: impl Into<String>, input: Json) -> Self {
         Self {
             name: name.into(),
@@ -88,7 +88,7 @@ impl ToolSpec {
         }
     }
 
-    /// One that the client executes.
+    /// A tool that the client executes.
     pub fn for_client(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -98,14 +98,14 @@ impl ToolSpec {
     }
 }
 
-/// Something that an agent can do.
+/// A tool that a model can call.
 #[async_trait]
 pub trait Tool: Send + Sync + 'static {
-    /// What it is.
+    /// Its description.
     fn spec(&self) -> &ToolSpec;
 
-    /// Does it. When this is called, it is in the log that it was. What it says through `out` reaches
-    /// the watchers at once.
+    /// Executes a call. The start of the call is already in the log. Subscribers see what the tool sends
+    /// through `context` at once.
     async fn run(&self, call: ToolCall, out: ToolContext) -> Result<ToolOutput, ToolError>;
 }
 
@@ -120,23 +120,24 @@ impl<T: Tool + ?Sized> Tool for Arc<T> {
     }
 }
 
-/// What a tool gives at its end, behind what it has streamed.
+/// The output of a tool, after what it streamed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolOutput {
     /// Nothing more.
     Empty,
     /// Text.
     Text(String),
-    /// Texts and bytes.
+    /// Text and binary parts.
     Parts(Vec<Part>),
-    /// It goes on in the background: the model is told so, and what it finds comes later as a hint.
+    /// The tool continues in the background: the model gets this note now, and the findings later as a
+    /// hint.
     Background(String),
-    /// It waits for somebody, and is run again when they have answered: an agent that asks.
+    /// The tool waits for a user or the client, and runs again after that: a sub-agent.
     Waiting,
 }
 
 impl ToolOutput {
-    /// Texts and bytes, with a line between texts that follow each other.
+    /// Joins parts, with a newline between adjacent texts.
     pub(crate) fn from_parts(parts: impl IntoIterator<Item = Part>) -> Self {
         let mut joined: Vec<Part> = Vec::new();
         for part in parts {
@@ -187,17 +188,17 @@ impl From<Vec<Part>> for ToolOutput {
     }
 }
 
-/// Why a tool gave nothing. The model is told.
+/// Why a tool call failed. The model gets the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolError(String);
 
 impl ToolError {
-    /// With a reason that the model can act on.
+    /// An error with a message that the model can act on.
     pub fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }
 
-    /// The reason.
+    /// The message.
     pub fn message(&self) -> &str {
         &self.0
     }
@@ -211,20 +212,20 @@ impl fmt::Display for ToolError {
 
 impl std::error::Error for ToolError {}
 
-/// Where a tool says what it finds while it works.
+/// The context of a running call: streams output, and tells when to stop.
 #[derive(Debug, Clone)]
 pub struct ToolContext {
     pub(crate) call_id: String,
     pub(crate) sender: mpsc::Sender<ToolUpdate>,
     pub(crate) stop: CancellationToken,
-    /// What an agent that works for this call is told by the one that made it.
+    /// What a sub-agent gets from its parent.
     pub(crate) parent: Arc<ParentContext>,
-    /// The reply of an agent that works for this call.
+    /// The reply id of a sub-agent that runs for this call.
     pub(crate) sub_reply_id: String,
     pub(crate) hint_sender: HintSender,
 }
 
-/// A piece of what a tool says.
+/// An update of a running call.
 #[derive(Debug)]
 pub(crate) struct ToolUpdate {
     pub call_id: String,
@@ -235,34 +236,34 @@ pub(crate) struct ToolUpdate {
 pub(crate) enum UpdateContent {
     Text(String),
     Part(Box<Part>),
-    /// Events of an agent that works for the call. Told when they are durable.
+    /// Events of a sub-agent. The sender is notified when they are durable.
     Events(Vec<Event<'static>>, oneshot::Sender<()>),
-    /// Its last ones: they become durable with the end of the call's result, or not at all.
+    /// The last events of a sub-agent: committed with the end of the call's result.
     FinalEvents(Vec<Event<'static>>),
 }
 
 impl ToolContext {
-    /// Says some text.
+    /// Streams text.
     pub async fn send_text(&self, text: impl Into<String>) {
         self.send(UpdateContent::Text(text.into())).await;
     }
 
-    /// Shows some text or bytes as a part of its own.
+    /// Streams a part: text or binary data.
     pub async fn send_part(&self, part: impl Into<Part>) {
         self.send(UpdateContent::Part(Box::new(part.into()))).await;
     }
 
     pub(crate) async fn send(&self, said: UpdateContent) {
-        // Where nobody listens any more, the reply has been stopped.
+        // If the receiver is gone, the reply was stopped.
         let _ = self.sender.send(ToolUpdate { call_id: self.call_id.clone(), content: said }).await;
     }
 
-    /// Where to say what is found after the tool has gone to the [background](ToolOutput::Background).
+    /// Sends findings after the tool went to the [background](ToolOutput::Background).
     pub fn hint_sender(&self) -> &HintSender {
         &self.hint_sender
     }
 
-    /// Cancelled when the reply is to stop.
+    /// Cancelled when the reply stops.
     pub fn stop_token(&self) -> &CancellationToken {
         &self.stop
     }

@@ -1,8 +1,8 @@
-//! Names of tools as models take them.
+//! Tool names that providers accept. The agent loop calls models through this module.
 //!
-//! In events, rules and settings a tool of an MCP server is `SERVER/TOOL`. Providers take letters,
-//! digits, `_` and `-`, and 64 of them. So the model is told another name, and what it calls by that
-//! name is called by the tool's own from there on: this is the one place where the two meet.
+//! In events, rules and settings a tool of an MCP server is `SERVER/TOOL`. Providers accept only letters,
+//! digits, `_` and `-`, at most 64 of them. So the model gets another name, and its calls are translated
+//! back here.
 
 use crate::model::{Model, ModelError, ModelRequest, ModelStream};
 use futures_util::StreamExt;
@@ -10,10 +10,10 @@ use std::collections::{HashMap, HashSet};
 use turnwire_core::{ContentBlock, EventKind, Msg};
 use turnwire_wires::model_request::{ToolChoice, ToolDefinition};
 
-/// The longest name that every provider takes.
+/// The longest name that every provider accepts.
 const MAX_NAME_LENGTH: usize = 64;
 
-/// Asks a model, by names that it takes.
+/// Calls a model with names that it accepts.
 pub(crate) async fn stream_with_provider_names(
     model: &dyn Model,
     ask: ModelRequest<'_>,
@@ -47,13 +47,13 @@ pub(crate) async fn stream_with_provider_names(
     Ok(answer.map(back).boxed())
 }
 
-/// What the tools are called that a model cannot call by their own names.
+/// The provider names of tools whose own names are not accepted.
 struct ProviderNames {
     names: HashMap<String, String>,
 }
 
 impl ProviderNames {
-    /// No two tools get one name, and none gets that of another.
+    /// Chooses a distinct name for each tool.
     fn new(tools: &[ToolDefinition]) -> Self {
         let mut told = HashMap::new();
         if tools.iter().all(|tool| is_valid_name(&tool.name)) {
@@ -129,7 +129,7 @@ fn is_valid_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_NAME_LENGTH && name.chars().all(is_allowed_char)
 }
 
-/// `files/read` is told as `files__read`.
+/// `files/read` becomes `files__read`.
 fn replace_invalid_chars(name: &str) -> String {
     let mut plain = String::with_capacity(name.len() + 1);
     for letter in name.chars() {
@@ -145,7 +145,7 @@ fn replace_invalid_chars(name: &str) -> String {
     plain
 }
 
-/// It is all ASCII by now.
+/// The name is ASCII here.
 fn truncate_name(plain: &str, most: usize) -> &str {
     plain.get(..most).unwrap_or(plain)
 }

@@ -1,13 +1,13 @@
-//! Huge results: cut for the model, whole in the log.
+//! Truncates long tool results for the model. The log keeps the whole result.
 
 use std::borrow::Cow;
 use turnwire_core::{BlockKind, ContentBlock, Msg, Part, Payload, ToolResult};
 
-/// How many characters of a result a model is sent, where nobody says so.
+/// The default limit of characters of a tool result that the model gets.
 pub const RESULT_LIMIT: usize = 50_000;
 
-/// A message whose results a model can be sent: of each text that is too long, head and tail are left.
-/// Bytes are not text, and stay.
+/// Truncates the results in a message: keeps the start and the end of each long text. Binary data is not
+/// changed.
 pub(crate) fn truncate_results(msg: &Msg, limit: usize) -> Cow<'_, Msg> {
     let is_long = |block: &ContentBlock| {
         ToolResult::from_block(block)
@@ -24,11 +24,11 @@ pub(crate) fn truncate_results(msg: &Msg, limit: usize) -> Cow<'_, Msg> {
         _ => block.clone(),
     });
     let content: Vec<ContentBlock> = content.collect();
-    // The same kinds of blocks in the same role: it can be built as the first could.
+    // Same block types and same role, so the message is valid again.
     msg.to_builder().content(content).build().map_or(Cow::Borrowed(msg), Cow::Owned)
 }
 
-/// The characters of an output; where the bytes are not more than the limit, their number will do.
+/// The number of characters; or the number of bytes, if that is within the limit.
 fn text_length(output: &Payload, limit: usize) -> usize {
     let count = |text: &str| if text.len() <= limit { text.len() } else { text.chars().count() };
     match output {
@@ -48,7 +48,7 @@ fn truncate_output(output: &Payload, limit: usize) -> Payload {
     match output {
         Payload::Text(text) => Payload::Text(truncate_text(text, limit)),
         Payload::Parts(parts) => {
-            // Each text gets its share: a short one leaves the rest to those behind it.
+            // Each text gets an equal share; a short text leaves the rest of its share to the next ones.
             let mut texts = parts.iter().filter(|part| part_text(part).is_some()).count();
             let mut left = limit;
             let parts = parts.iter().map(|part| match part {
@@ -67,7 +67,7 @@ fn truncate_output(output: &Payload, limit: usize) -> Payload {
     }
 }
 
-/// A text of at most so many characters, with a line that says how many were left out.
+/// Shortens a text to `limit` characters, with a line that says how many are missing.
 pub(crate) fn truncate_text(text: &str, limit: usize) -> String {
     let count = text.chars().count();
     if count <= limit {

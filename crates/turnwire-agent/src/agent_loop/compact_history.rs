@@ -1,4 +1,4 @@
-//! Sums up what no longer fits into the model's window.
+//! Replaces the oldest part of a conversation by a summary when the context window is full.
 
 use super::AgentLoop;
 use crate::compaction::{BYTES_PER_TOKEN, OldPart, estimate_bytes, select_oldest};
@@ -15,8 +15,8 @@ what was asked for, what was decided, facts, names, numbers, and what is still t
 greetings and detours. Write nothing but the summary.";
 
 impl AgentLoop<'_> {
-    /// Sums up the oldest part of the conversation where it is too long for the model. What the
-    /// model would be sent then is smaller; the log has everything, and the summary as well.
+    /// Summarizes the oldest part of the conversation if it is too long for the model. The log keeps
+    /// everything, and gets the summary too.
     pub(super) async fn compact(&mut self, tools: &[ToolDefinition]) -> Result<(), AgentError> {
         let Some(window) = self.config.context_window else { return Ok(()) };
         let window = usize::try_from(window).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
@@ -34,14 +34,14 @@ impl AgentLoop<'_> {
         };
         let OldPart { extent: reach, text } = old;
         let prefix = format!("{}summary-", self.block_prefix());
-        // Where there is no summary, the model is asked with everything: perhaps it all fits.
+        // Without a summary the model gets the whole conversation: perhaps it fits.
         let Some((summary, usage, about)) =
             summarize(self.config, self.request, &prefix, text).await?
         else {
             return Ok(());
         };
         let start = ModelCallStart { model_name: self.config.model.name().to_owned() };
-        // What it said is no part of the reply.
+        // The summary is not content of the reply.
         let end =
             ModelCallEnd { usage, discard: vec![format!("{prefix}0")], ..ModelCallEnd::default() };
         let hint = Hint {
@@ -56,7 +56,7 @@ impl AgentLoop<'_> {
     }
 }
 
-/// Asks the model for a summary, which comes with its tokens and the metadata of its end.
+/// Asks the model for a summary. Returns it with its token counts and the metadata of its end event.
 async fn summarize(
     core: &LoopConfig,
     turn: &ReplyRequest,

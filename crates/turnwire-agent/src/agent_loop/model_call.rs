@@ -1,4 +1,4 @@
-//! One model call.
+//! One model call: the request, streaming its events into the log, and its failures.
 
 use super::{AgentLoop, Flow};
 use crate::call_ids::CallIds;
@@ -14,11 +14,11 @@ use turnwire_core::event::{ModelCallEnd, ModelCallStart};
 use turnwire_core::{ErrorType, Event, FinishedReason, Msg};
 use turnwire_wires::model_request::{ToolChoice, ToolDefinition};
 
-/// How many events wait for a commit at the most: then the model has to wait.
+/// The most events that wait for a commit. Above it, the model's stream is not read.
 const MAX_PENDING_EVENTS: usize = 4096;
 
 impl AgentLoop<'_> {
-    /// Takes back what a broken-off call has said: it is made again.
+    /// Discards the output of an interrupted model call, which is then repeated.
     pub(super) async fn discard_model_call(
         &mut self,
         blocks: Vec<String>,
@@ -34,12 +34,12 @@ impl AgentLoop<'_> {
         Ok(Flow::Continue)
     }
 
-    /// What stands in front of the ids of the next call's blocks. A call that is repeated has another.
+    /// The prefix of the block ids of the next model call. A repeated call gets another prefix.
     pub(super) fn block_prefix(&self) -> String {
         format!("{}-{}-", self.request.reply_id, self.model_calls.started + 1)
     }
 
-    /// What the model is about to be asked, and what covers the tool for the answer.
+    /// Builds the request, and the rewriter for the answer tool.
     async fn build_request(
         &mut self,
         tools: OfferedTools,
@@ -78,7 +78,7 @@ impl AgentLoop<'_> {
         Ok((request, veil))
     }
 
-    /// What the middleware tells the model before this call. A call that is repeated is told it once.
+    /// Adds the hints of the middleware. A repeated model call does not add them again.
     async fn add_middleware_hints(&mut self) -> Result<(), AgentError> {
         let mut hints = Vec::new();
         for middleware in self.config.middleware.iter() {
@@ -92,7 +92,7 @@ impl AgentLoop<'_> {
         self.add_hints(hints).await
     }
 
-    /// Asks the model, and passes on what it says as it says it.
+    /// Calls the model, and commits its events as they arrive.
     pub(super) async fn call_model(&mut self, tools: OfferedTools) -> Result<Flow, AgentError> {
         self.has_unread_hints = false;
         let (request, mut veil) = self.build_request(tools).await?;
@@ -112,14 +112,14 @@ impl AgentLoop<'_> {
         };
         let before = self.reply.content().len();
         let stop = self.request.stop.clone();
-        // Made once: to wait for it anew with each token costs more than the token.
+        // Created once: polling a new future for each token would cost more than the token.
         let mut stopped = pin!(stop.cancelled());
         let asked = tokio::select! {
             biased;
             () = &mut stopped => return Err(AgentError::Stopped),
             asked = crate::tool_names::stream_with_provider_names(&*core.model, ask) => asked,
         };
-        // It has the whole conversation in it, and the answer may take minutes.
+        // It holds the whole conversation, and the answer may take minutes.
         drop(request);
         let mut answer = match asked {
             Ok(answer) => answer,
@@ -154,7 +154,7 @@ impl AgentLoop<'_> {
                 }
                 continue;
             }
-            // While these become durable, the next ones come.
+            // The next events arrive while these become durable.
             let events = std::mem::take(&mut waiting);
             let events = events.into_iter().map(|event| call_ids.rewrite_ids(event));
             let events = match &mut veil {
@@ -192,7 +192,7 @@ impl AgentLoop<'_> {
         }
     }
 
-    /// A model call has failed: what it said stays, everything is closed.
+    /// Ends a failed model call: keeps its output, closes what is open.
     async fn fail_model_call(&mut self, error: ModelError) -> Result<Flow, AgentError> {
         let mut events = crate::close_reply::end_open_blocks(&self.reply);
         events.push(self.event(ModelCallEnd {
@@ -204,8 +204,8 @@ impl AgentLoop<'_> {
         Ok(Flow::Continue)
     }
 
-    /// What the model is sent: what it is told, the conversation, and the reply so far. What is too
-    /// long for it is cut or summed up; otherwise it is what the log has.
+    /// The messages for the model: system prompt, conversation, and the reply so far. Long results are
+    /// truncated, old messages are replaced by a summary; everything else is as in the log.
     pub(super) fn model_messages(&self) -> Vec<Msg> {
         let reply = Some(&self.reply).filter(|reply| !reply.content().is_empty());
         let said = crate::compaction::model_view(self.request.history.iter().chain(reply));

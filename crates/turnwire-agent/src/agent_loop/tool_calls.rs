@@ -1,4 +1,4 @@
-//! The calls of one round: refused, handed over, asked for, run.
+//! The tool calls of one round: refuses them, sends them to the client, asks for approval, or runs them.
 
 use super::{AgentLoop, Flow};
 use crate::plan::{CallAction, ResultStarted};
@@ -16,15 +16,15 @@ use turnwire_core::event::{
 };
 use turnwire_core::{DataBlock, Event, Fields, Part, Source, ToolCall, ToolResultState};
 
-/// How much of what tools say may wait to be committed.
+/// The most tool updates that wait for a commit.
 const MAX_PENDING_UPDATES: usize = 256;
 
-/// A tool that has come to its end.
+/// The output of a finished tool.
 type FinishedTool = (String, Result<ToolOutput, ToolError>);
 
 impl AgentLoop<'_> {
-    /// Does what is to be done about calls. A person is asked first, and the client is handed what is
-    /// its own, so that nobody waits for a tool that has nothing to do with it.
+    /// Handles calls. Requests approvals and client results first, so that nobody waits for an unrelated
+    /// tool.
     pub(super) async fn handle_calls(
         &mut self,
         todos: Vec<(ToolCall, CallAction)>,
@@ -49,7 +49,7 @@ impl AgentLoop<'_> {
                     call.suggested_rules = rules;
                     asked.push(call);
                 }
-                // The result comes in one piece, with its own beginning.
+                // The client's result arrives whole, with its own start event.
                 CallAction::SendToClient => handed.push(call),
                 CallAction::Run(began) => {
                     if began == ResultStarted::No {
@@ -93,7 +93,7 @@ impl AgentLoop<'_> {
         event
     }
 
-    /// Runs tools: those that may, beside each other. What they say is committed as it comes.
+    /// Runs tools, concurrently where allowed. Commits their output as it arrives.
     async fn run_tools(&mut self, calls: Vec<ToolCall>) -> Result<Flow, AgentError> {
         if calls.is_empty() {
             return Ok(Flow::Continue);
@@ -115,12 +115,12 @@ impl AgentLoop<'_> {
             }
         }
         let mut flow = Flow::Continue;
-        // What is left behind by a tool that has ended says nothing more here.
+        // Updates of a tool that has ended are ignored.
         let mut over: HashSet<String> = HashSet::new();
         let stop = self.request.stop.clone();
-        // What is to become durable with the end of a result.
+        // Events to commit together with the end of a result.
         let mut last: HashMap<String, Vec<Event<'static>>> = HashMap::new();
-        // The tasks are ended when this set is dropped, however that comes about.
+        // Dropping this set ends the tasks.
         loop {
             if running.is_empty() {
                 let Some((call, tool)) = queue.pop_front() else { break };
@@ -133,8 +133,8 @@ impl AgentLoop<'_> {
                 Some(piece) = pieces.recv() => said.push(piece),
                 Some(done) = running.join_next() => ended.push(done),
             }
-            // Those that have ended by now have said everything by now: it comes before their end. It
-            // is among what waits now; what others say meanwhile can wait for its turn.
+            // The tools that have ended by now have sent all their updates: commit those before their end.
+            // Updates of other tools that arrive meanwhile wait for the next round.
             while let Some(done) = running.try_join_next() {
                 ended.push(done);
             }
@@ -175,14 +175,14 @@ impl AgentLoop<'_> {
             }
             self.commit(events).await?;
             for durable in told {
-                // Who does not wait for it any more was given up.
+                // The receiver may be gone.
                 let _ = durable.send(());
             }
         }
         Ok(flow)
     }
 
-    /// What agents that work for this reply are told.
+    /// What sub-agents of this reply need to know.
     fn parent_context(&self) -> ParentContext {
         ParentContext {
             session_id: self.request.session_id.clone(),
@@ -215,7 +215,7 @@ impl AgentLoop<'_> {
         }
     }
 
-    /// What a tool gave at its end.
+    /// The events of a tool's output.
     fn output_events(
         &self,
         call_id: &str,
@@ -264,7 +264,7 @@ impl ToolLauncher {
         run: &AgentLoop<'_>,
     ) {
         let (id, reply) = (call.id.clone(), &run.reply);
-        // Calls stay where they are once they run, so this is the same after a crash.
+        // Calls keep their position once they run, so the id is the same after a crash.
         let place = reply.tool_calls().position(|(own, _)| own.id == id).unwrap_or_default();
         let out = ToolContext {
             call_id: id.clone(),
@@ -276,7 +276,7 @@ impl ToolLauncher {
         };
         running.spawn(async move {
             let limit = tool.spec().time_limit;
-            // A tool that panics is a tool that failed.
+            // A panic of a tool is a failed call.
             let work = tokio::spawn(async move { tool.run(call, out).await });
             let mut work = AbortOnDrop(work);
             let done = match limit {
@@ -295,7 +295,7 @@ impl ToolLauncher {
     }
 }
 
-/// A task that ends with whoever waits for it.
+/// Aborts a task when it is dropped.
 struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
 
 impl<T> Drop for AbortOnDrop<T> {

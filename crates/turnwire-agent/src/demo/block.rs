@@ -1,4 +1,4 @@
-//! What a model says in one call, and the events that say it.
+//! A block of the demo's answer, and its events.
 
 use super::chunks::Chunks;
 use super::picture;

@@ -1,16 +1,15 @@
-//! A text, and the deltas that it comes in.
+//! Splits a text into deltas.
 
 use std::borrow::Cow;
 
-/// A text that comes in deltas.
+/// A text in deltas.
 #[derive(Debug, Clone)]
 pub(super) enum Chunks {
     /// Word by word.
     Words(String),
-    /// Pieces of so many characters.
+    /// Pieces of this many characters.
     Pieces(String, usize),
-    /// So many numbers of eight bytes each. They are made as they are needed: a million of them are
-    /// no reason to hold 8 MB.
+    /// This many numbers of eight bytes each, generated on demand: a million of them need no 8 MB.
     Numbers(u64),
 }
 
@@ -28,7 +27,7 @@ impl Chunks {
         }
     }
 
-    /// What is left when so many bytes have come.
+    /// The deltas after the first `bytes` bytes.
     pub(super) fn remaining_after(&self, bytes: usize) -> impl Iterator<Item = String> + Send {
         let mut known = bytes;
         self.iter().filter_map(move |chunk| {
@@ -38,7 +37,7 @@ impl Chunks {
         })
     }
 
-    /// How many deltas there are, as tokens are counted.
+    /// The number of deltas, used as the token count.
     pub(super) fn tokens(&self) -> i64 {
         let count = match self {
             Self::Numbers(count) => *count,

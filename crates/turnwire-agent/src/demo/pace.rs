@@ -1,4 +1,4 @@
-//! When an event goes out: deltas in their time, everything else at once.
+//! Commits the demo's events at the chosen rate.
 
 use crate::replier::{AgentError, Journal};
 use std::time::Duration;
@@ -6,21 +6,21 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use turnwire_core::Event;
 
-/// How many events are committed together at the most.
+/// The most events in one commit.
 const MAX_BATCH: usize = 64;
 
-/// How far behind is caught up with. What stood still for longer goes on from now.
+/// A longer delay is not caught up.
 const MAX_CATCH_UP: Duration = Duration::from_secs(1);
 
-/// The way to the journal.
+/// Commits events to the journal at a rate.
 ///
-/// At a rate that a clock can keep, each delta is a commit of its own. Deltas that are late, and all
-/// of them where there is no rate, go out together.
+/// Each delta is a commit of its own, if the clock can keep the rate. Late deltas, and all deltas without a
+/// rate, are committed together.
 pub(super) struct PacedJournal<'j> {
     journal: &'j mut dyn Journal,
     stop: CancellationToken,
     period: Option<Duration>,
-    /// When the next delta may go.
+    /// When the next delta is due.
     due: Instant,
     waiting: Vec<Event<'static>>,
 }
@@ -35,19 +35,19 @@ impl<'j> PacedJournal<'j> {
         Self { journal, stop, period, due, waiting: Vec::new() }
     }
 
-    /// An event that takes no time.
+    /// Sends an event without a delay.
     pub(super) async fn push(&mut self, event: Event<'static>) -> Result<(), AgentError> {
         self.waiting.push(event);
         if self.waiting.len() < MAX_BATCH { Ok(()) } else { self.flush().await }
     }
 
-    /// An event that takes the time of a delta.
+    /// Sends a delta when it is due.
     pub(super) async fn push_delta(&mut self, event: Event<'static>) -> Result<(), AgentError> {
         self.wait_until_due().await?;
         self.push(event).await
     }
 
-    /// Events of which a crash leaves all or none. Together they take the time of a delta.
+    /// Commits events together, when the next delta is due.
     pub(super) async fn commit_together(
         &mut self,
         events: Vec<Event<'static>>,
@@ -60,7 +60,7 @@ impl<'j> PacedJournal<'j> {
         self.flush().await
     }
 
-    /// Makes durable what has gone out so far.
+    /// Commits the waiting events.
     pub(super) async fn flush(&mut self) -> Result<(), AgentError> {
         if self.stop.is_cancelled() {
             return Err(AgentError::Stopped);

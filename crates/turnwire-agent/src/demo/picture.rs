@@ -1,4 +1,4 @@
-//! A small picture as PNG, made of nothing but numbers.
+//! Generates a small PNG picture.
 
 const WIDTH: u32 = 48;
 const HEIGHT: u32 = 48;
@@ -24,7 +24,7 @@ fn chunk(png: &mut Vec<u8>, name: [u8; 4], data: &[u8]) {
 fn pixels() -> Vec<u8> {
     let mut bytes = Vec::new();
     for y in 0..HEIGHT {
-        // Each row says how it is filtered: not at all.
+        // Each row starts with its filter: none.
         bytes.push(0);
         for x in 0..WIDTH {
             bytes.extend(pixel(x, y));
@@ -45,7 +45,7 @@ fn pixel(x: u32, y: u32) -> [u8; 3] {
     }
 }
 
-/// Data as zlib has it, not compressed: one stored block takes up to 65,535 bytes.
+/// Data in zlib format without compression: one stored block has up to 65,535 bytes.
 fn zlib(data: &[u8]) -> Vec<u8> {
     let mut zlib = vec![0x78, 0x01];
     let mut blocks = data.chunks(usize::from(u16::MAX)).peekable();

@@ -1,19 +1,19 @@
-//! What somebody else said, in an answer of the demo: never more than one reads at a glance.
+//! Short quotes of the user's text in the demo's answers.
 
-/// How many characters of a text are quoted.
+/// The most characters of a quote.
 const MAX_QUOTE_CHARS: usize = 400;
 
-/// How many characters of it go into a line.
+/// The most characters of a quote on one line.
 const MAX_LINE_CHARS: usize = 80;
 
-/// As markdown quotes it.
+/// As a markdown block quote.
 pub(super) fn as_blockquote(text: &str) -> String {
     let beginning = shorten(text.trim(), MAX_QUOTE_CHARS);
     let lines: Vec<String> = beginning.lines().map(|line| format!("> {line}")).collect();
     if lines.is_empty() { "> (nothing)".to_owned() } else { lines.join("\n") }
 }
 
-/// In one line.
+/// On one line.
 pub(super) fn on_one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().take(MAX_LINE_CHARS).collect();
     shorten(&words.join(" "), MAX_LINE_CHARS)

@@ -1,6 +1,6 @@
-//! What a message asks the demo to show.
+//! Chooses the demo's scene by the words of a message.
 
-/// What to show.
+/// A scene.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scene {
     Weather,
@@ -15,17 +15,17 @@ pub(super) enum Scene {
     Introduction,
 }
 
-/// Whether as many deltas come as were asked for.
+/// Whether the requested number of deltas is within the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LengthLimit {
     Within,
     Exceeded,
 }
 
-/// The longest text, in deltas.
+/// The most deltas of a text.
 pub(super) const MAX_DELTAS: u64 = 1_000_000;
 
-/// The first that is found counts.
+/// The first match wins.
 const KEYWORDS: [(&str, Scene); 8] = [
     ("weather", Scene::Weather),
     ("approve", Scene::Approve),
@@ -45,13 +45,13 @@ impl Scene {
     }
 }
 
-/// `long` with a number behind it; without one it is a word like any other.
+/// `long` followed by a number; without one it is an ordinary word.
 fn parse_long(message: &str) -> Option<Scene> {
     let pairs = words(message).zip(words(message).skip(1));
     let number = pairs
         .filter(|(word, _)| word.eq_ignore_ascii_case("long"))
         .find_map(|(_, next)| next.bytes().all(|byte| byte.is_ascii_digit()).then_some(next))?;
-    // More digits than fit are more than enough.
+    // A number that is too large for `u64` is above the limit anyway.
     let deltas = number.parse().unwrap_or(u64::MAX);
     let asked = if deltas > MAX_DELTAS { LengthLimit::Exceeded } else { LengthLimit::Within };
     Some(Scene::Long { deltas: deltas.min(MAX_DELTAS), asked })

@@ -1,4 +1,4 @@
-//! What the demo says, one scene for each word.
+//! The scenes of the demo, one per word.
 
 use super::block::DemoBlock;
 use super::chunks::Chunks;
@@ -11,7 +11,7 @@ use serde_json::json;
 use turnwire_core::event::ToolResultTextDelta;
 use turnwire_core::{ErrorType, FinishedReason, ReplyError, ToolResultState};
 
-/// The name of the agent, and of its model.
+/// The name of the agent and of its model.
 pub(super) const MODEL_NAME: &str = "demo";
 
 type SceneResult = Result<(), AgentError>;
@@ -49,7 +49,7 @@ pub(super) async fn weather(w: &mut ReplyWriter<'_, '_>) -> SceneResult {
     w.end(None).await
 }
 
-/// A tool that asks first.
+/// A tool that requires approval.
 pub(super) async fn approve(w: &mut ReplyWriter<'_, '_>) -> SceneResult {
     let call = trade_call(w);
     let thinking = DemoBlock::thinking("This spends money, so somebody has to agree first.");
@@ -59,7 +59,7 @@ pub(super) async fn approve(w: &mut ReplyWriter<'_, '_>) -> SceneResult {
     w.end(None).await
 }
 
-/// Two tools at once: the one that need not ask runs while the other waits.
+/// Two tools at once: one runs while the other waits for approval.
 pub(super) async fn parallel(w: &mut ReplyWriter<'_, '_>) -> SceneResult {
     let (weather, trade) = (weather_call(w), trade_call(w));
     let thinking =
@@ -103,7 +103,7 @@ pub(super) async fn image(w: &mut ReplyWriter<'_, '_>) -> SceneResult {
     w.end(None).await
 }
 
-/// Another agent, whose reply is a message of its own.
+/// A sub-agent, whose reply is a message of its own.
 pub(super) async fn team(w: &mut ReplyWriter<'_, '_>, question: &str) -> SceneResult {
     let input = json!({"question": quote::on_one_line(question)}).to_string();
     let call = w.tool_call(DemoTool::AskResearcher, input);
@@ -120,8 +120,8 @@ pub(super) async fn team(w: &mut ReplyWriter<'_, '_>, question: &str) -> SceneRe
 
 const FINDINGS: &str = "Two heads find more than one, as long as each knows what the other does.";
 
-/// The end of the sub-agent's reply and what it found are one commit. So as long as the call has no
-/// output the sub-agent's reply is open, and the log knows what comes again of it.
+/// The end of the sub-agent's reply and its findings are one commit. While the call has no output, the
+/// sub-agent's reply is open, and its repeated events are recognised.
 async fn research(w: &mut ReplyWriter<'_, '_>, call: &DemoCall) -> SceneResult {
     match w.known_result(call) {
         None => w.start_result(call).await?,
@@ -142,7 +142,7 @@ async fn research(w: &mut ReplyWriter<'_, '_>, call: &DemoCall) -> SceneResult {
     w.end_result(call, ToolResultState::Success).await
 }
 
-/// Structured output beside the text.
+/// Structured output in addition to the text.
 pub(super) async fn json(w: &mut ReplyWriter<'_, '_>, question: &str) -> SceneResult {
     let output = json!({
         "message": quote::on_one_line(question),
@@ -157,7 +157,7 @@ pub(super) async fn json(w: &mut ReplyWriter<'_, '_>, question: &str) -> SceneRe
     w.end(Some(output.into())).await
 }
 
-/// A model that breaks off.
+/// A model that fails.
 pub(super) async fn fail(w: &mut ReplyWriter<'_, '_>) -> SceneResult {
     let error = ReplyError {
         r#type: ErrorType::Upstream,
@@ -169,7 +169,7 @@ pub(super) async fn fail(w: &mut ReplyWriter<'_, '_>) -> SceneResult {
     w.end_failed(error).await
 }
 
-/// A text of so many deltas.
+/// A text of many deltas.
 pub(super) async fn long(
     w: &mut ReplyWriter<'_, '_>,
     deltas: u64,
@@ -195,7 +195,7 @@ fn trade_call(w: &mut ReplyWriter<'_, '_>) -> DemoCall {
     w.tool_call(DemoTool::ExecuteTrade, json!({"symbol": "ACME", "quantity": 100}).to_string())
 }
 
-/// What the model says about a trade. `None`: nothing yet.
+/// The model's text about a trade. `None`: it is not decided yet.
 fn describe_trade(outcome: ToolOutcome) -> Option<String> {
     Some(match outcome {
         ToolOutcome::Waits => return None,

@@ -1,4 +1,4 @@
-//! The tools of the demo: what they give, and how they go on after a crash.
+//! The tools of the demo: their results, and how they continue after a crash.
 
 use super::chunks::Chunks;
 use super::quote;
@@ -16,13 +16,13 @@ use turnwire_core::{
 /// A tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DemoTool {
-    /// Can run again at any time.
+    /// Idempotent.
     GetWeather,
-    /// Asks first, and never runs twice.
+    /// Requires approval, and never runs twice.
     ExecuteTrade,
-    /// Runs at the client's.
+    /// Executed by the client.
     OpenPage,
-    /// Another agent.
+    /// A sub-agent.
     AskResearcher,
 }
 
@@ -36,7 +36,7 @@ impl DemoTool {
         }
     }
 
-    /// Its name for people, as a field of the call.
+    /// Its title for people, as a field of the call.
     pub(super) fn title(self) -> Fields {
         let title = match self {
             Self::GetWeather => "Look up the weather",
@@ -48,7 +48,7 @@ impl DemoTool {
     }
 }
 
-/// A call of a tool.
+/// A tool call.
 #[derive(Debug)]
 pub(super) struct DemoCall {
     pub(super) id: String,
@@ -57,16 +57,16 @@ pub(super) struct DemoCall {
 }
 
 impl DemoCall {
-    /// The call as a question shows it.
+    /// The call as a block of an approval request.
     fn to_tool_call(&self, state: ToolCallState, suggested_rules: Vec<PermissionRule>) -> ToolCall {
         let call = ToolCall::new(self.id.clone(), self.tool.name(), self.input.clone());
         ToolCall { state, suggested_rules, rest: self.tool.title(), ..call }
     }
 }
 
-/// What came of a call.
+/// The outcome of a call.
 pub(super) enum ToolOutcome {
-    /// Somebody has to answer first.
+    /// It waits for a user or the client.
     Waits,
     Done(String),
     Failed(String),
@@ -93,7 +93,7 @@ const DENIED: &str = "The user did not allow this call. It has not run.";
 
 const INTERRUPTED: &str = "Interrupted: nobody knows whether this has run. It is not run again.";
 
-/// What a trade costs, in cents a share.
+/// The price of a share, in cents.
 const PRICE: u64 = 12_50;
 
 #[derive(Deserialize)]
@@ -103,13 +103,13 @@ struct Trade {
 }
 
 impl ReplyWriter<'_, '_> {
-    /// It can run again: after a crash it goes on.
+    /// Idempotent: continues after a crash.
     pub(super) async fn get_weather(&mut self, call: &DemoCall) -> Result<(), AgentError> {
         self.result(call, WEATHER, ToolResultState::Success).await
     }
 
-    /// It asks first. Once it has started it never starts again: after a crash nobody can tell how
-    /// far it came.
+    /// Requires approval. Once started it never starts again, because its progress is unknown after a
+    /// crash.
     pub(super) async fn execute_trade(
         &mut self,
         call: &DemoCall,
@@ -121,7 +121,7 @@ impl ReplyWriter<'_, '_> {
         let known = self.known_call(call);
         match (known.map_or(&ToolCallState::Pending, |known| &known.state), result) {
             (ToolCallState::Asking, _) => Ok(ToolOutcome::Waits),
-            // Only a no finishes a call whose result has not ended.
+            // Only a denial finishes a call whose result has not ended.
             (ToolCallState::Finished, _) => {
                 self.result(call, DENIED, ToolResultState::Denied).await?;
                 Ok(ToolOutcome::Denied)
@@ -136,7 +136,7 @@ impl ReplyWriter<'_, '_> {
         }
     }
 
-    /// The client runs it. Its result comes whole, and is in the message when it has come.
+    /// The client executes it. Its whole result is in the message.
     pub(super) async fn open_page(&mut self, call: &DemoCall) -> Result<ToolOutcome, AgentError> {
         if let Some(result) = self.known_result(call) {
             return Ok(result.into());
@@ -162,7 +162,7 @@ impl ReplyWriter<'_, '_> {
         Ok(ToolOutcome::Waits)
     }
 
-    /// The trade itself, with the input as a person has left it.
+    /// Executes the trade with the approved input.
     async fn trade(&mut self, call: &DemoCall, input: &str) -> Result<ToolOutcome, AgentError> {
         match serde_json::from_str::<Trade>(input) {
             Ok(Trade { symbol, quantity }) => {
@@ -197,7 +197,7 @@ impl ReplyWriter<'_, '_> {
         Ok(ToolOutcome::Interrupted)
     }
 
-    /// A result, from wherever the log has left it.
+    /// Writes a result, or the rest of it.
     pub(super) async fn result(
         &mut self,
         call: &DemoCall,
@@ -227,7 +227,7 @@ impl ReplyWriter<'_, '_> {
         self.emit(ToolResultEnd { tool_call_id: call.id.clone().into(), state }).await
     }
 
-    /// A tool starts only after its start is durable.
+    /// Commits the start of a result before the tool runs.
     pub(super) async fn start_result(&mut self, call: &DemoCall) -> Result<(), AgentError> {
         let (tool_call_id, tool_call_name) = (call.id.clone().into(), call.tool.name().into());
         self.emit(ToolResultStart { tool_call_id, tool_call_name }).await?;

@@ -1,4 +1,4 @@
-//! Writes a reply, from wherever the log has left it.
+//! Writes a reply of the demo, and skips what the log already has.
 
 use super::block::DemoBlock;
 use super::pace::PacedJournal;
@@ -13,25 +13,24 @@ use turnwire_core::{
     ToolResult,
 };
 
-/// One reply being written. Every step looks first at what the log has of it, and leaves that out.
+/// A reply being written. Every step first checks the log.
 pub(super) struct ReplyWriter<'w, 'j> {
     pub(super) pace: &'w mut PacedJournal<'j>,
     reply_id: String,
     session_id: &'w str,
     name: &'static str,
-    /// Whose reply it is, if it is a sub-agent's.
+    /// The identity of a sub-agent.
     agent: Option<Box<SubAgent>>,
     partial: Option<&'w Msg>,
-    /// How long the question is.
+    /// The length of the message.
     input_tokens: i64,
     so_far: Counts,
 }
 
-/// What the reply has come to, counted from its very beginning, so that ids are the same every time.
+/// Counts from the start of the reply, so that ids are the same in every run.
 #[derive(Default)]
 struct Counts {
-    /// What the model calls have written. The sum in the partial message tells which of them have
-    /// ended.
+    /// The output tokens of the model calls. The sum in the partial message shows which calls have ended.
     output_tokens: i64,
     model_calls: u32,
     blocks: u32,
@@ -39,10 +38,10 @@ struct Counts {
     events: u32,
 }
 
-/// How far the log has come with a block.
+/// The progress of a block in the log.
 enum Progress {
     NotStarted,
-    /// Begun, with so many bytes.
+    /// Started, with this many bytes.
     Begun(usize),
     Ended,
 }
@@ -65,8 +64,8 @@ impl<'w, 'j> ReplyWriter<'w, 'j> {
         }
     }
 
-    /// The reply of a sub-agent that works for a call. What the log has of it is not known here, so
-    /// all of it is written, with ids by which a repeat is known.
+    /// The reply of a sub-agent. The log's part of it is not known here, so all of it is written again,
+    /// with ids that mark repeats.
     pub(super) fn sub_agent(&mut self, name: &'static str, call: &DemoCall) -> ReplyWriter<'_, 'j> {
         let agent = SubAgent {
             agent_path: Some(format!("{}/{name}", self.name)),
@@ -92,20 +91,20 @@ impl<'w, 'j> ReplyWriter<'w, 'j> {
         self.emit(ReplyStart { session_id, name, role: Role::Assistant }).await
     }
 
-    /// A call that the model is about to make.
+    /// A tool call of the next model call.
     pub(super) fn tool_call(&mut self, tool: DemoTool, input: String) -> DemoCall {
         self.so_far.calls += 1;
         DemoCall { id: format!("{}-call-{}", self.reply_id, self.so_far.calls), tool, input }
     }
 
-    /// One call of the model, and what it says in it.
+    /// One model call and its blocks.
     pub(super) async fn model_call(&mut self, said: &[DemoBlock<'_>]) -> Result<(), AgentError> {
         let calls = said.iter().any(|said| matches!(said, DemoBlock::Call(..)));
         let reason = if calls { FinishedReason::ToolCalls } else { FinishedReason::Completed };
         self.model_call_with_reason(said, reason, None).await
     }
 
-    /// The same, and how it ends.
+    /// One model call and how it ends.
     pub(super) async fn model_call_with_reason(
         &mut self,
         said: &[DemoBlock<'_>],
@@ -147,12 +146,12 @@ impl<'w, 'j> ReplyWriter<'w, 'j> {
 
     async fn start_model_call(&mut self) -> Result<(), AgentError> {
         let mut event = self.event(ModelCallStart { model_name: MODEL_NAME.to_owned() });
-        // It leaves no trace in the message: this is what a repeat is known by.
+        // It leaves no trace in the message: the id marks a repeat.
         event.id = format!("{}-model-{}", self.reply_id, self.so_far.model_calls).into();
         self.pace.push(event).await
     }
 
-    /// Ends the reply as it should.
+    /// Ends the reply as completed.
     pub(super) async fn end(&mut self, structured_output: Option<Json>) -> Result<(), AgentError> {
         let end = ReplyEnd {
             session_id: self.session_id.to_owned(),
@@ -173,7 +172,7 @@ impl<'w, 'j> ReplyWriter<'w, 'j> {
         self.emit(end).await
     }
 
-    /// The end of the reply, for who commits it together with something else.
+    /// The end of the reply, to commit together with other events.
     pub(super) fn end_event(&mut self) -> Event<'static> {
         let session_id = self.session_id.to_owned();
         self.event(ReplyEnd { session_id, ..ReplyEnd::default() })
@@ -205,12 +204,12 @@ impl<'w, 'j> ReplyWriter<'w, 'j> {
         event
     }
 
-    /// The call as the log has it.
+    /// The call in the log.
     pub(super) fn known_call(&self, call: &DemoCall) -> Option<&'w ToolCall> {
         self.partial?.blocks::<ToolCall>().find(|known| known.id == call.id)
     }
 
-    /// The result as the log has it.
+    /// The result in the log.
     pub(super) fn known_result(&self, call: &DemoCall) -> Option<&'w ToolResult> {
         self.partial?.blocks::<ToolResult>().find(|known| known.id == call.id)
     }

@@ -1,4 +1,4 @@
-//! MCP servers that are children of ours.
+//! MCP servers as child processes.
 
 use super::ChildConfig;
 use futures_util::StreamExt;
@@ -9,7 +9,7 @@ use std::process::Stdio;
 use tokio::process::{ChildStderr, Command};
 use tokio_util::codec::{FramedRead, LinesCodec};
 
-/// What a child gets of our environment unasked.
+/// The variables that a child always inherits.
 const INHERITED_VARIABLES: &[&str] = &[
     "PATH",
     "HOME",
@@ -21,7 +21,7 @@ const INHERITED_VARIABLES: &[&str] = &[
     "LC_ALL",
     "TZ",
     "TMPDIR",
-    // Windows does not start programs without these.
+    // Windows programs need these.
     "APPDATA",
     "COMSPEC",
     "HOMEDRIVE",
@@ -39,16 +39,16 @@ const INHERITED_VARIABLES: &[&str] = &[
     "WINDIR",
 ];
 
-/// The longest line of a child's standard error that is traced.
+/// The longest logged line of standard error.
 const MAX_LINE_BYTES: usize = 4096;
 
-/// The connection to a child.
+/// The transport to a child.
 #[cfg(target_os = "linux")]
 pub(super) type Process = super::descendants::ChildTransport;
 #[cfg(not(target_os = "linux"))]
 pub(super) type Process = TokioChildProcess;
 
-/// Starts it.
+/// Starts the child process.
 pub(super) fn spawn_server(name: &str, child: &ChildConfig) -> io::Result<Process> {
     let Some((program, arguments)) = child.command.split_first() else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"));
@@ -70,7 +70,7 @@ pub(super) fn spawn_server(name: &str, child: &ChildConfig) -> io::Result<Proces
     }
     let mut command = CommandWrap::from(command);
     command.wrap(KillOnDrop);
-    // Its own children end with it, and a Ctrl-C in our terminal is for us to act on.
+    // Its own children end with it, and it does not get a Ctrl-C of our terminal.
     #[cfg(unix)]
     command.wrap(process_wrap::tokio::ProcessGroup::leader());
     #[cfg(target_os = "linux")]
@@ -91,7 +91,7 @@ pub(super) fn spawn_server(name: &str, child: &ChildConfig) -> io::Result<Proces
     Ok(process)
 }
 
-/// Traces what it says until it ends.
+/// Logs the child's standard error.
 async fn log_stderr(server: String, stderr: ChildStderr) {
     let mut lines = FramedRead::new(stderr, LinesCodec::new_with_max_length(MAX_LINE_BYTES));
     while let Some(line) = lines.next().await {

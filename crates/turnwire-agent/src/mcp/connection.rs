@@ -1,4 +1,4 @@
-//! The connection to a server, made again when it has ended.
+//! The connection to an MCP server, reopened after a failure.
 
 use super::progress::ProgressListener;
 use super::{McpError, McpServer, McpTransport, child, remote};
@@ -17,24 +17,24 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use turnwire_core::Json;
 
-/// A connection that was made.
+/// An open connection.
 pub(super) type LiveClient = Arc<RunningService<RoleClient, ProgressListener>>;
 
-/// How long a server that gave no sign may take to say that it is there.
+/// The time limit of a ping.
 const PING_LIMIT: Duration = Duration::from_secs(5);
 
-/// The connection to a server.
+/// The connection to an MCP server.
 pub(super) struct McpConnection {
     server: McpServer,
     state: Mutex<ConnectionState>,
-    /// Whether something went wrong since it was last known to be well.
+    /// Whether a call failed since the last successful ping.
     is_suspect: AtomicBool,
 }
 
 #[derive(Default)]
 struct ConnectionState {
     client: Option<LiveClient>,
-    /// When it could last not be made, and why.
+    /// The last failed attempt to connect.
     last_failure: Option<(Instant, McpError)>,
 }
 
@@ -47,11 +47,11 @@ impl McpConnection {
         &self.server.name
     }
 
-    /// The connection, made anew if it has ended.
+    /// The open connection; connects if necessary.
     pub(super) async fn client(&self) -> Result<LiveClient, McpError> {
         let asked = Instant::now();
         let mut state = self.state.lock().await;
-        // Who waited while somebody else tried in vain need not try as well.
+        // A caller that waited during a failed attempt does not try again.
         if let Some((at, why)) = &state.last_failure
             && *at >= asked
         {
@@ -81,7 +81,7 @@ impl McpConnection {
         }
     }
 
-    /// Something went wrong: before the next call it is asked whether it is there.
+    /// Marks the connection for a ping before the next call.
     pub(super) fn mark_suspect(&self) {
         self.is_suspect.store(true, Ordering::Relaxed);
     }
@@ -99,19 +99,19 @@ impl McpConnection {
         let options = PeerRequestOptions::with_timeout(limit);
         let sign =
             async { live.send_request_with_option(ping, options).await?.await_response().await };
-        // One that does not know the question is there to say so.
+        // A server that does not know the ping is alive.
         let sign = tokio::time::timeout(limit, sign).await;
         matches!(sign, Ok(Ok(_) | Err(ServiceError::McpError(_))))
     }
 
-    /// What the server can do. To start and to say so may take as long as a start.
+    /// Lists the tools of the server, within the start limit.
     pub(super) async fn tools(&self) -> Result<Vec<Tool>, McpError> {
         let latest = Instant::now() + self.server.start_limit;
         let live = self.client().await?;
         let listed = tokio::time::timeout_at(latest, self.list_tools(&live)).await;
         match listed {
             Ok(Ok(tools)) => Ok(tools),
-            // It has nothing of the kind.
+            // The server has no tools.
             Ok(Err(ServiceError::McpError(error))) if error.code.0 == METHOD_NOT_FOUND => {
                 Ok(Vec::new())
             }
@@ -120,10 +120,10 @@ impl McpConnection {
         }
     }
 
-    /// Lists the tools that are small enough, and not more than there may be.
+    /// Lists the tools, except those above the limits.
     async fn list_tools(&self, live: &LiveClient) -> Result<Vec<Tool>, ServiceError> {
         let (mut tools, mut bytes, mut cursor) = (Vec::new(), 0, None);
-        // A server that adds no tool with a page would be asked without end.
+        // Limits the pages: a server could send empty pages forever.
         for _ in 0..MAX_TOOLS {
             let page = PaginatedRequestParams::default().with_cursor(cursor);
             let page = live.list_tools(Some(page)).await?;
@@ -180,10 +180,10 @@ impl McpConnection {
     }
 }
 
-/// The code of JSON-RPC.
+/// The JSON-RPC error code.
 const METHOD_NOT_FOUND: i32 = -32601;
 
-/// Why there is no connection. What the libraries say may have the address in it, which may be secret.
+/// Why the connection failed. Messages of libraries may contain the address, which may be secret.
 fn connect_failure(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::JsonRpcError(error) => format!("refuses: {}", error.message),
@@ -202,7 +202,7 @@ fn connect_failure(error: &ClientInitializeError) -> String {
     }
 }
 
-/// Why a request came to nothing.
+/// Why a request failed.
 pub(super) fn request_failure(error: &ServiceError) -> String {
     match error {
         ServiceError::McpError(error) => format!("says: {}", error.message),

@@ -1,4 +1,4 @@
-//! What a server gives, as parts of a result.
+//! Converts MCP results into tool output.
 
 use crate::tool::{ToolError, ToolOutput};
 use base64::Engine;
@@ -6,11 +6,11 @@ use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use turnwire_core::{DataBlock, Part, TextBlock};
 
-/// What a server gives for a call.
+/// Converts the result of a call.
 pub(super) fn tool_output(result: CallToolResult) -> Result<ToolOutput, ToolError> {
     let is_error = result.is_error == Some(true);
     let mut parts: Vec<Part> = result.content.into_iter().map(to_part).collect();
-    // Where there are words, they say the same.
+    // Structured content repeats the text, if there is any.
     if parts.is_empty()
         && let Some(structured) = result.structured_content
     {
@@ -44,7 +44,7 @@ fn to_part(block: ContentBlock) -> Part {
             }
             _ => text("(a resource of an unknown kind)"),
         },
-        // Only the server can say what is behind its address.
+        // Only the server can resolve its own link.
         ContentBlock::ResourceLink(link) => {
             let title = link.title.unwrap_or(link.name);
             let about = link.description.map(|about| format!(": {about}")).unwrap_or_default();
@@ -58,7 +58,7 @@ fn text(text: impl Into<String>) -> Part {
     Part::Text(TextBlock::new(text))
 }
 
-/// Bytes. What is no base64 would not fit into a message.
+/// Binary data. Invalid base64 becomes a note.
 fn data(data: String, media_type: String) -> Part {
     match STANDARD.decode(data) {
         Ok(bytes) => Part::Data(DataBlock::bytes(bytes, media_type)),

@@ -1,4 +1,4 @@
-//! What a server says unasked while it works.
+//! Progress notifications of MCP servers.
 
 use parking_lot::Mutex;
 use rmcp::ClientHandler;
@@ -11,13 +11,13 @@ use std::future::{Future, ready};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// How much progress is kept for a call that is only just being made, over all calls.
+/// The most early notifications that are kept, over all calls.
 const MAX_EARLY_NOTIFICATIONS: usize = 64;
 
-/// How much progress of one call may wait to be read. It is not worth more.
+/// The most notifications of one call that wait to be read. More are dropped.
 const MAX_PENDING_NOTIFICATIONS: usize = 64;
 
-/// Our side of a connection: it can do nothing for the server, and hears of progress.
+/// Our side of a connection: offers nothing to the server, and receives progress.
 #[derive(Default)]
 pub(super) struct ProgressListener {
     ears: Arc<Mutex<ProgressChannels>>,
@@ -26,7 +26,7 @@ pub(super) struct ProgressListener {
 #[derive(Default)]
 struct ProgressChannels {
     open: HashMap<ProgressToken, mpsc::Sender<ProgressNotificationParam>>,
-    /// Of a call it is not known what its progress is called until it is on its way.
+    /// Notifications that arrived before their call was registered.
     early: VecDeque<ProgressNotificationParam>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Progress {
 }
 
 impl ProgressListener {
-    /// Listens for the progress of a call.
+    /// Subscribes to the progress of a call.
     pub(super) fn subscribe(&self, token: ProgressToken) -> Progress {
         let (sender, steps) = mpsc::channel(MAX_PENDING_NOTIFICATIONS);
         let mut ears = self.ears.lock();
@@ -69,19 +69,19 @@ impl ProgressListener {
 }
 
 impl Progress {
-    /// The next step: what it says, which may be nothing.
+    /// The message of the next notification; may be empty.
     pub(super) async fn next(&mut self) -> Option<String> {
         let step = self.steps.recv().await?;
         Some(self.step_message(step))
     }
 
-    /// The next step that is there already.
+    /// The message of the next buffered notification.
     pub(super) fn next_buffered(&mut self) -> Option<String> {
         let step = self.steps.try_recv().ok()?;
         Some(self.step_message(step))
     }
 
-    /// Progress grows. What arrives behind something later is of no use any more.
+    /// Progress only grows: an older notification that arrives late is ignored.
     fn step_message(&mut self, step: ProgressNotificationParam) -> String {
         if step.progress <= self.furthest {
             return String::new();

@@ -9,10 +9,10 @@ use std::collections::HashMap;
 use std::time::Duration;
 use url::Url;
 
-/// How long a connection may take.
+/// The time limit to connect.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
-/// The way to a server, or why there is none. No secret is in that.
+/// Creates the transport. Errors contain no secrets.
 pub(super) fn transport(
     remote: &RemoteConfig,
 ) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {

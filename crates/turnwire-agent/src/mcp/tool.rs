@@ -1,4 +1,4 @@
-//! A tool of a server.
+//! A tool of an MCP server.
 
 use super::connection::{LiveClient, McpConnection, request_failure};
 use super::{McpError, content};
@@ -15,10 +15,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use turnwire_core::{Json, ToolCall};
 
-/// A tool of a server.
+/// A tool of an MCP server.
 pub(super) struct McpTool {
     spec: ToolSpec,
-    /// What its server calls it.
+    /// The name at its server.
     name: String,
     connection: Arc<McpConnection>,
     silence_limit: Duration,
@@ -52,11 +52,11 @@ impl McpTool {
         live.send_cancellable_request(request, PeerRequestOptions::no_options()).await
     }
 
-    /// What went wrong on the way, for the model.
+    /// The error for the model.
     fn call_error(&self, error: &ServiceError) -> ToolError {
         let server = self.connection.server();
         match error {
-            // The server is well, and says what is wrong with the call.
+            // The server is alive, and says what is wrong with the call.
             ServiceError::McpError(error) => ToolError::new(error.message.to_string()),
             ServiceError::TransportClosed => {
                 let why = "broke off; whether the call was carried out is not known";
@@ -83,7 +83,7 @@ impl Tool for McpTool {
         let params = CallToolRequestParams::new(self.name.clone()).with_arguments(arguments);
         let mut live = self.connection.client().await?;
         let sent = match self.send_call(&live, params.clone()).await {
-            // It ended since: this call has not been made, so it can be.
+            // The connection closed before the call was sent: send it again.
             Err(ServiceError::TransportClosed) => {
                 live = self.connection.client().await?;
                 self.send_call(&live, params).await
@@ -120,7 +120,7 @@ impl Tool for McpTool {
                 let why = "wants to be talked to before it answers, which is not possible here";
                 Err(McpError::new(self.connection.server(), why).into())
             }
-            // Of a newer kind: the model may make something of it.
+            // A newer kind of result: the model may understand it.
             Ok(ServerResult::CustomResult(result)) => Ok(ToolOutput::Text(result.0.to_string())),
             Ok(_) => Err(self.call_error(&ServiceError::UnexpectedResponse)),
             Err(error) => Err(self.call_error(&error)),
@@ -128,15 +128,14 @@ impl Tool for McpTool {
     }
 }
 
-/// Shows a step, where it says something.
+/// Streams a progress message.
 async fn send_progress(out: &ToolContext, step: String) {
     if !step.is_empty() {
         out.send_text(step + "\n").await;
     }
 }
 
-/// A call that was made and not answered. Whoever lets go of it, by a stop or a time limit, tells the
-/// server.
+/// A call without a response. Dropping it, after a stop or a time limit, notifies the server.
 struct CancelOnDrop(Option<(Peer<RoleClient>, RequestId)>);
 
 impl Drop for CancelOnDrop {
@@ -149,7 +148,7 @@ impl Drop for CancelOnDrop {
         runtime.spawn(async move {
             let params = CancelledNotificationParam::new(Some(id), Some("stopped".to_owned()));
             let cancelled = CancelledNotification::new(params);
-            // A server that is gone has stopped by itself.
+            // A server that is gone has stopped anyway.
             let _ = peer.send_notification(cancelled.into()).await;
         });
     }

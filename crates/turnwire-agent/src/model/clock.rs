@@ -1,9 +1,8 @@
-//! A model that tells the time, token by token: for load tests, where what an answer says does not
-//! matter and when it was said does.
+//! The `clock` model for load tests: streams timestamps instead of text. `turnwire bench replies` uses it.
 //!
-//! The message says how much it is to say, and how fast: `500 tokens, 50 a second`. Each token is a
-//! number of its own: which one it is, and the moment at which it was due. So whoever reads it, in
-//! whatever process, knows if one is missing and how long it was on its way.
+//! The message sets the number of tokens and their rate: `500 tokens, 50 a second`. Each token contains its
+//! position and the time at which it was due. So any reader, in any process, can tell whether a token is
+//! missing and how long it took to arrive.
 
 use super::{Model, ModelError, ModelRequest, ModelStream};
 use async_trait::async_trait;
@@ -15,24 +14,24 @@ use turnwire_core::event::{
 };
 use turnwire_core::{Event, EventKind, Fields, Msg, Role};
 
-/// A model that tells the time.
+/// A model that streams timestamps.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ClockModel;
 
-/// How much it is to say, and how fast.
+/// How many tokens to stream, and how fast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockRequest {
-    /// How many tokens.
+    /// The number of tokens.
     pub tokens: u32,
-    /// How many in a second.
+    /// Tokens per second.
     pub rate: u32,
 }
 
 impl ClockRequest {
-    /// The most tokens.
+    /// The most tokens of one answer.
     pub const MAX_TOKENS: u32 = 1_000_000;
 
-    /// What a message wishes for: its first two numbers.
+    /// Reads the first two numbers of a message.
     pub fn parse(text: &str) -> Self {
         let mut numbers = text
             .split(|letter: char| !letter.is_ascii_digit())
@@ -55,52 +54,51 @@ impl std::fmt::Display for ClockRequest {
     }
 }
 
-/// A token: which one it is, and when it was said, in as few letters as will do. Those of a language
-/// model have four or five; what is measured with longer ones is not what a reply takes.
+/// A token: its position and its time, in as few characters as possible. Real tokens have four or five
+/// characters; longer ones would distort the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimedToken {
-    /// The end of its place in the answer, from 0.
+    /// The last digits of its position in the answer, from 0.
     nth: u32,
-    /// Hundred-thousandths of a second since 1970, as far as a token has room for them.
+    /// Time in units of 10 µs since 1970, modulo [`TICK_RANGE`](Self::TICK_RANGE).
     ticks: u64,
 }
 
 impl TimedToken {
-    /// How many digits follow the `#` of a token.
+    /// The number of digits after the `#` of a token.
     pub const DIGITS: u8 = 9;
 
-    /// Places are told up to here.
+    /// Positions are written modulo this.
     const POSITIONS: u32 = 100;
 
-    /// Ticks are told up to here: a bit more than a minute and a half.
+    /// Ticks are written modulo this: about 100 seconds.
     const TICK_RANGE: u64 = 10_000_000;
 
     const TICK: Duration = Duration::from_micros(10);
 
-    /// A token that is said at this time.
+    /// A token for this position and time.
     pub fn new(nth: u32, said: SystemTime) -> Self {
         let since = said.duration_since(UNIX_EPOCH).unwrap_or_default();
         let ticks = since.as_micros() / Self::TICK.as_micros() % u128::from(Self::TICK_RANGE);
         Self { nth: nth % Self::POSITIONS, ticks: u64::try_from(ticks).unwrap_or_default() }
     }
 
-    /// The token that these digits are.
+    /// Parses the digits of a token.
     pub fn from_digits(digits: u64) -> Self {
         let nth = u32::try_from(digits / Self::TICK_RANGE).unwrap_or(u32::MAX);
         Self { nth: nth % Self::POSITIONS, ticks: digits % Self::TICK_RANGE }
     }
 
-    /// Its place in the answer, for somebody who expects this one next: the first from there that it
-    /// can be.
+    /// Its position in the answer: the first possible one from `next` on.
     pub fn position(self, next: u64) -> u64 {
         let places = u64::from(Self::POSITIONS);
         next + (u64::from(self.nth) + places - next % places) % places
     }
 
-    /// How long it was on its way to somebody who has it at this time.
+    /// How long it took to arrive at this time.
     pub fn age(self, now: SystemTime) -> Duration {
         let age = (Self::new(0, now).ticks + Self::TICK_RANGE - self.ticks) % Self::TICK_RANGE;
-        // Two clocks of one machine may differ by a little.
+        // Two clocks of one machine may differ slightly.
         let age = if age > Self::TICK_RANGE / 2 { 0 } else { age };
         Self::TICK * u32::try_from(age).unwrap_or(u32::MAX)
     }
@@ -112,13 +110,13 @@ impl std::fmt::Display for TimedToken {
     }
 }
 
-/// Where an answer is.
+/// The progress of an answer.
 struct ClockStream {
     wish: ClockRequest,
     reply: String,
     block: String,
     begin: (Instant, SystemTime),
-    /// Which event is next.
+    /// The index of the next event.
     at: u32,
 }
 
@@ -192,7 +190,7 @@ mod tests {
         let age = token.age(said + Duration::from_millis(3));
         assert_eq!(age, Duration::from_millis(3));
         assert_eq!(token.age(said - Duration::from_millis(3)), Duration::ZERO);
-        // The digits begin anew while it is on its way.
+        // The digits wrap around in between.
         let ticks = |ticks: u64| UNIX_EPOCH + Duration::from_micros(10 * ticks);
         let late = TimedToken::new(0, ticks(TimedToken::TICK_RANGE - 5));
         assert_eq!(late.age(ticks(TimedToken::TICK_RANGE + 5)), Duration::from_micros(100));

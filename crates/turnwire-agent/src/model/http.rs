@@ -1,4 +1,4 @@
-//! Models over HTTP: a provider is a wire and an HTTP call.
+//! Models over HTTP: [`HttpModel`] calls providers and compatible servers.
 //!
 //! ```
 //! use std::time::Duration;
@@ -6,7 +6,7 @@
 //! use turnwire_agent::model::http::{HttpModel, ApiKey};
 //!
 //! # fn main() -> Result<(), turnwire_agent::model::ModelError> {
-//! // Anything that speaks one of the protocols; without a base URL, the provider itself.
+//! // Any server that speaks one of the protocols. Without a base URL: the provider itself.
 //! let spare = HttpModel::builder("ollama:qwen3").build()?;
 //! let model = HttpModel::builder("anthropic:claude-sonnet-4-5")
 //!     .base_url("http://127.0.0.1:4010")
@@ -20,7 +20,7 @@
 //! # }
 //! ```
 //!
-//! | name | asks at | its key goes into |
+//! | name | path | header of the key |
 //! |---|---|---|
 //! | `openai:`, `openai-chat:` | `/v1/chat/completions` | `Authorization: Bearer` |
 //! | `openai-responses:` | `/v1/responses` | `Authorization: Bearer` |
@@ -29,14 +29,14 @@
 //! | `dashscope:` | `/api/v1/services/aigc/…/generation` | `Authorization: Bearer` |
 //! | `ollama:` | `/api/chat` | `Authorization: Bearer` |
 //!
-//! What fails before the model has said anything is tried again: a provider that was not reached, the
-//! statuses 408, 409, 429 and from 500 on, and an answer that breaks off at once. A `Retry-After` is
-//! obeyed, unless it is longer than the longest pause; then, and after the last try, the fallback is
-//! asked. Once anything was passed on, nothing is tried again.
+//! A call that fails before the model produced anything is retried: after a connection error, the statuses
+//! 408, 409, 429 and 5xx, and an answer that breaks off at once. `Retry-After` is obeyed, unless it is
+//! longer than the longest backoff; then, and after the last retry, the fallback model is called. After the
+//! first output nothing is retried.
 //!
-//! Redirects are not followed: a key must not travel. For https, the proxies of the environment
-//! (`HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`) are used; a plain http address is reached directly. The
-//! certificates are those that the system trusts.
+//! Redirects are not followed, because they could leak the key. https requests use the proxies of the
+//! environment (`HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`); plain http requests go directly. The trusted
+//! certificates are those of the system.
 
 mod backoff;
 mod builder;
@@ -70,7 +70,7 @@ use turnwire_wires::model_request::Request;
 use turnwire_wires::stream::{DecoderOptions, StreamScope};
 use url::Url;
 
-/// How long the body of a failure may take.
+/// The time limit to read the body of an error response.
 const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
 
 /// A model over HTTP.
@@ -87,17 +87,17 @@ pub struct HttpModel {
 }
 
 impl HttpModel {
-    /// Begins a model of this name, as `WIRE:MODEL`.
+    /// Starts to build a model: `WIRE:MODEL`.
     pub fn builder(name: impl Into<String>) -> HttpModelBuilder {
         HttpModelBuilder::new(name.into())
     }
 
-    /// Why its key cannot be read now, where it needs one. Nothing is asked.
+    /// Why its API key cannot be read, if it needs one. Sends nothing.
     pub fn missing_key(&self) -> Option<String> {
         self.key.read().err().map(|error| error.message)
     }
 
-    /// The body of a request.
+    /// Builds the body of a request.
     fn request_body(&self, ask: &ModelRequest<'_>) -> Result<String, ModelError> {
         let (set, tuning) = (&self.settings, ask.settings);
         let mut extra = set.extra.clone();
@@ -124,7 +124,7 @@ impl HttpModel {
         Ok(body.map_err(|error| wrong(&error))?.text().to_owned())
     }
 
-    /// Asks once.
+    /// Sends a request once, and waits for the first event.
     async fn send_once(
         &self,
         ask: &ModelRequest<'_>,
@@ -205,12 +205,12 @@ impl HttpModel {
         error
     }
 
-    /// Where it is asked, for people: without what may be secret in it.
+    /// The address for messages to people, without parts that may be secret.
     fn origin(&self) -> String {
         self.url.origin().ascii_serialization()
     }
 
-    /// Asks until there is an answer, or until it is not worth to ask again.
+    /// Sends a request, and retries until there is an answer or a permanent error.
     async fn send_with_retries(
         &self,
         ask: &ModelRequest<'_>,

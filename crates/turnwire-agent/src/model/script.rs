@@ -1,4 +1,4 @@
-//! A model that says what it was told to say: for tests, examples and benchmarks.
+//! A model that plays a script: for tests, examples and benchmarks.
 //!
 //! ```
 //! use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
@@ -24,61 +24,61 @@ use turnwire_core::event::{
 };
 use turnwire_core::{Event, EventKind, Fields, FinishedReason, Msg};
 
-/// Something that the model says.
+/// A step of a scripted answer.
 #[derive(Debug, Clone)]
 pub enum ScriptStep {
-    /// A text, delta by delta.
+    /// A text block, delta by delta.
     Text(Vec<String>),
-    /// Reasoning, delta by delta.
+    /// A thinking block, delta by delta.
     Thinking(Vec<String>),
-    /// A call of a tool.
+    /// A tool call.
     Call {
-        /// Its id.
+        /// The call id.
         id: String,
-        /// Which tool.
+        /// The tool name.
         name: String,
-        /// Its input, delta by delta.
+        /// The input, delta by delta.
         input: Vec<String>,
     },
-    /// Breaks off.
+    /// Fails.
     Fail(ModelError),
-    /// Says nothing for a while.
+    /// Pauses.
     Wait(Duration),
-    /// Ends for this reason.
+    /// Ends with this reason.
     End(FinishedReason),
 }
 
 impl ScriptStep {
-    /// A text in one delta.
+    /// A text block in one delta.
     pub fn text(text: &str) -> Self {
         Self::Text(vec![text.to_owned()])
     }
 
-    /// Reasoning in one delta.
+    /// A thinking block in one delta.
     pub fn thinking(text: &str) -> Self {
         Self::Thinking(vec![text.to_owned()])
     }
 
-    /// A call with its input in one delta.
+    /// A tool call with its input in one delta.
     pub fn call(id: &str, name: &str, input: &str) -> Self {
         Self::Call { id: id.to_owned(), name: name.to_owned(), input: vec![input.to_owned()] }
     }
 }
 
-/// A model that says what it was told to say, one answer for each call.
+/// A model that plays a script: one answer for each call.
 #[derive(Debug, Default)]
 pub struct ScriptedModel {
     answers: Vec<Vec<ScriptStep>>,
     requests: Mutex<Vec<Vec<Msg>>>,
     name: String,
-    /// Which answer is next follows from the conversation, not from how often it was asked: so a call
-    /// that is repeated gets the same answer.
+    /// Chooses the answer by the conversation instead of the number of calls, so that a repeated call gets
+    /// the same answer.
     by_history: bool,
     has_schema_mode: bool,
 }
 
 impl ScriptedModel {
-    /// These answers, one after the other; behind the last there is nothing more to say.
+    /// Plays these answers in order. After the last one, answers are empty.
     pub fn new(answers: impl IntoIterator<Item = Vec<ScriptStep>>) -> Self {
         Self {
             answers: answers.into_iter().collect(),
@@ -87,20 +87,20 @@ impl ScriptedModel {
         }
     }
 
-    /// The answer is chosen by how many results the last message has: a call that is made again after
-    /// a crash gets the same answer as the first time.
+    /// Chooses the answer by the number of results in the last message: a call that is repeated after a
+    /// crash gets the same answer.
     #[must_use]
     pub fn by_history(self) -> Self {
         Self { by_history: true, ..self }
     }
 
-    /// It can be held to a JSON Schema by itself.
+    /// Reports a schema mode.
     #[must_use]
     pub fn with_schema_mode(self) -> Self {
         Self { has_schema_mode: true, ..self }
     }
 
-    /// What it was asked so far: the messages of each call.
+    /// The messages of each call so far.
     pub fn requests(&self) -> Vec<Vec<Msg>> {
         self.requests.lock().clone()
     }

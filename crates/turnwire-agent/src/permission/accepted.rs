@@ -1,21 +1,21 @@
-//! Rules that a person may accept while answering a question: made, read and put into words here.
+//! Rules that a user may accept with an approval: suggests, matches and describes them.
 //!
-//! Such a rule names one tool and, unless it covers every call of it, one whole input. It has no
-//! wildcards, so neither the name of a field nor a value can make it cover more than it says.
+//! Such a rule names one tool and, unless it covers every call of it, one whole input. It has no wildcards,
+//! so it cannot cover more than it says.
 
 use crate::tool::ToolSpec;
 use serde_json::{Map, Value};
 use std::fmt::Write;
 use turnwire_core::{Behavior, Fields, PermissionRule};
 
-/// What the content of a rule about one input begins with; the input as JSON comes behind it.
+/// The prefix of a rule about one input, followed by the input as JSON.
 const EXACT_PREFIX: &str = "input == ";
-/// The longest input that a rule is suggested for: a person has to read it.
+/// The longest input with a suggested rule: a user must be able to read it.
 const MAX_INPUT_BYTES: usize = 2048;
-/// The field of a rule that says in words what it covers.
+/// The field of a rule with its description.
 pub const DESCRIPTION_FIELD: &str = "description";
 
-/// The rules that a person may accept along with a call, the narrowest first.
+/// The rules that a user may accept with a call, narrowest first.
 pub(super) fn suggest_rules(tool: &ToolSpec, input: &str) -> Vec<PermissionRule> {
     let exact = exact_input(input).map(|input| format!("{EXACT_PREFIX}{}", Value::Object(input)));
     let exact = exact.filter(|content| content.len() <= MAX_INPUT_BYTES).map(Some);
@@ -33,7 +33,7 @@ pub(super) fn suggest_rules(tool: &ToolSpec, input: &str) -> Vec<PermissionRule>
     exact.into_iter().chain([None]).map(rule).collect()
 }
 
-/// Whether a rule that a person accepted covers a call.
+/// Whether an accepted rule covers a call.
 pub(super) fn covers(rule: &PermissionRule, tool: &str, input: &str) -> bool {
     if rule.tool_name != tool {
         return false;
@@ -45,11 +45,11 @@ pub(super) fn covers(rule: &PermissionRule, tool: &str, input: &str) -> bool {
     }
 }
 
-/// What a rule says about the input.
+/// Which inputs a rule covers.
 enum RuleScope {
     EveryCall,
     Input(Map<String, Value>),
-    /// It cannot be read without a doubt, and covers nothing.
+    /// It is ambiguous, and covers nothing.
     Unknown,
 }
 
@@ -60,8 +60,8 @@ fn rule_scope(rule: &PermissionRule) -> RuleScope {
     if let Some(input) = content.strip_prefix(EXACT_PREFIX) {
         return exact_input(input).map_or(RuleScope::Unknown, RuleScope::Input);
     }
-    // Until version 0.1 a rule was `FIELD=TEXT`, where `*` was a wildcard. It is still good where it
-    // can be read in one way only, and covers the input that has nothing but this field.
+    // Until version 0.1 a rule was `FIELD=TEXT` with `*` as a wildcard. It still counts if it has only one
+    // reading, and covers an input with only this field.
     let mut parts = content.split('=');
     match (parts.next(), parts.next(), parts.next()) {
         (Some(field), Some(text), None) if !content.contains('*') => {
@@ -72,7 +72,7 @@ fn rule_scope(rule: &PermissionRule) -> RuleScope {
     }
 }
 
-/// An input that can be compared: an object without doubtful keys and numbers.
+/// Parses an input that can be compared: an object without ambiguous keys and numbers.
 fn exact_input(input: &str) -> Option<Map<String, Value>> {
     super::check_input(input).ok()?;
     let input = if input.trim_ascii().is_empty() { "{}" } else { input };
@@ -80,7 +80,7 @@ fn exact_input(input: &str) -> Option<Map<String, Value>> {
     input.values().all(has_exact_numbers).then_some(input)
 }
 
-/// Large numbers lose digits when they are read: two that differ could compare as equal.
+/// Large numbers lose digits when they are parsed, so two different ones could compare as equal.
 fn has_exact_numbers(value: &Value) -> bool {
     const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
     match value {
@@ -95,7 +95,7 @@ fn has_exact_numbers(value: &Value) -> bool {
     }
 }
 
-/// What a rule covers, in words for the person who is to accept it.
+/// Describes what a rule covers, for the user who accepts it.
 ///
 /// ```
 /// use turnwire_agent::permission::describe_rule;
@@ -128,7 +128,7 @@ pub fn describe_rule(rule: &PermissionRule) -> String {
             let fields = fields.collect::<Vec<_>>().join(", ");
             format!("Always {verb} `{tool}` with exactly {fields}")
         }
-        // Rules of agents elsewhere mean what those agents say.
+        // Rules of external agents mean what those agents say.
         RuleScope::Unknown => {
             let content = escape_invisible(rule.rule_content.as_deref().unwrap_or_default());
             format!("Always {verb} `{tool}` for {content}")
@@ -136,7 +136,7 @@ pub fn describe_rule(rule: &PermissionRule) -> String {
     }
 }
 
-/// A name as it is, or as a JSON string where it has anything but plain characters.
+/// A name, or a JSON string if it has unusual characters.
 fn quote_name(name: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./".contains(letter);
     if !name.is_empty() && name.chars().all(is_plain) {
@@ -145,8 +145,7 @@ fn quote_name(name: &str) -> String {
     escape_invisible(&Value::from(name).to_string())
 }
 
-/// A text in which nothing is hidden: control characters, and those that turn the direction of the
-/// writing or take no room, are written as their numbers.
+/// Escapes control characters, and characters that change the writing direction or are invisible.
 fn escape_invisible(text: &str) -> String {
     let is_hidden = |letter: char| {
         letter.is_control()
@@ -160,7 +159,7 @@ fn escape_invisible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         if is_hidden(letter) {
-            // A string takes whatever is written.
+            // Writing to a string never fails.
             let _ = write!(out, "\\u{{{:x}}}", u32::from(letter));
         } else {
             out.push(letter);

@@ -2,7 +2,7 @@
 
 use super::pattern::PatternError;
 
-/// How much of a value is compared with a pattern that has wildcards. Longer values are not decided.
+/// The longest value that is compared with a wildcard pattern. Longer values are undecided.
 pub(super) const MAX_VALUE_BYTES: usize = 16 * 1024;
 /// The longest pattern.
 pub(super) const MAX_PATTERN_BYTES: usize = 1024;
@@ -42,7 +42,7 @@ impl Glob {
         Self(tokens)
     }
 
-    /// The same pattern where `*` crosses segments, too.
+    /// The same pattern, but `*` crosses segments.
     pub(super) fn loosened(&self) -> Self {
         let loose = |token: &Token| match token {
             Token::Literal(text) => Token::Literal(text.clone()),
@@ -51,7 +51,7 @@ impl Glob {
         Self(self.0.iter().map(loose).collect())
     }
 
-    /// The same pattern with each literal changed.
+    /// The same pattern with changed literals.
     pub(super) fn map_literals(&self, change: impl Fn(&str) -> String) -> Self {
         let mapped = |token: &Token| match token {
             Token::Literal(text) => Token::Literal(change(text)),
@@ -116,25 +116,25 @@ impl Glob {
 enum Segment {
     /// One segment.
     One(Glob),
-    /// `**`: so many segments at least.
+    /// `**`: at least this many segments.
     Many(usize),
 }
 
-/// A pattern for a list of segments: a path, a host, the name of a tool.
+/// A pattern for a list of segments: a path, a host, a tool name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Segments(Vec<Segment>);
 
-/// How many segments `**` stands for at least.
+/// The fewest segments that `**` matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DoubleStar {
     /// One or more.
     OneOrMore,
-    /// One or more at the end, any number elsewhere: `/a/**/b` is also `/a/b`.
+    /// One or more at the end, any number elsewhere: `/a/**/b` also matches `/a/b`.
     OneOrMoreAtTheEnd,
 }
 
 impl Segments {
-    /// Reads segments. `**` has to be a whole one.
+    /// Parses segments. `**` must be a whole segment.
     pub(super) fn new<'t>(
         parts: impl Iterator<Item = &'t str>,
         double_star: DoubleStar,
@@ -152,8 +152,7 @@ impl Segments {
         Ok(Self(segments.collect::<Result<_, _>>()?))
     }
 
-    /// The same pattern with each literal changed, `*` crossing segments and `**` also standing for
-    /// none.
+    /// The same pattern with changed literals, where `*` crosses segments and `**` also matches none.
     pub(super) fn loosened(&self, change: impl Fn(&str) -> String) -> Self {
         let loose = |segment: &Segment| match segment {
             Segment::One(glob) => Segment::One(glob.map_literals(&change)),
@@ -162,7 +161,7 @@ impl Segments {
         Self(self.0.iter().map(loose).collect())
     }
 
-    /// The same pattern where a whole `*` stands for one segment or more.
+    /// The same pattern, but a whole `*` matches one or more segments.
     pub(super) fn with_wide_stars(&self) -> Self {
         let wide = |segment: &Segment| match segment {
             Segment::One(glob) if *glob == Glob::new("*") => Segment::Many(1),
@@ -175,7 +174,7 @@ impl Segments {
         matches!(self.0.last(), Some(Segment::Many(_)))
     }
 
-    /// Whether the first segment of the pattern can match a name.
+    /// Whether the first segment of the pattern matches a name.
     pub(super) fn first_matches(&self, name: &str) -> bool {
         match self.0.first() {
             Some(Segment::One(glob)) => glob.matches(name),

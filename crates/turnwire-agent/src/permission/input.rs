@@ -1,9 +1,9 @@
-//! A tool's input as rules see it: with every key, also those that stand there twice.
+//! A tool's input for permission rules: keeps duplicate keys.
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
-/// A JSON value that keeps keys that stand there twice.
+/// A JSON value that keeps duplicate keys.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum InputValue {
     String(String),
@@ -14,7 +14,7 @@ pub(crate) enum InputValue {
 }
 
 impl InputValue {
-    /// The name of a key that some object in it has twice.
+    /// A key that occurs twice in some object.
     pub(crate) fn repeated_key(&self) -> Option<&str> {
         match self {
             Self::String(_) | Self::Scalar(_) => None,
@@ -31,9 +31,8 @@ impl InputValue {
         }
     }
 
-    /// The values of a field, with those whose names differ only in case, and whether each has the
-    /// very name. A name that begins with `/` is a JSON Pointer; on its way it takes every element of
-    /// an array.
+    /// The values of a field and of fields whose names differ only in case, and whether each name is exact.
+    /// A name that begins with `/` is a JSON Pointer, which follows every element of an array.
     pub(super) fn find_fields(&self, name: &str) -> Vec<(&Self, bool)> {
         let Some(pointer) = name.strip_prefix('/') else { return self.members(name, true) };
         let mut found = vec![(self, true)];
@@ -119,9 +118,8 @@ impl<'de> Deserialize<'de> for InputValue {
     }
 }
 
-/// Reads the input of a tool: a JSON object in which no key stands twice, or nothing at all. Programs
-/// do not agree on which of two equal keys counts, so a rule could be about one and a tool about the
-/// other.
+/// Checks the input of a tool: a JSON object without duplicate keys, or nothing. Programs do not agree on
+/// which of two equal keys counts, so a rule and a tool could read different values.
 ///
 /// ```
 /// use turnwire_agent::permission::check_input;

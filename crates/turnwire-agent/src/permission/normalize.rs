@@ -1,21 +1,21 @@
-//! Spellings of one text: letters of either case, composed and decomposed accents, percent-encoding.
+//! Normalizes spellings of a text: case, composed accents, percent-encoding.
 
 use icu_normalizer::ComposingNormalizerBorrowed;
 
-/// How often percent-encoding is taken off: some programs do it more than once.
+/// How often percent-encoding is decoded: some programs decode more than once.
 const MAX_LAYERS: usize = 4;
 
-/// The text in lower case, and in Unicode's composed form (NFC).
+/// Lower case, in Unicode's composed form (NFC).
 pub(super) fn fold_case(text: &str) -> String {
     if text.is_ascii() {
         return text.to_ascii_lowercase();
     }
     let composed = ComposingNormalizerBorrowed::new_nfc().normalize(text);
-    // Lower case can leave the composed form.
+    // Lower case can break the composed form.
     ComposingNormalizerBorrowed::new_nfc().normalize(&composed.to_lowercase()).into_owned()
 }
 
-/// Takes off every layer of percent-encoding. What is no UTF-8 behind it is replaced.
+/// Decodes every layer of percent-encoding. Invalid UTF-8 is replaced.
 pub(super) fn decode_percent(text: &str) -> String {
     let mut text = text.to_owned();
     for _ in 0..MAX_LAYERS {
@@ -28,8 +28,8 @@ pub(super) fn decode_percent(text: &str) -> String {
     text
 }
 
-/// The normal form of a segment of a URL: letters, digits and `-._~` and what is not ASCII stand for
-/// themselves, everything else that is encoded stays so, in upper case.
+/// The normal form of a URL segment: decodes letters, digits, `-._~` and non-ASCII; keeps other encoded
+/// characters, in upper case.
 pub(super) fn normalize_segment(segment: &str) -> String {
     let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let decoded = decode_once(segment, |byte| is_unreserved(byte) || !byte.is_ascii());
@@ -39,7 +39,7 @@ pub(super) fn normalize_segment(segment: &str) -> String {
     decoded
 }
 
-/// Decodes those bytes that are wanted; writes the others in upper case.
+/// Decodes the wanted bytes, and writes the others in upper case.
 fn decode_once(text: &str, is_wanted: impl Fn(u8) -> bool) -> String {
     let bytes = text.as_bytes();
     let digit = |at: usize| {
@@ -61,7 +61,7 @@ fn decode_once(text: &str, is_wanted: impl Fn(u8) -> bool) -> String {
                 }
                 at += 3;
             }
-            // A lone one could become part of another encoding.
+            // A lone `%` could become part of another encoding.
             (b'%', ..) if !is_wanted(b'%') => {
                 out.extend(b"%25");
                 at += 1;

@@ -1,4 +1,4 @@
-//! Paths of files: compared segment by segment, after `.`, doubled and trailing slashes are taken out.
+//! Patterns for file paths: compared segment by segment, without `.`, doubled and trailing slashes.
 
 use super::MatchResult;
 use super::glob::{DoubleStar, MAX_PATTERN_BYTES, Segments};
@@ -53,7 +53,7 @@ impl PathPattern {
         if self.could_be(value) { MatchResult::Unsure } else { MatchResult::No }
     }
 
-    /// Whether some program could read the value as a path that the pattern is about.
+    /// Whether some program could read the value as a matching path.
     fn could_be(&self, value: &str) -> bool {
         if value.is_empty() || value.chars().any(char::is_control) || value.trim() != value {
             return true;
@@ -61,12 +61,12 @@ impl PathPattern {
         let decoded = decode_percent(value);
         let spellings = [value, &decoded].map(|spelling| spelling.replace('\\', "/"));
         spellings.iter().any(|spelling| {
-            // A relative path, a home directory, a drive and a URL lead to who knows where.
+            // A relative path, a home directory, a drive or a URL can lead anywhere.
             if spelling.starts_with('/') != self.is_absolute || spelling.starts_with('~') {
                 return true;
             }
             let Some(segments) = resolve(spelling) else { return true };
-            // What a shell would expand stands for anything below what comes before it.
+            // A shell expansion can be anything below what comes before it.
             let is_fixed = |segment: &&String| !segment.contains(['*', '?', '[', '{', '$', '`']);
             let fixed: Vec<&String> = segments.iter().take_while(is_fixed).collect();
             if fixed.len() < segments.len() {
@@ -83,8 +83,8 @@ struct PlainPath<'v> {
     segments: Vec<&'v str>,
 }
 
-/// Takes out `.`, doubled and trailing slashes. `None` where the path could lead elsewhere: with `..`
-/// (behind a symbolic link that is another directory), a leading `//`, `~`, backslashes.
+/// Removes `.`, doubled and trailing slashes. `None` if the path could lead elsewhere: `..` (behind a
+/// symbolic link), a leading `//`, `~`, backslashes.
 fn parse_plain_path(value: &str) -> Option<PlainPath<'_>> {
     let is_odd = value.is_empty()
         || value.chars().any(char::is_control)
@@ -98,14 +98,14 @@ fn parse_plain_path(value: &str) -> Option<PlainPath<'_>> {
     let segments: Vec<&str> =
         value.split('/').filter(|segment| !matches!(*segment, "" | ".")).collect();
     let is_absolute = value.starts_with('/');
-    // `C:` and `https:` are no names of directories.
+    // `C:` and `https:` are not names of directories.
     let has_colon = segments.first().is_some_and(|first| first.contains(':'));
     (!segments.contains(&"..") && (is_absolute || !has_colon))
         .then_some(PlainPath { is_absolute, segments })
 }
 
-/// Resolves `..` by its letters, and folds what some file systems take for the same. `None` where a
-/// relative path leads out of where it begins.
+/// Resolves `..` lexically, and folds what some file systems treat as equal. `None` if a relative path
+/// leaves its start.
 fn resolve(path: &str) -> Option<Vec<String>> {
     let mut segments: Vec<String> = Vec::new();
     for segment in path.split('/') {
@@ -122,7 +122,7 @@ fn resolve(path: &str) -> Option<Vec<String>> {
     Some(segments)
 }
 
-/// Letters of either case, and dots and spaces at the end, are the same to some file systems.
+/// Some file systems ignore case, and dots and spaces at the end.
 fn fold_segment(segment: &str) -> String {
     fold_case(segment.trim_end_matches(['.', ' ']))
 }

@@ -1,4 +1,4 @@
-//! What a rule says about a field of a tool's input.
+//! Patterns for the fields of a tool's input.
 
 use super::MatchResult;
 use super::glob::{Glob, MAX_PATTERN_BYTES, MAX_VALUE_BYTES};
@@ -8,7 +8,7 @@ use super::path_pattern::PathPattern;
 use super::url_pattern::UrlPattern;
 use std::fmt;
 
-/// A pattern for the value of a field. What `*` means depends on what the value is:
+/// A pattern for the value of a field. The meaning of `*` depends on the kind:
 ///
 /// | kind | `*` | `**` |
 /// |---|---|---|
@@ -27,7 +27,7 @@ enum PatternKind {
     Url(Box<UrlPattern>),
 }
 
-/// Why a text is no pattern.
+/// Why a pattern is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PatternError(String);
 
@@ -46,7 +46,7 @@ impl fmt::Display for PatternError {
 impl std::error::Error for PatternError {}
 
 impl Pattern {
-    /// This very text.
+    /// Exactly this text.
     pub fn exact(text: impl Into<String>) -> Self {
         Self(PatternKind::Exact(text.into()))
     }
@@ -61,7 +61,7 @@ impl Pattern {
         Ok(Self(PatternKind::Text { strict, loose }))
     }
 
-    /// A path of files: `/tmp/**`, `/srv/*/notes.txt`.
+    /// A file path: `/tmp/**`, `/srv/*/notes.txt`.
     pub fn path(pattern: &str) -> Result<Self, PatternError> {
         PathPattern::new(pattern).map(|pattern| Self(PatternKind::Path(Box::new(pattern))))
     }
@@ -71,15 +71,15 @@ impl Pattern {
         UrlPattern::new(pattern).map(|pattern| Self(PatternKind::Url(Box::new(pattern))))
     }
 
-    /// A pattern whose kind follows from how it is written: what begins with `/` is a path, what has
-    /// `://` is a URL, and what has neither slashes nor backslashes is text.
+    /// Infers the kind of a pattern: a path begins with `/`, a URL contains `://`, text contains neither
+    /// slashes nor backslashes.
     ///
     /// ```
     /// use turnwire_agent::permission::Pattern;
     ///
     /// assert_eq!(Pattern::infer("/tmp/**")?, Pattern::path("/tmp/**")?);
     /// assert_eq!(Pattern::infer("git *")?, Pattern::text("git *")?);
-    /// // A path, or a type of media? That has to be said.
+    /// // A path or a media type? Ambiguous.
     /// assert!(Pattern::infer("image/*").is_err());
     /// # Ok::<(), turnwire_agent::permission::PatternError>(())
     /// ```
@@ -119,7 +119,7 @@ impl Pattern {
                 }
                 PatternKind::Path(_) | PatternKind::Url(_) => MatchResult::Unsure,
             },
-            // Each element counts.
+            // Every element counts.
             InputValue::Array(elements) => {
                 let fits: Vec<MatchResult> =
                     elements.iter().map(|element| self.match_value(element)).collect();
@@ -150,7 +150,7 @@ impl Pattern {
         }
     }
 
-    /// `5.0` and `5` are one number.
+    /// `5.0` and `5` are the same number.
     fn match_number(&self, json: &str) -> MatchResult {
         let PatternKind::Exact(own) = &self.0 else { return MatchResult::No };
         match (own.parse::<f64>(), json.parse::<f64>()) {
@@ -160,7 +160,7 @@ impl Pattern {
     }
 }
 
-/// Case, accents and white space that many programs do not tell apart.
+/// Removes case, accents and white space that many programs ignore.
 fn normalize_text(text: &str) -> String {
     let folded = fold_case(text);
     let mut out = String::with_capacity(folded.len());

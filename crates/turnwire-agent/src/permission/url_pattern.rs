@@ -1,4 +1,4 @@
-//! URLs: read as a browser reads them (the WHATWG parser), and compared part by part.
+//! Patterns for URLs: parsed as browsers do (WHATWG), and compared part by part.
 
 use super::MatchResult;
 use super::glob::{DoubleStar, Glob, MAX_PATTERN_BYTES, Segments};
@@ -20,9 +20,9 @@ pub(super) struct UrlPattern {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum HostPattern {
-    /// Any host, and none.
+    /// Any host, or none.
     Any,
-    /// This one, as the parser writes it.
+    /// This host, as the parser writes it.
     Exact(String),
     /// A domain, label by label.
     Labels { strict: Segments, loose: Segments },
@@ -30,7 +30,7 @@ enum HostPattern {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PortPattern {
-    /// The one that the scheme has by itself.
+    /// The default port of the scheme.
     Default,
     Any,
     Exact(u16),
@@ -87,7 +87,7 @@ impl UrlPattern {
             None if path.ends_with_double_star() => QueryPattern::Any,
             None => QueryPattern::None,
         };
-        // A slash at the end makes no other page to many servers.
+        // Many servers ignore a slash at the end.
         let trimmed = segments.iter().map(String::as_str).filter(|segment| !segment.is_empty());
         let loose_path = Segments::new(trimmed, DoubleStar::OneOrMoreAtTheEnd)?
             .loosened(|literal| fold_case(&decode_percent(literal)));
@@ -97,7 +97,7 @@ impl UrlPattern {
     pub(super) fn match_value(&self, value: &str) -> MatchResult {
         let is_odd = |letter: char| letter.is_control() || letter.is_whitespace() || letter == '\\';
         if value.chars().any(is_odd) {
-            // Programs do not agree on what this is.
+            // Programs parse this differently.
             return MatchResult::Unsure;
         }
         let Ok(url) = Url::parse(value) else { return MatchResult::Unsure };
@@ -110,7 +110,7 @@ impl UrlPattern {
         if self.is_certainly(value, &url) { MatchResult::Yes } else { MatchResult::Unsure }
     }
 
-    /// Whether every program reads the value as a URL that the pattern is about.
+    /// Whether every program reads the value as a matching URL.
     fn is_certainly(&self, value: &str, url: &Url) -> bool {
         let Some(raw) = RawUrl::new(value) else { return false };
         let host = url.host_str().unwrap_or_default();
@@ -138,11 +138,11 @@ impl UrlPattern {
             && self.path.matches(&segments)
     }
 
-    /// Whether some program could read the value as a URL that the pattern is about.
+    /// Whether some program could read the value as a matching URL.
     fn could_be(&self, value: &str, url: &Url) -> bool {
         let scheme = self.scheme.as_deref().is_none_or(|scheme| scheme == url.scheme());
         let port = match self.port {
-            // Who refuses a host refuses it at every port.
+            // A denied host is denied on every port.
             PortPattern::Any | PortPattern::Default => true,
             PortPattern::Exact(port) => url.port_or_known_default() == Some(port),
         };
@@ -154,7 +154,7 @@ impl UrlPattern {
                 glob.matches(&fold_case(&decode_percent(url.query().unwrap_or_default())))
             }
         };
-        // Programs that do not resolve `..` themselves send it as it is written.
+        // Programs that do not resolve `..` send it as written.
         let raw = RawUrl::new(value).map_or_else(|| url.path(), |raw| raw.path);
         scheme
             && port
@@ -206,7 +206,7 @@ fn host_and_port(authority: &str) -> Result<(HostPattern, PortPattern), PatternE
     Ok((host, port))
 }
 
-/// A host in one spelling: an IPv4 address inside of an IPv6 one is that address.
+/// A canonical host: an IPv4 address inside an IPv6 address is that IPv4 address.
 fn canonical_host<S: AsRef<str>>(host: &Host<S>) -> String {
     match host {
         Host::Domain(name) => name.as_ref().trim_end_matches('.').to_ascii_lowercase(),
@@ -226,7 +226,7 @@ enum Strictness {
 
 impl HostPattern {
     fn matches(&self, url: &Url, is_strict: Strictness) -> bool {
-        // Outside of the web's own schemes a host is not read by the parser.
+        // For other schemes the parser does not parse the host.
         let host = match url.host() {
             Some(Host::Domain(name)) => Host::parse(name).unwrap_or(Host::Domain(name.to_owned())),
             Some(Host::Ipv4(address)) => Host::Ipv4(address),
@@ -249,14 +249,14 @@ impl HostPattern {
     }
 }
 
-/// The parts of a URL as they are written.
+/// The parts of a URL as written.
 struct RawUrl<'v> {
     host: &'v str,
     path: &'v str,
 }
 
 impl<'v> RawUrl<'v> {
-    /// `None` where it is not written in full, or names a user.
+    /// `None` if it is incomplete or has a user name.
     fn new(value: &'v str) -> Option<Self> {
         let (scheme, rest) = value.split_once("://")?;
         if scheme.contains(['/', '?', '#', '@']) {
@@ -275,7 +275,7 @@ impl<'v> RawUrl<'v> {
     }
 }
 
-/// Whether a segment of a path means the same to every server.
+/// Whether every server reads a path segment in the same way.
 fn is_plain_segment(segment: &str) -> bool {
     let decoded = decode_percent(segment);
     let name = decoded.split(';').next().unwrap_or_default();
@@ -288,7 +288,7 @@ fn loose_segments(path: &str) -> Vec<String> {
     let path = decode_percent(path).replace('\\', "/");
     let mut segments: Vec<String> = Vec::new();
     for segment in path.split('/') {
-        // What is behind a `;` are parameters to some servers.
+        // Some servers treat the part after `;` as parameters.
         match segment.split(';').next().unwrap_or_default() {
             "" | "." => {}
             ".." => drop(segments.pop()),

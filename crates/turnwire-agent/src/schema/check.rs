@@ -1,7 +1,7 @@
 //! Checks a value against the graph of a schema, and counts the steps.
 //!
-//! What was found for a subschema and a value is remembered, so a schema that refers to one subschema along
-//! many ways costs no more than its size times that of the value.
+//! Results are cached per subschema and value, so a schema that reaches a subschema along many paths costs
+//! at most its size times the size of the value.
 
 use super::AnswerError;
 use super::graph::{Condition, Contains, Graph, Node, NodeId};
@@ -11,16 +11,16 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Instant;
 
-/// How deep subschemas may be applied within each other. Each level takes stack.
+/// The deepest recursion; each level takes stack.
 const MAX_RECURSION: usize = 1000;
 
-/// How many results are remembered.
+/// The most cached results.
 const MAX_REMEMBERED: usize = 250_000;
 
 /// After how many steps the clock is read.
 const STEPS_PER_CLOCK: u64 = 4096;
 
-/// How much of what is wrong is told.
+/// The most errors that are reported.
 const MAX_ERRORS: usize = 5;
 const MAX_ERROR_BYTES: usize = 2000;
 
@@ -35,7 +35,7 @@ pub(crate) struct Checker<'g> {
     remembered: HashMap<(NodeId, usize), CachedResult>,
 }
 
-/// Why checking ends before its result is known.
+/// Why a check was aborted.
 #[derive(Debug)]
 enum CheckLimit {
     Steps,
@@ -43,22 +43,22 @@ enum CheckLimit {
     Deadline,
 }
 
-/// What is known of a subschema and a value.
+/// The cached result for a subschema and a value.
 #[derive(Clone)]
 enum CachedResult {
-    /// It is being found out: the schema refers to itself without going into the value.
+    /// In progress: the schema refers to itself without descending into the value.
     Open,
     Found(CheckResult),
 }
 
-/// Whether a value matches a subschema, and which of its fields or items were looked at.
+/// Whether a value matches a subschema, and which of its fields or items were evaluated.
 #[derive(Clone, Default)]
 struct CheckResult {
     is_valid: bool,
     evaluated: Evaluated,
 }
 
-/// Which fields of an object, or items of an array, a schema has looked at. A bit for each.
+/// The evaluated fields of an object or items of an array, one bit each.
 #[derive(Clone, Default)]
 struct Evaluated(Option<Rc<Vec<u64>>>);
 
@@ -97,12 +97,12 @@ impl Evaluated {
     }
 }
 
-/// What is wrong with a value, in words.
+/// What is wrong with a value, for people.
 #[derive(Default)]
 struct Report {
     errors: Vec<String>,
     path: Vec<String>,
-    /// What was reported on already: the schema may lead there again.
+    /// What was reported already: the schema may lead there again.
     seen: HashSet<(NodeId, usize)>,
 }
 
@@ -140,7 +140,7 @@ impl<'g> Checker<'g> {
     /// Checks a value.
     pub(crate) fn check(&mut self, value: &Value) -> Result<(), AnswerError> {
         let checked = self.try_check(value);
-        // Another value may be where this one was.
+        // Another value may be at the same address.
         self.remembered.clear();
         self.depth = 0;
         checked.unwrap_or_else(|stop| {
@@ -166,7 +166,7 @@ impl<'g> Checker<'g> {
         Ok(Err(AnswerError::Mismatch(report.text())))
     }
 
-    /// How many steps were taken.
+    /// The steps so far.
     #[cfg(test)]
     pub(super) fn steps(&self) -> u64 {
         self.steps
@@ -186,7 +186,7 @@ impl<'g> Checker<'g> {
         Ok(())
     }
 
-    /// Applies a subschema to a value, or takes what is remembered.
+    /// Applies a subschema to a value, or returns the cached result.
     fn apply(
         &mut self,
         id: NodeId,
@@ -258,7 +258,7 @@ impl<'g> Checker<'g> {
         Ok(visit.found)
     }
 
-    /// Keywords that look at this value alone.
+    /// Checks the keywords for a single value.
     fn assert(
         &mut self,
         node: &Node,
@@ -360,8 +360,8 @@ impl<'g> Checker<'g> {
         Ok(())
     }
 
-    /// Applies a subschema to the name of a field. It is no value of the answer, so nothing that was found
-    /// for it is remembered.
+    /// Applies a subschema to the name of a field. Its result is not cached, because the name is not part
+    /// of the answer.
     fn apply_to_name(
         &mut self,
         id: NodeId,
@@ -425,7 +425,7 @@ impl<'g> Checker<'g> {
         Ok(())
     }
 
-    /// Keywords that apply further subschemas to the same value.
+    /// Applies further subschemas to the same value.
     fn apply_in_place(
         &mut self,
         node: &'g Node,
@@ -492,7 +492,7 @@ impl<'g> Checker<'g> {
         Ok(())
     }
 
-    /// How many of these a value matches, up to a number.
+    /// Counts how many of these match, up to a limit.
     fn count_valid(
         &mut self,
         ids: &[NodeId],
@@ -514,7 +514,7 @@ impl<'g> Checker<'g> {
         Ok(count)
     }
 
-    /// Takes over what a subschema has found for the same value.
+    /// Merges the result of a subschema for the same value.
     fn merge_result(
         &mut self,
         found: &CheckResult,
@@ -528,7 +528,7 @@ impl<'g> Checker<'g> {
         Ok(())
     }
 
-    /// Applies `unevaluatedProperties` and `unevaluatedItems` to what nothing has looked at.
+    /// Applies `unevaluatedProperties` and `unevaluatedItems` to the rest.
     fn apply_to_rest(
         &mut self,
         node: &'g Node,
@@ -568,7 +568,7 @@ impl<'g> Checker<'g> {
     }
 }
 
-/// A subschema on its way over a value.
+/// A subschema being applied to a value.
 struct Visit<'r> {
     found: CheckResult,
     report: Option<&'r mut Report>,
@@ -582,7 +582,7 @@ impl Visit<'_> {
         }
     }
 
-    /// Whether the rest does not matter: it failed, and nobody wants to know what else is wrong.
+    /// Whether the rest does not matter: it failed, and no further errors are needed.
     fn is_over(&self) -> bool {
         !self.found.is_valid && self.report.is_none()
     }

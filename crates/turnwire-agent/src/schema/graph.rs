@@ -1,5 +1,5 @@
 //! The graph of a schema: each subschema once, with references as edges. It is never larger than the
-//! schema, however often a subschema is referred to.
+//! schema.
 
 use super::keywords::Keywords;
 use super::measure::has_dynamic_references;
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The address of a schema that has none of its own.
+/// The base URI of a schema without `$id`.
 const BASE: &str = "json-schema:///";
 
 /// The index of a subschema.
@@ -20,9 +20,9 @@ pub(super) type NodeId = usize;
 pub(super) struct Graph {
     nodes: Vec<Node>,
     pub(super) keywords: Keywords,
-    /// Whether it is to be known which fields and items were looked at.
+    /// Whether evaluated fields and items must be tracked.
     pub(super) has_unevaluated: bool,
-    /// What accepts everything, for an index that is not there.
+    /// Accepts everything; stands for a missing index.
     anything: Node,
 }
 
@@ -31,11 +31,11 @@ pub(super) struct Graph {
 pub(super) struct Node {
     /// It accepts nothing: `false`.
     pub(super) is_false: bool,
-    /// Keywords that look at one value alone, by their index.
+    /// Keywords that check a single value, by index.
     pub(super) assertions: Option<usize>,
     pub(super) pattern: Option<usize>,
     pub(super) unique_items: bool,
-    /// `$ref` and its kin, and `allOf`.
+    /// `$ref`, similar keywords, and `allOf`.
     pub(super) all_of: Vec<NodeId>,
     pub(super) any_of: Option<Vec<NodeId>>,
     pub(super) one_of: Option<Vec<NodeId>>,
@@ -47,12 +47,12 @@ pub(super) struct Node {
     pub(super) additional_properties: Option<NodeId>,
     pub(super) property_names: Option<NodeId>,
     pub(super) prefix_items: Vec<NodeId>,
-    /// For the items behind those.
+    /// For the remaining items.
     pub(super) items: Option<NodeId>,
     pub(super) contains: Option<Contains>,
     pub(super) unevaluated_properties: Option<NodeId>,
     pub(super) unevaluated_items: Option<NodeId>,
-    /// Whether more than one subschema leads here: what was found for a value is worth remembering.
+    /// Whether several subschemas lead here, so that results are worth caching.
     pub(super) is_shared: bool,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Contains {
     pub(super) node: NodeId,
     pub(super) min: u64,
     pub(super) max: Option<u64>,
-    /// Whether items that match count as looked at.
+    /// Whether matching items count as evaluated.
     pub(super) evaluates: bool,
 }
 
@@ -106,7 +106,7 @@ impl Graph {
         self.nodes.get(id).unwrap_or(&self.anything)
     }
 
-    /// Builds the graph of a schema, unless it is too large.
+    /// Builds the graph of a schema within the limits.
     pub(super) fn build(schema: &Value, deadline: Instant) -> Result<Self, SchemaError> {
         if !matches!(schema, Value::Object(_) | Value::Bool(_)) {
             return Err(SchemaError::invalid("a schema is an object or a boolean"));
@@ -155,7 +155,7 @@ impl Graph {
 
     fn mark_shared(&mut self) {
         let mut references = vec![0_usize; self.nodes.len()];
-        // The schema itself is reached from outside as well.
+        // The schema itself is also reached from outside.
         let edges = self.nodes.iter().flat_map(Node::children).chain([0]);
         for target in edges {
             if let Some(count) = references.get_mut(target) {
@@ -167,8 +167,8 @@ impl Graph {
         }
     }
 
-    /// How many subschemas there were if each reference were replaced by what it refers to. A reference to
-    /// something around it counts once. Nothing is really replaced: each subschema is counted once.
+    /// The number of subschemas if each reference were replaced by its target. A recursive reference counts
+    /// once.
     fn expanded(&self) -> u64 {
         let mut counts: Vec<Option<u64>> = vec![None; self.nodes.len()];
         let mut is_open = vec![false; self.nodes.len()];
@@ -193,10 +193,10 @@ impl Graph {
     }
 }
 
-/// What a subschema is known by: where it is in memory, and what its references are relative to.
+/// The identity of a subschema: its address in memory, and the base of its references.
 type SubschemaKey = (usize, Vec<Arc<Uri<String>>>);
 
-/// How many addresses a dynamic reference may depend on.
+/// The most URIs that a dynamic reference may depend on.
 const MAX_SCOPE: usize = 32;
 
 struct Builder<'s> {
@@ -209,7 +209,7 @@ struct Builder<'s> {
 }
 
 impl<'s> Builder<'s> {
-    /// The index of a subschema. It is read later: nothing here calls itself.
+    /// The index of a subschema. It is read later, so there is no recursion.
     fn add(
         &mut self,
         schema: &'s Value,
@@ -231,8 +231,7 @@ impl<'s> Builder<'s> {
         Ok(id)
     }
 
-    /// What references are relative to: the address, and with dynamic references those on the way there,
-    /// each where it was met first.
+    /// The base of references: the URI, and with dynamic references those on the path to it, each once.
     fn scope(&self, resolver: &Resolver<'s>) -> Result<Vec<Arc<Uri<String>>>, SchemaError> {
         if !self.is_dynamic {
             return Ok(vec![resolver.base_uri()]);
@@ -379,7 +378,7 @@ impl<'s> Reader<'_, 's> {
         self.builder.add(schema, resolver, draft)
     }
 
-    /// What a reference leads to.
+    /// The target of a reference.
     fn reference(&mut self, word: &str) -> Result<Option<NodeId>, SchemaError> {
         let Some(target) = self.fields.get(word) else { return Ok(None) };
         let target = target.as_str().ok_or_else(|| invalid_keyword(word))?;
@@ -397,7 +396,7 @@ impl<'s> Reader<'_, 's> {
         list.iter().map(|schema| self.subschema(schema)).collect::<Result<_, _>>().map(Some)
     }
 
-    /// The subschemas of an object by their names. Lists of names in `dependencies` are no subschemas.
+    /// The subschemas of an object by name. Lists of names in `dependencies` are not subschemas.
     fn named(&mut self, word: &str) -> Result<Vec<(String, NodeId)>, SchemaError> {
         let Some(named) = self.fields.get(word) else { return Ok(Vec::new()) };
         let named = named.as_object().ok_or_else(|| invalid_keyword(word))?;

@@ -1,5 +1,5 @@
-//! Keywords that look at one value alone, such as `type`, `enum` and `format`: the `jsonschema` crate
-//! checks them.
+//! Keywords that check a single value, such as `type`, `enum` and `format`: the `jsonschema` crate checks
+//! them.
 
 use super::{MAX_COMPILED_PATTERN_BYTES, MAX_PATTERN_BYTES, MAX_PATTERNS, SchemaError};
 use jsonschema::{PatternOptions, Validator};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
-/// The keywords. `pattern` is kept apart, because the cost of a regular expression is measured.
+/// The keywords. `pattern` is separate, because the cost of a regular expression is measured.
 const KEYWORDS: &[&str] = &[
     "type",
     "enum",
@@ -31,21 +31,21 @@ const KEYWORDS: &[&str] = &[
     "contentMediaType",
 ];
 
-/// How large a compiled regular expression may be: the first that is enough is taken as its size.
+/// Size limits of a compiled regular expression: the first that suffices is taken as its size.
 const PATTERN_SIZES: &[usize] =
     &[1 << 10, 2 << 10, 4 << 10, 8 << 10, 32 << 10, 128 << 10, 512 << 10, 2 << 20];
 
-/// How many bytes of text, or of a schema, are looked at in one step.
+/// How many bytes of text or schema one step covers.
 const BYTES_PER_STEP: usize = 64;
 
-/// How many bytes of a compiled regular expression are gone through in one step, for each byte of text.
-/// That is the worst case: a simulation of all its states.
+/// How many bytes of a compiled regular expression one step covers, per byte of text. This is the worst
+/// case: a simulation of all states.
 const PATTERN_BYTES_PER_STEP: usize = 256;
 
-/// The keywords of one subschema that look at one value alone.
+/// The single-value keywords of one subschema.
 pub(super) struct Assertions {
     validator: Validator,
-    /// What it costs to look at any value.
+    /// The cost of checking any value.
     steps: u64,
 }
 
@@ -54,12 +54,12 @@ impl Assertions {
         self.validator.is_valid(value)
     }
 
-    /// What does not match, in words.
+    /// What does not match, for people.
     pub(super) fn errors(&self, value: &Value, most: usize) -> Vec<String> {
         self.validator.iter_errors(value).take(most).map(|error| error.to_string()).collect()
     }
 
-    /// How many steps it takes to check a value.
+    /// The steps to check a value.
     pub(super) fn steps(&self, value: &Value) -> u64 {
         let steps = match value {
             Value::String(text) => to_u64(text.len() / BYTES_PER_STEP),
@@ -80,14 +80,14 @@ impl Pattern {
         self.validator.is_valid(text)
     }
 
-    /// How many steps it takes to search a text.
+    /// The steps to search a text.
     pub(super) fn steps(&self, bytes: usize) -> u64 {
         let each = self.size.div_ceil(PATTERN_BYTES_PER_STEP);
         to_u64(bytes.saturating_add(1)).saturating_mul(to_u64(each))
     }
 }
 
-/// What was compiled for a schema so far; what is the same is compiled once.
+/// The compiled keywords of a schema; equal ones are compiled once.
 #[derive(Default)]
 pub(super) struct Keywords {
     pub(super) assertions: Vec<Assertions>,
@@ -170,14 +170,14 @@ fn build(
     schema: &Value,
     pattern_size: usize,
 ) -> Result<Validator, jsonschema::ValidationError<'static>> {
-    // This engine takes no longer than the text is long, times the size of the expression.
+    // This engine needs time proportional to the text times the size of the expression.
     let patterns =
         PatternOptions::regex().size_limit(pattern_size).dfa_size_limit(pattern_size.max(64 << 10));
     jsonschema::options().with_draft(draft).with_pattern_options(patterns).build(schema)
 }
 
-/// Whether all items differ. The `jsonschema` crate hashes them too, but differently nested arrays have the
-/// same hash there, and then each is compared with each.
+/// Whether all items differ. The `jsonschema` crate hashes them too, but nested arrays can have equal
+/// hashes there, and then it compares all pairs.
 pub(super) fn are_unique(items: &[Value]) -> bool {
     let mut seen = HashSet::with_capacity(items.len());
     items.iter().all(|item| {
@@ -187,7 +187,7 @@ pub(super) fn are_unique(items: &[Value]) -> bool {
     })
 }
 
-/// Writes a value so that equal values have equal texts.
+/// Writes a value in canonical form: equal values have equal texts.
 fn write_canonical(value: &Value, text: &mut String) {
     match value {
         Value::Number(number) => match number.as_f64() {
@@ -221,7 +221,7 @@ fn write_canonical(value: &Value, text: &mut String) {
     }
 }
 
-/// How many steps it takes to go through a value.
+/// The steps to walk through a value.
 pub(super) fn steps_for(value: &Value) -> u64 {
     1 + match value {
         Value::String(text) => to_u64(text.len() / BYTES_PER_STEP),

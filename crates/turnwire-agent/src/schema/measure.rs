@@ -1,13 +1,13 @@
-//! What is measured before a schema is compiled.
+//! Measures a schema before it is compiled.
 
 use super::{MAX_BYTES, MAX_DEPTH, SchemaError};
 use serde_json::Value;
 use turnwire_core::Json;
 
-/// How long the addresses of subschemas within each other may be together.
+/// The most bytes of nested `$id`s.
 const MAX_ID_BYTES: usize = 1024;
 
-/// Reads a schema that is neither too long nor too deep.
+/// Parses a schema within the limits of size and depth.
 pub(super) fn parse(schema: &Json) -> Result<Value, SchemaError> {
     let bytes = schema.text().len();
     if bytes > MAX_BYTES {
@@ -28,8 +28,7 @@ pub(super) fn parse(schema: &Json) -> Result<Value, SchemaError> {
     Ok(value)
 }
 
-/// Whether the addresses of subschemas within each other are longer than this together. Each is resolved
-/// against the one around it, and kept.
+/// Whether nested `$id`s are longer than this together. Each is resolved against the one around it.
 fn has_longer_id(value: &Value, left: usize) -> bool {
     match value {
         Value::Array(items) => items.iter().any(|item| has_longer_id(item, left)),
@@ -43,7 +42,7 @@ fn has_longer_id(value: &Value, left: usize) -> bool {
     }
 }
 
-/// Whether arrays and objects are nested more than this deep.
+/// Whether arrays and objects are nested deeper than this.
 pub(super) fn is_deeper(value: &Value, depth: usize) -> bool {
     let deeper = |child: &Value| match depth.checked_sub(1) {
         Some(depth) => is_deeper(child, depth),
@@ -56,7 +55,7 @@ pub(super) fn is_deeper(value: &Value, depth: usize) -> bool {
     }
 }
 
-/// Whether what a reference means depends on how it was reached.
+/// Whether the target of a reference depends on the path to it.
 pub(super) fn has_dynamic_references(value: &Value) -> bool {
     match value {
         Value::Array(items) => items.iter().any(has_dynamic_references),

@@ -1,5 +1,5 @@
-//! Bounds on the tools that clients and MCP servers bring. Their schemas are not compiled here, only
-//! passed on to the model.
+//! Limits for the tools of clients and MCP servers. Their schemas are not compiled, only passed to the
+//! model.
 
 use super::MAX_DEPTH;
 use super::measure::is_deeper;
@@ -7,14 +7,14 @@ use crate::client_context::ClientTool;
 use serde_json::Value;
 use turnwire_core::Json;
 
-/// How many tools may come with one message, and how many an MCP server may have.
+/// The most tools of one message, or of one MCP server.
 pub const MAX_TOOLS: usize = 256;
-/// The largest tool: its name, its description and its schema, in bytes.
+/// The largest tool: name, description and schema, in bytes.
 pub const MAX_TOOL_BYTES: usize = 64 << 10;
-/// How large all tools of one message, or of one MCP server, may be.
+/// The most bytes of all tools of one message, or of one MCP server.
 pub const MAX_TOOLS_BYTES: usize = 1 << 20;
 
-/// Whether a tool is small enough; its size in bytes.
+/// Checks the limits of a tool. Returns its size in bytes.
 pub fn check_tool(name: &str, description: &str, input: Option<&Json>) -> Result<usize, String> {
     let shown: String = name.chars().take(80).collect();
     let bytes = name.len() + description.len() + input.map_or(0, |input| input.text().len());
@@ -36,7 +36,7 @@ pub fn check_tool(name: &str, description: &str, input: Option<&Json>) -> Result
     Ok(bytes)
 }
 
-/// Whether the tools of a client are few and small enough.
+/// Checks the limits of a client's tools.
 pub fn check_tools(tools: &[ClientTool]) -> Result<(), String> {
     if tools.len() > MAX_TOOLS {
         return Err(format!("there are {} tools, {MAX_TOOLS} are allowed", tools.len()));

@@ -1,21 +1,21 @@
-//! Schemas are compiled and checked on threads of their own: a few at once, each with a deadline.
+//! Runs schema work on worker threads: a few jobs at once, each with a deadline.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
-/// How long one piece of work may take. Steps are counted too; this is for a machine that is very slow.
+/// The time limit of one job, for slow machines. Steps are limited too.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// How many pieces of work run at once at the most, on a machine with many processors.
+/// The most concurrent jobs, on a machine with many cores.
 const MAX_CONCURRENT: usize = 4;
 
-/// When work that starts now has to be done.
+/// The deadline of a job that starts now.
 pub(super) fn deadline() -> Instant {
     Instant::now() + DEADLINE
 }
 
-/// Runs work on a thread for blocking work, once it is its turn. Nothing if it panicked.
+/// Runs a job on a blocking thread when it is its turn. `None`: it panicked.
 pub(crate) async fn run_on_worker<T: Send + 'static>(
     work: impl FnOnce(Instant) -> T + Send + 'static,
 ) -> Option<T> {
@@ -24,7 +24,7 @@ pub(crate) async fn run_on_worker<T: Send + 'static>(
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Arc::new(Semaphore::new(processors.min(MAX_CONCURRENT)))
     });
-    // The permit moves into the work: who is no longer waited for still takes up a thread.
+    // The permit moves into the job: an abandoned job still occupies its thread.
     let permit = turns.clone().acquire_owned().await.ok()?;
     let work = tokio::task::spawn_blocking(move || {
         let done = work(deadline());

@@ -1,4 +1,4 @@
-//! The journal of an agent that works for another: everything goes through the one above.
+//! The journal of a sub-agent: it commits through its parent.
 
 use crate::close_reply::close_reply;
 use crate::hints::HintStore;
@@ -14,25 +14,25 @@ use turnwire_core::{
     TextBlock, ToolCall, ToolCallState,
 };
 
-/// The log of one agent that works for another, as far as it is its own.
+/// The journal of one sub-agent.
 pub(super) struct SubAgentJournal {
     context: ToolContext,
-    /// The name of the agent.
+    /// The name of the sub-agent.
     name: String,
-    /// Whose its events are.
+    /// The identity that its events carry.
     agent: SubAgent,
-    /// Its reply as far as it goes.
+    /// Its reply so far.
     reply: Msg,
     has_begun: bool,
     model_calls: ModelCalls,
-    /// Open replies of agents that work for this one.
+    /// The open replies of its own sub-agents.
     sub_replies: Vec<SubAgentReply>,
-    /// The end of its reply, kept until there is a result.
+    /// The end of its reply, held back until there is a result.
     final_events: Vec<Event<'static>>,
 }
 
 impl SubAgentJournal {
-    /// From where the log has left it.
+    /// Continues from the log.
     pub(super) fn new(name: &str, call_id: String, out: ToolContext) -> Self {
         let above = out.parent.clone();
         let agent = SubAgent {
@@ -41,7 +41,7 @@ impl SubAgentJournal {
         };
         let id = &out.sub_reply_id;
         let known = above.sub_replies.iter().find(|sub| sub.msg.id() == id);
-        // Whoever works for this one has a longer name of the same beginning.
+        // Replies of its own sub-agents have longer ids with the same prefix.
         let is_below = |sub: &&SubAgentReply| {
             sub.msg.id().strip_prefix(id.as_str()).is_some_and(|rest| rest.starts_with('.'))
         };
@@ -57,12 +57,12 @@ impl SubAgentJournal {
         }
     }
 
-    /// What the agent is asked. It sees its task, and nothing of the conversation above.
+    /// The request for the sub-agent. It sees its task, and nothing of the parent's conversation.
     pub(super) fn request(&self, task: String) -> ReplyRequest {
         let above = &self.context.parent;
         let id = self.reply.id();
         let is_for_it = |input: &&Event<'_>| input.reply_id.starts_with(id);
-        // Each agent names those below it from itself on.
+        // Each agent names its sub-agents relative to itself.
         let subs = self.sub_replies.iter().cloned().map(|mut sub| {
             let path = sub.agent.agent_path.take();
             sub.agent.agent_path = path
@@ -81,7 +81,7 @@ impl SubAgentJournal {
         }
     }
 
-    /// What came of it, for the agent above. Whatever is open and does not wait is closed.
+    /// The output for the parent. Closes what is open and does not wait.
     pub(super) async fn finish(
         mut self,
         outcome: Result<(), AgentError>,
@@ -95,7 +95,7 @@ impl SubAgentJournal {
             Ok(()) if self.is_waiting() => return Ok(ToolOutput::Waiting),
             Ok(()) => "it stopped without ending its reply".to_owned(),
             Err(AgentError::Failed(why)) => why,
-            // The one above is about to learn of it by itself.
+            // The parent gets the same error.
             Err(halt @ (AgentError::Stopped | AgentError::LogLost(_))) => halt.to_string(),
         };
         let closing = self.closing_events(&why);
@@ -103,7 +103,7 @@ impl SubAgentJournal {
         Err(ToolError::new(format!("{} could not finish: {why}.", self.name)))
     }
 
-    /// Whether somebody is to answer: this agent's question, or one of those below.
+    /// Whether it waits for a user or the client, itself or through its own sub-agents.
     fn is_waiting(&self) -> bool {
         let is_open = |call: &ToolCall| {
             matches!(call.state, ToolCallState::Asking | ToolCallState::Submitted)
@@ -112,7 +112,7 @@ impl SubAgentJournal {
         replies.any(|msg| msg.blocks::<ToolCall>().any(is_open))
     }
 
-    /// The events that end this reply and those below it.
+    /// The events that end this reply and those of its own sub-agents.
     fn closing_events(&self, why: &str) -> Vec<Event<'static>> {
         let mut events = Vec::new();
         for sub in self.sub_replies.iter().rev() {
@@ -133,7 +133,7 @@ impl SubAgentJournal {
         events
     }
 
-    /// The result that a finished reply is.
+    /// The output of a finished reply.
     fn tool_output(&self) -> Result<ToolOutput, ToolError> {
         let name = &self.name;
         match self.reply.finished_reason() {
@@ -148,7 +148,7 @@ impl SubAgentJournal {
         }
     }
 
-    /// An event, with whose it is.
+    /// Adds the identity of the sub-agent to an event.
     fn with_agent_path(&self, mut event: Event<'static>) -> Result<Event<'static>, AgentError> {
         let agent = match event.agent.take() {
             None if event.kind.is_part_of_reply() && event.reply_id != self.reply.id() => {
@@ -158,7 +158,7 @@ impl SubAgentJournal {
                 )));
             }
             None => self.agent.clone(),
-            // One below it says where it stands from this agent on.
+            // Its own sub-agents name themselves relative to this agent.
             Some(below) => {
                 let own = self.agent.agent_path.as_deref().unwrap_or_default();
                 let path = match below.agent_path.as_deref().and_then(|path| path.split_once('/')) {
@@ -171,7 +171,7 @@ impl SubAgentJournal {
         Ok(with_agent(event, &agent))
     }
 
-    /// Takes note of events on their way.
+    /// Applies events to the replies.
     fn apply(&mut self, events: &[Event<'static>]) {
         for event in events.iter().filter(|event| event.kind.is_part_of_reply()) {
             if event.reply_id == self.reply.id() {
@@ -216,7 +216,7 @@ impl Journal for SubAgentJournal {
             self.final_events = events;
             return Ok(());
         }
-        // From here on they are on their way, whether or not anybody waits for them.
+        // From here on they will be committed, even if this future is dropped.
         let place =
             self.context.sender.clone().reserve_owned().await.map_err(|_| AgentError::Stopped)?;
         self.apply(&events);
@@ -235,12 +235,12 @@ impl Journal for SubAgentJournal {
     }
 }
 
-/// Says whose an event is. It gets its id and its time here: what is folded is what is logged.
+/// Adds an identity to an event, and stamps it here: what is folded is what is logged.
 fn with_agent(event: Event<'static>, agent: &SubAgent) -> Event<'static> {
     Event { agent: Some(Box::new(agent.clone())), ..event }.stamped(&SystemStamp)
 }
 
-/// What an agent said at its end: behind its last call; where that is nothing, all that it said.
+/// The final output: the content after the last call, or else all content.
 fn final_output(reply: &Msg) -> ToolOutput {
     let is_call = |block: &ContentBlock| {
         matches!(block, ContentBlock::ToolCall(_) | ContentBlock::ToolResult(_))

@@ -1,4 +1,4 @@
-//! Functions as tools.
+//! Async functions as tools.
 
 use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
 use async_trait::async_trait;
@@ -16,7 +16,7 @@ pub struct FunctionTool<A, F> {
     takes: PhantomData<fn(A)>,
 }
 
-/// A tool out of an async function.
+/// Makes a tool from an async function.
 pub fn function<A, G, F, Fut>(
     name: &str,
     description: &str,
@@ -31,7 +31,7 @@ where
     streaming_function(name, description, move |argument, _| function(argument))
 }
 
-/// A tool out of an async function that says what it finds while it works.
+/// Makes a tool from an async function that streams its output.
 pub fn streaming_function<A, G, F, Fut>(
     name: &str,
     description: &str,
@@ -53,35 +53,35 @@ where
 }
 
 impl<A, F> FunctionTool<A, F> {
-    /// It may run again after a crash.
+    /// Allows it to run again after a crash.
     #[must_use]
     pub fn idempotent(mut self) -> Self {
         self.spec.idempotent = true;
         self
     }
 
-    /// It runs by itself, not beside others.
+    /// Runs it alone, not concurrently with other tools.
     #[must_use]
     pub fn exclusive(mut self) -> Self {
         self.spec.concurrent = false;
         self
     }
 
-    /// It may take so long.
+    /// The time limit of a call.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.spec.time_limit = Some(limit);
         self
     }
 
-    /// A person is asked first, unless a rule says otherwise.
+    /// Requires approval, unless a rule allows the call.
     #[must_use]
     pub fn requires_approval(mut self) -> Self {
         self.spec.behavior = Behavior::Ask;
         self
     }
 
-    /// What it is called for people.
+    /// Its title for people.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.spec.title = Some(title.into());

@@ -1,4 +1,4 @@
-//! A model in the making.
+//! The builder of [`HttpModel`].
 
 use super::backoff::Backoff;
 use super::client::HttpClient;
@@ -7,14 +7,14 @@ use crate::model::{Model, ModelError};
 use std::time::Duration;
 use turnwire_core::Fields;
 
-/// The tries after the first, where nobody says how many.
+/// The default number of retries.
 pub const DEFAULT_RETRIES: u32 = 2;
-/// The most bytes of one event: a large image in one piece.
+/// The default limit of one event: a large image in one piece.
 const EVENT_LIMIT: usize = 32 << 20;
-/// A longer time is as good as none, and can be added to any.
+/// The longest time limit; it can be added to any time.
 const MAX_TIME_LIMIT: Duration = Duration::from_hours(24 * 365);
 
-/// A model in the making.
+/// Builds an [`HttpModel`].
 pub struct HttpModelBuilder {
     name: String,
     base_url: Option<String>,
@@ -24,7 +24,7 @@ pub struct HttpModelBuilder {
     settings: RequestSettings,
 }
 
-/// What is the same for every request.
+/// Settings of every request.
 pub(super) struct RequestSettings {
     pub max_tokens: Option<u32>,
     pub temperature: Option<f64>,
@@ -59,36 +59,36 @@ impl HttpModelBuilder {
         }
     }
 
-    /// Any server that speaks the same protocol. It may have a path, or be the whole address. The key
-    /// of the provider itself does not go there unless [`key`](Self::key) says so.
+    /// The address of any server that speaks the same protocol, with or without a path. It gets the
+    /// provider's default key only if [`key`](Self::key) says so.
     #[must_use]
     pub fn base_url(mut self, url: impl Into<String>) -> Self {
         self.base_url = Some(url.into());
         self
     }
 
-    /// Where the key is. Without it: in the variable that the provider's own programs read.
+    /// The API key. Default: the environment variable that the provider's own tools read.
     #[must_use]
     pub fn key(mut self, key: ApiKey) -> Self {
         self.key = Some(key);
         self
     }
 
-    /// The most tokens that it may write.
+    /// The most output tokens.
     #[must_use]
     pub fn max_tokens(mut self, most: u32) -> Self {
         self.settings.max_tokens = Some(most);
         self
     }
 
-    /// How much chance there is in the answer.
+    /// Sampling temperature.
     #[must_use]
     pub fn temperature(mut self, temperature: f64) -> Self {
         self.settings.temperature = Some(temperature);
         self
     }
 
-    /// Whatever else the provider takes, by its own names. It wins over everything else.
+    /// Other parameters of the provider, by its names. They override everything else.
     #[must_use]
     pub fn extra(mut self, extra: Fields) -> Self {
         self.settings.extra = extra;
@@ -116,7 +116,7 @@ impl HttpModelBuilder {
         self
     }
 
-    /// How often it is tried again ([`DEFAULT_RETRIES`] times).
+    /// The number of retries ([`DEFAULT_RETRIES`]).
     #[must_use]
     pub fn retries(mut self, retries: u32) -> Self {
         self.settings.retries = retries;
@@ -131,36 +131,36 @@ impl HttpModelBuilder {
         self
     }
 
-    /// The model that is asked when this one gives no answer.
+    /// The model to call if this one fails.
     #[must_use]
     pub fn fallback(mut self, model: impl Model) -> Self {
         self.settings.fallback = Some(Box::new(model));
         self
     }
 
-    /// It can be held to a JSON Schema by itself. Where nobody says so, providers can under their own
-    /// address, and of those that speak their protocols under another only those that mostly can.
+    /// Declares that the server can enforce a JSON Schema. Default: yes for a provider's own address, and
+    /// for compatible servers of protocols where most can.
     #[must_use]
     pub fn with_schema_mode(mut self) -> Self {
         self.has_schema_mode = Some(true);
         self
     }
 
-    /// It cannot.
+    /// Declares that the server cannot enforce a JSON Schema.
     #[must_use]
     pub fn without_schema_mode(mut self) -> Self {
         self.has_schema_mode = Some(false);
         self
     }
 
-    /// The most bytes that one event of the answer may have (32 MiB).
+    /// The most bytes of one event of the answer (32 MiB).
     #[must_use]
     pub fn event_limit(mut self, bytes: usize) -> Self {
         self.settings.event_limit = bytes;
         self
     }
 
-    /// The model. No request is made, and no key is read.
+    /// Builds the model. Sends nothing, and reads no key.
     pub fn build(self) -> Result<HttpModel, ModelError> {
         let Self { name, base_url, key, has_schema_mode, connect_limit: connect, settings } = self;
         let (provider, wire, model) = provider::find_provider(&name)?;

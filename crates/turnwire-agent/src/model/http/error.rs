@@ -1,4 +1,4 @@
-//! What went wrong, for people and for whoever decides whether to try again.
+//! Errors of providers: their type, a message without secrets, and whether a retry may help.
 
 use super::client::SendError;
 use super::key::Secret;
@@ -9,12 +9,12 @@ use std::error::Error;
 use std::time::{Duration, SystemTime};
 use turnwire_core::ErrorType;
 
-/// How much of a body that tells of a failure is read.
+/// The most bytes of an error body that are read.
 pub(super) const MAX_BODY_BYTES: usize = 64 << 10;
-/// How much of it is passed on, in characters.
+/// The most characters of it in a message.
 const MAX_MESSAGE_CHARS: usize = 500;
 
-/// An answer that is none: its status, its headers, and what its body says.
+/// The error of a response that is not a success.
 pub(super) fn from_status(
     who: &str,
     status: StatusCode,
@@ -50,7 +50,7 @@ fn classify_status(status: StatusCode) -> (ErrorType, bool) {
     match status.as_u16() {
         300..=399 => (ErrorType::Setup, false),
         401 => (ErrorType::Authentication, false),
-        // Not paid for.
+        // Payment required.
         402 | 403 => (ErrorType::Permission, false),
         429 => (ErrorType::RateLimit, true),
         408 | 409 | 500.. => (ErrorType::Upstream, true),
@@ -58,7 +58,7 @@ fn classify_status(status: StatusCode) -> (ErrorType, bool) {
     }
 }
 
-/// A provider that was not reached, or went away before it answered.
+/// The error of a request without a response.
 pub(super) fn from_send_error(who: &str, place: &str, trouble: &SendError) -> ModelError {
     let message = match trouble {
         SendError::ConnectTimeout => format!("{who} was not reached at {place} in time"),
@@ -72,7 +72,7 @@ pub(super) fn from_send_error(who: &str, place: &str, trouble: &SendError) -> Mo
     ModelError::transient(ErrorType::Connection, message)
 }
 
-/// What lies behind an error. The words around it say less.
+/// The innermost error, which has the most specific message.
 fn root_cause(error: &(dyn Error + 'static)) -> String {
     let mut inner = error;
     while let Some(next) = inner.source() {
@@ -81,7 +81,7 @@ fn root_cause(error: &(dyn Error + 'static)) -> String {
     truncate_message(&inner.to_string())
 }
 
-/// What a provider said, without the key, on one line, and not too long.
+/// A provider's text on one line, shortened, without the key.
 pub(super) fn sanitize(text: &str, secret: &Secret) -> String {
     let plain = |one: char| if one.is_control() { ' ' } else { one };
     truncate_message(secret.redacted(text.chars().map(plain).collect()).trim())
@@ -94,18 +94,18 @@ fn truncate_message(text: &str) -> String {
     }
 }
 
-/// What a body says of a failure; empty where it says nothing to people.
+/// The error message in a body; empty if there is none for people.
 pub(super) fn error_text(body: &str) -> String {
     let body = body.trim();
     match serde_json::from_str::<Value>(body) {
         Ok(value) => find_message(&value).unwrap_or(body).to_owned(),
-        // A page is for browsers.
+        // An HTML page.
         Err(_) if body.starts_with('<') => String::new(),
         Err(_) => body.to_owned(),
     }
 }
 
-/// The sentence in what providers write: `{"error":{"message"}}`, `{"error":"…"}`, `{"message"}`,
+/// The message in the formats of providers: `{"error":{"message"}}`, `{"error":"…"}`, `{"message"}`,
 /// `{"detail"}`, or a list of those.
 fn find_message(value: &Value) -> Option<&str> {
     match value {
@@ -118,17 +118,17 @@ fn find_message(value: &Value) -> Option<&str> {
     }
 }
 
-/// When a provider says that it may be asked again.
+/// The delay that a provider asks for.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let seconds = |text: &str| Duration::try_from_secs_f64(text.trim().parse().ok()?).ok();
-    // OpenAI's, which is finer.
+    // OpenAI's header, which is more precise.
     let milliseconds = text("retry-after-ms").and_then(seconds).map(|time| time / 1000);
     milliseconds.or_else(|| {
         let value = text("retry-after")?;
         seconds(value).or_else(|| {
             let then = httpdate::parse_http_date(value).ok()?;
-            // By the provider's own clock, as far as it tells the time.
+            // Relative to the provider's own clock, if it sends the date.
             let now = text("date").and_then(|now| httpdate::parse_http_date(now).ok());
             let now = now.unwrap_or_else(SystemTime::now);
             Some(then.duration_since(now).unwrap_or_default())
@@ -136,7 +136,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     })
 }
 
-/// Gemini says it in the body.
+/// Gemini's delay, in the body.
 fn retry_delay_in_body(body: &str) -> Option<Duration> {
     let value: Value = serde_json::from_str(body).ok()?;
     let error = value.get("error").or_else(|| value.get(0)?.get("error"))?;

@@ -1,4 +1,4 @@
-//! Keys: named, read when they are needed, and never shown.
+//! API keys: named by their source, read for each request, never printed.
 
 use crate::model::ModelError;
 use http::HeaderValue;
@@ -8,10 +8,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use turnwire_core::ErrorType;
 
-/// A longer file holds no key.
+/// A longer file is not a key.
 const MAX_FILE_BYTES: u64 = 16 << 10;
 
-/// Where the key of a provider is. It is read for each request, so a new one counts at once.
+/// The source of an API key. It is read for each request, so a new key takes effect at once.
 #[derive(Clone)]
 pub struct ApiKey(KeySource);
 
@@ -24,32 +24,32 @@ enum KeySource {
 }
 
 impl ApiKey {
-    /// In an environment variable.
+    /// Reads the key from an environment variable.
     pub fn from_env(variable: impl Into<String>) -> Self {
         Self(KeySource::Env(variable.into()))
     }
 
-    /// In a file; spaces and line ends around it do not count.
+    /// Reads the key from a file, without surrounding white space.
     pub fn from_file(path: impl AsRef<Path>) -> Self {
         Self(KeySource::File(path.as_ref().to_owned()))
     }
 
-    /// This one, from a store of keys that only the program knows.
+    /// This key, for programs with a key store of their own.
     pub fn from_text(key: impl Into<String>) -> Self {
         Self(KeySource::Literal(Secret(key.into())))
     }
 
-    /// There is none, and none is sent.
+    /// Sends no key.
     pub fn none() -> Self {
         Self(KeySource::None)
     }
 
-    /// Whether there is none.
+    /// Whether no key is sent.
     pub(super) fn is_none(&self) -> bool {
         matches!(self.0, KeySource::None)
     }
 
-    /// Reads it.
+    /// Reads the key.
     pub(super) fn read(&self) -> Result<Secret, ModelError> {
         let text = match &self.0 {
             KeySource::Env(name) => std::env::var(name).map_err(|error| match error {
@@ -71,7 +71,7 @@ impl ApiKey {
         })
     }
 
-    /// What to do about a key that was refused.
+    /// What to check after the provider rejected the key.
     pub(super) fn hint(&self) -> String {
         match self.0 {
             KeySource::None => "no key is configured".to_owned(),
@@ -89,7 +89,7 @@ fn read_file(path: &Path) -> Result<String, String> {
     Ok(text)
 }
 
-/// Where the key is, never what it is.
+/// Shows the source of the key, never the key.
 impl fmt::Display for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -107,29 +107,29 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// A key. Whoever prints it sees nothing.
+/// A key that is never printed.
 #[derive(Clone, Default)]
 pub(super) struct Secret(String);
 
 impl Secret {
-    /// Whether there is none.
+    /// Whether it is empty.
     pub fn is_none(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The value of the header that carries it.
+    /// The header value that carries it.
     pub fn header(&self, scheme: &str) -> Option<HeaderValue> {
         let mut value = HeaderValue::from_str(&format!("{scheme}{}", self.0)).ok()?;
         value.set_sensitive(true);
         Some(value)
     }
 
-    /// Whether a text has it.
+    /// Whether a text contains it.
     pub fn is_in(&self, text: &str) -> bool {
         !self.is_none() && text.contains(&self.0)
     }
 
-    /// A text without it: providers echo what they were sent.
+    /// Removes it from a text: providers echo what they were sent.
     pub fn redacted(&self, text: String) -> String {
         if self.is_in(&text) { text.replace(&self.0, "[key]") } else { text }
     }

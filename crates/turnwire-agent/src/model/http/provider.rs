@@ -1,4 +1,4 @@
-//! The providers: where they are, and where the key goes.
+//! The providers: their addresses, and the header of the key.
 
 use super::key::{ApiKey, Secret};
 use crate::model::ModelError;
@@ -9,32 +9,32 @@ use turnwire_core::ErrorType;
 use turnwire_wires::Wire;
 use url::{Host, Url};
 
-/// What is known of a provider beside its wire.
+/// A provider, in addition to its wire.
 #[derive(Debug)]
 pub(super) struct Provider {
     pub wire: &'static str,
-    /// Its own address.
+    /// The provider's own address.
     base: &'static str,
-    /// What its paths begin with.
+    /// The version in its paths.
     version: &'static str,
-    /// Whether a base URL is expected to have that already, as far as it has a path at all.
+    /// Whether a base URL with a path already includes the version.
     base_path: BasePath,
-    /// What is asked; `{model}` is the model.
+    /// The path of a request; `{model}` is replaced.
     path: &'static str,
     query: Option<(&'static str, &'static str)>,
-    /// The variable that its own programs read.
+    /// The environment variable of the key.
     pub variable: Option<&'static str>,
     key_header: KeyHeader,
     headers: &'static [(&'static str, &'static str)],
-    /// Whether those that speak its protocol under another address can be held to a schema too.
+    /// Whether compatible servers can enforce a schema too.
     schema_support: SchemaSupport,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BasePath {
-    /// A base URL with a path is whole, as `OpenAI`'s packages have it.
+    /// A base URL with a path is complete, as in `OpenAI`'s packages.
     Complete,
-    /// The version is added, unless it is there, as Anthropic's and Google's packages have it.
+    /// The version is added unless it is there, as in Anthropic's and Google's packages.
     AddVersion,
 }
 
@@ -47,7 +47,7 @@ enum KeyHeader {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SchemaSupport {
     Everywhere,
-    /// Many look-alikes refuse it.
+    /// Many compatible servers reject it.
     OfficialOnly,
 }
 
@@ -128,13 +128,13 @@ static PROVIDERS: [Provider; 6] = [
     },
 ];
 
-/// Other names of wires.
+/// Aliases of wires.
 const ALIASES: [(&str, &str); 1] = [("openai", "openai-chat")];
 
-/// `DashScope` has another path for what is not only text.
+/// `DashScope`'s path for content that is not only text.
 const MULTIMODAL: &str = "/services/aigc/multimodal-generation/generation";
 
-/// A provider and a model, from `WIRE:MODEL`.
+/// Finds the provider, wire and model of `WIRE:MODEL`.
 pub(super) fn find_provider(
     name: &str,
 ) -> Result<(&'static Provider, &'static Wire, &str), ModelError> {
@@ -161,7 +161,7 @@ pub(super) fn setup_error(message: impl Into<String>) -> ModelError {
 }
 
 impl Provider {
-    /// Where a model is asked: below `base`, or at the provider's own address.
+    /// The URL of a request: below `base`, or at the provider's own address.
     pub fn address(&self, base: Option<&str>, model: &str) -> Result<Url, ModelError> {
         let text = base.unwrap_or(self.base);
         let bad = |why: &str| setup_error(format!("the base URL of {}:{model} {why}", self.wire));
@@ -198,7 +198,7 @@ impl Provider {
         path.ends_with(self.version) || number.starts_with(|first: char| first.is_ascii_digit())
     }
 
-    /// The address for this very body.
+    /// The URL for this body.
     pub fn request_url_for_body(&self, address: &Url, model: &str, body: &str) -> Url {
         let mut url = address.clone();
         if self.wire == "dashscope" && (is_multimodal(model) || has_content_lists(body)) {
@@ -208,7 +208,7 @@ impl Provider {
         url
     }
 
-    /// The headers of a request, the key among them.
+    /// The headers of a request, including the key.
     pub fn headers(&self, key: &Secret) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -220,13 +220,13 @@ impl Provider {
                 KeyHeader::Bearer => (header::AUTHORIZATION, key.header("Bearer ")),
                 KeyHeader::Named(name) => (HeaderName::from_static(name), key.header("")),
             };
-            // A key that no header can carry was refused when it was read.
+            // A key that is not a valid header was rejected when it was read.
             headers.extend(value.map(|value| (name, value)));
         }
         headers
     }
 
-    /// The key that its own programs would take. Another address never gets it unasked.
+    /// The default key. Other addresses never get it.
     pub fn default_key(&self, base: Option<&str>) -> ApiKey {
         match (base, self.variable) {
             (None, Some(variable)) => ApiKey::from_env(variable),
@@ -234,13 +234,13 @@ impl Provider {
         }
     }
 
-    /// Whether it can be held to a schema by itself.
+    /// Whether the server can enforce a JSON Schema.
     pub fn has_schema_mode(&self, base: Option<&str>) -> bool {
         base.is_none() || self.schema_support == SchemaSupport::Everywhere
     }
 }
 
-/// Whether nobody on the way can read what is sent to this address.
+/// Whether nobody between us and this address can read the request.
 pub(super) fn is_confidential(address: &Url) -> bool {
     let is_here = match address.host() {
         Some(Host::Domain(name)) => name == "localhost",
@@ -251,7 +251,7 @@ pub(super) fn is_confidential(address: &Url) -> bool {
     is_here || address.scheme() == "https"
 }
 
-/// A model of Gemini's as a part of a path: one without a slash is among its own models.
+/// A Gemini model as part of a path: without a slash it is below `models/`.
 fn model_path(model: &str) -> String {
     let whole = if model.contains('/') { model.to_owned() } else { format!("models/{model}") };
     let mut url = Url::parse("http://x/").ok();
@@ -262,7 +262,7 @@ fn model_path(model: &str) -> String {
     path.trim_start_matches('/').to_owned()
 }
 
-/// Models of `DashScope` that take only multimodal generation.
+/// `DashScope` models that need the multimodal path.
 fn is_multimodal(model: &str) -> bool {
     model.starts_with("qvq")
         || ["-vl", "-omni", "-audio", "-ocr"].iter().any(|it| model.contains(it))

@@ -1,4 +1,4 @@
-//! The bytes of an answer into events, as they come.
+//! Decodes the body of a provider's response into events, as it arrives.
 
 use super::client::ResponseBody;
 use super::error;
@@ -18,34 +18,33 @@ use turnwire_core::event::ModelCallEnd;
 use turnwire_core::{ErrorType, Event, EventKind, FinishedReason, Json};
 use turnwire_wires::stream::{Decoded, Decoder};
 
-/// How long the rest of an answer that is complete may take: then its connection can be used again.
+/// The time limit to read the rest of a complete answer, so that its connection can be reused.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
-/// An answer on its way in. Dropping it closes the connection.
+/// The events of a response. Dropping it closes the connection.
 pub(super) struct ResponseStream {
-    /// The provider and the model, for people.
+    /// The provider and the model, for messages.
     pub model_id: String,
-    /// What the model is called where the provider does not say so.
+    /// The model's name, if the provider does not send one.
     pub model: String,
     pub secret: Secret,
     pub decoder: Decoder,
-    /// What was decoded and not passed on yet.
+    /// Decoded events that were not returned yet.
     queue: VecDeque<Event<'static>>,
-    /// What comes behind that, as the last.
+    /// The error to return after those.
     failed: Option<ModelError>,
-    /// Nothing once there is no more to read.
+    /// `None` after the end of the body.
     body: Option<ResponseBody>,
     /// Whether the last event was decoded.
     is_complete: bool,
-    /// The beginning of the body, while nothing was understood of it.
+    /// The start of the body, until an event was decoded.
     unparsed_start: Option<Vec<u8>>,
-    /// A frame that could not be read, at the very beginning.
+    /// The error of an invalid first frame.
     problem: Option<String>,
     idle_timer: Option<IdleTimer>,
 }
 
-/// Notices that nothing comes. The timer runs on while something does, and is set anew only when it
-/// rings: a token costs a look at the clock.
+/// Detects a stalled stream. Each token only records the time; the timer is reset when it fires.
 struct IdleTimer {
     limit: Duration,
     since: Instant,
@@ -75,8 +74,8 @@ impl ResponseStream {
         }
     }
 
-    /// Waits until the model has said something. What fails before that can be tried again, since
-    /// nobody has seen anything of it.
+    /// Waits until the model has produced something. A failure before that can be retried, because nothing
+    /// was passed on.
     pub async fn wait_for_first_event(&mut self) -> Result<(), ModelError> {
         loop {
             let first = self.queue.iter().find(|event| !is_prelude(event));
@@ -96,14 +95,14 @@ impl ResponseStream {
         }
     }
 
-    /// From now on, this much silence is too much.
+    /// Limits the time without data from now on.
     pub fn set_idle_limit(&mut self, limit: Duration) {
         let since = Instant::now();
         let timer = Box::pin(tokio::time::sleep(limit));
         self.idle_timer = Some(IdleTimer { limit, since, timer });
     }
 
-    /// Takes the next bytes, or notes that there are none.
+    /// Reads the next bytes, or notes the end.
     fn read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(mut body) = self.body.take() else { return Poll::Ready(()) };
         let Poll::Ready(read) = body.poll_read(cx, &mut |bytes| self.feed(bytes)) else {
@@ -111,7 +110,8 @@ impl ResponseStream {
             return Poll::Pending;
         };
         match read {
-            // What has come is enough; behind the rest, the connection can be used again.
+            // The answer is complete: read the rest in the background, so that the connection can be
+            // reused.
             Ok(true) if self.is_complete => {
                 if let Ok(runtime) = Handle::try_current() {
                     runtime.spawn(drain(body));
@@ -119,13 +119,13 @@ impl ResponseStream {
             }
             _ if self.is_complete || self.failed.is_some() || self.has_read_enough() => {}
             Ok(true) => self.body = Some(body),
-            // Whether it was cut off or has come to its end, the decoder knows what is missing.
+            // The decoder knows whether the stream is complete.
             Ok(false) | Err(_) => self.decode(None),
         }
         Poll::Ready(())
     }
 
-    /// Whether it is no stream, and as much of it was read as may say what it is.
+    /// Whether it is not a stream, and enough of it was read to say what it is.
     fn has_read_enough(&self) -> bool {
         self.problem.is_some()
             && self.unparsed_start.as_ref().is_some_and(|head| head.len() >= error::MAX_BODY_BYTES)
@@ -139,7 +139,7 @@ impl ResponseStream {
             let room = error::MAX_BODY_BYTES.saturating_sub(head.len());
             head.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
             if self.problem.is_some() {
-                // It is no stream. The rest may say what it is.
+                // It is not a stream. The rest may say what it is.
                 return;
             }
         }
@@ -173,7 +173,7 @@ impl ResponseStream {
                 Err(error) if head.is_some() && !queue.iter().any(|event| !is_prelude(event)) => {
                     *problem = Some(error.to_string());
                 }
-                // To leave it out would be to lose something that the model said.
+                // Skipping it would lose output of the model.
                 Err(error) => {
                     let why = error::sanitize(&error.to_string(), secret);
                     let message = format!("{who} sent what cannot be read: {why}");
@@ -187,7 +187,7 @@ impl ResponseStream {
         }
     }
 
-    /// An answer that failed before it said anything.
+    /// The error of an answer that failed before it produced anything.
     fn early_failure(&self, end: &ModelCallEnd) -> ModelError {
         let Some(error) = &end.error else { return self.unreadable() };
         if end.finished_reason == FinishedReason::Truncated && self.is_not_stream() {
@@ -203,7 +203,7 @@ impl ResponseStream {
         }
     }
 
-    /// An answer in which there is nothing to be understood.
+    /// The error of a body that is not a stream of events.
     fn unreadable(&self) -> ModelError {
         let problem = self.problem.as_deref().unwrap_or("this is no stream");
         let problem = error::sanitize(problem, &self.secret);
@@ -215,7 +215,7 @@ impl ResponseStream {
         String::from_utf8_lossy(self.unparsed_start.as_deref().unwrap_or_default().trim_ascii())
     }
 
-    /// Whether what has come is not even the beginning of a stream.
+    /// Whether the body does not even start like a stream.
     fn is_not_stream(&self) -> bool {
         let head = self.unparsed_text();
         let is_frame = ["data:", "event:", ":", "id:"].iter().any(|it| head.starts_with(it));
@@ -223,7 +223,7 @@ impl ResponseStream {
         !(head.is_empty() || is_frame || is_cut())
     }
 
-    /// What a body says that is no stream.
+    /// An excerpt of a body that is not a stream.
     fn body_excerpt(&self) -> String {
         let told = if self.is_not_stream() {
             error::error_text(&self.unparsed_text())
@@ -235,12 +235,12 @@ impl ResponseStream {
     }
 }
 
-/// What comes before a model says anything.
+/// Whether an event comes before the model's output.
 fn is_prelude(event: &Event<'_>) -> bool {
     matches!(event.kind, EventKind::ModelCallStart(_) | EventKind::Custom(_))
 }
 
-/// Makes an event whole. Whether it is the last.
+/// Completes an event. Returns whether it is the last.
 fn complete_event(event: &mut Event<'static>, who: &str, model: &str, secret: &Secret) -> bool {
     if let EventKind::ModelCallStart(start) = &mut event.kind {
         if start.model_name.is_empty() {
@@ -263,7 +263,7 @@ fn complete_event(event: &mut Event<'static>, who: &str, model: &str, secret: &S
     end.finished_reason != FinishedReason::Truncated
 }
 
-/// Reads the rest of a complete answer, so that its connection can be used again.
+/// Reads the rest of a complete answer, so that its connection can be reused.
 async fn drain(mut body: ResponseBody) {
     let rest = async {
         let mut read = 0;
@@ -271,7 +271,7 @@ async fn drain(mut body: ResponseBody) {
             && body.read(|bytes| read += bytes.len()).await == Ok(true)
         {}
     };
-    // Whether it came or not, that was all.
+    // Whether or not it arrived, the answer is complete.
     let _ = tokio::time::timeout(DRAIN_TIME, rest).await;
 }
 
@@ -303,7 +303,7 @@ impl Stream for ResponseStream {
 }
 
 impl IdleTimer {
-    /// Ready once there was too much of it.
+    /// Ready after too long a silence.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Duration> {
         loop {
             ready!(self.timer.as_mut().poll(cx));
