@@ -58,32 +58,34 @@ enum Flow {
 
 impl<'r> AgentLoop<'r> {
     pub(crate) fn new(
-        core: &'r LoopConfig,
-        turn: &'r ReplyRequest,
+        config: &'r LoopConfig,
+        request: &'r ReplyRequest,
         journal: &'r mut dyn Journal,
     ) -> Self {
-        let reply =
-            turn.partial.clone().unwrap_or_else(|| Msg::reply(&*turn.reply_id, &*core.name));
-        let schema = core.output_schema(&turn.history);
+        let reply = request
+            .partial
+            .clone()
+            .unwrap_or_else(|| Msg::reply(&*request.reply_id, &*config.name));
+        let schema = config.output_schema(&request.history);
         let hints = match journal.hints() {
             Some(hints) => hints,
             // Without a session there is no next reply that could read a late hint.
-            None if turn.session_id.is_empty() => Arc::new(InMemoryHints::default()),
-            None => core.hints.clone(),
+            None if request.session_id.is_empty() => Arc::new(InMemoryHints::default()),
+            None => config.hints.clone(),
         };
-        let stop = turn.stop.clone();
+        let stop = request.stop.clone();
         Self {
-            config: core,
-            request: turn,
+            config: config,
+            request: request,
             journal,
             reply,
-            model_calls: turn.model_calls.clone(),
-            client_tools: core.client_tools(&turn.history),
+            model_calls: request.model_calls.clone(),
+            client_tools: config.client_tools(&request.history),
             uncompiled_schema: schema,
             answer_schema: Ok(None),
             checked_answer: None,
             hints,
-            context: ReplyContext::new(&core.name, &turn.session_id, &turn.reply_id, stop),
+            context: ReplyContext::new(&config.name, &request.session_id, &request.reply_id, stop),
             event_filter: EventFilter::default(),
             is_model_silent: false,
             has_unread_hints: false,
@@ -113,7 +115,7 @@ impl<'r> AgentLoop<'r> {
         }
         if let Some(schema) = self.uncompiled_schema.take() {
             let shape = AnswerSchema::compile(&schema).await;
-            let shape = shape.map_err(|why| format!("the output schema cannot be used: {why}"));
+            let shape = shape.map_err(|why| format!("invalid output schema: {why}"));
             self.answer_schema = shape.map(|shape| Some(Arc::new(shape)));
         }
         loop {
@@ -140,7 +142,7 @@ impl<'r> AgentLoop<'r> {
                 }
                 Step::CorrectAnswer(why) => self.request_correction(&why).await?,
                 Step::InvalidAnswer(why) => {
-                    let why = format!("the model's answer does not have its form: {why}");
+                    let why = format!("the model's answer does not match the schema: {why}");
                     return self.fail_reply(ErrorType::Upstream, why).await;
                 }
                 Step::Wait => Flow::Wait,

@@ -94,8 +94,8 @@ impl fmt::Display for InvalidRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} is `{}`, which is no rate; give the number of deltas in a second, such as 40, or 0 \
-             for as many as it can",
+            "{} is `{}`, which is not a valid rate; set the deltas per second, such as 40, or 0 \
+             for no limit",
             DemoAgent::RATE_VARIABLE,
             self.0
         )
@@ -115,13 +115,17 @@ impl Replier for DemoAgent {
         scenes::MODEL_NAME
     }
 
-    async fn run(&self, turn: ReplyRequest, journal: &mut dyn Journal) -> Result<(), AgentError> {
-        if turn.partial.as_ref().is_some_and(|partial| partial.finished_at().is_some()) {
+    async fn run(
+        &self,
+        request: ReplyRequest,
+        journal: &mut dyn Journal,
+    ) -> Result<(), AgentError> {
+        if request.partial.as_ref().is_some_and(|partial| partial.finished_at().is_some()) {
             return Ok(());
         }
-        let question = last_user_text(&turn.history);
-        let mut pace = PacedJournal::new(journal, turn.stop.clone(), self.period);
-        let mut writer = ReplyWriter::new(&turn, &question, &mut pace);
+        let question = last_user_text(&request.history);
+        let mut pace = PacedJournal::new(journal, request.stop.clone(), self.period);
+        let mut writer = ReplyWriter::new(&request, &question, &mut pace);
         writer.start().await?;
         match Scene::from_message(&question) {
             Scene::Weather => scenes::weather(&mut writer).await?,

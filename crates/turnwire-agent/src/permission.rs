@@ -85,7 +85,7 @@ impl NamePattern {
     /// Checks a pattern.
     pub fn check(pattern: &str) -> Result<(), PatternError> {
         if pattern.is_empty() {
-            return Err(PatternError::new("the name of a tool is not empty; `*` is every tool"));
+            return Err(PatternError::new("a tool name must not be empty; `*` matches every tool"));
         }
         Segments::new(pattern.split('/'), DoubleStar::OneOrMoreAtTheEnd).map(drop)
     }

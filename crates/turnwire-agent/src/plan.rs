@@ -126,7 +126,7 @@ pub fn next_step(state: &ReplyState<'_>) -> Step {
             // A call of a failed model call may be incomplete.
             None if has_failed => Some(CallAction::Refuse(
                 ToolResultState::Interrupted,
-                "The model broke off before this call was made.".to_owned(),
+                "The model call failed before this call ran.".to_owned(),
             )),
             result => call_action(state, call, result),
         };
@@ -247,7 +247,7 @@ fn apply_rules(state: &ReplyState<'_>, call: &ToolCall, spec: &ToolSpec) -> Call
 /// Why a text is not a valid tool input.
 fn invalid_input_reason(input: &str) -> Option<String> {
     let why = check_input(input).err()?;
-    Some(format!("The input of this call cannot be used. It is {why}."))
+    Some(format!("Invalid tool input: it is {why}."))
 }
 
 fn is_empty(output: &Payload) -> bool {

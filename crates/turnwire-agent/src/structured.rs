@@ -105,7 +105,7 @@ impl AnswerSchema {
         let (shape, texts) = (self.clone(), answer_texts(reply)?);
         let read = schema::run_on_worker(move |_| shape.parse_texts(&texts)).await;
         read.unwrap_or_else(|| {
-            let why = "the answer cannot be checked against its JSON Schema: the check broke down";
+            let why = "the answer cannot be checked against its JSON Schema: the check panicked";
             Err(AnswerError::TooExpensive(why.to_owned()))
         })
     }
@@ -202,8 +202,8 @@ fn strip_code_fence(text: &str) -> &str {
 /// The hint for a model whose answer does not match.
 pub(crate) fn correction_message(why: &str) -> String {
     format!(
-        "Your answer does not have the form that it must have: {why}. Answer again, with nothing \
-         but JSON that fits the schema."
+        "Your answer does not match its JSON Schema: {why}. Answer again with only JSON that \
+         matches the schema."
     )
 }
 

@@ -143,22 +143,22 @@ impl Tool for AgentTool {
     async fn run(&self, call: ToolCall, out: ToolContext) -> Result<ToolOutput, ToolError> {
         if out.parent.depth >= MAX_DEPTH {
             return Err(ToolError::new(format!(
-                "Agents may not stand more than {MAX_DEPTH} deep below each other: do this yourself."
+                "Sub-agents can be nested at most {MAX_DEPTH} deep: do this yourself."
             )));
         }
         let Input { task } = serde_json::from_str(&call.input).map_err(|error| {
-            ToolError::new(format!("the input does not fit the schema: {error}"))
+            ToolError::new(format!("the input does not match the schema: {error}"))
         })?;
         let mut log = SubAgentJournal::new(&self.spec.name, call.id, out);
-        let turn = log.request(task);
-        let reply = AssertUnwindSafe(self.agent.run(turn, &mut log)).catch_unwind();
+        let request = log.request(task);
+        let reply = AssertUnwindSafe(self.agent.run(request, &mut log)).catch_unwind();
         let reply = async {
-            reply.await.unwrap_or_else(|_| Err(AgentError::Failed("it broke down".to_owned())))
+            reply.await.unwrap_or_else(|_| Err(AgentError::Failed("it panicked".to_owned())))
         };
         let outcome = match self.time_limit {
             None => reply.await,
             Some(limit) => tokio::time::timeout(limit, reply).await.unwrap_or_else(|_| {
-                Err(AgentError::Failed(format!("it took longer than {limit:?} and was given up")))
+                Err(AgentError::Failed(format!("it exceeded the time limit of {limit:?}")))
             }),
         };
         log.finish(outcome).await

@@ -58,15 +58,15 @@ impl AgentLoop<'_> {
 
 /// Asks the model for a summary. Returns it with its token counts and the metadata of its end event.
 async fn summarize(
-    core: &LoopConfig,
-    turn: &ReplyRequest,
+    config: &LoopConfig,
+    request: &ReplyRequest,
     prefix: &str,
     text: String,
 ) -> Result<Option<(String, TokenCounts, Fields)>, AgentError> {
     let messages = [Msg::system("system", SUMMARY_INSTRUCTIONS), Msg::user("", text)];
     let tuning = ModelSettings::default();
     let ask = ModelRequest {
-        reply_id: &turn.reply_id,
+        reply_id: &request.reply_id,
         block_prefix: prefix,
         messages: &messages,
         tools: &[],
@@ -75,7 +75,7 @@ async fn summarize(
         settings: &tuning,
     };
     let work = async {
-        let mut answer = core.model.stream(ask).await.ok()?;
+        let mut answer = config.model.stream(ask).await.ok()?;
         let (mut summary, mut usage) = (String::new(), TokenCounts::default());
         let mut about = Fields::default();
         while let Some(event) = answer.next().await {
@@ -90,7 +90,7 @@ async fn summarize(
     };
     tokio::select! {
         biased;
-        () = turn.stop.cancelled() => Err(AgentError::Stopped),
+        () = request.stop.cancelled() => Err(AgentError::Stopped),
         done = work => Ok(done),
     }
 }

@@ -185,7 +185,7 @@ impl AgentLoop<'_> {
         match broken {
             Some(error) => self.fail_model_call(error).await,
             None if self.model_calls.open_blocks.is_some() => {
-                let why = "the model's answer has no end";
+                let why = "the model's answer is incomplete";
                 self.fail_model_call(ModelError::new(ErrorType::Upstream, why)).await
             }
             None => Ok(Flow::Continue),

@@ -169,7 +169,7 @@ impl AgentLoop<'_> {
                         over.insert(call);
                     }
                     Err(error) => {
-                        return Err(AgentError::Failed(format!("a tool broke down: {error}")));
+                        return Err(AgentError::Failed(format!("a tool task failed: {error}")));
                     }
                 }
             }
@@ -283,13 +283,13 @@ impl ToolLauncher {
                 None => (&mut work.0).await,
                 Some(limit) => {
                     let Ok(done) = tokio::time::timeout(limit, &mut work.0).await else {
-                        let why = format!("The call took longer than {limit:?} and was given up.");
+                        let why = format!("The call exceeded the time limit of {limit:?}.");
                         return (id, Err(ToolError::new(why)));
                     };
                     done
                 }
             };
-            let broke = |_| Err(ToolError::new("The tool broke down."));
+            let broke = |_| Err(ToolError::new("The tool panicked."));
             (id, done.unwrap_or_else(broke))
         });
     }

@@ -48,17 +48,17 @@ enum Progress {
 
 impl<'w, 'j> ReplyWriter<'w, 'j> {
     pub(super) fn new(
-        turn: &'w ReplyRequest,
+        request: &'w ReplyRequest,
         question: &str,
         pace: &'w mut PacedJournal<'j>,
     ) -> Self {
         Self {
             pace,
-            reply_id: turn.reply_id.clone(),
-            session_id: &turn.session_id,
+            reply_id: request.reply_id.clone(),
+            session_id: &request.session_id,
             name: MODEL_NAME,
             agent: None,
-            partial: turn.partial.as_ref(),
+            partial: request.partial.as_ref(),
             input_tokens: count_words(question),
             so_far: Counts::default(),
         }

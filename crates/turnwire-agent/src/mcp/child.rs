@@ -96,8 +96,8 @@ async fn log_stderr(server: String, stderr: ChildStderr) {
     let mut lines = FramedRead::new(stderr, LinesCodec::new_with_max_length(MAX_LINE_BYTES));
     while let Some(line) = lines.next().await {
         match line {
-            Ok(line) => tracing::debug!(server, line, "an MCP server says"),
-            Err(error) => tracing::debug!(server, %error, "an MCP server says what is no line"),
+            Ok(line) => tracing::debug!(server, line, "stderr of an MCP server"),
+            Err(error) => tracing::debug!(server, %error, "invalid stderr line of an MCP server"),
         }
     }
 }

@@ -61,10 +61,7 @@ impl McpConnection {
             if self.is_alive(live).await {
                 return Ok(live.clone());
             }
-            tracing::warn!(
-                server = self.server(),
-                "an MCP server is gone; it is started or reached again"
-            );
+            tracing::warn!(server = self.server(), "MCP server is gone; reconnecting");
             state.client = None;
         }
         let opened = tokio::time::timeout(self.server.start_limit, self.connect()).await;
@@ -139,13 +136,13 @@ impl McpConnection {
                         let server = self.server();
                         tracing::warn!(
                             server,
-                            "an MCP server has too many tools: those behind the first {} are left out",
+                            "MCP server has too many tools: only the first {} are used",
                             tools.len()
                         );
                         return Ok(tools);
                     }
                     Err(why) => {
-                        tracing::warn!(server = self.server(), why, "a tool is left out");
+                        tracing::warn!(server = self.server(), why, "MCP tool ignored");
                     }
                 }
             }
@@ -196,9 +193,9 @@ fn connect_failure(error: &ClientInitializeError) -> String {
             }
         }
         ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
-            "speaks no version of the protocol that is known here".to_owned()
+            "supports none of the protocol versions that we do".to_owned()
         }
-        _ => "does not answer as an MCP server does".to_owned(),
+        _ => "does not speak MCP".to_owned(),
     }
 }
 
@@ -208,8 +205,8 @@ pub(super) fn request_failure(error: &ServiceError) -> String {
         ServiceError::McpError(error) => format!("says: {}", error.message),
         ServiceError::TransportSend(error) => transport_failure(&*error.error),
         ServiceError::TransportClosed => "is gone".to_owned(),
-        ServiceError::Timeout { timeout } => format!("gave no answer within {timeout:?}"),
-        _ => "gave an answer that cannot be understood".to_owned(),
+        ServiceError::Timeout { timeout } => format!("did not respond within {timeout:?}"),
+        _ => "sent an invalid response".to_owned(),
     }
 }
 

@@ -42,7 +42,7 @@ fn to_part(block: ContentBlock) -> Part {
             ResourceContents::BlobResourceContents { blob, mime_type, .. } => {
                 data(blob, mime_type.unwrap_or_else(|| "application/octet-stream".to_owned()))
             }
-            _ => text("(a resource of an unknown kind)"),
+            _ => text("(a resource of an unknown type)"),
         },
         // Only the server can resolve its own link.
         ContentBlock::ResourceLink(link) => {
@@ -50,7 +50,7 @@ fn to_part(block: ContentBlock) -> Part {
             let about = link.description.map(|about| format!(": {about}")).unwrap_or_default();
             text(format!("{title} <{}>{about}", link.uri))
         }
-        _ => text("(something of an unknown kind)"),
+        _ => text("(content of an unknown type)"),
     }
 }
 
@@ -62,6 +62,6 @@ fn text(text: impl Into<String>) -> Part {
 fn data(data: String, media_type: String) -> Part {
     match STANDARD.decode(data) {
         Ok(bytes) => Part::Data(DataBlock::bytes(bytes, media_type)),
-        Err(_) => text(format!("({media_type} that cannot be read)")),
+        Err(_) => text(format!("({media_type} with invalid base64)")),
     }
 }

@@ -16,16 +16,16 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 pub(super) fn transport(
     remote: &RemoteConfig,
 ) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
-    let url = Url::parse(&remote.url).map_err(|error| format!("has no valid address: {error}"))?;
+    let url = Url::parse(&remote.url).map_err(|error| format!("has an invalid URL: {error}"))?;
     if !["http", "https"].contains(&url.scheme()) {
-        return Err("has an address that is neither http nor https".to_owned());
+        return Err("has a URL that is neither http nor https".to_owned());
     }
     let mut headers = HashMap::new();
     for (name, value) in &remote.headers {
         let parsed =
             HeaderName::try_from(name.as_str()).ok().zip(HeaderValue::try_from(value).ok());
         let Some((name, mut value)) = parsed else {
-            return Err(format!("has a header that cannot be sent: {name:?}"));
+            return Err(format!("has an invalid header: {name:?}"));
         };
         value.set_sensitive(true);
         headers.insert(name, value);

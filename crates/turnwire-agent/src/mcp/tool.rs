@@ -59,7 +59,7 @@ impl McpTool {
             // The server is alive, and says what is wrong with the call.
             ServiceError::McpError(error) => ToolError::new(error.message.to_string()),
             ServiceError::TransportClosed => {
-                let why = "broke off; whether the call was carried out is not known";
+                let why = "closed the connection; it is unknown whether the call ran";
                 McpError::new(server, why).into()
             }
             error => {
@@ -79,7 +79,7 @@ impl Tool for McpTool {
     async fn run(&self, call: ToolCall, out: ToolContext) -> Result<ToolOutput, ToolError> {
         let input = if call.input.trim_ascii().is_empty() { "{}" } else { call.input.as_str() };
         let arguments = serde_json::from_str(input)
-            .map_err(|error| ToolError::new(format!("the input is no JSON object: {error}")))?;
+            .map_err(|error| ToolError::new(format!("the input is not a JSON object: {error}")))?;
         let params = CallToolRequestParams::new(self.name.clone()).with_arguments(arguments);
         let mut live = self.connection.client().await?;
         let sent = match self.send_call(&live, params.clone()).await {
@@ -105,7 +105,7 @@ impl Tool for McpTool {
                 }
                 () = &mut limit => {
                     self.connection.mark_suspect();
-                    let why = format!("gave no sign for {:?}; the call was given up", self.silence_limit);
+                    let why = format!("sent no progress for {:?}; the call was cancelled", self.silence_limit);
                     return Err(McpError::new(self.connection.server(), why).into());
                 }
             }
@@ -117,7 +117,7 @@ impl Tool for McpTool {
         match answer {
             Ok(ServerResult::CallToolResult(result)) => content::tool_output(result),
             Ok(ServerResult::InputRequiredResult(_) | ServerResult::CreateTaskResult(_)) => {
-                let why = "wants to be talked to before it answers, which is not possible here";
+                let why = "asks for input before it answers, which is not supported";
                 Err(McpError::new(self.connection.server(), why).into())
             }
             // A newer kind of result: the model may understand it.

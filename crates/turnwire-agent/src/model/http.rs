@@ -117,7 +117,7 @@ impl HttpModel {
             extra,
         };
         let wrong = |why: &dyn fmt::Display| {
-            let message = format!("{} cannot be asked this: {why}", self.name);
+            let message = format!("{} cannot represent this request: {why}", self.name);
             ModelError::new(ErrorType::InvalidRequest, message)
         };
         let body = self.wire.model_request(&request).map_err(|error| wrong(&error))?;
@@ -147,7 +147,7 @@ impl HttpModel {
         let media_type = response.headers.get(header::CONTENT_TYPE);
         if media_type.is_some_and(|it| it.as_bytes().starts_with(b"text/html")) {
             let message = format!(
-                "{} answered with a page for browsers: {} may not be its base URL",
+                "{} answered with an HTML page: check the base URL {}",
                 self.name,
                 self.origin(),
             );
@@ -174,7 +174,7 @@ impl HttpModel {
 
     fn first_token_timeout(&self) -> ModelError {
         let limit = self.settings.first_token_limit;
-        let message = format!("{} said nothing for {limit:?}", self.name);
+        let message = format!("{} produced no output within {limit:?}", self.name);
         ModelError::transient(ErrorType::Upstream, message)
     }
 
@@ -229,7 +229,7 @@ impl HttpModel {
             match pause.filter(|_| error.is_transient && again < *retries) {
                 None => return Err(error),
                 Some(pause) => {
-                    tracing::warn!(model = %self.name, %error, ?pause, "the model is asked again");
+                    tracing::warn!(model = %self.name, %error, ?pause, "model call failed; retrying");
                     tokio::time::sleep(pause).await;
                     again += 1;
                 }
@@ -255,9 +255,9 @@ impl Model for HttpModel {
             Err(error) => error,
         };
         let Some(fallback) = &self.settings.fallback else { return Err(error) };
-        tracing::warn!(model = %self.name, %error, fallback = fallback.name(), "the fallback is asked");
+        tracing::warn!(model = %self.name, %error, fallback = fallback.name(), "model call failed; calling the fallback model");
         fallback.stream(ask).await.map_err(|second| ModelError {
-            message: format!("{}; before that: {}", second.message, error.message),
+            message: format!("{}; the first model failed with: {}", second.message, error.message),
             ..second
         })
     }

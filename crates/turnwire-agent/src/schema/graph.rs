@@ -263,7 +263,7 @@ impl<'s> Builder<'s> {
             Value::Object(fields) => fields,
             Value::Bool(accepts) => return Ok(Node { is_false: !accepts, ..Node::default() }),
             Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                let why = "a reference leads to what is neither an object nor a boolean";
+                let why = "a reference leads to a value that is neither an object nor a boolean";
                 return Err(SchemaError::invalid(why));
             }
         };

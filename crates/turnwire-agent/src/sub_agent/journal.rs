@@ -93,7 +93,7 @@ impl SubAgentJournal {
         }
         let why = match outcome {
             Ok(()) if self.is_waiting() => return Ok(ToolOutput::Waiting),
-            Ok(()) => "it stopped without ending its reply".to_owned(),
+            Ok(()) => "it returned without ending its reply".to_owned(),
             Err(AgentError::Failed(why)) => why,
             // The parent gets the same error.
             Err(halt @ (AgentError::Stopped | AgentError::LogLost(_))) => halt.to_string(),

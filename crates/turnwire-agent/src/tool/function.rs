@@ -104,7 +104,7 @@ where
     async fn run(&self, call: ToolCall, out: ToolContext) -> Result<ToolOutput, ToolError> {
         let input = if call.input.trim_ascii().is_empty() { "{}" } else { call.input.as_str() };
         let argument: A = serde_json::from_str(input).map_err(|error| {
-            ToolError::new(format!("the input does not fit the schema: {error}"))
+            ToolError::new(format!("the input does not match the schema: {error}"))
         })?;
         (self.run)(argument, out).await.map(Into::into)
     }

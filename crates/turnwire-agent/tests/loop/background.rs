@@ -57,9 +57,9 @@ async fn what_is_found_while_the_reply_runs_is_part_of_it() {
             ScriptStep::text("takes."),
         ],
     });
-    let mut house = Harness::new("search");
-    house.run(&agent(&model).build()).await.unwrap();
-    let types = house.types();
+    let mut harness = Harness::new("search");
+    harness.run(&agent(&model).build()).await.unwrap();
+    let types = harness.types();
     let from_the_result = &types[6..];
     assert_eq!(
         from_the_result,
@@ -84,7 +84,7 @@ async fn what_is_found_while_the_reply_runs_is_part_of_it() {
             "REPLY_END",
         ]
     );
-    let reply = house.reply();
+    let reply = harness.reply();
     assert_eq!(find_result(&reply, "c"), (ToolResultState::Running, "Searching.".to_owned()));
     assert_eq!(reply.text("").as_deref(), Some("It takes.There it is."));
     let hint = reply.first::<HintBlock>().unwrap();
@@ -99,9 +99,9 @@ async fn what_is_found_later_waits_for_the_next_reply_of_the_same_session() {
         _ => vec![ScriptStep::text("I go on searching.")],
     });
     let friday = agent(&model).build();
-    let mut house = Harness::new("search");
-    house.run(&friday).await.unwrap();
-    let first = house.reply();
+    let mut harness = Harness::new("search");
+    harness.run(&friday).await.unwrap();
+    let first = harness.reply();
     assert_eq!(first.finished_reason(), Some(&FinishedReason::Completed));
     tokio::time::sleep(Duration::from_mins(2)).await;
     // Another session is told nothing; neither is somebody who has none.
@@ -140,9 +140,9 @@ async fn who_has_ended_says_nothing_more_beside_another_tool() {
         0 => vec![call("a", "search", 5), call("b", "slow", 50)],
         _ => vec![ScriptStep::text("Done.")],
     });
-    let mut house = Harness::new("both");
-    house.run(&agent(&model).build()).await.unwrap();
-    let reply = house.reply();
+    let mut harness = Harness::new("both");
+    harness.run(&agent(&model).build()).await.unwrap();
+    let reply = harness.reply();
     assert_eq!(find_result(&reply, "a"), (ToolResultState::Running, "Searching.".to_owned()));
     assert_eq!(find_result(&reply, "b"), (ToolResultState::Success, "done".to_owned()));
     assert!(reply.has::<HintBlock>());
@@ -156,14 +156,14 @@ async fn a_hint_that_was_taken_when_the_process_died_is_told_once() {
         let choose = |asked: &RecordedRequest| {
             vec![ScriptStep::text(if is_told(asked) { "I do." } else { "?" })]
         };
-        let house = crate::fake_model::run_to_end(
+        let harness = crate::fake_model::run_to_end(
             Harness::new("go"),
             &|| Agent::builder("friday", FakeModel::new(choose)).hints(mailbox.clone()).build(),
             Some(dies_after),
         )
         .await;
-        let reply = house.reply();
-        assert_eq!(reply.blocks::<HintBlock>().count(), 1, "{:?}", house.types());
+        let reply = harness.reply();
+        assert_eq!(reply.blocks::<HintBlock>().count(), 1, "{:?}", harness.types());
         assert_eq!(reply.text("").as_deref(), Some("I do."));
         assert!(mailbox.pending("s").await.is_empty());
     }
@@ -175,8 +175,8 @@ async fn a_model_that_has_nothing_to_say_to_a_hint_ends_the_reply() {
     mailbox.post("s", HintBlock::new("Mind the gap.")).await;
     let model = FakeModel::new(|_| Vec::new());
     let friday = Agent::builder("friday", model.clone()).hints(mailbox).build();
-    let mut house = Harness::new("go");
-    house.run(&friday).await.unwrap();
+    let mut harness = Harness::new("go");
+    harness.run(&friday).await.unwrap();
     assert_eq!(model.requests().len(), 1);
-    assert_eq!(house.reply().finished_reason(), Some(&FinishedReason::Completed));
+    assert_eq!(harness.reply().finished_reason(), Some(&FinishedReason::Completed));
 }

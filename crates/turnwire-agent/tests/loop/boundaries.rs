@@ -57,22 +57,22 @@ fn agent(effects: &Arc<Effects>) -> Agent {
 /// Runs to the end, and dies as often as it is told to.
 async fn play(dies_after: Option<usize>) -> (Harness, Arc<Effects>, usize) {
     let effects = Arc::new(Effects::default());
-    let mut house = Harness::new("go");
-    house.crash_after_commits = dies_after;
+    let mut harness = Harness::new("go");
+    harness.crash_after_commits = dies_after;
     let mut runs = 0;
-    while house.reply().finished_at().is_none() {
+    while harness.reply().finished_at().is_none() {
         runs += 1;
-        assert!(runs < 20, "{:?}", house.types());
+        assert!(runs < 20, "{:?}", harness.types());
         // Another process: nothing is remembered but the log.
-        match house.run(&agent(&effects)).await {
+        match harness.run(&agent(&effects)).await {
             Ok(()) => {
-                house.confirm_all(approve);
+                harness.confirm_all(approve);
             }
-            Err(AgentError::LogLost(_)) => house.crash_after_commits = None,
+            Err(AgentError::LogLost(_)) => harness.crash_after_commits = None,
             Err(other) => panic!("{other}"),
         }
     }
-    (house, effects, runs)
+    (harness, effects, runs)
 }
 
 /// What a person reads.
@@ -87,13 +87,18 @@ async fn a_reply_goes_on_after_any_crash() {
     assert_eq!(effects.once.load(Ordering::Relaxed), 1);
     let mut crashes = 0;
     for dies_after in 0.. {
-        let (house, effects, _) = play(Some(dies_after)).await;
-        if house.crash_after_commits.is_some() {
+        let (harness, effects, _) = play(Some(dies_after)).await;
+        if harness.crash_after_commits.is_some() {
             break;
         }
         crashes += 1;
-        let reply = house.reply();
-        assert_eq!(words(&reply), words(&whole.reply()), "after {dies_after}: {:?}", house.types());
+        let reply = harness.reply();
+        assert_eq!(
+            words(&reply),
+            words(&whole.reply()),
+            "after {dies_after}: {:?}",
+            harness.types()
+        );
         assert_eq!(reply.finished_reason(), Some(&FinishedReason::Completed));
         assert!(effects.once.load(Ordering::Relaxed) <= 1, "after {dies_after}");
         assert!(effects.asked.load(Ordering::Relaxed) <= 1, "after {dies_after}");

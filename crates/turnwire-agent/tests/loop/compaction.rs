@@ -30,7 +30,7 @@ fn agent(model: &Arc<FakeModel>) -> Agent {
 
 /// A conversation of twelve messages, each of about 120 tokens.
 fn long(question: &str) -> Harness {
-    let mut house = Harness::new(question);
+    let mut harness = Harness::new(question);
     let stamp = FixedStamp::default();
     let turns = (1..=6).flat_map(|turn| {
         let call = ToolCall::new(format!("old-{turn}"), "read", "{}");
@@ -40,8 +40,8 @@ fn long(question: &str) -> Harness {
             Msg::assistant("friday", [call.into(), result.into(), format!("answer {turn}").into()]),
         ]
     });
-    house.history = turns.chain(house.history).map(|msg| msg.stamped(&stamp)).collect();
-    house
+    harness.history = turns.chain(harness.history).map(|msg| msg.stamped(&stamp)).collect();
+    harness
 }
 
 fn is_summing_up(asked: &RecordedRequest) -> bool {
@@ -65,10 +65,10 @@ fn summaries(reply: &Msg) -> Vec<SummaryExtent> {
 async fn the_oldest_part_becomes_a_summary_that_is_logged() {
     let model = FakeModel::new(choose);
     let friday = agent(&model);
-    let mut house = long("And now?");
-    house.run(&friday).await.unwrap();
+    let mut harness = long("And now?");
+    harness.run(&friday).await.unwrap();
     assert_eq!(
-        house.types()[..5],
+        harness.types()[..5],
         ["REPLY_START", "MODEL_CALL_START", "MODEL_CALL_END", "HINT_BLOCK", "MODEL_CALL_START"]
     );
     let [summing, asking] = &model.requests()[..] else { panic!("two calls") };
@@ -80,13 +80,13 @@ async fn the_oldest_part_becomes_a_summary_that_is_logged() {
     assert!(asking.text().contains("question 6 "), "what is new stays as it is");
     assert_eq!(asking.messages.last().unwrap().text("").unwrap(), "And now?");
     // The reply is what it would have been; the tokens of the summary are counted.
-    let reply = house.reply();
+    let reply = harness.reply();
     assert_eq!(reply.text("").as_deref(), Some("Hello."));
     assert_eq!(reply.usage().unwrap().input_tokens, 2);
     assert_eq!(summaries(&reply).len(), 1);
 
     // The next turn finds it in the log, and makes none.
-    let mut history = house.history.clone();
+    let mut history = harness.history.clone();
     history.push(reply);
     history.push(Msg::user("ann", "And then?").stamped(&turnwire_core::stamp::SystemStamp));
     let mut next = Harness::new("");
@@ -111,11 +111,11 @@ async fn a_reply_that_grows_too_long_is_cut_between_its_rounds() {
         }
         vec![ScriptStep::call(&format!("p{page}"), "read", &format!(r#"{{"page":{page}}}"#))]
     });
-    let mut house = Harness::new("Read the book.");
-    house.history =
-        house.history.into_iter().map(|msg| msg.stamped(&FixedStamp::default())).collect();
-    house.run(&agent(&model)).await.unwrap();
-    let reply = house.reply();
+    let mut harness = Harness::new("Read the book.");
+    harness.history =
+        harness.history.into_iter().map(|msg| msg.stamped(&FixedStamp::default())).collect();
+    harness.run(&agent(&model)).await.unwrap();
+    let reply = harness.reply();
     assert_eq!(reply.text("").as_deref(), Some("All read."));
     assert!(!summaries(&reply).is_empty());
     assert_eq!(reply.blocks::<ToolResult>().count(), 6, "the log keeps everything");
@@ -164,9 +164,9 @@ async fn without_a_summary_the_model_gets_everything() {
         };
         vec![line]
     });
-    let mut house = long("And now?");
-    house.run(&agent(&model)).await.unwrap();
-    assert_eq!(house.reply().finished_reason(), Some(&FinishedReason::Completed));
+    let mut harness = long("And now?");
+    harness.run(&agent(&model)).await.unwrap();
+    assert_eq!(harness.reply().finished_reason(), Some(&FinishedReason::Completed));
     assert_eq!(model.requests()[1].messages.len(), 13);
 }
 
@@ -178,16 +178,16 @@ async fn a_summary_is_no_round_of_the_reply() {
         .context_window(500)
         .max_iterations(1)
         .build();
-    let mut house = long("And now?");
-    house.run(&friday).await.unwrap();
+    let mut harness = long("And now?");
+    harness.run(&friday).await.unwrap();
     assert_eq!(model.requests()[1].tools, ["read"], "this is not its last word yet");
-    assert_eq!(house.reply().finished_reason(), Some(&FinishedReason::Completed));
+    assert_eq!(harness.reply().finished_reason(), Some(&FinishedReason::Completed));
 }
 
 #[tokio::test]
 async fn what_fits_is_left_alone() {
     let model = FakeModel::new(choose);
-    let mut house = Harness::new("Hi.");
-    house.run(&agent(&model)).await.unwrap();
+    let mut harness = Harness::new("Hi.");
+    harness.run(&agent(&model)).await.unwrap();
     assert_eq!(model.requests().len(), 1);
 }

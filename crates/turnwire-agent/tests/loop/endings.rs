@@ -54,12 +54,12 @@ fn model_saying(lines: Vec<ScriptStep>) -> Arc<FakeModel> {
 
 /// Such a reply, and the types of its events.
 async fn event_types(lines: Vec<ScriptStep>) -> (Harness, Vec<String>) {
-    let mut house = Harness::new("go");
+    let mut harness = Harness::new("go");
     let model = model_saying(lines);
-    house.run(&agent(&model)).await.unwrap();
-    assert_history_is_fold(&house, &model);
-    let types = house.types();
-    (house, types)
+    harness.run(&agent(&model)).await.unwrap();
+    assert_history_is_fold(&harness, &model);
+    let types = harness.types();
+    (harness, types)
 }
 
 /// A reply with one call and this result.
@@ -78,79 +78,79 @@ async fn a_model_that_stops_early_ends_the_reply_and_says_why() {
         FinishedReason::ContentFilter,
         FinishedReason::Truncated,
     ] {
-        let (house, types) =
+        let (harness, types) =
             event_types(vec![ScriptStep::text("I "), ScriptStep::End(reason.clone())]).await;
         assert_eq!(
             types,
             expand_sequence("REPLY_START MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END")
         );
-        assert_eq!(house.reply().finished_reason(), Some(&reason));
+        assert_eq!(harness.reply().finished_reason(), Some(&reason));
     }
 }
 
 #[tokio::test]
 async fn a_call_of_a_model_that_declined_is_not_made() {
     let lines = vec![ScriptStep::call("c", "huge", "{}"), ScriptStep::End(FinishedReason::Refusal)];
-    let (house, types) = event_types(lines).await;
+    let (harness, types) = event_types(lines).await;
     let expected =
         expand_sequence("REPLY_START MODEL_CALL_START CALL MODEL_CALL_END RESULT REPLY_END");
     assert_eq!(types, expected);
-    assert_eq!(find_result(&house.reply(), "c").0, ToolResultState::Interrupted);
+    assert_eq!(find_result(&harness.reply(), "c").0, ToolResultState::Interrupted);
 }
 
 /// Runs, and is stopped after a while.
 async fn stopped(lines: Vec<ScriptStep>) -> Harness {
-    let mut house = Harness::new("go");
-    let stop = house.stop.clone();
+    let mut harness = Harness::new("go");
+    let stop = harness.stop.clone();
     let model = model_saying(lines);
     let friday = agent(&model);
-    let (ended, ()) = tokio::join!(house.run(&friday), async {
+    let (ended, ()) = tokio::join!(harness.run(&friday), async {
         tokio::time::sleep(Duration::from_mins(1)).await;
         stop.cancel();
     });
     assert_eq!(ended, Err(AgentError::Stopped));
-    house.close();
-    assert_history_is_fold(&house, &model);
-    let reply = house.reply();
+    harness.close();
+    assert_history_is_fold(&harness, &model);
+    let reply = harness.reply();
     assert_eq!(reply.finished_reason(), Some(&FinishedReason::Interrupted));
-    house
+    harness
 }
 
 #[tokio::test(start_paused = true)]
 async fn stopped_in_the_model() {
     let wait = ScriptStep::Wait(Duration::from_hours(1));
-    let house = stopped(vec![ScriptStep::text("Let me"), wait, ScriptStep::text("see")]).await;
+    let harness = stopped(vec![ScriptStep::text("Let me"), wait, ScriptStep::text("see")]).await;
     let expected = expand_sequence("REPLY_START MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END");
-    assert_eq!(house.types(), expected);
-    assert_eq!(house.calls().open_blocks, None);
-    assert_eq!(house.reply().text("").as_deref(), Some("Let me"));
+    assert_eq!(harness.types(), expected);
+    assert_eq!(harness.calls().open_blocks, None);
+    assert_eq!(harness.reply().text("").as_deref(), Some("Let me"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn stopped_in_a_tool() {
-    let house = stopped(vec![ScriptStep::call("c", "forever", "{}")]).await;
+    let harness = stopped(vec![ScriptStep::call("c", "forever", "{}")]).await;
     let expected =
         expand_sequence("REPLY_START MODEL_CALL_START CALL MODEL_CALL_END RESULT REPLY_END");
-    assert_eq!(house.types(), expected);
-    assert_eq!(find_result(&house.reply(), "c").0, ToolResultState::Interrupted);
+    assert_eq!(harness.types(), expected);
+    assert_eq!(find_result(&harness.reply(), "c").0, ToolResultState::Interrupted);
 }
 
 #[tokio::test]
 async fn stopped_while_it_waits() {
-    let (mut house, _) = event_types(vec![ScriptStep::call("c", "asks", "{}")]).await;
-    house.close();
+    let (mut harness, _) = event_types(vec![ScriptStep::call("c", "asks", "{}")]).await;
+    harness.close();
     let expected = expand_sequence(
         "REPLY_START MODEL_CALL_START CALL MODEL_CALL_END REQUIRE_USER_CONFIRM RESULT REPLY_END",
     );
-    assert_eq!(house.types(), expected);
-    assert_eq!(find_result(&house.reply(), "c").0, ToolResultState::Interrupted);
+    assert_eq!(harness.types(), expected);
+    assert_eq!(find_result(&harness.reply(), "c").0, ToolResultState::Interrupted);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_takes_too_long() {
-    let (house, types) = event_types(vec![ScriptStep::call("c", "limited", "{}")]).await;
+    let (harness, types) = event_types(vec![ScriptStep::call("c", "limited", "{}")]).await;
     assert_eq!(types, expand_sequence(&a_call("TOOL_RESULT_TEXT_DELTA")));
-    let (state, why) = find_result(&house.reply(), "c");
+    let (state, why) = find_result(&harness.reply(), "c");
     assert_eq!(state, ToolResultState::Error);
     assert!(why.contains("1s"), "{why}");
 }
@@ -158,9 +158,9 @@ async fn a_tool_that_takes_too_long() {
 #[tokio::test]
 async fn an_unknown_tool_and_an_input_that_is_no_json() {
     for (tool, input, why) in [("nothing", "{}", "no tool"), ("huge", "{\"a\":", "not JSON")] {
-        let (house, types) = event_types(vec![ScriptStep::call("c", tool, input)]).await;
+        let (harness, types) = event_types(vec![ScriptStep::call("c", tool, input)]).await;
         assert_eq!(types, expand_sequence(&a_call("TOOL_RESULT_TEXT_DELTA")));
-        let (state, said) = find_result(&house.reply(), "c");
+        let (state, said) = find_result(&harness.reply(), "c");
         assert_eq!(state, ToolResultState::Error);
         assert!(said.contains(why), "{said}");
     }
@@ -169,10 +169,10 @@ async fn an_unknown_tool_and_an_input_that_is_no_json() {
 #[tokio::test]
 async fn a_huge_result_is_whole_in_the_log_and_cut_for_the_model() {
     let model = model_saying(vec![ScriptStep::call("c", "huge", "{}")]);
-    let mut house = Harness::new("go");
-    house.run(&agent(&model)).await.unwrap();
-    assert_eq!(house.types(), expand_sequence(&a_call("TOOL_RESULT_TEXT_DELTA")));
-    assert_eq!(find_result(&house.reply(), "c").1.len(), 60_008);
+    let mut harness = Harness::new("go");
+    harness.run(&agent(&model)).await.unwrap();
+    assert_eq!(harness.types(), expand_sequence(&a_call("TOOL_RESULT_TEXT_DELTA")));
+    assert_eq!(find_result(&harness.reply(), "c").1.len(), 60_008);
     let sent = find_result(model.requests()[1].messages.last().unwrap(), "c").1;
     assert!(sent.starts_with("head") && sent.ends_with("tail"));
     assert!(sent.contains("[10008 characters were left out here]"));
@@ -182,14 +182,14 @@ async fn a_huge_result_is_whole_in_the_log_and_cut_for_the_model() {
 #[tokio::test]
 async fn a_binary_result_passes_through() {
     let model = model_saying(vec![ScriptStep::call("c", "picture", "{}")]);
-    let mut house = Harness::new("go");
-    house.run(&agent(&model)).await.unwrap();
+    let mut harness = Harness::new("go");
+    harness.run(&agent(&model)).await.unwrap();
     assert_eq!(
-        house.types(),
+        harness.types(),
         expand_sequence(&a_call("TOOL_RESULT_TEXT_DELTA TOOL_RESULT_DATA_DELTA"))
     );
-    assert_history_is_fold(&house, &model);
-    for msg in [&house.reply(), model.requests()[1].messages.last().unwrap()] {
+    assert_history_is_fold(&harness, &model);
+    for msg in [&harness.reply(), model.requests()[1].messages.last().unwrap()] {
         let Payload::Parts(parts) = &msg.first::<ToolResult>().unwrap().output else {
             panic!("parts")
         };
@@ -200,9 +200,9 @@ async fn a_binary_result_passes_through() {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_result_comes_piece_by_piece() {
-    let (house, types) = event_types(vec![ScriptStep::call("c", "slow", "{}")]).await;
+    let (harness, types) = event_types(vec![ScriptStep::call("c", "slow", "{}")]).await;
     assert_eq!(types, expand_sequence(&a_call(&"TOOL_RESULT_TEXT_DELTA ".repeat(3))));
-    let pieces = house.events.iter().filter_map(|event| match &event.kind {
+    let pieces = harness.events.iter().filter_map(|event| match &event.kind {
         EventKind::ToolResultTextDelta(delta) => Some(delta.delta.as_ref()),
         _ => None,
     });

@@ -51,11 +51,11 @@ async fn a_model_that_fails() {
         ),
     ] {
         let model = FakeModel::new(move |_| lines.clone());
-        let mut house = Harness::new("go");
-        house.run(&agent(&model)).await.unwrap();
-        assert_eq!(house.types(), expand_sequence(script));
-        assert_history_is_fold(&house, &model);
-        let reply = house.reply();
+        let mut harness = Harness::new("go");
+        harness.run(&agent(&model)).await.unwrap();
+        assert_eq!(harness.types(), expand_sequence(script));
+        assert_history_is_fold(&harness, &model);
+        let reply = harness.reply();
         assert_eq!(reply.finished_reason(), Some(&FinishedReason::Error));
         let error = reply.error().unwrap();
         assert_eq!((&error.r#type, error.message.as_str()), (&ErrorType::RateLimit, "too many"));
@@ -74,12 +74,12 @@ async fn a_model_that_goes_round_and_round() {
             2 if listens => vec![ScriptStep::text("Enough.")],
             rounds => vec![call(&format!("c{rounds}"), "once")],
         });
-        let mut house = Harness::new("go");
-        house.run(&agent(&model)).await.unwrap();
+        let mut harness = Harness::new("go");
+        harness.run(&agent(&model)).await.unwrap();
         let script = format!("REPLY_START {round} {round} {last} EXCEED_MAX_ITERS REPLY_END");
-        assert_eq!(house.types(), expand_sequence(&script));
-        assert_history_is_fold(&house, &model);
-        assert_eq!(house.reply().finished_reason(), Some(&FinishedReason::ExceedMaxIters));
+        assert_eq!(harness.types(), expand_sequence(&script));
+        assert_history_is_fold(&harness, &model);
+        assert_eq!(harness.reply().finished_reason(), Some(&FinishedReason::ExceedMaxIters));
         assert!(model.requests()[2].tools.is_empty());
     }
 }
@@ -90,32 +90,32 @@ async fn crashed(lines: Vec<ScriptStep>, dies_after: usize) -> Harness {
         0 => lines.clone(),
         _ => vec![ScriptStep::text("Well.")],
     });
-    let mut house = Harness::new("go");
-    house.crash_after_commits = Some(dies_after);
-    assert!(matches!(house.run(&agent(&model)).await, Err(AgentError::LogLost(_))));
-    house.crash_after_commits = None;
-    house.run(&agent(&model)).await.unwrap();
-    assert_history_is_fold_after_crashes(&house, &model);
-    assert_eq!(house.reply().finished_reason(), Some(&FinishedReason::Completed));
-    house
+    let mut harness = Harness::new("go");
+    harness.crash_after_commits = Some(dies_after);
+    assert!(matches!(harness.run(&agent(&model)).await, Err(AgentError::LogLost(_))));
+    harness.crash_after_commits = None;
+    harness.run(&agent(&model)).await.unwrap();
+    assert_history_is_fold_after_crashes(&harness, &model);
+    assert_eq!(harness.reply().finished_reason(), Some(&FinishedReason::Completed));
+    harness
 }
 
 #[tokio::test]
 async fn a_process_that_dies_while_the_model_speaks() {
     // Committed are: the start of the reply, of the call, of the text, and its delta.
-    let house = crashed(vec![ScriptStep::text("Hello.")], 4).await;
+    let harness = crashed(vec![ScriptStep::text("Hello.")], 4).await;
     let script = "REPLY_START MODEL_CALL_START WORDS MODEL_CALL_END \
          MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END";
-    assert_eq!(house.types(), expand_sequence(script));
+    assert_eq!(harness.types(), expand_sequence(script));
     // What it had said is taken back, and said once.
-    let end = house.events.iter().find_map(|event| match &event.kind {
+    let end = harness.events.iter().find_map(|event| match &event.kind {
         EventKind::ModelCallEnd(end) => Some(end.clone()),
         _ => None,
     });
     let end = end.unwrap();
     assert_eq!(end.finished_reason, FinishedReason::Interrupted);
     assert_eq!(end.discard.len(), 1);
-    assert_eq!(house.reply().text("|").as_deref(), Some("Hello."));
+    assert_eq!(harness.reply().text("|").as_deref(), Some("Hello."));
 }
 
 #[tokio::test]
@@ -125,11 +125,11 @@ async fn a_process_that_dies_in_a_tool() {
         ("once", ToolResultState::Interrupted, "interrupted"),
         ("again", ToolResultState::Success, "half"),
     ] {
-        let house = crashed(vec![call("c", tool)], 7).await;
+        let harness = crashed(vec![call("c", tool)], 7).await;
         let script = "REPLY_START MODEL_CALL_START CALL MODEL_CALL_END RESULT \
              MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END";
-        assert_eq!(house.types(), expand_sequence(script), "{tool}");
-        assert_eq!(find_result(&house.reply(), "c"), (state, said.to_owned()));
+        assert_eq!(harness.types(), expand_sequence(script), "{tool}");
+        assert_eq!(find_result(&harness.reply(), "c"), (state, said.to_owned()));
     }
 }
 

@@ -87,35 +87,35 @@ impl Model for FakeModel {
 /// Runs a reply to its end in a new process each time, and dies once after so many commits. Whoever is
 /// asked says yes.
 pub async fn run_to_end(
-    mut house: Harness,
+    mut harness: Harness,
     agent: &impl Fn() -> Agent,
     dies_after: Option<usize>,
 ) -> Harness {
-    house.crash_after_commits = dies_after;
+    harness.crash_after_commits = dies_after;
     let mut runs = 0;
-    while house.reply().finished_at().is_none() {
+    while harness.reply().finished_at().is_none() {
         runs += 1;
-        assert!(runs < 20, "{:?}", house.types());
-        match house.run(&agent()).await {
+        assert!(runs < 20, "{:?}", harness.types());
+        match harness.run(&agent()).await {
             Ok(()) => {
-                house.confirm_all(approve);
+                harness.confirm_all(approve);
             }
-            Err(AgentError::LogLost(_)) => house.crash_after_commits = None,
+            Err(AgentError::LogLost(_)) => harness.crash_after_commits = None,
             Err(other) => panic!("{other}"),
         }
     }
-    house
+    harness
 }
 
 /// Plays it once without a crash and once for each place where the process can die. How often that is.
 pub async fn crash_everywhere(
-    house: impl Fn() -> Harness,
+    harness: impl Fn() -> Harness,
     agent: impl Fn() -> Agent,
     check: impl Fn(&Harness, &Harness),
 ) -> usize {
-    let whole = run_to_end(house(), &agent, None).await;
+    let whole = run_to_end(harness(), &agent, None).await;
     for dies_after in 0.. {
-        let crashed = run_to_end(house(), &agent, Some(dies_after)).await;
+        let crashed = run_to_end(harness(), &agent, Some(dies_after)).await;
         if crashed.crash_after_commits.is_some() {
             return dies_after;
         }
@@ -160,39 +160,39 @@ fn sent_messages(asked: &RecordedRequest) -> Vec<Value> {
 }
 
 /// What has to be sent where the log has so many events.
-fn expected_messages(house: &Harness, events: usize) -> Vec<Value> {
+fn expected_messages(harness: &Harness, events: usize) -> Vec<Value> {
     let mut reply = Msg::reply(REPLY, "");
-    for event in house.events.iter().take(events) {
+    for event in harness.events.iter().take(events) {
         reply.append_event(event).unwrap();
     }
     let said = Some(reply).filter(|reply| !reply.content().is_empty());
-    let all = house.history.iter().chain(&said);
+    let all = harness.history.iter().chain(&said);
     all.map(without_times).collect()
 }
 
 /// Law 10: what the model was asked each time is the fold of what was emitted before. An agent that is
 /// told something says what it is told as [`SYSTEM`] has it.
-pub fn assert_history_is_fold(house: &Harness, model: &FakeModel) {
+pub fn assert_history_is_fold(harness: &Harness, model: &FakeModel) {
     let starts =
-        house.events.iter().enumerate().filter_map(|(at, event)| {
+        harness.events.iter().enumerate().filter_map(|(at, event)| {
             matches!(event.kind, EventKind::ModelCallStart(_)).then_some(at)
         });
     let starts: Vec<usize> = starts.collect();
     let asked = model.requests();
     assert_eq!(asked.len(), starts.len());
     for (asked, at) in asked.iter().zip(starts) {
-        assert_eq!(sent_messages(asked), expected_messages(house, at));
+        assert_eq!(sent_messages(asked), expected_messages(harness, at));
     }
 }
 
 /// The same where the process died: wherever no model call is open, and nowhere else, the model may be
 /// asked.
-pub fn assert_history_is_fold_after_crashes(house: &Harness, model: &FakeModel) {
+pub fn assert_history_is_fold_after_crashes(harness: &Harness, model: &FakeModel) {
     let mut calls = ModelCalls::default();
     let mut folds = Vec::new();
-    for (at, event) in house.events.iter().enumerate() {
+    for (at, event) in harness.events.iter().enumerate() {
         if calls.open_blocks.is_none() {
-            folds.push(expected_messages(house, at));
+            folds.push(expected_messages(harness, at));
         }
         calls.observe(event);
     }

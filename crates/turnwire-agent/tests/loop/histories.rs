@@ -50,15 +50,15 @@ async fn reference() -> Harness {
         )
         .tool(open_page())
         .build();
-    let mut house = Harness::new("go");
-    while house.reply().finished_at().is_none() {
-        house.run(&friday).await.unwrap();
-        house.confirm_all(approve);
-        house.execute_client_calls(|call| {
+    let mut harness = Harness::new("go");
+    while harness.reply().finished_at().is_none() {
+        harness.run(&friday).await.unwrap();
+        harness.confirm_all(approve);
+        harness.execute_client_calls(|call| {
             ToolResult::success(call.id.as_str(), "a page").named("open_page")
         });
     }
-    house
+    harness
 }
 
 /// What the reply was when only so much of it was written: closed, as a stop leaves it.
@@ -77,10 +77,10 @@ fn cut(events: &[Event<'static>]) -> Msg {
 
 #[tokio::test]
 async fn a_reply_cut_off_anywhere_can_be_sent_to_every_provider() {
-    let house = reference().await;
+    let harness = reference().await;
     let mut bodies = 0;
-    for at in 0..=house.events.len() {
-        let reply = cut(&house.events[..at]);
+    for at in 0..=harness.events.len() {
+        let reply = cut(&harness.events[..at]);
         // A message follows; or the reply is what the next call of the same turn is asked with.
         for next in [Some(Msg::user("ann", "And now?")), None] {
             let messages: Vec<Msg> =

@@ -74,34 +74,34 @@ fn play_random_script(rng: &mut Rng, dies_after: Option<usize>) -> (Harness, Arc
         let round = calls.filter_map(|call| call.id[1..].split('-').next()?.parse::<usize>().ok());
         rounds.get(round.max().map_or(0, |round| round + 1)).cloned().unwrap_or_default()
     });
-    let mut house = Harness::new("go");
-    house.history.insert(0, Msg::assistant("friday", ToolResult::success("lost", "x")));
-    house.crash_after_commits = dies_after;
+    let mut harness = Harness::new("go");
+    harness.history.insert(0, Msg::assistant("friday", ToolResult::success("lost", "x")));
+    harness.crash_after_commits = dies_after;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
         for _ in 0..40 {
-            if house.reply().finished_at().is_some() {
+            if harness.reply().finished_at().is_some() {
                 return;
             }
-            match house.run(&agent(&model)).await {
+            match harness.run(&agent(&model)).await {
                 Ok(()) => {
                     let says_yes = rng.bool();
-                    house.confirm_all(if says_yes { approve } else { deny });
+                    harness.confirm_all(if says_yes { approve } else { deny });
                 }
-                Err(AgentError::LogLost(_)) => house.crash_after_commits = None,
+                Err(AgentError::LogLost(_)) => harness.crash_after_commits = None,
                 Err(other) => panic!("{other}"),
             }
         }
-        panic!("it does not end: {:?}", house.types());
+        panic!("it does not end: {:?}", harness.types());
     });
-    (house, model)
+    (harness, model)
 }
 
 #[test]
 fn law_10_the_agent_eats_its_own_events() {
     check_property("law_10", 150, |rng| {
-        let (house, model) = play_random_script(rng, None);
-        assert_history_is_fold(&house, &model);
+        let (harness, model) = play_random_script(rng, None);
+        assert_history_is_fold(&harness, &model);
     });
 }
 
@@ -109,7 +109,7 @@ fn law_10_the_agent_eats_its_own_events() {
 fn law_10_the_agent_eats_its_own_events_after_a_crash() {
     check_property("law_10_crash", 150, |rng| {
         let dies_after = rng.usize(..15);
-        let (house, model) = play_random_script(rng, Some(dies_after));
-        assert_history_is_fold_after_crashes(&house, &model);
+        let (harness, model) = play_random_script(rng, Some(dies_after));
+        assert_history_is_fold_after_crashes(&harness, &model);
     });
 }

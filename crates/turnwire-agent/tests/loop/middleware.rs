@@ -86,9 +86,9 @@ async fn several_stand_around_each_other_in_their_order() {
         .middleware(RecordingMiddleware { name: "a", notes: notes.clone() })
         .middleware(RecordingMiddleware { name: "b", notes: notes.clone() })
         .build();
-    let mut house = Harness::new("weather?");
+    let mut harness = Harness::new("weather?");
     // The answer depends on the reply, which is not the last message here.
-    house.run(&friday).await.unwrap();
+    harness.run(&friday).await.unwrap();
     let asked = &model.requests()[0];
     assert_eq!(asked.tools, ["weather"]);
     assert_eq!(asked.tuning.temperature, Some(0.5));
@@ -105,9 +105,9 @@ async fn several_stand_around_each_other_in_their_order() {
             "a after"
         ]
     );
-    assert_eq!(find_result(&house.reply(), "c").1, "Rome b a: sunny");
+    assert_eq!(find_result(&harness.reply(), "c").1, "Rome b a: sunny");
     // What was put into a request is in no log.
-    assert!(!house.reply().to_json().contains("(from"));
+    assert!(!harness.reply().to_json().contains("(from"));
 }
 
 /// Changes words, keeps thoughts to itself, and tries what it may not do.
@@ -137,9 +137,9 @@ impl Middleware for EditingMiddleware {
 async fn events_are_changed_before_anybody_sees_them() {
     let model = with_a_tool();
     let friday = agent(&model).middleware(EditingMiddleware).build();
-    let mut house = Harness::new("weather?");
-    house.run(&friday).await.unwrap();
-    let reply = house.reply();
+    let mut harness = Harness::new("weather?");
+    harness.run(&friday).await.unwrap();
+    let reply = harness.reply();
     assert_eq!(reply.text("").as_deref(), Some("IT IS SUNNY."));
     assert!(!reply.has::<ThinkingBlock>(), "with the start all of it goes");
     assert_eq!(find_result(&reply, "c").0, ToolResultState::Success);
@@ -175,10 +175,10 @@ async fn hints_are_in_the_log_and_told_once_whatever_happens() {
     .await;
     assert!(crashes > 6, "{crashes}");
     let model = FakeModel::new(choose);
-    let mut house = Harness::new("weather?");
-    house.run(&agent(&model).middleware(HintingMiddleware).build()).await.unwrap();
+    let mut harness = Harness::new("weather?");
+    harness.run(&agent(&model).middleware(HintingMiddleware).build()).await.unwrap();
     assert_eq!(
-        house.types()[..3],
+        harness.types()[..3],
         ["REPLY_START", "HINT_BLOCK", "MODEL_CALL_START"].map(str::to_owned)
     );
     assert!(model.requests()[0].text().contains("0 blocks so far"));
@@ -266,11 +266,11 @@ async fn a_reply_can_be_stopped_anywhere_and_is_closed() {
     ] {
         let friday =
             agent(&FakeModel::new(move |_| lines())).middleware(StoppingMiddleware(when)).build();
-        let mut house = Harness::new("go");
-        house.run(&friday).await.unwrap();
-        assert_eq!(house.types(), types);
-        assert_eq!(house.reply().finished_reason(), Some(&FinishedReason::Interrupted));
-        let stop = house.events.iter().find_map(|event| match &event.kind {
+        let mut harness = Harness::new("go");
+        harness.run(&friday).await.unwrap();
+        assert_eq!(harness.types(), types);
+        assert_eq!(harness.reply().finished_reason(), Some(&FinishedReason::Interrupted));
+        let stop = harness.events.iter().find_map(|event| match &event.kind {
             EventKind::RequestStop(stop) => stop.reason.clone(),
             _ => None,
         });
@@ -278,7 +278,7 @@ async fn a_reply_can_be_stopped_anywhere_and_is_closed() {
     }
     // Too late: it has ended.
     let friday = agent(&with_a_tool()).middleware(StoppingMiddleware(When::Ending)).build();
-    let mut house = Harness::new("go");
-    house.run(&friday).await.unwrap();
-    assert_eq!(house.reply().finished_reason(), Some(&FinishedReason::Completed));
+    let mut harness = Harness::new("go");
+    harness.run(&friday).await.unwrap();
+    assert_eq!(harness.reply().finished_reason(), Some(&FinishedReason::Completed));
 }

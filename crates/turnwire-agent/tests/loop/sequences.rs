@@ -58,10 +58,10 @@ fn result(reply: &Msg, id: &str) -> (ToolResultState, String) {
 #[tokio::test]
 async fn plain_words() {
     let friday = agent([vec![ScriptStep::thinking("Hm."), ScriptStep::text("Hello.")]]).build();
-    let mut house = Harness::new("hi");
-    house.run(&friday).await.unwrap();
+    let mut harness = Harness::new("hi");
+    harness.run(&friday).await.unwrap();
     assert_eq!(
-        house.types(),
+        harness.types(),
         [
             "REPLY_START",
             "MODEL_CALL_START",
@@ -75,16 +75,16 @@ async fn plain_words() {
             "REPLY_END",
         ]
     );
-    assert_eq!(house.reply().finished_reason(), Some(&FinishedReason::Completed));
+    assert_eq!(harness.reply().finished_reason(), Some(&FinishedReason::Completed));
 }
 
 #[tokio::test]
 async fn a_tool_is_run_and_the_model_reads_its_result() {
     let friday = agent([vec![call("c", "weather")], vec![ScriptStep::text("Sunny.")]]).build();
-    let mut house = Harness::new("weather?");
-    house.run(&friday).await.unwrap();
+    let mut harness = Harness::new("weather?");
+    harness.run(&friday).await.unwrap();
     assert_eq!(
-        house.types(),
+        harness.types(),
         [
             "REPLY_START",
             "MODEL_CALL_START",
@@ -104,7 +104,7 @@ async fn a_tool_is_run_and_the_model_reads_its_result() {
             "REPLY_END",
         ]
     );
-    let reply = house.reply();
+    let reply = harness.reply();
     assert_eq!(result(&reply, "c"), (ToolResultState::Success, "Paris: sunny".to_owned()));
     assert_eq!(reply.text("").as_deref(), Some("Sunny."));
 }
@@ -122,16 +122,16 @@ async fn a_question_waits_and_each_answer_goes_on() {
         (edit, ToolResultState::Success),
     ] {
         let friday = agent([vec![call("c", "trade")], vec![ScriptStep::text("Done.")]]).build();
-        let mut house = Harness::new("trade");
-        house.run(&friday).await.unwrap();
-        assert_eq!(house.types().last().unwrap(), "REQUIRE_USER_CONFIRM");
+        let mut harness = Harness::new("trade");
+        harness.run(&friday).await.unwrap();
+        assert_eq!(harness.types().last().unwrap(), "REQUIRE_USER_CONFIRM");
         // Nothing happens by itself.
-        let before = house.events.len();
-        house.run(&friday).await.unwrap();
-        assert_eq!(house.events.len(), before);
-        assert!(house.confirm_all(decide));
-        house.run(&friday).await.unwrap();
-        let reply = house.reply();
+        let before = harness.events.len();
+        harness.run(&friday).await.unwrap();
+        assert_eq!(harness.events.len(), before);
+        assert!(harness.confirm_all(decide));
+        harness.run(&friday).await.unwrap();
+        let reply = harness.reply();
         assert_eq!(result(&reply, "c").0, state);
         assert_eq!(reply.text("").as_deref(), Some("Done."));
     }
@@ -141,17 +141,17 @@ async fn a_question_waits_and_each_answer_goes_on() {
 async fn two_questions_at_once_are_both_kept_and_others_run_beside_them() {
     let calls = vec![call("a", "trade"), call("w", "weather"), call("b", "trade")];
     let friday = agent([calls, vec![ScriptStep::text("Done.")]]).build();
-    let mut house = Harness::new("trade");
-    house.run(&friday).await.unwrap();
-    assert_eq!(result(&house.reply(), "w").0, ToolResultState::Success);
+    let mut harness = Harness::new("trade");
+    harness.run(&friday).await.unwrap();
+    assert_eq!(result(&harness.reply(), "w").0, ToolResultState::Success);
     let mut asked = Vec::new();
-    house.confirm_all(|call| {
+    harness.confirm_all(|call| {
         asked.push(call.id.clone());
         if call.id == "a" { approve(call) } else { deny(call) }
     });
     assert_eq!(asked, ["a", "b"]);
-    house.run(&friday).await.unwrap();
-    let reply = house.reply();
+    harness.run(&friday).await.unwrap();
+    let reply = harness.reply();
     assert_eq!(result(&reply, "a").0, ToolResultState::Success);
     assert_eq!(result(&reply, "b").0, ToolResultState::Denied);
     assert!(reply.finished_at().is_some());
@@ -165,14 +165,14 @@ async fn always_allow_is_remembered() {
         vec![ScriptStep::text("Done.")],
     ])
     .build();
-    let mut house = Harness::new("trade");
-    house.run(&friday).await.unwrap();
-    house.confirm_all(|call| ConfirmResult {
+    let mut harness = Harness::new("trade");
+    harness.run(&friday).await.unwrap();
+    harness.confirm_all(|call| ConfirmResult {
         rules: Some(call.suggested_rules.clone()),
         ..approve(call)
     });
-    house.run(&friday).await.unwrap();
-    assert_eq!(house.reply().text("").as_deref(), Some("Done."));
+    harness.run(&friday).await.unwrap();
+    assert_eq!(harness.reply().text("").as_deref(), Some("Done."));
 }
 
 #[tokio::test]
@@ -180,31 +180,31 @@ async fn a_rule_that_denies_wins_over_an_edit() {
     let friday = agent([vec![call("c", "trade")], vec![ScriptStep::text("Done.")]])
         .permissions([Rule::new("trade", Behavior::Deny).input("city", Pattern::exact("Rome"))])
         .build();
-    let mut house = Harness::new("trade");
-    house.run(&friday).await.unwrap();
-    house.confirm_all(|mut call| {
+    let mut harness = Harness::new("trade");
+    harness.run(&friday).await.unwrap();
+    harness.confirm_all(|mut call| {
         call.input = r#"{"city":"Rome"}"#.to_owned();
         approve(call)
     });
-    house.run(&friday).await.unwrap();
-    assert_eq!(result(&house.reply(), "c").0, ToolResultState::Denied);
+    harness.run(&friday).await.unwrap();
+    assert_eq!(result(&harness.reply(), "c").0, ToolResultState::Denied);
 }
 
 #[tokio::test]
 async fn a_tool_of_the_client_waits_for_its_result() {
     let friday = agent([vec![call("c", "open_page")], vec![ScriptStep::text("Seen.")]]).build();
-    let mut house = Harness::new("browse");
+    let mut harness = Harness::new("browse");
     let tool = ClientTool { name: "open_page".to_owned(), ..ClientTool::default() };
     let offer = ClientContext { tools: vec![tool], ..ClientContext::default() };
-    house.history = house.history.into_iter().map(|msg| offer.attach_to(msg)).collect();
-    house.run(&friday).await.unwrap();
-    let types = house.types();
+    harness.history = harness.history.into_iter().map(|msg| offer.attach_to(msg)).collect();
+    harness.run(&friday).await.unwrap();
+    let types = harness.types();
     assert_eq!(types[types.len() - 2..], ["MODEL_CALL_END", "REQUIRE_EXTERNAL_EXECUTION"]);
-    assert!(house.execute_client_calls(|call| {
+    assert!(harness.execute_client_calls(|call| {
         ToolResult::success(call.id.as_str(), "a page").named("open_page")
     }));
-    house.run(&friday).await.unwrap();
-    let reply = house.reply();
+    harness.run(&friday).await.unwrap();
+    let reply = harness.reply();
     assert_eq!(result(&reply, "c").1, "a page");
     assert_eq!(reply.text("").as_deref(), Some("Seen."));
 }
@@ -223,9 +223,9 @@ async fn what_cannot_run_is_told_to_the_model() {
         vec![ScriptStep::text("Sorry.")],
     ])
     .build();
-    let mut house = Harness::new("hi");
-    house.run(&friday).await.unwrap();
-    let reply = house.reply();
+    let mut harness = Harness::new("hi");
+    harness.run(&friday).await.unwrap();
+    let reply = harness.reply();
     for id in ["unknown", "no-json", "no-object", "no-field", "panics", "late"] {
         let (state, why) = result(&reply, id);
         assert_eq!(state, ToolResultState::Error, "{id}");
@@ -243,9 +243,9 @@ async fn a_model_that_fails_ends_the_reply_and_leaves_what_it_said() {
         vec![call("c", "weather"), ScriptStep::Fail(error.clone())],
     ] {
         let friday = agent([lines.clone()]).build();
-        let mut house = Harness::new("hi");
-        house.run(&friday).await.unwrap();
-        let reply = house.reply();
+        let mut harness = Harness::new("hi");
+        harness.run(&friday).await.unwrap();
+        let reply = harness.reply();
         assert_eq!(reply.finished_reason(), Some(&FinishedReason::Error), "{lines:?}");
         assert_eq!(reply.error().unwrap().r#type, ErrorType::Upstream);
     }
@@ -257,10 +257,10 @@ async fn who_goes_round_too_often_is_asked_for_a_last_word() {
     let friday = agent([round("a"), round("b"), vec![ScriptStep::text("Enough.")], round("c")])
         .max_iterations(2)
         .build();
-    let mut house = Harness::new("hi");
-    house.run(&friday).await.unwrap();
-    let reply = house.reply();
+    let mut harness = Harness::new("hi");
+    harness.run(&friday).await.unwrap();
+    let reply = harness.reply();
     assert_eq!(reply.finished_reason(), Some(&FinishedReason::ExceedMaxIters));
     assert_eq!(reply.text("").as_deref(), Some("Enough."));
-    assert!(house.types().contains(&"EXCEED_MAX_ITERS".to_owned()));
+    assert!(harness.types().contains(&"EXCEED_MAX_ITERS".to_owned()));
 }

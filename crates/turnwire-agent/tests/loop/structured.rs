@@ -71,10 +71,10 @@ async fn a_model_with_a_mode_for_it_is_told_the_schema() {
 async fn any_other_is_made_to_call_a_tool_that_nobody_sees() {
     let model = FakeModel::new(|asked| by_tool(asked, GOOD));
     let friday = agent(&model).output_schema(schema()).build();
-    let mut house = Harness::new("How is tea made?");
-    house.run(&friday).await.unwrap();
+    let mut harness = Harness::new("How is tea made?");
+    harness.run(&friday).await.unwrap();
     assert_eq!(
-        house.types(),
+        harness.types(),
         [
             "REPLY_START",
             "MODEL_CALL_START",
@@ -86,7 +86,7 @@ async fn any_other_is_made_to_call_a_tool_that_nobody_sees() {
             "REPLY_END",
         ]
     );
-    let reply = house.reply();
+    let reply = harness.reply();
     assert!(!reply.has::<ToolCall>());
     assert_eq!(reply.parse_structured_output::<TaskPlan>().unwrap().unwrap().goal, "tea");
     assert_eq!(reply.finished_reason(), Some(&FinishedReason::Completed));
@@ -120,12 +120,12 @@ async fn tools_come_first_then_the_answer() {
 async fn what_a_client_asks_for_wins_over_what_the_agent_has() {
     let model = FakeModel::in_schema_mode(|_| vec![ScriptStep::text("3")]);
     let friday = agent(&model).output_schema(schema()).build();
-    let mut house = Harness::new("How many?");
+    let mut harness = Harness::new("How many?");
     let wanted = Json::parse(r#"{"type":"integer"}"#).unwrap();
     let offer = ClientContext { output_schema: Some(wanted), ..ClientContext::default() };
-    house.history = house.history.iter().map(|msg| offer.attach_to(msg.clone())).collect();
-    house.run(&friday).await.unwrap();
-    assert_eq!(house.reply().structured_output().unwrap().text(), "3");
+    harness.history = harness.history.iter().map(|msg| offer.attach_to(msg.clone())).collect();
+    harness.run(&friday).await.unwrap();
+    assert_eq!(harness.reply().structured_output().unwrap().text(), "3");
 }
 
 #[tokio::test]
@@ -138,10 +138,10 @@ async fn a_wrong_answer_is_put_right_once() {
         let model =
             if by_a_tool { FakeModel::new(choose) } else { FakeModel::in_schema_mode(choose) };
         let friday = agent(&model).output_schema(schema()).build();
-        let mut house = Harness::new("How is tea made?");
-        house.run(&friday).await.unwrap();
-        assert_eq!(house.types().iter().filter(|word| *word == "HINT_BLOCK").count(), 1);
-        let reply = house.reply();
+        let mut harness = Harness::new("How is tea made?");
+        harness.run(&friday).await.unwrap();
+        assert_eq!(harness.types().iter().filter(|word| *word == "HINT_BLOCK").count(), 1);
+        let reply = harness.reply();
         assert_eq!(reply.structured_output().unwrap().text(), GOOD);
         // The model is told what was wrong, and reads what it said.
         let told = reply.first::<HintBlock>().unwrap().hint.text("");
@@ -223,10 +223,10 @@ async fn who_fails_otherwise_is_not_asked_to_put_it_right() {
 async fn a_schema_that_is_none_ends_the_reply_before_anybody_is_asked() {
     let model = FakeModel::new(|_| vec![ScriptStep::text("hi")]);
     let friday = agent(&model).output_schema(Json::parse(r#"{"type":7}"#).unwrap()).build();
-    let mut house = Harness::new("hi");
-    house.run(&friday).await.unwrap();
-    assert_eq!(house.types(), ["REPLY_START", "REPLY_END"]);
-    assert_eq!(house.reply().error().unwrap().r#type, ErrorType::InvalidRequest);
+    let mut harness = Harness::new("hi");
+    harness.run(&friday).await.unwrap();
+    assert_eq!(harness.types(), ["REPLY_START", "REPLY_END"]);
+    assert_eq!(harness.reply().error().unwrap().r#type, ErrorType::InvalidRequest);
     assert!(model.requests().is_empty());
 }
 
@@ -319,8 +319,8 @@ async fn an_answer_that_is_too_long_is_not_checked() {
     let model = FakeModel::in_schema_mode(|_| vec![ScriptStep::text(&"[".repeat(2 << 20))]);
     let (schema, _) = expensive();
     let friday = agent(&model).output_schema(schema).build();
-    let mut house = Harness::new("go");
-    house.run(&friday).await.unwrap();
-    let reply = house.reply();
+    let mut harness = Harness::new("go");
+    harness.run(&friday).await.unwrap();
+    let reply = harness.reply();
     assert_eq!(reply.error().unwrap().r#type, ErrorType::InvalidRequest);
 }

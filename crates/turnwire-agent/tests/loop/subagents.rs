@@ -92,30 +92,30 @@ fn only_result(reply: &Msg) -> (ToolResultState, String) {
 }
 
 /// Who wrote what, in the order of the log.
-fn event_lines(house: &Harness) -> Vec<String> {
+fn event_lines(harness: &Harness) -> Vec<String> {
     let who = |event: &turnwire_core::Event<'_>| {
         let agent = event.agent.as_ref().and_then(|agent| agent.agent_path.clone());
         agent.map(|path| format!("{path} ")).unwrap_or_default()
     };
-    house.events.iter().map(|event| format!("{}{}", who(event), event.kind.type_name())).collect()
+    harness.events.iter().map(|event| format!("{}{}", who(event), event.kind.type_name())).collect()
 }
 
 /// Every reply has ended, once.
-fn assert_all_ended(house: &Harness) {
-    for reply in house.replies() {
+fn assert_all_ended(harness: &Harness) {
+    for reply in harness.replies() {
         assert!(reply.msg.finished_at().is_some(), "{} is open", reply.msg.id());
         let is_end = |event: &&turnwire_core::Event<'_>| {
             event.reply_id == reply.msg.id() && event.kind.type_name() == "REPLY_END"
         };
-        assert_eq!(house.events.iter().filter(is_end).count(), 1, "{}", reply.msg.id());
+        assert_eq!(harness.events.iter().filter(is_end).count(), 1, "{}", reply.msg.id());
         for (call, result) in reply.msg.tool_calls() {
             assert!(result.is_some_and(|result| result.finished_at.is_some()), "{}", call.id);
         }
     }
 }
 
-fn find_reply(house: &Harness, id: &str) -> Msg {
-    let mut replies = house.replies().into_iter();
+fn find_reply(harness: &Harness, id: &str) -> Msg {
+    let mut replies = harness.replies().into_iter();
     replies.find(|reply| reply.msg.id() == id).unwrap().msg
 }
 
@@ -124,10 +124,10 @@ async fn its_reply_is_a_message_of_its_own_and_its_words_are_the_result() {
     let model = Arc::new(script([vec![ScriptStep::text("Found: 42.")]]));
     let sub = Agent::builder("researcher", Shared(model.clone())).build();
     let agent = main_agent(AgentTool::new(sub, "Finds out"));
-    let mut house = Harness::new("why?");
-    house.run(&agent).await.unwrap();
+    let mut harness = Harness::new("why?");
+    harness.run(&agent).await.unwrap();
     assert_eq!(
-        event_lines(&house),
+        event_lines(&harness),
         [
             "REPLY_START",
             "MODEL_CALL_START",
@@ -153,8 +153,8 @@ async fn its_reply_is_a_message_of_its_own_and_its_words_are_the_result() {
             "REPLY_END",
         ]
     );
-    assert_all_ended(&house);
-    let [own, sub] = <[_; 2]>::try_from(house.replies()).ok().unwrap();
+    assert_all_ended(&harness);
+    let [own, sub] = <[_; 2]>::try_from(harness.replies()).ok().unwrap();
     assert_eq!(result(&own.msg, "c"), (ToolResultState::Success, "Found: 42.".to_owned()));
     assert_eq!(own.msg.text("").as_deref(), Some("So it is."));
     assert_eq!(sub.msg.text("").as_deref(), Some("Found: 42."));
@@ -178,10 +178,10 @@ async fn only_what_it_says_after_its_last_call_is_the_result() {
         vec![ScriptStep::text("It is red.")],
     ];
     let agent = main_agent(AgentTool::new(researcher(answers).tool(look).build(), "Finds out"));
-    let mut house = Harness::new("why?");
-    house.run(&agent).await.unwrap();
-    assert_eq!(result(&house.reply(), "c").1, "It is red.");
-    assert_all_ended(&house);
+    let mut harness = Harness::new("why?");
+    harness.run(&agent).await.unwrap();
+    assert_eq!(result(&harness.reply(), "c").1, "It is red.");
+    assert_all_ended(&harness);
 }
 
 #[tokio::test]
@@ -193,17 +193,17 @@ async fn what_it_asks_the_same_person_answers() {
         let answers = [vec![ScriptStep::call("t", "trade", "{}")], vec![ScriptStep::text("Done.")]];
         let sub = researcher(answers).tool(trade(&bought)).build();
         let agent = main_agent(AgentTool::new(sub, "Finds out"));
-        let mut house = Harness::new("trade");
-        house.run(&agent).await.unwrap();
-        assert_eq!(event_lines(&house).last().unwrap(), "main/researcher REQUIRE_USER_CONFIRM");
+        let mut harness = Harness::new("trade");
+        harness.run(&agent).await.unwrap();
+        assert_eq!(event_lines(&harness).last().unwrap(), "main/researcher REQUIRE_USER_CONFIRM");
         // Nothing happens by itself.
-        let before = house.events.len();
-        house.run(&agent).await.unwrap();
-        assert_eq!(house.events.len(), before);
-        assert!(house.confirm_all(if is_yes { approve } else { deny }));
-        house.run(&agent).await.unwrap();
-        assert_all_ended(&house);
-        let [own, sub] = <[_; 2]>::try_from(house.replies()).ok().unwrap();
+        let before = harness.events.len();
+        harness.run(&agent).await.unwrap();
+        assert_eq!(harness.events.len(), before);
+        assert!(harness.confirm_all(if is_yes { approve } else { deny }));
+        harness.run(&agent).await.unwrap();
+        assert_all_ended(&harness);
+        let [own, sub] = <[_; 2]>::try_from(harness.replies()).ok().unwrap();
         assert_eq!(only_result(&sub.msg).0, state);
         assert_eq!(result(&own.msg, "c"), (ToolResultState::Success, "Done.".to_owned()));
         assert_eq!(bought.load(Ordering::Relaxed), count);
@@ -220,14 +220,14 @@ async fn a_rule_that_was_accepted_holds_below_too() {
     ];
     let agent =
         main_agent(AgentTool::new(researcher(answers).tool(trade(&bought)).build(), "Finds out"));
-    let mut house = Harness::new("trade");
-    house.run(&agent).await.unwrap();
-    house.confirm_all(|call| turnwire_core::event::ConfirmResult {
+    let mut harness = Harness::new("trade");
+    harness.run(&agent).await.unwrap();
+    harness.confirm_all(|call| turnwire_core::event::ConfirmResult {
         rules: Some(call.suggested_rules.clone()),
         ..approve(call)
     });
-    house.run(&agent).await.unwrap();
-    assert_all_ended(&house);
+    harness.run(&agent).await.unwrap();
+    assert_all_ended(&harness);
     assert_eq!(bought.load(Ordering::Relaxed), 2);
 }
 
@@ -236,15 +236,15 @@ async fn what_it_hands_to_the_client_the_client_executes() {
     let answers = [vec![ScriptStep::call("p", "open_page", "{}")], vec![ScriptStep::text("Seen.")]];
     let agent =
         main_agent(AgentTool::new(researcher(answers).tool(open_page()).build(), "Finds out"));
-    let mut house = Harness::new("browse");
-    house.run(&agent).await.unwrap();
-    assert_eq!(event_lines(&house).last().unwrap(), "main/researcher REQUIRE_EXTERNAL_EXECUTION");
-    assert!(house.execute_client_calls(|call| {
+    let mut harness = Harness::new("browse");
+    harness.run(&agent).await.unwrap();
+    assert_eq!(event_lines(&harness).last().unwrap(), "main/researcher REQUIRE_EXTERNAL_EXECUTION");
+    assert!(harness.execute_client_calls(|call| {
         ToolResult::success(call.id.as_str(), "a page").named("open_page")
     }));
-    house.run(&agent).await.unwrap();
-    assert_all_ended(&house);
-    assert_eq!(result(&house.reply(), "c").1, "Seen.");
+    harness.run(&agent).await.unwrap();
+    assert_all_ended(&harness);
+    assert_eq!(result(&harness.reply(), "c").1, "Seen.");
 }
 
 #[tokio::test]
@@ -263,9 +263,9 @@ async fn calls_of_agents_that_work_at_once_have_ids_of_their_own() {
     ];
     let agent = Agent::builder("main", script(main));
     let agent = agent.tool(AgentTool::new(sub, "Finds out")).tool(open_page()).build();
-    let mut house = Harness::new("browse");
-    house.run(&agent).await.unwrap();
-    let replies = house.replies();
+    let mut harness = Harness::new("browse");
+    harness.run(&agent).await.unwrap();
+    let replies = harness.replies();
     let calls = replies.iter().flat_map(|reply| reply.msg.tool_calls()).map(|(call, _)| &call.id);
     let ids: Vec<&String> = calls.collect();
     let unique: std::collections::HashSet<&String> = ids.iter().copied().collect();
@@ -325,7 +325,7 @@ fn team(bought: &Arc<AtomicU32>, looked: &Arc<AtomicU32>) -> Agent {
 }
 
 struct Outcome {
-    house: Harness,
+    harness: Harness,
     bought: u32,
     looked: u32,
 }
@@ -333,33 +333,33 @@ struct Outcome {
 /// Runs to the end, and dies when it is told to.
 async fn play(dies_after: Option<usize>) -> Outcome {
     let (bought, looked) = (Arc::default(), Arc::default());
-    let mut house = Harness::new("go");
-    house.crash_after_commits = dies_after;
+    let mut harness = Harness::new("go");
+    harness.crash_after_commits = dies_after;
     let mut runs = 0;
-    while house.reply().finished_at().is_none() {
+    while harness.reply().finished_at().is_none() {
         runs += 1;
-        assert!(runs < 20, "{:?}", event_lines(&house));
+        assert!(runs < 20, "{:?}", event_lines(&harness));
         // Another process: nothing is remembered but the log.
-        match house.run(&team(&bought, &looked)).await {
+        match harness.run(&team(&bought, &looked)).await {
             Ok(()) => {
-                let asked = house.confirm_all(approve);
-                let handed = house.execute_client_calls(|call| {
+                let asked = harness.confirm_all(approve);
+                let handed = harness.execute_client_calls(|call| {
                     ToolResult::success(call.id.as_str(), "page").named("open_page")
                 });
-                assert!(asked || handed || house.reply().finished_at().is_some());
+                assert!(asked || handed || harness.reply().finished_at().is_some());
             }
-            Err(AgentError::LogLost(_)) => house.crash_after_commits = None,
+            Err(AgentError::LogLost(_)) => harness.crash_after_commits = None,
             Err(other) => panic!("{other}"),
         }
     }
-    assert_all_ended(&house);
+    assert_all_ended(&harness);
     let [bought, looked] = [bought, looked].map(|count| count.load(Ordering::Relaxed));
-    Outcome { house, bought, looked }
+    Outcome { harness, bought, looked }
 }
 
 /// What a person reads of each reply.
-fn texts_by_reply(house: &Harness) -> Vec<(String, String)> {
-    let mut words: Vec<_> = house
+fn texts_by_reply(harness: &Harness) -> Vec<(String, String)> {
+    let mut words: Vec<_> = harness
         .replies()
         .into_iter()
         .map(|reply| {
@@ -385,10 +385,10 @@ fn expected() -> Vec<(String, String)> {
 
 #[tokio::test]
 async fn several_at_once_share_one_log() {
-    let Outcome { house, bought, looked } = play(None).await;
-    assert_eq!(texts_by_reply(&house), expected());
+    let Outcome { harness, bought, looked } = play(None).await;
+    assert_eq!(texts_by_reply(&harness), expected());
     assert_eq!((bought, looked), (1, 2));
-    let reply = house.reply();
+    let reply = harness.reply();
     assert_eq!(result(&reply, "r").1, "Found.");
     assert_eq!(result(&reply, "b").1, "Seen.");
 }
@@ -397,38 +397,38 @@ async fn several_at_once_share_one_log() {
 async fn they_go_on_after_any_crash() {
     let mut crashes = 0;
     for dies_after in 0.. {
-        let Outcome { house, bought, looked } = play(Some(dies_after)).await;
-        if house.crash_after_commits.is_some() {
+        let Outcome { harness, bought, looked } = play(Some(dies_after)).await;
+        if harness.crash_after_commits.is_some() {
             break;
         }
         crashes += 1;
         assert_eq!(
-            texts_by_reply(&house),
+            texts_by_reply(&harness),
             expected(),
             "after {dies_after}: {:?}",
-            event_lines(&house)
+            event_lines(&harness)
         );
         assert!(bought <= 1 && looked <= 2, "after {dies_after}: {bought} {looked}");
-        for reply in house.replies() {
+        for reply in harness.replies() {
             assert_eq!(reply.msg.finished_reason(), Some(&FinishedReason::Completed));
         }
-        assert_eq!(result(&house.reply(), "r").1, "Found.");
-        assert_eq!(result(&house.reply(), "b").1, "Seen.");
+        assert_eq!(result(&harness.reply(), "r").1, "Found.");
+        assert_eq!(result(&harness.reply(), "b").1, "Seen.");
     }
     assert!(crashes > 15, "{crashes}");
 }
 
 #[tokio::test]
 async fn a_stop_at_any_point_stops_all_of_them() {
-    let whole = play(None).await.house.events.len();
+    let whole = play(None).await.harness.events.len();
     for stops_after in 1..whole {
         let (bought, looked) = (Arc::default(), Arc::default());
-        let mut house = Harness::new("go");
-        house.stop_after_events = Some(stops_after);
+        let mut harness = Harness::new("go");
+        harness.stop_after_events = Some(stops_after);
         let outcome = loop {
-            let outcome = house.run(&team(&bought, &looked)).await;
-            let is_answered = house.confirm_all(approve)
-                | house.execute_client_calls(|call| {
+            let outcome = harness.run(&team(&bought, &looked)).await;
+            let is_answered = harness.confirm_all(approve)
+                | harness.execute_client_calls(|call| {
                     ToolResult::success(call.id.as_str(), "page").named("x")
                 });
             if outcome.is_err() || !is_answered {
@@ -437,13 +437,16 @@ async fn a_stop_at_any_point_stops_all_of_them() {
         };
         if outcome.is_ok() {
             // It was the very last word.
-            assert!(house.reply().finished_at().is_some(), "after {stops_after}");
+            assert!(harness.reply().finished_at().is_some(), "after {stops_after}");
             continue;
         }
         assert_eq!(outcome, Err(AgentError::Stopped));
-        house.close_all();
-        assert_all_ended(&house);
-        assert_eq!(find_reply(&house, REPLY).finished_reason(), Some(&FinishedReason::Interrupted));
+        harness.close_all();
+        assert_all_ended(&harness);
+        assert_eq!(
+            find_reply(&harness, REPLY).finished_reason(),
+            Some(&FinishedReason::Interrupted)
+        );
     }
 }
 
@@ -452,13 +455,13 @@ async fn one_that_fails_is_a_failed_call() {
     let error = ModelError::new(ErrorType::Upstream, "overloaded");
     let sub = researcher([vec![ScriptStep::text("Let me"), ScriptStep::Fail(error)]]).build();
     let agent = main_agent(AgentTool::new(sub, "Finds out"));
-    let mut house = Harness::new("why?");
-    house.run(&agent).await.unwrap();
-    assert_all_ended(&house);
-    let (state, why) = result(&house.reply(), "c");
+    let mut harness = Harness::new("why?");
+    harness.run(&agent).await.unwrap();
+    assert_all_ended(&harness);
+    let (state, why) = result(&harness.reply(), "c");
     assert_eq!(state, ToolResultState::Error);
     assert!(why.contains("overloaded"), "{why}");
-    assert_eq!(house.reply().text("").as_deref(), Some("So it is."));
+    assert_eq!(harness.reply().text("").as_deref(), Some("So it is."));
 }
 
 /// Begins a reply, and does not end it.
@@ -506,15 +509,15 @@ async fn whatever_it_leaves_open_is_closed() {
     for what in ["nothing", "foreign", "forgets", "panics", "hangs", "fails"] {
         let tool = AgentTool::from_replier("researcher", FaultyAgent(what), "")
             .time_limit(Duration::from_millis(if what == "hangs" { 20 } else { 60_000 }));
-        let mut house = Harness::new("why?");
-        house.run(&main_agent(tool)).await.unwrap();
-        assert_all_ended(&house);
-        let (state, why) = result(&house.reply(), "c");
+        let mut harness = Harness::new("why?");
+        harness.run(&main_agent(tool)).await.unwrap();
+        assert_all_ended(&harness);
+        let (state, why) = result(&harness.reply(), "c");
         assert_eq!(state, ToolResultState::Error, "{what}");
         assert!(why.starts_with("researcher could not finish"), "{what}: {why}");
-        assert_eq!(house.reply().text("").as_deref(), Some("So it is."), "{what}");
+        assert_eq!(harness.reply().text("").as_deref(), Some("So it is."), "{what}");
         let has_begun = !["nothing", "foreign"].contains(&what);
-        assert_eq!(house.replies().len(), if has_begun { 2 } else { 1 }, "{what}");
+        assert_eq!(harness.replies().len(), if has_begun { 2 } else { 1 }, "{what}");
     }
 }
 
@@ -526,11 +529,11 @@ async fn what_it_cannot_read_is_no_task() {
     )
     .tool(AgentTool::new(researcher([]).build(), "Finds out"))
     .build();
-    let mut house = Harness::new("why?");
-    house.run(&agent).await.unwrap();
-    assert_all_ended(&house);
-    assert_eq!(house.replies().len(), 1);
-    assert_eq!(result(&house.reply(), "c").0, ToolResultState::Error);
+    let mut harness = Harness::new("why?");
+    harness.run(&agent).await.unwrap();
+    assert_all_ended(&harness);
+    assert_eq!(harness.replies().len(), 1);
+    assert_eq!(result(&harness.reply(), "c").0, ToolResultState::Error);
 }
 
 #[tokio::test]
@@ -544,10 +547,10 @@ async fn they_do_not_go_deeper_than_they_may() {
         .tool(AgentTool::new(agent, "Goes deeper"))
         .build();
     }
-    let mut house = Harness::new("down");
-    house.run(&agent).await.unwrap();
-    assert_all_ended(&house);
-    let replies = house.replies();
+    let mut harness = Harness::new("down");
+    harness.run(&agent).await.unwrap();
+    assert_all_ended(&harness);
+    let replies = harness.replies();
     assert_eq!(replies.len(), 1 + usize::try_from(MAX_DEPTH).unwrap());
     let deepest = replies.last().unwrap();
     let (state, why) = only_result(&deepest.msg);

@@ -45,16 +45,16 @@ async fn run_until_asked(calls: &[(&str, &str)]) -> (Harness, Arc<FakeModel>, Ag
         _ => vec![ScriptStep::text("Well.")],
     });
     let friday = agent(&model);
-    let mut house = Harness::new("go");
-    house.run(&friday).await.unwrap();
-    (house, model, friday)
+    let mut harness = Harness::new("go");
+    harness.run(&friday).await.unwrap();
+    (harness, model, friday)
 }
 
 /// Goes on, and looks at all of it.
-async fn assert_continues(house: &mut Harness, model: &FakeModel, friday: &Agent, script: &str) {
-    house.run(friday).await.unwrap();
-    assert_eq!(house.types(), expand_sequence(script));
-    assert_history_is_fold(house, model);
+async fn assert_continues(harness: &mut Harness, model: &FakeModel, friday: &Agent, script: &str) {
+    harness.run(friday).await.unwrap();
+    assert_eq!(harness.types(), expand_sequence(script));
+    assert_history_is_fold(harness, model);
 }
 
 #[tokio::test]
@@ -69,97 +69,98 @@ async fn a_yes_a_no_and_another_input() {
         (edit, ToolResultState::Success, "bought in Rome"),
         (deny, ToolResultState::Denied, "The user did not allow this call."),
     ] {
-        let (mut house, model, friday) = run_until_asked(&[("c", "trade")]).await;
+        let (mut harness, model, friday) = run_until_asked(&[("c", "trade")]).await;
         assert_eq!(
-            house.types(),
+            harness.types(),
             expand_sequence(
                 "REPLY_START MODEL_CALL_START CALL MODEL_CALL_END REQUIRE_USER_CONFIRM"
             )
         );
-        house.confirm_all(decide);
+        harness.confirm_all(decide);
         let script = "REPLY_START MODEL_CALL_START CALL MODEL_CALL_END REQUIRE_USER_CONFIRM \
              USER_CONFIRM_RESULT RESULT MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END";
-        assert_continues(&mut house, &model, &friday, script).await;
-        assert_eq!(find_result(&house.reply(), "c"), (state, said.to_owned()));
+        assert_continues(&mut harness, &model, &friday, script).await;
+        assert_eq!(find_result(&harness.reply(), "c"), (state, said.to_owned()));
     }
 }
 
 #[tokio::test]
 async fn what_a_rule_denies_the_model_is_told() {
-    let (house, model, _) = run_until_asked(&[("c", "forbidden")]).await;
-    assert_history_is_fold(&house, &model);
+    let (harness, model, _) = run_until_asked(&[("c", "forbidden")]).await;
+    assert_history_is_fold(&harness, &model);
     let script = "REPLY_START MODEL_CALL_START CALL MODEL_CALL_END RESULT \
          MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END";
-    assert_eq!(house.types(), expand_sequence(script));
-    assert_eq!(find_result(&house.reply(), "c").0, ToolResultState::Denied);
+    assert_eq!(harness.types(), expand_sequence(script));
+    assert_eq!(find_result(&harness.reply(), "c").0, ToolResultState::Denied);
 }
 
 /// Answers one question, and leaves the others.
-fn answer_one(house: &mut Harness, id: &str) {
-    let reply = house.reply();
+fn answer_one(harness: &mut Harness, id: &str) {
+    let reply = harness.reply();
     let call = reply.blocks::<ToolCall>().find(|call| call.id == id).unwrap();
     let confirm_results = vec![approve(call.clone())];
     let event = Event::new(crate::harness::REPLY, UserConfirmResult { confirm_results });
-    house.events.push(event.stamped(&turnwire_core::stamp::SystemStamp));
+    harness.events.push(event.stamped(&turnwire_core::stamp::SystemStamp));
 }
 
 #[tokio::test]
 async fn parallel_questions_are_asked_at_once_and_each_is_answered_once() {
-    let (mut house, model, friday) =
+    let (mut harness, model, friday) =
         run_until_asked(&[("a", "trade"), ("w", "weather"), ("b", "trade")]).await;
     let before = "REPLY_START MODEL_CALL_START CALL CALL CALL MODEL_CALL_END TOOL_RESULT_START \
          REQUIRE_USER_CONFIRM TOOL_RESULT_TEXT_DELTA TOOL_RESULT_END";
-    assert_eq!(house.types(), expand_sequence(before));
-    answer_one(&mut house, "b");
-    house.run(&friday).await.unwrap();
+    assert_eq!(harness.types(), expand_sequence(before));
+    answer_one(&mut harness, "b");
+    harness.run(&friday).await.unwrap();
     // The other still waits, and the model is not asked.
     let one = format!("{before} USER_CONFIRM_RESULT RESULT");
-    assert_eq!(house.types(), expand_sequence(&one));
+    assert_eq!(harness.types(), expand_sequence(&one));
     assert_eq!(model.requests().len(), 1);
     // A second answer to the first changes nothing.
-    answer_one(&mut house, "b");
-    house.run(&friday).await.unwrap();
+    answer_one(&mut harness, "b");
+    harness.run(&friday).await.unwrap();
     let twice = format!("{one} USER_CONFIRM_RESULT");
-    assert_eq!(house.types(), expand_sequence(&twice));
-    house.confirm_all(deny);
+    assert_eq!(harness.types(), expand_sequence(&twice));
+    harness.confirm_all(deny);
     let all = format!(
         "{twice} USER_CONFIRM_RESULT RESULT MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END"
     );
-    assert_continues(&mut house, &model, &friday, &all).await;
+    assert_continues(&mut harness, &model, &friday, &all).await;
     let states: Vec<_> =
-        ["a", "w", "b"].map(|id| find_result(&house.reply(), id).0).into_iter().collect();
+        ["a", "w", "b"].map(|id| find_result(&harness.reply(), id).0).into_iter().collect();
     let (denied, success) = (ToolResultState::Denied, ToolResultState::Success);
     assert_eq!(states, [denied, success.clone(), success]);
 }
 
 #[tokio::test]
 async fn what_the_client_executes_continues_the_call() {
-    let (mut house, model, friday) = run_until_asked(&[("p", "open_page"), ("w", "weather")]).await;
+    let (mut harness, model, friday) =
+        run_until_asked(&[("p", "open_page"), ("w", "weather")]).await;
     let before = "REPLY_START MODEL_CALL_START CALL CALL MODEL_CALL_END TOOL_RESULT_START \
          REQUIRE_EXTERNAL_EXECUTION TOOL_RESULT_TEXT_DELTA TOOL_RESULT_END";
-    assert_eq!(house.types(), expand_sequence(before));
-    house.execute_client_calls(|call| {
+    assert_eq!(harness.types(), expand_sequence(before));
+    harness.execute_client_calls(|call| {
         ToolResult::success(call.id.as_str(), "a page").named("open_page")
     });
     let after = format!(
         "{before} EXTERNAL_EXECUTION_RESULT MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END"
     );
-    assert_continues(&mut house, &model, &friday, &after).await;
-    assert_eq!(find_result(&house.reply(), "p").1, "a page");
+    assert_continues(&mut harness, &model, &friday, &after).await;
+    assert_eq!(find_result(&harness.reply(), "p").1, "a page");
 }
 
 #[tokio::test]
 async fn stopped_while_it_waits_for_both() {
-    let (mut house, model, friday) = run_until_asked(&[("c", "trade"), ("p", "open_page")]).await;
-    house.stop.cancel();
+    let (mut harness, model, friday) = run_until_asked(&[("c", "trade"), ("p", "open_page")]).await;
+    harness.stop.cancel();
     // Whoever stops a reply that waits needs no agent for it, and one that comes too late does nothing.
-    house.close();
-    house.run(&friday).await.unwrap();
+    harness.close();
+    harness.run(&friday).await.unwrap();
     let script = "REPLY_START MODEL_CALL_START CALL CALL MODEL_CALL_END \
          REQUIRE_EXTERNAL_EXECUTION REQUIRE_USER_CONFIRM RESULT RESULT REPLY_END";
-    assert_eq!(house.types(), expand_sequence(script));
-    assert_history_is_fold(&house, &model);
-    let reply = house.reply();
+    assert_eq!(harness.types(), expand_sequence(script));
+    assert_history_is_fold(&harness, &model);
+    let reply = harness.reply();
     assert_eq!(reply.finished_reason(), Some(&FinishedReason::Interrupted));
     for (call, result) in reply.tool_calls() {
         assert_eq!(call.state, ToolCallState::Finished);
@@ -169,18 +170,18 @@ async fn stopped_while_it_waits_for_both() {
 
 #[tokio::test]
 async fn a_question_is_not_forgotten_by_a_process_that_dies() {
-    let (mut house, model, _) = run_until_asked(&[("c", "trade")]).await;
+    let (mut harness, model, _) = run_until_asked(&[("c", "trade")]).await;
     // Another process finds it in the log: it waits, and nothing is asked again.
-    let asks = house.events.len();
-    house.run(&agent(&model)).await.unwrap();
-    assert_eq!(house.events.len(), asks);
-    house.confirm_all(approve);
-    house.crash_after_commits = Some(3);
-    assert!(matches!(house.run(&agent(&model)).await, Err(AgentError::LogLost(_)) | Ok(())));
-    house.crash_after_commits = None;
-    house.run(&agent(&model)).await.unwrap();
+    let asks = harness.events.len();
+    harness.run(&agent(&model)).await.unwrap();
+    assert_eq!(harness.events.len(), asks);
+    harness.confirm_all(approve);
+    harness.crash_after_commits = Some(3);
+    assert!(matches!(harness.run(&agent(&model)).await, Err(AgentError::LogLost(_)) | Ok(())));
+    harness.crash_after_commits = None;
+    harness.run(&agent(&model)).await.unwrap();
     let answers =
-        house.events.iter().filter(|it| matches!(it.kind, EventKind::UserConfirmResult(_)));
+        harness.events.iter().filter(|it| matches!(it.kind, EventKind::UserConfirmResult(_)));
     assert_eq!(answers.count(), 1);
-    assert!(house.reply().finished_at().is_some());
+    assert!(harness.reply().finished_at().is_some());
 }

@@ -13,9 +13,9 @@ use turnwire_core::{EventKind, Msg, Part, Payload, ToolResultState};
 
 #[tokio::test]
 async fn a_tool_is_what_its_server_says() {
-    let house = McpHarness::child().await;
+    let harness = McpHarness::child().await;
     let spec = |name: &str| {
-        let tool = house.tools.iter().find(|tool| tool.spec().name == name);
+        let tool = harness.tools.iter().find(|tool| tool.spec().name == name);
         tool.unwrap().spec().clone()
     };
     let echo = spec("files/echo");
@@ -54,12 +54,12 @@ impl Model for RecordingModel {
 
 #[tokio::test]
 async fn the_model_hears_names_that_it_can_say_and_the_log_has_their_own() {
-    let house = McpHarness::child().await;
+    let harness = McpHarness::child().await;
     let heard = Arc::new(Mutex::new(Vec::new()));
     let answers = [vec![ScriptStep::call("c", "files__echo", "{}")], vec![ScriptStep::text("So.")]];
     let model = RecordingModel { script: ScriptedModel::new(answers), heard: heard.clone() };
     let mut agent = Agent::builder("friday", model);
-    for tool in &house.tools {
+    for tool in &harness.tools {
         agent = agent.tool(tool.clone());
     }
     let reply = agent.build().call([Msg::user("ann", "go")]).await.unwrap();
@@ -69,25 +69,25 @@ async fn the_model_hears_names_that_it_can_say_and_the_log_has_their_own() {
 }
 
 /// The same over pipes and over HTTP.
-async fn gives_what_it_has(house: McpHarness) {
+async fn gives_what_it_has(harness: McpHarness) {
     // The model says the name that it was told.
-    let echo = house.call("files__echo", r#"{"text":"hello"}"#).await;
+    let echo = harness.call("files__echo", r#"{"text":"hello"}"#).await;
     assert_eq!((echo.state, echo.output.text("")), (ToolResultState::Success, "hello".to_owned()));
     assert_eq!(echo.name, "files/echo");
-    assert_eq!(house.call("files__echo", "").await.output.text(""), "nothing");
-    let structured = house.call("files__structured", "{}").await;
+    assert_eq!(harness.call("files__echo", "").await.output.text(""), "nothing");
+    let structured = harness.call("files__structured", "{}").await;
     assert_eq!(structured.output.text(""), r#"{"answer":42}"#);
     for (tool, why) in [("files__fails", "no such file"), ("files__refuses", "text is missing")] {
-        let result = house.call(tool, "{}").await;
+        let result = harness.call(tool, "{}").await;
         assert_eq!(
             (result.state, result.output.text("")),
             (ToolResultState::Error, why.to_owned())
         );
     }
-    let broken = house.call("files__broken", "{}").await;
+    let broken = harness.call("files__broken", "{}").await;
     assert_eq!(broken.output.text(""), "(image/png that cannot be read)");
 
-    let Payload::Parts(parts) = house.call("files__show", "{}").await.output else { panic!() };
+    let Payload::Parts(parts) = harness.call("files__show", "{}").await.output else { panic!() };
     let shown: Vec<String> = parts
         .iter()
         .map(|part| match part {
@@ -124,13 +124,13 @@ async fn over_http_it_gives_what_it_has() {
 
 #[tokio::test]
 async fn what_it_says_on_its_way_is_streamed() {
-    for house in [McpHarness::child().await, McpHarness::http().await] {
-        let mut events = house.agent("files__steps", "{}").reply([Msg::user("ann", "go")]);
+    for harness in [McpHarness::child().await, McpHarness::http().await] {
+        let mut events = harness.agent("files__steps", "{}").reply([Msg::user("ann", "go")]);
         let mut said = String::new();
         while let Some(event) = events.next().await {
             if let EventKind::ToolResultTextDelta(delta) = event.unwrap().kind {
                 // It goes on when this was heard, and not before.
-                std::fs::write(house.folder.path().join("heard"), "").unwrap();
+                std::fs::write(harness.folder.path().join("heard"), "").unwrap();
                 said.push_str(&delta.delta);
             }
         }
@@ -140,12 +140,15 @@ async fn what_it_says_on_its_way_is_streamed() {
 
 #[tokio::test]
 async fn many_calls_share_one_server() {
-    for house in [McpHarness::child().await, McpHarness::http().await] {
+    for harness in [McpHarness::child().await, McpHarness::http().await] {
         let calls = (0..20).map(|n| {
-            let house = &house;
+            let harness = &harness;
             async move {
                 let input = format!(r#"{{"text":"{n}"}}"#);
-                assert_eq!(house.call("files__echo", &input).await.output.text(""), n.to_string());
+                assert_eq!(
+                    harness.call("files__echo", &input).await.output.text(""),
+                    n.to_string()
+                );
             }
         });
         futures_util::future::join_all(calls).await;
@@ -156,9 +159,9 @@ async fn many_calls_share_one_server() {
 async fn a_child_gets_little_of_our_environment() {
     // Cargo gives each test a lot of it.
     assert!(std::env::vars_os().any(|(name, _)| name.to_str().unwrap().starts_with("CARGO")));
-    let house =
+    let harness =
         McpHarness::child_with(|server| server.env("EXTRA", "1").inherit("CARGO_PKG_NAME")).await;
-    let names = house.call("files__environment", "{}").await.output.text("");
+    let names = harness.call("files__environment", "{}").await.output.text("");
     let names: Vec<&str> = names.split(' ').collect();
     for expected in ["EXTRA", "PATH", "CARGO_PKG_NAME"] {
         assert!(names.contains(&expected), "{expected}: {names:?}");

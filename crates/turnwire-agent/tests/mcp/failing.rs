@@ -1,9 +1,9 @@
 //! Servers that are not there, die, hang, or are told to stop.
 
+use crate::fake_server::ENDLESS;
 #[cfg(target_os = "linux")]
 use crate::harness::child_after_commands;
 use crate::harness::{McpHarness, PATIENCE, child, eventually, serve};
-use crate::server::ENDLESS;
 use futures_util::StreamExt;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -51,13 +51,13 @@ async fn one_that_says_nothing_does_not_hold_up_the_start() {
 
 #[tokio::test]
 async fn one_that_dies_is_started_again() {
-    let house = McpHarness::child().await;
-    let before = house.call("files__pid", "{}").await.output.text("");
-    let result = house.call("files__dies", "{}").await;
+    let harness = McpHarness::child().await;
+    let before = harness.call("files__pid", "{}").await.output.text("");
+    let result = harness.call("files__dies", "{}").await;
     assert_eq!(result.state, ToolResultState::Error);
     let why = result.output.text("");
-    assert!(why.contains("broke off; whether the call was carried out is not known"), "{why}");
-    let after = house.call("files__pid", "{}").await;
+    assert!(why.contains("closed the connection; it is unknown whether the call ran"), "{why}");
+    let after = harness.call("files__pid", "{}").await;
     assert_eq!(after.state, ToolResultState::Success, "{}", after.output.text(""));
     assert_ne!(after.output.text(""), before);
 }
@@ -67,22 +67,22 @@ async fn one_that_cannot_be_started_again_is_a_failed_call() {
     let folder = tempfile::tempdir().unwrap();
     let inside = folder.path().join("inside");
     std::fs::create_dir(&inside).unwrap();
-    let house = McpHarness::child_with(|server| server.working_dir(&inside)).await;
+    let harness = McpHarness::child_with(|server| server.working_dir(&inside)).await;
     std::fs::remove_dir(&inside).unwrap();
-    house.call("files__dies", "{}").await;
-    let result = house.call("files__pid", "{}").await;
+    harness.call("files__dies", "{}").await;
+    let result = harness.call("files__pid", "{}").await;
     assert_eq!(result.state, ToolResultState::Error);
     assert!(result.output.text("").contains("cannot be started"), "{}", result.output.text(""));
     // And when it can be, it is.
     std::fs::create_dir(&inside).unwrap();
-    assert_eq!(house.call("files__pid", "{}").await.state, ToolResultState::Success);
+    assert_eq!(harness.call("files__pid", "{}").await.state, ToolResultState::Success);
 }
 
 #[tokio::test]
 async fn one_over_http_that_was_restarted_is_reached_again() {
-    let mut house = McpHarness::http().await;
-    let address = house.http.as_ref().unwrap().address;
-    house.http = None;
+    let mut harness = McpHarness::http().await;
+    let address = harness.http.as_ref().unwrap().address;
+    harness.http = None;
     // Until the listener is closed, a connection may still be taken.
     let mut listener = None;
     eventually(|| {
@@ -91,33 +91,37 @@ async fn one_over_http_that_was_restarted_is_reached_again() {
     })
     .await;
     drop(listener);
-    let gone = house.call("files__pid", "{}").await;
+    let gone = harness.call("files__pid", "{}").await;
     assert_eq!(gone.state, ToolResultState::Error);
     assert!(gone.output.text("").contains("The MCP server files "), "{}", gone.output.text(""));
     let listener = TcpListener::bind(address).await.unwrap();
-    house.http = Some(serve(listener, house.folder.path()));
-    let back = house.call("files__pid", "{}").await;
+    harness.http = Some(serve(listener, harness.folder.path()));
+    let back = harness.call("files__pid", "{}").await;
     assert_eq!(back.state, ToolResultState::Success, "{}", back.output.text(""));
 }
 
 #[tokio::test]
 async fn a_call_that_gives_no_sign_is_given_up_and_the_server_told() {
-    let house = McpHarness::child_with(|server| server.call_limit(Duration::from_secs(4))).await;
-    let before = house.call("files__pid", "{}").await.output.text("");
-    let result = house.call("files__hangs", "{}").await;
+    let harness = McpHarness::child_with(|server| server.call_limit(Duration::from_secs(4))).await;
+    let before = harness.call("files__pid", "{}").await.output.text("");
+    let result = harness.call("files__hangs", "{}").await;
     assert_eq!(result.state, ToolResultState::Error);
-    assert!(result.output.text("").contains("gave no sign for 4s"), "{}", result.output.text(""));
-    house.wait_for_trace("cancelled").await;
+    assert!(
+        result.output.text("").contains("sent no progress for 4s"),
+        "{}",
+        result.output.text("")
+    );
+    harness.wait_for_trace("cancelled").await;
     // The server is well: it stays.
-    assert_eq!(house.call("files__pid", "{}").await.output.text(""), before);
+    assert_eq!(harness.call("files__pid", "{}").await.output.text(""), before);
 }
 
 #[tokio::test]
 async fn one_that_is_frozen_is_started_again() {
-    let house = McpHarness::child_with(|server| server.call_limit(Duration::from_secs(4))).await;
-    let before = house.call("files__pid", "{}").await.output.text("");
-    assert_eq!(house.call("files__freezes", "{}").await.state, ToolResultState::Error);
-    let after = house.call("files__pid", "{}").await;
+    let harness = McpHarness::child_with(|server| server.call_limit(Duration::from_secs(4))).await;
+    let before = harness.call("files__pid", "{}").await.output.text("");
+    assert_eq!(harness.call("files__freezes", "{}").await.state, ToolResultState::Error);
+    let after = harness.call("files__pid", "{}").await;
     assert_eq!(after.state, ToolResultState::Success, "{}", after.output.text(""));
     assert_ne!(after.output.text(""), before);
     // The frozen one is killed, although it does not see that its input has ended.
@@ -127,16 +131,16 @@ async fn one_that_is_frozen_is_started_again() {
 
 #[tokio::test]
 async fn a_stop_reaches_the_server() {
-    for house in [McpHarness::child().await, McpHarness::http().await] {
-        let mut events = house.agent("files__hangs", "{}").reply([Msg::user("ann", "go")]);
+    for harness in [McpHarness::child().await, McpHarness::http().await] {
+        let mut events = harness.agent("files__hangs", "{}").reply([Msg::user("ann", "go")]);
         while let Some(event) = events.next().await {
             if event.unwrap().kind.type_name() == "TOOL_RESULT_START" {
                 break;
             }
         }
-        house.wait_for_trace("begun").await;
+        harness.wait_for_trace("begun").await;
         drop(events);
-        house.wait_for_trace("cancelled").await;
+        harness.wait_for_trace("cancelled").await;
     }
 }
 
@@ -144,11 +148,11 @@ async fn a_stop_reaches_the_server() {
 #[tokio::test]
 async fn a_child_ends_with_its_tools() {
     let folder = tempfile::tempdir().unwrap();
-    let house = McpHarness::child().await;
-    let pid = house.call("files__pid", "{}").await.output.text("");
+    let harness = McpHarness::child().await;
+    let pid = harness.call("files__pid", "{}").await.output.text("");
     let process = std::path::Path::new("/proc").join(pid);
     assert!(process.exists());
-    drop(house);
+    drop(harness);
     eventually(|| !process.exists()).await;
     // Nothing of it is said by what is shown of it.
     let shown = format!("{:?}", child(folder.path()).env("KEY", "secret"));
@@ -157,8 +161,8 @@ async fn a_child_ends_with_its_tools() {
 
 #[tokio::test]
 async fn tools_that_are_too_large_or_too_many_are_left_out() {
-    let house = McpHarness::child_with(|server| server.env(ENDLESS, "1")).await;
-    let names: Vec<&str> = house.tools.iter().map(|tool| tool.spec().name.as_str()).collect();
+    let harness = McpHarness::child_with(|server| server.env(ENDLESS, "1")).await;
+    let names: Vec<&str> = harness.tools.iter().map(|tool| tool.spec().name.as_str()).collect();
     assert_eq!(names.len(), turnwire_agent::schema::MAX_TOOLS);
     assert!(names.starts_with(&["files/good0", "files/fine0", "files/good1"]), "{names:?}");
     assert!(names.iter().all(|name| !name.contains("large") && !name.contains("deep")));
@@ -205,10 +209,10 @@ const GRANDCHILDREN: [&str; 5] = [
 #[tokio::test]
 async fn what_a_child_has_started_ends_with_it_wherever_it_went() {
     for commands in GRANDCHILDREN {
-        let (mut house, first) = with_grandchild(commands).await;
-        house.tools.clear();
+        let (mut harness, first) = with_grandchild(commands).await;
+        harness.tools.clear();
         // It may start another one meanwhile.
-        let file = house.folder.path().join("pid");
+        let file = harness.folder.path().join("pid");
         let last = || std::fs::read_to_string(&file).unwrap();
         eventually(|| !runs(&first) && !runs(last().trim())).await;
     }
@@ -218,8 +222,8 @@ async fn what_a_child_has_started_ends_with_it_wherever_it_went() {
 #[tokio::test]
 async fn what_a_child_has_started_ends_when_the_child_died_and_another_is_started() {
     let setsid = GRANDCHILDREN[2];
-    let (house, pid) = with_grandchild(setsid).await;
-    house.call("files__dies", "{}").await;
-    assert_eq!(house.call("files__echo", "{}").await.state, ToolResultState::Success);
+    let (harness, pid) = with_grandchild(setsid).await;
+    harness.call("files__dies", "{}").await;
+    assert_eq!(harness.call("files__echo", "{}").await.state, ToolResultState::Success);
     eventually(|| !runs(&pid)).await;
 }

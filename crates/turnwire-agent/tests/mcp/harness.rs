@@ -1,6 +1,6 @@
 //! Servers, and an agent that calls one tool.
 
-use crate::server::{FOLDER, Server, TEST};
+use crate::fake_server::{FOLDER, FakeServer, TEST};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use std::path::Path;
@@ -105,7 +105,7 @@ impl McpHarness {
 pub fn serve(listener: TcpListener, folder: &Path) -> HttpServer {
     let address = listener.local_addr().unwrap();
     let ends = CancellationToken::new();
-    let server = Server { folder: folder.to_owned() };
+    let server = FakeServer { folder: folder.to_owned() };
     let config = StreamableHttpServerConfig::default().with_cancellation_token(ends.clone());
     let service = StreamableHttpService::new(
         move || Ok(server.clone()),

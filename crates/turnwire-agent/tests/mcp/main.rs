@@ -9,5 +9,5 @@
 
 mod calls;
 mod failing;
+mod fake_server;
 mod harness;
-mod server;

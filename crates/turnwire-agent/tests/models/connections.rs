@@ -207,7 +207,7 @@ async fn an_invalid_http_response_is_a_connection_error() {
             FakeProvider::start([vec![ServerStep::Send(sent.into()), ServerStep::HangUp]]).await;
         let error = collect_events(&model_without_retries(&fake)).await.1.unwrap();
         assert_eq!((error.kind.clone(), error.is_transient), (ErrorType::Connection, true));
-        assert!(error.message.contains("went away before it answered"), "{error}");
+        assert!(error.message.contains("closed the connection before it responded"), "{error}");
         assert!(error.message.contains(expected), "{expected}: {error}");
     }
 }

@@ -132,7 +132,7 @@ async fn a_provider_that_is_not_there_is_tried_again_and_named() {
         .unwrap();
     let error = fails(&model).await;
     assert_eq!((error.kind.clone(), error.is_transient), (ErrorType::Connection, true));
-    assert!(error.message.contains(&format!("was not reached at {base}: ")), "{error}");
+    assert!(error.message.contains(&format!("could not be reached at {base}: ")), "{error}");
 }
 
 #[tokio::test]

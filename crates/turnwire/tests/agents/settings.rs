@@ -22,7 +22,7 @@ fn config_check_lists_agents_and_warns_about_missing_keys() {
     let (is_good, text) = check("[agents.a]\nmodel = \"anthropic:claude\"\n");
     assert!(is_good, "{text}");
     assert!(text.contains("agents       a (anthropic:claude)"), "{text}");
-    let warning = "warning: turnwire.toml:2:1: agents.a.model: there is no key for the model: ANTHROPIC_API_KEY is not set";
+    let warning = "warning: turnwire.toml:2:1: agents.a.model: no API key for the model: ANTHROPIC_API_KEY is not set";
     assert!(text.contains(warning), "{text}");
     let (is_good, text) = check("[agents.a]\nmodel = \"openai:x\"\napi_key_env = \"FAKE_KEY\"\n");
     assert!(is_good && !text.contains("warning"), "{text}");

@@ -168,7 +168,7 @@ impl HttpModelBuilder {
         let address = provider.address(base, model)?;
         let key = key.unwrap_or_else(|| provider.default_key(base));
         if !key.is_none() && !provider::is_confidential(&address) {
-            tracing::warn!(model = %name, "the key travels in the clear: the base URL is not https");
+            tracing::warn!(model = %name, "the API key is sent unencrypted: the base URL is not https");
         }
         Ok(HttpModel {
             provider,

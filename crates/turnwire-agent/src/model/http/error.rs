@@ -26,7 +26,7 @@ pub(super) fn from_status(
     let reason = status.canonical_reason().unwrap_or("no reason");
     let mut message = format!("{who} answered {} ({reason})", status.as_u16());
     if status.is_redirection() {
-        message.push_str(", which is not followed: the base URL has to be the place itself");
+        message.push_str("; redirects are not followed: set the base URL to the final address");
         if let Some(place) = headers.get(header::LOCATION).and_then(|it| it.to_str().ok()) {
             let place = place.split(['?', '#']).next().unwrap_or_default();
             message = format!("{message} (perhaps {})", sanitize(place, secret));
@@ -61,12 +61,14 @@ fn classify_status(status: StatusCode) -> (ErrorType, bool) {
 /// The error of a request without a response.
 pub(super) fn from_send_error(who: &str, place: &str, trouble: &SendError) -> ModelError {
     let message = match trouble {
-        SendError::ConnectTimeout => format!("{who} was not reached at {place} in time"),
+        SendError::ConnectTimeout => {
+            format!("{who} could not be reached at {place} within the time limit")
+        }
         SendError::Connect(why) => {
-            format!("{who} was not reached at {place}: {}", root_cause(&**why))
+            format!("{who} could not be reached at {place}: {}", root_cause(&**why))
         }
         SendError::NoResponse(why) => {
-            format!("{who} went away before it answered: {}", root_cause(&**why))
+            format!("{who} closed the connection before it responded: {}", root_cause(&**why))
         }
     };
     ModelError::transient(ErrorType::Connection, message)

@@ -54,7 +54,7 @@ impl ApiKey {
         let text = match &self.0 {
             KeySource::Env(name) => std::env::var(name).map_err(|error| match error {
                 std::env::VarError::NotPresent => format!("{name} is not set"),
-                std::env::VarError::NotUnicode(_) => format!("{name} holds no text"),
+                std::env::VarError::NotUnicode(_) => format!("{name} is not valid UTF-8"),
             }),
             KeySource::File(path) => read_file(path),
             KeySource::Literal(secret) => Ok(secret.0.clone()),
@@ -63,10 +63,10 @@ impl ApiKey {
         let usable = text.and_then(|text| match text.trim() {
             "" => Err(format!("{self} is empty")),
             key if key.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Secret(key.to_owned())),
-            _ => Err(format!("{self} holds something that no header can carry")),
+            _ => Err(format!("{self} contains characters that a header cannot carry")),
         });
         usable.map_err(|why| {
-            let message = format!("there is no key for the model: {why}");
+            let message = format!("no API key for the model: {why}");
             ModelError::new(ErrorType::Authentication, message)
         })
     }

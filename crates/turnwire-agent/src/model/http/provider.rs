@@ -148,9 +148,11 @@ pub(super) fn find_provider(
     let provider = PROVIDERS.iter().find(|provider| provider.wire == wire);
     match (provider, Wire::named(wire)) {
         (Some(provider), Some(wire)) if !model.is_empty() => Ok((provider, wire, model)),
-        (Some(_), _) => Err(setup_error(format!("\"{name}\" names no model: write {word}:MODEL"))),
+        (Some(_), _) => {
+            Err(setup_error(format!("\"{name}\" has no model name: write {word}:MODEL")))
+        }
         (None, _) => Err(setup_error(format!(
-            "\"{name}\" is no model: write WIRE:MODEL, WIRE one of {}",
+            "\"{name}\" is not a model: write WIRE:MODEL, with WIRE one of {}",
             known()
         ))),
     }
@@ -170,7 +172,7 @@ impl Provider {
             return Err(bad("is neither http nor https"));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(bad("has a name or a password in it: a key goes elsewhere"));
+            return Err(bad("contains a user name or password; configure the key separately"));
         }
         url.set_fragment(None);
         let path = self.path.replace("{model}", &model_path(model));

@@ -176,7 +176,7 @@ impl ResponseStream {
                 // Skipping it would lose output of the model.
                 Err(error) => {
                     let why = error::sanitize(&error.to_string(), secret);
-                    let message = format!("{who} sent what cannot be read: {why}");
+                    let message = format!("{who} sent an invalid event: {why}");
                     *failed = Some(ModelError::new(ErrorType::Upstream, message));
                 }
             }
@@ -205,9 +205,9 @@ impl ResponseStream {
 
     /// The error of a body that is not a stream of events.
     fn unreadable(&self) -> ModelError {
-        let problem = self.problem.as_deref().unwrap_or("this is no stream");
+        let problem = self.problem.as_deref().unwrap_or("not an event stream");
         let problem = error::sanitize(problem, &self.secret);
-        let message = format!("{} sent no answer that can be read: {problem}", self.model_id);
+        let message = format!("{} sent an invalid response: {problem}", self.model_id);
         ModelError::new(ErrorType::Upstream, message + &self.body_excerpt())
     }
 
@@ -296,7 +296,10 @@ impl Stream for ResponseStream {
             }
             let Some(silence) = &mut this.idle_timer else { return Poll::Pending };
             let is_silent = ready!(silence.poll(cx));
-            let message = format!("{} said nothing more for {is_silent:?}", this.model_id);
+            let message = format!(
+                "{} sent nothing for {is_silent:?} in the middle of its answer",
+                this.model_id
+            );
             this.failed = Some(ModelError::transient(ErrorType::Upstream, message));
         }
     }

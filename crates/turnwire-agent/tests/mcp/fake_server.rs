@@ -18,7 +18,7 @@ use std::time::Duration;
 pub const FOLDER: &str = "TURNWIRE_TEST_MCP_FOLDER";
 
 /// What a child of this name does: the whole name of the test below.
-pub const TEST: &str = "server::serves_when_it_is_told_to";
+pub const TEST: &str = "fake_server::serves_when_it_is_told_to";
 
 /// With this variable a server lists tools without end.
 pub const ENDLESS: &str = "TURNWIRE_TEST_MCP_ENDLESS";
@@ -44,7 +44,7 @@ fn endless_tools(page: Option<PaginatedRequestParams>) -> ListToolsResult {
 }
 
 #[derive(Clone)]
-pub struct Server {
+pub struct FakeServer {
     pub folder: PathBuf,
 }
 
@@ -52,7 +52,7 @@ pub struct Server {
 #[ignore = "it is what other tests start"]
 fn serves_when_it_is_told_to() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
-    let server = Server { folder: folder.into() };
+    let server = FakeServer { folder: folder.into() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let running = server.serve(stdio()).await.unwrap();
@@ -68,14 +68,14 @@ fn tool(name: &'static str, about: &'static str) -> Tool {
     Tool::new(name, about, Arc::new(schema))
 }
 
-impl Server {
+impl FakeServer {
     /// Leaves a trace.
     fn note(&self, what: &str) {
         std::fs::write(self.folder.join(what), "").unwrap();
     }
 }
 
-impl ServerHandler for Server {
+impl ServerHandler for FakeServer {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
     }
