@@ -146,7 +146,6 @@ pub fn tool_call_ids(msg: &Msg) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwire_core::ToolCall;
     use turnwire_core::event::{ToolCallEnd, ToolCallStart};
 
     fn start(ids: &mut CallIds, id: &'static str) -> String {

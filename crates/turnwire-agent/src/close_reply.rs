@@ -1,7 +1,7 @@
 //! Ends a reply that cannot continue, so that its history stays valid. The server and the agent loop call
 //! it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::mem::discriminant;
 use turnwire_core::event::{
     Block, Chunk, DataBlockDelta, DataBlockEnd, ModelCallEnd, ReplyEnd, TextBlockEnd,
@@ -73,7 +73,7 @@ pub fn close_reply(
         .collect();
     for block in &blocks {
         match block {
-            ContentBlock::ToolCall(call) if !results.contains_key(call.id.as_str()) => {
+            ContentBlock::ToolCall(call) if !with_result.contains(call.id.as_str()) => {
                 let (tool_call_id, tool_call_name) =
                     (call.id.clone().into(), call.name.clone().into());
                 closing.push(ToolResultStart { tool_call_id, tool_call_name });

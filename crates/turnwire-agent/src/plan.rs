@@ -178,10 +178,8 @@ pub fn next_step(state: &ReplyState<'_>) -> Step {
 
 /// The hint at the end of a reply, which the model has not read.
 fn unread_hint(reply: &Msg) -> Option<&HintBlock> {
-    match reply.content().last() {
-        Some(ContentBlock::Hint(hint)) => Some(hint),
-        _ => None,
-    }
+    let Some(ContentBlock::Hint(hint)) = reply.content().last() else { return None };
+    Some(hint)
 }
 
 /// Whether a model call that ended like this cannot be continued.
@@ -209,7 +207,10 @@ fn call_action(
             ToolResultState::Denied,
             "The user did not allow this call.".to_owned(),
         )),
-        _ => Some(match (spec, result) {
+        ToolCallState::Pending
+        | ToolCallState::Allowed
+        | ToolCallState::Finished
+        | ToolCallState::Other(_) => Some(match (spec, result) {
             (Some(spec), Some(_)) if spec.resumes => CallAction::Run(ResultStarted::Yes),
             (Some(spec), Some(result)) if spec.idempotent && is_empty(&result.output) => {
                 CallAction::Run(ResultStarted::Yes)
@@ -239,8 +240,12 @@ fn apply_rules(state: &ReplyState<'_>, call: &ToolCall, spec: &ToolSpec) -> Call
         Behavior::Ask | Behavior::Other(_) if !is_allowed => {
             CallAction::AskUser(Permissions::suggest(spec, &call.input))
         }
-        _ if spec.executor == Executor::Client => CallAction::SendToClient,
-        _ => CallAction::Run(ResultStarted::No),
+        Behavior::Allow | Behavior::Ask | Behavior::Passthrough | Behavior::Other(_) => {
+            match spec.executor {
+                Executor::Client => CallAction::SendToClient,
+                Executor::Agent => CallAction::Run(ResultStarted::No),
+            }
+        }
     }
 }
 

@@ -555,7 +555,7 @@ async fn they_do_not_go_deeper_than_they_may() {
     let deepest = replies.last().unwrap();
     let (state, why) = only_result(&deepest.msg);
     assert_eq!(state, ToolResultState::Error);
-    assert!(why.contains("deep below each other"), "{why}");
+    assert!(why.contains("nested at most"), "{why}");
     let path = deepest.agent.as_ref().unwrap().agent_path.as_deref().unwrap();
     assert_eq!(path, ["deep"; 6].join("/"));
 }

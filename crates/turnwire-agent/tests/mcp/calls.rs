@@ -85,7 +85,7 @@ async fn gives_what_it_has(harness: McpHarness) {
         );
     }
     let broken = harness.call("files__broken", "{}").await;
-    assert_eq!(broken.output.text(""), "(image/png that cannot be read)");
+    assert_eq!(broken.output.text(""), "(image/png with invalid base64)");
 
     let Payload::Parts(parts) = harness.call("files__show", "{}").await.output else { panic!() };
     let shown: Vec<String> = parts

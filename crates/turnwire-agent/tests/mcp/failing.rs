@@ -30,7 +30,7 @@ async fn a_server_that_is_not_there_is_named() {
             "cannot be reached",
         ),
         (McpServer::url("ftp://localhost").with_name("files"), "neither http nor https"),
-        (McpServer::url("nowhere").with_name("files"), "no valid address"),
+        (McpServer::url("nowhere").with_name("files"), "an invalid URL"),
     ] {
         let said = refused(&server).await;
         assert!(said.starts_with("The MCP server files ") && said.contains(why), "{said}");

@@ -57,7 +57,7 @@ async fn silence_between_tokens_ends_the_call_and_closes_the_connection() {
     assert_eq!(types(&events), ["MODEL_CALL_START", "TEXT_BLOCK_START", "TEXT_BLOCK_DELTA"]);
     let error = error.unwrap();
     assert_eq!((error.kind.clone(), error.is_transient), (ErrorType::Upstream, true));
-    assert!(error.message.contains("said nothing more for 50ms"), "{error}");
+    assert!(error.message.contains("sent nothing for 50ms"), "{error}");
     fake.wait_for_disconnect().await;
     assert_eq!(fake.requests().len(), 1);
 }
@@ -121,21 +121,17 @@ async fn an_error_in_the_middle_is_the_last_event() {
 #[tokio::test]
 async fn what_is_no_stream_is_named_and_not_tried_again() {
     for (media_type, body, expected) in [
-        ("text/html; charset=utf-8", "<html>Log in</html>", "may not be its base URL"),
+        ("text/html; charset=utf-8", "<html>Log in</html>", "check the base URL"),
         ("text/plain", "Hello, I am a wiki.", "Hello, I am a wiki."),
-        (
-            "application/json",
-            "{\n  \"detail\": \"no\n  such thing\"\n}",
-            "no answer that can be read",
-        ),
+        ("application/json", "{\n  \"detail\": \"no\n  such thing\"\n}", "an invalid response"),
         (
             "application/json",
             "{\n  \"error\": {\n    \"message\": \"not here\"\n  }\n}",
             "(not here)",
         ),
-        ("text/event-stream", "data: {\"id\": \n\ndata: x\n\n", "no answer that can be read"),
-        ("text/event-stream", "data: [1]\n\n", "no answer that can be read"),
-        ("application/octet-stream", "\u{0}\u{1}\u{2}", "no answer that can be read"),
+        ("text/event-stream", "data: {\"id\": \n\ndata: x\n\n", "an invalid response"),
+        ("text/event-stream", "data: [1]\n\n", "an invalid response"),
+        ("application/octet-stream", "\u{0}\u{1}\u{2}", "an invalid response"),
     ] {
         for cut in [1, 1000] {
             let pieces = body.as_bytes().chunks(cut).map(|piece| ServerStep::Send(chunk(piece)));
@@ -179,7 +175,7 @@ async fn a_frame_that_cannot_be_read_is_not_passed_over_in_silence() {
         assert_eq!(types(&events), ["MODEL_CALL_START", "TEXT_BLOCK_START", "TEXT_BLOCK_DELTA"]);
         let error = error.unwrap();
         assert_eq!((error.kind.clone(), error.is_transient), (ErrorType::Upstream, false));
-        assert!(error.message.contains("what cannot be read"), "{error}");
+        assert!(error.message.contains("an invalid event"), "{error}");
         fake.wait_for_disconnect().await;
     }
 }

@@ -112,7 +112,7 @@ fn a_model_that_cannot_be_made_says_why() {
     assert!(why("gpt-5", "http://h").contains("WIRE:MODEL"));
     assert!(why("openai:", "http://h").contains("openai:MODEL"));
     assert!(why("openai:m", "ftp://h").contains("neither http nor https"));
-    assert!(why("openai:m", "http://sk-secret@h").contains("a key goes elsewhere"));
+    assert!(why("openai:m", "http://sk-secret@h").contains("configure the key separately"));
     assert!(!why("openai:m", "http://sk-secret@h").contains("sk-secret"));
 }
 

@@ -194,7 +194,7 @@ async fn a_model_that_says_nothing_is_tried_again_and_its_connections_are_closed
     let limit = Duration::from_millis(400);
     let error = fails(&model_at("openai", &fake).first_token_limit(limit).build().unwrap()).await;
     assert_eq!((error.kind.clone(), error.is_transient), (ErrorType::Upstream, true));
-    assert!(error.message.contains("said nothing for 400ms"), "{error}");
+    assert!(error.message.contains("no output within 400ms"), "{error}");
     assert_eq!(fake.requests().len(), 3);
     for _ in 0..3 {
         fake.wait_for_disconnect().await;
@@ -224,5 +224,5 @@ async fn a_provider_that_does_not_take_connections_is_given_up() {
         .unwrap();
     let Err(error) = ask(&model).await else { panic!("there is an answer") };
     assert_eq!(error.kind, ErrorType::Connection);
-    assert!(error.message.contains("in time"), "{error}");
+    assert!(error.message.contains("within the time limit"), "{error}");
 }
