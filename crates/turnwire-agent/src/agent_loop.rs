@@ -75,8 +75,8 @@ impl<'r> AgentLoop<'r> {
         };
         let stop = request.stop.clone();
         Self {
-            config: config,
-            request: request,
+            config,
+            request,
             journal,
             reply,
             model_calls: request.model_calls.clone(),
