@@ -9,8 +9,8 @@ use turnwire_core::event::{
     ToolResultTextDelta,
 };
 use turnwire_core::{
-    BlockKind, ContentBlock, DataBlock, Event, EventKind, Fields, FinishedReason, ModelCalls, Msg,
-    Part, Payload, ReplyError, Source, ToolResult, ToolResultState,
+    ContentBlock, DataBlock, Event, EventKind, Fields, FinishedReason, ModelCalls, Msg, Part,
+    Payload, ReplyError, Source, ToolResult, ToolResultState,
 };
 
 /// Returns the events that close a reply: they end open blocks and an open model call, give tool calls
@@ -66,11 +66,8 @@ pub fn close_reply(
         let finished_reason = FinishedReason::Interrupted;
         closing.push(ModelCallEnd { finished_reason, ..ModelCallEnd::default() });
     }
-    let results: HashMap<&str, &ToolResult> = blocks
-        .iter()
-        .filter_map(|block| ToolResult::from_block(block))
-        .map(|result| (result.id.as_str(), result))
-        .collect();
+    let with_result: HashSet<&str> =
+        partial.blocks::<ToolResult>().map(|result| result.id.as_str()).collect();
     for block in &blocks {
         match block {
             ContentBlock::ToolCall(call) if !with_result.contains(call.id.as_str()) => {
