@@ -188,7 +188,7 @@ impl Agent {
     /// let friday = Agent::builder("friday", ScriptedModel::new([vec![ScriptStep::text(said)]])).build();
     /// let (reply, plan) = friday.call_as::<TaskPlan>([Msg::user("ann", "How is tea made?")]).await?;
     /// assert_eq!((plan.goal.as_str(), plan.steps.len()), ("tea", 2));
-    /// assert!(reply.has_structured());
+    /// assert!(reply.has_structured_output());
     /// # Ok(())
     /// # }
     /// ```

@@ -36,7 +36,7 @@ use turnwire_core::{
 ///     reply.append_event(&event)?;
 ///     calls.observe(&event);
 /// }
-/// assert_eq!(calls.open, None);
+/// assert_eq!(calls.open_blocks, None);
 /// assert_eq!(reply.text("").as_deref(), Some("Let me"));
 /// let (_, result) = reply.tool_calls().next().unwrap();
 /// assert_eq!(result.unwrap().state, ToolResultState::Interrupted);

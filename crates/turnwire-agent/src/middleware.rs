@@ -25,7 +25,7 @@
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), turnwire_agent::AgentError> {
+//! # async fn main() -> Result<(), turnwire_agent::CallError> {
 //! let friday = Agent::builder("friday", ScriptedModel::new([vec![ScriptStep::text("Sunny.")]]))
 //!     .middleware(NoWeather)
 //!     .build();

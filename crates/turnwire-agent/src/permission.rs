@@ -60,12 +60,12 @@ impl MatchResult {
 /// A pattern for tool names.
 ///
 /// ```
-/// use turnwire_agent::permission::ToolNamePattern;
+/// use turnwire_agent::permission::NamePattern;
 ///
-/// assert!(ToolNamePattern::new("files/read_*").matches("files/read_text"));
-/// assert!(!ToolNamePattern::new("files/*").matches("files/a/b"));
-/// assert!(ToolNamePattern::new("files/**").matches("files/a/b"));
-/// assert!(ToolNamePattern::new("*").matches("files/read_text"));
+/// assert!(NamePattern::new("files/read_*").matches("files/read_text"));
+/// assert!(!NamePattern::new("files/*").matches("files/a/b"));
+/// assert!(NamePattern::new("files/**").matches("files/a/b"));
+/// assert!(NamePattern::new("*").matches("files/read_text"));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamePattern {

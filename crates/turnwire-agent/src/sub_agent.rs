@@ -10,7 +10,7 @@
 //! use turnwire_core::Msg;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), turnwire_agent::AgentError> {
+//! # async fn main() -> Result<(), turnwire_agent::CallError> {
 //! let researcher = Agent::builder("researcher", ScriptedModel::new([vec![ScriptStep::text("Paris.")]]))
 //!     .build();
 //! let main = Agent::builder("main", ScriptedModel::new([
