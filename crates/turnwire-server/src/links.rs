@@ -138,7 +138,12 @@ fn links_in(msg: &Msg) -> impl Iterator<Item = (usize, &DataBlock, &UrlSource)> 
             Source::Url(source) => Some((at, block, source)),
             Source::Base64(_) | Source::Other(_) => None,
         },
-        _ => None,
+        ContentBlock::Text(_)
+        | ContentBlock::Thinking(_)
+        | ContentBlock::Hint(_)
+        | ContentBlock::ToolCall(_)
+        | ContentBlock::ToolResult(_)
+        | ContentBlock::Other(_) => None,
     })
 }
 

@@ -176,7 +176,7 @@ fn payload_text(payload: &Payload) -> String {
         Payload::Parts(parts) => {
             let text = |part: &Part| match part {
                 Part::Text(block) => Some(strip_whitespace(&block.text)),
-                _ => None,
+                Part::Data(_) | Part::Other(_) => None,
             };
             parts.iter().filter_map(text).collect()
         }

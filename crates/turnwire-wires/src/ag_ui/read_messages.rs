@@ -490,7 +490,7 @@ fn read_data(mut fields: Fields, mut source: Fields, mut metadata: Fields) -> Re
         Source::Base64(source) if source.media_type.as_deref() == Some("") => {
             source.media_type = None;
         }
-        _ => {}
+        Source::Url(_) | Source::Base64(_) | Source::Other(_) => {}
     }
     block.id = fields.take("id").ok().flatten().unwrap_or_default();
     block.name = metadata.take("filename").ok().flatten();

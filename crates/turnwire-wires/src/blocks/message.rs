@@ -394,10 +394,9 @@ fn read_blocks(entry: &Fields, end: &mut ReplyEnding) -> Result<Vec<ContentBlock
     // Calls that are only in the list `tool_calls`.
     for fields in entry.get::<Vec<Fields>>("tool_calls").ok().flatten().unwrap_or_default() {
         let call = read_call(&fields);
-        let known = content.iter().any(|block| match block {
-            ContentBlock::ToolCall(known) => known.id == call.id,
-            _ => false,
-        });
+        let known = content
+            .iter()
+            .any(|block| matches!(block, ContentBlock::ToolCall(known) if known.id == call.id));
         if !known {
             content.push(call.into());
         }

@@ -171,7 +171,10 @@ fn to_part(block: &ContentBlock) -> Option<Part> {
         ContentBlock::Text(block) => Some(Part::Text(block.clone())),
         ContentBlock::Data(block) => Some(Part::Data(block.clone())),
         ContentBlock::Other(item) => Some(Part::Other(item.clone())),
-        _ => None,
+        ContentBlock::Thinking(_)
+        | ContentBlock::Hint(_)
+        | ContentBlock::ToolCall(_)
+        | ContentBlock::ToolResult(_) => None,
     }
 }
 

@@ -239,11 +239,7 @@ fn parse_item(raw: &RawValue, at: usize, said: &mut Vec<String>) -> ApiResult<Op
             if head.call_id.is_none_or(|id| id.is_empty()) {
                 return Err(invalid_request(format!("{place} has no `call_id`")));
             }
-            let content = parse_message(raw.get(), &place)?.content().to_vec();
-            let result = content.into_iter().find_map(|block| match block {
-                ContentBlock::ToolResult(result) => Some(result),
-                _ => None,
-            });
+            let result = parse_message(raw.get(), &place)?.first::<ToolResult>().cloned();
             result.map_or_else(
                 || Err(invalid_request(format!("{place} is not a tool result"))),
                 |result| Ok(Some(Item::Result(result.into()))),
@@ -264,7 +260,11 @@ fn user_message(raw: &str, place: &str) -> ApiResult<Msg> {
                 return Err(invalid_request(format!("{place} has invalid base64")));
             }
             ContentBlock::Data(_) => is_said = true,
-            _ => {
+            ContentBlock::Thinking(_)
+            | ContentBlock::Hint(_)
+            | ContentBlock::ToolCall(_)
+            | ContentBlock::ToolResult(_)
+            | ContentBlock::Other(_) => {
                 return Err(invalid_request(format!("{place} has an unsupported part")).hint(
                     "expected input_text, input_image or input_file, with text, data or URL",
                 ));
@@ -281,10 +281,5 @@ fn parse_message(raw: &str, place: &str) -> ApiResult<Msg> {
 }
 
 fn joined_text(msg: &Msg) -> Option<String> {
-    let texts = msg.content().iter().filter_map(|block| match block {
-        ContentBlock::Text(block) => Some(block.text.as_str()),
-        _ => None,
-    });
-    let text = texts.collect::<Vec<_>>().join("\n");
-    Some(text).filter(|text| !text.trim().is_empty())
+    msg.text("\n").filter(|text| !text.trim().is_empty())
 }
