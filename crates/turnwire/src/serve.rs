@@ -184,7 +184,7 @@ pub(crate) fn read_config(file: Option<&Path>) -> Result<Config, ConfigError> {
 
 fn init_logging(config: &LogConfig) -> Result<(), StartError> {
     let filter = config.level.parse::<tracing_subscriber::EnvFilter>().map_err(|error| {
-        StartError::new(format!("log.level \"{}\" cannot be understood: {error}", config.level))
+        StartError::new(format!("invalid log.level \"{}\": {error}", config.level))
             .hint("write error, warn, info, debug, or a filter such as info,turnwire::access=debug")
     })?;
     let json = match config.format {

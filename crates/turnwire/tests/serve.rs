@@ -84,13 +84,13 @@ fn a_failed_start_is_reported_with_a_hint() {
     for (args, expected) in [
         (vec!["--listen", server.address.as_str()], vec!["cannot listen on", "another program"]),
         (vec!["--listen", "0.0.0.0:0"], vec!["no credentials", "turnwire token new"]),
-        (vec!["--listen", "nowhere"], vec!["is no address", "127.0.0.1:4747"]),
+        (vec!["--listen", "nowhere"], vec!["invalid listen address", "127.0.0.1:4747"]),
         (vec!["--listen", "192.0.2.1:0", "--config", "bad.toml"], vec!["bad.toml:1:1", "`listen`"]),
         (vec!["--config", "none.toml"], vec!["none.toml: cannot be read"]),
-        (vec!["--store", "redis:x"], vec!["is no store", "sqlite:PATH"]),
-        (vec!["--tls-cert", "x.pem"], vec!["needs its --tls-key"]),
+        (vec!["--store", "redis:x"], vec!["invalid store", "sqlite:PATH"]),
+        (vec!["--tls-cert", "x.pem"], vec!["requires --tls-key"]),
         (vec!["--log", "!!"], vec!["log.level", "debug"]),
-        (vec!["--origin", "*"], vec!["is no origin"]),
+        (vec!["--origin", "*"], vec!["invalid origin"]),
     ] {
         let mut all = vec!["serve"];
         if !args.contains(&"--store") {

@@ -134,7 +134,7 @@ fn commands_find_the_store_like_the_server() {
     std::fs::write(shell.path("turnwire.toml"), "stor = 1").unwrap();
     shell.run_failing(&["sessions"], "", 2, "turnwire.toml:1:1");
     shell.run_failing(&["sessions", "--store", "memory:"], "", 2, "exists only inside its server");
-    shell.run_failing(&["sessions", "--store", "x"], "", 2, "is no store");
+    shell.run_failing(&["sessions", "--store", "x"], "", 2, "invalid store");
 }
 
 #[test]
@@ -173,8 +173,12 @@ fn an_import_reports_what_it_cannot_import() {
     let shell = TestHome::new();
     shell.with_sessions();
     let import = ["sessions", "import", "-", "--store", "sqlite:a.db"];
-    let again =
-        shell.run_failing(&import, &sample_sessions(), 1, "-:1: session rome: there is a session");
+    let again = shell.run_failing(
+        &import,
+        &sample_sessions(),
+        1,
+        "-:1: session rome: a session with this id",
+    );
     assert!(again.err.contains("--skip-existing"), "{}", again.err);
     let skip = shell.run(&[&import[..], &["--skip-existing"]].concat(), &sample_sessions());
     assert_eq!((skip.status, &*skip.err), (0, "0 sessions with 0 events imported; 2 skipped\n"));
