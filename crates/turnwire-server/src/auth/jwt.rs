@@ -197,7 +197,15 @@ fn read_key(
         return match config.algorithm {
             JwtAlgorithm::ES256 | JwtAlgorithm::ES384 => DecodingKey::from_ec_pem(&pem),
             JwtAlgorithm::EdDSA => DecodingKey::from_ed_pem(&pem),
-            _ => DecodingKey::from_rsa_pem(&pem),
+            JwtAlgorithm::RS256
+            | JwtAlgorithm::RS384
+            | JwtAlgorithm::RS512
+            | JwtAlgorithm::PS256
+            | JwtAlgorithm::PS384
+            | JwtAlgorithm::PS512
+            | JwtAlgorithm::HS256
+            | JwtAlgorithm::HS384
+            | JwtAlgorithm::HS512 => DecodingKey::from_rsa_pem(&pem),
         }
         .map_err(|error| {
             let (path, algorithm) = (path.display(), config.algorithm);
