@@ -27,9 +27,11 @@
 mod field;
 mod kinds;
 mod read;
+mod values;
 mod write;
 
 pub use kinds::*;
+pub use values::*;
 
 use crate::json::Fields;
 use crate::msg::Msg;

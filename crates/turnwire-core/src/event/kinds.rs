@@ -10,13 +10,12 @@
 
 use super::field::Field;
 use super::read::RawEvent;
-use super::{Text, owned};
-use crate::block::{ContentBlock, HintBlock, Payload, PermissionRule, ToolCall, ToolResult};
+use super::{Chunk, ConfirmResult, CustomValue, Text, TokenCounts, owned};
+use crate::block::{ContentBlock, HintBlock, Payload, ToolCall, ToolResult};
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Fields, Json};
-use crate::msg::{Msg, ReplyError, Usage};
+use crate::msg::{Msg, ReplyError};
 use crate::names::{FinishedReason, Role, ToolResultState};
-use crate::object::object;
 use crate::shape::{self, Shape};
 use serde::ser::SerializeMap;
 
@@ -536,78 +535,5 @@ impl EventKind<'_> {
 impl From<HintBlock> for Hint {
     fn from(block: HintBlock) -> Self {
         Self { block_id: block.id, source: block.source, hint: block.hint }
-    }
-}
-
-/// Content of a data delta: base64, cut anywhere, or a URL.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Chunk<'a> {
-    /// Base64.
-    Data(Text<'a>),
-    /// A URL.
-    Url(Text<'a>),
-}
-
-impl Default for Chunk<'_> {
-    /// No bytes.
-    fn default() -> Self {
-        Self::Data(Text::default())
-    }
-}
-
-/// The tokens of one model call.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct TokenCounts {
-    /// Tokens of the input.
-    pub input_tokens: i64,
-    /// Tokens of the output.
-    pub output_tokens: i64,
-    /// Tokens read from the provider's cache.
-    pub cache_input_tokens: i64,
-    /// Tokens written to the provider's cache.
-    pub cache_creation_input_tokens: i64,
-}
-
-impl TokenCounts {
-    /// Adds the tokens of another model call.
-    pub fn add(&mut self, counts: Self) {
-        let add = |sum: &mut i64, count: i64| *sum = sum.saturating_add(count);
-        add(&mut self.input_tokens, counts.input_tokens);
-        add(&mut self.output_tokens, counts.output_tokens);
-        add(&mut self.cache_input_tokens, counts.cache_input_tokens);
-        add(&mut self.cache_creation_input_tokens, counts.cache_creation_input_tokens);
-    }
-}
-
-impl Usage {
-    /// Adds the tokens of a model call.
-    pub(crate) fn add(&mut self, counts: TokenCounts) {
-        let add = |sum: &mut i64, count: i64| *sum = sum.saturating_add(count);
-        add(&mut self.input_tokens, counts.input_tokens);
-        add(&mut self.output_tokens, counts.output_tokens);
-        add(&mut self.cache_input_tokens, counts.cache_input_tokens);
-        add(&mut self.cache_creation_input_tokens, counts.cache_creation_input_tokens);
-    }
-}
-
-object! {
-    /// A person's answer to one pending call.
-    ConfirmResult {
-        /// Whether the call is approved.
-        confirmed: bool, needed;
-        /// The call, with the edited input. An empty input leaves the input unchanged.
-        tool_call: ToolCall, needed;
-        /// Permission rules that the person accepted.
-        rules: Option<Vec<PermissionRule>>, nullable;
-    }
-}
-
-/// Payload of a custom event: any JSON. Default: an empty object.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CustomValue(pub Json);
-
-impl Default for CustomValue {
-    fn default() -> Self {
-        Self(serde_json::Map::new().into())
     }
 }
