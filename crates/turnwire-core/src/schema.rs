@@ -281,6 +281,7 @@ fn unknown(what: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::BlockType;
 
     /// Every schema that another one refers to.
     fn references(value: &Value, found: &mut Vec<String>) {
@@ -305,7 +306,13 @@ mod tests {
             assert_eq!(schema["properties"]["type"]["const"], shape.word);
             assert!(!schema["description"].as_str().unwrap().is_empty(), "{}", shape.name);
         }
-        assert_eq!(definitions["ToolCall"]["properties"]["type"]["const"], "tool_call");
+        let mut blocks = Vec::new();
+        references(&definitions["ContentBlock"], &mut blocks);
+        let blocks = blocks.iter().filter_map(|block| block.strip_prefix("#/$defs/"));
+        let blocks: String = blocks.map(|name| definitions[name].to_string()).collect();
+        for word in BlockType::KNOWN.iter().map(|block| block.as_str()) {
+            assert!(blocks.contains(&format!("\"{word}\"")), "no schema for blocks of type {word}");
+        }
         let mut found = Vec::new();
         definitions.values().for_each(|schema| references(schema, &mut found));
         assert!(found.len() > 20);

@@ -61,19 +61,10 @@ fn wrap_item(item: &Fields) -> Fields {
 
 /// Whether our reader would mistake the item for a block of ours, or not accept it as a block.
 fn looks_like_our_block(item: &Fields) -> bool {
-    const TYPES: [BlockType; 9] = [
-        BlockType::Text,
-        BlockType::Thinking,
-        BlockType::Data,
-        BlockType::Image,
-        BlockType::Audio,
-        BlockType::Video,
-        BlockType::Hint,
-        BlockType::ToolCall,
-        BlockType::ToolResult,
-    ];
     match item.get::<String>("type") {
-        Ok(Some(word)) => word == WRAPPER_TYPE || TYPES.iter().any(|ours| ours.as_str() == word),
+        Ok(Some(word)) => {
+            word == WRAPPER_TYPE || BlockType::KNOWN.iter().any(|ours| ours.as_str() == word)
+        }
         _ => true,
     }
 }

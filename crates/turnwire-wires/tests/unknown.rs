@@ -40,10 +40,11 @@ fn streams(wire: &str) -> (&'static str, &'static str) {
             r#"{"model":"m","message":{"role":"assistant","content":"Hi"},"done":false}"#,
             r#"{"never":{"heard":"of"},"field":"kept as it is"}"#,
         ),
-        _ => (
+        "turnwire" | "agentscope" => (
             r#"{"type":"REPLY_START","id":"1","reply_id":"r"}"#,
             r#"{"type":"NEVER_HEARD_OF","id":"2","reply_id":"r","field":"kept as it is"}"#,
         ),
+        other => panic!("no frames here for the wire {other}"),
     }
 }
 

@@ -5,45 +5,32 @@ use crate::work;
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
 
-/// Blocks that share a namespace of ids. A tool call and its result have the same id, and a text and a
-/// thinking block may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Family {
-    Text,
-    Thinking,
-    Data,
-    Hint,
-    ToolCall,
-    ToolResult,
-    Other,
-}
-
-impl Family {
-    const ALL: [Self; 7] = [
-        Self::Text,
-        Self::Thinking,
-        Self::Data,
-        Self::Hint,
-        Self::ToolCall,
-        Self::ToolResult,
-        Self::Other,
-    ];
-}
-
-impl From<&ContentBlock> for Family {
-    #[inline]
-    fn from(block: &ContentBlock) -> Self {
-        match block {
-            ContentBlock::Text(_) => Self::Text,
-            ContentBlock::Thinking(_) => Self::Thinking,
-            ContentBlock::Data(_) => Self::Data,
-            ContentBlock::Hint(_) => Self::Hint,
-            ContentBlock::ToolCall(_) => Self::ToolCall,
-            ContentBlock::ToolResult(_) => Self::ToolResult,
-            ContentBlock::Other(_) => Self::Other,
+macro_rules! families {
+    ($($name:ident)+) => {
+        /// Blocks that share a namespace of ids. A tool call and its result have the same id, and a text and a
+        /// thinking block may.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub(super) enum Family {
+            $($name,)+
         }
-    }
+
+        impl Family {
+            const ALL: &[Self] = &[$(Self::$name,)+];
+        }
+
+        impl From<&ContentBlock> for Family {
+            #[inline]
+            fn from(block: &ContentBlock) -> Self {
+                match block {
+                    $(ContentBlock::$name(_) => Self::$name,)+
+                }
+            }
+        }
+    };
 }
+
+// One for each variant of `ContentBlock`.
+families! { Text Thinking Data Hint ToolCall ToolResult Other }
 
 /// Finds blocks by family and id, and the data parts of a result by their ids.
 ///
@@ -138,7 +125,7 @@ impl BlockIndex {
 
     /// The first block with this id, in all families.
     pub(super) fn find_first(&mut self, content: &[ContentBlock], id: &str) -> Option<usize> {
-        Family::ALL.into_iter().filter_map(|family| self.find(content, family, id)).min()
+        Family::ALL.iter().filter_map(|family| self.find(content, *family, id)).min()
     }
 
     /// Removes the blocks from this position on.

@@ -176,14 +176,16 @@ fn parameters(route: &Route, generator: &mut SchemaGenerator) -> Vec<Value> {
         .collect();
     let query = route.query.schema.map(|schema| schema(generator).to_value());
     let properties = query.as_ref().and_then(|query| query["properties"].as_object());
+    let required = query.as_ref().and_then(|query| query["required"].as_array());
     for (name, schema) in properties.into_iter().flatten() {
+        let is_required = required.is_some_and(|names| names.iter().any(|other| other == name));
         let mut schema = schema.clone();
         let fields = schema.as_object_mut();
         let description = fields.and_then(|fields| fields.remove("description"));
         all.push(json!({
             "name": name,
             "in": "query",
-            "required": false,
+            "required": is_required,
             "description": description.unwrap_or_default(),
             "schema": schema,
         }));

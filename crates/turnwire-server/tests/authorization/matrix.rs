@@ -323,8 +323,12 @@ async fn everybody_may_do_what_the_matrix_says_and_nothing_else() {
         return;
     }
     let expected = std::fs::read_to_string(file).unwrap_or_default();
-    let differs = table.lines().zip(expected.lines()).filter(|(now, then)| now != then);
-    let differs: Vec<_> = differs.map(|(now, then)| format!("- {then}\n+ {now}")).collect();
+    let only_in = |lines: &str, other: &str, mark: char| -> Vec<String> {
+        let missing = lines.lines().filter(|line| !other.lines().any(|known| known == *line));
+        missing.map(|line| format!("{mark} {line}")).collect()
+    };
+    let mut differs = only_in(&expected, &table, '-');
+    differs.extend(only_in(&table, &expected, '+'));
     assert!(
         expected == table,
         "what callers may do has changed; TURNWIRE_WRITE=1 writes expected.txt anew:\n{}",

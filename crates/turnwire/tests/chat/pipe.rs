@@ -126,7 +126,7 @@ fn wrong_usage_exits_2_with_a_hint() {
             chat_args(&["--agent", "nobody", "hi"]),
             vec!["no such agent: \"nobody\"", "the agents are demo"],
         ),
-        (chat_args(&["--model", "tulip", "hi"]), vec!["\"tulip\" is no model", "WIRE one of"]),
+        (chat_args(&["--model", "tulip", "hi"]), vec!["\"tulip\" is not a model", "WIRE one of"]),
         (
             chat_args(&["--model", "anthropic:claude", "hi"]),
             vec!["anthropic:claude", "ANTHROPIC_API_KEY is not set"],
