@@ -232,7 +232,7 @@ async fn answers_that_take_too_long_end_with_an_error_that_is_not_retried() {
         } else {
             assert_eq!(answer.status, 503, "{name}: {text}");
             assert_eq!(answer.header("x-should-retry"), Some("false"), "{name}");
-            assert!(text.contains("do not ask again"), "{name}: {text}");
+            assert!(text.contains("do not send it again"), "{name}: {text}");
         }
         within(stopping).await.unwrap();
         assert_eq!(house.counts().await, (1, 1), "{name}");
