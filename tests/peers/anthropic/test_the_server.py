@@ -258,10 +258,10 @@ def test_results_that_nobody_waits_for_are_refused(server: TurnwireServer) -> No
     client = connect(server.url)
     result = {"type": "tool_result", "tool_use_id": "nobody-asked", "content": "x"}
     before = len(server.ask("GET", "/v1/sessions?limit=500")["sessions"])
-    with pytest.raises(anthropic.BadRequestError, match="nothing waits"):
+    with pytest.raises(anthropic.BadRequestError, match="waits for a result"):
         client.messages.create(**asked(user([result])))
     session = in_one_piece(client, asked(user("Hi"))).session
-    with pytest.raises(anthropic.BadRequestError, match="nothing waits"):
+    with pytest.raises(anthropic.BadRequestError, match="waits for a result"):
         client.messages.create(**asked(user([result])), extra_headers={SESSION: session})
     assert len(server.ask("GET", "/v1/sessions?limit=500")["sessions"]) == before + 1
 
@@ -277,7 +277,7 @@ def test_a_session_goes_on_and_takes_only_what_is_new(server: TurnwireServer, wa
     assert [role for role, _ in texts] == ["user", "assistant", "user", "assistant"]
     offered = server.messages(first.session)[0]["metadata"]["client"]
     assert offered["instructions"] == "Be brief." and offered["extra"]["metadata"] == {"user_id": "ann"}
-    with pytest.raises(anthropic.BadRequestError, match="nothing is new"):
+    with pytest.raises(anthropic.BadRequestError, match="has nothing new"):
         way(client, asked(*history), {SESSION: first.session})
 
 
@@ -442,7 +442,7 @@ def test_errors_are_the_clients_own(server: TurnwireServer, slow: TurnwireServer
     ]:
         with pytest.raises(anthropic.BadRequestError, match=why):
             client.messages.create(**wrong)
-    with pytest.raises(anthropic.BadRequestError, match="no id of a session"):
+    with pytest.raises(anthropic.BadRequestError, match="invalid session id"):
         client.messages.create(**asked(user("x")), extra_headers={SESSION: "a b"})
     with pytest.raises(anthropic.NotFoundError) as missing:
         client.messages.create(**asked(user("x"), model="claude"))

@@ -227,7 +227,7 @@ def test_words_beside_results_reach_the_reply(server: TurnwireServer, way: Way) 
 def test_results_that_nobody_waits_for_are_refused(server: TurnwireServer) -> None:
     client = connect(server.url)
     before = count(server)
-    with pytest.raises(openai.BadRequestError, match="nothing waits") as refused:
+    with pytest.raises(openai.BadRequestError, match="waits for a result") as refused:
         client.chat.completions.create(**asked(result({"id": "nobody-asked"}, "x")))
     assert refused.value.code == "unknown_call"
     assert count(server) == before, "nothing was stored"
@@ -245,7 +245,7 @@ def test_a_session_goes_on_and_takes_only_what_is_new(server: TurnwireServer, wa
     assert [msg["content"][0]["text"] for msg in messages[::2]] == ["Hello", "How is the weather?"]
     offered = messages[0]["metadata"]["client"]
     assert offered["instructions"] == "Be brief.\n\nBe kind." and offered["extra"]["temperature"] == 0.5
-    with pytest.raises(openai.BadRequestError, match="nothing is new"):
+    with pytest.raises(openai.BadRequestError, match="has nothing new"):
         way(client, asked(*history), {SESSION: first.session})
 
 

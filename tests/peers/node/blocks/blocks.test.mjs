@@ -372,7 +372,7 @@ test("content_urls: the files are the first block, and part of the message", { t
   const gone = `/v1/blobs/${id.replace(/^./, (digit) => (digit === "0" ? "1" : "0"))}`;
   const missing = await client.ask({ type: "chat", session_id: "never", message: "hello", content_urls: [gone] });
   assert.deepEqual([missing.type, missing.code], ["error", "link_failed"]);
-  assert.match(missing.message, /names a blob that is not here; nothing was stored/);
+  assert.match(missing.message, /names a blob that does not exist; nothing was stored/);
   const inline = await client.turn("", { content_urls: ["data:text/plain;base64,aGk="] });
   assert.deepEqual(inline.view.blocks[0].files, [{ url: "data:text/plain;base64" }]);
   const [{ content }] = await server.messages(inline.session);
