@@ -133,8 +133,8 @@ async fn read_commands(
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = Instant::now();
     let mut rate = MessageRate::new(app.config.limits.websocket_messages_per_second);
-    let patience = app.config.limits.headers_timeout.0;
-    let credentials = sleep_until(Instant::now() + patience);
+    let time_limit = app.config.limits.headers_timeout.0;
+    let credentials = sleep_until(Instant::now() + time_limit);
     tokio::pin!(credentials);
     if let Flow::Break(close) = connection.greet().await {
         return close;

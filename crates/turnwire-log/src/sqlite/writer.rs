@@ -236,7 +236,7 @@ impl Writer {
             let next = match (held.take(), self.maintenance.idle_timeout()) {
                 (Some(job), _) => Ok(job),
                 (None, None) => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                (None, Some(patience)) => jobs.recv_timeout(patience),
+                (None, Some(time_limit)) => jobs.recv_timeout(time_limit),
             };
             let first = match next {
                 Ok(job) => job,

@@ -198,8 +198,8 @@ impl<T: AsRef<[u8]>> AsRef<[u8]> for CountedBytes<T> {
     }
 }
 
-/// The next bytes of a body, for as long as `patience`.
-pub async fn next_chunk<B>(body: &mut B, patience: Duration) -> ApiResult<Option<Bytes>>
+/// The next bytes of a body, within `time_limit`.
+pub async fn next_chunk<B>(body: &mut B, time_limit: Duration) -> ApiResult<Option<Bytes>>
 where
     B: HttpBody<Data = Bytes, Error: Display> + Unpin,
 {
@@ -207,7 +207,7 @@ where
     match try_next(body).await {
         Poll::Ready(chunk) => chunk,
         Poll::Pending => {
-            next_until(body, Instant::now() + patience).await.unwrap_or_else(|| Err(late()))
+            next_until(body, Instant::now() + time_limit).await.unwrap_or_else(|| Err(late()))
         }
     }
 }

@@ -55,8 +55,8 @@ impl SocketWriter {
     }
 
     /// Lets the task write what is queued, for at most so long.
-    pub async fn finish(mut self, patience: Duration) {
-        if timeout(patience, &mut self.task).await.is_err() {
+    pub async fn finish(mut self, time_limit: Duration) {
+        if timeout(time_limit, &mut self.task).await.is_err() {
             self.task.abort();
         }
     }

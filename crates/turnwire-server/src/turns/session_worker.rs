@@ -56,7 +56,7 @@ struct OwnReply {
 /// Works until nothing is left to do.
 pub(super) async fn run_session(turns: Arc<Turns>, session: Arc<Session>) {
     let mut worker =
-        SessionWorker { turns: turns.clone(), no: session.number(), is_finished: false };
+        SessionWorker { turns: turns.clone(), number: session.number(), is_finished: false };
     let mut backoff = RetryBackoff::new(session.id());
     while !turns.shutdown.is_cancelled() {
         let done = match session.snapshot().await {
@@ -83,7 +83,7 @@ pub(super) async fn run_session(turns: Arc<Turns>, session: Arc<Session>) {
 /// The registration of a session's worker. It ends however the task ends.
 struct SessionWorker {
     turns: Arc<Turns>,
-    no: SessionNumber,
+    number: SessionNumber,
     is_finished: bool,
 }
 
@@ -91,11 +91,11 @@ impl SessionWorker {
     /// Ends the worker, unless the session has changed meanwhile.
     fn finish_unless_woken(&mut self) {
         let mut slots = self.turns.workers.lock();
-        match slots.get_mut(&self.no) {
+        match slots.get_mut(&self.number) {
             Some(slot) if slot.was_woken => slot.was_woken = false,
             _ => {
                 self.is_finished = true;
-                slots.remove(&self.no);
+                slots.remove(&self.number);
                 self.turns.worker_count.send_replace(slots.len());
             }
         }
@@ -106,7 +106,7 @@ impl Drop for SessionWorker {
     fn drop(&mut self) {
         if !self.is_finished {
             let mut slots = self.turns.workers.lock();
-            slots.remove(&self.no);
+            slots.remove(&self.number);
             self.turns.worker_count.send_replace(slots.len());
         }
     }

@@ -235,8 +235,8 @@ impl PipedReply {
         let closed = if closing.is_cancelled() {
             // A server that stops does not wait for a full disk.
             let never = CancellationToken::new();
-            let patience = self.app.config.limits.stop_timeout.0;
-            let closed = timeout(patience, persist(&session, &never, &[], close));
+            let time_limit = self.app.config.limits.stop_timeout.0;
+            let closed = timeout(time_limit, persist(&session, &never, &[], close));
             closed.await.unwrap_or(Err(AgentError::Stopped))
         } else {
             persist(&session, &closing, &[], close).await
