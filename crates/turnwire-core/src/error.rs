@@ -47,6 +47,8 @@ pub enum ErrorKind {
     MixedSource,
     /// A merged event, a part of which was applied before.
     Overlap,
+    /// The wire cannot do this, such as decoding a stream.
+    Unsupported,
 }
 
 impl ErrorKind {
@@ -69,6 +71,7 @@ impl ErrorKind {
             Self::BadBase64 => "BadBase64",
             Self::MixedSource => "MixedSource",
             Self::Overlap => "Overlap",
+            Self::Unsupported => "Unsupported",
         }
     }
 }

@@ -15,7 +15,7 @@ fn main() -> io::Result<()> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     for wire in Wire::all().filter(|wire| wire.can_request_model()) {
         for conversation in conversations::all() {
-            let body: Json = wire.model_request(&conversation.request()).unwrap().unwrap();
+            let body: Json = wire.model_request(&conversation.request()).unwrap();
             let line = json!({
                 "wire": wire.name,
                 "name": conversation.name,

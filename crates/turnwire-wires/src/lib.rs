@@ -58,7 +58,7 @@ mod turnwire;
 
 pub use loss::Loss;
 pub use model_request::Request;
-pub use registry::{DuplicateWireError, UnsupportedError, Wire};
+pub use registry::{DuplicateWireError, Wire};
 pub use stream::{
     Decode, Decoded, Decoder, DecoderOptions, Encode, EncoderOptions, Frames, StreamScope,
     UnsettledCalls, WireOptions,

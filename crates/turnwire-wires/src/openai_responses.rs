@@ -6,7 +6,7 @@
 //!
 //! let wire = Wire::named("openai-responses").unwrap();
 //! let messages = [Msg::system("", "Be brief."), Msg::user("ann", "Hi!")];
-//! let body = wire.model_request(&Request { model: "gpt-4o", messages: &messages, ..Request::default() })??;
+//! let body = wire.model_request(&Request { model: "gpt-4o", messages: &messages, ..Request::default() })?;
 //! assert_eq!(
 //!     body.text(),
 //!     concat!(

@@ -68,7 +68,7 @@ use crate::model_request::Request;
 use crate::stream::{Decode, Decoder, DecoderOptions, Encode, EncoderOptions};
 use std::fmt;
 use std::sync::{PoisonError, RwLock};
-use turnwire_core::{Json, Msg, Result};
+use turnwire_core::{Error, ErrorKind, Json, Msg, Result};
 
 macro_rules! wires {
     ($($folder:ident)+) => {
@@ -97,7 +97,8 @@ static REGISTERED: RwLock<Vec<&'static Wire>> = RwLock::new(Vec::new());
 
 /// One protocol: its name, what it can do, what it loses.
 ///
-/// Build one of your own from [`Wire::EMPTY`].
+/// Build one of your own from [`Wire::EMPTY`]. A method that the wire does not support returns
+/// [`ErrorKind::Unsupported`].
 pub struct Wire {
     /// The name, as in `--wire` and `?wire=`.
     pub name: &'static str,
@@ -218,38 +219,38 @@ impl Wire {
     }
 
     /// Creates a decoder for one stream.
-    pub fn decoder(&self, decoding: &DecoderOptions) -> Result<Decoder, UnsupportedError> {
+    pub fn decoder(&self, decoding: &DecoderOptions) -> Result<Decoder> {
         let decode = self.decode.ok_or_else(|| self.unsupported("decode streams"))?;
         Ok(Decoder::new(decode(decoding), decoding.max_frame_bytes))
     }
 
     /// Creates an encoder for one stream.
-    pub fn encoder(&self, encoding: &EncoderOptions) -> Result<Box<dyn Encode>, UnsupportedError> {
+    pub fn encoder(&self, encoding: &EncoderOptions) -> Result<Box<dyn Encode>> {
         let encode = self.encode.ok_or_else(|| self.unsupported("encode streams"))?;
         Ok(encode(encoding))
     }
 
     /// Reads messages: a JSON list of them, or a single one.
-    pub fn decode_messages(&self, text: &str) -> Result<Result<Vec<Msg>>, UnsupportedError> {
+    pub fn decode_messages(&self, text: &str) -> Result<Vec<Msg>> {
         let messages = self.messages.ok_or_else(|| self.unsupported("read messages"))?;
-        Ok((messages.decode)(text))
+        (messages.decode)(text)
     }
 
     /// Writes messages. One of ours may become several of theirs.
-    pub fn encode_messages(&self, messages: &[Msg]) -> Result<Vec<Json>, UnsupportedError> {
+    pub fn encode_messages(&self, messages: &[Msg]) -> Result<Vec<Json>> {
         let wire = self.messages.ok_or_else(|| self.unsupported("write messages"))?;
         Ok((wire.encode)(messages))
     }
 
     /// Writes the body of a request to a model.
-    pub fn model_request(&self, request: &Request<'_>) -> Result<Result<Json>, UnsupportedError> {
+    pub fn model_request(&self, request: &Request<'_>) -> Result<Json> {
         let body =
             self.model_request.ok_or_else(|| self.unsupported("write requests to a model"))?;
-        Ok(body(request))
+        body(request)
     }
 
-    fn unsupported(&self, what: &'static str) -> UnsupportedError {
-        UnsupportedError { wire: self.name, what }
+    fn unsupported(&self, what: &str) -> Error {
+        Error::new(ErrorKind::Unsupported, format!("the wire {} cannot {what}", self.name))
     }
 }
 
@@ -266,21 +267,6 @@ impl PartialEq for Wire {
 }
 
 impl Eq for Wire {}
-
-/// The wire does not support this operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UnsupportedError {
-    wire: &'static str,
-    what: &'static str,
-}
-
-impl fmt::Display for UnsupportedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the wire {} cannot {}", self.wire, self.what)
-    }
-}
-
-impl std::error::Error for UnsupportedError {}
 
 /// A wire of this name exists already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,7 +19,7 @@
 //!     });
 //! }
 //! assert_eq!(body, "data: {\"metadata\":{},\"type\":\"USER_INTERRUPT\",\"reply_id\":\"r\"}\n\n");
-//! # Ok::<(), turnwire_wires::UnsupportedError>(())
+//! # Ok::<(), turnwire_core::Error>(())
 //! ```
 
 use crate::body::{BadFrame, Frame, FrameReader};

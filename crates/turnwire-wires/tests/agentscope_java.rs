@@ -453,7 +453,7 @@ fn results_in_tool_messages_join_the_messages_with_their_calls() {
         {"id":"b","role":"ASSISTANT","content":[{"type":"text","text":"done"}]},
         {"id":"t3","role":"TOOL","content":[{"type":"tool_result","id":"c1","output":[]}]}
     ]"#;
-    let messages = wire().decode_messages(history).unwrap().unwrap();
+    let messages = wire().decode_messages(history).unwrap();
     let joined = agentscope_java::join_tool_messages(messages);
     let shape: Vec<(&str, Vec<&str>)> = joined
         .iter()

@@ -592,7 +592,7 @@ fn anthropics_messages_survive_a_round_trip() {
         {"role": "user", "content": [text("Thanks.")]},
     ]);
     let wire = Wire::named("anthropic").unwrap();
-    let ours = wire.decode_messages(&messages.to_string()).unwrap().unwrap();
+    let ours = wire.decode_messages(&messages.to_string()).unwrap();
     let roles: Vec<&str> = ours.iter().map(|msg| msg.role().as_str()).collect();
     assert_eq!(roles, ["system", "user", "assistant", "user"]);
     let again: Vec<Value> =
@@ -606,7 +606,7 @@ fn an_answer_has_an_id_its_tokens_and_its_end() {
         "content": [{"type": "text", "text": "Hi"}], "stop_reason": "max_tokens",
         "usage": {"input_tokens": 3, "output_tokens": 4, "cache_read_input_tokens": null}});
     let wire = Wire::named("anthropic").unwrap();
-    let messages = wire.decode_messages(&answer.to_string()).unwrap().unwrap();
+    let messages = wire.decode_messages(&answer.to_string()).unwrap();
     let msg: Value = serde_json::from_str(&messages[0].to_json()).unwrap();
     assert_eq!((&msg["id"], &msg["finished_reason"]), (&json!("msg_1"), &json!("length")));
     assert_eq!(
@@ -618,9 +618,9 @@ fn an_answer_has_an_id_its_tokens_and_its_end() {
 #[test]
 fn a_string_is_text_and_an_invalid_message_is_named() {
     let wire = Wire::named("anthropic").unwrap();
-    let messages = wire.decode_messages(r#"[{"role":"user","content":"Hi"}]"#).unwrap().unwrap();
+    let messages = wire.decode_messages(r#"[{"role":"user","content":"Hi"}]"#).unwrap();
     assert_eq!(messages, [Msg::user("", "Hi")]);
     let error = wire.decode_messages(r#"[{"role":"user","content":"Hi"},{"role":"robot"}]"#);
-    let error = error.unwrap().unwrap_err().to_string();
+    let error = error.unwrap_err().to_string();
     assert_eq!(error, "NotAMessage: [1]: unknown role `robot`: expected user, assistant or system");
 }

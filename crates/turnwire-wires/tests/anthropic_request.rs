@@ -16,7 +16,7 @@ use turnwire_wires::model_request::{OutputFormat, SpeakerFormat, ToolChoice, Too
 use turnwire_wires::{Request, Wire};
 
 fn body(request: &Request<'_>) -> Value {
-    let body = Wire::named("anthropic").unwrap().model_request(request).unwrap().unwrap();
+    let body = Wire::named("anthropic").unwrap().model_request(request).unwrap();
     body.parse_as().unwrap()
 }
 

@@ -8,7 +8,7 @@ use turnwire_wires::Wire;
 
 /// Role and blocks of each message, without fields that no provider sends.
 fn read(wire: &str, text: &Value) -> Value {
-    let messages = Wire::named(wire).unwrap().decode_messages(&text.to_string()).unwrap().unwrap();
+    let messages = Wire::named(wire).unwrap().decode_messages(&text.to_string()).unwrap();
     let one = |msg: &Msg| {
         let mut blocks = serde_json::to_value(msg.content()).unwrap();
         for block in blocks.as_array_mut().unwrap() {
@@ -25,7 +25,7 @@ fn read(wire: &str, text: &Value) -> Value {
 
 fn written(wire: &str, text: &Value) -> Value {
     let wire = Wire::named(wire).unwrap();
-    let messages = wire.decode_messages(&text.to_string()).unwrap().unwrap();
+    let messages = wire.decode_messages(&text.to_string()).unwrap();
     let list = wire.encode_messages(&messages).unwrap();
     list.iter().map(|json| serde_json::from_str::<Value>(json.text()).unwrap()).collect()
 }
@@ -165,7 +165,7 @@ fn a_single_message_is_read_and_what_is_none_is_named() {
     );
     for wire in ["gemini", "dashscope", "ollama"] {
         let wire = Wire::named(wire).unwrap();
-        let error = |text| wire.decode_messages(text).unwrap().unwrap_err().kind();
+        let error = |text| wire.decode_messages(text).unwrap_err().kind();
         assert_eq!(error("[7]"), ErrorKind::NotAMessage);
         assert_eq!(error("[[]]"), ErrorKind::NotAMessage);
         assert_eq!(error("{"), ErrorKind::NotJson);

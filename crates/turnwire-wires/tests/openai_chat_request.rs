@@ -16,7 +16,7 @@ fn wire() -> &'static Wire {
 }
 
 fn body(request: &Request<'_>) -> Value {
-    wire().model_request(request).unwrap().unwrap().parse_as().unwrap()
+    wire().model_request(request).unwrap().parse_as().unwrap()
 }
 
 fn messages(messages: &[Msg]) -> Value {
@@ -403,7 +403,7 @@ fn metadata_never_reaches_the_provider() {
                     speaker_format: agents,
                     ..Request::default()
                 };
-                let body = wire().model_request(&request).unwrap().unwrap();
+                let body = wire().model_request(&request).unwrap();
                 assert!(!body.text().contains(SECRET), "{}", body.text());
             }
         }
@@ -424,7 +424,7 @@ fn assistant_and_tool_messages_between_users_are_one_reply() {
         {"role": "tool", "tool_call_id": "1", "content": "sunny"},
         {"role": "assistant", "content": null, "refusal": "No."},
     ]);
-    let decoded = wire().decode_messages(&text.to_string()).unwrap().unwrap();
+    let decoded = wire().decode_messages(&text.to_string()).unwrap();
     let (system, user, reply) = match decoded.as_slice() {
         [system, user, reply] => (system, user, reply),
         other => unreachable!("{other:?}"),
@@ -445,7 +445,7 @@ fn assistant_and_tool_messages_between_users_are_one_reply() {
 
 #[test]
 fn a_role_that_no_chat_has_is_an_error_that_says_where() {
-    let error = wire().decode_messages(r#"[{"role":"user","content":"a"},{"role":"x"}]"#).unwrap();
+    let error = wire().decode_messages(r#"[{"role":"user","content":"a"},{"role":"x"}]"#);
     assert_eq!(
         error.unwrap_err().to_string(),
         "NotAMessage: [1]: unknown role `x`: expected system, developer, user, assistant or tool"

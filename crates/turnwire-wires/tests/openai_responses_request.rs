@@ -21,7 +21,7 @@ fn wire() -> &'static Wire {
 }
 
 fn body(request: &Request<'_>) -> Value {
-    wire().model_request(request).unwrap().unwrap().parse_as().unwrap()
+    wire().model_request(request).unwrap().parse_as().unwrap()
 }
 
 fn input(messages: &[Msg]) -> Value {
@@ -265,7 +265,7 @@ fn a_hint_is_a_users_turn_in_the_middle() {
 }
 
 fn items(list: &Value) -> Vec<Msg> {
-    wire().decode_messages(&list.to_string()).unwrap().unwrap()
+    wire().decode_messages(&list.to_string()).unwrap()
 }
 
 #[test]
@@ -415,17 +415,17 @@ fn input_in_its_short_forms_is_read() {
         "content": [{"type": "output_text", "text": "Hello."}]}]});
     assert_eq!(texts(items(&response)), [(Role::Assistant, "Hello.".to_owned())]);
     for wrong in ["3", "[3]", "{"] {
-        assert!(wire().decode_messages(wrong).unwrap().is_err(), "{wrong}");
+        assert!(wire().decode_messages(wrong).is_err(), "{wrong}");
     }
 }
 
 #[test]
 fn a_message_of_an_unknown_role_is_kept_as_an_item() {
     for text in [r#"[{"role":"critic","content":"No."}]"#, r#"[{"role":"user","role":"critic"}]"#] {
-        let once = wire().decode_messages(text).unwrap().unwrap();
+        let once = wire().decode_messages(text).unwrap();
         let written = serde_json::to_string(&wire().encode_messages(&once).unwrap()).unwrap();
         assert!(written.contains(r#""role":"critic""#), "{written}");
-        assert_eq!(wire().decode_messages(&written).unwrap().unwrap(), once);
+        assert_eq!(wire().decode_messages(&written).unwrap(), once);
     }
 }
 
@@ -442,7 +442,7 @@ fn sound_files_and_urls_come_back_from_their_parts() {
     ] {
         let msg = Msg::builder(Role::User).block(block.clone()).build().unwrap();
         let written = wire().encode_messages(&[msg]).unwrap();
-        let again = wire().decode_messages(&format!("[{}]", written[0].text())).unwrap().unwrap();
+        let again = wire().decode_messages(&format!("[{}]", written[0].text())).unwrap();
         let mut expected = block;
         match &mut expected.source {
             Source::Base64(source) => source.media_type = kind.map(str::to_owned),
@@ -457,10 +457,10 @@ fn sound_files_and_urls_come_back_from_their_parts() {
 fn an_item_without_a_type_is_read_again_as_it_was_written() {
     let wire = Wire::named("openai-responses").unwrap();
     let text = r#"[{"role":"assistant","content":[{"nobody":"knows","this":1}]}]"#;
-    let once = wire.decode_messages(text).unwrap().unwrap();
+    let once = wire.decode_messages(text).unwrap();
     let written = serde_json::to_string(&wire.encode_messages(&once).unwrap()).unwrap();
     assert_eq!(written, r#"[{"nobody":"knows","this":1}]"#);
-    assert_eq!(wire.decode_messages(&written).unwrap().unwrap(), once);
+    assert_eq!(wire.decode_messages(&written).unwrap(), once);
 }
 
 #[test]

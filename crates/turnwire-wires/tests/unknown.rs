@@ -91,10 +91,10 @@ fn foreign_blocks_that_look_like_ours_survive() {
         let wire = Wire::named(name).unwrap();
         for part in [r#"{"type":"tool_result","nothing":1}"#, r#"{"nothing":1}"#] {
             let list = format!(r#"[{{"id":"m","role":"user","content":[{part}]}}]"#);
-            let Ok(once) = wire.decode_messages(&list).unwrap() else { continue };
+            let Ok(once) = wire.decode_messages(&list) else { continue };
             let written = wire.encode_messages(&once).unwrap();
             let written = serde_json::to_string(&written).unwrap();
-            let again = wire.decode_messages(&written).unwrap();
+            let again = wire.decode_messages(&written);
             assert!(again.is_ok(), "{name}: {again:?}: {written}");
             for msg in once {
                 assert!(turnwire_core::Msg::from_json(&msg.to_json()).is_ok(), "{name}: {part}");

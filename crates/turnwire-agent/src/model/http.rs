@@ -116,12 +116,11 @@ impl HttpModel {
             stream: true,
             extra,
         };
-        let wrong = |why: &dyn fmt::Display| {
-            let message = format!("{} cannot represent this request: {why}", self.name);
+        let body = self.wire.model_request(&request).map_err(|error| {
+            let message = format!("{} cannot represent this request: {error}", self.name);
             ModelError::new(ErrorType::InvalidRequest, message)
-        };
-        let body = self.wire.model_request(&request).map_err(|error| wrong(&error))?;
-        Ok(body.map_err(|error| wrong(&error))?.text().to_owned())
+        })?;
+        Ok(body.text().to_owned())
     }
 
     /// Sends a request once, and waits for the first event.

@@ -106,7 +106,7 @@ fn body(wire: &Wire, messages: &[Msg]) -> Value {
     };
     let tools = ["look", "asks", "open_page"].map(tool);
     let request = Request { model: "m", messages, tools: &tools, ..Request::default() };
-    wire.model_request(&request).unwrap().unwrap().parse_as().unwrap()
+    wire.model_request(&request).unwrap().parse_as().unwrap()
 }
 
 /// Whether a provider takes such a body: what they refuse in practice, each in its own words.

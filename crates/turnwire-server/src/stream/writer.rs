@@ -7,7 +7,7 @@ use turnwire_core::{Event, EventKind, Fields, Msg, Seq};
 use turnwire_log::Session;
 use turnwire_wires::blocks::DisplayMode;
 use turnwire_wires::openai_chat::StreamOptions;
-use turnwire_wires::{Encode, EncoderOptions, Frames, UnsupportedError, Wire, sse};
+use turnwire_wires::{Encode, EncoderOptions, Frames, Wire, sse};
 
 /// The format of a stream. Subscribers of one session with the same format share the encoding.
 #[derive(Debug, Clone, Copy)]
@@ -106,7 +106,7 @@ static REPLY_END: LazyLock<memmem::Finder<'static>> =
     LazyLock::new(|| memmem::Finder::new(b"\"REPLY_END\""));
 
 impl StreamWriter {
-    pub fn new(session: &Session, format: &StreamFormat) -> Result<Self, UnsupportedError> {
+    pub fn new(session: &Session, format: &StreamFormat) -> Result<Self, turnwire_core::Error> {
         let options = EncoderOptions {
             session_id: Some(session.id().to_owned()),
             ..EncoderOptions::default()

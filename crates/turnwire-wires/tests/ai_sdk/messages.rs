@@ -13,7 +13,7 @@ fn encoded(msg: &Msg) -> Value {
 
 fn decoded(message: &Value) -> Msg {
     let wire = Wire::named("ai-sdk").unwrap();
-    wire.decode_messages(&message.to_string()).unwrap().unwrap().remove(0)
+    wire.decode_messages(&message.to_string()).unwrap().remove(0)
 }
 
 /// Here calls have results, unlike in the messages of the laws.
@@ -23,7 +23,7 @@ fn any_reply_survives_a_round_trip() {
         let messages = [random_reply(rng, "r").message];
         let wire = Wire::named("ai-sdk").unwrap();
         let written = wire.encode_messages(&messages).unwrap();
-        assert_eq!(wire.decode_messages(written[0].text()).unwrap().unwrap(), messages);
+        assert_eq!(wire.decode_messages(written[0].text()).unwrap(), messages);
     });
 }
 
@@ -104,7 +104,7 @@ fn an_invalid_message_is_reported() {
             "NotAMessage: parts[0]: unknown `state` `x` of a tool part",
         ),
     ] {
-        let found = wire.decode_messages(text).unwrap().unwrap_err();
+        let found = wire.decode_messages(text).unwrap_err();
         assert_eq!(found.to_string(), error);
     }
 }

@@ -13,7 +13,7 @@ fn encode(messages: &[Msg]) -> Value {
 }
 
 fn decode(entries: &Value) -> turnwire_core::Result<Vec<Msg>> {
-    Wire::named("blocks").unwrap().decode_messages(&entries.to_string()).unwrap()
+    Wire::named("blocks").unwrap().decode_messages(&entries.to_string())
 }
 
 fn reply() -> Msg {

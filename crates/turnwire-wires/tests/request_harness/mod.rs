@@ -11,7 +11,7 @@ use turnwire_wires::{Request, Wire};
 
 /// The body of a request.
 pub fn body(wire: &str, request: &Request<'_>) -> Value {
-    let body = Wire::named(wire).unwrap().model_request(request).unwrap().unwrap();
+    let body = Wire::named(wire).unwrap().model_request(request).unwrap();
     serde_json::from_str(body.text()).unwrap()
 }
 

@@ -16,7 +16,7 @@ fn providers() -> impl Iterator<Item = &'static Wire> {
 
 fn bodies(wire: &Wire) -> Map<String, Value> {
     let body = |conversation: &conversations::Conversation| {
-        let body = wire.model_request(&conversation.request()).unwrap().unwrap();
+        let body = wire.model_request(&conversation.request()).unwrap();
         (conversation.name.to_owned(), body.parse_as().unwrap())
     };
     conversations::all().iter().map(body).collect()

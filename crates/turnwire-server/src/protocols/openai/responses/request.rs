@@ -202,8 +202,9 @@ fn parse_items(
         .map_err(|_| invalid_request("`input` must be a string or a list of items"))?;
     let mut items = Vec::with_capacity(list.len());
     for (at, raw) in list.into_iter().enumerate() {
-        let read = wire()?.decode_messages(raw.get()).map_err(ApiError::internal)?;
-        read.into_iter().flatten().for_each(|msg| claimed.add_message(&msg));
+        for msg in wire()?.decode_messages(raw.get()).into_iter().flatten() {
+            claimed.add_message(&msg);
+        }
         items.extend(parse_item(raw, at, said)?);
     }
     Ok(items)
@@ -275,7 +276,7 @@ fn user_message(raw: &str, place: &str) -> ApiResult<Msg> {
 }
 
 fn parse_message(raw: &str, place: &str) -> ApiResult<Msg> {
-    let read = wire()?.decode_messages(raw).map_err(ApiError::internal)?;
+    let read = wire()?.decode_messages(raw);
     let read = read.map_err(|error| invalid_request(format!("{place} is invalid: {error}")))?;
     read.into_iter().next().ok_or_else(|| invalid_request(format!("{place} is empty")))
 }
