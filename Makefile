@@ -19,7 +19,7 @@ must_not_skip = if [ "$${TURNWIRE_REQUIRE_ALL:-}" = 1 ]; then echo "$(1) is requ
 
 pytest = PYTHONPATH=tests/peers $(PEERS)/$(1)/bin/python -m pytest -q -p skips
 
-.PHONY: help run test test-rust test-fuzz test-peers test-agentscope test-openai test-openapi test-anthropic \
+.PHONY: help run test test-rust test-fuzz test-peers test-agentscope test-openai test-openapi test-anthropic test-stateless \
 	test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-typescript \
 	test-console console chromium peers-build check check-rust check-typescript check-packages check-dependencies format bench bench-server bench-agent bench-typescript abuse fuzz soak clean
 
@@ -43,7 +43,7 @@ test-rust: ## the Rust tests, documentation included
 test-fuzz: ## every fuzz target for a few seconds
 	FUZZ_SEED=1 fuzz/run 4
 
-test-peers: test-agentscope test-openai test-openapi test-anthropic test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-typescript test-console ## the real packages of other projects, and a browser, against Turnwire
+test-peers: test-agentscope test-openai test-openapi test-anthropic test-stateless test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-typescript test-console ## the real packages of other projects, and a browser, against Turnwire
 
 test-agentscope: $(PEERS)/agentscope/ready peers-build ## against the real agentscope package
 	TURNWIRE="$(CURDIR)/target/debug/turnwire" SAMPLES="$(EXAMPLES)/agentscope_samples" \
@@ -61,6 +61,9 @@ test-openapi: $(PEERS)/openapi/ready peers-build ## /openapi.json: a public vali
 test-anthropic: $(PEERS)/anthropic/ready peers-build ## against the real anthropic package
 	TURNWIRE="$(CURDIR)/target/debug/turnwire" SCENARIOS_ANTHROPIC="$(EXAMPLES)/anthropic_scenarios" \
 	$(call pytest,anthropic) tests/peers/anthropic
+
+test-stateless: $(PEERS)/stateless/ready tests/peers/node/stateless/node_modules/ready peers-build ## clients that keep their own history, with Turnwire in front of a provider and without
+	TURNWIRE="$(CURDIR)/target/debug/turnwire" $(call pytest,stateless) tests/peers/stateless
 
 test-ag-ui: tests/peers/node/ag-ui/node_modules/ready peers-build ## against the real @ag-ui/client package
 	cd tests/peers/node/ag-ui && TURNWIRE="$(CURDIR)/target/debug/turnwire" \

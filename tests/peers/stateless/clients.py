@@ -1,0 +1,18 @@
+"""All clients, by their names."""
+
+import client_ai_sdk
+import client_anthropic
+import client_langchain
+import client_llm
+import client_openai
+import client_openai_agents
+import client_pydantic_ai
+
+MODULES = [
+    client_openai, client_anthropic, client_pydantic_ai, client_openai_agents, client_langchain, client_llm, client_ai_sdk,
+]  # fmt: skip
+
+CLIENTS = {made.name: made() for module in MODULES for made in module.CLIENTS}
+
+# The clients that also run with upstreams of other wires.
+CROSS_WIRE = {"openai-chat", "openai-responses", "anthropic"}

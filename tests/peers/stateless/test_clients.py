@@ -1,0 +1,104 @@
+"""Real clients that keep their own history, with Turnwire in front of a provider and without: the provider sees the same,
+the client gets the same, and each conversation is one session.
+
+Each cell is CLIENT CASE UPSTREAM ASPECT. Known failures are in `expected_failures.txt`.
+"""
+
+import functools
+from typing import Any
+
+import pytest
+
+import expected_failures
+from cases import CASES, Client
+from clients import CLIENTS, CROSS_WIRE
+from compare import cross_wire, differences, expected_session, read_session, same_wire
+from conversation import WIRES, Json
+from harness import Outcome, run_straight, run_through
+
+ASPECTS = ["requests", "answers", "sessions"]
+
+
+@functools.cache
+def straight(client: str, case: str) -> Outcome:
+    return run_straight(CLIENTS[client], case)
+
+
+@functools.cache
+def through(client: str, case: str, upstream: str) -> Outcome:
+    return run_through(CLIENTS[client], case, upstream)
+
+
+def runs() -> list[tuple[str, str, str]]:
+    """Every client with an upstream of its own wire, and some with the others."""
+    found = []
+    for name, client in CLIENTS.items():
+        for upstream in WIRES if name in CROSS_WIRE else [client.wire]:
+            found += [(name, case, upstream) for case in CASES if case not in client.cannot]
+    return found
+
+
+def cells() -> list[Any]:
+    found = []
+    for run in runs():
+        for aspect in ASPECTS:
+            cell = " ".join([*run, aspect])
+            found.append(pytest.param(*run, aspect, id=cell.replace(" ", "/"), marks=expected_failures.marks_of(cell)))
+    return found
+
+
+@pytest.mark.parametrize(("client", "case"), sorted({run[:2] for run in runs()}))
+def test_the_client_comes_to_the_end_without_turnwire(client: str, case: str) -> None:
+    control = straight(client, case)
+    assert not control.error
+    assert control.marks and all("answer" in request for request in control.requests)
+
+
+@pytest.mark.parametrize(("client", "case", "upstream", "aspect"), cells())
+def test_turnwire_makes_no_difference(
+    client: str, case: str, upstream: str, aspect: str, record_property: Any
+) -> None:
+    record_property("cell", " ".join((client, case, upstream, aspect)))
+    control, found = straight(client, case), through(client, case, upstream)
+    problems = CHECKS[aspect](control, found, CLIENTS[client], upstream)
+    assert not problems, "\n".join([problems[0], *problems[1:12]])
+
+
+def check_requests(control: Outcome, found: Outcome, client: Client, upstream: str) -> list[str]:
+    compare = same_wire if client.wire == upstream else cross_wire
+    problems = []
+    for number, (wanted, got) in enumerate(zip(control.requests, found.requests), 1):
+        problems += [f"request {number} of {len(control.requests)}: {problem}" for problem in compare(wanted, got)]
+    if len(control.requests) != len(found.requests):
+        problems.append(f"the provider gets {len(found.requests)} requests instead of {len(control.requests)}")
+    if found.error:
+        problems.append(found.error)
+    return problems
+
+
+def check_answers(control: Outcome, found: Outcome, client: Client, upstream: str) -> list[str]:
+    if found.error:
+        return [f"answer {len(found.answers) + 1}: {found.error}"]
+    return list(differences(control.answers, found.answers, "answers"))
+
+
+def check_sessions(control: Outcome, found: Outcome, client: Client, upstream: str) -> list[str]:
+    """Each conversation is one session, with all that was said in it."""
+    wanted = [expected_session(control.requests[mark]) for mark in control.marks]
+    got = [read_session(session["messages"]) for session in found.sessions]
+    if len(wanted) != len(got):
+        return [f"there are {len(got)} sessions instead of {len(wanted)}"]
+    left: list[list[Json]] = list(got)
+    problems = []
+    for number, conversation in enumerate(wanted, 1):
+        if conversation in left:
+            left.remove(conversation)
+        else:
+            nearest = min(left, key=lambda other: len(list(differences(conversation, other))))
+            problems += [f"session {number}: {problem}" for problem in differences(conversation, nearest)]
+    if running := [session["id"] for session in found.sessions if session["status"] == "running"]:
+        problems.append(f"still running: {running}")
+    return problems
+
+
+CHECKS = {"requests": check_requests, "answers": check_answers, "sessions": check_sessions}
