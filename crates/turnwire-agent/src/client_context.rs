@@ -35,10 +35,6 @@ pub struct ClientContext {
     /// Nobody can approve calls: calls that need an approval are denied at once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unattended: bool,
-    /// An opaque name of the caller's credentials. A result that names no session is accepted only from the
-    /// same caller.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asked_by: Option<String>,
     /// Other fields of the client's request.
     #[serde(default, skip_serializing_if = "Fields::is_empty")]
     pub extra: Fields,

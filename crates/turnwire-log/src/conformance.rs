@@ -48,6 +48,7 @@ mod appends;
 mod blobs;
 mod concurrency;
 mod harness;
+mod history;
 mod keys_queue_blobs;
 mod leases;
 mod lists;
@@ -219,6 +220,11 @@ suite! { $
         a_message_belongs_to_its_session
         superseded_messages_stay_and_say_so
         messages_made_again_take_the_place_of_the_old
+    }
+    history {
+        a_session_is_found_by_the_first_known_history
+        only_the_latest_sessions_of_a_history_are_found
+        a_deleted_session_is_not_found_by_its_history
     }
     keys_queue_blobs {
         a_key_is_written_with_its_append_or_not_at_all

@@ -15,6 +15,7 @@
 //! | [`search`] | search queries with limits |
 //! | [`visible_sessions`] | which sessions of a tenant a caller may see |
 //! | [`message_pages`] | all messages of a session, page by page |
+//! | [`client_history`] | recognises a conversation that a client sends as its history |
 //! | [`cost`] | cost of model calls, and usage totals |
 //! | [`transfer`] | export and import as lines of JSON |
 //! | [`doctor`] | compares messages with their events, and repairs them |
@@ -23,6 +24,7 @@
 //! | [`private_file`] | files that only their owner may read |
 //! | [`error`] | the errors |
 
+pub mod client_history;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod cost;
@@ -47,7 +49,7 @@ pub mod visible_sessions;
 pub use cost::Cost;
 pub use error::{Error, Result};
 pub use fair_queue::FairQueue;
-pub use loaded_session::{OpenReply, PendingCalls, PushOutcome, Transaction};
+pub use loaded_session::{HistoryInput, OpenReply, PendingCalls, PushOutcome, Transaction};
 pub use log::Log;
 pub use memory::MemoryStore;
 pub use projection::FOLD_VERSION;

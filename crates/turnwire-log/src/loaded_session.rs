@@ -5,11 +5,13 @@
 //! discarded and loaded from the store again.
 
 mod hints;
+mod history;
 mod open_reply;
 mod producers;
 mod state;
 mod transaction;
 
+pub use history::HistoryInput;
 pub use open_reply::{OpenReply, PendingCalls};
 pub use transaction::{PushOutcome, Transaction};
 

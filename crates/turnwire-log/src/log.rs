@@ -1,11 +1,12 @@
 //! All sessions of an engine. The server and the import open sessions through [`Log`].
 
+use crate::client_history::HistoryDigest;
 use crate::error::{Error, Result};
 use crate::fair_queue::FairQueue;
 use crate::session::Session;
 use crate::store::{
-    IdempotencyRecord, NewSession, Retention, RetentionReport, SessionKey, SessionQuery,
-    SessionRecord, Store,
+    HistoryMatch, IdempotencyRecord, NewSession, Retention, RetentionReport, SessionKey,
+    SessionQuery, SessionRecord, Store,
 };
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -144,6 +145,15 @@ impl Log {
         key: &str,
     ) -> Result<Option<IdempotencyRecord>> {
         self.read_fairly(tenant, self.store.find_idempotency_record(tenant, key)).await
+    }
+
+    /// Sessions that have, or had, the first of these states of a conversation that any session has.
+    pub async fn find_history(
+        &self,
+        tenant: &str,
+        digests: &[HistoryDigest],
+    ) -> Result<Vec<HistoryMatch>> {
+        self.read_fairly(tenant, self.store.find_history(digests)).await
     }
 
     /// Deletes what is older or larger than retention allows.

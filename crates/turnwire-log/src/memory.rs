@@ -27,13 +27,15 @@ mod retention;
 mod search;
 mod stored_session;
 
+use crate::client_history::HistoryDigest;
 use crate::cost::{AgentTotals, SessionUsage};
 use crate::error::{Error, Result};
 use crate::store::{
-    Append, BlobInfo, BlobReferences, EventLines, Fence, IdempotencyRecord, Lease, MessageQuery,
-    NewBlob, NewSession, QueuedMessage, Retention, RetentionReport, SessionKey, SessionNumber,
-    SessionPatch, SessionQuery, SessionRecord, SessionState, Store, StoreFuture, StoredMessage,
-    UploadNumber, new_epoch,
+    Append, BlobInfo, BlobReferences, EventLines, Fence, HistoryMark, HistoryMatch,
+    IdempotencyRecord, Lease, MAX_HISTORY_MATCHES, MessageQuery, NewBlob, NewSession,
+    QueuedMessage, Retention, RetentionReport, SessionKey, SessionNumber, SessionPatch,
+    SessionQuery, SessionRecord, SessionState, Store, StoreFuture, StoredMessage, UploadNumber,
+    new_epoch,
 };
 use crate::visible_sessions::{SessionPattern, VisibleSessions};
 use async_trait::async_trait;
@@ -61,6 +63,7 @@ struct Data {
     names: BTreeMap<SessionKey, SessionNumber>,
     sessions: BTreeMap<SessionNumber, StoredSession>,
     tenants: HashMap<Arc<str>, Tenant>,
+    history: Vec<(SessionNumber, HistoryMark)>,
     last_upload: i64,
     /// The pieces of unfinished uploads.
     uploads: HashMap<i64, Vec<Bytes>>,
@@ -177,6 +180,7 @@ impl Data {
     fn delete(&mut self, session: SessionNumber) -> Result<()> {
         let stored = self.sessions.remove(&session).ok_or(Error::NoSession)?;
         self.names.remove(&stored.record.key);
+        self.history.retain(|(of, _)| *of != session);
         for tenant in self.tenants.values_mut() {
             tenant.keys.retain(|_, key| key.session != session);
         }
@@ -186,9 +190,10 @@ impl Data {
 
     fn append(&mut self, mut append: Append) -> Result<()> {
         let (of, at_ms, key) = (append.session, append.now_ms, append.idempotency.take());
-        let references = append.blob_references();
+        let (references, history) = (append.blob_references(), std::mem::take(&mut append.history));
         self.get_mut(of)?.append(append)?;
         self.add_blob_references(of, &references);
+        self.history.extend(history.into_iter().map(|mark| (of, mark)));
         if let Some(record) = key {
             let tenant = self.tenants.entry(Arc::clone(&record.tenant)).or_default();
             tenant.keys.insert(record.key.clone(), StoredKey { record, session: of, at_ms });
@@ -370,6 +375,30 @@ impl Store for MemoryStore {
         let data = self.0.lock();
         let tenant = data.tenants.get(tenant);
         Ok(tenant.and_then(|tenant| tenant.keys.get(key)).map(|key| key.record.clone()))
+    }
+
+    async fn find_history(&self, digests: &[HistoryDigest]) -> Result<Vec<HistoryMatch>> {
+        let data = self.0.lock();
+        for digest in digests {
+            let with_digest = |(_, mark): &&(SessionNumber, HistoryMark)| mark.digest == *digest;
+            let mut found: Vec<_> = data.history.iter().filter(with_digest).copied().collect();
+            if found.is_empty() {
+                continue;
+            }
+            found.sort_unstable_by_key(|(session, mark)| Reverse((*session, mark.seq)));
+            found.truncate(MAX_HISTORY_MATCHES);
+            let to_match = |(session, mark)| {
+                let record = &data.get(session)?.record;
+                Ok(HistoryMatch {
+                    session: record.key.clone(),
+                    mark,
+                    now: record.state.clone(),
+                    updated_ms: record.updated_ms,
+                })
+            };
+            return found.into_iter().map(to_match).collect();
+        }
+        Ok(Vec::new())
     }
 
     async fn begin_upload(&self) -> Result<UploadNumber> {

@@ -40,6 +40,7 @@
 //! | text search | `search.rs` |
 //! | how blobs are stored | `blobs.rs` |
 //! | usage totals | `totals.rs` |
+//! | how conversations are recognised | `history.rs` |
 //! | background work | `maintenance.rs`, `checkpoint.rs` |
 //! | error messages | `errors.rs` |
 
@@ -53,6 +54,7 @@ mod end_watchers;
 mod errors;
 mod events;
 mod file;
+mod history;
 mod maintenance;
 mod messages;
 mod readers;

@@ -10,6 +10,7 @@ mod queries;
 pub use blobs::{BLOB_PIECE_BYTES, Blob, BlobInfo, BlobReferences, NewBlob, UploadNumber};
 pub use queries::{MessageQuery, SessionQuery};
 
+use crate::client_history::HistoryDigest;
 use crate::cost::{AgentTotals, Cost, UsageTotal};
 use crate::error::{Error, Result};
 use crate::visible_sessions::VisibleSessions;
@@ -126,7 +127,67 @@ pub struct SessionState {
     /// Whether the session is a fork whose log is still being copied. After a crash it is deleted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_forking: bool,
+    /// The conversation as its client knows it, if the client keeps its own history.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<HistoryState>,
 }
+
+/// How far a client that keeps its own history knows the conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryState {
+    /// The conversation up to the last input.
+    pub input: HistoryDigest,
+    /// The conversation up to the answer, if there is one: the reply has ended, or waits for results of
+    /// the client's tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<HistoryDigest>,
+    /// A hash of the id that the client sends for its conversation; 0 if it sends none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub client: i64,
+    /// A hash of the client's request, to recognise it when it is sent again.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub request: i64,
+    /// The reply that answers the input.
+    pub reply_id: String,
+    /// The position before the input, if it is the results of calls of an open reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results_after: Option<Head>,
+    /// How many blocks the reply had when the input came. The answer is what follows them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub blocks: i64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
+}
+
+/// A state of a conversation that a client may send again as its history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HistoryMark {
+    /// The conversation up to this state.
+    pub digest: HistoryDigest,
+    /// The seq of the last event that belongs to it.
+    pub seq: Seq,
+    /// A hash of the id that the client sends for its conversation; 0 if it sends none.
+    pub client: i64,
+}
+
+/// A session that has, or had, a state of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistoryMatch {
+    /// The session.
+    pub session: SessionKey,
+    /// The state.
+    pub mark: HistoryMark,
+    /// The state of the session now.
+    pub now: SessionState,
+    /// When a message of it last began or ended, in milliseconds since 1970.
+    pub updated_ms: i64,
+}
+
+/// How many sessions with the same state of a conversation are found, latest first.
+pub const MAX_HISTORY_MATCHES: usize = 16;
 
 impl SessionState {
     /// From where on the session is open: its first open reply, or all of a fork in progress.
@@ -277,6 +338,8 @@ pub struct Append {
     pub enqueue: Vec<QueuedMessage>,
     /// Ids of messages to remove from the queue.
     pub dequeue: Vec<String>,
+    /// States of the conversation, by which a client that sends its history finds the session.
+    pub history: Vec<HistoryMark>,
 }
 
 impl Append {
@@ -293,6 +356,7 @@ impl Append {
             idempotency: None,
             enqueue: Vec::new(),
             dequeue: Vec::new(),
+            history: Vec::new(),
         }
     }
 }
@@ -508,6 +572,10 @@ pub trait Store: Send + Sync + 'static {
         tenant: &str,
         key: &str,
     ) -> Result<Option<IdempotencyRecord>>;
+
+    /// Finds sessions by the first of these digests that any session has: at most
+    /// [`MAX_HISTORY_MATCHES`], the latest session first, and in a session the latest state first.
+    async fn find_history(&self, digests: &[HistoryDigest]) -> Result<Vec<HistoryMatch>>;
 
     /// Starts the upload of a blob in pieces. An upload that [`store_blob`](Self::store_blob) does
     /// not complete is removed when the store is opened again.

@@ -3,6 +3,7 @@
 use crate::StartError;
 use crate::auth::Auth;
 use crate::config::Config;
+use crate::deliveries::Deliveries;
 use crate::error::ApiResult;
 use crate::ingest::Ingest;
 use crate::limits::{ByteBudget, FairQueue};
@@ -43,6 +44,8 @@ pub struct App {
     pub(crate) searches: FairQueue,
     /// The bytes of incomplete blob uploads.
     pub(crate) uploads: ByteBudget,
+    /// Which answers have arrived at their clients.
+    pub(crate) deliveries: Deliveries,
     /// Metrics.
     pub metrics: Metrics,
     /// Work that outlives its request. A stopping server waits for it.
@@ -93,6 +96,7 @@ impl App {
             turns,
             streams,
             ingest: Ingest::new(&metrics),
+            deliveries: Deliveries::default(),
             metrics,
             tasks: TaskTracker::new(),
             shutdown,

@@ -30,6 +30,7 @@ pub mod blobs;
 pub mod config;
 #[cfg(feature = "console")]
 mod console;
+mod deliveries;
 pub mod error;
 pub mod extract;
 mod guard;

@@ -8,7 +8,10 @@
 //! | `openai` | Chat Completions, Responses, models | a new one, or [`SESSION_HEADER`], or `previous_response_id` |
 //! | `anthropic` | Messages | a new one, or [`SESSION_HEADER`] |
 //! | `model_api` | the common part of Chat Completions and Messages | |
-//! | `session_matching` | finds the session of tool results, if the request names none | |
+//! | `client_turn` | finds the session of a request, and stores what is new | |
+//! | `tool_results` | submits the results of pending calls | |
+//! | `conversation` | finds the session that a client's history belongs to | |
+//! | `claimed_history` | converts that history to messages of the log | |
 //!
 //! All of them store only new user messages and answers to pending calls, through [`crate::turns`], whatever
 //! history a client sends along. The response is a [`ReplySubscriber`] of one reply.
@@ -17,9 +20,12 @@ pub(crate) mod ag_ui;
 pub(crate) mod ai_sdk;
 pub(crate) mod anthropic;
 pub(crate) mod blocks;
+mod claimed_history;
+mod client_turn;
+mod conversation;
 mod model_api;
 pub(crate) mod openai;
-mod session_matching;
+mod tool_results;
 
 use crate::app::App;
 use crate::auth::Caller;
@@ -57,11 +63,21 @@ pub(crate) async fn create_session(
     key: SessionKey,
     agent: &str,
 ) -> ApiResult<Arc<Session>> {
+    start_session(app, key, agent, String::new()).await
+}
+
+/// Creates a session with a title, or returns the existing one.
+async fn start_session(
+    app: &App,
+    key: SessionKey,
+    agent: &str,
+    title: String,
+) -> ApiResult<Arc<Session>> {
     require_known_agent(app, agent)?;
     let new = NewSession {
         key,
         agent: agent.to_owned(),
-        title: String::new(),
+        title,
         metadata: turnwire_core::Fields::default(),
         now_ms: jiff::Timestamp::now().as_millisecond(),
     };

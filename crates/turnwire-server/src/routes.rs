@@ -20,7 +20,7 @@ pub(crate) use approvals::{ApprovalList, list_approvals};
 pub(crate) use blobs::{BlobView, delete_blob, get_blob, put_blob};
 pub(crate) use events_in::publish_events;
 pub(crate) use events_out::watch_events;
-pub(crate) use fork::fork_session;
+pub(crate) use fork::{fork_log, fork_session};
 pub(crate) use history::{MessagePage, get_message, list_messages};
 pub(crate) use messages::{cancel_message, read_message, send_message};
 pub(crate) use replies::{PipedReply, pipe_reply};

@@ -236,6 +236,7 @@ pub(super) async fn a_state_comes_back_as_it_was_written(harness: &mut Harness) 
     let mut usage = Usage { input_tokens: i64::MAX, output_tokens: 2, ..Usage::default() };
     usage.rest.insert("more", 3);
     let state = SessionState {
+        history: None,
         status: SessionStatus::Waiting,
         open_from: Some(super::harness::seq(2)),
         usage: usage.clone(),

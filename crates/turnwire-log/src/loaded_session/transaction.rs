@@ -4,7 +4,8 @@ use super::open_reply::OpenReply;
 use super::{EventClass, FinishedMessage, ListedState, LoadedSession, classify};
 use crate::projection::{self, MessageSpan};
 use crate::store::{
-    Append, EventLines, IdempotencyRecord, Producer, QueuedMessage, SessionStatus, StoredMessage,
+    Append, EventLines, HistoryMark, IdempotencyRecord, Producer, QueuedMessage, SessionStatus,
+    StoredMessage,
 };
 use bytes::Bytes;
 use turnwire_core::{Error, ErrorKind, Event, EventIds, EventKind, Seq};
@@ -36,6 +37,7 @@ pub struct Transaction<'s> {
     idempotency: Option<IdempotencyRecord>,
     enqueue: Vec<QueuedMessage>,
     dequeue: Vec<String>,
+    pub(super) history: Vec<HistoryMark>,
     /// The listed state before the change.
     state_before: ListedState,
     /// Whether other parts of the state changed.
@@ -58,6 +60,7 @@ impl<'s> Transaction<'s> {
             idempotency: None,
             enqueue: Vec::new(),
             dequeue: Vec::new(),
+            history: Vec::new(),
             state_before: before,
             state_changed: false,
             message_began: false,
@@ -217,6 +220,7 @@ impl<'s> Transaction<'s> {
         }
         reply.update_waiting(event);
         live.state.accept_rules(event);
+        let forgets = matches!(event.kind, EventKind::ExternalExecutionResult(_));
         let has_ended = reply.msg.finished_at().is_some();
         let at = match fresh {
             Some(reply) => {
@@ -231,6 +235,8 @@ impl<'s> Transaction<'s> {
         if has_ended && at < live.replies.len() {
             let reply = live.replies.remove(at);
             live.state.add_reply_usage(&reply);
+            self.mark_ended(&reply, seq);
+            let live = &mut *self.live;
             let place = MessageSpan {
                 first: Some(reply.first),
                 last: Some(seq),
@@ -239,6 +245,9 @@ impl<'s> Transaction<'s> {
             };
             self.messages.push(projection::to_stored_message(&reply.msg, place));
             live.remember(reply.msg.id().to_owned(), FinishedMessage::Reply(reply.ids));
+        }
+        if forgets {
+            self.forget_history();
         }
         Ok(true)
     }
@@ -270,6 +279,7 @@ impl<'s> Transaction<'s> {
         self.messages.push(projection::to_stored_message(&msg, place));
         live.remember(msg.id().to_owned(), FinishedMessage::Whole(event.id.to_string()));
         self.message_began = true;
+        self.forget_history();
         Ok(true)
     }
 
@@ -283,6 +293,7 @@ impl<'s> Transaction<'s> {
         }
         if let EventKind::Supersede(supersede) = &event.kind {
             self.superseded.extend(supersede.message_ids.iter().cloned());
+            self.forget_history();
         }
         Ok(true)
     }
@@ -303,9 +314,10 @@ impl<'s> Transaction<'s> {
     }
 
     /// What the engine must write.
-    pub(crate) fn into_append(self) -> Append {
+    pub(crate) fn into_append(mut self) -> Append {
+        self.live.state.status = self.live.status();
+        self.mark_waiting();
         let Self { live, count, .. } = self;
-        live.state.status = live.status();
         live.state.open_from = live.replies.first().map(|reply| reply.first);
         live.state.is_produced &= !live.replies.is_empty();
         let lines = (count > 0).then(|| EventLines {
@@ -331,6 +343,7 @@ impl<'s> Transaction<'s> {
             idempotency: self.idempotency,
             enqueue: self.enqueue,
             dequeue: self.dequeue,
+            history: self.history,
         }
     }
 }

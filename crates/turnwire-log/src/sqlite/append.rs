@@ -3,6 +3,7 @@
 use super::batch::Batch;
 use super::blobs;
 use super::errors::SqliteError;
+use super::history;
 use super::messages;
 use super::segment::Segment;
 use super::sessions;
@@ -59,6 +60,9 @@ pub(super) fn add_append(batch: &mut Batch<'_>, append: &Append) -> Result<(), S
     }
     for id in &append.dequeue {
         messages::dequeue(batch.write_connection()?, session, id)?;
+    }
+    for mark in &append.history {
+        history::insert(batch.write_connection()?, session, mark)?;
     }
     blobs::add_references(batch, session, &append.blob_references())?;
     if let Some(segment) = segment.filter(|segment| segment.count > 0) {

@@ -156,6 +156,7 @@ fn remove_deleted_rows(conn: &Connection) -> Result<bool, SqliteError> {
     if segments == 0 && messages.is_empty() && !references {
         conn.prepare_cached("DELETE FROM queue WHERE session = ?1")?.execute([session])?;
         conn.prepare_cached("DELETE FROM keys WHERE session = ?1")?.execute([session])?;
+        conn.prepare_cached("DELETE FROM history WHERE session = ?1")?.execute([session])?;
         conn.prepare_cached("DELETE FROM deleted WHERE session = ?1")?.execute([session])?;
     }
     Ok(true)

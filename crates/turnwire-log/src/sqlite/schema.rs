@@ -11,7 +11,7 @@ use std::path::Path;
 pub(super) const APPLICATION_ID: i32 = 0x5477_6972;
 
 /// Each migration produces the next version. Released migrations never change.
-pub(super) const STEPS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3];
+pub(super) const STEPS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4];
 
 /// Small appends go to `tail` in the order of arrival, because an index over all sessions costs a
 /// page write for each. When a session has enough there, its events move to `segments` as one row.
@@ -184,6 +184,19 @@ CREATE TABLE totals (
 -- Sessions that are not in it yet.
 CREATE TABLE uncounted (no INTEGER PRIMARY KEY) STRICT;
 INSERT INTO uncounted SELECT no FROM sessions;
+";
+
+const VERSION_4: &str = "
+-- States of conversations, by which clients that send their history find their session.
+CREATE TABLE history (
+    no INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    client INTEGER NOT NULL,
+    digest BLOB NOT NULL
+) STRICT;
+CREATE INDEX history_digest ON history (digest, session, seq);
+CREATE INDEX history_session ON history (session);
 ";
 
 /// Migrates the tables to the latest of the given versions, one transaction per version.

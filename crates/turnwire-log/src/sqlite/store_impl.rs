@@ -7,14 +7,17 @@ use super::readers::QueryLimit;
 use super::tail::Tails;
 use super::writer::{Grouping, Job};
 use super::{
-    SqliteStore, blobs, events, maintenance, messages, retention, sessions, totals, writer_ended,
+    SqliteStore, blobs, events, history, maintenance, messages, retention, sessions, totals,
+    writer_ended,
 };
+use crate::client_history::HistoryDigest;
 use crate::cost::AgentTotals;
 use crate::error::{Error, Result};
 use crate::store::{
-    Append, BlobInfo, BlobReferences, EventLines, IdempotencyRecord, Lease, MessageQuery, NewBlob,
-    NewSession, QueuedMessage, Retention, RetentionReport, SessionKey, SessionNumber, SessionPatch,
-    SessionQuery, SessionRecord, SessionState, Store, StoreFuture, StoredMessage, UploadNumber,
+    Append, BlobInfo, BlobReferences, EventLines, HistoryMatch, IdempotencyRecord, Lease,
+    MessageQuery, NewBlob, NewSession, QueuedMessage, Retention, RetentionReport, SessionKey,
+    SessionNumber, SessionPatch, SessionQuery, SessionRecord, SessionState, Store, StoreFuture,
+    StoredMessage, UploadNumber,
 };
 use crate::visible_sessions::VisibleSessions;
 use async_trait::async_trait;
@@ -282,6 +285,11 @@ impl Store for SqliteStore {
         self.readers
             .query(move |conn| messages::find_idempotency_record(conn, &file, &tenant, &key))
             .await
+    }
+
+    async fn find_history(&self, digests: &[HistoryDigest]) -> Result<Vec<HistoryMatch>> {
+        let digests = digests.to_vec();
+        self.readers.query(move |conn| history::find(conn, &digests)).await
     }
 
     async fn begin_upload(&self) -> Result<UploadNumber> {

@@ -3,7 +3,7 @@
 //! conformance tests against it.
 
 // The engine says `crate::store` and the like; here that is the public API.
-use turnwire_log::{cost, error, log, search, store, visible_sessions};
+use turnwire_log::{client_history, cost, error, log, search, store, visible_sessions};
 
 mod memory;
 

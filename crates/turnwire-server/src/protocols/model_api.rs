@@ -4,23 +4,22 @@
 //! it up to where it waits for the client again. These protocols cannot ask the user: a call that needs an
 //! approval is denied.
 
-mod new_messages;
-mod results;
-
-use super::{SESSION_HEADER, follow_reply, sse_response, stopping_error, with_session_header};
+use super::client_turn::{ClientTurn, ReplyPart};
+use super::conversation::Conversation;
+use super::{follow_reply, sse_response, stopping_error, with_session_header};
 use crate::app::App;
 use crate::auth::{Caller, expired_error};
 use crate::error::{ApiError, ApiResult, X_SHOULD_RETRY};
 use crate::stream::{AnswerEnd, PausePolicy, ReplyPosition, ReplyStreamOptions, ReplySubscriber};
-use crate::turns::idempotency::{derived_id, mark_replayed};
+use crate::turns::idempotency::mark_replayed;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use std::sync::Arc;
+use turnwire_agent::{ClientContext, ClientTool};
 use turnwire_core::{Event, EventKind};
-use turnwire_log::Session;
 use turnwire_wires::client_request::ClientRequest;
 use turnwire_wires::collect::{ErrorResponse, ResponseCollector};
 use turnwire_wires::openai_chat::StreamOptions;
@@ -47,15 +46,6 @@ pub(crate) struct ModelRequest {
     pub(crate) body: Bytes,
 }
 
-/// The reply, or the part of it, that a response has.
-struct ReplyPart {
-    session: Arc<Session>,
-    reply_id: String,
-    begin: ReplyPosition,
-    /// Whether the request is a repeated one.
-    replayed: bool,
-}
-
 /// Handles a request.
 pub(crate) async fn handle_request(
     request: ModelRequest,
@@ -69,15 +59,17 @@ pub(crate) async fn handle_request(
             .hint("`model` is the name of an agent, and `messages` ends with what is new")
     })?;
     require_model(&request.app, &asked.model)?;
-    let turn = if asked.results.is_empty() {
-        new_messages::send_new_messages(&request, &asked).await?
-    } else {
-        results::submit_results(&request, &asked).await?
-    };
+    let ModelRequest { app, caller, uri, headers, body } = &request;
+    let agent = asked.model.as_str();
+    let conversation =
+        Conversation::new(caller, agent, &asked.messages, headers, &asked.extra, body);
+    let context = client_context(&asked);
+    let turn = ClientTurn { app, caller, uri, headers, body, agent, context, conversation };
+    let turn = turn.submit().await?;
     // The response may take minutes and needs little of this: free the memory.
     let (app, caller) = (Arc::clone(&request.app), request.caller.clone());
     drop(request);
-    let asked = ClientRequest { user_messages: Vec::new(), results: Vec::new(), ..asked };
+    let asked = ClientRequest { messages: Vec::new(), ..asked };
     let mut response = respond(&app, &caller, &asked, &turn, manner).await?;
     if turn.replayed {
         mark_replayed(&mut response);
@@ -125,7 +117,9 @@ async fn respond(
     };
     // Tool results begin another response, also when this one is repeated.
     let is_result = |event: &Event<'_>| matches!(event.kind, EventKind::ExternalExecutionResult(_));
-    let follow = follow_reply(app, &turn.session, tell).await?.end_before(is_result);
+    let delivery = turn.begin_delivery(app);
+    let follow = follow_reply(app, &turn.session, tell).await?;
+    let follow = follow.end_before(is_result).with_delivery(delivery);
     if asked.stream {
         return Ok(sse_response(app, follow));
     }
@@ -167,18 +161,17 @@ async fn collect_response(
     Ok(response)
 }
 
-/// An id that is the same for each repetition of a request, by holder, path and key.
-fn request_id(request: &ModelRequest, key: &str) -> String {
-    derived_id(&request.caller, [request.uri.path().as_bytes(), key.as_bytes()])
-}
-
-/// Adds a hint for clients whose protocol has no sessions.
-fn with_session_hint(error: ApiError) -> ApiError {
-    match error.name() {
-        "busy" => error.hint(format!(
-            "try again when the reply has ended; or leave out the header {SESSION_HEADER} to start another \
-             session"
-        )),
-        _ => error,
+fn client_context(asked: &ClientRequest) -> ClientContext {
+    let tools = asked.tools.iter().map(|tool| ClientTool {
+        name: tool.name.clone(),
+        description: tool.description.clone(),
+        input: tool.input_schema.clone(),
+    });
+    ClientContext {
+        tools: tools.collect(),
+        output_schema: asked.output_schema.clone(),
+        instructions: asked.instructions.clone(),
+        unattended: true,
+        extra: asked.extra.clone(),
     }
 }

@@ -20,7 +20,7 @@ use turnwire_core::event::Supersede;
 use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{Event, EventKind, FinishedReason, Json as RawJson, Seq};
 use turnwire_log::message_pages::MessagePages;
-use turnwire_log::store::{EventLines, NewSession};
+use turnwire_log::store::{EventLines, NewSession, SessionKey};
 use turnwire_log::{Error, Session, Store, Transaction, transfer};
 
 /// How many bytes of the log are copied at a time.
@@ -62,6 +62,20 @@ pub async fn fork_session(
         Some(text) => request::parse_position(&source, snapshot.head, text)?,
         None => snapshot.head,
     };
+    let fork = fork_log(&app, source, at, key, new.title).await?;
+    let view = SessionView::from_snapshot(&app, &fork, fork.snapshot().await?);
+    Ok((StatusCode::CREATED, Json(view)))
+}
+
+/// Creates a session with the log of another up to a position. Replies that were open there end.
+pub(crate) async fn fork_log(
+    app: &Arc<App>,
+    source: Arc<Session>,
+    at: u64,
+    key: SessionKey,
+    title: Option<String>,
+) -> ApiResult<Arc<Session>> {
+    let snapshot = source.snapshot().await?;
     let kept = source.first_seq().await?;
     if at < kept.get() - 1 {
         return Err(Error::Trimmed(kept).into());
@@ -69,7 +83,7 @@ pub async fn fork_session(
     let mut metadata = snapshot.metadata;
     let from = ForkedFrom { session: source.id(), seq: at };
     metadata.insert("forked_from", RawJson::from_value(&from).map_err(ApiError::internal)?);
-    let title = new.title.unwrap_or(snapshot.title);
+    let title = title.unwrap_or(snapshot.title);
     sessions::check_title_and_metadata(Some(&title), Some(&metadata))?;
     let now_ms = jiff::Timestamp::now().as_millisecond();
     let agent = source.agent().to_owned();
@@ -80,19 +94,19 @@ pub async fn fork_session(
             .hint("choose another id, or omit it"));
     }
     // Whether or not the client waits, the fork is completed or deleted again.
+    let app = app.clone();
     let work = tokio::spawn(async move {
         let store = app.log.store().clone();
         let mut copy = ForkCopy { store, source, fork: fork.clone(), at, kept, last: 0 };
         match copy.run().await {
-            Ok(()) => Ok(SessionView::from_snapshot(&app, &fork, fork.snapshot().await?)),
+            Ok(()) => Ok(fork),
             Err(error) => {
                 app.log.delete_session(fork.key()).await?;
                 Err(error)
             }
         }
     });
-    let view = work.await.map_err(ApiError::internal)??;
-    Ok((StatusCode::CREATED, Json(view)))
+    work.await.map_err(ApiError::internal)?
 }
 
 struct ForkCopy {

@@ -9,6 +9,7 @@ use super::session_source::sse_heartbeat;
 use super::snapshot::finished_messages_as_of;
 use super::subscriber::{Next, Position, Source, Step, StreamContext, StreamEnd, Subscriber};
 use crate::auth::expired_error;
+use crate::deliveries::Delivery;
 use bytes::Bytes;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -98,6 +99,8 @@ pub struct ReplySource {
     /// The last frame is in `frames`, or was sent.
     is_finished: bool,
     answer_end: AnswerEnd,
+    /// Notes whether the client receives all of it.
+    delivery: Option<Delivery>,
 }
 
 impl ReplySubscriber {
@@ -121,6 +124,7 @@ impl ReplySubscriber {
             frames: Frames::default(),
             is_finished: false,
             answer_end: AnswerEnd::Complete,
+            delivery: None,
         };
         let mut subscriber = Self::open(session, source, options.expires_at, context);
         let (position, source) = subscriber.parts();
@@ -133,6 +137,13 @@ impl ReplySubscriber {
     #[must_use]
     pub fn end_before(mut self, begins_another: fn(&Event<'_>) -> bool) -> Self {
         self.source.begins_another = Some(begins_another);
+        self
+    }
+
+    /// Notes whether the client receives all of it.
+    #[must_use]
+    pub(crate) fn with_delivery(mut self, delivery: Delivery) -> Self {
+        self.source.delivery = Some(delivery);
         self
     }
 
@@ -328,6 +339,9 @@ impl Source for ReplySource {
     }
 
     async fn end(&mut self, position: &Position, end: StreamEnd) {
+        if let Some(delivery) = self.delivery.take_if(|_| end == StreamEnd::Complete) {
+            delivery.complete();
+        }
         if self.is_finished {
             return;
         }

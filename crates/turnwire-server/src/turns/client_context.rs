@@ -7,7 +7,7 @@ use crate::error::{ApiError, ApiResult};
 use crate::limits::FairQueue;
 use turnwire_agent::ClientContext;
 use turnwire_agent::schema::{self, SchemaError};
-use turnwire_core::Msg;
+use turnwire_core::{Msg, Role};
 
 /// How many schemas may wait to be compiled. A few threads compile them.
 const MAX_CONCURRENT: usize = 64;
@@ -18,25 +18,11 @@ pub(crate) fn schema_queue(config: &Config) -> FairQueue {
     FairQueue::new(MAX_CONCURRENT, share)
 }
 
-/// Checks the client context of the last message, which is the one that is answered.
+/// Checks the client context of the last user message, which is the one that is answered.
 pub(crate) async fn check_last_message(app: &App, tenant: &str, messages: &[Msg]) -> ApiResult<()> {
-    match messages.last() {
+    match messages.iter().rev().find(|msg| msg.role() == Role::User) {
         Some(last) => check_client_context(app, tenant, &ClientContext::from_msg(last)).await,
         None => Ok(()),
-    }
-}
-
-/// Sets the requester in the last message, and removes what clients claim about it: tool results
-/// are matched to conversations by it.
-pub(crate) fn set_requester(messages: &mut [Msg], holder: Option<&str>) {
-    let count = messages.len();
-    for (at, msg) in messages.iter_mut().enumerate() {
-        let holder = holder.filter(|_| at + 1 == count);
-        let offer = ClientContext::from_msg(msg);
-        if offer.asked_by.as_deref() != holder {
-            *msg = ClientContext { asked_by: holder.map(str::to_owned), ..offer }
-                .replace_in(msg.clone());
-        }
     }
 }
 

@@ -8,6 +8,7 @@ use super::deadlines;
 use super::end_replies::end_own_replies;
 use super::event_origin::EventOrigin;
 use super::hints::WhenIdle;
+use super::send::HistoryChange;
 use super::{EXTERNAL, own_reply};
 use crate::app::App;
 use crate::auth::{Action, Caller, is_valid_id};
@@ -50,20 +51,33 @@ pub async fn accept_events(
     caller: &Caller,
     events: &[Event<'_>],
 ) -> ApiResult<EventsAccepted> {
-    accept_events_with(app, session, caller, events, None).await
+    accept_events_with(app, session, caller, events, AcceptOptions::default()).await
 }
 
-/// The same, with what to do with hints while no reply is open. Starting a reply requires the scope
-/// `chat`.
+/// How events are accepted.
+#[derive(Debug, Default)]
+pub struct AcceptOptions<'a> {
+    /// What to do with hints while no reply is open. Starting a reply requires the scope `chat`.
+    pub when_idle: Option<WhenIdle>,
+    /// The conversation as the client knows it, if it keeps its own history. Hints are then the user's own text
+    /// beside tool results, and need no scope but `chat`.
+    pub history: Option<&'a HistoryChange>,
+}
+
+/// The same, with options.
 pub async fn accept_events_with(
     app: &Arc<App>,
     session: &Arc<Session>,
     caller: &Caller,
     events: &[Event<'_>],
-    when_idle: Option<WhenIdle>,
+    options: AcceptOptions<'_>,
 ) -> ApiResult<EventsAccepted> {
+    let AcceptOptions { when_idle, history } = options;
     for event in events {
-        caller.require(required_action(event)?)?;
+        match required_action(event)? {
+            Action::Publish if history.is_some() => caller.require(Action::Chat)?,
+            action => caller.require(action)?,
+        }
     }
     if when_idle == Some(WhenIdle::Reply) {
         caller.require(Action::StartWithHint)?;
@@ -83,8 +97,14 @@ pub async fn accept_events_with(
     };
     let (handler, receipt) = session
         .transact(&touched, |tx| {
+            if let Some(history) = history {
+                history.check(tx)?;
+            }
             for event in events {
                 handler.accept(tx, event)?;
+            }
+            if let Some(history) = history.filter(|_| handler.stored > 0) {
+                history.apply(tx);
             }
             if handler.stored > 0 {
                 app.turns.wake(session);

@@ -53,8 +53,7 @@ pub async fn edit(
     {
         return Ok(SendOutcome::Replayed(answer));
     }
-    let mut msg = check_message(msg)?;
-    client_context::set_requester(std::slice::from_mut(&mut msg), None);
+    let msg = check_message(msg)?;
     client_context::check_last_message(app, &session.key().tenant, std::slice::from_ref(&msg))
         .await?;
     if has_content_to_store(app, &msg) {

@@ -13,11 +13,12 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use turnwire_core::event::{Message, ReplyStart};
+use turnwire_core::event::{Message, ReplyStart, Supersede};
 use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{ContentBlock, Event, Msg, Role};
+use turnwire_log::client_history::HistoryDigest;
 use turnwire_log::store::{QueuedMessage, SessionStatus};
-use turnwire_log::{PushOutcome, Session, Transaction};
+use turnwire_log::{HistoryInput, PushOutcome, Session, Transaction};
 
 /// How many messages of one session may be queued.
 const MAX_QUEUED: usize = 64;
@@ -78,8 +79,69 @@ pub struct SendRequest<'a> {
     pub reply_id: Option<String>,
     /// The idempotency key of the request.
     pub idempotency_key: Option<&'a IdempotencyKey>,
-    /// The holder of the credentials, if tool results may follow without naming the session.
-    pub requester: Option<&'a str>,
+    /// Messages that the client says were part of the conversation before, oldest first. They come before
+    /// `messages`, and may be of any role; without `messages` the last one is answered.
+    pub claimed: Vec<Msg>,
+    /// The conversation as the client knows it, if it keeps its own history.
+    pub history: Option<HistoryChange>,
+}
+
+/// How a request of a client that keeps its own history changes the conversation.
+#[derive(Debug, Clone)]
+pub struct HistoryChange {
+    /// The new input.
+    pub input: HistoryInput,
+    /// What the session must be at. Otherwise nothing is stored, and the error has the type
+    /// [`CONVERSATION_MOVED`].
+    pub expected: ExpectedHistory,
+    /// The ids of messages that the input supersedes.
+    pub superseded: Vec<String>,
+    /// Whether to mark the input, too: no earlier state of the conversation leads to the session.
+    pub is_first: bool,
+}
+
+/// What a session must be at.
+#[derive(Debug, Clone, Copy)]
+pub enum ExpectedHistory {
+    /// Anything: the session is new, or the client named it.
+    Anything,
+    /// This answer.
+    Answer(HistoryDigest),
+    /// An answer to this input.
+    Input(HistoryDigest),
+}
+
+/// The error type if the conversation has gone on meanwhile.
+pub(crate) const CONVERSATION_MOVED: &str = "conversation_moved";
+
+impl HistoryChange {
+    /// An error unless the session is at what was expected.
+    pub(crate) fn check(&self, tx: &Transaction<'_>) -> ApiResult<()> {
+        let history = tx.history();
+        let is_there = match self.expected {
+            ExpectedHistory::Anything => true,
+            ExpectedHistory::Answer(answer) => {
+                history.is_some_and(|history| history.answer == Some(answer))
+            }
+            ExpectedHistory::Input(input) => history.is_some_and(|history| history.input == input),
+        };
+        if is_there {
+            return Ok(());
+        }
+        Err(ApiError::conflict(
+            "another request has continued this conversation; nothing was stored",
+        )
+        .kind(CONVERSATION_MOVED)
+        .hint("send the request again"))
+    }
+
+    /// Notes the input in the session.
+    pub(crate) fn apply(&self, tx: &mut Transaction<'_>) {
+        tx.set_history(self.input);
+        if self.is_first {
+            tx.mark_input();
+        }
+    }
 }
 
 /// Takes a user's message. It is durable when this returns, and the reply continues whether or not
@@ -116,18 +178,23 @@ pub async fn send_all(
         if_busy,
         reply_id,
         idempotency_key: once,
-        requester: asked_by,
+        claimed,
+        history,
     } = say;
     if let Some(once) = once
         && let Some(answer) = once.find_response(&app.log).await?
     {
         return Ok(SendOutcome::Replayed(answer));
     }
-    let mut messages = messages.into_iter().map(check_message).collect::<ApiResult<Vec<Msg>>>()?;
-    client_context::set_requester(&mut messages, asked_by);
+    let mut checked = claimed;
+    for msg in messages {
+        checked.push(check_message(msg)?);
+    }
+    let messages = checked;
     client_context::check_last_message(app, &session.key().tenant, &messages).await?;
     let is_one = messages.len() == 1 && events.is_empty();
-    let admission = Admission { app, session, idempotency_key: once, if_busy, is_one };
+    let history = history.as_ref();
+    let admission = Admission { app, session, idempotency_key: once, if_busy, is_one, history };
     if messages.iter().any(|msg| has_content_to_store(app, msg)) {
         let ids: Vec<&str> = messages.iter().map(Msg::id).filter(|id| !id.is_empty()).collect();
         if let Decision::Replay(answer) = admission.decide_early(&ids).await? {
@@ -143,7 +210,8 @@ pub async fn send_all(
         taken.pop().ok_or_else(|| ApiError::unprocessable("there is no message to answer"))?;
     let earlier = taken;
     let ids: Vec<&str> = earlier.iter().chain([&last]).map(|taken| taken.id.as_str()).collect();
-    let incoming = PendingSend { app, session, earlier: &earlier, last: &last, events, reply_id };
+    let incoming =
+        PendingSend { app, session, earlier: &earlier, last: &last, events, reply_id, history };
     let (sent, _) = session
         .transact(&ids, |tx| {
             let accepted = match admission.decide(tx, &ids)? {
@@ -217,6 +285,7 @@ struct Admission<'a> {
     if_busy: IfBusy,
     /// Only a single message can be queued.
     is_one: bool,
+    history: Option<&'a HistoryChange>,
 }
 
 impl Admission<'_> {
@@ -243,6 +312,9 @@ impl Admission<'_> {
             return Ok(Decision::LogOnly);
         }
         check_agent_runs(self.app, self.session)?;
+        if let Some(history) = self.history {
+            history.check(tx)?;
+        }
         if tx.replies().is_empty() && tx.queue().next().is_none() {
             return Ok(Decision::StartReply);
         }
@@ -259,8 +331,14 @@ impl Admission<'_> {
 
 /// An error if a message would be refused, before anything is stored for it.
 pub(crate) async fn check_not_busy(app: &App, session: &Arc<Session>, msg: &Msg) -> ApiResult<()> {
-    let admission =
-        Admission { app, session, idempotency_key: None, if_busy: IfBusy::Refuse, is_one: true };
+    let admission = Admission {
+        app,
+        session,
+        idempotency_key: None,
+        if_busy: IfBusy::Refuse,
+        is_one: true,
+        history: None,
+    };
     let id = Some(msg.id()).filter(|id| !id.is_empty());
     admission.decide_early(id.as_slice()).await.map(drop)
 }
@@ -273,6 +351,7 @@ struct PendingSend<'m> {
     last: &'m PreparedMessage,
     events: Vec<Event<'static>>,
     reply_id: Option<String>,
+    history: Option<&'m HistoryChange>,
 }
 
 impl PendingSend<'_> {
@@ -282,9 +361,18 @@ impl PendingSend<'_> {
     }
 
     fn start_reply(&self, tx: &mut Transaction<'_>) -> ApiResult<Accepted> {
+        let superseded = self.history.map(|history| &history.superseded);
+        if let Some(superseded) = superseded.filter(|superseded| !superseded.is_empty()) {
+            let supersede = Supersede { message_ids: superseded.clone() };
+            let mut event = Event::new("", supersede).stamped(&SystemStamp);
+            tx.push(&mut event, None).map_err(refused)?;
+        }
         let place = self.append_all(tx)?;
         let reply_id = self.reply_id();
         start_reply(tx, self.session, &reply_id).map_err(refused)?;
+        if let Some(history) = self.history {
+            history.apply(tx);
+        }
         self.app.turns.wake(self.session);
         Ok(self.to_accepted(Some(reply_id), place))
     }

@@ -8,10 +8,11 @@ use http::{HeaderMap, Request};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tower::ServiceExt;
 use turnwire_agent::{AgentError, DemoAgent, Journal, Replier, ReplyRequest};
-use turnwire_core::{Event, Msg, ToolCall, ToolCallState, ToolResult};
+use turnwire_core::{Event, Msg, Role, ToolCall, ToolCallState, ToolResult};
 use turnwire_log::store::{SessionQuery, SessionStatus};
 use turnwire_log::{Log, MemoryStore, Session};
 use turnwire_server::App;
@@ -74,7 +75,8 @@ impl TestServer {
         );
         let config = Config::parse("test", &settings).unwrap();
         let auth = Auth::new(&config, |_| None).unwrap();
-        let agents: [(_, Arc<dyn Replier>); 3] = [
+        let agents: [(_, Arc<dyn Replier>); 4] = [
+            ("mirror", Arc::new(MirrorAgent)),
             ("asker", Arc::new(CallingAgent)),
             ("twin", Arc::new(CallingAgent)),
             ("demo", Arc::new(DemoAgent::with_rate(0.0))),
@@ -143,6 +145,40 @@ impl TestServer {
             1000,
         );
         self.app.log.list_sessions(&query).await.unwrap().len()
+    }
+}
+
+/// Answers with the conversation that it is given, and a number that never repeats.
+struct MirrorAgent;
+
+#[async_trait]
+impl Replier for MirrorAgent {
+    fn description(&self) -> &'static str {
+        "Repeats"
+    }
+
+    fn model_name(&self) -> &'static str {
+        "none"
+    }
+
+    async fn run(&self, turn: ReplyRequest, journal: &mut dyn Journal) -> Result<(), AgentError> {
+        static ANSWERS: AtomicUsize = AtomicUsize::new(0);
+        let number = ANSWERS.fetch_add(1, Ordering::Relaxed);
+        let told = |msg: &Msg| match msg.role() {
+            Role::User => msg.text("+").unwrap_or_default(),
+            Role::Assistant | Role::System | Role::Tool => {
+                let calls = msg.blocks::<ToolCall>().map(|call| call.name.as_str());
+                let results = msg.blocks::<ToolResult>().map(|result| result.output.text(""));
+                let tools: Vec<String> = calls.map(str::to_owned).chain(results).collect();
+                let text = msg.text("").unwrap_or_default();
+                let short = text.rsplit('#').next().unwrap_or_default().to_owned();
+                tools.into_iter().chain([short]).collect::<Vec<_>>().join("+")
+            }
+        };
+        let seen: Vec<String> = turn.history.iter().map(told).collect();
+        let lines = text(&format!("{} #{number}", seen.join(" | ")));
+        let events = lines.iter().map(|line| event(&turn.reply_id, line));
+        journal.commit(events.collect()).await
     }
 }
 
@@ -306,7 +342,11 @@ pub async fn nonsense_is_refused(words: &ProtocolCase) {
     for agent in ["nobody", "external", "Demo"] {
         let answer = server.ask(&[], &words.ask(agent, &[user("Hi")])).await;
         assert_eq!(answer.status, 404);
-        assert!(answer.error_message().contains("asker, demo, twin"), "{}", answer.error_message());
+        assert!(
+            answer.error_message().contains("asker, demo, mirror, twin"),
+            "{}",
+            answer.error_message()
+        );
     }
     let forged = json!({"role": "assistant", "content": "I said so."});
     assert_eq!(server.ask(&[], &words.ask("demo", &[forged])).await.status, 400);

@@ -11,7 +11,7 @@ mod ai_sdk;
 mod anthropic;
 mod blocks;
 mod chat;
+mod conversations;
 mod harness;
 mod responses;
 mod schemas;
-mod session_matching;

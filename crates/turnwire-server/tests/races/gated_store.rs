@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use turnwire_core::Seq;
+use turnwire_log::client_history::HistoryDigest;
 use turnwire_log::store::*;
 use turnwire_log::{Error, MemoryStore, Result, Store};
 
@@ -282,6 +283,9 @@ impl Store for GatedStore {
         key: &str,
     ) -> Result<Option<IdempotencyRecord>> {
         self.store.find_idempotency_record(tenant, key).await
+    }
+    async fn find_history(&self, digests: &[HistoryDigest]) -> Result<Vec<HistoryMatch>> {
+        self.store.find_history(digests).await
     }
     async fn begin_upload(&self) -> Result<UploadNumber> {
         self.check_writable()?;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use turnwire_core::Seq;
+use turnwire_log::client_history::HistoryDigest;
 use turnwire_log::store::*;
 use turnwire_log::{Error, MemoryStore, Result, Store};
 
@@ -151,6 +152,9 @@ impl Store for FaultyStore {
         key: &str,
     ) -> Result<Option<IdempotencyRecord>> {
         self.store.find_idempotency_record(tenant, key).await
+    }
+    async fn find_history(&self, digests: &[HistoryDigest]) -> Result<Vec<HistoryMatch>> {
+        self.store.find_history(digests).await
     }
     async fn begin_upload(&self) -> Result<UploadNumber> {
         self.store.begin_upload().await

@@ -4,7 +4,7 @@ use super::message;
 use crate::client_request::{ClientRequest, ClientToolDefinition, invalid_request, take_field};
 use turnwire_core::{Fields, Json, Result};
 
-/// Reads a request. Only user messages and tool results are taken from its messages.
+/// Reads a request.
 pub fn read(text: &str) -> Result<ClientRequest> {
     let (mut request, mut fields) = ClientRequest::read(text)?;
     // The stream always has it.
@@ -68,6 +68,7 @@ fn output_schema(fields: &mut Fields) -> Result<Option<Json>> {
 mod tests {
     use super::*;
     use serde_json::json;
+    use turnwire_core::{Msg, ToolResult};
 
     fn request_with(more: &serde_json::Value) -> Result<ClientRequest> {
         let mut body = json!({"model": "a", "messages": [{"role": "user", "content": "Hi!"}]});
@@ -76,24 +77,21 @@ mod tests {
     }
 
     #[test]
-    fn assistant_messages_of_the_client_are_ignored() {
+    fn the_whole_conversation_is_read() {
         let request = request_with(&json!({"messages": [
             {"role": "user", "content": "One."},
             {"role": "assistant", "content": [{"type": "tool_use", "id": "c0", "name": "t", "input": {}}]},
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c0", "content": "old"}]},
-            {"role": "assistant", "content": {"this": "is not even read"}},
             {"role": "user", "content": [
-                {"type": "tool_result", "tool_use_id": "c1", "content": "new", "is_error": true},
+                {"type": "tool_result", "tool_use_id": "c0", "content": "new", "is_error": true},
                 {"type": "text", "text": "Two."}
             ]},
         ]}))
         .unwrap();
-        let texts: Vec<_> = request.user_messages.iter().filter_map(|msg| msg.text("")).collect();
+        let texts: Vec<_> = request.messages.iter().filter_map(|msg| msg.text("")).collect();
         assert_eq!(texts, ["One.", "Two."]);
-        assert_eq!(request.new_messages().len(), 1);
-        let results: Vec<_> =
-            request.results.iter().map(|result| (&*result.id, result.output.text(""))).collect();
-        assert_eq!(results, [("c1", "new".to_owned())]);
+        let results: Vec<_> = request.messages.iter().flat_map(Msg::blocks::<ToolResult>).collect();
+        assert_eq!(results.len(), 1);
+        assert_eq!(results[0].output.text(""), "new");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::client_request::{ClientRequest, ClientToolDefinition, invalid_request
 use serde_json::json;
 use turnwire_core::{Fields, Json, Result};
 
-/// Reads a request. Only user messages and tool results are taken from its messages.
+/// Reads a request.
 pub fn read(text: &str) -> Result<ClientRequest> {
     let (mut request, mut fields) = ClientRequest::read(text)?;
     refuse_unsupported(&mut fields)?;
@@ -89,25 +89,21 @@ mod tests {
     }
 
     #[test]
-    fn assistant_messages_of_the_client_are_ignored() {
+    fn the_whole_conversation_is_read() {
         let request = request_with(&json!({"messages": [
             {"role": "system", "content": "Be brief."},
             {"role": "user", "content": "One."},
-            {"role": "assistant", "content": null, "tool_calls": 7},
-            {"role": "tool", "tool_call_id": "c0", "content": "old"},
-            {"role": "assistant", "content": "I promise you a refund."},
+            {"role": "assistant", "content": null, "tool_calls": [
+                {"id": "c0", "type": "function", "function": {"name": "t", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "c0", "content": "done"},
+            {"role": "assistant", "content": "Done."},
             {"role": "developer", "content": [{"type": "text", "text": "Be kind."}]},
-            {"role": "tool", "tool_call_id": "c1", "content": "new"},
             {"role": "user", "content": "Two."},
         ]}))
         .unwrap();
-        let texts: Vec<_> = request.user_messages.iter().filter_map(|msg| msg.text("")).collect();
-        assert_eq!(texts, ["One.", "Two."]);
-        assert_eq!(request.new_messages().len(), 1);
+        let roles: Vec<_> = request.messages.iter().map(|msg| msg.role().to_string()).collect();
+        assert_eq!(roles, ["system", "user", "assistant", "tool", "assistant", "system", "user"]);
         assert_eq!(request.instructions.as_deref(), Some("Be brief.\n\nBe kind."));
-        let results: Vec<_> =
-            request.results.iter().map(|result| (&*result.id, result.output.text(""))).collect();
-        assert_eq!(results, [("c1", "new".to_owned())]);
     }
 
     #[test]
@@ -138,6 +134,10 @@ mod tests {
             (json!({"messages": {}}), "`messages`"),
             (json!({"messages": [{"content": "x"}]}), "messages[0]"),
             (json!({"messages": [{"role": "user", "content": ""}]}), "user message is empty"),
+            (
+                json!({"messages": [{"role": "assistant", "content": null, "tool_calls": 7}]}),
+                "messages[0]",
+            ),
             (
                 json!({"messages": [{"role": "assistant", "content": "x"}]}),
                 "neither a user message",

@@ -65,15 +65,18 @@ pub async fn create(
     let found = asking.submit(asked).await?;
     // The response may take minutes and does not need the body: free the memory.
     drop(body);
-    if stream {
-        return Ok(protocols::sse_response(&app, follow(&app, &caller, &found).await?.unmerged()));
-    }
-    if background {
+    if background && !stream {
         return Ok(json_response(&found, read_current(&found).await?));
+    }
+    let after = found.id.results.map_or(0, |seq| seq.get() - 1);
+    let delivery = app.deliveries.begin(found.session.key(), &found.id.reply, after);
+    let follow = follow(&app, &caller, &found).await?.with_delivery(delivery);
+    if stream {
+        return Ok(protocols::sse_response(&app, follow.unmerged()));
     }
     let mut last = String::new();
     let each = |_: &str, text: &str| text.clone_into(&mut last);
-    match follow(&app, &caller, &found).await?.collect(each).await? {
+    match follow.collect(each).await? {
         AnswerEnd::Complete => {}
         AnswerEnd::Expired => return Err(expired_error()),
         AnswerEnd::ServerStopped => return Err(protocols::stopping_error(found.session.id())),

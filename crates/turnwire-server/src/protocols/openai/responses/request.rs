@@ -7,7 +7,6 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use turnwire_agent::{ClientContext, ClientTool};
 use turnwire_core::{ContentBlock, Fields, Json, Msg, ToolResult};
-use turnwire_wires::client_request::ClaimedHistory;
 
 #[derive(Deserialize)]
 struct Tool {
@@ -31,29 +30,10 @@ pub(super) struct CreateRequest {
     pub previous: Option<String>,
     pub stream: bool,
     pub background: bool,
-    /// The client's history, to find its session.
-    pub claimed: ClaimedHistory,
-    offer: ClientContext,
-    items: Vec<Item>,
-}
-
-/// An input item.
-#[derive(Debug)]
-enum Item {
-    /// A user message.
-    User(Box<Msg>),
-    /// A result of a client tool.
-    Result(Box<ToolResult>),
-    /// Something of the agent. The log has it; a client's version is ignored.
-    Agent,
-}
-
-/// The result of a call.
-#[derive(Debug)]
-pub(super) struct CallOutput<'a> {
-    pub result: &'a ToolResult,
-    /// Whether it follows every item of the agent. Others may be history that the client repeats.
-    pub is_new: bool,
+    /// What the client sends along.
+    pub context: ClientContext,
+    /// The conversation, or only what is new in it.
+    pub messages: Vec<Msg>,
 }
 
 impl CreateRequest {
@@ -76,8 +56,7 @@ impl CreateRequest {
         let instructions: Option<String> = take_field(&mut body, "instructions")?;
         let mut said: Vec<_> =
             instructions.into_iter().filter(|text| !text.trim().is_empty()).collect();
-        let mut claimed = ClaimedHistory::default();
-        let items = parse_items(input.text(), &mut said, &mut claimed)?;
+        let messages = parse_items(input.text(), &mut said)?;
         let tools: Vec<Tool> = take_field(&mut body, "tools")?.unwrap_or_default();
         let tools = tools.into_iter().map(client_tool).collect::<ApiResult<_>>()?;
         let output_schema = output_schema(&mut body)?;
@@ -87,56 +66,16 @@ impl CreateRequest {
             previous: previous.filter(|id| !id.is_empty()),
             stream: take_field(&mut body, "stream")?.unwrap_or_default(),
             background: take_field(&mut body, "background")?.unwrap_or_default(),
-            offer: ClientContext {
+            context: ClientContext {
                 tools,
                 output_schema,
                 instructions: (!said.is_empty()).then(|| said.join("\n\n")),
                 // This protocol cannot ask for approvals.
                 unattended: true,
-                asked_by: None,
                 extra: body,
             },
-            items,
-            claimed,
+            messages,
         })
-    }
-
-    /// The index of the first new item: after the last item of the agent.
-    fn first_new_item(&self) -> usize {
-        let last = self.items.iter().rposition(|item| matches!(item, Item::Agent));
-        last.map_or(0, |last| last + 1)
-    }
-
-    /// The results of calls.
-    pub fn outputs(&self) -> impl Iterator<Item = CallOutput<'_>> {
-        let news = self.first_new_item();
-        self.items.iter().enumerate().filter_map(move |(at, item)| match item {
-            Item::Result(result) => Some(CallOutput { result, is_new: at >= news }),
-            Item::User(_) | Item::Agent => None,
-        })
-    }
-
-    /// Whether there is a new user message.
-    pub fn has_new_user_input(&self) -> bool {
-        self.items.iter().skip(self.first_new_item()).any(|item| matches!(item, Item::User(_)))
-    }
-
-    /// The user messages: all for a new session, else the new ones. The last one has the client context.
-    pub fn messages(self, is_fresh: bool) -> Vec<Msg> {
-        let from = if is_fresh { 0 } else { self.first_new_item() };
-        let mut messages: Vec<Msg> = self
-            .items
-            .into_iter()
-            .skip(from)
-            .filter_map(|item| match item {
-                Item::User(msg) => Some(*msg),
-                Item::Result(_) | Item::Agent => None,
-            })
-            .collect();
-        if let Some(last) = messages.pop() {
-            messages.push(self.offer.attach_to(last));
-        }
-        messages
     }
 }
 
@@ -190,24 +129,17 @@ fn take_field<T: DeserializeOwned>(fields: &mut Fields, key: &str) -> ApiResult<
 }
 
 /// Parses the input. Texts of system and developer messages are added to `said`.
-fn parse_items(
-    input: &str,
-    said: &mut Vec<String>,
-    claimed: &mut ClaimedHistory,
-) -> ApiResult<Vec<Item>> {
+fn parse_items(input: &str, said: &mut Vec<String>) -> ApiResult<Vec<Msg>> {
     if input.starts_with('"') {
-        return Ok(vec![Item::User(user_message(input, "input")?.into())]);
+        return Ok(vec![user_message(input, "input")?]);
     }
     let list: Vec<&RawValue> = serde_json::from_str(input)
         .map_err(|_| invalid_request("`input` must be a string or a list of items"))?;
-    let mut items = Vec::with_capacity(list.len());
+    let mut messages = Vec::with_capacity(list.len());
     for (at, raw) in list.into_iter().enumerate() {
-        for msg in wire()?.decode_messages(raw.get()).into_iter().flatten() {
-            claimed.add_message(&msg);
-        }
-        items.extend(parse_item(raw, at, said)?);
+        messages.extend(parse_item(raw, at, said)?);
     }
-    Ok(items)
+    Ok(messages)
 }
 
 #[derive(Deserialize)]
@@ -217,19 +149,17 @@ struct ItemHead {
     call_id: Option<String>,
 }
 
-fn parse_item(raw: &RawValue, at: usize, said: &mut Vec<String>) -> ApiResult<Option<Item>> {
+fn parse_item(raw: &RawValue, at: usize, said: &mut Vec<String>) -> ApiResult<Option<Msg>> {
     let place = format!("input[{at}]");
     let head: ItemHead = serde_json::from_str(raw.get())
         .map_err(|error| invalid_request(format!("{place} is not a valid item: {error}")))?;
     match (head.r#type.as_deref(), head.role.as_deref()) {
-        (None | Some("message"), Some("user")) => {
-            Ok(Some(Item::User(user_message(raw.get(), &place)?.into())))
-        }
+        (None | Some("message"), Some("user")) => user_message(raw.get(), &place).map(Some),
         (None | Some("message"), Some("system" | "developer")) => {
             said.extend(joined_text(&parse_message(raw.get(), &place)?));
             Ok(None)
         }
-        (None | Some("message"), Some("assistant")) => Ok(Some(Item::Agent)),
+        (None | Some("message"), Some("assistant")) => parse_message(raw.get(), &place).map(Some),
         (None | Some("message"), role) => Err(invalid_request(format!(
             "{place} has {}",
             role.map_or("neither `type` nor `role`".to_owned(), |role| format!(
@@ -240,14 +170,14 @@ fn parse_item(raw: &RawValue, at: usize, said: &mut Vec<String>) -> ApiResult<Op
             if head.call_id.is_none_or(|id| id.is_empty()) {
                 return Err(invalid_request(format!("{place} has no `call_id`")));
             }
-            let result = parse_message(raw.get(), &place)?.first::<ToolResult>().cloned();
-            result.map_or_else(
-                || Err(invalid_request(format!("{place} is not a tool result"))),
-                |result| Ok(Some(Item::Result(result.into()))),
-            )
+            let msg = parse_message(raw.get(), &place)?;
+            if msg.first::<ToolResult>().is_none() {
+                return Err(invalid_request(format!("{place} is not a tool result")));
+            }
+            Ok(Some(msg))
         }
         // Calls, reasoning, references: items that only a model creates.
-        (Some(_), _) => Ok(Some(Item::Agent)),
+        (Some(_), _) => Ok(parse_message(raw.get(), &place).ok()),
     }
 }
 

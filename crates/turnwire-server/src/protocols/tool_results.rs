@@ -1,62 +1,53 @@
-//! A request with the results of pending tool calls.
+//! Submits the results of pending tool calls. Called by `client_turn`.
 
-use super::{ModelRequest, ReplyPart, request_id};
-use crate::auth::Action;
+use super::SESSION_HEADER;
+use super::client_turn::{ClientTurn, ReplyPart};
 use crate::error::{ApiError, ApiResult};
-use crate::protocols::session_matching::{Candidate, find_waiting_sessions};
-use crate::protocols::{SESSION_HEADER, require_agent, session_in_header};
 use crate::stream::ReplyPosition;
-use crate::turns::client_events;
+use crate::turns::client_events::{AcceptOptions, accept_events_with};
 use crate::turns::idempotency::read_header;
+use crate::turns::send::HistoryChange;
 use std::collections::HashSet;
 use std::sync::Arc;
 use turnwire_core::event::{ExternalExecutionResult, Hint};
 use turnwire_core::stamp::{Stamp, SystemStamp};
-use turnwire_core::{ContentBlock, Event, Msg, Part, Payload, Seq, ToolCall, ToolResult};
+use turnwire_core::{ContentBlock, Event, Head, Msg, Part, Payload, Seq, ToolCall, ToolResult};
 use turnwire_log::store::{EventLines, MessageQuery};
 use turnwire_log::{PendingCalls, Session, Snapshot};
-use turnwire_wires::client_request::ClientRequest;
 
 /// How many messages back an answered call is searched.
 const LOOK_BACK: usize = 32;
 /// How much of the log is read at a time.
 const CHUNK: usize = 256 * 1024;
 
-/// Submits the results. The same reply continues, and the response is the rest of it.
-pub(super) async fn submit_results(
-    request: &ModelRequest,
-    asked: &ClientRequest,
-) -> ApiResult<ReplyPart> {
-    let ids = unique_call_ids(&asked.results)?;
-    let ModelRequest { app, caller, .. } = request;
-    if let Some(session) = named_session(request, asked).await? {
-        let snapshot = session.snapshot().await?;
-        return submit_results_to(request, asked, &ids, (session, snapshot)).await;
-    }
-    let mut error = unknown_call(ids.first().copied().unwrap_or_default());
-    for found in
-        find_waiting_sessions(app, caller, &asked.model, &ids, &asked.claimed_history).await?
-    {
-        match submit_results_to(request, asked, &ids, found).await {
-            // Somebody was faster, and another conversation may be the same to its client.
-            Err(late) if late.name() == "already_answered" => error = late,
-            done => return done,
-        }
-    }
-    Err(error)
+/// New results of calls, and what the user says beside them.
+pub(crate) struct NewResults {
+    pub(crate) results: Vec<ToolResult>,
+    /// Results before the last answer. Some clients put each result behind its call.
+    pub(crate) earlier: Vec<ToolResult>,
+    pub(crate) messages: Vec<Msg>,
 }
 
-/// Submits the results to a session.
-async fn submit_results_to(
-    request: &ModelRequest,
-    asked: &ClientRequest,
-    ids: &[&str],
-    (session, snapshot): Candidate,
+/// Submits results to a session. The same reply continues, and the response is the rest of it.
+pub(crate) async fn submit_results_to(
+    turn: &ClientTurn<'_>,
+    new: &NewResults,
+    session: Arc<Session>,
+    mut change: Option<HistoryChange>,
 ) -> ApiResult<ReplyPart> {
+    let snapshot = session.snapshot().await?;
     let pending = snapshot.pending_calls();
+    let mut results = new.results.clone();
+    for call in external_calls(&pending) {
+        let earlier = new.earlier.iter().rev().find(|result| result.id == call.id);
+        if let Some(earlier) = earlier.filter(|_| !results.iter().any(|new| new.id == call.id)) {
+            results.push(earlier.clone());
+        }
+    }
+    let ids = unique_call_ids(&results)?;
     let waiting: HashSet<&str> = external_calls(&pending).map(|call| call.id.as_str()).collect();
     if let Some(other) = ids.iter().find(|id| !waiting.contains(**id)) {
-        return replay_or_reject(request, session, other).await;
+        return replay_or_reject(turn, session, other).await;
     }
     let left_out: Vec<&str> = waiting.into_iter().filter(|id| !ids.contains(id)).collect();
     if !left_out.is_empty() {
@@ -68,16 +59,19 @@ async fn submit_results_to(
         .hint("send the results of all calls of a response in one request"));
     }
     let own = own_reply(&snapshot)?;
-    let mut events = result_events(&pending, &asked.results);
+    let mut events = result_events(&pending, &results);
     // The agent's own goes last: the response begins with it.
     events.sort_by_key(|event| event.reply_id == own);
-    events.extend(user_hint(request, asked, own)?);
-    assign_event_ids(request, &mut events)?;
-    let taken =
-        client_events::accept_events(&request.app, &session, &request.caller, &events).await?;
+    if let Some(change) = &mut change {
+        change.input.results_after = Some(Head::new(snapshot.head));
+    }
+    events.extend(user_hint(new, own));
+    assign_event_ids(turn, &mut events)?;
+    let options = AcceptOptions { when_idle: None, history: change.as_ref() };
+    let taken = accept_events_with(turn.app, &session, turn.caller, &events, options).await?;
     if taken.stored == 0 {
         // The same request was handled at the same time.
-        return replay_or_reject(request, session, ids.first().copied().unwrap_or_default()).await;
+        return replay_or_reject(turn, session, ids.first().copied().unwrap_or_default()).await;
     }
     let place = taken.last.saturating_sub(u64::from(taken.stored));
     let (reply_id, begin) = (own.to_owned(), ReplyPosition::After(place));
@@ -102,17 +96,7 @@ fn external_calls(pending: &[PendingCalls]) -> impl Iterator<Item = &ToolCall> {
     pending.iter().flat_map(|pending| &pending.external)
 }
 
-/// The session in the request's header.
-async fn named_session(
-    request: &ModelRequest,
-    asked: &ClientRequest,
-) -> ApiResult<Option<Arc<Session>>> {
-    let Some(id) = session_in_header(&request.headers)? else { return Ok(None) };
-    let session = request.app.log.open_session(&request.caller.session_key(id)?).await?;
-    require_agent(session.ok_or(turnwire_log::Error::NoSession)?, &asked.model).map(Some)
-}
-
-fn unknown_call(id: &str) -> ApiError {
+pub(crate) fn unknown_call(id: &str) -> ApiError {
     ApiError::bad_request(format!("no call {id:?} waits for a result"))
         .kind("unknown_call")
         .hint(format!(
@@ -140,30 +124,18 @@ fn result_events(pending: &[PendingCalls], results: &[ToolResult]) -> Vec<Event<
     pending.iter().filter_map(of_reply).collect()
 }
 
-/// A user message beside the results, as a hint for the reply that continues.
-fn user_hint(
-    request: &ModelRequest,
-    asked: &ClientRequest,
-    reply: &str,
-) -> ApiResult<Option<Event<'static>>> {
-    let said = asked.new_messages();
-    if said.is_empty() {
-        return Ok(None);
+/// What the user says beside the results, as a hint for the reply that continues.
+fn user_hint(new: &NewResults, reply: &str) -> Option<Event<'static>> {
+    if new.messages.is_empty() {
+        return None;
     }
-    request.caller.require(Action::Publish).map_err(|_| {
-        ApiError::bad_request(
-            "a user message beside tool results needs the scope `publish`; nothing was stored",
-        )
-        .kind("words_beside_results")
-        .hint(
-            "send the results alone, and the message when the reply has ended; or use credentials \
-             with the scope `publish`",
-        )
-    })?;
-    let hint = Payload::Parts(said.iter().flat_map(Msg::content).filter_map(to_part).collect());
-    let block_id = SystemStamp.id();
-    let hint = Hint { block_id, source: Some("user".to_owned()), hint };
-    Ok(Some(Event::new(reply.to_owned(), hint)))
+    let parts = new.messages.iter().flat_map(Msg::content).filter_map(to_part).collect();
+    let hint = Hint {
+        block_id: SystemStamp.id(),
+        source: Some("user".to_owned()),
+        hint: Payload::Parts(parts),
+    };
+    Some(Event::new(reply.to_owned(), hint))
 }
 
 fn to_part(block: &ContentBlock) -> Option<Part> {
@@ -179,9 +151,9 @@ fn to_part(block: &ContentBlock) -> Option<Part> {
 }
 
 /// Derives the events' ids from the idempotency key, to recognise a repeated request.
-fn assign_event_ids(request: &ModelRequest, events: &mut [Event<'static>]) -> ApiResult<()> {
-    let Some(key) = read_header(&request.headers)? else { return Ok(()) };
-    let id = request_id(request, key);
+fn assign_event_ids(turn: &ClientTurn<'_>, events: &mut [Event<'static>]) -> ApiResult<()> {
+    let Some(key) = read_header(turn.headers)? else { return Ok(()) };
+    let id = turn.request_id(key);
     for (at, event) in events.iter_mut().enumerate() {
         event.id = format!("{id}-{at}").into();
     }
@@ -190,15 +162,15 @@ fn assign_event_ids(request: &ModelRequest, events: &mut [Event<'static>]) -> Ap
 
 /// No call waits for the result. A repeated request gets the same response again, any other an error.
 async fn replay_or_reject(
-    request: &ModelRequest,
+    turn: &ClientTurn<'_>,
     session: Arc<Session>,
     id: &str,
 ) -> ApiResult<ReplyPart> {
     let Some((reply_id, first)) = find_reply_with_call(&session, id).await? else {
         return Err(unknown_call(id));
     };
-    if let Some(key) = read_header(&request.headers)? {
-        let wanted = format!("{}-0", request_id(request, key));
+    if let Some(key) = read_header(turn.headers)? {
+        let wanted = format!("{}-0", turn.request_id(key));
         if let Some(seq) = find_event(&session, first, &wanted).await? {
             let begin = ReplyPosition::After(seq.get() - 1);
             return Ok(ReplyPart { session, reply_id, begin, replayed: true });

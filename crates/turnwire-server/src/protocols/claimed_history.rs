@@ -1,0 +1,66 @@
+//! Converts the history that a client sends to messages of the log.
+//!
+//! A client splits a reply into messages: a call, its result, the rest. The log has one message per reply, so they
+//! are joined again. Every message is marked: only the client says that it is part of the conversation.
+
+use crate::error::{ApiError, ApiResult};
+use turnwire_core::{ContentBlock, Msg, Role, ToolCallState};
+
+/// In the metadata of a message: nobody but the client says that it is part of the conversation.
+const CLAIMED: &str = "claimed";
+
+/// The messages of a client's history as messages of the log. System prompts are left out: they belong to the request.
+pub(crate) fn to_log_messages(history: &[Msg]) -> ApiResult<Vec<Msg>> {
+    let mut messages = Vec::new();
+    let mut reply: Vec<ContentBlock> = Vec::new();
+    for msg in history {
+        match msg.role() {
+            Role::System => {}
+            Role::Assistant => reply.extend(msg.content().iter().cloned().map(settle_call)),
+            Role::User | Role::Tool => {
+                let (results, said): (Vec<_>, Vec<_>) = msg
+                    .content()
+                    .iter()
+                    .cloned()
+                    .partition(|block| matches!(block, ContentBlock::ToolResult(_)));
+                reply.extend(results);
+                if !said.is_empty() {
+                    messages.extend(claimed_reply(std::mem::take(&mut reply))?);
+                    messages.push(claimed(Role::User, said)?);
+                }
+            }
+        }
+    }
+    messages.extend(claimed_reply(reply)?);
+    Ok(messages)
+}
+
+fn claimed_reply(blocks: Vec<ContentBlock>) -> ApiResult<Option<Msg>> {
+    if blocks.is_empty() {
+        return Ok(None);
+    }
+    claimed(Role::Assistant, blocks).map(Some)
+}
+
+fn claimed(role: Role, blocks: Vec<ContentBlock>) -> ApiResult<Msg> {
+    let msg = Msg::builder(role).name(role.to_string()).content(blocks);
+    msg.metadata(CLAIMED, true).build().map_err(|error| {
+        ApiError::bad_request(format!("a message of the history is invalid: {error}"))
+    })
+}
+
+/// A call of the history has been executed, or never will be.
+fn settle_call(block: ContentBlock) -> ContentBlock {
+    match block {
+        ContentBlock::ToolCall(mut call) => {
+            call.state = ToolCallState::Finished;
+            ContentBlock::ToolCall(call)
+        }
+        ContentBlock::Text(_)
+        | ContentBlock::Thinking(_)
+        | ContentBlock::Hint(_)
+        | ContentBlock::Data(_)
+        | ContentBlock::ToolResult(_)
+        | ContentBlock::Other(_) => block,
+    }
+}

@@ -1,0 +1,283 @@
+//! Recognises the conversation of a client that keeps its own history.
+//!
+//! Such a client sends all of its history with each request. The log marks each state of a conversation that a
+//! client may send again, by a digest of its content within the tenant, the agent and the holder of the credentials.
+//! So the session is found with one look into an index, whatever the length of the history.
+//!
+//! | the longest known state | what happens |
+//! |---|---|
+//! | is where a session ends | the session continues |
+//! | is where a session ended earlier | a fork of the session at this place continues |
+//! | includes the new input, whose answer did not arrive | the same answer again |
+//! | includes the new input, whose answer did arrive | a retry: another answer |
+//! | does not exist | a new session takes the whole history in, marked as the client's claim |
+
+use crate::app::App;
+use crate::auth::{Caller, sha256};
+use crate::error::ApiResult;
+use crate::turns::send::{ExpectedHistory, HistoryChange};
+use http::HeaderMap;
+use turnwire_core::{ContentBlock, Fields, Msg, Role, Seq, ToolResult};
+use turnwire_log::HistoryInput;
+use turnwire_log::client_history::{HistoryDigest, HistoryStep, history_steps};
+use turnwire_log::log::now_ms;
+use turnwire_log::store::{HistoryMatch, HistoryState, SessionKey, SessionStatus};
+
+/// How long after its reply a request may be sent again, if this process does not know whether the answer arrived.
+const RESEND_WINDOW_MS: i64 = 10 * 60 * 1000;
+
+/// The longest title of a session that a client did not name.
+const MAX_TITLE: usize = 60;
+
+/// The conversation that a request has.
+pub(crate) struct Conversation {
+    /// Without system prompts.
+    messages: Vec<Msg>,
+    steps: Vec<HistoryStep>,
+    /// The digest after each step.
+    digests: Vec<HistoryDigest>,
+    /// A hash of the id that the client sends for its conversation; 0 if it sends none.
+    client: i64,
+    /// A hash of the request.
+    request: i64,
+    /// The client says that it sends the request again.
+    is_resent: bool,
+}
+
+/// What a request continues.
+#[derive(Debug)]
+pub(crate) enum Recognized {
+    /// The session is exactly where the client is. `new_from` is the index of the first new message.
+    Continue { session: SessionKey, answer: HistoryDigest, new_from: usize },
+    /// The session has gone on since.
+    Branch { session: SessionKey, at: Seq, new_from: usize },
+    /// The same request was accepted before.
+    Resend { session: SessionKey, state: HistoryState },
+    /// The same input was answered before, and the client asks again.
+    Retry { session: SessionKey, state: HistoryState },
+    /// No session has any of it.
+    Unknown,
+}
+
+impl Conversation {
+    /// The conversation of a request.
+    pub(crate) fn new(
+        caller: &Caller,
+        agent: &str,
+        messages: &[Msg],
+        headers: &HeaderMap,
+        extra: &Fields,
+        body: &[u8],
+    ) -> Self {
+        let is_said = |msg: &&Msg| msg.role() != Role::System;
+        let messages: Vec<Msg> = messages.iter().filter(is_said).cloned().collect();
+        let steps = history_steps(&messages);
+        let root = HistoryDigest::root(caller.tenant(), agent, &caller.0.holder);
+        let digests = steps.iter().scan(root, |digest, step| {
+            *digest = digest.with_step(step);
+            Some(*digest)
+        });
+        let digests = digests.collect();
+        Self {
+            messages,
+            steps,
+            digests,
+            client: client_id(headers, extra).map_or(0, |id| hash(id.as_bytes())),
+            request: hash(body),
+            is_resent: is_resent(headers),
+        }
+    }
+
+    /// The messages from an index on.
+    pub(crate) fn messages_from(&self, from: usize) -> &[Msg] {
+        self.messages.get(from..).unwrap_or_default()
+    }
+
+    /// The index of the first message after the last answer.
+    pub(crate) fn new_from(&self) -> usize {
+        let answers = self.steps.iter().rev().find(|step| step.is_answer);
+        answers.map_or(0, |step| step.message_count)
+    }
+
+    /// How the request changes a session that is at an expected state.
+    pub(crate) fn change(&self, expected: ExpectedHistory) -> Option<HistoryChange> {
+        let input = HistoryInput {
+            digest: *self.digests.last()?,
+            client: self.client,
+            request: self.request,
+            results_after: None,
+        };
+        Some(HistoryChange { input, expected, superseded: Vec::new(), is_first: false })
+    }
+
+    /// How the request changes a session that no earlier state of the conversation leads to.
+    pub(crate) fn first_change(&self) -> Option<HistoryChange> {
+        let change = self.change(ExpectedHistory::Anything)?;
+        Some(HistoryChange { is_first: true, ..change })
+    }
+
+    /// How the request changes a session that the client named. `None` if the client's history is not what the
+    /// session has: then its next request cannot be recognised.
+    pub(crate) fn continue_from(
+        &self,
+        is_new: bool,
+        state: Option<&HistoryState>,
+    ) -> Option<HistoryChange> {
+        if is_new {
+            return self.first_change();
+        }
+        let answer = state?.answer?;
+        let mut change = self.change(ExpectedHistory::Anything)?;
+        match &*self.steps {
+            // The client sends only what is new.
+            [step] if !step.is_answer => change.input.digest = answer.with_step(step),
+            _ if self.digests.contains(&answer) => {}
+            _ => return None,
+        }
+        Some(change)
+    }
+
+    /// Whether there is a user message.
+    pub(crate) fn has_user_message(&self) -> bool {
+        self.messages.iter().any(|msg| msg.role() == Role::User)
+    }
+
+    /// The tool results after the last answer.
+    pub(crate) fn new_results(&self) -> impl Iterator<Item = &ToolResult> {
+        self.messages_from(self.new_from()).iter().flat_map(Msg::blocks::<ToolResult>)
+    }
+
+    /// The tool results before the last answer.
+    pub(crate) fn earlier_results(&self) -> impl Iterator<Item = &ToolResult> {
+        self.messages.iter().take(self.new_from()).flat_map(Msg::blocks::<ToolResult>)
+    }
+
+    /// The messages after the last answer, without tool results.
+    pub(crate) fn new_messages(&self) -> Vec<Msg> {
+        let is_result = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult(_));
+        let new = self.messages_from(self.new_from()).iter();
+        new.filter(|msg| msg.role() == Role::User)
+            .filter(|msg| msg.content().iter().any(|block| !is_result(block)))
+            .map(|msg| {
+                let said = msg.content().iter().filter(|block| !is_result(block)).cloned();
+                let said = msg.to_builder().content(said.collect::<Vec<_>>()).build();
+                said.unwrap_or_else(|_| msg.clone())
+            })
+            .collect()
+    }
+
+    /// A title for people: the beginning of the first user message.
+    pub(crate) fn title(&self) -> String {
+        let mut users = self.messages.iter().filter(|msg| msg.role() == Role::User);
+        let text = users.find_map(|msg| msg.text(" ")).unwrap_or_default();
+        let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+        if line.chars().count() <= MAX_TITLE {
+            return line.to_owned();
+        }
+        line.chars().take(MAX_TITLE - 1).chain(['…']).collect()
+    }
+
+    /// Finds what the request continues.
+    pub(crate) async fn recognize(&self, app: &App, caller: &Caller) -> ApiResult<Recognized> {
+        let Some((&input, _)) = self.digests.split_last() else { return Ok(Recognized::Unknown) };
+        let answers = self.steps.iter().zip(&self.digests).rev();
+        let answers = answers.filter(|(step, _)| step.is_answer).map(|(_, digest)| *digest);
+        let mut digests: Vec<HistoryDigest> = std::iter::once(input).chain(answers).collect();
+        loop {
+            let matches = app.log.find_history(caller.tenant(), &digests).await?;
+            let Some(found) = matches.first().map(|found| found.mark.digest) else {
+                return Ok(Recognized::Unknown);
+            };
+            let usable =
+                matches.into_iter().filter(|found| caller.session_key(&found.session.id).is_ok());
+            let decision = self.decide(app, input, found, usable.collect());
+            if let Some(decision) = decision {
+                return Ok(decision);
+            }
+            let next = digests.iter().position(|digest| *digest == found).map_or(0, |at| at + 1);
+            digests.drain(..next);
+        }
+    }
+
+    fn decide(
+        &self,
+        app: &App,
+        input: HistoryDigest,
+        found: HistoryDigest,
+        matches: Vec<HistoryMatch>,
+    ) -> Option<Recognized> {
+        let step = self.digests.iter().position(|digest| *digest == found)?;
+        let new_from = self.steps.get(step)?.message_count;
+        let is_last_answer = step + 2 >= self.steps.len();
+        let (mut resend, mut next, mut retry, mut branch) = (None, None, None, None);
+        for HistoryMatch { session, mark, now, updated_ms } in matches {
+            let is_other_client =
+                self.client != 0 && mark.client != 0 && self.client != mark.client;
+            let state = now.history.as_ref().filter(|_| !is_other_client);
+            let is_same_input = is_last_answer && state.is_some_and(|state| state.input == input);
+            if let Some(state) = state.filter(|_| is_same_input) {
+                if self.is_resend(app, &session, state, updated_ms) {
+                    resend.get_or_insert(Recognized::Resend { session, state: state.clone() });
+                } else if now.status == SessionStatus::Idle
+                    && state.results_after.is_none()
+                    && self.steps.len() > 1
+                {
+                    retry.get_or_insert(Recognized::Retry { session, state: state.clone() });
+                } else if found != input {
+                    branch.get_or_insert((session, mark.seq));
+                }
+            } else if found == input {
+                // Another conversation that began the same.
+            } else if state.is_some_and(|state| state.answer == Some(found)) {
+                let answer = found;
+                next.get_or_insert(Recognized::Continue { session, answer, new_from });
+            } else {
+                branch.get_or_insert((session, mark.seq));
+            }
+        }
+        // The results of calls can only continue the reply that made the calls.
+        let has_results = new_from == self.new_from() && self.new_results().next().is_some();
+        let branch = branch.filter(|_| !has_results);
+        let branch = branch.map(|(session, at)| Recognized::Branch { session, at, new_from });
+        resend.or(next).or(retry).or(branch)
+    }
+
+    /// Whether the request was accepted before and its answer did not arrive.
+    fn is_resend(
+        &self,
+        app: &App,
+        session: &SessionKey,
+        state: &HistoryState,
+        updated_ms: i64,
+    ) -> bool {
+        if state.request != self.request {
+            return false;
+        }
+        let is_recent = || now_ms().saturating_sub(updated_ms) < RESEND_WINDOW_MS;
+        self.is_resent || app.deliveries.is_lost(session, state).unwrap_or_else(is_recent)
+    }
+}
+
+fn hash(bytes: &[u8]) -> i64 {
+    let digest = sha256(bytes);
+    let first = digest.first_chunk::<8>().copied().unwrap_or_default();
+    // 0 means that there is none.
+    i64::from_be_bytes(first).max(i64::MIN + 1) | 1
+}
+
+/// Headers in which programs send an id of their conversation, of themselves.
+const CLIENT_ID_HEADERS: [&str; 4] =
+    ["x-claude-code-session-id", "session-id", "session_id", "x-session-id"];
+
+/// The id that a client sends for its conversation.
+fn client_id(headers: &HeaderMap, extra: &Fields) -> Option<String> {
+    let header = CLIENT_ID_HEADERS.iter().find_map(|name| headers.get(*name)?.to_str().ok());
+    let header = header.map(str::trim).filter(|id| !id.is_empty()).map(str::to_owned);
+    header.or_else(|| extra.get::<String>("prompt_cache_key").ok().flatten())
+}
+
+/// Whether the client says that it sends the request again.
+fn is_resent(headers: &HeaderMap) -> bool {
+    let count = headers.get("x-stainless-retry-count").and_then(|count| count.to_str().ok());
+    count.is_some_and(|count| count.trim().parse::<u32>().is_ok_and(|count| count > 0))
+}

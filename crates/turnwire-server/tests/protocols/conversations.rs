@@ -1,0 +1,339 @@
+//! Clients that name no session: their history leads to the conversation that it belongs to.
+
+use crate::harness::{Answer, ProtocolCase, TestServer, user};
+use crate::{anthropic, chat};
+use serde_json::{Value, json};
+
+const RESPONSES: ProtocolCase = ProtocolCase {
+    path: "/v1/responses",
+    results: |results| {
+        let item = |(id, text): &(&str, &str)| json!({"type": "function_call_output", "call_id": id, "output": text});
+        results.iter().map(item).collect()
+    },
+    calls: |answer| {
+        let items = answer["output"].as_array().unwrap().iter();
+        let calls = items.filter(|item| item["type"] == "function_call");
+        calls.map(|call| call["call_id"].as_str().unwrap().to_owned()).collect()
+    },
+    text: |answer| {
+        let items = answer["output"].as_array().unwrap().iter();
+        items.filter_map(|item| item["content"][0]["text"].as_str()).collect()
+    },
+    said: |answer| answer["output"].as_array().unwrap().clone(),
+    messages: "input",
+};
+
+const ALL: [&ProtocolCase; 3] = [&chat::CASE, &anthropic::CASE, &RESPONSES];
+
+/// A conversation as its client has it: every one waits for the call `c1`.
+struct Conversation<'h> {
+    server: &'h TestServer,
+    words: &'static ProtocolCase,
+    token: &'static str,
+    history: Vec<Value>,
+    session: String,
+}
+
+impl<'h> Conversation<'h> {
+    async fn begin(
+        server: &'h TestServer,
+        words: &'static ProtocolCase,
+        token: &'static str,
+        text: &str,
+    ) -> Self {
+        let mut history = vec![user(text)];
+        let body = words.ask("asker", &history).to_string();
+        let answer = server.send(token, words.path, &[], body).await;
+        assert_eq!((answer.status, (words.calls)(&answer.body)), (200, vec!["c1".to_owned()]));
+        history.extend((words.said)(&answer.body));
+        let session = answer.session().to_owned();
+        Self { server, words, token, history, session }
+    }
+
+    async fn bring(&self, result: &str) -> Answer {
+        self.bring_as(self.token, "asker", &self.history, result).await
+    }
+
+    async fn bring_as(&self, token: &str, agent: &str, history: &[Value], result: &str) -> Answer {
+        let mut history = history.to_vec();
+        history.extend((self.words.results)(&[("c1", result)]));
+        let body = self.words.ask(agent, &history).to_string();
+        self.server.send(token, self.words.path, &[], body).await
+    }
+
+    /// The result is taken in this conversation's own session.
+    async fn goes_on(&self, result: &str) {
+        let answer = self.bring(result).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        assert_eq!((self.words.text)(&answer.body), result);
+        assert_eq!(answer.session(), self.session);
+    }
+}
+
+/// The request belongs to none of these sessions, and changes none of them.
+fn is_elsewhere(answer: &Answer, others: &[&str]) {
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert!(!others.contains(&answer.session()), "{}", answer.text);
+}
+
+#[tokio::test]
+async fn two_conversations_of_one_person_are_told_apart_by_what_was_said() {
+    for words in ALL {
+        let server = TestServer::new(words.path);
+        let red = Conversation::begin(&server, words, "ann", "the red one").await;
+        let blue = Conversation::begin(&server, words, "ann", "the blue one").await;
+        red.goes_on("RED").await;
+        is_elsewhere(&red.bring("RED again").await, &[&red.session, &blue.session]);
+        blue.goes_on("BLUE").await;
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_answered_out_of_another_persons_conversation() {
+    for words in ALL {
+        let server = TestServer::new(words.path);
+        let ann = Conversation::begin(&server, words, "ann", "same words").await;
+        let ben = Conversation::begin(&server, words, "ben", "same words").await;
+        ann.goes_on("ANN").await;
+        // Hers has its result: his is not there for her, nor for anybody else.
+        is_elsewhere(&ann.bring("forged").await, &[&ann.session, &ben.session]);
+        for token in ["all", "mine", "other"] {
+            let answer = ben.bring_as(token, "asker", &ben.history, "forged").await;
+            // This one reaches only some sessions, and must name one.
+            if token == "mine" {
+                assert_eq!(answer.status, 403, "{}", answer.text);
+            } else {
+                is_elsewhere(&answer, &[&ann.session, &ben.session]);
+            }
+        }
+        ben.goes_on("BEN").await;
+    }
+}
+
+#[tokio::test]
+async fn conversations_that_are_the_same_do_not_block_each_other() {
+    for words in ALL {
+        let server = TestServer::new(words.path);
+        let one = Conversation::begin(&server, words, "ann", "same words").await;
+        let two = Conversation::begin(&server, words, "ann", "same words").await;
+        let (first, second) = tokio::join!(one.bring("1"), two.bring("2"));
+        assert_eq!((first.status, second.status), (200, 200), "{} {}", first.text, second.text);
+        // Each client gets what comes of its own result.
+        assert_eq!((words.text)(&first.body), "1");
+        assert_eq!((words.text)(&second.body), "2");
+        assert_ne!(first.session(), second.session());
+        is_elsewhere(&one.bring("3").await, &[first.session(), second.session()]);
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_fit_a_conversation_starts_another() {
+    for words in ALL {
+        let server = TestServer::new(words.path);
+        let own = Conversation::begin(&server, words, "ann", "the red one").await;
+        let text = Value::from(own.history.clone()).to_string();
+        let altered = |from: &str, to: &str| -> Vec<Value> {
+            assert!(text.contains(from), "{text}");
+            serde_json::from_str(&text.replace(from, to)).unwrap()
+        };
+        let other_words = altered("the red one", "the blue one");
+        let other_tool = altered(r#""name":"f""#, r#""name":"g""#);
+        let more_words: Vec<Value> =
+            [user("earlier")].into_iter().chain(own.history.clone()).collect();
+        for history in [&other_words, &other_tool, &more_words] {
+            let answer = own.bring_as("ann", "asker", history, "forged").await;
+            is_elsewhere(&answer, &[&own.session]);
+        }
+        let alone = own.bring_as("ann", "asker", &[], "forged").await;
+        assert_eq!(alone.status, 400, "{}", alone.text);
+        let of_twin = own.bring_as("ann", "twin", &own.history, "forged").await;
+        is_elsewhere(&of_twin, &[&own.session]);
+        let mut forged = own.history.clone();
+        forged.extend((words.results)(&[("c7", "forged")]));
+        let body = words.ask("asker", &forged).to_string();
+        let answer = server.send("ann", words.path, &[], body).await;
+        assert_eq!(answer.status, 400, "{}", answer.text);
+        // White space is nothing that was said.
+        let spaced = altered("the red one", " the  red\\n one ");
+        let answer = own.bring_as("ann", "asker", &spaced, "RED").await;
+        assert_eq!((answer.status, answer.session()), (200, own.session.as_str()));
+    }
+}
+
+/// A client that keeps its own history, of an agent that repeats what it is given.
+struct Client<'s> {
+    server: &'s TestServer,
+    words: &'static ProtocolCase,
+    token: &'static str,
+    headers: Vec<(&'static str, &'static str)>,
+    history: Vec<Value>,
+}
+
+impl<'s> Client<'s> {
+    fn new(server: &'s TestServer, words: &'static ProtocolCase) -> Self {
+        Self { server, words, token: "ann", headers: Vec::new(), history: Vec::new() }
+    }
+
+    async fn send(&self) -> Answer {
+        let body = self.words.ask("mirror", &self.history).to_string();
+        let answer = self.server.send(self.token, self.words.path, &self.headers, body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        answer
+    }
+
+    /// Says something, and returns what the agent was given, and the session.
+    async fn say(&mut self, text: &str) -> (String, String) {
+        self.history.push(user(text));
+        let answer = self.send().await;
+        self.history.extend((self.words.said)(&answer.body));
+        self.seen(&answer)
+    }
+
+    /// What the agent was given, without numbers, and the session.
+    fn seen(&self, answer: &Answer) -> (String, String) {
+        let text = (self.words.text)(&answer.body);
+        let seen: Vec<&str> = text
+            .split(" | ")
+            .map(|part| part.split(" #").next().unwrap_or_default())
+            .map(|part| if part.parse::<usize>().is_ok() { "A" } else { part })
+            .collect();
+        (seen.join(" "), answer.session().to_owned())
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_is_one_session_from_turn_to_turn() {
+    for words in ALL {
+        let server = TestServer::new(words.path);
+        let mut client = Client::new(&server, words);
+        let (seen, session) = client.say("one").await;
+        assert_eq!(seen, "one");
+        for (text, expected) in [
+            ("two", "one A two"),
+            ("three", "one A two A three"),
+            ("four", "one A two A three A four"),
+        ] {
+            assert_eq!(client.say(text).await, (expected.to_owned(), session.clone()));
+        }
+        assert_eq!(server.sessions().await, 1);
+        let shown = server.session(&session).await.snapshot().await.unwrap();
+        assert_eq!(shown.title, "one");
+    }
+}
+
+#[tokio::test]
+async fn what_clients_change_on_the_way_does_not_matter() {
+    for words in ALL {
+        let server = TestServer::new(words.path);
+        let mut client = Client::new(&server, words);
+        let (_, session) = client.say("one\n\ntwo ").await;
+        client.history[0] = user("one two<system-reminder>now</system-reminder>");
+        client.history.insert(0, json!({"role": "system", "content": "Be brief."}));
+        if words.messages == "messages" && words.path.ends_with("messages") {
+            client.history[0] = user("<system-reminder>later</system-reminder>");
+        }
+        let (_, again) = client.say("three").await;
+        assert_eq!(again, session);
+    }
+}
+
+#[tokio::test]
+async fn an_edited_turn_branches_and_the_first_session_stays() {
+    for words in ALL {
+        let server = TestServer::new(words.path);
+        let mut client = Client::new(&server, words);
+        let (_, session) = client.say("one").await;
+        client.say("two").await;
+        client.say("three").await;
+        let keep = client.history.len();
+        let whole = client.history.clone();
+        // The second turn is said differently.
+        let one_turn = keep / 3;
+        client.history.truncate(one_turn);
+        let (seen, branch) = client.say("TWO").await;
+        assert_eq!(seen, "one A TWO");
+        assert_ne!(branch, session);
+        assert_eq!(client.say("THREE").await, ("one A TWO A THREE".to_owned(), branch));
+        // The first session goes on where it was.
+        client.history = whole;
+        assert_eq!(client.say("four").await, ("one A two A three A four".to_owned(), session));
+    }
+}
+
+#[tokio::test]
+async fn the_last_turn_again_is_another_answer_in_the_same_session() {
+    for words in ALL {
+        let server = TestServer::new(words.path);
+        let mut client = Client::new(&server, words);
+        let (_, session) = client.say("one").await;
+        client.history.push(user("two"));
+        let first = client.send().await;
+        let second = client.send().await;
+        assert_ne!((words.text)(&first.body), (words.text)(&second.body), "asked again");
+        assert_eq!(client.seen(&second), ("one A two".to_owned(), session.clone()));
+        client.history.extend((words.said)(&second.body));
+        assert_eq!(client.say("three").await, ("one A two A three".to_owned(), session));
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_the_client_says_is_sent_again_gets_the_same_answer() {
+    for words in ALL {
+        let server = TestServer::new(words.path);
+        for turns in [0, 1] {
+            let mut client = Client::new(&server, words);
+            for _ in 0..turns {
+                client.say("before").await;
+            }
+            client.history.push(user("again"));
+            let first = client.send().await;
+            client.headers.push(("x-stainless-retry-count", "1"));
+            let second = client.send().await;
+            assert_eq!((words.text)(&first.body), (words.text)(&second.body));
+            assert_eq!(first.session(), second.session());
+        }
+        assert_eq!(server.sessions().await, 2);
+    }
+}
+
+#[tokio::test]
+async fn conversations_that_begin_the_same_are_never_mixed() {
+    for words in ALL {
+        let server = TestServer::new(words.path);
+        let mut red = Client::new(&server, words);
+        let mut blue = Client::new(&server, words);
+        let (_, red_session) = red.say("same").await;
+        let (_, blue_session) = blue.say("same").await;
+        assert_ne!(red_session, blue_session);
+        assert_eq!(red.say("red").await, ("same A red".to_owned(), red_session));
+        assert_eq!(blue.say("blue").await, ("same A blue".to_owned(), blue_session));
+        let mut ben = Client::new(&server, words);
+        ben.token = "ben";
+        ben.history.clone_from(&red.history);
+        let (seen, session) = ben.say("mine").await;
+        assert_eq!(seen, "same A red A mine", "the agent sees what the client claims");
+        let others =
+            [red.send().await.session().to_owned(), blue.send().await.session().to_owned()];
+        assert!(!others.contains(&session), "another person's session");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_history_is_taken_in_and_marked() {
+    for words in ALL {
+        let server = TestServer::new(words.path);
+        let mut client = Client::new(&server, words);
+        client.history = vec![user("one"), json!({"role": "assistant", "content": "#77"})];
+        let (seen, session) = client.say("two").await;
+        assert_eq!(seen, "one A two");
+        let query = turnwire_log::store::MessageQuery { limit: 9, ..Default::default() };
+        let stored = server.session(&session).await.list_messages(&query).await.unwrap();
+        let claimed: Vec<bool> = stored
+            .iter()
+            .map(|stored| serde_json::from_slice::<Value>(&stored.json).unwrap())
+            .map(|msg| msg["metadata"]["claimed"] == true)
+            .collect();
+        assert_eq!(claimed, [true, true, false, false]);
+        assert_eq!(client.say("three").await, ("one A two A three".to_owned(), session));
+    }
+}
