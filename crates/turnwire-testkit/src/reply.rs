@@ -170,8 +170,9 @@ impl ReplyBuilder {
                 ..ReplyEnd::default()
             };
             if reason == FinishedReason::Error {
+                let types = [ErrorType::Upstream, ErrorType::RateLimit, ErrorType::Setup];
                 let error = ReplyError {
-                    r#type: ErrorType::Upstream,
+                    r#type: pick(rng, &types).clone(),
                     message: text(rng),
                     ..ReplyError::default()
                 };

@@ -130,10 +130,9 @@ impl BlockScripts<'_> {
         })]
     }
 
+    /// A block of any type, in one event.
     pub(super) fn whole_block(&mut self) -> Vec<Step> {
-        let mut fields = values::unknown_block(self.rng);
-        fields.insert("id", self.id());
-        let block = ContentBlock::Other(fields);
+        let block = values::block(self.rng);
         vec![step(Block { block: Box::new(block.clone()) }).with_effect(move |content, _| {
             content.push(block);
         })]

@@ -11,7 +11,7 @@ mod vectors;
 use std::collections::HashSet;
 use std::path::Path;
 use turnwire_core::{BlockType, EventKind};
-use turnwire_testkit::{Rng, values};
+use turnwire_testkit::{Rng, random_reply, values};
 
 /// Compares a file of the client with its expected content, or writes it.
 fn compare(name: &str, expected: &str) {
@@ -53,9 +53,16 @@ fn every_block_type_has_a_typescript_type() {
 #[test]
 fn random_values_cover_every_block_type_and_event_type() {
     let mut rng = Rng::with_seed(1);
-    let blocks: HashSet<BlockType> =
-        (0..2000).map(|_| values::block(&mut rng).block_type()).collect();
-    assert!(BlockType::KNOWN.iter().all(|block_type| blocks.contains(block_type)), "{blocks:?}");
+    let replies = (0..2000).flat_map(|_| random_reply(&mut rng, "r").events);
+    let whole_blocks: HashSet<BlockType> = replies
+        .filter_map(|event| match event.kind {
+            EventKind::Block(event) => Some(event.block.block_type()),
+            _ => None,
+        })
+        .collect();
+    for block_type in BlockType::KNOWN.iter().chain([&BlockType::Other]) {
+        assert!(whole_blocks.contains(block_type), "values.rs generates no {block_type:?}");
+    }
     let events: HashSet<String> =
         (0..5000).map(|_| values::event_kind(&mut rng).type_name().to_owned()).collect();
     let missing: Vec<_> = EventKind::TYPES.iter().filter(|word| !events.contains(**word)).collect();

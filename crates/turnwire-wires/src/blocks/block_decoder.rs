@@ -2,6 +2,7 @@
 
 use super::approval::Decision;
 use super::conversions::{data_block, input_text};
+use super::message::read_call;
 use super::{EXTERNAL_EXECUTION, FILE_PROCESSING, WRAPPED_BLOCK};
 use crate::json::string_field;
 use crate::provider::unknown_block;
@@ -358,6 +359,11 @@ impl BlockDecoder {
     ) {
         let name = string_field(block, "name").unwrap_or_default();
         self.calls.insert(id.to_owned(), (index, name.clone()));
+        // No event of a call has these: it came as a whole block.
+        if block.raw("state").is_some() || block.raw("suggested_rules").is_some() {
+            let call = ToolCall { id: id.to_owned(), ..read_call(block) };
+            return self.owners.emit(owner, Block { block: Box::new(call.into()) }, out);
+        }
         let tool_call_id = || id.to_owned().into();
         let (extra, tool_call_name) = (title_metadata(block, &name), name.into());
         let owners = &self.owners;

@@ -441,7 +441,7 @@ fn read_block(fields: &Fields, end: &mut ReplyEnding) -> Option<ContentBlock> {
     })
 }
 
-fn read_call(fields: &Fields) -> ToolCall {
+pub(super) fn read_call(fields: &Fields) -> ToolCall {
     let text = |key: &str| string_field(fields, key);
     let id = text("id").or_else(|| text("tool_use_id")).unwrap_or_default();
     let name = text("name").unwrap_or_default();

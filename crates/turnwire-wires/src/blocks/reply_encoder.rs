@@ -9,7 +9,7 @@ use crate::stream::Frames;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use tools::{Call, OpenResult, find_title};
-use turnwire_core::event::{Hint, ModelCallEnd, TextBlockEnd, UserInterrupt};
+use turnwire_core::event::{Hint, ModelCallEnd, TextBlockEnd};
 use turnwire_core::{
     ContentBlock, DataBlock, Event, EventKind, Fields, FinishedReason, HintBlock, Json, Msg,
     ToolResultState,
@@ -399,14 +399,7 @@ impl ReplyEncoder {
                 let (block_id, source, hint) = (id.clone(), source.clone(), hint.clone());
                 self.write_hint(turn, &Hint { block_id, source, hint }, out);
             }
-            ContentBlock::ToolCall(call) => {
-                let event = Event::new("", UserInterrupt {});
-                self.call_start(turn, id, &call.name, &event, out);
-                if let Some(Some(input)) = self.calls.get_mut(id).map(|call| call.input.as_mut()) {
-                    input.push_str(&call.input);
-                }
-                self.call_end(turn, id, find_title(&call.rest), out);
-            }
+            ContentBlock::ToolCall(call) => self.whole_call(turn, call, out),
             ContentBlock::ToolResult(result) => self.execution_result(turn, result, out),
             ContentBlock::Other(fields) => {
                 let word = fields.get::<String>("type").ok().flatten().unwrap_or_default();

@@ -354,6 +354,12 @@ fn expected_parts(message: &Msg) -> Vec<Value> {
             let input = serde_json::from_str(text).unwrap_or_else(|_| json!(call.input));
             Some(json!([call.id, call.name, input, outcome(message, &call.id)]))
         }
+        // Without its call, a result has a call of its own.
+        ContentBlock::ToolResult(result)
+            if message.tool_calls().all(|(call, _)| call.id != result.id) =>
+        {
+            Some(json!([result.id, result.name, {}, outcome(message, &result.id)]))
+        }
         _ => None,
     });
     told.collect()

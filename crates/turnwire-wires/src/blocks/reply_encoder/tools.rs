@@ -9,8 +9,10 @@ use super::super::turn_writer::{BlockOwner, Finality, TurnWriter};
 use super::ReplyEncoder;
 use crate::stream::Frames;
 use serde::Serialize;
-use turnwire_core::event::{ConfirmResult, RequireUserConfirm, UserConfirmResult};
-use turnwire_core::{Event, Fields, Json, Seq, ToolCall, ToolResult, ToolResultState};
+use turnwire_core::event::{ConfirmResult, RequireUserConfirm, UserConfirmResult, UserInterrupt};
+use turnwire_core::{
+    Event, Fields, Json, PermissionRule, Seq, ToolCall, ToolCallState, ToolResult, ToolResultState,
+};
 
 /// A tool call; its input only while it streams.
 pub(super) struct Call {
@@ -20,6 +22,16 @@ pub(super) struct Call {
     pub(super) input: Option<String>,
     input_fingerprint: u64,
     state: CallState,
+    progress: CallProgress,
+}
+
+/// How far a call was that came as a whole block. Other calls have frames for it.
+#[derive(Default, Serialize)]
+struct CallProgress {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<ToolCallState>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    suggested_rules: Vec<PermissionRule>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +59,8 @@ struct ToolUseStart<'a> {
     tool_use_id: &'a str,
     tool_content_message: &'a str,
     input: &'a Json,
+    #[serde(flatten)]
+    progress: &'a CallProgress,
     #[serde(flatten)]
     who: &'a BlockOwner,
 }
@@ -112,8 +126,28 @@ impl ReplyEncoder {
             input: Some(String::new()),
             input_fingerprint: 0,
             state: CallState::Running,
+            progress: CallProgress::default(),
         };
         self.calls.insert(id.to_owned(), call);
+    }
+
+    /// A call that comes as a whole block.
+    pub(super) fn whole_call(&mut self, turn: &mut TurnWriter, call: &ToolCall, out: &mut Frames) {
+        let event = Event::new("", UserInterrupt {});
+        self.call_start(turn, &call.id, &call.name, &event, out);
+        if let Some(made) = self.calls.get_mut(&call.id)
+            && let Some(input) = &mut made.input
+        {
+            input.push_str(&call.input);
+            made.progress = CallProgress {
+                state: (call.state != ToolCallState::Pending).then(|| call.state.clone()),
+                suggested_rules: call.suggested_rules.clone(),
+            };
+            if call.state == ToolCallState::Finished {
+                made.state = CallState::Finished;
+            }
+        }
+        self.call_end(turn, &call.id, find_title(&call.rest), out);
     }
 
     /// Writes the call: its input is complete, or counts as complete.
@@ -136,6 +170,7 @@ impl ReplyEncoder {
             tool_use_id: id,
             tool_content_message: title.as_deref().unwrap_or(&call.name),
             input: &input,
+            progress: &call.progress,
             who: &self.who,
         };
         let index = turn.whole_block(&block, out);
