@@ -73,7 +73,6 @@ pub(crate) static WIRE: Wire = Wire {
         Loss::Times,
         Loss::Metadata,
         Loss::UnknownFields,
-        Loss::ThinkingExtras,
         Loss::CallStates,
         Loss::ResultNames,
         Loss::ResultParts,

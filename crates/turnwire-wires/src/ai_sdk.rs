@@ -76,6 +76,9 @@ pub(crate) static WIRE: Wire = Wire {
         Loss::SuggestedRules,
         // The client gets the value.
         Loss::InputText,
+        // The client knows the call's.
+        Loss::ResultNames,
+        Loss::ResultMetadata,
         // Those of a result that failed.
         Loss::ResultParts,
         // They are parts of the main message.

@@ -202,6 +202,7 @@ fn remove_in_blocks(loss: Loss, content: &mut Vec<ContentBlock>) {
             });
         }
         Loss::BlockBoundaries => merge_neighbours(content),
+        Loss::ThinkTags => *content = content.drain(..).flat_map(split_tags).collect(),
         Loss::JoinedText => join_steps(content),
         Loss::BlockOrder => sort_steps(content),
         Loss::CallOrder => {
@@ -284,6 +285,14 @@ fn is_document(block: &DataBlock) -> bool {
         }
         Source::Other(_) => false,
     }
+}
+
+/// Text that starts with a `<think>` tag, as thinking and text.
+fn split_tags(block: ContentBlock) -> Vec<ContentBlock> {
+    let ContentBlock::Text(text) = &block else { return vec![block] };
+    let tagged = text.text.strip_prefix("<think>").and_then(|rest| rest.split_once("</think>"));
+    let Some((thinking, rest)) = tagged else { return vec![block] };
+    vec![ThinkingBlock::new(thinking).into(), TextBlock::new(rest).into()]
 }
 
 fn merge_neighbours(content: &mut Vec<ContentBlock>) {
