@@ -1,9 +1,11 @@
-//! Frames of Gemini, DashScope and Ollama in any order, with any missing: the events fold strictly,
-//! with one start and one end.
+//! Frames in any order, with any missing or damaged.
 
-use turnwire_core::{EventKind, Folder};
-use turnwire_testkit::{check_property, one_in, pick};
-use turnwire_wires::{DecoderOptions, Wire};
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use serde_json::Value;
+use turnwire_core::{Error, Event, EventKind, Folder};
+use turnwire_testkit::{Rng, check_property, one_in, pick, random_reply, values};
+use turnwire_wires::{DecoderOptions, EncoderOptions, Frames, Wire};
 
 const GEMINI: &[&str] = &[
     r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"responseId":"r","modelVersion":"m"}"#,
@@ -55,6 +57,7 @@ const OLLAMA: &[&str] = &[
     r#"{"news":1}"#,
 ];
 
+/// The events fold strictly, with one start and one end.
 #[test]
 fn any_frames_in_any_order_fold() {
     for (name, frames) in [("gemini", GEMINI), ("dashscope", DASHSCOPE), ("ollama", OLLAMA)] {
@@ -92,5 +95,85 @@ fn any_frames_in_any_order_fold() {
             let last = events.last().map(|event| &event.kind);
             assert!(matches!(last, Some(EventKind::ReplyEnd(_))), "{body}");
         });
+    }
+}
+
+/// After a frame that cannot be read, a decoder goes on as if that frame had not been there.
+#[test]
+fn an_invalid_frame_changes_nothing() {
+    check_property("an_invalid_frame_changes_nothing", 400, |rng| {
+        for wire in Wire::all().filter(|wire| wire.can_decode()) {
+            let valid = valid_frames(rng, wire);
+            if valid.is_empty() {
+                continue;
+            }
+            let expected = decode(wire, &valid);
+            assert_eq!(expected.1, [], "{}: {valid:#?}", wire.name);
+            let at = rng.usize(..=valid.len());
+            let frame = pick(rng, &valid);
+            let bad = damage_frame(rng, frame);
+            let mut frames = valid.clone();
+            frames.insert(at, bad.clone());
+            let (events, errors) = decode(wire, &frames);
+            // Not all damage is an error.
+            if !errors.is_empty() {
+                assert_eq!(events, expected.0, "{}: {bad} at {at} of {valid:#?}", wire.name);
+            }
+        }
+    });
+}
+
+fn valid_frames(rng: &mut Rng, wire: &Wire) -> Vec<String> {
+    let texts = match wire.name {
+        "gemini" => GEMINI,
+        "dashscope" => DASHSCOPE,
+        "ollama" => OLLAMA,
+        _ => {
+            let mut encoder = wire.encoder(&EncoderOptions::default()).unwrap();
+            let mut frames = Frames::default();
+            for event in random_reply(rng, "r").events {
+                encoder.encode(&event, &mut frames);
+            }
+            encoder.end(&mut frames);
+            return frames.iter().map(|(_, text)| text.to_owned()).collect();
+        }
+    };
+    (0..rng.usize(1..12)).map(|_| (*pick(rng, texts)).to_owned()).collect()
+}
+
+fn decode(wire: &Wire, frames: &[String]) -> (Vec<Event<'static>>, Vec<Error>) {
+    let mut decoder = (wire.decode.unwrap())(&DecoderOptions::default());
+    let (mut events, mut errors) = (Vec::new(), Vec::new());
+    let mut sink = |event: Event<'_>| events.push(event.into_owned());
+    for frame in frames {
+        errors.extend(decoder.decode(frame, &mut sink).err());
+    }
+    errors.extend(decoder.end(&mut sink).err());
+    (events, errors)
+}
+
+/// The frame, cut off, or with another value somewhere.
+fn damage_frame(rng: &mut Rng, frame: &str) -> String {
+    if one_in(rng, 4) {
+        let ends: Vec<usize> = frame.char_indices().map(|(at, _)| at).collect();
+        return frame.split_at(*pick(rng, &ends)).0.to_owned();
+    }
+    let mut frame: Value = serde_json::from_str(frame).unwrap();
+    replace_value(rng, &mut frame);
+    frame.to_string()
+}
+
+/// Replaces the value, or one inside of it.
+fn replace_value(rng: &mut Rng, value: &mut Value) {
+    let mut inner: Vec<&mut Value> = match value {
+        Value::Object(fields) => fields.values_mut().collect(),
+        Value::Array(items) => items.iter_mut().collect(),
+        _ => Vec::new(),
+    };
+    if inner.is_empty() || one_in(rng, 5) {
+        *value = values::json(rng).parse_as().unwrap();
+    } else {
+        let at = rng.usize(..inner.len());
+        replace_value(rng, inner.swap_remove(at));
     }
 }

@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::Path;
 use turnwire_wires::Wire;
+use turnwire_wires::registry::ResumeMode;
 
 fn read(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -38,6 +39,43 @@ fn docs_wires_md_lists_every_wire_and_what_it_can_do() {
         })
         .collect();
     assert_eq!(rows, expected);
+}
+
+/// The rows of a table: the names in the first cell, and the second cell.
+fn table_of_names<'p>(page: &'p str, heading: &str) -> Vec<(Vec<&'p str>, &'p str)> {
+    let lines = page.lines().skip_while(|line| *line != heading).skip(2);
+    lines
+        .map_while(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "))
+        .map(|(names, text)| (names.split(", ").map(|name| name.trim_matches('`')).collect(), text))
+        .collect()
+}
+
+#[test]
+fn docs_wires_md_says_how_clients_of_every_wire_resume() {
+    let page = read("docs/wires.md");
+    let mut rows = Vec::new();
+    for (names, text) in table_of_names(&page, "| wire | a client that reconnects gets |") {
+        let resume = match text {
+            "the events after its resume token" => ResumeMode::Tail,
+            _ if text.starts_with("a snapshot of the conversation") => ResumeMode::Snapshot,
+            _ if text.contains("from its start") => ResumeMode::Replay,
+            _ => panic!("which `ResumeMode` is \"{text}\"?"),
+        };
+        rows.extend(names.into_iter().map(|name| (name, resume)));
+    }
+    let encoders = Wire::all().filter(|wire| wire.can_encode());
+    let mut expected: Vec<_> = encoders.map(|wire| (wire.name, wire.resume)).collect();
+    rows.sort_by_key(|row| row.0);
+    expected.sort_by_key(|row| row.0);
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn the_readme_of_the_crate_lists_every_wire() {
+    let page = read("crates/turnwire-wires/README.md");
+    let rows = table_of_names(&page, "| wire | protocol |");
+    let names: Vec<&str> = rows.into_iter().flat_map(|(names, _)| names).collect();
+    assert_eq!(names, Wire::all().map(|wire| wire.name).collect::<Vec<_>>());
 }
 
 #[test]

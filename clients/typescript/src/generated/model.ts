@@ -182,12 +182,6 @@ export type Part = TextBlock | DataBlock;
 /** Content of a hint or a tool result: plain text, or text and data blocks in order. */
 export type Payload = string | Part[];
 
-/**
- * A typed part of a message. Blocks of an unknown type are kept unchanged: a `switch` over `type` needs a
- * `default`.
- */
-export type ContentBlock = TextBlock | ThinkingBlock | DataBlock | HintBlock | ToolCall | ToolResult;
-
 /** A message as JSON. */
 export interface MsgJson {
   name: string;
@@ -218,6 +212,12 @@ export interface EventBase {
   /** The tool call, in the reply of the agent above, that this agent works for. */
   parent_tool_call_id?: string;
 }
+
+/**
+ * A typed part of a message. Blocks of an unknown type are kept unchanged: a `switch` over `type` needs a
+ * `default`.
+ */
+export type ContentBlock = TextBlock | ThinkingBlock | HintBlock | ToolCall | ToolResult | DataBlock;
 
 /** Appends to the text of a text block. */
 export interface TextBlockDeltaEvent extends EventBase {

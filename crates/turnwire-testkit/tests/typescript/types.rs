@@ -58,12 +58,6 @@ export type Part = TextBlock | DataBlock;
 /** Content of a hint or a tool result: plain text, or text and data blocks in order. */
 export type Payload = string | Part[];
 
-/**
- * A typed part of a message. Blocks of an unknown type are kept unchanged: a `switch` over `type` needs a
- * `default`.
- */
-export type ContentBlock = TextBlock | ThinkingBlock | DataBlock | HintBlock | ToolCall | ToolResult;
-
 /** A message as JSON. */
 export interface MsgJson {
   name: string;
@@ -95,6 +89,13 @@ export interface EventBase {
   parent_tool_call_id?: string;
 }
 "#;
+
+const CONTENT_BLOCK: &str = "
+/**
+ * A typed part of a message. Blocks of an unknown type are kept unchanged: a `switch` over `type` needs a
+ * `default`.
+ */
+";
 
 const TABLES: &str = "
 /** The default of each field if it is missing or null; `undefined`: the field is required. */
@@ -146,9 +147,12 @@ pub(crate) fn write_model() -> String {
         out.push_str("}\n");
     }
     out.push_str(BY_HAND);
+    let blocks = objects.iter().filter(|shape| !shape.word.is_empty());
+    let names: Vec<&str> = blocks.clone().map(|shape| shape.name).chain(["DataBlock"]).collect();
+    let _ = writeln!(out, "{CONTENT_BLOCK}export type ContentBlock = {};", names.join(" | "));
     write_events(&mut out);
     out.push_str(TABLES);
-    for shape in objects.iter().filter(|shape| !shape.word.is_empty()) {
+    for shape in blocks {
         let _ = writeln!(out, "  {}: {},", shape.word, write_defaults(shape));
     }
     out.push_str("};\n");
