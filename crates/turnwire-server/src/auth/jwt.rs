@@ -1,6 +1,8 @@
 //! JSON Web Tokens, which another service signs. The settings choose the algorithm, the issuer and the
 //! audience; a token never does.
 
+mod signature;
+
 use super::{
     AuthError, Identity, Scope, Scopes, SessionPattern, holder_id, is_expired, is_valid_id, sha256,
 };
@@ -35,6 +37,7 @@ impl Jwt {
         config: JwtConfig,
         env: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, String> {
+        signature::install_provider();
         let key = read_key(&config, env)?;
         let mut validation = Validation::new(algorithm(config.algorithm));
         validation.set_issuer(&[&config.issuer]);
@@ -194,9 +197,15 @@ fn read_key(
     };
     if let Some(path) = &config.public_key_file {
         let pem = file(path)?;
-        return match config.algorithm {
-            JwtAlgorithm::ES256 | JwtAlgorithm::ES384 => DecodingKey::from_ec_pem(&pem),
-            JwtAlgorithm::EdDSA => DecodingKey::from_ed_pem(&pem),
+        // The lengths are those of the key itself, without its PEM and its algorithm.
+        let (key, lengths, required) = match config.algorithm {
+            JwtAlgorithm::ES256 => {
+                (DecodingKey::from_ec_pem(&pem), 65..=65, "a P-256 key, as an uncompressed point")
+            }
+            JwtAlgorithm::ES384 => {
+                (DecodingKey::from_ec_pem(&pem), 97..=97, "a P-384 key, as an uncompressed point")
+            }
+            JwtAlgorithm::EdDSA => (DecodingKey::from_ed_pem(&pem), 32..=32, "an Ed25519 key"),
             JwtAlgorithm::RS256
             | JwtAlgorithm::RS384
             | JwtAlgorithm::RS512
@@ -205,12 +214,19 @@ fn read_key(
             | JwtAlgorithm::PS512
             | JwtAlgorithm::HS256
             | JwtAlgorithm::HS384
-            | JwtAlgorithm::HS512 => DecodingKey::from_rsa_pem(&pem),
-        }
-        .map_err(|error| {
+            | JwtAlgorithm::HS512 => {
+                (DecodingKey::from_rsa_pem(&pem), 256..=1100, "an RSA key of 2048 to 8192 bits")
+            }
+        };
+        let invalid = |why: &dyn fmt::Display| {
             let (path, algorithm) = (path.display(), config.algorithm);
-            format!("{path} is not a public key for {algorithm:?} in PEM: {error}")
-        });
+            format!("{path} is not a public key for {algorithm:?} in PEM: {why}")
+        };
+        let key = key.map_err(|error| invalid(&error))?;
+        return match key.try_get_as_bytes() {
+            Ok(bytes) if lengths.contains(&bytes.len()) => Ok(key),
+            _ => Err(invalid(&format!("the algorithm requires {required}"))),
+        };
     }
     let secret = match (&config.secret_env, &config.secret_file) {
         (Some(name), _) => env(name)

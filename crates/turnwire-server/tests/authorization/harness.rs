@@ -1,8 +1,10 @@
 //! Servers, agents and credentials.
 
 use async_trait::async_trait;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::{SinkExt, StreamExt};
-use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use ring::hmac;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
@@ -58,8 +60,11 @@ pub fn jwt(subject: &str, scope: &str, exp: f64) -> String {
 }
 
 pub fn sign(claims: &Value) -> String {
-    let key = EncodingKey::from_secret(SECRET.as_bytes());
-    encode(&Header::new(Algorithm::HS256), claims, &key).unwrap()
+    let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+    let message =
+        format!("{}.{}", encode(br#"{"alg":"HS256"}"#), encode(claims.to_string().as_bytes()));
+    let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
+    format!("{message}.{}", encode(hmac::sign(&key, message.as_bytes()).as_ref()))
 }
 
 /// The SHA-256 of a text.

@@ -1,12 +1,16 @@
 //! Authentication and scopes.
 
-use crate::harness::{start, start_with, token};
+use crate::harness::{log, start, start_with, token};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use jsonwebtoken::crypto::sign;
-use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use jsonwebtoken::crypto::rust_crypto;
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
+use turnwire_server::App;
 use turnwire_server::config::Config;
 
 /// Routes that need a scope each.
@@ -112,13 +116,19 @@ fn now_exactly() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64()
 }
 
-/// A token with these texts as header and claims, signed with HS256.
-fn with_texts(header: &str, claims: &str) -> String {
+/// A token with these texts as header and claims. The server checks signatures with another library.
+fn signed_texts(header: &str, claims: &str, algorithm: Algorithm, key: &EncodingKey) -> String {
     let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
     let message = format!("{}.{}", encode(header), encode(claims));
-    let key = EncodingKey::from_secret(SECRET.as_bytes());
-    let signature = sign(message.as_bytes(), &key, Algorithm::HS256).unwrap();
+    let signer = (rust_crypto::DEFAULT_PROVIDER.signer_factory)(&algorithm, key).unwrap();
+    let signature = URL_SAFE_NO_PAD.encode(signer.try_sign(message.as_bytes()).unwrap());
     format!("{message}.{signature}")
+}
+
+/// The same, signed with HS256.
+fn with_texts(header: &str, claims: &str) -> String {
+    let key = EncodingKey::from_secret(SECRET.as_bytes());
+    signed_texts(header, claims, Algorithm::HS256, &key)
 }
 
 fn claims() -> Value {
@@ -129,8 +139,12 @@ fn claims() -> Value {
 }
 
 fn signed(claims: &Value, algorithm: Algorithm, secret: &str) -> String {
-    let key = EncodingKey::from_secret(secret.as_bytes());
-    encode(&Header::new(algorithm), claims, &key).unwrap()
+    signed_with_key(claims, algorithm, &EncodingKey::from_secret(secret.as_bytes()))
+}
+
+fn signed_with_key(claims: &Value, algorithm: Algorithm, key: &EncodingKey) -> String {
+    let header = serde_json::to_string(&Header::new(algorithm)).unwrap();
+    signed_texts(&header, &claims.to_string(), algorithm, key)
 }
 
 fn with(key: &str, value: Value) -> Value {
@@ -251,4 +265,83 @@ async fn a_jwt_is_good_only_as_it_was_agreed() {
     let no_scope = signed(&without("scope"), Algorithm::HS256, SECRET);
     assert_eq!(status(&no_scope).await, 403);
     server.stop().await;
+}
+
+/// An RSA key of 2048 bits that only these tests use: private, public. ring cannot create one.
+const RSA: [&str; 2] = [include_str!("rsa_private.pem"), include_str!("rsa_public.pem")];
+
+fn jwt_settings(algorithm: &str, public_key_file: &Path) -> Config {
+    let settings = format!(
+        "listen = \"127.0.0.1:0\"\n[auth.jwt]\nalgorithm = \"{algorithm}\"\npublic_key_file = '{}'\n\
+         issuer = \"https://id.example\"\naudience = \"turnwire\"\n",
+        public_key_file.display()
+    );
+    Config::parse("test", &settings).unwrap()
+}
+
+#[tokio::test]
+async fn a_jwt_of_every_asymmetric_algorithm_is_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("public.pem");
+    let rsa = |algorithm| {
+        let key = EncodingKey::from_rsa_pem(RSA[0].as_bytes()).unwrap();
+        (algorithm, key, RSA[1].to_owned())
+    };
+    let p256 = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+    let p384 = KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384).unwrap();
+    let ed25519 = KeyPair::generate_for(&PKCS_ED25519).unwrap();
+    let ec = |key: &KeyPair| EncodingKey::from_ec_pem(key.serialize_pem().as_bytes()).unwrap();
+    let ed = |key: &KeyPair| EncodingKey::from_ed_pem(key.serialize_pem().as_bytes()).unwrap();
+    for (algorithm, key, public) in [
+        rsa(Algorithm::RS256),
+        rsa(Algorithm::RS384),
+        rsa(Algorithm::RS512),
+        rsa(Algorithm::PS256),
+        rsa(Algorithm::PS384),
+        rsa(Algorithm::PS512),
+        (Algorithm::ES256, ec(&p256), p256.public_key_pem()),
+        (Algorithm::ES384, ec(&p384), p384.public_key_pem()),
+        (Algorithm::EdDSA, ed(&ed25519), ed25519.public_key_pem()),
+    ] {
+        std::fs::write(&file, &public).unwrap();
+        let server = start_with(jwt_settings(&format!("{algorithm:?}"), &file));
+        let status = async |token: &str| {
+            let bearer = format!("Bearer {token}");
+            server.send("GET", "/v1/agents", &[("authorization", &bearer)]).await.status
+        };
+        let good = signed_with_key(&claims(), algorithm, &key);
+        assert_eq!(status(&good).await, 200, "{algorithm:?}");
+        let (_, signature) = good.rsplit_once('.').unwrap();
+        let other = signed_with_key(&with("sub", json!("eve")), algorithm, &key);
+        let (forged, _) = other.rsplit_once('.').unwrap();
+        // The public key is known: it must not work as the secret of an HMAC.
+        let hmac = signed(&claims(), Algorithm::HS256, &public);
+        for (why, token) in [
+            ("another token's signature", format!("{forged}.{signature}")),
+            ("no signature", format!("{forged}.")),
+            ("the public key as a secret", hmac),
+        ] {
+            assert_eq!(status(&token).await, 401, "{algorithm:?}: {why}");
+        }
+        server.stop().await;
+    }
+}
+
+#[test]
+fn a_public_key_that_does_not_fit_the_algorithm_is_refused_at_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("public.pem");
+    let p384 = KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384).unwrap().public_key_pem();
+    for (algorithm, public, expected) in [
+        ("ES256", p384.as_str(), "the algorithm requires a P-256 key"),
+        ("RS256", p384.as_str(), "is not a public key for RS256"),
+        ("RS256", include_str!("rsa_1024_public.pem"), "an RSA key of 2048 to 8192 bits"),
+        ("EdDSA", RSA[1], "is not a public key for EdDSA"),
+        ("PS512", "nothing", "is not a public key for PS512"),
+    ] {
+        std::fs::write(&file, public).unwrap();
+        let app = App::new(jwt_settings(algorithm, &file), log(), BTreeMap::new());
+        let why = app.err().expect("it is refused").to_string();
+        assert!(why.contains(expected), "{algorithm}: {why}");
+    }
 }
