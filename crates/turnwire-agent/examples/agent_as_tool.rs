@@ -1,5 +1,5 @@
-//! An agent as a tool of another. Its events are in the same stream and say whose they are, and what it
-//! asks reaches the same person.
+//! An agent as a tool of another. Its events are in the same stream with its `agent_path`, and its approval
+//! requests reach the same user.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -19,7 +19,7 @@ async fn fetch(Page { page }: Page) -> Result<String, ToolError> {
     Ok(format!("{page} says: the tower is 330 m high"))
 }
 
-/// Who says what, and for which call of the agent above.
+/// The agent, its text, and the parent's call that it works for.
 fn show(event: &Event<'static>) {
     let agent = event.agent.as_deref();
     let path = agent.and_then(|agent| agent.agent_path.as_deref()).unwrap_or("main");
@@ -49,18 +49,18 @@ async fn main() -> Result<(), turnwire_agent::AgentError> {
     .tool(AgentTool::new(researcher, "Finds things out and says where"))
     .build();
 
-    let mut talk = Conversation::new(main).with_event_callback(show);
-    talk.send_text("How high is the tower?").await?;
-    // The researcher asks, and both wait for the answer.
-    let questions = talk.approval_requests().into_iter();
+    let mut conversation = Conversation::new(main).with_event_callback(show);
+    conversation.send_text("How high is the tower?").await?;
+    // The researcher waits for an approval, and its parent with it.
+    let questions = conversation.approval_requests().into_iter();
     let reactions = questions.map(|question| {
         println!("May I {} {}?", question.call.name, question.call.input);
         question.approve()
     });
     let reactions: Vec<_> = reactions.collect();
-    let reply = talk.decide(reactions).await?;
+    let reply = conversation.decide(reactions).await?;
 
-    // What the researcher did is a message of its own; here is what it gave.
+    // The researcher's reply is a message of its own; the parent gets its result.
     for (call, result) in reply.tool_calls() {
         let output = result.map(|result| result.output.text("")).unwrap_or_default();
         println!("{} -> {output}", call.name);

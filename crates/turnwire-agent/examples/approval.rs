@@ -1,4 +1,4 @@
-//! Approval: a tool that asks first. The reply waits; a person says yes, no, or something else.
+//! Approval: a tool that needs a decision. The reply waits; the user approves, denies, or edits the input.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -32,13 +32,13 @@ async fn main() -> Result<(), turnwire_agent::AgentError> {
     ]);
     let broker = Agent::builder("broker", model)
         .tool(function("buy", "Buys shares", buy).requires_approval())
-        // The first rule that fits wins; without one, the tool asks.
+        // The first matching rule counts; without one, the tool needs an approval.
         .permissions([Rule::new("buy", Behavior::Deny).input("stock", Pattern::exact("JUNK"))])
         .build();
 
-    let mut talk = Conversation::new(broker);
-    talk.send_text("Invest my money.").await?;
-    let reactions = talk.approval_requests().into_iter().map(|question| {
+    let mut conversation = Conversation::new(broker);
+    conversation.send_text("Invest my money.").await?;
+    let reactions = conversation.approval_requests().into_iter().map(|question| {
         println!("May I {} {}?", question.call.name, question.call.input);
         if question.call.input.contains("ACME") {
             question.approve_with_input(r#"{"stock":"ACME","shares":10}"#)
@@ -47,7 +47,7 @@ async fn main() -> Result<(), turnwire_agent::AgentError> {
         }
     });
     let reactions: Vec<_> = reactions.collect();
-    let reply = talk.decide(reactions).await?;
+    let reply = conversation.decide(reactions).await?;
 
     for (call, result) in reply.tool_calls() {
         let output = result.map(|result| result.output.text("")).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Tools of an MCP server: a program that speaks over its pipes. Here it is this very program, started
-//! once more and told to serve; any other command will do.
+//! Tools of an MCP server that is a child process. Here the server is this program, started again; any other
+//! command works, too.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -39,8 +39,8 @@ impl ServerHandler for Library {
         call: CallToolRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let said = format!("{}: shelf 7", call.name);
-        Ok(CallToolResult::success(vec![ContentBlock::text(said)]).into())
+        let output = format!("{}: shelf 7", call.name);
+        Ok(CallToolResult::success(vec![ContentBlock::text(output)]).into())
     }
 }
 

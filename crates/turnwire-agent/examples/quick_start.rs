@@ -1,6 +1,6 @@
-//! The smallest agent: a model, what it is told, and an answer that streams.
+//! The smallest agent: a model, a system prompt, and an answer that streams.
 //!
-//! The model here says what it was told to say, so that this runs anywhere.
+//! The model here plays a script, so that the example runs offline.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 

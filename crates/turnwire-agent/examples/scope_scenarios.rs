@@ -24,7 +24,7 @@ struct Scenarios {
     scenarios: Vec<Scenario>,
 }
 
-/// What a tool does.
+/// The behaviour of a tool.
 #[derive(Deserialize, Clone, Default)]
 #[serde(default)]
 struct ToolPlan {
@@ -41,16 +41,16 @@ struct ToolPlan {
 #[derive(Deserialize)]
 struct Scenario {
     name: String,
-    /// What the model says, call by call.
+    /// The output of each model call.
     answers: Vec<Vec<Words>>,
-    /// What a person says to each question: yes, no, or yes with another input.
+    /// The decision on each approval: yes, no, or yes with another input.
     #[serde(default)]
     decisions: BTreeMap<String, Value>,
-    /// What the client gives for each call that it executes.
+    /// The client's result for each call that it executes.
     #[serde(default)]
     results: BTreeMap<String, String>,
     max_iterations: Option<u32>,
-    /// Stopped at the first event of this type. A reply that waits with nobody to answer is given up.
+    /// The reply is stopped at the first event of this type. A reply that waits without an answer is dropped.
     stop_at: Option<String>,
 }
 
@@ -66,7 +66,7 @@ enum Words {
 
 #[derive(Deserialize, schemars::JsonSchema)]
 struct City {
-    #[expect(dead_code, reason = "the tools say what they were told to say")]
+    #[expect(dead_code, reason = "the tools are scripted")]
     city: String,
 }
 
@@ -104,10 +104,10 @@ async fn play(
         }
         rules.extend(plan.behavior.clone().map(|behavior| Rule::new(name.clone(), behavior)));
     }
-    let talk = Conversation::new(friday.permissions(rules).build());
+    let conversation = Conversation::new(friday.permissions(rules).build());
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let (stop, watched) = (talk.stop_token(), seen.clone());
-    let mut talk = talk.with_event_callback(move |event| {
+    let (stop, watched) = (conversation.stop_token(), seen.clone());
+    let mut conversation = conversation.with_event_callback(move |event| {
         if stop_at.as_deref() == Some(event.kind.type_name()) {
             stop.cancel();
         }
@@ -116,10 +116,10 @@ async fn play(
         }
     });
 
-    let mut reply = talk.send(offer.attach_to(Msg::user("ann", "Well?"))).await?;
+    let mut reply = conversation.send(offer.attach_to(Msg::user("ann", "Well?"))).await?;
     while reply.finished_at().is_none() {
         let mut reactions = Vec::new();
-        for question in talk.approval_requests() {
+        for question in conversation.approval_requests() {
             reactions.extend(match decisions.get(&question.call.id) {
                 Some(Value::String(input)) => Some(question.approve_with_input(input.clone())),
                 Some(Value::Bool(true)) => Some(question.approve()),
@@ -135,15 +135,15 @@ async fn play(
             })
             .collect();
         reply = if !reactions.is_empty() {
-            talk.decide(reactions).await?
+            conversation.decide(reactions).await?
         } else if !done.is_empty() {
-            talk.submit_results(done).await?
+            conversation.submit_results(done).await?
         } else {
-            talk.interrupt();
+            conversation.interrupt();
             break;
         };
     }
-    drop(talk);
+    drop(conversation);
     Ok(seen.lock().map(|seen| seen.clone()).unwrap_or_default())
 }
 

@@ -1,6 +1,6 @@
 //! Structured output: an answer as a Rust type.
 //!
-//! The first answer here does not match the type. The model is told why, and corrects it.
+//! The first answer here does not match the type. The model gets the reason, and corrects its answer.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -26,7 +26,7 @@ async fn main() -> Result<(), CallError> {
 
     let (reply, plan) = planner.call_as::<TaskPlan>([Msg::user("ann", "How is tea made?")]).await?;
     for hint in reply.blocks::<HintBlock>() {
-        println!("(told: {})", hint.hint.text(""));
+        println!("(error: {})", hint.hint.text(""));
     }
     println!("{} in {} steps:", plan.goal, plan.steps.len());
     for (at, step) in plan.steps.iter().enumerate() {

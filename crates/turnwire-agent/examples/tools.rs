@@ -1,4 +1,4 @@
-//! Tools: async functions with a typed argument. What they say while they work is shown at once.
+//! Tools: async functions with a typed argument. Their output streams while they run.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 

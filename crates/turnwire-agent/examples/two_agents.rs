@@ -1,4 +1,4 @@
-//! Two agents talk. Each reads what everybody has said, with the names of those who said it.
+//! Two agents talk. Each reads the whole conversation, with the names of the speakers.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -19,11 +19,11 @@ async fn main() -> Result<(), turnwire_agent::CallError> {
     let cat = debater("cat", &["Sleep is the point of a day.", "Running ends in a nap, too."]);
     let dog = debater("dog", &["A day without a run is no day.", "Then let us run first!"]);
 
-    let mut talk = vec![Msg::user("ann", "What is a good day?")];
+    let mut messages = vec![Msg::user("ann", "What is a good day?")];
     for agent in [&cat, &dog, &cat, &dog] {
-        let said = agent.call(talk.iter().cloned()).await?;
-        println!("{}: {}", said.name(), said.text("").unwrap_or_default());
-        talk.push(said);
+        let reply = agent.call(messages.iter().cloned()).await?;
+        println!("{}: {}", reply.name(), reply.text("").unwrap_or_default());
+        messages.push(reply);
     }
     Ok(())
 }

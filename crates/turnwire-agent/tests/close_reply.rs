@@ -1,4 +1,4 @@
-//! Whatever a reply has come to, it can be closed: strictly, and without losing any of it.
+//! `close_reply` closes a reply in any state: the result folds strictly, and no content is lost.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -40,7 +40,7 @@ fn bytes(block: &DataBlock) -> Option<Vec<u8>> {
     block.decoded().map(Result::unwrap)
 }
 
-/// Whether everything in a block is in the closed one.
+/// Whether the closed block has all content of the open one.
 fn assert_kept(before: &ContentBlock, after: &ContentBlock) {
     match (before, after) {
         (ContentBlock::Text(before), ContentBlock::Text(after)) => {
@@ -128,7 +128,7 @@ fn a_reply_cut_at_any_event_can_be_closed_and_keeps_what_it_had() {
             for (before, after) in partial.content().iter().zip(msg.content()) {
                 assert_kept(before, after);
             }
-            // Also when it comes from a store, where it is nothing but its JSON.
+            // The same for a message that was stored as JSON.
             let stored = Msg::from_json(&partial.to_json()).unwrap().with_cursor(partial.cursor());
             assert_eq!(closed_in(&stored, &calls).0, msg);
         }
@@ -157,7 +157,7 @@ fn the_reason_and_the_error_come_with_the_end() {
 }
 
 #[test]
-fn a_call_that_asks_and_one_that_runs_elsewhere_are_interrupted() {
+fn pending_and_client_side_calls_are_interrupted() {
     let partial = folded(&[
         r#"{"type":"TOOL_CALL_START","reply_id":"r","tool_call_id":"a","tool_call_name":"buy"}"#,
         r#"{"type":"TOOL_CALL_START","reply_id":"r","tool_call_id":"b","tool_call_name":"open"}"#,

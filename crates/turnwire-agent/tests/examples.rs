@@ -1,9 +1,9 @@
-//! The examples run, offline, and show what they promise.
+//! Runs the examples, offline, and checks their output.
 #![expect(clippy::panic, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::process::Command;
 
-/// What an example prints.
+/// The output of an example.
 fn shown(name: &str) -> String {
     let mut path = std::env::current_exe().expect("a test knows where it is");
     path.pop();
@@ -53,7 +53,7 @@ fn approval() {
 
 #[test]
 fn structured_output() {
-    check("structured_output", &["(told:", "/steps", "a cup of tea in 2 steps", "2. pour"]);
+    check("structured_output", &["(error:", "/steps", "a cup of tea in 2 steps", "2. pour"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! AgentScope's agent at the same work, through `tests/bench/agentscope_agent.py`.
+//! Runs AgentScope's agent with the same script, through `tests/bench/agentscope_agent.py`.
 
 use crate::Result;
 use serde::Deserialize;
@@ -11,19 +11,19 @@ pub struct AgentScope {
     script: PathBuf,
 }
 
-/// What the script prints.
+/// The output of the script.
 #[derive(Debug, Deserialize)]
 pub struct Run {
     pub version: String,
-    /// For each token.
+    /// Processor time per token.
     pub seconds: f64,
 }
 
 impl AgentScope {
-    /// `None` where no interpreter is named.
+    /// `None` if `AGENTSCOPE_PYTHON` is not set.
     pub fn from_env() -> Option<Self> {
         let python = PathBuf::from(env::var_os("AGENTSCOPE_PYTHON")?);
-        // Cargo starts a benchmark in its package; who names a path means the repository.
+        // Cargo starts a benchmark in its package; relative paths mean the repository.
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let is_path = python.components().count() > 1;
         Some(Self {

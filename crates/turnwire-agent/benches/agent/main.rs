@@ -1,12 +1,12 @@
-//! What a token costs an agent, from the model's chunk to the bytes of its server-sent event:
+//! Processor time per token in an agent, from the model's chunk to the bytes of its server-sent event:
 //! `make bench-agent`.
 //!
-//! The model says what it was told to say, the journal keeps nothing and encodes. AgentScope's agent
-//! does the same in Python, where `AGENTSCOPE_PYTHON` names an interpreter that has it. Both are
-//! measured in seconds of the processor, by turns, and the best of some replies counts.
+//! The model plays a script; the journal encodes the events and stores nothing. AgentScope's agent does the
+//! same in Python, if `AGENTSCOPE_PYTHON` names an interpreter that has it. Both are measured in processor
+//! time, in alternating rounds; the best reply counts.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
-#![expect(clippy::print_stderr, reason = "and tells who waits what it is at")]
+#![expect(clippy::print_stderr, reason = "and its progress")]
 
 mod agentscope;
 
@@ -20,20 +20,20 @@ use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{Event, Msg};
 use turnwire_wires::{Encode, EncoderOptions, Frames, Wire, sse};
 
-/// As the program has it.
+/// As in the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
-/// How many tokens a reply has.
+/// Tokens per reply.
 const TOKENS: u32 = 20_000;
-/// A token as models make them.
+/// The text of a token.
 const TOKEN: &str = " breeze,";
-/// How many replies are timed between two turns of the other.
+/// Replies per round.
 const REPLIES: usize = 15;
 const ROUNDS: usize = 3;
-/// How many times less than AgentScope's a token is to cost.
+/// The required ratio to AgentScope's processor time.
 const GOAL: f64 = 20.0;
 
 fn main() -> Result<()> {
@@ -75,10 +75,10 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Seconds of the processor for a token, and how many bytes the reply has become.
+/// Processor seconds per token, and the bytes of the encoded reply.
 async fn reply() -> Result<(f64, usize)> {
-    let said = ScriptStep::Text((0..TOKENS).map(|_| TOKEN.to_owned()).collect());
-    let agent = Agent::builder("friday", ScriptedModel::new([vec![said]]))
+    let text = ScriptStep::Text((0..TOKENS).map(|_| TOKEN.to_owned()).collect());
+    let agent = Agent::builder("friday", ScriptedModel::new([vec![text]]))
         .system("You are Friday.")
         .build();
     let history = vec![Msg::user("ann", "Hi!")];
@@ -101,7 +101,7 @@ async fn reply() -> Result<(f64, usize)> {
     Ok((seconds / f64::from(TOKENS), journal.bytes))
 }
 
-/// Keeps nothing: each commit becomes the bytes that a watcher would be sent.
+/// Encodes each commit to the bytes that a subscriber would get, and stores nothing.
 struct EncodingJournal {
     encode: Box<dyn Encode>,
     frames: Frames,

@@ -74,11 +74,11 @@ pub(super) fn spawn_server(name: &str, child: &ChildConfig) -> io::Result<Proces
     #[cfg(unix)]
     command.wrap(process_wrap::tokio::ProcessGroup::leader());
     #[cfg(target_os = "linux")]
-    let family = {
+    let descendants = {
         let end = super::descendants::EndDescendants::new()?;
-        let family = end.descendants();
+        let descendants = end.descendants();
         command.wrap(end);
-        family
+        descendants
     };
     #[cfg(windows)]
     command.wrap(process_wrap::tokio::JobObject);
@@ -87,7 +87,7 @@ pub(super) fn spawn_server(name: &str, child: &ChildConfig) -> io::Result<Proces
         tokio::spawn(log_stderr(name.to_owned(), stderr));
     }
     #[cfg(target_os = "linux")]
-    let process = super::descendants::ChildTransport { process, family };
+    let process = super::descendants::ChildTransport { process, descendants };
     Ok(process)
 }
 

@@ -1,10 +1,11 @@
-//! Ends the processes that MCP servers have started, also those that left the process group.
+//! Kills the processes that an MCP server has started, also those that left its process group. Called when
+//! the connection to the MCP server closes.
 //!
-//! A process that calls `setsid`, or whose parent has ended, is no longer in the group of the MCP server.
-//! Linux tells of every process who its parent is and which environment it began with. So a descendant is
-//! one whose parents lead to the MCP server, or whose environment has the mark that the MCP server was
-//! given. What has neither, because it cleared its environment and its parent has ended, is found where
-//! this process [adopts orphans](adopt_orphans): then its parent is this process.
+//! A process that calls `setsid` leaves the process group of the MCP server. Linux lists the parent and the
+//! initial environment of every process in `/proc`. A process is a descendant of the MCP server if one of
+//! its ancestors is the MCP server, or if its environment contains the mark that the MCP server was started
+//! with. A process that cleared its environment and whose parent has ended has neither: it is found if this
+//! process [adopts orphans](adopt_orphans), because then its parent is this process.
 
 use parking_lot::Mutex;
 use process_wrap::tokio::{ChildWrapper, CommandWrap, CommandWrapper};
@@ -25,22 +26,22 @@ use std::thread;
 use std::time::Duration;
 use tokio::process::Command;
 
-/// The variable with the mark.
+/// The environment variable with the mark.
 const MARK_VARIABLE: &str = "TURNWIRE_MCP_SERVER";
 
-/// How often processes are looked for and killed, until none is left.
+/// How many times descendants are searched and killed, until none is left.
 const MAX_KILL_ROUNDS: usize = 100;
 
-/// How long a killed process has to be gone before it is looked for again.
+/// The pause between two searches, in which killed processes end.
 const KILL_ROUND_TIME: Duration = Duration::from_millis(10);
 
-/// How often orphans that have ended are looked for.
+/// How often adopted processes that have ended are collected.
 const REAP_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Makes this process the parent of the processes that MCP servers leave behind, so that
-/// [`end_descendants`] finds all of them. It also collects the exit codes of those that end by themselves,
-/// and of every other child of this process that nobody waits for. Call it in a runtime, in a program that
-/// starts no other processes.
+/// Makes this process the parent (subreaper) of processes that MCP servers leave behind, so that
+/// [`end_descendants`] finds all of them. Collects the exit codes of those that end, and of every other
+/// child of this process that no code waits for. Call it inside a Tokio runtime, in a program that starts
+/// no other processes.
 pub fn adopt_orphans() {
     if let Err(error) = set_child_subreaper(Some(getpid())) {
         tracing::warn!(%error, "cannot adopt the processes that MCP servers leave behind");
@@ -51,20 +52,20 @@ pub fn adopt_orphans() {
         let mut before = HashSet::new();
         loop {
             interval.tick().await;
-            // Children that somebody waits for are gone before they are seen twice.
+            // A child that other code waits for has disappeared before the second look.
             let ended = tokio::task::spawn_blocking(move || reap(&before)).await;
             before = ended.unwrap_or_default();
         }
     });
 }
 
-/// Ends every process that descends from this one. This blocks until none is left.
+/// Kills every descendant of this process. Blocks until none is left.
 pub fn end_descendants() {
     let own = getpid().as_raw_nonzero().get();
     kill_all(|processes| processes.descendants_of(&HashSet::from([own])));
 }
 
-/// Collects the exit codes of children that had ended already; those that have ended now.
+/// Collects the exit codes of children that had ended by the last call. Returns those that have ended now.
 fn reap(before: &HashSet<(i32, u64)>) -> HashSet<(i32, u64)> {
     let own = getpid().as_raw_nonzero().get();
     let all = Processes::read();
@@ -76,7 +77,7 @@ fn reap(before: &HashSet<(i32, u64)>) -> HashSet<(i32, u64)> {
     ended
 }
 
-/// Kills processes until none of them is left.
+/// Kills the processes that `find` returns, until it returns none.
 fn kill_all(find: impl Fn(&Processes) -> Vec<Process>) {
     for _ in 0..MAX_KILL_ROUNDS {
         let found = find(&Processes::read());
@@ -86,24 +87,24 @@ fn kill_all(find: impl Fn(&Processes) -> Vec<Process>) {
         found.iter().for_each(Process::kill);
         thread::sleep(KILL_ROUND_TIME);
     }
-    tracing::warn!("processes that MCP servers have started are still there");
+    tracing::warn!("processes of MCP servers are still running after repeated kills");
 }
 
-/// A process, as the system tells of it.
+/// An entry of `/proc`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Process {
     id: i32,
     parent: i32,
-    /// When it was started: with its number that is a name that is never given again.
+    /// The start time. Process ids are reused; id and start time together are unique.
     start: u64,
-    /// Only its exit code is left.
+    /// Whether it is a zombie: only its exit code is left.
     has_ended: bool,
 }
 
 impl Process {
     fn read(id: i32) -> Option<Self> {
         let line = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-        // The name, in parentheses, may have anything in it.
+        // The name, in parentheses, may contain any character.
         let mut fields = line.rsplit_once(')')?.1.split_ascii_whitespace();
         let has_ended = matches!(fields.next()?, "Z" | "X" | "x");
         let parent = fields.next()?.parse().ok()?;
@@ -117,7 +118,7 @@ impl Process {
         environment.split(|byte| *byte == 0).any(|variable| variable == entry.as_bytes())
     }
 
-    /// Kills it, and no other process that has got its number meanwhile.
+    /// Kills it, but not another process that has got the same id since.
     fn kill(&self) {
         let Some(id) = Pid::from_raw(self.id) else { return };
         let Ok(handle) = pidfd_open(id, PidfdFlags::empty()) else { return };
@@ -127,7 +128,7 @@ impl Process {
     }
 }
 
-/// All processes.
+/// All processes of the system.
 struct Processes {
     list: Vec<Process>,
 }
@@ -139,13 +140,13 @@ impl Processes {
         Self { list: ids.filter_map(Process::read).collect() }
     }
 
-    /// Those that run and whose parents lead to one of these.
+    /// The running processes that have one of `roots` as an ancestor.
     fn descendants_of(&self, roots: &HashSet<i32>) -> Vec<Process> {
         let parents: HashMap<i32, i32> =
             self.list.iter().map(|process| (process.id, process.parent)).collect();
         let is_below = |process: &&Process| {
             let mut id = process.parent;
-            // The table was not read at one moment, so it might have a circle.
+            // `/proc` was not read at one moment, so there might be a cycle.
             for _ in 0..self.list.len() {
                 if roots.contains(&id) {
                     return true;
@@ -161,27 +162,28 @@ impl Processes {
     }
 }
 
-/// Ends an MCP server with all its descendants.
+/// Wraps the command of an MCP server, so that its descendants end with it.
 #[derive(Debug)]
 pub(super) struct EndDescendants {
-    family: SharedDescendants,
+    descendants: SharedDescendants,
 }
 
 impl EndDescendants {
     pub(super) fn new() -> io::Result<Self> {
         let mark = getrandom::u64().map_err(io::Error::other)?;
         let mark = format!("{}-{mark:016x}", std::process::id());
-        Ok(Self { family: Arc::new(Mutex::new(Descendants { mark, known: Vec::new() })) })
+        let descendants = Arc::new(Mutex::new(Descendants { mark, known: Vec::new() }));
+        Ok(Self { descendants })
     }
 
     pub(super) fn descendants(&self) -> SharedDescendants {
-        self.family.clone()
+        self.descendants.clone()
     }
 }
 
 impl CommandWrapper for EndDescendants {
     fn pre_spawn(&mut self, command: &mut Command, _: &CommandWrap) -> io::Result<()> {
-        command.env(MARK_VARIABLE, &self.family.lock().mark);
+        command.env(MARK_VARIABLE, &self.descendants.lock().mark);
         Ok(())
     }
 
@@ -190,20 +192,20 @@ impl CommandWrapper for EndDescendants {
         inner: Box<dyn ChildWrapper>,
         _: &CommandWrap,
     ) -> io::Result<Box<dyn ChildWrapper>> {
-        let family = self.family.clone();
+        let descendants = self.descendants.clone();
         let root = process_id(inner.id());
         Ok(Box::new(McpProcess {
-            guard: DescendantGuard { family, root, has_ended: false },
+            guard: DescendantGuard { descendants, root, has_ended: false },
             inner,
         }))
     }
 }
 
-/// The connection to an MCP server that is a child. Before its input ends, its descendants are noted: once it
-/// has ended, their parents no longer tell.
+/// The connection to an MCP server that is a child process. It records the descendants before it closes the
+/// server's input: after the server has ended, their parent is another process.
 pub(super) struct ChildTransport {
     pub(super) process: TokioChildProcess,
-    pub(super) family: SharedDescendants,
+    pub(super) descendants: SharedDescendants,
 }
 
 impl Transport<RoleClient> for ChildTransport {
@@ -221,18 +223,18 @@ impl Transport<RoleClient> for ChildTransport {
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        let (family, root) = (self.family.clone(), process_id(self.process.id()));
-        let _ = tokio::task::spawn_blocking(move || record_descendants(&family, root)).await;
+        let (descendants, root) = (self.descendants.clone(), process_id(self.process.id()));
+        let _ = tokio::task::spawn_blocking(move || record_descendants(&descendants, root)).await;
         self.process.close().await
     }
 }
 
 impl Drop for ChildTransport {
     fn drop(&mut self) {
-        // After it was closed there is no process any more.
+        // After `close` there is no process.
         let root = process_id(self.process.id());
         if root.is_some() {
-            record_descendants(&self.family, root);
+            record_descendants(&self.descendants, root);
         }
     }
 }
@@ -241,11 +243,11 @@ fn process_id(id: Option<u32>) -> Option<i32> {
     id.and_then(|id| i32::try_from(id).ok())
 }
 
-/// Notes the descendants that are there now.
-fn record_descendants(family: &SharedDescendants, root: Option<i32>) {
-    let known = family.lock().clone();
+/// Adds the descendants that run now to the known ones.
+fn record_descendants(descendants: &SharedDescendants, root: Option<i32>) {
+    let known = descendants.lock().clone();
     let found = known.find(&Processes::read(), root);
-    family.lock().known.extend(found);
+    descendants.lock().known.extend(found);
 }
 
 /// Shared by the process and the connection to it.
@@ -255,12 +257,12 @@ pub(super) type SharedDescendants = Arc<Mutex<Descendants>>;
 #[derive(Debug, Clone)]
 pub(super) struct Descendants {
     mark: String,
-    /// Those that were found before the server ended.
+    /// Descendants that were found before the server ended.
     known: Vec<Process>,
 }
 
 impl Descendants {
-    /// All that run. The server itself is among them, while it is there.
+    /// All running descendants, and the server itself while it runs.
     fn find(&self, all: &Processes, root: Option<i32>) -> Vec<Process> {
         let is_known = |process: &Process| {
             self.known.iter().any(|known| (known.id, known.start) == (process.id, process.start))
@@ -278,11 +280,11 @@ impl Descendants {
     }
 }
 
-/// Ends the descendants when it is dropped, unless that was done.
+/// Kills the descendants when it is dropped, unless they were killed before.
 #[derive(Debug)]
 struct DescendantGuard {
-    family: SharedDescendants,
-    /// The number of the MCP server, as long as nobody has collected its exit code.
+    descendants: SharedDescendants,
+    /// The process id of the MCP server, until its exit code was collected.
     root: Option<i32>,
     has_ended: bool,
 }
@@ -290,13 +292,13 @@ struct DescendantGuard {
 impl Drop for DescendantGuard {
     fn drop(&mut self) {
         if !self.has_ended {
-            let family = self.family.lock().clone();
-            kill_all(|all| family.find(all, self.root));
+            let descendants = self.descendants.lock().clone();
+            kill_all(|all| descendants.find(all, self.root));
         }
     }
 }
 
-/// An MCP server that runs. Its descendants are ended before it is: the fields are dropped in this order.
+/// A running MCP server. Its descendants are killed before it: fields are dropped in this order.
 #[derive(Debug)]
 struct McpProcess {
     guard: DescendantGuard,
@@ -319,8 +321,8 @@ impl ChildWrapper for McpProcess {
     }
 
     fn start_kill(&mut self) -> io::Result<()> {
-        record_descendants(&self.guard.family, self.guard.root);
-        let known = self.guard.family.lock().known.clone();
+        record_descendants(&self.guard.descendants, self.guard.root);
+        let known = self.guard.descendants.lock().known.clone();
         known.iter().for_each(Process::kill);
         self.inner.start_kill()
     }
@@ -335,13 +337,15 @@ impl ChildWrapper for McpProcess {
 
     fn wait(&mut self) -> Pin<Box<dyn Future<Output = io::Result<ExitStatus>> + Send + '_>> {
         Box::pin(async {
-            // A server that ends by itself may leave others behind: who they are is known now.
-            let (family, root) = (self.guard.family.clone(), self.guard.root);
-            let _ = tokio::task::spawn_blocking(move || record_descendants(&family, root)).await;
+            // A server that ends by itself may leave descendants: record them while it is their ancestor.
+            let (descendants, root) = (self.guard.descendants.clone(), self.guard.root);
+            let _ =
+                tokio::task::spawn_blocking(move || record_descendants(&descendants, root)).await;
             let status = self.inner.wait().await?;
             self.guard.root = None;
-            let family = self.guard.family.lock().clone();
-            let ended = tokio::task::spawn_blocking(move || kill_all(|all| family.find(all, None)));
+            let descendants = self.guard.descendants.lock().clone();
+            let ended =
+                tokio::task::spawn_blocking(move || kill_all(|all| descendants.find(all, None)));
             self.guard.has_ended = ended.await.is_ok();
             Ok(status)
         })

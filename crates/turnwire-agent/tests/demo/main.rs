@@ -1,4 +1,4 @@
-//! The offline agent: what it shows, at which pace, and that it goes on from anywhere.
+//! The demo agent: its scenes, its pace, and how it continues after a crash.
 
 #![expect(
     clippy::indexing_slicing,

@@ -1,4 +1,4 @@
-//! When events go out.
+//! The timing of commits.
 
 use crate::session::{Answer, Session};
 use std::time::Duration;
@@ -37,7 +37,7 @@ async fn every_rate_comes_to_an_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_high_rate_batches_what_the_clock_cannot_tell_apart() {
+async fn a_high_rate_batches_deltas_within_the_timer_resolution() {
     let begun = Instant::now();
     let mut session = Session::default();
     session.play(&DemoAgent::with_rate(100_000.0), "long 10000", Answer::Yes).await;
@@ -56,8 +56,8 @@ async fn a_stop_is_heard_while_it_waits_for_the_next_delta() {
         stop.cancel();
     };
     let demo = DemoAgent::with_rate(0.1);
-    let (halt, ()) = tokio::join!(session.call(&demo, "weather"), stopping);
-    assert_eq!(halt, Err(AgentError::Stopped));
+    let (error, ()) = tokio::join!(session.call(&demo, "weather"), stopping);
+    assert_eq!(error, Err(AgentError::Stopped));
     assert_eq!(begun.elapsed().as_secs(), 61);
     assert_eq!(session.deltas.iter().sum::<usize>(), 6);
 }
@@ -65,24 +65,24 @@ async fn a_stop_is_heard_while_it_waits_for_the_next_delta() {
 #[tokio::test(start_paused = true)]
 async fn a_stop_is_heard_without_a_rate_too() {
     let mut session = Session { stop_after: Some(3), ..Session::default() };
-    let halt = session.call(&DemoAgent::with_rate(0.0), "long 100000").await;
-    assert_eq!((halt, session.commits.len()), (Err(AgentError::Stopped), 3));
+    let error = session.call(&DemoAgent::with_rate(0.0), "long 100000").await;
+    assert_eq!((error, session.commits.len()), (Err(AgentError::Stopped), 3));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_stopped_before_it_began_says_nothing() {
+async fn a_reply_stopped_before_its_start_emits_nothing() {
     for question in ["hello", "approve", "team"] {
         let mut session = Session::default();
         session.stop.cancel();
-        let halt = session.call(&DemoAgent::default(), question).await;
-        assert_eq!((halt, session.log.len()), (Err(AgentError::Stopped), 0));
+        let error = session.call(&DemoAgent::default(), question).await;
+        assert_eq!((error, session.log.len()), (Err(AgentError::Stopped), 0));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_log_ends_it_with_the_reason() {
     let mut session = Session { lose_after: Some(2), ..Session::default() };
-    let halt = session.call(&DemoAgent::default(), "weather").await;
-    assert_eq!(halt, Err(AgentError::LogLost("gone".to_owned())));
+    let error = session.call(&DemoAgent::default(), "weather").await;
+    assert_eq!(error, Err(AgentError::LogLost("gone".to_owned())));
     assert_eq!(session.commits.len(), 2);
 }

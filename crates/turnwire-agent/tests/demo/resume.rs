@@ -1,4 +1,4 @@
-//! Whatever the log has of a reply, the demo goes on from there.
+//! The demo continues from any point of a reply's log.
 
 use crate::session::{Answer, REPLY, Session, play_scene};
 use turnwire_agent::DemoAgent;
@@ -24,7 +24,7 @@ const SCENES: [(&str, Answer); 17] = [
     ("long 0", Answer::Yes),
 ];
 
-/// Whether a log ends while a trade runs: somebody said yes, it has started, and has not ended.
+/// Whether a log ends while an approved trade runs.
 fn is_inside_a_trade(partial: Option<&Msg>) -> bool {
     let Some(partial) = partial else { return false };
     partial.tool_calls().any(|(call, result)| {
@@ -55,7 +55,7 @@ async fn cut_again_and_again_it_still_ends_the_same() {
     for (question, answer) in SCENES.into_iter().filter(|(question, _)| *question != "long 300") {
         let whole = play_scene(question, answer).await;
         let mut log = Vec::new();
-        // Each life gets one event further than the last.
+        // Each process commits one event more than the last.
         while log.len() < whole.log.len() {
             let mut session = Session::with_log(&log);
             session.play(&DemoAgent::with_rate(0.0), question, answer).await;
@@ -81,7 +81,7 @@ async fn a_trade_that_had_started_is_never_started_again() {
             crashes += 1;
             session.play(&DemoAgent::with_rate(0.0), question, Answer::Yes).await;
             assert_interrupted(session.message());
-            // A second crash, while that was being told, changes nothing more.
+            // A second crash during the recovery changes nothing more.
             for second in cut..session.log.len() {
                 let mut again = Session::with_log(&session.log[..second]);
                 again.play(&DemoAgent::with_rate(0.0), question, Answer::Yes).await;
@@ -133,7 +133,7 @@ async fn a_reply_that_has_ended_stays_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_others_put_into_the_reply_is_no_hindrance() {
+async fn a_foreign_hint_does_not_stop_the_demo() {
     let whole = play_scene("weather", Answer::Yes).await;
     for cut in 1..whole.log.len() {
         let mut session = Session::with_log(&whole.log[..cut]);
@@ -148,7 +148,7 @@ async fn what_others_put_into_the_reply_is_no_hindrance() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_any_commit_a_log_that_forgets_what_has_ended_is_enough() {
+async fn a_log_that_detects_repeats_only_in_open_replies_is_enough() {
     for demo in [DemoAgent::with_rate(0.0), DemoAgent::default()] {
         for (question, answer) in [("team", Answer::Yes), ("weather", Answer::Yes)] {
             let mut whole = Session { forgets_ended_replies: true, ..Session::default() };

@@ -1,4 +1,4 @@
-//! What each word shows.
+//! The scene of each command word.
 
 use crate::session::{Answer, REPLY, Session, history, play_scene};
 use async_trait::async_trait;
@@ -60,21 +60,21 @@ async fn weather_calls_a_tool_that_streams() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn approve_asks_and_stops_until_somebody_answers() {
+async fn approve_waits_for_a_decision() {
     let mut session = Session::default();
     session.call(&DemoAgent::with_rate(0.0), "approve").await.unwrap();
     let EventKind::RequireUserConfirm(ask) = &session.log.last().unwrap().kind else { panic!() };
-    let asked = &ask.tool_calls[0];
-    assert_eq!(asked.name, "execute_trade");
-    assert_eq!(asked.input, r#"{"symbol":"ACME","quantity":100}"#);
-    assert_eq!(asked.suggested_rules[0].tool_name, "execute_trade");
+    let call = &ask.tool_calls[0];
+    assert_eq!(call.name, "execute_trade");
+    assert_eq!(call.input, r#"{"symbol":"ACME","quantity":100}"#);
+    assert_eq!(call.suggested_rules[0].tool_name, "execute_trade");
     assert_eq!(session.message().first::<ToolCall>().unwrap().state, ToolCallState::Asking);
     assert!(!session.message().has::<ToolResult>());
 }
 
 #[tokio::test(start_paused = true)]
-async fn approve_goes_on_after_yes_after_an_edit_and_after_no() {
-    for (answer, state, said) in [
+async fn approve_continues_after_yes_after_an_edit_and_after_no() {
+    for (answer, state, text) in [
         (Answer::Yes, ToolResultState::Success, "Bought 100 ACME at 12.50 each, 1250.00 in all"),
         (
             Answer::Edit(r#"{"symbol":"INITECH","quantity":3}"#),
@@ -87,7 +87,7 @@ async fn approve_goes_on_after_yes_after_an_edit_and_after_no() {
         let session = play_scene("approve", answer).await;
         let msg = session.message();
         assert_eq!(result(msg, "execute_trade").state, state);
-        assert!(msg.text("").unwrap().contains(said), "{answer:?}: {:?}", msg.text(""));
+        assert!(msg.text("").unwrap().contains(text), "{answer:?}: {:?}", msg.text(""));
         assert_eq!(msg.finished_reason(), Some(&FinishedReason::Completed));
         let calls = msg.blocks::<ToolCall>();
         assert!(calls.into_iter().all(|call| call.state == ToolCallState::Finished));
@@ -165,7 +165,7 @@ async fn team_has_a_sub_agent_with_a_message_of_its_own() {
             assert_eq!(agent.parent_tool_call_id.as_deref(), Some(&*call.id));
         }
     }
-    // The sub-agent works inside the call, and is over before its result shows.
+    // The sub-agent runs during the call, and ends before the call's result.
     let order = ["TOOL_RESULT_START", "REPLY_START", "MODEL_CALL_START"];
     assert!(types(&session).windows(3).any(|three| three == order));
     let end = ["REPLY_END", "TOOL_RESULT_TEXT_DELTA", "TOOL_RESULT_END"];
@@ -221,7 +221,7 @@ async fn fail_breaks_off_with_a_typed_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn long_has_as_many_deltas_as_were_asked_for() {
+async fn long_has_the_requested_number_of_deltas() {
     for n in [0, 1, 300, 5000] {
         let session = play_scene(&format!("long {n}"), Answer::Yes).await;
         let deltas = |kind: &&EventKind<'_>| matches!(kind, EventKind::TextBlockDelta(_));
@@ -232,7 +232,7 @@ async fn long_has_as_many_deltas_as_were_asked_for() {
 
 #[tokio::test(start_paused = true)]
 async fn more_than_a_million_deltas_are_a_million() {
-    /// Counts, and keeps nothing: neither does the demo.
+    /// Counts events and keeps none, as the demo does.
     #[derive(Default)]
     struct Counter {
         deltas: usize,
@@ -267,7 +267,7 @@ async fn the_same_words_give_the_same_events() {
         let (first, second) =
             (play_scene(question, Answer::Yes).await, play_scene(question, Answer::Yes).await);
         assert_eq!(first.log, second.log, "{question}");
-        // At another pace the commits differ, and nothing else.
+        // Another pace changes only the commits.
         let mut slow = Session::default();
         slow.play(&DemoAgent::default(), question, Answer::Yes).await;
         assert_eq!(slow.log, first.log, "{question}");

@@ -1,4 +1,4 @@
-//! A session in memory: a journal that folds strictly, and people who answer what the demo asks.
+//! A session in memory: a journal that folds strictly, and scripted answers to approvals and client-side calls.
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
@@ -10,7 +10,7 @@ use turnwire_core::{
 
 pub const REPLY: &str = "reply";
 
-/// How what the demo asks is answered.
+/// The answer to approvals.
 #[derive(Debug, Clone, Copy)]
 pub enum Answer {
     Yes,
@@ -18,10 +18,10 @@ pub enum Answer {
     No,
 }
 
-/// The log of a session, and how it came about.
+/// The log of a session, and its commits.
 #[derive(Default)]
 pub struct Session {
-    /// Every event once.
+    /// All events, without repeats.
     pub log: Vec<Event<'static>>,
     /// How many events each commit had.
     pub commits: Vec<usize>,
@@ -30,11 +30,11 @@ pub struct Session {
     pub folder: Folder,
     pub stamp: FixedStamp,
     pub stop: CancellationToken,
-    /// After how many commits somebody asks to stop.
+    /// The number of commits after which the reply is stopped.
     pub stop_after: Option<usize>,
-    /// After how many commits the log is lost.
+    /// The number of commits after which appends fail.
     pub lose_after: Option<usize>,
-    /// Whether a repeat is known only while its reply is open.
+    /// Whether repeats are detected only while the reply is open.
     pub forgets_ended_replies: bool,
 }
 
@@ -58,12 +58,12 @@ impl Journal for Session {
 }
 
 impl Session {
-    /// A session whose log holds this already.
+    /// A session with these events in its log.
     pub fn with_log(log: &[Event<'static>]) -> Self {
         let mut session = Self::default();
         for event in log {
             session.push(event.clone());
-            // An id that is in the log is not made again.
+            // New ids must differ from those in the log.
             session.stamp.id();
         }
         session
@@ -81,7 +81,7 @@ impl Session {
         }
     }
 
-    /// The reply as the log has it, with nothing but what is in its JSON.
+    /// The folded reply, through its JSON.
     pub fn partial(&self) -> Option<Msg> {
         self.folder.get(REPLY).map(|msg| Msg::from_json(&msg.to_json()).unwrap())
     }
@@ -94,12 +94,12 @@ impl Session {
         self.folder.messages().cloned().collect()
     }
 
-    /// What happened, without ids and times.
+    /// The events without ids and timestamps.
     pub fn story(&self) -> Vec<EventKind<'static>> {
         self.log.iter().map(|event| event.kind.clone()).collect()
     }
 
-    /// One call of the agent.
+    /// Runs the agent once.
     pub async fn call(&mut self, demo: &DemoAgent, question: &str) -> Result<(), AgentError> {
         let request = ReplyRequest {
             partial: self.partial(),
@@ -110,7 +110,7 @@ impl Session {
         demo.run(request, self).await
     }
 
-    /// Calls the agent until the reply has ended, and answers what it asks.
+    /// Runs the agent until the reply has ended, and answers its pending calls.
     pub async fn play(&mut self, demo: &DemoAgent, question: &str, answer: Answer) {
         for _ in 0..5 {
             self.call(demo, question).await.unwrap();
@@ -162,7 +162,7 @@ fn reaction(call: &ToolCall, answer: Answer) -> Option<Event<'static>> {
     }
 }
 
-/// A whole reply, as fast as it comes.
+/// Runs a whole reply without pauses.
 pub async fn play_scene(question: &str, answer: Answer) -> Session {
     let mut session = Session::default();
     session.play(&DemoAgent::with_rate(0.0), question, answer).await;

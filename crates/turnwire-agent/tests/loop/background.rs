@@ -1,4 +1,4 @@
-//! Tools that go to the background, and what they find later.
+//! Tools that continue in the background, and their later results.
 
 use crate::fake_model::{FakeModel, RecordedRequest, find_result};
 use crate::harness::Harness;
@@ -17,13 +17,13 @@ struct After {
     millis: u64,
 }
 
-/// Goes to the background at once, and finds something after so long.
+/// Continues in the background at once, and has its result after this time.
 fn agent(model: &Arc<FakeModel>) -> AgentBuilder {
     let search = |After { millis }: After, out: ToolContext| async move {
         let later = out.hint_sender().clone();
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(millis)).await;
-            // It has ended: nobody hears this.
+            // The call has ended: this output is dropped.
             out.send_text("too late").await;
             later.send("Found it.").await;
         });
@@ -42,15 +42,15 @@ fn call(id: &str, tool: &str, millis: u64) -> ScriptStep {
     ScriptStep::call(id, tool, &format!(r#"{{"millis":{millis}}}"#))
 }
 
-fn is_told(asked: &RecordedRequest) -> bool {
-    asked.messages.iter().any(Msg::has::<HintBlock>)
+fn has_hint(request: &RecordedRequest) -> bool {
+    request.messages.iter().any(Msg::has::<HintBlock>)
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_found_while_the_reply_runs_is_part_of_it() {
-    let model = FakeModel::new(|asked| match asked.result_count() {
+async fn a_background_result_during_the_reply_is_part_of_it() {
+    let model = FakeModel::new(|request| match request.result_count() {
         0 => vec![call("c", "search", 5)],
-        _ if is_told(asked) => vec![ScriptStep::text("There it is.")],
+        _ if has_hint(request) => vec![ScriptStep::text("There it is.")],
         _ => vec![
             ScriptStep::text("It "),
             ScriptStep::Wait(Duration::from_millis(10)),
@@ -92,10 +92,10 @@ async fn what_is_found_while_the_reply_runs_is_part_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_found_later_waits_for_the_next_reply_of_the_same_session() {
-    let model = FakeModel::new(|asked| match asked.result_count() {
-        0 if asked.text().contains("search") => vec![call("c", "search", 60_000)],
-        _ if is_told(asked) => vec![ScriptStep::text("Found.")],
+async fn a_late_background_result_waits_for_the_next_reply_of_its_session() {
+    let model = FakeModel::new(|request| match request.result_count() {
+        0 if request.text().contains("search") => vec![call("c", "search", 60_000)],
+        _ if has_hint(request) => vec![ScriptStep::text("Found.")],
         _ => vec![ScriptStep::text("I go on searching.")],
     });
     let friday = agent(&model).build();
@@ -104,7 +104,7 @@ async fn what_is_found_later_waits_for_the_next_reply_of_the_same_session() {
     let first = harness.reply();
     assert_eq!(first.finished_reason(), Some(&FinishedReason::Completed));
     tokio::time::sleep(Duration::from_mins(2)).await;
-    // Another session is told nothing; neither is somebody who has none.
+    // Other sessions, and requests without a session, do not get the result.
     let mut other = friday.reply_in_session("other", [Msg::user("bob", "hi")]);
     while let Some(event) = futures_util::StreamExt::next(&mut other).await {
         assert_ne!(event.unwrap().kind.type_name(), "HINT_BLOCK");
@@ -114,29 +114,29 @@ async fn what_is_found_later_waits_for_the_next_reply_of_the_same_session() {
     next.run(&friday).await.unwrap();
     assert_eq!(next.types()[..3], ["REPLY_START", "HINT_BLOCK", "MODEL_CALL_START"]);
     assert_eq!(next.reply().text("").as_deref(), Some("Found."));
-    // It was told once.
+    // The result is delivered once.
     let mut last = Harness::new("and now?");
     last.run(&friday).await.unwrap();
     assert!(!last.reply().has::<HintBlock>());
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_found_for_nobody_is_told_to_nobody() {
-    let model = FakeModel::new(|asked| match asked.result_count() {
-        0 if asked.text().contains("search") => vec![call("c", "search", 60_000)],
+async fn a_background_result_without_a_session_is_dropped() {
+    let model = FakeModel::new(|request| match request.result_count() {
+        0 if request.text().contains("search") => vec![call("c", "search", 60_000)],
         _ => vec![ScriptStep::text("Hello.")],
     });
     let friday = agent(&model).build();
     friday.call([Msg::user("ann", "search")]).await.unwrap();
     tokio::time::sleep(Duration::from_mins(2)).await;
-    // Without a session, nobody knows that this is the same conversation: it may be another's.
+    // Without a session id, the next request may belong to another conversation.
     let reply = friday.call([Msg::user("bob", "hi")]).await.unwrap();
     assert!(!reply.has::<HintBlock>());
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_ended_says_nothing_more_beside_another_tool() {
-    let model = FakeModel::new(|asked| match asked.result_count() {
+async fn a_background_call_emits_nothing_more_while_another_tool_runs() {
+    let model = FakeModel::new(|request| match request.result_count() {
         0 => vec![call("a", "search", 5), call("b", "slow", 50)],
         _ => vec![ScriptStep::text("Done.")],
     });
@@ -149,12 +149,12 @@ async fn who_has_ended_says_nothing_more_beside_another_tool() {
 }
 
 #[tokio::test]
-async fn a_hint_that_was_taken_when_the_process_died_is_told_once() {
+async fn a_hint_taken_before_a_crash_is_delivered_once() {
     for dies_after in 0..6 {
         let mailbox = Arc::new(InMemoryHints::default());
         mailbox.post("s", HintBlock::new("Mind the gap.")).await;
-        let choose = |asked: &RecordedRequest| {
-            vec![ScriptStep::text(if is_told(asked) { "I do." } else { "?" })]
+        let choose = |request: &RecordedRequest| {
+            vec![ScriptStep::text(if has_hint(request) { "I do." } else { "?" })]
         };
         let harness = crate::fake_model::run_to_end(
             Harness::new("go"),

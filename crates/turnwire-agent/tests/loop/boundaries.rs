@@ -1,4 +1,4 @@
-//! The process dies after each commit, and goes on from the log.
+//! The process crashes after each commit, and continues from the log.
 
 use crate::harness::{Harness, approve};
 use schemars::JsonSchema;
@@ -13,12 +13,12 @@ use turnwire_core::{FinishedReason, Msg};
 #[derive(Deserialize, JsonSchema)]
 struct Nothing {}
 
-/// What tools did outside.
+/// Counts the side effects of tools.
 #[derive(Default)]
 struct Effects {
     once: AtomicU32,
     again: AtomicU32,
-    asked: AtomicU32,
+    approved: AtomicU32,
 }
 
 fn agent(effects: &Arc<Effects>) -> Agent {
@@ -31,7 +31,7 @@ fn agent(effects: &Arc<Effects>) -> Agent {
             ScriptStep::call("b", "again", "{}"),
         ],
         vec![],
-        vec![lines(&["And "]), ScriptStep::call("c", "asked", "{}")],
+        vec![lines(&["And "]), ScriptStep::call("c", "approved", "{}")],
         vec![lines(&["All ", "done."])],
     ])
     .by_history();
@@ -50,11 +50,11 @@ fn agent(effects: &Arc<Effects>) -> Agent {
     Agent::builder("friday", model)
         .tool(tool("once", |effects| &effects.once))
         .tool(tool("again", |effects| &effects.again).idempotent())
-        .tool(tool("asked", |effects| &effects.asked).requires_approval())
+        .tool(tool("approved", |effects| &effects.approved).requires_approval())
         .build()
 }
 
-/// Runs to the end, and dies as often as it is told to.
+/// Runs to the end, with crashes after the chosen commits.
 async fn play(dies_after: Option<usize>) -> (Harness, Arc<Effects>, usize) {
     let effects = Arc::new(Effects::default());
     let mut harness = Harness::new("go");
@@ -63,7 +63,7 @@ async fn play(dies_after: Option<usize>) -> (Harness, Arc<Effects>, usize) {
     while harness.reply().finished_at().is_none() {
         runs += 1;
         assert!(runs < 20, "{:?}", harness.types());
-        // Another process: nothing is remembered but the log.
+        // A new process has only the log.
         match harness.run(&agent(&effects)).await {
             Ok(()) => {
                 harness.confirm_all(approve);
@@ -75,13 +75,13 @@ async fn play(dies_after: Option<usize>) -> (Harness, Arc<Effects>, usize) {
     (harness, effects, runs)
 }
 
-/// What a person reads.
+/// The text of the reply.
 fn words(reply: &Msg) -> String {
     reply.text("|").unwrap_or_default()
 }
 
 #[tokio::test]
-async fn a_reply_goes_on_after_any_crash() {
+async fn a_reply_continues_after_any_crash() {
     let (whole, effects, _) = play(None).await;
     assert_eq!(words(&whole.reply()), "Let me see.|And |All done.");
     assert_eq!(effects.once.load(Ordering::Relaxed), 1);
@@ -101,7 +101,7 @@ async fn a_reply_goes_on_after_any_crash() {
         );
         assert_eq!(reply.finished_reason(), Some(&FinishedReason::Completed));
         assert!(effects.once.load(Ordering::Relaxed) <= 1, "after {dies_after}");
-        assert!(effects.asked.load(Ordering::Relaxed) <= 1, "after {dies_after}");
+        assert!(effects.approved.load(Ordering::Relaxed) <= 1, "after {dies_after}");
         for (call, result) in reply.tool_calls() {
             let text = result.unwrap().output.text("");
             assert!(

@@ -1,4 +1,4 @@
-//! Conversations that are longer than the model's window.
+//! Compaction: conversations that are longer than the model's context window.
 
 use crate::fake_model::{FakeModel, RecordedRequest, crash_everywhere};
 use crate::harness::Harness;
@@ -44,13 +44,13 @@ fn long(question: &str) -> Harness {
     harness
 }
 
-fn is_summing_up(asked: &RecordedRequest) -> bool {
-    let first = asked.messages.first().and_then(|msg| msg.text(""));
+fn is_summary_request(request: &RecordedRequest) -> bool {
+    let first = request.messages.first().and_then(|msg| msg.text(""));
     first.is_some_and(|text| text.starts_with("You sum up"))
 }
 
-fn choose(asked: &RecordedRequest) -> Vec<ScriptStep> {
-    if is_summing_up(asked) {
+fn choose(request: &RecordedRequest) -> Vec<ScriptStep> {
+    if is_summary_request(request) {
         vec![ScriptStep::text("They talked.")]
     } else {
         vec![ScriptStep::text("Hello.")]
@@ -79,32 +79,34 @@ async fn the_oldest_part_becomes_a_summary_that_is_logged() {
     assert!(!asking.text().contains("question 1 "));
     assert!(asking.text().contains("question 6 "), "what is new stays as it is");
     assert_eq!(asking.messages.last().unwrap().text("").unwrap(), "And now?");
-    // The reply is what it would have been; the tokens of the summary are counted.
+    // The reply does not change; the tokens of the summary are counted.
     let reply = harness.reply();
     assert_eq!(reply.text("").as_deref(), Some("Hello."));
     assert_eq!(reply.usage().unwrap().input_tokens, 2);
     assert_eq!(summaries(&reply).len(), 1);
 
-    // The next turn finds it in the log, and makes none.
+    // The next turn finds the summary in the log.
     let mut history = harness.history.clone();
     history.push(reply);
     history.push(Msg::user("ann", "And then?").stamped(&turnwire_core::stamp::SystemStamp));
     let mut next = Harness::new("");
     next.history = history;
     next.run(&friday).await.unwrap();
-    let asked = model.requests();
-    assert_eq!(asked.len(), 3);
-    assert!(asked[2].text().contains("They talked.") && !asked[2].text().contains("question 1 "));
-    assert_eq!(asked[2].text().matches("They talked.").count(), 1);
+    let requests = model.requests();
+    assert_eq!(requests.len(), 3);
+    assert!(
+        requests[2].text().contains("They talked.") && !requests[2].text().contains("question 1 ")
+    );
+    assert_eq!(requests[2].text().matches("They talked.").count(), 1);
 }
 
 #[tokio::test]
 async fn a_reply_that_grows_too_long_is_cut_between_its_rounds() {
-    let model = FakeModel::new(|asked| {
-        if is_summing_up(asked) {
+    let model = FakeModel::new(|request| {
+        if is_summary_request(request) {
             return vec![ScriptStep::text("They read.")];
         }
-        let calls = asked.messages.last().unwrap().blocks::<ToolCall>();
+        let calls = request.messages.last().unwrap().blocks::<ToolCall>();
         let page = calls.map(|call| call.id[1..].parse::<u32>().unwrap()).max().unwrap_or(0) + 1;
         if page > 6 {
             return vec![ScriptStep::text("All read.")];
@@ -119,19 +121,19 @@ async fn a_reply_that_grows_too_long_is_cut_between_its_rounds() {
     assert_eq!(reply.text("").as_deref(), Some("All read."));
     assert!(!summaries(&reply).is_empty());
     assert_eq!(reply.blocks::<ToolResult>().count(), 6, "the log keeps everything");
-    for asked in model.requests().iter().filter(|asked| !is_summing_up(asked)) {
-        assert!(asked.text().contains("Read the book."), "the question stays");
-        let last = asked.messages.last().unwrap();
+    for request in model.requests().iter().filter(|request| !is_summary_request(request)) {
+        assert!(request.text().contains("Read the book."), "the question stays");
+        let last = request.messages.last().unwrap();
         for (call, result) in last.tool_calls() {
             assert!(result.is_some(), "{} was torn from its result", call.id);
         }
         assert_eq!(last.blocks::<ToolCall>().count(), last.blocks::<ToolResult>().count());
-        assert!(asked.text().len() < 6000, "{}", asked.text().len());
+        assert!(request.text().len() < 6000, "{}", request.text().len());
     }
 }
 
 #[tokio::test]
-async fn what_is_sent_follows_from_the_log_after_a_crash() {
+async fn requests_after_a_crash_follow_from_the_log() {
     let crashes = crash_everywhere(
         || long("And now?"),
         || agent(&FakeModel::new(choose)),
@@ -142,22 +144,22 @@ async fn what_is_sent_follows_from_the_log_after_a_crash() {
     )
     .await;
     assert!(crashes >= 5, "{crashes}");
-    // Each process that begins behind the summary sends the same.
+    // Every process that starts after the summary sends the same messages.
     for dies_after in 2..4 {
         let model = FakeModel::new(choose);
         crate::fake_model::run_to_end(long("And now?"), &|| agent(&model), Some(dies_after)).await;
-        let asked = model.requests();
-        assert_eq!(asked.iter().filter(|asked| is_summing_up(asked)).count(), 1);
-        let sent: Vec<_> = asked.iter().filter(|asked| !is_summing_up(asked)).collect();
-        assert!(sent.iter().all(|asked| asked.messages == sent[0].messages));
+        let requests = model.requests();
+        assert_eq!(requests.iter().filter(|request| is_summary_request(request)).count(), 1);
+        let sent: Vec<_> = requests.iter().filter(|request| !is_summary_request(request)).collect();
+        assert!(sent.iter().all(|request| request.messages == sent[0].messages));
     }
 }
 
 #[tokio::test]
 async fn without_a_summary_the_model_gets_everything() {
     let broken = ModelError::new(ErrorType::Upstream, "no");
-    let model = FakeModel::new(move |asked| {
-        let line = if is_summing_up(asked) {
+    let model = FakeModel::new(move |request| {
+        let line = if is_summary_request(request) {
             ScriptStep::Fail(broken.clone())
         } else {
             ScriptStep::text("Hello.")
@@ -185,7 +187,7 @@ async fn a_summary_is_no_round_of_the_reply() {
 }
 
 #[tokio::test]
-async fn what_fits_is_left_alone() {
+async fn a_history_that_fits_is_not_compacted() {
     let model = FakeModel::new(choose);
     let mut harness = Harness::new("Hi.");
     harness.run(&agent(&model)).await.unwrap();

@@ -39,101 +39,103 @@ fn friday(model: &Arc<FakeModel>) -> Agent {
 }
 
 /// Calls the tool that the user names, and then says "Done.".
-fn obey(asked: &RecordedRequest) -> Vec<ScriptStep> {
-    let calls = asked.messages.last().map_or(0, |msg| msg.blocks::<ToolResult>().count());
-    let user = asked.messages.iter().rev().find_map(|msg| match msg.name() {
+fn obey(request: &RecordedRequest) -> Vec<ScriptStep> {
+    let calls = request.messages.last().map_or(0, |msg| msg.blocks::<ToolResult>().count());
+    let user = request.messages.iter().rev().find_map(|msg| match msg.name() {
         "user" => msg.text(""),
         _ => None,
     });
     match user.unwrap().split_once(' ') {
         Some(("call", tool)) if calls == 0 => {
-            vec![ScriptStep::call(&format!("c{}", asked.messages.len()), tool, "{}")]
+            vec![ScriptStep::call(&format!("c{}", request.messages.len()), tool, "{}")]
         }
         _ => vec![ScriptStep::text("Done.")],
     }
 }
 
 #[tokio::test]
-async fn an_answer_goes_on_with_the_reply_and_always_is_remembered() {
+async fn a_decision_continues_the_reply_and_always_allow_is_remembered() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let notes = seen.clone();
-    let mut talk =
+    let mut conversation =
         Conversation::new(friday(&FakeModel::new(obey))).with_event_callback(move |event| {
             notes.lock().unwrap().push(event.kind.type_name().to_owned());
         });
-    let waits = talk.send_text("call buy").await.unwrap();
+    let waits = conversation.send_text("call buy").await.unwrap();
     assert!(waits.finished_at().is_none());
-    assert_eq!(talk.history().len(), 1);
-    let questions = talk.approval_requests();
-    let reply =
-        talk.decide(questions.into_iter().map(ApprovalRequest::always_allow)).await.unwrap();
+    assert_eq!(conversation.history().len(), 1);
+    let questions = conversation.approval_requests();
+    let reply = conversation
+        .decide(questions.into_iter().map(ApprovalRequest::always_allow))
+        .await
+        .unwrap();
     assert_eq!(find_result(&reply, "c1"), (ToolResultState::Success, "bought".to_owned()));
     assert_eq!(reply.finished_reason(), Some(&FinishedReason::Completed));
-    let again = talk.send_text("call buy").await.unwrap();
-    assert_eq!(find_result(&again, "c3").0, ToolResultState::Success, "nobody was asked again");
-    assert_eq!(talk.history().len(), 4);
+    let again = conversation.send_text("call buy").await.unwrap();
+    assert_eq!(find_result(&again, "c3").0, ToolResultState::Success, "no second question");
+    assert_eq!(conversation.history().len(), 4);
     assert_eq!(seen.lock().unwrap().iter().filter(|word| *word == "REPLY_END").count(), 2);
 }
 
 #[tokio::test]
-async fn who_says_something_else_lets_the_question_go() {
+async fn a_new_message_drops_the_pending_approval() {
     let model = FakeModel::new(obey);
-    let mut talk = Conversation::new(friday(&model));
-    talk.send_text("call buy").await.unwrap();
-    let reply = talk.send_text("never mind").await.unwrap();
+    let mut conversation = Conversation::new(friday(&model));
+    conversation.send_text("call buy").await.unwrap();
+    let reply = conversation.send_text("never mind").await.unwrap();
     assert_eq!(reply.text("").as_deref(), Some("Done."));
-    assert!(talk.approval_requests().is_empty());
-    let old = &talk.history()[1];
+    assert!(conversation.approval_requests().is_empty());
+    let old = &conversation.history()[1];
     assert_eq!(old.finished_reason(), Some(&FinishedReason::Interrupted));
     assert_eq!(find_result(old, "c1").0, ToolResultState::Interrupted);
-    assert!(matches!(talk.decide([]).await, Err(AgentError::Failed(_))));
+    assert!(matches!(conversation.decide([]).await, Err(AgentError::Failed(_))));
 }
 
 #[tokio::test]
-async fn what_the_client_executes_is_handed_in() {
-    let mut talk = Conversation::new(friday(&FakeModel::new(obey)));
+async fn client_side_results_are_submitted() {
+    let mut conversation = Conversation::new(friday(&FakeModel::new(obey)));
     let tool = ClientTool { name: "page".to_owned(), ..ClientTool::default() };
     let offer = ClientContext { tools: vec![tool], ..ClientContext::default() };
-    talk.send(offer.attach_to(Msg::user("user", "call page"))).await.unwrap();
+    conversation.send(offer.attach_to(Msg::user("user", "call page"))).await.unwrap();
     let given = ToolResult::success("c1", "a page").named("page");
-    let reply = talk.submit_results(vec![given]).await.unwrap();
+    let reply = conversation.submit_results(vec![given]).await.unwrap();
     assert_eq!(find_result(&reply, "c1").1, "a page");
     assert_eq!(reply.text("").as_deref(), Some("Done."));
-    // Once.
+    // A second result for the same call is refused.
     let given = ToolResult::success("c1", "another").named("page");
-    assert!(matches!(talk.submit_results(vec![given]).await, Err(AgentError::Failed(_))));
+    assert!(matches!(conversation.submit_results(vec![given]).await, Err(AgentError::Failed(_))));
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_can_be_stopped_and_goes_on_with_the_next_message() {
-    let mut talk = Conversation::new(friday(&FakeModel::new(obey)));
-    let stop = talk.stop_token();
-    let (reply, ()) = tokio::join!(talk.send_text("call forever"), async {
+async fn a_stopped_conversation_continues_with_the_next_message() {
+    let mut conversation = Conversation::new(friday(&FakeModel::new(obey)));
+    let stop = conversation.stop_token();
+    let (reply, ()) = tokio::join!(conversation.send_text("call forever"), async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         stop.cancel();
     });
     assert_eq!(reply.unwrap().finished_reason(), Some(&FinishedReason::Interrupted));
-    assert_eq!(talk.send_text("hi").await.unwrap().text("").as_deref(), Some("Done."));
+    assert_eq!(conversation.send_text("hi").await.unwrap().text("").as_deref(), Some("Done."));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_found_between_two_messages_is_read_with_the_next() {
-    let mut talk = Conversation::new(friday(&FakeModel::new(obey)));
-    assert!(!talk.send_text("call search").await.unwrap().has::<HintBlock>());
+async fn a_background_result_between_two_messages_is_delivered_with_the_next() {
+    let mut conversation = Conversation::new(friday(&FakeModel::new(obey)));
+    assert!(!conversation.send_text("call search").await.unwrap().has::<HintBlock>());
     tokio::time::sleep(Duration::from_mins(2)).await;
-    assert!(talk.send_text("and?").await.unwrap().has::<HintBlock>());
+    assert!(conversation.send_text("and?").await.unwrap().has::<HintBlock>());
 }
 
-/// An id that a sub-agent keeps: it looks as if no other call has it.
+/// A call id that looks random, so a sub-agent keeps it.
 const CALL: &str = "call_0123456789abcdef";
 
-/// An agent whose only tool is another one, which calls the tool of this name.
+/// An agent whose only tool is a sub-agent, which calls the tool of this name.
 fn parent_agent(tool: &'static str) -> Agent {
-    let researcher = FakeModel::new(move |asked| match asked.result_count() {
+    let researcher = FakeModel::new(move |request| match request.result_count() {
         0 => vec![ScriptStep::call(CALL, tool, "{}")],
         _ => vec![ScriptStep::text("Found.")],
     });
-    let main = FakeModel::new(|asked| match asked.result_count() {
+    let main = FakeModel::new(|request| match request.result_count() {
         0 => vec![ScriptStep::call("m", "researcher", r#"{"task":"look"}"#)],
         _ => vec![ScriptStep::text("Done.")],
     });
@@ -149,28 +151,34 @@ fn parent_agent(tool: &'static str) -> Agent {
 }
 
 #[tokio::test]
-async fn what_a_sub_agent_is_told_says_whose_it_is() {
+async fn answers_to_a_sub_agent_name_it() {
     for way in ["yes", "hand in", "give up"] {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let watched = seen.clone();
         let asks = if way == "hand in" { "open_page" } else { "buy" };
-        let talk = Conversation::new(parent_agent(asks));
-        let mut talk =
-            talk.with_event_callback(move |event| watched.lock().unwrap().push(event.clone()));
-        talk.send_text("go").await.unwrap();
+        let conversation = Conversation::new(parent_agent(asks));
+        let mut conversation = conversation
+            .with_event_callback(move |event| watched.lock().unwrap().push(event.clone()));
+        conversation.send_text("go").await.unwrap();
         match way {
             "yes" => {
-                let yes: Vec<_> =
-                    talk.approval_requests().into_iter().map(ApprovalRequest::approve).collect();
+                let yes: Vec<_> = conversation
+                    .approval_requests()
+                    .into_iter()
+                    .map(ApprovalRequest::approve)
+                    .collect();
                 assert_eq!(yes.len(), 1);
-                assert_eq!(talk.decide(yes).await.unwrap().text("").as_deref(), Some("Done."));
+                assert_eq!(
+                    conversation.decide(yes).await.unwrap().text("").as_deref(),
+                    Some("Done.")
+                );
             }
             "hand in" => {
                 let page = ToolResult::success(CALL, "a page").named("open_page");
-                let reply = talk.submit_results(vec![page]).await.unwrap();
+                let reply = conversation.submit_results(vec![page]).await.unwrap();
                 assert_eq!(reply.text("").as_deref(), Some("Done."));
             }
-            _ => talk.interrupt(),
+            _ => conversation.interrupt(),
         }
         let seen = seen.lock().unwrap();
         let main = seen.first().unwrap().reply_id.clone();

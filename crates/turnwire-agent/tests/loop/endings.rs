@@ -1,4 +1,4 @@
-//! Every way in which a reply or a call can end, event by event.
+//! All endings of replies and calls: the exact sequence of events.
 
 use crate::fake_model::{FakeModel, assert_history_is_fold, expand_sequence, find_result};
 use crate::harness::Harness;
@@ -44,15 +44,15 @@ fn agent(model: &Arc<FakeModel>) -> Agent {
         .build()
 }
 
-/// A reply in which the model says these lines, and then "Well.".
+/// A model that plays these steps, and then says "Well.".
 fn model_saying(lines: Vec<ScriptStep>) -> Arc<FakeModel> {
-    FakeModel::new(move |asked| match asked.result_count() {
+    FakeModel::new(move |request| match request.result_count() {
         0 => lines.clone(),
         _ => vec![ScriptStep::text("Well.")],
     })
 }
 
-/// Such a reply, and the types of its events.
+/// Runs such a reply, and returns it with the types of its events.
 async fn event_types(lines: Vec<ScriptStep>) -> (Harness, Vec<String>) {
     let mut harness = Harness::new("go");
     let model = model_saying(lines);
@@ -98,7 +98,7 @@ async fn a_call_of_a_model_that_declined_is_not_made() {
     assert_eq!(find_result(&harness.reply(), "c").0, ToolResultState::Interrupted);
 }
 
-/// Runs, and is stopped after a while.
+/// Runs a reply that is stopped after a while.
 async fn stopped(lines: Vec<ScriptStep>) -> Harness {
     let mut harness = Harness::new("go");
     let stop = harness.stop.clone();
@@ -160,9 +160,9 @@ async fn an_unknown_tool_and_an_input_that_is_no_json() {
     for (tool, input, why) in [("nothing", "{}", "no tool"), ("huge", "{\"a\":", "not JSON")] {
         let (harness, types) = event_types(vec![ScriptStep::call("c", tool, input)]).await;
         assert_eq!(types, expand_sequence(&a_call("TOOL_RESULT_TEXT_DELTA")));
-        let (state, said) = find_result(&harness.reply(), "c");
+        let (state, output) = find_result(&harness.reply(), "c");
         assert_eq!(state, ToolResultState::Error);
-        assert!(said.contains(why), "{said}");
+        assert!(output.contains(why), "{output}");
     }
 }
 

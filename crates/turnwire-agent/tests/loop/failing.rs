@@ -1,4 +1,4 @@
-//! Models that fail, rounds without end, and processes that die, event by event.
+//! Models that fail, endless rounds, and crashes: the exact sequence of events.
 
 use crate::fake_model::{
     FakeModel, assert_history_is_fold, assert_history_is_fold_after_crashes, expand_sequence,
@@ -44,7 +44,7 @@ async fn a_model_that_fails() {
             vec![ScriptStep::text("Let me"), fails()],
             "REPLY_START MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END",
         ),
-        // What it asked for before it failed may not be what it wanted.
+        // A call of a failed model call may be incomplete.
         (
             vec![call("c", "once"), fails()],
             "REPLY_START MODEL_CALL_START CALL MODEL_CALL_END RESULT REPLY_END",
@@ -68,9 +68,9 @@ async fn a_model_that_fails() {
 async fn a_model_that_goes_round_and_round() {
     let round = "MODEL_CALL_START CALL MODEL_CALL_END TOOL_RESULT_START TOOL_RESULT_TEXT_DELTA \
          TOOL_RESULT_END";
-    // The last time it gets no tools; whether it listens or not, that is the end.
+    // The last model call gets no tools, and the reply ends whatever the model returns.
     for (listens, last) in [(true, "MODEL_CALL_START WORDS MODEL_CALL_END"), (false, round)] {
-        let model = FakeModel::new(move |asked| match asked.result_count() {
+        let model = FakeModel::new(move |request| match request.result_count() {
             2 if listens => vec![ScriptStep::text("Enough.")],
             rounds => vec![call(&format!("c{rounds}"), "once")],
         });
@@ -84,9 +84,9 @@ async fn a_model_that_goes_round_and_round() {
     }
 }
 
-/// Dies after so many commits, and goes on in another process.
+/// Crashes after this many commits, and continues in a new process.
 async fn crashed(lines: Vec<ScriptStep>, dies_after: usize) -> Harness {
-    let model = FakeModel::new(move |asked| match asked.result_count() {
+    let model = FakeModel::new(move |request| match request.result_count() {
         0 => lines.clone(),
         _ => vec![ScriptStep::text("Well.")],
     });
@@ -102,12 +102,12 @@ async fn crashed(lines: Vec<ScriptStep>, dies_after: usize) -> Harness {
 
 #[tokio::test]
 async fn a_process_that_dies_while_the_model_speaks() {
-    // Committed are: the start of the reply, of the call, of the text, and its delta.
+    // Committed: the starts of the reply, of the model call and of the text, and one delta.
     let harness = crashed(vec![ScriptStep::text("Hello.")], 4).await;
     let script = "REPLY_START MODEL_CALL_START WORDS MODEL_CALL_END \
          MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END";
     assert_eq!(harness.types(), expand_sequence(script));
-    // What it had said is taken back, and said once.
+    // The text of the interrupted call is discarded, and appears once.
     let end = harness.events.iter().find_map(|event| match &event.kind {
         EventKind::ModelCallEnd(end) => Some(end.clone()),
         _ => None,
@@ -120,8 +120,8 @@ async fn a_process_that_dies_while_the_model_speaks() {
 
 #[tokio::test]
 async fn a_process_that_dies_in_a_tool() {
-    // Behind the start of the reply, five events of the model, and the start of the result.
-    for (tool, state, said) in [
+    // After the start of the reply, five events of the model, and the start of the result.
+    for (tool, state, output) in [
         ("once", ToolResultState::Interrupted, "interrupted"),
         ("again", ToolResultState::Success, "half"),
     ] {
@@ -129,7 +129,7 @@ async fn a_process_that_dies_in_a_tool() {
         let script = "REPLY_START MODEL_CALL_START CALL MODEL_CALL_END RESULT \
              MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END";
         assert_eq!(harness.types(), expand_sequence(script), "{tool}");
-        assert_eq!(find_result(&harness.reply(), "c"), (state, said.to_owned()));
+        assert_eq!(find_result(&harness.reply(), "c"), (state, output.to_owned()));
     }
 }
 

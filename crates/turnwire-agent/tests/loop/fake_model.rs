@@ -1,4 +1,4 @@
-//! A model that answers by what it is asked, and a process that dies wherever it is told to.
+//! A fake model whose output depends only on the request, and replies that crash after a chosen commit.
 
 use crate::harness::{Harness, REPLY, approve};
 use async_trait::async_trait;
@@ -10,7 +10,7 @@ use turnwire_agent::{Agent, AgentError};
 use turnwire_core::{EventKind, ModelCalls, Msg, Role, ToolResult, ToolResultState};
 use turnwire_wires::model_request::{OutputFormat, ToolChoice};
 
-/// What a model was asked.
+/// A request that the model received.
 #[derive(Debug, Clone)]
 pub struct RecordedRequest {
     pub messages: Vec<Msg>,
@@ -21,24 +21,24 @@ pub struct RecordedRequest {
 }
 
 impl RecordedRequest {
-    /// How many results there are.
+    /// The number of tool results.
     pub fn result_count(&self) -> usize {
         self.messages.iter().map(|msg| msg.blocks::<ToolResult>().count()).sum()
     }
 
-    /// All that is said in it.
+    /// All messages as JSON lines.
     pub fn text(&self) -> String {
-        let said = self.messages.iter().map(Msg::to_json);
-        said.collect::<Vec<_>>().join("\n")
+        let messages = self.messages.iter().map(Msg::to_json);
+        messages.collect::<Vec<_>>().join("\n")
     }
 }
 
 type Choose = Box<dyn Fn(&RecordedRequest) -> Vec<ScriptStep> + Send + Sync>;
 
-/// A model that answers by what it is asked: a call that is repeated gets the same answer.
+/// A model whose output depends only on the request, so a repeated call has the same output.
 pub struct FakeModel {
     choose: Choose,
-    asked: Mutex<Vec<RecordedRequest>>,
+    requests: Mutex<Vec<RecordedRequest>>,
     has_schema_mode: bool,
 }
 
@@ -46,24 +46,32 @@ impl FakeModel {
     pub fn new(
         choose: impl Fn(&RecordedRequest) -> Vec<ScriptStep> + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self { choose: Box::new(choose), asked: Mutex::default(), has_schema_mode: false })
+        Arc::new(Self {
+            choose: Box::new(choose),
+            requests: Mutex::default(),
+            has_schema_mode: false,
+        })
     }
 
     pub fn in_schema_mode(
         choose: impl Fn(&RecordedRequest) -> Vec<ScriptStep> + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self { choose: Box::new(choose), asked: Mutex::default(), has_schema_mode: true })
+        Arc::new(Self {
+            choose: Box::new(choose),
+            requests: Mutex::default(),
+            has_schema_mode: true,
+        })
     }
 
     pub fn requests(&self) -> Vec<RecordedRequest> {
-        self.asked.lock().unwrap().clone()
+        self.requests.lock().unwrap().clone()
     }
 }
 
 #[async_trait]
 impl Model for FakeModel {
     fn name(&self) -> &'static str {
-        "told"
+        "fake"
     }
 
     fn has_schema_mode(&self) -> bool {
@@ -71,21 +79,20 @@ impl Model for FakeModel {
     }
 
     async fn stream(&self, ask: ModelRequest<'_>) -> Result<ModelStream, ModelError> {
-        let asked = RecordedRequest {
+        let request = RecordedRequest {
             messages: ask.messages.to_vec(),
             tools: ask.tools.iter().map(|tool| tool.name.clone()).collect(),
             tool_choice: ask.tool_choice.clone(),
             output: ask.output.cloned(),
             tuning: ask.settings.clone(),
         };
-        let lines = (self.choose)(&asked);
-        self.asked.lock().unwrap().push(asked);
+        let lines = (self.choose)(&request);
+        self.requests.lock().unwrap().push(request);
         ScriptedModel::new([lines]).stream(ask).await
     }
 }
 
-/// Runs a reply to its end in a new process each time, and dies once after so many commits. Whoever is
-/// asked says yes.
+/// Runs a reply to its end, with one crash after `dies_after` commits. Approves every pending call.
 pub async fn run_to_end(
     mut harness: Harness,
     agent: &impl Fn() -> Agent,
@@ -107,7 +114,8 @@ pub async fn run_to_end(
     harness
 }
 
-/// Plays it once without a crash and once for each place where the process can die. How often that is.
+/// Runs it without a crash, and once for each commit after which the process can crash. Returns the number of
+/// crashes.
 pub async fn crash_everywhere(
     harness: impl Fn() -> Harness,
     agent: impl Fn() -> Agent,
@@ -130,10 +138,10 @@ pub fn find_result(reply: &Msg, id: &str) -> (ToolResultState, String) {
     (result.state.clone(), result.output.text(""))
 }
 
-/// What an agent is told whose requests are looked at.
+/// The system prompt of agents whose requests are checked.
 pub const SYSTEM: &str = "You are Friday.";
 
-/// A message without its times: those are given when it is written.
+/// A message without its timestamps, which are set when it is written.
 fn without_times(msg: &Msg) -> Value {
     fn strip(value: &mut Value) {
         match value {
@@ -151,42 +159,41 @@ fn without_times(msg: &Msg) -> Value {
     value
 }
 
-/// What a model was sent, without what it is told first.
-fn sent_messages(asked: &RecordedRequest) -> Vec<Value> {
-    let (system, said): (Vec<&Msg>, Vec<&Msg>) =
-        asked.messages.iter().partition(|msg| msg.role() == Role::System);
+/// The messages of a request, without the system prompt.
+fn sent_messages(request: &RecordedRequest) -> Vec<Value> {
+    let (system, others): (Vec<&Msg>, Vec<&Msg>) =
+        request.messages.iter().partition(|msg| msg.role() == Role::System);
     assert!(system.iter().all(|msg| msg.text("").as_deref() == Some(SYSTEM)));
-    said.into_iter().map(without_times).collect()
+    others.into_iter().map(without_times).collect()
 }
 
-/// What has to be sent where the log has so many events.
+/// The messages that a request must have when the log has `events` events.
 fn expected_messages(harness: &Harness, events: usize) -> Vec<Value> {
     let mut reply = Msg::reply(REPLY, "");
     for event in harness.events.iter().take(events) {
         reply.append_event(event).unwrap();
     }
-    let said = Some(reply).filter(|reply| !reply.content().is_empty());
-    let all = harness.history.iter().chain(&said);
+    let reply = Some(reply).filter(|reply| !reply.content().is_empty());
+    let all = harness.history.iter().chain(&reply);
     all.map(without_times).collect()
 }
 
-/// Law 10: what the model was asked each time is the fold of what was emitted before. An agent that is
-/// told something says what it is told as [`SYSTEM`] has it.
+/// Law 10: each request to the model has the fold of the events that were emitted before it. An agent with a
+/// system prompt uses [`SYSTEM`].
 pub fn assert_history_is_fold(harness: &Harness, model: &FakeModel) {
     let starts =
         harness.events.iter().enumerate().filter_map(|(at, event)| {
             matches!(event.kind, EventKind::ModelCallStart(_)).then_some(at)
         });
     let starts: Vec<usize> = starts.collect();
-    let asked = model.requests();
-    assert_eq!(asked.len(), starts.len());
-    for (asked, at) in asked.iter().zip(starts) {
-        assert_eq!(sent_messages(asked), expected_messages(harness, at));
+    let requests = model.requests();
+    assert_eq!(requests.len(), starts.len());
+    for (request, at) in requests.iter().zip(starts) {
+        assert_eq!(sent_messages(request), expected_messages(harness, at));
     }
 }
 
-/// The same where the process died: wherever no model call is open, and nowhere else, the model may be
-/// asked.
+/// The same after a crash: requests may start only at positions of the log where no model call is open.
 pub fn assert_history_is_fold_after_crashes(harness: &Harness, model: &FakeModel) {
     let mut calls = ModelCalls::default();
     let mut folds = Vec::new();
@@ -196,8 +203,8 @@ pub fn assert_history_is_fold_after_crashes(harness: &Harness, model: &FakeModel
         }
         calls.observe(event);
     }
-    for asked in model.requests() {
-        let sent = sent_messages(&asked);
+    for request in model.requests() {
+        let sent = sent_messages(&request);
         assert!(folds.contains(&sent), "{sent:#?}");
     }
 }
@@ -206,8 +213,8 @@ const WORDS: [&str; 3] = ["TEXT_BLOCK_START", "TEXT_BLOCK_DELTA", "TEXT_BLOCK_EN
 const CALL: [&str; 3] = ["TOOL_CALL_START", "TOOL_CALL_DELTA", "TOOL_CALL_END"];
 const RESULT: [&str; 3] = ["TOOL_RESULT_START", "TOOL_RESULT_TEXT_DELTA", "TOOL_RESULT_END"];
 
-/// The types that a shorter script stands for: `WORDS`, `CALL` and `RESULT` are a start, one delta and an
-/// end each.
+/// Expands a short script to event types: `WORDS`, `CALL` and `RESULT` are a start, one delta and an end
+/// each.
 pub fn expand_sequence(script: &str) -> Vec<&str> {
     let types = script.split_whitespace().flat_map(|word| match word {
         "WORDS" => WORDS.to_vec(),

@@ -1,4 +1,4 @@
-//! A log in memory, and whoever calls the agent.
+//! A log in memory, and a caller of the agent.
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
@@ -10,21 +10,21 @@ use turnwire_core::{
     ToolResult,
 };
 
-/// A reply in a log, and what was said before it.
+/// A reply in a log, and the history before it.
 pub struct Harness {
     pub history: Vec<Msg>,
     pub events: Vec<Event<'static>>,
     pub rules: Vec<PermissionRule>,
-    /// After so many commits the process dies.
+    /// The number of commits after which the process crashes.
     pub crash_after_commits: Option<usize>,
-    /// When there are so many events, somebody stops the reply.
+    /// The number of events after which the reply is stopped.
     pub stop_after_events: Option<usize>,
     /// Stops the reply.
     pub stop: CancellationToken,
     commits: usize,
 }
 
-/// A reply in the log: the one that was asked for, or one of a sub-agent.
+/// A reply in the log: the agent's, or a sub-agent's.
 pub struct LoggedReply {
     pub msg: Msg,
     pub calls: ModelCalls,
@@ -47,15 +47,15 @@ impl Harness {
         }
     }
 
-    /// Closes a reply that was stopped, as whoever calls an agent does.
+    /// Closes a stopped reply, as the caller of an agent does.
     pub fn close(&mut self) {
         for event in close_reply(&self.reply(), &self.calls(), FinishedReason::Interrupted, None) {
             self.push(event);
         }
     }
 
-    /// All replies as the log has them, in the order of their first events. Everything in them fits,
-    /// strictly, and says whose it is.
+    /// Folds all replies of the log strictly, in the order of their first events. Checks that their events name
+    /// their agent.
     pub fn replies(&self) -> Vec<LoggedReply> {
         let mut replies: Vec<LoggedReply> = Vec::new();
         for event in &self.events {
@@ -101,7 +101,7 @@ impl Harness {
             .collect()
     }
 
-    /// Ends everything that is open, as a server does when somebody stops a reply.
+    /// Closes all open replies, as a server does when a reply is stopped.
     pub fn close_all(&mut self) {
         let open = |reply: &LoggedReply| reply.msg.finished_at().is_none();
         for LoggedReply { msg, calls, agent } in self.replies().into_iter().filter(open).rev() {
@@ -111,7 +111,7 @@ impl Harness {
         }
     }
 
-    /// Calls the agent once: until the reply ends, or waits, or the process dies.
+    /// Runs the agent until the reply ends or waits, or the process crashes.
     pub async fn run(&mut self, agent: &dyn Replier) -> Result<(), AgentError> {
         let reply = self.reply();
         let request = ReplyRequest {
@@ -143,11 +143,11 @@ impl Harness {
         with.filter(|(_, calls)| !calls.is_empty()).collect()
     }
 
-    /// Answers everything that is asked. Whether there was anything.
+    /// Decides all pending calls. Returns whether there were any.
     pub fn confirm_all(&mut self, mut decide: impl FnMut(ToolCall) -> ConfirmResult) -> bool {
-        let asked = self.calls_in_state(&ToolCallState::Asking);
-        let any = !asked.is_empty();
-        for (reply, calls) in asked {
+        let asking = self.calls_in_state(&ToolCallState::Asking);
+        let any = !asking.is_empty();
+        for (reply, calls) in asking {
             let confirm_results: Vec<ConfirmResult> = calls.into_iter().map(&mut decide).collect();
             let rules = confirm_results.iter().flat_map(|result| result.rules.iter().flatten());
             self.rules.extend(rules.cloned());
@@ -156,7 +156,7 @@ impl Harness {
         any
     }
 
-    /// Gives a result for everything that the client executes. Whether there was anything.
+    /// Returns results for all client-side calls. Returns whether there were any.
     pub fn execute_client_calls(&mut self, give: impl Fn(&ToolCall) -> ToolResult) -> bool {
         let handed = self.calls_in_state(&ToolCallState::Submitted);
         let any = !handed.is_empty();
@@ -191,7 +191,7 @@ impl Journal for Harness {
         for event in events {
             self.push(event);
         }
-        // Everything fits, at any point.
+        // Every event folds strictly.
         self.replies();
         if self.stop_after_events.is_some_and(|most| self.events.len() >= most) {
             self.stop.cancel();

@@ -1,4 +1,4 @@
-//! Wherever a reply was cut off, it leaves a history that every provider accepts.
+//! A reply that was cut off at any event leaves a history that every provider accepts.
 
 use crate::fake_model::FakeModel;
 use crate::harness::{Harness, approve};
@@ -17,10 +17,10 @@ use turnwire_wires::{Request, Wire};
 #[derive(Deserialize, JsonSchema)]
 struct Nothing {}
 
-/// A reply with everything in it: thoughts, words, parallel calls that run, ask, are handed over, fail,
-/// are unknown or no JSON, several rounds, and a model that fails in the end.
+/// A reply with everything: thinking, text, several rounds, a model that fails in the end, and parallel
+/// calls that run, wait for approval, run at the client, fail, are unknown, or have invalid JSON.
 async fn reference() -> Harness {
-    let model = FakeModel::new(|asked| match asked.result_count() {
+    let model = FakeModel::new(|request| match request.result_count() {
         0 => vec![
             ScriptStep::thinking("Hm."),
             ScriptStep::text("Let me see."),
@@ -61,7 +61,7 @@ async fn reference() -> Harness {
     harness
 }
 
-/// What the reply was when only so much of it was written: closed, as a stop leaves it.
+/// The reply after these events, closed as a stop does.
 fn cut(events: &[Event<'static>]) -> Msg {
     let (mut reply, mut calls) =
         (Msg::reply(crate::harness::REPLY, "friday"), ModelCalls::default());
@@ -81,7 +81,7 @@ async fn a_reply_cut_off_anywhere_can_be_sent_to_every_provider() {
     let mut bodies = 0;
     for at in 0..=harness.events.len() {
         let reply = cut(&harness.events[..at]);
-        // A message follows; or the reply is what the next call of the same turn is asked with.
+        // Either a new message follows, or the next model call of the same turn.
         for next in [Some(Msg::user("ann", "And now?")), None] {
             let messages: Vec<Msg> =
                 [Msg::user("ann", "go"), reply.clone()].into_iter().chain(next).collect();
@@ -109,7 +109,7 @@ fn body(wire: &Wire, messages: &[Msg]) -> Value {
     wire.model_request(&request).unwrap().parse_as().unwrap()
 }
 
-/// Whether a provider takes such a body: what they refuse in practice, each in its own words.
+/// Whether a provider accepts this body: checks what each provider refuses in practice.
 fn accepts(wire: &str, body: &Value) -> Result<(), String> {
     let list = |at: &str| body.pointer(at).and_then(Value::as_array).cloned().unwrap_or_default();
     match wire {
@@ -119,7 +119,7 @@ fn accepts(wire: &str, body: &Value) -> Result<(), String> {
         "openai-responses" => responses(&list("/input")),
         "anthropic" => turns(&list("/messages"), "assistant", "content", "/type", "tool_use"),
         "gemini" => turns(&list("/contents"), "model", "parts", "/functionCall", ""),
-        other => Err(format!("nobody has said what {other} refuses")),
+        other => Err(format!("no check for {other}")),
     }
 }
 
@@ -128,7 +128,7 @@ fn strings(values: &[Value], at: &str) -> Vec<String> {
     found.map(str::to_owned).collect()
 }
 
-/// Each call has exactly one result, right behind its message.
+/// Each call has exactly one result, directly after its message.
 fn chat(messages: &[Value], has_ids: bool) -> Result<(), String> {
     let mut open: Vec<String> = Vec::new();
     for message in messages {
@@ -144,7 +144,7 @@ fn chat(messages: &[Value], has_ids: bool) -> Result<(), String> {
             return Err(format!("calls without a result: {open:?}"));
         }
         let calls = message["tool_calls"].as_array().cloned().unwrap_or_default();
-        // Thoughts alone are an answer where the provider takes them back.
+        // Thinking alone is an answer if the provider accepts it back.
         let is_said = |key: &str| {
             !matches!(&message[key], Value::Null | Value::String(_))
                 || message[key].as_str().is_some_and(|text| !text.is_empty())
@@ -170,8 +170,8 @@ fn responses(items: &[Value]) -> Result<(), String> {
     if calls == outputs { Ok(()) } else { Err(format!("calls {calls:?}, outputs {outputs:?}")) }
 }
 
-/// The model's turns are behind a user's, and none is the last; none is empty, and the results of all
-/// calls of one stand in the next.
+/// Each model turn follows a user turn, none is empty or the last, and the results of its calls are all in
+/// the next turn.
 fn turns(
     turns: &[Value],
     model: &str,
@@ -210,7 +210,7 @@ fn turns(
 }
 
 #[test]
-fn what_they_refuse_in_practice_is_refused_here() {
+fn the_checks_refuse_what_providers_refuse() {
     let refused = [
         ("openai-chat", r#"{"messages":[{"role":"assistant","tool_calls":[{"id":"c"}]}]}"#),
         ("openai-chat", r#"{"messages":[{"role":"tool","tool_call_id":"c"}]}"#),

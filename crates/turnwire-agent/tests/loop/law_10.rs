@@ -65,12 +65,12 @@ fn random_answer(rng: &mut Rng, round: usize) -> Vec<ScriptStep> {
     lines
 }
 
-/// A reply with a random script, to its end. It may die once on the way.
+/// Runs a reply with a random script to its end, with at most one crash.
 fn play_random_script(rng: &mut Rng, dies_after: Option<usize>) -> (Harness, Arc<FakeModel>) {
     let rounds: Vec<Vec<ScriptStep>> = (0..8).map(|round| random_answer(rng, round)).collect();
-    // Which round it is follows from what there is, so that a call which is repeated is the same.
-    let model = FakeModel::new(move |asked| {
-        let calls = asked.messages.last().into_iter().flat_map(Msg::blocks::<ToolCall>);
+    // The round follows from the request, so that a repeated call has the same output.
+    let model = FakeModel::new(move |request| {
+        let calls = request.messages.last().into_iter().flat_map(Msg::blocks::<ToolCall>);
         let round = calls.filter_map(|call| call.id[1..].split('-').next()?.parse::<usize>().ok());
         rounds.get(round.max().map_or(0, |round| round + 1)).cloned().unwrap_or_default()
     });

@@ -1,4 +1,4 @@
-//! The loop on a scripted model: what it emits, and how it goes on from the log alone.
+//! The agent loop with a scripted model: its events, and how it continues from the log alone.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! What stands around an agent.
+//! Middleware.
 
 use crate::fake_model::{FakeModel, RecordedRequest, crash_everywhere, find_result};
 use crate::harness::Harness;
@@ -36,13 +36,13 @@ fn agent(model: &Arc<FakeModel>) -> AgentBuilder {
 }
 
 fn with_a_tool() -> Arc<FakeModel> {
-    FakeModel::new(|asked: &RecordedRequest| match asked.result_count() {
+    FakeModel::new(|request: &RecordedRequest| match request.result_count() {
         0 => vec![ScriptStep::thinking("Hm."), call("c", "weather")],
         _ => vec![ScriptStep::Text(vec!["It is ".to_owned(), "sunny.".to_owned()])],
     })
 }
 
-/// Writes down when it is asked.
+/// Records when it is called.
 struct RecordingMiddleware {
     name: &'static str,
     notes: Arc<Mutex<Vec<String>>>,
@@ -89,10 +89,10 @@ async fn several_stand_around_each_other_in_their_order() {
     let mut harness = Harness::new("weather?");
     // The answer depends on the reply, which is not the last message here.
     harness.run(&friday).await.unwrap();
-    let asked = &model.requests()[0];
-    assert_eq!(asked.tools, ["weather"]);
-    assert_eq!(asked.tuning.temperature, Some(0.5));
-    assert!(asked.text().contains("(from a)") && asked.text().contains("(from b)"));
+    let request = &model.requests()[0];
+    assert_eq!(request.tools, ["weather"]);
+    assert_eq!(request.tuning.temperature, Some(0.5));
+    assert!(request.text().contains("(from a)") && request.text().contains("(from b)"));
     let notes = notes.lock().unwrap();
     assert_eq!(
         notes[..6],
@@ -106,11 +106,11 @@ async fn several_stand_around_each_other_in_their_order() {
         ]
     );
     assert_eq!(find_result(&harness.reply(), "c").1, "Rome b a: sunny");
-    // What was put into a request is in no log.
+    // What middleware adds to a request is not in the log.
     assert!(!harness.reply().to_json().contains("(from"));
 }
 
-/// Changes words, keeps thoughts to itself, and tries what it may not do.
+/// Changes text, drops thinking, and tries changes that are not allowed.
 struct EditingMiddleware;
 
 impl Middleware for EditingMiddleware {
@@ -147,7 +147,7 @@ async fn events_are_changed_before_anybody_sees_them() {
     assert!(!model.requests()[1].text().contains("Hm."), "the model reads what the log has");
 }
 
-/// Tells the model the time, as it were.
+/// Adds a time to each request.
 struct HintingMiddleware;
 
 #[async_trait]
@@ -158,8 +158,8 @@ impl Middleware for HintingMiddleware {
 }
 
 #[tokio::test]
-async fn hints_are_in_the_log_and_told_once_whatever_happens() {
-    let choose = |asked: &RecordedRequest| match asked.result_count() {
+async fn hints_are_logged_and_delivered_once_despite_crashes() {
+    let choose = |request: &RecordedRequest| match request.result_count() {
         0 => vec![call("c", "weather")],
         _ => vec![ScriptStep::text("Sunny.")],
     };
@@ -276,7 +276,7 @@ async fn a_reply_can_be_stopped_anywhere_and_is_closed() {
         });
         assert_eq!(stop.as_deref(), Some("enough"));
     }
-    // Too late: it has ended.
+    // Too late: the reply has ended.
     let friday = agent(&with_a_tool()).middleware(StoppingMiddleware(When::Ending)).build();
     let mut harness = Harness::new("go");
     harness.run(&friday).await.unwrap();

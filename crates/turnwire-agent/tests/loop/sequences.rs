@@ -1,4 +1,4 @@
-//! What is emitted, event by event.
+//! The exact sequence of emitted events.
 
 use crate::harness::{Harness, approve, deny};
 use schemars::JsonSchema;
@@ -110,7 +110,7 @@ async fn a_tool_is_run_and_the_model_reads_its_result() {
 }
 
 #[tokio::test]
-async fn a_question_waits_and_each_answer_goes_on() {
+async fn a_pending_approval_waits_and_each_decision_continues_the_reply() {
     type Decide = fn(ToolCall) -> ConfirmResult;
     let edit: Decide = |mut call| {
         call.input = r#"{"city":"Rome"}"#.to_owned();
@@ -125,7 +125,7 @@ async fn a_question_waits_and_each_answer_goes_on() {
         let mut harness = Harness::new("trade");
         harness.run(&friday).await.unwrap();
         assert_eq!(harness.types().last().unwrap(), "REQUIRE_USER_CONFIRM");
-        // Nothing happens by itself.
+        // Without an answer nothing happens.
         let before = harness.events.len();
         harness.run(&friday).await.unwrap();
         assert_eq!(harness.events.len(), before);
@@ -144,12 +144,12 @@ async fn two_questions_at_once_are_both_kept_and_others_run_beside_them() {
     let mut harness = Harness::new("trade");
     harness.run(&friday).await.unwrap();
     assert_eq!(result(&harness.reply(), "w").0, ToolResultState::Success);
-    let mut asked = Vec::new();
+    let mut call_ids = Vec::new();
     harness.confirm_all(|call| {
-        asked.push(call.id.clone());
+        call_ids.push(call.id.clone());
         if call.id == "a" { approve(call) } else { deny(call) }
     });
-    assert_eq!(asked, ["a", "b"]);
+    assert_eq!(call_ids, ["a", "b"]);
     harness.run(&friday).await.unwrap();
     let reply = harness.reply();
     assert_eq!(result(&reply, "a").0, ToolResultState::Success);
@@ -210,7 +210,7 @@ async fn a_tool_of_the_client_waits_for_its_result() {
 }
 
 #[tokio::test]
-async fn what_cannot_run_is_told_to_the_model() {
+async fn the_model_gets_the_reason_of_an_invalid_call() {
     let friday = agent([
         vec![
             call("unknown", "nothing"),
@@ -235,7 +235,7 @@ async fn what_cannot_run_is_told_to_the_model() {
 }
 
 #[tokio::test]
-async fn a_model_that_fails_ends_the_reply_and_leaves_what_it_said() {
+async fn a_failing_model_ends_the_reply_and_keeps_its_text() {
     let error = ModelError::new(ErrorType::Upstream, "overloaded");
     for lines in [
         vec![ScriptStep::Fail(error.clone())],
@@ -252,7 +252,7 @@ async fn a_model_that_fails_ends_the_reply_and_leaves_what_it_said() {
 }
 
 #[tokio::test]
-async fn who_goes_round_too_often_is_asked_for_a_last_word() {
+async fn after_the_last_allowed_round_the_model_gets_no_tools() {
     let round = |id: &str| vec![call(id, "weather")];
     let friday = agent([round("a"), round("b"), vec![ScriptStep::text("Enough.")], round("c")])
         .max_iterations(2)

@@ -1,4 +1,4 @@
-//! Answers that have a form.
+//! Structured output.
 
 use crate::fake_model::{FakeModel, RecordedRequest, crash_everywhere, find_result};
 use crate::harness::Harness;
@@ -40,16 +40,16 @@ fn with_tool(model: &Arc<FakeModel>) -> AgentBuilder {
     agent(model).tool(function("weather", "The weather", weather))
 }
 
-/// The answer by the tool for it, in two pieces.
-fn by_tool(asked: &RecordedRequest, answer: &str) -> Vec<ScriptStep> {
-    let name = asked.tools.last().unwrap().clone();
+/// An answer through the structured-output tool, in two deltas.
+fn by_tool(request: &RecordedRequest, answer: &str) -> Vec<ScriptStep> {
+    let name = request.tools.last().unwrap().clone();
     let (head, tail) = answer.split_at(answer.len() / 2);
     let input = vec![head.to_owned(), tail.to_owned()];
     vec![ScriptStep::Call { id: "answer".to_owned(), name, input }]
 }
 
-fn is_mending(asked: &RecordedRequest) -> bool {
-    asked.messages.last().is_some_and(Msg::has::<HintBlock>)
+fn is_correction(request: &RecordedRequest) -> bool {
+    request.messages.last().is_some_and(Msg::has::<HintBlock>)
 }
 
 fn question() -> [Msg; 1] {
@@ -57,19 +57,19 @@ fn question() -> [Msg; 1] {
 }
 
 #[tokio::test]
-async fn a_model_with_a_mode_for_it_is_told_the_schema() {
+async fn a_model_with_schema_mode_gets_the_schema() {
     let model = FakeModel::in_schema_mode(|_| vec![ScriptStep::text(GOOD)]);
     let (reply, plan) = agent(&model).build().call_as::<TaskPlan>(question()).await.unwrap();
     assert_eq!(plan.steps, ["boil", "pour"]);
     assert_eq!(reply.structured_output().unwrap().text(), GOOD);
-    let asked = &model.requests()[0];
-    assert!(asked.output.as_ref().unwrap().schema.text().contains("goal"));
-    assert!(asked.tools.is_empty());
+    let request = &model.requests()[0];
+    assert!(request.output.as_ref().unwrap().schema.text().contains("goal"));
+    assert!(request.tools.is_empty());
 }
 
 #[tokio::test]
-async fn any_other_is_made_to_call_a_tool_that_nobody_sees() {
-    let model = FakeModel::new(|asked| by_tool(asked, GOOD));
+async fn a_model_without_schema_mode_calls_a_hidden_tool() {
+    let model = FakeModel::new(|request| by_tool(request, GOOD));
     let friday = agent(&model).output_schema(schema()).build();
     let mut harness = Harness::new("How is tea made?");
     harness.run(&friday).await.unwrap();
@@ -90,18 +90,18 @@ async fn any_other_is_made_to_call_a_tool_that_nobody_sees() {
     assert!(!reply.has::<ToolCall>());
     assert_eq!(reply.parse_structured_output::<TaskPlan>().unwrap().unwrap().goal, "tea");
     assert_eq!(reply.finished_reason(), Some(&FinishedReason::Completed));
-    let asked = &model.requests()[0];
-    assert_eq!(asked.tool_choice, ToolChoice::Tool(asked.tools[0].clone()));
-    assert!(asked.output.is_none());
+    let request = &model.requests()[0];
+    assert_eq!(request.tool_choice, ToolChoice::Tool(request.tools[0].clone()));
+    assert!(request.output.is_none());
 }
 
 #[tokio::test]
 async fn tools_come_first_then_the_answer() {
     for in_schema_mode in [true, false] {
-        let choose = move |asked: &RecordedRequest| match asked.result_count() {
+        let choose = move |request: &RecordedRequest| match request.result_count() {
             0 => vec![ScriptStep::call("c", "weather", r#"{"city":"Rome"}"#)],
             _ if in_schema_mode => vec![ScriptStep::text(GOOD)],
-            _ => by_tool(asked, GOOD),
+            _ => by_tool(request, GOOD),
         };
         let model =
             if in_schema_mode { FakeModel::in_schema_mode(choose) } else { FakeModel::new(choose) };
@@ -109,15 +109,15 @@ async fn tools_come_first_then_the_answer() {
         let (reply, plan) = friday.call_as::<TaskPlan>(question()).await.unwrap();
         assert_eq!(plan.goal, "tea");
         assert_eq!(find_result(&reply, "c"), (ToolResultState::Success, "Rome: sunny".to_owned()));
-        let asked = model.requests();
+        let requests = model.requests();
         let forced = if in_schema_mode { ToolChoice::Auto } else { ToolChoice::Required };
-        assert_eq!(asked[0].tool_choice, forced);
-        assert_eq!(asked.len(), 2);
+        assert_eq!(requests[0].tool_choice, forced);
+        assert_eq!(requests.len(), 2);
     }
 }
 
 #[tokio::test]
-async fn what_a_client_asks_for_wins_over_what_the_agent_has() {
+async fn the_clients_output_schema_overrides_the_agents() {
     let model = FakeModel::in_schema_mode(|_| vec![ScriptStep::text("3")]);
     let friday = agent(&model).output_schema(schema()).build();
     let mut harness = Harness::new("How many?");
@@ -129,11 +129,11 @@ async fn what_a_client_asks_for_wins_over_what_the_agent_has() {
 }
 
 #[tokio::test]
-async fn a_wrong_answer_is_put_right_once() {
+async fn an_invalid_answer_is_corrected_once() {
     for by_a_tool in [true, false] {
-        let choose = move |asked: &RecordedRequest| {
-            let answer = if is_mending(asked) { GOOD } else { BAD };
-            if by_a_tool { by_tool(asked, answer) } else { vec![ScriptStep::text(answer)] }
+        let choose = move |request: &RecordedRequest| {
+            let answer = if is_correction(request) { GOOD } else { BAD };
+            if by_a_tool { by_tool(request, answer) } else { vec![ScriptStep::text(answer)] }
         };
         let model =
             if by_a_tool { FakeModel::new(choose) } else { FakeModel::in_schema_mode(choose) };
@@ -143,9 +143,9 @@ async fn a_wrong_answer_is_put_right_once() {
         assert_eq!(harness.types().iter().filter(|word| *word == "HINT_BLOCK").count(), 1);
         let reply = harness.reply();
         assert_eq!(reply.structured_output().unwrap().text(), GOOD);
-        // The model is told what was wrong, and reads what it said.
-        let told = reply.first::<HintBlock>().unwrap().hint.text("");
-        assert!(told.contains("/steps") && told.contains("array"), "{told}");
+        // The next request has the error and the wrong answer.
+        let hint = reply.first::<HintBlock>().unwrap().hint.text("");
+        assert!(hint.contains("/steps") && hint.contains("array"), "{hint}");
         assert!(model.requests()[1].text().contains(r#"\"steps\":3"#));
     }
 }
@@ -156,8 +156,8 @@ async fn an_answer_that_stays_wrong_is_an_error() {
     {
         let model = FakeModel::in_schema_mode(move |_| vec![ScriptStep::text(line)]);
         let failed = agent(&model).build().call_as::<TaskPlan>(question()).await.unwrap_err();
-        let CallError::Failed { reply, why: told } = failed else { panic!("{failed}") };
-        assert!(told.contains(why), "{told}");
+        let CallError::Failed { reply, why: message } = failed else { panic!("{failed}") };
+        assert!(message.contains(why), "{message}");
         assert_eq!(model.requests().len(), 2, "one round to put it right, and no more");
         assert_eq!(reply.finished_reason(), Some(&FinishedReason::Error));
         assert_eq!(reply.error().unwrap().r#type, ErrorType::Upstream);
@@ -177,9 +177,9 @@ fn even<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
 }
 
 #[tokio::test]
-async fn what_only_the_type_knows_is_checked_too() {
-    let model = FakeModel::in_schema_mode(|asked| {
-        vec![ScriptStep::text(if is_mending(asked) {
+async fn the_rust_type_is_checked_after_the_schema() {
+    let model = FakeModel::in_schema_mode(|request| {
+        vec![ScriptStep::text(if is_correction(request) {
             r#"{"number":2}"#
         } else {
             r#"{"number":1}"#
@@ -192,13 +192,13 @@ async fn what_only_the_type_knows_is_checked_too() {
 
 #[tokio::test]
 async fn a_list_is_an_answer_too() {
-    let model = FakeModel::new(|asked| by_tool(asked, r#"{"answer":["boil","pour"]}"#));
+    let model = FakeModel::new(|request| by_tool(request, r#"{"answer":["boil","pour"]}"#));
     let (_, steps) = agent(&model).build().call_as::<Vec<String>>(question()).await.unwrap();
     assert_eq!(steps, ["boil", "pour"]);
 }
 
 #[tokio::test]
-async fn who_fails_otherwise_is_not_asked_to_put_it_right() {
+async fn refusals_and_failures_are_not_corrected() {
     let broken = ModelError::new(ErrorType::RateLimit, "too much");
     for (lines, reason) in [
         (
@@ -220,7 +220,7 @@ async fn who_fails_otherwise_is_not_asked_to_put_it_right() {
 }
 
 #[tokio::test]
-async fn a_schema_that_is_none_ends_the_reply_before_anybody_is_asked() {
+async fn an_invalid_schema_ends_the_reply_before_the_model_is_called() {
     let model = FakeModel::new(|_| vec![ScriptStep::text("hi")]);
     let friday = agent(&model).output_schema(Json::parse(r#"{"type":7}"#).unwrap()).build();
     let mut harness = Harness::new("hi");
@@ -231,14 +231,14 @@ async fn a_schema_that_is_none_ends_the_reply_before_anybody_is_asked() {
 }
 
 #[tokio::test]
-async fn it_goes_on_from_the_log_alone() {
+async fn sub_agents_continue_from_the_log_alone() {
     for in_schema_mode in [true, false] {
-        let choose = move |asked: &RecordedRequest| {
-            let answer = if is_mending(asked) { GOOD } else { BAD };
-            match asked.result_count() {
+        let choose = move |request: &RecordedRequest| {
+            let answer = if is_correction(request) { GOOD } else { BAD };
+            match request.result_count() {
                 0 => vec![ScriptStep::call("c", "weather", r#"{"city":"Rome"}"#)],
                 _ if in_schema_mode => vec![ScriptStep::text("Well:"), ScriptStep::text(answer)],
-                _ => by_tool(asked, answer),
+                _ => by_tool(request, answer),
             }
         };
         let friday = move || {
@@ -306,7 +306,7 @@ async fn an_answer_that_costs_too_much_to_check_ends_the_reply_also_after_a_cras
             assert_eq!(error.r#type, ErrorType::InvalidRequest);
             assert!(error.message.contains("cannot be checked"), "{}", error.message);
             assert_eq!(reply.structured_output(), None);
-            // The model is not asked to answer again: it would not help.
+            // No retry: a new answer would not help.
             assert_eq!(reply.blocks::<HintBlock>().count(), 0);
         },
     )

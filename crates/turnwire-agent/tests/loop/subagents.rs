@@ -1,4 +1,4 @@
-//! Agents that work for another: in the same log, each with a message of its own.
+//! Sub-agents: in the same log as their parent, each with a message of its own.
 
 use crate::harness::{Harness, REPLY, approve, deny};
 use async_trait::async_trait;
@@ -47,7 +47,7 @@ fn trade(count: &Arc<AtomicU32>) -> impl Tool {
     .requires_approval()
 }
 
-/// A model that the test keeps.
+/// A scripted model whose requests the test can read.
 struct Shared(Arc<ScriptedModel>);
 
 #[async_trait]
@@ -84,14 +84,14 @@ fn result(reply: &Msg, id: &str) -> (ToolResultState, String) {
     (result.state.clone(), result.output.text(""))
 }
 
-/// The result of the one call of a sub-agent, whose id is not the model's.
+/// The result of the only call of a sub-agent. Its id differs from the model's.
 fn only_result(reply: &Msg) -> (ToolResultState, String) {
     let [id] = <[_; 1]>::try_from(reply.tool_calls().map(|(call, _)| &call.id).collect::<Vec<_>>())
         .unwrap();
     result(reply, id)
 }
 
-/// Who wrote what, in the order of the log.
+/// The agent and text of each message, in the order of the log.
 fn event_lines(harness: &Harness) -> Vec<String> {
     let who = |event: &turnwire_core::Event<'_>| {
         let agent = event.agent.as_ref().and_then(|agent| agent.agent_path.clone());
@@ -100,7 +100,7 @@ fn event_lines(harness: &Harness) -> Vec<String> {
     harness.events.iter().map(|event| format!("{}{}", who(event), event.kind.type_name())).collect()
 }
 
-/// Every reply has ended, once.
+/// Checks that every reply has exactly one end.
 fn assert_all_ended(harness: &Harness) {
     for reply in harness.replies() {
         assert!(reply.msg.finished_at().is_some(), "{} is open", reply.msg.id());
@@ -164,14 +164,14 @@ async fn its_reply_is_a_message_of_its_own_and_its_words_are_the_result() {
         parent_tool_call_id: Some("c".to_owned()),
     };
     assert_eq!(sub.agent, Some(agent));
-    // It sees its task, and nothing of the conversation.
-    let asked = model.requests();
-    let seen: Vec<_> = asked[0].iter().map(|msg| msg.text("").unwrap()).collect();
+    // It gets its task, and not the conversation.
+    let requests = model.requests();
+    let seen: Vec<_> = requests[0].iter().map(|msg| msg.text("").unwrap()).collect();
     assert_eq!(seen, ["Look into it."]);
 }
 
 #[tokio::test]
-async fn only_what_it_says_after_its_last_call_is_the_result() {
+async fn only_the_text_after_the_last_call_is_the_result() {
     let look = function("look", "Looks", async |_: Nothing| Ok::<_, ToolError>("seen"));
     let answers = [
         vec![ScriptStep::text("Let me see."), ScriptStep::call("l", "look", "{}")],
@@ -185,7 +185,7 @@ async fn only_what_it_says_after_its_last_call_is_the_result() {
 }
 
 #[tokio::test]
-async fn what_it_asks_the_same_person_answers() {
+async fn approvals_of_a_sub_agent_reach_the_same_user() {
     for (is_yes, state, count) in
         [(true, ToolResultState::Success, 1), (false, ToolResultState::Denied, 0)]
     {
@@ -196,7 +196,7 @@ async fn what_it_asks_the_same_person_answers() {
         let mut harness = Harness::new("trade");
         harness.run(&agent).await.unwrap();
         assert_eq!(event_lines(&harness).last().unwrap(), "main/researcher REQUIRE_USER_CONFIRM");
-        // Nothing happens by itself.
+        // Without an answer nothing happens.
         let before = harness.events.len();
         harness.run(&agent).await.unwrap();
         assert_eq!(harness.events.len(), before);
@@ -232,7 +232,7 @@ async fn a_rule_that_was_accepted_holds_below_too() {
 }
 
 #[tokio::test]
-async fn what_it_hands_to_the_client_the_client_executes() {
+async fn client_side_calls_of_a_sub_agent_reach_the_client() {
     let answers = [vec![ScriptStep::call("p", "open_page", "{}")], vec![ScriptStep::text("Seen.")]];
     let agent =
         main_agent(AgentTool::new(researcher(answers).tool(open_page()).build(), "Finds out"));
@@ -272,7 +272,7 @@ async fn calls_of_agents_that_work_at_once_have_ids_of_their_own() {
     assert_eq!((ids.len(), unique.len()), (5, 5), "{ids:?}");
 }
 
-/// Two at once; one asks, the other hands over, and each has an agent below it.
+/// Two concurrent sub-agents, each with a sub-agent: one waits for an approval, one for a client's result.
 fn team(bought: &Arc<AtomicU32>, looked: &Arc<AtomicU32>) -> Agent {
     let texts =
         |texts: &[&str]| ScriptStep::Text(texts.iter().map(|&text| text.to_owned()).collect());
@@ -330,7 +330,7 @@ struct Outcome {
     looked: u32,
 }
 
-/// Runs to the end, and dies when it is told to.
+/// Runs to the end, with a crash after a chosen commit.
 async fn play(dies_after: Option<usize>) -> Outcome {
     let (bought, looked) = (Arc::default(), Arc::default());
     let mut harness = Harness::new("go");
@@ -339,14 +339,14 @@ async fn play(dies_after: Option<usize>) -> Outcome {
     while harness.reply().finished_at().is_none() {
         runs += 1;
         assert!(runs < 20, "{:?}", event_lines(&harness));
-        // Another process: nothing is remembered but the log.
+        // A new process has only the log.
         match harness.run(&team(&bought, &looked)).await {
             Ok(()) => {
-                let asked = harness.confirm_all(approve);
+                let confirmed = harness.confirm_all(approve);
                 let handed = harness.execute_client_calls(|call| {
                     ToolResult::success(call.id.as_str(), "page").named("open_page")
                 });
-                assert!(asked || handed || harness.reply().finished_at().is_some());
+                assert!(confirmed || handed || harness.reply().finished_at().is_some());
             }
             Err(AgentError::LogLost(_)) => harness.crash_after_commits = None,
             Err(other) => panic!("{other}"),
@@ -357,7 +357,7 @@ async fn play(dies_after: Option<usize>) -> Outcome {
     Outcome { harness, bought, looked }
 }
 
-/// What a person reads of each reply.
+/// The text of each reply.
 fn texts_by_reply(harness: &Harness) -> Vec<(String, String)> {
     let mut words: Vec<_> = harness
         .replies()
@@ -436,7 +436,7 @@ async fn a_stop_at_any_point_stops_all_of_them() {
             }
         };
         if outcome.is_ok() {
-            // It was the very last word.
+            // The crash was after the last event.
             assert!(harness.reply().finished_at().is_some(), "after {stops_after}");
             continue;
         }
@@ -451,7 +451,7 @@ async fn a_stop_at_any_point_stops_all_of_them() {
 }
 
 #[tokio::test]
-async fn one_that_fails_is_a_failed_call() {
+async fn a_failing_sub_agent_is_a_failed_call() {
     let error = ModelError::new(ErrorType::Upstream, "overloaded");
     let sub = researcher([vec![ScriptStep::text("Let me"), ScriptStep::Fail(error)]]).build();
     let agent = main_agent(AgentTool::new(sub, "Finds out"));
@@ -464,7 +464,7 @@ async fn one_that_fails_is_a_failed_call() {
     assert_eq!(harness.reply().text("").as_deref(), Some("So it is."));
 }
 
-/// Begins a reply, and does not end it.
+/// Starts a reply, and does not end it.
 struct FaultyAgent(&'static str);
 
 #[async_trait]
@@ -522,7 +522,7 @@ async fn whatever_it_leaves_open_is_closed() {
 }
 
 #[tokio::test]
-async fn what_it_cannot_read_is_no_task() {
+async fn an_invalid_task_is_an_error_result() {
     let agent = Agent::builder(
         "main",
         script([vec![ScriptStep::call("c", "researcher", "{}")], vec![ScriptStep::text("Sorry.")]]),
@@ -537,7 +537,7 @@ async fn what_it_cannot_read_is_no_task() {
 }
 
 #[tokio::test]
-async fn they_do_not_go_deeper_than_they_may() {
+async fn sub_agents_have_a_depth_limit() {
     let mut agent = Agent::builder("deep", script([vec![ScriptStep::text("The bottom.")]])).build();
     for _ in 0..=MAX_DEPTH {
         agent = Agent::builder(

@@ -1,4 +1,4 @@
-//! Questions to a person and calls for the client, event by event.
+//! Approvals and client-side calls: the exact sequence of events.
 
 use crate::fake_model::{FakeModel, assert_history_is_fold, expand_sequence, find_result};
 use crate::harness::{Harness, approve, deny};
@@ -37,10 +37,10 @@ fn call(id: &str, tool: &str) -> ScriptStep {
     ScriptStep::call(id, tool, r#"{"city":"Paris"}"#)
 }
 
-/// A reply in which the model makes these calls, and then says "Well.": as far as it goes.
-async fn run_until_asked(calls: &[(&str, &str)]) -> (Harness, Arc<FakeModel>, Agent) {
+/// Runs a reply in which the model makes these calls, and then says "Well.", until it waits or ends.
+async fn run_until_pending(calls: &[(&str, &str)]) -> (Harness, Arc<FakeModel>, Agent) {
     let lines: Vec<ScriptStep> = calls.iter().map(|(id, tool)| call(id, tool)).collect();
-    let model = FakeModel::new(move |asked| match asked.result_count() {
+    let model = FakeModel::new(move |request| match request.result_count() {
         0 => lines.clone(),
         _ => vec![ScriptStep::text("Well.")],
     });
@@ -50,7 +50,7 @@ async fn run_until_asked(calls: &[(&str, &str)]) -> (Harness, Arc<FakeModel>, Ag
     (harness, model, friday)
 }
 
-/// Goes on, and looks at all of it.
+/// Continues, and compares all events.
 async fn assert_continues(harness: &mut Harness, model: &FakeModel, friday: &Agent, script: &str) {
     harness.run(friday).await.unwrap();
     assert_eq!(harness.types(), expand_sequence(script));
@@ -64,12 +64,12 @@ async fn a_yes_a_no_and_another_input() {
         call.input = r#"{"city":"Rome"}"#.to_owned();
         approve(call)
     };
-    for (decide, state, said) in [
+    for (decide, state, output) in [
         (approve as Decide, ToolResultState::Success, "bought in Paris"),
         (edit, ToolResultState::Success, "bought in Rome"),
         (deny, ToolResultState::Denied, "The user did not allow this call."),
     ] {
-        let (mut harness, model, friday) = run_until_asked(&[("c", "trade")]).await;
+        let (mut harness, model, friday) = run_until_pending(&[("c", "trade")]).await;
         assert_eq!(
             harness.types(),
             expand_sequence(
@@ -80,13 +80,13 @@ async fn a_yes_a_no_and_another_input() {
         let script = "REPLY_START MODEL_CALL_START CALL MODEL_CALL_END REQUIRE_USER_CONFIRM \
              USER_CONFIRM_RESULT RESULT MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END";
         assert_continues(&mut harness, &model, &friday, script).await;
-        assert_eq!(find_result(&harness.reply(), "c"), (state, said.to_owned()));
+        assert_eq!(find_result(&harness.reply(), "c"), (state, output.to_owned()));
     }
 }
 
 #[tokio::test]
-async fn what_a_rule_denies_the_model_is_told() {
-    let (harness, model, _) = run_until_asked(&[("c", "forbidden")]).await;
+async fn the_model_gets_the_reason_of_a_denied_call() {
+    let (harness, model, _) = run_until_pending(&[("c", "forbidden")]).await;
     assert_history_is_fold(&harness, &model);
     let script = "REPLY_START MODEL_CALL_START CALL MODEL_CALL_END RESULT \
          MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END";
@@ -94,7 +94,7 @@ async fn what_a_rule_denies_the_model_is_told() {
     assert_eq!(find_result(&harness.reply(), "c").0, ToolResultState::Denied);
 }
 
-/// Answers one question, and leaves the others.
+/// Decides one pending call, and leaves the others.
 fn answer_one(harness: &mut Harness, id: &str) {
     let reply = harness.reply();
     let call = reply.blocks::<ToolCall>().find(|call| call.id == id).unwrap();
@@ -104,19 +104,19 @@ fn answer_one(harness: &mut Harness, id: &str) {
 }
 
 #[tokio::test]
-async fn parallel_questions_are_asked_at_once_and_each_is_answered_once() {
+async fn parallel_approvals_are_requested_at_once_and_decided_once() {
     let (mut harness, model, friday) =
-        run_until_asked(&[("a", "trade"), ("w", "weather"), ("b", "trade")]).await;
+        run_until_pending(&[("a", "trade"), ("w", "weather"), ("b", "trade")]).await;
     let before = "REPLY_START MODEL_CALL_START CALL CALL CALL MODEL_CALL_END TOOL_RESULT_START \
          REQUIRE_USER_CONFIRM TOOL_RESULT_TEXT_DELTA TOOL_RESULT_END";
     assert_eq!(harness.types(), expand_sequence(before));
     answer_one(&mut harness, "b");
     harness.run(&friday).await.unwrap();
-    // The other still waits, and the model is not asked.
+    // The other call still waits, and the model is not called.
     let one = format!("{before} USER_CONFIRM_RESULT RESULT");
     assert_eq!(harness.types(), expand_sequence(&one));
     assert_eq!(model.requests().len(), 1);
-    // A second answer to the first changes nothing.
+    // A second decision on the first call changes nothing.
     answer_one(&mut harness, "b");
     harness.run(&friday).await.unwrap();
     let twice = format!("{one} USER_CONFIRM_RESULT");
@@ -133,9 +133,9 @@ async fn parallel_questions_are_asked_at_once_and_each_is_answered_once() {
 }
 
 #[tokio::test]
-async fn what_the_client_executes_continues_the_call() {
+async fn a_client_side_result_continues_the_call() {
     let (mut harness, model, friday) =
-        run_until_asked(&[("p", "open_page"), ("w", "weather")]).await;
+        run_until_pending(&[("p", "open_page"), ("w", "weather")]).await;
     let before = "REPLY_START MODEL_CALL_START CALL CALL MODEL_CALL_END TOOL_RESULT_START \
          REQUIRE_EXTERNAL_EXECUTION TOOL_RESULT_TEXT_DELTA TOOL_RESULT_END";
     assert_eq!(harness.types(), expand_sequence(before));
@@ -151,9 +151,10 @@ async fn what_the_client_executes_continues_the_call() {
 
 #[tokio::test]
 async fn stopped_while_it_waits_for_both() {
-    let (mut harness, model, friday) = run_until_asked(&[("c", "trade"), ("p", "open_page")]).await;
+    let (mut harness, model, friday) =
+        run_until_pending(&[("c", "trade"), ("p", "open_page")]).await;
     harness.stop.cancel();
-    // Whoever stops a reply that waits needs no agent for it, and one that comes too late does nothing.
+    // A waiting reply can be stopped without its agent. A later stop does nothing.
     harness.close();
     harness.run(&friday).await.unwrap();
     let script = "REPLY_START MODEL_CALL_START CALL CALL MODEL_CALL_END \
@@ -170,8 +171,8 @@ async fn stopped_while_it_waits_for_both() {
 
 #[tokio::test]
 async fn a_question_is_not_forgotten_by_a_process_that_dies() {
-    let (mut harness, model, _) = run_until_asked(&[("c", "trade")]).await;
-    // Another process finds it in the log: it waits, and nothing is asked again.
+    let (mut harness, model, _) = run_until_pending(&[("c", "trade")]).await;
+    // A new process finds the pending call in the log, and does not ask again.
     let asks = harness.events.len();
     harness.run(&agent(&model)).await.unwrap();
     assert_eq!(harness.events.len(), asks);

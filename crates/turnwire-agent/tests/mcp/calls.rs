@@ -1,4 +1,4 @@
-//! What tools give, over both ways.
+//! Tool calls over pipes and over HTTP.
 
 use crate::harness::McpHarness;
 use async_trait::async_trait;
@@ -12,7 +12,7 @@ use turnwire_agent::tool::Executor;
 use turnwire_core::{EventKind, Msg, Part, Payload, ToolResultState};
 
 #[tokio::test]
-async fn a_tool_is_what_its_server_says() {
+async fn a_tool_has_the_spec_of_its_server() {
     let harness = McpHarness::child().await;
     let spec = |name: &str| {
         let tool = harness.tools.iter().find(|tool| tool.spec().name == name);
@@ -29,10 +29,10 @@ async fn a_tool_is_what_its_server_says() {
     assert_eq!(may_run_again, [true, true, false, false]);
 }
 
-/// A model that notes by which names it hears of tools.
+/// A model that records the tool names in its requests.
 struct RecordingModel {
     script: ScriptedModel,
-    heard: Arc<Mutex<Vec<Vec<String>>>>,
+    tool_names: Arc<Mutex<Vec<Vec<String>>>>,
 }
 
 #[async_trait]
@@ -47,7 +47,7 @@ impl Model for RecordingModel {
         });
         let offered = ask.tools.iter().map(|tool| tool.name.clone());
         let offered = offered.filter(|name| name.contains("echo"));
-        self.heard.lock().push(offered.chain(calls.flatten()).collect());
+        self.tool_names.lock().push(offered.chain(calls.flatten()).collect());
         self.script.stream(ask).await
     }
 }
@@ -55,9 +55,10 @@ impl Model for RecordingModel {
 #[tokio::test]
 async fn the_model_hears_names_that_it_can_say_and_the_log_has_their_own() {
     let harness = McpHarness::child().await;
-    let heard = Arc::new(Mutex::new(Vec::new()));
+    let tool_names = Arc::new(Mutex::new(Vec::new()));
     let answers = [vec![ScriptStep::call("c", "files__echo", "{}")], vec![ScriptStep::text("So.")]];
-    let model = RecordingModel { script: ScriptedModel::new(answers), heard: heard.clone() };
+    let model =
+        RecordingModel { script: ScriptedModel::new(answers), tool_names: tool_names.clone() };
     let mut agent = Agent::builder("friday", model);
     for tool in &harness.tools {
         agent = agent.tool(tool.clone());
@@ -65,12 +66,12 @@ async fn the_model_hears_names_that_it_can_say_and_the_log_has_their_own() {
     let reply = agent.build().call([Msg::user("ann", "go")]).await.unwrap();
     let (call, result) = reply.tool_calls().next().unwrap();
     assert_eq!((&*call.name, &*result.unwrap().name), ("files/echo", "files/echo"));
-    assert_eq!(*heard.lock(), [vec!["files__echo"], vec!["files__echo"; 3]]);
+    assert_eq!(*tool_names.lock(), [vec!["files__echo"], vec!["files__echo"; 3]]);
 }
 
 /// The same over pipes and over HTTP.
-async fn gives_what_it_has(harness: McpHarness) {
-    // The model says the name that it was told.
+async fn check_tool_results(harness: McpHarness) {
+    // The model uses the name from its request.
     let echo = harness.call("files__echo", r#"{"text":"hello"}"#).await;
     assert_eq!((echo.state, echo.output.text("")), (ToolResultState::Success, "hello".to_owned()));
     assert_eq!(echo.name, "files/echo");
@@ -113,28 +114,28 @@ async fn gives_what_it_has(harness: McpHarness) {
 }
 
 #[tokio::test]
-async fn over_pipes_it_gives_what_it_has() {
-    gives_what_it_has(McpHarness::child().await).await;
+async fn tool_results_over_pipes() {
+    check_tool_results(McpHarness::child().await).await;
 }
 
 #[tokio::test]
-async fn over_http_it_gives_what_it_has() {
-    gives_what_it_has(McpHarness::http().await).await;
+async fn tool_results_over_http() {
+    check_tool_results(McpHarness::http().await).await;
 }
 
 #[tokio::test]
-async fn what_it_says_on_its_way_is_streamed() {
+async fn progress_of_a_tool_is_streamed() {
     for harness in [McpHarness::child().await, McpHarness::http().await] {
         let mut events = harness.agent("files__steps", "{}").reply([Msg::user("ann", "go")]);
-        let mut said = String::new();
+        let mut output = String::new();
         while let Some(event) = events.next().await {
             if let EventKind::ToolResultTextDelta(delta) = event.unwrap().kind {
-                // It goes on when this was heard, and not before.
-                std::fs::write(harness.folder.path().join("heard"), "").unwrap();
-                said.push_str(&delta.delta);
+                // The tool continues only after this file exists.
+                std::fs::write(harness.folder.path().join("delta_received"), "").unwrap();
+                output.push_str(&delta.delta);
             }
         }
-        assert_eq!(said, "one\ndone");
+        assert_eq!(output, "one\ndone");
     }
 }
 

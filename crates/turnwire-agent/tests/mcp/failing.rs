@@ -1,4 +1,4 @@
-//! Servers that are not there, die, hang, or are told to stop.
+//! MCP servers that are missing, crash, hang, or are stopped.
 
 use crate::fake_server::ENDLESS;
 #[cfg(target_os = "linux")]
@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use turnwire_agent::McpServer;
 use turnwire_core::{Msg, ToolResultState};
 
-/// Why a server cannot be used.
+/// The error of a server that cannot be used.
 async fn refused(server: &McpServer) -> String {
     let connected = tokio::time::timeout(PATIENCE, server.connect()).await.expect("it hangs");
     connected.err().expect("there is no server").to_string()
@@ -32,14 +32,14 @@ async fn a_server_that_is_not_there_is_named() {
         (McpServer::url("ftp://localhost").with_name("files"), "neither http nor https"),
         (McpServer::url("nowhere").with_name("files"), "an invalid URL"),
     ] {
-        let said = refused(&server).await;
-        assert!(said.starts_with("The MCP server files ") && said.contains(why), "{said}");
-        assert!(!said.contains("secret"), "{said}");
+        let message = refused(&server).await;
+        assert!(message.starts_with("The MCP server files ") && message.contains(why), "{message}");
+        assert!(!message.contains("secret"), "{message}");
     }
 }
 
 #[tokio::test]
-async fn one_that_says_nothing_does_not_hold_up_the_start() {
+async fn a_silent_server_does_not_block_the_start() {
     let silent = McpServer::command(["sleep", "1000"]).start_limit(Duration::from_millis(50));
     assert!(refused(&silent).await.contains("did not start within"));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -50,7 +50,7 @@ async fn one_that_says_nothing_does_not_hold_up_the_start() {
 }
 
 #[tokio::test]
-async fn one_that_dies_is_started_again() {
+async fn a_crashed_server_is_restarted() {
     let harness = McpHarness::child().await;
     let before = harness.call("files__pid", "{}").await.output.text("");
     let result = harness.call("files__dies", "{}").await;
@@ -63,7 +63,7 @@ async fn one_that_dies_is_started_again() {
 }
 
 #[tokio::test]
-async fn one_that_cannot_be_started_again_is_a_failed_call() {
+async fn a_call_fails_if_the_server_cannot_be_restarted() {
     let folder = tempfile::tempdir().unwrap();
     let inside = folder.path().join("inside");
     std::fs::create_dir(&inside).unwrap();
@@ -73,7 +73,7 @@ async fn one_that_cannot_be_started_again_is_a_failed_call() {
     let result = harness.call("files__pid", "{}").await;
     assert_eq!(result.state, ToolResultState::Error);
     assert!(result.output.text("").contains("cannot be started"), "{}", result.output.text(""));
-    // And when it can be, it is.
+    // It starts when it can be started again.
     std::fs::create_dir(&inside).unwrap();
     assert_eq!(harness.call("files__pid", "{}").await.state, ToolResultState::Success);
 }
@@ -83,7 +83,7 @@ async fn one_over_http_that_was_restarted_is_reached_again() {
     let mut harness = McpHarness::http().await;
     let address = harness.http.as_ref().unwrap().address;
     harness.http = None;
-    // Until the listener is closed, a connection may still be taken.
+    // Until the listener is closed, it may still accept a connection.
     let mut listener = None;
     eventually(|| {
         listener = std::net::TcpListener::bind(address).ok();
@@ -101,7 +101,7 @@ async fn one_over_http_that_was_restarted_is_reached_again() {
 }
 
 #[tokio::test]
-async fn a_call_that_gives_no_sign_is_given_up_and_the_server_told() {
+async fn a_silent_call_times_out_and_is_cancelled_at_the_server() {
     let harness = McpHarness::child_with(|server| server.call_limit(Duration::from_secs(4))).await;
     let before = harness.call("files__pid", "{}").await.output.text("");
     let result = harness.call("files__hangs", "{}").await;
@@ -112,12 +112,12 @@ async fn a_call_that_gives_no_sign_is_given_up_and_the_server_told() {
         result.output.text("")
     );
     harness.wait_for_trace("cancelled").await;
-    // The server is well: it stays.
+    // The server is healthy, and keeps running.
     assert_eq!(harness.call("files__pid", "{}").await.output.text(""), before);
 }
 
 #[tokio::test]
-async fn one_that_is_frozen_is_started_again() {
+async fn a_frozen_server_is_restarted() {
     let harness = McpHarness::child_with(|server| server.call_limit(Duration::from_secs(4))).await;
     let before = harness.call("files__pid", "{}").await.output.text("");
     assert_eq!(harness.call("files__freezes", "{}").await.state, ToolResultState::Error);
@@ -154,7 +154,7 @@ async fn a_child_ends_with_its_tools() {
     assert!(process.exists());
     drop(harness);
     eventually(|| !process.exists()).await;
-    // Nothing of it is said by what is shown of it.
+    // `Debug` does not show it.
     let shown = format!("{:?}", child(folder.path()).env("KEY", "secret"));
     assert!(!shown.contains("secret"), "{shown}");
 }
@@ -168,14 +168,14 @@ async fn tools_that_are_too_large_or_too_many_are_left_out() {
     assert!(names.iter().all(|name| !name.contains("large") && !name.contains("deep")));
 }
 
-/// Whether a process runs. One that has ended may wait for somebody who collects its exit code.
+/// Whether a process runs. A zombie does not.
 #[cfg(target_os = "linux")]
 fn runs(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
-/// Starts a server behind such commands, one of which writes a process id into a file, and gives that id.
+/// Starts a server after these commands, one of which writes a process id to a file. Returns that id.
 #[cfg(target_os = "linux")]
 async fn with_grandchild(commands: &str) -> (McpHarness, String) {
     let folder = tempfile::tempdir().unwrap();
@@ -193,25 +193,25 @@ async fn with_grandchild(commands: &str) -> (McpHarness, String) {
 
 #[cfg(target_os = "linux")]
 const GRANDCHILDREN: [&str; 5] = [
-    // In the group of the server.
+    // In the process group of the server.
     "sh -c 'echo $$ > '$F'/pid; exec sleep 1000' </dev/null >/dev/null 2>&1 &",
-    // In a session of its own.
+    // In its own session (`setsid`).
     "setsid sh -c 'echo $$ > '$F'/pid; exec sleep 1000' </dev/null >/dev/null 2>&1 &",
     // The same, and its parent has ended.
     "setsid -f sh -c 'echo $$ > '$F'/pid; exec sleep 1000' </dev/null >/dev/null 2>&1;",
-    // Without the environment that it was given.
+    // With an empty environment.
     "env -i setsid sh -c 'echo $$ > '$F'/pid; exec sleep 1000' </dev/null >/dev/null 2>&1 &",
-    // Starts another whenever one ends.
+    // Starts a new process whenever one ends.
     "setsid sh -c 'while :; do sleep 1000 & echo $! > '$F'/pid; wait; done' </dev/null >/dev/null 2>&1 &",
 ];
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn what_a_child_has_started_ends_with_it_wherever_it_went() {
+async fn processes_of_a_server_end_with_it_in_any_group_or_session() {
     for commands in GRANDCHILDREN {
         let (mut harness, first) = with_grandchild(commands).await;
         harness.tools.clear();
-        // It may start another one meanwhile.
+        // It may have started another one since.
         let file = harness.folder.path().join("pid");
         let last = || std::fs::read_to_string(&file).unwrap();
         eventually(|| !runs(&first) && !runs(last().trim())).await;
@@ -220,7 +220,7 @@ async fn what_a_child_has_started_ends_with_it_wherever_it_went() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn what_a_child_has_started_ends_when_the_child_died_and_another_is_started() {
+async fn processes_of_a_crashed_server_end_when_it_is_restarted() {
     let setsid = GRANDCHILDREN[2];
     let (harness, pid) = with_grandchild(setsid).await;
     harness.call("files__dies", "{}").await;

@@ -1,4 +1,4 @@
-//! A small MCP server. As a child it is this very test, run once more and told to serve.
+//! A small MCP server. As a child process it is this test binary, started again.
 
 use rmcp::model::{
     AudioContent, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock,
@@ -14,13 +14,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The variable that says where a server leaves its traces. Without it the test below is none.
+/// The environment variable with the folder for the server's files. Without it the test below does nothing.
 pub const FOLDER: &str = "TURNWIRE_TEST_MCP_FOLDER";
 
-/// What a child of this name does: the whole name of the test below.
-pub const TEST: &str = "fake_server::serves_when_it_is_told_to";
+/// The full name of the test below, which a child process runs.
+pub const TEST: &str = "fake_server::serves_in_child_process";
 
-/// With this variable a server lists tools without end.
+/// With this environment variable, the server's list of tools never ends.
 pub const ENDLESS: &str = "TURNWIRE_TEST_MCP_ENDLESS";
 
 /// A page of tools: one that is too large, one that is too deep, and two that can be used. There is always
@@ -50,7 +50,7 @@ pub struct FakeServer {
 
 #[test]
 #[ignore = "it is what other tests start"]
-fn serves_when_it_is_told_to() {
+fn serves_in_child_process() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
     let server = FakeServer { folder: folder.into() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -58,7 +58,7 @@ fn serves_when_it_is_told_to() {
         let running = server.serve(stdio()).await.unwrap();
         running.waiting().await.unwrap();
     });
-    // What waits for the input in vain must not keep the process.
+    // A blocked read of stdin must not keep the process alive.
     std::process::exit(0);
 }
 
@@ -69,7 +69,7 @@ fn tool(name: &'static str, about: &'static str) -> Tool {
 }
 
 impl FakeServer {
-    /// Leaves a trace.
+    /// Creates a file, so that the test sees what was called.
     fn note(&self, what: &str) {
         std::fs::write(self.folder.join(what), "").unwrap();
     }
@@ -125,8 +125,8 @@ impl ServerHandler for FakeServer {
         let arguments = request.arguments.unwrap_or_default();
         match &*request.name {
             "echo" | "again" => {
-                let said = arguments.get("text").and_then(Value::as_str).unwrap_or("nothing");
-                text(said.to_owned())
+                let input = arguments.get("text").and_then(Value::as_str).unwrap_or("nothing");
+                text(input.to_owned())
             }
             "show" => {
                 let link = Resource::new("file:///a.txt", "a.txt").with_description("A file");
@@ -162,7 +162,7 @@ impl ServerHandler for FakeServer {
                 let token = context.meta.get_progress_token().unwrap();
                 let step = ProgressNotificationParam::new(token, 1.0).with_message("one");
                 context.peer.notify_progress(step).await.unwrap();
-                while !self.folder.join("heard").exists() {
+                while !self.folder.join("delta_received").exists() {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
                 text("done".to_owned())
@@ -180,7 +180,7 @@ impl ServerHandler for FakeServer {
                 self.note("cancelled");
                 text("too late".to_owned())
             }
-            // Nothing more is read or said by the whole server.
+            // The whole server neither reads nor writes any more.
             "freezes" => loop {
                 std::thread::park();
             },

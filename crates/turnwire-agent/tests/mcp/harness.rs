@@ -1,4 +1,4 @@
-//! Servers, and an agent that calls one tool.
+//! MCP servers, and an agent that calls one tool.
 
 use crate::fake_server::{FOLDER, FakeServer, TEST};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -14,10 +14,10 @@ use turnwire_agent::tool::Tool;
 use turnwire_agent::{Agent, McpServer};
 use turnwire_core::{Msg, ToolResult};
 
-/// Nothing here takes so long.
+/// Longer than anything here takes.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A server, where it leaves its traces, and what ends it.
+/// An MCP server, the folder for its files, and its tools.
 pub struct McpHarness {
     pub folder: TempDir,
     pub tools: Vec<Arc<dyn Tool>>,
@@ -30,12 +30,12 @@ pub struct HttpServer {
     _ends: DropGuard,
 }
 
-/// A server that is a child of this test.
+/// A server that is a child process.
 pub fn child(folder: &Path) -> McpServer {
     child_command(&[], folder)
 }
 
-/// A child that a shell becomes, after it has run these commands. `$F` is the folder.
+/// A shell that runs these commands and then replaces itself with the server. `$F` is the folder.
 #[cfg(target_os = "linux")]
 pub fn child_after_commands(commands: &str, folder: &Path) -> McpServer {
     let script = format!("F=${FOLDER}; {commands} exec \"$@\"");
@@ -57,7 +57,7 @@ impl McpHarness {
         Self::child_with(|server| server).await
     }
 
-    /// A child, with other settings.
+    /// A child process with other settings.
     pub async fn child_with(settings: impl FnOnce(McpServer) -> McpServer) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let server = settings(child(folder.path()));
@@ -83,7 +83,7 @@ impl McpHarness {
         agent.build()
     }
 
-    /// What the agent gets from a tool.
+    /// Calls a tool, and returns its result.
     pub async fn call(&self, tool: &str, input: &str) -> ToolResult {
         let agent = self.agent(tool, input);
         let reply = agent.call([Msg::user("ann", "go")]);
@@ -94,7 +94,7 @@ impl McpHarness {
         result.unwrap().clone()
     }
 
-    /// Waits until the server has left a trace.
+    /// Waits until the server has created a file.
     pub async fn wait_for_trace(&self, name: &str) {
         let path = self.folder.path().join(name);
         eventually(|| path.exists()).await;
@@ -123,7 +123,7 @@ pub fn serve(listener: TcpListener, folder: &Path) -> HttpServer {
     HttpServer { address, _ends: ends.drop_guard() }
 }
 
-/// Waits until something holds, with nothing to be told by.
+/// Polls until the condition holds.
 pub async fn eventually(mut holds: impl FnMut() -> bool) {
     let wait = async {
         while !holds() {

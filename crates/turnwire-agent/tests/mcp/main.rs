@@ -1,4 +1,4 @@
-//! Tools of a real MCP server: as a child over its pipes, and over HTTP.
+//! Tools of a real MCP server: as a child process over pipes, and over HTTP.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! What providers send.
+//! Response bodies of every provider.
 
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 pub const WIRES: [&str; 6] =
     ["openai-chat", "openai-responses", "anthropic", "gemini", "dashscope", "ollama"];
 
-/// What a model does.
+/// A response, independent of the provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scene {
     Text,
@@ -41,7 +41,7 @@ impl Scene {
     }
 }
 
-/// The body of an answer.
+/// The body of a response.
 pub fn body(wire: &str, scene: Scene) -> String {
     match wire {
         "openai-chat" => chat(scene),
@@ -54,7 +54,7 @@ pub fn body(wire: &str, scene: Scene) -> String {
     }
 }
 
-/// A stream of chats that says this, in one piece each.
+/// A Chat Completions stream, without its end, with one chunk for each text.
 pub fn says(pieces: &[&str]) -> String {
     let chunk = |text: &&str| {
         frame(&json!({
@@ -64,7 +64,7 @@ pub fn says(pieces: &[&str]) -> String {
     pieces.iter().map(chunk).collect()
 }
 
-/// The same, and its end.
+/// The same with its end.
 pub fn says_all(pieces: &[&str]) -> String {
     let end =
         frame(&json!({"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}));

@@ -1,4 +1,4 @@
-//! Answers that break off, fall silent, or are none.
+//! Responses that break off, stall, or are no event stream.
 
 use crate::bodies::{Scene, TEXT, WIRES, body, says, says_all};
 use crate::fake_provider::{
@@ -11,7 +11,7 @@ use std::time::Duration;
 use turnwire_agent::Agent;
 use turnwire_core::{ErrorType, EventKind, FinishedReason, Msg};
 
-/// The body without its last frames, up to behind the first piece of text.
+/// The body up to the first text delta.
 fn half(wire: &str) -> String {
     let whole = body(wire, Scene::Text);
     let text = whole.find(TEXT[0]).unwrap();
@@ -90,7 +90,7 @@ async fn dropping_a_question_closes_the_connection() {
 }
 
 #[tokio::test]
-async fn whoever_stops_a_reply_closes_the_models_connection() {
+async fn stopping_a_reply_closes_the_connection_to_the_model() {
     let fake =
         FakeProvider::start([[open_stream(&says(&["one"]), 99), vec![ServerStep::Hold]].concat()])
             .await;
@@ -119,7 +119,7 @@ async fn an_error_in_the_middle_is_the_last_event() {
 }
 
 #[tokio::test]
-async fn what_is_no_stream_is_named_and_not_tried_again() {
+async fn a_response_that_is_not_a_stream_is_reported_and_not_retried() {
     for (media_type, body, expected) in [
         ("text/html; charset=utf-8", "<html>Log in</html>", "check the base URL"),
         ("text/plain", "Hello, I am a wiki.", "Hello, I am a wiki."),

@@ -1,4 +1,4 @@
-//! Connections: which are used again, and what comes over them that is not what one hopes for.
+//! Connection reuse, and unexpected bytes on a connection.
 
 use crate::bodies::{says, says_all};
 use crate::fake_provider::{
@@ -13,25 +13,25 @@ use tokio::sync::Semaphore;
 use turnwire_agent::model::http::HttpModel;
 use turnwire_core::{ErrorType, Fields, FinishedReason};
 
-/// A model that is never asked twice.
+/// A model without retries.
 fn model_without_retries(fake: &FakeProvider) -> HttpModel {
     model_at("openai", fake).retries(0).build().unwrap()
 }
 
-/// Which connection each question came on.
+/// The connection of each request.
 fn connection_ids(fake: &FakeProvider) -> Vec<usize> {
-    fake.requests().iter().map(|asked| asked.connection).collect()
+    fake.requests().iter().map(|request| request.connection).collect()
 }
 
-/// Lets the rest of an answer be read. There is one thread: with each of these, all that is ready is
-/// done once.
+/// Lets the background task read the rest of a response. There is one thread: every ready
+/// task runs during a sleep.
 async fn wait_for_idle_connection() {
     for _ in 0..5 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// Asks so often, and gives which connection each question came on.
+/// Sends this many requests, and returns the connection of each.
 async fn connections_used(times: usize, fake: &FakeProvider) -> Vec<usize> {
     let model = model_without_retries(fake);
     for _ in 0..times {
@@ -70,7 +70,7 @@ async fn a_connection_is_used_again_behind_a_refusal() {
 async fn a_connection_that_says_it_closes_is_not_used_again() {
     let body = says_all(&["hello"]);
     let close = status_response("200 OK", "connection: close\r\n", &body);
-    // Nobody knows what such an answer was to.
+    // Bytes that arrive before a request belong to no request.
     let mut chatty = hello_response();
     chatty.push(ServerStep::Send(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_vec()));
     let fake = FakeProvider::start([close, chatty, hello_response()]).await;
@@ -78,16 +78,16 @@ async fn a_connection_that_says_it_closes_is_not_used_again() {
 }
 
 #[tokio::test]
-async fn one_that_was_closed_while_nobody_used_it_costs_no_try() {
+async fn a_connection_closed_while_idle_costs_no_retry() {
     let closes = || [hello_response(), vec![ServerStep::HangUp]].concat();
     let fake = FakeProvider::start([closes(), closes(), hello_response()]).await;
     assert_eq!(connections_used(3, &fake).await, [0, 1, 2]);
 }
 
 #[tokio::test]
-async fn one_that_is_closed_when_it_is_used_again_costs_no_try() {
-    // It hangs up as soon as it reads a second question: nobody can tell that from one that was
-    // closed just before.
+async fn a_connection_closed_on_reuse_costs_no_retry() {
+    // It closes the connection as soon as it reads a second request. The client cannot distinguish that
+    // from a connection that was closed just before.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     let body = says_all(&["hello"]);
@@ -142,7 +142,7 @@ async fn many_answers_at_once_have_a_connection_each() {
     assert_eq!(lines, [0, 1, 2, 3, 4, 5, 6, 7]);
 }
 
-/// A model with a question far longer than the system takes in without a reader.
+/// A request that is larger than the socket buffers.
 fn model_with_long_request(base: String) -> HttpModel {
     let mut extra = Fields::default();
     extra.insert("padding", "x".repeat(32 << 20));
@@ -183,7 +183,7 @@ async fn a_refusal_before_the_question_is_read_is_heard() {
         line.read_exact(&mut some).await.unwrap();
         let no = "HTTP/1.1 413 Content Too Large\r\ncontent-length: 8\r\n\r\ntoo long";
         line.write_all(no.as_bytes()).await.unwrap();
-        // The rest of the question is never read.
+        // The rest of the request is never read.
         let _ = line.readable().await;
         std::future::pending::<()>().await;
     });

@@ -1,4 +1,4 @@
-//! A provider that says what it was told to say, byte by byte.
+//! A fake provider that sends scripted bytes.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -8,24 +8,24 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
-/// What it does when it is asked.
+/// One step of a response.
 #[derive(Debug, Clone)]
 pub enum ServerStep {
     Send(Vec<u8>),
-    /// Waits until it may go on.
+    /// Waits for a permit.
     Wait(Arc<Semaphore>),
-    /// Hangs up.
+    /// Closes the connection.
     HangUp,
-    /// Says nothing more until the other side hangs up.
+    /// Sends nothing until the client closes the connection.
     Hold,
 }
 
-/// What it was asked.
+/// A received request.
 #[derive(Debug, Clone)]
 pub struct ReceivedRequest {
     pub head: String,
     pub body: serde_json::Value,
-    /// Which connection it came on.
+    /// The number of its connection.
     pub connection: usize,
 }
 
@@ -36,15 +36,15 @@ impl ReceivedRequest {
     }
 }
 
-/// A server on a port of its own.
+/// A server on a free port.
 pub struct FakeProvider {
     pub base: String,
-    asked: Arc<Mutex<Vec<ReceivedRequest>>>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
     hung_up: Arc<Semaphore>,
 }
 
 impl FakeProvider {
-    /// Gives these answers, one after the other; behind the last it hangs up.
+    /// Sends these responses in order; after the last it closes the connection.
     pub async fn start(answers: impl IntoIterator<Item = Vec<ServerStep>>) -> Self {
         Self::start_with(None, answers).await
     }
@@ -60,23 +60,23 @@ impl FakeProvider {
             Some(_) => format!("https://localhost:{port}"),
             None => format!("http://127.0.0.1:{port}"),
         };
-        let asked = Arc::new(Mutex::new(Vec::new()));
+        let requests = Arc::new(Mutex::new(Vec::new()));
         let hung_up = Arc::new(Semaphore::new(0));
         let answers: Arc<Mutex<VecDeque<Vec<ServerStep>>>> =
             Arc::new(Mutex::new(answers.into_iter().collect()));
-        let fake = Self { base, asked: Arc::clone(&asked), hung_up: Arc::clone(&hung_up) };
+        let fake = Self { base, requests: Arc::clone(&requests), hung_up: Arc::clone(&hung_up) };
         tokio::spawn(async move {
             for connection in 0.. {
                 let Ok((stream, _)) = listener.accept().await else { return };
-                let (asked, answers) = (Arc::clone(&asked), Arc::clone(&answers));
+                let (requests, answers) = (Arc::clone(&requests), Arc::clone(&answers));
                 let (hung_up, tls) = (Arc::clone(&hung_up), tls.clone());
                 stream.set_nodelay(true).unwrap();
                 tokio::spawn(async move {
                     match tls {
-                        None => serve(stream, connection, &asked, &answers, &hung_up).await,
+                        None => serve(stream, connection, &requests, &answers, &hung_up).await,
                         Some(tls) => {
                             if let Ok(stream) = tls.accept(stream).await {
-                                serve(stream, connection, &asked, &answers, &hung_up).await;
+                                serve(stream, connection, &requests, &answers, &hung_up).await;
                             }
                         }
                     }
@@ -87,10 +87,10 @@ impl FakeProvider {
     }
 
     pub fn requests(&self) -> Vec<ReceivedRequest> {
-        self.asked.lock().clone()
+        self.requests.lock().clone()
     }
 
-    /// Waits until somebody has hung up on it.
+    /// Waits until a client has closed its connection.
     pub async fn wait_for_disconnect(&self) {
         self.hung_up.acquire().await.unwrap().forget();
     }
@@ -99,13 +99,13 @@ impl FakeProvider {
 async fn serve(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     connection: usize,
-    asked: &Mutex<Vec<ReceivedRequest>>,
+    requests: &Mutex<Vec<ReceivedRequest>>,
     answers: &Mutex<VecDeque<Vec<ServerStep>>>,
     hung_up: &Semaphore,
 ) {
     let mut read = Vec::new();
     while let Some((head, body)) = read_request(&mut stream, &mut read).await {
-        asked.lock().push(ReceivedRequest {
+        requests.lock().push(ReceivedRequest {
             head,
             body: serde_json::from_slice(&body).unwrap_or_default(),
             connection,
@@ -175,21 +175,21 @@ pub fn chunk(bytes: &[u8]) -> Vec<u8> {
 
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// A whole stream, cut into pieces of so many bytes.
+/// A complete stream, in pieces of `cut` bytes.
 pub fn whole_stream(body: &str, cut: usize) -> Vec<ServerStep> {
     let mut steps = open_stream(body, cut);
     steps.push(ServerStep::Send(LAST_CHUNK.to_vec()));
     steps
 }
 
-/// One that does not end.
+/// A stream without an end.
 pub fn open_stream(body: &str, cut: usize) -> Vec<ServerStep> {
     let mut steps = vec![ServerStep::Send(stream_head("text/event-stream; charset=utf-8"))];
     steps.extend(body.as_bytes().chunks(cut).map(|piece| ServerStep::Send(chunk(piece))));
     steps
 }
 
-/// Another answer than a stream.
+/// A response that is not a stream.
 pub fn status_response(status: &str, headers: &str, body: &str) -> Vec<ServerStep> {
     let length = body.len();
     let head = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n{headers}\r\n{body}");

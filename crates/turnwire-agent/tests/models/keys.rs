@@ -1,4 +1,4 @@
-//! Keys: where they go, and where they never are.
+//! API keys: which header they are sent in, and that they appear nowhere else.
 
 use crate::bodies::{Scene, WIRES, body};
 use crate::fake_provider::{FakeProvider, status_response, whole_stream};
@@ -16,26 +16,26 @@ async fn a_key_goes_into_one_header_and_nowhere_else() {
     for wire in WIRES {
         let fake = FakeProvider::start([whole_stream(&body(wire, Scene::Text), 99)]).await;
         collect_events(&model_at(wire, &fake).build().unwrap()).await;
-        let asked = fake.requests().remove(0);
-        let found: Vec<&str> = HEADERS.iter().filter_map(|name| asked.header(name)).collect();
+        let request = fake.requests().remove(0);
+        let found: Vec<&str> = HEADERS.iter().filter_map(|name| request.header(name)).collect();
         let expected = match wire {
             "anthropic" | "gemini" => "sk-secret",
             _ => "Bearer sk-secret",
         };
         assert_eq!(found, [expected], "{wire}");
-        assert_eq!(asked.head.matches("sk-secret").count(), 1, "{wire}");
-        assert!(!asked.body.to_string().contains("sk-secret"), "{wire}");
+        assert_eq!(request.head.matches("sk-secret").count(), 1, "{wire}");
+        assert!(!request.body.to_string().contains("sk-secret"), "{wire}");
     }
 }
 
 #[tokio::test]
-async fn no_key_is_sent_to_another_address_unasked() {
+async fn the_default_key_is_not_sent_to_another_address() {
     for wire in WIRES {
         let fake = FakeProvider::start([whole_stream(&body(wire, Scene::Text), 99)]).await;
         let name = format!("{wire}:m");
         collect_events(&HttpModel::builder(name).base_url(&fake.base).build().unwrap()).await;
-        let asked = fake.requests().remove(0);
-        assert!(HEADERS.iter().all(|name| asked.header(name).is_none()), "{wire}");
+        let request = fake.requests().remove(0);
+        assert!(HEADERS.iter().all(|name| request.header(name).is_none()), "{wire}");
     }
 }
 
@@ -81,8 +81,9 @@ async fn a_key_is_read_for_each_request() {
         std::fs::write(file.path(), key).unwrap();
         collect_events(&model).await;
     }
-    let asked = fake.requests();
-    let sent: Vec<_> = asked.iter().map(|asked| asked.header("authorization").unwrap()).collect();
+    let requests = fake.requests();
+    let sent: Vec<_> =
+        requests.iter().map(|request| request.header("authorization").unwrap()).collect();
     assert_eq!(sent, ["Bearer first", "Bearer second"]);
 }
 

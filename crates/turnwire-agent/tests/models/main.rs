@@ -1,4 +1,4 @@
-//! Models over HTTP, against a server that behaves as providers do, and as they should not.
+//! Models over HTTP, against a fake provider that also misbehaves.
 
 #![expect(
     clippy::indexing_slicing,

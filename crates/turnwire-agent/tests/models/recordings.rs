@@ -1,4 +1,4 @@
-//! Recordings of real providers, sent over HTTP: what comes out is what their wire makes of them.
+//! Recordings of real providers, sent over HTTP: the events equal those of the wire's decoder.
 
 use crate::fake_provider::{FakeProvider, whole_stream};
 use crate::scenes::{REPLY, collect_events, model_at};
@@ -8,7 +8,7 @@ use turnwire_core::{Event, EventKind, FinishedReason};
 use turnwire_wires::Wire;
 use turnwire_wires::stream::{DecoderOptions, StreamScope};
 
-/// Whose recordings are on which wire; the first that fits.
+/// The wire of each provider's recordings; the first match counts.
 const OWNERS: [(&str, &str); 13] = [
     ("azure.azure-deepseek", "openai-chat"),
     ("alibaba.", "openai-chat"),
@@ -25,11 +25,11 @@ const OWNERS: [(&str, &str); 13] = [
     ("google-vertex.google-", "gemini"),
 ];
 
-/// Its first and its last line are no JSON: they lack their last brace.
+/// A broken recording: its first and its last line lack their last brace.
 const BROKEN: &str = "parallel-tool-call-wrapper";
 
-/// What the wire makes of a body, up to the end of the first call, with what the call adds: the
-/// model's name where the provider gives none, and which model was asked.
+/// The decoded events of a body, up to the end of the first model call, with the fields that `HttpModel`
+/// adds: the model's name where the provider sends none, and the requested model.
 fn decoded(wire: &str, body: &str) -> Vec<Event<'static>> {
     let decoding = DecoderOptions {
         reply_id: Some(REPLY.to_owned()),

@@ -1,4 +1,4 @@
-//! What is tried again, and what is asked instead.
+//! Retries, and the fallback model.
 
 use crate::bodies::{Scene, body, says};
 use crate::fake_provider::{FakeProvider, ServerStep, open_stream, status_response, whole_stream};
@@ -19,7 +19,7 @@ async fn fails(model: &dyn Model) -> ModelError {
 }
 
 #[tokio::test]
-async fn what_may_pass_is_tried_again_with_the_same_request() {
+async fn transient_failures_are_retried_with_the_same_request() {
     for failure in [
         status_response("408 Request Timeout", "", ""),
         status_response("409 Conflict", "", ""),
@@ -27,8 +27,8 @@ async fn what_may_pass_is_tried_again_with_the_same_request() {
         status_response("500 Oh", "", "<html>"),
         status_response("503 Busy", "retry-after: Wed, 21 Oct 2015 07:28:00 GMT\r\n", ""),
         status_response("529 Overloaded", "", r#"{"error":{"message":"busy"}}"#),
-        // It hangs up: at once, in the head, before the body, in a frame, behind the first frame,
-        // and says that it failed before it said anything.
+        // The connection closes: at once, in the head, before the body, in a frame, after the first frame.
+        // Then an error event before any output.
         vec![ServerStep::HangUp],
         vec![ServerStep::Send(b"HTTP/1.1 200 OK\r\ncontent-".to_vec()), ServerStep::HangUp],
         [open_stream("", 1), vec![ServerStep::HangUp]].concat(),
@@ -37,13 +37,13 @@ async fn what_may_pass_is_tried_again_with_the_same_request() {
         whole_stream(&says(&[""]), 99),
         whole_stream("data: {\"error\":{\"message\":\"busy\",\"type\":\"server_error\"}}\n\n", 99),
     ] {
-        let told = format!("{failure:?}");
+        let case = format!("{failure:?}");
         let fake = FakeProvider::start([failure.clone(), failure, hello_response()]).await;
         let model = model_at("openai", &fake).build().unwrap();
         assert_says_hello(&model).await;
-        let asked = fake.requests();
-        assert_eq!(asked.len(), 3, "{told}");
-        assert_eq!(asked[0].body, asked[2].body);
+        let requests = fake.requests();
+        assert_eq!(requests.len(), 3, "{case}");
+        assert_eq!(requests[0].body, requests[2].body);
     }
 }
 
@@ -62,7 +62,7 @@ async fn a_line_that_breaks_off_is_tried_again() {
 }
 
 #[tokio::test]
-async fn an_overloaded_provider_that_says_so_inside_the_stream_is_asked_again() {
+async fn an_overload_error_inside_the_stream_is_retried() {
     let busy = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\
                 \"message\":\"Overloaded\"}}\n\n";
     let begun = "data: {\"type\":\"message_start\",\"message\":{\"id\":\"a\",\"model\":\"m\"}}\n\n";
@@ -78,7 +78,7 @@ async fn an_overloaded_provider_that_says_so_inside_the_stream_is_asked_again() 
 }
 
 #[tokio::test]
-async fn what_stays_is_not_tried_again() {
+async fn permanent_failures_are_not_retried() {
     for (line, kind) in [
         ("400 Bad Request", ErrorType::InvalidRequest),
         ("401 Unauthorized", ErrorType::Authentication),
@@ -162,7 +162,7 @@ async fn the_fallback_answers_when_the_model_does_not() {
 }
 
 #[tokio::test]
-async fn a_fallback_that_is_not_needed_is_not_asked_and_any_model_can_be_one() {
+async fn an_unneeded_fallback_is_not_called_and_any_model_can_be_one() {
     let fake = FakeProvider::start([hello_response(), status_response("503 Busy", "", "")]).await;
     let spare = ScriptedModel::new([vec![ScriptStep::text("spare")]]);
     let model = model_at("openai", &fake).retries(0).fallback(spare).build().unwrap();
@@ -187,7 +187,7 @@ async fn a_model_that_says_nothing_is_tried_again_and_its_connections_are_closed
     let silent = [
         vec![ServerStep::Hold],
         [open_stream("", 1), vec![ServerStep::Hold]].concat(),
-        // Signs of life are no answer.
+        // Keep-alive comments are not output.
         [open_stream(&beats, 15), vec![ServerStep::Hold]].concat(),
     ];
     let fake = FakeProvider::start(silent).await;
@@ -209,7 +209,7 @@ async fn a_provider_that_does_not_take_connections_is_given_up() {
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(1).unwrap();
     let address = listener.local_addr().unwrap();
-    // Once its queue is full, a further connection hangs.
+    // When its accept queue is full, further connections hang.
     let mut queue = Vec::new();
     let limit = Duration::from_millis(200);
     while let Ok(stream) = tokio::time::timeout(limit, TcpStream::connect(address)).await {

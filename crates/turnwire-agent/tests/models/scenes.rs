@@ -1,4 +1,4 @@
-//! What providers say, as events: on every wire, however the bytes are cut.
+//! Responses of providers as events: on every wire, with the bytes cut anywhere.
 
 use crate::bodies::{SCENES, Scene, TEXT, THOUGHT, WIRES, body, says_all};
 use crate::fake_provider::{FakeProvider, ServerStep, chunk, open_stream, whole_stream};
@@ -16,7 +16,7 @@ use turnwire_wires::model_request::{OutputFormat, ToolChoice, ToolDefinition};
 
 pub const REPLY: &str = "reply";
 
-/// A model at a fake provider, that waits for nothing long.
+/// A model at a fake provider, with short time limits.
 pub fn model_at(wire: &str, fake: &FakeProvider) -> HttpModelBuilder {
     HttpModel::builder(format!("{wire}:m"))
         .base_url(&fake.base)
@@ -38,7 +38,7 @@ pub async fn ask(model: &dyn Model) -> Result<ModelStream, ModelError> {
     model.stream(ask).await
 }
 
-/// Everything that the model says; the error, where there is one, is the last.
+/// All events, and the error that ended the stream, if any.
 pub async fn collect_events(model: &dyn Model) -> (Vec<Event<'static>>, Option<ModelError>) {
     let mut events = Vec::new();
     match ask(model).await {
@@ -62,7 +62,7 @@ pub fn types<'e>(events: &'e [Event<'static>]) -> Vec<&'e str> {
     events.iter().map(|event| event.kind.type_name()).collect()
 }
 
-/// What the events say. Each of them fits.
+/// Folds the events strictly.
 pub fn folded(events: &[Event<'static>]) -> Msg {
     let mut msg = Msg::reply(REPLY, "");
     for event in events {
@@ -136,7 +136,7 @@ async fn every_provider_says_every_scene_however_its_bytes_are_cut() {
 }
 
 #[tokio::test]
-async fn blocks_have_the_ids_that_were_asked_for() {
+async fn blocks_have_the_requested_id_prefix() {
     let fake = FakeProvider::start([whole_stream(&body("gemini", Scene::Reasoning), 9)]).await;
     let (events, _) = collect_events(&model_at("gemini", &fake).build().unwrap()).await;
     let ids: Vec<String> =
@@ -146,7 +146,7 @@ async fn blocks_have_the_ids_that_were_asked_for() {
 
 #[tokio::test]
 async fn a_connection_is_used_again_after_a_complete_answer() {
-    // The end of the body comes when the answer is over already.
+    // The end of the body arrives after the last event.
     let gate = Arc::new(Semaphore::new(0));
     let mut steps = open_stream(&body("openai-chat", Scene::Text), 50);
     steps.extend([
@@ -159,12 +159,12 @@ async fn a_connection_is_used_again_after_a_complete_answer() {
         let (events, _) = collect_events(&model).await;
         assert_eq!(reason(&events), FinishedReason::Completed);
         gate.add_permits(1);
-        // It is read behind the answer's back: the next call may come before that.
+        // The rest is read in the background: the next call may start before that is done.
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    let asked = fake.requests();
-    assert_eq!(asked.len(), 20);
-    assert!(asked.last().unwrap().connection < 19, "each call had a connection of its own");
+    let requests = fake.requests();
+    assert_eq!(requests.len(), 20);
+    assert!(requests.last().unwrap().connection < 19, "each call had a connection of its own");
 }
 
 #[tokio::test]
@@ -180,7 +180,7 @@ async fn an_answer_is_over_at_its_end_also_where_the_provider_does_not_hang_up()
 }
 
 #[tokio::test]
-async fn what_is_behind_the_end_is_not_passed_on() {
+async fn events_after_the_end_are_dropped() {
     let twice = format!("{0}{0}", body("anthropic", Scene::Text));
     let fake = FakeProvider::start([whole_stream(&twice, usize::MAX)]).await;
     let (events, _) = collect_events(&model_at("anthropic", &fake).build().unwrap()).await;
@@ -200,7 +200,7 @@ async fn tokens_are_passed_on_as_they_come() {
 }
 
 #[tokio::test]
-async fn the_request_has_what_was_asked_and_what_was_set() {
+async fn the_request_has_the_messages_and_the_settings() {
     let fake = FakeProvider::start([whole_stream(&body("openai-chat", Scene::Text), 99)]).await;
     let mut extra = turnwire_core::Fields::default();
     extra.insert("seed", 7);
@@ -220,11 +220,11 @@ async fn the_request_has_what_was_asked_and_what_was_set() {
         settings: &ModelSettings { max_tokens: Some(9), ..ModelSettings::default() },
     };
     drop(model.stream(ask).await.unwrap());
-    let asked = fake.requests().remove(0);
-    assert!(asked.head.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{}", asked.head);
-    assert_eq!(asked.header("content-type"), Some("application/json"));
-    assert_eq!(asked.header("accept"), Some("text/event-stream"));
-    let body = asked.body;
+    let request = fake.requests().remove(0);
+    assert!(request.head.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{}", request.head);
+    assert_eq!(request.header("content-type"), Some("application/json"));
+    assert_eq!(request.header("accept"), Some("text/event-stream"));
+    let body = request.body;
     assert_eq!(body["messages"][1]["content"], "Plan!");
     assert_eq!((&body["model"], &body["stream"]), (&json!("m"), &json!(true)));
     assert_eq!((&body["max_tokens"], &body["temperature"]), (&json!(9), &json!(0.5)));
@@ -234,7 +234,7 @@ async fn the_request_has_what_was_asked_and_what_was_set() {
 }
 
 #[tokio::test]
-async fn what_the_model_is_sent_next_is_the_fold_of_what_was_emitted() {
+async fn the_next_request_is_the_fold_of_the_emitted_events() {
     for wire in WIRES {
         let answers = [
             whole_stream(&body(wire, Scene::Parallel), 11),
@@ -271,12 +271,12 @@ async fn a_piece_of_a_letter_at_the_end_of_a_chunk_is_no_problem() {
     }
 }
 
-/// A short answer.
+/// A short response.
 pub fn hello_response() -> Vec<ServerStep> {
     whole_stream(&says_all(&["hello"]), 20)
 }
 
-/// Asks a model that gives it.
+/// Calls a model that sends it.
 pub async fn assert_says_hello(model: &dyn Model) {
     let (events, error) = collect_events(model).await;
     assert_eq!(error, None);

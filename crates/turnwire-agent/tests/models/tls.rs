@@ -1,5 +1,5 @@
-//! TLS and proxies. What the environment says is read once, so each case is a process of its own: this
-//! very program, told to run [`asks`] alone.
+//! TLS and proxies. The environment is read once per process, so each case starts this test binary again,
+//! to run only [`asks_in_child_process`].
 
 use crate::bodies::says_all;
 use crate::fake_provider::{FakeProvider, status_response, whole_stream};
@@ -18,7 +18,7 @@ use tokio_rustls::rustls::ServerConfig;
 use turnwire_agent::model::http::{ApiKey, HttpModel};
 use turnwire_core::ErrorType;
 
-/// A server with a certificate of its own, and the file that vouches for it.
+/// A server with a self-signed certificate, and the file of its root certificate.
 fn tls() -> (TlsAcceptor, NamedTempFile) {
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -40,11 +40,11 @@ async fn secure_provider() -> (FakeProvider, NamedTempFile) {
     (FakeProvider::start_with(Some(tls), [whole_stream(&says_all(&["hello"]), 9)]).await, file)
 }
 
-/// What a process of its own is told when it asks this address in this environment.
+/// Calls the model at this address in a child process with this environment, and returns its output.
 async fn ask_in_child_process(base: &str, environment: &[(&str, &str)]) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args(["--ignored", "--exact", "tls::asks_when_told", "--nocapture"])
+        .args(["--ignored", "--exact", "tls::asks_in_child_process", "--nocapture"])
         .env("TEST_BASE_URL", base);
     for name in
         ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"]
@@ -53,69 +53,70 @@ async fn ask_in_child_process(base: &str, environment: &[(&str, &str)]) -> Strin
     }
     let Output { stdout, stderr, .. } =
         command.envs(environment.iter().copied()).output().await.unwrap();
-    let told = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
-    assert!(told.contains("it was told: "), "{told}");
-    told
+    let output =
+        format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(output.contains("the result: "), "{output}");
+    output
 }
 
 #[tokio::test]
 #[ignore = "the other tests here run it, each in an environment of its own"]
-async fn asks_when_told() {
+async fn asks_in_child_process() {
     let model = HttpModel::builder("openai:m")
         .base_url(std::env::var("TEST_BASE_URL").unwrap())
         .key(ApiKey::from_text("sk-secret"))
         .retries(0)
         .build();
-    let told = match model {
+    let output = match model {
         Ok(model) => {
             let (events, error) = collect_events(&model).await;
             format!("{}{error:?}", folded(&events).text("").unwrap_or_default())
         }
         Err(error) => format!("{error:?}"),
     };
-    println!("it was told: {told}");
+    println!("the result: {output}");
 }
 
 #[tokio::test]
-async fn a_server_that_the_system_trusts_is_asked() {
+async fn a_server_that_the_system_trusts_is_called() {
     let (fake, file) = secure_provider().await;
     let path = file.path().display().to_string();
-    let told = ask_in_child_process(&fake.base, &[("SSL_CERT_FILE", &path)]).await;
-    assert!(told.contains("it was told: helloNone"), "{told}");
+    let output = ask_in_child_process(&fake.base, &[("SSL_CERT_FILE", &path)]).await;
+    assert!(output.contains("the result: helloNone"), "{output}");
     assert_eq!(fake.requests()[0].header("authorization"), Some("Bearer sk-secret"));
 }
 
 #[tokio::test]
-async fn a_server_that_nobody_vouches_for_gets_nothing() {
+async fn an_untrusted_server_gets_no_request() {
     let (fake, _) = secure_provider().await;
     let (_, other) = tls();
     let path = other.path().display().to_string();
-    let told = ask_in_child_process(&fake.base, &[("SSL_CERT_FILE", &path)]).await;
-    assert!(told.contains("could not be reached") && told.contains("certificate"), "{told}");
+    let output = ask_in_child_process(&fake.base, &[("SSL_CERT_FILE", &path)]).await;
+    assert!(output.contains("could not be reached") && output.contains("certificate"), "{output}");
     assert!(fake.requests().is_empty());
 }
 
 #[tokio::test]
-async fn without_any_certificates_a_plain_address_can_be_asked_and_a_secure_one_cannot() {
+async fn without_root_certificates_http_works_and_https_does_not() {
     let nothing = [("SSL_CERT_FILE", "/no/such/file"), ("SSL_CERT_DIR", "/no/such/folder")];
     let fake = FakeProvider::start([whole_stream(&says_all(&["hello"]), 9)]).await;
-    let told = ask_in_child_process(&fake.base, &nothing).await;
-    assert!(told.contains("it was told: helloNone"), "{told}");
-    let told = ask_in_child_process("https://localhost:1", &nothing).await;
-    assert!(told.contains("TLS cannot be used") && told.contains("Setup"), "{told}");
+    let output = ask_in_child_process(&fake.base, &nothing).await;
+    assert!(output.contains("the result: helloNone"), "{output}");
+    let output = ask_in_child_process("https://localhost:1", &nothing).await;
+    assert!(output.contains("TLS cannot be used") && output.contains("Setup"), "{output}");
 }
 
 #[tokio::test]
 async fn a_plain_address_is_reached_without_a_proxy() {
     let fake = FakeProvider::start([whole_stream(&says_all(&["hello"]), 9)]).await;
-    // Nobody listens there.
+    // No server listens there.
     let nowhere = "http://127.0.0.1:1";
     let proxies = [("HTTP_PROXY", nowhere), ("http_proxy", nowhere), ("ALL_PROXY", nowhere)];
-    let told = ask_in_child_process(&fake.base, &proxies).await;
-    assert!(told.contains("it was told: helloNone"), "{told}");
+    let output = ask_in_child_process(&fake.base, &proxies).await;
+    assert!(output.contains("the result: helloNone"), "{output}");
 }
 
-/// Leads one connection where it wants to go, and gives what was asked.
+/// Serves one CONNECT request, and returns its head.
 async fn run_proxy(mut client: impl AsyncRead + AsyncWrite + Unpin) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -125,7 +126,7 @@ async fn run_proxy(mut client: impl AsyncRead + AsyncWrite + Unpin) -> String {
     let place = head.split_whitespace().nth(1).unwrap().to_owned();
     let mut server = TcpStream::connect(place).await.unwrap();
     client.write_all(b"HTTP/1.1 200 Go ahead\r\n\r\n").await.unwrap();
-    // Whoever hangs up first.
+    // Ends when either side closes its connection.
     let _ = copy_bidirectional(&mut client, &mut server).await;
     head
 }
@@ -147,8 +148,8 @@ async fn a_proxy_of_the_environment_leads_to_a_secure_address_and_sees_no_key() 
         });
         let path = file.path().display().to_string();
         let environment = [("SSL_CERT_FILE", &*path), ("HTTPS_PROXY", &proxy)];
-        let told = ask_in_child_process(&fake.base, &environment).await;
-        assert!(told.contains("it was told: helloNone"), "{scheme}: {told}");
+        let output = ask_in_child_process(&fake.base, &environment).await;
+        assert!(output.contains("the result: helloNone"), "{scheme}: {output}");
         let head = seen.await.unwrap();
         let host = fake.base.strip_prefix("https://").unwrap();
         assert!(head.starts_with(&format!("CONNECT {host} ")), "{head}");
@@ -165,23 +166,23 @@ async fn a_proxy_that_wants_a_name_gets_it_and_is_named_without_it_when_it_refus
     let path = file.path().display().to_string();
     let with_name = format!("http://ann:pass-1@{place}");
     let environment = [("SSL_CERT_FILE", &*path), ("ALL_PROXY", &with_name)];
-    let told = ask_in_child_process(&fake.base, &environment).await;
-    assert!(told.contains(&format!("the proxy {place} answered 407")), "{told}");
-    assert!(!told.contains("pass-1"), "{told}");
-    let [asked] = &proxy.requests()[..] else { panic!("it is asked once") };
-    assert_eq!(asked.header("proxy-authorization"), Some("Basic YW5uOnBhc3MtMQ=="));
+    let output = ask_in_child_process(&fake.base, &environment).await;
+    assert!(output.contains(&format!("the proxy {place} answered 407")), "{output}");
+    assert!(!output.contains("pass-1"), "{output}");
+    let [request] = &proxy.requests()[..] else { panic!("one request") };
+    assert_eq!(request.header("proxy-authorization"), Some("Basic YW5uOnBhc3MtMQ=="));
     assert!(fake.requests().is_empty());
-    // Those that are named in NO_PROXY are reached without one.
+    // Hosts in NO_PROXY are reached directly.
     let direct = [&environment[..], &[("NO_PROXY", "localhost")]].concat();
-    let told = ask_in_child_process(&fake.base, &direct).await;
-    assert!(told.contains("it was told: helloNone"), "{told}");
+    let output = ask_in_child_process(&fake.base, &direct).await;
+    assert!(output.contains("the result: helloNone"), "{output}");
 }
 
 #[tokio::test]
 async fn a_server_of_ones_own_making_is_not_trusted() {
     let (fake, _) = secure_provider().await;
     let Ok(model) = model_at("openai", &fake).retries(0).build() else {
-        // This machine trusts nobody at all.
+        // An empty trust store.
         return;
     };
     let (_, error) = collect_events(&model).await;
