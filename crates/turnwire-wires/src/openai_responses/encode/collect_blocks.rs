@@ -5,6 +5,7 @@ use super::block::{BlockState, OutputBlock, OutputKind};
 use super::{IdSpace, OpenResponse, frame};
 use crate::provider;
 use crate::stream::Frames;
+use turnwire_core::block::DataKind;
 use turnwire_core::event::Chunk;
 use turnwire_core::{ContentBlock, Event, Fields, Json, Source};
 
@@ -169,7 +170,9 @@ impl OpenResponse {
                 );
             }
             ContentBlock::Data(block) => {
-                let media_type = block.media_type().map(str::to_owned);
+                // An older image block may have none.
+                let default = (block.kind == DataKind::Image).then_some("image/png");
+                let media_type = block.media_type().or(default).map(str::to_owned);
                 if let Source::Base64(source) = &block.source {
                     let kind = OutputKind::Data { media_type, url: false };
                     self.push_whole_block(kind, &block.id, &source.data, &block.rest, out);
