@@ -21,7 +21,7 @@ pytest = PYTHONPATH=tests/peers $(PEERS)/$(1)/bin/python -m pytest -q -p skips
 
 .PHONY: help run test test-rust test-fuzz test-peers test-agentscope test-openai test-openapi test-anthropic test-stateless \
 	test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-typescript \
-	test-console console chromium peers-build check check-rust check-typescript check-packages check-dependencies format bench bench-server bench-agent bench-typescript abuse fuzz soak clean
+	test-console console chromium peers-build check check-rust check-typescript check-packages check-dependencies api-record format bench bench-server bench-agent bench-typescript abuse fuzz soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -112,13 +112,20 @@ chromium:
 peers-build:
 	cargo build --quiet -p turnwire -p turnwire-wires -p turnwire-agent --bins --examples
 
-check: check-rust check-typescript check-packages check-dependencies ## formatting, lints, documentation, packages, licences: run it before each commit
+check: check-rust check-typescript check-packages check-dependencies ## formatting, lints, documentation, public API, packages, licences: run it before each commit
 
 check-rust:
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --quiet --workspace --all-targets --all-features -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --all-features --no-deps
+	$(doc)
+	$(PYTHON) tools/public-api/check.py
+
+doc = RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --all-features --no-deps
+
+api-record: ## record the public API of the crates, after a change that is meant
+	$(doc)
+	$(PYTHON) tools/public-api/check.py --record
 
 check-typescript: tools/typescript/node_modules/ready
 	$(BIOME) ci --colors=off --error-on-warnings --max-diagnostics=50

@@ -1,6 +1,6 @@
 //! Connections to a provider: opening one, also through a proxy, and sending a request over it.
 //!
-//! The task that awaits the response polls the connection itself. `docs/design.md` has the measurement
+//! The task that awaits the response polls the connection itself. `docs/benchmarks.md` has the measurement
 //! against `hyper::client::conn::http1`, which costs more instructions per token and more memory per reply.
 
 use crate::http_client;
