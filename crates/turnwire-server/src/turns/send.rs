@@ -92,7 +92,7 @@ pub struct HistoryChange {
     /// The new input.
     pub input: HistoryInput,
     /// What the session must be at. Otherwise nothing is stored, and the error has the type
-    /// [`CONVERSATION_MOVED`].
+    /// `CONVERSATION_MOVED`.
     pub expected: ExpectedHistory,
     /// The ids of messages that the input supersedes.
     pub superseded: Vec<String>,
