@@ -75,6 +75,16 @@ impl Seq {
     pub const fn previous(self) -> Head {
         Head(self.0.get() - 1)
     }
+
+    /// How many events after `first` this one is; 0 where it is not after it.
+    ///
+    /// ```
+    /// # use turnwire_core::Seq;
+    /// assert_eq!(Seq::FIRST.plus(4).offset_from(Seq::FIRST), 4);
+    /// ```
+    pub const fn offset_from(self, first: Self) -> u64 {
+        self.0.get().saturating_sub(first.0.get())
+    }
 }
 
 impl fmt::Display for Seq {
@@ -146,6 +156,17 @@ impl Head {
     pub const fn events_after(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
+
+    /// Where the log ended that many events earlier; at least [`EMPTY`](Self::EMPTY).
+    ///
+    /// ```
+    /// # use turnwire_core::Head;
+    /// assert_eq!(Head::new(7).minus(2), Head::new(5));
+    /// ```
+    #[must_use]
+    pub const fn minus(self, events: u64) -> Self {
+        Self(self.0.saturating_sub(events))
+    }
 }
 
 impl From<Seq> for Head {
@@ -208,6 +229,9 @@ mod tests {
     fn the_distance_of_heads_is_never_negative() {
         let (two, five) = (Head::new(2), Head::new(5));
         assert_eq!((five.events_after(two), two.events_after(five)), (3, 0));
+        assert_eq!((five.minus(3), two.minus(5)), (two, Head::EMPTY));
+        let (second, fifth) = (two.next(), five.next());
+        assert_eq!((fifth.offset_from(second), second.offset_from(fifth)), (3, 0));
     }
 
     #[test]

@@ -66,7 +66,7 @@ struct Inner {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HeadState {
     /// The seq of the last durable event; 0 if there is none.
-    pub head: u64,
+    pub head: Head,
     /// What the session is doing at that point.
     pub status: SessionStatus,
     /// The session was deleted.
@@ -79,7 +79,7 @@ pub struct HeadState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
     /// The seq of the session's last event, including this append.
-    pub head: u64,
+    pub head: Head,
     /// How many events were stored.
     pub stored: u32,
 }
@@ -88,7 +88,7 @@ pub struct Receipt {
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     /// The seq of the last event in it.
-    pub head: u64,
+    pub head: Head,
     /// The first event that is kept.
     pub first: Seq,
     /// The state derived from the events.
@@ -117,11 +117,8 @@ impl Session {
         owner: Arc<str>,
         reads: ReadQueue,
     ) -> Self {
-        let head = HeadState {
-            head: record.head.get(),
-            status: record.state.status,
-            ..HeadState::default()
-        };
+        let head =
+            HeadState { head: record.head, status: record.state.status, ..HeadState::default() };
         Self {
             key: record.key,
             number: record.number,
@@ -176,7 +173,7 @@ impl Session {
     }
 
     /// The resume token of a position: `EPOCH.SEQ`.
-    pub fn resume_token(&self, cursor: u64) -> String {
+    pub fn resume_token(&self, cursor: Head) -> String {
         format!("{}.{cursor}", self.epoch)
     }
 
@@ -212,7 +209,7 @@ impl Session {
                 ChangeOutcome::NoChange { done, head, appends, failures } => {
                     // The result may depend on appends that are not durable yet.
                     self.wait_until_durable(appends, failures).await?;
-                    return Ok((done, Receipt { head: head.get(), stored: 0 }));
+                    return Ok((done, Receipt { head, stored: 0 }));
                 }
                 ChangeOutcome::Appending(done, flight) => {
                     return Ok((done, flight.finish().await?));
@@ -230,7 +227,7 @@ impl Session {
                 let Some(live) = &inner.live else { continue };
                 let about = self.details.lock().clone();
                 let snapshot = Snapshot {
-                    head: live.last.get(),
+                    head: live.last,
                     first: live.first,
                     state: live.state.clone(),
                     open: live.replies.clone(),
@@ -255,7 +252,7 @@ impl Session {
         if self.deleted.load(Ordering::Acquire) {
             return Err(Error::NoSession);
         }
-        let durable = Head::new(self.head_state().head);
+        let durable = self.head_state().head;
         if !durable.includes(from) {
             return Ok(Vec::new());
         }

@@ -267,21 +267,16 @@ pub struct EventLines {
 
 impl EventLines {
     /// The seq of the last event. There is at least one.
-    pub fn last(&self) -> u64 {
-        self.last_seq().get()
-    }
-
-    /// The seq of the last event. There is at least one.
-    pub fn last_seq(&self) -> Seq {
+    pub fn last(&self) -> Seq {
         self.first.plus(u64::from(self.count).saturating_sub(1))
     }
 
     /// The events from a seq on; `None` if all are before it.
     pub fn starting_at(&self, from: Seq) -> Option<Self> {
-        if from > self.last_seq() {
+        if from > self.last() {
             return None;
         }
-        let skip = u32::try_from(from.get().saturating_sub(self.first.get())).ok()?;
+        let skip = u32::try_from(from.offset_from(self.first)).ok()?;
         if skip == 0 {
             return Some(self.clone());
         }
@@ -293,7 +288,7 @@ impl EventLines {
 
     /// The events up to a seq; `None` if all are after it.
     pub fn up_to(&self, head: Head) -> Option<Self> {
-        if head.includes(self.last_seq()) {
+        if head.includes(self.last()) {
             return Some(self.clone());
         }
         let count = u32::try_from(head.events_after(self.first.previous())).ok()?;

@@ -42,11 +42,11 @@ impl TailCache {
         if from < front.first {
             return None;
         }
-        let start = self.rows.partition_point(|lines| lines.last_seq() < from);
+        let start = self.rows.partition_point(|lines| lines.last() < from);
         // Lines of one append are durable together.
         let mut taken = 0;
         let rows = self.rows.iter().skip(start).take_while(|lines| {
-            let more = taken < max_bytes && durable.includes(lines.last_seq());
+            let more = taken < max_bytes && durable.includes(lines.last());
             taken += lines.bytes.len();
             more
         });

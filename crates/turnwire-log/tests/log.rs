@@ -67,7 +67,7 @@ async fn a_reply_becomes_one_message_and_its_bytes_stay_as_they_came() {
     let lines = hello_reply("r");
     assert_eq!(publish(&session, &lines[..3]).await.unwrap(), (3, 0));
     let snapshot = session.snapshot().await.unwrap();
-    assert_eq!((snapshot.head, snapshot.state.status), (3, SessionStatus::Running));
+    assert_eq!((snapshot.head.get(), snapshot.state.status), (3, SessionStatus::Running));
     assert_eq!(snapshot.open[0].msg().text("").as_deref(), Some("Hello"));
     publish(&session, &lines[3..]).await.unwrap();
     assert_eq!(session.head_state().status, SessionStatus::Idle);
@@ -85,7 +85,7 @@ async fn a_batch_that_does_not_fit_leaves_nothing_behind() {
     let bad = line("x", "r", r#""type":"TEXT_BLOCK_DELTA","block_id":"?","delta":"no""#);
     let refused = publish(&session, &[lines[2].clone(), bad]).await.unwrap_err();
     assert!(matches!(refused, Error::Refused { at: 1, .. }), "{refused}");
-    assert_eq!(session.head_state().head, 2);
+    assert_eq!(session.head_state().head.get(), 2);
     // An event of a refused batch is not a repeat.
     assert_eq!(publish(&session, &lines[2..]).await.unwrap(), (3, 0));
     assert_eq!(session.find_message("r").await.unwrap().unwrap().text, "Hello");
@@ -121,7 +121,7 @@ async fn an_owner_that_was_replaced_writes_nothing() {
     let new = other.open_session(&SessionKey::new("t", "s")).await.unwrap().unwrap();
     publish(&new, &hello_reply("b")).await.unwrap();
     assert!(matches!(publish(&old, &hello_reply("c")).await, Err(Error::Fenced)));
-    assert_eq!(new.head_state().head, 10);
+    assert_eq!(new.head_state().head.get(), 10);
 }
 
 #[tokio::test]
@@ -176,7 +176,7 @@ async fn a_deleted_session_takes_nothing_and_another_of_its_name_has_another_epo
     assert!(matches!(publish(&old, &hello_reply("x")).await, Err(Error::NoSession)));
     let new = session(&log).await;
     assert_ne!(new.epoch(), old.epoch());
-    assert_eq!(new.head_state().head, 0);
+    assert_eq!(new.head_state().head.get(), 0);
 }
 
 #[tokio::test]
@@ -192,5 +192,5 @@ async fn a_client_that_goes_away_in_the_middle_leaves_the_append_to_land() {
         // Whatever happened to it, the next one is accepted.
         publish(&session, &hello_reply(&format!("s{n}"))).await.unwrap();
     }
-    assert_eq!(session.head_state().head % 5, 0);
+    assert_eq!(session.head_state().head.get() % 5, 0);
 }

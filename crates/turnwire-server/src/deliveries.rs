@@ -13,7 +13,7 @@ use turnwire_log::store::{HistoryState, SessionKey};
 const MAX_REMEMBERED: usize = 16 * 1024;
 
 /// The answer to one request: the session, the reply, and the position in it.
-type AnswerKey = (SessionKey, String, u64);
+type AnswerKey = (SessionKey, String, Head);
 
 /// What is known of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(crate) struct Delivery {
 
 impl Deliveries {
     /// Begins to send an answer.
-    pub(crate) fn begin(&self, session: &SessionKey, reply: &str, after: u64) -> Delivery {
+    pub(crate) fn begin(&self, session: &SessionKey, reply: &str, after: Head) -> Delivery {
         let key = (session.clone(), reply.to_owned(), after);
         self.set(&key, DeliveryState::Running);
         Delivery { answers: self.clone(), key }
@@ -54,7 +54,7 @@ impl Deliveries {
     /// Whether the answer to this input did not arrive; `None` if this process does not know, because an earlier
     /// process sent it.
     pub(crate) fn is_lost(&self, session: &SessionKey, state: &HistoryState) -> Option<bool> {
-        let after = state.results_after.map_or(0, Head::get);
+        let after = state.results_after.unwrap_or_default();
         let key = (session.clone(), state.reply_id.clone(), after);
         self.0.lock().states.get(&key).map(|state| *state == DeliveryState::Broken)
     }

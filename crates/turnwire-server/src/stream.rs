@@ -12,7 +12,7 @@
 //! | `pending_calls` | which pending calls a model client has to execute |
 //! | `feed`, `backlog`, `backlog_cache` | encoded events that subscribers share |
 //! | `writer` | events to bytes |
-//! | `snapshot` | the messages as of a seq |
+//! | `snapshot` | the messages as of a cursor |
 //! | `resume_token` | `EPOCH.SEQ` |
 //! | `sse_response` | the HTTP response of a subscriber |
 
@@ -34,6 +34,7 @@ pub use reply_source::{
     AnswerEnd, PausePolicy, ReplyPosition, ReplySource, ReplyStreamOptions, ReplySubscriber,
     SERVER_STOPPING,
 };
+pub(crate) use resume_token::token_cursor;
 pub use resume_token::{ResumePoint, resolve_token};
 pub use session_source::{EndCondition, SessionSource, SessionSubscriber, StartPosition};
 pub(crate) use snapshot::parse_message;

@@ -287,14 +287,14 @@ async fn a_stream_says_that_it_is_there_when_it_has_been_quiet_for_so_long_and_n
         }
         session
     });
-    let mut said = Vec::new();
-    while said.len() < 4 {
+    let mut received = Vec::new();
+    while received.len() < 4 {
         let text = next(&mut watcher).await.unwrap();
         let what = if text.starts_with(':') { "quiet" } else { "event" };
-        said.push((begin.elapsed().as_secs(), what));
+        received.push((begin.elapsed().as_secs(), what));
     }
     // 15 s after the last event, and every 15 s from there.
-    assert_eq!(said, [(10, "event"), (20, "event"), (35, "quiet"), (50, "quiet")]);
+    assert_eq!(received, [(10, "event"), (20, "event"), (35, "quiet"), (50, "quiet")]);
     writer.await.unwrap();
 }
 

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tokio::time::sleep;
 use turnwire_core::event::Message;
-use turnwire_core::{Event, Msg, Seq};
+use turnwire_core::{Event, Head, Msg};
 use turnwire_log::store::{SessionKey, Store};
 use turnwire_log::transfer::{self, ExportError};
 
@@ -97,7 +97,7 @@ impl Replay {
         };
         let events = parse_events(&lines)?;
         let done = match self.at {
-            Some(at) => print_messages_at(&events, at),
+            Some(at) => print_messages_at(&events, Head::new(at)),
             None => self.show(&events).await,
         };
         Ok(match done {
@@ -189,10 +189,10 @@ fn parse_events(lines: &str) -> Result<Vec<Event<'static>>, CommandError> {
 }
 
 /// Prints the messages after an event. Messages of sub-agents are not part of the conversation.
-fn print_messages_at(events: &[Event<'static>], at: u64) -> io::Result<()> {
+fn print_messages_at(events: &[Event<'static>], at: Head) -> io::Result<()> {
     let mut folder = turnwire_core::Folder::default();
     let mut of_others = HashSet::new();
-    for event in events.iter().filter(|event| event.seq.map_or(0, Seq::get) <= at) {
+    for event in events.iter().filter(|event| event.seq.is_none_or(|seq| at.includes(seq))) {
         if event.is_from_sub_agent() {
             of_others.insert(event.reply_id.to_string());
         }

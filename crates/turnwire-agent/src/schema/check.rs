@@ -139,31 +139,32 @@ impl<'g> Checker<'g> {
 
     /// Checks a value.
     pub(crate) fn check(&mut self, value: &Value) -> Result<(), AnswerError> {
-        let checked = self.try_check(value);
+        let mismatch = self.find_mismatch(value);
         // Another value may be at the same address.
         self.remembered.clear();
         self.depth = 0;
-        checked.unwrap_or_else(|stop| {
-            let why = match stop {
-                CheckLimit::Steps => format!("it takes more than {} steps", self.max_steps),
-                CheckLimit::Depth => "answer and schema are nested too deeply".to_owned(),
-                CheckLimit::Deadline => "it takes too long".to_owned(),
-            };
-            let why = format!("the answer cannot be checked against its JSON Schema: {why}");
-            Err(AnswerError::TooExpensive(why))
-        })
+        let why = match mismatch {
+            Ok(None) => return Ok(()),
+            Ok(Some(mismatch)) => return Err(AnswerError::Mismatch(mismatch)),
+            Err(CheckLimit::Steps) => format!("it takes more than {} steps", self.max_steps),
+            Err(CheckLimit::Depth) => "answer and schema are nested too deeply".to_owned(),
+            Err(CheckLimit::Deadline) => "it takes too long".to_owned(),
+        };
+        let why = format!("the answer cannot be checked against its JSON Schema: {why}");
+        Err(AnswerError::TooExpensive(why))
     }
 
-    fn try_check(&mut self, value: &Value) -> Result<Result<(), AnswerError>, CheckLimit> {
+    /// What is wrong with a value; `None` if it matches the schema.
+    fn find_mismatch(&mut self, value: &Value) -> Result<Option<String>, CheckLimit> {
         if self.apply(0, value, None)?.is_valid {
-            return Ok(Ok(()));
+            return Ok(None);
         }
         let mut report = Report::default();
         self.apply(0, value, Some(&mut report))?;
         if report.errors.is_empty() {
             report.add("it does not match the schema");
         }
-        Ok(Err(AnswerError::Mismatch(report.text())))
+        Ok(Some(report.text()))
     }
 
     /// The steps so far.

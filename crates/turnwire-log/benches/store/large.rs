@@ -85,7 +85,7 @@ pub(crate) fn measure_open(path: &Path) {
             while next <= 100_000 {
                 let page =
                     store.read_events(long.number, Seq::new(next).unwrap(), 1 << 20).await.unwrap();
-                next = page.last().unwrap().last_seq().next().get();
+                next = page.last().unwrap().last().next().get();
             }
             println!(
                 "100,000 events, each written alone, in pages of 1 MiB: {:.1} ms",

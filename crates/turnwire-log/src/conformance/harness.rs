@@ -155,7 +155,7 @@ impl Owner {
     /// An append of the next events.
     pub(super) fn events(&mut self, count: u32) -> Append {
         let lines = lines(self.no, self.last + 1, count);
-        self.last = lines.last();
+        self.last = lines.last().get();
         Append { lines: Some(lines), ..self.nothing() }
     }
 

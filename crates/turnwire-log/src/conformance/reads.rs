@@ -58,7 +58,7 @@ pub(super) async fn a_read_stops_when_it_has_so_many_bytes(harness: &mut Harness
                 for from in [1, 2, 5, 12, owner.last] {
                     let page = store.read_events(owner.no, seq(from), max_bytes).await.unwrap();
                     let bytes: usize = page.iter().map(|lines| lines.bytes.len()).sum();
-                    let last = page.last().unwrap().last();
+                    let last = page.last().unwrap().last().get();
                     let without_the_last = bytes - line(owner.no, last).len();
                     assert!(
                         without_the_last < max_bytes,

@@ -8,7 +8,7 @@ use crate::store::{
     StoredMessage,
 };
 use bytes::Bytes;
-use turnwire_core::{Error, ErrorKind, Event, EventIds, EventKind, Seq};
+use turnwire_core::{Error, ErrorKind, Event, EventIds, EventKind, Head, Seq};
 
 /// How many replies of a session may be open at the same time.
 const MAX_OPEN_REPLIES: usize = 1024;
@@ -108,9 +108,9 @@ impl<'s> Transaction<'s> {
         self.live.state.producer.as_ref()
     }
 
-    /// The seq of the last event, including this change.
-    pub fn last_seq(&self) -> u64 {
-        self.live.last.get()
+    /// The head of the log, including this change.
+    pub fn head(&self) -> Head {
+        self.live.last
     }
 
     /// Whether the open replies belong to the producer and not to the session's own agent.

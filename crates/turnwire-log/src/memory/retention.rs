@@ -61,7 +61,7 @@ impl StoredSession {
     fn removable_events(&self) -> Vec<RemovableEvents> {
         let end = self.record.state.open_from.map_or(self.record.head, Seq::previous);
         let message_ends = self.messages.values().map(|message| message.last);
-        let segment_ends = self.segments.values().map(|segment| segment.lines.last_seq());
+        let segment_ends = self.segments.values().map(|segment| segment.lines.last());
         let mut cuts: Vec<Seq> = message_ends
             .chain(segment_ends)
             .chain(end.seq())
@@ -80,7 +80,7 @@ impl StoredSession {
             while let Some(message) = messages.next_if(|message| message.first <= cut) {
                 reach = reach.max(message.last.into());
             }
-            while let Some(segment) = segments.next_if(|segment| segment.lines.last_seq() <= cut) {
+            while let Some(segment) = segments.next_if(|segment| segment.lines.last() <= cut) {
                 bytes += segment.bytes();
                 // A clock that went backwards does not change the order of events.
                 at_ms = at_ms.max(segment.at_ms);
@@ -107,7 +107,7 @@ impl StoredSession {
         let first = last.next();
         let before = self.segments.split_off(&first);
         let cut = std::mem::replace(&mut self.segments, before).pop_last();
-        if let Some((_, segment)) = cut.filter(|(_, segment)| segment.lines.last_seq() > last) {
+        if let Some((_, segment)) = cut.filter(|(_, segment)| segment.lines.last() > last) {
             self.segments.insert(first, segment.starting_at(first));
         }
         let gone = Head::from(last).events_after(self.record.first.previous());

@@ -100,7 +100,7 @@ impl StoredSession {
         self.queue.extend(append.enqueue);
         self.queue.retain(|queued| !append.dequeue.contains(&queued.id));
         if let Some(lines) = append.lines.filter(|lines| lines.count > 0) {
-            self.record.head = lines.last_seq().into();
+            self.record.head = lines.last().into();
             self.segments.insert(lines.first, Segment { lines, at_ms: append.now_ms });
             self.end.send_replace(self.record.head);
         }
@@ -115,13 +115,13 @@ impl StoredSession {
         let mut left = max_bytes;
         let mut found: Vec<EventLines> = Vec::new();
         for segment in self.segments.range(holder..).map(|(_, segment)| segment) {
-            if segment.lines.last_seq() < from {
+            if segment.lines.last() < from {
                 continue;
             }
             let lines = lines_from(&segment.lines, from);
             let Some(lines) = lines_within(&lines, left, found.is_empty()) else { break };
             left = left.saturating_sub(lines.bytes.len());
-            let whole = lines.last_seq() == segment.lines.last_seq();
+            let whole = lines.last() == segment.lines.last();
             found.push(lines);
             if !whole {
                 break;
@@ -179,7 +179,7 @@ fn byte_offset(lines: &EventLines, at: Seq) -> usize {
 /// The events from a seq on.
 fn lines_from(lines: &EventLines, from: Seq) -> EventLines {
     let first = lines.first.max(from);
-    let gone = first.get() - lines.first.get();
+    let gone = first.offset_from(lines.first);
     let count = u64::from(lines.count).saturating_sub(gone);
     EventLines {
         first,

@@ -30,14 +30,14 @@ impl Session {
             }
         };
         if tx.is_empty() {
-            let (head, appends, failures) = (Head::new(tx.last_seq()), *appends, *failures);
+            let (head, appends, failures) = (tx.head(), *appends, *failures);
             return Ok(ChangeOutcome::NoChange { done, head, appends, failures });
         }
         let stored = tx.count();
         let append = tx.into_append();
         *appends += 1;
         let head = HeadState {
-            head: live.last.get(),
+            head: live.last,
             status: live.state.status,
             is_deleted: false,
             append_count: *appends,
@@ -112,7 +112,7 @@ impl Session {
 pub(super) enum ChangeOutcome<R> {
     /// The session has to be loaded first.
     NotLoaded,
-    /// Nothing to write. The result is valid once the appends up to `asked` are durable.
+    /// Nothing to write. The result is valid once `appends` appends are durable.
     NoChange { done: R, head: Head, appends: u64, failures: u64 },
     /// It was handed to the engine.
     Appending(R, PendingAppend),

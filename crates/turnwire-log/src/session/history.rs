@@ -8,7 +8,7 @@ use crate::store::{MessageQuery, Store, StoredMessage};
 use crate::transfer;
 use std::sync::Arc;
 use turnwire_core::event::SubAgent;
-use turnwire_core::{EventKind, Head, Msg, Seq};
+use turnwire_core::{EventKind, Msg, Seq};
 
 impl Session {
     /// A finished message.
@@ -55,7 +55,7 @@ impl Session {
             },
         };
         let (mut msg, mut from): (Option<Msg>, Seq) = (None, first);
-        while from <= at && Head::new(snapshot.head).includes(from) {
+        while from <= at && snapshot.head.includes(from) {
             let rows =
                 self.read_fairly(self.store.read_events(self.number, from, READ_BYTES)).await?;
             let last = projection::for_each_event(&rows, |seq, _, event| {

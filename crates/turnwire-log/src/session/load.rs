@@ -8,7 +8,7 @@ use crate::store::StoredMessage;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use turnwire_core::{EventIds, Head};
+use turnwire_core::EventIds;
 
 /// How many recent events are read after a restart to recognise repeats, besides those of open
 /// replies.
@@ -132,7 +132,7 @@ impl Session {
             record.head,
             record.state.clone(),
         );
-        let recent = Head::new(record.head.get().saturating_sub(RECENT_EVENTS)).next();
+        let recent = record.head.minus(RECENT_EVENTS).next();
         let from = record.state.open_from.map_or(recent, |open| recent.min(open));
         let mut from = from.max(record.first);
         while record.head.includes(from) {
@@ -149,7 +149,7 @@ impl Session {
         inner.live = Some(Box::new(live));
         self.head.send_if_modified(|head| {
             let new = HeadState {
-                head: record.head.get().max(head.head),
+                head: record.head.max(head.head),
                 status: record.state.status,
                 is_deleted: head.is_deleted,
                 // All started appends have finished.

@@ -20,7 +20,7 @@ pub(super) fn add_append(batch: &mut Batch<'_>, append: &Append) -> Result<(), S
     entry.check_fence(append.fence)?;
     let segment = append.lines.clone().map(|lines| Segment::new(lines, append.now_ms));
     match &segment {
-        Some(segment) if segment.first != entry.last().next().get() => {
+        Some(segment) if segment.first != entry.last().next() => {
             entry.failed = true;
             return Err(Error::OutOfOrder.into());
         }
@@ -91,7 +91,7 @@ fn set_state(
         session,
         now_ms,
         sessions::status_to_sql(state.status),
-        state.keep_from().map(|seq| sql_integers::to_sql(seq.get())),
+        state.keep_from().map(sql_integers::position_to_sql),
         sessions::to_json(state)?,
     ])?;
     Ok(())

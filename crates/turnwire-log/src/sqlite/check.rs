@@ -111,7 +111,7 @@ struct Checker<'a> {
 struct CheckedSession {
     no: i64,
     key: SessionKey,
-    first: u64,
+    first: Seq,
 }
 
 impl Checker<'_> {
@@ -119,10 +119,10 @@ impl Checker<'_> {
         &mut self,
         kind: FindingKind,
         session: Option<&SessionKey>,
-        at: Option<u64>,
+        seq: Option<Seq>,
         text: String,
     ) {
-        let (session, seq) = (session.cloned(), at.and_then(Seq::new));
+        let session = session.cloned();
         self.found.push(StoreFinding { kind, session, seq, text });
     }
 
@@ -168,13 +168,13 @@ impl Checker<'_> {
     }
 
     /// Checks the rows of a session, and returns the seq that must come next.
-    fn segments(&mut self, session: &CheckedSession) -> Result<u64, SqliteError> {
+    fn segments(&mut self, session: &CheckedSession) -> Result<Seq, SqliteError> {
         let mut next = session.first;
         let mut rows = self.conn.prepare_cached(
             "SELECT last, count, ms, bytes, crc FROM segments
              WHERE session = ?1 AND last >= ?2 ORDER BY last",
         )?;
-        let mut rows = rows.query([session.no, sql_integers::to_sql(session.first)])?;
+        let mut rows = rows.query([session.no, sql_integers::position_to_sql(session.first)])?;
         while let Some(row) = rows.next()? {
             let segment = Segment::from_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
             let is_intact = segment.is_intact(session.no, row.get(4)?);
@@ -183,7 +183,7 @@ impl Checker<'_> {
         Ok(next)
     }
 
-    fn check_tail(&mut self, session: &CheckedSession, mut next: u64) {
+    fn check_tail(&mut self, session: &CheckedSession, mut next: Seq) {
         for tail_row in self.tails.rows_of(session.no).to_vec() {
             next = self.check_segment(session, next, &tail_row.segment, tail_row.is_intact);
         }
@@ -193,10 +193,10 @@ impl Checker<'_> {
     fn check_segment(
         &mut self,
         session: &CheckedSession,
-        next: u64,
+        next: Seq,
         segment: &Segment,
         is_intact: bool,
-    ) -> u64 {
+    ) -> Seq {
         let (key, name) = (Some(&session.key), session_name(&session.key));
         if !is_intact {
             let text = format!(
@@ -206,13 +206,14 @@ impl Checker<'_> {
             );
             self.add_finding(FindingKind::Events, key, Some(segment.first), text);
         } else if segment.first > next {
-            let text = format!("events {next} to {} of {name} are missing", segment.first - 1);
+            let text =
+                format!("events {next} to {} of {name} are missing", segment.first.previous());
             self.add_finding(FindingKind::Gap, key, Some(next), text);
         } else if segment.first < next && segment.first >= session.first {
             let text = format!("events of {name} from {} on are there twice", segment.first);
             self.add_finding(FindingKind::Gap, key, Some(segment.first), text);
         }
-        next.max(segment.last() + 1)
+        next.max(segment.last().next())
     }
 
     fn check_messages(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), SqliteError> {
@@ -245,7 +246,7 @@ impl Checker<'_> {
                 self.add_finding(
                     FindingKind::Message,
                     Some(&key),
-                    Some(sql_integers::from_sql(first)),
+                    Seq::new(sql_integers::from_sql(first)),
                     text,
                 );
             }
@@ -380,7 +381,7 @@ fn read_session(row: &Row<'_>) -> rusqlite::Result<CheckedSession> {
     Ok(CheckedSession {
         no: row.get(0)?,
         key: SessionKey::new(row.get::<_, String>(1)?, row.get::<_, String>(2)?),
-        first: sql_integers::from_sql(row.get(3)?),
+        first: sql_integers::seq_from_sql(row.get(3)?),
     })
 }
 

@@ -13,7 +13,7 @@ use turnwire_core::Seq;
 /// The events of one read, as they are collected.
 #[derive(Debug)]
 pub(super) struct EventPage {
-    next: u64,
+    next: Seq,
     room: usize,
     lines: Vec<EventLines>,
 }
@@ -27,7 +27,7 @@ pub(super) enum WantsMore {
 
 impl EventPage {
     pub(super) fn new(from: Seq, max_bytes: usize) -> Self {
-        Self { next: from.get(), room: max_bytes, lines: Vec::new() }
+        Self { next: from, room: max_bytes, lines: Vec::new() }
     }
 
     /// The events that were collected.
@@ -50,8 +50,8 @@ impl EventPage {
             return Ok(WantsMore::No);
         }
         self.room = self.room.saturating_sub(segment.len());
-        self.next = segment.last() + 1;
-        self.lines.extend(segment.into_lines());
+        self.next = segment.last().next();
+        self.lines.push(segment.into_lines());
         Ok(if rest.is_some() || self.room == 0 { WantsMore::No } else { WantsMore::Yes })
     }
 
@@ -75,19 +75,20 @@ impl EventPage {
         Ok(WantsMore::Yes)
     }
 
-    /// Adds rows of `segments` that end before a seq.
+    /// Adds rows of `segments`; with `end`, those that end before it.
     fn push_segments(
         &mut self,
         conn: &Connection,
+        file: &Path,
         session: i64,
-        end: u64,
-    ) -> Result<Result<WantsMore, Damage>, SqliteError> {
+        end: Option<Seq>,
+    ) -> Result<WantsMore, SqliteError> {
         let mut rows = conn.prepare_cached(
             "SELECT last, count, ms, crc, bytes FROM segments
              WHERE session = ?1 AND last >= ?2 AND last < ?3 ORDER BY last",
         )?;
-        let mut rows =
-            rows.query([session, sql_integers::to_sql(self.next), sql_integers::to_sql(end)])?;
+        let end = end.map_or(i64::MAX, sql_integers::position_to_sql);
+        let mut rows = rows.query([session, sql_integers::position_to_sql(self.next), end])?;
         while let Some(row) = rows.next()? {
             let segment = Segment::from_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(4)?);
             let more = if segment.is_intact(session, row.get(3)?) {
@@ -95,11 +96,11 @@ impl EventPage {
             } else {
                 self.stop_at_damage(Damage::Changed(segment.first.max(self.next)))
             };
-            if more != Ok(WantsMore::Yes) {
-                return Ok(more);
+            if more.map_err(|damage| damage.into_error(conn, file, session))? == WantsMore::No {
+                return Ok(WantsMore::No);
             }
         }
-        Ok(Ok(WantsMore::Yes))
+        Ok(WantsMore::Yes)
     }
 }
 
@@ -107,9 +108,9 @@ impl EventPage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Damage {
     /// From this seq on they are damaged.
-    Changed(u64),
+    Changed(Seq),
     /// From this seq on they are missing, although later ones exist.
-    Missing(u64),
+    Missing(Seq),
 }
 
 impl Damage {
@@ -120,7 +121,7 @@ impl Damage {
             Self::Missing(seq) => (seq, "is missing"),
         };
         Error::Damaged(format!(
-            "{} is damaged: event {seq} of session {} {what}; segment `turnwire doctor`, and \
+            "{} is damaged: event {seq} of session {} {what}; run `turnwire doctor`, and \
              restore the last backup",
             file.display(),
             session_name(conn, session)
@@ -158,12 +159,9 @@ pub(super) fn read_events(
         return Err(Error::Trimmed(first).into());
     }
     let mut page = EventPage::new(from, max_bytes);
-    let mut more = page.push_segments(conn, session, memory.first.unwrap_or(u64::MAX))?;
-    if more == Ok(WantsMore::Yes) {
-        more = page.push_tail_rows(&memory.rows);
+    if page.push_segments(conn, file, session, memory.first)? == WantsMore::Yes {
+        let pushed = page.push_tail_rows(&memory.rows);
+        pushed.map_err(|damage| damage.into_error(conn, file, session))?;
     }
-    match more {
-        Ok(_) => Ok(page.finish()),
-        Err(broken) => Err(broken.into_error(conn, file, session).into()),
-    }
+    Ok(page.finish())
 }

@@ -17,7 +17,7 @@ pub(super) fn insert(
     )?
     .execute(params![
         session,
-        sql_integers::to_sql(mark.seq.get()),
+        sql_integers::position_to_sql(mark.seq),
         mark.client,
         mark.digest.0
     ])?;

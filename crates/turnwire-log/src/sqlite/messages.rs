@@ -134,8 +134,8 @@ pub(super) fn list(
     })?;
     let mut rows = statement.query(params![
         session,
-        query.after.map_or(0, |after| sql_integers::to_sql(after.get())),
-        query.before.map_or(i64::MAX, |before| sql_integers::to_sql(before.get())),
+        query.after.map_or(0, sql_integers::position_to_sql),
+        query.before.map_or(i64::MAX, sql_integers::position_to_sql),
         query.sub_agents,
         sql_integers::count_to_sql(query.limit),
     ])?;
@@ -178,8 +178,8 @@ pub(super) fn insert_or_replace(
             params![
                 session,
                 message.id,
-                sql_integers::to_sql(message.first.get()),
-                sql_integers::to_sql(message.last.get()),
+                sql_integers::position_to_sql(message.first),
+                sql_integers::position_to_sql(message.last),
                 message.event_id,
                 message.of_sub_agent,
                 message.superseded,

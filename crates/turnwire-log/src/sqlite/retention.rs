@@ -15,6 +15,7 @@ use crate::log::now_ms;
 use crate::store::{Retention, RetentionReport};
 use plan::{TailCopy, TrimPoint};
 use rusqlite::{Connection, OptionalExtension, params};
+use turnwire_core::Head;
 
 /// How many rows are removed in one transaction, about.
 const TRIM_ROWS: usize = 512;
@@ -116,28 +117,28 @@ fn trim_session(
     most: usize,
     removed: &mut RetentionReport,
 ) -> Result<usize, SqliteError> {
-    let (session, last) = (cut.session, cut.last);
+    let (session, trim_to) = (cut.session, cut.trim_to);
     let conn = batch.write_connection()?;
     let first: Option<i64> = conn
         .prepare_cached("SELECT first FROM sessions WHERE no = ?1")?
         .query_one([session], |row| row.get(0))
         .optional()?;
     // It may have been deleted meanwhile.
-    let Some(first) = first.map(sql_integers::from_sql) else { return Ok(0) };
-    if first <= last {
+    let Some(first) = first.map(sql_integers::seq_from_sql) else { return Ok(0) };
+    if trim_to.includes(first) {
         // In one statement, so that nobody reads half a reply. Events before `first` no longer
         // count.
         conn.prepare_cached("UPDATE sessions SET first = ?2 WHERE no = ?1")?
-            .execute([session, sql_integers::to_sql(last + 1)])?;
-        removed.events += last + 1 - first;
+            .execute([session, sql_integers::position_to_sql(trim_to.next())])?;
+        removed.events += trim_to.next().offset_from(first);
         removed.sessions += 1;
-        removed.bytes += shorten_segment(conn, session, last)?;
-        removed.bytes += trim_tail(batch, conn, session, last)?;
+        removed.bytes += shorten_segment(conn, session, trim_to)?;
+        removed.bytes += trim_tail(batch, conn, session, trim_to)?;
     }
     let rows: Vec<(i64, i64)> = conn
         .prepare_cached("SELECT no, size FROM segments WHERE session = ?1 AND last <= ?2 LIMIT ?3")?
         .query_map(
-            [session, sql_integers::to_sql(last), sql_integers::count_to_sql(most)],
+            [session, sql_integers::position_to_sql(trim_to), sql_integers::count_to_sql(most)],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )?
         .collect::<rusqlite::Result<_>>()?;
@@ -149,24 +150,24 @@ fn trim_session(
 }
 
 /// Removes the events up to a seq from the row that continues after it.
-fn shorten_segment(conn: &Connection, session: i64, last: u64) -> Result<u64, SqliteError> {
+fn shorten_segment(conn: &Connection, session: i64, trim_to: Head) -> Result<u64, SqliteError> {
     let found = conn
         .prepare_cached(
             "SELECT last, count, ms, bytes, no, crc FROM segments
              WHERE session = ?1 AND last > ?2 ORDER BY last LIMIT 1",
         )?
-        .query_one([session, sql_integers::to_sql(last)], |row| {
+        .query_one([session, sql_integers::position_to_sql(trim_to)], |row| {
             let segment = Segment::from_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-            let sound = segment.is_intact(session, row.get(5)?);
-            Ok((segment, row.get::<_, i64>(4)?, sound))
+            let is_intact = segment.is_intact(session, row.get(5)?);
+            Ok((segment, row.get::<_, i64>(4)?, is_intact))
         })
         .optional()?;
     let Some((segment, no, true)) = found else { return Ok(0) };
-    if segment.first > last {
+    if !trim_to.includes(segment.first) {
         return Ok(0);
     }
     let size = segment.len();
-    let Some(segment) = segment.starting_at(last + 1) else { return Ok(0) };
+    let Some(segment) = segment.starting_at(trim_to.next()) else { return Ok(0) };
     conn.prepare_cached(
         "UPDATE segments SET count = ?2, size = ?3, crc = ?4, bytes = ?5 WHERE no = ?1",
     )?
@@ -185,13 +186,16 @@ fn trim_tail(
     batch: &mut Batch<'_>,
     conn: &Connection,
     session: i64,
-    last: u64,
+    trim_to: Head,
 ) -> Result<u64, SqliteError> {
     let tail_rows = batch.shared.tails.lock().rows_of(session).to_vec();
     let mut bytes = 0;
-    for tail_row in tail_rows.into_iter().filter(|tail_row| tail_row.segment.first <= last) {
+    for tail_row in
+        tail_rows.into_iter().filter(|tail_row| trim_to.includes(tail_row.segment.first))
+    {
         let size = tail_row.segment.len();
-        let Some(segment) = tail_row.segment.starting_at(last + 1).filter(|_| tail_row.is_intact)
+        let Some(segment) =
+            tail_row.segment.starting_at(trim_to.next()).filter(|_| tail_row.is_intact)
         else {
             conn.prepare_cached("DELETE FROM tail WHERE no = ?1")?.execute([tail_row.no])?;
             bytes += size;
@@ -208,6 +212,6 @@ fn trim_tail(
             ])?;
         batch.changes.push(TailChange::Shorten(session, tail_row));
     }
-    batch.changes.push(TailChange::Drop(session, last));
+    batch.changes.push(TailChange::Drop(session, trim_to));
     Ok(bytes as u64)
 }

@@ -9,8 +9,8 @@ use turnwire_core::{Head, Seq};
 /// Consecutive events, and the time of the last of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Segment {
-    /// The seq of the first event. A plain number, because a damaged row may have any.
-    pub(super) first: u64,
+    pub(super) first: Seq,
+    /// How many events. A row with impossible numbers has none, and is not intact.
     pub(super) count: u32,
     pub(super) ms: i64,
     pub(super) bytes: Bytes,
@@ -18,23 +18,24 @@ pub(super) struct Segment {
 
 impl Segment {
     pub(super) fn new(lines: EventLines, ms: i64) -> Self {
-        Self { first: lines.first.get(), count: lines.count, ms, bytes: lines.bytes }
+        Self { first: lines.first, count: lines.count, ms, bytes: lines.bytes }
     }
 
     /// A segment from a row. Invalid numbers give a segment that is not intact.
     pub(super) fn from_row(last: i64, count: i64, ms: i64, bytes: Vec<u8>) -> Self {
-        let count = u32::try_from(count).unwrap_or(0);
-        let first = (sql_integers::from_sql(last) + 1).saturating_sub(count.into());
-        Self { first, count, ms, bytes: Bytes::from(bytes) }
+        let last = sql_integers::head_from_sql(last);
+        let count = u32::try_from(count).ok().filter(|&count| u64::from(count) <= last.get());
+        let count = count.unwrap_or(0);
+        Self { first: last.minus(count.into()).next(), count, ms, bytes: Bytes::from(bytes) }
     }
 
-    pub(super) fn last(&self) -> u64 {
-        self.first + u64::from(self.count).saturating_sub(1)
+    pub(super) fn last(&self) -> Seq {
+        self.first.plus(u64::from(self.count).saturating_sub(1))
     }
 
     /// The head of a log that ends with these events.
     pub(super) fn head(&self) -> Head {
-        Head::new(self.last())
+        self.last().into()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -45,7 +46,7 @@ impl Segment {
     pub(super) fn checksum(&self, session: i64) -> u32 {
         let mut crc = crc32fast::Hasher::new();
         crc.update(&session.to_le_bytes());
-        crc.update(&self.first.to_le_bytes());
+        crc.update(&self.first.get().to_le_bytes());
         crc.update(&self.count.to_le_bytes());
         crc.update(&self.ms.to_le_bytes());
         crc.update(&self.bytes);
@@ -64,23 +65,21 @@ impl Segment {
     }
 
     /// The offset of an event in the bytes.
-    pub(super) fn byte_offset(&self, seq: u64) -> usize {
-        let Some(lines) = seq.checked_sub(self.first).filter(|&lines| lines > 0) else {
-            return 0;
-        };
-        let nth = usize::try_from(lines - 1).unwrap_or(usize::MAX);
+    pub(super) fn byte_offset(&self, seq: Seq) -> usize {
+        let Some(line_before) = seq.offset_from(self.first).checked_sub(1) else { return 0 };
+        let nth = usize::try_from(line_before).unwrap_or(usize::MAX);
         let end = memchr_iter(b'\n', &self.bytes).nth(nth);
         end.map_or(self.bytes.len(), |end| end + 1)
     }
 
     /// The events from a seq on; `None` if all are before it.
-    pub(super) fn starting_at(mut self, seq: u64) -> Option<Self> {
+    pub(super) fn starting_at(mut self, seq: Seq) -> Option<Self> {
         if self.last() < seq || self.count == 0 {
             return None;
         }
         if seq > self.first {
             self.bytes = self.bytes.slice(self.byte_offset(seq)..);
-            self.count = u32::try_from(self.last() + 1 - seq).unwrap_or(self.count);
+            self.count = u32::try_from(self.last().next().offset_from(seq)).unwrap_or(self.count);
             self.first = seq;
         }
         Some(self)
@@ -99,7 +98,7 @@ impl Segment {
             (count, end) = (count + 1, end + line.len());
         }
         let rest = Self {
-            first: self.first + u64::from(count),
+            first: self.first.plus(count.into()),
             count: self.count.saturating_sub(count),
             ms: self.ms,
             bytes: self.bytes.split_off(end.min(self.bytes.len())),
@@ -127,8 +126,8 @@ impl Segment {
         })
     }
 
-    pub(super) fn into_lines(self) -> Option<EventLines> {
-        Some(EventLines { first: Seq::new(self.first)?, count: self.count, bytes: self.bytes })
+    pub(super) fn into_lines(self) -> EventLines {
+        EventLines { first: self.first, count: self.count, bytes: self.bytes }
     }
 }
 
@@ -136,11 +135,16 @@ impl Segment {
 mod tests {
     use super::Segment;
     use bytes::Bytes;
+    use turnwire_core::Seq;
+
+    fn seq(number: u64) -> Seq {
+        Seq::new(number).unwrap()
+    }
 
     fn segment(first: u64, lines: &[&str]) -> Segment {
         let bytes: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
         Segment {
-            first,
+            first: seq(first),
             count: u32::try_from(lines.len()).unwrap(),
             ms: 7,
             bytes: Bytes::from(bytes),
@@ -148,17 +152,17 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_cut_at_a_place() {
+    fn a_segment_is_cut_at_a_seq() {
         let whole = segment(5, &["a", "bb", "ccc"]);
-        assert_eq!(whole.clone().starting_at(1), Some(whole.clone()));
-        assert_eq!(whole.clone().starting_at(5), Some(whole.clone()));
-        assert_eq!(whole.clone().starting_at(6), Some(segment(6, &["bb", "ccc"])));
-        assert_eq!(whole.clone().starting_at(7), Some(segment(7, &["ccc"])));
-        assert_eq!(whole.starting_at(8), None);
+        assert_eq!(whole.clone().starting_at(seq(1)), Some(whole.clone()));
+        assert_eq!(whole.clone().starting_at(seq(5)), Some(whole.clone()));
+        assert_eq!(whole.clone().starting_at(seq(6)), Some(segment(6, &["bb", "ccc"])));
+        assert_eq!(whole.clone().starting_at(seq(7)), Some(segment(7, &["ccc"])));
+        assert_eq!(whole.starting_at(seq(8)), None);
     }
 
     #[test]
-    fn a_run_is_split_by_room_but_keeps_one_event() {
+    fn a_segment_is_split_by_size_but_keeps_one_event() {
         let whole = segment(5, &["a", "bb", "ccc"]);
         assert_eq!(whole.clone().split(100), (whole.clone(), None));
         assert_eq!(whole.clone().split(0), (segment(5, &["a"]), Some(segment(6, &["bb", "ccc"]))));
@@ -167,19 +171,31 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_follow_each_other_are_joined() {
+    fn consecutive_segments_are_joined() {
         let parts = [segment(5, &["a"]), segment(6, &["bb", "ccc"])];
         assert_eq!(Segment::join(&parts), Some(segment(5, &["a", "bb", "ccc"])));
         assert_eq!(Segment::join(&[]), None);
     }
 
     #[test]
-    fn a_sum_knows_the_bytes_and_their_place() {
+    fn the_checksum_covers_the_bytes_and_their_position() {
         let one = segment(5, &["a", "bb"]);
         let sum = one.checksum(3);
         assert_ne!(sum, one.checksum(4));
-        assert_ne!(sum, Segment { first: 6, ..one.clone() }.checksum(3));
+        assert_ne!(sum, Segment { first: seq(6), ..one.clone() }.checksum(3));
         assert_ne!(sum, Segment { ms: 8, ..one.clone() }.checksum(3));
         assert_ne!(sum, Segment { bytes: Bytes::from_static(b"a\nbc\n"), ..one }.checksum(3));
+    }
+
+    #[test]
+    fn a_row_that_counts_more_events_than_the_log_has_is_not_intact() {
+        let whole = segment(1, &["a"]);
+        let from_row =
+            |last, count| Segment::from_row(last, count, whole.ms, whole.bytes.clone().into());
+        assert_eq!(from_row(1, 1), whole);
+        let crc = whole.checksum(3).into();
+        for (last, count) in [(0, 1), (-1, 1), (1, 2), (1, 0), (1, -1), (1, i64::MAX)] {
+            assert!(!from_row(last, count).is_intact(3, crc), "{last} {count}");
+        }
     }
 }

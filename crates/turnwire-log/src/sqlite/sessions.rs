@@ -255,7 +255,7 @@ pub(super) fn create(
         to_json(&new.metadata)?,
         new.now_ms,
         status_to_sql(state.status),
-        state.keep_from().map(|seq| sql_integers::to_sql(seq.get())),
+        state.keep_from().map(sql_integers::position_to_sql),
         to_json(state)?,
     ])?;
     let no = conn.last_insert_rowid();

@@ -12,6 +12,11 @@ pub(super) fn from_sql(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
+/// A seq or a head. A number that is too large becomes the largest.
+pub(super) fn position_to_sql(position: impl Into<Head>) -> i64 {
+    to_sql(position.into().get())
+}
+
 /// A seq. A number that is never written becomes the first.
 pub(super) fn seq_from_sql(number: i64) -> Seq {
     Seq::new(from_sql(number)).unwrap_or(Seq::FIRST)

@@ -197,8 +197,8 @@ impl Store for SqliteStore {
         max_bytes: usize,
     ) -> Result<Vec<EventLines>> {
         if self.writing.is_some() {
-            let memory = self.shared.tails.lock().view(session.0, from.get(), max_bytes);
-            if memory.first.is_some_and(|first| first <= from.get()) {
+            let memory = self.shared.tails.lock().view(session.0, from, max_bytes);
+            if memory.first.is_some_and(|first| first <= from) {
                 let mut page = EventPage::new(from, max_bytes);
                 if page.push_tail_rows(&memory.rows).is_ok() {
                     return Ok(page.finish());
@@ -211,7 +211,7 @@ impl Store for SqliteStore {
             if look {
                 tails.drop_moved(conn, session.0)?;
             }
-            Ok(tails.view(session.0, from.get(), max_bytes))
+            Ok(tails.view(session.0, from, max_bytes))
         };
         let query = move |conn: &Connection, memory| {
             events::read_events(conn, &file, session.0, from, max_bytes, &memory)

@@ -5,7 +5,7 @@ use super::segment::Segment;
 use super::sql_integers;
 use rusqlite::Connection;
 use std::collections::HashMap;
-use turnwire_core::Head;
+use turnwire_core::{Head, Seq};
 
 /// A row of `tail`.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ pub(super) enum TailChange {
     /// A new row at the end.
     Push(i64, TailRow),
     /// Rows up to a seq have moved or were deleted.
-    Drop(i64, u64),
+    Drop(i64, Head),
     /// A row became shorter.
     Shorten(i64, TailRow),
     /// The session was deleted.
@@ -52,7 +52,7 @@ pub(super) struct Tails {
 #[derive(Debug, Default)]
 pub(super) struct TailView {
     /// The first event in the tail; all events before it are in `segments`.
-    pub(super) first: Option<u64>,
+    pub(super) first: Option<Seq>,
     /// The rows from the requested seq on, as many as the read may need.
     pub(super) rows: Vec<TailRow>,
 }
@@ -67,16 +67,14 @@ impl Tails {
         self.rows_of(session).last().map(|tail_row| tail_row.segment.head())
     }
 
-    pub(super) fn view(&self, session: i64, from: u64, max_bytes: usize) -> TailView {
+    pub(super) fn view(&self, session: i64, from: Seq, max_bytes: usize) -> TailView {
         let tail_rows = self.rows_of(session);
         let begin = tail_rows.partition_point(|tail_row| tail_row.segment.last() < from);
         let mut bytes = 0_usize;
         let wanted = tail_rows.iter().skip(begin).take_while(|tail_row| {
             let room = bytes < max_bytes.max(1);
-            // The first row may begin before the seq.
-            let of_it =
-                tail_row.segment.last().saturating_sub(from) >= u64::from(tail_row.segment.count);
-            bytes += if of_it { tail_row.segment.len() } else { 0 };
+            // The first row may begin before the seq, so its size says little.
+            bytes += if tail_row.segment.first > from { tail_row.segment.len() } else { 0 };
             room
         });
         TailView {
@@ -110,7 +108,7 @@ impl Tails {
                     }
                     tail_rows.push(tail_row);
                 }
-                TailChange::Drop(session, seq) => self.drop_up_to(session, seq),
+                TailChange::Drop(session, end) => self.drop_up_to(session, end),
                 TailChange::Shorten(session, tail_row) => {
                     let tail_rows = self.sessions.entry(session).or_default();
                     if let Some(old) = tail_rows.iter_mut().find(|old| old.no == tail_row.no) {
@@ -124,9 +122,9 @@ impl Tails {
         }
     }
 
-    fn drop_up_to(&mut self, session: i64, seq: u64) {
+    fn drop_up_to(&mut self, session: i64, end: Head) {
         if let Some(tail_rows) = self.sessions.get_mut(&session) {
-            tail_rows.retain(|tail_row| tail_row.segment.last() > seq);
+            tail_rows.retain(|tail_row| !end.includes(tail_row.segment.last()));
             if tail_rows.is_empty() {
                 self.sessions.remove(&session);
             }
@@ -166,7 +164,7 @@ impl Tails {
         let mut found = end.query([session])?;
         match found.next()? {
             Some(row) => {
-                let end = sql_integers::from_sql(row.get(0)?);
+                let end = sql_integers::head_from_sql(row.get(0)?);
                 repair_positions(self.sessions.entry(session).or_default(), end);
                 self.drop_up_to(session, end);
             }
@@ -197,8 +195,8 @@ impl Tails {
 
 /// Gives damaged rows the seqs that they must have had, because their own numbers may be damaged
 /// too. The log ended at `end` before these rows.
-fn repair_positions(tail_rows: &mut Vec<TailRow>, end: u64) {
-    let mut mended: Vec<TailRow> = Vec::with_capacity(tail_rows.len());
+fn repair_positions(tail_rows: &mut Vec<TailRow>, end: Head) {
+    let mut repaired: Vec<TailRow> = Vec::with_capacity(tail_rows.len());
     let mut last = end;
     let mut rest = std::mem::take(tail_rows).into_iter();
     while let Some(mut tail_row) = rest.next() {
@@ -208,23 +206,23 @@ fn repair_positions(tail_rows: &mut Vec<TailRow>, end: u64) {
                 .iter()
                 .find(|tail_row| tail_row.is_intact)
                 .map(|tail_row| tail_row.segment.first);
-            let expected = last + 1;
+            let expected = last.next();
             let fits = tail_row.segment.count > 0
                 && tail_row.segment.first == expected
-                && next.is_none_or(|next| next == tail_row.segment.last() + 1);
+                && next.is_none_or(|next| next == tail_row.segment.last().next());
             if next.is_some_and(|next| next <= expected) {
                 continue;
             }
             if !fits {
-                let count = next.map_or(1, |next| next - expected);
+                let count = next.map_or(1, |next| next.offset_from(expected));
                 tail_row.segment.first = expected;
                 tail_row.segment.count = u32::try_from(count).unwrap_or(u32::MAX);
             }
         }
-        last = last.max(tail_row.segment.last());
-        mended.push(tail_row);
+        last = last.max(tail_row.segment.head());
+        repaired.push(tail_row);
     }
-    *tail_rows = mended;
+    *tail_rows = repaired;
 }
 
 /// A row with the columns that [`Tails::load`] selects.
@@ -239,38 +237,38 @@ mod tests {
     use super::{TailRow, repair_positions};
     use crate::sqlite::segment::Segment;
     use bytes::Bytes;
+    use turnwire_core::{Head, Seq};
 
-    fn row(first: u64, count: u32, sound: bool) -> TailRow {
+    fn row(first: u64, count: u32, is_intact: bool) -> TailRow {
         TailRow {
             no: 0,
-            segment: Segment { first, count, ms: 0, bytes: Bytes::new() },
+            segment: Segment { first: Seq::new(first).unwrap(), count, ms: 0, bytes: Bytes::new() },
             crc: 0,
-            is_intact: sound,
+            is_intact,
         }
     }
 
     fn positions(mut tail_rows: Vec<TailRow>, end: u64) -> Vec<(u64, u64, bool)> {
-        repair_positions(&mut tail_rows, end);
-        tail_rows
-            .iter()
-            .map(|tail_row| (tail_row.segment.first, tail_row.segment.last(), tail_row.is_intact))
-            .collect()
+        repair_positions(&mut tail_rows, Head::new(end));
+        let position =
+            |row: &TailRow| (row.segment.first.get(), row.segment.last().get(), row.is_intact);
+        tail_rows.iter().map(position).collect()
     }
 
     #[test]
-    fn damaged_numbers_are_those_that_are_left() {
+    fn a_damaged_row_gets_the_seqs_between_its_neighbours() {
         let all = vec![row(4, 2, true), row(999, 7, false), row(9, 1, true)];
         assert_eq!(positions(all, 3), [(4, 5, true), (6, 8, false), (9, 9, true)]);
     }
 
     #[test]
-    fn a_damaged_end_counts_for_something() {
+    fn a_damaged_last_row_has_at_least_one_event() {
         assert_eq!(positions(vec![row(4, 2, false)], 3), [(4, 5, false)]);
         assert_eq!(positions(vec![row(1, 0, false)], 3), [(4, 4, false)]);
     }
 
     #[test]
-    fn damage_in_what_no_longer_counts_is_left_out() {
+    fn damaged_rows_before_the_end_of_the_segments_are_dropped() {
         let all = vec![row(1, 2, true), row(77, 1, false), row(4, 1, true)];
         assert_eq!(positions(all, 3), [(1, 2, true), (4, 4, true)]);
     }

@@ -171,7 +171,7 @@ pub(super) fn write_segments(batch: &mut Batch<'_>) -> Result<Vec<(i64, Head)>, 
     )?;
     for ((session, segments), gathered) in segments.into_iter().zip(gathered) {
         if let Some(tail_rows) = gathered {
-            let end = segments.last().map_or(0, Segment::last);
+            let end = segments.last().map_or(Head::EMPTY, Segment::head);
             move_to_segments(conn, sizes, session, &tail_rows, segments)?;
             moved.insert(session);
             batch.changes.push(TailChange::Drop(session, end));
@@ -180,7 +180,7 @@ pub(super) fn write_segments(batch: &mut Batch<'_>) -> Result<Vec<(i64, Head)>, 
             insert.execute(params![
                 tail_row.no,
                 session,
-                sql_integers::to_sql(tail_row.segment.last()),
+                sql_integers::position_to_sql(tail_row.segment.last()),
                 tail_row.segment.count,
                 tail_row.segment.ms,
                 tail_row.crc,
@@ -274,7 +274,7 @@ fn insert_segment(
     )?
     .execute(params![
         session,
-        sql_integers::to_sql(segment.last()),
+        sql_integers::position_to_sql(segment.last()),
         segment.count,
         sql_integers::count_to_sql(segment.len()),
         segment.ms,
@@ -315,7 +315,7 @@ fn sweep(
     batch.tail_table.open_transaction.sweeping = true;
     for (session, tail_rows) in picked {
         move_to_segments(conn, sizes, session, &tail_rows, Vec::new())?;
-        let end = tail_rows.last().map_or(0, |tail_row| tail_row.segment.last());
+        let end = tail_rows.last().map_or(Head::EMPTY, |tail_row| tail_row.segment.head());
         batch.changes.push(TailChange::Drop(session, end));
     }
     if done {

@@ -112,7 +112,7 @@ async fn write_events(
     let (mut from, mut count) = (record.first, 0);
     while record.head.includes(from) {
         let rows = store.read_events(record.number, from, READ_BYTES).await?;
-        let Some(last) = rows.last().map(EventLines::last_seq) else {
+        let Some(last) = rows.last().map(EventLines::last) else {
             return Err(Error::Damaged(format!("event {from} is missing")).into());
         };
         for (seq, line) in rows.iter().flat_map(EventLines::iter) {

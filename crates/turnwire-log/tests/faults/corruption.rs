@@ -33,8 +33,8 @@ pub async fn read_everything(world: &Workload, store: &SqliteStore) -> StoreCont
 async fn read_session(past: &SessionHistory, store: &SqliteStore, answers: &mut StoreContents) {
     let id = &past.key.id;
     let record = store.find_session(&past.key).await;
-    let told = record.clone().map(|record| format!("{record:?}"));
-    answers.insert(format!("{id}: session"), told);
+    let shown = record.clone().map(|record| format!("{record:?}"));
+    answers.insert(format!("{id}: session"), shown);
     for key in past.keys() {
         let answer = store
             .find_idempotency_record(&key.tenant, &key.key)

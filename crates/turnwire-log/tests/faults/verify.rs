@@ -48,10 +48,10 @@ async fn verify_session(store: &dyn Store, past: &mut SessionHistory) -> Result<
             past.steps.get(past.acknowledged)
         ));
     };
-    if let (Some(told), Some(record)) = (past.epoch(steps), &record)
-        && told != record.epoch
+    if let (Some(expected), Some(record)) = (past.epoch(steps), &record)
+        && expected != record.epoch
     {
-        return Err(format!("the epoch was {told}, and is {}", record.epoch));
+        return Err(format!("the epoch was {expected}, and is {}", record.epoch));
     }
     if let Some(record) = &record {
         let found = doctor::check(store, record).await.map_err(|error| error.to_string())?;

@@ -105,7 +105,7 @@ async fn write_until_killed(path: &Path) {
 }
 
 async fn write(store: Arc<SqliteStore>, id: String) {
-    let tell = |line: String| io::stdout().write_all(format!("{line}\n").as_bytes()).unwrap();
+    let print_line = |line: String| io::stdout().write_all(format!("{line}\n").as_bytes()).unwrap();
     let mut owner = Owner::new(&store, &id).await;
     for round in 0_u64.. {
         let size = fastrand::u32(1..5);
@@ -114,11 +114,11 @@ async fn write(store: Arc<SqliteStore>, id: String) {
             _ => owner.events(size),
         };
         store.append(append).await.unwrap();
-        tell(format!("appended {id} {} {}", owner.no.0, owner.last));
+        print_line(format!("appended {id} {} {}", owner.no.0, owner.last));
         match fastrand::u8(..100) {
             0 => {
                 store.delete_session(owner.no).await.unwrap();
-                tell(format!("deleted {}", owner.no.0));
+                print_line(format!("deleted {}", owner.no.0));
                 owner = Owner::new(&store, &id).await;
             }
             1 => {

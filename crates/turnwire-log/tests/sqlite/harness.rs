@@ -123,7 +123,7 @@ pub(crate) async fn read(store: &SqliteStore, no: SessionNumber, from: u64) -> R
     loop {
         let page = store.read_events(no, seq(next), 300).await?;
         let Some(last) = page.last() else { return Ok(bytes) };
-        next = last.last_seq().next().get();
+        next = last.last().next().get();
         for lines in page {
             bytes.extend_from_slice(&lines.bytes);
         }

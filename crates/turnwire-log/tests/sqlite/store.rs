@@ -128,7 +128,7 @@ async fn a_large_append_is_read_in_small_pages() {
                 assert_eq!(found, line("s", at.get()).trim_end().as_bytes());
             }
         }
-        next = page.last().unwrap().last_seq().next().get();
+        next = page.last().unwrap().last().next().get();
     }
 }
 

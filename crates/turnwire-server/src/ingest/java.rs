@@ -9,7 +9,7 @@ use crate::error::{ApiError, ApiResult};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use turnwire_core::{Event, EventKind, Seq};
+use turnwire_core::{Event, EventKind, Head, Seq};
 use turnwire_log::Session;
 use turnwire_log::store::{EventLines, SessionNumber};
 use turnwire_wires::{Decoder, Encode, EncoderOptions, Frames as Encoded, Wire};
@@ -29,8 +29,8 @@ pub(super) struct JavaReplies {
 /// What is known of one reply.
 struct KnownReply {
     reply_id: String,
-    /// The log was read up to this seq.
-    read_to: u64,
+    /// The log was read up to here.
+    read_to: Head,
     /// The events that change how later ones are decoded, on this wire.
     lines: Vec<EncodedEvent>,
     encode: Box<dyn Encode>,
@@ -117,14 +117,13 @@ impl KnownReply {
     fn new(reply_id: String, first: Seq) -> ApiResult<Self> {
         let wire = Wire::named(WIRE).ok_or_else(|| ApiError::internal("a wire is missing"))?;
         let encode = wire.encoder(&EncoderOptions::default()).map_err(ApiError::internal)?;
-        Ok(Self { reply_id, read_to: first.get() - 1, lines: Vec::new(), encode })
+        Ok(Self { reply_id, read_to: first.previous(), lines: Vec::new(), encode })
     }
 
     async fn catch_up(&mut self, session: &Session) -> ApiResult<()> {
         let mut frames = Encoded::default();
         while self.read_to < session.head_state().head {
-            let from = Seq::new(self.read_to + 1).unwrap_or(Seq::FIRST);
-            let rows = session.read_events(from, READ_BYTES).await?;
+            let rows = session.read_events(self.read_to.next(), READ_BYTES).await?;
             let Some(last) = rows.last().map(EventLines::last) else { break };
             for (seq, line) in rows.iter().flat_map(EventLines::iter) {
                 let event = Session::parse_event(seq, line)?;
@@ -138,7 +137,7 @@ impl KnownReply {
                     }));
                 }
             }
-            self.read_to = last;
+            self.read_to = last.into();
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ use reply_writer::{PipedReply, server_stopping};
 use std::sync::Arc;
 use tokio::time::Instant;
 use turnwire_core::stamp::{Stamp, SystemStamp};
-use turnwire_core::{Error, ErrorType, Event, FinishedReason, ReplyError};
+use turnwire_core::{Error, ErrorType, Event, FinishedReason, Head, ReplyError};
 use turnwire_log::Session;
 use turnwire_log::store::Producer;
 use turnwire_wires::{Decoded, Decoder, DecoderOptions, Wire};
@@ -36,7 +36,7 @@ pub(crate) struct Pipe {
 #[derive(Debug)]
 pub(crate) struct PipeResult {
     pub reply_id: String,
-    pub last: u64,
+    pub last: Head,
     pub finished_reason: FinishedReason,
     /// Only in tolerant mode.
     pub skipped: Option<Vec<SkippedEvent>>,
@@ -94,7 +94,7 @@ impl Pipe {
             has_tried: false,
             has_begun: false,
             ended: None,
-            last: 0,
+            last: Head::EMPTY,
             count: 0,
             skipped: Vec::new(),
             stored: 0,

@@ -17,13 +17,13 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use turnwire_core::{Error, ErrorKind, Event, EventKind};
+use turnwire_core::{Error, ErrorKind, Event, EventKind, Head};
 use turnwire_log::{PushOutcome, Session};
 
 /// What became of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Published {
-    pub last: u64,
+    pub last: Head,
     pub stored: u64,
     pub repeated: u64,
     pub skipped: Vec<SkippedEvent>,

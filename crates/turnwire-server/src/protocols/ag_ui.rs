@@ -192,12 +192,12 @@ impl RunRequest<'_> {
         events: &[Event<'static>],
     ) -> ApiResult<Response> {
         let taken = client_events::accept_events(self.app, session, self.caller, events).await?;
-        let place = taken.last.saturating_sub(u64::from(taken.stored));
+        let cursor = taken.cursor_before();
         // The client has not seen events of other agents during the wait.
         let difference = self.difference(thread);
-        let is_all = place == thread.snapshot.head && difference == HistoryDifference::None;
+        let is_all = cursor == thread.snapshot.head && difference == HistoryDifference::None;
         let begin = if is_all || !self.caller.can(Action::Read) {
-            ReplyPosition::After(place)
+            ReplyPosition::After(cursor)
         } else {
             ReplyPosition::Snapshot
         };
@@ -335,7 +335,7 @@ impl ThreadState {
             for stored in stored {
                 if stored.superseded {
                     thread.has_superseded |= replies.contains(&stored.id);
-                } else if stored.last.get() <= thread.snapshot.head {
+                } else if thread.snapshot.head.includes(stored.last) {
                     let text = std::str::from_utf8(&stored.json).map_err(ApiError::internal)?;
                     let msg = Msg::from_json(text).map_err(ApiError::internal)?;
                     thread.track_last(&msg);

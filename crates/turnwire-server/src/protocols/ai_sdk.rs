@@ -20,7 +20,7 @@ use crate::auth::{Action, Caller, expired_error, wait_until_expired};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{BodyBytes, Path};
 use crate::links;
-use crate::stream::{PausePolicy, ReplyPosition, ReplyStreamOptions};
+use crate::stream::{PausePolicy, ReplyPosition, ReplyStreamOptions, token_cursor};
 use crate::turns::client_context;
 use crate::turns::client_events;
 use crate::turns::idempotency::IdempotencyKey;
@@ -60,15 +60,15 @@ pub async fn chat(
         let messages = NewMessages::from_request(&request, |_| false)?.validate()?;
         client_context::check_last_message(&app, caller.tenant(), &messages).await?;
         let new = open_or_create_session(&app, &caller, Some(&request.chat_id), &agent).await?;
-        let once = IdempotencyKey::from_request(&new, &caller, &headers, &uri, &body)?;
-        return ChatContext { app: &app, caller: &caller, session: new, once }
+        let idempotency_key = IdempotencyKey::from_request(&new, &caller, &headers, &uri, &body)?;
+        return ChatContext { app: &app, caller: &caller, session: new, idempotency_key }
             .send_messages(messages)
             .await;
     };
-    let once = IdempotencyKey::from_request(&known, &caller, &headers, &uri, &body)?;
-    let chat = ChatContext { app: &app, caller: &caller, session: known, once };
-    if let Some(once) = &chat.once
-        && let Some(before) = once.find_response::<Accepted>(&app.log).await?
+    let idempotency_key = IdempotencyKey::from_request(&known, &caller, &headers, &uri, &body)?;
+    let chat = ChatContext { app: &app, caller: &caller, session: known, idempotency_key };
+    if let Some(idempotency_key) = &chat.idempotency_key
+        && let Some(before) = idempotency_key.find_response::<Accepted>(&app.log).await?
     {
         return chat.stream_accepted(&before).await;
     }
@@ -90,7 +90,7 @@ pub async fn resume(
     else {
         return Ok(no_content());
     };
-    ChatContext { app: &app, caller: &caller, session, once: None }
+    ChatContext { app: &app, caller: &caller, session, idempotency_key: None }
         .stream_reply(reply, ReplyPosition::Start)
         .await
 }
@@ -222,7 +222,7 @@ struct ChatContext<'a> {
     app: &'a Arc<App>,
     caller: &'a Caller,
     session: Arc<Session>,
-    once: Option<IdempotencyKey>,
+    idempotency_key: Option<IdempotencyKey>,
 }
 
 impl ChatContext<'_> {
@@ -246,7 +246,7 @@ impl ChatContext<'_> {
                 Some(id) => id,
                 None => self.last_message_id().await?.ok_or_else(nothing_new)?,
             };
-            let sent = retry(self.app, &self.session, &id, self.once.as_ref()).await;
+            let sent = retry(self.app, &self.session, &id, self.idempotency_key.as_ref()).await;
             return self.stream_accepted(sent.map_err(with_protocol_hint)?.accepted()).await;
         }
         if let Some(msg) = request.edited_message(is_known).map_err(invalid_request)? {
@@ -259,14 +259,14 @@ impl ChatContext<'_> {
     async fn edit(&self, msg: Msg) -> ApiResult<Response> {
         self.caller.require(Action::Regenerate)?;
         let is_same = |known: &Msg| has_id(known, Some(msg.id())) && has_same_content(known, &msg);
-        let once = self.once.as_ref();
+        let idempotency_key = self.idempotency_key.as_ref();
         let sent = if open_reply(&self.session.snapshot().await?).is_some() {
             return self.resume_running(is_same).await;
         } else if self.find_message(msg.id()).await?.is_some_and(|known| is_same(&known)) {
-            retry(self.app, &self.session, msg.id(), once).await
+            retry(self.app, &self.session, msg.id(), idempotency_key).await
         } else {
             let id = msg.id().to_owned();
-            edit(self.app, &self.session, &id, msg, once).await
+            edit(self.app, &self.session, &id, msg, idempotency_key).await
         };
         self.stream_accepted(sent.map_err(with_protocol_hint)?.accepted()).await
     }
@@ -305,8 +305,11 @@ impl ChatContext<'_> {
     }
 
     async fn send_messages(&self, messages: Vec<Msg>) -> ApiResult<Response> {
-        let what =
-            SendRequest { messages, idempotency_key: self.once.as_ref(), ..SendRequest::default() };
+        let what = SendRequest {
+            messages,
+            idempotency_key: self.idempotency_key.as_ref(),
+            ..SendRequest::default()
+        };
         let sent = send_all(self.app, &self.session, what).await.map_err(with_protocol_hint)?;
         self.stream_accepted(sent.accepted()).await
     }
@@ -335,7 +338,7 @@ impl ChatContext<'_> {
 
     /// Waits for the next reply of an external agent.
     async fn wait_for_external_reply(&self, token: &str) -> ApiResult<String> {
-        let place = token.rsplit_once('.').and_then(|(_, seq)| seq.parse().ok()).unwrap_or(0);
+        let cursor = token_cursor(token).unwrap_or_default();
         let mut head = self.session.watch_head();
         loop {
             let is_gone = head.borrow_and_update().is_deleted;
@@ -344,12 +347,12 @@ impl ChatContext<'_> {
             }
             let snapshot = self.session.snapshot().await?;
             if let Some(reply) =
-                open_reply(&snapshot).filter(|reply| reply.first_seq().get() > place)
+                open_reply(&snapshot).filter(|reply| !cursor.includes(reply.first_seq()))
             {
                 return Ok(reply.msg().id().to_owned());
             }
             let query = MessageQuery {
-                after: Seq::new(place),
+                after: cursor.seq(),
                 limit: MAX_NEW_MESSAGES,
                 ..MessageQuery::default()
             };

@@ -16,7 +16,7 @@ use futures_util::stream;
 use http::header::CONTENT_TYPE;
 use memchr::memmem;
 use std::sync::Arc;
-use turnwire_core::{EventKind, FinishedReason, Msg, Role, Seq, ToolCall};
+use turnwire_core::{EventKind, FinishedReason, Head, Msg, Role, Seq, ToolCall};
 use turnwire_log::message_pages::MessagePages;
 use turnwire_log::store::{EventLines, SessionStatus, Store, StoredMessage};
 use turnwire_log::{OpenReply, Session, Snapshot};
@@ -37,19 +37,18 @@ pub async fn history(
     let session = session.ok_or(turnwire_log::Error::NoSession)?;
     let snapshot = session.snapshot().await?;
     let open_from = snapshot.open.iter().map(OpenReply::first_seq).min();
-    let place = open_from.map_or(snapshot.head, |first| first.get() - 1);
+    let head = open_from.map_or(snapshot.head, Seq::previous);
     let pending_approval = find_pending_approval(&app, &session, &snapshot).await?;
     let stored = session.message_pages().without_sub_agents();
     let writing = HistoryWriter {
-        // No log is long enough to overflow.
-        stored: stored.before(Seq::new(place.saturating_add(1)).unwrap_or(Seq::FIRST)),
+        stored: stored.before(head.next()),
         encoder: HistoryEncoder::default(),
         state: WriterState::Head,
         last_reason: None,
         pending_approval,
         session,
         snapshot,
-        place,
+        head,
     };
     // Streamed, so that only a few messages are in memory at a time.
     let body = stream::try_unfold(writing, HistoryWriter::next);
@@ -60,8 +59,8 @@ pub async fn history(
 struct HistoryWriter {
     session: Arc<Session>,
     snapshot: Snapshot,
-    /// Only messages that ended before this position are written.
-    place: u64,
+    /// Only messages that ended up to here are written.
+    head: Head,
     pending_approval: Option<PendingApproval>,
     stored: MessagePages<Arc<dyn Store>>,
     encoder: HistoryEncoder,
@@ -101,9 +100,9 @@ impl HistoryWriter {
     }
 
     fn write(&mut self, stored: &[StoredMessage], text: &mut String) -> ApiResult<()> {
-        let place = self.place;
+        let head = self.head;
         let counted =
-            stored.iter().filter(|message| message.last.get() <= place && !message.superseded);
+            stored.iter().filter(|message| head.includes(message.last) && !message.superseded);
         for message in counted {
             let json = std::str::from_utf8(&message.json).map_err(ApiError::internal)?;
             let msg = Msg::from_json(json).map_err(ApiError::internal)?;
@@ -128,7 +127,7 @@ impl HistoryWriter {
             pending_approval: self.pending_approval.clone(),
             workspace: self.snapshot.metadata.raw("workspace").cloned(),
             agent_status: Some(status_name(self.snapshot.state.status).to_owned()),
-            last_event_id: Some(self.session.resume_token(self.place)),
+            last_event_id: Some(self.session.resume_token(self.head)),
             ..History::from_encoder(self.session.id(), &self.encoder)
         }
     }
@@ -192,14 +191,15 @@ pub(crate) struct Question {
     timeout_seconds: Option<u64>,
 }
 
-/// The approval request at a position of the log.
-pub(crate) async fn find_question(session: &Session, place: u64) -> ApiResult<Question> {
+/// The approval request with this seq, if there is one.
+pub(crate) async fn find_question(session: &Session, seq: Option<Seq>) -> ApiResult<Question> {
     let unknown = || {
         ApiError::unprocessable("unknown `approval_key`; nothing was stored")
             .kind("unknown_approval")
             .hint("the block `approval_request` and the history have the key")
     };
-    let at = Seq::new(place).filter(|_| place <= session.head_state().head).ok_or_else(unknown)?;
+    let head = session.head_state().head;
+    let at = seq.filter(|seq| head.includes(*seq)).ok_or_else(unknown)?;
     let rows = match session.read_events(at, 1).await {
         Err(turnwire_log::Error::Trimmed(_)) => return Err(unknown()),
         rows => rows?,
@@ -221,16 +221,16 @@ fn parse_question(seq: Seq, line: &[u8]) -> ApiResult<Option<Question>> {
 async fn last_question(
     session: &Session,
     from: Seq,
-    to: u64,
+    to: Head,
     call: &str,
 ) -> ApiResult<Option<(Seq, Question)>> {
     let finder = memmem::Finder::new("REQUIRE_USER_CONFIRM");
     let (mut from, mut found) = (from, None);
-    while from.get() <= to {
+    while to.includes(from) {
         let rows = session.read_events(from, CHUNK).await?;
         let Some(last) = rows.last().map(EventLines::last) else { break };
-        for (seq, line) in rows.iter().flat_map(EventLines::iter).filter(|(seq, _)| seq.get() <= to)
-        {
+        let lines = rows.iter().flat_map(EventLines::iter);
+        for (seq, line) in lines.take_while(|(seq, _)| to.includes(*seq)) {
             if finder.find(line).is_none() {
                 continue;
             }
@@ -238,8 +238,7 @@ async fn last_question(
             let asked = asked.filter(|asked| asked.calls.iter().any(|asked| asked.id == call));
             found = asked.map(|asked| (seq, asked)).or(found);
         }
-        let Some(next) = Seq::new(last.saturating_add(1)) else { break };
-        from = next;
+        from = last.next();
     }
     Ok(found)
 }

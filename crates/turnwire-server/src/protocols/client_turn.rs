@@ -21,7 +21,7 @@ use crate::turns::send::{
 use http::{HeaderMap, Uri};
 use std::sync::Arc;
 use turnwire_agent::ClientContext;
-use turnwire_core::{Msg, Role};
+use turnwire_core::{Head, Msg, Role};
 use turnwire_log::Session;
 use turnwire_log::store::{MessageQuery, SessionKey, StoredMessage};
 
@@ -57,8 +57,8 @@ impl ReplyPart {
     /// Begins to send it, and notes whether the client receives all of it.
     pub(crate) fn begin_delivery(&self, app: &App) -> Delivery {
         let after = match self.begin {
-            ReplyPosition::After(seq) => seq,
-            ReplyPosition::Start | ReplyPosition::Snapshot => 0,
+            ReplyPosition::After(cursor) => cursor,
+            ReplyPosition::Start | ReplyPosition::Snapshot => Head::EMPTY,
         };
         app.deliveries.begin(self.session.key(), &self.reply_id, after)
     }
@@ -101,7 +101,7 @@ impl ClientTurn<'_> {
     /// Submits to the session that the client named.
     pub(crate) async fn submit_to_named(&self, session: Arc<Session>) -> ApiResult<ReplyPart> {
         let snapshot = session.snapshot().await?;
-        let is_new = snapshot.head == 0;
+        let is_new = snapshot.head.is_empty();
         let change = self.conversation.continue_from(is_new, snapshot.state.history.as_ref());
         if is_new {
             return self.send_history(session, 0, change).await;
@@ -130,13 +130,13 @@ impl ClientTurn<'_> {
             Recognized::Branch { session, at, new_from } => {
                 let source = self.open(&session).await?;
                 let key = new_session_key(caller, id.map(str::to_owned))?;
-                let fork = fork_log(app, source, at.get(), key, None).await?;
+                let fork = fork_log(app, source, at.into(), key, None).await?;
                 self.send_history(fork, new_from, self.conversation.first_change()).await
             }
             Recognized::Resend { session, state } => {
                 let session = self.open(&session).await?;
                 let begin = match state.results_after {
-                    Some(head) => ReplyPosition::After(head.get()),
+                    Some(head) => ReplyPosition::After(head),
                     None => ReplyPosition::Start,
                 };
                 Ok(ReplyPart { session, reply_id: state.reply_id, begin, replayed: true })

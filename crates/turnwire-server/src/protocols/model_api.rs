@@ -97,7 +97,7 @@ async fn respond(
 ) -> ApiResult<Response> {
     let (prefix, reply) = (manner.id_prefix, &turn.reply_id);
     let id = match turn.begin {
-        ReplyPosition::After(place) => format!("{prefix}{reply}.{place}"),
+        ReplyPosition::After(cursor) => format!("{prefix}{reply}.{cursor}"),
         ReplyPosition::Start | ReplyPosition::Snapshot => format!("{prefix}{reply}"),
     };
     let wire = Wire::named(manner.wire).ok_or_else(|| ApiError::internal("the wire is missing"))?;

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use turnwire_core::event::{ExternalExecutionResult, Hint};
 use turnwire_core::stamp::{Stamp, SystemStamp};
-use turnwire_core::{ContentBlock, Event, Head, Msg, Part, Payload, Seq, ToolCall, ToolResult};
+use turnwire_core::{ContentBlock, Event, Msg, Part, Payload, Seq, ToolCall, ToolResult};
 use turnwire_log::store::{EventLines, MessageQuery};
 use turnwire_log::{PendingCalls, Session, Snapshot};
 
@@ -63,7 +63,7 @@ pub(crate) async fn submit_results_to(
     // The agent's own goes last: the response begins with it.
     events.sort_by_key(|event| event.reply_id == own);
     if let Some(change) = &mut change {
-        change.input.results_after = Some(Head::new(snapshot.head));
+        change.input.results_after = Some(snapshot.head);
     }
     events.extend(user_hint(new, own));
     assign_event_ids(turn, &mut events)?;
@@ -73,8 +73,7 @@ pub(crate) async fn submit_results_to(
         // The same request was handled at the same time.
         return replay_or_reject(turn, session, ids.first().copied().unwrap_or_default()).await;
     }
-    let place = taken.last.saturating_sub(u64::from(taken.stored));
-    let (reply_id, begin) = (own.to_owned(), ReplyPosition::After(place));
+    let (reply_id, begin) = (own.to_owned(), ReplyPosition::After(taken.cursor_before()));
     Ok(ReplyPart { session, reply_id, begin, replayed: false })
 }
 
@@ -172,7 +171,7 @@ async fn replay_or_reject(
     if let Some(key) = read_header(turn.headers)? {
         let wanted = format!("{}-0", turn.request_id(key));
         if let Some(seq) = find_event(&session, first, &wanted).await? {
-            let begin = ReplyPosition::After(seq.get() - 1);
+            let begin = ReplyPosition::After(seq.previous());
             return Ok(ReplyPart { session, reply_id, begin, replayed: true });
         }
     }
@@ -211,8 +210,8 @@ async fn find_event(session: &Session, mut from: Seq, id: &str) -> ApiResult<Opt
                 return Ok(Some(seq));
             }
         }
-        let next = rows.last().and_then(|rows| Seq::new(rows.last() + 1));
-        let Some(next) = next.filter(|next| next.get() <= session.head_state().head) else {
+        let next = rows.last().map(|rows| rows.last().next());
+        let Some(next) = next.filter(|next| session.head_state().head.includes(*next)) else {
             return Ok(None);
         };
         from = next;

@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 use tokio::time::Instant;
-use turnwire_core::Seq;
+use turnwire_core::{Head, Seq};
 use turnwire_log::Session;
 use turnwire_log::store::EventLines;
 use turnwire_wires::Wire;
@@ -136,20 +136,20 @@ fn ndjson_response(
         StartPosition::Beginning if first > Seq::FIRST => {
             return Err(gone(format!("events before {first} were deleted by retention")));
         }
-        StartPosition::Beginning => 0,
-        StartPosition::After(seq) => seq,
+        StartPosition::Beginning => Head::EMPTY,
+        StartPosition::After(cursor) => cursor,
         StartPosition::Now => session.head_state().head,
         StartPosition::Reset(why) => return Err(gone(why.to_owned())),
     };
     let (to, expires_at) = (session.head_state().head, caller.expires_at());
     let body = stream::unfold((session.clone(), cursor), move |(session, cursor)| async move {
-        let from = Seq::new(cursor.saturating_add(1)).filter(|from| from.get() <= to)?;
+        let from = Some(cursor.next()).filter(|from| to.includes(*from))?;
         if is_expired(expires_at, Instant::now()) {
             return Some((Ok(Bytes::from(expired_error().json() + "\n")), (session, to)));
         }
         match session.read_events(from, READ_BYTES).await {
             Ok(rows) => {
-                let last = rows.last().map_or(to, EventLines::last);
+                let last = rows.last().map_or(to, |rows| rows.last().into());
                 Some((Ok(lines_with_seqs(&rows, to)), (session, last)))
             }
             Err(error) => Some((Err(error), (session, to))),
@@ -162,9 +162,9 @@ fn ndjson_response(
     Ok((headers, Body::from_stream(body)).into_response())
 }
 
-fn lines_with_seqs(rows: &[EventLines], to: u64) -> Bytes {
+fn lines_with_seqs(rows: &[EventLines], to: Head) -> Bytes {
     let mut out = Vec::new();
-    for (seq, line) in rows.iter().flat_map(EventLines::iter).filter(|(seq, _)| seq.get() <= to) {
+    for (seq, line) in rows.iter().flat_map(EventLines::iter).filter(|(seq, _)| to.includes(*seq)) {
         out.extend_from_slice(line.strip_suffix(b"}").unwrap_or(line));
         out.extend_from_slice(format!(",\"seq\":{seq}}}\n").as_bytes());
     }

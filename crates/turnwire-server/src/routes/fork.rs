@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use turnwire_core::event::Supersede;
 use turnwire_core::stamp::SystemStamp;
-use turnwire_core::{Event, EventKind, FinishedReason, Json as RawJson, Seq};
+use turnwire_core::{Event, EventKind, FinishedReason, Head, Json as RawJson, Seq};
 use turnwire_log::message_pages::MessagePages;
 use turnwire_log::store::{EventLines, NewSession, SessionKey};
 use turnwire_log::{Error, Session, Store, Transaction, transfer};
@@ -44,7 +44,7 @@ pub struct ForkBody {
 #[derive(Serialize)]
 struct ForkedFrom<'a> {
     session: &'a str,
-    seq: u64,
+    seq: Head,
 }
 
 /// `POST /v1/sessions/{s}/fork`
@@ -71,13 +71,13 @@ pub async fn fork_session(
 pub(crate) async fn fork_log(
     app: &Arc<App>,
     source: Arc<Session>,
-    at: u64,
+    at: Head,
     key: SessionKey,
     title: Option<String>,
 ) -> ApiResult<Arc<Session>> {
     let snapshot = source.snapshot().await?;
     let kept = source.first_seq().await?;
-    if at < kept.get() - 1 {
+    if at < kept.previous() {
         return Err(Error::Trimmed(kept).into());
     }
     let mut metadata = snapshot.metadata;
@@ -97,7 +97,7 @@ pub(crate) async fn fork_log(
     let app = app.clone();
     let work = tokio::spawn(async move {
         let store = app.log.store().clone();
-        let mut copy = ForkCopy { store, source, fork: fork.clone(), at, kept, last: 0 };
+        let mut copy = ForkCopy { store, source, fork: fork.clone(), at, kept, last: Head::EMPTY };
         match copy.run().await {
             Ok(()) => Ok(fork),
             Err(error) => {
@@ -113,11 +113,11 @@ struct ForkCopy {
     store: Arc<dyn Store>,
     source: Arc<Session>,
     fork: Arc<Session>,
-    at: u64,
+    at: Head,
     /// The earliest event that the source still has.
     kept: Seq,
     /// The head of the fork. If it differs, somebody else has written to it.
-    last: u64,
+    last: Head,
 }
 
 impl ForkCopy {
@@ -126,11 +126,11 @@ impl ForkCopy {
             self.copy_messages().await?;
         }
         let mut from = self.kept;
-        while from.get() <= self.at {
+        while self.at.includes(from) {
             let rows = self.source.read_events(from, READ_BYTES).await?;
             let Some(last) = rows.last().map(EventLines::last) else { break };
             self.copy_events(&rows).await?;
-            from = Seq::new(last).map_or(from, Seq::next);
+            from = last.next();
         }
         self.close_open().await
     }
@@ -170,23 +170,22 @@ impl ForkCopy {
     /// The messages that were superseded after the fork's seq.
     async fn superseded_later(&self) -> ApiResult<BTreeSet<String>> {
         let mut later = BTreeSet::new();
-        let mut from = self.at;
+        let mut from = self.at.next();
         loop {
-            let first = Seq::new(from.saturating_add(1)).unwrap_or(Seq::FIRST);
-            let rows = self.source.read_events(first, READ_BYTES).await?;
+            let rows = self.source.read_events(from, READ_BYTES).await?;
             let Some(last) = rows.last().map(EventLines::last) else { return Ok(later) };
             for (seq, line) in rows.iter().flat_map(EventLines::iter) {
                 if let EventKind::Supersede(event) = Session::parse_event(seq, line)?.kind {
                     later.extend(event.message_ids);
                 }
             }
-            from = last;
+            from = last.next();
         }
     }
 
     async fn copy_events(&mut self, rows: &[EventLines]) -> ApiResult<()> {
         let lines =
-            rows.iter().flat_map(EventLines::iter).take_while(|(seq, _)| seq.get() <= self.at);
+            rows.iter().flat_map(EventLines::iter).take_while(|(seq, _)| self.at.includes(*seq));
         let last = self.last;
         let change = |tx: &mut Transaction<'_>| {
             check_untouched(tx, last)?;
@@ -229,8 +228,8 @@ impl ForkCopy {
     }
 }
 
-fn check_untouched(tx: &Transaction<'_>, last: u64) -> ApiResult<()> {
-    if tx.last_seq() == last {
+fn check_untouched(tx: &Transaction<'_>, last: Head) -> ApiResult<()> {
+    if tx.head() == last {
         return Ok(());
     }
     Err(ApiError::conflict("another request wrote to the new session before the fork was complete")

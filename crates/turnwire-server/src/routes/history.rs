@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use turnwire_core::event::SubAgent;
-use turnwire_core::{FoldCursor, Msg, Seq};
+use turnwire_core::{FoldCursor, Head, Msg, Seq};
 use turnwire_log::store::{MessageQuery, SessionStatus, StoredMessage};
 use turnwire_log::{Error, Session, Snapshot};
 use turnwire_wires::Wire;
@@ -115,7 +115,7 @@ pub async fn list_messages(
         before,
         sub_agents,
         superseded: listed.superseded,
-        last: snapshot.head,
+        head: snapshot.head,
     };
     let (finished, next_before) = wanted.find_page(&session).await?;
     let has_more = next_before.is_some();
@@ -219,12 +219,12 @@ struct PageQuery {
     sub_agents: bool,
     superseded: bool,
     /// The head of the snapshot: a message that ended after it is still open in this page.
-    last: u64,
+    head: Head,
 }
 
 impl PageQuery {
     fn includes(&self, message: &StoredMessage) -> bool {
-        message.last.get() <= self.last && (self.superseded || !message.superseded)
+        self.head.includes(message.last) && (self.superseded || !message.superseded)
     }
 
     /// The last of them in order, and the `before` of the next page, if there may be one.
@@ -297,7 +297,7 @@ async fn message_at(
     session: &Arc<Session>,
     snapshot: &Snapshot,
     id: &str,
-    at: u64,
+    at: Head,
 ) -> ApiResult<Bytes> {
     let first = first_seq(session, snapshot, id).await?;
     let not_begun = || {
@@ -310,17 +310,17 @@ async fn message_at(
     {
         return Ok(reply.msg().to_json().into());
     }
-    if at < first.get() {
+    if !at.includes(first) {
         return Err(not_begun());
     }
     let kept = session.first_seq().await?;
-    if at < kept.get() && at < snapshot.head {
+    if !at.includes(kept) && at < snapshot.head {
         return Err(Error::Trimmed(kept).into());
     }
     match session.find_message(id).await? {
-        Some(message) if message.last.get() <= at => Ok(message.json),
+        Some(message) if at.includes(message.last) => Ok(message.json),
         _ => {
-            let at = Seq::new(at).ok_or_else(not_begun)?;
+            let at = at.seq().ok_or_else(not_begun)?;
             let message = session.message_at(id, at).await?.ok_or_else(not_begun)?;
             Ok(message.to_json().into())
         }

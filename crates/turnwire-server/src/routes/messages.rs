@@ -4,7 +4,9 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{BodyBytes, Path, Query};
-use crate::stream::{EndCondition, SessionSubscriber, StartPosition, StreamFormat, sse_response};
+use crate::stream::{
+    EndCondition, SessionSubscriber, StartPosition, StreamFormat, sse_response, token_cursor,
+};
 use crate::turns::idempotency::{IdempotencyKey, mark_replayed};
 use crate::turns::send::{Accepted, IfBusy, SendOutcome, send};
 use axum::Json;
@@ -38,9 +40,10 @@ pub async fn send_message(
     BodyBytes(body): BodyBytes,
 ) -> ApiResult<Response> {
     let session = find_session(&app, &caller, &id).await?;
-    let once = IdempotencyKey::from_request(&session, &caller, &headers, &uri, &body)?;
+    let idempotency_key = IdempotencyKey::from_request(&session, &caller, &headers, &uri, &body)?;
     let if_busy = if query.queue { IfBusy::Queue } else { IfBusy::Refuse };
-    let sent = send(&app, &session, read_message(&body)?, if_busy, once.as_ref()).await?;
+    let sent =
+        send(&app, &session, read_message(&body)?, if_busy, idempotency_key.as_ref()).await?;
     // The stream includes the message, because its id is in there.
     respond(&app, &caller, &session, &headers, &sent, StreamStart::AtMessage).await
 }
@@ -146,18 +149,18 @@ async fn stream_reply(
     reply_id: String,
     from: StreamStart,
 ) -> ApiResult<Response> {
-    let seq = accepted.last_event_id.rsplit_once('.').and_then(|(_, seq)| seq.parse().ok());
-    let seq: u64 = seq.ok_or_else(|| ApiError::internal("a response without a resume token"))?;
+    let cursor = token_cursor(&accepted.last_event_id)
+        .ok_or_else(|| ApiError::internal("a response without a resume token"))?;
     let start = match from {
-        StreamStart::AtMessage => seq.saturating_sub(1),
-        StreamStart::AfterMessage => seq,
+        StreamStart::AtMessage => cursor.minus(1),
+        StreamStart::AfterMessage => cursor,
     };
     let wire = Wire::named("turnwire").ok_or_else(|| ApiError::internal("no canonical wire"))?;
     let subscriber = SessionSubscriber::new(
         session.clone(),
         StreamFormat::sse(wire),
         StartPosition::After(start),
-        EndCondition::Reply { id: reply_id, first: seq.saturating_add(1) },
+        EndCondition::Reply { id: reply_id, first: cursor.next() },
         caller.expires_at(),
         app.streams.clone(),
     )

@@ -1,10 +1,11 @@
 //! Parsing that several handlers share.
 
 use crate::error::{ApiError, ApiResult};
+use turnwire_core::Head;
 use turnwire_log::Session;
 
 /// Parses a position in a session's log: a seq, or a resume token. Beyond the end is the end.
-pub fn parse_position(session: &Session, last: u64, text: &str) -> ApiResult<u64> {
+pub fn parse_position(session: &Session, head: Head, text: &str) -> ApiResult<Head> {
     let seq = match text.split_once('.') {
         Some((epoch, seq)) if epoch == session.epoch() => seq,
         Some(_) => {
@@ -12,12 +13,12 @@ pub fn parse_position(session: &Session, last: u64, text: &str) -> ApiResult<u64
                 "the token belongs to another session, or to an earlier incarnation of this one",
             )
             .kind("foreign_token")
-            .hint(format!("this session's last_event_id is {}", session.resume_token(last))));
+            .hint(format!("this session's last_event_id is {}", session.resume_token(head))));
         }
         None => text,
     };
     let seq = seq.parse::<u64>().map_err(|_| {
         ApiError::bad_request("invalid `at`: expected a seq or a resume token EPOCH.SEQ")
     })?;
-    Ok(seq.min(last))
+    Ok(Head::new(seq).min(head))
 }

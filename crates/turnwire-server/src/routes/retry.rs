@@ -21,7 +21,7 @@ pub async fn retry_message(
     headers: HeaderMap,
 ) -> ApiResult<Response> {
     let session = find_session(&app, &caller, &id).await?;
-    let once = IdempotencyKey::from_request(&session, &caller, &headers, &uri, b"")?;
-    let sent = retry(&app, &session, &message, once.as_ref()).await?;
+    let idempotency_key = IdempotencyKey::from_request(&session, &caller, &headers, &uri, b"")?;
+    let sent = retry(&app, &session, &message, idempotency_key.as_ref()).await?;
     respond(&app, &caller, &session, &headers, &sent, StreamStart::AfterMessage).await
 }

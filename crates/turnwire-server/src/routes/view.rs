@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
-use turnwire_core::{ContentBlock, Fields, Msg, ToolCall, Usage};
+use turnwire_core::{ContentBlock, Fields, Head, Msg, ToolCall, Usage};
 use turnwire_log::store::{QueuedMessage, SessionRecord, SessionState, SessionStatus};
 use turnwire_log::{Cost, PendingCalls, Session, Snapshot};
 
@@ -20,7 +20,8 @@ pub struct SessionView {
     title: Option<String>,
     status: SessionStatus,
     epoch: String,
-    last_seq: u64,
+    #[schemars(with = "u64")]
+    last_seq: Head,
     last_event_id: String,
     pending: Vec<PendingView>,
     queued: Vec<QueuedView>,
@@ -80,11 +81,11 @@ impl SessionView {
         }
         let queued = app.log.store().list_queued(record.number);
         let queue = app.log.read_fairly(&record.key.tenant, queued).await?;
-        let SessionRecord { key, epoch, agent, title, metadata, head: last, state, .. } = record;
+        let SessionRecord { key, epoch, agent, title, metadata, head, state, .. } = record;
         let (created_ms, updated_ms) = (record.created_ms, record.updated_ms);
         let about =
             SessionFacts { id: &key.id, epoch: &epoch, agent: &agent, created_ms, updated_ms };
-        Ok(Self::new(&about, last.get(), state, title, metadata, Vec::new(), &queue))
+        Ok(Self::new(&about, head, state, title, metadata, Vec::new(), &queue))
     }
 
     /// A session at a snapshot; `updated_at` is the current time.
@@ -97,13 +98,13 @@ impl SessionView {
             updated_ms: Timestamp::now().as_millisecond(),
         };
         let waiting = pending_views(app, session.agent(), &snapshot);
-        let Snapshot { head: last, state, queue, title, metadata, .. } = snapshot;
-        Self::new(&about, last, state, title, metadata, waiting, &queue)
+        let Snapshot { head, state, queue, title, metadata, .. } = snapshot;
+        Self::new(&about, head, state, title, metadata, waiting, &queue)
     }
 
     fn new(
         about: &SessionFacts<'_>,
-        last: u64,
+        head: Head,
         state: SessionState,
         title: String,
         metadata: Fields,
@@ -121,8 +122,8 @@ impl SessionView {
             title: Some(title).filter(|title| !title.is_empty()),
             status: state.status,
             epoch: about.epoch.to_owned(),
-            last_seq: last,
-            last_event_id: format!("{}.{last}", about.epoch),
+            last_seq: head,
+            last_event_id: format!("{}.{head}", about.epoch),
             pending,
             queued: queued.collect(),
             cost: state.cost.map(Cost::amount),

@@ -24,7 +24,7 @@ use crate::turns::send::{SendRequest, check_not_busy, send_all};
 use files::{FileTurn, MessageWithFiles};
 use std::collections::HashSet;
 use turnwire_core::stamp::{Stamp, SystemStamp};
-use turnwire_core::{Event, Json};
+use turnwire_core::{Event, Json, Seq};
 use turnwire_log::Session;
 use turnwire_log::store::SessionStatus;
 use turnwire_wires::blocks::{
@@ -179,7 +179,7 @@ impl SocketConnection {
         let caller = self.current_caller()?;
         caller.require(Action::Confirm)?;
         let session = self.open_session(&caller, &approval.session_id).await?;
-        let question = find_question(&session, approval.approval_key.count).await?;
+        let question = find_question(&session, Seq::new(approval.approval_key.count)).await?;
         let answer = to_confirmation(approval, &question)?;
         let event = Event::new(question.reply_id, answer);
         client_events::accept_events(&self.app, &session, &caller, &[event]).await?;
@@ -230,12 +230,13 @@ fn with_blocks_hint(error: ApiError) -> ApiError {
 
 /// The position before a message, or before the producer's turn that is open there.
 async fn position_before(session: &Session, token: &str) -> ApiResult<StartPosition> {
-    let seq = match resolve_token(session, session.first_seq().await?, token) {
-        ResumePoint::After(seq) => seq,
+    let cursor = match resolve_token(session, session.first_seq().await?, token) {
+        ResumePoint::After(cursor) => cursor,
         ResumePoint::Invalid(_) => session.head_state().head,
     };
-    let open = session.open_from().map_or(seq, |open| open.get().min(seq));
-    Ok(StartPosition::After(open.saturating_sub(1)))
+    let before = cursor.minus(1);
+    let before = session.open_from().map_or(before, |open| before.min(open.previous()));
+    Ok(StartPosition::After(before))
 }
 
 /// The decisions as an event. A decision without `tool_use_id` is for the call at the same place of

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use turnwire_core::Head;
 use turnwire_log::Session;
 
 /// The fields of an answer, without its `id`.
@@ -185,7 +186,7 @@ impl SocketConnection {
         let msg = read_message(message.as_bytes())?;
         let if_busy = if command.queue { IfBusy::Queue } else { IfBusy::Refuse };
         let sent = send(&self.app, &session, msg, if_busy, None).await?;
-        let mut answer = accepted(&session, 0);
+        let mut answer = accepted(&session, Head::EMPTY);
         answer.extend(into_fields(
             serde_json::to_value(sent.accepted()).map_err(ApiError::internal)?,
         ));
@@ -240,7 +241,7 @@ fn into_fields(value: Value) -> Fields {
     }
 }
 
-fn accepted(session: &Session, last: u64) -> Fields {
+fn accepted(session: &Session, last: Head) -> Fields {
     let token = session.resume_token(last);
     into_fields(json!({"type": "accepted", "session_id": session.id(), "last_event_id": token}))
 }

@@ -3,7 +3,7 @@
 use super::backlog_cache::{BacklogCache, PageKey};
 use super::writer::{Encoded, Merge, StreamFormat, StreamWriter};
 use turnwire_core::event::Message;
-use turnwire_core::{Event, Role, Seq, coalesce};
+use turnwire_core::{Event, Head, Role, Seq, coalesce};
 use turnwire_log::store::{EventLines, MessageQuery};
 use turnwire_log::{Result, Session};
 use turnwire_wires::{Encode, Frames};
@@ -20,9 +20,9 @@ pub(super) async fn read_page(
     format: &StreamFormat,
     cache: &BacklogCache,
     writer: &mut Option<Box<StreamWriter>>,
-    cursor: u64,
-) -> Result<(Encoded, u64)> {
-    let to = (cursor / PAGE_EVENTS + 1).saturating_mul(PAGE_EVENTS).min(session.head_state().head);
+    cursor: Head,
+) -> Result<(Encoded, Head)> {
+    let to = page_end(cursor).min(session.head_state().head);
     if !format.is_canonical() {
         let writer = match writer {
             Some(writer) => writer,
@@ -40,6 +40,12 @@ pub(super) async fn read_page(
     Ok((cache.get_or_encode(&page, make).await?, to))
 }
 
+/// The end of the page that has the next event after a cursor.
+fn page_end(cursor: Head) -> Head {
+    let next = cursor.next().get();
+    Head::new(next.checked_next_multiple_of(PAGE_EVENTS).unwrap_or(next))
+}
+
 fn new_stream_writer(session: &Session, format: &StreamFormat) -> Result<StreamWriter> {
     // Whether the wire can be encoded was checked when the request came in.
     StreamWriter::new(session, format)
@@ -50,15 +56,15 @@ async fn write_events(
     session: &Session,
     merge: Merge,
     writer: &mut StreamWriter,
-    cursor: u64,
-    to: u64,
+    cursor: Head,
+    to: Head,
 ) -> Result<()> {
     each_row(session, cursor, to, |rows| match merge {
         Merge::Nothing => each_line(rows, to, |seq, line| writer.write_line(seq, line)),
         Merge::Deltas => {
             let mut events = Vec::new();
             for rows in rows {
-                for (seq, line) in rows.iter().take_while(|(seq, _)| seq.get() <= to) {
+                for (seq, line) in rows.iter().take_while(|(seq, _)| to.includes(*seq)) {
                     events.push(Session::parse_event(seq, line)?);
                 }
             }
@@ -73,11 +79,11 @@ async fn write_events(
 
 fn each_line(
     rows: &[EventLines],
-    to: u64,
+    to: Head,
     mut each: impl FnMut(Seq, &[u8]) -> Result<()>,
 ) -> Result<()> {
     for rows in rows {
-        for (seq, line) in rows.iter().take_while(|(seq, _)| seq.get() <= to) {
+        for (seq, line) in rows.iter().take_while(|(seq, _)| to.includes(*seq)) {
             each(seq, line)?;
         }
     }
@@ -87,16 +93,15 @@ fn each_line(
 /// Reads rows after a cursor, up to a seq.
 async fn each_row(
     session: &Session,
-    mut cursor: u64,
-    to: u64,
+    mut cursor: Head,
+    to: Head,
     mut each: impl FnMut(&[EventLines]) -> Result<()>,
 ) -> Result<()> {
     while cursor < to {
-        let from = Seq::new(cursor.saturating_add(1)).unwrap_or(Seq::FIRST);
-        let rows = session.read_events(from, READ_BYTES).await?;
+        let rows = session.read_events(cursor.next(), READ_BYTES).await?;
         let Some(last) = rows.last().map(EventLines::last) else { break };
         each(&rows)?;
-        cursor = last;
+        cursor = last.into();
     }
     Ok(())
 }
@@ -105,7 +110,7 @@ async fn each_row(
 pub(super) async fn warmed_writer(
     session: &Session,
     format: &StreamFormat,
-    cursor: u64,
+    cursor: Head,
 ) -> Result<StreamWriter> {
     let mut writer = new_stream_writer(session, format)?;
     if let Some(encoder) = writer.encoder_mut() {
@@ -129,11 +134,10 @@ const MAX_LOOKBACK: usize = 16;
 async fn encode_user_message(
     session: &Session,
     encoder: &mut dyn Encode,
-    start: u64,
-) -> Result<u64> {
-    let Some(before) = Seq::new(start.saturating_add(1)) else { return Ok(start) };
+    start: Head,
+) -> Result<Head> {
     let query =
-        MessageQuery { before: Some(before), limit: MAX_LOOKBACK, ..MessageQuery::default() };
+        MessageQuery { before: Some(start.next()), limit: MAX_LOOKBACK, ..MessageQuery::default() };
     let messages = session.list_messages(&query).await?;
     let Some(last) = messages.last() else { return Ok(start) };
     let msgs =
@@ -142,16 +146,16 @@ async fn encode_user_message(
         let mut frames = Frames::default();
         encoder.encode(&Event::new("", Message { message: Box::new(msg) }), &mut frames);
     }
-    let kept = session.first_seq().await?.get() - 1;
-    Ok(start.min(last.last.get()).max(kept.min(start)))
+    let trimmed = session.first_seq().await?.previous();
+    Ok(start.min(last.last.into()).max(trimmed.min(start)))
 }
 
 /// Encodes the events after a cursor up to a seq, and discards the frames.
 pub(super) async fn warm_up_encoder(
     session: &Session,
     encoder: &mut dyn Encode,
-    from: u64,
-    to: u64,
+    from: Head,
+    to: Head,
 ) -> Result<()> {
     let mut frames = Frames::default();
     each_row(session, from, to, |rows| {
@@ -165,9 +169,9 @@ pub(super) async fn warm_up_encoder(
 }
 
 /// The cursor before the first event of the turn that a cursor is in.
-pub(super) async fn turn_start(session: &Session, cursor: u64) -> Result<u64> {
-    let Some(at) = Seq::new(cursor) else { return Ok(0) };
-    let mut start = session.open_from().filter(|open| *open <= at).map_or(cursor, seq_before);
+pub(super) async fn turn_start(session: &Session, cursor: Head) -> Result<Head> {
+    let Some(at) = cursor.seq() else { return Ok(Head::EMPTY) };
+    let mut start = session.open_from().filter(|open| *open <= at).map_or(cursor, Seq::previous);
     // Some messages back: sub-agents end before their parents.
     let query = MessageQuery {
         before: Some(at.next()),
@@ -177,12 +181,8 @@ pub(super) async fn turn_start(session: &Session, cursor: u64) -> Result<u64> {
     };
     for message in session.list_messages(&query).await? {
         if message.last > at && message.first <= at {
-            start = start.min(seq_before(message.first));
+            start = start.min(message.first.previous());
         }
     }
     Ok(start)
-}
-
-fn seq_before(seq: Seq) -> u64 {
-    seq.get() - 1
 }

@@ -4,6 +4,7 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::OnceCell;
+use turnwire_core::Head;
 use turnwire_log::store::SessionNumber;
 
 use super::writer::{Encoded, FormatKey};
@@ -16,8 +17,8 @@ const MAX_BYTES: usize = 32 << 20;
 pub(super) struct PageKey {
     pub session: SessionNumber,
     pub format: FormatKey,
-    pub from: u64,
-    pub to: u64,
+    pub from: Head,
+    pub to: Head,
 }
 
 type Slot = Arc<OnceCell<Encoded>>;

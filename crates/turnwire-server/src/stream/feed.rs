@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use turnwire_core::Seq;
+use turnwire_core::{Head, Seq};
 use turnwire_log::Session;
 use turnwire_log::store::{EventLines, SessionNumber};
 
@@ -42,7 +42,7 @@ impl Feeds {
         &self,
         session: &Arc<Session>,
         format: &StreamFormat,
-        cursor: u64,
+        cursor: Head,
         writer: &mut Option<Box<StreamWriter>>,
         shutdown: &CancellationToken,
     ) -> Arc<Feed> {
@@ -59,7 +59,7 @@ impl Feeds {
         let over = shutdown.child_token();
         let feed = Arc::new(Feed {
             ring: Mutex::new(Ring { start: cursor, ..Ring::default() }),
-            encoded: watch::Sender::new(cursor),
+            state: watch::Sender::new(FeedState::Live),
             _cancel_on_drop: over.clone().drop_guard(),
         });
         feeds.insert(key, Arc::downgrade(&feed));
@@ -71,7 +71,7 @@ impl Feeds {
                 tracing::warn!(session = session.id(), %error, "a live feed failed");
             }
             if let Some(feed) = weak.upgrade() {
-                feed.encoded.send_replace(FEED_ENDED);
+                feed.state.send_replace(FeedState::Ended);
             }
         });
         feed
@@ -86,27 +86,32 @@ impl Feeds {
 /// The end of a session's log in one format.
 pub(super) struct Feed {
     ring: Mutex<Ring>,
-    /// The seq of the last encoded event; [`FEED_ENDED`] after a failure, and when the server
-    /// stops.
-    encoded: watch::Sender<u64>,
+    /// It changes after each batch, and wakes the subscribers.
+    state: watch::Sender<FeedState>,
     _cancel_on_drop: DropGuard,
 }
 
-/// The feed has ended.
-pub(super) const FEED_ENDED: u64 = u64::MAX;
+/// Whether a feed goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FeedState {
+    /// It has new events, or will have.
+    Live,
+    /// It has failed, or the server stops.
+    Ended,
+}
 
 #[derive(Default)]
 struct Ring {
-    /// The feed has the events after this seq.
-    start: u64,
+    /// The feed has the events after this cursor.
+    start: Head,
     batches: VecDeque<Batch>,
     bytes: usize,
 }
 
 /// Events that were encoded together.
 struct Batch {
-    first: u64,
-    last: u64,
+    first: Seq,
+    last: Seq,
     encoded: Encoded,
     /// Where the frames of each event end.
     ends: Vec<usize>,
@@ -114,8 +119,8 @@ struct Batch {
 
 impl Batch {
     /// The frames after a cursor, up to the end of a reply if that is among them. Returns whether it is.
-    fn slice_after(&self, cursor: u64, reply_id: Option<&str>) -> (Bytes, bool) {
-        let known = cursor.saturating_add(1).saturating_sub(self.first);
+    fn slice_after(&self, cursor: Head, reply_id: Option<&str>) -> (Bytes, bool) {
+        let known = cursor.events_after(self.first.previous());
         let start = usize::try_from(known)
             .ok()
             .and_then(|known| self.ends.get(known.checked_sub(1)?).copied())
@@ -127,7 +132,7 @@ impl Batch {
 /// What a feed has after a cursor.
 pub(super) enum FeedRead {
     /// Events up to `last`.
-    Events { bytes: Bytes, last: u64, has_reply_end: bool },
+    Events { bytes: Bytes, last: Seq, has_reply_end: bool },
     /// Nothing yet.
     NotYet,
     /// The events are not in the feed any more, or were before it began: read the log.
@@ -135,30 +140,30 @@ pub(super) enum FeedRead {
 }
 
 impl Feed {
-    pub fn subscribe(&self) -> watch::Receiver<u64> {
-        self.encoded.subscribe()
+    pub fn subscribe(&self) -> watch::Receiver<FeedState> {
+        self.state.subscribe()
     }
 
     fn has_ended(&self) -> bool {
-        *self.encoded.borrow() == FEED_ENDED
+        *self.state.borrow() == FeedState::Ended
     }
 
     /// The cursor at which it begins.
-    pub fn start(&self) -> u64 {
+    pub fn start(&self) -> Head {
         self.ring.lock().start
     }
 
     /// The events after a cursor. What the only subscriber has received is dropped.
-    pub fn read_after(&self, cursor: u64, reply_id: Option<&str>) -> FeedRead {
+    pub fn read_after(&self, cursor: Head, reply_id: Option<&str>) -> FeedRead {
         let mut ring = self.ring.lock();
         if cursor < ring.start {
             return FeedRead::Gone;
         }
-        let at = ring.batches.partition_point(|batch| batch.last <= cursor);
+        let at = ring.batches.partition_point(|batch| cursor.includes(batch.last));
         let Some(batch) = ring.batches.get(at) else { return FeedRead::NotYet };
         let (bytes, has_reply_end) = batch.slice_after(cursor, reply_id);
         let last = batch.last;
-        if self.encoded.receiver_count() == 1 {
+        if self.state.receiver_count() == 1 {
             (0..=at).for_each(|_| ring.drop_oldest());
         }
         FeedRead::Events { bytes, last, has_reply_end }
@@ -166,7 +171,7 @@ impl Feed {
 
     fn push(&self, batch: Batch) {
         let most =
-            self.encoded.receiver_count().saturating_mul(MAX_BYTES_PER_SUBSCRIBER).min(MAX_BYTES);
+            self.state.receiver_count().saturating_mul(MAX_BYTES_PER_SUBSCRIBER).min(MAX_BYTES);
         let mut ring = self.ring.lock();
         ring.bytes += batch.encoded.bytes.len();
         ring.batches.push_back(batch);
@@ -180,7 +185,7 @@ impl Ring {
     fn drop_oldest(&mut self) {
         if let Some(oldest) = self.batches.pop_front() {
             self.bytes -= oldest.encoded.bytes.len();
-            self.start = oldest.last;
+            self.start = oldest.last.into();
         }
     }
 }
@@ -190,7 +195,7 @@ async fn encode_loop(
     feed: &Weak<Feed>,
     session: &Arc<Session>,
     format: &StreamFormat,
-    mut cursor: u64,
+    mut cursor: Head,
     writer: Option<Box<StreamWriter>>,
 ) -> turnwire_log::Result<()> {
     let mut head = session.watch_head();
@@ -211,7 +216,7 @@ async fn encode_loop(
             continue;
         }
         pacer.wait(feed).await;
-        let from = Seq::new(cursor.saturating_add(1)).unwrap_or(Seq::FIRST);
+        let from = cursor.next();
         let rows = session.read_events(from, READ_BYTES).await?;
         let Some(last) = rows.last().map(EventLines::last) else { continue };
         let mut ends = Vec::new();
@@ -220,9 +225,9 @@ async fn encode_loop(
             ends.push(writer.len());
         }
         let Some(feed) = feed.upgrade() else { return Ok(()) };
-        feed.push(Batch { first: from.get(), last, encoded: writer.take(), ends });
-        cursor = last;
-        feed.encoded.send_replace(last);
+        feed.push(Batch { first: from, last, encoded: writer.take(), ends });
+        cursor = last.into();
+        feed.state.send_replace(FeedState::Live);
         pacer.note_wake();
     }
 }
@@ -239,7 +244,7 @@ struct WakePacer {
 impl WakePacer {
     /// Waits until subscribers may be woken.
     async fn wait(&mut self, feed: &Weak<Feed>) {
-        let subscribers = feed.upgrade().map_or(0, |feed| feed.encoded.receiver_count());
+        let subscribers = feed.upgrade().map_or(0, |feed| feed.state.receiver_count());
         let subscribers = u32::try_from(subscribers).unwrap_or(u32::MAX);
         self.delivery_time = DELIVERY_TIME.saturating_mul(subscribers).min(MAX_DELAY);
         if let Some(from) = self.free_at.and_then(|free_at| free_at.checked_sub(self.delivery_time))
@@ -263,7 +268,7 @@ mod tests {
     async fn longest_delay(apart: Duration, events: u32) -> Duration {
         let feed = Arc::new(Feed {
             ring: Mutex::default(),
-            encoded: watch::Sender::new(0),
+            state: watch::Sender::new(FeedState::Live),
             _cancel_on_drop: CancellationToken::new().drop_guard(),
         });
         let _subscribers: Vec<_> = (0..1000).map(|_| feed.subscribe()).collect();
@@ -283,34 +288,39 @@ mod tests {
     }
 
     #[test]
-    fn what_the_only_watcher_has_is_not_kept_and_what_two_may_want_is() {
+    fn batches_are_dropped_when_the_only_subscriber_has_them_and_kept_for_two() {
         let feed = Feed {
             ring: Mutex::default(),
-            encoded: watch::Sender::new(0),
+            state: watch::Sender::new(FeedState::Live),
             _cancel_on_drop: CancellationToken::new().drop_guard(),
         };
-        let batch = |at| {
+        let batch = |number| {
+            let seq = Seq::new(number).unwrap();
             let encoded = Encoded { bytes: Bytes::from_static(b"e"), ..Encoded::default() };
-            Batch { first: at, last: at, encoded, ends: vec![1] }
+            Batch { first: seq, last: seq, encoded, ends: vec![1] }
         };
-        let has = |cursor| matches!(feed.read_after(cursor, None), FeedRead::Events { last, .. } if last == cursor + 1);
+        let has = |cursor| {
+            let cursor = Head::new(cursor);
+            let read = feed.read_after(cursor, None);
+            matches!(read, FeedRead::Events { last, .. } if last == cursor.next())
+        };
         let one = feed.subscribe();
-        (1..=3).for_each(|at| feed.push(batch(at)));
+        (1..=3).for_each(|number| feed.push(batch(number)));
         assert!(has(0) && has(1));
-        assert!(matches!(feed.read_after(1, None), FeedRead::Gone));
+        assert!(matches!(feed.read_after(Head::new(1), None), FeedRead::Gone));
         let other = feed.subscribe();
         assert!(has(2) && has(2));
         drop((one, other));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_can_be_served_in_time_waits_for_nothing() {
+    async fn slow_events_are_not_delayed() {
         let late = longest_delay(Duration::from_millis(10), 300).await;
         assert!(late <= Duration::from_millis(3), "{late:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn events_that_come_faster_than_all_can_have_them_wait_for_each_other() {
+    async fn events_faster_than_delivery_are_batched() {
         let begin = Instant::now();
         longest_delay(Duration::from_millis(1), 300).await;
         let each = begin.elapsed() / 300;

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use turnwire_core::event::ReplyEnd;
 use turnwire_core::stamp::SystemStamp;
-use turnwire_core::{ErrorType, Event, EventKind, FinishedReason, ReplyError, Seq, coalesce};
+use turnwire_core::{ErrorType, Event, EventKind, FinishedReason, Head, ReplyError, Seq, coalesce};
 use turnwire_log::store::{EventLines, SessionStatus};
 use turnwire_log::{Error, HeadState, Result, Session, Snapshot};
 use turnwire_wires::{Encode, EncoderOptions, Frames, Wire, sse};
@@ -32,8 +32,8 @@ pub type ReplySubscriber = Subscriber<ReplySource>;
 pub enum ReplyPosition {
     /// With the first event of the reply.
     Start,
-    /// After this seq. The client has received the events before it in earlier responses.
-    After(u64),
+    /// After this cursor. The client has received the events up to it in earlier responses.
+    After(Head),
     /// With a snapshot of the conversation, if the protocol has one; then new events.
     Snapshot,
 }
@@ -181,9 +181,9 @@ impl ReplySource {
         let snapshot = session.snapshot().await?;
         let first = first_seq_of(session, &snapshot, &self.reply_id).await?;
         // If retention has deleted the events of the reply, only its message is left.
-        let start = first.filter(|first| *first >= snapshot.first).map(|first| first.get() - 1);
+        let start = first.filter(|first| *first >= snapshot.first).map(Seq::previous);
         position.cursor = match begin {
-            ReplyPosition::Start => start.unwrap_or(0),
+            ReplyPosition::Start => start.unwrap_or_default(),
             ReplyPosition::After(cursor) => {
                 if let Some(start) = start.filter(|start| cursor > *start) {
                     warm_up_encoder(session, &mut *self.encoder, start, cursor).await?;
@@ -207,15 +207,15 @@ impl ReplySource {
     }
 
     /// Reads the next events, up to the end of the reply.
-    async fn read_events(&mut self, position: &mut Position, to: u64) -> Result<()> {
-        let from = Seq::new(position.cursor.saturating_add(1)).unwrap_or(Seq::FIRST);
-        let rows = position.session.read_events(from, READ_BYTES).await?;
+    async fn read_events(&mut self, position: &mut Position, to: Head) -> Result<()> {
+        let next = position.cursor.next();
+        let rows = position.session.read_events(next, READ_BYTES).await?;
         let mut events = Vec::new();
         let lines = rows.iter().flat_map(EventLines::iter);
-        for (seq, line) in lines.take_while(|(seq, _)| seq.get() <= to) {
+        for (seq, line) in lines.take_while(|(seq, _)| to.includes(*seq)) {
             events.push(Session::parse_event(seq, line)?);
         }
-        position.cursor = rows.last().map_or(to, |rows| rows.last().min(to));
+        position.cursor = rows.last().map_or(to, |rows| to.min(rows.last().into()));
         if self.unmerged {
             self.encode_events(events);
         } else {

@@ -1,23 +1,23 @@
 //! Resume tokens: `EPOCH.SEQ`, or a bare `SEQ`.
 
 use super::session_source::StartPosition;
-use turnwire_core::Seq;
+use turnwire_core::{Head, Seq};
 use turnwire_log::Session;
 
 /// What a token means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResumePoint {
     /// Resume after this seq.
-    After(u64),
+    After(Head),
     /// The token is invalid, and why.
     Invalid(&'static str),
 }
 
 impl From<ResumePoint> for StartPosition {
-    fn from(place: ResumePoint) -> Self {
-        match place {
-            ResumePoint::After(seq) => Self::After(seq),
-            ResumePoint::Invalid(why) => Self::Reset(why),
+    fn from(point: ResumePoint) -> Self {
+        match point {
+            ResumePoint::After(cursor) => Self::After(cursor),
+            ResumePoint::Invalid(reason) => Self::Reset(reason),
         }
     }
 }
@@ -28,20 +28,27 @@ pub fn resolve_token(session: &Session, first: Seq, token: &str) -> ResumePoint 
         Some((epoch, seq)) => (Some(epoch), seq),
         None => (None, token),
     };
-    let Some(seq) = parse_seq(seq) else { return ResumePoint::Invalid("the token is malformed") };
+    let Some(cursor) = parse_cursor(seq) else {
+        return ResumePoint::Invalid("the token is malformed");
+    };
     if epoch.is_some_and(|epoch| epoch != session.epoch()) {
         return ResumePoint::Invalid("the token is of another incarnation of this session");
     }
-    if seq > session.head_state().head {
+    if cursor > session.head_state().head {
         return ResumePoint::Invalid("the token is beyond the end of the log");
     }
-    if seq.saturating_add(1) < first.get() {
+    if cursor.next() < first {
         return ResumePoint::Invalid("the events after the token were deleted by retention");
     }
-    ResumePoint::After(seq)
+    ResumePoint::After(cursor)
 }
 
-fn parse_seq(text: &str) -> Option<u64> {
-    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    plain.then(|| text.parse().ok()).flatten()
+/// The cursor of a token that this server wrote.
+pub(crate) fn token_cursor(token: &str) -> Option<Head> {
+    token.rsplit_once('.').and_then(|(_, seq)| parse_cursor(seq))
+}
+
+fn parse_cursor(text: &str) -> Option<Head> {
+    let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_plain.then(|| text.parse().ok().map(Head::new)).flatten()
 }

@@ -4,7 +4,7 @@
 //! once for all subscribers with the same format (`feed`).
 
 use super::backlog;
-use super::feed::{FEED_ENDED, Feed, FeedRead};
+use super::feed::{Feed, FeedRead, FeedState};
 use super::snapshot::{messages_as_of, parse_message};
 use super::subscriber::{Position, Source, Step, StreamContext, StreamEnd, Subscriber};
 use super::writer::{Framing, Merge, StreamFormat, StreamWriter};
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use turnwire_core::event::{Custom, CustomValue, Message, Reset, Supersede};
 use turnwire_core::stamp::SystemStamp;
-use turnwire_core::{Event, Seq};
+use turnwire_core::{Event, Head, Seq};
 use turnwire_log::message_pages::MessagePages;
 use turnwire_log::store::{SessionStatus, Store};
 use turnwire_log::{Error, HeadState, Result, Session};
@@ -37,7 +37,7 @@ pub enum StartPosition {
     /// With the first event.
     Beginning,
     /// After this seq.
-    After(u64),
+    After(Head),
     /// With the next event.
     Now,
     /// The resume token is invalid: the client is told why, and gets everything.
@@ -56,7 +56,7 @@ pub enum EndCondition {
         /// The reply.
         id: String,
         /// The seq of its first event.
-        first: u64,
+        first: Seq,
     },
 }
 
@@ -64,10 +64,10 @@ pub enum EndCondition {
 pub struct SessionSource {
     format: StreamFormat,
     end: EndCondition,
-    /// Up to this seq events are read from the log, and merged if the format asks for that. Later ones come from the
-    /// feed.
-    backlog_end: u64,
-    feed: Option<(Arc<Feed>, watch::Receiver<u64>)>,
+    /// Up to here events are read from the log, and merged if the format asks for that. Later ones come from the
+    /// feed. `None`: the next read is from the log, however near its head is.
+    backlog_end: Option<Head>,
+    feed: Option<(Arc<Feed>, watch::Receiver<FeedState>)>,
     writer: Option<Box<StreamWriter>>,
     /// Messages whose events were deleted by retention. They come before all events.
     trimmed: Option<Box<TrimmedMessages>>,
@@ -94,7 +94,7 @@ impl SessionSubscriber {
         let source = SessionSource {
             format,
             end,
-            backlog_end: 0,
+            backlog_end: Some(Head::EMPTY),
             feed: None,
             writer: None,
             trimmed: None,
@@ -120,22 +120,22 @@ impl SessionSource {
     /// Moves to the position where the stream begins, and produces the frames that come first there.
     async fn seek(&mut self, position: &mut Position, start: StartPosition) -> Result<()> {
         let head = position.head().head;
-        self.backlog_end = match self.format.merge {
+        self.backlog_end = Some(match self.format.merge {
             Merge::Deltas => head,
-            Merge::Nothing => 0,
-        };
+            Merge::Nothing => Head::EMPTY,
+        });
         match start {
             StartPosition::Now => position.cursor = head,
-            StartPosition::After(seq) => {
+            StartPosition::After(cursor) => {
                 position.cursor = match self.format.wire.resume {
-                    ResumeMode::Replay => backlog::turn_start(&position.session, seq).await?,
-                    ResumeMode::Tail | ResumeMode::Snapshot => seq,
+                    ResumeMode::Replay => backlog::turn_start(&position.session, cursor).await?,
+                    ResumeMode::Tail | ResumeMode::Snapshot => cursor,
                 };
             }
             StartPosition::Beginning => self.start_over(position, None).await?,
             StartPosition::Reset(reason) => self.start_over(position, Some(reason)).await?,
         }
-        if self.format.wire.resume == ResumeMode::Snapshot && position.cursor > 0 {
+        if self.format.wire.resume == ResumeMode::Snapshot && !position.cursor.is_empty() {
             self.write_snapshot(position).await?;
         }
         Ok(())
@@ -160,7 +160,8 @@ impl SessionSource {
     ) -> Result<()> {
         let session = &position.session;
         let kept = session.first_seq().await?;
-        let mut writer = Box::new(backlog::warmed_writer(session, &self.format, 0).await?);
+        let mut writer =
+            Box::new(backlog::warmed_writer(session, &self.format, Head::EMPTY).await?);
         if let Some(reason) = reset {
             let epoch = session.epoch().to_owned();
             writer.write_event(&Event::new("", Reset { epoch, reason: reason.to_owned() }));
@@ -171,7 +172,7 @@ impl SessionSource {
         });
         self.output = writer.take().bytes;
         self.writer = Some(writer);
-        position.cursor = kept.get() - 1;
+        position.cursor = kept.previous();
         Ok(())
     }
 
@@ -207,7 +208,8 @@ impl SessionSource {
     async fn read_log(&mut self, position: &mut Position, head: HeadState) -> Result<()> {
         let Position { session, context, cursor, .. } = position;
         // Feeds end when the server stops; the response to a request continues from the log.
-        let is_near = *cursor >= self.backlog_end && head.head - *cursor <= MAX_FEED_LAG;
+        let has_backlog = self.backlog_end.is_none_or(|end| *cursor < end);
+        let is_near = !has_backlog && head.head.events_after(*cursor) <= MAX_FEED_LAG;
         if is_near && !context.shutdown.is_cancelled() {
             let (format, writer) = (&self.format, &mut self.writer);
             let feed = context.feeds.join(session, format, *cursor, writer, &context.shutdown);
@@ -225,7 +227,7 @@ impl SessionSource {
         let (page, last) =
             backlog::read_page(session, format, &context.backlogs, writer, *cursor).await?;
         *cursor = last;
-        self.backlog_end = self.backlog_end.min(head.head);
+        self.backlog_end = Some(self.backlog_end.map_or(head.head, |end| end.min(head.head)));
         (self.output, self.has_reply_end) = page.slice(0, self.reply_id());
         Ok(())
     }
@@ -247,7 +249,7 @@ impl SessionSource {
             EndCondition::Never => false,
             EndCondition::Idle => has_all && head.status == SessionStatus::Idle,
             EndCondition::Reply { first, .. } => {
-                has_all && position.cursor >= *first && head.status != SessionStatus::Running
+                has_all && position.cursor.includes(*first) && head.status != SessionStatus::Running
             }
         }
     }
@@ -294,7 +296,8 @@ impl Source for SessionSource {
     /// A comment tells proxies and clients at once that there is a stream. The time to reconnect is random, so that
     /// clients that lose their connections together do not come back together.
     fn greeting(&self, position: &Position) -> Option<Bytes> {
-        let spread = position.head().head.wrapping_mul(0x9e37_79b9) % 1000 + random_below(1000);
+        let spread =
+            position.head().head.get().wrapping_mul(0x9e37_79b9) % 1000 + random_below(1000);
         let mut out = String::new();
         sse::write_greeting("turnwire", 1000 + spread, &mut out);
         Some(out.into())
@@ -324,7 +327,7 @@ impl Source for SessionSource {
         let Some((feed, _)) = &self.feed else { return Ok(Step::Read) };
         Ok(match feed.read_after(position.cursor, self.reply_id()) {
             FeedRead::Events { bytes, last, has_reply_end } => {
-                position.cursor = last;
+                position.cursor = last.into();
                 self.output = bytes;
                 self.has_reply_end = has_reply_end;
                 Step::Continue
@@ -332,7 +335,7 @@ impl Source for SessionSource {
             FeedRead::NotYet => Step::Wait,
             FeedRead::Gone => {
                 self.feed = None;
-                self.backlog_end = head.head;
+                self.backlog_end = Some(head.head);
                 Step::Read
             }
         })
@@ -372,15 +375,15 @@ impl Source for SessionSource {
         }
     }
 
-    fn feed(&mut self) -> Option<&mut watch::Receiver<u64>> {
+    fn feed(&mut self) -> Option<&mut watch::Receiver<FeedState>> {
         self.feed.as_mut().map(|(_, receiver)| receiver)
     }
 
     fn feed_changed(&mut self) {
-        if self.feed.as_ref().is_some_and(|(_, receiver)| *receiver.borrow() == FEED_ENDED) {
+        if self.feed.as_ref().is_some_and(|(_, receiver)| *receiver.borrow() == FeedState::Ended) {
             self.feed = None;
             // It reads the log itself next, and so finds out what is wrong.
-            self.backlog_end = u64::MAX;
+            self.backlog_end = None;
         }
     }
 

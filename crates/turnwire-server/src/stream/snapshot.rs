@@ -1,7 +1,7 @@
-//! The messages of a conversation as of a seq, for protocols that send a snapshot to a client that joins.
+//! The messages of a conversation as of a cursor, for protocols that send a snapshot to a client that joins.
 
 use std::sync::Arc;
-use turnwire_core::{Msg, Seq};
+use turnwire_core::{Head, Msg};
 use turnwire_log::store::MessageQuery;
 use turnwire_log::{Result, Session};
 
@@ -9,15 +9,15 @@ use turnwire_log::{Result, Session};
 /// messages with each request, so it cannot use more than a request body may have.
 const SNAPSHOT_BYTES: usize = 16 << 20;
 
-/// The messages of the conversation as of a seq: finished ones without superseded ones, and open ones. The messages of
+/// The messages of the conversation as of a cursor: finished ones without superseded ones, and open ones. The messages of
 /// sub-agents are included if they began after `turn`.
 pub(super) async fn messages_as_of(
     session: &Arc<Session>,
-    seq: u64,
-    turn: u64,
+    cursor: Head,
+    turn: Head,
 ) -> Result<Vec<Msg>> {
-    let mut messages = finished_messages_as_of(session, seq, turn).await?;
-    let at = Seq::new(seq).unwrap_or(Seq::FIRST);
+    let mut messages = finished_messages_as_of(session, cursor, turn).await?;
+    let Some(at) = cursor.seq() else { return Ok(messages) };
     for id in session.unfinished_messages_at(at).await? {
         messages.extend(session.message_at(&id, at).await?);
     }
@@ -27,11 +27,11 @@ pub(super) async fn messages_as_of(
 /// The same, without open messages.
 pub(super) async fn finished_messages_as_of(
     session: &Arc<Session>,
-    seq: u64,
-    turn: u64,
+    cursor: Head,
+    turn: Head,
 ) -> Result<Vec<Msg>> {
     let (mut messages, mut bytes) = (Vec::new(), 0);
-    let mut before = Seq::new(seq.saturating_add(1));
+    let mut before = Some(cursor.next());
     while bytes < SNAPSHOT_BYTES {
         let query = MessageQuery {
             before,
@@ -44,9 +44,9 @@ pub(super) async fn finished_messages_as_of(
         let Some(first) = stored.first() else { break };
         before = Some(first.first);
         for stored in stored.iter().rev().filter(|stored| {
-            stored.last.get() <= seq
+            cursor.includes(stored.last)
                 && !stored.superseded
-                && (!stored.of_sub_agent || stored.first.get() > turn)
+                && (!stored.of_sub_agent || !turn.includes(stored.first))
         }) {
             bytes += stored.size();
             messages.extend(parse_message(&stored.json));

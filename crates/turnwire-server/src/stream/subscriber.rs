@@ -6,7 +6,7 @@
 //! [`ReplySource`](super::ReplySource) for the response to one request.
 
 use super::backlog_cache::BacklogCache;
-use super::feed::Feeds;
+use super::feed::{FeedState, Feeds};
 use crate::auth::is_expired;
 use bytes::Bytes;
 use std::pin::Pin;
@@ -15,6 +15,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
+use turnwire_core::Head;
 use turnwire_log::{HeadState, Result, Session};
 use turnwire_wires::Wire;
 
@@ -51,7 +52,7 @@ enum State {
 pub struct Position {
     pub(super) session: Arc<Session>,
     pub(super) context: Arc<StreamContext>,
-    pub(super) cursor: u64,
+    pub(super) cursor: Head,
     head: watch::Receiver<HeadState>,
     /// When the client's credentials expire.
     expires_at: Option<Instant>,
@@ -94,7 +95,7 @@ pub trait Source: Send {
     fn end(&mut self, position: &Position, end: StreamEnd) -> impl Future<Output = ()> + Send;
 
     /// The live feed to wait on instead of the session's head, which also reports that the server stops.
-    fn feed(&mut self) -> Option<&mut watch::Receiver<u64>> {
+    fn feed(&mut self) -> Option<&mut watch::Receiver<FeedState>> {
         None
     }
 
@@ -162,7 +163,7 @@ impl<S: Source> Subscriber<S> {
             head: session.watch_head(),
             session,
             context,
-            cursor: 0,
+            cursor: Head::EMPTY,
             expires_at,
             last_sent: now,
             heartbeat_timer: Box::pin(sleep_until(first_heartbeat)),

@@ -23,8 +23,8 @@ use turnwire_core::event::{
 };
 use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{
-    Event, EventKind, Fields, FinishedReason, PermissionRule, ToolCall, ToolCallState, ToolResult,
-    ToolResultState,
+    Event, EventKind, Fields, FinishedReason, Head, PermissionRule, ToolCall, ToolCallState,
+    ToolResult, ToolResultState,
 };
 use turnwire_log::{OpenReply, PushOutcome, Session, Transaction};
 
@@ -33,14 +33,21 @@ pub use deadlines::first_deadline;
 /// What became of the events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventsAccepted {
-    /// The seq of the session's last event.
-    pub last: u64,
+    /// The head of the log after them.
+    pub last: Head,
     /// How many events were stored.
     pub stored: u32,
     /// How many were in the log already.
     pub repeated: u32,
     /// The reply that a hint has started.
     pub started: Option<String>,
+}
+
+impl EventsAccepted {
+    /// Where the log ended before these events.
+    pub fn cursor_before(&self) -> Head {
+        self.last.minus(self.stored.into())
+    }
 }
 
 /// Stores events of a caller that is not a producer: all of them, or none. A stop of a reply that

@@ -288,7 +288,7 @@ impl Turns {
         let interrupted = FinishedReason::Interrupted;
         let closed = persist(&session, &self.shutdown, &[], |tx| {
             let is_elsewhere = tx.is_produced() || session.agent() == EXTERNAL;
-            if tx.last_seq() != last.get() || !is_elsewhere {
+            if tx.head() != last || !is_elsewhere {
                 return Ok(false);
             }
             end_all_replies(tx, &session, &interrupted, None)

@@ -35,9 +35,9 @@ pub async fn retry(
     app: &Arc<App>,
     session: &Arc<Session>,
     id: &str,
-    once: Option<&IdempotencyKey>,
+    idempotency_key: Option<&IdempotencyKey>,
 ) -> ApiResult<SendOutcome> {
-    retry_with(app, session, id, None, once).await
+    retry_with(app, session, id, None, idempotency_key).await
 }
 
 /// Replaces a user's message, and answers the new one. The id of `msg` is ignored.
@@ -46,10 +46,10 @@ pub async fn edit(
     session: &Arc<Session>,
     id: &str,
     msg: Msg,
-    once: Option<&IdempotencyKey>,
+    idempotency_key: Option<&IdempotencyKey>,
 ) -> ApiResult<SendOutcome> {
-    if let Some(once) = once
-        && let Some(answer) = once.find_response(&app.log).await?
+    if let Some(idempotency_key) = idempotency_key
+        && let Some(answer) = idempotency_key.find_response(&app.log).await?
     {
         return Ok(SendOutcome::Replayed(answer));
     }
@@ -59,14 +59,14 @@ pub async fn edit(
     if has_content_to_store(app, &msg) {
         // Nothing is stored for a request that will be refused.
         let (earlier, _) =
-            session.transact(&[], |tx| check_can_retry(app, session, tx, once)).await?;
+            session.transact(&[], |tx| check_can_retry(app, session, tx, idempotency_key)).await?;
         if let Some(answer) = earlier {
             return Ok(SendOutcome::Replayed(answer));
         }
-        plan_retry(session, id).await??;
+        plan_retry(session, id).await?;
     }
     let msg = links::fetch_links(app, &session.key().tenant, vec![msg]).await?.pop();
-    retry_with(app, session, id, msg, once).await
+    retry_with(app, session, id, msg, idempotency_key).await
 }
 
 async fn retry_with(
@@ -74,31 +74,31 @@ async fn retry_with(
     session: &Arc<Session>,
     id: &str,
     words: Option<Msg>,
-    once: Option<&IdempotencyKey>,
+    idempotency_key: Option<&IdempotencyKey>,
 ) -> ApiResult<SendOutcome> {
-    if let Some(once) = once
-        && let Some(answer) = once.find_response(&app.log).await?
+    if let Some(idempotency_key) = idempotency_key
+        && let Some(answer) = idempotency_key.find_response(&app.log).await?
     {
         return Ok(SendOutcome::Replayed(answer));
     }
     loop {
         let snapshot = session.snapshot().await?;
-        let plan = match plan_retry(session, id).await? {
+        let plan = match plan_retry(session, id).await {
             Ok(plan) => plan.with_replacement(app, session, words.as_ref()).await,
             Err(error) => Err(error),
         };
         let (sent, _) = session
             .transact(&[], |tx| {
-                if let Some(answer) = check_can_retry(app, session, tx, once)? {
+                if let Some(answer) = check_can_retry(app, session, tx, idempotency_key)? {
                     return Ok::<_, ApiError>(Some(SendOutcome::Replayed(answer)));
                 }
-                if tx.last_seq() != snapshot.head {
+                if tx.head() != snapshot.head {
                     return Ok(None);
                 }
                 let plan = plan?;
                 let accepted = plan.apply(app, session, tx)?;
-                if let Some(once) = once {
-                    once.store_response(tx, &accepted)?;
+                if let Some(idempotency_key) = idempotency_key {
+                    idempotency_key.store_response(tx, &accepted)?;
                 }
                 Ok(Some(SendOutcome::New(accepted)))
             })
@@ -115,10 +115,10 @@ fn check_can_retry(
     app: &App,
     session: &Session,
     tx: &Transaction<'_>,
-    once: Option<&IdempotencyKey>,
+    idempotency_key: Option<&IdempotencyKey>,
 ) -> ApiResult<Option<Accepted>> {
-    if let Some(once) = once
-        && let Some(answer) = once.find_response_in(tx)?
+    if let Some(idempotency_key) = idempotency_key
+        && let Some(answer) = idempotency_key.find_response_in(tx)?
     {
         return Ok(Some(answer));
     }
@@ -144,20 +144,19 @@ struct RetryPlan {
 
 /// Decides what a retry of a message answers. It reads the messages page by page, and keeps only
 /// ids.
-async fn plan_retry(session: &Session, id: &str) -> Result<Result<RetryPlan, ApiError>, Error> {
+async fn plan_retry(session: &Session, id: &str) -> ApiResult<RetryPlan> {
     let Some(named) = find_current(session, id).await? else {
         let error = ApiError::not_found(format!("this session has no finished message {id}"));
-        return Ok(Err(error.hint("GET /v1/sessions/{s}/messages lists them")));
+        return Err(error.hint("GET /v1/sessions/{s}/messages lists them"));
     };
     if named.superseded {
-        return Ok(Err(ApiError::conflict(format!("{id} is no longer part of the history"))
+        return Err(ApiError::conflict(format!("{id} is no longer part of the history"))
             .kind("superseded")
-            .hint("a message before it was retried; retry a message of the current history")));
+            .hint("a message before it was retried; retry a message of the current history"));
     }
     let Some(question) = find_question(session, &named).await? else {
-        return Ok(Err(ApiError::unprocessable(format!(
-            "no user message before {id} can be answered"
-        ))));
+        let message = format!("no user message before {id} can be answered");
+        return Err(ApiError::unprocessable(message));
     };
     let mut superseded = Vec::new();
     let mut behind = session.message_pages().after(question.first);
@@ -167,12 +166,12 @@ async fn plan_retry(session: &Session, id: &str) -> Result<Result<RetryPlan, Api
             let offer = parse_message(&question.json)
                 .map(|msg| ClientContext::from_msg(&msg))
                 .unwrap_or_default();
-            return Ok(Ok(RetryPlan {
+            return Ok(RetryPlan {
                 message_id: question.id,
                 superseded,
                 client_context: offer,
                 replacement: None,
-            }));
+            });
         }
         let counted = messages.into_iter().filter(|message| !message.superseded);
         // Hints from others are still true for the new answer.
@@ -274,7 +273,7 @@ impl RetryPlan {
     ) -> ApiResult<Accepted> {
         let is_external = session.agent() == EXTERNAL;
         let refused = |why| ApiError::from(Error::Refused { at: 0, why });
-        let from = tx.last_seq();
+        let from = tx.head();
         if !self.superseded.is_empty() {
             let supersede = Event::new("", Supersede { message_ids: self.superseded });
             tx.push(&mut supersede.stamped(&SystemStamp), None).map_err(refused)?;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use turnwire_core::event::{Message, ReplyStart, Supersede};
 use turnwire_core::stamp::{Stamp, SystemStamp};
-use turnwire_core::{ContentBlock, Event, Msg, Role};
+use turnwire_core::{ContentBlock, Event, Head, Msg, Role, Seq};
 use turnwire_log::client_history::HistoryDigest;
 use turnwire_log::store::{QueuedMessage, SessionStatus};
 use turnwire_log::{HistoryInput, PushOutcome, Session, Transaction};
@@ -151,17 +151,12 @@ pub async fn send(
     session: &Arc<Session>,
     msg: Msg,
     if_busy: IfBusy,
-    once: Option<&IdempotencyKey>,
+    idempotency_key: Option<&IdempotencyKey>,
 ) -> ApiResult<SendOutcome> {
     send_all(
         app,
         session,
-        SendRequest {
-            messages: vec![msg],
-            if_busy,
-            idempotency_key: once,
-            ..SendRequest::default()
-        },
+        SendRequest { messages: vec![msg], if_busy, idempotency_key, ..SendRequest::default() },
     )
     .await
 }
@@ -172,17 +167,10 @@ pub async fn send_all(
     session: &Arc<Session>,
     say: SendRequest<'_>,
 ) -> ApiResult<SendOutcome> {
-    let SendRequest {
-        messages,
-        events,
-        if_busy,
-        reply_id,
-        idempotency_key: once,
-        claimed,
-        history,
-    } = say;
-    if let Some(once) = once
-        && let Some(answer) = once.find_response(&app.log).await?
+    let SendRequest { messages, events, if_busy, reply_id, idempotency_key, claimed, history } =
+        say;
+    if let Some(idempotency_key) = idempotency_key
+        && let Some(answer) = idempotency_key.find_response(&app.log).await?
     {
         return Ok(SendOutcome::Replayed(answer));
     }
@@ -194,7 +182,7 @@ pub async fn send_all(
     client_context::check_last_message(app, &session.key().tenant, &messages).await?;
     let is_one = messages.len() == 1 && events.is_empty();
     let history = history.as_ref();
-    let admission = Admission { app, session, idempotency_key: once, if_busy, is_one, history };
+    let admission = Admission { app, session, idempotency_key, if_busy, is_one, history };
     if messages.iter().any(|msg| has_content_to_store(app, msg)) {
         let ids: Vec<&str> = messages.iter().map(Msg::id).filter(|id| !id.is_empty()).collect();
         if let Decision::Replay(answer) = admission.decide_early(&ids).await? {
@@ -220,8 +208,8 @@ pub async fn send_all(
                 Decision::StartReply => incoming.start_reply(tx)?,
                 Decision::Enqueue => incoming.enqueue(tx),
             };
-            if let Some(once) = once {
-                once.store_response(tx, &accepted)?;
+            if let Some(idempotency_key) = idempotency_key {
+                idempotency_key.store_response(tx, &accepted)?;
             }
             Ok::<_, ApiError>(SendOutcome::New(accepted))
         })
@@ -251,9 +239,9 @@ impl PreparedMessage {
     }
 
     /// Appends the message, and returns its seq.
-    pub(super) fn append_to(&self, tx: &mut Transaction<'_>) -> ApiResult<u64> {
+    pub(super) fn append_to(&self, tx: &mut Transaction<'_>) -> ApiResult<Seq> {
         match tx.push(&mut self.event.clone(), None) {
-            Ok(PushOutcome::Stored(seq)) => Ok(seq.get()),
+            Ok(PushOutcome::Stored(seq)) => Ok(seq),
             Ok(PushOutcome::Repeated) => Err(id_taken(&self.id)),
             Err(why) => Err(refused(why)),
         }
@@ -297,8 +285,8 @@ impl Admission<'_> {
     }
 
     fn decide(&self, tx: &Transaction<'_>, ids: &[&str]) -> ApiResult<Decision> {
-        if let Some(once) = self.idempotency_key
-            && let Some(answer) = once.find_response_in(tx)?
+        if let Some(idempotency_key) = self.idempotency_key
+            && let Some(answer) = idempotency_key.find_response_in(tx)?
         {
             return Ok(Decision::Replay(answer));
         }
@@ -356,8 +344,8 @@ struct PendingSend<'m> {
 
 impl PendingSend<'_> {
     fn log_only(&self, tx: &mut Transaction<'_>) -> ApiResult<Accepted> {
-        let place = self.append_all(tx)?;
-        Ok(self.to_accepted(None, place))
+        let seq = self.append_all(tx)?;
+        Ok(self.to_accepted(None, seq.into()))
     }
 
     fn start_reply(&self, tx: &mut Transaction<'_>) -> ApiResult<Accepted> {
@@ -367,21 +355,21 @@ impl PendingSend<'_> {
             let mut event = Event::new("", supersede).stamped(&SystemStamp);
             tx.push(&mut event, None).map_err(refused)?;
         }
-        let place = self.append_all(tx)?;
+        let seq = self.append_all(tx)?;
         let reply_id = self.reply_id();
         start_reply(tx, self.session, &reply_id).map_err(refused)?;
         if let Some(history) = self.history {
             history.apply(tx);
         }
         self.app.turns.wake(self.session);
-        Ok(self.to_accepted(Some(reply_id), place))
+        Ok(self.to_accepted(Some(reply_id), seq.into()))
     }
 
     fn enqueue(&self, tx: &mut Transaction<'_>) -> Accepted {
         let (id, json, reply_id) = (self.last.id.clone(), self.last.json.clone(), self.reply_id());
         tx.enqueue(QueuedMessage { id, reply_id: reply_id.clone(), json });
         self.app.turns.wake(self.session);
-        Accepted { queued: true, ..self.to_accepted(Some(reply_id), tx.last_seq()) }
+        Accepted { queued: true, ..self.to_accepted(Some(reply_id), tx.head()) }
     }
 
     fn reply_id(&self) -> String {
@@ -389,22 +377,22 @@ impl PendingSend<'_> {
     }
 
     /// Appends everything, and returns the seq of the last message.
-    fn append_all(&self, tx: &mut Transaction<'_>) -> ApiResult<u64> {
+    fn append_all(&self, tx: &mut Transaction<'_>) -> ApiResult<Seq> {
         for earlier in self.earlier {
             earlier.append_to(tx)?;
         }
-        let place = self.last.append_to(tx)?;
+        let seq = self.last.append_to(tx)?;
         for event in &self.events {
             tx.push(&mut stamp_event(event.clone(), self.session), None).map_err(refused)?;
         }
-        Ok(place)
+        Ok(seq)
     }
 
-    fn to_accepted(&self, reply_id: Option<String>, place: u64) -> Accepted {
+    fn to_accepted(&self, reply_id: Option<String>, cursor: Head) -> Accepted {
         Accepted {
             message_id: self.last.id.clone(),
             reply_id,
-            last_event_id: self.session.resume_token(place),
+            last_event_id: self.session.resume_token(cursor),
             queued: false,
         }
     }

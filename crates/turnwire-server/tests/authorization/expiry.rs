@@ -91,11 +91,11 @@ fn last_frame(text: &str) -> &str {
 #[tokio::test(start_paused = true)]
 async fn a_stream_of_events_ends_at_the_expiry_on_every_wire_and_says_why() {
     for wire in Wire::all().filter(|wire| wire.can_encode()) {
-        let house = TestServer::new();
-        let session = house.open_reply("s").await;
+        let server = TestServer::new();
+        let session = server.open_reply("s").await;
         let start = Instant::now();
         let path = format!("/v1/sessions/s/events?wire={}", wire.name);
-        let response = house.send("GET", &path, "", Body::empty()).await;
+        let response = server.send("GET", &path, "", Body::empty()).await;
         assert_eq!(response.status(), 200, "{}", wire.name);
         let text = text(response).await;
         assert!(start.elapsed() <= LIFE, "{}: {:?}", wire.name, start.elapsed());
@@ -106,7 +106,7 @@ async fn a_stream_of_events_ends_at_the_expiry_on_every_wire_and_says_why() {
         assert!(!last.lines().any(|line| line.starts_with("id:")), "{}: {last}", wire.name);
         // The reply goes on, and nothing of this is in the log.
         assert_eq!(
-            (session.head_state().status, session.head_state().head),
+            (session.head_state().status, session.head_state().head.get()),
             (SessionStatus::Running, 3)
         );
     }
@@ -114,9 +114,9 @@ async fn a_stream_of_events_ends_at_the_expiry_on_every_wire_and_says_why() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_is_never_quiet_ends_at_the_expiry_too() {
-    let house = TestServer::new();
-    house.open_reply("s").await;
-    let response = house.send("GET", "/v1/sessions/s/events", "", Body::empty()).await;
+    let server = TestServer::new();
+    server.open_reply("s").await;
+    let response = server.send("GET", "/v1/sessions/s/events", "", Body::empty()).await;
     let mut body = response.into_body();
     let (mut sent, mut last) = (0, Bytes::new());
     // One event a second, and more of them than the credentials live seconds.
@@ -129,7 +129,7 @@ async fn a_stream_that_is_never_quiet_ends_at_the_expiry_too() {
             r#"{{"id":"d{sent}","reply_id":"r","type":"TEXT_BLOCK_DELTA","block_id":"b","delta":"x"}}"#
         );
         let path = "/v1/sessions/s/events";
-        house.send("POST", path, "turnwire-producer: p.1", event.into()).await;
+        server.send("POST", path, "turnwire-producer: p.1", event.into()).await;
     }
     let last = String::from_utf8(last.to_vec()).unwrap();
     assert!(last.contains("credentials_expired"), "{last}");
@@ -137,7 +137,7 @@ async fn a_stream_that_is_never_quiet_ends_at_the_expiry_too() {
 
 #[tokio::test(start_paused = true)]
 async fn the_answer_of_every_protocol_ends_at_the_expiry_with_its_own_error() {
-    let said = json!([{"role": "user", "content": "hello"}]);
+    let messages = json!([{"role": "user", "content": "hello"}]);
     let ag_ui = json!({
         "threadId": "t", "runId": "r", "messages": [{"id": "m", "role": "user", "content": "hi"}],
     });
@@ -150,7 +150,7 @@ async fn the_answer_of_every_protocol_ends_at_the_expiry_with_its_own_error() {
         ("/ai-sdk/endless", ai_sdk, r#""type":"error""#),
         (
             "/v1/chat/completions",
-            json!({"model": "endless", "messages": said, "stream": true}),
+            json!({"model": "endless", "messages": messages, "stream": true}),
             r#""error":{"#,
         ),
         (
@@ -160,13 +160,13 @@ async fn the_answer_of_every_protocol_ends_at_the_expiry_with_its_own_error() {
         ),
         (
             "/v1/messages",
-            json!({"model": "endless", "messages": said, "max_tokens": 9, "stream": true}),
+            json!({"model": "endless", "messages": messages, "max_tokens": 9, "stream": true}),
             r#""type":"error""#,
         ),
     ];
     for (path, request, error) in cases {
-        let house = TestServer::new();
-        let response = house.send("POST", path, "", request.to_string().into()).await;
+        let server = TestServer::new();
+        let response = server.send("POST", path, "", request.to_string().into()).await;
         assert_eq!(response.status(), 200, "{path}");
         let id = response.headers()["turnwire-session"].to_str().unwrap().to_owned();
         let text = text(response).await;
@@ -175,7 +175,7 @@ async fn the_answer_of_every_protocol_ends_at_the_expiry_with_its_own_error() {
         let is_error = |frame: &str| frame.contains(error) && frame.contains("have expired");
         assert_eq!(last.filter(|frame| is_error(frame)).count(), 1, "{path}: {text}");
         let session =
-            house.app.log.open_session(&SessionKey::new("default", id)).await.unwrap().unwrap();
+            server.app.log.open_session(&SessionKey::new("default", id)).await.unwrap().unwrap();
         assert_eq!(
             session.head_state().status,
             SessionStatus::Running,
@@ -186,14 +186,14 @@ async fn the_answer_of_every_protocol_ends_at_the_expiry_with_its_own_error() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_in_one_piece_is_401_when_the_credentials_expire_before_it_is_there() {
-    let said = json!([{"role": "user", "content": "hello"}]);
+    let messages = json!([{"role": "user", "content": "hello"}]);
     for (path, request) in [
-        ("/v1/chat/completions", json!({"model": "endless", "messages": said})),
+        ("/v1/chat/completions", json!({"model": "endless", "messages": messages})),
         ("/v1/responses", json!({"model": "endless", "input": "hi"})),
-        ("/v1/messages", json!({"model": "endless", "messages": said, "max_tokens": 9})),
+        ("/v1/messages", json!({"model": "endless", "messages": messages, "max_tokens": 9})),
     ] {
-        let house = TestServer::new();
-        let response = house.send("POST", path, "", request.to_string().into()).await;
+        let server = TestServer::new();
+        let response = server.send("POST", path, "", request.to_string().into()).await;
         assert_eq!(response.status(), 401, "{path}");
         assert!(text(response).await.contains("the credentials have expired"), "{path}");
     }
@@ -201,12 +201,12 @@ async fn an_answer_in_one_piece_is_401_when_the_credentials_expire_before_it_is_
 
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_is_followed_on_a_post_ends_at_the_expiry() {
-    let house = TestServer::new();
+    let server = TestServer::new();
     let made = json!({"id": "s", "agent": "endless"}).to_string();
-    assert_eq!(house.send("POST", "/v1/sessions", "", made.into()).await.status(), 201);
-    let said = r#"{"content":"hello"}"#;
+    assert_eq!(server.send("POST", "/v1/sessions", "", made.into()).await.status(), 201);
+    let body = r#"{"content":"hello"}"#;
     let accept = "accept: text/event-stream";
-    let response = house.send("POST", "/v1/sessions/s/messages", accept, said.into()).await;
+    let response = server.send("POST", "/v1/sessions/s/messages", accept, body.into()).await;
     assert_eq!(response.status(), 200);
     let text = text(response).await;
     assert!(text.contains("REPLY_START"), "{text}");
@@ -215,30 +215,30 @@ async fn a_reply_that_is_followed_on_a_post_ends_at_the_expiry() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_waits_for_an_agent_elsewhere_does_not_wait_for_ever() {
-    let house = TestServer::new();
-    house.session("c").await;
-    let said = json!({
+    let server = TestServer::new();
+    server.session("c").await;
+    let body = json!({
         "id": "c", "trigger": "submit-message",
         "messages": [{"id": "m", "role": "user", "parts": [{"type": "text", "text": "hi"}]}],
     });
-    let response = house.send("POST", "/ai-sdk/external", "", said.to_string().into()).await;
+    let response = server.send("POST", "/ai-sdk/external", "", body.to_string().into()).await;
     assert_eq!(response.status(), 401);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_download_of_the_log_that_takes_too_long_ends_with_the_error() {
-    let house = TestServer::new();
-    house.open_reply("s").await;
+    let server = TestServer::new();
+    server.open_reply("s").await;
     for number in 0..3 {
         let large = "x".repeat(400_000);
         let event = format!(
             r#"{{"id":"l{number}","reply_id":"r","type":"TEXT_BLOCK_DELTA","block_id":"b","delta":"{large}"}}"#
         );
         let path = "/v1/sessions/s/events";
-        house.send("POST", path, "turnwire-producer: p.1", event.into()).await;
+        server.send("POST", path, "turnwire-producer: p.1", event.into()).await;
     }
     let accept = "accept: application/x-ndjson";
-    let response = house.send("GET", "/v1/sessions/s/events", accept, Body::empty()).await;
+    let response = server.send("GET", "/v1/sessions/s/events", accept, Body::empty()).await;
     let mut body = response.into_body();
     assert!(body.frame().await.is_some());
     advance(LIFE).await;
@@ -250,8 +250,8 @@ async fn a_download_of_the_log_that_takes_too_long_ends_with_the_error() {
 
 #[tokio::test(start_paused = true)]
 async fn a_piped_reply_is_ended_as_interrupted_at_the_expiry() {
-    let house = TestServer::new();
-    let session = house.session("s").await;
+    let server = TestServer::new();
+    let session = server.session("s").await;
     // More of the stream comes every second, for ever.
     let lines = stream::iter(0_u64..).then(|number| async move {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -263,10 +263,10 @@ async fn a_piped_reply_is_ended_as_interrupted_at_the_expiry() {
         Ok::<_, Infallible>(format!("{{\"id\":\"{number}\",\"reply_id\":\"r\",{rest}}}\n"))
     });
     let body = Body::from_stream(lines);
-    let response = house.send("POST", "/v1/sessions/s/replies", "", body).await;
+    let response = server.send("POST", "/v1/sessions/s/replies", "", body).await;
     assert_eq!(response.status(), 401);
-    let told = text(response).await;
-    assert!(told.contains("credentials_expired") && told.contains("interrupted"), "{told}");
+    let body = text(response).await;
+    assert!(body.contains("credentials_expired") && body.contains("interrupted"), "{body}");
     assert_eq!(session.head_state().status, SessionStatus::Idle);
     let stored = session.find_message("r").await.unwrap().unwrap();
     let message: Value = serde_json::from_slice(&stored.json).unwrap();
@@ -276,12 +276,12 @@ async fn a_piped_reply_is_ended_as_interrupted_at_the_expiry() {
 
 #[tokio::test(start_paused = true)]
 async fn an_identity_that_has_expired_opens_nothing() {
-    let house = TestServer::new();
+    let server = TestServer::new();
     advance(LIFE).await;
     for (method, path) in
         [("GET", "/v1/sessions"), ("POST", "/v1/tickets"), ("POST", "/v1/sessions/s/messages")]
     {
-        let response = house.send(method, path, "", Body::empty()).await;
+        let response = server.send(method, path, "", Body::empty()).await;
         assert_eq!(response.status(), 401, "{path}");
     }
 }

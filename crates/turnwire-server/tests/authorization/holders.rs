@@ -38,7 +38,7 @@ async fn a_key_replays_the_answer_to_its_own_holder_only() {
     let server = server();
     let made = json!({"id": "s", "agent": "demo"}).to_string();
     server.call("POST", "/v1/sessions", "tw_ada", &made).await;
-    let said = json!({"content": "hello"});
+    let body = json!({"content": "hello"});
     let path = "/v1/sessions/s/messages?queue=true";
     let renewed = [jwt("carol", "chat", now() + 600.0), jwt("carol", "chat", now() + 601.0)];
     let other = jwt("ada", "chat", now() + 600.0);
@@ -58,7 +58,7 @@ async fn a_key_replays_the_answer_to_its_own_holder_only() {
         (&renewed[1], true),
         (&other, false),
     ] {
-        let answer = ask(&server, path, token, "key-1", &said).await;
+        let answer = ask(&server, path, token, "key-1", &body).await;
         assert_eq!(is_replayed(&answer), replayed, "{token}: {}", answer.text());
     }
     server.stop().await;

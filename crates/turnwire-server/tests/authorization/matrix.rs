@@ -239,7 +239,7 @@ impl Matrix {
             Ok(socket) => socket,
             Err(status) => return (status, String::new()),
         };
-        let mut told = String::new();
+        let mut received = String::new();
         let mut status = 0;
         for (number, command) in commands.iter().enumerate() {
             let mut command = command.clone();
@@ -247,7 +247,7 @@ impl Matrix {
             socket.send(command).await;
             let answer = loop {
                 let message = socket.next().await.unwrap();
-                let _ = write!(told, "{message}");
+                let _ = write!(received, "{message}");
                 if message["id"] == number {
                     break message;
                 }
@@ -266,9 +266,9 @@ impl Matrix {
         loop {
             let message = socket.next().await.unwrap();
             if message["id"] == "last" {
-                return (status, told);
+                return (status, received);
             }
-            let _ = write!(told, "{message}");
+            let _ = write!(received, "{message}");
         }
     }
 }
@@ -292,23 +292,26 @@ async fn everybody_may_do_what_the_matrix_says_and_nothing_else() {
         let joint = if row.case.is_empty() { "" } else { ": " };
         let mut line = format!("{method:<6} {:<51}", format!("{}{joint}{}", row.route, row.case));
         for (column, (name, caller)) in CALLERS.iter().enumerate() {
-            let (status, told) = world.cell(row, at, column).await;
+            let (status, received) = world.cell(row, at, column).await;
             let _ = write!(line, " {status:<7}");
             let is_good = (200..300).contains(&status);
             let is_refused = (400..500).contains(&status);
             // Whoever may do everything shows that the request is good.
             let fits = if *name == "admin" { is_good } else { is_good || is_refused };
             if !fits {
-                problems.push(format!("{} ({}) as {name}: {status} {told}", row.route, row.case));
+                problems
+                    .push(format!("{} ({}) as {name}: {status} {received}", row.route, row.case));
             }
             // A blob belongs to the tenant: it is found by its hash, whatever session it is used in.
             let is_blob = row.route == "getBlob" && *name == "there";
             if is_good && (caller.may_read() || is_blob) {
                 continue;
             }
-            for secret in SECRETS.iter().filter(|secret| told.contains(**secret)) {
-                problems
-                    .push(format!("{} ({}) as {name} tells {secret}: {told}", row.route, row.case));
+            for secret in SECRETS.iter().filter(|secret| received.contains(**secret)) {
+                problems.push(format!(
+                    "{} ({}) as {name} tells {secret}: {received}",
+                    row.route, row.case
+                ));
             }
         }
         table += line.trim_end();

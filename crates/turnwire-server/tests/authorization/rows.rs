@@ -108,7 +108,7 @@ fn completion(messages: Value) -> Value {
     json!({"model": "demo", "max_tokens": 100, "messages": messages})
 }
 
-fn said() -> Value {
+fn hello_request() -> Value {
     completion(json!([{"role": "user", "content": "hello"}]))
 }
 
@@ -212,8 +212,8 @@ pub const ROWS: &[Row] = rows! {
     "aiSdkStop" "" Open |s| post(format!("/ai-sdk/external/{}/stop", s.id), "");
     "listModels" "" Nothing |_| get("/v1/models");
     "getModel" "" Nothing |_| get("/v1/models/demo");
-    "createChatCompletion" "a new session" Nothing |s| post("/v1/chat/completions", said()).with("turnwire-session", &s.id);
-    "createChatCompletion" "a message" Idle |s| post("/v1/chat/completions", said()).with("turnwire-session", &s.id);
+    "createChatCompletion" "a new session" Nothing |s| post("/v1/chat/completions", hello_request()).with("turnwire-session", &s.id);
+    "createChatCompletion" "a message" Idle |s| post("/v1/chat/completions", hello_request()).with("turnwire-session", &s.id);
     "createChatCompletion" "a result" Calling |s| post("/v1/chat/completions", tool_result(s)).with("turnwire-session", &s.id);
     "createResponse" "a new session" Nothing |s| post("/v1/responses", json!({"model": "demo", "input": "hello"})).with("turnwire-session", &s.id);
     "createResponse" "behind another" Idle |s| post("/v1/responses", json!({"model": "demo", "input": "hello", "previous_response_id": format!("resp_{}~r1", s.id)}));
@@ -221,8 +221,8 @@ pub const ROWS: &[Row] = rows! {
     "getResponse" "" Idle |s| get(response(s));
     "getResponse" "as a stream" Idle |s| get(response(s) + "?stream=true");
     "cancelResponse" "that has ended" Idle |s| post(response(s) + "/cancel", "");
-    "createMessage" "a new session" Nothing |s| post("/v1/messages", said()).with("turnwire-session", &s.id);
-    "createMessage" "a message" Idle |s| post("/v1/messages", said()).with("turnwire-session", &s.id);
+    "createMessage" "a new session" Nothing |s| post("/v1/messages", hello_request()).with("turnwire-session", &s.id);
+    "createMessage" "a message" Idle |s| post("/v1/messages", hello_request()).with("turnwire-session", &s.id);
     "createMessage" "a result" Calling |s| post("/v1/messages", tool_use(s)).with("turnwire-session", &s.id);
     "healthz" "" Nothing |_| get("/healthz");
     "readyz" "" Nothing |_| get("/readyz");

@@ -4,7 +4,7 @@ use crate::harness::{ADMIN, Server, hash};
 use crate::running::within;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use turnwire_core::{Event, Fields};
+use turnwire_core::{Event, Fields, Head};
 use turnwire_log::store::{NewSession, QueuedMessage, SessionKey, SessionStatus};
 use turnwire_log::{Error, Session, Transaction};
 
@@ -38,7 +38,7 @@ pub struct Scene {
     pub reply: String,
     pub call: String,
     /// Where the question is in the log.
-    pub asked_at: u64,
+    pub asked_at: Head,
     /// The SHA-256 of a blob of the tenant.
     pub blob: String,
 }

@@ -199,7 +199,7 @@ fn is_clear(answer: &HttpResponse) -> bool {
 
 /// Waits until the server has closed, and returns what it sent before.
 pub async fn until_closed(stream: &mut TcpStream) -> Vec<u8> {
-    let mut said = Vec::new();
-    let _ = timeout(PATIENCE, stream.read_to_end(&mut said)).await.expect("it was not closed");
-    said
+    let mut received = Vec::new();
+    let _ = timeout(PATIENCE, stream.read_to_end(&mut received)).await.expect("it was not closed");
+    received
 }

@@ -91,9 +91,9 @@ async fn a_request_that_is_hidden_in_another_is_never_done() {
         let bytes = [&outer, &b"0\r\n\r\n"[..], &hidden].concat();
         let mut stream = TcpStream::connect(target.address()).await.unwrap();
         stream.write_all(&bytes).await.unwrap();
-        let said = String::from_utf8(until_closed(&mut stream).await).unwrap();
-        assert_eq!(said.matches("HTTP/1.1 ").count(), 1, "{headers}: {said}");
-        assert!(said.starts_with("HTTP/1.1 400"), "{headers}: {said}");
+        let received = String::from_utf8(until_closed(&mut stream).await).unwrap();
+        assert_eq!(received.matches("HTTP/1.1 ").count(), 1, "{headers}: {received}");
+        assert!(received.starts_with("HTTP/1.1 400"), "{headers}: {received}");
     }
     target.still_serves().await;
     target.stop().await;

@@ -37,10 +37,10 @@ async fn whoever_stops_in_the_middle_is_let_go() {
         open.push((format!("{method} {path}"), send(&target, &bytes).await));
     }
     for (name, mut stream) in open {
-        let said = until_closed(&mut stream).await;
-        let said = String::from_utf8_lossy(&said);
-        let is_refused = said.is_empty() || said.starts_with("HTTP/1.1 4");
-        assert!(is_refused, "{name}: {said}");
+        let received = until_closed(&mut stream).await;
+        let received = String::from_utf8_lossy(&received);
+        let is_refused = received.is_empty() || received.starts_with("HTTP/1.1 4");
+        assert!(is_refused, "{name}: {received}");
     }
     target.still_serves().await;
     target.stop().await;
@@ -61,9 +61,9 @@ async fn a_head_that_comes_a_byte_at_a_time_has_no_more_time_than_others() {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     };
-    let mut said = Vec::new();
+    let mut received = Vec::new();
     let closed = async {
-        let _ = from.read_to_end(&mut said).await;
+        let _ = from.read_to_end(&mut received).await;
     };
     let over = async {
         tokio::select! { () = drip => {}, () = closed => {} }
@@ -104,15 +104,15 @@ async fn drip(target: &Target, path: &str, headers: &str, encoding: &str) -> Str
         }
         std::future::pending::<()>().await;
     };
-    let mut said = Vec::new();
+    let mut received = Vec::new();
     let over = async {
         tokio::select! {
             () = dripping => {}
-            _ = from.read_to_end(&mut said) => {}
+            _ = from.read_to_end(&mut received) => {}
         }
     };
     crate::running::within(over).await;
-    String::from_utf8(said).unwrap()
+    String::from_utf8(received).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -136,10 +136,10 @@ async fn a_body_that_comes_a_byte_at_a_time_is_408_and_the_connection_is_closed(
     ];
     let each = cases.map(|(path, headers, error)| async move {
         for encoding in ["content-length: 100000\r\n", "transfer-encoding: chunked\r\n"] {
-            let said = drip(target, path, headers, encoding).await;
-            assert!(said.starts_with("HTTP/1.1 408"), "{path}: {said}");
-            assert!(said.contains("connection: close"), "{path}: {said}");
-            let body = said.split_once("\r\n\r\n").unwrap().1;
+            let received = drip(target, path, headers, encoding).await;
+            assert!(received.starts_with("HTTP/1.1 408"), "{path}: {received}");
+            assert!(received.contains("connection: close"), "{path}: {received}");
+            let body = received.split_once("\r\n\r\n").unwrap().1;
             assert!(body.contains("too slowly"), "{path}: {body}");
             assert!(same_words(body, error), "{path}: {body}");
         }

@@ -98,8 +98,8 @@ async fn frames_that_are_none_close_the_socket() {
     for (name, frames) in &cases {
         let mut stream = open(&target).await;
         let _ = stream.write_all(frames).await;
-        let said = until_closed(&mut stream).await;
-        assert!(said.is_empty() || said[0] == 0x88, "{name}: {said:?}");
+        let received = until_closed(&mut stream).await;
+        assert!(received.is_empty() || received[0] == 0x88, "{name}: {received:?}");
     }
     eprintln!("{} bad frames closed their sockets", cases.len());
     target.still_serves().await;
@@ -177,15 +177,15 @@ async fn flood(target: &Target, start: &[u8], frame: &[u8], times: usize) -> Vec
         }
         std::future::pending::<()>().await;
     };
-    let mut said = Vec::new();
+    let mut received = Vec::new();
     let over = async {
         tokio::select! {
             () = flooding => {}
-            _ = from.read_to_end(&mut said) => {}
+            _ = from.read_to_end(&mut received) => {}
         }
     };
     within(over).await;
-    frames(&said)
+    frames(&received)
 }
 
 /// The first bytes and payloads of short frames.
@@ -222,10 +222,10 @@ async fn a_flood_of_short_messages_closes_the_socket() {
         ("empty binaries", masked(0x82, b"")),
         ("empty texts in two pieces", [masked(0x01, b""), masked(0x80, b"")].concat()),
     ] {
-        let said = flood(&target, b"", &frame, 1_000_000).await;
-        assert_eq!(closed_with(&said), Some(1008), "{name}");
+        let received = flood(&target, b"", &frame, 1_000_000).await;
+        assert_eq!(closed_with(&received), Some(1008), "{name}");
         // The limit is ten a second, with a burst of ten seconds.
-        assert!(said.len() <= 400, "{name}: {} answers", said.len());
+        assert!(received.len() <= 400, "{name}: {} answers", received.len());
     }
     target.still_serves().await;
     target.stop().await;
@@ -239,9 +239,9 @@ async fn pieces_without_end_close_the_socket() {
         ("nothing", masked(0x00, b"")),
         ("nothing, and pings between", [masked(0x00, b""), masked(0x89, b"")].concat()),
     ] {
-        let said = flood(&target, &start, &frame, 1_000_000).await;
+        let received = flood(&target, &start, &frame, 1_000_000).await;
         // The reason may be lost if the server had unread data.
-        let code = closed_with(&said);
+        let code = closed_with(&received);
         assert!(matches!(code, None | Some(1008 | 1009)), "{name}: {code:?}");
     }
     // Frames within the rate are not counted against it.
@@ -272,8 +272,8 @@ async fn messages_that_are_not_complete_are_counted() {
     }
     // At most three fit.
     for _ in 0..5 {
-        let said = within(closing.next()).await.unwrap();
-        assert_eq!(closed_with(&said), Some(1013));
+        let received = within(closing.next()).await.unwrap();
+        assert_eq!(closed_with(&received), Some(1013));
     }
     drop(closing);
     target.still_serves().await;

@@ -125,16 +125,16 @@ async fn http2_frames_that_bring_nothing_close_the_connection() {
             while to.write_all(&flood).await.is_ok() {}
             std::future::pending::<()>().await;
         };
-        let mut said = Vec::new();
+        let mut received = Vec::new();
         let over = async {
             tokio::select! {
                 () = flooding => {}
-                _ = from.read_to_end(&mut said) => {}
+                _ = from.read_to_end(&mut received) => {}
             }
         };
         within(over).await;
         // It answers each frame that it accepts, and 1,000 more for each second that this takes.
-        assert!(said.len() / (9 + payload.len()) < 35_000, "{kind}: {} bytes", said.len());
+        assert!(received.len() / (9 + payload.len()) < 35_000, "{kind}: {} bytes", received.len());
     }
     server.stop().await;
 }

@@ -2,7 +2,7 @@
 
 use crate::harness::{Server, end, event, lines, reply, start, text};
 use std::fmt::Write as _;
-use turnwire_core::Event;
+use turnwire_core::{Event, Head};
 use turnwire_wires::{EncoderOptions, Frames, Wire};
 
 #[tokio::test]
@@ -15,7 +15,7 @@ async fn the_bytes_that_were_sent_are_the_bytes_that_are_stored() {
     sent[2] = sent[2].replace("\"delta\":\"Hello\"", r#""delta":"Hell\u006f","mood":[1, 2]"#);
     let answer = server.publish("s", "p.1", &sent.join("\n")).await;
     answer.assert_stored(5, 0);
-    assert_eq!(answer.json["last_event_id"], session.resume_token(5));
+    assert_eq!(answer.json["last_event_id"], session.resume_token(Head::new(5)));
     assert!(answer.json.get("skipped").is_none());
     assert_eq!(lines(&session).await, sent);
     let message = session.find_message("r").await.unwrap().unwrap();
@@ -30,7 +30,7 @@ async fn a_whole_request_sent_again_stores_nothing() {
     server.publish("s", "p.1", &body).await.assert_stored(5, 0);
     let again = server.publish("s", "p.1", &body).await;
     again.assert_stored(0, 5);
-    assert_eq!(again.json["last_event_id"], session.resume_token(5));
+    assert_eq!(again.json["last_event_id"], session.resume_token(Head::new(5)));
     assert_eq!(lines(&session).await.len(), 5);
     assert!(server.app.metrics.text().contains("turnwire_events_stored_total 5\n"));
     assert!(server.app.metrics.text().contains("turnwire_events_repeated_total 5\n"));
@@ -44,7 +44,7 @@ async fn one_event_that_does_not_fit_is_named_and_nothing_is_stored() {
     body[3] = event("x", "r", r#""type":"TEXT_BLOCK_DELTA","block_id":"other","delta":"?""#);
     let answer = server.publish("s", "p.1", &body.join("\n\n")).await;
     answer.assert_error(422, "refused", &["event 3", "line 7", "TEXT_BLOCK_DELTA", "UnknownBlock"]);
-    assert_eq!(session.head_state().head, 0);
+    assert_eq!(session.head_state().head.get(), 0);
     assert_eq!(session.snapshot().await.unwrap().open.len(), 0);
     // A refused event may be sent again when it is corrected.
     server.publish("s", "p.1", &reply("r").join("\n")).await.assert_stored(5, 0);
@@ -160,7 +160,7 @@ async fn a_place_that_an_event_brings_is_replaced() {
     server.publish("s", "p.1", &brought).await.assert_stored(1, 0);
     let lines = lines(&session).await;
     assert!(!lines[0].contains("seq"), "{}", lines[0]);
-    assert_eq!(session.head_state().head, 1);
+    assert_eq!(session.head_state().head.get(), 1);
 }
 
 #[tokio::test]

@@ -159,13 +159,13 @@ pub async fn answer(mut stream: TcpStream) -> Answer {
 /// Waits until so many events are durable.
 pub async fn wait_for_seq(session: &Session, last: u64) {
     let mut head = session.watch_head();
-    head.wait_for(|head| head.head >= last).await.unwrap();
+    head.wait_for(|head| head.head.get() >= last).await.unwrap();
 }
 
 /// Waits until no reply is open.
 pub async fn wait_until_idle(session: &Session) {
     let mut head = session.watch_head();
-    head.wait_for(|head| head.head > 0 && head.status == SessionStatus::Idle).await.unwrap();
+    head.wait_for(|head| head.head.get() > 0 && head.status == SessionStatus::Idle).await.unwrap();
 }
 
 /// The log of a session, one line per event.

@@ -111,5 +111,5 @@ async fn what_is_too_large_is_named() {
         "too_large",
         &["8192 bytes"],
     );
-    assert_eq!(session.head_state().head, 0);
+    assert_eq!(session.head_state().head.get(), 0);
 }

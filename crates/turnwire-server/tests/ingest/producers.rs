@@ -175,7 +175,7 @@ async fn a_producer_cannot_confirm() {
         ),
     );
     server.publish("s", "p.1", &yes).await.assert_error(403, "forbidden", &["USER_CONFIRM_RESULT"]);
-    assert_eq!(session.head_state().head, 3);
+    assert_eq!(session.head_state().head.get(), 3);
     // Without the header it is a user's answer, and counts once.
     let path = "/v1/sessions/s/events";
     server.post(path, "", yes.as_bytes()).await.assert_stored(1, 0);
@@ -204,7 +204,7 @@ async fn without_a_producer_only_answers_are_taken() {
         answer.assert_error(422, "no_producer", &[]);
         assert!(answer.json["error"]["hint"].as_str().unwrap().contains("Turnwire-Producer"));
     }
-    assert_eq!(session.head_state().head, 4);
+    assert_eq!(session.head_state().head.get(), 4);
 }
 
 #[tokio::test]
@@ -221,17 +221,17 @@ async fn a_hint_needs_the_scope_to_publish_and_one_that_starts_a_reply_that_to_c
     let server = Server::with(Config::default(), &[Scope::Read, Scope::Chat, Scope::Approve]).await;
     let session = server.session("s").await;
     server.post(path, "", hint).await.assert_error(403, "forbidden", &["publish"]);
-    assert_eq!(session.head_state().head, 0);
+    assert_eq!(session.head_state().head.get(), 0);
     let server = Server::with(Config::default(), &[Scope::Publish]).await;
     let session = server.session("s").await;
     let trigger = format!("{path}?reply=true");
     server.post(&trigger, "", hint).await.assert_error(403, "forbidden", &["chat"]);
-    assert_eq!(session.head_state().head, 0);
+    assert_eq!(session.head_state().head.get(), 0);
     server.post(path, "", hint).await.assert_stored(1, 0);
     // A producer's hint belongs to its reply.
     let bare = r#"{"type":"HINT_BLOCK","id":"i","hint":"psst"}"#;
     server.publish("s", "p.1", bare).await.assert_error(422, "refused", &["reply_id"]);
-    assert_eq!(session.head_state().head, 1);
+    assert_eq!(session.head_state().head.get(), 1);
 }
 
 #[tokio::test]

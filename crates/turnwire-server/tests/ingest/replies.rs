@@ -113,7 +113,7 @@ async fn message(session: &Session, answer: &Answer) -> Msg {
     assert_eq!(answer.status, 200, "{}", answer.json);
     let id = answer.json["reply_id"].as_str().unwrap();
     let stored = session.find_message(id).await.unwrap().unwrap();
-    assert_eq!(answer.json["last_event_id"], session.resume_token(stored.last.get()));
+    assert_eq!(answer.json["last_event_id"], session.resume_token(stored.last.into()));
     Msg::from_json(std::str::from_utf8(&stored.json).unwrap()).unwrap()
 }
 
@@ -296,7 +296,7 @@ async fn a_stream_in_which_nothing_begins_leaves_nothing() {
     pipe(&server, "s", "?wire=ag-ui", "{}").await.assert_error(400, "wrong_wire", &["ag-ui"]);
     pipe(&server, "s", "?wire=no", "{}").await.assert_error(400, "unknown_wire", &[]);
     pipe(&server, "nowhere", "", "{}").await.assert_error(404, "not_found", &[]);
-    assert_eq!(session.head_state().head, 0);
+    assert_eq!(session.head_state().head.get(), 0);
 }
 
 #[tokio::test]
@@ -339,16 +339,16 @@ async fn a_sender_that_drips_bytes_without_an_event_is_interrupted() {
             }
             std::future::pending::<()>().await;
         };
-        let mut said = Vec::new();
+        let mut received = Vec::new();
         let over = async {
             tokio::select! {
                 () = dripping => {}
-                _ = from.read_to_end(&mut said) => {}
+                _ = from.read_to_end(&mut received) => {}
             }
         };
         tokio::time::timeout(Duration::from_secs(20), over).await.expect("it ends");
-        let said = String::from_utf8(said).unwrap();
-        assert!(said.starts_with("HTTP/1.1 408"), "{query} {drop:?}: {said}");
+        let received = String::from_utf8(received).unwrap();
+        assert!(received.starts_with("HTTP/1.1 408"), "{query} {drop:?}: {received}");
         assert_eq!(session.snapshot().await.unwrap().open.len(), 0);
     }
 }

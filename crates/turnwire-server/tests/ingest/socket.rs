@@ -11,6 +11,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 use tokio_tungstenite::tungstenite::{Message, client::IntoClientRequest};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+use turnwire_core::Head;
 use turnwire_server::Scope;
 use turnwire_server::config::{ByteSize, Config, HumanDuration};
 
@@ -92,11 +93,11 @@ async fn one_socket_watches_several_sessions() {
     assert_eq!(
         answer,
         json!({"type": "subscribed", "session_id": "one", "status": "idle", "last_seq": 5,
-               "last_event_id": one.resume_token(5), "id": "a"})
+               "last_event_id": one.resume_token(Head::new(5)), "id": "a"})
     );
     let frames = socket.frames(5).await;
     assert_eq!(seqs(&frames), [1, 2, 3, 4, 5]);
-    assert_eq!(frames[4]["event_id"], one.resume_token(5));
+    assert_eq!(frames[4]["event_id"], one.resume_token(Head::new(5)));
     assert!(frames.iter().all(|frame| frame["session_id"] == "one"), "{frames:?}");
     let answer = socket.ask(subscribe("two", &json!({"id": 7}))).await;
     assert_eq!((&answer["type"], &answer["id"]), (&"subscribed".into(), &7.into()));
@@ -104,16 +105,16 @@ async fn one_socket_watches_several_sessions() {
     server.publish("two", "p.1", &start("q")).await.assert_stored(1, 0);
     let frame = socket.next().await;
     assert_eq!((&frame["session_id"], &frame["seq"]), (&"two".into(), &1.into()));
-    assert_eq!(frame["event_id"], two.resume_token(1));
+    assert_eq!(frame["event_id"], two.resume_token(Head::new(1)));
     server.publish("one", "p.1", &start("q")).await.assert_stored(1, 0);
-    assert_eq!(socket.next().await["event_id"], one.resume_token(6));
+    assert_eq!(socket.next().await["event_id"], one.resume_token(Head::new(6)));
     // After `unsubscribe` no more events come.
     let unsubscribe = json!({"type": "unsubscribe", "session_id": "two", "id": 8});
     assert_eq!(socket.ask(unsubscribe.clone()).await["type"], "unsubscribed");
     assert_eq!(socket.ask(unsubscribe).await["code"], "not_subscribed");
     server.publish("two", "p.1", &end("q")).await.assert_stored(1, 0);
     server.publish("one", "p.1", &end("q")).await.assert_stored(1, 0);
-    assert_eq!(socket.next().await["event_id"], one.resume_token(7));
+    assert_eq!(socket.next().await["event_id"], one.resume_token(Head::new(7)));
 }
 
 #[tokio::test]
@@ -123,8 +124,8 @@ async fn a_client_that_comes_back_goes_on_where_it_was() {
     server.publish("s", "p.1", &reply("r").join("\n")).await.assert_stored(5, 0);
     let mut socket = Socket::open(&server).await;
     for (name, token) in [
-        ("last_event_id", session.resume_token(3)),
-        ("after", session.resume_token(3)),
+        ("last_event_id", session.resume_token(Head::new(3))),
+        ("after", session.resume_token(Head::new(3))),
         ("after", "3".into()),
     ] {
         // A new subscription begins again from the token.
@@ -153,7 +154,7 @@ async fn a_client_that_comes_back_goes_on_where_it_was() {
         .await
         .assert_stored(1101, 0);
     let mut late = Socket::open(&server).await;
-    late.ask(subscribe("s", &json!({"after": session.resume_token(7)}))).await;
+    late.ask(subscribe("s", &json!({"after": session.resume_token(Head::new(7))}))).await;
     let merged = late.next().await;
     assert_eq!((&merged["seq"], &merged["seq_from"]), (&1107.into(), &8.into()));
     assert_eq!(merged["delta"], "x".repeat(1100));
@@ -171,7 +172,7 @@ async fn agentscopes_frames_come_with_their_session_and_token() {
     assert_eq!((&frame["type"], &frame["name"]), (&"CUSTOM".into(), &"message".into()));
     assert_eq!(
         (&frame["session_id"], &frame["event_id"]),
-        (&"s".into(), &session.resume_token(1).into())
+        (&"s".into(), &session.resume_token(Head::new(1)).into())
     );
 }
 
@@ -184,7 +185,7 @@ async fn answers_messages_and_stops_are_taken() {
     let chat = json!({"type": "chat", "session_id": "s", "content": "hello", "id": "1"});
     let answer = socket.ask(chat).await;
     assert_eq!((&answer["type"], &answer["id"]), (&"accepted".into(), &"1".into()), "{answer}");
-    assert_eq!(answer["last_event_id"], session.resume_token(1));
+    assert_eq!(answer["last_event_id"], session.resume_token(Head::new(1)));
     let id = answer["message_id"].as_str().unwrap();
     assert_eq!(session.find_message(id).await.unwrap().unwrap().text, "hello");
     for message in
@@ -399,7 +400,7 @@ async fn a_session_that_is_deleted_is_said_to_be_gone() {
     // A new session of the same name is another session.
     let session = server.session("s").await;
     let answer = socket.ask(subscribe("s", &json!({}))).await;
-    assert_eq!(answer["last_event_id"], session.resume_token(0));
+    assert_eq!(answer["last_event_id"], session.resume_token(Head::new(0)));
 }
 
 #[tokio::test]

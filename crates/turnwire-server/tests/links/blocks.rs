@@ -12,8 +12,8 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 struct Socket(WebSocketStream<MaybeTlsStream<TcpStream>>);
 
 impl Socket {
-    async fn open(house: &TestServer) -> Self {
-        let url = format!("ws://{}/v1/ws", house.server.address);
+    async fn open(server: &TestServer) -> Self {
+        let url = format!("ws://{}/v1/ws", server.server.address);
         let (socket, _) = connect_async(url.into_client_request().unwrap()).await.unwrap();
         let mut socket = Self(socket);
         assert_eq!(socket.next().await["type"], "connected");
@@ -55,8 +55,8 @@ fn settings(site: &FakeSite) -> String {
 #[tokio::test]
 async fn files_are_reported_while_they_are_fetched() {
     let site = FakeSite::open().await;
-    let house = TestServer::open(&settings(&site));
-    let mut socket = Socket::open(&house).await;
+    let server = TestServer::open(&settings(&site));
+    let mut socket = Socket::open(&server).await;
     let url = site.url("/gate.png");
     socket
         .send(json!({"type": "chat", "session_id": "s", "message": "look", "id": 1,
@@ -73,7 +73,7 @@ async fn files_are_reported_while_they_are_fetched() {
     );
     assert_eq!((&block["index"], &block["session_id"]), (&json!(0), &json!("s")));
     assert!(start.get("event_id").is_none() && block.get("event_id").is_none());
-    assert_eq!(house.sessions().await, 0);
+    assert_eq!(server.sessions().await, 0);
     site.gate.add_permits(1);
     let accepted = socket.next().await;
     assert_eq!((&accepted["type"], &accepted["id"]), (&json!("accepted"), &json!(1)));
@@ -108,8 +108,8 @@ async fn files_are_reported_while_they_are_fetched() {
 #[tokio::test]
 async fn a_file_that_cannot_be_had_ends_the_turn_that_was_shown() {
     let site = FakeSite::open().await;
-    let house = TestServer::open(&settings(&site));
-    let mut socket = Socket::open(&house).await;
+    let server = TestServer::open(&settings(&site));
+    let mut socket = Socket::open(&server).await;
     for (path, code) in [("/gone.png", "link_failed"), ("/to?http://10.0.0.1/", "link_refused")] {
         let urls = [site.url("/cat.png"), site.url(path)];
         socket
@@ -138,21 +138,21 @@ async fn a_file_that_cannot_be_had_ends_the_turn_that_was_shown() {
         assert_eq!(frames[5]["delta"]["extras"]["block_subtype"], "error");
         assert!(frames.iter().all(|frame| frame.get("event_id").is_none()));
         // No session was made for it.
-        assert_eq!(house.sessions().await, 0);
+        assert_eq!(server.sessions().await, 0);
     }
 }
 
 #[tokio::test]
 async fn who_is_too_late_sees_the_turn_end_that_was_shown() {
     let site = FakeSite::open().await;
-    let house = TestServer::open(&settings(&site));
-    house.post("/v1/sessions", &json!({"id": "s", "agent": "never"})).await;
-    let mut socket = Socket::open(&house).await;
+    let server = TestServer::open(&settings(&site));
+    server.post("/v1/sessions", &json!({"id": "s", "agent": "never"})).await;
+    let mut socket = Socket::open(&server).await;
     let urls = [site.url("/gate.png")];
     let chat = json!({"type": "chat", "session_id": "s", "message": "look", "content_urls": urls});
     socket.send(chat.clone()).await;
     socket.until("content_block_start").await;
-    let first = house.post("/v1/sessions/s/messages", &json!({"content": "I was first"})).await;
+    let first = server.post("/v1/sessions/s/messages", &json!({"content": "I was first"})).await;
     assert_eq!(first.status, 202);
     site.gate.add_permits(1);
     let frames = socket.until("error").await;
@@ -166,9 +166,9 @@ async fn who_is_too_late_sees_the_turn_end_that_was_shown() {
 
 #[tokio::test]
 async fn what_needs_no_fetching_is_reported_with_the_turn() {
-    let house = TestServer::open("");
-    let put = house.post("/v1/blobs", &json!("some text")).await.json();
-    let mut socket = Socket::open(&house).await;
+    let server = TestServer::open("");
+    let put = server.post("/v1/blobs", &json!("some text")).await.json();
+    let mut socket = Socket::open(&server).await;
     let urls = json!([put["url"], "data:image/png;base64,AAAA"]);
     socket.send(json!({"type": "chat", "message": "look", "content_urls": urls})).await;
     assert_eq!(socket.next().await["type"], "accepted");
@@ -185,12 +185,12 @@ async fn what_needs_no_fetching_is_reported_with_the_turn() {
 #[tokio::test]
 async fn a_server_that_stops_does_not_wait_for_links() {
     let site = FakeSite::open().await;
-    let house = TestServer::open(&settings(&site));
-    let mut socket = Socket::open(&house).await;
+    let server = TestServer::open(&settings(&site));
+    let mut socket = Socket::open(&server).await;
     let urls = [site.url("/gate.png")];
     socket.send(json!({"type": "chat", "message": "look", "content_urls": urls})).await;
     socket.until("content_block_start").await;
-    within(house.server.stop()).await;
+    within(server.server.stop()).await;
     let frames = socket.until("error").await;
     assert_eq!(frames[frames.len() - 1]["code"], "unavailable");
 }

@@ -19,33 +19,33 @@ fn settings(site: &FakeSite, links: &str) -> String {
     settings
 }
 
-async fn post(house: &TestServer, tenant: &str, path: &str, body: &Value) -> HttpResponse {
+async fn post(server: &TestServer, tenant: &str, path: &str, body: &Value) -> HttpResponse {
     let token = format!("Bearer {tenant}");
     let headers = [("content-type", "application/json"), ("authorization", token.as_str())];
     let body = body.to_string();
-    within(send_http(house.server.address, "POST", path, &headers, body.as_bytes())).await.unwrap()
+    within(send_http(server.server.address, "POST", path, &headers, body.as_bytes())).await.unwrap()
 }
 
 /// A message with links, in a session of its own.
-async fn say(house: &TestServer, tenant: &str, session: &str, urls: &[String]) -> HttpResponse {
+async fn say(server: &TestServer, tenant: &str, session: &str, urls: &[String]) -> HttpResponse {
     let new = json!({"id": session, "agent": "external"});
-    assert_eq!(post(house, tenant, "/v1/sessions", &new).await.status, 201);
+    assert_eq!(post(server, tenant, "/v1/sessions", &new).await.status, 201);
     let links =
         urls.iter().map(|url| json!({"type": "data", "source": {"type": "url", "url": url}}));
     let content = json!({"content": links.collect::<Vec<_>>()});
-    post(house, tenant, &format!("/v1/sessions/{session}/messages"), &content).await
+    post(server, tenant, &format!("/v1/sessions/{session}/messages"), &content).await
 }
 
 #[tokio::test]
 async fn slow_links_of_one_tenant_do_not_delay_those_of_another() {
     for (links, share) in [("at_once = 4", 1), ("at_once = 4\nat_once_per_tenant = 3", 3)] {
         let site = FakeSite::open().await;
-        let house = TestServer::open(&settings(&site, links));
+        let server = TestServer::open(&settings(&site, links));
         let slow: Vec<String> = (0..4).map(|at| site.url(&format!("/gate.png?{at}"))).collect();
-        let held = async { say(&house, "a", "slow", &slow).await };
+        let held = async { say(&server, "a", "slow", &slow).await };
         let beside = async {
             site.wait_for_requests(share).await;
-            let answer = say(&house, "b", "fast", &[site.url("/cat.png")]).await;
+            let answer = say(&server, "b", "fast", &[site.url("/cat.png")]).await;
             // All slow links still wait, and no more of them were asked for than the tenant's share.
             let asked =
                 site.requested_paths().iter().filter(|path| path.starts_with("/gate.png")).count();
@@ -62,13 +62,13 @@ async fn slow_links_of_one_tenant_do_not_delay_those_of_another() {
 async fn a_tenant_with_too_many_links_that_wait_is_told_to_come_again() {
     let site = FakeSite::open().await;
     let links = "at_once = 2\nat_once_per_tenant = 1\nper_message = 64";
-    let house = TestServer::open(&settings(&site, links));
+    let server = TestServer::open(&settings(&site, links));
     let messages = (0..12).map(|message| {
         let urls: Vec<String> =
             (0..4).map(|at| site.url(&format!("/gate.png?{message}.{at}"))).collect();
-        let (house, site) = (&house, &site);
+        let (server, site) = (&server, &site);
         async move {
-            let answer = say(house, "a", &format!("s{message}"), &urls).await;
+            let answer = say(server, "a", &format!("s{message}"), &urls).await;
             if answer.status == 429 {
                 // From here on nobody is kept.
                 site.gate.add_permits(100);

@@ -35,7 +35,7 @@ async fn a_link_becomes_a_blob_and_is_remembered() {
 #[tokio::test]
 async fn the_type_that_a_site_tells_is_stored_only_where_it_is_one() {
     let site = FakeSite::open().await;
-    for (told, expected) in [
+    for (sent_type, expected) in [
         ("application/pdf;x=y,%20text/html", "application/pdf"),
         ("image/png,text/html", "text/plain"),
         ("TEXT/html", "text/html"),
@@ -43,21 +43,21 @@ async fn the_type_that_a_site_tells_is_stored_only_where_it_is_one() {
     ] {
         let server = TestServer::open(&settings(&site, ""));
         server.wait_until_idle("s").await;
-        let answer = server.send_links("s", &[&site.url(&format!("/as?{told}"))]).await;
+        let answer = server.send_links("s", &[&site.url(&format!("/as?{sent_type}"))]).await;
         assert_eq!(answer.status, 202, "{}", answer.text());
         let source = server.files("s").await[0]["source"].clone();
-        assert_eq!(source["media_type"], expected, "{told}");
+        assert_eq!(source["media_type"], expected, "{sent_type}");
         let (_, id) = source["url"].as_str().unwrap().rsplit_once('/').unwrap();
         let blob = server.get(&format!("/v1/blobs/{id}")).await;
-        assert_eq!(blob.header("content-type"), Some(expected), "{told}");
-        assert_eq!(blob.header("content-disposition"), Some("attachment"), "{told}");
+        assert_eq!(blob.header("content-type"), Some(expected), "{sent_type}");
+        assert_eq!(blob.header("content-disposition"), Some("attachment"), "{sent_type}");
         assert_eq!(blob.header("content-security-policy"), Some("default-src 'none'; sandbox"));
     }
 }
 
 #[tokio::test]
 async fn the_type_that_a_message_tells_is_stored_only_where_it_is_one() {
-    for (told, expected) in [
+    for (sent_type, expected) in [
         (json!("application/pdf;x=y, text/html"), "application/pdf"),
         (json!("image/png, text/html"), "application/octet-stream"),
         (json!("text/html\r\nx: y"), "application/octet-stream"),
@@ -68,8 +68,8 @@ async fn the_type_that_a_message_tells_is_stored_only_where_it_is_one() {
         let server = TestServer::open("");
         server.wait_until_idle("s").await;
         let mut source = json!({"type": "base64", "data": "QUJD".repeat(20_000)});
-        if !told.is_null() {
-            source["media_type"] = told.clone();
+        if !sent_type.is_null() {
+            source["media_type"] = sent_type.clone();
         }
         let message = json!({"content": [{"type": "data", "source": source}]});
         let answer = server.post("/v1/sessions/s/messages", &message).await;
@@ -77,8 +77,8 @@ async fn the_type_that_a_message_tells_is_stored_only_where_it_is_one() {
         let source = server.files("s").await[0]["source"].clone();
         let (_, id) = source["url"].as_str().unwrap().rsplit_once('/').unwrap();
         let blob = server.get(&format!("/v1/blobs/{id}")).await;
-        assert_eq!(blob.header("content-type"), Some(expected), "{told}");
-        assert_eq!(blob.header("content-disposition"), Some("attachment"), "{told}");
+        assert_eq!(blob.header("content-type"), Some(expected), "{sent_type}");
+        assert_eq!(blob.header("content-disposition"), Some("attachment"), "{sent_type}");
         assert_eq!(blob.header("x-content-type-options"), Some("nosniff"));
     }
 }
@@ -278,16 +278,16 @@ async fn an_agent_is_handed_bytes() {
     server.post("/v1/sessions", &json!({"id": "s"})).await;
     assert_eq!(server.send_links("s", &[&site.url("/cat.png"), "gs://bucket/x"]).await.status, 202);
     crate::running::within(async {
-        while server.heard.lock().is_empty() {
+        while server.received.lock().is_empty() {
             tokio::task::yield_now().await;
         }
     })
     .await;
-    let heard = server.heard.lock()[0].clone();
-    let ContentBlock::Data(block) = &heard[0].content()[1] else { unreachable!() };
+    let received = server.received.lock()[0].clone();
+    let ContentBlock::Data(block) = &received[0].content()[1] else { unreachable!() };
     assert!(matches!(block.source, Source::Base64(_)), "{block:?}");
     assert_eq!(block.decoded().unwrap().unwrap(), PNG);
     assert_eq!((block.media_type(), block.name.as_deref()), (Some("image/png"), Some("cat.png")));
-    let ContentBlock::Data(other) = &heard[0].content()[2] else { unreachable!() };
+    let ContentBlock::Data(other) = &received[0].content()[2] else { unreachable!() };
     assert!(matches!(&other.source, Source::Url(source) if source.url == "gs://bucket/x"));
 }

@@ -17,7 +17,7 @@ pub struct TestServer {
     pub server: Running,
     pub app: Arc<App>,
     /// The conversations that the agent was handed.
-    pub heard: Arc<Mutex<Vec<Vec<Msg>>>>,
+    pub received: Arc<Mutex<Vec<Vec<Msg>>>>,
 }
 
 /// Listens, and says nothing.
@@ -60,12 +60,12 @@ impl Replier for StuckAgent {
 
 impl TestServer {
     pub fn open(settings: &str) -> Self {
-        let heard = Arc::<Mutex<Vec<Vec<Msg>>>>::default();
-        let agent: Arc<dyn Replier> = Arc::new(RecordingAgent(heard.clone()));
+        let received = Arc::<Mutex<Vec<Vec<Msg>>>>::default();
+        let agent: Arc<dyn Replier> = Arc::new(RecordingAgent(received.clone()));
         let store = Arc::new(MemoryStore::default());
         let (server, app) =
             Running::start(store, settings, [("demo", agent), ("never", Arc::new(StuckAgent))]);
-        Self { server, app, heard }
+        Self { server, app, received }
     }
 
     pub async fn post(&self, path: &str, body: &Value) -> HttpResponse {
@@ -108,7 +108,7 @@ impl TestServer {
     /// The end of a session's log.
     pub async fn last_seq(&self, session: &str) -> u64 {
         let key = SessionKey::new("default", session);
-        self.app.log.open_session(&key).await.unwrap().unwrap().head_state().head
+        self.app.log.open_session(&key).await.unwrap().unwrap().head_state().head.get()
     }
 
     /// How many sessions there are.

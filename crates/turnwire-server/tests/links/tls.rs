@@ -39,9 +39,10 @@ async fn fetched_elsewhere(host: &str, path: &str, trusted: &NamedTempFile) -> S
     command.env("HTTPS_PROXY", "http://127.0.0.1:1").env("ALL_PROXY", "http://127.0.0.1:1");
     command.env_remove("SSL_CERT_DIR").env("SSL_CERT_FILE", trusted.path());
     let Output { stdout, stderr, .. } = command.output().await.unwrap();
-    let told = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
-    assert!(told.contains("it was told: "), "{told}");
-    told
+    let output =
+        format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(output.contains("the answer was: "), "{output}");
+    output
 }
 
 #[tokio::test]
@@ -51,26 +52,26 @@ async fn fetches() {
     let server = TestServer::open(&format!("[links]\nprivate_hosts = [\"{host}\"]\n"));
     server.wait_until_idle("s").await;
     let answer = server.send_links("s", &[&url]).await;
-    let mut told = answer.text();
+    let mut output = answer.text();
     if answer.status == 202 {
         let files = server.files("s").await;
         let source = &files[0]["source"];
         let (_, blob) = source["url"].as_str().unwrap().split_once("/v1/").unwrap();
         let is_png = server.get(&format!("/v1/{blob}")).await.body == PNG;
-        told = format!("{} is a picture: {is_png}", source["original_url"]);
+        output = format!("{} is a picture: {is_png}", source["original_url"]);
     }
-    println!("it was told: {told}");
+    println!("the answer was: {output}");
 }
 
 #[tokio::test]
 async fn a_site_that_the_system_trusts_is_asked() {
     let (site, file) = secure().await;
     let host = format!("localhost:{}", site.address.port());
-    let told = fetched_elsewhere(&host, "/cat.png", &file).await;
-    assert!(told.contains(&format!("\"https://{host}/cat.png\" is a picture: true")), "{told}");
+    let output = fetched_elsewhere(&host, "/cat.png", &file).await;
+    assert!(output.contains(&format!("\"https://{host}/cat.png\" is a picture: true")), "{output}");
     assert_eq!(site.requested_paths(), ["/cat.png"]);
-    let told = fetched_elsewhere(&host, "/to?/cat.png", &file).await;
-    assert!(told.contains("is a picture: true"), "{told}");
+    let output = fetched_elsewhere(&host, "/to?/cat.png", &file).await;
+    assert!(output.contains("is a picture: true"), "{output}");
 }
 
 #[tokio::test]
@@ -78,11 +79,11 @@ async fn a_site_that_nobody_vouches_for_is_not() {
     let (site, _) = secure().await;
     let (_, other) = secure().await;
     let host = format!("localhost:{}", site.address.port());
-    let told = fetched_elsewhere(&host, "/cat.png", &other).await;
-    assert!(told.contains("link_failed") && told.contains("cannot be reached"), "{told}");
+    let output = fetched_elsewhere(&host, "/cat.png", &other).await;
+    assert!(output.contains("link_failed") && output.contains("cannot be reached"), "{output}");
     // Nor one whose certificate is for another name.
     let (site, file) = secure().await;
-    let told = fetched_elsewhere(&site.address.to_string(), "/cat.png", &file).await;
-    assert!(told.contains("link_failed") && told.contains("cannot be reached"), "{told}");
+    let output = fetched_elsewhere(&site.address.to_string(), "/cat.png", &file).await;
+    assert!(output.contains("link_failed") && output.contains("cannot be reached"), "{output}");
     assert_eq!(site.requested_paths(), [""; 0]);
 }

@@ -53,8 +53,8 @@ async fn a_picture_is_brought_in_whoever_sends_it() {
         let server = TestServer::open(&settings);
         let answer = server.post(path, &body).await;
         assert_eq!(answer.status, 200, "{path} {}", answer.text());
-        let heard = server.heard.lock()[0].clone();
-        let picture = heard.last().unwrap().content().iter().find_map(|block| match block {
+        let received = server.received.lock()[0].clone();
+        let picture = received.last().unwrap().content().iter().find_map(|block| match block {
             ContentBlock::Data(block) => Some(block.clone()),
             _ => None,
         });
@@ -82,7 +82,7 @@ async fn a_link_that_is_refused_is_told_in_each_protocols_words() {
         if path == "/v1/messages" {
             assert_eq!(json["error"]["type"], "invalid_request_error");
         }
-        assert!(server.heard.lock().is_empty(), "{path}");
+        assert!(server.received.lock().is_empty(), "{path}");
         // A thread or a chat has a name, and is tried again; a session without one would be left over.
         assert_eq!(server.sessions().await, usize::from(!path.starts_with("/v1/")), "{path}");
     }
@@ -98,8 +98,8 @@ async fn the_ai_sdk_knows_its_message_again() {
     body["messageId"] = json!("m");
     let again = server.post(path, &body).await;
     assert_eq!(again.status, 200, "{}", again.text());
-    let heard = server.heard.lock().clone();
-    assert_eq!(heard.len(), 2);
-    assert_eq!((heard[1].len(), heard[1][0].id()), (1, "m"));
+    let received = server.received.lock().clone();
+    assert_eq!(received.len(), 2);
+    assert_eq!((received[1].len(), received[1][0].id()), (1, "m"));
     assert_eq!(site.requested_paths(), ["/cat.png"]);
 }

@@ -267,9 +267,9 @@ async fn rights_are_those_of_the_other_routes() {
     assert_eq!(read.post("/ag-ui/demo/t/stop", Body::empty()).await.status, 403);
     assert_eq!(chat.post("/ag-ui/demo/t/stop", Body::empty()).await.status, 204);
     // It may talk, and is told the answer and nothing before it.
-    let told = chat.run(&says("t", "u2", "hello")).await;
-    assert!(!told.text.contains("MESSAGES_SNAPSHOT"), "{}", told.text);
-    assert_eq!(told.end()["outcome"]["type"], "success");
+    let answer = chat.run(&says("t", "u2", "hello")).await;
+    assert!(!answer.text.contains("MESSAGES_SNAPSHOT"), "{}", answer.text);
+    assert_eq!(answer.end()["outcome"]["type"], "success");
 }
 
 #[tokio::test]

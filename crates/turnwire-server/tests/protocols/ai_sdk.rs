@@ -44,7 +44,7 @@ impl Answer {
     }
 
     /// The text of the message.
-    fn said(&self) -> String {
+    fn message_text(&self) -> String {
         let chunks = self.chunks();
         let deltas = chunks.iter().filter(|chunk| chunk["type"] == "text-delta");
         deltas.map(|chunk| chunk["delta"].as_str().unwrap()).collect()
@@ -274,7 +274,7 @@ async fn an_answer_counts_once_and_only_where_it_was_asked() {
     }
     let taken = server.post(answering(&reply, &call, approved(&call, true))).await;
     assert_eq!(taken.reply(), reply);
-    assert!(taken.said().starts_with("Done."), "{}", taken.text);
+    assert!(taken.message_text().starts_with("Done."), "{}", taken.text);
     let late = server.post(answering(&reply, &call, approved(&call, false))).await;
     assert_eq!((late.status.as_u16(), &late.error()["type"]), (409, &json!("already_answered")));
 }
@@ -324,7 +324,7 @@ async fn an_edit_takes_the_place_of_the_message_and_of_all_behind_it() {
         let mut request = with(&[user("m2", words)]);
         request["messageId"] = json!("m2");
         let edited = server.post(request).await;
-        assert!(edited.said().contains(&format!("> {words}\n")), "{}", edited.text);
+        assert!(edited.message_text().contains(&format!("> {words}\n")), "{}", edited.text);
         let history = server.history().await;
         assert_eq!(history.len(), 4);
         assert_eq!((&*history[0].1, &*history[1].1), ("m1", &*first));
@@ -354,7 +354,7 @@ async fn a_request_with_a_key_is_done_once_and_answered_in_full_again() {
     let first = server.ask("POST", "/ai-sdk/demo", &body, Some("k")).await;
     let again = server.ask("POST", "/ai-sdk/demo", &body, Some("k")).await;
     // How much comes in one delta is no matter.
-    assert_eq!((again.reply(), again.said()), (first.reply(), first.said()));
+    assert_eq!((again.reply(), again.message_text()), (first.reply(), first.message_text()));
     let regenerate =
         json!({"id": "c", "messages": [user("m", "x")], "trigger": "regenerate-message"})
             .to_string();
@@ -388,5 +388,5 @@ async fn a_result_of_the_clients_goes_into_the_reply() {
     let output = json!({"state": "output-available", "output": {"title": "News"}});
     let answer = server.post(answering(&reply, &call, output)).await;
     assert_eq!(answer.reply(), reply);
-    assert!(answer.said().contains(r#"> {"title":"News"}"#), "{}", answer.text);
+    assert!(answer.message_text().contains(r#"> {"title":"News"}"#), "{}", answer.text);
 }

@@ -21,7 +21,7 @@ pub const CASE: ProtocolCase = ProtocolCase {
         let blocks = answer["content"].as_array().unwrap().iter();
         blocks.filter_map(|block| block["text"].as_str()).collect()
     },
-    said: |answer| vec![json!({"role": "assistant", "content": answer["content"]})],
+    to_history: |answer| vec![json!({"role": "assistant", "content": answer["content"]})],
     messages: "messages",
 };
 

@@ -83,7 +83,7 @@ impl TestServer {
 
     /// The end of a session's log.
     async fn last(&self, tenant: &str, id: &str) -> u64 {
-        self.session(tenant, id).await.unwrap().head_state().head
+        self.session(tenant, id).await.unwrap().head_state().head.get()
     }
 }
 

@@ -14,7 +14,7 @@ pub const CASE: ProtocolCase = ProtocolCase {
         calls.map(|call| call["id"].as_str().unwrap().to_owned()).collect()
     },
     text: |answer| answer["choices"][0]["message"]["content"].as_str().unwrap().to_owned(),
-    said: |answer| vec![answer["choices"][0]["message"].clone()],
+    to_history: |answer| vec![answer["choices"][0]["message"].clone()],
     messages: "messages",
 };
 

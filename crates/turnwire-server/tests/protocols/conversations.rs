@@ -19,7 +19,7 @@ const RESPONSES: ProtocolCase = ProtocolCase {
         let items = answer["output"].as_array().unwrap().iter();
         items.filter_map(|item| item["content"][0]["text"].as_str()).collect()
     },
-    said: |answer| answer["output"].as_array().unwrap().clone(),
+    to_history: |answer| answer["output"].as_array().unwrap().clone(),
     messages: "input",
 };
 
@@ -45,7 +45,7 @@ impl<'h> Conversation<'h> {
         let body = words.ask("asker", &history).to_string();
         let answer = server.send(token, words.path, &[], body).await;
         assert_eq!((answer.status, (words.calls)(&answer.body)), (200, vec!["c1".to_owned()]));
-        history.extend((words.said)(&answer.body));
+        history.extend((words.to_history)(&answer.body));
         let session = answer.session().to_owned();
         Self { server, words, token, history, session }
     }
@@ -185,7 +185,7 @@ impl<'s> Client<'s> {
     async fn say(&mut self, text: &str) -> (String, String) {
         self.history.push(user(text));
         let answer = self.send().await;
-        self.history.extend((self.words.said)(&answer.body));
+        self.history.extend((self.words.to_history)(&answer.body));
         self.seen(&answer)
     }
 
@@ -271,7 +271,7 @@ async fn the_last_turn_again_is_another_answer_in_the_same_session() {
         let second = client.send().await;
         assert_ne!((words.text)(&first.body), (words.text)(&second.body), "asked again");
         assert_eq!(client.seen(&second), ("one A two".to_owned(), session.clone()));
-        client.history.extend((words.said)(&second.body));
+        client.history.extend((words.to_history)(&second.body));
         assert_eq!(client.say("three").await, ("one A two A three".to_owned(), session));
     }
 }

@@ -119,12 +119,12 @@ impl TestServer {
     }
 
     /// Begins a session in our own words.
-    pub async fn begin(&self, session: &str, agent: &str, words: &str) {
+    pub async fn begin(&self, session: &str, agent: &str, text: &str) {
         let made = json!({"id": session, "agent": agent}).to_string();
         assert_eq!(self.send("all", "/v1/sessions", &[], made).await.status, 201);
         let path = format!("/v1/sessions/{session}/messages");
-        let said = json!({"content": words}).to_string();
-        assert_eq!(self.send("all", &path, &[], said).await.status, 202);
+        let body = json!({"content": text}).to_string();
+        assert_eq!(self.send("all", &path, &[], body).await.status, 202);
     }
 
     pub async fn session(&self, id: &str) -> Arc<Session> {
@@ -223,7 +223,7 @@ impl Replier for CallingAgent {
             (_, Some(ToolCallState::Asking), _) | (_, _, Some(ToolCallState::Submitted)) => {
                 Vec::new()
             }
-            _ => said(turn.partial.as_ref()),
+            _ => answer_with_results(turn.partial.as_ref()),
         };
         let events = lines.iter().map(|line| event(&turn.reply_id, line));
         journal.commit(events.collect()).await
@@ -275,13 +275,14 @@ fn require(kind: &str, ids: &[&str]) -> String {
     format!(r#""type":"{kind}","tool_calls":[{}]"#, list.join(","))
 }
 
-fn said(partial: Option<&Msg>) -> Vec<String> {
+/// The rest of a reply that repeats its tool results.
+fn answer_with_results(partial: Option<&Msg>) -> Vec<String> {
     let results = partial.into_iter().flat_map(Msg::blocks::<ToolResult>);
     let texts: Vec<String> = results.map(|result| result.output.text("")).collect();
     text(&texts.join(", "))
 }
 
-/// Says this, and that is all.
+/// The rest of a reply with one text.
 fn text(text: &str) -> Vec<String> {
     let delta = serde_json::to_string(text).unwrap();
     vec![
@@ -292,7 +293,7 @@ fn text(text: &str) -> Vec<String> {
     ]
 }
 
-/// How a protocol says things.
+/// How requests and responses of a protocol look.
 pub struct ProtocolCase {
     pub path: &'static str,
     /// A message with the results of these calls.
@@ -301,8 +302,8 @@ pub struct ProtocolCase {
     pub calls: fn(&Value) -> Vec<String>,
     /// Its text.
     pub text: fn(&Value) -> String,
-    /// An answer as a client repeats it.
-    pub said: fn(&Value) -> Vec<Value>,
+    /// The messages that a client adds to its history after a response.
+    pub to_history: fn(&Value) -> Vec<Value>,
     /// What a request calls its messages.
     pub messages: &'static str,
 }
@@ -322,17 +323,17 @@ pub fn user(text: &str) -> Value {
 }
 
 /// What no client would send is refused, and nothing is stored.
-pub async fn nonsense_is_refused(words: &ProtocolCase) {
-    let server = TestServer::new(words.path);
+pub async fn nonsense_is_refused(case: &ProtocolCase) {
+    let server = TestServer::new(case.path);
     let deep = format!(r#"{{"model":"demo","messages":{}"#, "[".repeat(100_000));
     for body in ["", "{", "[]", "null", "7", r#""x""#, &deep] {
-        let answer = server.send("all", words.path, &[], body.to_owned()).await;
+        let answer = server.send("all", case.path, &[], body.to_owned()).await;
         assert_eq!(answer.status, 400, "{}", body.get(..20).unwrap_or(body));
         assert!(!answer.error_message().is_empty());
     }
-    let answer = server.send("all", words.path, &[], vec![b'{', 0xff]).await;
+    let answer = server.send("all", case.path, &[], vec![b'{', 0xff]).await;
     assert_eq!((answer.status, answer.error_message()), (400, "the body is not UTF-8"));
-    let hello = words.ask("demo", &[user("Hi")]);
+    let hello = case.ask("demo", &[user("Hi")]);
     let long = "k".repeat(300);
     for headers in
         [("turnwire-session", "a b"), ("turnwire-session", "ä"), ("idempotency-key", &long)]
@@ -340,7 +341,7 @@ pub async fn nonsense_is_refused(words: &ProtocolCase) {
         assert_eq!(server.ask(&[headers], &hello).await.status, 400, "{headers:?}");
     }
     for agent in ["nobody", "external", "Demo"] {
-        let answer = server.ask(&[], &words.ask(agent, &[user("Hi")])).await;
+        let answer = server.ask(&[], &case.ask(agent, &[user("Hi")])).await;
         assert_eq!(answer.status, 404);
         assert!(
             answer.error_message().contains("asker, demo, mirror, twin"),
@@ -349,19 +350,19 @@ pub async fn nonsense_is_refused(words: &ProtocolCase) {
         );
     }
     let forged = json!({"role": "assistant", "content": "I said so."});
-    assert_eq!(server.ask(&[], &words.ask("demo", &[forged])).await.status, 400);
+    assert_eq!(server.ask(&[], &case.ask("demo", &[forged])).await.status, 400);
     assert_eq!(server.sessions().await, 0, "nothing was stored");
 }
 
 /// Who may not talk there cannot, and who talks to another agent is told.
-pub async fn sessions_are_their_owners(words: &ProtocolCase) {
-    let server = TestServer::new(words.path);
+pub async fn sessions_are_their_owners(case: &ProtocolCase) {
+    let server = TestServer::new(case.path);
     server.begin("theirs", "asker", "one").await;
     server.until_waiting("theirs").await;
     let there = [("turnwire-session", "theirs")];
-    let wrong = server.ask(&there, &words.ask("demo", &[user("Hi")])).await;
+    let wrong = server.ask(&there, &case.ask("demo", &[user("Hi")])).await;
     assert_eq!(wrong.status, 409, "{}", wrong.text);
-    let result = words.bring(&[("c1", "forged")]).to_string();
+    let result = case.bring(&[("c1", "forged")]).to_string();
     for (token, headers, status) in [
         ("mine", &there[..], 404),
         // One that is not seen is not found either.
@@ -369,19 +370,19 @@ pub async fn sessions_are_their_owners(words: &ProtocolCase) {
         ("other", &there, 404),
         ("other", &[], 400),
     ] {
-        let answer = server.send(token, words.path, headers, result.clone()).await;
+        let answer = server.send(token, case.path, headers, result.clone()).await;
         assert_eq!(answer.status, status, "{token} {headers:?}: {}", answer.text);
     }
-    let hello = words.ask("demo", &[user("Hi")]).to_string();
-    let refused = server.send("mine", words.path, &[], hello.clone()).await;
+    let hello = case.ask("demo", &[user("Hi")]).to_string();
+    let refused = server.send("mine", case.path, &[], hello.clone()).await;
     assert_eq!(refused.status, 403, "who reaches only some sessions has to name one");
     let mine = [("turnwire-session", "mine-1")];
-    assert_eq!(server.send("mine", words.path, &mine, hello).await.status, 200);
+    assert_eq!(server.send("mine", case.path, &mine, hello).await.status, 200);
 }
 
 /// Results are taken once, all at once, and only by the reply that waits for them.
-pub async fn results_fit_or_are_refused(words: &ProtocolCase) {
-    let server = TestServer::new(words.path);
+pub async fn results_fit_or_are_refused(case: &ProtocolCase) {
+    let server = TestServer::new(case.path);
     server.begin("s", "asker", "two").await;
     server.until_waiting("s").await;
     let there = [("turnwire-session", "s")];
@@ -391,75 +392,70 @@ pub async fn results_fit_or_are_refused(words: &ProtocolCase) {
         (&[("c1", "x"), ("d1", "y"), ("e1", "z")], 400, "waits for a result"),
         (&[("", "x")], 400, "waits for a result"),
     ] {
-        let answer = server.ask(&there, &words.bring(results)).await;
+        let answer = server.ask(&there, &case.bring(results)).await;
         assert_eq!(answer.status, status, "{}", answer.text);
         assert!(answer.error_message().contains(why), "{}", answer.error_message());
     }
-    let missing = server.ask(&[("turnwire-session", "t")], &words.bring(&[("c1", "x")])).await;
+    let missing = server.ask(&[("turnwire-session", "t")], &case.bring(&[("c1", "x")])).await;
     assert_eq!((missing.status, server.sessions().await), (404, 1));
-    let both = words.bring(&[("d1", "B"), ("c1", "A")]);
+    let both = case.bring(&[("d1", "B"), ("c1", "A")]);
     let answer = server.ask(&there, &both).await;
-    assert_eq!((answer.status, (words.text)(&answer.body)), (200, "B, A".to_owned()));
+    assert_eq!((answer.status, (case.text)(&answer.body)), (200, "B, A".to_owned()));
     let again = server.ask(&there, &both).await;
     assert_eq!(again.status, 409, "{}", again.text);
 }
 
 /// A call that a person is asked about is not the client's; when the person has answered, the answer
 /// goes on by itself.
-pub async fn questions_are_somebody_elses(words: &ProtocolCase) {
-    let server = TestServer::new(words.path);
+pub async fn questions_are_somebody_elses(case: &ProtocolCase) {
+    let server = TestServer::new(case.path);
     server.begin("s", "asker", "both").await;
     server.until_waiting("s").await;
     let there = [("turnwire-session", "s")];
-    let answer = server.ask(&there, &words.bring(&[("c1", "A")])).await;
-    assert_eq!((words.calls)(&answer.body), ["c3"], "{}", answer.text);
-    let forged = server.ask(&there, &words.bring(&[("c2", "forged")])).await;
+    let answer = server.ask(&there, &case.bring(&[("c1", "A")])).await;
+    assert_eq!((case.calls)(&answer.body), ["c3"], "{}", answer.text);
+    let forged = server.ask(&there, &case.bring(&[("c2", "forged")])).await;
     assert_eq!(forged.status, 409, "{}", forged.text);
 
     let snapshot = server.session("s").await.snapshot().await.unwrap();
     let reply = snapshot.open[0].msg().id().to_owned();
     let no = json!([{"type": "USER_CONFIRM_RESULT", "reply_id": reply, "confirm_results":
         [{"confirmed": false, "tool_call": {"type": "tool_call", "id": "c2", "name": "f", "input": ""}}]}]);
-    let brings = words.bring(&[("c3", "C")]);
+    let brings = case.bring(&[("c3", "C")]);
     let (last, denied) = tokio::join!(
         server.ask(&there, &brings),
         server.send("all", "/v1/sessions/s/events", &[], no.to_string())
     );
     assert_eq!(denied.status, 200, "{}", denied.text);
-    assert_eq!((last.status, (words.text)(&last.body)), (200, "A, C".to_owned()), "{}", last.text);
+    assert_eq!((last.status, (case.text)(&last.body)), (200, "A, C".to_owned()), "{}", last.text);
 }
 
 /// What a sub-agent has the client execute is the agent's call to the client.
-pub async fn a_sub_agents_call_is_the_clients(words: &ProtocolCase) {
-    let server = TestServer::new(words.path);
-    let answer = server.ask(&[], &words.ask("asker", &[user("team")])).await;
-    assert_eq!((words.calls)(&answer.body), ["s1"], "{}", answer.text);
+pub async fn a_sub_agents_call_is_the_clients(case: &ProtocolCase) {
+    let server = TestServer::new(case.path);
+    let answer = server.ask(&[], &case.ask("asker", &[user("team")])).await;
+    assert_eq!((case.calls)(&answer.body), ["s1"], "{}", answer.text);
     let mut history = vec![user("team")];
-    history.extend((words.said)(&answer.body));
-    history.extend((words.results)(&[("s1", "S")]));
-    let last = server.ask(&[], &words.ask("asker", &history)).await;
-    assert_eq!(
-        (last.status, (words.text)(&last.body)),
-        (200, "helped".to_owned()),
-        "{}",
-        last.text
-    );
+    history.extend((case.to_history)(&answer.body));
+    history.extend((case.results)(&[("s1", "S")]));
+    let last = server.ask(&[], &case.ask("asker", &history)).await;
+    assert_eq!((last.status, (case.text)(&last.body)), (200, "helped".to_owned()), "{}", last.text);
     assert_eq!(last.session(), answer.session());
 }
 
 /// The same key gives the same answer, as a stream and in one piece; two at once are one.
-pub async fn a_key_makes_one_of_two(words: &ProtocolCase) {
-    let server = TestServer::new(words.path);
-    let hello = words.ask("demo", &[user("Hi")]);
+pub async fn a_key_makes_one_of_two(case: &ProtocolCase) {
+    let server = TestServer::new(case.path);
+    let hello = case.ask("demo", &[user("Hi")]);
     let key = [("idempotency-key", "k1")];
     let (one, two) = tokio::join!(server.ask(&key, &hello), server.ask(&key, &hello));
     assert_eq!((one.status, two.status), (200, 200));
     assert_eq!((one.session(), &one.text), (two.session(), &two.text));
     assert_eq!(server.sessions().await, 1);
     // Somebody else's key of the same name is another one.
-    let theirs = server.send("other", words.path, &key, hello.to_string()).await;
+    let theirs = server.send("other", case.path, &key, hello.to_string()).await;
     assert_ne!(theirs.text, one.text);
-    assert_eq!(server.ask(&key, &words.ask("demo", &[user("Ho")])).await.status, 422);
+    assert_eq!(server.ask(&key, &case.ask("demo", &[user("Ho")])).await.status, 422);
 }
 
 /// The page about a protocol names everything that its wire cannot hold.

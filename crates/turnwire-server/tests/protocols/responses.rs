@@ -292,7 +292,7 @@ async fn all_calls_of_a_response_are_answered_together() {
     let going = server.create_in("s", &send(items)).await.json();
     assert_eq!(going["status"], "in_progress", "{going}");
     let id = going["id"].as_str().unwrap();
-    assert_eq!(id, format!("resp_s~r~{}", before + 1));
+    assert_eq!(id, format!("resp_s~r~{}", before.next()));
     assert_eq!(server.get("/v1/responses/resp_s~r").await.json(), shown, "it is what it was");
     let again = server.create_in("s", &send(json!([output("a"), output("b")]))).await;
     assert_eq!((again.status.as_u16(), again.code().as_str()), (409, "already_answered"));

@@ -31,13 +31,13 @@ async fn append(session: &Arc<Session>, id: usize) {
 
 /// A server with a long session.
 async fn long_session() -> Harness {
-    let house = Harness::new();
-    let session = house.session("external").await;
+    let server = Harness::new();
+    let session = server.session("external").await;
     for id in 0..COUNT {
         append(&session, id).await;
     }
-    assert_eq!(house.gate.state().largest_page, 0);
-    house
+    assert_eq!(server.gate.state().largest_page, 0);
+    server
 }
 
 fn names(from: usize) -> Vec<String> {
@@ -46,8 +46,8 @@ fn names(from: usize) -> Vec<String> {
 
 #[tokio::test]
 async fn a_history_of_blocks_is_written_page_by_page() {
-    let house = long_session().await;
-    let answer = house.get("/v2/sessions/s/history").await;
+    let server = long_session().await;
+    let answer = server.get("/v2/sessions/s/history").await;
     assert_eq!(answer.status, 200);
     let history: Value = serde_json::from_str(&answer.text()).unwrap();
     let messages = history["messages"].as_array().unwrap();
@@ -57,15 +57,15 @@ async fn a_history_of_blocks_is_written_page_by_page() {
     assert_eq!(history["message_count"], COUNT);
     assert_eq!(history["session_id"], "s");
     assert_eq!(history["status"], "completed");
-    assert!((1..=PAGE).contains(&house.gate.state().largest_page));
-    house.stop().await;
+    assert!((1..=PAGE).contains(&server.gate.state().largest_page));
+    server.stop().await;
 }
 
 #[tokio::test]
 async fn an_ag_ui_client_that_comes_back_has_the_history_read_page_by_page() {
-    let house = long_session().await;
+    let server = long_session().await;
     let input = json!({"threadId": "s", "runId": "r", "messages": []}).to_string();
-    let answer = house.send("POST", "/ag-ui/external", &[], &input).await;
+    let answer = server.send("POST", "/ag-ui/external", &[], &input).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     let text = answer.text();
     let snapshot = text.lines().find_map(|line| {
@@ -73,26 +73,26 @@ async fn an_ag_ui_client_that_comes_back_has_the_history_read_page_by_page() {
         (frame["type"] == "MESSAGES_SNAPSHOT").then(|| frame["messages"].clone())
     });
     assert_eq!(snapshot.unwrap().as_array().unwrap().len(), COUNT);
-    assert!((1..=PAGE).contains(&house.gate.state().largest_page));
-    house.stop().await;
+    assert!((1..=PAGE).contains(&server.gate.state().largest_page));
+    server.stop().await;
 }
 
 #[tokio::test]
 async fn a_retry_reads_the_history_page_by_page() {
-    let house = long_session().await;
-    let answer = house.send("POST", "/v1/sessions/s/messages/m2/retry", &[], "").await;
+    let server = long_session().await;
+    let answer = server.send("POST", "/v1/sessions/s/messages/m2/retry", &[], "").await;
     assert!((200..300).contains(&answer.status), "{}", answer.text());
-    assert!((1..=PAGE).contains(&house.gate.state().largest_page));
-    let log = house.log().await;
+    assert!((1..=PAGE).contains(&server.gate.state().largest_page));
+    let log = server.log().await;
     assert_eq!(log.last().unwrap()["message_ids"], json!(names(3)));
-    house.stop().await;
+    server.stop().await;
 }
 
 #[tokio::test]
 async fn messages_whose_events_are_gone_come_to_a_watcher_page_by_page() {
-    let house = long_session().await;
-    house.trim().await;
-    let mut watching = house.watch("").await;
+    let server = long_session().await;
+    server.trim().await;
+    let mut watching = server.watch("").await;
     let mut seen = Vec::new();
     while seen.len() < COUNT {
         let (event, _) = watching.next().await.unwrap();
@@ -101,29 +101,29 @@ async fn messages_whose_events_are_gone_come_to_a_watcher_page_by_page() {
         }
     }
     assert_eq!(seen, names(0));
-    assert!((1..=PAGE).contains(&house.gate.state().largest_page));
-    house.stop().await;
+    assert!((1..=PAGE).contains(&server.gate.state().largest_page));
+    server.stop().await;
 }
 
 #[tokio::test]
 async fn a_page_of_messages_passes_over_what_was_superseded_in_small_reads() {
-    let house = long_session().await;
-    let answer = house.send("POST", "/v1/sessions/s/messages/m0/retry", &[], "").await;
+    let server = long_session().await;
+    let answer = server.send("POST", "/v1/sessions/s/messages/m0/retry", &[], "").await;
     assert!((200..300).contains(&answer.status), "{}", answer.text());
-    let page = house.get("/v1/sessions/s/messages?limit=500").await;
+    let page = server.get("/v1/sessions/s/messages?limit=500").await;
     let page: Value = serde_json::from_str(&page.text()).unwrap();
     assert_eq!(page["messages"].as_array().unwrap().len(), 1);
     assert_eq!((&page["has_more"], &page["next_before"]), (&json!(false), &Value::Null));
-    assert!((1..=PAGE).contains(&house.gate.state().largest_page));
-    house.stop().await;
+    assert!((1..=PAGE).contains(&server.gate.state().largest_page));
+    server.stop().await;
 }
 
 #[tokio::test]
 async fn the_usage_of_agents_goes_through_no_list_of_sessions() {
-    let house = Harness::new();
-    house.session("external").await;
-    let answer = house.get("/v1/agents?usage=true").await;
+    let server = Harness::new();
+    server.session("external").await;
+    let answer = server.get("/v1/agents?usage=true").await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    assert_eq!(house.gate.state().lists, 0);
-    house.stop().await;
+    assert_eq!(server.gate.state().lists, 0);
+    server.stop().await;
 }

@@ -58,14 +58,14 @@ fn harness(gate: Arc<GatedStore>, agent: &Arc<ToolAgent>) -> Harness {
     Harness::with_agent(gate, "", "careful", agent.clone())
 }
 
-async fn until_idle(house: &Harness) {
-    let mut head = house.open_session("s").await.watch_head();
+async fn until_idle(server: &Harness) {
+    let mut head = server.open_session("s").await.watch_head();
     let idle = head.wait_for(|head| head.status == turnwire_log::store::SessionStatus::Idle);
     within(idle).await.unwrap();
 }
 
-async fn result(house: &Harness) -> (String, String) {
-    let page = house.get(MESSAGES).await.json();
+async fn result(server: &Harness) -> (String, String) {
+    let page = server.get(MESSAGES).await.json();
     let content = page["messages"][1]["content"].as_array().unwrap();
     let result = content.iter().find(|block| block["type"] == "tool_result").unwrap();
     (result["state"].as_str().unwrap().to_owned(), result["output"].to_string())
@@ -74,17 +74,17 @@ async fn result(house: &Harness) -> (String, String) {
 #[tokio::test]
 async fn row_14_a_tool_does_not_run_before_its_intent_is_durable() {
     let (gate, agent) = (GatedStore::new(), Arc::new(ToolAgent::default()));
-    let house = harness(gate.clone(), &agent);
-    house.session("careful").await;
+    let server = harness(gate.clone(), &agent);
+    server.session("careful").await;
     gate.close(Operation::Appends);
-    let said = house.begin("POST", MESSAGES, &[], r#"{"content":"pay"}"#);
+    let sending = server.begin("POST", MESSAGES, &[], r#"{"content":"pay"}"#);
     gate.wait_for_waiting(Operation::Appends, 1).await;
     gate.open(Operation::Appends);
     gate.close(Operation::Appends);
-    said.await.unwrap();
+    sending.await.unwrap();
     // The call or the intent is held back; a crash now leaves no trace of the tool.
     gate.wait_for_waiting(Operation::Appends, 1).await;
-    while house.log().await.iter().all(|event| event["type"] != "TOOL_CALL_END") {
+    while server.log().await.iter().all(|event| event["type"] != "TOOL_CALL_END") {
         assert_eq!(agent.runs.load(Ordering::SeqCst), 0);
         gate.open(Operation::Appends);
         gate.close(Operation::Appends);
@@ -98,7 +98,7 @@ async fn row_14_a_tool_does_not_run_before_its_intent_is_durable() {
     assert_eq!(result(&again).await.0, "success");
     // The paused process wakes up, and has lost its lease.
     gate.open(Operation::Appends);
-    house.stop().await;
+    server.stop().await;
     assert_eq!(agent.runs.load(Ordering::SeqCst), 1, "nor did the other one run it");
     again.stop().await;
 }
@@ -106,19 +106,19 @@ async fn row_14_a_tool_does_not_run_before_its_intent_is_durable() {
 #[tokio::test]
 async fn row_14_the_tool_ran_and_then_came_the_crash() {
     let (gate, agent) = (GatedStore::new(), Arc::new(ToolAgent::default()));
-    let house = harness(gate.clone(), &agent);
-    house.session("careful").await;
-    house.send("POST", MESSAGES, &[], r#"{"content":"hold"}"#).await;
-    until_idle(&house).await;
+    let server = harness(gate.clone(), &agent);
+    server.session("careful").await;
+    server.send("POST", MESSAGES, &[], r#"{"content":"hold"}"#).await;
+    until_idle(&server).await;
     assert_eq!(
-        (agent.runs.load(Ordering::SeqCst), result(&house).await.0.as_str()),
+        (agent.runs.load(Ordering::SeqCst), result(&server).await.0.as_str()),
         (1, "success")
     );
     // The intent of the next process becomes durable, its result does not.
-    house.send("DELETE", "/v1/sessions/s", &[], "").await;
-    house.session("careful").await;
+    server.send("DELETE", "/v1/sessions/s", &[], "").await;
+    server.session("careful").await;
     within(agent.has_run.notified()).await;
-    let said = house.begin("POST", MESSAGES, &[], r#"{"content":"pay"}"#);
+    let sending = server.begin("POST", MESSAGES, &[], r#"{"content":"pay"}"#);
     let watcher = gate.clone();
     let closing = tokio::spawn(async move {
         // Lets one append through at a time, until the tool has run.
@@ -132,7 +132,7 @@ async fn row_14_the_tool_ran_and_then_came_the_crash() {
     closing.abort();
     let _ = closing.await;
     gate.close(Operation::Appends);
-    said.await.unwrap();
+    sending.await.unwrap();
     let runs = agent.runs.load(Ordering::SeqCst);
     assert_eq!(runs, 2);
     let again = harness(GatedStore::with_store(gate.durable()), &agent);
@@ -140,6 +140,6 @@ async fn row_14_the_tool_ran_and_then_came_the_crash() {
     assert_eq!(agent.runs.load(Ordering::SeqCst), 2, "it never runs twice");
     assert!(matches!(result(&again).await.0.as_str(), "interrupted" | "success"));
     gate.open(Operation::Appends);
-    house.stop().await;
+    server.stop().await;
     again.stop().await;
 }

@@ -49,7 +49,7 @@ pub async fn publish_replies(proxy: SocketAddr, session: String, mut rng: Rng, r
 /// Sends messages to the demo agent. A repeated request must not add a second message.
 pub async fn send_messages(proxy: SocketAddr, session: String, mut rng: Rng, rounds: usize) {
     let messages = format!("/v1/sessions/{session}/messages?queue=true");
-    let mut said = Vec::new();
+    let mut message_ids = Vec::new();
     for at in 0..rounds {
         let words = ["hello", "weather in Paris", "image", "team", "json", "fail", "long 40"];
         let body = json!({"content": words[rng.usize(..words.len())]}).to_string();
@@ -58,7 +58,7 @@ pub async fn send_messages(proxy: SocketAddr, session: String, mut rng: Rng, rou
         let answer =
             request_until_answered(proxy, "POST", &messages, &headers, body.as_bytes()).await;
         assert_eq!(answer.status, 202, "{}", answer.text());
-        said.push(answer.json()["message_id"].clone());
+        message_ids.push(answer.json()["message_id"].clone());
     }
     // Every message is there once, and was answered.
     let path = format!("/v1/sessions/{session}");
@@ -74,6 +74,6 @@ pub async fn send_messages(proxy: SocketAddr, session: String, mut rng: Rng, rou
         let all = page["messages"].as_array().unwrap().iter();
         all.filter(|message| message["role"] == role).map(|message| message["id"].clone()).collect()
     };
-    assert_eq!(of("user"), said);
-    assert_eq!(of("assistant").len(), said.len());
+    assert_eq!(of("user"), message_ids);
+    assert_eq!(of("assistant").len(), message_ids.len());
 }

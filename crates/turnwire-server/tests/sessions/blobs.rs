@@ -201,16 +201,19 @@ async fn a_wrong_type_that_came_first_does_not_stay() {
         put(&server, None, "hello").await.expect(201)["media_type"],
         "application/octet-stream"
     );
-    for (told, expected) in [
+    for (sent_type, expected) in [
         ("text/html", "text/html"),
         ("text/csv", "text/html"),
         ("image/png", "image/png"),
         ("text/html", "image/png"),
         ("image/gif", "image/png"),
     ] {
-        assert_eq!(put(&server, Some(told), "hello").await.expect(200)["media_type"], expected);
+        assert_eq!(
+            put(&server, Some(sent_type), "hello").await.expect(200)["media_type"],
+            expected
+        );
         let blob = server.get(&format!("/v1/blobs/{HELLO}")).await;
-        assert_eq!(blob.headers["content-type"], expected, "{told}");
+        assert_eq!(blob.headers["content-type"], expected, "{sent_type}");
     }
 }
 
@@ -299,7 +302,7 @@ async fn a_tenant_over_its_quota_is_told_before_its_bytes_are_read() {
     let source = serde_json::json!({"type": "base64", "data": data, "media_type": "image/png"});
     let message = serde_json::json!({"content": [{"type": "data", "source": source}]}).to_string();
     server.post("/v1/sessions/s/messages", &message).await.expect(507);
-    assert_eq!(server.session("s").await.head_state().head, 0);
+    assert_eq!(server.session("s").await.head_state().head.get(), 0);
     assert_eq!(server.app.log.store().blob_bytes_used("default").await.unwrap(), 500_000);
     server.call("DELETE", &path_of(&half), "").await.expect(204);
     server.post("/v1/sessions/s/messages", &message).await.expect(202);

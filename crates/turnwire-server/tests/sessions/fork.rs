@@ -1,6 +1,6 @@
 //! Forks.
 
-use crate::harness::{Server, asking, publish, reply, said};
+use crate::harness::{Server, asking, publish, reply, user_message};
 use serde_json::{Value, json};
 use turnwire_core::{Fields, Seq};
 use turnwire_log::Session;
@@ -22,7 +22,7 @@ async fn messages(server: &Server, session: &str) -> Value {
 async fn a_fork_has_the_bytes_up_to_its_point() {
     let server = Server::new();
     let session = server.make("s").await;
-    publish(&session, &[said("u", "hi")]).await;
+    publish(&session, &[user_message("u", "hi")]).await;
     publish(&session, &reply("r", "Hello")).await;
     publish(&session, &reply("later", "x")).await;
     server.call("PATCH", "/v1/sessions/s", r#"{"title":"T","metadata":{"a":1}}"#).await.expect(200);
@@ -71,7 +71,7 @@ async fn messages_whose_events_are_gone_come_whole() {
     let server = Server::new();
     let session = server.make("s").await;
     let sub = |line: &String| line.replacen('{', r#"{"agent_path":"main/sub","#, 1);
-    publish(&session, &[said("u", "hi")]).await;
+    publish(&session, &[user_message("u", "hi")]).await;
     publish(&session, &reply("old", "wrong")).await;
     let supersede = r#"{"id":"x","type":"SUPERSEDE","message_ids":["old"]}"#;
     publish(&session, &[supersede.to_owned()]).await;
@@ -140,7 +140,7 @@ async fn a_fork_that_a_crash_left_in_the_middle_is_gone_after_the_start() {
 async fn a_fork_does_not_take_the_name_of_another() {
     let server = Server::new();
     publish(&server.make("s").await, &reply("r", "x")).await;
-    publish(&server.make("t").await, &[said("u", "x")]).await;
+    publish(&server.make("t").await, &[user_message("u", "x")]).await;
     let before = server.get("/v1/sessions/t").await.expect(200);
     server.post("/v1/sessions/s/fork", r#"{"id":"t"}"#).await.expect(409);
     server.post("/v1/sessions/s/fork", r#"{"id":"s"}"#).await.expect(409);

@@ -147,8 +147,8 @@ fn line(id: &str, reply: &str, rest: &str) -> String {
     format!(r#"{{"id":"{id}","reply_id":"{reply}",{rest}}}"#)
 }
 
-/// What a user said.
-pub fn said(id: &str, text: &str) -> String {
+/// A `MESSAGE` event of a user.
+pub fn user_message(id: &str, text: &str) -> String {
     let message = format!(r#"{{"id":"{id}","name":"alice","role":"user","content":"{text}"}}"#);
     format!(r#"{{"id":"e-{id}","type":"MESSAGE","message":{message}}}"#)
 }

@@ -1,11 +1,11 @@
 //! Messages: pages, what is open, the point from which to watch, one message at any point.
 
-use crate::harness::{Server, asking, publish, reply, said};
+use crate::harness::{Server, asking, publish, reply, user_message};
 use fastrand::Rng;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use turnwire_core::event::Supersede;
-use turnwire_core::{Event, FoldCursor, Folder, Msg, Seq};
+use turnwire_core::{Event, FoldCursor, Folder, Head, Msg, Seq};
 use turnwire_log::Session;
 use turnwire_testkit::{check_property, one_in, stream};
 
@@ -18,7 +18,7 @@ fn ids(page: &Value) -> Vec<&str> {
 async fn the_latest_page_has_what_is_open_and_says_where_to_go_on() {
     let server = Server::new();
     let session = server.make("s").await;
-    publish(&session, &[said("u1", "hi")]).await;
+    publish(&session, &[user_message("u1", "hi")]).await;
     publish(&session, &reply("r1", "Hello")).await;
     publish(&session, &asking("r2")).await;
     publish(&session, &reply("r3", "half")[..3]).await;
@@ -27,7 +27,7 @@ async fn the_latest_page_has_what_is_open_and_says_where_to_go_on() {
     assert_eq!(page["messages"][3]["content"][0]["text"], "half");
     assert_eq!(page["cursors"]["r3"], json!({"started": true, "seq": 13}));
     assert_eq!(page["cursors"].as_object().unwrap().len(), 2);
-    assert_eq!(page["last_event_id"], session.resume_token(13));
+    assert_eq!(page["last_event_id"], session.resume_token(Head::new(13)));
     assert_eq!(page["status"], "waiting");
     assert_eq!(page["pending"][0]["confirm"][0]["id"], "c");
     assert_eq!((&page["has_more"], &page["next_before"]), (&json!(false), &Value::Null));
@@ -44,7 +44,7 @@ async fn pages_go_back_to_the_first_message() {
     let other = server.make("t").await;
     publish(&other, &asking("open")).await;
     for n in 0..5 {
-        publish(&other, &[said(&format!("u{n}"), "x")]).await;
+        publish(&other, &[user_message(&format!("u{n}"), "x")]).await;
     }
     let page = server.get("/v1/sessions/t/messages?limit=2").await.expect(200);
     assert_eq!(ids(&page), ["open", "u3", "u4"]);
@@ -99,8 +99,8 @@ async fn a_page_says_whose_the_messages_of_sub_agents_are() {
     publish(&session, &of("sub", "main/researcher", "c1")).await;
     publish(&session, &of("deep", "main/researcher/reader", "c2")).await;
     publish(&session, &reply("top", "x")[2..]).await;
-    let told = said("told", "hi").replacen('{', r#"{"agent_path":"main/teller","#, 1);
-    publish(&session, &[told]).await;
+    let message = user_message("told", "hi").replacen('{', r#"{"agent_path":"main/teller","#, 1);
+    publish(&session, &[message]).await;
     publish(&session, &of("open", "main/writer", "c3")[..2]).await;
 
     let by = |path: &str, call: &str| json!({"agent_path": path, "parent_tool_call_id": call});
@@ -128,7 +128,7 @@ async fn a_page_says_whose_the_messages_of_sub_agents_are() {
 async fn a_message_can_be_read_at_any_point() {
     let server = Server::new();
     let session = server.make("s").await;
-    publish(&session, &[said("u", "hi")]).await;
+    publish(&session, &[user_message("u", "hi")]).await;
     publish(&session, &reply("r", "Hello")).await;
     publish(&session, &reply("open", "Hel")[..3]).await;
     let at = |id: &str, at: &str| {
@@ -145,7 +145,7 @@ async fn a_message_can_be_read_at_any_point() {
         ("open", "8", json!("")),
         ("open", "9", json!("Hel")),
         ("u", "1", json!("hi")),
-        ("r", &session.resume_token(4), json!("Hello")),
+        ("r", &session.resume_token(Head::new(4)), json!("Hello")),
     ] {
         let message = at(id, place).await.expect(200);
         assert_eq!(message["content"][0]["text"], text, "{id} at {place}");
@@ -218,7 +218,10 @@ fn events(rng: &mut Rng) -> Vec<Event<'static>> {
     let (mut events, _) = stream::random_replies(rng);
     for n in 0..rng.usize(..9) {
         let at = rng.usize(..=events.len());
-        events.insert(at, Event::from_json(&said(&format!("u{n}"), "hi")).unwrap().into_owned());
+        events.insert(
+            at,
+            Event::from_json(&user_message(&format!("u{n}"), "hi")).unwrap().into_owned(),
+        );
     }
     if let Some(end) = events.iter().position(|event| event.kind.type_name() == "REPLY_END")
         && one_in(rng, 2)

@@ -1,6 +1,6 @@
 //! Make, list, look at, change, delete.
 
-use crate::harness::{Server, asking, publish, reply, said};
+use crate::harness::{Server, asking, publish, reply, user_message};
 use serde_json::{Value, json};
 use turnwire_server::auth::Scopes;
 
@@ -25,7 +25,7 @@ async fn a_session_is_made_once_and_found_again() {
     assert!(made["created_at"].as_str().unwrap().ends_with('Z'));
     let again = server.post("/v1/sessions", r#"{"id":"s.1","title":"Other"}"#).await.expect(200);
     assert_eq!(again, made);
-    publish(&server.session("s.1").await, &[said("u", "hi")]).await;
+    publish(&server.session("s.1").await, &[user_message("u", "hi")]).await;
     expected["last_seq"] = json!(1);
     expected["last_event_id"] = json!(format!("{epoch}.1"));
     let changed = server.get("/v1/sessions/s.1").await.expect(200);
@@ -161,7 +161,7 @@ async fn pages_have_every_session_once_the_latest_first() {
 #[tokio::test]
 async fn a_search_finds_what_was_said() {
     let server = Server::new();
-    publish(&server.make("a").await, &[said("u", "the quick fox")]).await;
+    publish(&server.make("a").await, &[user_message("u", "the quick fox")]).await;
     publish(&server.make("b").await, &reply("r", "a lazy dog")).await;
     assert_eq!(ids(&server.get("/v1/sessions?q=lazy").await.expect(200)), ["b"]);
     assert_eq!(ids(&server.get("/v1/sessions?q=fox+quick").await.expect(200)), ["a"]);
@@ -227,9 +227,9 @@ async fn an_unknown_query_parameter_is_refused_with_those_that_the_route_has() {
         assert_eq!(error["error"]["type"], "unknown_parameter", "{path}");
         let message = format!("unknown query parameter `{name}`");
         assert_eq!(error["error"]["message"], message.as_str(), "{path}");
-        let said = error["error"]["hint"].as_str().unwrap();
+        let given_hint = error["error"]["hint"].as_str().unwrap();
         for word in hint.split(", ") {
-            assert!(said.contains(word), "{path}: {said}");
+            assert!(given_hint.contains(word), "{path}: {given_hint}");
         }
     }
     // Clients of other protocols add parameters of their own, such as `beta`.

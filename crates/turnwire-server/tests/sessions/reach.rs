@@ -1,7 +1,7 @@
 //! Somebody whose credentials reach only some sessions learns nothing of the others: every answer is
 //! the same whether or not they are there.
 
-use crate::harness::{Server, asking, publish, reply, said};
+use crate::harness::{Server, asking, publish, reply, user_message};
 use serde_json::{Value, json};
 use turnwire_server::auth::Scopes;
 
@@ -9,10 +9,10 @@ const REACHED: &[&str] = &["mine", "team:*"];
 
 /// The sessions that are within reach, and what is in them.
 async fn make_reached(server: &Server) {
-    publish(&server.make("mine").await, &[said("u", "a plain word")]).await;
+    publish(&server.make("mine").await, &[user_message("u", "a plain word")]).await;
     publish(&server.make("team:1").await, &reply("r", "a plain secret")).await;
     publish(&server.make("team:2").await, &asking("a")).await;
-    publish(&server.make("team:3").await, &[said("u", "nothing")]).await;
+    publish(&server.make("team:3").await, &[user_message("u", "nothing")]).await;
 }
 
 /// Sessions that are not, older and newer than the others, with all that an answer could depend on.
@@ -20,13 +20,13 @@ async fn make_others(server: &Server, name: &str) {
     for n in 0..60 {
         let session = server.make(&format!("{name}-{n}")).await;
         match n % 3 {
-            0 => publish(&session, &[said("u", "the secret word plain hunter2")]).await,
+            0 => publish(&session, &[user_message("u", "the secret word plain hunter2")]).await,
             1 => publish(&session, &reply("r", "hunter2 secret")).await,
             _ => publish(&session, &asking("a")).await,
         }
     }
     for id in ["min", "mine2", "team", "teal:1", "team.1", "Mine"] {
-        publish(&server.make(id).await, &[said("u", "secret hunter2")]).await;
+        publish(&server.make(id).await, &[user_message("u", "secret hunter2")]).await;
     }
 }
 
@@ -37,7 +37,8 @@ async fn two_servers() -> [Server; 2] {
     make_others(&crowded, "before").await;
     make_reached(&crowded).await;
     for n in 0..60 {
-        publish(&crowded.make(&format!("after-{n}")).await, &[said("u", "secret hunter2")]).await;
+        publish(&crowded.make(&format!("after-{n}")).await, &[user_message("u", "secret hunter2")])
+            .await;
     }
     [alone, crowded].map(|server| server.seen_by(Some(REACHED), Scopes::all()))
 }
@@ -187,7 +188,7 @@ async fn a_cursor_tells_only_what_the_page_showed_and_reaches_nothing_else() {
 #[tokio::test]
 async fn a_search_with_too_many_words_or_bytes_is_refused() {
     let server = Server::new();
-    publish(&server.make("s").await, &[said("u", "plain words")]).await;
+    publish(&server.make("s").await, &[user_message("u", "plain words")]).await;
     let letters: Vec<String> =
         (0..6500).map(|n| char::from(b'a' + u8::try_from(n % 26).unwrap()).to_string()).collect();
     let numbers: Vec<String> = (0..33).map(|n| n.to_string()).collect();

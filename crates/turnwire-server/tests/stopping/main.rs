@@ -92,7 +92,7 @@ impl Harness {
             .open_session(&first.key)
             .await
             .unwrap()
-            .map_or(0, |session| session.head_state().head)
+            .map_or(0, |session| session.head_state().head.get())
     }
 
     /// How often the agent was called, and how many sessions there are.
@@ -196,19 +196,19 @@ fn protocols() -> Vec<Protocol> {
 async fn answers_finish_when_the_server_stops() {
     for protocol in protocols() {
         let name = protocol.name;
-        let mut house = Harness::new("1h");
-        let asking = house.ask(&protocol).await;
-        let stopping = house.begin_stop();
-        within(house.app.shutdown.cancelled()).await;
+        let mut server = Harness::new("1h");
+        let asking = server.ask(&protocol).await;
+        let stopping = server.begin_stop();
+        within(server.app.shutdown.cancelled()).await;
         assert!(!asking.is_finished(), "{name}");
-        house.actor.gate.add_permits(1);
+        server.actor.gate.add_permits(1);
         let answer = within(asking).await.unwrap().unwrap_or_else(|why| panic!("{name}: {why}"));
         let text = answer.text();
         assert_eq!(answer.status, 200, "{name}: {text}");
         for part in protocol.whole {
             assert!(text.contains(part), "{name}: no {part} in {text}");
         }
-        assert_eq!(house.counts().await, (1, 1), "{name}");
+        assert_eq!(server.counts().await, (1, 1), "{name}");
         within(stopping).await.unwrap();
     }
 }
@@ -217,9 +217,9 @@ async fn answers_finish_when_the_server_stops() {
 async fn answers_that_take_too_long_end_with_an_error_that_is_not_retried() {
     for protocol in protocols() {
         let name = protocol.name;
-        let mut house = Harness::new("50ms");
-        let asking = house.ask(&protocol).await;
-        let stopping = house.begin_stop();
+        let mut server = Harness::new("50ms");
+        let asking = server.ask(&protocol).await;
+        let stopping = server.begin_stop();
         // A body that breaks off is an error here.
         let answer = within(asking).await.unwrap().unwrap_or_else(|why| panic!("{name}: {why}"));
         let text = answer.text();
@@ -235,26 +235,26 @@ async fn answers_that_take_too_long_end_with_an_error_that_is_not_retried() {
             assert!(text.contains("do not send it again"), "{name}: {text}");
         }
         within(stopping).await.unwrap();
-        assert_eq!(house.counts().await, (1, 1), "{name}");
+        assert_eq!(server.counts().await, (1, 1), "{name}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_of_a_session_end_at_once_and_cleanly() {
-    let mut house = Harness::new("1h");
+    let mut server = Harness::new("1h");
     let made =
-        send_http(house.address, "POST", "/v1/sessions", &[], br#"{"id":"s","agent":"actor"}"#)
+        send_http(server.address, "POST", "/v1/sessions", &[], br#"{"id":"s","agent":"actor"}"#)
             .await;
     assert_eq!(made.unwrap().status, 201);
     let mut watching = Vec::new();
     for query in ["", "?wire=agentscope", "?wire=blocks", "?wire=ag-ui"] {
         let path = format!("/v1/sessions/s/events{query}");
-        let request = http::request(house.address, "GET", &path, &[], b"");
-        let incoming = within(StreamingResponse::send(house.address, &request)).await.unwrap();
+        let request = http::request(server.address, "GET", &path, &[], b"");
+        let incoming = within(StreamingResponse::send(server.address, &request)).await.unwrap();
         assert_eq!(incoming.status, 200, "{path}");
         watching.push(incoming);
     }
-    let stopping = house.begin_stop();
+    let stopping = server.begin_stop();
     for incoming in watching {
         within(incoming.read_to_end()).await.unwrap();
     }
@@ -281,17 +281,17 @@ async fn a_request_that_comes_while_the_server_stops_is_refused_before_anything_
 
 /// Sends the beginning of a request before the server stops, and the rest afterwards.
 async fn ask_late(protocol: &Protocol) -> Option<HttpResponse> {
-    let mut house = Harness::new("1h");
+    let mut server = Harness::new("1h");
     let body = protocol.body.to_string();
-    let request = http::request(house.address, "POST", protocol.path, &[], body.as_bytes());
+    let request = http::request(server.address, "POST", protocol.path, &[], body.as_bytes());
     let (start, rest) = request.split_at(20);
-    let mut stream = TcpStream::connect(house.address).await.unwrap();
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(start).await.unwrap();
-    while !house.app.metrics.text().contains("turnwire_connections 1\n") {
+    while !server.app.metrics.text().contains("turnwire_connections 1\n") {
         tokio::task::yield_now().await;
     }
-    let stopping = house.begin_stop();
-    house.app.shutdown.cancelled().await;
+    let stopping = server.begin_stop();
+    server.app.shutdown.cancelled().await;
     let answer = match stream.write_all(rest).await {
         Ok(()) => {
             async { StreamingResponse::read_head(stream).await?.read_to_end().await }.await.ok()
@@ -299,6 +299,6 @@ async fn ask_late(protocol: &Protocol) -> Option<HttpResponse> {
         Err(_) => None,
     };
     stopping.await.unwrap();
-    assert_eq!(house.counts().await, (0, 0), "{}", protocol.name);
+    assert_eq!(server.counts().await, (0, 0), "{}", protocol.name);
     answer
 }

@@ -12,9 +12,9 @@ use turnwire_server::auth::{Caller, Identity, Scopes};
 use turnwire_server::turns::client_events;
 
 /// A session that waits for an answer, and the id of its reply.
-async fn waiting(house: &Harness, wish: &str) -> (Arc<Session>, String) {
-    let session = house.session("s", "actor").await;
-    let answer = house.send_text(wish).await;
+async fn waiting(server: &Harness, wish: &str) -> (Arc<Session>, String) {
+    let session = server.session("s", "actor").await;
+    let answer = server.send_text(wish).await;
     until_waiting(&session).await;
     (session, answer.body["reply_id"].as_str().unwrap().to_owned())
 }
@@ -26,36 +26,36 @@ fn confirm(id: &str, reply: &str, call: &str, confirmed: bool) -> Value {
 
 #[tokio::test]
 async fn an_approval_continues_the_same_reply() {
-    let house = Harness::new();
-    let (session, reply) = waiting(&house, "ask").await;
-    let answer = house.post_event(confirm("a1", &reply, "c1", true)).await;
+    let server = Harness::new();
+    let (session, reply) = waiting(&server, "ask").await;
+    let answer = server.post_event(confirm("a1", &reply, "c1", true)).await;
     assert_eq!((answer.status.as_u16(), &answer.body["stored"]), (200, &json!(1)));
     until_idle(&session).await;
     assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("yes "));
-    let calls = house.actor.calls.lock().clone();
+    let calls = server.actor.calls.lock().clone();
     assert_eq!(calls.len(), 2);
     assert_eq!(calls[1].input.as_deref(), Some("USER_CONFIRM_RESULT"));
     // The same answer again is accepted, even after the reply has ended.
-    let again = house.post_event(confirm("a1", &reply, "c1", true)).await;
+    let again = server.post_event(confirm("a1", &reply, "c1", true)).await;
     assert_eq!((again.status.as_u16(), &again.body["repeated"]), (200, &json!(1)));
-    let other = house.post_event(confirm("a2", &reply, "c1", false)).await;
+    let other = server.post_event(confirm("a2", &reply, "c1", false)).await;
     assert_eq!((other.status.as_u16(), other.kind()), (409, "already_answered"));
     check_projection(&session).await;
 }
 
 #[tokio::test]
 async fn a_no_is_told_to_the_agent() {
-    let house = Harness::new();
-    let (session, reply) = waiting(&house, "ask").await;
-    house.post_event(confirm("a1", &reply, "c1", false)).await;
+    let server = Harness::new();
+    let (session, reply) = waiting(&server, "ask").await;
+    server.post_event(confirm("a1", &reply, "c1", false)).await;
     until_idle(&session).await;
     assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("done "));
 }
 
 #[tokio::test]
 async fn an_answer_is_not_trusted_further_than_it_was_asked() {
-    let house = Harness::new();
-    let (session, reply) = waiting(&house, "ask").await;
+    let server = Harness::new();
+    let (session, reply) = waiting(&server, "ask").await;
     let rule = |content: &str| json!({"tool_name": "trade", "rule_content": content, "behavior": "allow", "source": "demo"});
     let answer = json!({"type": "USER_CONFIRM_RESULT", "id": "a1", "reply_id": reply,
         "created_at": "1999-01-01T00:00:00Z", "metadata": {"admin": true}, "agent_path": "x/y", "extra": 1,
@@ -63,7 +63,7 @@ async fn an_answer_is_not_trusted_further_than_it_was_asked() {
             "tool_call": {"id": "c1", "name": "rm", "input": "{\"amount\":2}", "state": "finished", "more": 1,
                 "suggested_rules": [rule("*")]},
             "rules": [rule("amount<5"), rule("*")]}]});
-    assert_eq!(house.post_event(answer).await.status, 200);
+    assert_eq!(server.post_event(answer).await.status, 200);
     until_idle(&session).await;
     let log = events(&session).await;
     let stored = log.iter().find(|event| event.kind.type_name() == "USER_CONFIRM_RESULT").unwrap();
@@ -81,8 +81,8 @@ async fn an_answer_is_not_trusted_further_than_it_was_asked() {
 
 #[tokio::test]
 async fn answers_that_do_not_fit_are_refused_whole() {
-    let house = Harness::new();
-    let (session, reply) = waiting(&house, "ask two").await;
+    let server = Harness::new();
+    let (session, reply) = waiting(&server, "ask two").await;
     let before = session.head_state().head;
     let edited = |input: &str| {
         json!({"type": "USER_CONFIRM_RESULT", "id": "e", "reply_id": reply,
@@ -123,7 +123,7 @@ async fn answers_that_do_not_fit_are_refused_whole() {
         ),
         (json!({"type": "USER_INTERRUPT", "reply_id": "new"}), 422, "unknown_reply"),
     ] {
-        let answer = house.post_event(event.clone()).await;
+        let answer = server.post_event(event.clone()).await;
         assert_eq!((answer.status.as_u16(), answer.kind()), (status, kind), "{event}");
     }
     assert_eq!(session.head_state().head, before);
@@ -131,39 +131,39 @@ async fn answers_that_do_not_fit_are_refused_whole() {
 
 #[tokio::test]
 async fn several_questions_wait_until_all_are_answered() {
-    let house = Harness::new();
-    let (session, reply) = waiting(&house, "ask two").await;
-    house.post_event(confirm("a1", &reply, "c1", true)).await;
-    eventually(|| house.app.turns.active_sessions() == 0).await;
+    let server = Harness::new();
+    let (session, reply) = waiting(&server, "ask two").await;
+    server.post_event(confirm("a1", &reply, "c1", true)).await;
+    eventually(|| server.app.turns.active_sessions() == 0).await;
     assert_eq!(session.snapshot().await.unwrap().pending_calls()[0].confirm.len(), 1);
-    assert_eq!(house.actor.calls.lock().len(), 1);
-    house.post_event(confirm("a2", &reply, "c2", false)).await;
+    assert_eq!(server.actor.calls.lock().len(), 1);
+    server.post_event(confirm("a2", &reply, "c2", false)).await;
     until_idle(&session).await;
     assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("yes done "));
 }
 
 #[tokio::test]
 async fn an_answer_that_comes_while_the_agent_still_runs_is_not_lost() {
-    let house = Harness::new();
-    let (session, reply) = waiting(&house, "ask slowly").await;
-    house.post_event(confirm("a1", &reply, "c1", true)).await;
-    assert_eq!(house.actor.calls.lock().len(), 1);
-    house.actor.gate.add_permits(1);
+    let server = Harness::new();
+    let (session, reply) = waiting(&server, "ask slowly").await;
+    server.post_event(confirm("a1", &reply, "c1", true)).await;
+    assert_eq!(server.actor.calls.lock().len(), 1);
+    server.actor.gate.add_permits(1);
     until_idle(&session).await;
     assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("yes "));
-    assert_eq!(house.actor.calls.lock().len(), 2);
+    assert_eq!(server.actor.calls.lock().len(), 2);
 }
 
 #[tokio::test]
 async fn a_result_from_outside_continues_the_reply() {
-    let house = Harness::new();
-    let (session, reply) = waiting(&house, "run").await;
+    let server = Harness::new();
+    let (session, reply) = waiting(&server, "run").await;
     let result = |id: &str, state: &str| {
         json!({"type": "EXTERNAL_EXECUTION_RESULT", "id": id, "reply_id": reply,
         "execution_results": [{"type": "tool_result", "id": "c1", "name": "rm", "output": "42", "state": state}]})
     };
-    assert_eq!(house.post_event(result("r0", "running")).await.status, 422);
-    assert_eq!(house.post_event(result("r1", "success")).await.status, 200);
+    assert_eq!(server.post_event(result("r0", "running")).await.status, 422);
+    assert_eq!(server.post_event(result("r1", "success")).await.status, 200);
     until_idle(&session).await;
     let msg = message(&session, &reply).await;
     let (_, result) = msg.tool_calls().next().unwrap();
@@ -172,24 +172,24 @@ async fn a_result_from_outside_continues_the_reply() {
 
 #[tokio::test]
 async fn a_waiting_reply_can_be_stopped() {
-    let house = Harness::new();
-    let (session, reply) = waiting(&house, "ask").await;
+    let server = Harness::new();
+    let (session, reply) = waiting(&server, "ask").await;
     assert_eq!(
-        house.post_event(json!({"type": "USER_INTERRUPT", "reply_id": reply})).await.body["stored"],
+        server.post_event(json!({"type": "USER_INTERRUPT", "reply_id": reply})).await.body["stored"],
         1
     );
     until_idle(&session).await;
     let msg = message(&session, &reply).await;
     assert_eq!(msg.finished_reason(), Some(&FinishedReason::Interrupted));
     assert_eq!(msg.first::<ToolCall>().unwrap().state, ToolCallState::Finished);
-    assert_eq!(house.post_event(confirm("late", &reply, "c1", true)).await.status, 409);
+    assert_eq!(server.post_event(confirm("late", &reply, "c1", true)).await.status, 409);
 }
 
 #[tokio::test]
 async fn each_kind_of_answer_needs_its_scope() {
-    let house = Harness::new();
-    let (session, reply) = waiting(&house, "ask").await;
-    let all = turnwire_server::auth::Auth::without_credentials(&house.app.config.limits)
+    let server = Harness::new();
+    let (session, reply) = waiting(&server, "ask").await;
+    let all = turnwire_server::auth::Auth::without_credentials(&server.app.config.limits)
         .authenticate_token("x")
         .unwrap();
     let with = |scope: Scope| {
@@ -205,7 +205,7 @@ async fn each_kind_of_answer_needs_its_scope() {
         for other in [Scope::Read, Scope::Chat, Scope::Publish, Scope::Approve] {
             if other != scope {
                 let refused = client_events::accept_events(
-                    &house.app,
+                    &server.app,
                     &session,
                     &with(other),
                     std::slice::from_ref(&event),
@@ -215,7 +215,7 @@ async fn each_kind_of_answer_needs_its_scope() {
             }
         }
         if scope == Scope::Publish {
-            client_events::accept_events(&house.app, &session, &with(scope), &[event])
+            client_events::accept_events(&server.app, &session, &with(scope), &[event])
                 .await
                 .unwrap();
         }
@@ -224,12 +224,12 @@ async fn each_kind_of_answer_needs_its_scope() {
 
 #[tokio::test]
 async fn what_waits_is_listed_over_all_sessions() {
-    let house = Harness::new();
-    let (_, reply) = waiting(&house, "ask two").await;
-    let other = house.session("other", "actor").await;
-    house.post("/v1/sessions/other/messages", json!({"content": "run"})).await;
+    let server = Harness::new();
+    let (_, reply) = waiting(&server, "ask two").await;
+    let other = server.session("other", "actor").await;
+    server.post("/v1/sessions/other/messages", json!({"content": "run"})).await;
     until_waiting(&other).await;
-    let list = house.request_json("GET", "/v1/approvals", None, &Value::Null).await.body;
+    let list = server.request_json("GET", "/v1/approvals", None, &Value::Null).await.body;
     let list = list["approvals"].as_array().unwrap();
     assert_eq!(list.len(), 2);
     let asked = list.iter().find(|item| item["session_id"] == "s").unwrap();
@@ -243,7 +243,7 @@ async fn what_waits_is_listed_over_all_sessions() {
     // The limit for results is longer than that for approvals.
     assert!(run["expires_at"].as_str().unwrap() > asked["expires_at"].as_str().unwrap());
     assert_eq!(
-        house.request_json("GET", "/v1/approvals?limit=1", None, &Value::Null).await.body["approvals"]
+        server.request_json("GET", "/v1/approvals?limit=1", None, &Value::Null).await.body["approvals"]
             .as_array()
             .unwrap()
             .len(),
@@ -254,11 +254,11 @@ async fn what_waits_is_listed_over_all_sessions() {
 #[tokio::test]
 async fn a_question_that_nobody_answers_counts_as_denied() {
     let settings = "[agents.actor]\nmodel = \"demo\"\napproval_timeout = \"50ms\"";
-    let house = Harness::with_store(Arc::new(MemoryStore::default()), settings);
-    house.app.turns.recover().await.unwrap();
-    let session = house.session("s", "actor").await;
-    let answer = house.send_text("ask two").await;
-    until(&session, |head| head.head > 5).await;
+    let server = Harness::with_store(Arc::new(MemoryStore::default()), settings);
+    server.app.turns.recover().await.unwrap();
+    let session = server.session("s", "actor").await;
+    let answer = server.send_text("ask two").await;
+    until(&session, |head| head.head.get() > 5).await;
     until_idle(&session).await;
     let reply = answer.body["reply_id"].as_str().unwrap();
     assert_eq!(message(&session, reply).await.text("").as_deref(), Some("done done "));
@@ -296,20 +296,20 @@ const CALL: [&str; 3] = [
 
 #[tokio::test]
 async fn answers_and_stops_of_a_producers_reply_are_only_logged() {
-    let house = Harness::new();
-    let session = house.session("s", "actor").await;
+    let server = Harness::new();
+    let session = server.session("s", "actor").await;
     produce(&session, &CALL).await;
-    assert_eq!(house.send_text("hello").await.status, 409);
-    assert_eq!(house.post_event(confirm("a", "r", "c1", true)).await.status, 200);
-    assert_eq!(house.stop(&session).await.stored, 1);
-    eventually(|| house.app.turns.active_sessions() == 0).await;
-    assert!(house.actor.calls.lock().is_empty());
+    assert_eq!(server.send_text("hello").await.status, 409);
+    assert_eq!(server.post_event(confirm("a", "r", "c1", true)).await.status, 200);
+    assert_eq!(server.stop(&session).await.stored, 1);
+    eventually(|| server.app.turns.active_sessions() == 0).await;
+    assert!(server.actor.calls.lock().is_empty());
     assert_eq!(session.snapshot().await.unwrap().open.len(), 1);
     // A queued message is answered after the producer's reply.
     let queued =
-        house.post("/v1/sessions/s/messages?queue=true", json!({"content": "hello"})).await;
+        server.post("/v1/sessions/s/messages?queue=true", json!({"content": "hello"})).await;
     produce(&session, &[r#""type":"REPLY_END""#]).await;
-    until(&session, |_| house.actor.calls.lock().len() == 1).await;
+    until(&session, |_| server.actor.calls.lock().len() == 1).await;
     until_idle(&session).await;
     let reply = message(&session, queued.body["reply_id"].as_str().unwrap()).await;
     assert_eq!(reply.text("").as_deref(), Some("re: hello"));
@@ -317,11 +317,11 @@ async fn answers_and_stops_of_a_producers_reply_are_only_logged() {
 
 #[tokio::test]
 async fn a_silent_producers_reply_is_closed_and_one_that_waits_is_not() {
-    let house =
+    let server =
         Harness::with_store(Arc::new(MemoryStore::default()), "[producers]\nsilence = \"100ms\"");
-    house.app.turns.recover().await.unwrap();
+    server.app.turns.recover().await.unwrap();
     let (silent, asking) =
-        (house.session("s", "external").await, house.session("w", "external").await);
+        (server.session("s", "external").await, server.session("w", "external").await);
     produce(&asking, &CALL).await;
     produce(&silent, &CALL[..1]).await;
     until_idle(&silent).await;
@@ -331,34 +331,34 @@ async fn a_silent_producers_reply_is_closed_and_one_that_waits_is_not() {
 
 #[tokio::test]
 async fn an_answer_to_a_reply_that_was_stopped_is_not_for_the_next() {
-    let house = Harness::new();
-    let (session, reply) = waiting(&house, "ask two").await;
-    house.post_event(confirm("a1", &reply, "c1", true)).await;
-    house.stop(&session).await;
-    house.send_text("hello").await;
+    let server = Harness::new();
+    let (session, reply) = waiting(&server, "ask two").await;
+    server.post_event(confirm("a1", &reply, "c1", true)).await;
+    server.stop(&session).await;
+    server.send_text("hello").await;
     until_idle(&session).await;
-    let calls = house.actor.calls.lock().clone();
+    let calls = server.actor.calls.lock().clone();
     assert_eq!((calls.len(), &calls[1].input), (2, &None));
 }
 
 #[tokio::test]
 async fn an_answer_that_comes_while_somebody_looks_is_looked_at_too() {
     let store = Arc::new(FaultyStore::default());
-    let house = Arc::new(Harness::with_store(store.clone(), ""));
-    let (session, reply) = waiting(&house, "ask").await;
-    eventually(|| house.app.turns.active_sessions() == 0).await;
-    let tell = |event: Value| {
-        let house = house.clone();
-        tokio::spawn(async move { house.post_event(event).await })
+    let server = Arc::new(Harness::with_store(store.clone(), ""));
+    let (session, reply) = waiting(&server, "ask").await;
+    eventually(|| server.app.turns.active_sessions() == 0).await;
+    let post = |event: Value| {
+        let server = server.clone();
+        tokio::spawn(async move { server.post_event(event).await })
     };
     store.is_slow.store(true, Ordering::SeqCst);
     // This must become durable before the worker decides.
-    let first = tell(json!({"type": "CUSTOM", "id": "x", "name": "x"}));
-    eventually(|| house.app.turns.active_sessions() == 1).await;
+    let first = post(json!({"type": "CUSTOM", "id": "x", "name": "x"}));
+    eventually(|| server.app.turns.active_sessions() == 1).await;
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }
-    let second = tell(confirm("a1", &reply, "c1", true));
+    let second = post(confirm("a1", &reply, "c1", true));
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }

@@ -38,45 +38,45 @@ fn the_same_on_a_disk() {
 }
 
 fn chaos(store: &Arc<dyn Store>, rng: &mut Rng) {
-    let mut told = ClientRecord::default();
+    let mut record = ClientRecord::default();
     for life in 0..4 {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let seeds: Vec<u64> = (0..4).map(|_| rng.u64(..)).collect();
-        let heard = runtime.block_on(async {
-            let house = Arc::new(Harness::with_store(store.clone(), ""));
-            let session = house.session("s", "demo").await;
-            house.app.turns.recover().await.unwrap();
+        let records = runtime.block_on(async {
+            let server = Arc::new(Harness::with_store(store.clone(), ""));
+            let session = server.session("s", "demo").await;
+            server.app.turns.recover().await.unwrap();
             let clients = seeds
                 .into_iter()
                 .enumerate()
-                .map(|(n, seed)| tokio::spawn(client(house.clone(), format!("{life}-{n}"), seed)));
-            let mut heard = Vec::new();
+                .map(|(n, seed)| tokio::spawn(client(server.clone(), format!("{life}-{n}"), seed)));
+            let mut records = Vec::new();
             for client in clients.collect::<Vec<_>>() {
-                heard.push(client.await.unwrap());
+                records.push(client.await.unwrap());
             }
             if life == 3 {
-                settle(&house, &session).await;
+                settle(&server, &session).await;
             }
-            heard
+            records
         });
-        for heard in heard {
-            told.accepted.extend(heard.accepted);
-            told.refused.extend(heard.refused);
-            told.cancelled.extend(heard.cancelled);
+        for one in records {
+            record.accepted.extend(one.accepted);
+            record.refused.extend(one.refused);
+            record.cancelled.extend(one.cancelled);
         }
         runtime.shutdown_timeout(Duration::from_secs(20));
     }
     let runtime = Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
-        let house = Harness::with_store(store.clone(), "");
-        let session = house.session("s", "demo").await;
-        inspect(&session, &told).await;
+        let server = Harness::with_store(store.clone(), "");
+        let session = server.session("s", "demo").await;
+        inspect(&session, &record).await;
     });
 }
 
-async fn client(house: Arc<Harness>, name: String, seed: u64) -> ClientRecord {
+async fn client(server: Arc<Harness>, name: String, seed: u64) -> ClientRecord {
     let mut rng = Rng::with_seed(seed);
-    let mut told = ClientRecord::default();
+    let mut record = ClientRecord::default();
     let mut mine: Vec<String> = Vec::new();
     for n in 0..15 {
         match rng.u8(..10) {
@@ -88,9 +88,9 @@ async fn client(house: Arc<Harness>, name: String, seed: u64) -> ClientRecord {
                 let path = format!("/v1/sessions/s/messages{queue}");
                 let body = json!({"role": "user", "id": id, "content": text});
                 // Some requests are sent twice.
-                let mut answer = house.request_json("POST", &path, Some(&id), &body).await;
+                let mut answer = server.request_json("POST", &path, Some(&id), &body).await;
                 if one_in(&mut rng, 3) {
-                    let again = house.request_json("POST", &path, Some(&id), &body).await;
+                    let again = server.request_json("POST", &path, Some(&id), &body).await;
                     if answer.status == 202 {
                         assert_eq!(answer.body, again.body);
                     }
@@ -98,71 +98,71 @@ async fn client(house: Arc<Harness>, name: String, seed: u64) -> ClientRecord {
                 }
                 match answer.status.as_u16() {
                     202 => {
-                        told.accepted.insert(id.clone());
+                        record.accepted.insert(id.clone());
                         mine.push(id);
                     }
-                    409 | 429 => drop(told.refused.insert(id)),
+                    409 | 429 => drop(record.refused.insert(id)),
                     other => panic!("{other} {}", answer.body),
                 }
             }
-            5..7 => answer(&house, &mut rng, &format!("{name}-{n}")).await,
+            5..7 => answer(&server, &mut rng, &format!("{name}-{n}")).await,
             7 => {
-                let session = house.session("s", "demo").await;
-                house.stop(&session).await;
+                let session = server.session("s", "demo").await;
+                server.stop(&session).await;
             }
             8 if !mine.is_empty() => {
                 let id = pick(&mut rng, &mine);
                 let path = format!("/v1/sessions/s/messages/{id}");
-                let answer = house.request_json("DELETE", &path, None, &Value::Null).await;
+                let answer = server.request_json("DELETE", &path, None, &Value::Null).await;
                 match answer.status.as_u16() {
-                    204 => drop(told.cancelled.insert(id.clone())),
-                    404 => assert!(told.cancelled.contains(id), "{id} is lost"),
+                    204 => drop(record.cancelled.insert(id.clone())),
+                    404 => assert!(record.cancelled.contains(id), "{id} is lost"),
                     409 => {}
                     other => panic!("{other} {}", answer.body),
                 }
             }
             9 if !mine.is_empty() => {
                 let path = format!("/v1/sessions/s/messages/{}/retry", pick(&mut rng, &mine));
-                let answer = house.request_json("POST", &path, None, &Value::Null).await;
+                let answer = server.request_json("POST", &path, None, &Value::Null).await;
                 assert!(matches!(answer.status.as_u16(), 202 | 404 | 409), "{}", answer.body);
             }
             _ => tokio::task::yield_now().await,
         }
     }
-    told
+    record
 }
 
 /// Answers a pending call in a random way.
-async fn answer(house: &Harness, rng: &mut Rng, id: &str) {
-    let list = house.request_json("GET", "/v1/approvals", None, &Value::Null).await.body;
+async fn answer(server: &Harness, rng: &mut Rng, id: &str) {
+    let list = server.request_json("GET", "/v1/approvals", None, &Value::Null).await.body;
     for item in list["approvals"].as_array().unwrap() {
         for call in item["confirm"].as_array().unwrap() {
             let event = json!({"type": "USER_CONFIRM_RESULT", "id": id, "reply_id": item["reply_id"],
                 "confirm_results": [{"confirmed": rng.bool(), "tool_call": {"id": call["id"]}}]});
-            let answer = house.post_event(event).await;
+            let answer = server.post_event(event).await;
             assert!(matches!(answer.status.as_u16(), 200 | 409), "{}", answer.body);
         }
     }
 }
 
 /// Answers everything until nothing is left to do.
-async fn settle(house: &Harness, session: &Arc<Session>) {
+async fn settle(server: &Harness, session: &Arc<Session>) {
     let mut rng = Rng::with_seed(1);
     for n in 0.. {
         let head = until(session, |head| head.status != SessionStatus::Running).await;
         let queue = session.snapshot().await.unwrap().queue;
         if head.status == SessionStatus::Idle
             && queue.is_empty()
-            && house.app.turns.active_sessions() == 0
+            && server.app.turns.active_sessions() == 0
         {
             return;
         }
-        answer(house, &mut rng, &format!("settle-{n}")).await;
+        answer(server, &mut rng, &format!("settle-{n}")).await;
         tokio::task::yield_now().await;
     }
 }
 
-async fn inspect(session: &Session, told: &ClientRecord) {
+async fn inspect(session: &Session, record: &ClientRecord) {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut open: Option<String> = None;
     let mut answered = BTreeSet::new();
@@ -191,11 +191,11 @@ async fn inspect(session: &Session, told: &ClientRecord) {
         }
     }
     assert_eq!(open, None);
-    for id in &told.accepted {
+    for id in &record.accepted {
         let times = seen.get(id).copied().unwrap_or_default();
-        assert_eq!(times, usize::from(!told.cancelled.contains(id)), "{id}");
+        assert_eq!(times, usize::from(!record.cancelled.contains(id)), "{id}");
     }
-    for id in &told.refused {
+    for id in &record.refused {
         assert!(!seen.contains_key(id), "{id} was refused");
     }
     check_projection(session).await;

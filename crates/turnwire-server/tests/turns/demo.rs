@@ -12,7 +12,7 @@ use turnwire_log::{MemoryStore, Session};
 use turnwire_testkit::check_property;
 
 /// Approves everything, and sends a result for each external call.
-pub async fn answer_all(house: &Harness, session: &Session) {
+pub async fn answer_all(server: &Harness, session: &Session) {
     let mut n = 0;
     loop {
         let head = until(session, |head| head.status != SessionStatus::Running).await;
@@ -20,17 +20,17 @@ pub async fn answer_all(house: &Harness, session: &Session) {
             return;
         }
         let list =
-            house.request_json("GET", "/v1/approvals", None, &serde_json::Value::Null).await.body;
+            server.request_json("GET", "/v1/approvals", None, &serde_json::Value::Null).await.body;
         for item in list["approvals"].as_array().unwrap() {
             for call in item["confirm"].as_array().unwrap() {
                 n += 1;
-                let answer = house.post_event(json!({"type": "USER_CONFIRM_RESULT", "id": format!("a{n}"), "reply_id": item["reply_id"],
+                let answer = server.post_event(json!({"type": "USER_CONFIRM_RESULT", "id": format!("a{n}"), "reply_id": item["reply_id"],
                     "confirm_results": [{"confirmed": true, "tool_call": {"id": call["id"]}}]})).await;
                 assert_eq!(answer.status, 200, "{}", answer.body);
             }
             for call in item["external"].as_array().unwrap() {
                 n += 1;
-                let answer = house.post_event(json!({"type": "EXTERNAL_EXECUTION_RESULT", "id": format!("a{n}"), "reply_id": item["reply_id"],
+                let answer = server.post_event(json!({"type": "EXTERNAL_EXECUTION_RESULT", "id": format!("a{n}"), "reply_id": item["reply_id"],
                     "execution_results": [{"type": "tool_result", "id": call["id"], "name": "x", "output": "done", "state": "success"}]})).await;
                 assert_eq!(answer.status, 200, "{}", answer.body);
             }
@@ -46,10 +46,10 @@ const SCENES: [&str; 10] = [
 #[tokio::test]
 async fn every_scene_comes_to_its_end() {
     for scene in SCENES {
-        let house = Harness::new();
-        let session = house.session("s", "demo").await;
-        let answer = house.send_text(scene).await;
-        answer_all(&house, &session).await;
+        let server = Harness::new();
+        let session = server.session("s", "demo").await;
+        let answer = server.send_text(scene).await;
+        answer_all(&server, &session).await;
         let msg = message(&session, answer.body["reply_id"].as_str().unwrap()).await;
         let expected =
             if scene == "fail" { FinishedReason::Error } else { FinishedReason::Completed };
@@ -71,10 +71,10 @@ fn shown(msg: &Msg) -> String {
 
 /// What an uninterrupted reply shows.
 async fn smooth(scene: &str) -> String {
-    let house = Harness::new();
-    let session = house.session("s", "demo").await;
-    let answer = house.send_text(scene).await;
-    answer_all(&house, &session).await;
+    let server = Harness::new();
+    let session = server.session("s", "demo").await;
+    let answer = server.send_text(scene).await;
+    answer_all(&server, &session).await;
     shown(&message(&session, answer.body["reply_id"].as_str().unwrap()).await)
 }
 
@@ -94,22 +94,22 @@ fn crash(scene: &str, rng: &mut Rng) {
         // Only this thread runs, so the run ends exactly where it is cut.
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let house = Harness::with_store(store.clone(), "");
-            let session = house.session("s", "demo").await;
-            house.app.turns.recover().await.unwrap();
+            let server = Harness::with_store(store.clone(), "");
+            let session = server.session("s", "demo").await;
+            server.app.turns.recover().await.unwrap();
             if life == 0 {
-                let answer = house.send_text(scene).await;
+                let answer = server.send_text(scene).await;
                 answer.body["reply_id"].as_str().unwrap().clone_into(&mut reply);
             }
             if life < 4 {
-                let enough = session.head_state().head + rng.u64(1..8);
+                let enough = session.head_state().head.next().plus(rng.u64(..7));
                 until(&session, |head| {
-                    head.head >= enough || head.status != SessionStatus::Running
+                    head.head.includes(enough) || head.status != SessionStatus::Running
                 })
                 .await;
                 return;
             }
-            answer_all(&house, &session).await;
+            answer_all(&server, &session).await;
             let msg = message(&session, &reply).await;
             assert_eq!(count(&session, "MESSAGE").await, 1);
             assert_eq!(count(&session, "REPLY_END").await, 1 + usize::from(scene == "team"));

@@ -14,9 +14,9 @@ async fn an_agent_that_fails_leaves_a_reply_with_an_error() {
         ("foreign", "names the reply another"),
         ("nothing", "without ending"),
     ] {
-        let house = Harness::new();
-        let session = house.session("s", "actor").await;
-        let answer = house.send_text(wish).await;
+        let server = Harness::new();
+        let session = server.session("s", "actor").await;
+        let answer = server.send_text(wish).await;
         until_idle(&session).await;
         let reply = message(&session, answer.body["reply_id"].as_str().unwrap()).await;
         assert_eq!(reply.finished_reason(), Some(&FinishedReason::Error), "{wish}");
@@ -25,18 +25,18 @@ async fn an_agent_that_fails_leaves_a_reply_with_an_error() {
         assert!(error.message.contains(why), "{wish}: {}", error.message);
         check_projection(&session).await;
         // The session still works.
-        assert_eq!(house.send_text("hello").await.status, 202);
+        assert_eq!(server.send_text("hello").await.status, 202);
         until_idle(&session).await;
     }
 }
 
 #[tokio::test]
 async fn a_sub_agents_reply_is_closed_before_its_parents() {
-    let house = Harness::new();
-    let session = house.session("s", "actor").await;
-    let answer = house.send_text("team").await;
-    until(&session, |head| head.head >= 6).await;
-    house
+    let server = Harness::new();
+    let session = server.session("s", "actor").await;
+    let answer = server.send_text("team").await;
+    until(&session, |head| head.head.get() >= 6).await;
+    server
         .post_event(
             serde_json::json!({"type": "USER_INTERRUPT", "reply_id": answer.body["reply_id"]}),
         )
@@ -57,9 +57,9 @@ async fn a_sub_agents_reply_is_closed_before_its_parents() {
 
 #[tokio::test]
 async fn a_sub_agents_reply_that_was_forgotten_is_closed() {
-    let house = Harness::new();
-    let session = house.session("s", "actor").await;
-    let answer = house.send_text("team orphan").await;
+    let server = Harness::new();
+    let session = server.session("s", "actor").await;
+    let answer = server.send_text("team orphan").await;
     until_idle(&session).await;
     let sub = format!("{}-sub", answer.body["reply_id"].as_str().unwrap());
     assert_eq!(message(&session, &sub).await.finished_reason(), Some(&FinishedReason::Interrupted));
@@ -67,14 +67,14 @@ async fn a_sub_agents_reply_that_was_forgotten_is_closed() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_does_not_let_go_does_not_hold_up_the_session() {
-    let house = Harness::new();
-    let session = house.session("s", "actor").await;
-    let answer = house.send_text("stubborn").await;
-    until(&session, |head| head.head >= 3).await;
-    assert_eq!(house.stop(&session).await.stored, 1);
+    let server = Harness::new();
+    let session = server.session("s", "actor").await;
+    let answer = server.send_text("stubborn").await;
+    until(&session, |head| head.head.get() >= 3).await;
+    assert_eq!(server.stop(&session).await.stored, 1);
     let reply = message(&session, answer.body["reply_id"].as_str().unwrap()).await;
     assert_eq!(reply.finished_reason(), Some(&FinishedReason::Interrupted));
-    let next = house.send_text("hello").await;
+    let next = server.send_text("hello").await;
     until_idle(&session).await;
     assert!(message(&session, next.body["reply_id"].as_str().unwrap()).await.error().is_none());
 }
@@ -82,19 +82,19 @@ async fn an_agent_that_does_not_let_go_does_not_hold_up_the_session() {
 #[tokio::test(start_paused = true)]
 async fn a_reply_goes_on_when_a_full_disk_has_room_again() {
     let store = Arc::new(FaultyStore::default());
-    let house = Harness::with_store(store.clone(), "");
-    let session = house.session("s", "actor").await;
-    let answer = house.send_text("hold").await;
-    until(&session, |head| head.head >= 4).await;
+    let server = Harness::with_store(store.clone(), "");
+    let session = server.session("s", "actor").await;
+    let answer = server.send_text("hold").await;
+    until(&session, |head| head.head.get() >= 4).await;
     store.is_full.store(true, Ordering::SeqCst);
-    house.actor.gate.add_permits(1);
+    server.actor.gate.add_permits(1);
     // Other clients see it; the agent waits.
     assert_eq!(
-        house.post_event(serde_json::json!({"type": "CUSTOM", "name": "x"})).await.status,
+        server.post_event(serde_json::json!({"type": "CUSTOM", "name": "x"})).await.status,
         507
     );
     tokio::time::sleep(Duration::from_mins(1)).await;
-    assert_eq!(session.head_state().head, 4);
+    assert_eq!(session.head_state().head.get(), 4);
     store.is_full.store(false, Ordering::SeqCst);
     until_idle(&session).await;
     let reply = message(&session, answer.body["reply_id"].as_str().unwrap()).await;
@@ -104,11 +104,11 @@ async fn a_reply_goes_on_when_a_full_disk_has_room_again() {
 
 #[tokio::test]
 async fn a_deleted_session_takes_its_agent_with_it() {
-    let house = Harness::new();
-    let session = house.session("s", "actor").await;
-    house.send_text("hold").await;
-    until(&session, |head| head.head >= 4).await;
-    house.app.log.delete_session(session.key()).await.unwrap();
-    house.actor.gate.add_permits(1);
-    eventually(|| house.app.turns.active_sessions() == 0).await;
+    let server = Harness::new();
+    let session = server.session("s", "actor").await;
+    server.send_text("hold").await;
+    until(&session, |head| head.head.get() >= 4).await;
+    server.app.log.delete_session(session.key()).await.unwrap();
+    server.actor.gate.add_permits(1);
+    eventually(|| server.app.turns.active_sessions() == 0).await;
 }

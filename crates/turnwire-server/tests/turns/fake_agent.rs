@@ -108,11 +108,12 @@ impl Replier for FakeAgent {
                 pen.end().await
             }
             "count" => {
-                let said = turn.partial.as_ref().and_then(|msg| msg.text("")).unwrap_or_default();
+                let written =
+                    turn.partial.as_ref().and_then(|msg| msg.text("")).unwrap_or_default();
                 if turn.partial.is_none() {
                     pen.begin().await?;
                 }
-                for n in said.len()..10 {
+                for n in written.len()..10 {
                     self.hold(&turn).await?;
                     pen.delta(&n.to_string()).await?;
                 }
@@ -207,9 +208,9 @@ async fn ask(
         }
         return Ok(());
     }
-    let mut said = String::new();
+    let mut text = String::new();
     for call in &calls {
-        said.push_str(match call.state {
+        text.push_str(match call.state {
             ToolCallState::Allowed => "yes ",
             ToolCallState::Finished => "done ",
             _ => "? ",
@@ -223,6 +224,6 @@ async fn ask(
         pen.write(&[&start, &end]).await?;
     }
     pen.begin().await?;
-    pen.delta(&said).await?;
+    pen.delta(&text).await?;
     pen.end().await
 }

@@ -30,9 +30,9 @@ impl FakeModel {
 
     /// The same, without waiting.
     pub fn ungated(answers: impl IntoIterator<Item = Vec<ScriptStep>>) -> Arc<Self> {
-        let stage = Self::new(answers);
-        stage.gate.add_permits(1000);
-        stage
+        let fake_model = Self::new(answers);
+        fake_model.gate.add_permits(1000);
+        fake_model
     }
 
     /// The messages of each request, without system prompts.
@@ -48,8 +48,8 @@ impl Model for FakeModel {
     }
 
     async fn stream(&self, ask: ModelRequest<'_>) -> Result<ModelStream, ModelError> {
-        let said = ask.messages.iter().filter(|msg| msg.role() != Role::System);
-        self.asked.lock().push(said.cloned().collect());
+        let messages = ask.messages.iter().filter(|msg| msg.role() != Role::System);
+        self.asked.lock().push(messages.cloned().collect());
         let lines = self.answers.lock().pop_front().unwrap_or_default();
         let gate = self.gate.clone();
         let answer =

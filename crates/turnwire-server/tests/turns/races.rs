@@ -34,16 +34,16 @@ fn statuses(answers: &[Answer]) -> Vec<u16> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_messages_at_once_one_starts_a_reply() {
     for _ in 0..ROUNDS {
-        let house = Arc::new(Harness::new());
-        let session = house.session("s", "actor").await;
+        let server = Arc::new(Harness::new());
+        let session = server.session("s", "actor").await;
         let answers = at_once(2, |_| {
-            let house = house.clone();
-            async move { house.send_text("hold").await }
+            let server = server.clone();
+            async move { server.send_text("hold").await }
         })
         .await;
         assert_eq!(statuses(&answers), [202, 409]);
-        house.actor.gate.add_permits(1);
-        until(&session, |head| head.head >= 6).await;
+        server.actor.gate.add_permits(1);
+        until(&session, |head| head.head.get() >= 6).await;
         until_idle(&session).await;
         assert_eq!(count(&session, "MESSAGE").await, 1);
     }
@@ -52,14 +52,14 @@ async fn of_two_messages_at_once_one_starts_a_reply() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_answers_at_once_one_counts() {
     for _ in 0..ROUNDS {
-        let house = Arc::new(Harness::new());
-        let session = house.session("s", "actor").await;
-        let reply = house.send_text("ask").await.body["reply_id"].clone();
+        let server = Arc::new(Harness::new());
+        let session = server.session("s", "actor").await;
+        let reply = server.send_text("ask").await.body["reply_id"].clone();
         until_waiting(&session).await;
         let answers = at_once(2, |n| {
-            let (house, reply) = (house.clone(), reply.clone());
+            let (server, reply) = (server.clone(), reply.clone());
             async move {
-                house
+                server
                     .post_event(json!({"type": "USER_CONFIRM_RESULT", "id": format!("a{n}"), "reply_id": reply,
                         "confirm_results": [{"confirmed": n == 0, "tool_call": {"id": "c1"}}]}))
                     .await
@@ -71,7 +71,7 @@ async fn of_two_answers_at_once_one_counts() {
         let expected = if answers[0].status == 200 { "yes " } else { "done " };
         let msg = message(&session, reply.as_str().unwrap()).await;
         assert_eq!(msg.text("").as_deref(), Some(expected));
-        assert_eq!(house.actor.calls.lock().len(), 2);
+        assert_eq!(server.actor.calls.lock().len(), 2);
         assert_eq!(count(&session, "USER_CONFIRM_RESULT").await, 1);
     }
 }
@@ -79,14 +79,14 @@ async fn of_two_answers_at_once_one_counts() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_request_sent_several_times_at_once_is_done_once() {
     for _ in 0..ROUNDS {
-        let house = Arc::new(Harness::new());
-        let session = house.session("s", "actor").await;
+        let server = Arc::new(Harness::new());
+        let session = server.session("s", "actor").await;
         let answers =
             at_once(4, |_| {
-                let house = house.clone();
+                let server = server.clone();
                 let body = json!({"content": "hold"});
                 async move {
-                    house.request_json("POST", "/v1/sessions/s/messages", Some("k"), &body).await
+                    server.request_json("POST", "/v1/sessions/s/messages", Some("k"), &body).await
                 }
             })
             .await;
@@ -101,20 +101,20 @@ async fn the_same_request_sent_several_times_at_once_is_done_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_and_the_end_at_once_leave_one_end() {
     for round in 0..ROUNDS {
-        let house = Arc::new(Harness::new());
-        let session = house.session("s", "actor").await;
-        let reply = house.send_text("hold").await.body["reply_id"].clone();
-        until(&session, |head| head.head >= 4).await;
+        let server = Arc::new(Harness::new());
+        let session = server.session("s", "actor").await;
+        let reply = server.send_text("hold").await.body["reply_id"].clone();
+        until(&session, |head| head.head.get() >= 4).await;
         let answers = at_once(2, |n| {
-            let (house, reply) = (house.clone(), reply.clone());
+            let (server, reply) = (server.clone(), reply.clone());
             async move {
                 if n == 0 {
-                    house.actor.gate.add_permits(1);
+                    server.actor.gate.add_permits(1);
                     if round % 2 == 0 {
                         tokio::task::yield_now().await;
                     }
                 }
-                house
+                server
                     .post_event(
                         json!({"type": "USER_INTERRUPT", "id": format!("s{n}"), "reply_id": reply}),
                     )
@@ -130,7 +130,7 @@ async fn a_stop_and_the_end_at_once_leave_one_end() {
         assert_eq!(stopped == 1, *reason == FinishedReason::Interrupted, "{stopped} {reason}");
         assert_eq!(count(&session, "REPLY_END").await, 1);
         // The session is free again.
-        assert_eq!(house.send_text("hello").await.status, 202);
+        assert_eq!(server.send_text("hello").await.status, 202);
         check_projection(&session).await;
     }
 }
@@ -138,25 +138,25 @@ async fn a_stop_and_the_end_at_once_leave_one_end() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_retry_and_a_message_at_once_do_not_both_start() {
     for _ in 0..ROUNDS {
-        let house = Arc::new(Harness::new());
-        let session = house.session("s", "actor").await;
-        let first = house.send_text("one").await.body;
+        let server = Arc::new(Harness::new());
+        let session = server.session("s", "actor").await;
+        let first = server.send_text("one").await.body;
         until_idle(&session).await;
         let answers = at_once(2, |n| {
-            let (house, id) = (house.clone(), first["reply_id"].as_str().unwrap().to_owned());
+            let (server, id) = (server.clone(), first["reply_id"].as_str().unwrap().to_owned());
             async move {
                 if n == 0 {
-                    return house.send_text("hold").await;
+                    return server.send_text("hold").await;
                 }
                 let path = format!("/v1/sessions/s/messages/{id}/retry");
-                house.request_json("POST", &path, None, &Value::Null).await
+                server.request_json("POST", &path, None, &Value::Null).await
             }
         })
         .await;
         // The first may be answered before the second is checked, unless it is held.
         let both = statuses(&answers);
         assert!(both == [202, 409] || (both == [202, 202] && answers[1].status == 202), "{both:?}");
-        house.actor.gate.add_permits(1);
+        server.actor.gate.add_permits(1);
         until_idle(&session).await;
         check_projection(&session).await;
     }
@@ -165,12 +165,12 @@ async fn a_retry_and_a_message_at_once_do_not_both_start() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queued_messages_are_answered_in_order_and_once_each() {
     for _ in 0..10 {
-        let house = Arc::new(Harness::new());
-        let session = house.session("s", "actor").await;
+        let server = Arc::new(Harness::new());
+        let session = server.session("s", "actor").await;
         let answers = at_once(12, |n| {
-            let house = house.clone();
+            let server = server.clone();
             async move {
-                house
+                server
                     .post("/v1/sessions/s/messages?queue=true", json!({"content": format!("m{n}")}))
                     .await
             }
@@ -178,10 +178,10 @@ async fn queued_messages_are_answered_in_order_and_once_each() {
         .await;
         assert_eq!(statuses(&answers), [202; 12]);
         eventually(|| {
-            house.actor.calls.lock().len() == 12 && house.app.turns.active_sessions() == 0
+            server.actor.calls.lock().len() == 12 && server.app.turns.active_sessions() == 0
         })
         .await;
-        let last = house.actor.calls.lock()[11].history.clone();
+        let last = server.actor.calls.lock()[11].history.clone();
         assert_eq!(last.len(), 23);
         for pair in last.chunks(2).filter(|pair| pair.len() == 2) {
             assert_eq!(pair[1], format!("re: {}", pair[0]));

@@ -23,9 +23,9 @@ fn run_server<R>(
     let runtime = runtime();
     let store: Arc<dyn Store> = store.clone();
     let result = runtime.block_on(async {
-        let house = Harness::with_store(store, settings);
-        house.app.turns.recover().await.unwrap();
-        live(house).await
+        let server = Harness::with_store(store, settings);
+        server.app.turns.recover().await.unwrap();
+        live(server).await
     });
     runtime.shutdown_timeout(Duration::from_secs(20));
     result
@@ -35,34 +35,34 @@ fn run_server<R>(
 fn a_crash_in_the_middle_of_a_reply_is_made_up_for() {
     check_property("crashes in the middle of a reply", 10, |rng| {
         let store = Arc::new(MemoryStore::default());
-        let reply = run_server(&store, "", async |house| {
-            house.session("s", "actor").await;
-            let answer = house.send_text("count").await;
+        let reply = run_server(&store, "", async |server| {
+            server.session("s", "actor").await;
+            let answer = server.send_text("count").await;
             answer.body["reply_id"].as_str().unwrap().to_owned()
         });
         // It crashes repeatedly, and gets a little further each time.
-        let mut said = 0;
-        while said < 9 {
+        let mut permitted = 0;
+        while permitted < 9 {
             let more = rng.usize(1..4);
-            said += more;
-            run_server(&store, "", async |house| {
-                let session = house.session("s", "actor").await;
-                house.actor.gate.add_permits(more);
+            permitted += more;
+            run_server(&store, "", async |server| {
+                let session = server.session("s", "actor").await;
+                server.actor.gate.add_permits(more);
                 eventually(|| {
                     let is_over = session.head_state().status == SessionStatus::Idle;
-                    is_over || house.actor.gate.available_permits() == 0
+                    is_over || server.actor.gate.available_permits() == 0
                 })
                 .await;
                 if session.head_state().status == SessionStatus::Idle {
                     return;
                 }
-                let partial = house.actor.calls.lock()[0].partial.clone();
+                let partial = server.actor.calls.lock()[0].partial.clone();
                 assert!(partial.is_none_or(|text| "0123456789".starts_with(&text)));
             });
         }
-        run_server(&store, "", async |house| {
-            let session = house.session("s", "actor").await;
-            house.actor.gate.add_permits(10);
+        run_server(&store, "", async |server| {
+            let session = server.session("s", "actor").await;
+            server.actor.gate.add_permits(10);
             until_idle(&session).await;
             let msg = message(&session, &reply).await;
             assert_eq!(msg.text("").as_deref(), Some("0123456789"));
@@ -76,39 +76,39 @@ fn a_crash_in_the_middle_of_a_reply_is_made_up_for() {
 #[test]
 fn a_crash_right_after_the_message_starts_its_reply_later() {
     let store = Arc::new(MemoryStore::default());
-    let reply = run_server(&store, "", async |house| {
-        let session = house.session("s", "actor").await;
+    let reply = run_server(&store, "", async |server| {
+        let session = server.session("s", "actor").await;
         // As if it had crashed between the commit and the agent's first event.
-        house.app.turns.shutdown().await;
-        let answer = house.send_text("hello").await;
+        server.app.turns.shutdown().await;
+        let answer = server.send_text("hello").await;
         assert_eq!(session.head_state().status, SessionStatus::Running);
         answer.body["reply_id"].as_str().unwrap().to_owned()
     });
-    run_server(&store, "", async |house| {
-        let session = house.session("s", "actor").await;
+    run_server(&store, "", async |server| {
+        let session = server.session("s", "actor").await;
         until_idle(&session).await;
         assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("re: hello"));
-        assert_eq!(house.actor.calls.lock()[0].partial, None);
+        assert_eq!(server.actor.calls.lock()[0].partial, None);
     });
 }
 
 #[test]
 fn the_queue_survives_a_crash() {
     let store = Arc::new(MemoryStore::default());
-    run_server(&store, "", async |house| {
-        house.session("s", "actor").await;
-        house.send_text("hold").await;
+    run_server(&store, "", async |server| {
+        server.session("s", "actor").await;
+        server.send_text("hold").await;
         for text in ["first", "second"] {
-            house.post("/v1/sessions/s/messages?queue=true", json!({"content": text})).await;
+            server.post("/v1/sessions/s/messages?queue=true", json!({"content": text})).await;
         }
     });
-    run_server(&store, "", async |house| {
-        let session = house.session("s", "actor").await;
+    run_server(&store, "", async |server| {
+        let session = server.session("s", "actor").await;
         assert_eq!(session.snapshot().await.unwrap().queue.len(), 2);
-        house.actor.gate.add_permits(1);
-        until(&session, |_| house.actor.calls.lock().len() == 3).await;
+        server.actor.gate.add_permits(1);
+        until(&session, |_| server.actor.calls.lock().len() == 3).await;
         until_idle(&session).await;
-        let last = house.actor.calls.lock()[2].history.clone();
+        let last = server.actor.calls.lock()[2].history.clone();
         assert_eq!(last[2..], ["first", "re: first", "second"]);
     });
 }
@@ -116,8 +116,8 @@ fn the_queue_survives_a_crash() {
 #[test]
 fn the_queue_of_an_idle_session_gets_its_turn_after_a_restart() {
     let store = Arc::new(MemoryStore::default());
-    run_server(&store, "", async |house| {
-        let session = house.session("s", "actor").await;
+    run_server(&store, "", async |server| {
+        let session = server.session("s", "actor").await;
         // It crashed after the reply ended, before the next began.
         let json = Msg::user("u", "hello").to_builder().id("m").build().unwrap().to_json();
         let queued = turnwire_log::store::QueuedMessage {
@@ -133,9 +133,9 @@ fn the_queue_of_an_idle_session_gets_its_turn_after_a_restart() {
             .await
             .unwrap();
     });
-    run_server(&store, "", async |house| {
-        let session = house.session("s", "actor").await;
-        until(&session, |head| head.head > 2).await;
+    run_server(&store, "", async |server| {
+        let session = server.session("s", "actor").await;
+        until(&session, |head| head.head.get() > 2).await;
         until_idle(&session).await;
         assert_eq!(message(&session, "r").await.text("").as_deref(), Some("re: hello"));
     });
@@ -144,9 +144,9 @@ fn the_queue_of_an_idle_session_gets_its_turn_after_a_restart() {
 #[test]
 fn an_approval_survives_a_crash_and_is_answered_once() {
     let store = Arc::new(MemoryStore::default());
-    let reply = run_server(&store, "", async |house| {
-        let session = house.session("s", "actor").await;
-        let answer = house.send_text("ask").await;
+    let reply = run_server(&store, "", async |server| {
+        let session = server.session("s", "actor").await;
+        let answer = server.send_text("ask").await;
         until_waiting(&session).await;
         answer.body["reply_id"].clone()
     });
@@ -154,19 +154,19 @@ fn an_approval_survives_a_crash_and_is_answered_once() {
         json!({"type": "USER_CONFIRM_RESULT", "id": id, "reply_id": reply,
             "confirm_results": [{"confirmed": true, "tool_call": {"id": "c1"}}]})
     };
-    run_server(&store, "", async |house| {
-        let session = house.session("s", "actor").await;
+    run_server(&store, "", async |server| {
+        let session = server.session("s", "actor").await;
         let pending = session.snapshot().await.unwrap().pending_calls();
         assert_eq!(pending[0].confirm[0].id, "c1");
-        assert!(house.actor.calls.lock().is_empty(), "what waits is left alone");
-        assert_eq!(house.post_event(confirm("a1")).await.status, 200);
+        assert!(server.actor.calls.lock().is_empty(), "what waits is left alone");
+        assert_eq!(server.post_event(confirm("a1")).await.status, 200);
         // It crashes before the outcome is known.
     });
-    run_server(&store, "", async |house| {
-        let session = house.session("s", "actor").await;
+    run_server(&store, "", async |server| {
+        let session = server.session("s", "actor").await;
         until_idle(&session).await;
-        assert_eq!(house.post_event(confirm("a1")).await.body["repeated"], 1);
-        assert_eq!(house.post_event(confirm("a2")).await.status, 409);
+        assert_eq!(server.post_event(confirm("a1")).await.body["repeated"], 1);
+        assert_eq!(server.post_event(confirm("a2")).await.status, 409);
         let msg = message(&session, reply.as_str().unwrap()).await;
         assert_eq!(msg.text("").as_deref(), Some("yes "));
         assert_eq!(count(&session, "USER_CONFIRM_RESULT").await, 1);
@@ -179,14 +179,14 @@ fn the_time_limit_of_a_question_survives_a_crash() {
     let store = Arc::new(MemoryStore::default());
     let settings =
         |time: &str| format!("[agents.actor]\nmodel = \"demo\"\napproval_timeout = \"{time}\"");
-    let reply = run_server(&store, &settings("1h"), async |house| {
-        let session = house.session("s", "actor").await;
-        let answer = house.send_text("ask").await;
+    let reply = run_server(&store, &settings("1h"), async |server| {
+        let session = server.session("s", "actor").await;
+        let answer = server.send_text("ask").await;
         until_waiting(&session).await;
         answer.body["reply_id"].as_str().unwrap().to_owned()
     });
-    run_server(&store, &settings("1ms"), async |house| {
-        let session = house.session("s", "actor").await;
+    run_server(&store, &settings("1ms"), async |server| {
+        let session = server.session("s", "actor").await;
         until_idle(&session).await;
         assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("done "));
     });
@@ -196,18 +196,18 @@ fn the_time_limit_of_a_question_survives_a_crash() {
 fn where_the_settings_say_so_an_open_reply_ends_with_a_restart() {
     let store = Arc::new(MemoryStore::default());
     let settings = "[agents.actor]\nmodel = \"demo\"\non_restart = \"stop\"";
-    let (held, asked) = run_server(&store, settings, async |house| {
+    let (held, asked) = run_server(&store, settings, async |server| {
         let (session, other) =
-            (house.session("s", "actor").await, house.session("w", "actor").await);
-        let held = house.send_text("hold").await;
-        house.post("/v1/sessions/w/messages", json!({"content": "ask"})).await;
-        until(&session, |head| head.head >= 4).await;
+            (server.session("s", "actor").await, server.session("w", "actor").await);
+        let held = server.send_text("hold").await;
+        server.post("/v1/sessions/w/messages", json!({"content": "ask"})).await;
+        until(&session, |head| head.head.get() >= 4).await;
         until_waiting(&other).await;
         (held.body["reply_id"].as_str().unwrap().to_owned(), other.head_state().head)
     });
-    run_server(&store, settings, async |house| {
+    run_server(&store, settings, async |server| {
         let (session, other) =
-            (house.session("s", "actor").await, house.session("w", "actor").await);
+            (server.session("s", "actor").await, server.session("w", "actor").await);
         until_idle(&session).await;
         let msg = message(&session, &held).await;
         assert_eq!(msg.finished_reason(), Some(&FinishedReason::Interrupted));
@@ -227,21 +227,21 @@ fn where_the_settings_say_so_an_open_reply_ends_with_a_restart() {
 #[test]
 fn a_graceful_stop_leaves_replies_open() {
     let store = Arc::new(MemoryStore::default());
-    let reply = run_server(&store, "", async |house| {
-        let session = house.session("s", "actor").await;
-        let answer = house.send_text("hold").await;
-        until(&session, |head| head.head >= 4).await;
-        house.app.turns.shutdown().await;
-        assert_eq!(house.app.turns.active_sessions(), 0);
+    let reply = run_server(&store, "", async |server| {
+        let session = server.session("s", "actor").await;
+        let answer = server.send_text("hold").await;
+        until(&session, |head| head.head.get() >= 4).await;
+        server.app.turns.shutdown().await;
+        assert_eq!(server.app.turns.active_sessions(), 0);
         assert_eq!(
-            (session.head_state().status, session.head_state().head),
+            (session.head_state().status, session.head_state().head.get()),
             (SessionStatus::Running, 4)
         );
         answer.body["reply_id"].as_str().unwrap().to_owned()
     });
-    run_server(&store, "", async |house| {
-        let session = house.session("s", "actor").await;
-        house.actor.gate.add_permits(1);
+    run_server(&store, "", async |server| {
+        let session = server.session("s", "actor").await;
+        server.actor.gate.add_permits(1);
         until_idle(&session).await;
         assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("before after"));
     });
@@ -255,7 +255,7 @@ fn an_owner_that_was_replaced_writes_nothing_more() {
         let old = Harness::with_store(store.clone(), "");
         let session = old.session("s", "actor").await;
         let answer = old.send_text("hold").await;
-        until(&session, |head| head.head >= 4).await;
+        until(&session, |head| head.head.get() >= 4).await;
         // Another process takes over while this one sleeps.
         let new = Harness::with_store(store.clone(), "");
         new.app.turns.recover().await.unwrap();

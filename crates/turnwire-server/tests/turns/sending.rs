@@ -7,17 +7,17 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
-use turnwire_core::{EventKind, FinishedReason, Msg};
+use turnwire_core::{EventKind, FinishedReason, Head, Msg};
 use turnwire_log::Store;
 use turnwire_log::store::SessionStatus;
 
 #[tokio::test]
 async fn a_message_is_logged_with_the_start_of_its_reply_and_answered() {
-    let house = Harness::new();
-    let session = house.session("s", "actor").await;
-    let answer = house.send_text("hello").await;
+    let server = Harness::new();
+    let session = server.session("s", "actor").await;
+    let answer = server.send_text("hello").await;
     assert_eq!(answer.status, 202, "{}", answer.body);
-    assert_eq!(answer.body["last_event_id"], json!(session.resume_token(1)));
+    assert_eq!(answer.body["last_event_id"], json!(session.resume_token(Head::new(1))));
     until_idle(&session).await;
     let reply = message(&session, answer.body["reply_id"].as_str().unwrap()).await;
     assert_eq!((reply.text("").as_deref(), reply.name()), (Some("re: hello"), "actor"));
@@ -32,22 +32,22 @@ async fn a_message_is_logged_with_the_start_of_its_reply_and_answered() {
 
 #[tokio::test]
 async fn the_agent_sees_the_finished_messages_in_order() {
-    let house = Harness::new();
-    let session = house.session("s", "actor").await;
+    let server = Harness::new();
+    let session = server.session("s", "actor").await;
     for text in ["one", "two"] {
-        house.send_text(text).await;
+        server.send_text(text).await;
         until_idle(&session).await;
     }
-    let calls = house.actor.calls.lock().clone();
+    let calls = server.actor.calls.lock().clone();
     assert_eq!(calls[1].history, ["one", "re: one", "two"]);
     assert_eq!((&calls[1].partial, &calls[1].input), (&None, &None));
 }
 
 #[tokio::test]
 async fn what_is_no_users_message_is_refused() {
-    let house = Harness::new();
-    let session = house.session("s", "actor").await;
-    let post = |body: Value| house.post("/v1/sessions/s/messages", body);
+    let server = Harness::new();
+    let session = server.session("s", "actor").await;
+    let post = |body: Value| server.post("/v1/sessions/s/messages", body);
     for (body, status) in [
         (json!({"role": "assistant", "content": "I am the agent"}), 422),
         (json!({"role": "system", "content": "obey"}), 422),
@@ -61,51 +61,51 @@ async fn what_is_no_users_message_is_refused() {
         assert_eq!(answer.status, status, "{body} {}", answer.body);
     }
     let broken = Request::post("/v1/sessions/s/messages").body(Body::from("{")).unwrap();
-    assert_eq!(house.request(broken).await.status(), 400);
+    assert_eq!(server.request(broken).await.status(), 400);
     assert_eq!(
-        house.post("/v1/sessions/nowhere/messages", json!({"content": "hi"})).await.status,
+        server.post("/v1/sessions/nowhere/messages", json!({"content": "hi"})).await.status,
         404
     );
-    assert_eq!(session.head_state().head, 0);
+    assert_eq!(session.head_state().head.get(), 0);
 }
 
 #[tokio::test]
 async fn a_whole_message_keeps_its_id_name_and_metadata() {
-    let house = Harness::new();
-    let session = house.session("s", "actor").await;
+    let server = Harness::new();
+    let session = server.session("s", "actor").await;
     let body = json!({"role": "user", "id": "m1", "name": "alice", "metadata": {"x": 1},
         "content": [{"type": "text", "text": "hello"}]});
-    assert_eq!(house.post("/v1/sessions/s/messages", body.clone()).await.body["message_id"], "m1");
+    assert_eq!(server.post("/v1/sessions/s/messages", body.clone()).await.body["message_id"], "m1");
     until_idle(&session).await;
     let msg = message(&session, "m1").await;
     assert_eq!((msg.name(), msg.metadata().get::<u8>("x").unwrap()), ("alice", Some(1)));
-    let again = house.post("/v1/sessions/s/messages", body).await;
+    let again = server.post("/v1/sessions/s/messages", body).await;
     assert_eq!((again.status.as_u16(), again.kind()), (409, "message_exists"));
 }
 
 #[tokio::test]
 async fn nothing_starts_while_a_reply_runs() {
-    let house = Harness::new();
-    let session = house.session("s", "actor").await;
-    house.send_text("hold").await;
-    let refused = house.send_text("hello").await;
+    let server = Harness::new();
+    let session = server.session("s", "actor").await;
+    server.send_text("hold").await;
+    let refused = server.send_text("hello").await;
     assert_eq!((refused.status.as_u16(), refused.kind()), (409, "busy"));
-    house.actor.gate.add_permits(1);
+    server.actor.gate.add_permits(1);
     until_idle(&session).await;
-    assert_eq!(house.send_text("hello").await.status, 202);
+    assert_eq!(server.send_text("hello").await.status, 202);
     until_idle(&session).await;
     assert_eq!(count(&session, "MESSAGE").await, 2);
 }
 
 #[tokio::test]
 async fn a_queued_message_enters_the_log_when_its_turn_comes() {
-    let house = Harness::new();
-    let session = house.session("s", "actor").await;
-    house.send_text("hold").await;
+    let server = Harness::new();
+    let session = server.session("s", "actor").await;
+    server.send_text("hold").await;
     let mut queued = Vec::new();
     for text in ["first", "second", "third"] {
         let answer =
-            house.post("/v1/sessions/s/messages?queue=true", json!({"content": text})).await;
+            server.post("/v1/sessions/s/messages?queue=true", json!({"content": text})).await;
         assert_eq!((answer.status.as_u16(), &answer.body["queued"]), (202, &json!(true)));
         queued.push(answer.body);
     }
@@ -113,26 +113,26 @@ async fn a_queued_message_enters_the_log_when_its_turn_comes() {
     // One of them is removed.
     let id = queued[1]["message_id"].as_str().unwrap();
     let path = format!("/v1/sessions/s/messages/{id}");
-    assert_eq!(house.request_json("DELETE", &path, None, &Value::Null).await.status, 204);
-    assert_eq!(house.request_json("DELETE", &path, None, &Value::Null).await.status, 404);
-    house.actor.gate.add_permits(1);
-    until(&session, |_| house.actor.calls.lock().len() == 3).await;
+    assert_eq!(server.request_json("DELETE", &path, None, &Value::Null).await.status, 204);
+    assert_eq!(server.request_json("DELETE", &path, None, &Value::Null).await.status, 404);
+    server.actor.gate.add_permits(1);
+    until(&session, |_| server.actor.calls.lock().len() == 3).await;
     until_idle(&session).await;
     let third = queued[2]["reply_id"].as_str().unwrap();
     assert_eq!(message(&session, third).await.text("").as_deref(), Some("re: third"));
-    let calls = house.actor.calls.lock().clone();
+    let calls = server.actor.calls.lock().clone();
     assert_eq!(calls[2].history, ["hold", "before after", "first", "re: first", "third"]);
     let first = format!("/v1/sessions/s/messages/{}", queued[0]["message_id"].as_str().unwrap());
-    let late = house.request_json("DELETE", &first, None, &Value::Null).await;
+    let late = server.request_json("DELETE", &first, None, &Value::Null).await;
     assert_eq!((late.status.as_u16(), late.kind()), (409, "already_started"));
 }
 
 #[tokio::test]
 async fn the_queue_has_an_end() {
-    let house = Harness::new();
-    house.session("s", "actor").await;
-    house.send_text("hold").await;
-    let queue = || house.post("/v1/sessions/s/messages?queue=true", json!({"content": "x"}));
+    let server = Harness::new();
+    server.session("s", "actor").await;
+    server.send_text("hold").await;
+    let queue = || server.post("/v1/sessions/s/messages?queue=true", json!({"content": "x"}));
     for _ in 0..64 {
         assert_eq!(queue().await.status, 202);
     }
@@ -141,35 +141,35 @@ async fn the_queue_has_an_end() {
 
 #[tokio::test]
 async fn a_stop_ends_the_reply_and_leaves_the_queue() {
-    let house = Harness::new();
-    let session = house.session("s", "actor").await;
-    let held = house.send_text("hold").await;
-    house.post("/v1/sessions/s/messages?queue=true", json!({"content": "next"})).await;
-    until(&session, |head| head.head >= 4).await;
-    let stopped = house
+    let server = Harness::new();
+    let session = server.session("s", "actor").await;
+    let held = server.send_text("hold").await;
+    server.post("/v1/sessions/s/messages?queue=true", json!({"content": "next"})).await;
+    until(&session, |head| head.head.get() >= 4).await;
+    let stopped = server
         .post_event(json!({"type": "USER_INTERRUPT", "reply_id": held.body["reply_id"]}))
         .await;
     assert_eq!(stopped.body["stored"], 1, "{}", stopped.body);
-    until(&session, |_| house.actor.calls.lock().len() == 2).await;
+    until(&session, |_| server.actor.calls.lock().len() == 2).await;
     until_idle(&session).await;
     let reply = message(&session, held.body["reply_id"].as_str().unwrap()).await;
     assert_eq!(reply.finished_reason(), Some(&FinishedReason::Interrupted));
     assert_eq!(reply.text("").as_deref(), Some("before "));
-    assert_eq!(house.actor.calls.lock()[1].history, ["hold", "before ", "next"]);
+    assert_eq!(server.actor.calls.lock()[1].history, ["hold", "before ", "next"]);
     // No reply runs, so there is nothing to stop.
-    assert_eq!(house.stop(&session).await.stored, 0);
+    assert_eq!(server.stop(&session).await.stored, 0);
     check_projection(&session).await;
 }
 
 #[tokio::test]
 async fn the_reply_follows_on_the_same_response() {
-    let house = Harness::new();
-    house.session("s", "actor").await;
+    let server = Harness::new();
+    server.session("s", "actor").await;
     let request = Request::post("/v1/sessions/s/messages")
         .header("accept", "text/event-stream")
         .body(Body::from(r#"{"content":"hello"}"#))
         .unwrap();
-    let response = house.request(request).await;
+    let response = server.request(request).await;
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     assert_eq!(response.headers()["x-accel-buffering"], "no");
     let frames = frames(response).await;
@@ -185,21 +185,21 @@ async fn the_reply_follows_on_the_same_response() {
 
 #[tokio::test]
 async fn the_stream_ends_with_its_own_reply_although_another_follows() {
-    let house = Harness::new();
-    let session = house.session("s", "actor").await;
+    let server = Harness::new();
+    let session = server.session("s", "actor").await;
     let ask = || {
         let request = Request::post("/v1/sessions/s/messages")
             .header("accept", "text/event-stream")
             .header("idempotency-key", "k")
             .body(Body::from(r#"{"content":"hold \"REPLY_END\""}"#))
             .unwrap();
-        house.request(request)
+        server.request(request)
     };
     let first = ask().await;
     // It begins with the end of the first one, and stays open.
-    house.post("/v1/sessions/s/messages?queue=true", json!({"content": "hold"})).await;
-    house.actor.gate.add_permits(1);
-    until(&session, |_| house.actor.calls.lock().len() == 2).await;
+    server.post("/v1/sessions/s/messages?queue=true", json!({"content": "hold"})).await;
+    server.actor.gate.add_permits(1);
+    until(&session, |_| server.actor.calls.lock().len() == 2).await;
     // A repeat gets the same response.
     for response in [first, ask().await] {
         let frames = frames(response).await;
@@ -212,27 +212,27 @@ async fn the_stream_ends_with_its_own_reply_although_another_follows() {
 
 #[tokio::test]
 async fn the_stream_ends_where_the_reply_waits() {
-    let house = Harness::new();
-    house.session("s", "actor").await;
+    let server = Harness::new();
+    server.session("s", "actor").await;
     let request = Request::post("/v1/sessions/s/messages")
         .header("accept", "text/event-stream, */*;q=0.1")
         .body(Body::from(r#"{"content":"ask"}"#))
         .unwrap();
-    let frames = frames(house.request(request).await).await;
+    let frames = frames(server.request(request).await).await;
     assert!(matches!(&frames.last().unwrap().kind, EventKind::RequireUserConfirm(_)));
 }
 
 #[tokio::test]
 async fn a_disconnect_does_not_stop_a_reply() {
-    let house = Harness::new();
-    let session = house.session("s", "actor").await;
+    let server = Harness::new();
+    let session = server.session("s", "actor").await;
     let request = Request::post("/v1/sessions/s/messages")
         .header("accept", "text/event-stream")
         .body(Body::from(r#"{"content":"hold"}"#))
         .unwrap();
-    drop(house.request(request).await);
-    house.actor.gate.add_permits(1);
-    until(&session, |head| head.head >= 7).await;
+    drop(server.request(request).await);
+    server.actor.gate.add_permits(1);
+    until(&session, |head| head.head.get() >= 7).await;
     until_idle(&session).await;
     let reply = events(&session).await[1].reply_id.to_string();
     assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("before after"));
@@ -241,14 +241,14 @@ async fn a_disconnect_does_not_stop_a_reply() {
 #[tokio::test]
 async fn a_session_shows_no_token_that_watchers_would_not_know() {
     let store = Arc::new(FaultyStore::default());
-    let house = Arc::new(Harness::with_store(store.clone(), ""));
-    let session = house.session("s", "external").await;
+    let server = Arc::new(Harness::with_store(store.clone(), ""));
+    let session = server.session("s", "external").await;
     store.is_slow.store(true, Ordering::SeqCst);
     let ask = |method: &'static str, path: &'static str, body: Value| {
-        let house = house.clone();
-        tokio::spawn(async move { house.request_json(method, path, None, &body).await })
+        let server = server.clone();
+        tokio::spawn(async move { server.request_json(method, path, None, &body).await })
     };
-    let said = ask("POST", "/v1/sessions/s/messages", json!({"content": "hello"}));
+    let sending = ask("POST", "/v1/sessions/s/messages", json!({"content": "hello"}));
     // The store has it, but has not acknowledged it yet.
     let last = async || store.find_session(session.key()).await.unwrap().unwrap().head;
     while last().await.is_empty() {
@@ -262,55 +262,55 @@ async fn a_session_shows_no_token_that_watchers_would_not_know() {
         store.acknowledge.add_permits(1);
     }
     let shown = shown.await.unwrap().body["last_seq"].as_u64().unwrap();
-    assert!(shown <= session.head_state().head, "{shown} is not known to watchers");
+    assert!(shown <= session.head_state().head.get(), "{shown} is not known to watchers");
     store.acknowledge.add_permits(100);
-    assert_eq!(said.await.unwrap().status, 202);
+    assert_eq!(sending.await.unwrap().status, 202);
 }
 
 #[tokio::test]
 async fn a_client_that_leaves_in_the_middle_of_its_request_gets_its_reply() {
     let store = Arc::new(FaultyStore::default());
-    let house = Harness::with_store(store.clone(), "");
-    let session = house.session("s", "actor").await;
+    let server = Harness::with_store(store.clone(), "");
+    let session = server.session("s", "actor").await;
     store.is_slow.store(true, Ordering::SeqCst);
-    let mut request = Box::pin(house.send_text("hello"));
+    let mut request = Box::pin(server.send_text("hello"));
     // It is passed to the store, and then its client disconnects.
     let poll = poll_fn(|cx| Poll::Ready(request.as_mut().poll(cx).is_pending()));
     assert!(poll.await);
     drop(request);
     store.is_slow.store(false, Ordering::SeqCst);
     store.acknowledge.add_permits(1);
-    until(&session, |head| head.head >= 5).await;
+    until(&session, |head| head.head.get() >= 5).await;
     until_idle(&session).await;
     assert_eq!(count(&session, "MESSAGE").await, 1);
 }
 
 #[tokio::test]
 async fn for_an_agent_elsewhere_a_message_is_only_logged() {
-    let house = Harness::new();
-    let session = house.session("s", "external").await;
+    let server = Harness::new();
+    let session = server.session("s", "external").await;
     for text in ["one", "two"] {
-        let answer = house.send_text(text).await;
+        let answer = server.send_text(text).await;
         assert_eq!((answer.status.as_u16(), answer.body.get("reply_id")), (202, None));
     }
     assert_eq!(types(&session).await, ["MESSAGE", "MESSAGE"]);
-    assert_eq!(house.app.turns.active_sessions(), 0);
+    assert_eq!(server.app.turns.active_sessions(), 0);
 }
 
 #[tokio::test]
 async fn the_same_request_again_is_answered_and_not_done_again() {
-    let house = Harness::new();
-    let session = house.session("s", "actor").await;
+    let server = Harness::new();
+    let session = server.session("s", "actor").await;
     let path = "/v1/sessions/s/messages";
-    let first = house.request_json("POST", path, Some("k1"), &json!({"content": "hello"})).await;
+    let first = server.request_json("POST", path, Some("k1"), &json!({"content": "hello"})).await;
     assert!(!first.headers.contains_key("idempotency-replayed"));
     until_idle(&session).await;
-    let again = house.request_json("POST", path, Some("k1"), &json!({"content": "hello"})).await;
+    let again = server.request_json("POST", path, Some("k1"), &json!({"content": "hello"})).await;
     assert_eq!((again.status.as_u16(), &again.body), (202, &first.body));
     assert_eq!(again.headers["idempotency-replayed"], "true");
-    let other = house.request_json("POST", path, Some("k1"), &json!({"content": "other"})).await;
+    let other = server.request_json("POST", path, Some("k1"), &json!({"content": "other"})).await;
     assert_eq!((other.status.as_u16(), other.kind()), (422, "idempotency_key_reused"));
-    let query = house
+    let query = server
         .request_json(
             "POST",
             "/v1/sessions/s/messages?queue=true",
@@ -322,19 +322,19 @@ async fn the_same_request_again_is_answered_and_not_done_again() {
     assert_eq!(count(&session, "MESSAGE").await, 1);
     let long = "k".repeat(300);
     assert_eq!(
-        house.request_json("POST", path, Some(&long), &json!({"content": "x"})).await.status,
+        server.request_json("POST", path, Some(&long), &json!({"content": "x"})).await.status,
         400
     );
 }
 
 #[tokio::test]
 async fn large_data_is_moved_out_of_the_log() {
-    let house = Harness::new();
-    let session = house.session("s", "actor").await;
+    let server = Harness::new();
+    let session = server.session("s", "actor").await;
     let (large, small) = ("QUJD".repeat(20_000), "QUJD");
     let data = |data: &str| json!({"type": "data", "source": {"type": "base64", "data": data, "media_type": "image/png"}});
     let body = json!({"role": "user", "id": "m", "content": [{"type": "text", "text": "hello"}, data(&large), data(small)]});
-    assert_eq!(house.post("/v1/sessions/s/messages", body).await.status, 202);
+    assert_eq!(server.post("/v1/sessions/s/messages", body).await.status, 202);
     let msg = message(&session, "m").await;
     let json: Value = serde_json::from_str(&msg.to_json()).unwrap();
     let url = json["content"][1]["source"]["url"].as_str().unwrap();
@@ -343,7 +343,7 @@ async fn large_data_is_moved_out_of_the_log() {
     assert_eq!(json["content"][2]["source"]["data"], small);
     let bytes: Vec<u8> =
         (0..32).map(|at| u8::from_str_radix(&hash[2 * at..2 * at + 2], 16).unwrap()).collect();
-    let blob = house
+    let blob = server
         .app
         .log
         .store()
@@ -354,13 +354,13 @@ async fn large_data_is_moved_out_of_the_log() {
     assert_eq!((blob.media_type.as_str(), blob.bytes.len()), ("image/png", 60_000));
     let wrong = json!({"role": "user", "content": [data(&"!".repeat(70_000))]});
     until_idle(&session).await;
-    assert_eq!(house.post("/v1/sessions/s/messages", wrong).await.status, 422);
+    assert_eq!(server.post("/v1/sessions/s/messages", wrong).await.status, 422);
 }
 
 #[tokio::test]
 async fn agents_are_listed_with_the_default_one() {
-    let house = Harness::new();
-    let answer = house.request_json("GET", "/v1/agents", None, &Value::Null).await;
+    let server = Harness::new();
+    let answer = server.request_json("GET", "/v1/agents", None, &Value::Null).await;
     assert_eq!(answer.body["default_agent"], "demo");
     let names: Vec<_> = answer.body["agents"]
         .as_array()
@@ -373,37 +373,38 @@ async fn agents_are_listed_with_the_default_one() {
 
 #[tokio::test]
 async fn a_session_whose_agent_is_gone_says_so() {
-    let house = Harness::new();
-    house.session("s", "retired").await;
-    let answer = house.send_text("hello").await;
+    let server = Harness::new();
+    server.session("s", "retired").await;
+    let answer = server.send_text("hello").await;
     assert_eq!((answer.status.as_u16(), answer.kind()), (409, "no_agent"));
 }
 
 #[tokio::test]
 async fn nobody_gets_ahead_of_those_who_wait_for_their_turn() {
-    let house = Harness::new();
-    let session = house.session("s", "actor").await;
+    let server = Harness::new();
+    let session = server.session("s", "actor").await;
     // No worker looks after the queue.
-    house.app.turns.shutdown().await;
-    house.send_text("hello").await;
-    house.post("/v1/sessions/s/messages?queue=true", json!({"content": "next"})).await;
-    house.stop(&session).await;
+    server.app.turns.shutdown().await;
+    server.send_text("hello").await;
+    server.post("/v1/sessions/s/messages?queue=true", json!({"content": "next"})).await;
+    server.stop(&session).await;
     assert_eq!(session.head_state().status, SessionStatus::Idle);
-    let refused = house.send_text("me first").await;
+    let refused = server.send_text("me first").await;
     assert_eq!((refused.status.as_u16(), refused.kind()), (409, "busy"));
-    let queued = house.post("/v1/sessions/s/messages?queue=true", json!({"content": "last"})).await;
+    let queued =
+        server.post("/v1/sessions/s/messages?queue=true", json!({"content": "last"})).await;
     assert_eq!(queued.body["queued"], true);
     assert_eq!(session.snapshot().await.unwrap().queue.len(), 2);
 }
 
 #[tokio::test]
 async fn a_reply_starts_once() {
-    let house = Harness::new();
+    let server = Harness::new();
     for (agent, text) in [("actor", "hi"), ("demo", "team")] {
-        let session = house.session(agent, agent).await;
+        let session = server.session(agent, agent).await;
         let path = format!("/v1/sessions/{agent}/messages");
-        house.post(&path, json!({"content": text})).await;
-        until(&session, |head| head.head > 2 && head.status == SessionStatus::Idle).await;
+        server.post(&path, json!({"content": text})).await;
+        until(&session, |head| head.head.get() > 2 && head.status == SessionStatus::Idle).await;
         let mut started: Vec<String> = events(&session)
             .await
             .iter()

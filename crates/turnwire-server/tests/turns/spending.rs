@@ -52,8 +52,8 @@ impl Model for NamedModel {
 }
 
 fn agent(model: &'static str, says: &[&str]) -> Agent {
-    let stage = FakeModel::ungated(says.iter().map(|text| vec![ScriptStep::text(text)]));
-    Agent::builder("friday", NamedModel(model, stage)).build()
+    let fake_model = FakeModel::ungated(says.iter().map(|text| vec![ScriptStep::text(text)]));
+    Agent::builder("friday", NamedModel(model, fake_model)).build()
 }
 
 fn harness(store: &Arc<MemoryStore>, settings: &str, friday: Agent) -> Harness {
@@ -63,13 +63,13 @@ fn harness(store: &Arc<MemoryStore>, settings: &str, friday: Agent) -> Harness {
     Harness::with_agents(store, settings, vec![("friday", friday), ("free", Arc::new(free))])
 }
 
-async fn view(house: &Harness) -> Value {
-    house.request_json("GET", "/v1/sessions/s", None, &Value::Null).await.body
+async fn view(server: &Harness) -> Value {
+    server.request_json("GET", "/v1/sessions/s", None, &Value::Null).await.body
 }
 
-async fn cost_of(house: &Harness, reply: &str) -> Value {
+async fn cost_of(server: &Harness, reply: &str) -> Value {
     let path = format!("/v1/sessions/s/messages/{reply}");
-    let message = house.request_json("GET", &path, None, &Value::Null).await.body;
+    let message = server.request_json("GET", &path, None, &Value::Null).await.body;
     message["metadata"]["cost"].clone()
 }
 
@@ -87,15 +87,15 @@ async fn a_call_costs_what_its_model_costs_at_that_moment() {
     .into_iter()
     .enumerate()
     {
-        let house = harness(&store, &settings, agent(model, &["Hi."]));
-        let session = house.session("s", "friday").await;
-        let before = view(&house).await["cost"].clone();
-        let reply = house.send_text("hi").await.body["reply_id"].as_str().unwrap().to_owned();
+        let server = harness(&store, &settings, agent(model, &["Hi."]));
+        let session = server.session("s", "friday").await;
+        let before = view(&server).await["cost"].clone();
+        let reply = server.send_text("hi").await.body["reply_id"].as_str().unwrap().to_owned();
         until_idle(&session).await;
-        assert_eq!(cost_of(&house, &reply).await, cost, "{life}");
-        assert_eq!(view(&house).await["cost"], sum, "{life}");
+        assert_eq!(cost_of(&server, &reply).await, cost, "{life}");
+        assert_eq!(view(&server).await["cost"], sum, "{life}");
         assert!(life == 0 || before.is_number(), "{life}: it is kept");
-        let metrics = house.app.metrics.text();
+        let metrics = server.app.metrics.text();
         let line = "turnwire_cost_total{agent=\"friday\"}";
         match &cost {
             Value::Null => assert!(!metrics.contains(line)),
@@ -108,22 +108,22 @@ async fn a_call_costs_what_its_model_costs_at_that_moment() {
 #[tokio::test]
 async fn a_reply_that_was_replaced_is_paid_for_all_the_same() {
     let store = Arc::new(MemoryStore::default());
-    let house = harness(&store, SETTINGS, agent("openai:big", &["Hi."; 9]));
-    let session = house.session("s", "friday").await;
-    let reply = house.send_text("hi").await.body["reply_id"].as_str().unwrap().to_owned();
+    let server = harness(&store, SETTINGS, agent("openai:big", &["Hi."; 9]));
+    let session = server.session("s", "friday").await;
+    let reply = server.send_text("hi").await.body["reply_id"].as_str().unwrap().to_owned();
     until_idle(&session).await;
-    house.post(&format!("/v1/sessions/s/messages/{reply}/retry"), Value::Null).await;
+    server.post(&format!("/v1/sessions/s/messages/{reply}/retry"), Value::Null).await;
     until_idle(&session).await;
-    let view = view(&house).await;
+    let view = view(&server).await;
     assert_eq!((&view["cost"], &view["usage"]["output_tokens"]), (&json!(6.0), &json!(2)));
 }
 
 #[tokio::test]
 async fn a_reply_that_is_stopped_says_what_it_had_cost() {
     let store = Arc::new(MemoryStore::default());
-    let stage =
+    let fake_model =
         FakeModel::new([vec![ScriptStep::call("c", "ask", "{}")], vec![ScriptStep::text("So.")]]);
-    let friday = Agent::builder("friday", stage.clone());
+    let friday = Agent::builder("friday", fake_model.clone());
     let ask = turnwire_agent::tool::function(
         "ask",
         "",
@@ -131,14 +131,14 @@ async fn a_reply_that_is_stopped_says_what_it_had_cost() {
             Ok::<_, turnwire_agent::tool::ToolError>("yes")
         },
     );
-    let house = harness(&store, SETTINGS, friday.tool(ask).build());
-    let session = house.session("s", "friday").await;
-    let reply = house.send_text("hi").await.body["reply_id"].as_str().unwrap().to_owned();
-    stage.gate.add_permits(1);
-    eventually(|| stage.asked().len() == 2).await;
-    house.stop(&session).await;
-    assert_eq!(cost_of(&house, &reply).await, json!(3.0));
-    assert_eq!(view(&house).await["cost"], json!(3.0));
+    let server = harness(&store, SETTINGS, friday.tool(ask).build());
+    let session = server.session("s", "friday").await;
+    let reply = server.send_text("hi").await.body["reply_id"].as_str().unwrap().to_owned();
+    fake_model.gate.add_permits(1);
+    eventually(|| fake_model.asked().len() == 2).await;
+    server.stop(&session).await;
+    assert_eq!(cost_of(&server, &reply).await, json!(3.0));
+    assert_eq!(view(&server).await["cost"], json!(3.0));
 }
 
 #[tokio::test]
@@ -146,25 +146,25 @@ async fn each_agent_is_counted_by_its_own_prices() {
     let store = Arc::new(MemoryStore::default());
     let helper = FakeModel::ungated([vec![ScriptStep::text("Found.")]]);
     let helper = Agent::builder("helper", NamedModel("openai:small", helper)).build();
-    let stage = FakeModel::ungated([
+    let fake_model = FakeModel::ungated([
         vec![ScriptStep::call("c", "helper", r#"{"task":"find"}"#)],
         vec![ScriptStep::text("There.")],
     ]);
-    let friday = Agent::builder("friday", NamedModel("openai:big", stage));
+    let friday = Agent::builder("friday", NamedModel("openai:big", fake_model));
     let friday = friday.tool(AgentTool::new(helper, "Helps")).build();
-    let house = harness(&store, SETTINGS, friday);
-    let session = house.session("s", "friday").await;
-    let other = house.session("other", "free").await;
-    house.post("/v1/sessions/other/messages", json!({"content": "hi"})).await;
+    let server = harness(&store, SETTINGS, friday);
+    let session = server.session("s", "friday").await;
+    let other = server.session("other", "free").await;
+    server.post("/v1/sessions/other/messages", json!({"content": "hi"})).await;
     until_idle(&other).await;
-    let reply = house.send_text("find it").await.body["reply_id"].as_str().unwrap().to_owned();
+    let reply = server.send_text("find it").await.body["reply_id"].as_str().unwrap().to_owned();
     until_idle(&session).await;
     // Two calls of its own; that of the helper is in the helper's message.
-    assert_eq!(cost_of(&house, &reply).await, json!(6.0));
-    assert_eq!(cost_of(&house, &format!("{reply}.0")).await, json!(0.3));
-    let view = view(&house).await;
+    assert_eq!(cost_of(&server, &reply).await, json!(6.0));
+    assert_eq!(cost_of(&server, &format!("{reply}.0")).await, json!(0.3));
+    let view = view(&server).await;
     assert_eq!((&view["cost"], &view["usage"]["input_tokens"]), (&json!(6.3), &json!(3)));
-    let metrics = house.app.metrics.text();
+    let metrics = server.app.metrics.text();
     for line in [
         "turnwire_cost_total{agent=\"friday\"} 6.0",
         "turnwire_cost_total{agent=\"helper\"} 0.3",
@@ -172,7 +172,7 @@ async fn each_agent_is_counted_by_its_own_prices() {
     ] {
         assert!(metrics.contains(line), "{line} is not in\n{metrics}");
     }
-    let agents = house.request_json("GET", "/v1/agents?usage=true", None, &Value::Null).await.body;
+    let agents = server.request_json("GET", "/v1/agents?usage=true", None, &Value::Null).await.body;
     let spent = |name: &str| {
         let agents = agents["agents"].as_array().unwrap();
         let agent = agents.iter().find(|agent| agent["name"] == name).unwrap();
@@ -182,14 +182,14 @@ async fn each_agent_is_counted_by_its_own_prices() {
     assert_eq!(spent("friday"), (json!(3), json!(6.3)));
     assert_eq!(spent("free"), (json!(1), Value::Null));
     assert_eq!(spent("demo"), (json!(0), Value::Null));
-    let plain = house.request_json("GET", "/v1/agents", None, &Value::Null).await.body;
+    let plain = server.request_json("GET", "/v1/agents", None, &Value::Null).await.body;
     assert_eq!(plain["agents"][0]["usage"], Value::Null);
 }
 
 #[tokio::test]
 async fn what_an_agent_elsewhere_says_that_a_call_cost_is_added_up() {
-    let house = Harness::new();
-    let session = house.session("s", "external").await;
+    let server = Harness::new();
+    let session = server.session("s", "external").await;
     let of = |id: &str, kind: &str, cost: Value| {
         json!({"type": kind, "id": id, "reply_id": "r", "session_id": "s", "name": "far",
             "model_name": "m", "usage": {"input_tokens": 1}, "metadata": {"cost": cost}})
@@ -204,7 +204,7 @@ async fn what_an_agent_elsewhere_says_that_a_call_cost_is_added_up() {
     ]);
     let request = http::Request::post("/v1/sessions/s/events").header("turnwire-producer", "p.1");
     let body = axum::body::Body::from(events.to_string());
-    assert_eq!(house.request(request.body(body).unwrap()).await.status(), 200);
+    assert_eq!(server.request(request.body(body).unwrap()).await.status(), 200);
     until_idle(&session).await;
-    assert_eq!(view(&house).await["cost"], json!(0.3));
+    assert_eq!(view(&server).await["cost"], json!(0.3));
 }

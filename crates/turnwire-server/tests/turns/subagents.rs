@@ -107,14 +107,14 @@ async fn check_end(session: &Session, reply: &str) {
 
 #[tokio::test]
 async fn their_questions_reach_the_same_person() {
-    let (house, model) = harness(&Arc::default());
-    let session = house.session("s", "main").await;
-    let answer = house.send_text("go").await;
+    let (server, model) = harness(&Arc::default());
+    let session = server.session("s", "main").await;
+    let answer = server.send_text("go").await;
     let reply = answer.body["reply_id"].as_str().unwrap().to_owned();
     // Both wait: the approval and the external call are pending together.
     let pending = loop {
         until_waiting(&session).await;
-        let shown = house.request_json("GET", "/v1/sessions/s", None, &Value::Null).await;
+        let shown = server.request_json("GET", "/v1/sessions/s", None, &Value::Null).await;
         let pending = shown.body["pending"].as_array().unwrap().clone();
         if pending.len() == 2 {
             break pending;
@@ -125,36 +125,36 @@ async fn their_questions_reach_the_same_person() {
         pending.iter().map(|item| item["agent_path"].as_str().unwrap()).collect();
     paths.sort_unstable();
     assert_eq!(paths, ["main/browser", "main/trader"]);
-    answer_all(&house, &session).await;
+    answer_all(&server, &session).await;
     check_end(&session, &reply).await;
 
     let list = |query: &'static str| {
         let path = format!("/v1/sessions/s/messages{query}");
-        let house = &house;
+        let server = &server;
         async move {
-            let shown = house.request_json("GET", &path, None, &Value::Null).await;
+            let shown = server.request_json("GET", &path, None, &Value::Null).await;
             shown.body["messages"].as_array().unwrap().len()
         }
     };
     assert_eq!((list("").await, list("?agents=all").await), (2, 4));
 
     // Their messages are not part of the conversation.
-    house.send_text("again").await;
+    server.send_text("again").await;
     until_waiting(&session).await;
     let asked = model.0.requests();
     let seen: Vec<_> = asked.last().unwrap().iter().map(|msg| msg.name().to_owned()).collect();
     assert_eq!(seen.len(), 3, "{seen:?}");
     assert_eq!(seen[1], "main");
-    house.stop(&session).await;
+    server.stop(&session).await;
 }
 
 #[tokio::test]
 async fn a_stop_ends_all_of_them() {
-    let (house, _) = harness(&Arc::default());
-    let session = house.session("s", "main").await;
-    let answer = house.send_text("go").await;
+    let (server, _) = harness(&Arc::default());
+    let session = server.session("s", "main").await;
+    let answer = server.send_text("go").await;
     until_waiting(&session).await;
-    house.stop(&session).await;
+    server.stop(&session).await;
     until_idle(&session).await;
     let msg = message(&session, answer.body["reply_id"].as_str().unwrap()).await;
     assert_eq!(msg.finished_reason(), Some(&FinishedReason::Interrupted));
@@ -165,9 +165,9 @@ async fn a_stop_ends_all_of_them() {
     assert_eq!(count(&session, "REPLY_END").await, replies.len());
     check_projection(&session).await;
     // The next message starts normally.
-    assert_eq!(house.send_text("again").await.status, 202);
+    assert_eq!(server.send_text("again").await.status, 202);
     until_waiting(&session).await;
-    house.stop(&session).await;
+    server.stop(&session).await;
 }
 
 #[test]
@@ -182,22 +182,22 @@ fn crash(rng: &mut Rng) {
         // Only this thread runs, so the run ends exactly where it is cut.
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let (house, _) = harness(&store);
-            let session = house.session("s", "main").await;
-            house.app.turns.recover().await.unwrap();
+            let (server, _) = harness(&store);
+            let session = server.session("s", "main").await;
+            server.app.turns.recover().await.unwrap();
             if life == 0 {
-                let answer = house.send_text("go").await;
+                let answer = server.send_text("go").await;
                 answer.body["reply_id"].as_str().unwrap().clone_into(&mut reply);
             }
             if life < 4 {
-                let enough = session.head_state().head + rng.u64(1..8);
+                let enough = session.head_state().head.next().plus(rng.u64(..7));
                 until(&session, |head| {
-                    head.head >= enough || head.status != SessionStatus::Running
+                    head.head.includes(enough) || head.status != SessionStatus::Running
                 })
                 .await;
                 return;
             }
-            answer_all(&house, &session).await;
+            answer_all(&server, &session).await;
             check_end(&session, &reply).await;
         });
         runtime.shutdown_timeout(Duration::from_secs(20));
@@ -206,14 +206,14 @@ fn crash(rng: &mut Rng) {
 
 #[tokio::test]
 async fn one_may_be_answered_while_another_still_works() {
-    let (house, _) = harness(&Arc::default());
-    let session = house.session("s", "main").await;
-    let answer = house.send_text("go").await;
+    let (server, _) = harness(&Arc::default());
+    let session = server.session("s", "main").await;
+    let answer = server.send_text("go").await;
     let mut n = 0;
     // Pending calls are answered at once, wherever the others are.
     while session.head_state().status != SessionStatus::Idle {
         until(&session, |head| head.status != SessionStatus::Running).await;
-        let shown = house.request_json("GET", "/v1/sessions/s", None, &Value::Null).await;
+        let shown = server.request_json("GET", "/v1/sessions/s", None, &Value::Null).await;
         for item in shown.body["pending"].as_array().unwrap() {
             n += 1;
             let about = json!({"id": format!("x{n}"), "reply_id": item["reply_id"]});
@@ -228,7 +228,7 @@ async fn one_may_be_answered_while_another_still_works() {
                     "output": "done", "state": "success"}]);
                 event.insert("execution_results".to_owned(), result);
             }
-            assert_eq!(house.post_event(event.into()).await.status, 200);
+            assert_eq!(server.post_event(event.into()).await.status, 200);
         }
     }
     check_end(&session, answer.body["reply_id"].as_str().unwrap()).await;

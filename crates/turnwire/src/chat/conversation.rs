@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 use turnwire_core::event::UserInterrupt;
-use turnwire_core::{Event, EventKind, FinishedReason, Role};
+use turnwire_core::{Event, EventKind, FinishedReason, Head, Role};
 
 /// The interval of the spinner.
 const SPINNER_INTERVAL: Duration = Duration::from_millis(100);
@@ -60,7 +60,7 @@ pub(crate) struct Conversation {
     pub(crate) session: String,
     pub(crate) agent: String,
     epoch: String,
-    seq: u64,
+    cursor: Head,
     /// The session has no messages and no title yet.
     is_new: bool,
     pub(crate) view: View,
@@ -91,7 +91,7 @@ impl Conversation {
             session: String::new(),
             agent: String::new(),
             epoch: String::new(),
-            seq: 0,
+            cursor: Head::EMPTY,
             is_new: false,
             view,
             approver,
@@ -107,15 +107,15 @@ impl Conversation {
         self.session.clone_from(&session.id);
         self.agent.clone_from(&session.agent);
         self.epoch.clone_from(&session.epoch);
-        self.seq = session.last_seq;
-        self.is_new = session.last_seq == 0 && session.title.is_none();
+        self.cursor = session.last_seq;
+        self.is_new = session.last_seq.is_empty() && session.title.is_none();
     }
 
     /// Moves the cursor to the end of a history.
     pub(crate) fn set_cursor_after(&mut self, history: &History) {
         if let Some((epoch, seq)) = history.last_event_id.rsplit_once('.') {
             epoch.clone_into(&mut self.epoch);
-            self.seq = seq.parse().unwrap_or(self.seq);
+            self.cursor = seq.parse().map_or(self.cursor, Head::new);
         }
     }
 
@@ -190,7 +190,8 @@ impl Conversation {
                 LoopEvent::Notice(Ok(StreamNotice::Event(event, json))) => {
                     lost = false;
                     self.view.show_event(&event, &json)?;
-                    (self.epoch, self.seq) = (watch.position().0.to_owned(), watch.position().1);
+                    let (epoch, cursor) = watch.position();
+                    (self.epoch, self.cursor) = (epoch.to_owned(), cursor);
                     match &event.kind {
                         EventKind::ReplyStart(_) if !event.is_from_sub_agent() => {
                             reply.get_or_insert_with(|| event.reply_id.to_string());
@@ -277,8 +278,8 @@ impl Conversation {
 
     fn open_stream(&self) -> EventStream {
         let raw = matches!(self.view, View::Json);
-        let (session, epoch, seq) = (self.session.clone(), self.epoch.clone(), self.seq);
-        let what = StreamTarget { session, epoch, seq, raw };
+        let (session, epoch, cursor) = (self.session.clone(), self.epoch.clone(), self.cursor);
+        let what = StreamTarget { session, epoch, cursor, raw };
         EventStream::new(self.client.endpoint().clone(), self.retry_limit, what)
     }
 

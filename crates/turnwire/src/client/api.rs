@@ -8,7 +8,7 @@ use hyper::Method;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use turnwire_core::{Event, Msg, Stamp, ToolCall, stamp::SystemStamp};
+use turnwire_core::{Event, Head, Msg, Stamp, ToolCall, stamp::SystemStamp};
 use url::form_urlencoded::byte_serialize;
 
 /// A client of one server.
@@ -26,7 +26,7 @@ pub(crate) struct SessionInfo {
     pub(crate) title: Option<String>,
     pub(crate) status: String,
     pub(crate) epoch: String,
-    pub(crate) last_seq: u64,
+    pub(crate) last_seq: Head,
     pub(crate) pending: Vec<PendingCalls>,
     pub(crate) created_at: String,
 }

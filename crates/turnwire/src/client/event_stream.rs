@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
-use turnwire_core::{Event, EventKind, Seq};
+use turnwire_core::{Event, EventKind, Head};
 use turnwire_wires::body::FrameReader;
 
 /// A server sends a heartbeat every 15 seconds by default.
@@ -70,8 +70,8 @@ pub(crate) enum StreamNotice {
 pub(crate) struct StreamTarget {
     pub(crate) session: String,
     pub(crate) epoch: String,
-    /// The seq of the last known event.
-    pub(crate) seq: u64,
+    /// The last known event.
+    pub(crate) cursor: Head,
     /// Every event as written, instead of merged deltas.
     pub(crate) raw: bool,
 }
@@ -81,12 +81,12 @@ pub(crate) struct EventStream {
     notices: mpsc::Receiver<Result<StreamNotice, ClientError>>,
     task: JoinHandle<()>,
     epoch: String,
-    seq: u64,
+    cursor: Head,
 }
 
 impl EventStream {
     pub(crate) fn new(endpoint: Endpoint, retry_limit: RetryLimit, target: StreamTarget) -> Self {
-        let (epoch, seq) = (target.epoch.clone(), target.seq);
+        let (epoch, cursor) = (target.epoch.clone(), target.cursor);
         let backoff = retry_limit.start_backoff();
         let mut watcher = StreamTask {
             endpoint,
@@ -107,7 +107,7 @@ impl EventStream {
                 }
             }
         });
-        Self { notices, task, epoch, seq }
+        Self { notices, task, epoch, cursor }
     }
 
     /// The next notice. Cancel safe.
@@ -118,16 +118,16 @@ impl EventStream {
         if let Ok(StreamNotice::Event(event, _)) = &notice {
             if let EventKind::Reset(reset) = &event.kind {
                 self.epoch.clone_from(&reset.epoch);
-                self.seq = 0;
+                self.cursor = Head::EMPTY;
             }
-            self.seq = event.seq.map_or(self.seq, Seq::get);
+            self.cursor = event.seq.map_or(self.cursor, Head::from);
         }
         notice
     }
 
-    /// Epoch and seq of the last returned event.
-    pub(crate) fn position(&self) -> (&str, u64) {
-        (&self.epoch, self.seq)
+    /// The epoch of the session, and the cursor after the last returned event.
+    pub(crate) fn position(&self) -> (&str, Head) {
+        (&self.epoch, self.cursor)
     }
 }
 
@@ -191,9 +191,9 @@ impl StreamTask {
     }
 
     async fn connect(&self) -> Result<SseResponse, ClientError> {
-        let StreamTarget { session, epoch, seq, raw } = &self.target;
+        let StreamTarget { session, epoch, cursor, raw } = &self.target;
         let path = format!("/v1/sessions/{}/events?raw={raw}", escape_path_segment(session));
-        let token = format!("{epoch}.{seq}");
+        let token = format!("{epoch}.{cursor}");
         let headers = [("accept", "text/event-stream"), ("last-event-id", &*token)];
         let ask =
             ApiRequest { method: Method::GET, path: &path, headers: &headers, body: Bytes::new() };
@@ -215,12 +215,12 @@ impl StreamTask {
         if let EventKind::Reset(reset) = &event.kind {
             // All events come again.
             self.target.epoch.clone_from(&reset.epoch);
-            self.target.seq = 0;
+            self.target.cursor = Head::EMPTY;
         } else if let Some(seq) = event.seq {
-            if seq.get() <= self.target.seq {
+            if self.target.cursor.includes(seq) {
                 return None;
             }
-            self.target.seq = seq.get();
+            self.target.cursor = seq.into();
         }
         Some(Ok(StreamNotice::Event(Box::new(event), text)))
     }
@@ -250,6 +250,7 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
+    use turnwire_core::Seq;
 
     fn event(seq: u64) -> String {
         let json = format!(r#"{{"type":"CUSTOM","id":"{seq}","name":"n","seq":{seq}}}"#);
@@ -286,7 +287,7 @@ mod tests {
         ];
         let serving = tokio::spawn(serve_responses(listener, answers));
         let (session, epoch) = ("a b".to_owned(), "e".to_owned());
-        let target = StreamTarget { session, epoch, seq: 4, raw: true };
+        let target = StreamTarget { session, epoch, cursor: Head::new(4), raw: true };
         let mut watch = EventStream::new(endpoint, RetryLimit::For(Duration::from_secs(1)), target);
         let mut seen = Vec::new();
         let end = loop {
@@ -298,7 +299,7 @@ mod tests {
         };
         assert!(matches!(end, ClientError::Transient(_)), "{end:?}");
         assert_eq!(seen, [5, 6, 7, 0, 1]);
-        assert_eq!(watch.position(), ("f", 1));
+        assert_eq!(watch.position(), ("f", Head::new(1)));
         let asked = serving.await.unwrap();
         let tokens: Vec<_> = asked
             .iter()

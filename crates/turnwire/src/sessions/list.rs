@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use turnwire_core::{Fields, Usage};
+use turnwire_core::{Fields, Head, Seq, Usage};
 use turnwire_log::store::{SessionNumber, SessionQuery, SessionRecord, SessionStatus, Store};
 use turnwire_log::{SearchQuery, SqliteStore};
 
@@ -52,8 +52,8 @@ struct SessionLine<'a> {
     title: Option<&'a str>,
     status: SessionStatus,
     epoch: &'a str,
-    first_seq: u64,
-    last_seq: u64,
+    first_seq: Seq,
+    last_seq: Head,
     usage: &'a Usage,
     created_at: String,
     updated_at: String,
@@ -145,8 +145,8 @@ fn to_json_lines(records: &[SessionRecord]) -> String {
             title: Some(record.title.as_str()).filter(|title| !title.is_empty()),
             status: record.state.status,
             epoch: &record.epoch,
-            first_seq: record.first.get(),
-            last_seq: record.head.get(),
+            first_seq: record.first,
+            last_seq: record.head,
             usage: &record.state.usage,
             created_at: format_time(record.created_ms),
             updated_at: format_time(record.updated_ms),

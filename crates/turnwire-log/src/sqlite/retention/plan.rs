@@ -8,12 +8,13 @@ use crate::sqlite::tail::{TailRow, Tails};
 use crate::store::Retention;
 use rusqlite::{Connection, OptionalExtension};
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use turnwire_core::{Head, Seq};
 
 /// Delete the events of this session up to this seq.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TrimPoint {
     pub(super) session: i64,
-    pub(super) last: u64,
+    pub(super) trim_to: Head,
 }
 
 /// A copy of the rows in `tail`.
@@ -42,8 +43,8 @@ impl TailCopy {
 /// A row of events: its range and size.
 #[derive(Debug, Clone, Copy)]
 struct ScannedRow {
-    first: u64,
-    last: u64,
+    first: Seq,
+    last: Seq,
     bytes: u64,
 }
 
@@ -51,14 +52,14 @@ struct ScannedRow {
 #[derive(Debug, Default)]
 struct SessionScan {
     /// Events up to this seq are deleted.
-    trim_to: u64,
+    trim_to: Head,
     /// Whether anything that is still stored is deleted.
     trims: bool,
     /// The last seq that is old enough so far, and the rows between `trim_to` and it.
-    reached: u64,
+    reached: Head,
     rows: VecDeque<ScannedRow>,
     /// Events from this seq on must stay.
-    keep_from: u64,
+    keep_from: Option<Seq>,
 }
 
 struct RetentionPlan<'a> {
@@ -94,7 +95,7 @@ pub(super) fn plan_retention(
         RetentionPlan { conn, tail: waiting, scans: HashMap::new(), retention, bytes_left: left };
     plan.scan_rows()?;
     let cut = plan.scans.into_iter().filter(|(_, scan)| scan.trims);
-    Ok(cut.map(|(session, scan)| TrimPoint { session, last: scan.trim_to }).collect())
+    Ok(cut.map(|(session, scan)| TrimPoint { session, trim_to: scan.trim_to }).collect())
 }
 
 impl RetentionPlan<'_> {
@@ -143,7 +144,7 @@ impl RetentionPlan<'_> {
             },
         };
         let mut go = ScanFlow::Continue;
-        if scan.reached + 1 < scan.keep_from {
+        if scan.keep_from.is_none_or(|keep_from| scan.reached.next() < keep_from) {
             self.read_old_rows(session, ms, &mut scan)?;
             go = self.advance_trim(session, ms, &mut scan)?;
         }
@@ -158,18 +159,18 @@ impl RetentionPlan<'_> {
             .query_one([session], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
         let Some((first, open_from)) = found else { return Ok(None) };
-        let before = sql_integers::from_sql(first).saturating_sub(1);
+        let before = sql_integers::seq_from_sql(first).previous();
         // Rows that a crash left behind are removed too.
         let left: bool = self
             .conn
             .prepare_cached("SELECT 1 FROM segments WHERE session = ?1 AND last <= ?2 LIMIT 1")?
-            .exists([session, sql_integers::to_sql(before)])?;
+            .exists([session, sql_integers::position_to_sql(before)])?;
         Ok(Some(SessionScan {
             trim_to: before,
             trims: left,
             reached: before,
             rows: VecDeque::new(),
-            keep_from: open_from.map_or(u64::MAX, sql_integers::from_sql),
+            keep_from: open_from.map(sql_integers::seq_from_sql),
         }))
     }
 
@@ -184,23 +185,20 @@ impl RetentionPlan<'_> {
             "SELECT last, count, size, ms FROM segments WHERE session = ?1 AND last > ?2
              ORDER BY last",
         )?;
-        let mut rows = rows.query([session, sql_integers::to_sql(scan.reached)])?;
+        let mut rows = rows.query([session, sql_integers::position_to_sql(scan.reached)])?;
         while let Some(row) = rows.next()? {
             if row.get::<_, i64>(3)? > ms {
                 return Ok(());
             }
-            let (last, count) =
-                (sql_integers::from_sql(row.get(0)?), sql_integers::from_sql(row.get(1)?));
-            let bytes = sql_integers::from_sql(row.get(2)?);
-            scan.rows.push_back(ScannedRow {
-                first: (last + 1).saturating_sub(count),
-                last,
-                bytes,
-            });
-            scan.reached = last;
+            let last = sql_integers::seq_from_sql(row.get(0)?);
+            let (count, bytes) =
+                (sql_integers::from_sql(row.get(1)?), sql_integers::from_sql(row.get(2)?));
+            scan.reached = last.into();
+            let first = scan.reached.minus(count).next();
+            scan.rows.push_back(ScannedRow { first, last, bytes });
         }
         for tail_row in self.tail.sessions.get(&session).into_iter().flatten() {
-            if tail_row.segment.last() <= scan.reached {
+            if scan.reached.includes(tail_row.segment.last()) {
                 continue;
             }
             if tail_row.segment.ms > ms {
@@ -208,7 +206,7 @@ impl RetentionPlan<'_> {
             }
             let (first, last) = (tail_row.segment.first, tail_row.segment.last());
             scan.rows.push_back(ScannedRow { first, last, bytes: tail_row.segment.len() as u64 });
-            scan.reached = last;
+            scan.reached = last.into();
         }
         Ok(())
     }
@@ -220,34 +218,40 @@ impl RetentionPlan<'_> {
         ms: i64,
         scan: &mut SessionScan,
     ) -> Result<ScanFlow, SqliteError> {
-        let end = scan.reached.min(scan.keep_from.saturating_sub(1));
-        let messages: Vec<(u64, u64)> = self
+        let end = scan.reached;
+        let end = scan.keep_from.map_or(end, |keep_from| end.min(keep_from.previous()));
+        let messages: Vec<(Seq, Seq)> = self
             .conn
             .prepare_cached(
                 "SELECT first, last FROM messages WHERE session = ?1 AND first > ?2 AND first <= ?3
                  ORDER BY first",
             )?
             .query_map(
-                [session, sql_integers::to_sql(scan.trim_to), sql_integers::to_sql(end)],
+                [
+                    session,
+                    sql_integers::position_to_sql(scan.trim_to),
+                    sql_integers::position_to_sql(end),
+                ],
                 |row| {
-                    Ok((sql_integers::from_sql(row.get(0)?), sql_integers::from_sql(row.get(1)?)))
+                    let (first, last) = (row.get(0)?, row.get(1)?);
+                    Ok((sql_integers::seq_from_sql(first), sql_integers::seq_from_sql(last)))
                 },
             )?
             .collect::<rusqlite::Result<_>>()?;
         let ends = messages.iter().map(|(_, last)| *last);
-        let ends: BTreeSet<u64> = ends
+        let ends: BTreeSet<Seq> = ends
             .chain(scan.rows.iter().map(|row| row.last))
-            .chain([end])
-            .filter(|&seq| seq > scan.trim_to && seq <= end)
+            .chain(end.seq())
+            .filter(|&seq| !scan.trim_to.includes(seq) && end.includes(seq))
             .collect();
         let mut messages = messages.into_iter().peekable();
         // The last event of all messages that begin up to the seq.
-        let mut reach = 0;
+        let mut reach = None;
         for seq in ends {
             while let Some((_, last)) = messages.next_if(|(first, _)| *first <= seq) {
-                reach = reach.max(last);
+                reach = reach.max(Some(last));
             }
-            if reach > seq {
+            if reach > Some(seq) {
                 continue;
             }
             if !self.is_due(ms) {
@@ -258,12 +262,11 @@ impl RetentionPlan<'_> {
                 scan.rows.pop_front();
             }
             if let Some(row) = scan.rows.front_mut().filter(|row| row.first <= seq) {
-                let whole: u64 = row.bytes;
-                row.bytes = whole - self.bytes_in(session, row.last, row.first, seq)?.unwrap_or(0);
-                row.first = seq + 1;
+                row.bytes -= self.bytes_in(session, row.last, row.first, seq)?.unwrap_or(0);
+                row.first = seq.next();
             }
             self.bytes_left = self.bytes_left.saturating_sub(bytes);
-            scan.trim_to = seq;
+            scan.trim_to = seq.into();
             scan.trims = true;
         }
         Ok(ScanFlow::Continue)
@@ -273,7 +276,7 @@ impl RetentionPlan<'_> {
     fn bytes_until(
         &self,
         session: i64,
-        seq: u64,
+        seq: Seq,
         scan: &SessionScan,
     ) -> Result<Option<u64>, SqliteError> {
         let mut bytes = 0;
@@ -294,9 +297,9 @@ impl RetentionPlan<'_> {
     fn bytes_in(
         &self,
         session: i64,
-        last: u64,
-        from: u64,
-        to: u64,
+        last: Seq,
+        from: Seq,
+        to: Seq,
     ) -> Result<Option<u64>, SqliteError> {
         let tail_rows = self.tail.sessions.get(&session).into_iter().flatten();
         let tail_row = tail_rows.into_iter().find(|tail_row| tail_row.segment.last() == last);
@@ -308,16 +311,17 @@ impl RetentionPlan<'_> {
                     "SELECT last, count, ms, bytes, crc FROM segments
                      WHERE session = ?1 AND last = ?2",
                 )?
-                .query_one([session, sql_integers::to_sql(last)], |row| {
+                .query_one([session, sql_integers::position_to_sql(last)], |row| {
                     let segment =
                         Segment::from_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-                    let sound = segment.is_intact(session, row.get(4)?);
-                    Ok(Some(segment).filter(|_| sound))
+                    let is_intact = segment.is_intact(session, row.get(4)?);
+                    Ok(Some(segment).filter(|_| is_intact))
                 })
                 .optional()?
                 .flatten(),
         };
-        Ok(segment.map(|segment| (segment.byte_offset(to + 1) - segment.byte_offset(from)) as u64))
+        Ok(segment
+            .map(|segment| (segment.byte_offset(to.next()) - segment.byte_offset(from)) as u64))
     }
 }
 

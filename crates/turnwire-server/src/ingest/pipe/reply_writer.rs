@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use turnwire_agent::AgentError;
 use turnwire_core::stamp::{Stamp, SystemStamp};
-use turnwire_core::{Error, ErrorKind, Event, EventKind, FinishedReason, ReplyError, Seq};
+use turnwire_core::{Error, ErrorKind, Event, EventKind, FinishedReason, Head, ReplyError};
 use turnwire_log::store::{EventLines, Producer};
 use turnwire_log::{PushOutcome, Session, Transaction};
 use turnwire_wires::Wire;
@@ -43,7 +43,7 @@ pub(super) struct PipedReply {
     /// Something was stored.
     pub has_begun: bool,
     pub ended: Option<FinishedReason>,
-    pub last: u64,
+    pub last: Head,
     pub count: usize,
     pub skipped: Vec<SkippedEvent>,
     /// How many events were stored.
@@ -255,10 +255,9 @@ impl PipedReply {
     }
 
     /// Whether somebody has stopped the reply since the last call.
-    pub async fn was_stopped(&self, seen: &mut u64, last: u64) -> ApiResult<bool> {
-        while *seen < last {
-            let from = Seq::new(*seen + 1).unwrap_or(Seq::FIRST);
-            let rows = self.session.read_events(from, READ_BYTES).await?;
+    pub async fn was_stopped(&self, seen: &mut Head, head: Head) -> ApiResult<bool> {
+        while *seen < head {
+            let rows = self.session.read_events(seen.next(), READ_BYTES).await?;
             let Some(read) = rows.last().map(EventLines::last) else { break };
             for (seq, line) in rows.iter().flat_map(EventLines::iter) {
                 if memchr::memmem::find(line, b"\"USER_INTERRUPT\"").is_none() {
@@ -270,7 +269,7 @@ impl PipedReply {
                     return Ok(true);
                 }
             }
-            *seen = read;
+            *seen = read.into();
         }
         Ok(false)
     }

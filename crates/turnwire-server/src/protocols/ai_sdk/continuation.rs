@@ -9,7 +9,7 @@ use crate::error::{ApiError, ApiResult};
 use crate::stream::ReplyPosition;
 use crate::turns::client_events;
 use axum::response::Response;
-use turnwire_core::{Event, EventKind, Seq};
+use turnwire_core::{Event, EventKind, Head, Seq};
 use turnwire_log::Session;
 use turnwire_log::store::EventLines;
 use turnwire_wires::ai_sdk::{ChatRequest, ContinuedMessage, PendingReply};
@@ -48,7 +48,7 @@ impl ChatContext<'_> {
         if !events.is_empty() {
             match client_events::accept_events(self.app, &self.session, self.caller, &events).await
             {
-                Ok(done) => taken = Some(done.last.saturating_sub(done.stored.into())),
+                Ok(done) => taken = Some(done.cursor_before()),
                 // At the same time.
                 Err(error) if error.name() == "already_answered" => {}
                 Err(error) => return Err(error),
@@ -58,22 +58,22 @@ impl ChatContext<'_> {
             let mut calls = waiting.iter().flat_map(|one| one.confirm.iter().chain(&one.external));
             calls.any(|waits| waits.id == *call)
         };
-        let place = match taken {
+        let cursor = match taken {
             // Without `read` the caller sees only what follows its own answers.
-            Some(place) if !self.caller.can(Action::Read) => Some(place),
-            Some(place) if continued.calls.iter().all(is_pending) => Some(place),
+            Some(cursor) if !self.caller.can(Action::Read) => Some(cursor),
+            Some(cursor) if continued.calls.iter().all(is_pending) => Some(cursor),
             // Others have answered some of them before.
-            Some(place) => {
-                let earlier = seq_before_answer(&self.session, first, &continued.calls).await?;
-                Some(earlier.map_or(place, |earlier| earlier.min(place)))
+            Some(cursor) => {
+                let earlier = cursor_before_answer(&self.session, first, &continued.calls).await?;
+                Some(earlier.map_or(cursor, |earlier| earlier.min(cursor)))
             }
             None => {
                 self.caller.require(Action::Read)?;
-                seq_before_answer(&self.session, first, &continued.calls).await?
+                cursor_before_answer(&self.session, first, &continued.calls).await?
             }
         };
-        match place {
-            Some(place) => self.stream_reply(id, ReplyPosition::After(place)).await,
+        match cursor {
+            Some(cursor) => self.stream_reply(id, ReplyPosition::After(cursor)).await,
             None => Err(no_answers_error(!waiting.is_empty())),
         }
     }
@@ -105,22 +105,21 @@ fn no_answers_error(waits: bool) -> ApiError {
 }
 
 /// The position before the first answer to one of these calls.
-async fn seq_before_answer(
+async fn cursor_before_answer(
     session: &Session,
     first: Seq,
     calls: &[String],
-) -> ApiResult<Option<u64>> {
-    let (mut from, last) = (first, session.head_state().head);
-    while from.get() <= last {
+) -> ApiResult<Option<Head>> {
+    let (mut from, head) = (first, session.head_state().head);
+    while head.includes(from) {
         let rows = session.read_events(from, CHUNK).await?;
         for (seq, line) in rows.iter().flat_map(EventLines::iter) {
             if is_answer(&Session::parse_event(seq, line)?, calls) {
-                return Ok(Some(seq.get() - 1));
+                return Ok(Some(seq.previous()));
             }
         }
-        let Some(end) = rows.last().map(EventLines::last) else { break };
-        let Some(next) = Seq::new(end.saturating_add(1)) else { break };
-        from = next;
+        let Some(last) = rows.last().map(EventLines::last) else { break };
+        from = last.next();
     }
     Ok(None)
 }

@@ -29,8 +29,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
 use submission::Submission;
-use turnwire_core::Event;
 use turnwire_core::event::UserInterrupt;
+use turnwire_core::{Event, Head, Seq};
 use turnwire_wires::{EncoderOptions, Wire};
 
 fn wire() -> ApiResult<&'static Wire> {
@@ -68,7 +68,7 @@ pub async fn create(
     if background && !stream {
         return Ok(json_response(&found, read_current(&found).await?));
     }
-    let after = found.id.results.map_or(0, |seq| seq.get() - 1);
+    let after = found.id.results.map_or(Head::EMPTY, Seq::previous);
     let delivery = app.deliveries.begin(found.session.key(), &found.id.reply, after);
     let follow = follow(&app, &caller, &found).await?.with_delivery(delivery);
     if stream {
@@ -136,7 +136,7 @@ async fn follow(app: &App, caller: &Caller, found: &FoundResponse) -> ApiResult<
         begin: found
             .id
             .results
-            .map_or(ReplyPosition::Start, |seq| ReplyPosition::After(seq.get() - 1)),
+            .map_or(ReplyPosition::Start, |seq| ReplyPosition::After(seq.previous())),
         pause: PausePolicy::ExternalOnly,
         expires_at: caller.expires_at(),
     };

@@ -4,7 +4,7 @@ use super::response_id::{FoundResponse, is_tool_result};
 use super::{encoding, wire};
 use crate::error::{ApiError, ApiResult};
 use serde_json::Value;
-use turnwire_core::{Event, EventKind, Seq, coalesce};
+use turnwire_core::{Event, EventKind, coalesce};
 use turnwire_log::Session;
 use turnwire_log::store::EventLines;
 use turnwire_wires::{Encode, Frames};
@@ -24,16 +24,16 @@ pub(super) async fn read_current(found: &FoundResponse) -> ApiResult<Value> {
         is_finished: false,
     };
     let mut from = found.first;
-    while !reading.is_finished && from.get() <= snapshot.head {
+    while !reading.is_finished && snapshot.head.includes(from) {
         let rows = found.session.read_events(from, CHUNK).await?;
         let Some(last) = rows.last().map(EventLines::last) else { break };
         let mut events = Vec::new();
         let lines = rows.iter().flat_map(EventLines::iter);
-        for (seq, line) in lines.take_while(|(seq, _)| seq.get() <= snapshot.head) {
+        for (seq, line) in lines.take_while(|(seq, _)| snapshot.head.includes(*seq)) {
             events.push(Session::parse_event(seq, line)?);
         }
         reading.read_events(events);
-        from = Seq::new(last.saturating_add(1)).unwrap_or(from);
+        from = last.next();
     }
     let pending = snapshot.pending_calls();
     let waits = pending.iter().any(|pending| !pending.external.is_empty());

@@ -68,12 +68,12 @@ impl ResponseId {
         };
         let snapshot = session.snapshot().await?;
         let open = snapshot.open.iter().find(|reply| reply.msg().id() == name.reply);
-        let (first, last, is_ours) = if let Some(reply) = open {
+        let (first, end, is_ours) = if let Some(reply) = open {
             (reply.first_seq(), snapshot.head, !reply.is_of_sub_agent())
         } else if let Some(stored) = session.find_message(&name.reply).await? {
             // A message that was stored whole is not a reply.
             let is_reply = stored.event_id.is_empty();
-            (stored.first, stored.last.get(), is_reply && !stored.of_sub_agent)
+            (stored.first, stored.last.into(), is_reply && !stored.of_sub_agent)
         } else {
             return Ok(None);
         };
@@ -81,7 +81,7 @@ impl ResponseId {
             return Ok(None);
         }
         if let Some(seq) = name.results {
-            let is_inside = seq > first && seq.get() <= last;
+            let is_inside = seq > first && end.includes(seq);
             if !is_inside || !has_results(&session, seq).await? {
                 return Ok(None);
             }
@@ -113,8 +113,8 @@ async fn wants_json(session: &Session, reply: Seq) -> ApiResult<bool> {
 
 async fn has_results(session: &Session, seq: Seq) -> ApiResult<bool> {
     let rows = session.read_events(seq, 1).await?;
-    let at = rows.iter().flat_map(EventLines::iter).find(|(place, _)| *place == seq);
-    let event = at.map(|(place, line)| Session::parse_event(place, line)).transpose()?;
+    let found = rows.iter().flat_map(EventLines::iter).find(|(at, _)| *at == seq);
+    let event = found.map(|(seq, line)| Session::parse_event(seq, line)).transpose()?;
     Ok(event.is_some_and(|event| is_tool_result(&event)))
 }
 

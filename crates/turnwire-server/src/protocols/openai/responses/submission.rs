@@ -13,7 +13,6 @@ use crate::stream::ReplyPosition;
 use crate::turns::idempotency::read_header;
 use http::{HeaderMap, Uri};
 use std::sync::Arc;
-use turnwire_core::Seq;
 use turnwire_log::store::MessageQuery;
 
 /// How many messages back the last one of a session is searched.
@@ -80,7 +79,7 @@ impl Submission<'_> {
             return turn.submit_to_named(fork).await;
         }
         let key = new_session_key(self.caller, id)?;
-        let fork = fork_log(self.app, session, stored.last.get(), key, None).await?;
+        let fork = fork_log(self.app, session, stored.last.into(), key, None).await?;
         turn.submit_to_named(fork).await
     }
 
@@ -98,7 +97,7 @@ impl Submission<'_> {
     /// A response that was just started.
     async fn find_started(&self, part: ReplyPart) -> ApiResult<FoundResponse> {
         let results = match part.begin {
-            ReplyPosition::After(seq) => Seq::new(seq + 1),
+            ReplyPosition::After(cursor) => Some(cursor.next()),
             ReplyPosition::Start | ReplyPosition::Snapshot => None,
         };
         let id =
