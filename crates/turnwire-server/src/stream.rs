@@ -31,7 +31,7 @@ mod writer;
 pub use backlog_cache::BacklogCache;
 pub use feed::Feeds;
 pub use reply_source::{
-    AnswerEnd, PausePolicy, ReplyPosition, ReplySource, ReplyStreamOptions, ReplySubscriber,
+    CollectedAnswer, PausePolicy, ReplyPosition, ReplySource, ReplyStreamOptions, ReplySubscriber,
     SERVER_STOPPING,
 };
 pub(crate) use resume_token::token_cursor;

@@ -47,7 +47,7 @@ use crate::registry::{MessageCodec, ResumeMode, Wire};
 use crate::structured_output;
 
 pub use client_request::read as read_request;
-pub use collect::MessageCollector;
+pub use collect::Message;
 
 const NAME: &str = "anthropic";
 

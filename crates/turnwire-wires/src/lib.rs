@@ -60,8 +60,8 @@ pub use loss::Loss;
 pub use model_request::Request;
 pub use registry::{DuplicateWireError, Wire};
 pub use stream::{
-    Decode, Decoded, Decoder, DecoderOptions, Encode, EncoderOptions, Frames, StreamScope,
-    UnsettledCalls, WireOptions,
+    Decode, Decoded, Decoder, DecoderOptions, Encode, EncoderOptions, Frames, StreamFailure,
+    StreamScope, UnsettledCalls, WireOptions,
 };
 
 /// Runs the example of the README as a test.

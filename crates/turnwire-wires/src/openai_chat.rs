@@ -40,7 +40,7 @@ use crate::registry::{MessageCodec, ResumeMode, Wire};
 use crate::structured_output;
 
 pub use client_request::read as read_request;
-pub use collect::CompletionCollector;
+pub use collect::ChatCompletion;
 
 const NAME: &str = "openai-chat";
 

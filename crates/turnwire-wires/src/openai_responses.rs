@@ -57,6 +57,10 @@ use crate::loss::Loss;
 use crate::provider::ProviderStream;
 use crate::registry::{MessageCodec, ResumeMode, Wire};
 
+pub use encode::ResponseBuilder;
+#[cfg(feature = "schema")]
+pub use encode::frame::Response;
+
 /// The wire's name, in the registry and in kept items.
 const NAME: &str = "openai-responses";
 

@@ -23,10 +23,14 @@
 //! ```
 
 use crate::body::{BadFrame, Frame, FrameReader};
+use crate::collect::WholeResponse;
 use serde::Serialize;
 use std::any::Any;
 use std::sync::Arc;
-use turnwire_core::{Error, ErrorKind, Event, Result, ToolCall};
+use turnwire_core::event::ReplyEnd;
+use turnwire_core::{
+    Error, ErrorKind, ErrorType, Event, FinishedReason, ReplyError, Result, ToolCall,
+};
 
 /// Receives the events of a decoder.
 pub type EventSink<'s> = dyn FnMut(Event<'_>) + 's;
@@ -202,6 +206,20 @@ pub trait Encode: Send {
         let _ = out;
     }
 
+    /// Ends the stream with an error that only this client gets: the reply itself has not failed. The server calls it
+    /// instead of [`end`](Self::end) when the client's credentials expire or when it stops. Wires that never respond with
+    /// a single reply ignore it.
+    fn fail(&mut self, failure: &StreamFailure, out: &mut Frames) {
+        let _ = failure;
+        self.end(out);
+    }
+
+    /// Takes the response to a request that does not stream, if the encoder [collects](EncoderOptions::collects) it: the
+    /// same as what its frames add up to. `None` if nothing was written, or if the protocol has no such responses.
+    fn take_response(&mut self) -> Option<WholeResponse> {
+        None
+    }
+
     /// Writes what a client needs first that connects in the middle of a turn. `messages` is the
     /// conversation so far, including the unfinished reply.
     fn resume(&mut self, messages: &[turnwire_core::Msg], out: &mut Frames) {
@@ -228,8 +246,39 @@ pub struct EncoderOptions {
     /// Whether the client asked for JSON: then text that is not JSON is held back, and dropped if
     /// the reply has structured output.
     pub wants_json: bool,
+    /// Whether the encoder builds the whole response, for [`Encode::take_response`].
+    pub collects: bool,
     /// Options of single wires.
     pub wire: WireOptions,
+}
+
+/// Why a stream ends before its reply does.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StreamFailure {
+    /// The reply.
+    pub reply_id: String,
+    /// When the stream ends, as ISO 8601.
+    pub created_at: String,
+    /// The error type for programs.
+    pub error_type: ErrorType,
+    /// What happened, and what to do next.
+    pub message: String,
+}
+
+impl StreamFailure {
+    /// The error that the client gets.
+    pub(crate) fn error(&self) -> ReplyError {
+        crate::provider::reply_error(self.error_type.clone(), self.message.clone())
+    }
+
+    /// For encoders that write an error of the stream like one of the reply.
+    pub(crate) fn as_reply_end(&self) -> ReplyEnd {
+        ReplyEnd {
+            finished_reason: FinishedReason::Error,
+            error: Some(self.error()),
+            ..ReplyEnd::default()
+        }
+    }
 }
 
 /// Pending calls that an encoder cannot tell from the events of a reply alone.

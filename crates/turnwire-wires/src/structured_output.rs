@@ -4,7 +4,8 @@
 //! and the client parses it as JSON. So text that is not JSON is held back until it is known
 //! whether there is structured output.
 
-use crate::stream::{Encode, EncoderOptions, Frames};
+use crate::collect::WholeResponse;
+use crate::stream::{Encode, EncoderOptions, Frames, StreamFailure, UnsettledCalls};
 use std::collections::HashSet;
 use turnwire_core::event::Block;
 use turnwire_core::{ContentBlock, Event, EventKind, TextBlock};
@@ -135,6 +136,20 @@ impl<E: Encode> Encode for StructuredOutputEncoder<E> {
         }
     }
 
+    fn fail(&mut self, failure: &StreamFailure, out: &mut Frames) {
+        self.release(|_| true, out);
+        self.inner.fail(failure, out);
+    }
+
+    fn settle_calls(&mut self, reply_id: &str, calls: &UnsettledCalls, out: &mut Frames) {
+        self.release(|_| true, out);
+        self.inner.settle_calls(reply_id, calls, out);
+    }
+
+    fn take_response(&mut self) -> Option<WholeResponse> {
+        self.inner.take_response()
+    }
+
     fn end(&mut self, out: &mut Frames) {
         self.release(|_| true, out);
         self.inner.end(out);
@@ -143,8 +158,35 @@ impl<E: Encode> Encode for StructuredOutputEncoder<E> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{EncoderOptions, Frames, Wire};
+    use crate::{EncoderOptions, Frames, UnsettledCalls, Wire};
     use turnwire_core::Event;
+
+    #[test]
+    fn a_call_that_waits_for_an_approval_is_not_the_clients_also_if_it_asked_for_json() {
+        for wire in ["anthropic", "openai-chat", "openai-responses"] {
+            let encoding = EncoderOptions { wants_json: true, ..EncoderOptions::default() };
+            let mut encoder = Wire::named(wire).unwrap().encoder(&encoding).unwrap();
+            let mut frames = Frames::default();
+            for event in [
+                r#""type":"REPLY_START","name":"a""#,
+                r#""type":"TOOL_CALL_START","tool_call_id":"c-asked","tool_call_name":"f""#,
+                r#""type":"TOOL_CALL_END","tool_call_id":"c-asked""#,
+                r#""type":"TOOL_CALL_START","tool_call_id":"c-own","tool_call_name":"f""#,
+                r#""type":"TOOL_CALL_END","tool_call_id":"c-own""#,
+            ] {
+                let text = format!(r#"{{"reply_id":"r",{event}}}"#);
+                encoder.encode(&Event::from_json(&text).unwrap(), &mut frames);
+            }
+            let calls = UnsettledCalls {
+                awaiting_approval: vec!["c-asked".to_owned()],
+                ..UnsettledCalls::default()
+            };
+            encoder.settle_calls("r", &calls, &mut frames);
+            encoder.end(&mut frames);
+            let written: String = frames.iter().map(|(_, text)| text).collect();
+            assert!(!written.contains("c-asked") && written.contains("c-own"), "{wire}: {written}");
+        }
+    }
 
     /// The text of a response to a client that asked for JSON.
     fn encoded_text(wire: &str, texts: &[&str], output: &str) -> String {

@@ -9,14 +9,10 @@ use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderMap, Uri};
 use std::sync::Arc;
-use turnwire_wires::anthropic::{MessageCollector, read_request};
+use turnwire_wires::anthropic::read_request;
 
-const MESSAGES_API: ModelApi = ModelApi {
-    wire: "anthropic",
-    id_prefix: "msg_",
-    parse: read_request,
-    collector: || Box::<MessageCollector>::default(),
-};
+const MESSAGES_API: ModelApi =
+    ModelApi { wire: "anthropic", id_prefix: "msg_", parse: read_request };
 
 /// Answers a user message, or continues with tool results.
 pub(crate) async fn messages(

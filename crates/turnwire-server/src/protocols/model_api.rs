@@ -10,7 +10,9 @@ use super::{follow_reply, sse_response, stopping_error, with_session_header};
 use crate::app::App;
 use crate::auth::{Caller, expired_error};
 use crate::error::{ApiError, ApiResult, X_SHOULD_RETRY};
-use crate::stream::{AnswerEnd, PausePolicy, ReplyPosition, ReplyStreamOptions, ReplySubscriber};
+use crate::stream::{
+    CollectedAnswer, PausePolicy, ReplyPosition, ReplyStreamOptions, ReplySubscriber,
+};
 use crate::turns::idempotency::mark_replayed;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -21,7 +23,7 @@ use std::sync::Arc;
 use turnwire_agent::{ClientContext, ClientTool};
 use turnwire_core::{Event, EventKind};
 use turnwire_wires::client_request::ClientRequest;
-use turnwire_wires::collect::{ErrorResponse, ResponseCollector};
+use turnwire_wires::collect::ErrorResponse;
 use turnwire_wires::openai_chat::StreamOptions;
 use turnwire_wires::{EncoderOptions, Wire};
 
@@ -33,8 +35,6 @@ pub(crate) struct ModelApi {
     pub(crate) id_prefix: &'static str,
     /// Parses a request.
     pub(crate) parse: fn(&str) -> turnwire_core::Result<ClientRequest>,
-    /// Collects a response without streaming.
-    pub(crate) collector: fn() -> Box<dyn ResponseCollector>,
 }
 
 /// A request.
@@ -107,6 +107,7 @@ async fn respond(
             model: Some(asked.model.clone()),
             id: Some(id),
             wants_json: asked.output_schema.is_some(),
+            collects: !asked.stream,
             ..EncoderOptions::default()
         }
         .with(StreamOptions { include_usage: asked.include_usage || !asked.stream }),
@@ -123,29 +124,26 @@ async fn respond(
     if asked.stream {
         return Ok(sse_response(app, follow));
     }
-    let response = collect_response(follow, (manner.collector)()).await?;
+    let response = collect_response(follow).await?;
     Ok(with_session_header(turn.session.id(), response))
 }
 
 /// The whole response, after the reply has ended or waits.
-async fn collect_response(
-    follow: ReplySubscriber,
-    mut whole: Box<dyn ResponseCollector>,
-) -> ApiResult<Response> {
+async fn collect_response(follow: ReplySubscriber) -> ApiResult<Response> {
     let session = Arc::clone(follow.session());
-    let done = follow.collect(|_, text| whole.push_frame(text)).await;
-    let ended = done.map_err(|error| match error {
+    let ended = follow.collect().await.map_err(|error| match error {
         turnwire_log::Error::NoSession | turnwire_log::Error::Trimmed(_) => error.into(),
         other => ApiError::unavailable("the response ended early; the reply continues")
             .hint("send it again with the same Idempotency-Key, or read the reply in its session")
             .detail(other),
     })?;
-    match ended {
-        AnswerEnd::Complete => {}
-        AnswerEnd::Expired => return Err(expired_error()),
-        AnswerEnd::ServerStopped => return Err(stopping_error(session.id())),
-    }
-    let (status, body) = match whole.finish() {
+    let whole = match ended {
+        CollectedAnswer::Complete(whole) => whole,
+        CollectedAnswer::Expired => return Err(expired_error()),
+        CollectedAnswer::ServerStopped => return Err(stopping_error(session.id())),
+    };
+    let whole = whole.ok_or_else(|| ApiError::internal("the response is empty"))?;
+    let (status, body) = match whole {
         Ok(body) => (StatusCode::OK, body),
         Err(ErrorResponse { status, body }) => {
             (StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), body)

@@ -14,12 +14,12 @@ use bytes::Bytes;
 use std::sync::Arc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use turnwire_core::event::ReplyEnd;
-use turnwire_core::stamp::SystemStamp;
-use turnwire_core::{ErrorType, Event, EventKind, FinishedReason, Head, ReplyError, Seq, coalesce};
+use turnwire_core::stamp::{Stamp, SystemStamp};
+use turnwire_core::{ErrorType, Event, EventKind, Head, Seq, coalesce};
 use turnwire_log::store::{EventLines, SessionStatus};
 use turnwire_log::{Error, HeadState, Result, Session, Snapshot};
-use turnwire_wires::{Encode, EncoderOptions, Frames, Wire, sse};
+use turnwire_wires::collect::WholeResponse;
+use turnwire_wires::{Encode, EncoderOptions, Frames, StreamFailure, Wire, sse};
 
 /// How many bytes of the log are read at a time.
 const READ_BYTES: usize = 256 * 1024;
@@ -66,11 +66,11 @@ pub struct ReplyStreamOptions {
     pub expires_at: Option<Instant>,
 }
 
-/// How a response has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AnswerEnd {
-    /// It is complete.
-    Complete,
+/// A response in one piece.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CollectedAnswer {
+    /// The whole response, or the error that the reply ended with. `None` if there was nothing to write.
+    Complete(Option<WholeResponse>),
     /// The client's credentials expired first.
     Expired,
     /// The server stopped first.
@@ -98,7 +98,8 @@ pub struct ReplySource {
     frames: Frames,
     /// The last frame is in `frames`, or was sent.
     is_finished: bool,
-    answer_end: AnswerEnd,
+    /// Why the response has ended.
+    end: StreamEnd,
     /// Notes whether the client receives all of it.
     delivery: Option<Delivery>,
 }
@@ -123,7 +124,7 @@ impl ReplySubscriber {
             has_frames: false,
             frames: Frames::default(),
             is_finished: false,
-            answer_end: AnswerEnd::Complete,
+            end: StreamEnd::Complete,
             delivery: None,
         };
         let mut subscriber = Self::open(session, source, options.expires_at, context);
@@ -161,17 +162,18 @@ impl ReplySubscriber {
         self
     }
 
-    /// Reads the response to its end, frame by frame: name and text.
-    pub async fn collect(mut self, mut each: impl FnMut(&str, &str)) -> Result<AnswerEnd> {
+    /// Waits for the end, and returns the whole response. The encoder must [collect](EncoderOptions::collects) it.
+    pub async fn collect(mut self) -> Result<CollectedAnswer> {
         while let Some(next) = self.advance().await {
             if let Next::Frames = next? {
-                for (name, text) in self.source.frames.iter() {
-                    each(name, text);
-                }
                 self.source.frames.clear();
             }
         }
-        Ok(self.source.answer_end)
+        Ok(match self.source.end {
+            StreamEnd::Complete => CollectedAnswer::Complete(self.source.encoder.take_response()),
+            StreamEnd::Expired => CollectedAnswer::Expired,
+            StreamEnd::Stopped => CollectedAnswer::ServerStopped,
+        })
     }
 }
 
@@ -189,6 +191,7 @@ impl ReplySource {
                     warm_up_encoder(session, &mut *self.encoder, start, cursor).await?;
                     // The previous response ended here.
                     self.encoder.end(&mut self.frames);
+                    self.encoder.take_response();
                     self.frames.clear();
                 }
                 cursor
@@ -272,16 +275,10 @@ impl ReplySource {
     }
 
     /// Ends the response with the protocol's own error: for this client, and only for it, the reply has failed.
-    fn finish_with_error(&mut self, session: &Session, kind: ErrorType, message: String) {
-        let error = ReplyError { r#type: kind, message, ..ReplyError::default() };
-        let failed = ReplyEnd {
-            session_id: session.id().to_owned(),
-            finished_reason: FinishedReason::Error,
-            error: Some(error),
-            ..ReplyEnd::default()
-        };
-        let event = Event::new(self.reply_id.clone(), failed).stamped(&SystemStamp);
-        self.encoder.encode(&event, &mut self.frames);
+    fn finish_with_error(&mut self, error_type: ErrorType, message: String) {
+        let (reply_id, created_at) = (self.reply_id.clone(), SystemStamp.now());
+        let failure = StreamFailure { reply_id, created_at, error_type, message };
+        self.encoder.fail(&failure, &mut self.frames);
         self.finish();
     }
 }
@@ -345,24 +342,22 @@ impl Source for ReplySource {
         if self.is_finished {
             return;
         }
-        let session = &position.session;
+        self.end = end;
         match end {
             StreamEnd::Complete => self.finish(),
             StreamEnd::Expired => {
-                self.answer_end = AnswerEnd::Expired;
                 let error = expired_error();
                 let message = format!("{}; {}", error.message(), error.hint_text());
-                self.finish_with_error(session, ErrorType::Authentication, message);
+                self.finish_with_error(ErrorType::Authentication, message);
             }
             StreamEnd::Stopped => {
-                self.answer_end = AnswerEnd::ServerStopped;
                 let message = format!(
                     "the server is restarting before the reply has ended; do not ask again: the \
                      reply is in the session {}",
-                    session.id()
+                    position.session.id()
                 );
                 let kind = ErrorType::Other(SERVER_STOPPING.into());
-                self.finish_with_error(session, kind, message);
+                self.finish_with_error(kind, message);
             }
         }
     }

@@ -7,9 +7,9 @@ use super::RunOptions;
 use super::client_messages::MessageKind;
 use super::turn_state::{RunState, Step, StreamedKind, TurnState};
 use super::write_messages::streamed_messages;
-use crate::stream::{Encode, EncoderOptions, Frames};
+use crate::stream::{Encode, EncoderOptions, Frames, StreamFailure};
 use turnwire_core::event::{ModelCallEnd, ReplyEnd};
-use turnwire_core::{Event, EventKind, Fields, Msg, ToolResult};
+use turnwire_core::{Event, EventKind, Fields, FinishedReason, Msg, ToolResult};
 
 /// Encodes one stream.
 pub(super) struct Encoder {
@@ -114,6 +114,16 @@ impl Encode for Encoder {
         }
     }
 
+    fn fail(&mut self, failure: &StreamFailure, out: &mut Frames) {
+        self.enter_reply(&failure.reply_id, out);
+        if !self.turn.ended {
+            self.start_run(&failure.reply_id, out);
+            self.write_open_data(out);
+            self.turn.pending.clear();
+            self.finish_reply(Some(&FinishedReason::Error), Some(&failure.error()), None, out);
+        }
+    }
+
     fn resume(&mut self, messages: &[Msg], out: &mut Frames) {
         self.resume_run(messages, out);
     }
@@ -123,22 +133,27 @@ impl Encoder {
     /// Starts another turn if the event belongs to another reply. Returns false if its turn has
     /// ended.
     fn enter_turn(&mut self, event: &Event<'_>, out: &mut Frames) -> bool {
-        let is_other = !event.is_from_sub_agent()
-            && event.reply_id != self.turn.reply
-            && !event.reply_id.is_empty();
-        if is_other {
-            if !self.turn.reply.is_empty() {
-                self.close_run(out);
-                // The client keeps the messages of earlier turns, so their ids stay used.
-                self.turn = TurnState {
-                    client_messages: self.turn.client_messages.next_turn(),
-                    ..TurnState::default()
-                };
-                self.run = RunState::Idle;
-            }
-            self.turn.reply = event.reply_id.to_string();
+        if !event.is_from_sub_agent() {
+            self.enter_reply(&event.reply_id, out);
         }
         !self.turn.ended
+    }
+
+    /// Starts another turn unless it is this reply's.
+    fn enter_reply(&mut self, reply_id: &str, out: &mut Frames) {
+        if reply_id == self.turn.reply || reply_id.is_empty() {
+            return;
+        }
+        if !self.turn.reply.is_empty() {
+            self.close_run(out);
+            // The client keeps the messages of earlier turns, so their ids stay used.
+            self.turn = TurnState {
+                client_messages: self.turn.client_messages.next_turn(),
+                ..TurnState::default()
+            };
+            self.run = RunState::Idle;
+        }
+        reply_id.clone_into(&mut self.turn.reply);
     }
 
     /// An event of a reply of this turn.

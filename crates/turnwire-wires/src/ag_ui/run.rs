@@ -38,36 +38,42 @@ impl Encoder {
 
     /// Opens a run if none is open, and the sub-agent of the event.
     pub(super) fn open_run(&mut self, event: &Event<'_>, out: &mut Frames) {
-        if self.run != RunState::Open {
-            if self.turn.runs == 0 {
-                let given = self.run_id.clone().filter(|_| !self.is_run_named);
-                self.turn.run_id_base = given.unwrap_or_else(|| event.reply_id.to_string());
-                self.is_run_named = true;
-            }
-            self.turn.runs += 1;
-            self.turn.run_id = match self.turn.runs {
-                1 => self.turn.run_id_base.clone(),
-                run => format!("{}-{run}", self.turn.run_id_base),
-            };
-            self.turn.usage.clear();
-            self.turn.closed_subagents.clear();
-            self.run = RunState::Open;
-            let before = std::mem::take(&mut self.queued_messages);
-            if std::mem::take(&mut self.resets_next_run) {
-                self.write_run_start(&[], out);
-                write_snapshot(before, out);
-            } else {
-                self.write_run_start(&before, out);
-            }
-            for (name, text) in self.deferred_frames.iter() {
-                out.push_text(name, text);
-            }
-            self.deferred_frames.clear();
-        }
+        self.start_run(&event.reply_id, out);
         if event.is_from_sub_agent() {
             self.turn.reply_state(event);
             self.open_subagent(&event.reply_id, out);
         }
+    }
+
+    /// Starts a run unless one is open.
+    pub(super) fn start_run(&mut self, reply_id: &str, out: &mut Frames) {
+        if self.run == RunState::Open {
+            return;
+        }
+        if self.turn.runs == 0 {
+            let given = self.run_id.clone().filter(|_| !self.is_run_named);
+            self.turn.run_id_base = given.unwrap_or_else(|| reply_id.to_owned());
+            self.is_run_named = true;
+        }
+        self.turn.runs += 1;
+        self.turn.run_id = match self.turn.runs {
+            1 => self.turn.run_id_base.clone(),
+            run => format!("{}-{run}", self.turn.run_id_base),
+        };
+        self.turn.usage.clear();
+        self.turn.closed_subagents.clear();
+        self.run = RunState::Open;
+        let before = std::mem::take(&mut self.queued_messages);
+        if std::mem::take(&mut self.resets_next_run) {
+            self.write_run_start(&[], out);
+            write_snapshot(before, out);
+        } else {
+            self.write_run_start(&before, out);
+        }
+        for (name, text) in self.deferred_frames.iter() {
+            out.push_text(name, text);
+        }
+        self.deferred_frames.clear();
     }
 
     fn write_run_start(&self, messages: &[Fields], out: &mut Frames) {
@@ -256,7 +262,7 @@ impl Encoder {
         }
     }
 
-    fn write_open_data(&self, out: &mut Frames) {
+    pub(super) fn write_open_data(&self, out: &mut Frames) {
         for id in self.turn.open_data(true, "") {
             self.write_data(&id, out);
         }

@@ -8,7 +8,7 @@
 use super::chunk::{Chunk, Custom};
 use super::reply_writer::ReplyWriter;
 use super::subagents::Subagents;
-use crate::stream::{Encode, Frames};
+use crate::stream::{Encode, Frames, StreamFailure};
 use turnwire_core::{Event, EventKind, Fields, ToolCall, ToolCallState};
 
 /// Encodes one stream.
@@ -39,15 +39,27 @@ impl Encode for Encoder {
             }
             return;
         }
-        if !event.reply_id.is_empty() && self.is_current(event, out) {
+        let starts = matches!(event.kind, EventKind::ReplyStart(_));
+        if self.is_current(&event.reply_id, &event.created_at, starts, out) {
             let Some(turn) = &mut self.reply else { return };
             if let EventKind::ReplyEnd(end) = &event.kind {
                 turn.show_subagents(&mut self.subagents, out);
-                turn.reply_end(end, event, &self.subagents, out);
+                turn.reply_end(end, &event.created_at, &self.subagents, out);
                 self.subagents.clear();
             } else {
                 turn.write_event(event, &self.subagents, out);
             }
+        }
+    }
+
+    fn fail(&mut self, failure: &StreamFailure, out: &mut Frames) {
+        if self.is_current(&failure.reply_id, &failure.created_at, false, out)
+            && let Some(turn) = &mut self.reply
+        {
+            turn.show_subagents(&mut self.subagents, out);
+            // The reply has not finished, so there is no time at which it did.
+            turn.reply_end(&failure.as_reply_end(), "", &self.subagents, out);
+            self.subagents.clear();
         }
     }
 
@@ -60,13 +72,20 @@ impl Encode for Encoder {
 }
 
 impl Encoder {
-    /// Whether the event belongs to the current reply. A new reply replaces one that has ended or
-    /// that it interrupts; events of other replies are ignored.
-    fn is_current(&mut self, event: &Event<'_>, out: &mut Frames) -> bool {
+    /// Whether a reply is the current one. A new reply replaces one that has ended or that it
+    /// interrupts; events of other replies are ignored.
+    fn is_current(
+        &mut self,
+        reply_id: &str,
+        created_at: &str,
+        starts: bool,
+        out: &mut Frames,
+    ) -> bool {
         match &mut self.reply {
-            Some(turn) if turn.id == event.reply_id => return !turn.is_over,
+            _ if reply_id.is_empty() => return false,
+            Some(turn) if turn.id == reply_id => return !turn.is_over,
             Some(turn) if !turn.is_over => {
-                if !matches!(event.kind, EventKind::ReplyStart(_)) {
+                if !starts {
                     return false;
                 }
                 if turn.is_open {
@@ -76,11 +95,11 @@ impl Encoder {
             Some(_) | None => {}
         }
         let mut about = Fields::default();
-        if !event.created_at.is_empty() {
-            about.insert("created_at", &*event.created_at);
+        if !created_at.is_empty() {
+            about.insert("created_at", created_at);
         }
         self.reply = Some(ReplyWriter {
-            id: event.reply_id.to_string(),
+            id: reply_id.to_owned(),
             start_metadata: about,
             ..ReplyWriter::default()
         });

@@ -258,7 +258,7 @@ impl ReplyWriter {
     pub(super) fn reply_end(
         &mut self,
         end: &ReplyEnd,
-        event: &Event<'_>,
+        finished_at: &str,
         subagents: &Subagents,
         out: &mut Frames,
     ) {
@@ -272,8 +272,8 @@ impl ReplyWriter {
         let has_open_calls = self.calls.is_any_open();
         self.close_step(subagents, out);
         let mut ours = self.usage_metadata();
-        if !event.created_at.is_empty() {
-            ours.insert("finished_at", &*event.created_at);
+        if !finished_at.is_empty() {
+            ours.insert("finished_at", finished_at);
         }
         ours.insert("finished_reason", end.finished_reason.as_str());
         if let Some(error) = &end.error {

@@ -4,18 +4,20 @@
 //! after a tool call until it is known who executes it: a call that gets a result in this turn was executed by the agent
 //! and is left out; any other is for the client.
 
+mod output;
 mod queue;
 
+pub(super) use output::Delta;
+
 use super::NAME;
+use super::collect::Message;
 use super::frame::KNOWN_FRAMES;
-use crate::provider::error_name;
-use crate::stream::{self, Encode, Frames, UnsettledCalls};
+use crate::collect::WholeResponse;
+use crate::stream::{self, Encode, Frames, StreamFailure, UnsettledCalls};
+use output::Output;
 use queue::{BlockQueue, QueuedContent};
-use serde::Serialize;
 use turnwire_core::event::{Custom, TokenCounts};
-use turnwire_core::{
-    ContentBlock, Event, EventKind, Fields, FinishedReason, Json, ReplyError, ToolCall,
-};
+use turnwire_core::{ContentBlock, Event, EventKind, Fields, FinishedReason, ReplyError, ToolCall};
 
 pub(super) struct AnthropicEncoder {
     model: Option<String>,
@@ -24,6 +26,9 @@ pub(super) struct AnthropicEncoder {
     message: Option<OpenMessage>,
     /// The reply that has ended; its later events are ignored.
     ended_reply: String,
+    collects: bool,
+    /// The message so far, if it is collected.
+    whole: Option<Message>,
 }
 
 /// The message that is being written.
@@ -45,12 +50,15 @@ impl AnthropicEncoder {
             id: encoding.id.clone(),
             message: None,
             ended_reply: String::new(),
+            collects: encoding.collects,
+            whole: None,
         }
     }
 }
 
 impl Encode for AnthropicEncoder {
     fn encode(&mut self, event: &Event<'_>, out: &mut Frames) {
+        let out = &mut Output::new(out, self.collects, &mut self.whole);
         // To the client, a sub-agent is a tool of the agent.
         if event.is_from_sub_agent() {
             return;
@@ -80,10 +88,30 @@ impl Encode for AnthropicEncoder {
     }
 
     fn end(&mut self, out: &mut Frames) {
+        let out = &mut Output::new(out, self.collects, &mut self.whole);
         end_unfinished(&mut self.message, out);
     }
 
+    fn take_response(&mut self) -> Option<WholeResponse> {
+        self.whole.take()?.into_response()
+    }
+
+    fn fail(&mut self, failure: &StreamFailure, out: &mut Frames) {
+        let out = &mut Output::new(out, self.collects, &mut self.whole);
+        let (ended, message_id) = (&self.ended_reply, self.id.as_deref());
+        let id = &failure.reply_id;
+        let Some(message) = message_of_reply(&mut self.message, ended, message_id, id, false, out)
+        else {
+            return;
+        };
+        message.write_message_start(self.model.as_deref().unwrap_or_default(), out);
+        message.finish(&FinishedReason::Error, Some(&failure.error()), out);
+        self.ended_reply.clone_from(id);
+        self.message = None;
+    }
+
     fn settle_calls(&mut self, reply_id: &str, calls: &UnsettledCalls, out: &mut Frames) {
+        let out = &mut Output::new(out, self.collects, &mut self.whole);
         let (ended, message_id) = (&self.ended_reply, self.id.as_deref());
         let Some(message) =
             message_of_reply(&mut self.message, ended, message_id, reply_id, false, out)
@@ -107,7 +135,7 @@ fn message_for_event<'t>(
     ended: &str,
     message_id: Option<&str>,
     event: &Event<'_>,
-    out: &mut Frames,
+    out: &mut Output<'_>,
 ) -> Option<&'t mut OpenMessage> {
     let begins = matches!(event.kind, EventKind::ReplyStart(_));
     message_of_reply(message, ended, message_id, &event.reply_id, begins, out)
@@ -120,7 +148,7 @@ fn message_of_reply<'t>(
     message_id: Option<&str>,
     id: &str,
     begins: bool,
-    out: &mut Frames,
+    out: &mut Output<'_>,
 ) -> Option<&'t mut OpenMessage> {
     if message.as_ref().is_none_or(|message| begins && message.reply_id != id) {
         if id.is_empty() || ended == id {
@@ -133,7 +161,7 @@ fn message_of_reply<'t>(
 }
 
 /// Ends a message whose reply has not ended.
-fn end_unfinished(message: &mut Option<OpenMessage>, out: &mut Frames) {
+fn end_unfinished(message: &mut Option<OpenMessage>, out: &mut Output<'_>) {
     let Some(mut message) = message.take() else { return };
     message.write_message_start("", out);
     message.queue.flush(out);
@@ -147,7 +175,7 @@ fn end_unfinished(message: &mut Option<OpenMessage>, out: &mut Frames) {
 }
 
 /// Writes an unknown frame of this wire back as it came.
-fn write_custom_frame(custom: &Custom, out: &mut Frames) {
+fn write_custom_frame(custom: &Custom, out: &mut Output<'_>) {
     if custom.name != NAME {
         return;
     }
@@ -155,7 +183,7 @@ fn write_custom_frame(custom: &Custom, out: &mut Frames) {
     if let Ok(Some(word)) = word
         && !KNOWN_FRAMES.contains(&word.as_str())
     {
-        out.push_text("", custom.value.0.text());
+        out.push_custom(custom.value.0.text());
     }
 }
 
@@ -172,7 +200,7 @@ impl OpenMessage {
     }
 
     /// Writes the start, once the model is known or another frame needs it.
-    fn begin(&mut self, kind: &EventKind<'_>, model: Option<&str>, out: &mut Frames) {
+    fn begin(&mut self, kind: &EventKind<'_>, model: Option<&str>, out: &mut Output<'_>) {
         match (model, kind) {
             (Some(model), _) => self.write_message_start(model, out),
             (None, EventKind::ModelCallStart(start)) => {
@@ -183,29 +211,15 @@ impl OpenMessage {
         }
     }
 
-    fn write_message_start(&mut self, model: &str, out: &mut Frames) {
+    fn write_message_start(&mut self, model: &str, out: &mut Output<'_>) {
         if self.begun {
             return;
         }
         self.begun = true;
-        out.push(
-            "message_start",
-            &Frame::MessageStart {
-                message: StartMessage {
-                    id: &self.message_id,
-                    r#type: "message",
-                    role: "assistant",
-                    model,
-                    content: [],
-                    stop_reason: None,
-                    stop_sequence: None,
-                    usage: TokenCounts::default().into(),
-                },
-            },
-        );
+        out.start_message(&self.message_id, model);
     }
 
-    fn push_event(&mut self, event: &Event<'_>, out: &mut Frames) {
+    fn push_event(&mut self, event: &Event<'_>, out: &mut Output<'_>) {
         let queue = &mut self.queue;
         match &event.kind {
             EventKind::TextBlockDelta(delta) => queue.push_text(&delta.block_id, &delta.delta, out),
@@ -287,7 +301,7 @@ impl OpenMessage {
         }
     }
 
-    fn whole_block(&mut self, event: &Event<'_>, block: &ContentBlock, out: &mut Frames) {
+    fn whole_block(&mut self, event: &Event<'_>, block: &ContentBlock, out: &mut Output<'_>) {
         let queue = &mut self.queue;
         match block {
             ContentBlock::Text(block) => {
@@ -328,16 +342,21 @@ impl OpenMessage {
         }
     }
 
-    fn push_whole_call(&mut self, call: &ToolCall, out: &mut Frames) {
+    fn push_whole_call(&mut self, call: &ToolCall, out: &mut Output<'_>) {
         let content = QueuedContent::tool_call(call.name.clone());
         self.queue.push_whole(&call.id, content, &call.input, &call.rest, out);
     }
 
-    fn finish(&mut self, reason: &FinishedReason, error: Option<&ReplyError>, out: &mut Frames) {
+    fn finish(
+        &mut self,
+        reason: &FinishedReason,
+        error: Option<&ReplyError>,
+        out: &mut Output<'_>,
+    ) {
         self.queue.flush(out);
         if error.is_some() || *reason == FinishedReason::Error {
             self.write_message_delta(None, out);
-            return out.push("error", &Frame::Error { error: ErrorBody::from_reply_error(error) });
+            return out.push_error(error);
         }
         // The reason of the last model call is more precise.
         let reason = if *reason == FinishedReason::Completed { &self.reason } else { reason };
@@ -357,104 +376,13 @@ impl OpenMessage {
         self.write_stop(word, out);
     }
 
-    fn write_stop(&self, stop_reason: &'static str, out: &mut Frames) {
+    fn write_stop(&self, stop_reason: &'static str, out: &mut Output<'_>) {
         self.write_message_delta(Some(stop_reason), out);
-        out.push("message_stop", &Frame::MessageStop {});
+        out.stop_message();
     }
 
     /// Writes `message_delta`: the stop reason and the tokens.
-    fn write_message_delta(&self, stop_reason: Option<&'static str>, out: &mut Frames) {
-        let delta = StopDelta { stop_reason, stop_sequence: None };
-        out.push("message_delta", &Frame::MessageDelta { delta, usage: self.usage.into() });
-    }
-}
-
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Frame<'a> {
-    MessageStart { message: StartMessage<'a> },
-    ContentBlockStart { index: u64, content_block: Json },
-    ContentBlockStop { index: u64 },
-    MessageDelta { delta: StopDelta, usage: Usage },
-    MessageStop {},
-    Error { error: ErrorBody<'a> },
-}
-
-/// The frame of a delta.
-#[derive(Serialize)]
-struct BlockDelta<'a> {
-    r#type: &'static str,
-    index: u64,
-    delta: Delta<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(tag = "type")]
-enum Delta<'a> {
-    #[serde(rename = "text_delta")]
-    Text { text: &'a str },
-    #[serde(rename = "thinking_delta")]
-    Thinking { thinking: &'a str },
-    #[serde(rename = "signature_delta")]
-    Signature { signature: &'a str },
-    #[serde(rename = "citations_delta")]
-    Citation { citation: &'a Json },
-    #[serde(rename = "input_json_delta")]
-    Input { partial_json: &'a str },
-}
-
-#[derive(Serialize)]
-struct StartMessage<'a> {
-    id: &'a str,
-    r#type: &'static str,
-    role: &'static str,
-    model: &'a str,
-    content: [(); 0],
-    stop_reason: Option<()>,
-    stop_sequence: Option<()>,
-    usage: Usage,
-}
-
-#[derive(Serialize)]
-struct StopDelta {
-    stop_reason: Option<&'static str>,
-    stop_sequence: Option<()>,
-}
-
-#[derive(Serialize)]
-struct Usage {
-    #[serde(rename = "input_tokens")]
-    input: i64,
-    #[serde(rename = "output_tokens")]
-    output: i64,
-    #[serde(rename = "cache_creation_input_tokens")]
-    cache_creation: i64,
-    #[serde(rename = "cache_read_input_tokens")]
-    cache_read: i64,
-}
-
-impl From<TokenCounts> for Usage {
-    fn from(counts: TokenCounts) -> Self {
-        Self {
-            input: counts.input_tokens,
-            output: counts.output_tokens,
-            cache_creation: counts.cache_creation_input_tokens,
-            cache_read: counts.cache_input_tokens,
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct ErrorBody<'a> {
-    r#type: &'static str,
-    message: &'a str,
-}
-
-impl<'a> ErrorBody<'a> {
-    fn from_reply_error(error: Option<&'a ReplyError>) -> Self {
-        let Some(error) = error else {
-            return Self { r#type: "api_error", message: "The reply failed." };
-        };
-        Self { r#type: error_name(&error.r#type, "api_error"), message: &error.message }
+    fn write_message_delta(&self, stop_reason: Option<&'static str>, out: &mut Output<'_>) {
+        out.push_message_delta(stop_reason, self.usage);
     }
 }

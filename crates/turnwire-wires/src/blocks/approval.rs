@@ -73,6 +73,11 @@ pub enum Verdict {
 
 /// The delta of an `approval_request`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "BlocksApprovalDetails")
+)]
 pub struct ApprovalDetails {
     /// The calls.
     pub action_requests: Vec<ActionRequest>,
@@ -84,6 +89,11 @@ pub struct ApprovalDetails {
 
 /// A call that waits for an approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "BlocksActionRequest")
+)]
 pub struct ActionRequest {
     /// The tool's name.
     pub name: String,
@@ -95,6 +105,11 @@ pub struct ActionRequest {
 
 /// How a call can be answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "BlocksReviewConfig")
+)]
 pub struct ReviewConfig {
     /// Always true: other calls need no approval.
     pub require_approval: bool,

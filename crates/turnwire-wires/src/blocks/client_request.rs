@@ -157,10 +157,12 @@ pub struct AnswerFrame {
 
 /// The response of `GET /v2/sessions/{id}/history`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "BlocksHistory"))]
 pub struct History {
     /// The session's id.
     pub session_id: String,
     /// Its messages, oldest first.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<Fields>"))]
     pub messages: Vec<Json>,
     /// The number of messages.
     pub message_count: usize,
@@ -170,6 +172,7 @@ pub struct History {
     pub pending_approval: Option<PendingApproval>,
     /// How much of the agent's work is shown.
     #[serde(serialize_with = "write_mode")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub display_mode: DisplayMode,
     /// Data that the application keeps with the session.
     pub workspace: Option<Json>,
@@ -182,6 +185,7 @@ pub struct History {
 /// The state of a session's last turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "BlocksStatus"))]
 pub enum Status {
     /// It has ended.
     #[default]
@@ -198,8 +202,14 @@ pub enum Status {
 
 /// A pending approval request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "BlocksPendingApproval")
+)]
 pub struct PendingApproval {
     /// The request's key.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub approval_key: ApprovalKey,
     /// The reply that waits: the turn's, or a sub-agent's.
     pub reply_id: String,

@@ -4,9 +4,11 @@
 //! result for it. A call that the agent executed is never written, because the client would execute it again.
 
 use super::StreamOptions;
+use super::collect::{ChatCompletion, TextField, Usage};
 use super::error::ErrorFrame;
+use crate::collect::WholeResponse;
 use crate::provider::{reply_error, unix_seconds};
-use crate::stream::{Encode, EncoderOptions, Frames, UnsettledCalls};
+use crate::stream::{Encode, EncoderOptions, Frames, StreamFailure, UnsettledCalls};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use turnwire_core::event::{ModelCallEnd, ReplyEnd, TokenCounts};
@@ -20,6 +22,9 @@ pub(super) struct ChatEncoder {
     id: Option<String>,
     include_usage: bool,
     completion: OpenCompletion,
+    /// Whether to build `whole`.
+    collects: bool,
+    whole: Option<ChatCompletion>,
 }
 
 /// The completion that is being written.
@@ -66,6 +71,8 @@ impl ChatEncoder {
                 .get()
                 .is_some_and(|options: &StreamOptions| options.include_usage),
             completion: OpenCompletion::default(),
+            collects: encoding.collects,
+            whole: None,
         }
     }
 }
@@ -103,6 +110,16 @@ impl Encode for ChatEncoder {
         self.finish(&end, out);
         // With the client's results the same reply continues as another completion.
         self.completion = OpenCompletion::default();
+    }
+
+    fn take_response(&mut self) -> Option<WholeResponse> {
+        self.whole.take()?.into_response()
+    }
+
+    fn fail(&mut self, failure: &StreamFailure, out: &mut Frames) {
+        if self.enter_reply(&failure.reply_id, &failure.created_at) {
+            self.finish(&failure.as_reply_end(), out);
+        }
     }
 
     fn settle_calls(&mut self, reply_id: &str, calls: &UnsettledCalls, _: &mut Frames) {
@@ -159,20 +176,6 @@ struct ToolCallPiece<'a> {
 struct Function<'a> {
     name: &'a str,
     arguments: &'a str,
-}
-
-#[derive(Serialize)]
-struct Usage {
-    prompt_tokens: i64,
-    completion_tokens: i64,
-    total_tokens: i64,
-    prompt_tokens_details: PromptTokens,
-}
-
-#[derive(Serialize)]
-struct PromptTokens {
-    cached_tokens: i64,
-    cache_write_tokens: i64,
 }
 
 impl ChatEncoder {
@@ -315,24 +318,27 @@ impl ChatEncoder {
     fn write_text(&mut self, text: &str, out: &mut Frames) {
         if !text.is_empty() {
             self.completion.has_text = true;
-            self.write_text_delta("content", text, out);
+            self.write_text_delta(TextField::Content, text, out);
         }
     }
 
     fn write_thinking(&mut self, text: &str, out: &mut Frames) {
         if !text.is_empty() {
-            self.write_text_delta("reasoning_content", text, out);
+            self.write_text_delta(TextField::Reasoning, text, out);
         }
     }
 
     /// Writes a delta of text. Most chunks are this, so it is written without serde.
-    fn write_text_delta(&mut self, field: &str, text: &str, out: &mut Frames) {
+    fn write_text_delta(&mut self, field: TextField, text: &str, out: &mut Frames) {
         self.write_first_chunk(out);
+        if let Some(whole) = &mut self.whole {
+            whole.push_text(field, text);
+        }
         let head = &self.completion.head;
         out.push_with("", |out| {
             out.push_str(head);
             out.push_str(r#"{""#);
-            out.push_str(field);
+            out.push_str(field.name());
             out.push_str(r#"":""#);
             escape(text, out);
             out.push_str(r#""},"finish_reason":null}]}"#);
@@ -349,6 +355,9 @@ impl ChatEncoder {
         if self.completion.state == State::Begun {
             self.completion.state = State::Open;
             self.completion.head = self.build_head();
+            self.whole = self.collects.then(|| {
+                ChatCompletion::new(self.response_id(), self.completion.created, self.model_name())
+            });
             let delta = Delta { role: Some("assistant"), content: Some(""), ..Delta::default() };
             self.write_choice(delta, None, None, out);
         }
@@ -380,14 +389,22 @@ impl ChatEncoder {
 
     fn write_chunk(&self, choices: &[Choice<'_>], usage: Option<Usage>, out: &mut Frames) {
         let chunk = Chunk {
-            id: self.id.as_deref().unwrap_or(&self.completion.id),
+            id: self.response_id(),
             object: "chat.completion.chunk",
             created: self.completion.created,
-            model: self.model.as_deref().unwrap_or(&self.completion.model),
+            model: self.model_name(),
             choices,
             usage,
         };
         out.push("", &chunk);
+    }
+
+    fn response_id(&self) -> &str {
+        self.id.as_deref().unwrap_or(&self.completion.id)
+    }
+
+    fn model_name(&self) -> &str {
+        self.model.as_deref().unwrap_or(&self.completion.model)
     }
 
     fn finish(&mut self, end: &ReplyEnd, out: &mut Frames) {
@@ -404,15 +421,26 @@ impl ChatEncoder {
         if error.is_none() {
             let (word, native) = finish_reasons(reason, calls);
             let annotations = std::mem::take(&mut self.completion.annotations);
+            if let Some(whole) = &mut self.whole {
+                whole.finish(word, native, &annotations);
+            }
             let delta = Delta { annotations: &annotations, ..Delta::default() };
             self.write_choice(delta, Some(word), native, out);
         }
         if self.include_usage {
-            self.write_chunk(&[], Some(self.completion.usage()), out);
+            let usage = Usage::from(self.completion.usage);
+            if let Some(whole) = &mut self.whole {
+                whole.set_usage(usage);
+            }
+            self.write_chunk(&[], Some(usage), out);
         }
         // The error comes last: clients stop reading there.
         if let Some(error) = error {
-            out.push("", &ErrorFrame::new(error, reason));
+            let frame = ErrorFrame::new(error, reason);
+            if let Some(whole) = &mut self.whole {
+                whole.fail(&frame.error);
+            }
+            out.push("", &frame);
         }
         // Later events of this reply are ignored.
         let id = std::mem::take(&mut self.completion.id);
@@ -434,6 +462,9 @@ impl ChatEncoder {
                 extra_content: call.rest.raw("extra_content"),
             };
             self.write_delta(Delta { tool_calls: Some([piece]), ..Delta::default() }, out);
+            if let Some(whole) = &mut self.whole {
+                whole.push_call(call, arguments);
+            }
         }
         !calls.is_empty()
     }
@@ -473,19 +504,6 @@ impl OpenCompletion {
     fn keep_annotations(&mut self, extra: &Fields) {
         if let Ok(Some(list)) = extra.get::<Vec<Json>>("annotations") {
             self.annotations.extend(list);
-        }
-    }
-
-    fn usage(&self) -> Usage {
-        let counts = &self.usage;
-        Usage {
-            prompt_tokens: counts.input_tokens,
-            completion_tokens: counts.output_tokens,
-            total_tokens: counts.input_tokens.saturating_add(counts.output_tokens),
-            prompt_tokens_details: PromptTokens {
-                cached_tokens: counts.cache_input_tokens,
-                cache_write_tokens: counts.cache_creation_input_tokens,
-            },
         }
     }
 }

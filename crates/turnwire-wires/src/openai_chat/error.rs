@@ -56,13 +56,13 @@ fn error_type(code: &str, status: &str, r#type: &str) -> ErrorType {
 /// An error frame as OpenAI's clients expect it.
 #[derive(Serialize)]
 pub(super) struct ErrorFrame<'a> {
-    error: ErrorBody<'a>,
+    pub error: ErrorBody<'a>,
 }
 
 #[derive(Serialize)]
-struct ErrorBody<'a> {
+pub(super) struct ErrorBody<'a> {
     message: &'a str,
-    r#type: &'static str,
+    pub r#type: &'static str,
     param: Option<&'a str>,
     /// Our error type.
     code: &'a str,

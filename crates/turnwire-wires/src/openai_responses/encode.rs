@@ -2,12 +2,13 @@
 
 mod block;
 mod collect_blocks;
-mod frame;
+pub(super) mod frame;
 mod write_items;
 
 use super::NAME;
+use crate::collect::WholeResponse;
 use crate::provider::unix_seconds;
-use crate::stream::{Encode, EncoderOptions, Frames, UnsettledCalls};
+use crate::stream::{Encode, EncoderOptions, Frames, StreamFailure, UnsettledCalls};
 use block::{OutputBlock, OutputKind};
 use frame::Response;
 use std::collections::HashMap;
@@ -22,6 +23,9 @@ pub(super) struct ResponsesEncoder {
     response: Option<Box<OpenResponse>>,
     /// The reply that has ended; its later events are ignored.
     ended_reply: String,
+    delivery: Delivery,
+    /// The last response, if it is collected.
+    whole: Option<Json>,
 }
 
 /// The response that is being written.
@@ -54,6 +58,84 @@ struct OpenResponse {
     usage: Option<TokenCounts>,
     /// A tool call for the client was written.
     has_client_calls: bool,
+    /// The status of items that have not ended.
+    open_status: &'static str,
+    delivery: Delivery,
+    /// The final response, if it is collected.
+    whole: Option<Json>,
+}
+
+/// How a client gets a response.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Delivery {
+    Streamed,
+    /// In one piece.
+    Whole,
+}
+
+/// How a response ends.
+enum ResponseEnd<'e> {
+    Ended(&'e ReplyEnd),
+    /// Not at all: it is only looked at.
+    Running,
+}
+
+/// A response as it is at some point of its reply, for clients that retrieve it.
+///
+/// ```
+/// use turnwire_core::Event;
+/// use turnwire_wires::EncoderOptions;
+/// use turnwire_wires::openai_responses::ResponseBuilder;
+///
+/// let mut builder = ResponseBuilder::new(&EncoderOptions::default());
+/// builder.push(&Event::from_json(r#"{"type":"REPLY_START","reply_id":"r","name":"a"}"#)?);
+/// assert!(builder.into_running().unwrap().text().contains(r#""status":"in_progress""#));
+/// # Ok::<(), turnwire_core::Error>(())
+/// ```
+pub struct ResponseBuilder {
+    encoder: ResponsesEncoder,
+    frames: Frames,
+    has_begun: bool,
+}
+
+impl ResponseBuilder {
+    /// Begins a response.
+    pub fn new(encoding: &EncoderOptions) -> Self {
+        let encoding = EncoderOptions { collects: true, ..encoding.clone() };
+        let encoder = ResponsesEncoder::new(&encoding);
+        Self { encoder, frames: Frames::default(), has_begun: false }
+    }
+
+    /// Adds the next event.
+    pub fn push(&mut self, event: &Event<'_>) {
+        self.encoder.encode(event, &mut self.frames);
+        self.has_begun |= !self.frames.is_empty();
+        self.frames.clear();
+    }
+
+    /// Forgets the response so far: what follows is another one of the same reply.
+    pub fn restart(&mut self) {
+        self.encoder.end(&mut self.frames);
+        self.encoder.whole = None;
+        self.frames.clear();
+        self.has_begun = false;
+    }
+
+    /// Whether a client has seen anything of it.
+    pub fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// The response, if it has ended or waits for the client.
+    pub fn into_ended(mut self) -> Option<Json> {
+        self.encoder.end(&mut self.frames);
+        self.encoder.whole
+    }
+
+    /// The response while its reply is running. Calls are left out: it is not known yet who executes them.
+    pub fn into_running(self) -> Option<Json> {
+        self.encoder.into_current()
+    }
 }
 
 struct OpenReasoning {
@@ -77,6 +159,8 @@ impl ResponsesEncoder {
             wants_json: encoding.wants_json,
             response: None,
             ended_reply: String::new(),
+            delivery: if encoding.collects { Delivery::Whole } else { Delivery::Streamed },
+            whole: None,
         }
     }
 
@@ -115,6 +199,7 @@ impl ResponsesEncoder {
         let response = self.response.get_or_insert_with(|| {
             Box::new(OpenResponse {
                 wants_json: self.wants_json,
+                delivery: self.delivery,
                 ..OpenResponse::new(reply_id, created_at, id, model)
             })
         });
@@ -123,9 +208,17 @@ impl ResponsesEncoder {
 
     fn finish(&mut self, end: &ReplyEnd, out: &mut Frames) {
         if let Some(mut response) = self.response.take() {
-            response.finish(end, out);
+            response.finish(&ResponseEnd::Ended(end), out);
+            self.whole = response.whole;
             self.ended_reply = response.reply_id;
         }
+    }
+
+    /// The response as it is now, of a reply that has not ended. Nothing more can be encoded.
+    fn into_current(mut self) -> Option<Json> {
+        let mut response = self.response.take()?;
+        response.finish(&ResponseEnd::Running, &mut Frames::default());
+        response.whole
     }
 }
 
@@ -150,6 +243,17 @@ impl Encode for ResponsesEncoder {
         self.finish(&ReplyEnd { finished_reason, ..ReplyEnd::default() }, out);
         // If the reply continues, that is another response.
         self.ended_reply.clear();
+    }
+
+    fn take_response(&mut self) -> Option<WholeResponse> {
+        self.whole.take().map(Ok)
+    }
+
+    fn fail(&mut self, failure: &StreamFailure, out: &mut Frames) {
+        let (reply_id, created_at) = (&failure.reply_id, &failure.created_at);
+        if self.response_of_reply(reply_id, created_at, false, out).is_some() {
+            self.finish(&failure.as_reply_end(), out);
+        }
     }
 
     fn settle_calls(&mut self, reply_id: &str, calls: &UnsettledCalls, out: &mut Frames) {
@@ -183,6 +287,9 @@ impl OpenResponse {
             last_text: String::new(),
             usage: None,
             has_client_calls: false,
+            open_status: "incomplete",
+            delivery: Delivery::Streamed,
+            whole: None,
         }
     }
 

@@ -9,14 +9,10 @@ use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderMap, Uri};
 use std::sync::Arc;
-use turnwire_wires::openai_chat::{CompletionCollector, read_request};
+use turnwire_wires::openai_chat::read_request;
 
-const CHAT_API: ModelApi = ModelApi {
-    wire: "openai-chat",
-    id_prefix: "chatcmpl-",
-    parse: read_request,
-    collector: || Box::<CompletionCollector>::default(),
-};
+const CHAT_API: ModelApi =
+    ModelApi { wire: "openai-chat", id_prefix: "chatcmpl-", parse: read_request };
 
 /// Answers a user message, or continues with tool results.
 pub(crate) async fn complete(

@@ -15,22 +15,23 @@ use crate::auth::{Caller, expired_error};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{BodyBytes, Path, Query};
 use crate::protocols::{self, with_session_header};
-use crate::stream::{AnswerEnd, PausePolicy, ReplyPosition, ReplyStreamOptions, ReplySubscriber};
+use crate::stream::{
+    CollectedAnswer, PausePolicy, ReplyPosition, ReplyStreamOptions, ReplySubscriber,
+};
 use crate::turns::client_events;
-use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use current_response::{read_current, response_in_frame};
-use http::{HeaderMap, Uri};
+use current_response::read_current;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Uri};
 use request::CreateRequest;
 use response_id::{FoundResponse, ResponseId, is_tool_result};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 use std::sync::Arc;
 use submission::Submission;
 use turnwire_core::event::UserInterrupt;
-use turnwire_core::{Event, Head, Seq};
+use turnwire_core::{Event, Head, Json, Seq};
 use turnwire_wires::{EncoderOptions, Wire};
 
 fn wire() -> ApiResult<&'static Wire> {
@@ -66,22 +67,25 @@ pub async fn create(
     // The response may take minutes and does not need the body: free the memory.
     drop(body);
     if background && !stream {
-        return Ok(json_response(&found, read_current(&found).await?));
+        return Ok(json_response(&found, &read_current(&found).await?));
     }
     let after = found.id.results.map_or(Head::EMPTY, Seq::previous);
     let delivery = app.deliveries.begin(found.session.key(), &found.id.reply, after);
-    let follow = follow(&app, &caller, &found).await?.with_delivery(delivery);
+    let encoding = EncoderOptions { collects: !stream, ..encoding(&found) };
+    let follow = follow(&app, &caller, &found, encoding).await?.with_delivery(delivery);
     if stream {
         return Ok(protocols::sse_response(&app, follow.unmerged()));
     }
-    let mut last = String::new();
-    let each = |_: &str, text: &str| text.clone_into(&mut last);
-    match follow.collect(each).await? {
-        AnswerEnd::Complete => {}
-        AnswerEnd::Expired => return Err(expired_error()),
-        AnswerEnd::ServerStopped => return Err(protocols::stopping_error(found.session.id())),
-    }
-    Ok(json_response(&found, response_in_frame(&last)?))
+    let response = match follow.collect().await? {
+        CollectedAnswer::Complete(response) => response,
+        CollectedAnswer::Expired => return Err(expired_error()),
+        CollectedAnswer::ServerStopped => {
+            return Err(protocols::stopping_error(found.session.id()));
+        }
+    };
+    let response = response.and_then(Result::ok);
+    let response = response.ok_or_else(|| ApiError::internal("the response is empty"))?;
+    Ok(json_response(&found, &response))
 }
 
 /// What stands behind the `?`.
@@ -103,9 +107,9 @@ pub async fn retrieve(
 ) -> ApiResult<Response> {
     let found = find_response(&app, &caller, &id).await?;
     if !query.stream {
-        return Ok(json_response(&found, read_current(&found).await?));
+        return Ok(json_response(&found, &read_current(&found).await?));
     }
-    let follow = follow(&app, &caller, &found).await?.unmerged();
+    let follow = follow(&app, &caller, &found, encoding(&found)).await?.unmerged();
     // Unmerged, the frames of a response are numbered from 0 without gaps.
     let skipped = query.starting_after.map_or(0, |number| number.saturating_add(1));
     Ok(protocols::sse_response(&app, follow.skip_frames(skipped)))
@@ -120,18 +124,25 @@ pub async fn cancel(
     let found = find_response(&app, &caller, &id).await?;
     let stop = Event::new(found.id.reply.clone(), UserInterrupt {});
     client_events::accept_events(&app, &found.session, &caller, &[stop]).await?;
-    Ok(json_response(&found, read_current(&found).await?))
+    Ok(json_response(&found, &read_current(&found).await?))
 }
 
-fn json_response(found: &FoundResponse, response: Value) -> Response {
-    with_session_header(found.session.id(), Json(response).into_response())
+fn json_response(found: &FoundResponse, response: &Json) -> Response {
+    let json = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+    let response = (json, response.text().to_owned()).into_response();
+    with_session_header(found.session.id(), response)
 }
 
 /// The stream of a response.
-async fn follow(app: &App, caller: &Caller, found: &FoundResponse) -> ApiResult<ReplySubscriber> {
+async fn follow(
+    app: &App,
+    caller: &Caller,
+    found: &FoundResponse,
+    encoding: EncoderOptions,
+) -> ApiResult<ReplySubscriber> {
     let tell = ReplyStreamOptions {
         wire: wire()?,
-        encoding: encoding(found),
+        encoding,
         reply_id: found.id.reply.clone(),
         begin: found
             .id

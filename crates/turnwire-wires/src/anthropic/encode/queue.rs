@@ -1,8 +1,7 @@
 //! The queue of blocks in the order of their starts. Only the first one is written.
 
 use super::super::content;
-use super::{BlockDelta, Delta, Frame};
-use crate::stream::Frames;
+use super::output::{Delta, Output};
 use std::collections::{HashMap, VecDeque};
 use turnwire_core::{DataBlock, Event, Fields, Json, Msg, ThinkingBlock};
 
@@ -71,7 +70,7 @@ impl BlockQueue {
         self.has_calls
     }
 
-    pub(super) fn start_block(&mut self, id: &str, slot: QueuedContent, out: &mut Frames) {
+    pub(super) fn start_block(&mut self, id: &str, slot: QueuedContent, out: &mut Output<'_>) {
         self.push(QueuedBlock::new(id, slot), out);
     }
 
@@ -81,13 +80,13 @@ impl BlockQueue {
         slot: QueuedContent,
         text: &str,
         extra: &Fields,
-        out: &mut Frames,
+        out: &mut Output<'_>,
     ) {
         let (text, extra) = (text.to_owned(), extra.clone());
         self.push(QueuedBlock { text, extra, ended: true, ..QueuedBlock::new(id, slot) }, out);
     }
 
-    fn push(&mut self, block: QueuedBlock, out: &mut Frames) {
+    fn push(&mut self, block: QueuedBlock, out: &mut Output<'_>) {
         if self.positions.contains_key(&block.id) {
             return;
         }
@@ -100,7 +99,7 @@ impl BlockQueue {
 
     /// Appends to the text of a block.
     #[inline]
-    pub(super) fn push_text(&mut self, id: &str, delta: &str, out: &mut Frames) {
+    pub(super) fn push_text(&mut self, id: &str, delta: &str, out: &mut Output<'_>) {
         if let Some(front) = self.blocks.front_mut()
             && front.id == id
             && front.is_live()
@@ -124,7 +123,7 @@ impl BlockQueue {
         id: &str,
         text: Option<&str>,
         extra: &Fields,
-        out: &mut Frames,
+        out: &mut Output<'_>,
     ) {
         let Some(block) = self.get(id).filter(|block| !block.ended) else { return };
         block.ended = true;
@@ -136,7 +135,7 @@ impl BlockQueue {
     }
 
     /// The agent has executed a call.
-    pub(super) fn mark_served(&mut self, id: &str, out: &mut Frames) {
+    pub(super) fn mark_served(&mut self, id: &str, out: &mut Output<'_>) {
         if let Some(QueuedBlock { content: QueuedContent::ToolCall { served, .. }, .. }) =
             self.get(id)
         {
@@ -166,7 +165,7 @@ impl BlockQueue {
     }
 
     /// Closes all blocks at the end of a model call. It is not known yet who executes its tool calls.
-    pub(super) fn close_blocks(&mut self, out: &mut Frames) {
+    pub(super) fn close_blocks(&mut self, out: &mut Output<'_>) {
         for block in &mut self.blocks {
             block.ended = true;
         }
@@ -174,7 +173,7 @@ impl BlockQueue {
     }
 
     /// Writes everything: calls without a result are for the client.
-    pub(super) fn flush(&mut self, out: &mut Frames) {
+    pub(super) fn flush(&mut self, out: &mut Output<'_>) {
         for block in &mut self.blocks {
             block.ended = true;
         }
@@ -187,7 +186,7 @@ impl BlockQueue {
     }
 
     /// Writes what can be written of the first block, and continues with the next when it is complete.
-    fn advance(&mut self, until: ReleaseLimit, out: &mut Frames) {
+    fn advance(&mut self, until: ReleaseLimit, out: &mut Output<'_>) {
         while let Some(block) = self.blocks.front_mut() {
             match block.advance(self.index, until, out) {
                 Progress::Waiting => return,
@@ -237,7 +236,7 @@ impl QueuedBlock {
         matches!(self.content, QueuedContent::Text | QueuedContent::Thinking)
     }
 
-    fn advance(&mut self, index: u64, until: ReleaseLimit, out: &mut Frames) -> Progress {
+    fn advance(&mut self, index: u64, until: ReleaseLimit, out: &mut Output<'_>) -> Progress {
         let text = std::mem::take(&mut self.text);
         match &self.content {
             QueuedContent::Text | QueuedContent::Thinking => {
@@ -264,11 +263,11 @@ impl QueuedBlock {
                     ("input", serde_json::Map::new().into()),
                 ]);
                 fields.extend(&content::call_extra(&self.extra));
-                write_start(&fields, index, out);
+                out.start_block(&fields, index);
                 if !text.is_empty() {
-                    write_delta(Delta::Input { partial_json: &text }, index, out);
+                    out.push_delta(Delta::Input { partial_json: &text }, index);
                 }
-                write_stop(index, out);
+                out.stop_block(index);
             }
             QueuedContent::Data(_) if !self.ended => return Progress::Waiting,
             QueuedContent::Data(msg) => {
@@ -282,7 +281,7 @@ impl QueuedBlock {
         Progress::Written
     }
 
-    fn write_block_start(&mut self, index: u64, out: &mut Frames) {
+    fn write_block_start(&mut self, index: u64, out: &mut Output<'_>) {
         if self.begun {
             return;
         }
@@ -298,30 +297,30 @@ impl QueuedBlock {
             | QueuedContent::Data(_)
             | QueuedContent::Item(_) => content::plain_text(""),
         };
-        write_start(&fields, index, out);
+        out.start_block(&fields, index);
     }
 
     /// Writes text of a text or thinking block.
     #[inline]
-    fn write_text(&mut self, text: &str, index: u64, out: &mut Frames) {
+    fn write_text(&mut self, text: &str, index: u64, out: &mut Output<'_>) {
         if text.is_empty() {
             return;
         }
         self.write_block_start(index, out);
         self.has_written = true;
         match self.content {
-            QueuedContent::Thinking => write_delta(Delta::Thinking { thinking: text }, index, out),
+            QueuedContent::Thinking => out.push_delta(Delta::Thinking { thinking: text }, index),
             QueuedContent::Text
             | QueuedContent::ToolCall { .. }
             | QueuedContent::Data(_)
             | QueuedContent::Item(_) => {
-                write_delta(Delta::Text { text }, index, out);
+                out.push_delta(Delta::Text { text }, index);
             }
         }
     }
 
     /// Ends such a block, with its signature or citations.
-    fn write_block_end(&mut self, index: u64, out: &mut Frames) {
+    fn write_block_end(&mut self, index: u64, out: &mut Output<'_>) {
         let is_thinking = matches!(self.content, QueuedContent::Thinking);
         if is_thinking && !self.begun {
             let block = ThinkingBlock { rest: self.extra.clone(), ..ThinkingBlock::default() };
@@ -334,32 +333,18 @@ impl QueuedBlock {
         self.write_block_start(index, out);
         if is_thinking {
             if let Ok(Some(signature)) = self.extra.get::<String>("signature") {
-                write_delta(Delta::Signature { signature: &signature }, index, out);
+                out.push_delta(Delta::Signature { signature: &signature }, index);
             }
         } else if let Ok(Some(citations)) = self.extra.get::<Vec<Json>>("citations") {
             for citation in &citations {
-                write_delta(Delta::Citation { citation }, index, out);
+                out.push_delta(Delta::Citation { citation }, index);
             }
         }
-        write_stop(index, out);
+        out.stop_block(index);
     }
 }
 
-fn write_start(fields: &Fields, index: u64, out: &mut Frames) {
-    let content_block = content::to_json(fields);
-    out.push("content_block_start", &Frame::ContentBlockStart { index, content_block });
-}
-
-fn write_delta(delta: Delta<'_>, index: u64, out: &mut Frames) {
-    let name = "content_block_delta";
-    out.push(name, &BlockDelta { r#type: name, index, delta });
-}
-
-fn write_stop(index: u64, out: &mut Frames) {
-    out.push("content_block_stop", &Frame::ContentBlockStop { index });
-}
-
-fn write_whole(fields: &Fields, index: u64, out: &mut Frames) {
-    write_start(fields, index, out);
-    write_stop(index, out);
+fn write_whole(fields: &Fields, index: u64, out: &mut Output<'_>) {
+    out.start_block(fields, index);
+    out.stop_block(index);
 }

@@ -1,5 +1,7 @@
 //! The frames of the stream to clients.
 
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use turnwire_core::event::TokenCounts;
@@ -203,26 +205,34 @@ pub(super) struct Image<'a> {
 
 /// The response, including fields that clients expect and that are always the same here.
 #[derive(Serialize)]
-pub(super) struct Response<'a> {
-    pub id: &'a str,
-    pub object: &'static str,
-    pub created_at: i64,
-    pub status: &'a str,
-    pub error: Option<ErrorBody<'a>>,
-    pub incomplete_details: Option<Incomplete<'a>>,
-    pub instructions: Option<()>,
-    pub model: &'a str,
-    pub output: &'a [Json],
-    pub parallel_tool_calls: bool,
-    pub previous_response_id: Option<()>,
-    pub tool_choice: &'static str,
-    pub tools: [(); 0],
-    pub temperature: Option<()>,
-    pub top_p: Option<()>,
-    pub metadata: EmptyObject,
-    pub usage: Option<Usage>,
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
+pub struct Response<'a> {
+    pub(super) id: &'a str,
+    pub(super) object: &'static str,
+    pub(super) created_at: i64,
+    pub(super) status: &'a str,
+    pub(super) error: Option<ErrorBody<'a>>,
+    pub(super) incomplete_details: Option<Incomplete<'a>>,
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    pub(super) instructions: Option<()>,
+    pub(super) model: &'a str,
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<Fields>"))]
+    pub(super) output: &'a [Json],
+    pub(super) parallel_tool_calls: bool,
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    pub(super) previous_response_id: Option<()>,
+    pub(super) tool_choice: &'static str,
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<Fields>"))]
+    pub(super) tools: [(); 0],
+    #[cfg_attr(feature = "schema", schemars(with = "Option<f64>"))]
+    pub(super) temperature: Option<()>,
+    #[cfg_attr(feature = "schema", schemars(with = "Option<f64>"))]
+    pub(super) top_p: Option<()>,
+    #[cfg_attr(feature = "schema", schemars(with = "Fields"))]
+    pub(super) metadata: EmptyObject,
+    pub(super) usage: Option<Usage>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub structured_output: Option<&'a Json>,
+    pub(super) structured_output: Option<&'a Json>,
 }
 
 impl Default for Response<'_> {
@@ -254,17 +264,20 @@ impl Default for Response<'_> {
 pub(super) struct EmptyObject {}
 
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "ResponseError"))]
 pub(super) struct ErrorBody<'a> {
-    pub code: &'a str,
-    pub message: &'a str,
+    pub(super) code: &'a str,
+    pub(super) message: &'a str,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "ResponseIncompleteDetails"))]
 pub(super) struct Incomplete<'a> {
-    pub reason: &'a str,
+    pub(super) reason: &'a str,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "ResponseUsage"))]
 pub(super) struct Usage {
     input_tokens: i64,
     input_tokens_details: InputDetails,
@@ -274,12 +287,14 @@ pub(super) struct Usage {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "ResponseInputTokens"))]
 struct InputDetails {
     cached_tokens: i64,
     cache_write_tokens: i64,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "ResponseOutputTokens"))]
 struct OutputDetails {
     reasoning_tokens: i64,
 }

@@ -3,7 +3,7 @@
 use super::super::{error, item};
 use super::block::{BlockState, OutputBlock, OutputKind};
 use super::frame::{self, ErrorBody, Incomplete, Part, Response};
-use super::{OpenReasoning, OpenResponse};
+use super::{Delivery, OpenReasoning, OpenResponse, ResponseEnd};
 use crate::stream::Frames;
 use turnwire_core::event::ReplyEnd;
 use turnwire_core::{Fields, FinishedReason, Json, ReplyError};
@@ -59,7 +59,7 @@ impl OpenResponse {
         block.write_start(&mut self.number, index, out);
         if ended || !matches!(block.kind, OutputKind::Text | OutputKind::Thinking) {
             // The input of a call that has not ended is incomplete.
-            self.close_block(position, "incomplete", out);
+            self.close_block(position, self.open_status, out);
         }
     }
 
@@ -137,41 +137,48 @@ impl OpenResponse {
             .any(|block| block.kind.is_call() && matches!(block.state, BlockState::Held))
     }
 
-    pub(super) fn finish(&mut self, end: &ReplyEnd, out: &mut Frames) {
+    pub(super) fn finish(&mut self, end: &ResponseEnd<'_>, out: &mut Frames) {
         self.announce(out);
-        let (name, status) = match &end.finished_reason {
-            FinishedReason::Completed | FinishedReason::ToolCalls => {
-                ("response.completed", "completed")
-            }
-            FinishedReason::Error => ("response.failed", "failed"),
-            // The protocol has this status, but no event for it.
-            FinishedReason::Interrupted => ("response.incomplete", "cancelled"),
-            FinishedReason::Length
-            | FinishedReason::Refusal
-            | FinishedReason::ContentFilter
-            | FinishedReason::Truncated
-            | FinishedReason::ExceedMaxIters
-            | FinishedReason::Other(_) => ("response.incomplete", "incomplete"),
+        let (name, status) = match end {
+            ResponseEnd::Ended(end) => final_status(&end.finished_reason),
+            ResponseEnd::Running => ("response.in_progress", "in_progress"),
         };
-        let open = if status == "completed" { "completed" } else { "incomplete" };
-        let is_tool_calls = matches!(end.finished_reason, FinishedReason::ToolCalls);
-        if self.wants_json && (end.structured_output.is_some() || is_tool_calls) {
-            let mut texts =
-                self.blocks.iter_mut().filter(|block| matches!(block.kind, OutputKind::Text));
-            texts
-                .by_ref()
-                .filter(|block| !block.looks_like_json())
-                .for_each(OutputBlock::drop_held);
+        let open = match status {
+            "completed" | "in_progress" => status,
+            _ => "incomplete",
+        };
+        match end {
+            ResponseEnd::Ended(end) => {
+                let is_tool_calls = matches!(end.finished_reason, FinishedReason::ToolCalls);
+                if self.wants_json && (end.structured_output.is_some() || is_tool_calls) {
+                    self.drop_held(|block| {
+                        matches!(block.kind, OutputKind::Text) && !block.looks_like_json()
+                    });
+                }
+            }
+            ResponseEnd::Running => {
+                self.open_status = "in_progress";
+                self.drop_held(|block| block.kind.is_call());
+            }
         }
         self.release_blocks(true, out);
         for position in 0..self.blocks.len() {
             self.close_block(position, open, out);
         }
         self.close_reasoning(&Fields::default(), out);
-        if let Some(output) = &end.structured_output {
+        let end = match end {
+            ResponseEnd::Ended(end) => Some(*end),
+            ResponseEnd::Running => None,
+        };
+        if let Some(output) = end.and_then(|end| end.structured_output.as_ref()) {
             self.write_structured_output(output, out);
         }
         self.write_final_response(name, status, end, out);
+    }
+
+    fn drop_held(&mut self, which: impl Fn(&OutputBlock) -> bool) {
+        let blocks = self.blocks.iter_mut().filter(|block| which(block));
+        blocks.for_each(OutputBlock::drop_held);
     }
 
     /// Writes the structured output as a message, unless the last text is the same.
@@ -196,15 +203,15 @@ impl OpenResponse {
         &mut self,
         name: &'static str,
         status: &str,
-        end: &ReplyEnd,
+        end: Option<&ReplyEnd>,
         out: &mut Frames,
     ) {
         let unknown = ReplyError::default();
         let failure = (status == "failed").then(|| {
-            let error = end.error.as_ref().unwrap_or(&unknown);
+            let error = end.and_then(|end| end.error.as_ref()).unwrap_or(&unknown);
             ErrorBody { code: error::error_code(&error.r#type), message: &error.message }
         });
-        let incomplete = (status == "incomplete").then(|| Incomplete {
+        let incomplete = end.filter(|_| status == "incomplete").map(|end| Incomplete {
             reason: match &end.finished_reason {
                 FinishedReason::Length => "max_output_tokens",
                 reason => reason.as_str(),
@@ -219,13 +226,34 @@ impl OpenResponse {
             error: failure,
             incomplete_details: incomplete,
             output: &output,
-            usage: self.usage.map(frame::Usage::from),
-            structured_output: end.structured_output.as_ref(),
+            usage: end.and(self.usage).map(frame::Usage::from),
+            structured_output: end.and_then(|end| end.structured_output.as_ref()),
             ..Response::default()
         };
+        if self.delivery == Delivery::Whole {
+            self.whole = Json::from_value(&response).ok();
+        }
         let frame =
             frame::Lifecycle { r#type: name, sequence_number: self.number, response: &response };
         out.push(name, &frame);
         self.number += 1;
+    }
+}
+
+/// The last frame of a response, and its status.
+fn final_status(reason: &FinishedReason) -> (&'static str, &'static str) {
+    match reason {
+        FinishedReason::Completed | FinishedReason::ToolCalls => {
+            ("response.completed", "completed")
+        }
+        FinishedReason::Error => ("response.failed", "failed"),
+        // The protocol has this status, but no event for it.
+        FinishedReason::Interrupted => ("response.incomplete", "cancelled"),
+        FinishedReason::Length
+        | FinishedReason::Refusal
+        | FinishedReason::ContentFilter
+        | FinishedReason::Truncated
+        | FinishedReason::ExceedMaxIters
+        | FinishedReason::Other(_) => ("response.incomplete", "incomplete"),
     }
 }
