@@ -52,6 +52,8 @@ pub(crate) struct Route {
     query: QuerySpec,
     body: Option<RequestBody>,
     responses: Vec<ResponseSpec>,
+    /// How it writes errors.
+    dialect: Dialect,
     handler: MethodRouter<Arc<App>>,
 }
 
@@ -106,6 +108,8 @@ struct ResponseSpec {
 /// Media types, each with the schema of its content.
 type Content = Vec<(&'static str, SchemaOf)>;
 
+/// Any media type.
+const ANY: &str = "*/*";
 const JSON: &str = "application/json";
 const BYTES: &str = "application/octet-stream";
 const NDJSON: &str = "application/x-ndjson";
@@ -159,7 +163,25 @@ impl Route {
         });
         let query = QuerySpec { schema: H::query(), accepts_unknown: false };
         let (headers, responses) = (Vec::new(), Vec::new());
-        Self { method, path, access, id, summary: "", headers, query, body, responses, handler }
+        Self {
+            method,
+            path,
+            access,
+            id,
+            summary: "",
+            headers,
+            query,
+            body,
+            responses,
+            dialect: Dialect::Turnwire,
+            handler,
+        }
+    }
+
+    /// Writes errors as another protocol does.
+    fn errors_of(mut self, dialect: Dialect) -> Self {
+        self.dialect = dialect;
+        self
     }
 
     fn summary(mut self, summary: &'static str) -> Self {
@@ -170,12 +192,6 @@ impl Route {
     /// Documents a header.
     fn header(mut self, header: HeaderParam) -> Self {
         self.headers.push(header);
-        self
-    }
-
-    /// Declares the query parameters of a handler that reads them from the URL itself.
-    fn query<T: JsonSchema>(mut self) -> Self {
-        self.query.schema = Some(T::json_schema);
         self
     }
 
@@ -224,6 +240,15 @@ impl Route {
         self
     }
 
+    /// Whether a path fits the pattern of this route.
+    fn has_path(&self, path: &str) -> bool {
+        let mut parts = path.split('/');
+        let fits = self.path.split('/').all(|pattern| {
+            parts.next().is_some_and(|part| part == pattern || pattern.starts_with('{'))
+        });
+        fits && parts.next().is_none()
+    }
+
     /// The names of the query parameters; `None` where any are accepted.
     fn query_names(&self) -> Option<Vec<String>> {
         if self.query.accepts_unknown {
@@ -233,6 +258,14 @@ impl Route {
         let properties = schema.as_ref().and_then(|schema| schema.get("properties")?.as_object());
         Some(properties.map(|all| all.keys().cloned().collect()).unwrap_or_default())
     }
+}
+
+/// How errors of a path are written that its route does not see: by the guard, or because of the method.
+pub(crate) fn dialect_for_path(path: &str) -> Dialect {
+    ROUTES
+        .iter()
+        .find(|route| route.has_path(path))
+        .map_or(Dialect::Turnwire, |route| route.dialect)
 }
 
 /// All routes, for a program that serves connections itself. The caller of a request is the
@@ -266,7 +299,7 @@ impl RouteLayer {
             app: Arc::clone(app),
             index,
             access: route.access,
-            dialect: Dialect::from_path(route.path),
+            dialect: route.dialect,
             query_names: route.query_names().map(Into::into),
         }
     }

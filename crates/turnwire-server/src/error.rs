@@ -13,9 +13,10 @@
 
 mod dialect;
 
-pub(crate) use dialect::Dialect;
+pub(crate) use dialect::{AnthropicErrorBody, Dialect, OpenAiErrorBody};
 
 use crate::App;
+use crate::api;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -324,10 +325,11 @@ pub(crate) async fn no_such_method(
     State(app): State<Arc<App>>,
     method: Method,
     uri: Uri,
-) -> ApiError {
+) -> Response {
     app.metrics.count_response(None, StatusCode::METHOD_NOT_ALLOWED, Duration::ZERO);
-    ApiError::method_not_allowed(format!("{} does not support {method}", uri.path()))
-        .hint("the header `allow` lists the supported methods")
+    let error = ApiError::method_not_allowed(format!("{} does not support {method}", uri.path()))
+        .hint("the header `allow` lists the supported methods");
+    api::dialect_for_path(uri.path()).translate(error.into_response())
 }
 
 #[cfg(test)]

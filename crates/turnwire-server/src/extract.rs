@@ -9,9 +9,9 @@ use crate::error::{ApiError, ApiResult};
 use crate::guard::RequestContext;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use bytes::Bytes;
-use http::HeaderMap;
 use http::header::IF_NONE_MATCH;
 use http::request::Parts;
+use http::{HeaderMap, Uri};
 use http_body::Body as HttpBody;
 use serde::de::DeserializeOwned;
 use std::fmt::Display;
@@ -75,10 +75,7 @@ macro_rules! request_part_extractors {
                 axum::extract::$name::<T>::from_request_parts(parts, state)
                     .await
                     .map(|found| Self(found.0))
-                    .map_err(|error| {
-                        ApiError::bad_request(error.body_text())
-                            .hint("GET /openapi.json describes the parameters of each route")
-                    })
+                    .map_err(|error| invalid_parameters(error.body_text()))
             }
         }
     )*};
@@ -89,6 +86,19 @@ request_part_extractors! {
     Query
     /// The parameters in the path.
     Path
+}
+
+impl<T: DeserializeOwned> Query<T> {
+    /// The query parameters of a request that bypasses the router.
+    pub(crate) fn from_uri(uri: &Uri) -> ApiResult<Self> {
+        axum::extract::Query::try_from_uri(uri)
+            .map(|found| Self(found.0))
+            .map_err(|error| invalid_parameters(error.body_text()))
+    }
+}
+
+fn invalid_parameters(message: String) -> ApiError {
+    ApiError::bad_request(message).hint("GET /openapi.json describes the parameters of each route")
 }
 
 /// Whether the `If-None-Match` header of a request names an `ETag`. Proxies that compress make tags weak.

@@ -8,7 +8,8 @@ mod request_id;
 use crate::App;
 use crate::api::{self, Access, RouteLayer};
 use crate::auth::{AuthError, Caller, Identity, TOO_MANY_CONNECTIONS, expired_error, is_expired};
-use crate::error::{ApiError, ApiResult, Dialect, LogDetail};
+use crate::error::{ApiError, ApiResult, LogDetail};
+use crate::extract::Query;
 use crate::listen::{ActiveRequest, ClientConnection, Signal, TrackedBody};
 use crate::routes::events_in;
 use axum::Router;
@@ -143,7 +144,7 @@ impl Guard {
             Ok(AdmissionResult::Answered(answer)) => answer,
             Err(error) => {
                 let too_many = error.name() == TOO_MANY_CONNECTIONS && version == Version::HTTP_11;
-                let dialect = Dialect::from_path(uri.path());
+                let dialect = api::dialect_for_path(uri.path());
                 let mut response = dialect.translate(error.into_response());
                 if too_many {
                     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -203,9 +204,15 @@ impl Guard {
         id: String,
         request: Request<Incoming>,
     ) -> Response<Body> {
-        let checked = layer.check(&context, request.uri().query());
-        let answer = match checked.and_then(|()| context.caller()) {
-            Ok(caller) => events_in::publish_request(&self.app, &caller, &id, request).await,
+        let admitted = layer.check(&context, request.uri().query()).and_then(|()| {
+            let caller = context.caller()?;
+            let Query(query) = Query::from_uri(request.uri())?;
+            Ok((caller, query))
+        });
+        let answer = match admitted {
+            Ok((caller, query)) => {
+                events_in::publish_request(&self.app, &caller, &id, &query, request).await
+            }
             Err(refused) => Err(refused),
         };
         let response = answer.unwrap_or_else(IntoResponse::into_response);

@@ -22,10 +22,10 @@ mod producer;
 mod publish;
 
 pub(crate) use batch::{Batch, WIRES};
-pub(crate) use params::IngestQuery;
+pub(crate) use params::{PipeQuery, PublishQuery, find_wire};
 pub(crate) use pipe::Pipe;
 pub(crate) use producer::Publisher;
-pub(crate) use publish::{Published, SkippedEvent, accept_client_events, publish};
+pub(crate) use publish::{Published, PublishedView, SkippedEvent, accept_client_events, publish};
 
 use crate::App;
 use crate::error::ApiResult;

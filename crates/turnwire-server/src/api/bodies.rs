@@ -1,5 +1,8 @@
-//! Schemas of bodies that are not read or written through serde: those of other protocols, as far as Turnwire knows them,
-//! and those for which the code has a faster way. These types exist for `/openapi.json` only.
+//! Schemas of request bodies that no type holds. These types exist for `/openapi.json` only.
+//!
+//! The requests of other protocols are read field by field out of an object: fields that Turnwire does not know go to the
+//! agent as they are, and an error names the field. Messages and events have several forms. So there is nothing to derive
+//! these schemas from. Everything that a route responds with is derived from the type that it is written from.
 
 #![expect(dead_code, reason = "only their schemas are used")]
 
@@ -45,49 +48,12 @@ enum TextOrBlocks {
     Blocks(Vec<ContentBlock>),
 }
 
-/// The query of `POST …/events`.
-#[derive(JsonSchema)]
-pub(super) struct PublishQuery {
-    /// The wire of the events: `turnwire` (default), `agentscope` or `agentscope-java`.
-    wire: Option<String>,
-    /// Leave out events that do not fit and report them, instead of refusing the request.
-    tolerant: Option<bool>,
-    /// Whether a hint starts a reply if none is open.
-    reply: Option<bool>,
-}
-
-/// The query of `POST …/replies`.
-#[derive(JsonSchema)]
-pub(super) struct PipeQuery {
-    /// The wire of the stream; `turnwire` by default.
-    wire: Option<String>,
-    /// Leave out events that do not fit and report them, instead of ending the reply.
-    tolerant: Option<bool>,
-    /// The reply's id; by default the stream's own, or a new one.
-    reply_id: Option<String>,
-}
-
 /// One event, or a list.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 pub(super) enum EventsBody {
     One(Event<'static>),
     Many(Vec<Event<'static>>),
-}
-
-/// What became of published events.
-#[derive(JsonSchema)]
-pub(super) struct Published {
-    /// The resume token of the last stored event.
-    last_event_id: String,
-    /// How many events were stored.
-    stored: u64,
-    /// How many were stored before.
-    repeated: u64,
-    /// With `tolerant=true`: events that do not fit.
-    skipped: Option<Vec<Fields>>,
-    /// The reply that a hint has started.
-    reply_id: Option<String>,
 }
 
 /// Text, or a list of the protocol's content parts.
@@ -143,17 +109,6 @@ pub(super) struct ChatCompletionRequest {
     response_format: Option<Fields>,
 }
 
-/// A chat completion.
-#[derive(JsonSchema)]
-pub(super) struct ChatCompletion {
-    id: String,
-    object: String,
-    created: i64,
-    model: String,
-    choices: Vec<Fields>,
-    usage: Option<Fields>,
-}
-
 /// A Responses request. Other fields are passed to the agent.
 #[derive(JsonSchema)]
 pub(super) struct ResponseRequest {
@@ -171,20 +126,6 @@ pub(super) struct ResponseRequest {
     text: Option<Fields>,
 }
 
-/// A response of the Responses API.
-#[derive(JsonSchema)]
-pub(super) struct Response {
-    id: String,
-    object: String,
-    created_at: f64,
-    status: String,
-    model: String,
-    output: Vec<Fields>,
-    usage: Option<Fields>,
-    error: Option<Fields>,
-    incomplete_details: Option<Fields>,
-}
-
 /// A Messages request. Other fields are passed to the agent.
 #[derive(JsonSchema)]
 pub(super) struct AnthropicRequest {
@@ -199,33 +140,12 @@ pub(super) struct AnthropicRequest {
     tools: Vec<Fields>,
 }
 
-/// A message of the Messages API.
-#[derive(JsonSchema)]
-pub(super) struct AnthropicMessage {
-    id: String,
-    r#type: String,
-    role: String,
-    model: String,
-    content: Vec<Fields>,
-    stop_reason: Option<String>,
-    stop_sequence: Option<String>,
-    usage: Fields,
-}
-
-/// The history of the content-block protocol.
-#[derive(JsonSchema)]
-pub(super) struct BlocksHistory {
-    session_id: String,
-    messages: Vec<Fields>,
-    status: String,
-    pending_approval: Option<Fields>,
-    last_event_id: Option<String>,
-}
-
 /// An `OpenAPI` document.
 #[derive(JsonSchema)]
 pub(super) struct OpenApiDocument {
     openapi: String,
     info: Fields,
+    servers: Vec<Fields>,
     paths: Fields,
+    components: Fields,
 }

@@ -15,6 +15,12 @@ use schemars::JsonSchema;
 use std::sync::Arc;
 
 /// Something that a handler takes.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not known as an argument of a handler",
+    label = "`/openapi.json` cannot describe this argument",
+    note = "use `Query<T>`, `Path<T>` or `JsonBody<T>` of `crate::extract`, with `T: JsonSchema` for `Query` and `JsonBody`",
+    note = "an argument that reads neither the query nor a JSON body gets `impl Input for … {{}}` in `api/endpoint.rs`"
+)]
 pub(crate) trait Input {
     /// The schema of the query parameters that it reads.
     fn query() -> Option<SchemaOf> {
@@ -52,6 +58,13 @@ impl Input for BodyBytes {}
 impl Input for Request {}
 
 /// A handler whose arguments are `A`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a handler in the table of routes",
+    label = "not a handler that `/openapi.json` can describe",
+    note = "a handler is an `async fn` of at most 7 arguments that all implement `Input` (see `api/endpoint.rs`)",
+    note = "the types in `Query<T>` and `JsonBody<T>` need `#[derive(JsonSchema)]`, because the route's parameters and body follow from them",
+    note = "use `Query`, `Path` and `JsonBody` of `crate::extract`, not those of axum"
+)]
 pub(crate) trait Endpoint<A> {
     /// The schema of its query parameters.
     fn query() -> Option<SchemaOf>;

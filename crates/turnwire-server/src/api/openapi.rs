@@ -2,7 +2,7 @@
 
 use super::{Access, Content, ROUTES, Route};
 use crate::auth::Action;
-use crate::error::ErrorBody;
+use crate::error::{AnthropicErrorBody, Dialect, ErrorBody, OpenAiErrorBody};
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -60,7 +60,7 @@ pub(crate) fn document() -> Value {
             item.insert(method, operation(route, &mut generators));
         }
     }
-    let error = generators.responses.subschema_for::<ErrorBody<'_>>();
+    let errors = error_responses(&mut generators.responses);
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -83,14 +83,36 @@ pub(crate) fn document() -> Value {
                 },
             },
             "schemas": generators.components(),
-            "responses": {
-                "Error": {
-                    "description": "What went wrong, and what to do next",
-                    "content": { "application/json": { "schema": error } },
-                },
-            },
+            "responses": errors,
         },
     })
+}
+
+/// The name of a dialect's error response.
+fn error_name(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Turnwire => "Error",
+        Dialect::OpenAi => "OpenAiError",
+        Dialect::Anthropic => "AnthropicError",
+    }
+}
+
+/// The error response of each dialect.
+fn error_responses(generator: &mut SchemaGenerator) -> Map<String, Value> {
+    let all = [
+        (Dialect::Turnwire, generator.subschema_for::<ErrorBody<'_>>()),
+        (Dialect::OpenAi, generator.subschema_for::<OpenAiErrorBody>()),
+        (Dialect::Anthropic, generator.subschema_for::<AnthropicErrorBody>()),
+    ];
+    let response = |schema| {
+        json!({
+            "description": "What went wrong, and what to do next",
+            "content": { "application/json": { "schema": schema } },
+        })
+    };
+    all.into_iter()
+        .map(|(dialect, schema)| (error_name(dialect).to_owned(), response(schema)))
+        .collect()
 }
 
 fn operation(route: &Route, generators: &mut Generators) -> Value {
@@ -130,7 +152,8 @@ fn operation(route: &Route, generators: &mut Generators) -> Value {
         }
         responses.insert(response.status.to_string(), value.into());
     }
-    responses.insert("default".into(), json!({ "$ref": "#/components/responses/Error" }));
+    let error = format!("#/components/responses/{}", error_name(route.dialect));
+    responses.insert("default".into(), json!({ "$ref": error }));
     operation.insert("responses".into(), responses.into());
     operation.into()
 }

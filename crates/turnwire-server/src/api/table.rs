@@ -3,16 +3,17 @@
 
 use super::Access::{Local, NoTicket, Public, Requires, RequiresAtLeast, RequiresOneOf, Socket};
 use super::bodies::{
-    AgUiRunInput, AiSdkChatRequest, AnthropicMessage, AnthropicRequest, Binary, BlocksHistory,
-    ChatCompletion, ChatCompletionRequest, EventsBody, MessageBody, OpenApiDocument, PipeQuery,
-    PublishQuery, Published, Response, ResponseRequest,
+    AgUiRunInput, AiSdkChatRequest, AnthropicRequest, Binary, ChatCompletionRequest, EventsBody,
+    MessageBody, OpenApiDocument, ResponseRequest,
 };
-use super::{BYTES, HeaderParam, JSON, NDJSON, Route, SSE};
+use super::{ANY, BYTES, HeaderParam, JSON, NDJSON, Route, SSE};
 use crate::auth::Action::{
     Administer, CancelResponse, Chat, Confirm, Fork, Publish, Read, Regenerate, StartWithHint,
     StoreBlob,
 };
+use crate::error::Dialect;
 use crate::health::{self, HealthStatus, TicketView};
+use crate::ingest::PublishedView;
 use crate::protocols::openai::models::{ModelList, ModelView};
 use crate::protocols::{ag_ui, ai_sdk, anthropic, blocks, openai};
 use crate::routes::{
@@ -21,6 +22,10 @@ use crate::routes::{
 };
 use crate::turns::send::Accepted;
 use turnwire_core::Msg;
+use turnwire_wires::anthropic::Message;
+use turnwire_wires::blocks::History;
+use turnwire_wires::openai_chat::ChatCompletion;
+use turnwire_wires::openai_responses::Response;
 
 const IDEMPOTENCY_KEY: HeaderParam = HeaderParam {
     name: "Idempotency-Key",
@@ -119,14 +124,12 @@ fn events() -> Vec<Route> {
         Route::post(path, publish, "publishEvents", routes::publish_events)
             .summary("Store events: all of them or none, durable when answered")
             .header(PRODUCER)
-            .query::<PublishQuery>()
             .body::<EventsBody>(JSON, "One event, a list, or one event per line")
             .body::<String>(NDJSON, "")
-            .returns::<Published>(200, "Stored"),
+            .returns::<PublishedView<'_>>(200, "Stored"),
         Route::post("/v1/sessions/{s}/replies", Requires(Publish), "pipeReply", routes::pipe_reply)
             .summary("Store a streamed body as one reply, for example a provider's response")
             .header(PRODUCER)
-            .query::<PipeQuery>()
             .body::<Binary>(BYTES, "The stream of a wire, of any content type")
             .returns::<PipedReply>(200, "The reply has ended"),
         Route::get("/v1/ws", Socket, "openSocket", routes::open_socket)
@@ -146,7 +149,11 @@ fn blobs_agents_approvals() -> Vec<Route> {
             .returns::<crate::error::ErrorBody<'_>>(507, "The tenant's quota of blobs is used up"),
         Route::get(blob, Requires(Read), "getBlob", routes::get_blob)
             .summary("Get a blob by its SHA-256")
-            .returns_as::<Binary>(200, BYTES, "The bytes, with their media type"),
+            .returns_as::<Binary>(200, BYTES, "The bytes, with their media type")
+            .returns_as::<Binary>(200, ANY, "")
+            .returns_as::<Binary>(206, BYTES, "The part of them that the header `Range` asks for")
+            .returns_as::<Binary>(206, ANY, "")
+            .returns_nothing(304, "The bytes are those that the client has"),
         Route::delete(blob, Requires(Chat), "deleteBlob", routes::delete_blob)
             .summary("Delete a blob, also if sessions refer to it")
             .returns_nothing(204, "Deleted, also after a crash"),
@@ -170,7 +177,7 @@ fn protocols() -> Vec<Route> {
     vec![
         Route::get(history, Requires(Read), "blocksHistory", blocks::history)
             .summary("Content blocks: the history")
-            .returns::<BlocksHistory>(200, "The history"),
+            .returns::<History>(200, "The history"),
         Route::post("/ag-ui/{agent}", run, "agUiRun", ag_ui::run)
             .summary("AG-UI: start a run, or resume one")
             .body::<AgUiRunInput>(JSON, "RunAgentInput")
@@ -192,14 +199,17 @@ fn protocols() -> Vec<Route> {
             .returns_nothing(204, "Stopped"),
         Route::get("/v1/models", Requires(Read), "listModels", openai::models::list_models)
             .summary("List the agents as models of OpenAI and Anthropic")
+            .errors_of(Dialect::OpenAi)
             .any_query()
             .returns::<ModelList>(200, "The models"),
         Route::get("/v1/models/{model}", Requires(Read), "getModel", openai::models::get_model)
             .summary("Get an agent as a model")
+            .errors_of(Dialect::OpenAi)
             .any_query()
             .returns::<ModelView>(200, "The model"),
         Route::post("/v1/chat/completions", model, "createChatCompletion", openai::chat::complete)
             .summary("OpenAI Chat Completions: an agent as a model")
+            .errors_of(Dialect::OpenAi)
             .header(SESSION)
             .header(IDEMPOTENCY_KEY)
             .any_query()
@@ -208,11 +218,12 @@ fn protocols() -> Vec<Route> {
             .returns_as::<String>(200, SSE, ""),
         Route::post("/v1/responses", Requires(Chat), "createResponse", openai::responses::create)
             .summary("OpenAI Responses: an agent as a model")
+            .errors_of(Dialect::OpenAi)
             .header(SESSION)
             .header(IDEMPOTENCY_KEY)
             .any_query()
             .body::<ResponseRequest>(JSON, "A Responses request")
-            .returns::<Response>(200, "The response, or its events with `stream: true`")
+            .returns::<Response<'_>>(200, "The response, or its events with `stream: true`")
             .returns_as::<String>(200, SSE, ""),
         Route::get(
             "/v1/responses/{id}",
@@ -221,8 +232,9 @@ fn protocols() -> Vec<Route> {
             openai::responses::retrieve,
         )
         .summary("Get a response, or stream its events again")
+        .errors_of(Dialect::OpenAi)
         .any_query()
-        .returns::<Response>(200, "The response, or its events with `stream=true`")
+        .returns::<Response<'_>>(200, "The response, or its events with `stream=true`")
         .returns_as::<String>(200, SSE, ""),
         Route::post(
             "/v1/responses/{id}/cancel",
@@ -231,15 +243,17 @@ fn protocols() -> Vec<Route> {
             openai::responses::cancel,
         )
         .summary("Stop a response")
+        .errors_of(Dialect::OpenAi)
         .any_query()
-        .returns::<Response>(200, "The response"),
+        .returns::<Response<'_>>(200, "The response"),
         Route::post("/v1/messages", model, "createMessage", anthropic::messages)
             .summary("Anthropic Messages: an agent as a model")
+            .errors_of(Dialect::Anthropic)
             .header(SESSION)
             .header(IDEMPOTENCY_KEY)
             .any_query()
             .body::<AnthropicRequest>(JSON, "A Messages request")
-            .returns::<AnthropicMessage>(200, "The message, or its events with `stream: true`")
+            .returns::<Message>(200, "The message, or its events with `stream: true`")
             .returns_as::<String>(200, SSE, ""),
     ]
 }
@@ -254,7 +268,7 @@ fn operations() -> Vec<Route> {
             .returns::<HealthStatus>(200, "Ready"),
         Route::get("/metrics", Local(Administer), "metrics", health::metrics)
             .summary("Metrics for Prometheus")
-            .returns_as::<String>(200, "text/plain", "The metrics"),
+            .returns_as::<String>(200, "application/openmetrics-text", "The metrics"),
         Route::get("/openapi.json", Public, "openapi", health::openapi)
             .summary("This document")
             .returns::<OpenApiDocument>(200, "OpenAPI 3.1"),
@@ -265,19 +279,23 @@ fn operations() -> Vec<Route> {
 #[cfg(feature = "console")]
 fn console() -> Vec<Route> {
     use crate::console;
+    const NOT_MODIFIED: &str = "The client has it";
     vec![
         Route::get("/", Public, "console", console::page)
             .summary("The console")
             .any_query()
-            .returns_as::<String>(200, "text/html", "The page"),
+            .returns_as::<String>(200, "text/html", "The page")
+            .returns_nothing(304, NOT_MODIFIED),
         Route::get("/favicon.svg", Public, "consoleIcon", console::icon)
             .summary("The console's icon")
             .any_query()
-            .returns_as::<String>(200, "image/svg+xml", "The icon"),
+            .returns_as::<String>(200, "image/svg+xml", "The icon")
+            .returns_nothing(304, NOT_MODIFIED),
         Route::get("/assets/{name}", Public, "consoleAsset", console::asset)
             .summary("A file of the console; its name changes with its content")
             .any_query()
             .returns_as::<String>(200, "text/javascript", "The file")
-            .returns_as::<String>(200, "text/css", ""),
+            .returns_as::<String>(200, "text/css", "")
+            .returns_nothing(304, NOT_MODIFIED),
     ]
 }

@@ -1,10 +1,12 @@
-//! Writes errors in the form of the protocol that a path belongs to.
+//! Writes errors in the form of the protocol that a route belongs to. The table of routes says which.
 
 use super::ApiError;
 use axum::body::Body;
 use axum::response::Response;
 use http::header::CONTENT_LENGTH;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::borrow::Cow;
 
 /// The form of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,20 +20,6 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
-    /// The dialect of a path, or of a route's pattern.
-    pub(crate) fn from_path(path: &str) -> Self {
-        let is_under = |root: &str| {
-            path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        if is_under("/v1/messages") {
-            Self::Anthropic
-        } else if is_under("/v1/chat") || is_under("/v1/responses") || is_under("/v1/models") {
-            Self::OpenAi
-        } else {
-            Self::Turnwire
-        }
-    }
-
     /// Rewrites an error response into this dialect. Other responses stay as they are.
     pub(crate) fn translate(self, mut response: Response) -> Response {
         if self == Self::Turnwire {
@@ -40,11 +28,12 @@ impl Dialect {
         let Some(error) = response.extensions_mut().remove::<ApiError>() else { return response };
         let body = match self {
             Self::Turnwire => return response,
-            Self::OpenAi => openai_error(&error),
-            Self::Anthropic => anthropic_error(&error),
+            Self::OpenAi => serde_json::to_string(&OpenAiErrorBody::from(&error)),
+            Self::Anthropic => serde_json::to_string(&AnthropicErrorBody::from(&error)),
         };
         response.headers_mut().remove(CONTENT_LENGTH);
-        *response.body_mut() = Body::from(body.to_string());
+        // Structs of strings can always be written as JSON.
+        *response.body_mut() = Body::from(body.unwrap_or_default());
         response
     }
 }
@@ -57,40 +46,86 @@ fn message_with_hint(error: &ApiError) -> String {
     }
 }
 
-fn openai_error(error: &ApiError) -> Value {
-    let kind = match error.status().as_u16() {
-        429 => "rate_limit_error",
-        500.. => "server_error",
-        _ => "invalid_request_error",
-    };
-    let code = match error.status().as_u16() {
-        401 => "invalid_api_key",
-        _ => error.name(),
-    };
-    json!({"error": {"message": message_with_hint(error), "type": kind, "param": null, "code": code}})
+/// The body of an error of `OpenAI`'s APIs.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct OpenAiErrorBody {
+    error: OpenAiError,
 }
 
-fn anthropic_error(error: &ApiError) -> Value {
-    let kind = match error.status().as_u16() {
-        401 => "authentication_error",
-        403 => "permission_error",
-        404 => "not_found_error",
-        413 => "request_too_large",
-        429 => "rate_limit_error",
-        503 => "overloaded_error",
-        500.. => "api_error",
-        _ => "invalid_request_error",
-    };
-    json!({"type": "error", "error": {"type": kind, "message": message_with_hint(error)}})
+#[derive(Serialize, JsonSchema)]
+struct OpenAiError {
+    /// What happened, and what to do next.
+    message: String,
+    r#type: Cow<'static, str>,
+    /// The field of the request that is wrong.
+    param: Option<String>,
+    /// What happened, for programs.
+    code: Option<Cow<'static, str>>,
+}
+
+/// The body of an error of Anthropic's API.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct AnthropicErrorBody {
+    r#type: Cow<'static, str>,
+    error: AnthropicError,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct AnthropicError {
+    r#type: Cow<'static, str>,
+    /// What happened, and what to do next.
+    message: String,
+}
+
+impl From<&ApiError> for OpenAiErrorBody {
+    fn from(error: &ApiError) -> Self {
+        let kind = match error.status().as_u16() {
+            429 => "rate_limit_error",
+            500.. => "server_error",
+            _ => "invalid_request_error",
+        };
+        let code = match error.status().as_u16() {
+            401 => "invalid_api_key",
+            _ => error.name(),
+        };
+        let message = message_with_hint(error);
+        Self {
+            error: OpenAiError {
+                message,
+                r#type: kind.into(),
+                param: None,
+                code: Some(code.into()),
+            },
+        }
+    }
+}
+
+impl From<&ApiError> for AnthropicErrorBody {
+    fn from(error: &ApiError) -> Self {
+        let kind = match error.status().as_u16() {
+            401 => "authentication_error",
+            403 => "permission_error",
+            404 => "not_found_error",
+            413 => "request_too_large",
+            429 => "rate_limit_error",
+            503 => "overloaded_error",
+            500.. => "api_error",
+            _ => "invalid_request_error",
+        };
+        let message = message_with_hint(error);
+        Self { r#type: "error".into(), error: AnthropicError { r#type: kind.into(), message } }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::dialect_for_path;
     use axum::response::IntoResponse;
+    use serde_json::Value;
 
     async fn translated_body(path: &str, error: ApiError) -> Value {
-        let response = Dialect::from_path(path).translate(error.into_response());
+        let response = dialect_for_path(path).translate(error.into_response());
         let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
         serde_json::from_slice(&body).unwrap()
     }
@@ -107,7 +142,9 @@ mod tests {
         let anthropic = translated_body("/v1/messages", error()).await;
         assert_eq!(anthropic["error"]["type"], "not_found_error");
         assert_eq!(anthropic["type"], "error");
-        assert_eq!(Dialect::from_path("/v1/messages-of-mine"), Dialect::Turnwire);
-        assert_eq!(Dialect::from_path("/v1/responses/{id}/cancel"), Dialect::OpenAi);
+        assert_eq!(dialect_for_path("/v1/messages-of-mine"), Dialect::Turnwire);
+        assert_eq!(dialect_for_path("/v1/models/demo"), Dialect::OpenAi);
+        assert_eq!(dialect_for_path("/v1/responses/r1/cancel"), Dialect::OpenAi);
+        assert_eq!(dialect_for_path("/v1/responses/r1/cancel/x"), Dialect::Turnwire);
     }
 }

@@ -5,7 +5,7 @@
 
 mod reply_writer;
 
-use super::params::IngestQuery;
+use super::params::PipeQuery;
 use super::producer::Publisher;
 use super::publish::SkippedEvent;
 use crate::App;
@@ -67,11 +67,13 @@ impl Pipe {
         caller: &Caller,
         wire: &'static Wire,
         publisher: Option<Publisher<'_>>,
-        params: IngestQuery,
+        query: PipeQuery,
     ) -> ApiResult<Self> {
         let limit = app.config.limits.event.bytes();
+        let tolerance = query.tolerant.into();
+        let given_id = query.into_reply_id()?;
         let decoding = DecoderOptions {
-            reply_id: params.reply_id.clone(),
+            reply_id: given_id.clone(),
             max_frame_bytes: limit,
             ..DecoderOptions::default()
         };
@@ -88,8 +90,8 @@ impl Pipe {
             wire,
             producer,
             is_admin,
-            tolerance: params.tolerance,
-            given_id: params.reply_id,
+            tolerance,
+            given_id,
             reply_ids: None,
             has_tried: false,
             has_begun: false,

@@ -15,7 +15,6 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::sync::Arc;
 use turnwire_core::{Error, ErrorKind, Event, EventKind, Head};
 use turnwire_log::{PushOutcome, Session};
@@ -31,6 +30,24 @@ pub(crate) struct Published {
     started_reply: Option<String>,
     /// Whether skipped events are reported, even if there are none.
     tolerance: Tolerance,
+}
+
+/// The response to published events.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Published")]
+pub struct PublishedView<'a> {
+    /// The resume token of the last stored event.
+    last_event_id: String,
+    /// How many events were stored.
+    stored: u64,
+    /// How many were stored before.
+    repeated: u64,
+    /// With `tolerant=true`: events that do not fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skipped: Option<&'a Vec<SkippedEvent>>,
+    /// The reply that a hint has started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reply_id: Option<&'a str>,
 }
 
 /// An event that was left out.
@@ -180,25 +197,16 @@ impl EventRefusal {
 }
 
 impl Published {
-    /// `{last_event_id, stored, repeated}`, and `skipped` in tolerant mode.
-    pub fn to_json(&self, session: &Session) -> String {
-        let Self { last, stored, repeated, .. } = self;
-        let mut json = String::with_capacity(96);
-        // An epoch needs no escaping in JSON. Writing to a string cannot fail.
-        let _ = write!(
-            json,
-            r#"{{"last_event_id":"{}.{last}","stored":{stored},"repeated":{repeated}"#,
-            session.epoch()
-        );
-        if self.tolerance == Tolerance::Tolerant {
-            let skipped = serde_json::to_string(&self.skipped).unwrap_or_default();
-            let _ = write!(json, r#","skipped":{skipped}"#);
-        }
-        if let Some(reply_id) = &self.started_reply {
-            let _ = write!(json, r#","reply_id":"{reply_id}""#);
-        }
-        json.push('}');
-        json
+    fn to_json(&self, session: &Session) -> String {
+        let view = PublishedView {
+            last_event_id: session.resume_token(self.last),
+            stored: self.stored,
+            repeated: self.repeated,
+            skipped: (self.tolerance == Tolerance::Tolerant).then_some(&self.skipped),
+            reply_id: self.started_reply.as_deref(),
+        };
+        // Structs of strings and numbers can always be written as JSON.
+        serde_json::to_string(&view).unwrap_or_default()
     }
 
     pub fn to_response(&self, session: &Session) -> Response {

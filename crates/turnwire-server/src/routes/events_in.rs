@@ -3,8 +3,8 @@
 use crate::App;
 use crate::auth::{Action, Caller, is_valid_id};
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{Path, read_body};
-use crate::ingest::{self, IngestQuery, Publisher};
+use crate::extract::{Path, Query, read_body};
+use crate::ingest::{self, PublishQuery, Publisher};
 use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
@@ -17,9 +17,10 @@ pub async fn publish_events(
     State(app): State<Arc<App>>,
     caller: Caller,
     Path(id): Path<String>,
+    Query(query): Query<PublishQuery>,
     request: Request,
 ) -> ApiResult<Response> {
-    publish_request(&app, &caller, &id, request).await
+    publish_request(&app, &caller, &id, &query, request).await
 }
 
 /// The session id of a path that needs no decoding.
@@ -32,18 +33,18 @@ pub(crate) async fn publish_request<B>(
     app: &Arc<App>,
     caller: &Caller,
     id: &str,
+    query: &PublishQuery,
     request: http::Request<B>,
 ) -> ApiResult<Response>
 where
     B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
 {
-    let params = IngestQuery::parse(request.uri().query())?;
     let header = Publisher::read_header(request.headers())?;
     let publisher = Publisher::from_header(header.as_ref(), caller)?;
     if publisher.is_some() {
         caller.require(Action::Publish)?;
     }
-    let wire = params.wire.map_or("turnwire", |wire| wire.name);
+    let wire = ingest::find_wire(query.wire.as_deref())?.name;
     if !ingest::WIRES.contains(&wire) {
         return Err(unsupported_wire(wire));
     }
@@ -54,10 +55,10 @@ where
     let batch = ingest::read_batch(app, &session, wire, &bytes).await?;
     let result = match publisher {
         Some(publisher) => {
-            ingest::publish(app, &session, publisher, batch, params.tolerance).await?
+            ingest::publish(app, &session, publisher, batch, query.tolerant.into()).await?
         }
         None => {
-            ingest::accept_client_events(app, caller, &session, batch, params.when_idle).await?
+            ingest::accept_client_events(app, caller, &session, batch, query.when_idle()).await?
         }
     };
     Ok(result.to_response(&session))

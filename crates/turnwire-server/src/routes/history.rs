@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use turnwire_core::event::SubAgent;
-use turnwire_core::{FoldCursor, Head, Msg, Seq};
+use turnwire_core::{Fields, FoldCursor, Head, Msg, Seq};
 use turnwire_log::store::{MessageQuery, SessionStatus, StoredMessage};
 use turnwire_log::{Error, Session, Snapshot};
 use turnwire_wires::Wire;
@@ -68,12 +68,23 @@ struct PageInfo {
     next_before: Option<String>,
 }
 
+/// A message in a page.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum ListedMessage {
+    /// A message.
+    Msg(Box<Msg>),
+    /// With `wire=`: a message in that protocol's form.
+    OtherWire(Fields),
+}
+
 /// One page of messages.
 #[derive(JsonSchema)]
 pub struct MessagePage {
     /// Oldest first. With `wire=` they have that protocol's form.
     #[expect(dead_code, reason = "the messages are written as they are stored")]
-    messages: Vec<Msg>,
+    messages: Vec<ListedMessage>,
     #[serde(flatten)]
     #[expect(dead_code, reason = "only the schema of the page is used")]
     info: PageInfo,

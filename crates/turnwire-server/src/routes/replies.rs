@@ -3,8 +3,8 @@
 use crate::App;
 use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
-use crate::extract::Path;
-use crate::ingest::{IngestQuery, Pipe, Publisher, SkippedEvent};
+use crate::extract::{Path, Query};
+use crate::ingest::{Pipe, PipeQuery, Publisher, SkippedEvent, find_wire};
 use axum::Json;
 use axum::extract::{Request, State};
 use schemars::JsonSchema;
@@ -31,18 +31,18 @@ pub async fn pipe_reply(
     State(app): State<Arc<App>>,
     caller: Caller,
     Path(id): Path<String>,
+    Query(query): Query<PipeQuery>,
     request: Request,
 ) -> ApiResult<Json<PipedReply>> {
-    let params = IngestQuery::parse(request.uri().query())?;
     let header = Publisher::read_header(request.headers())?;
     let publisher = Publisher::from_header(header.as_ref(), &caller)?;
-    let wire = match params.wire.or_else(|| Wire::named("turnwire")) {
-        Some(wire) if wire.can_decode() => wire,
-        wire => return Err(undecodable_wire(wire)),
-    };
+    let wire = find_wire(query.wire.as_deref())?;
+    if !wire.can_decode() {
+        return Err(undecodable_wire(wire));
+    }
     let key = caller.session_key(&id)?;
     let session = app.log.open_session(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
-    let pipe = Pipe::new(app.clone(), session.clone(), &caller, wire, publisher, params).await?;
+    let pipe = Pipe::new(app.clone(), session.clone(), &caller, wire, publisher, query).await?;
     let piped =
         app.tasks.spawn(pipe.run(request.into_body())).await.map_err(ApiError::internal)??;
     Ok(Json(PipedReply {
@@ -53,11 +53,10 @@ pub async fn pipe_reply(
     }))
 }
 
-fn undecodable_wire(wire: Option<&Wire>) -> ApiError {
-    let name = wire.map_or("", |wire| wire.name);
+fn undecodable_wire(wire: &Wire) -> ApiError {
     let able: Vec<&str> =
         Wire::all().filter(|wire| wire.can_decode()).map(|wire| wire.name).collect();
-    ApiError::bad_request(format!("the wire {name} has no decoder"))
+    ApiError::bad_request(format!("the wire {} has no decoder", wire.name))
         .kind("wrong_wire")
         .hint(format!("wires with a decoder are {}", able.join(", ")))
 }
