@@ -7,6 +7,10 @@
 
 #[path = "sessions/blobs.rs"]
 mod blobs;
+#[path = "openapi/checked_router.rs"]
+mod checked_router;
+#[path = "openapi/contract.rs"]
+mod contract;
 #[path = "sessions/fork.rs"]
 mod fork;
 #[path = "sessions/harness.rs"]

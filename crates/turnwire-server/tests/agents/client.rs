@@ -1,10 +1,11 @@
 //! A client that sends messages, approves calls and subscribes.
 
+use crate::checked_http::send_http;
 use serde_json::{Value, json};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
-use turnwire_testkit::net::{SseParser, StreamingResponse, http, send_http};
+use turnwire_testkit::net::{SseParser, StreamingResponse, http};
 
 /// No wait in these tests takes so long.
 const PATIENCE: Duration = Duration::from_secs(30);

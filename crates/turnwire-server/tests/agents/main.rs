@@ -6,7 +6,11 @@
     reason = "a test that cannot go on has failed"
 )]
 
+#[path = "../openapi/checked_http.rs"]
+mod checked_http;
 mod client;
+#[path = "../openapi/contract.rs"]
+mod contract;
 mod crash;
 mod schemas;
 mod server;

@@ -49,7 +49,7 @@ impl TestServer {
         }
         let mut request = request.body(body).unwrap();
         request.extensions_mut().insert(self.caller.clone());
-        turnwire_server::router(self.app.clone()).oneshot(request).await.unwrap()
+        crate::checked_router::checked_router(self.app.clone()).oneshot(request).await.unwrap()
     }
 
     async fn session(&self, id: &str) -> Arc<Session> {

@@ -1,5 +1,6 @@
 //! Servers, agents and credentials.
 
+use crate::checked_http::send_http;
 use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -19,7 +20,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use turnwire_agent::{AgentError, Journal, Replier, ReplyRequest};
 use turnwire_log::MemoryStore;
 use turnwire_server::App;
-use turnwire_testkit::net::{HttpResponse, StreamingResponse, send_http};
+use turnwire_testkit::net::{HttpResponse, StreamingResponse};
 
 use crate::running::{Running, within};
 

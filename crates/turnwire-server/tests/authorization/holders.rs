@@ -1,10 +1,11 @@
 //! Idempotency keys belong to whoever holds the credentials.
 
+use crate::checked_http::send_http;
 use crate::harness::{Server, jwt, now, token};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use turnwire_agent::{DemoAgent, Replier};
-use turnwire_testkit::net::{HttpResponse, send_http};
+use turnwire_testkit::net::HttpResponse;
 
 const SCOPES: &str = r#""read","chat""#;
 

@@ -16,6 +16,12 @@
     reason = "a test that cannot go on has failed"
 )]
 
+#[path = "../openapi/checked_http.rs"]
+mod checked_http;
+#[path = "../openapi/checked_router.rs"]
+mod checked_router;
+#[path = "../openapi/contract.rs"]
+mod contract;
 mod expiry;
 mod harness;
 mod holders;

@@ -2,6 +2,7 @@
 //! caller. What each may do is in `expected.txt`; `TURNWIRE_WRITE=1 cargo test -p turnwire-server --test
 //! authorization matrix` writes that file anew, for a person to read.
 
+use crate::checked_http::check_http;
 use crate::harness::{ADMIN, Endless, Server, hash, jwt, now, token};
 use crate::rows::{ROWS, Row, RowRequest};
 use crate::running::within;
@@ -220,6 +221,7 @@ impl Matrix {
             return (status, String::new());
         }
         let whole = within(incoming.read_to_end()).await.unwrap();
+        check_http(method, &path, &whole).await;
         (status, whole.head.clone() + &whole.text())
     }
 

@@ -1,11 +1,12 @@
 //! A producer's name and fences belong to whoever holds its credentials.
 
+use crate::checked_http::send_http;
 use crate::harness::{ADMIN, Server, token};
 use crate::running::within;
 use serde_json::json;
 use turnwire_log::store::{Producer, SessionKey};
 use turnwire_log::{Error, Transaction};
-use turnwire_testkit::net::{HttpResponse, send_http};
+use turnwire_testkit::net::HttpResponse;
 
 const SCOPES: &str = r#""publish","chat","read""#;
 const HIGHEST: &str = "p.9223372036854775807";

@@ -1,5 +1,6 @@
 //! An attack, and the server that is attacked.
 
+use crate::checked_http::send_http;
 use crate::running::{Running, within};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -13,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use turnwire_agent::{DemoAgent, Replier};
 use turnwire_log::MemoryStore;
-use turnwire_testkit::net::{HttpResponse, StreamingResponse, send_http};
+use turnwire_testkit::net::{HttpResponse, StreamingResponse};
 
 /// The expected result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,6 +19,10 @@
 mod addresses;
 mod attack;
 mod bodies;
+#[path = "../openapi/checked_http.rs"]
+mod checked_http;
+#[path = "../openapi/contract.rs"]
+mod contract;
 mod heads;
 mod rights;
 #[path = "../resume/running.rs"]

@@ -84,7 +84,7 @@ impl Server {
     async fn start(config: Config, layer: impl FnOnce(Router) -> Router) -> Self {
         let log = Arc::new(Log::new(Arc::new(MemoryStore::default()), "test"));
         let app = App::new(config, log, BTreeMap::new()).unwrap();
-        let router = layer(turnwire_server::router(app.clone()));
+        let router = layer(crate::checked_router::checked_router(app.clone()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move { axum::serve(listener, router).await });

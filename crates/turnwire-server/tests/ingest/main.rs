@@ -6,6 +6,10 @@
     reason = "a test that cannot go on has failed"
 )]
 
+#[path = "../openapi/checked_router.rs"]
+mod checked_router;
+#[path = "../openapi/contract.rs"]
+mod contract;
 mod events;
 mod harness;
 mod hostile;

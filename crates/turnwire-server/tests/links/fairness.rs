@@ -1,12 +1,13 @@
 //! Slow links of one tenant, and links of another.
 
+use crate::checked_http::send_http;
 use crate::fake_site::FakeSite;
 use crate::harness::TestServer;
 use crate::running::within;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
-use turnwire_testkit::net::{HttpResponse, send_http};
+use turnwire_testkit::net::HttpResponse;
 
 /// Settings with a token for each of two tenants.
 fn settings(site: &FakeSite, links: &str) -> String {

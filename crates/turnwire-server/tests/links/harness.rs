@@ -1,5 +1,6 @@
 //! A server, and an agent that keeps what it is handed.
 
+use crate::checked_http::send_http;
 use crate::running::{Running, within};
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -11,7 +12,7 @@ use turnwire_core::{Event, Msg};
 use turnwire_log::MemoryStore;
 use turnwire_log::store::SessionKey;
 use turnwire_server::App;
-use turnwire_testkit::net::{HttpResponse, send_http};
+use turnwire_testkit::net::HttpResponse;
 
 pub struct TestServer {
     pub server: Running,

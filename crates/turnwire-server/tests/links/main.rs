@@ -7,6 +7,10 @@
 )]
 
 mod blocks;
+#[path = "../openapi/checked_http.rs"]
+mod checked_http;
+#[path = "../openapi/contract.rs"]
+mod contract;
 mod fairness;
 mod fake_site;
 mod fetching;

@@ -82,7 +82,7 @@ impl TestServer {
     }
 
     async fn post(&self, path: &str, body: impl Into<Body>) -> Answer {
-        let router: Router = turnwire_server::router(self.app.clone());
+        let router: Router = crate::checked_router::checked_router(self.app.clone());
         let router = router.layer(Extension(self.caller.clone()));
         let request = Request::builder().method("POST").uri(path).body(body.into()).unwrap();
         let response = router.oneshot(request).await.unwrap();

@@ -67,7 +67,7 @@ impl TestServer {
         let caller = auth.authenticate_token(token).unwrap();
         let log = Arc::new(Log::new(Arc::new(MemoryStore::default()), "test"));
         let app = App::new(config, log, agents).unwrap();
-        let router = turnwire_server::router(app.clone()).layer(Extension(caller));
+        let router = crate::checked_router::checked_router(app.clone()).layer(Extension(caller));
         Self { app, router }
     }
 

@@ -3,6 +3,7 @@
 #[path = "../resume/running.rs"]
 mod running;
 
+use crate::checked_http::send_http;
 use futures_util::{SinkExt, StreamExt};
 use running::{Running, within};
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 use turnwire_agent::{DemoAgent, Replier};
 use turnwire_log::{MemoryStore, Session};
 use turnwire_server::App;
-use turnwire_testkit::net::{HttpResponse, send_http};
+use turnwire_testkit::net::HttpResponse;
 
 struct TestServer {
     server: Running,

@@ -85,7 +85,7 @@ impl TestServer {
             agents.into_iter().map(|(name, agent)| (name.to_owned(), agent)).collect();
         let log = Arc::new(Log::new(Arc::new(MemoryStore::default()), "test"));
         let app = App::new(config, log, agents).unwrap();
-        let router = turnwire_server::router(app.clone());
+        let router = crate::checked_router::checked_router(app.clone());
         Self { app, auth, path, router }
     }
 

@@ -11,6 +11,12 @@ mod ai_sdk;
 mod anthropic;
 mod blocks;
 mod chat;
+#[path = "../openapi/checked_http.rs"]
+mod checked_http;
+#[path = "../openapi/checked_router.rs"]
+mod checked_router;
+#[path = "../openapi/contract.rs"]
+mod contract;
 mod conversations;
 mod harness;
 mod responses;

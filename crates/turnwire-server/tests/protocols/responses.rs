@@ -65,7 +65,7 @@ impl TestServer {
     }
 
     async fn ask(&self, request: Request<Body>) -> Answer {
-        let router: Router = turnwire_server::router(self.app.clone());
+        let router: Router = crate::checked_router::checked_router(self.app.clone());
         let router = router.layer(Extension(self.caller.clone()));
         let response = router.oneshot(request).await.unwrap();
         let status = response.status();

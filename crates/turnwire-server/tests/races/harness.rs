@@ -1,5 +1,6 @@
 //! A server over a gated store, and clients for the tests.
 
+use crate::checked_http::send_http;
 use crate::gated_store::GatedStore;
 use crate::running::{Running, within};
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use turnwire_core::Event;
 use turnwire_log::Session;
 use turnwire_log::store::{Retention, SessionKey};
 use turnwire_server::App;
-use turnwire_testkit::net::{Frame, HttpResponse, SseParser, StreamingResponse, http, send_http};
+use turnwire_testkit::net::{Frame, HttpResponse, SseParser, StreamingResponse, http};
 
 pub struct Harness {
     pub gate: Arc<GatedStore>,

@@ -17,7 +17,11 @@
     reason = "a test that cannot go on has failed"
 )]
 
+#[path = "../openapi/checked_http.rs"]
+mod checked_http;
 mod connections;
+#[path = "../openapi/contract.rs"]
+mod contract;
 mod gated_store;
 mod harness;
 mod long_histories;

@@ -56,7 +56,7 @@ impl Server {
         let agent: Arc<dyn turnwire_agent::Replier> = Arc::new(Silent);
         let log = Arc::new(Log::new(Arc::new(MemoryStore::default()), "test"));
         let app = App::new(config, log, BTreeMap::from([("demo".to_owned(), agent)])).unwrap();
-        let router = turnwire_server::router(app.clone());
+        let router = crate::checked_router::checked_router(app.clone());
         Self { app, router, caller }
     }
 

@@ -8,11 +8,16 @@
     reason = "a test that cannot go on has failed"
 )]
 
+#[path = "../openapi/checked_http.rs"]
+mod checked_http;
+#[path = "../openapi/contract.rs"]
+mod contract;
 #[path = "../turns/fake_agent.rs"]
 mod fake_agent;
 #[path = "../resume/running.rs"]
 mod running;
 
+use checked_http::send_http;
 use fake_agent::FakeAgent;
 use running::{Running, within};
 use serde_json::{Value, json};
@@ -25,7 +30,7 @@ use turnwire_agent::Replier;
 use turnwire_log::MemoryStore;
 use turnwire_log::store::{SessionQuery, SessionRecord};
 use turnwire_server::App;
-use turnwire_testkit::net::{HttpResponse, StreamingResponse, http, send_http};
+use turnwire_testkit::net::{HttpResponse, StreamingResponse, http};
 
 struct Harness {
     server: Option<Running>,

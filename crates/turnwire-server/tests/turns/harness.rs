@@ -65,7 +65,8 @@ impl Harness {
         let app = App::new(config, Arc::new(Log::new(store, "test")), agents).unwrap();
         let caller =
             Auth::without_credentials(&Limits::default()).authenticate_token("anybody").unwrap();
-        let router = turnwire_server::router(app.clone()).layer(Extension(caller.clone()));
+        let router =
+            crate::checked_router::checked_router(app.clone()).layer(Extension(caller.clone()));
         Self { app, actor, caller, router }
     }
 

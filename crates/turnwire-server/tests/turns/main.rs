@@ -9,6 +9,10 @@
 
 mod answering;
 mod chaos;
+#[path = "../openapi/checked_router.rs"]
+mod checked_router;
+#[path = "../openapi/contract.rs"]
+mod contract;
 mod demo;
 mod failing;
 mod fake_agent;
