@@ -107,6 +107,19 @@ impl<T: Into<Value>> From<T> for Json {
     }
 }
 
+impl From<&Fields> for Json {
+    fn from(fields: &Fields) -> Self {
+        // Text keys with JSON values always serialize.
+        Self::from_value(fields).unwrap_or_else(|_| Self(RawValue::NULL.to_owned()))
+    }
+}
+
+impl From<Fields> for Json {
+    fn from(fields: Fields) -> Self {
+        Self::from(&fields)
+    }
+}
+
 impl PartialEq for Json {
     fn eq(&self, other: &Self) -> bool {
         self.text() == other.text()
@@ -174,6 +187,23 @@ impl Fields {
     /// Sets a field; an existing key keeps its position.
     pub fn insert(&mut self, key: impl Into<String>, value: impl Into<Json>) {
         self.0.get_or_insert_default().insert(key.into(), value.into());
+    }
+
+    /// Sets a field if there is a value for it.
+    pub fn insert_some(&mut self, key: impl Into<String>, value: Option<impl Into<Json>>) {
+        if let Some(value) = value {
+            self.insert(key, value);
+        }
+    }
+
+    /// Sets a field unless its text is empty.
+    pub fn insert_unless_empty(&mut self, key: impl Into<String>, text: &str) {
+        self.insert_some(key, (!text.is_empty()).then_some(text));
+    }
+
+    /// Sets a field to an object, unless that is empty.
+    pub fn insert_fields(&mut self, key: impl Into<String>, fields: &Self) {
+        self.insert_some(key, (!fields.is_empty()).then_some(fields));
     }
 
     /// Removes a field; the others keep their order.

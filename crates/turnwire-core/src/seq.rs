@@ -14,7 +14,7 @@
 //! assert_eq!((head.events_after(cursor), cursor.next().get()), (2, 2));
 //! ```
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::num::NonZeroU64;
 
@@ -26,7 +26,7 @@ use std::num::NonZeroU64;
 /// assert_eq!(Seq::new(0), None);
 /// assert_eq!(Seq::FIRST.next().get(), 2);
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Seq(NonZeroU64);
 
 impl Seq {
@@ -93,12 +93,6 @@ impl fmt::Display for Seq {
     }
 }
 
-impl Serialize for Seq {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(self.get())
-    }
-}
-
 impl<'de> Deserialize<'de> for Seq {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::new(u64::deserialize(deserializer)?)
@@ -110,7 +104,9 @@ impl<'de> Deserialize<'de> for Seq {
 /// none yet.
 ///
 /// The same type serves for a cursor: the last event that a subscriber has seen.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Head(u64);
 
 impl Head {
@@ -184,18 +180,6 @@ impl From<Option<Seq>> for Head {
 impl fmt::Display for Head {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-impl Serialize for Head {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for Head {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        u64::deserialize(deserializer).map(Self)
     }
 }
 

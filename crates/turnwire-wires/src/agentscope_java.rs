@@ -38,7 +38,6 @@ mod block;
 mod carried_patch;
 mod decode;
 mod delta;
-mod direct_encode;
 mod encode;
 mod event;
 mod message;
@@ -107,7 +106,7 @@ struct EventEncoder {
 
 impl Encode for EventEncoder {
     fn encode(&mut self, event: &Event<'_>, out: &mut Frames) {
-        if !direct_encode::write_event(event, &self.track, out) {
+        if !encode::write_event(event, &self.track, out) {
             out.push("", &event::encode(event, &self.track));
         }
         self.track.apply_event(event);

@@ -41,7 +41,7 @@ mod message;
 mod model_request;
 mod schema;
 
-use crate::loss::Loss;
+use crate::loss::{PROVIDER_MESSAGES, PROVIDER_STREAMS, loss_list};
 use crate::provider::ProviderStream;
 use crate::registry::{MessageCodec, ResumeMode, Wire};
 use crate::structured_output;
@@ -54,58 +54,16 @@ const NAME: &str = "anthropic";
 pub(crate) static WIRE: Wire = Wire {
     name: NAME,
     about: "Anthropic's Messages API, for models and for clients",
-    stream_losses: &[
-        Loss::Times,
-        Loss::Names,
-        Loss::Metadata,
-        Loss::UnknownFields,
-        Loss::Unfinished,
-        Loss::FinishedReasons,
-        Loss::ErrorTypes,
-        Loss::StructuredOutput,
-        Loss::NoUsage,
-        Loss::BlockIds,
-        Loss::Corrections,
-        Loss::Hints,
-        Loss::OtherMedia,
-        Loss::DataNames,
-        Loss::MediaTypes,
-        Loss::OtherBlocks,
-        Loss::ServedCalls,
-        Loss::CallStates,
-        Loss::SuggestedRules,
-        Loss::EmptyInput,
-        Loss::ToolResults,
-        Loss::SubAgents,
-    ],
-    message_losses: &[
-        Loss::UnsignedThinking,
-        Loss::MessageIds,
-        Loss::Times,
-        Loss::Names,
-        Loss::Metadata,
-        Loss::UnknownFields,
-        Loss::ToolMessages,
-        Loss::EmptyMessages,
-        Loss::AdjacentReplies,
-        Loss::Endings,
-        Loss::Errors,
-        Loss::StructuredOutput,
-        Loss::Usage,
-        Loss::BlockIds,
-        Loss::EmptyBlocks,
-        Loss::Hints,
-        Loss::OtherMedia,
-        Loss::DataNames,
-        Loss::MediaTypes,
-        Loss::OtherBlocks,
-        Loss::CallStates,
-        Loss::SuggestedRules,
-        Loss::InputText,
-        Loss::ResultNames,
-        Loss::ResultStates,
-        Loss::ResultMetadata,
-    ],
+    stream_losses: loss_list! {
+        PROVIDER_STREAMS;
+        FinishedReasons, ErrorTypes, StructuredOutput, BlockIds, Corrections, OtherMedia,
+        DataNames, MediaTypes, EmptyInput,
+    },
+    message_losses: loss_list! {
+        PROVIDER_MESSAGES;
+        UnsignedThinking, Names, EmptyMessages, EmptyBlocks, OtherMedia, DataNames,
+        MediaTypes, InputText, ResultNames, ResultStates,
+    },
     // Clients of this protocol cannot resume.
     resume: ResumeMode::Replay,
     decode: Some(|decoding| Box::new(ProviderStream(decode::AnthropicDecoder::new(decoding)))),

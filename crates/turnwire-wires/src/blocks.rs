@@ -98,7 +98,7 @@ pub use conversions::{
 };
 pub use message::HistoryEncoder;
 
-use crate::loss::Loss;
+use crate::loss::loss_list;
 use crate::registry::{MessageCodec, Wire};
 
 pub(crate) static WIRE: Wire = Wire {
@@ -106,32 +106,15 @@ pub(crate) static WIRE: Wire = Wire {
     about: "the content-block stream over WebSocket, its commands and its history",
     client_request: Some("commands"),
     has_websocket: true,
-    stream_losses: &[
-        Loss::Times,
-        Loss::UnknownFields,
-        Loss::UnfinishedUsage,
-        Loss::Unfinished,
-        Loss::Interleaving,
-        Loss::ThinkingExtras,
-        Loss::InputText,
-        Loss::ResultStates,
-        Loss::ResultMetadata,
-        Loss::ResultParts,
-        Loss::ResultData,
-        Loss::LongResults,
-        Loss::SubAgents,
-    ],
-    message_losses: &[
-        Loss::Times,
-        Loss::UnknownFields,
-        Loss::SystemMessages,
-        Loss::ThinkingExtras,
-        Loss::InputText,
-        Loss::ResultStates,
-        Loss::ResultMetadata,
-        Loss::ResultParts,
-        Loss::ResultData,
-    ],
+    stream_losses: loss_list! {
+        Times, UnknownFields, UnfinishedUsage, Unfinished, Interleaving, ThinkingExtras,
+        InputText, ResultStates, ResultMetadata, ResultParts, ResultData, LongResults,
+        SubAgents,
+    },
+    message_losses: loss_list! {
+        Times, UnknownFields, SystemMessages, ThinkingExtras, InputText, ResultStates,
+        ResultMetadata, ResultParts, ResultData,
+    },
     decode: Some(|decoding| Box::new(decode::Decoder::new(decoding))),
     encode: Some(|encoding| Box::new(encode::Encoder::new(encoding))),
     messages: Some(MessageCodec {

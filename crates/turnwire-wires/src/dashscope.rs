@@ -25,7 +25,7 @@ mod message;
 mod message_draft;
 mod model_request;
 
-use crate::loss::Loss;
+use crate::loss::{PROVIDER_MESSAGES, loss_list};
 use crate::provider::ProviderStream;
 use crate::registry::{MessageCodec, Wire};
 
@@ -34,34 +34,11 @@ const NAME: &str = "dashscope";
 pub(crate) static WIRE: Wire = Wire {
     name: NAME,
     about: "DashScope's own API, text and multimodal",
-    message_losses: &[
-        Loss::MessageIds,
-        Loss::Times,
-        Loss::Names,
-        Loss::Metadata,
-        Loss::UnknownFields,
-        Loss::ToolMessages,
-        Loss::AdjacentReplies,
-        Loss::Endings,
-        Loss::Errors,
-        Loss::StructuredOutput,
-        Loss::Usage,
-        Loss::BlockIds,
-        Loss::EmptyBlocks,
-        Loss::ThinkingExtras,
-        Loss::Hints,
-        Loss::OtherSources,
-        Loss::NotMedia,
-        Loss::DataNames,
-        Loss::MediaTypes,
-        Loss::OtherBlocks,
-        Loss::CallStates,
-        Loss::SuggestedRules,
-        Loss::AllResultStates,
-        Loss::ResultMetadata,
-        Loss::ResultData,
-        Loss::ResultParts,
-    ],
+    message_losses: loss_list! {
+        PROVIDER_MESSAGES;
+        Names, EmptyBlocks, ThinkingExtras, OtherSources, NotMedia, DataNames, MediaTypes,
+        AllResultStates, ResultData, ResultParts,
+    },
     decode: Some(|decoding| Box::new(ProviderStream(decode::DashscopeDecoder::new(decoding)))),
     messages: Some(MessageCodec { decode: message::decode, encode: message::encode }),
     model_request: Some(|request| Ok(model_request::build_body(request))),

@@ -24,7 +24,7 @@ mod model_request;
 mod part;
 mod partial_args;
 
-use crate::loss::Loss;
+use crate::loss::{PROVIDER_MESSAGES, loss_list};
 use crate::provider::ProviderStream;
 use crate::registry::{MessageCodec, Wire};
 
@@ -33,31 +33,11 @@ const NAME: &str = "gemini";
 pub(crate) static WIRE: Wire = Wire {
     name: NAME,
     about: "Gemini's generateContent, also on Vertex",
-    message_losses: &[
-        Loss::MessageIds,
-        Loss::Times,
-        Loss::Names,
-        Loss::Metadata,
-        Loss::UnknownFields,
-        Loss::ToolMessages,
-        Loss::AdjacentReplies,
-        Loss::Endings,
-        Loss::Errors,
-        Loss::StructuredOutput,
-        Loss::Usage,
-        Loss::BlockIds,
-        Loss::ThinkingExtras,
-        Loss::Hints,
-        Loss::DataNames,
-        Loss::OtherSources,
-        Loss::OtherBlocks,
-        Loss::CallStates,
-        Loss::SuggestedRules,
-        Loss::InputText,
-        Loss::ResultStates,
-        Loss::ResultMetadata,
-        Loss::ResultParts,
-    ],
+    message_losses: loss_list! {
+        PROVIDER_MESSAGES;
+        Names, ThinkingExtras, DataNames, OtherSources, InputText, ResultStates,
+        ResultParts,
+    },
     decode: Some(|decoding| Box::new(ProviderStream(decode::GeminiDecoder::new(decoding)))),
     messages: Some(MessageCodec { decode: message::decode, encode: message::encode }),
     model_request: Some(|request| Ok(model_request::build_body(request))),

@@ -28,6 +28,16 @@ impl<'de: 'a, 'a> Deserialize<'de> for CowStr<'a> {
     }
 }
 
+/// An object: `fields! { "type": "text", "text": text }`. Values are anything that converts into [`Json`].
+macro_rules! fields {
+    ($($key:tt: $value:expr),* $(,)?) => {{
+        let mut fields = turnwire_core::Fields::default();
+        $(fields.insert($key, $value);)*
+        fields
+    }};
+}
+pub(crate) use fields;
+
 /// The fields of a value that serializes as an object; otherwise none.
 pub(crate) fn to_fields<T: Serialize + ?Sized>(value: &T) -> Fields {
     Json::from_value(value).and_then(|json| json.parse_as()).unwrap_or_default()

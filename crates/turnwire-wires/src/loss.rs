@@ -150,3 +150,40 @@ losses! {
     /// that a reply with open tool calls completed: it ends with `tool_calls`
     OpenCalls,
 }
+
+/// A list of losses by their names: `loss_list! { Times, Names }`, or after a shared list: `loss_list! { SHARED; Times, Names }`.
+macro_rules! loss_list {
+    ($($name:ident),+ $(,)?) => {
+        &[$($crate::Loss::$name),+]
+    };
+    ($shared:ident; $($name:ident),+ $(,)?) => {{
+        const OWN: &[$crate::Loss] = &[$($crate::Loss::$name),+];
+        const ALL: [$crate::Loss; $shared.len() + OWN.len()] = $crate::loss::join($shared, OWN);
+        &ALL
+    }};
+}
+pub(crate) use loss_list;
+
+/// What messages of every model provider lose.
+pub(crate) const PROVIDER_MESSAGES: &[Loss] = loss_list! {
+    MessageIds, Times, Metadata, UnknownFields, ToolMessages, AdjacentReplies, Endings, Errors,
+    StructuredOutput, Usage, BlockIds, Hints, OtherBlocks, CallStates, SuggestedRules,
+    ResultMetadata,
+};
+
+/// What streams in the protocol of a model provider lose.
+pub(crate) const PROVIDER_STREAMS: &[Loss] = loss_list! {
+    Times, Names, Metadata, UnknownFields, Unfinished, NoUsage, Hints, OtherBlocks, ServedCalls,
+    CallStates, SuggestedRules, ToolResults, SubAgents,
+};
+
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
+pub(crate) const fn join<const N: usize>(shared: &[Loss], own: &[Loss]) -> [Loss; N] {
+    let mut all = [Loss::Times; N];
+    let mut at = 0;
+    while at < N {
+        all[at] = if at < shared.len() { shared[at] } else { own[at - shared.len()] };
+        at += 1;
+    }
+    all
+}

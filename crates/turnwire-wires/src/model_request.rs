@@ -31,6 +31,7 @@ pub(crate) use model_quirks::accepts_temperature;
 pub use prompt::{AssistantPart, CallOutcome, PromptMessage, UserPart, build_prompt};
 pub(crate) use schema::{input_schema, is_strict_schema};
 
+use crate::json::fields;
 use turnwire_core::{Fields, Json, Msg};
 
 /// The first user message of a conversation that begins with the model, for providers that require one.
@@ -113,10 +114,14 @@ pub enum SpeakerFormat {
     NamePrefix,
 }
 
-/// Fields as a JSON object.
-pub(crate) fn to_json_object(fields: &Fields) -> Json {
-    // Text keys with JSON values always serialise.
-    Json::from_value(fields).unwrap_or_else(|_| serde_json::Map::new().into())
+/// A tool as most providers declare it.
+pub(crate) fn function_tool(tool: &ToolDefinition) -> Json {
+    let function = fields! {
+        "name": tool.name.as_str(),
+        "description": tool.description.as_str(),
+        "parameters": input_schema(tool),
+    };
+    fields! { "type": "function", "function": function }.into()
 }
 
 /// Items as a JSON list.
@@ -131,7 +136,7 @@ pub(crate) fn merge_extra(mut body: Fields, extra: &Fields) -> Fields {
         let both =
             body.raw(key).and_then(|old| old.parse_as::<Fields>().ok().zip(value.parse_as().ok()));
         match both {
-            Some((old, new)) => body.insert(key, to_json_object(&merge_extra(old, &new))),
+            Some((old, new)) => body.insert(key, merge_extra(old, &new)),
             None => body.insert(key, value.clone()),
         }
     }

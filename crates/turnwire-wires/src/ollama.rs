@@ -19,7 +19,7 @@ mod decode;
 mod message;
 mod model_request;
 
-use crate::loss::Loss;
+use crate::loss::{PROVIDER_MESSAGES, loss_list};
 use crate::provider::ProviderStream;
 use crate::registry::{MessageCodec, Wire};
 
@@ -28,36 +28,11 @@ const NAME: &str = "ollama";
 pub(crate) static WIRE: Wire = Wire {
     name: NAME,
     about: "Ollama's /api/chat",
-    message_losses: &[
-        Loss::MessageIds,
-        Loss::Times,
-        Loss::Names,
-        Loss::Metadata,
-        Loss::UnknownFields,
-        Loss::ToolMessages,
-        Loss::AdjacentReplies,
-        Loss::Endings,
-        Loss::Errors,
-        Loss::StructuredOutput,
-        Loss::Usage,
-        Loss::BlockIds,
-        Loss::EmptyBlocks,
-        Loss::JoinedText,
-        Loss::BlockOrder,
-        Loss::ThinkingExtras,
-        Loss::Hints,
-        Loss::ImagesOnly,
-        Loss::DataNames,
-        Loss::MediaTypes,
-        Loss::OtherBlocks,
-        Loss::CallStates,
-        Loss::SuggestedRules,
-        Loss::InputText,
-        Loss::AllResultStates,
-        Loss::ResultMetadata,
-        Loss::ResultData,
-        Loss::ResultParts,
-    ],
+    message_losses: loss_list! {
+        PROVIDER_MESSAGES;
+        Names, EmptyBlocks, JoinedText, BlockOrder, ThinkingExtras, ImagesOnly, DataNames,
+        MediaTypes, InputText, AllResultStates, ResultData, ResultParts,
+    },
     decode: Some(|decoding| Box::new(ProviderStream(decode::OllamaDecoder::new(decoding)))),
     messages: Some(MessageCodec { decode: message::decode, encode: message::encode }),
     model_request: Some(|request| Ok(model_request::build_body(request))),

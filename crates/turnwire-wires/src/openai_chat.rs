@@ -34,7 +34,7 @@ mod model_request;
 mod parts;
 mod stream_blocks;
 
-use crate::loss::Loss;
+use crate::loss::{PROVIDER_MESSAGES, PROVIDER_STREAMS, loss_list};
 use crate::provider::ProviderStream;
 use crate::registry::{MessageCodec, ResumeMode, Wire};
 use crate::structured_output;
@@ -54,60 +54,17 @@ pub struct StreamOptions {
 pub(crate) static WIRE: Wire = Wire {
     name: NAME,
     about: "OpenAI's chat completions and compatible APIs",
-    stream_losses: &[
-        Loss::Times,
-        Loss::Names,
-        Loss::Metadata,
-        Loss::UnknownFields,
-        Loss::OtherReasons,
-        Loss::StructuredText,
-        Loss::StructuredOutput,
-        Loss::BlockIds,
-        Loss::EmptyBlocks,
-        Loss::BlockBoundaries,
-        Loss::Interleaving,
-        Loss::Corrections,
-        Loss::ThinkTags,
-        Loss::ThinkingExtras,
-        Loss::Hints,
-        Loss::Data,
-        Loss::OtherBlocks,
-        Loss::CallStates,
-        Loss::SuggestedRules,
-        Loss::EmptyInput,
-        Loss::ServedCalls,
-        Loss::ToolResults,
-        Loss::SubAgents,
-        Loss::CallOrder,
-        Loss::OpenCalls,
-        Loss::Unfinished,
-        Loss::NoUsage,
-    ],
-    message_losses: &[
-        Loss::MessageIds,
-        Loss::Times,
-        Loss::Metadata,
-        Loss::UnknownFields,
-        Loss::ToolMessages,
-        Loss::AdjacentReplies,
-        Loss::Endings,
-        Loss::Errors,
-        Loss::StructuredOutput,
-        Loss::Usage,
-        Loss::BlockIds,
-        Loss::EmptyBlocks,
-        Loss::BlockBoundaries,
-        Loss::BlockOrder,
-        Loss::ThinkingExtras,
-        Loss::Hints,
-        Loss::Data,
-        Loss::OtherBlocks,
-        Loss::CallStates,
-        Loss::SuggestedRules,
-        Loss::AllResultStates,
-        Loss::ResultMetadata,
-        Loss::ResultData,
-    ],
+    stream_losses: loss_list! {
+        PROVIDER_STREAMS;
+        OtherReasons, StructuredText, StructuredOutput, BlockIds, EmptyBlocks,
+        BlockBoundaries, Interleaving, Corrections, ThinkTags, ThinkingExtras, Data,
+        EmptyInput, CallOrder, OpenCalls,
+    },
+    message_losses: loss_list! {
+        PROVIDER_MESSAGES;
+        EmptyBlocks, BlockBoundaries, BlockOrder, ThinkingExtras, Data, AllResultStates,
+        ResultData,
+    },
     // Clients of this protocol cannot resume.
     resume: ResumeMode::Replay,
     end_marker: Some("[DONE]"),

@@ -53,7 +53,7 @@ mod media;
 mod message;
 mod model_request;
 
-use crate::loss::Loss;
+use crate::loss::{PROVIDER_MESSAGES, PROVIDER_STREAMS, loss_list};
 use crate::provider::ProviderStream;
 use crate::registry::{MessageCodec, ResumeMode, Wire};
 
@@ -67,50 +67,15 @@ const NAME: &str = "openai-responses";
 pub(crate) static WIRE: Wire = Wire {
     name: NAME,
     about: "OpenAI's Responses and compatible APIs",
-    stream_losses: &[
-        Loss::Times,
-        Loss::Names,
-        Loss::Metadata,
-        Loss::UnknownFields,
-        Loss::ThinkingExtras,
-        Loss::Unfinished,
-        Loss::FinishedReasons,
-        Loss::NoUsage,
-        Loss::Hints,
-        Loss::ImagesOnly,
-        Loss::DataNames,
-        Loss::OtherBlocks,
-        Loss::ServedCalls,
-        Loss::CallStates,
-        Loss::SuggestedRules,
-        Loss::ToolResults,
-        Loss::SubAgents,
-    ],
-    message_losses: &[
-        Loss::MessageIds,
-        Loss::Times,
-        Loss::Names,
-        Loss::Metadata,
-        Loss::UnknownFields,
-        Loss::ThinkingExtras,
-        Loss::ToolMessages,
-        Loss::EmptyMessages,
-        Loss::AdjacentReplies,
-        Loss::Endings,
-        Loss::Errors,
-        Loss::StructuredOutput,
-        Loss::Usage,
-        Loss::BlockIds,
-        Loss::Hints,
-        Loss::ImagesOnly,
-        Loss::DataNames,
-        Loss::OtherBlocks,
-        Loss::CallStates,
-        Loss::SuggestedRules,
-        Loss::ResultNames,
-        Loss::AllResultStates,
-        Loss::ResultMetadata,
-    ],
+    stream_losses: loss_list! {
+        PROVIDER_STREAMS;
+        ThinkingExtras, FinishedReasons, ImagesOnly, DataNames,
+    },
+    message_losses: loss_list! {
+        PROVIDER_MESSAGES;
+        Names, ThinkingExtras, EmptyMessages, ImagesOnly, DataNames, ResultNames,
+        AllResultStates,
+    },
     resume: ResumeMode::Tail,
     decode: Some(|decoding| Box::new(ProviderStream(decode::ResponsesDecoder::new(decoding)))),
     encode: Some(|encoding| Box::new(encode::ResponsesEncoder::new(encoding))),

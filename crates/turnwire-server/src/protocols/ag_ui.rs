@@ -414,9 +414,7 @@ fn client_context(input: &RunInput) -> ClientContext {
         .collect();
     let mut extra = Fields::default();
     for (key, value) in [("state", &input.state), ("forwardedProps", &input.forwarded_props)] {
-        if let Some(value) = value.as_ref().filter(|value| is_not_empty(value)) {
-            extra.insert(key, value.clone());
-        }
+        extra.insert_some(key, value.as_ref().filter(|value| is_not_empty(value)).cloned());
     }
     ClientContext {
         tools: tools.collect(),

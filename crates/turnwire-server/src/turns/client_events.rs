@@ -336,9 +336,7 @@ fn checked_confirmation(
         };
         let rules: Vec<_> = accepted.filter_map(suggested).collect();
         let mut rest = Fields::default();
-        if let Some(why) = reason_of(result)? {
-            rest.insert("message", why);
-        }
+        rest.insert_some("message", reason_of(result)?);
         Ok(ConfirmResult {
             confirmed: result.confirmed,
             tool_call,

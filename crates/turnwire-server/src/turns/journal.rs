@@ -77,9 +77,7 @@ impl LogJournal {
                 }
                 // The time limit of an approval is set by this server's clock.
                 EventKind::RequireUserConfirm(_) => {
-                    if let Some(seconds) = self.timeout_seconds {
-                        event.metadata.insert("timeout_seconds", seconds);
-                    }
+                    event.metadata.insert_some("timeout_seconds", self.timeout_seconds);
                 }
                 // Background work lives as long as this process.
                 EventKind::ToolResultEnd(end) if end.state == ToolResultState::Running => {

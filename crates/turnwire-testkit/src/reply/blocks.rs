@@ -41,9 +41,7 @@ impl BlockScripts<'_> {
                 change_block(content, &id, |block: &mut ContentBlock| {
                     if let ContentBlock::Text(block) = block {
                         block.finished_at = Some(at.to_owned());
-                        if let Some(signature) = signature {
-                            block.rest.insert("signature", signature);
-                        }
+                        block.rest.insert_some("signature", signature);
                     }
                 });
             }));
@@ -70,9 +68,7 @@ impl BlockScripts<'_> {
             change_block(content, &id, |block| {
                 if let ContentBlock::Thinking(block) = block {
                     block.finished_at = Some(at.to_owned());
-                    if let Some(signature) = signature {
-                        block.rest.insert("signature", signature);
-                    }
+                    block.rest.insert_some("signature", signature);
                 }
             });
         }));

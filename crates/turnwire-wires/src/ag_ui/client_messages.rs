@@ -1,12 +1,11 @@
 //! The list of messages that a client has that saw the whole turn so far: their ids and order.
 //! Their content is in our messages.
 
-use super::frame::{DISCARDED, METADATA_KEY};
+use super::frame::DISCARDED;
 use super::write_messages::{
-    BlockIds, MessageHeader, reply_metadata, streamed_block, streamed_messages,
+    BlockIds, MessageHeader, own_metadata, reply_metadata, streamed_block, streamed_messages,
 };
-use crate::json::to_json;
-use serde_json::json;
+use crate::json::fields;
 use std::collections::{HashMap, HashSet};
 use turnwire_core::{ContentBlock, Fields, Msg};
 
@@ -256,16 +255,13 @@ impl Entry {
 }
 
 fn discarded_message(header: MessageHeader<'_>) -> Fields {
-    let mut fields = Fields::default();
-    fields.insert("id", header.id);
-    fields.insert("role", "activity");
-    fields.insert("activityType", DISCARDED);
-    fields.insert("content", json!({}));
-    let mut metadata = Fields::default();
-    metadata.insert(METADATA_KEY, to_json(&reply_metadata(header.reply)));
-    fields.insert("metadata", to_json(&metadata));
-    if let Some(sub) = header.subagent {
-        fields.insert("subagentRunId", sub);
-    }
+    let mut fields = fields! {
+        "id": header.id,
+        "role": "activity",
+        "activityType": DISCARDED,
+        "content": Fields::default(),
+        "metadata": own_metadata(reply_metadata(header.reply)),
+    };
+    fields.insert_some("subagentRunId", header.subagent);
     fields
 }

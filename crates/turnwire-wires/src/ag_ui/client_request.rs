@@ -305,9 +305,7 @@ impl RunInput {
         Ok(result.map(|result| {
             let id: Option<String> = fields.get("id").ok().flatten();
             let mut rest = Fields::default();
-            if let Some(id) = id {
-                rest.insert(MESSAGE_ID, id);
-            }
+            rest.insert_some(MESSAGE_ID, id);
             ToolResult { rest, ..result }.named(&call.name)
         }))
     }

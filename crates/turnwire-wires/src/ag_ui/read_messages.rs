@@ -244,9 +244,7 @@ fn unknown_fields(mut fields: Fields, metadata: &Fields) -> Fields {
     for key in OWN {
         fields.remove(key);
     }
-    if !metadata.is_empty() {
-        fields.insert("metadata", to_json(metadata));
-    }
+    fields.insert_fields("metadata", metadata);
     fields
 }
 
@@ -300,9 +298,7 @@ fn read_reasoning(
         fields.take("content").map_err(|error| not_a_message(&error))?.unwrap_or_default();
     let mut native: Fields =
         [("type", "thinking"), ("thinking", &text), ("id", id)].into_iter().collect();
-    if let Some(signature) = fields.remove("encryptedValue") {
-        native.insert("signature", signature);
-    }
+    native.insert_some("signature", fields.remove("encryptedValue"));
     build_block(native, &unknown_fields(fields, metadata), own)
 }
 
@@ -437,12 +433,8 @@ fn read_part(mut fields: Fields) -> Result<ContentBlock> {
             source.insert("type", word);
             let value: Json = fields.need(key)?;
             source.insert("value", value);
-            if let Some(media) = fields.remove("mimeType") {
-                source.insert("mimeType", media);
-            }
-            if let Some(name) = fields.remove("filename") {
-                metadata.insert("filename", name);
-            }
+            source.insert_some("mimeType", fields.remove("mimeType"));
+            metadata.insert_some("filename", fields.remove("filename"));
             read_data(fields, source, metadata)
         }
         _ => Ok(unknown_block(fields)),
@@ -459,9 +451,7 @@ fn restore_data(mut own: Fields, client_data: &Fields) -> Result<ContentBlock> {
     let mut source: Fields = own.need("source")?;
     let word: String = source.get("type")?.unwrap_or_default();
     let key = if word == "url" { "url" } else { "data" };
-    if let Some(value) = client_data.raw("value") {
-        source.insert(key, value.clone());
-    }
+    source.insert_some(key, client_data.raw("value").cloned());
     own.insert("source", to_json(&source));
     to_json(&own).parse_as()
 }

@@ -3,11 +3,11 @@
 use super::blocks::write_end;
 use super::encode::Encoder;
 use super::frame::{
-    Frame, Input, Interrupt, METADATA_KEY, Outcome, ResponseSchema, SnapshotMetadata,
-    SubagentOutcome, VERSION,
+    Frame, Input, Interrupt, Outcome, ResponseSchema, SnapshotMetadata, SubagentOutcome, VERSION,
 };
 use super::turn_state::{PendingCall, RunState, TurnState};
-use crate::json::to_json;
+use super::write_messages::own_metadata;
+use crate::json::{fields, to_json};
 use crate::stream::Frames;
 use turnwire_core::event::ReplyEnd;
 use turnwire_core::{Event, EventKind, Fields, FinishedReason, Json, Msg, ReplyError, Role};
@@ -249,15 +249,11 @@ impl Encoder {
                 self.write_run_end(Outcome::Cancelled, output, Fields::default(), out);
             }
             (reason, None) => {
-                let mut metadata = Fields::default();
-                if let Some(reason) = reason.filter(|reason| **reason != FinishedReason::Completed)
-                {
-                    let mut ours = Fields::default();
-                    ours.insert("finished_reason", reason.as_str());
-                    metadata.insert(METADATA_KEY, to_json(&ours));
-                }
+                let reason = reason.filter(|reason| **reason != FinishedReason::Completed);
+                let metadata = reason
+                    .map(|reason| own_metadata(fields! { "finished_reason": reason.as_str() }));
                 let outcome = Outcome::Success { pending_tool_call_ids: Vec::new() };
-                self.write_run_end(outcome, output, metadata, out);
+                self.write_run_end(outcome, output, metadata.unwrap_or_default(), out);
             }
         }
     }
@@ -388,12 +384,7 @@ fn clearing_snapshot(messages: &[Fields]) -> Vec<Fields> {
 }
 
 fn to_interrupt(pending: &PendingCall) -> Interrupt<'_> {
-    let mut metadata = Fields::default();
-    if !pending.rules.is_empty() {
-        let mut ours = Fields::default();
-        ours.insert("suggested_rules", to_json(&pending.rules));
-        metadata.insert(METADATA_KEY, to_json(&ours));
-    }
+    let rules = || own_metadata(fields! { "suggested_rules": to_json(&pending.rules) });
     Interrupt {
         id: &pending.call,
         reason: "tool_call",
@@ -402,6 +393,6 @@ fn to_interrupt(pending: &PendingCall) -> Interrupt<'_> {
         response_schema: ResponseSchema::APPROVAL,
         expires_at: pending.expires_at.as_deref(),
         subagent_run_id: pending.is_subagent.then_some(&*pending.reply),
-        metadata,
+        metadata: (!pending.rules.is_empty()).then(rules).unwrap_or_default(),
     }
 }

@@ -9,7 +9,7 @@
 //! for, so nothing is lost.
 
 use super::frame::METADATA_KEY;
-use crate::json::{to_fields, to_json};
+use crate::json::{fields, to_fields, to_json};
 use serde_json::json;
 use std::collections::HashMap;
 use turnwire_core::block::{DataKind, Source};
@@ -46,7 +46,7 @@ pub(super) struct MessageHeader<'a> {
 /// Writes messages in full.
 pub(super) fn write_messages(messages: &[Msg]) -> Vec<Json> {
     let all = messages.iter().flat_map(|msg| write_message(msg, Detail::Full));
-    all.filter_map(|fields| Json::from_value(&fields).ok()).collect()
+    all.map(Json::from).collect()
 }
 
 /// Writes a message as a client that saw its events has it.
@@ -71,7 +71,7 @@ fn message_envelope(msg: &Msg) -> Json {
             fields.remove(key);
         }
     }
-    to_json(&fields)
+    fields.into()
 }
 
 fn write_user(msg: &Msg, detail: Detail) -> Fields {
@@ -79,7 +79,7 @@ fn write_user(msg: &Msg, detail: Detail) -> Fields {
     let content = match msg.content() {
         [] => Json::from(""),
         [ContentBlock::Text(block)] => {
-            own.insert("block", to_json(&text_rest(block)));
+            own.insert("block", text_rest(block));
             Json::from(block.text.as_str())
         }
         blocks => {
@@ -104,30 +104,21 @@ fn write_system(msg: &Msg, detail: Detail) -> Fields {
         Ok(Some(role)) if role == "developer" => "developer",
         _ => "system",
     };
-    let mut own = Fields::default();
-    own.insert("content", to_json(msg.content()));
-    own.insert("message", message_envelope(msg));
+    let own = fields! { "content": to_json(msg.content()), "message": message_envelope(msg) };
     let text = msg.text("\n").unwrap_or_default();
     write_prompt(msg, role, Json::from(text), &own, detail)
 }
 
 fn write_prompt(msg: &Msg, role: &str, content: Json, own: &Fields, detail: Detail) -> Fields {
-    let mut fields = Fields::default();
-    fields.insert("id", msg.id());
-    fields.insert("role", role);
-    fields.insert("content", content);
-    if !msg.name().is_empty() {
-        fields.insert("name", msg.name());
-    }
+    let mut fields = fields! { "id": msg.id(), "role": role, "content": content };
+    fields.insert_unless_empty("name", msg.name());
     let mut metadata = msg.metadata().clone();
     match detail {
-        Detail::Full => metadata.insert(METADATA_KEY, to_json(own)),
+        Detail::Full => metadata.insert(METADATA_KEY, own),
         // The client that sent the context has it; others do not need it.
         Detail::Streamed => drop(metadata.remove(CLIENT_CONTEXT_KEY)),
     }
-    if !metadata.is_empty() {
-        fields.insert("metadata", to_json(&metadata));
-    }
+    fields.insert_fields("metadata", &metadata);
     fields
 }
 
@@ -165,11 +156,8 @@ fn write_reply(msg: &Msg, detail: Detail) -> Vec<Fields> {
         let mut own = reply_metadata(msg.id());
         own.insert("message", message_envelope(msg));
         own.insert("empty", true);
-        let mut fields = Fields::default();
-        fields.insert("id", msg.id());
-        fields.insert("role", "assistant");
-        fields.insert("metadata", own_metadata(&own));
-        written.push(vec![fields]);
+        let metadata = own_metadata(own);
+        written.push(vec![fields! { "id": msg.id(), "role": "assistant", "metadata": metadata }]);
     }
     written.into_iter().flatten().collect()
 }
@@ -206,9 +194,7 @@ impl BlockIds {
 
 /// The metadata that names the reply of a message.
 pub(super) fn reply_metadata(reply: &str) -> Fields {
-    let mut own = Fields::default();
-    own.insert("reply", reply);
-    own
+    fields! { "reply": reply }
 }
 
 /// Writes one block as a client that saw the stream has it.
@@ -223,16 +209,13 @@ fn write_block(
     detail: Detail,
 ) -> Fields {
     let full = detail == Detail::Full;
-    let mut fields = Fields::default();
-    fields.insert("id", header.id);
+    let mut fields = fields! { "id": header.id };
     let mut metadata = Fields::default();
     match block {
         ContentBlock::Text(block) => {
             fields.insert("role", "assistant");
             fields.insert("content", block.text.as_str());
-            if !header.name.is_empty() {
-                fields.insert("name", header.name);
-            }
+            fields.insert_unless_empty("name", header.name);
             add_rest(&mut own, full, || text_rest(block));
         }
         ContentBlock::Thinking(block) => {
@@ -240,9 +223,7 @@ fn write_block(
             fields.insert("content", block.thinking.as_str());
             let signature = block.rest.get::<String>("signature").ok().flatten();
             let native = signature.is_some();
-            if let Some(signature) = signature {
-                fields.insert("encryptedValue", signature);
-            }
+            fields.insert_some("encryptedValue", signature);
             add_rest(&mut own, full, || {
                 let mut rest = without_keys(to_fields(block), &["type", "thinking"]);
                 rest.insert("id", block.id.as_str());
@@ -257,11 +238,12 @@ fn write_block(
             add_rest(&mut own, full, || {
                 without_keys(to_fields(call), &["type", "id", "name", "input"])
             });
-            let mut written = Fields::default();
-            written.insert("id", call.id.as_str());
-            written.insert("type", "function");
-            written.insert("function", json!({ "name": call.name, "arguments": call.input }));
-            written.insert("metadata", own_metadata(&own));
+            let written = fields! {
+                "id": call.id.as_str(),
+                "type": "function",
+                "function": json!({ "name": call.name, "arguments": call.input }),
+                "metadata": own_metadata(own.clone()),
+            };
             fields.insert("toolCalls", to_json(&[written]));
         }
         ContentBlock::ToolResult(result) => {
@@ -275,10 +257,10 @@ fn write_block(
                 }
                 let rest = without_keys(to_fields(result), &["type", "id", "output"]);
                 let mut own: Fields = metadata.get(METADATA_KEY).ok().flatten().unwrap_or_default();
-                own.insert("block", to_json(&rest));
-                metadata.insert(METADATA_KEY, to_json(&own));
+                own.insert("block", rest);
+                metadata.insert(METADATA_KEY, own);
             }
-            fields.insert("metadata", to_json(&metadata));
+            fields.insert("metadata", &metadata);
         }
         ContentBlock::Data(_) | ContentBlock::Hint(_) | ContentBlock::Other(_) => {
             let (activity, content) = block_activity(block);
@@ -287,19 +269,17 @@ fn write_block(
             fields.insert("content", content);
         }
     }
-    if let Some(sub) = header.subagent {
-        fields.insert("subagentRunId", sub);
-    }
+    fields.insert_some("subagentRunId", header.subagent);
     if !matches!(block, ContentBlock::ToolCall(_) | ContentBlock::ToolResult(_)) {
-        metadata.insert(METADATA_KEY, to_json(&own));
-        fields.insert("metadata", to_json(&metadata));
+        metadata.insert(METADATA_KEY, own);
+        fields.insert("metadata", metadata);
     }
     fields
 }
 
 fn add_rest(own: &mut Fields, full: bool, rest: impl FnOnce() -> Fields) {
     if full {
-        own.insert("block", to_json(&rest()));
+        own.insert("block", rest());
     }
 }
 
@@ -309,7 +289,7 @@ pub(super) fn result_metadata(result: &ToolResult, mut own: Fields) -> Fields {
     if result.state != ToolResultState::Success {
         own.insert("state", result.state.as_str());
     }
-    metadata.insert(METADATA_KEY, to_json(&own));
+    metadata.insert(METADATA_KEY, own);
     metadata
 }
 
@@ -365,11 +345,9 @@ pub(super) fn write_content(payload: &Payload, detail: Detail) -> Json {
 }
 
 fn text_part(block: &TextBlock, detail: Detail) -> Fields {
-    let mut fields = Fields::default();
-    fields.insert("type", "text");
-    fields.insert("text", block.text.as_str());
+    let mut fields = fields! { "type": "text", "text": block.text.as_str() };
     if detail == Detail::Full {
-        fields.insert("metadata", own_metadata(&text_rest(block)));
+        fields.insert("metadata", own_metadata(text_rest(block)));
     }
     fields
 }
@@ -382,16 +360,8 @@ fn text_rest(block: &TextBlock) -> Fields {
 
 /// A part that AG-UI has no type for: in full, an empty text that carries it.
 fn other_part(block: &ContentBlock, detail: Detail) -> Option<Fields> {
-    if detail == Detail::Streamed {
-        return None;
-    }
-    let mut fields = Fields::default();
-    fields.insert("type", "text");
-    fields.insert("text", "");
-    let mut own = Fields::default();
-    own.insert("block", to_json(block));
-    fields.insert("metadata", own_metadata(&own));
-    Some(fields)
+    let metadata = || own_metadata(fields! { "block": to_json(block) });
+    (detail == Detail::Full).then(|| fields! { "type": "text", "text": "", "metadata": metadata() })
 }
 
 fn data_part(block: &DataBlock, detail: Detail) -> Option<Fields> {
@@ -416,24 +386,18 @@ fn data_part(block: &DataBlock, detail: Detail) -> Option<Fields> {
         (Some("video"), _) | (None, DataKind::Video) => "video",
         _ => "document",
     };
-    let mut fields = Fields::default();
-    fields.insert("type", kind);
-    fields.insert("source", source);
+    let mut fields = fields! { "type": kind, "source": source };
     let mut metadata = Fields::default();
-    if let Some(name) = &block.name {
-        metadata.insert("filename", name.as_str());
-    }
+    metadata.insert_some("filename", block.name.as_deref());
     if detail == Detail::Full {
         let mut rest = to_fields(block);
         let mut source: Fields = rest.get("source").ok().flatten().unwrap_or_default();
         source.remove("data");
         source.remove("url");
-        rest.insert("source", to_json(&source));
-        metadata.insert(METADATA_KEY, to_json(&rest));
+        rest.insert("source", source);
+        metadata.insert(METADATA_KEY, rest);
     }
-    if !metadata.is_empty() {
-        fields.insert("metadata", to_json(&metadata));
-    }
+    fields.insert_fields("metadata", &metadata);
     Some(fields)
 }
 
@@ -443,7 +407,7 @@ fn client_file(fields: &Fields) -> Option<Json> {
         return None;
     }
     fields.get::<String>("value").ok()??;
-    Json::from_value(fields).ok()
+    Some(fields.into())
 }
 
 /// The fields of a block without these keys; unknown times are left out.
@@ -458,8 +422,6 @@ fn without_keys(mut fields: Fields, keys: &[&str]) -> Fields {
 }
 
 /// Metadata that holds only our entry.
-fn own_metadata(own: &Fields) -> Json {
-    let mut metadata = Fields::default();
-    metadata.insert(METADATA_KEY, to_json(own));
-    to_json(&metadata)
+pub(super) fn own_metadata(own: Fields) -> Fields {
+    fields! { METADATA_KEY: own }
 }

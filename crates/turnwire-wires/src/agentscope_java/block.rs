@@ -1,13 +1,16 @@
 //! Converts blocks between Java's JSON and ours. What the other side has no field for is left out
 //! here; the patches of messages and events keep it.
 
-use crate::json::string_field;
+use crate::json::{fields, string_field, to_json};
 use turnwire_core::block::Source;
 use turnwire_core::event::ConfirmResult;
 use turnwire_core::{
     ContentBlock, DataBlock, Fields, Json, Part, Payload, PermissionRule, Result, ToolCall,
     ToolCallState, ToolResult, ToolResultState,
 };
+
+/// The media type of bytes for which we know none; Java requires one.
+pub(super) const UNKNOWN_BYTES: &str = "application/octet-stream";
 
 fn opens_with(json: &Json, byte: u8) -> bool {
     json.text().bytes().next() == Some(byte)
@@ -132,9 +135,7 @@ fn data(block: &mut Fields) {
     {
         source.insert("media_type", media_type);
     }
-    if let Ok(source) = Json::from_value(&source) {
-        block.insert("source", source);
-    }
+    block.insert("source", source);
 }
 
 /// Our block as Java's; `None` if Java has no such block.
@@ -144,9 +145,7 @@ pub(super) fn to_java(block: &ContentBlock) -> Option<Fields> {
         ContentBlock::Thinking(block) => {
             let mut java = new_block("thinking");
             java.insert("thinking", block.thinking.as_str());
-            let metadata = object_field(&block.rest, "metadata")
-                .and_then(|fields| Json::from_value(&fields).ok());
-            java.insert("metadata", metadata.unwrap_or_else(|| serde_json::Value::Null.into()));
+            java.insert("metadata", to_json(&object_field(&block.rest, "metadata")));
             java
         }
         ContentBlock::Data(block) => return data_to_java(block),
@@ -164,24 +163,18 @@ pub(super) fn to_java(block: &ContentBlock) -> Option<Fields> {
 }
 
 fn new_block(word: &str) -> Fields {
-    [("type", word)].into_iter().collect()
+    fields! { "type": word }
 }
 
 fn text_to_java(text: &str) -> Fields {
-    let mut java = new_block("text");
-    java.insert("text", text);
-    java
+    fields! { "type": "text", "text": text }
 }
 
 pub(super) fn data_to_java(block: &DataBlock) -> Option<Fields> {
     let mut java = new_block(ContentBlock::Data(block.clone()).block_type().as_str());
     java.insert("source", source_to_java(&block.source)?);
-    if !block.id.is_empty() {
-        java.insert("id", block.id.as_str());
-    }
-    if let Some(name) = &block.name {
-        java.insert("name", name.as_str());
-    }
+    java.insert_unless_empty("id", &block.id);
+    java.insert_some("name", block.name.as_deref());
     // The older media blocks have no such fields.
     if string_field(&java, "type").as_deref() != Some("data") {
         java.remove("id");
@@ -190,25 +183,20 @@ pub(super) fn data_to_java(block: &DataBlock) -> Option<Fields> {
     Some(java)
 }
 
-fn source_to_java(source: &Source) -> Option<Json> {
-    let mut java = Fields::default();
+fn source_to_java(source: &Source) -> Option<Fields> {
     match source {
         Source::Base64(source) => {
-            java.insert("type", "base64");
-            let media_type = source.media_type.as_deref();
-            java.insert("media_type", media_type.unwrap_or("application/octet-stream"));
-            java.insert("data", source.data.as_str());
+            let media_type = source.media_type.as_deref().unwrap_or(UNKNOWN_BYTES);
+            let data = source.data.as_str();
+            Some(fields! { "type": "base64", "media_type": media_type, "data": data })
         }
         Source::Url(source) => {
-            java.insert("type", "url");
-            java.insert("url", source.url.as_str());
-            if let Some(media_type) = &source.media_type {
-                java.insert("mime_type", media_type.as_str());
-            }
+            let mut java = fields! { "type": "url", "url": source.url.as_str() };
+            java.insert_some("mime_type", source.media_type.as_deref());
+            Some(java)
         }
-        Source::Other(_) => return None,
+        Source::Other(_) => None,
     }
-    Json::from_value(&java).ok()
 }
 
 pub(super) fn call_to_java(call: &ToolCall) -> Fields {
@@ -217,10 +205,7 @@ pub(super) fn call_to_java(call: &ToolCall) -> Fields {
     java.insert("name", call.name.as_str());
     java.insert("input", parse_input(&call.input));
     java.insert("content", call.input.as_str());
-    java.insert(
-        "metadata",
-        fields_to_json(&object_field(&call.rest, "metadata").unwrap_or_default()),
-    );
+    java.insert("metadata", object_field(&call.rest, "metadata").unwrap_or_default());
     let state = if call.state.is_known() { call.state.clone() } else { ToolCallState::default() };
     java.insert("state", state.as_str());
     java
@@ -242,7 +227,7 @@ pub(super) fn result_to_java(result: &ToolResult) -> Fields {
         .filter(|(_, value)| !value.is_null())
         .map(|(key, value)| (key, value.clone()))
         .collect();
-    java.insert("metadata", fields_to_json(&metadata));
+    java.insert("metadata", metadata);
     let state =
         if result.state.is_known() { result.state.clone() } else { ToolResultState::default() };
     java.insert("state", state.as_str());
@@ -257,10 +242,6 @@ fn part_to_java(part: &Part) -> Option<Fields> {
     }
 }
 
-pub(super) fn fields_to_json(fields: &Fields) -> Json {
-    Json::from_value(fields).unwrap_or_else(|_| empty_object())
-}
-
 pub(super) fn list_to_json(list: &[Fields]) -> Json {
     Json::from_value(list).unwrap_or_else(|_| Vec::<String>::new().into())
 }
@@ -269,14 +250,13 @@ pub(super) fn list_to_json(list: &[Fields]) -> Json {
 pub(super) fn confirm_from_java(mut answer: Fields) -> Fields {
     let call = object_field(&answer, "toolCall").map(from_java).unwrap_or_default();
     answer.remove("toolCall");
-    answer.insert("tool_call", fields_to_json(&call));
+    answer.insert("tool_call", call);
     answer
 }
 
 pub(super) fn confirm_to_java(answer: &ConfirmResult) -> Fields {
-    let mut java = Fields::default();
-    java.insert("confirmed", answer.confirmed);
-    java.insert("toolCall", fields_to_json(&call_to_java(&answer.tool_call)));
+    let call = call_to_java(&answer.tool_call);
+    let mut java = fields! { "confirmed": answer.confirmed, "toolCall": call };
     if let Some(rules) = &answer.rules {
         let rules: Vec<Fields> = rules.iter().map(rule_to_java).collect();
         java.insert("rules", list_to_json(&rules));
@@ -285,11 +265,10 @@ pub(super) fn confirm_to_java(answer: &ConfirmResult) -> Fields {
 }
 
 fn rule_to_java(rule: &PermissionRule) -> Fields {
-    let mut java = Fields::default();
-    java.insert("tool_name", rule.tool_name.as_str());
-    java.insert("rule_content", rule.rule_content.clone());
-    let behavior = if rule.behavior.is_known() { rule.behavior.as_str() } else { "ask" };
-    java.insert("behavior", behavior);
-    java.insert("source", rule.source.as_str());
-    java
+    fields! {
+        "tool_name": rule.tool_name.as_str(),
+        "rule_content": rule.rule_content.clone(),
+        "behavior": if rule.behavior.is_known() { rule.behavior.as_str() } else { "ask" },
+        "source": rule.source.as_str(),
+    }
 }

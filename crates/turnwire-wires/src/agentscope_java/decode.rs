@@ -1,9 +1,9 @@
 //! Converts Java's events to ours, field by field. What we have no field for is left out here.
 
-use super::block::{self, fields_to_json, list_to_json, object_list};
+use super::block::{self, list_to_json, object_list};
 use super::open_replies::{OpenReplies, OpenReply};
 use crate::json::string_field;
-use turnwire_core::{Error, ErrorKind, Event, Fields, Json, Result, Role};
+use turnwire_core::{Error, ErrorKind, Event, Fields, FinishedReason, Json, Result, Role};
 
 /// Java's event as ours, without what we have no field for.
 #[expect(clippy::too_many_lines, reason = "an arm for each type")]
@@ -20,9 +20,7 @@ pub(super) fn from_java(java: &Fields, track: &OpenReplies) -> Result<Event<'sta
     ours.copy_text("id", "id");
     ours.copy_text("createdAt", "created_at");
     ours.copy_text("source", "agent_path");
-    if let Some(metadata) = block::object_field(java, "metadata") {
-        ours.insert("metadata", fields_to_json(&metadata));
-    }
+    ours.ours.insert_some("metadata", block::object_field(java, "metadata"));
     let own = string_field(java, "replyId");
     let starts_or_ends =
         matches!(word.as_str(), "AGENT_START" | "REPLY_START" | "AGENT_END" | "REPLY_END");
@@ -31,9 +29,7 @@ pub(super) fn from_java(java: &Fields, track: &OpenReplies) -> Result<Event<'sta
         Some(own) => Some(track.outer_reply_id(path.as_deref(), own).into_owned()),
         None => open.map(|open| open.reply_id.clone()),
     };
-    if let Some(reply_id) = reply_id {
-        ours.insert("reply_id", reply_id);
-    }
+    ours.ours.insert_some("reply_id", reply_id);
     let own = own.unwrap_or_default();
     match word.as_str() {
         "AGENT_START" | "REPLY_START" => {
@@ -116,15 +112,13 @@ pub(super) fn from_java(java: &Fields, track: &OpenReplies) -> Result<Event<'sta
         }
         "CUSTOM" => {
             ours.insert("name", string_field(java, "name").unwrap_or_default());
-            if let Some(value) = java.raw("value") {
-                ours.insert("value", value.clone());
-            }
+            ours.ours.insert_some("value", java.raw("value").cloned());
         }
         "MODEL_CALL_START" | "EXCEED_MAX_ITERS" => {}
         // An unknown type, or one of ours that Java never sends.
         _ => ours.copy_others(),
     }
-    let ours = fields_to_json(&ours.ours);
+    let ours = Json::from(ours.ours);
     let event = Event::from_json(ours.text())?;
     Ok(event.into_owned())
 }
@@ -146,9 +140,7 @@ impl EventReader<'_> {
 
     /// Copies a string.
     fn copy_text(&mut self, from: &str, to: &str) {
-        if let Some(text) = string_field(self.java, from) {
-            self.insert(to, text);
-        }
+        self.ours.insert_some(to, string_field(self.java, from));
     }
 
     fn copy_blocks(&mut self, from: &str, to: &str) -> Result<()> {
@@ -173,31 +165,20 @@ impl EventReader<'_> {
     fn copy_result(&mut self, open: &OpenReply) {
         self.insert("session_id", open.session_id.as_str());
         let Some(ending) = &open.agent_result else { return };
-        if let Some(reason) = &ending.finished_reason {
-            self.insert("finished_reason", reason.as_str());
-        }
-        if let Some(output) = &ending.structured_output {
-            self.insert("structured_output", output.clone());
-        }
-        if !ending.metadata.is_empty() {
-            self.insert("message_metadata", fields_to_json(&ending.metadata));
-        }
+        let reason = ending.finished_reason.as_ref().map(FinishedReason::as_str);
+        self.ours.insert_some("finished_reason", reason);
+        self.ours.insert_some("structured_output", ending.structured_output.clone());
+        self.ours.insert_fields("message_metadata", &ending.metadata);
     }
 
     /// Copies the block of a result's data: whole in Java, a delta with us.
     fn copy_data(&mut self) {
         let java = block::object_field(self.java, "data").unwrap_or_default();
         let block = block::from_java(java);
-        if let Some(id) = string_field(&block, "id") {
-            self.insert("block_id", id);
-        }
-        if let Some(name) = string_field(&block, "name") {
-            self.insert("name", name);
-        }
+        self.ours.insert_some("block_id", string_field(&block, "id"));
+        self.ours.insert_some("name", string_field(&block, "name"));
         let source = block::object_field(&block, "source").unwrap_or_default();
-        if let Some(media_type) = string_field(&source, "media_type") {
-            self.insert("media_type", media_type);
-        }
+        self.ours.insert_some("media_type", string_field(&source, "media_type"));
         match string_field(&source, "url") {
             Some(url) => self.insert("url", url),
             None => self.insert("data", string_field(&source, "data").unwrap_or_default()),

@@ -206,7 +206,7 @@ fn to_event<'a>(java: JavaDelta<'a>, track: &'a OpenReplies) -> Option<Event<'a>
 
 #[cfg(test)]
 mod tests {
-    use super::super::{direct_encode, event};
+    use super::super::{encode, event};
     use super::*;
     use crate::stream::Frames;
     use turnwire_testkit::{check_property, pick, values};
@@ -289,7 +289,7 @@ mod tests {
 
     fn same_when_written(event: &Event<'_>, track: &OpenReplies) {
         let mut frames = Frames::default();
-        if direct_encode::write_event(event, track, &mut frames) {
+        if encode::write_event(event, track, &mut frames) {
             let (_, text) = frames.iter().next().unwrap();
             let slow = event::encode(event, track);
             assert_eq!(parse(text).unwrap(), slow, "{}", event.to_json());
@@ -302,7 +302,7 @@ mod tests {
         let line = r#"{"type":"TEXT_BLOCK_DELTA","id":"e","createdAt":"t","replyId":"m","blockId":"text","delta":"hi","type":"TEXT_BLOCK_DELTA"}"#;
         let mut frames = Frames::default();
         let taken = read_delta(line, &track, &mut |event| {
-            assert!(direct_encode::write_event(&event, &track, &mut frames));
+            assert!(encode::write_event(&event, &track, &mut frames));
         });
         assert!(taken);
         assert_eq!(frames.len(), 1);

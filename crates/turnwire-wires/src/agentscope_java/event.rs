@@ -1,7 +1,6 @@
 //! Converts any event in both directions without loss: Java's with a patch of what we have no field
 //! for, ours with a patch of what Java has no field for.
 
-use super::block::fields_to_json;
 use super::decode::from_java;
 use super::encode::{as_custom, native_to_java, to_java};
 use super::open_replies::OpenReplies;
@@ -83,9 +82,7 @@ fn decode_plain(java: &Fields, track: &OpenReplies) -> Result<Event<'static>> {
         // Marks an unknown event as Java's own.
         kept = Some(with_type(kept, event.kind.type_name()));
     }
-    if let Some(kept) = kept {
-        event.rest.insert(KEPT_FIELD, kept);
-    }
+    event.rest.insert_some(KEPT_FIELD, kept);
     Ok(event)
 }
 
@@ -93,8 +90,8 @@ fn with_type(kept: Option<Json>, word: &str) -> Json {
     let mut kept: Fields = kept.and_then(|kept| kept.parse_as().ok()).unwrap_or_default();
     let mut set: Fields = kept.get("set").ok().flatten().unwrap_or_default();
     set.insert("type", word);
-    kept.insert("set", fields_to_json(&set));
-    fields_to_json(&kept)
+    kept.insert("set", set);
+    kept.into()
 }
 
 /// Whether Java has such events.

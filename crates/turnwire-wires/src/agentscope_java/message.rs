@@ -4,11 +4,12 @@
 //! our message, as a patch in the field `java`. So both survive the way there and back.
 
 use super::{KEPT_FIELD, block, carried_patch, patch};
-use crate::json::string_field;
+use crate::json::{string_field, to_json};
+use serde::Serialize;
 use std::collections::HashMap;
 use turnwire_core::event::ConfirmResult;
 use turnwire_core::{
-    ContentBlock, Error, ErrorKind, Fields, FinishedReason, Json, Msg, Result, Role, Usage,
+    ContentBlock, Error, ErrorKind, Fields, FinishedReason, Json, Msg, Result, Role,
 };
 
 const GENERATE_REASON: &str = "agentscope_generate_reason";
@@ -49,7 +50,7 @@ pub fn encode_message(msg: &Msg) -> String {
         .and_then(|java| add_patch(java, msg, true))
         .or_else(|| add_patch(bare.clone(), msg, false))
         .unwrap_or(bare);
-    block::fields_to_json(&java).text().to_owned()
+    Json::from(java).text().to_owned()
 }
 
 /// Adds the patch for what Java has no field for. What we kept from Java counts only if reading
@@ -76,7 +77,7 @@ fn as_version_2(java: &Fields) -> Fields {
         java.insert("timestamp", to_java_time(&time));
     }
     if java.raw("metadata").is_none_or(Json::is_null) {
-        java.insert("metadata", block::fields_to_json(&Fields::default()));
+        java.insert("metadata", Fields::default());
     }
     if java.raw("content").is_some_and(|content| content.text().starts_with('[')) {
         let blocks = block::object_list(&java, "content").into_iter();
@@ -90,9 +91,7 @@ fn as_version_2(java: &Fields) -> Fields {
 fn from_java(java: &Fields) -> Result<Msg> {
     let mut ours = Fields::default();
     for (from, to) in [("id", "id"), ("name", "name"), ("timestamp", "created_at")] {
-        if let Some(text) = string_field(java, from) {
-            ours.insert(to, text);
-        }
+        ours.insert_some(to, string_field(java, from));
     }
     let role = string_field(java, "role");
     let Some(role) = role else {
@@ -116,11 +115,10 @@ fn from_java(java: &Fields) -> Result<Msg> {
     if let Some(reason) = string_field(&metadata, GENERATE_REASON) {
         ours.insert("finished_reason", finished_reason(&reason).as_str());
     }
-    ours.insert("metadata", block::fields_to_json(&metadata));
-    if let Some(usage) = block::object_field(java, "usage") {
-        ours.insert("usage", block::fields_to_json(&usage_from_java(&usage)));
-    }
-    Msg::from_json(block::fields_to_json(&ours).text())
+    ours.insert("metadata", metadata);
+    let usage = block::object_field(java, "usage");
+    ours.insert_some("usage", usage.map(|usage| usage_from_java(&usage)));
+    Msg::from_json(Json::from(ours).text())
 }
 
 /// The result of an agent, as `REPLY_END` has it: structured output and message metadata.
@@ -199,9 +197,7 @@ fn usage_from_java(java: &Fields) -> Fields {
         let count: Option<i64> = java.get(from).ok().flatten();
         usage.insert(to, count.unwrap_or_default());
     }
-    if let Some(time) = java.raw("time").filter(|json| !json.is_null()) {
-        usage.insert("time", time.clone());
-    }
+    usage.insert_some("time", java.raw("time").filter(|json| !json.is_null()).cloned());
     usage
 }
 
@@ -212,17 +208,28 @@ const TOKENS: [(&str, &str); 3] = [
 ];
 
 /// Java counts tokens in 32 bits.
-pub(super) fn usage_to_java(input: i64, output: i64, cached: i64, time: Option<&Json>) -> Fields {
-    let int = |count: i64| i32::try_from(count.max(0)).unwrap_or(i32::MAX);
-    let mut java = Fields::default();
-    java.insert("inputTokens", int(input));
-    java.insert("outputTokens", int(output));
-    java.insert("cachedTokens", int(cached));
-    if let Some(time) = time {
-        java.insert("time", time.clone());
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Usage<'a> {
+    input_tokens: i32,
+    output_tokens: i32,
+    cached_tokens: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<&'a Json>,
+    total_tokens: i32,
+}
+
+impl<'a> Usage<'a> {
+    pub(super) fn new(input: i64, output: i64, cached: i64, time: Option<&'a Json>) -> Self {
+        let int = |count: i64| i32::try_from(count.max(0)).unwrap_or(i32::MAX);
+        Self {
+            input_tokens: int(input),
+            output_tokens: int(output),
+            cached_tokens: int(cached),
+            time,
+            total_tokens: int(input).saturating_add(int(output)),
+        }
     }
-    java.insert("totalTokens", int(input).saturating_add(int(output)));
-    java
 }
 
 fn to_java(msg: &Msg) -> Fields {
@@ -235,22 +242,19 @@ fn to_java(msg: &Msg) -> Fields {
     let content: Vec<Fields> = msg.content().iter().filter_map(block::to_java).collect();
     java.insert("content", block::list_to_json(&content));
     let mut metadata = msg.metadata().clone();
-    if let Some(output) = msg.structured_output() {
-        metadata.insert(STRUCTURED_OUTPUT, output.clone());
-    }
+    metadata.insert_some(STRUCTURED_OUTPUT, msg.structured_output().cloned());
     if metadata.raw(GENERATE_REASON).is_none()
         && let Some(word) = msg.finished_reason().and_then(generate_reason)
     {
         metadata.insert(GENERATE_REASON, word);
     }
-    java.insert("metadata", block::fields_to_json(&metadata));
+    java.insert("metadata", metadata);
     java.insert("timestamp", known(&to_java_time(msg.created_at())));
     let usage = msg.usage().map(|usage| {
-        let Usage { input_tokens, output_tokens, cache_input_tokens, .. } = usage;
         let time = usage.rest.raw("time").filter(|json| json.parse_as::<f64>().is_ok());
-        usage_to_java(*input_tokens, *output_tokens, *cache_input_tokens, time)
+        Usage::new(usage.input_tokens, usage.output_tokens, usage.cache_input_tokens, time)
     });
-    java.insert("usage", usage.map_or_else(null, |usage| block::fields_to_json(&usage)));
+    java.insert("usage", to_json(&usage));
     java
 }
 
@@ -274,10 +278,7 @@ fn to_java_time(time: &str) -> String {
 /// The user's answers for a waiting agent, from the message's metadata.
 pub fn confirm_results(msg: &Msg) -> Result<Vec<ConfirmResult>> {
     let answers: Vec<Fields> = msg.metadata().get(CONFIRM_RESULTS)?.unwrap_or_default();
-    answers
-        .into_iter()
-        .map(|answer| block::fields_to_json(&block::confirm_from_java(answer)).parse_as())
-        .collect()
+    answers.into_iter().map(|answer| block::confirm_from_java(answer).parse_as()).collect()
 }
 
 /// The message with these answers for a waiting agent.

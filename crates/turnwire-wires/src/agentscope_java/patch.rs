@@ -102,9 +102,7 @@ fn apply_fields(to: &Fields, patch: &Fields, depth: u8) -> Option<Fields> {
     }
     for (key, patch) in &inside {
         let patched = to.raw(key).and_then(|old| apply_values(old, patch, depth));
-        if let Some(patched) = patched {
-            to.insert(key, patched);
-        }
+        to.insert_some(key, patched);
     }
     to.extend(&set);
     Some(to)

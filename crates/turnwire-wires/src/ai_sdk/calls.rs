@@ -6,7 +6,6 @@
 
 use super::chunk::{Chunk, own_metadata};
 use super::tool::{Output, input_json, tool_output};
-use crate::json::to_json;
 use crate::stream::Frames;
 use std::collections::HashMap;
 use turnwire_core::event::{ConfirmResult, ToolResultTextDelta};
@@ -547,9 +546,7 @@ impl CallState {
         if result.state != plain {
             rest.insert("state", result.state.as_str());
         }
-        if !result.metadata.is_empty() {
-            rest.insert("metadata", to_json(&result.metadata));
-        }
+        rest.insert_fields("metadata", &result.metadata);
         if failed {
             let text = result.output.text("\n");
             let text = if text.is_empty() { result.state.as_str() } else { &text };

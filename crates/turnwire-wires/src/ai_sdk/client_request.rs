@@ -270,9 +270,7 @@ fn read_confirmation(call: &ToolCall, part: &Fields) -> Result<Option<ConfirmRes
         input.text().clone_into(&mut tool_call.input);
     }
     let mut rest = Fields::default();
-    if let Some(reason) = approval.raw("reason").filter(|reason| !reason.is_null()) {
-        rest.insert("reason", reason.clone());
-    }
+    rest.insert_some("reason", approval.raw("reason").filter(|reason| !reason.is_null()).cloned());
     Ok(Some(ConfirmResult { confirmed, tool_call, rules: None, rest }))
 }
 

@@ -95,9 +95,7 @@ impl Encoder {
             Some(_) | None => {}
         }
         let mut about = Fields::default();
-        if !created_at.is_empty() {
-            about.insert("created_at", created_at);
-        }
+        about.insert_unless_empty("created_at", created_at);
         self.reply = Some(ReplyWriter {
             id: reply_id.to_owned(),
             start_metadata: about,

@@ -49,16 +49,12 @@ pub(super) fn write_message(msg: &Msg) -> Fields {
         let clash: Fields = [(METADATA_KEY, clash)].into_iter().collect();
         ours.insert("metadata", to_json(&clash));
     }
-    if !ours.is_empty() {
-        metadata.insert(METADATA_KEY, to_json(&ours));
-    }
+    metadata.insert_fields(METADATA_KEY, &ours);
     let mut message = Fields::default();
     message.insert("id", msg.id());
     let role = if msg.role() == Role::Tool { Role::Assistant } else { msg.role() };
     message.insert("role", role.as_str());
-    if !metadata.is_empty() {
-        message.insert("metadata", to_json(&metadata));
-    }
+    message.insert_fields("metadata", &metadata);
     message.insert("parts", to_json(&parts));
     message.extend(&kept);
     message
@@ -151,9 +147,7 @@ pub(super) fn read_message(json: &Json) -> Result<Msg> {
     ours.insert("metadata", to_json(&metadata));
     ours.insert("content", to_json(&content));
     let kept = without_null(message, &["metadata"]);
-    if !kept.is_empty() {
-        ours.insert(KEPT_FIELD, to_json(&kept));
-    }
+    ours.insert_fields(KEPT_FIELD, &kept);
     Msg::from_json(to_json(&ours).text())
 }
 

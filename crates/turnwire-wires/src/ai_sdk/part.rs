@@ -49,9 +49,7 @@ pub(super) fn add_own_metadata(part: &mut Fields, key: &str, ours: &Fields) {
 pub(super) fn take_own_metadata(part: &mut Fields, key: &str) -> Fields {
     let Some(mut all) = take_object(part, key) else { return Fields::default() };
     let ours = take_object(&mut all, METADATA_KEY).unwrap_or_default();
-    if !all.is_empty() {
-        part.insert(key, to_json(&all));
-    }
+    part.insert_fields(key, &all);
     ours
 }
 
@@ -86,9 +84,7 @@ fn new_part(word: &str) -> Fields {
 
 fn data_part(word: &str, id: &str, data: &Fields) -> Fields {
     let mut part = new_part(word);
-    if !id.is_empty() {
-        part.insert("id", id);
-    }
+    part.insert_unless_empty("id", id);
     part.insert("data", to_json(data));
     part
 }
@@ -113,9 +109,7 @@ fn text_part(block: &TextBlock) -> Fields {
 
 fn reasoning_part(block: &ThinkingBlock) -> Fields {
     let mut part = new_part("reasoning");
-    if !block.id.is_empty() {
-        part.insert("id", block.id.as_str());
-    }
+    part.insert_unless_empty("id", &block.id);
     part.insert("text", block.thinking.as_str());
     if block.finished_at.is_some() {
         part.insert("state", "done");
@@ -131,9 +125,7 @@ fn file_part(block: &DataBlock) -> Fields {
     let Some((url, media_type)) = file_url(block) else { return block_part(&to_fields(block)) };
     let mut part = new_part("file");
     part.insert("mediaType", media_type.as_str());
-    if let Some(name) = &block.name {
-        part.insert("filename", name.as_str());
-    }
+    part.insert_some("filename", block.name.as_deref());
     let mut rest = without_null(to_fields(block), &["finished_at"]);
     for known in ["source", "name"] {
         rest.remove(known);
@@ -211,9 +203,7 @@ pub(super) fn read_part(mut part: Fields) -> Result<ContentBlock> {
             let mut block = read_rest(part, &["state"]);
             block.insert("type", "thinking");
             block.insert("thinking", text);
-            if let Some(id) = id {
-                block.insert("id", id);
-            }
+            block.insert_some("id", id);
             to_json(&block).parse_as()
         }
         "file" => read_file(part),
@@ -267,9 +257,7 @@ fn read_rest(mut part: Fields, dropped: &[&str]) -> Fields {
     }
     let mut block = take_own_metadata(&mut part, "providerMetadata");
     let kept = without_null(part, &["providerMetadata"]);
-    if !kept.is_empty() {
-        block.insert(KEPT_FIELD, to_json(&kept));
-    }
+    block.insert_fields(KEPT_FIELD, &kept);
     block
 }
 
@@ -295,9 +283,7 @@ fn read_file(mut part: Fields) -> Result<ContentBlock> {
     if block.raw("type").is_none() {
         block.insert("type", "data");
     }
-    if let Some(name) = name {
-        block.insert("name", name);
-    }
+    block.insert_some("name", name);
     to_json(&block).parse_as()
 }
 

@@ -155,9 +155,7 @@ impl ReplyWriter {
             return;
         }
         let mut metadata = Fields::default();
-        if !self.start_metadata.is_empty() {
-            metadata.insert(part::METADATA_KEY, to_json(&self.start_metadata));
-        }
+        metadata.insert_fields(part::METADATA_KEY, &self.start_metadata);
         out.push("", &Chunk::Start { message_id: &self.id, message_metadata: &metadata });
     }
 
@@ -272,16 +270,12 @@ impl ReplyWriter {
         let has_open_calls = self.calls.is_any_open();
         self.close_step(subagents, out);
         let mut ours = self.usage_metadata();
-        if !finished_at.is_empty() {
-            ours.insert("finished_at", finished_at);
-        }
+        ours.insert_unless_empty("finished_at", finished_at);
         ours.insert("finished_reason", end.finished_reason.as_str());
         if let Some(error) = &end.error {
             ours.insert("error", to_json(error));
         }
-        if let Some(output) = &end.structured_output {
-            ours.insert("structured_output", output.clone());
-        }
+        ours.insert_some("structured_output", end.structured_output.clone());
         let mut metadata = end.message_metadata.clone();
         if let Some(clash) = metadata.remove(part::METADATA_KEY) {
             let clash: Fields = [(part::METADATA_KEY, clash)].into_iter().collect();
@@ -329,9 +323,7 @@ impl ReplyWriter {
         self.step.finish(out);
         let mut metadata = Fields::default();
         let ours = self.usage_metadata();
-        if !ours.is_empty() {
-            metadata.insert(part::METADATA_KEY, to_json(&ours));
-        }
+        metadata.insert_fields(part::METADATA_KEY, &ours);
         let finish_reason = if is_waiting {
             "tool-calls"
         } else {

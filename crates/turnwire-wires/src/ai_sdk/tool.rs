@@ -101,9 +101,7 @@ pub(super) fn write_tool_part(call: Option<&ToolCall>, result: Option<PlacedResu
     let mut about_result = Fields::default();
     if let Some((result, at)) = result {
         let mut rest = write_result(result, name, state, &mut part);
-        if let Some(at) = at {
-            rest.insert("at", at);
-        }
+        rest.insert_some("at", at);
         if call.is_none() {
             kept = take_object(&mut rest, KEPT_FIELD).unwrap_or_default();
         }
@@ -172,9 +170,7 @@ fn expected_approval(id: &str, state: &str) -> Option<Fields> {
     };
     let mut approval = Fields::default();
     approval.insert("id", id);
-    if let Some(approved) = approved {
-        approval.insert("approved", approved);
-    }
+    approval.insert_some("approved", approved);
     Some(approval)
 }
 
@@ -321,9 +317,7 @@ pub(super) fn read_tool_part(mut part: Fields) -> Result<ToolPart> {
     let (result, at) = result.map_or((None, None), |(result, at)| (Some(result), at));
     if no_call {
         let result = result.map(|mut result| {
-            if !kept.is_empty() {
-                result.rest.insert(KEPT_FIELD, to_json(&kept));
-            }
+            result.rest.insert_fields(KEPT_FIELD, &kept);
             result
         });
         return Ok(ToolPart { call: None, result, at });
@@ -334,9 +328,7 @@ pub(super) fn read_tool_part(mut part: Fields) -> Result<ToolPart> {
     if ours.raw("state").is_none() {
         ours.insert("state", derived.as_str());
     }
-    if !kept.is_empty() {
-        ours.insert(KEPT_FIELD, to_json(&kept));
-    }
+    ours.insert_fields(KEPT_FIELD, &kept);
     Ok(ToolPart { call: Some(to_json(&ours).parse_as()?), result, at })
 }
 

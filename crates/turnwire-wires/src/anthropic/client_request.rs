@@ -2,6 +2,7 @@
 
 use super::message;
 use crate::client_request::{ClientRequest, ClientToolDefinition, invalid_request, take_field};
+use crate::json::fields;
 use turnwire_core::{Fields, Json, Result};
 
 /// Reads a request.
@@ -17,10 +18,8 @@ pub fn read(text: &str) -> Result<ClientRequest> {
         }
     }
     if let Some(system) = fields.remove("system").filter(|system| !system.is_null()) {
-        let mut as_message = Fields::default();
-        as_message.insert("role", "system");
-        as_message.insert("content", system);
-        let read = message::decode(Json::from_value(&as_message)?.text());
+        let as_message = Json::from(fields! { "role": "system", "content": system });
+        let read = message::decode(as_message.text());
         read.map_err(|error| error.at("system"))?
             .into_iter()
             .for_each(|msg| request.add_message(msg));
@@ -53,9 +52,7 @@ fn output_schema(fields: &mut Fields) -> Result<Option<Json>> {
     let mut format: Option<Fields> = take_field(fields, "output_format")?;
     if let Some(mut config) = take_field::<Fields>(fields, "output_config")? {
         format = take_field(&mut config, "format")?.or(format);
-        if !config.is_empty() {
-            fields.insert("output_config", Json::from_value(&config)?);
-        }
+        fields.insert_fields("output_config", &config);
     }
     let Some(mut format) = format else { return Ok(None) };
     match take_field::<String>(&mut format, "type")?.as_deref() {

@@ -1,6 +1,7 @@
 //! Converts content blocks between Anthropic's format and ours; for messages, requests and streams.
 
 use super::NAME;
+use crate::json::fields;
 use crate::model_request::{is_text, media_type, sniff_image_type};
 use crate::provider;
 use turnwire_core::{
@@ -23,16 +24,8 @@ const CALL_FIELDS: &[&str] = &["caller", "toolset_name"];
 /// The image types that Anthropic accepts.
 const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-pub(super) fn fields_from<const N: usize>(entries: [(&str, Json); N]) -> Fields {
-    entries.into_iter().collect()
-}
-
-pub(super) fn to_json(fields: &Fields) -> Json {
-    Json::from_value(fields).unwrap_or_else(|_| Json::from(serde_json::Map::new()))
-}
-
 pub(super) fn plain_text(text: &str) -> Fields {
-    fields_from([("type", "text".into()), ("text", text.into())])
+    fields! { "type": "text", "text": text }
 }
 
 pub(super) fn write_text(block: &TextBlock) -> Fields {
@@ -44,24 +37,18 @@ pub(super) fn write_text(block: &TextBlock) -> Fields {
 /// Copies the fields with these names. Others may be another provider's, and Anthropic refuses unknown ones.
 fn copy_fields(names: &[&str], from: &Fields, into: &mut Fields) {
     for &name in names {
-        if let Some(value) = from.raw(name).filter(|value| !value.is_null()) {
-            into.insert(name, value.clone());
-        }
+        into.insert_some(name, from.raw(name).filter(|value| !value.is_null()).cloned());
     }
 }
 
 /// A thinking block that Anthropic accepts: with its signature, or redacted.
 pub(super) fn write_thinking(block: &ThinkingBlock) -> Option<Fields> {
     if let Some(data) = redacted_data(&block.rest) {
-        return Some(fields_from([("type", "redacted_thinking".into()), ("data", data.into())]));
+        return Some(fields! { "type": "redacted_thinking", "data": data });
     }
     let signature: String = block.rest.get("signature").ok()??;
     (!signature.is_empty()).then(|| {
-        fields_from([
-            ("type", "thinking".into()),
-            ("thinking", block.thinking.as_str().into()),
-            ("signature", signature.into()),
-        ])
+        fields! { "type": "thinking", "thinking": block.thinking.as_str(), "signature": signature }
     })
 }
 
@@ -71,12 +58,12 @@ pub(super) fn redacted_data(rest: &Fields) -> Option<String> {
 }
 
 pub(super) fn write_call(call: &ToolCall, id: &str) -> Fields {
-    let mut fields = fields_from([
-        ("type", "tool_use".into()),
-        ("id", id.into()),
-        ("name", call.name.as_str().into()),
-        ("input", input_to_json(&call.input)),
-    ]);
+    let mut fields = fields! {
+        "type": "tool_use",
+        "id": id,
+        "name": call.name.as_str(),
+        "input": input_to_json(&call.input),
+    };
     copy_fields(CALL_FIELDS, &call.rest, &mut fields);
     fields
 }
@@ -95,7 +82,7 @@ pub(super) fn input_to_json(text: &str) -> Json {
     }
     match (serde_json::from_str::<Fields>(text), Json::parse(text)) {
         (Ok(fields), Ok(json)) if unwrap_raw_input(&fields).is_none() => json,
-        _ => to_json(&fields_from([(RAW_INPUT_FIELD, text.into())])),
+        _ => fields! { RAW_INPUT_FIELD: text }.into(),
     }
 }
 
@@ -116,7 +103,7 @@ pub(super) fn write_data(block: &DataBlock) -> Option<Fields> {
         Source::Base64(source) => {
             if let Some(image) = image_type(media, &source.data) {
                 let source = base64_source(image, &source.data);
-                return Some(fields_from([("type", "image".into()), ("source", source)]));
+                return Some(fields! { "type": "image", "source": source });
             }
             if media == "application/pdf" {
                 return Some(document(block, base64_source(media, &source.data)));
@@ -125,22 +112,15 @@ pub(super) fn write_data(block: &DataBlock) -> Option<Fields> {
                 return None;
             }
             let text = String::from_utf8(block.decoded()?.ok()?).ok()?;
-            let source = fields_from([
-                ("type", "text".into()),
-                ("media_type", "text/plain".into()),
-                ("data", text.into()),
-            ]);
-            Some(document(block, to_json(&source)))
+            let source = fields! { "type": "text", "media_type": "text/plain", "data": text };
+            Some(document(block, source))
         }
         Source::Url(source) if is_fetchable(&source.url) => {
-            let from = to_json(&fields_from([
-                ("type", "url".into()),
-                ("url", source.url.as_str().into()),
-            ]));
+            let from = fields! { "type": "url", "url": source.url.as_str() };
             match media {
                 "application/pdf" => Some(document(block, from)),
                 _ if media.starts_with("image/") => {
-                    Some(fields_from([("type", "image".into()), ("source", from)]))
+                    Some(fields! { "type": "image", "source": from })
                 }
                 _ => None,
             }
@@ -169,19 +149,13 @@ fn image_type<'a>(media: &'a str, data: &str) -> Option<&'a str> {
     }
 }
 
-fn base64_source(media: &str, data: &str) -> Json {
-    to_json(&fields_from([
-        ("type", "base64".into()),
-        ("media_type", media.into()),
-        ("data", data.into()),
-    ]))
+fn base64_source(media: &str, data: &str) -> Fields {
+    fields! { "type": "base64", "media_type": media, "data": data }
 }
 
-fn document(block: &DataBlock, source: Json) -> Fields {
-    let mut fields = fields_from([("type", "document".into()), ("source", source)]);
-    if let Some(name) = block.name.as_deref().filter(|name| !name.is_empty()) {
-        fields.insert("title", name);
-    }
+fn document(block: &DataBlock, source: Fields) -> Fields {
+    let mut fields = fields! { "type": "document", "source": source };
+    fields.insert_some("title", block.name.as_deref().filter(|name| !name.is_empty()));
     fields
 }
 
@@ -226,19 +200,11 @@ pub(super) fn write_parts(
         Part::Data(block) => write_data(block).or_else(|| left_out(block)),
         Part::Other(item) => provider::block_to_item(NAME, item),
     });
-    blocks.map(|fields| to_json(&fields)).collect()
-}
-
-pub(super) fn to_json_list(items: &[Json]) -> Json {
-    Json::from_value(items).unwrap_or_else(|_| Json::from(Vec::<String>::new()))
+    blocks.map(Json::from).collect()
 }
 
 pub(super) fn write_result(id: &str, content: Json, is_error: bool) -> Fields {
-    let mut fields = fields_from([
-        ("type", "tool_result".into()),
-        ("tool_use_id", id.into()),
-        ("content", content),
-    ]);
+    let mut fields = fields! { "type": "tool_result", "tool_use_id": id, "content": content };
     if is_error {
         fields.insert("is_error", true);
     }

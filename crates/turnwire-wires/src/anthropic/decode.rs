@@ -183,9 +183,7 @@ impl AnthropicDecoder {
             self.call.finished_reason = Some(parse_stop_reason(&why.0));
             self.call.metadata.insert("stop_reason", &*why.0);
         }
-        if !sequence.0.is_empty() {
-            self.call.metadata.insert("stop_sequence", &*sequence.0);
-        }
+        self.call.metadata.insert_unless_empty("stop_sequence", &sequence.0);
     }
 
     fn keep_metadata(&mut self, name: &str, raw: Option<&RawValue>) {
@@ -222,9 +220,7 @@ impl AnthropicDecoder {
         if !problem.r#type.0.is_empty() {
             self.call.metadata.insert("error_type", &*problem.r#type.0);
         }
-        if !frame.request_id.0.is_empty() {
-            self.call.metadata.insert("request_id", &*frame.request_id.0);
-        }
+        self.call.metadata.insert_unless_empty("request_id", &frame.request_id.0);
         self.close_blocks(out);
         self.call.fail(reply_error(error_type(&problem.r#type.0), message), out);
     }
@@ -255,9 +251,7 @@ impl AnthropicDecoder {
                 self.begin_block(key, BlockKind::Thinking, &text, out);
                 let signature = take_string(&mut fields, "signature");
                 let mut extra = without_type(fields);
-                if !signature.is_empty() {
-                    extra.insert("signature", signature);
-                }
+                extra.insert_unless_empty("signature", &signature);
                 OpenBlock::Thinking { extra }
             }
             "redacted_thinking" => {
@@ -334,9 +328,7 @@ impl AnthropicDecoder {
             }
             (OpenBlock::Thinking { extra }, "signature_delta") => {
                 let rest: OtherFields<'_> = parse_text(text);
-                if !rest.delta.0.signature.0.is_empty() {
-                    extra.insert("signature", &*rest.delta.0.signature.0);
-                }
+                extra.insert_unless_empty("signature", &rest.delta.0.signature.0);
             }
             (OpenBlock::ToolCall { input, .. }, "input_json_delta")
                 if !delta.partial_json.0.is_empty() =>

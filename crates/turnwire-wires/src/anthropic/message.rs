@@ -2,8 +2,10 @@
 //! assistant messages, and user messages with the tool results between them.
 
 use super::NAME;
-use super::content::{self, fields_from, to_json};
+use super::content;
 use super::decode::{parse_stop_reason, update_token_counts};
+use crate::json::fields;
+use crate::model_request::to_json_list;
 use crate::provider;
 use turnwire_core::event::TokenCounts;
 use turnwire_core::{
@@ -21,7 +23,7 @@ pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
                 written.extend(encode_message(&run));
                 run = (role, Vec::new());
             }
-            run.1.push(to_json(&fields));
+            run.1.push(fields.into());
         }
         written.extend(encode_message(&run));
     }
@@ -32,10 +34,7 @@ fn encode_message((role, blocks): &(&'static str, Vec<Json>)) -> Option<Json> {
     if blocks.is_empty() {
         return None;
     }
-    Some(to_json(&fields_from([
-        ("role", (*role).into()),
-        ("content", content::to_json_list(blocks)),
-    ])))
+    Some(fields! { "role": *role, "content": to_json_list(blocks) }.into())
 }
 
 /// A block, and its role in Anthropic's format.
@@ -62,7 +61,7 @@ fn encode_block(role: Role, block: &ContentBlock) -> Option<(&'static str, Field
 fn encode_result(block: &ToolResult) -> Fields {
     let content = match &block.output {
         Payload::Text(text) => text.as_str().into(),
-        Payload::Parts(parts) => content::to_json_list(&content::write_parts(parts, |_| None)),
+        Payload::Parts(parts) => to_json_list(&content::write_parts(parts, |_| None)),
     };
     let is_fine = matches!(block.state, ToolResultState::Success | ToolResultState::Running);
     content::write_result(&block.id, content, !is_fine)

@@ -1,12 +1,13 @@
 //! Writes the body of a request to Anthropic.
 
-use super::content::{self, fields_from, plain_text, to_json};
+use super::content::{self, plain_text};
 use super::{NAME, schema};
+use crate::json::fields;
 use crate::model_request::{
     AssistantPart, CallIds, CallOutcome, FIRST_USER_TEXT, LAST_USER_TEXT, ONLY_USER_TEXT,
     PromptMessage, Request, ToolChoice, ToolDefinition, UserPart, accepts_temperature,
     build_prompt, describe_omitted_data, input_schema, is_name_char, merge_extra, normalize_data,
-    sanitize_call_name,
+    sanitize_call_name, to_json_list,
 };
 use crate::provider;
 use std::collections::HashSet;
@@ -39,32 +40,26 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
             }
         }
     }
-    let mut body = fields_from([
-        ("model", request.model.into()),
-        ("max_tokens", request.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS).into()),
-    ]);
+    let max_tokens = request.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS);
+    let mut body = fields! { "model": request.model, "max_tokens": max_tokens };
     if !system.is_empty() {
         body.insert("system", system.join("\n\n"));
     }
     body.insert("messages", messages.into_json());
     if !request.tools.is_empty() {
         let tools = request.tools.iter().map(|tool| {
-            let mut fields = fields_from([("name", tool.name.as_str().into())]);
-            if !tool.description.is_empty() {
-                fields.insert("description", tool.description.as_str());
-            }
+            let mut fields = fields! { "name": tool.name.as_str() };
+            fields.insert_unless_empty("description", &tool.description);
             fields.insert("input_schema", input_schema(tool));
-            to_json(&fields)
+            Json::from(fields)
         });
-        body.insert("tools", content::to_json_list(&tools.collect::<Vec<_>>()));
-        body.insert("tool_choice", to_json(&tool_choice(&request.tool_choice)));
+        body.insert("tools", to_json_list(&tools.collect::<Vec<_>>()));
+        body.insert("tool_choice", tool_choice(&request.tool_choice));
     }
     if let Some(output) = request.output {
-        let format = fields_from([
-            ("type", "json_schema".into()),
-            ("schema", schema::close_schema(&output.schema)),
-        ]);
-        body.insert("output_config", to_json(&fields_from([("format", to_json(&format))])));
+        let schema = schema::close_schema(&output.schema);
+        let format = fields! { "type": "json_schema", "schema": schema };
+        body.insert("output_config", fields! { "format": format });
     }
     if let Some(temperature) = request.temperature
         && accepts_temperature(request.model, temperature)
@@ -74,16 +69,16 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
     if request.stream {
         body.insert("stream", true);
     }
-    to_json(&merge_extra(body, &request.extra))
+    merge_extra(body, &request.extra).into()
 }
 
 fn tool_choice(choice: &ToolChoice) -> Fields {
     match choice {
-        ToolChoice::Auto => fields_from([("type", "auto".into())]),
-        ToolChoice::None => fields_from([("type", "none".into())]),
-        ToolChoice::Required => fields_from([("type", "any".into())]),
+        ToolChoice::Auto => fields! { "type": "auto" },
+        ToolChoice::None => fields! { "type": "none" },
+        ToolChoice::Required => fields! { "type": "any" },
         ToolChoice::Tool(name) => {
-            fields_from([("type", "tool".into()), ("name", name.as_str().into())])
+            fields! { "type": "tool", "name": name.as_str() }
         }
     }
 }
@@ -124,13 +119,10 @@ impl Messages {
             Some(_) => {}
         }
         let messages = messages.0.iter().map(|(role, blocks)| {
-            let blocks: Vec<Json> = blocks.iter().map(to_json).collect();
-            to_json(&fields_from([
-                ("role", (*role).into()),
-                ("content", content::to_json_list(&blocks)),
-            ]))
+            let blocks: Vec<Json> = blocks.iter().map(Json::from).collect();
+            Json::from(fields! { "role": *role, "content": to_json_list(&blocks) })
         });
-        content::to_json_list(&messages.collect::<Vec<_>>())
+        to_json_list(&messages.collect::<Vec<_>>())
     }
 
     /// Removes calls of Anthropic's own tools without a result, and results without a call: Anthropic refuses both, and an
@@ -241,8 +233,8 @@ impl ReplyWriter<'_> {
             let has_data = outcome.data().next().is_some();
             let content = if has_data && !outcome.is_error() {
                 let mut parts = result_parts(outcome.parts());
-                parts.extend(outcome.running_note().map(|note| to_json(&plain_text(&note))));
-                content::to_json_list(&parts)
+                parts.extend(outcome.running_note().map(|note| plain_text(&note).into()));
+                to_json_list(&parts)
             } else {
                 outcome.text().into()
             };
@@ -267,5 +259,5 @@ fn result_parts(parts: &[Part]) -> Vec<Json> {
         Part::Data(block) => Some(data_block(block).unwrap_or_else(|line| line)),
         Part::Other(item) => provider::block_to_item(NAME, item),
     });
-    blocks.filter(|block| !is_blank(block)).map(|block| to_json(&block)).collect()
+    blocks.filter(|block| !is_blank(block)).map(Json::from).collect()
 }

@@ -163,9 +163,7 @@ impl Decision {
             tool_call: ToolCall::new(id, name, input),
             ..ConfirmResult::default()
         };
-        if let Some(message) = &self.message {
-            result.rest.insert("message", message.as_str());
-        }
+        result.rest.insert_some("message", self.message.as_deref());
         result
     }
 

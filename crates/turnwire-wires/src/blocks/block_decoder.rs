@@ -401,9 +401,10 @@ impl BlockDecoder {
         let status = string_field(block, "status").unwrap_or_else(|| "success".to_owned());
         let state = ToolResultState::from(status.as_str());
         let mut end = owners.event(owner, ToolResultEnd { tool_call_id: tool_call_id(), state });
-        if let Some(artifact) = block.raw("artifact").filter(|artifact| !artifact.is_null()) {
-            end.metadata.insert("artifact", artifact.clone());
-        }
+        end.metadata.insert_some(
+            "artifact",
+            block.raw("artifact").filter(|artifact| !artifact.is_null()).cloned(),
+        );
         out(end);
     }
 
@@ -419,12 +420,8 @@ impl BlockDecoder {
         let tool_calls = self.read_calls(actions, &configs);
         self.asked_calls = tool_calls.iter().map(|call| call.id.clone()).collect();
         let mut event = self.owners.event(owner, RequireUserConfirm { tool_calls });
-        if let Some(key) = key {
-            event.metadata.insert("approval_key", key);
-        }
-        if let Some(seconds) = from.raw("timeout_seconds") {
-            event.metadata.insert("timeout_seconds", seconds.clone());
-        }
+        event.metadata.insert_some("approval_key", key);
+        event.metadata.insert_some("timeout_seconds", from.raw("timeout_seconds").cloned());
         out(event);
         true
     }

@@ -178,9 +178,7 @@ pub(super) fn usage_json(usage: &Usage) -> Json {
 pub(super) fn attachment(block: &DataBlock) -> Fields {
     let mut fields = Fields::default();
     fields.insert("type", "attachment");
-    if !block.id.is_empty() {
-        fields.insert("id", block.id.as_str());
-    }
+    fields.insert_unless_empty("id", &block.id);
     let (url, media_type) = match &block.source {
         Source::Base64(source) => {
             let media_type = source.media_type.as_deref();

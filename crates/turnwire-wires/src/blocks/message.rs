@@ -82,9 +82,7 @@ impl HistoryEncoder {
 /// The fields of an entry that apply to its whole message.
 fn entry_head(msg: &Msg) -> Fields {
     let mut head = continued_entry(msg.role().as_str(), msg.id());
-    if !msg.name().is_empty() {
-        head.insert("sender", msg.name());
-    }
+    head.insert_unless_empty("sender", msg.name());
     if let Some(ms) = unix_ms(msg.created_at()) {
         head.insert("timestamp", to_seconds(Some(ms)));
     }
@@ -105,16 +103,12 @@ fn entry_head(msg: &Msg) -> Fields {
 fn continued_entry(role: &str, id: &str) -> Fields {
     let mut entry = Fields::default();
     entry.insert("role", role);
-    if !id.is_empty() {
-        entry.insert("id", id);
-    }
+    entry.insert_unless_empty("id", id);
     entry
 }
 
 fn insert_some<T: serde::Serialize>(fields: &mut Fields, key: &str, value: Option<&T>) {
-    if let Some(json) = value.and_then(|value| Json::from_value(value).ok()) {
-        fields.insert(key, json);
-    }
+    fields.insert_some(key, value.and_then(|value| Json::from_value(value).ok()));
 }
 
 fn insert_list(fields: &mut Fields, key: &str, list: &[Fields]) {
@@ -210,17 +204,13 @@ fn write_block(block: &ContentBlock, is_final: Option<bool>) -> Option<Fields> {
     let mut fields = Fields::default();
     let mut typed = |word: &str, id: &str| {
         fields.insert("type", word);
-        if !id.is_empty() {
-            fields.insert("id", id);
-        }
+        fields.insert_unless_empty("id", id);
     };
     match block {
         ContentBlock::Text(block) => {
             typed("text", &block.id);
             fields.insert("text", block.text.as_str());
-            if let Some(is_final) = is_final {
-                fields.insert("is_final", is_final);
-            }
+            fields.insert_some("is_final", is_final);
         }
         ContentBlock::Thinking(block) => {
             typed("thinking", &block.id);
@@ -451,9 +441,7 @@ pub(super) fn read_call(fields: &Fields) -> ToolCall {
         call.state = ToolCallState::from(state.as_str());
     }
     call.suggested_rules = fields.get("suggested_rules").ok().flatten().unwrap_or_default();
-    if let Some(title) = text("tool_content_message").filter(|title| *title != name) {
-        call.rest.insert("title", title);
-    }
+    call.rest.insert_some("title", text("tool_content_message").filter(|title| *title != name));
     call
 }
 
@@ -474,8 +462,9 @@ fn read_tool_blocks(entry: &Fields) -> Vec<ContentBlock> {
     if let Some(status) = string_field(entry, "status") {
         result.state = ToolResultState::from(status.as_str());
     }
-    if let Some(artifact) = entry.raw("artifact").filter(|artifact| !artifact.is_null()) {
-        result.metadata.insert("artifact", artifact.clone());
-    }
+    result.metadata.insert_some(
+        "artifact",
+        entry.raw("artifact").filter(|artifact| !artifact.is_null()).cloned(),
+    );
     vec![result.into()]
 }

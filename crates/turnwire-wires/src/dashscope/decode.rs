@@ -106,9 +106,10 @@ impl DashscopeDecoder {
     }
 
     fn read_output(&mut self, output: &Output<'_>, out: &mut EventSink<'_>) {
-        if let Some(info) = output.search_info.and_then(|info| Json::parse(info.get()).ok()) {
-            self.call.metadata.insert("search_info", info);
-        }
+        self.call.metadata.insert_some(
+            "search_info",
+            output.search_info.and_then(|info| Json::parse(info.get()).ok()),
+        );
         let mut reason = output.finish_reason.as_deref();
         match &output.choices.0 {
             Some(choice) => {

@@ -4,10 +4,11 @@ use super::NAME;
 use super::message_draft::{
     ContentPart, MessageDraft, PART, data_part, item_to_part, media_key, result_message,
 };
+use crate::json::fields;
 use crate::lenient::{
     Int, Lenient, List, Object, OptionalText, Text, TextOrList, deserialize_leniently,
 };
-use crate::model_request::{media_type, to_json_object};
+use crate::model_request::media_type;
 use crate::provider::{HistoryReader, item_to_block};
 use serde::Deserialize;
 use serde::de::MapAccess;
@@ -167,10 +168,8 @@ impl Part<'_> {
             Some((key.clone(), Json::parse(value.get()).ok()?))
         };
         let part: Fields = self.rest.iter().filter_map(read).collect();
-        let mut item = Fields::default();
-        item.insert("type", PART.0);
-        item.insert(PART.1, to_json_object(&part));
-        item
+        let (word, field) = PART;
+        fields! { "type": word, field: part }
     }
 }
 

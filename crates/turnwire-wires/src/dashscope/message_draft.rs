@@ -1,7 +1,8 @@
 //! A DashScope message while it is built, for messages and for requests.
 
 use super::NAME;
-use crate::model_request::{to_json_list, to_json_object};
+use crate::json::fields;
+use crate::model_request::to_json_list;
 use crate::provider;
 use turnwire_core::{DataBlock, Fields, Json, Source};
 
@@ -36,23 +37,16 @@ impl MessageDraft {
     }
 
     pub(super) fn push_call(&mut self, id: &str, name: &str, input: &str) {
-        let mut function = Fields::default();
-        function.insert("name", name);
-        function.insert("arguments", input);
-        let mut whole = Fields::default();
-        whole.insert("id", id);
-        whole.insert("type", "function");
-        whole.insert("index", self.calls.len());
-        whole.insert("function", to_json_object(&function));
-        self.calls.push(to_json_object(&whole));
+        let function = fields! { "name": name, "arguments": input };
+        let index = self.calls.len();
+        let call = fields! { "id": id, "type": "function", "index": index, "function": function };
+        self.calls.push(call.into());
     }
 
     /// The message with a list as content.
     pub(super) fn into_list_message(self) -> Json {
         let parts = self.content.iter().map(|bit| match bit {
-            ContentPart::Text(text) => {
-                to_json_object(&[("text", text.as_str())].into_iter().collect())
-            }
+            ContentPart::Text(text) => fields! { "text": text.as_str() }.into(),
             ContentPart::Part(part) => part.clone(),
         });
         let content = to_json_list(&parts.collect::<Vec<_>>());
@@ -70,23 +64,18 @@ impl MessageDraft {
     }
 
     fn into_message(self, content: impl Into<Json>) -> Json {
-        let mut message = Fields::default();
-        message.insert("role", self.role);
-        message.insert("content", content);
-        if !self.thinking.is_empty() {
-            message.insert("reasoning_content", self.thinking);
-        }
+        let mut message = fields! { "role": self.role, "content": content };
+        message.insert_unless_empty("reasoning_content", &self.thinking);
         if !self.calls.is_empty() {
             message.insert("tool_calls", to_json_list(&self.calls));
         }
-        to_json_object(&message)
+        message.into()
     }
 }
 
 /// The message with a tool result.
 pub(super) fn result_message(id: &str, name: &str, text: &str) -> Json {
-    let fields = [("role", "tool"), ("content", text), ("tool_call_id", id), ("name", name)];
-    to_json_object(&fields.into_iter().collect())
+    fields! { "role": "tool", "content": text, "tool_call_id": id, "name": name }.into()
 }
 
 /// The key of a part with this media type: `image`, `audio` or `video`.
@@ -102,7 +91,7 @@ pub(super) fn data_part(block: &DataBlock, key: &str, media_type: &str) -> Optio
         Source::Url(source) => source.url.clone(),
         Source::Other(_) => return None,
     };
-    Some(ContentPart::Part(to_json_object(&[(key, url)].into_iter().collect())))
+    Some(ContentPart::Part(fields! { key: url }.into()))
 }
 
 /// The part inside such an item, if it came from DashScope.

@@ -3,12 +3,12 @@
 use super::message_draft::{
     ContentPart, MessageDraft, data_part, item_to_part, media_key, result_message,
 };
+use crate::json::fields;
 use crate::model_request::{
     AssistantPart, CallIds, CallOutcome, ONLY_USER_TEXT, PromptMessage, RASTER_IMAGES_ONLY,
     Request, SVG, ToolChoice, ToolDefinition, UserPart, build_prompt, default_media_type,
-    describe_omitted_data, input_schema as input_of, input_to_object_text, is_strict_schema,
-    media_type, merge_extra, normalize_data, read_text_file, sanitize_call_name, to_json_list,
-    to_json_object,
+    describe_omitted_data, function_tool, input_to_object_text, is_strict_schema, media_type,
+    merge_extra, normalize_data, read_text_file, sanitize_call_name, to_json_list,
 };
 use turnwire_core::{DataBlock, Fields, Json, Source};
 
@@ -59,11 +59,12 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
         OutgoingMessage::Draft(draft) => Some(draft.into_text_message()),
     });
     let messages = to_json_list(&messages.collect::<Vec<_>>());
-    let mut body = Fields::default();
-    body.insert("model", request.model);
-    body.insert("input", to_json_object(&[("messages", messages)].into_iter().collect()));
-    body.insert("parameters", to_json_object(&build_parameters(request)));
-    to_json_object(&merge_extra(body, &request.extra))
+    let body = fields! {
+        "model": request.model,
+        "input": fields! { "messages": messages },
+        "parameters": build_parameters(request),
+    };
+    merge_extra(body, &request.extra).into()
 }
 
 enum OutgoingMessage {
@@ -115,11 +116,9 @@ impl ReplyWriter<'_> {
         draft
     }
 
-    /// A tool result. The protocol has no field for a failure, so the text says it.
     fn outcome_message(&mut self, outcome: &CallOutcome<'_>) -> Json {
-        let failed = if outcome.is_error() { "Error: " } else { "" };
         let name = sanitize_call_name(&outcome.call.name, self.tools, MAX_NAME_LENGTH);
-        result_message(&self.ids.next_result_id(), &name, &format!("{failed}{}", outcome.text()))
+        result_message(&self.ids.next_result_id(), &name, &outcome.text_with_failure())
     }
 }
 
@@ -127,12 +126,8 @@ impl ReplyWriter<'_> {
 fn result_data_draft(outcomes: &[CallOutcome<'_>]) -> MessageDraft {
     let mut draft = MessageDraft::new("user");
     for outcome in outcomes {
-        let mut data = outcome.data().peekable();
-        if data.peek().is_some() {
-            let line = format!("What {} ({}) gave:", outcome.call.name, outcome.call.id);
-            draft.content.push(ContentPart::Text(line));
-        }
-        draft.content.extend(data.map(data_or_note));
+        draft.content.extend(outcome.data_heading().map(ContentPart::Text));
+        draft.content.extend(outcome.data().map(data_or_note));
     }
     draft
 }
@@ -161,38 +156,26 @@ fn data_or_note(block: &DataBlock) -> ContentPart {
 }
 
 fn build_parameters(request: &Request<'_>) -> Fields {
-    let mut parameters = Fields::default();
-    parameters.insert("result_format", "message");
+    let mut parameters = fields! { "result_format": "message" };
     if request.stream {
         parameters.insert("incremental_output", true);
     }
-    if let Some(most) = request.max_tokens {
-        parameters.insert("max_tokens", most);
-    }
-    if let Some(temperature) = request.temperature {
-        parameters.insert("temperature", temperature);
-    }
+    parameters.insert_some("max_tokens", request.max_tokens);
+    parameters.insert_some("temperature", request.temperature);
     if !request.tools.is_empty() {
-        let tools = request.tools.iter().map(|tool| {
-            let mut function = Fields::default();
-            function.insert("name", tool.name.as_str());
-            function.insert("description", tool.description.as_str());
-            function.insert("parameters", input_of(tool));
-            function_json(&function)
-        });
-        parameters.insert("tools", to_json_list(&tools.collect::<Vec<_>>()));
+        let tools: Vec<Json> = request.tools.iter().map(function_tool).collect();
+        parameters.insert("tools", to_json_list(&tools));
         parameters.insert("tool_choice", tool_choice(request));
     }
     if let Some(output) = request.output {
-        let mut schema = Fields::default();
-        schema.insert("name", output.name.as_str());
-        schema.insert("schema", output.schema.clone());
         let tree: serde_json::Value = output.schema.parse_as().unwrap_or_default();
-        schema.insert("strict", is_strict_schema(&tree));
-        let mut format = Fields::default();
-        format.insert("type", "json_schema");
-        format.insert("json_schema", to_json_object(&schema));
-        parameters.insert("response_format", to_json_object(&format));
+        let schema = fields! {
+            "name": output.name.as_str(),
+            "schema": output.schema.clone(),
+            "strict": is_strict_schema(&tree),
+        };
+        let format = fields! { "type": "json_schema", "json_schema": schema };
+        parameters.insert("response_format", format);
     }
     parameters
 }
@@ -205,12 +188,5 @@ fn tool_choice(request: &Request<'_>) -> Json {
         (ToolChoice::Required, [tool]) => &tool.name,
         (ToolChoice::Auto | ToolChoice::Required, _) => return "auto".into(),
     };
-    function_json(&[("name", name.as_str())].into_iter().collect())
-}
-
-fn function_json(function: &Fields) -> Json {
-    let mut whole = Fields::default();
-    whole.insert("type", "function");
-    whole.insert("function", to_json_object(function));
-    to_json_object(&whole)
+    fields! { "type": "function", "function": fields! { "name": name.as_str() } }.into()
 }

@@ -159,9 +159,9 @@ impl GeminiDecoder {
             ("citation_metadata", candidate.citation_metadata),
         ];
         for (name, value) in kept {
-            if let Some(value) = value.and_then(|value| Json::parse(value.get()).ok()) {
-                self.call.metadata.insert(name, value);
-            }
+            self.call
+                .metadata
+                .insert_some(name, value.and_then(|value| Json::parse(value.get()).ok()));
         }
         if let Some(word) = candidate.finish_reason.as_deref() {
             self.set_finish_reason(word, candidate.finish_message.as_deref());
@@ -293,9 +293,9 @@ impl GeminiDecoder {
             return;
         };
         self.call.metadata.insert("block_reason", word);
-        if let Some(message) = feedback.block_reason_message.as_deref() {
-            self.call.metadata.insert("block_reason_message", message);
-        }
+        self.call
+            .metadata
+            .insert_some("block_reason_message", feedback.block_reason_message.as_deref());
         self.call.finished_reason = Some(FinishedReason::ContentFilter);
     }
 
@@ -304,9 +304,7 @@ impl GeminiDecoder {
             return;
         }
         self.call.metadata.insert("finish_reason", word);
-        if let Some(message) = message {
-            self.call.metadata.insert("finish_message", message);
-        }
+        self.call.metadata.insert_some("finish_message", message);
         self.call.error = None;
         self.stopped = false;
         self.call.finished_reason = Some(match word {
@@ -347,9 +345,7 @@ impl GeminiDecoder {
         let failure: ErrorFields<'_> = serde_json::from_str(error).unwrap_or_default();
         let status = failure.status.or_empty();
         let details = failure.details.map_or("", RawValue::get);
-        if !status.is_empty() {
-            self.call.metadata.insert("status", status);
-        }
+        self.call.metadata.insert_unless_empty("status", status);
         let r#type = match (status, failure.code.0.unwrap_or_default()) {
             // Gemini reports a wrong key as an invalid argument.
             _ if details.contains("API_KEY_INVALID") => ErrorType::Authentication,

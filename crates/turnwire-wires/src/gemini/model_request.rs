@@ -1,11 +1,12 @@
 //! Writes the body of `generateContent`.
 
 use super::part;
+use crate::json::fields;
 use crate::model_request::{
     AssistantPart, CallOutcome, FIRST_USER_TEXT, LAST_USER_TEXT, ONLY_USER_TEXT, PromptMessage,
     Request, ToolChoice, ToolDefinition, UserPart, build_prompt, default_media_type,
     describe_omitted_data, input_schema, is_text, merge_extra, normalize_data, sanitize_call_name,
-    to_json_list, to_json_object,
+    to_json_list,
 };
 use std::borrow::Cow;
 use turnwire_core::{DataBlock, Fields, Json, Source};
@@ -36,20 +37,15 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
     }
     let mut body = Fields::default();
     if !system.is_empty() {
-        body.insert(
-            "systemInstruction",
-            to_json_object(&[("parts", to_json_list(&system))].into_iter().collect()),
-        );
+        body.insert("systemInstruction", fields! { "parts": to_json_list(&system) });
     }
     body.insert("contents", contents.into_json());
     if !request.tools.is_empty() {
         insert_tools(request, &mut body);
     }
     let config = generation_config(request);
-    if !config.is_empty() {
-        body.insert("generationConfig", to_json_object(&config));
-    }
-    to_json_object(&merge_extra(body, &request.extra))
+    body.insert_fields("generationConfig", &config);
+    merge_extra(body, &request.extra).into()
 }
 
 /// The contents in Gemini's format. Adjacent ones of the model are joined, because calls must directly follow a user's
@@ -137,12 +133,9 @@ fn result_parts(outcomes: &[CallOutcome<'_>], tools: &[ToolDefinition]) -> Vec<J
     let mut parts: Vec<Json> =
         outcomes.iter().map(|outcome| outcome_to_part(outcome, tools)).collect();
     for outcome in outcomes {
-        let mut data = outcome.data().peekable();
-        if data.peek().is_some() {
-            let line = format!("What {} ({}) gave:", outcome.call.name, outcome.call.id);
-            parts.push(part::text_part(&line, &Fields::default()));
-        }
-        parts.extend(data.map(data_or_note));
+        let heading = outcome.data_heading();
+        parts.extend(heading.map(|line| part::text_part(&line, &Fields::default())));
+        parts.extend(outcome.data().map(data_or_note));
     }
     parts
 }
@@ -193,45 +186,32 @@ fn accepted_type(kind: &str) -> Option<&str> {
 }
 
 fn insert_tools(request: &Request<'_>, body: &mut Fields) {
-    let declarations: Vec<Json> = request
-        .tools
-        .iter()
-        .map(|tool| {
-            let mut function = Fields::default();
-            function.insert("name", tool.name.as_str());
-            function.insert("description", tool.description.as_str());
-            function.insert("parametersJsonSchema", input_schema(tool));
-            to_json_object(&function)
-        })
-        .collect();
-    let tool = to_json_object(
-        &[("functionDeclarations", to_json_list(&declarations))].into_iter().collect(),
-    );
-    body.insert("tools", to_json_list(&[tool]));
+    let declarations = request.tools.iter().map(|tool| {
+        let function = fields! {
+            "name": tool.name.as_str(),
+            "description": tool.description.as_str(),
+            "parametersJsonSchema": input_schema(tool),
+        };
+        Json::from(function)
+    });
+    let declarations = to_json_list(&declarations.collect::<Vec<_>>());
+    let tool = fields! { "functionDeclarations": declarations };
+    body.insert("tools", to_json_list(&[tool.into()]));
     let (mode, names) = match &request.tool_choice {
         ToolChoice::Auto => ("AUTO", None),
         ToolChoice::None => ("NONE", None),
         ToolChoice::Required => ("ANY", None),
         ToolChoice::Tool(name) => ("ANY", Some(vec![name.clone()])),
     };
-    let mut config = Fields::default();
-    config.insert("mode", mode);
-    if let Some(names) = names {
-        config.insert("allowedFunctionNames", names);
-    }
-    let config =
-        to_json_object(&[("functionCallingConfig", to_json_object(&config))].into_iter().collect());
-    body.insert("toolConfig", config);
+    let mut config = fields! { "mode": mode };
+    config.insert_some("allowedFunctionNames", names);
+    body.insert("toolConfig", fields! { "functionCallingConfig": config });
 }
 
 fn generation_config(request: &Request<'_>) -> Fields {
     let mut config = Fields::default();
-    if let Some(most) = request.max_tokens {
-        config.insert("maxOutputTokens", most);
-    }
-    if let Some(temperature) = request.temperature {
-        config.insert("temperature", temperature);
-    }
+    config.insert_some("maxOutputTokens", request.max_tokens);
+    config.insert_some("temperature", request.temperature);
     if let Some(output) = request.output {
         config.insert("responseMimeType", "application/json");
         config.insert("responseJsonSchema", output.schema.clone());

@@ -1,8 +1,9 @@
 //! Reads and writes the parts of a `Content`.
 
 use super::NAME;
+use crate::json::fields;
 use crate::lenient::{Flag, List, Object, OptionalText, Present, Raw};
-use crate::model_request::{input_to_object, to_json_list, to_json_object};
+use crate::model_request::{input_to_object, to_json_list};
 use crate::provider;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
@@ -96,14 +97,9 @@ impl<'a> Part<'a> {
     /// The extra fields of its block, with which it can be sent back.
     pub(super) fn extra(&self) -> Fields {
         let mut extra = Fields::default();
-        if let Some(signature) = &self.signature {
-            extra.insert(SIGNATURE_FIELD, &**signature);
-        }
-        let rest = self.rest();
-        if let Ok(rest) = Json::from_value(&rest)
-            && !self.rest.is_empty()
-        {
-            extra.insert(PART_FIELD, rest);
+        extra.insert_some(SIGNATURE_FIELD, self.signature.as_deref());
+        if !self.rest.is_empty() {
+            extra.insert(PART_FIELD, self.rest());
         }
         extra
     }
@@ -119,20 +115,13 @@ impl<'a> Part<'a> {
 /// A part that only Gemini knows, as an item.
 pub(super) fn part_to_item(part: &Part<'_>) -> Fields {
     let mut whole = Fields::default();
-    if let Some(text) = &part.text {
-        whole.insert("text", &**text);
-    }
+    whole.insert_some("text", part.text.as_deref());
     if part.thought {
         whole.insert("thought", true);
     }
     whole.extend(&part.rest());
-    if let Some(signature) = &part.signature {
-        whole.insert("thoughtSignature", &**signature);
-    }
-    let mut item = Fields::default();
-    item.insert("type", PART_FIELD);
-    item.insert(WHOLE_PART_FIELD, to_json_object(&whole));
-    item
+    whole.insert_some("thoughtSignature", part.signature.as_deref());
+    fields! { "type": PART_FIELD, WHOLE_PART_FIELD: whole }
 }
 
 /// The part inside such an item, if it came from Gemini.
@@ -148,17 +137,15 @@ fn with_kept_fields(mut fields: Fields, kept: &Fields) -> Json {
     if let Ok(Some(signature)) = kept.get::<String>(SIGNATURE_FIELD) {
         fields.insert("thoughtSignature", signature);
     }
-    to_json_object(&fields)
+    fields.into()
 }
 
 pub(super) fn text_part(text: &str, kept: &Fields) -> Json {
-    with_kept_fields([("text", text)].into_iter().collect(), kept)
+    with_kept_fields(fields! { "text": text }, kept)
 }
 
 pub(super) fn thinking_part(block: &ThinkingBlock) -> Json {
-    let mut fields: Fields = [("text", block.thinking.as_str())].into_iter().collect();
-    fields.insert("thought", true);
-    with_kept_fields(fields, &block.rest)
+    with_kept_fields(fields! { "text": block.thinking.as_str(), "thought": true }, &block.rest)
 }
 
 /// A part with bytes or a URL; `None` for a source of an unknown type.
@@ -169,11 +156,9 @@ pub(super) fn data_part(block: &DataBlock, media_type: Option<&str>) -> Option<J
         Source::Other(_) => return None,
     };
     let mut blob = Fields::default();
-    if let Some(media_type) = media_type {
-        blob.insert("mimeType", media_type);
-    }
+    blob.insert_some("mimeType", media_type);
     blob.insert(key, value.as_str());
-    let mut fields: Fields = [(name, to_json_object(&blob))].into_iter().collect();
+    let mut fields = fields! { name: blob };
     if let Ok(Some(true)) = block.rest.get("thought") {
         fields.insert("thought", true);
     }
@@ -181,34 +166,23 @@ pub(super) fn data_part(block: &DataBlock, media_type: Option<&str>) -> Option<J
 }
 
 pub(super) fn call_part(call: &ToolCall, name: &str) -> Json {
-    let mut function = Fields::default();
-    function.insert("id", call.id.as_str());
-    function.insert("name", name);
-    function.insert("args", input_to_object(&call.input));
-    with_kept_fields(
-        [("functionCall", to_json_object(&function))].into_iter().collect(),
-        &call.rest,
-    )
+    let args = input_to_object(&call.input);
+    let function = fields! { "id": call.id.as_str(), "name": name, "args": args };
+    with_kept_fields(fields! { "functionCall": function }, &call.rest)
 }
 
 /// A function response; `key` is `output` or `error`.
 pub(super) fn response_part(id: &str, name: &str, key: &str, text: &str, parts: &[Json]) -> Json {
-    let mut function = Fields::default();
-    function.insert("id", id);
-    function.insert("name", name);
-    function.insert("response", to_json_object(&[(key, text)].into_iter().collect()));
+    let mut function = fields! { "id": id, "name": name, "response": fields! { key: text } };
     if !parts.is_empty() {
         function.insert("parts", to_json_list(parts));
     }
-    to_json_object(&[("functionResponse", to_json_object(&function))].into_iter().collect())
+    fields! { "functionResponse": function }.into()
 }
 
 /// A `Content` with this role.
 pub(super) fn content_json(role: &str, parts: &[Json]) -> Json {
-    let mut content = Fields::default();
-    content.insert("role", role);
-    content.insert("parts", to_json_list(parts));
-    to_json_object(&content)
+    fields! { "role": role, "parts": to_json_list(parts) }.into()
 }
 
 #[derive(Deserialize)]

@@ -1,6 +1,7 @@
 //! Ids, names and inputs of tool calls in the format that a provider accepts.
 
-use super::{ToolDefinition, to_json_object};
+use super::ToolDefinition;
+use crate::json::fields;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 use turnwire_core::{Fields, Json};
@@ -79,11 +80,11 @@ const UNPARSED_INPUT: &str = "unparsed_input";
 /// A call's input as an object. An empty input is an empty object; anything else is wrapped in one.
 pub(crate) fn input_to_object(input: &str) -> Json {
     if input.trim().is_empty() {
-        return to_json_object(&Fields::default());
+        return Fields::default().into();
     }
     match Json::parse(input) {
         Ok(json) if json.text().starts_with('{') => json,
-        _ => to_json_object(&[(UNPARSED_INPUT, input)].into_iter().collect()),
+        _ => fields! { UNPARSED_INPUT: input }.into(),
     }
 }
 
@@ -123,7 +124,7 @@ mod tests {
         let tools = [ToolDefinition {
             name: "fs.read".into(),
             description: String::new(),
-            input_schema: to_json_object(&Fields::default()),
+            input_schema: Fields::default().into(),
         }];
         for (name, expected) in [
             ("fs.read", "fs.read"),

@@ -103,6 +103,18 @@ impl<'a> CallOutcome<'a> {
         .to_owned()
     }
 
+    /// The text, marked if the call failed: for protocols that have no field for a failure.
+    pub(crate) fn text_with_failure(&self) -> String {
+        let failed = if self.is_error() { "Error: " } else { "" };
+        format!("{failed}{}", self.text())
+    }
+
+    /// The line before the data of the output, for protocols in which a user message carries them; `None` without data.
+    pub(crate) fn data_heading(&self) -> Option<String> {
+        self.data().next()?;
+        Some(format!("What {} ({}) gave:", self.call.name, self.call.id))
+    }
+
     /// The parts of the output in order. A plain string has none.
     pub fn parts(&self) -> &'a [Part] {
         match self.result.map(|result| &result.output) {

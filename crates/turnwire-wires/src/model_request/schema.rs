@@ -1,6 +1,6 @@
 //! JSON Schemas in the form that providers require.
 
-use super::{ToolDefinition, to_json_object};
+use super::ToolDefinition;
 use serde_json::Value;
 use turnwire_core::{Fields, Json};
 
@@ -29,9 +29,9 @@ fn complete_input_schema(mut schema: Fields) -> Json {
     let has_others = elsewhere.iter().any(|key| schema.raw(key).is_some());
     let is_object = schema.raw("type").is_some_and(|word| *word == Json::from("object"));
     if schema.raw("properties").is_none() && is_object && !has_others {
-        schema.insert("properties", to_json_object(&Fields::default()));
+        schema.insert("properties", Fields::default());
     }
-    to_json_object(&schema)
+    schema.into()
 }
 
 /// Whether every object in the schema is closed and requires all of its fields. `OpenAI` enforces only such schemas, and

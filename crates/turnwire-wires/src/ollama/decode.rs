@@ -87,9 +87,7 @@ impl OllamaDecoder {
 
     fn finish(&mut self, word: Option<&str>, out: &mut EventSink<'_>) {
         self.close_text(out);
-        if let Some(word) = word {
-            self.call.metadata.insert("done_reason", word);
-        }
+        self.call.metadata.insert_some("done_reason", word);
         self.call.finished_reason = Some(match word {
             Some("length") => FinishedReason::Length,
             _ if !self.ids.is_empty() => FinishedReason::ToolCalls,

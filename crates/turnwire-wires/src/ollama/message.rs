@@ -1,9 +1,8 @@
 //! Converts Ollama's messages to and from ours.
 
+use crate::json::fields;
 use crate::lenient::{List, Object, OptionalText, Raw};
-use crate::model_request::{
-    input_to_object, media_type, object_to_input, to_json_list, to_json_object,
-};
+use crate::model_request::{input_to_object, media_type, object_to_input, to_json_list};
 use crate::provider::HistoryReader;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -37,37 +36,28 @@ impl MessageDraft {
     }
 
     pub(super) fn push_call(&mut self, call: &ToolCall) {
-        let mut function = Fields::default();
-        function.insert("name", call.name.as_str());
-        function.insert("arguments", input_to_object(&call.input));
-        let mut whole = Fields::default();
-        whole.insert("id", call.id.as_str());
-        whole.insert("function", to_json_object(&function));
-        self.calls.push(to_json_object(&whole));
+        let arguments = input_to_object(&call.input);
+        let function = fields! { "name": call.name.as_str(), "arguments": arguments };
+        self.calls.push(fields! { "id": call.id.as_str(), "function": function }.into());
     }
 
     /// The message, with its texts joined.
     pub(super) fn into_json(self, separator: &str) -> Json {
-        let mut message = Fields::default();
-        message.insert("role", self.role);
-        message.insert("content", self.text.join(separator));
-        if !self.thinking.is_empty() {
-            message.insert("thinking", self.thinking);
-        }
+        let mut message = fields! { "role": self.role, "content": self.text.join(separator) };
+        message.insert_unless_empty("thinking", &self.thinking);
         if !self.images.is_empty() {
             message.insert("images", self.images);
         }
         if !self.calls.is_empty() {
             message.insert("tool_calls", to_json_list(&self.calls));
         }
-        to_json_object(&message)
+        message.into()
     }
 }
 
 /// The message with a tool result.
 pub(super) fn result_message(id: &str, name: &str, text: &str) -> Json {
-    let fields = [("role", "tool"), ("content", text), ("tool_name", name), ("tool_call_id", id)];
-    to_json_object(&fields.into_iter().collect())
+    fields! { "role": "tool", "content": text, "tool_name": name, "tool_call_id": id }.into()
 }
 
 /// The base64 of an image; `None` for other data.

@@ -1,10 +1,11 @@
 //! Writes the body of `/api/chat`.
 
 use super::message::{MessageDraft, image_base64, result_message};
+use crate::json::fields;
 use crate::model_request::{
     AssistantPart, CallOutcome, PromptMessage, RASTER_IMAGES_ONLY, Request, SVG, ToolChoice,
-    UserPart, build_prompt, describe_omitted_data, input_schema, media_type, merge_extra,
-    normalize_data, read_text_file, to_json_list, to_json_object,
+    UserPart, build_prompt, describe_omitted_data, function_tool, media_type, merge_extra,
+    normalize_data, read_text_file, to_json_list,
 };
 use turnwire_core::{DataBlock, Fields, Json, Source};
 
@@ -28,28 +29,21 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
             messages.push(draft.into_json("\n"));
         }
     }
-    let mut body = Fields::default();
-    body.insert("model", request.model);
-    body.insert("messages", to_json_list(&messages));
-    body.insert("stream", request.stream);
+    let mut body = fields! {
+        "model": request.model,
+        "messages": to_json_list(&messages),
+        "stream": request.stream,
+    };
     let tools = build_tools(request);
     if !tools.is_empty() {
         body.insert("tools", to_json_list(&tools));
     }
-    if let Some(output) = request.output {
-        body.insert("format", output.schema.clone());
-    }
+    body.insert_some("format", request.output.map(|output| output.schema.clone()));
     let mut options = Fields::default();
-    if let Some(most) = request.max_tokens {
-        options.insert("num_predict", most);
-    }
-    if let Some(temperature) = request.temperature {
-        options.insert("temperature", temperature);
-    }
-    if !options.is_empty() {
-        body.insert("options", to_json_object(&options));
-    }
-    to_json_object(&merge_extra(body, &request.extra))
+    options.insert_some("num_predict", request.max_tokens);
+    options.insert_some("temperature", request.temperature);
+    body.insert_fields("options", &options);
+    merge_extra(body, &request.extra).into()
 }
 
 fn user_draft(parts: &[UserPart<'_>]) -> MessageDraft {
@@ -79,21 +73,16 @@ fn assistant_draft(parts: &[AssistantPart<'_>]) -> MessageDraft {
     draft
 }
 
-/// A tool result. The protocol has no field for a failure, so the text says it.
 fn outcome_message(outcome: &CallOutcome<'_>) -> Json {
-    let failed = if outcome.is_error() { "Error: " } else { "" };
-    result_message(&outcome.call.id, &outcome.call.name, &format!("{failed}{}", outcome.text()))
+    result_message(&outcome.call.id, &outcome.call.name, &outcome.text_with_failure())
 }
 
 /// A user message with the data of the results, which follows them.
 fn result_data_draft(outcomes: &[CallOutcome<'_>]) -> MessageDraft {
     let mut draft = MessageDraft::new("user");
     for outcome in outcomes {
-        let mut data = outcome.data().peekable();
-        if data.peek().is_some() {
-            draft.text.push(format!("What {} ({}) gave:", outcome.call.name, outcome.call.id));
-        }
-        data.for_each(|block| add_data(&mut draft, block));
+        draft.text.extend(outcome.data_heading());
+        outcome.data().for_each(|block| add_data(&mut draft, block));
     }
     draft
 }
@@ -120,15 +109,5 @@ fn build_tools(request: &Request<'_>) -> Vec<Json> {
         ToolChoice::None => false,
         ToolChoice::Tool(name) => tool.name == *name,
     });
-    let written = offered.map(|tool| {
-        let mut function = Fields::default();
-        function.insert("name", tool.name.as_str());
-        function.insert("description", tool.description.as_str());
-        function.insert("parameters", input_schema(tool));
-        let mut whole = Fields::default();
-        whole.insert("type", "function");
-        whole.insert("function", to_json_object(&function));
-        to_json_object(&whole)
-    });
-    written.collect()
+    offered.map(function_tool).collect()
 }

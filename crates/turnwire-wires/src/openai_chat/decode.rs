@@ -261,9 +261,7 @@ impl ChatDecoder {
     fn set_finish_reason(&mut self, word: &str, native: &str) {
         let call = &mut self.blocks.call;
         for (key, word) in [("finish_reason", word), ("native_finish_reason", native)] {
-            if !word.is_empty() {
-                call.metadata.insert(key, word);
-            }
+            call.metadata.insert_unless_empty(key, word);
         }
         let reason = match FinishedReason::from(native) {
             // Our own encoder writes these, and others that do mean the same.

@@ -262,9 +262,10 @@ fn read_call(piece: &Value) -> ToolCall {
         }
         (None, None) => ToolCall::new(id, "", ""),
     };
-    if let Some(extra) = piece.get("extra_content").filter(|extra| !extra.is_null()) {
-        call.rest.insert("extra_content", extra.clone());
-    }
+    call.rest.insert_some(
+        "extra_content",
+        piece.get("extra_content").filter(|extra| !extra.is_null()).cloned(),
+    );
     call
 }
 

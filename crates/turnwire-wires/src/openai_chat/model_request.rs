@@ -238,10 +238,7 @@ fn push_results(
 ) {
     let mut result_data = Vec::new();
     for outcome in outcomes {
-        let mut text = outcome.text();
-        if outcome.is_error() {
-            text.insert_str(0, "Error: ");
-        }
+        let mut text = outcome.text_with_failure();
         let mut parts = Vec::new();
         for block in outcome.data() {
             match data_or_note(block) {

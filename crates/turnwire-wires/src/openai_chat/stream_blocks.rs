@@ -348,9 +348,7 @@ impl StreamBlocks {
         self.close_text_block(out);
         if self.call.is_open(AUDIO_KEY) {
             let mut extra = Fields::default();
-            if !self.audio_id.is_empty() {
-                extra.insert(AUDIO_ID, self.audio_id.as_str());
-            }
+            extra.insert_unless_empty(AUDIO_ID, &self.audio_id);
             self.call.close_block(AUDIO_KEY, extra, out);
         }
         for at in 0..self.calls.len() {

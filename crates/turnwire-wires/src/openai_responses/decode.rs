@@ -91,9 +91,7 @@ impl ResponsesDecoder {
             self.call.structured_output = Json::parse(output.get()).ok();
         }
         let details: IncompleteDetails<'_> = lenient::parse_optional(response.incomplete_details);
-        if !details.reason.is_empty() {
-            self.call.metadata.insert("incomplete_reason", &*details.reason);
-        }
+        self.call.metadata.insert_unless_empty("incomplete_reason", &details.reason);
         if word == "failed" {
             let raw = response.error.map_or("{}", |error| error.get());
             return self.call.fail(error::read_error(raw), out);

@@ -1,6 +1,7 @@
 //! Items: which of their fields become extra fields of a block, and how a block becomes an item again. The decoder, the
 //! request and the messages share this.
 
+use crate::json::fields;
 use crate::lenient::{self, Flag, Raw, TextOrNumber};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -166,15 +167,10 @@ const REASONING_FIELDS: [&str; 4] = ["summary", "content", "encrypted_content", 
 /// The reasoning item that a thinking block completes, if it does.
 pub(super) fn reasoning_item(extra: &Fields) -> Option<Fields> {
     extra.raw("summary")?;
-    let mut item = Fields::default();
-    item.insert("type", "reasoning");
-    if let Some(id) = extra.raw(ITEM_ID) {
-        item.insert("id", id.clone());
-    }
+    let mut item = fields! { "type": "reasoning" };
+    item.insert_some("id", extra.raw(ITEM_ID).cloned());
     for key in REASONING_FIELDS {
-        if let Some(value) = extra.raw(key) {
-            item.insert(key, value.clone());
-        }
+        item.insert_some(key, extra.raw(key).cloned());
     }
     Some(item)
 }
@@ -205,9 +201,7 @@ pub(super) fn image_extra(item: &RawValue) -> Fields {
 
 fn keep_id(item: &RawValue, extra: &mut Fields) {
     let id = lenient::parse::<Item<'_>>(item).id;
-    if !id.is_empty() {
-        extra.insert(ITEM_ID, &*id);
-    }
+    extra.insert_unless_empty(ITEM_ID, &id);
 }
 
 /// Whether a block came from an item of this type.

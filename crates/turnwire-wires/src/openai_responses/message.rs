@@ -2,6 +2,7 @@
 
 use super::item::{self, Item};
 use super::{NAME, media};
+use crate::json::fields;
 use crate::model_request::media_type;
 use crate::{lenient, provider};
 use serde_json::value::RawValue;
@@ -42,10 +43,7 @@ fn user_part(block: &ContentBlock) -> Option<Fields> {
 }
 
 pub(super) fn input_text(text: &str) -> Fields {
-    let mut part = Fields::default();
-    part.insert("type", "input_text");
-    part.insert("text", text);
-    part
+    fields! { "type": "input_text", "text": text }
 }
 
 /// Writes items, for messages and for requests.
@@ -72,9 +70,7 @@ impl ItemWriter {
         if let Ok(content) = Json::from_value(parts) {
             message.insert("content", content);
         }
-        if let Some(phase) = extra.raw("phase") {
-            message.insert("phase", phase.clone());
-        }
+        message.insert_some("phase", extra.raw("phase").cloned());
         self.push(&message);
     }
 
@@ -113,9 +109,7 @@ impl ItemWriter {
         let mut part = typed_item(if refused { "refusal" } else { "output_text" });
         part.insert(if refused { "refusal" } else { "text" }, block.text.as_str());
         for key in ["annotations", "logprobs"] {
-            if let Some(value) = block.rest.raw(key) {
-                part.insert(key, value.clone());
-            }
+            part.insert_some(key, block.rest.raw(key).cloned());
         }
         self.write_message("assistant", &[part], &block.rest);
     }
@@ -142,16 +136,12 @@ impl ItemWriter {
         let (word, input) =
             if is_custom { (item::CUSTOM_CALL, "input") } else { ("function_call", "arguments") };
         let mut item = typed_item(word);
-        if let Some(id) = call.rest.raw(item::ITEM_ID) {
-            item.insert("id", id.clone());
-        }
+        item.insert_some("id", call.rest.raw(item::ITEM_ID).cloned());
         item.insert("call_id", call.id.as_str());
         item.insert("name", call.name.as_str());
         item.insert(input, call.input.as_str());
         for key in ["namespace", "caller"] {
-            if let Some(value) = call.rest.raw(key) {
-                item.insert(key, value.clone());
-            }
+            item.insert_some(key, call.rest.raw(key).cloned());
         }
         self.push(&item);
     }

@@ -2,6 +2,7 @@
 
 use super::message::{ItemWriter, input_text};
 use super::{NAME, item, media};
+use crate::json::fields;
 use crate::model_request::{
     ACCEPTED_IMAGES_ONLY, AssistantPart, CallIds, CallOutcome, ONLY_USER_TEXT, PromptMessage,
     Request, ToolChoice, ToolDefinition, UserPart, accepts_temperature, build_prompt,
@@ -20,8 +21,7 @@ const MAX_NAME_LENGTH: usize = 64;
 
 /// Writes the body of a request.
 pub(super) fn build_body(request: &Request<'_>) -> Result<Json> {
-    let mut body = Fields::default();
-    body.insert("model", request.model);
+    let mut body = fields! { "model": request.model };
     let mut input = InputWriter {
         items: ItemWriter::default(),
         instructions: Vec::new(),
@@ -42,24 +42,17 @@ pub(super) fn build_body(request: &Request<'_>) -> Result<Json> {
     insert_tools(request, &mut body)?;
     if let Some(output) = request.output {
         let schema: Value = output.schema.parse_as()?;
-        let mut format = Fields::default();
-        format.insert("type", "json_schema");
-        format.insert("name", output.name.as_str());
-        format.insert("schema", output.schema.clone());
-        format.insert("strict", is_strict_schema(&schema));
-        body.insert(
-            "text",
-            Json::from_value(&Fields::from_iter([("format", Json::from_value(&format)?)]))?,
-        );
+        let format = fields! {
+            "type": "json_schema",
+            "name": output.name.as_str(),
+            "schema": output.schema.clone(),
+            "strict": is_strict_schema(&schema),
+        };
+        body.insert("text", fields! { "format": format });
     }
-    if let Some(most) = request.max_tokens {
-        body.insert("max_output_tokens", most);
-    }
-    if let Some(temperature) = request.temperature
-        && accepts_temperature(request.model, temperature)
-    {
-        body.insert("temperature", temperature);
-    }
+    body.insert_some("max_output_tokens", request.max_tokens);
+    let accepted = |temperature: &f64| accepts_temperature(request.model, *temperature);
+    body.insert_some("temperature", request.temperature.filter(accepted));
     if may_reason(request.model) {
         body.insert("include", vec!["reasoning.encrypted_content"]);
     }
@@ -67,26 +60,22 @@ pub(super) fn build_body(request: &Request<'_>) -> Result<Json> {
     if request.stream {
         body.insert("stream", true);
     }
-    Json::from_value(&merge_extra(body, &request.extra))
+    Ok(merge_extra(body, &request.extra).into())
 }
 
 fn insert_tools(request: &Request<'_>, body: &mut Fields) -> Result<()> {
     if !request.tools.is_empty() {
-        let tools: Vec<Fields> = request
-            .tools
-            .iter()
-            .map(|tool| {
-                let mut fields = Fields::default();
-                fields.insert("type", "function");
-                fields.insert("name", tool.name.as_str());
-                fields.insert("description", tool.description.as_str());
-                fields.insert("parameters", input_schema(tool));
+        let tools = request.tools.iter().map(|tool| {
+            fields! {
+                "type": "function",
+                "name": tool.name.as_str(),
+                "description": tool.description.as_str(),
+                "parameters": input_schema(tool),
                 // The default is strict, which refuses most schemas.
-                fields.insert("strict", false);
-                fields
-            })
-            .collect();
-        body.insert("tools", Json::from_value(&tools)?);
+                "strict": false,
+            }
+        });
+        body.insert("tools", Json::from_value(&tools.collect::<Vec<_>>())?);
     } else if request.extra.raw("tools").is_none() {
         // A tool choice without tools is refused.
         return Ok(());
@@ -222,10 +211,7 @@ impl InputWriter<'_> {
     }
 
     fn push_outcome(&mut self, outcome: &CallOutcome<'_>) {
-        let mut text = outcome.text();
-        if outcome.is_error() {
-            text.insert_str(0, "Error: ");
-        }
+        let text = outcome.text_with_failure();
         let has_data = outcome.data().next().is_some();
         let output = if has_data {
             let mut parts = vec![input_text(&text)];

@@ -130,9 +130,7 @@ impl ModelCall {
         if self.prefix.is_empty() {
             id.clone_into(&mut self.prefix);
         }
-        if !about.id.is_empty() {
-            self.metadata.insert("id", about.id);
-        }
+        self.metadata.insert_unless_empty("id", about.id);
         let at = format_unix_time(about.created);
         if self.scope == StreamScope::Reply && !self.begun {
             let mut event = Event::new(self.reply_id.as_str(), ReplyStart::default());

@@ -78,9 +78,7 @@ const MAX_DEPTH: u8 = 8;
 fn translate_event(text: &str) -> Option<Event<'static>> {
     let mut fields: Fields = serde_json::from_str(text).ok()?;
     let word: String = fields.get("type").ok()??;
-    if let Some(today) = current_type(&word) {
-        fields.insert("type", today);
-    }
+    fields.insert_some("type", current_type(&word));
     let renamed = Json::from_value(&rename_fields(&fields, MAX_DEPTH)).ok()?;
     let event = Event::from_json(renamed.text()).ok()?;
     event.kind.is_known().then(|| event.into_owned())

@@ -1,7 +1,6 @@
 //! Where the encoder writes: the frames of the stream and, if the client does not stream, the whole message.
 
 use super::super::collect::{Message, Usage};
-use super::super::content;
 use crate::collect::ErrorResponse;
 use crate::provider::error_name;
 use crate::stream::Frames;
@@ -41,7 +40,7 @@ impl<'o> Output<'o> {
     }
 
     pub(super) fn start_block(&mut self, fields: &Fields, index: u64) {
-        let content_block = content::to_json(fields);
+        let content_block = Json::from(fields);
         self.frames.push("content_block_start", &Frame::ContentBlockStart { index, content_block });
         if let Some(whole) = self.whole {
             whole.start_block(fields.clone());

@@ -2,6 +2,7 @@
 
 use super::super::content;
 use super::output::{Delta, Output};
+use crate::json::fields;
 use std::collections::{HashMap, VecDeque};
 use turnwire_core::{DataBlock, Event, Fields, Json, Msg, ThinkingBlock};
 
@@ -256,12 +257,12 @@ impl QueuedBlock {
                     self.text = text;
                     return Progress::Waiting;
                 }
-                let mut fields = content::fields_from([
-                    ("type", "tool_use".into()),
-                    ("id", self.id.as_str().into()),
-                    ("name", name.as_str().into()),
-                    ("input", serde_json::Map::new().into()),
-                ]);
+                let mut fields = fields! {
+                    "type": "tool_use",
+                    "id": self.id.as_str(),
+                    "name": name.as_str(),
+                    "input": Fields::default(),
+                };
                 fields.extend(&content::call_extra(&self.extra));
                 out.start_block(&fields, index);
                 if !text.is_empty() {
@@ -287,11 +288,9 @@ impl QueuedBlock {
         }
         self.begun = true;
         let fields = match self.content {
-            QueuedContent::Thinking => content::fields_from([
-                ("type", "thinking".into()),
-                ("thinking", "".into()),
-                ("signature", "".into()),
-            ]),
+            QueuedContent::Thinking => {
+                fields! { "type": "thinking", "thinking": "", "signature": "" }
+            }
             QueuedContent::Text
             | QueuedContent::ToolCall { .. }
             | QueuedContent::Data(_)

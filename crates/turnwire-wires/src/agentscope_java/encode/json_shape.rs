@@ -1,7 +1,8 @@
-//! The JSON that the fast path writes: Java's fields in order, and the patch.
+//! The JSON of Java's events: its fields in order, and the patch.
 
+use super::super::block::UNKNOWN_BYTES;
 use super::super::carried_patch;
-use super::super::encode::UNKNOWN_BYTES;
+use super::super::message::Usage;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use turnwire_core::event::{Chunk, ToolResultDataDelta};
 use turnwire_core::{Event, Fields, Json, Payload, PermissionRule, ReplyError, Seq};
@@ -18,7 +19,7 @@ pub(super) enum Value<'e> {
     Json(&'e Json),
     Fields(&'e Fields),
     Nothing {},
-    Usage(Usage),
+    Usage(Usage<'e>),
     Data(Data<'e>),
     List(Vec<Fields>),
     Texts(&'e [String]),
@@ -28,41 +29,22 @@ pub(super) enum Value<'e> {
     Event(&'e Event<'e>),
 }
 
-/// The tokens of a model call, in 32 bits.
-#[derive(serde::Serialize)]
-pub(super) struct Usage {
-    #[serde(rename = "inputTokens")]
-    input: i32,
-    #[serde(rename = "outputTokens")]
-    output: i32,
-    #[serde(rename = "cachedTokens")]
-    cached: i32,
-    #[serde(rename = "totalTokens")]
-    total: i32,
-}
-
-impl Usage {
-    pub(super) fn from_counts(input: i64, output: i64, cached: i64) -> Self {
-        let int = |count: i64| i32::try_from(count.max(0)).unwrap_or(i32::MAX);
-        Self {
-            input: int(input),
-            output: int(output),
-            cached: int(cached),
-            total: int(input).saturating_add(int(output)),
-        }
-    }
-}
-
 /// The block of a result's data.
-pub(super) struct Data<'e>(pub(super) &'e ToolResultDataDelta<'e>);
+pub(super) struct Data<'e> {
+    pub(super) delta: &'e ToolResultDataDelta<'e>,
+    pub(super) name: Option<String>,
+}
 
 impl Serialize for Data<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("type", "data")?;
-        map.serialize_entry("source", &DataSource(self.0))?;
-        if !self.0.block_id.is_empty() {
-            map.serialize_entry("id", &self.0.block_id)?;
+        map.serialize_entry("source", &DataSource(self.delta))?;
+        if !self.delta.block_id.is_empty() {
+            map.serialize_entry("id", &self.delta.block_id)?;
+        }
+        if let Some(name) = &self.name {
+            map.serialize_entry("name", name)?;
         }
         map.end()
     }
@@ -184,9 +166,11 @@ impl Serialize for Patch<'_> {
 
 /// An event of Java's.
 pub(super) struct JavaEvent<'e> {
-    pub(super) java: Vec<(&'static str, Value<'e>)>,
+    pub(super) java: Vec<(&'e str, Value<'e>)>,
     pub(super) metadata: Option<&'e Fields>,
     pub(super) carried: Patch<'e>,
+    /// Whether Java's fields and the patch together say everything.
+    pub(super) is_complete: bool,
 }
 
 impl Serialize for JavaEvent<'_> {
@@ -218,19 +202,29 @@ impl Serialize for Metadata<'_> {
 }
 
 impl<'e> JavaEvent<'e> {
-    pub(super) fn insert(&mut self, key: &'static str, value: Value<'e>) {
+    /// Its fields, without the patch.
+    pub(super) fn into_fields(self) -> Fields {
+        let mut fields = Fields::default();
+        for (key, value) in &self.java {
+            fields.insert_some(*key, Json::from_value(value).ok());
+        }
+        self.metadata.into_iter().for_each(|metadata| fields.insert_fields("metadata", metadata));
+        fields
+    }
+
+    pub(super) fn insert(&mut self, key: &'e str, value: Value<'e>) {
         self.java.push((key, value));
     }
 
-    pub(super) fn insert_text(&mut self, key: &'static str, text: &'e str) {
+    pub(super) fn insert_text(&mut self, key: &'e str, text: &'e str) {
         self.insert(key, Value::Text(text));
     }
 
-    pub(super) fn insert_some(&mut self, key: &'static str, text: Option<&'e str>) {
+    pub(super) fn insert_some(&mut self, key: &'e str, text: Option<&'e str>) {
         self.java.extend(text.map(|text| (key, Value::Text(text))));
     }
 
-    pub(super) fn insert_known(&mut self, key: &'static str, text: &'e str) {
+    pub(super) fn insert_known(&mut self, key: &'e str, text: &'e str) {
         self.insert_some(key, Some(text).filter(|text| !text.is_empty()));
     }
 }
