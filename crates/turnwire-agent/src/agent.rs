@@ -29,7 +29,6 @@ use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use std::fmt;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -47,6 +46,7 @@ pub struct Agent {
 }
 
 /// Builds an [`Agent`].
+#[must_use]
 pub struct AgentBuilder {
     config: LoopConfig,
     middleware: Vec<Arc<dyn Middleware>>,
@@ -247,34 +247,19 @@ fn failure_reason(reply: &Msg) -> String {
 }
 
 /// Why a call returned no usable reply.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CallError {
     /// The agent stopped or failed before there was a reply.
-    Agent(AgentError),
+    #[error(transparent)]
+    Agent(#[from] AgentError),
     /// The reply ended with an error, waits for somebody, or lacks the structured output.
+    #[error("the call failed: {why}")]
     Failed {
         /// The reply so far.
         reply: Box<Msg>,
         /// What happened.
         why: String,
     },
-}
-
-impl fmt::Display for CallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Agent(error) => error.fmt(f),
-            Self::Failed { why, .. } => write!(f, "the call failed: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for CallError {}
-
-impl From<AgentError> for CallError {
-    fn from(error: AgentError) -> Self {
-        Self::Agent(error)
-    }
 }
 
 /// Sends committed events through a channel.
@@ -311,56 +296,48 @@ impl Replier for Agent {
 
 impl AgentBuilder {
     /// The system prompt.
-    #[must_use]
     pub fn system(mut self, text: impl Into<String>) -> Self {
         self.config.system = text.into();
         self
     }
 
     /// A one-line description for people.
-    #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.config.description = text.into();
         self
     }
 
     /// Adds a tool.
-    #[must_use]
     pub fn tool(mut self, tool: impl Tool) -> Self {
         self.config.tools.push(Arc::new(tool));
         self
     }
 
     /// The permission rules: the first rule that matches a call decides.
-    #[must_use]
     pub fn permissions(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
         self.config.permissions = Permissions::new(rules);
         self
     }
 
     /// The limit of model calls in one reply ([`MAX_ITERATIONS`]).
-    #[must_use]
     pub fn max_iterations(mut self, limit: u32) -> Self {
         self.config.max_iterations = limit;
         self
     }
 
     /// A JSON Schema that every answer must match, unless the client sends one.
-    #[must_use]
     pub fn output_schema(mut self, schema: impl Into<Json>) -> Self {
         self.config.output_schema = Some(schema.into());
         self
     }
 
     /// Adds a middleware, after those that were added before.
-    #[must_use]
     pub fn middleware(mut self, middleware: impl Middleware) -> Self {
         self.middleware.push(Arc::new(middleware));
         self
     }
 
     /// The store for hints of its sessions. The default keeps them in memory.
-    #[must_use]
     pub fn hints(mut self, hints: Arc<dyn HintStore>) -> Self {
         self.config.hints = hints;
         self
@@ -368,7 +345,6 @@ impl AgentBuilder {
 
     /// The limit of characters of a tool result that the model gets ([`RESULT_LIMIT`]). The log has the
     /// whole result.
-    #[must_use]
     pub fn result_limit(mut self, characters: usize) -> Self {
         self.config.result_limit = characters;
         self
@@ -376,21 +352,18 @@ impl AgentBuilder {
 
     /// The model's context window in tokens. The oldest part of a longer conversation is replaced by a
     /// summary.
-    #[must_use]
     pub fn context_window(mut self, tokens: u32) -> Self {
         self.config.context_window = Some(tokens);
         self
     }
 
     /// Settings that override those of the model.
-    #[must_use]
     pub fn model_settings(mut self, tuning: ModelSettings) -> Self {
         self.config.model_settings = tuning;
         self
     }
 
     /// How the model is told who wrote each message, in a conversation of several agents.
-    #[must_use]
     pub fn speakers(mut self, agents: SpeakerFormat) -> Self {
         self.config.model_settings.agents = agents;
         self

@@ -37,7 +37,6 @@ use crate::replier::{AgentError, Journal, Replier, ReplyRequest};
 use async_trait::async_trait;
 use pace::PacedJournal;
 use scene_choice::Scene;
-use std::fmt;
 use std::time::Duration;
 use turnwire_core::{Msg, Role};
 use writer::ReplyWriter;
@@ -87,22 +86,13 @@ impl Default for DemoAgent {
 }
 
 /// `TURNWIRE_DEMO_RATE` is not a valid rate.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{variable} is `{0}`, which is not a valid rate; set the deltas per second, such as 40, or 0 for no \
+     limit",
+    variable = DemoAgent::RATE_VARIABLE
+)]
 pub struct InvalidRate(String);
-
-impl fmt::Display for InvalidRate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} is `{}`, which is not a valid rate; set the deltas per second, such as 40, or 0 \
-             for no limit",
-            DemoAgent::RATE_VARIABLE,
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for InvalidRate {}
 
 #[async_trait]
 impl Replier for DemoAgent {

@@ -68,6 +68,7 @@ const MAX_LIMIT: Duration = Duration::from_hours(24 * 365);
 
 /// An MCP server and how to connect to it.
 #[derive(Clone)]
+#[must_use]
 pub struct McpServer {
     name: String,
     transport: McpTransport,
@@ -118,14 +119,12 @@ impl McpServer {
     }
 
     /// The name: the part before the `/` in the names of its tools.
-    #[must_use]
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
     /// Sets an environment variable of the child.
-    #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         if let McpTransport::Child(child) = &mut self.transport {
             child.env.push((name.into(), value.into()));
@@ -134,7 +133,6 @@ impl McpServer {
     }
 
     /// Passes a variable of our environment to the child.
-    #[must_use]
     pub fn inherit(mut self, name: impl Into<String>) -> Self {
         if let McpTransport::Child(child) = &mut self.transport {
             child.inherited_variables.push(name.into());
@@ -143,7 +141,6 @@ impl McpServer {
     }
 
     /// The working directory of the child.
-    #[must_use]
     pub fn working_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         if let McpTransport::Child(child) = &mut self.transport {
             child.working_dir = Some(folder.into());
@@ -152,7 +149,6 @@ impl McpServer {
     }
 
     /// A header of each request, such as `Authorization`.
-    #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         if let McpTransport::Remote(remote) = &mut self.transport {
             remote.headers.push((name.into(), value.into()));
@@ -161,14 +157,12 @@ impl McpServer {
     }
 
     /// The time limit to start and list the tools (20 seconds).
-    #[must_use]
     pub fn start_limit(mut self, limit: Duration) -> Self {
         self.start_limit = limit.min(MAX_LIMIT);
         self
     }
 
     /// The time limit of a call without progress (2 minutes).
-    #[must_use]
     pub fn call_limit(mut self, limit: Duration) -> Self {
         self.call_limit = limit.min(MAX_LIMIT);
         self
@@ -200,7 +194,8 @@ impl fmt::Debug for McpServer {
 }
 
 /// Why an MCP server cannot be used. The message contains no secrets.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct McpError(String);
 
 impl McpError {
@@ -208,14 +203,6 @@ impl McpError {
         Self(format!("The MCP server {server} {why}."))
     }
 }
-
-impl fmt::Display for McpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for McpError {}
 
 impl From<McpError> for ToolError {
     fn from(error: McpError) -> Self {

@@ -10,7 +10,6 @@ pub mod script;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use turnwire_core::{ErrorType, Event, Fields, Msg, ReplyError};
@@ -86,7 +85,8 @@ impl<M: Model + ?Sized> Model for Arc<M> {
 }
 
 /// Why a model call failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind}: {message}")]
 pub struct ModelError {
     /// The error type.
     pub kind: ErrorType,
@@ -109,14 +109,6 @@ impl ModelError {
         Self { is_transient: true, ..Self::new(kind, message) }
     }
 }
-
-impl fmt::Display for ModelError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.kind.as_str(), self.message)
-    }
-}
-
-impl std::error::Error for ModelError {}
 
 impl From<ModelError> for ReplyError {
     fn from(error: ModelError) -> Self {

@@ -62,7 +62,6 @@
 
 use crate::hints::HintStore;
 use async_trait::async_trait;
-use std::fmt;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use turnwire_core::event::SubAgent;
@@ -164,27 +163,18 @@ pub trait Journal: Send {
 }
 
 /// Why an agent cannot continue.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AgentError {
     /// The reply was stopped.
+    #[error("stopped")]
     Stopped,
     /// The log cannot be written, or another process owns the session now.
+    #[error("the log cannot be written: {0}")]
     LogLost(String),
     /// The agent failed, or emitted an invalid event.
+    #[error("the agent failed: {0}")]
     Failed(String),
 }
-
-impl fmt::Display for AgentError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stopped => f.write_str("stopped"),
-            Self::LogLost(why) => write!(f, "the log cannot be written: {why}"),
-            Self::Failed(why) => write!(f, "the agent failed: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for AgentError {}
 
 /// An agent as the server sees it: replies to messages. [`Agent`](crate::Agent) implements it.
 #[async_trait]

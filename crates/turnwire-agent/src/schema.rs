@@ -64,13 +64,16 @@ pub const MAX_ANSWER_BYTES: usize = 1 << 20;
 pub const MAX_STEPS: u64 = 5_000_000;
 
 /// Why a schema is rejected.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
     /// It is not a JSON Schema, or has an unresolved reference.
+    #[error("invalid JSON Schema: {0}")]
     Invalid(String),
     /// It is above a limit.
+    #[error("the JSON Schema is too large: {0}")]
     TooLarge(String),
     /// Compiling it took too long.
+    #[error("the JSON Schema takes too long to compile")]
     TooSlow,
 }
 
@@ -88,33 +91,14 @@ impl SchemaError {
     }
 }
 
-impl fmt::Display for SchemaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Invalid(why) => write!(f, "invalid JSON Schema: {why}"),
-            Self::TooLarge(why) => write!(f, "the JSON Schema is too large: {why}"),
-            Self::TooSlow => f.write_str("the JSON Schema takes too long to compile"),
-        }
-    }
-}
-
-impl std::error::Error for SchemaError {}
-
 /// Why an answer is rejected.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub enum AnswerError {
     /// It does not match the schema.
     Mismatch(String),
     /// Checking it costs too much.
     TooExpensive(String),
-}
-
-impl fmt::Display for AnswerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Mismatch(why) | Self::TooExpensive(why) => f.write_str(why),
-        }
-    }
 }
 
 /// A compiled schema.

@@ -34,7 +34,7 @@ mod journal;
 use crate::agent::Agent;
 use crate::hints::HintStore;
 use crate::replier::{AgentError, Replier, SubAgentReply};
-use crate::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
+use crate::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, spec_options};
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use journal::SubAgentJournal;
@@ -44,7 +44,7 @@ use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
-use turnwire_core::{Behavior, Event, Json, PermissionRule, ToolCall};
+use turnwire_core::{Event, Json, PermissionRule, ToolCall};
 
 /// The deepest nesting of sub-agents. It ends an agent that calls itself.
 pub const MAX_DEPTH: u32 = 5;
@@ -72,6 +72,7 @@ impl fmt::Debug for ParentContext {
 }
 
 /// An agent as a tool.
+#[must_use]
 pub struct AgentTool {
     spec: ToolSpec,
     agent: Box<dyn Replier>,
@@ -104,29 +105,9 @@ impl AgentTool {
         Self { spec, agent: Box::new(agent), time_limit: None }
     }
 
-    /// Its title for people.
-    #[must_use]
-    pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.spec.title = Some(title.into());
-        self
-    }
-
-    /// Runs it alone, not concurrently with other tools.
-    #[must_use]
-    pub fn exclusive(mut self) -> Self {
-        self.spec.concurrent = false;
-        self
-    }
-
-    /// Requires approval, unless a rule allows the call.
-    #[must_use]
-    pub fn requires_approval(mut self) -> Self {
-        self.spec.behavior = Behavior::Ask;
-        self
-    }
+    spec_options!();
 
     /// The time limit of one run. Waiting for a user does not count.
-    #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         // Not the limit of the tool, which would abort the sub-agent without closing its reply.
         self.time_limit = Some(limit);

@@ -30,7 +30,6 @@ pub use function::{FunctionTool, function, streaming_function};
 use crate::hints::HintSender;
 use crate::sub_agent::ParentContext;
 use async_trait::async_trait;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -97,6 +96,30 @@ impl ToolSpec {
         Self { executor: Executor::Client, ..Self::new(name, description, input) }
     }
 }
+
+/// The options that every tool with a `spec` of its own has.
+macro_rules! spec_options {
+    () => {
+        /// Its title for people.
+        pub fn title(mut self, title: impl Into<String>) -> Self {
+            self.spec.title = Some(title.into());
+            self
+        }
+
+        /// Runs it alone, not concurrently with other tools.
+        pub fn exclusive(mut self) -> Self {
+            self.spec.concurrent = false;
+            self
+        }
+
+        /// Requires approval, unless a rule allows the call.
+        pub fn requires_approval(mut self) -> Self {
+            self.spec.behavior = turnwire_core::Behavior::Ask;
+            self
+        }
+    };
+}
+pub(crate) use spec_options;
 
 /// A tool that a model can call.
 #[async_trait]
@@ -189,7 +212,8 @@ impl From<Vec<Part>> for ToolOutput {
 }
 
 /// Why a tool call failed. The model gets the message.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct ToolError(String);
 
 impl ToolError {
@@ -203,14 +227,6 @@ impl ToolError {
         &self.0
     }
 }
-
-impl fmt::Display for ToolError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ToolError {}
 
 /// The context of a running call: streams output, and tells when to stop.
 #[derive(Debug, Clone)]

@@ -15,7 +15,6 @@
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -181,16 +180,9 @@ impl State {
 }
 
 /// Too many callers of one tenant are waiting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("too many requests of this tenant wait for the same resource")]
 pub struct QueueFull;
-
-impl fmt::Display for QueueFull {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("too many requests of this tenant wait for the same resource")
-    }
-}
-
-impl std::error::Error for QueueFull {}
 
 #[cfg(test)]
 mod tests {

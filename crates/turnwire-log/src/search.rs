@@ -9,8 +9,6 @@
 //! assert!(SearchQuery::new(&"a ".repeat(6500)).is_err());
 //! ```
 
-use std::fmt;
-
 /// The maximum length in bytes. Scripts without spaces are searched sign by sign, so this also
 /// limits the signs of one query.
 pub const MAX_BYTES: usize = 512;
@@ -26,24 +24,15 @@ pub const MAX_WORDS: usize = 32;
 pub struct SearchQuery(Vec<String>);
 
 /// Why a query is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SearchTooLong {
     /// It has more bytes than [`MAX_BYTES`].
+    #[error("a search may have at most {MAX_BYTES} bytes")]
     Bytes,
     /// It has more words than [`MAX_WORDS`].
+    #[error("a search may have at most {MAX_WORDS} words")]
     Words,
 }
-
-impl fmt::Display for SearchTooLong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Bytes => write!(f, "a search may have at most {MAX_BYTES} bytes"),
-            Self::Words => write!(f, "a search may have at most {MAX_WORDS} words"),
-        }
-    }
-}
-
-impl std::error::Error for SearchTooLong {}
 
 impl SearchQuery {
     /// Parses a query. Everything except letters and digits separates words. `None` if there is no

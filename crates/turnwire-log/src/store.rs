@@ -7,7 +7,7 @@
 mod blobs;
 mod queries;
 
-pub use blobs::{BLOB_PIECE_BYTES, Blob, BlobInfo, BlobReferences, NewBlob, UploadNumber};
+pub use blobs::{BLOB_PIECE_BYTES, Blob, BlobInfo, BlobReferences, NewBlob, UploadNumber, to_hex};
 pub use queries::{MessageQuery, SessionQuery};
 
 use crate::client_history::HistoryDigest;

@@ -39,7 +39,7 @@ use std::sync::Arc;
 use subtle::ConstantTimeEq;
 use tokio::time::Instant;
 use turnwire_log::VisibleSessions;
-use turnwire_log::store::SessionKey;
+use turnwire_log::store::{SessionKey, to_hex};
 
 /// The tenant of a server without credentials.
 pub const DEFAULT_TENANT: &str = "default";
@@ -99,12 +99,7 @@ fn holder_id(kind: &str, name: &[u8]) -> Arc<str> {
 
 /// The first `count` bytes in hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8], count: usize) -> String {
-    bytes.iter().take(count).fold(String::with_capacity(2 * count), |mut hex, byte| {
-        use std::fmt::Write as _;
-        // Writing to a string cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    to_hex(bytes.get(..count).unwrap_or(bytes))
 }
 
 /// Whether a text can be the id of a session: 1 to 128 of `A-Z a-z 0-9 . _ : -`.

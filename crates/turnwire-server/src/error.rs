@@ -36,6 +36,7 @@ pub type ApiResult<T> = Result<T, ApiError>;
 
 /// An error response. Boxed, so that results stay small.
 #[derive(Debug, Clone)]
+#[must_use]
 pub struct ApiError(Box<Inner>);
 
 #[derive(Debug, Clone)]
@@ -141,42 +142,36 @@ impl ApiError {
     }
 
     /// Sets the hint: what to do next.
-    #[must_use]
     pub fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
         self.0.hint = hint.into();
         self
     }
 
     /// Sets a more specific error type.
-    #[must_use]
     pub fn kind(mut self, kind: &'static str) -> Self {
         self.0.kind = kind;
         self
     }
 
     /// Sets the detail for the server's log.
-    #[must_use]
     pub fn detail(mut self, detail: impl fmt::Display) -> Self {
         self.0.detail = Some(detail.to_string());
         self
     }
 
     /// Sets `Retry-After`.
-    #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.0.header = Some((RETRY_AFTER, HeaderValue::from(seconds)));
         self
     }
 
     /// Tells the official clients of OpenAI and Anthropic not to retry.
-    #[must_use]
     pub fn no_retry(mut self) -> Self {
         self.0.header = Some((X_SHOULD_RETRY, HeaderValue::from_static("false")));
         self
     }
 
     /// Sets `Allow`.
-    #[must_use]
     pub fn allow(mut self, methods: &'static str) -> Self {
         self.0.header = Some((ALLOW, HeaderValue::from_static(methods)));
         self

@@ -67,6 +67,7 @@ impl ScriptStep {
 
 /// A model that plays a script: one answer for each call.
 #[derive(Debug, Default)]
+#[must_use]
 pub struct ScriptedModel {
     answers: Vec<Vec<ScriptStep>>,
     requests: Mutex<Vec<Vec<Msg>>>,
@@ -89,13 +90,11 @@ impl ScriptedModel {
 
     /// Chooses the answer by the number of results in the last message: a call that is repeated after a
     /// crash gets the same answer.
-    #[must_use]
     pub fn by_history(self) -> Self {
         Self { by_history: true, ..self }
     }
 
     /// Reports a schema mode.
-    #[must_use]
     pub fn with_schema_mode(self) -> Self {
         Self { has_schema_mode: true, ..self }
     }

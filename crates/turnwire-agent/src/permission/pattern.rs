@@ -6,7 +6,6 @@ use super::input::InputValue;
 use super::normalize::fold_case;
 use super::path_pattern::PathPattern;
 use super::url_pattern::UrlPattern;
-use std::fmt;
 
 /// A pattern for the value of a field. The meaning of `*` depends on the kind:
 ///
@@ -28,7 +27,8 @@ enum PatternKind {
 }
 
 /// Why a pattern is invalid.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct PatternError(String);
 
 impl PatternError {
@@ -36,14 +36,6 @@ impl PatternError {
         Self(why.into())
     }
 }
-
-impl fmt::Display for PatternError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for PatternError {}
 
 impl Pattern {
     /// Exactly this text.

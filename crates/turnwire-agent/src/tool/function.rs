@@ -1,15 +1,16 @@
 //! Async functions as tools.
 
-use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
+use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, spec_options};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::time::Duration;
-use turnwire_core::{Behavior, Json, ToolCall};
+use turnwire_core::{Json, ToolCall};
 
 /// A function as a tool.
+#[must_use]
 pub struct FunctionTool<A, F> {
     spec: ToolSpec,
     run: F,
@@ -54,39 +55,18 @@ where
 
 impl<A, F> FunctionTool<A, F> {
     /// Allows it to run again after a crash.
-    #[must_use]
     pub fn idempotent(mut self) -> Self {
         self.spec.idempotent = true;
         self
     }
 
-    /// Runs it alone, not concurrently with other tools.
-    #[must_use]
-    pub fn exclusive(mut self) -> Self {
-        self.spec.concurrent = false;
-        self
-    }
-
     /// The time limit of a call.
-    #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.spec.time_limit = Some(limit);
         self
     }
 
-    /// Requires approval, unless a rule allows the call.
-    #[must_use]
-    pub fn requires_approval(mut self) -> Self {
-        self.spec.behavior = Behavior::Ask;
-        self
-    }
-
-    /// Its title for people.
-    #[must_use]
-    pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.spec.title = Some(title.into());
-        self
-    }
+    spec_options!();
 }
 
 #[async_trait]

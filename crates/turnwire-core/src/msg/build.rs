@@ -85,7 +85,6 @@ impl Msg {
     }
 
     /// A builder that starts from this message, for a changed copy.
-    #[must_use]
     pub fn to_builder(&self) -> MsgBuilder {
         // The copy is another message: the events that were folded into this one were not folded into it.
         MsgBuilder { msg: Self { memory: FoldMemory::default(), ..self.clone() } }
@@ -151,6 +150,7 @@ fn fill_if_empty(slot: &mut String, value: impl FnOnce() -> String) {
 
 /// Builds a message; [`build`](Self::build) checks the role rules.
 #[derive(Debug, Clone)]
+#[must_use]
 pub struct MsgBuilder {
     msg: Msg,
 }
@@ -163,111 +163,95 @@ impl MsgBuilder {
     }
 
     /// Sets the sender's name.
-    #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.msg.name = name.into();
         self
     }
 
     /// Sets the id.
-    #[must_use]
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.msg.id = id.into();
         self
     }
 
     /// Sets the role.
-    #[must_use]
     pub fn role(mut self, role: Role) -> Self {
         self.msg.role = role;
         self
     }
 
     /// Adds a block.
-    #[must_use]
     pub fn block(mut self, block: impl Into<ContentBlock>) -> Self {
         self.msg.content.push(block.into());
         self
     }
 
     /// Adds a text block.
-    #[must_use]
     pub fn text(self, text: impl Into<String>) -> Self {
         self.block(TextBlock::new(text))
     }
 
     /// Sets all blocks.
-    #[must_use]
     pub fn content(mut self, content: impl Into<Content>) -> Self {
         self.msg.content = content.into().0;
         self
     }
 
     /// Adds an entry to the metadata.
-    #[must_use]
     pub fn metadata(mut self, key: impl Into<String>, value: impl Into<Json>) -> Self {
         self.msg.metadata.insert(key, value);
         self
     }
 
     /// Sets all metadata.
-    #[must_use]
     pub fn all_metadata(mut self, metadata: Fields) -> Self {
         self.msg.metadata = metadata;
         self
     }
 
     /// Sets when it started.
-    #[must_use]
     pub fn created_at(mut self, at: impl Into<String>) -> Self {
         self.msg.created_at = at.into();
         self
     }
 
     /// Sets when it ended.
-    #[must_use]
     pub fn finished_at(mut self, at: impl Into<String>) -> Self {
         self.msg.finished_at = Some(at.into());
         self
     }
 
     /// Sets why it ended.
-    #[must_use]
     pub fn finished_reason(mut self, reason: FinishedReason) -> Self {
         self.msg.finished_reason = Some(reason);
         self
     }
 
     /// Sets the tokens used.
-    #[must_use]
     pub fn usage(mut self, usage: Usage) -> Self {
         self.msg.usage = Some(usage);
         self
     }
 
     /// Sets the structured output.
-    #[must_use]
     pub fn structured_output(mut self, output: impl Into<Json>) -> Self {
         self.msg.structured_output = Some(output.into());
         self
     }
 
     /// Removes the structured output.
-    #[must_use]
     pub fn without_structured_output(mut self) -> Self {
         self.msg.structured_output = None;
         self
     }
 
     /// Sets the error.
-    #[must_use]
     pub fn error(mut self, error: ReplyError) -> Self {
         self.msg.error = Some(error);
         self
     }
 
     /// Sets the unknown fields, for decoders that keep them.
-    #[must_use]
     pub fn rest(mut self, rest: Fields) -> Self {
         self.msg.rest = rest;
         self

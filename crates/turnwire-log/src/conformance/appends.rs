@@ -1,7 +1,7 @@
 //! Appends: dense, in order, all or nothing.
 
 use super::harness::{
-    Harness, Owner, assert_refused, lines, message, new, open_from, read_all, seq,
+    Harness, Owner, assert_durable, assert_refused, lines, message, new, open_from, read_all, seq,
 };
 use crate::error::Error;
 use crate::store::{
@@ -34,15 +34,13 @@ pub(super) async fn events_come_back_byte_for_byte(harness: &mut Harness) {
             written.extend_from_slice(part);
         }
     }
-    harness
-        .see(async |store| {
-            let found = read_all(store, owner.no, 1, 1000).await;
-            assert_eq!(found.len(), written.len());
-            for ((at, found), written) in found.iter().zip(&written) {
-                assert!(found == written.as_bytes(), "event {at} came back as another one");
-            }
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        let found = read_all(store, owner.no, 1, 1000).await;
+        assert_eq!(found.len(), written.len());
+        for ((at, found), written) in found.iter().zip(&written) {
+            assert!(found == written.as_bytes(), "event {at} came back as another one");
+        }
+    });
 }
 
 pub(super) async fn events_are_dense_and_in_order(harness: &mut Harness) {
@@ -54,16 +52,14 @@ pub(super) async fn events_are_dense_and_in_order(harness: &mut Harness) {
         let record = owner.record(harness.store()).await;
         assert_eq!((record.first.get(), record.head.get()), (1, owner.last));
     }
-    harness
-        .see(async |store| {
-            owner.check(store).await;
-            other.check(store).await;
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        owner.check(store).await;
+        other.check(store).await;
+    });
     // An owner that continues after the store was opened again.
     let mut owner = Owner::of(harness.store(), owner.record(harness.store()).await).await;
     harness.store().append(owner.events(3)).await.unwrap();
-    harness.see(async |store| owner.check(store).await).await;
+    assert_durable!(harness, |store| owner.check(store).await);
 }
 
 /// An append that would change everything.
@@ -131,16 +127,14 @@ pub(super) async fn an_append_that_does_not_go_on_from_the_end_writes_nothing(
     let empty = Owner::of(store, empty).await;
     let append = Append { lines: Some(lines(empty.no, 2, 1)), ..empty.nothing() };
     assert_refused!(store.append(append).await, Error::OutOfOrder);
-    harness
-        .see(async |store| {
-            assert_unchanged(store, &owner).await;
-            empty.check(store).await;
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        assert_unchanged(store, &owner).await;
+        empty.check(store).await;
+    });
     // Only the bad append was refused: a correct one is accepted.
     let mut owner = Owner::of(harness.store(), owner.record(harness.store()).await).await;
     harness.store().append(owner.events(1)).await.unwrap();
-    harness.see(async |store| owner.check(store).await).await;
+    assert_durable!(harness, |store| owner.check(store).await);
 }
 
 pub(super) async fn what_is_queued_behind_a_failed_append_fails_too(harness: &mut Harness) {
@@ -173,7 +167,7 @@ pub(super) async fn what_is_queued_behind_a_failed_append_fails_too(harness: &mu
     assert_refused!(store.append(lost.events(1)).await, Error::OutOfOrder);
     let owner = Owner::of(store, owner.record(store).await).await;
     store.append(owner.nothing()).await.unwrap();
-    harness.see(async |store| assert_unchanged(store, &owner).await).await;
+    assert_durable!(harness, |store| assert_unchanged(store, &owner).await);
 }
 
 pub(super) async fn appends_land_in_the_order_of_the_calls_not_of_the_polls(harness: &mut Harness) {
@@ -183,7 +177,7 @@ pub(super) async fn appends_land_in_the_order_of_the_calls_not_of_the_polls(harn
     while let Some(append) = pending.pop() {
         append.await.unwrap();
     }
-    harness.see(async |store| owner.check(store).await).await;
+    assert_durable!(harness, |store| owner.check(store).await);
 }
 
 pub(super) async fn appends_land_though_nobody_waits_for_them(harness: &mut Harness) {
@@ -192,7 +186,7 @@ pub(super) async fn appends_land_though_nobody_waits_for_them(harness: &mut Harn
         drop(harness.store().append(owner.events(at % 3 + 1)));
     }
     harness.store().append(owner.events(1)).await.unwrap();
-    harness.see(async |store| owner.check(store).await).await;
+    assert_durable!(harness, |store| owner.check(store).await);
 }
 
 pub(super) async fn a_later_append_is_not_durable_before_an_earlier_one(harness: &mut Harness) {
@@ -204,7 +198,7 @@ pub(super) async fn a_later_append_is_not_durable_before_an_earlier_one(harness:
     for append in earlier {
         append.await.unwrap();
     }
-    harness.see(async |store| owner.check(store).await).await;
+    assert_durable!(harness, |store| owner.check(store).await);
 }
 
 pub(super) async fn a_failure_in_one_session_leaves_the_others_alone(harness: &mut Harness) {
@@ -234,30 +228,26 @@ pub(super) async fn a_failure_in_one_session_leaves_the_others_alone(harness: &m
             _ => assert_refused!(append.await, Error::NoSession),
         }
     }
-    harness
-        .see(async |store| {
-            good.check(store).await;
-            taken.check(store).await;
-            assert_unchanged(store, &bad).await;
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        good.check(store).await;
+        taken.check(store).await;
+        assert_unchanged(store, &bad).await;
+    });
 }
 
 pub(super) async fn an_append_without_events_changes_the_rest(harness: &mut Harness) {
     let owner = session_with_content(harness.store(), "s").await;
     harness.store().append(append_with_everything(&owner, None)).await.unwrap();
-    harness
-        .see(async |store| {
-            owner.check(store).await;
-            let record = owner.record(store).await;
-            assert_eq!((record.state, record.updated_ms), (open_from(1), 99));
-            assert!(store.find_message(owner.no, "new").await.unwrap().is_some());
-            assert!(store.find_message(owner.no, "m").await.unwrap().unwrap().superseded);
-            let queue = store.list_queued(owner.no).await.unwrap();
-            assert_eq!(queue.iter().map(|queued| &*queued.id).collect::<Vec<_>>(), ["q2"]);
-            assert!(store.find_idempotency_record("t", "key").await.unwrap().is_some());
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        owner.check(store).await;
+        let record = owner.record(store).await;
+        assert_eq!((record.state, record.updated_ms), (open_from(1), 99));
+        assert!(store.find_message(owner.no, "new").await.unwrap().is_some());
+        assert!(store.find_message(owner.no, "m").await.unwrap().unwrap().superseded);
+        let queue = store.list_queued(owner.no).await.unwrap();
+        assert_eq!(queue.iter().map(|queued| &*queued.id).collect::<Vec<_>>(), ["q2"]);
+        assert!(store.find_idempotency_record("t", "key").await.unwrap().is_some());
+    });
 }
 
 pub(super) async fn an_append_to_a_session_that_never_was_is_no_session(harness: &mut Harness) {
@@ -271,5 +261,5 @@ pub(super) async fn an_append_to_a_session_that_never_was_is_no_session(harness:
         }
         assert_refused!(harness.store().read_events(no, seq(1), 10).await, Error::NoSession);
     }
-    harness.see(async |store| owner.check(store).await).await;
+    assert_durable!(harness, |store| owner.check(store).await);
 }

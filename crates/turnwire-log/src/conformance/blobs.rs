@@ -1,6 +1,6 @@
 //! Blobs: pieces, quotas, and when they are deleted.
 
-use super::harness::{Harness, Owner, assert_refused, message, new, seq};
+use super::harness::{Harness, Owner, assert_durable, assert_refused, message, new, seq};
 use crate::error::Error;
 use crate::store::{
     Append, BLOB_PIECE_BYTES, BlobInfo, EventLines, NewBlob, QueuedMessage, Retention,
@@ -83,35 +83,32 @@ pub(super) async fn a_large_blob_is_stored_and_read_in_pieces(harness: &mut Harn
     let no = upload(store, &bytes, &[BLOB_PIECE_BYTES]).await;
     let exact = NewBlob { upload: Some(no), ..blob("t", [2; 32], 0) };
     assert_eq!(store.store_blob(exact).await.unwrap().0.size, BLOB_PIECE_BYTES as u64);
-    harness
-        .see(async |store| {
-            assert_eq!(store.find_blob_info("t", [1; 32]).await.unwrap().as_ref(), Some(&info));
-            let found = store.read_blob("t", [1; 32]).await.unwrap().unwrap();
-            assert!(found.bytes == bytes, "other bytes than were stored");
-            let places = [
-                0,
-                1,
-                BLOB_PIECE_BYTES - 1,
-                BLOB_PIECE_BYTES,
-                BLOB_PIECE_BYTES + 1,
-                2 * BLOB_PIECE_BYTES + 999,
-            ];
-            for from in places {
-                let piece =
-                    store.read_blob_piece("t", [1; 32], from as u64).await.unwrap().unwrap();
-                assert!(!piece.is_empty() && piece.len() <= BLOB_PIECE_BYTES);
-                assert!(bytes[from..].starts_with(&piece), "other bytes from {from} on");
-            }
-            for from in [bytes.len() as u64, u64::MAX] {
-                let end = store.read_blob_piece("t", [1; 32], from).await.unwrap();
-                assert_eq!(end, Some(Bytes::new()));
-            }
-            let exact = store.read_blob("t", [2; 32]).await.unwrap().unwrap();
-            assert!(exact.bytes == bytes[..BLOB_PIECE_BYTES]);
-            assert_eq!(store.read_blob_piece("u", [1; 32], 0).await.unwrap(), None);
-            assert_eq!(store.find_blob_info("u", [1; 32]).await.unwrap(), None);
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        assert_eq!(store.find_blob_info("t", [1; 32]).await.unwrap().as_ref(), Some(&info));
+        let found = store.read_blob("t", [1; 32]).await.unwrap().unwrap();
+        assert!(found.bytes == bytes, "other bytes than were stored");
+        let places = [
+            0,
+            1,
+            BLOB_PIECE_BYTES - 1,
+            BLOB_PIECE_BYTES,
+            BLOB_PIECE_BYTES + 1,
+            2 * BLOB_PIECE_BYTES + 999,
+        ];
+        for from in places {
+            let piece = store.read_blob_piece("t", [1; 32], from as u64).await.unwrap().unwrap();
+            assert!(!piece.is_empty() && piece.len() <= BLOB_PIECE_BYTES);
+            assert!(bytes[from..].starts_with(&piece), "other bytes from {from} on");
+        }
+        for from in [bytes.len() as u64, u64::MAX] {
+            let end = store.read_blob_piece("t", [1; 32], from).await.unwrap();
+            assert_eq!(end, Some(Bytes::new()));
+        }
+        let exact = store.read_blob("t", [2; 32]).await.unwrap().unwrap();
+        assert!(exact.bytes == bytes[..BLOB_PIECE_BYTES]);
+        assert_eq!(store.read_blob_piece("u", [1; 32], 0).await.unwrap(), None);
+        assert_eq!(store.find_blob_info("u", [1; 32]).await.unwrap(), None);
+    });
 }
 
 pub(super) async fn an_upload_ends_once_or_leaves_nothing(harness: &mut Harness) {
@@ -129,12 +126,10 @@ pub(super) async fn an_upload_ends_once_or_leaves_nothing(harness: &mut Harness)
         let other = NewBlob { upload: Some(ended), ..blob("t", [2; 32], 0) };
         assert!(store.store_blob(other).await.is_err(), "an upload is stored twice");
     }
-    harness
-        .see(async |store| {
-            assert_eq!(store.blob_bytes_used("t").await.unwrap(), BLOB_PIECE_BYTES as u64);
-            assert!(!is_there(store, "t", [2; 32]).await);
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        assert_eq!(store.blob_bytes_used("t").await.unwrap(), BLOB_PIECE_BYTES as u64);
+        assert!(!is_there(store, "t", [2; 32]).await);
+    });
 }
 
 pub(super) async fn a_tenant_cannot_store_more_than_its_quota(harness: &mut Harness) {
@@ -150,14 +145,12 @@ pub(super) async fn a_tenant_cannot_store_more_than_its_quota(harness: &mut Harn
     assert!(!store.store_blob(limited([1; 32], 600)).await.unwrap().1);
     put_blob(store, "u", [1; 32], 5000).await;
     store.store_blob(limited([4; 32], 400)).await.unwrap();
-    harness
-        .see(async |store| {
-            assert_eq!(store.blob_bytes_used("t").await.unwrap(), 1000);
-            assert_eq!(store.blob_bytes_used("u").await.unwrap(), 5000);
-            assert_eq!(store.blob_bytes_used("nobody").await.unwrap(), 0);
-            assert!(!is_there(store, "t", [2; 32]).await && !is_there(store, "t", [3; 32]).await);
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        assert_eq!(store.blob_bytes_used("t").await.unwrap(), 1000);
+        assert_eq!(store.blob_bytes_used("u").await.unwrap(), 5000);
+        assert_eq!(store.blob_bytes_used("nobody").await.unwrap(), 0);
+        assert!(!is_there(store, "t", [2; 32]).await && !is_there(store, "t", [3; 32]).await);
+    });
 }
 
 pub(super) async fn a_deleted_blob_is_gone_and_makes_room(harness: &mut Harness) {
@@ -172,12 +165,10 @@ pub(super) async fn a_deleted_blob_is_gone_and_makes_room(harness: &mut Harness)
     assert!(!store.delete_blob("t", [1; 32]).await.unwrap());
     assert!(!store.delete_blob("t", [9; 32]).await.unwrap());
     assert_eq!(store.read_blob_piece("t", [1; 32], 0).await.unwrap(), None);
-    harness
-        .see(async |store| {
-            assert!(!is_there(store, "t", [1; 32]).await && is_there(store, "u", [1; 32]).await);
-            assert_eq!(store.blob_bytes_used("t").await.unwrap(), 10);
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        assert!(!is_there(store, "t", [1; 32]).await && is_there(store, "u", [1; 32]).await);
+        assert_eq!(store.blob_bytes_used("t").await.unwrap(), 10);
+    });
     // It can be stored again.
     put_blob(harness.store(), "t", [1; 32], 20).await;
     assert_eq!(harness.store().read_blob("t", [1; 32]).await.unwrap().unwrap().bytes, vec![1; 20]);
@@ -193,15 +184,13 @@ pub(super) async fn the_type_of_a_blob_can_be_changed(harness: &mut Harness) {
     for hash in [[1; 32], [2; 32], [3; 32]] {
         store.set_blob_type("t", hash, "text/plain").await.unwrap();
     }
-    harness
-        .see(async |store| {
-            for (hash, size) in [([1; 32], 10), ([2; 32], BLOB_PIECE_BYTES + 10)] {
-                let found = store.read_blob("t", hash).await.unwrap().unwrap();
-                assert_eq!((&*found.media_type, found.bytes.len()), ("text/plain", size));
-            }
-            assert!(!is_there(store, "t", [3; 32]).await);
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        for (hash, size) in [([1; 32], 10), ([2; 32], BLOB_PIECE_BYTES + 10)] {
+            let found = store.read_blob("t", hash).await.unwrap().unwrap();
+            assert_eq!((&*found.media_type, found.bytes.len()), ("text/plain", size));
+        }
+        assert!(!is_there(store, "t", [3; 32]).await);
+    });
 }
 
 pub(super) async fn a_blob_that_nobody_uses_goes_after_a_while(harness: &mut Harness) {
@@ -219,13 +208,11 @@ pub(super) async fn a_blob_that_nobody_uses_goes_after_a_while(harness: &mut Har
     harness.reopen().await;
     let store = harness.store();
     assert_eq!(remove_unused(store, 20).await, 99);
-    harness
-        .see(async |store| {
-            assert_eq!(store.blob_bytes_used("t").await.unwrap(), 3);
-            assert_eq!(store.blob_bytes_used("u").await.unwrap(), 0);
-            assert!(is_there(store, "t", [1; 32]).await && is_there(store, "t", [2; 32]).await);
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        assert_eq!(store.blob_bytes_used("t").await.unwrap(), 3);
+        assert_eq!(store.blob_bytes_used("u").await.unwrap(), 0);
+        assert!(is_there(store, "t", [1; 32]).await && is_there(store, "t", [2; 32]).await);
+    });
     assert_eq!(remove_unused(harness.store(), 21).await, 2);
 }
 
@@ -263,14 +250,12 @@ pub(super) async fn a_blob_stays_while_a_session_refers_to_it(harness: &mut Harn
     let store = harness.store();
     // The two that no session refers to, and that of the other tenant.
     assert_eq!(remove_unused(store, i64::MAX).await, 3);
-    harness
-        .see(async |store| {
-            for number in 1..=7 {
-                assert!(is_there(store, "t", [number; 32]).await, "blob {number} is gone");
-            }
-            assert_eq!(remove_unused(store, i64::MAX).await, 0);
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        for number in 1..=7 {
+            assert!(is_there(store, "t", [number; 32]).await, "blob {number} is gone");
+        }
+        assert_eq!(remove_unused(store, i64::MAX).await, 0);
+    });
 }
 
 fn lines_with_blob(hash: [u8; 32]) -> EventLines {

@@ -1,6 +1,6 @@
 //! Concurrent writers and readers.
 
-use super::harness::{Harness, Owner, message};
+use super::harness::{Harness, Owner, assert_durable, message};
 use crate::store::{Append, IdempotencyRecord, MessageQuery, SessionState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,13 +31,11 @@ pub(super) async fn many_writers_of_many_sessions_lose_nothing(harness: &mut Har
         });
     }
     let owners = writers.join_all().await;
-    harness
-        .see(async |store| {
-            for owner in &owners {
-                owner.check(store).await;
-            }
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        for owner in &owners {
+            owner.check(store).await;
+        }
+    });
 }
 
 pub(super) async fn what_was_written_together_is_seen_together(harness: &mut Harness) {
@@ -96,5 +94,5 @@ pub(super) async fn what_was_written_together_is_seen_together(harness: &mut Har
     }
     done.store(true, Ordering::Release);
     readers.join_all().await;
-    harness.see(async |store| owner.check(store).await).await;
+    assert_durable!(harness, |store| owner.check(store).await);
 }

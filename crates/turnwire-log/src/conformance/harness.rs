@@ -23,6 +23,14 @@ macro_rules! assert_refused {
 }
 pub(super) use assert_refused;
 
+/// Runs assertions, opens the store again, and runs them a second time.
+macro_rules! assert_durable {
+    ($harness:expr, |$store:ident| $assertions:expr) => {
+        $harness.check_twice(async |$store| $assertions).await
+    };
+}
+pub(super) use assert_durable;
+
 /// An engine and its store.
 pub(super) struct Harness {
     engine: Box<dyn Engine>,
@@ -50,11 +58,10 @@ impl Harness {
         self.store = Some(self.engine.reopen(store).await);
     }
 
-    /// Runs a check, opens the store again, and runs the check a second time.
-    pub(super) async fn see(&mut self, look: impl AsyncFn(&dyn Store)) {
-        look(self.store()).await;
+    pub(super) async fn check_twice(&mut self, check: impl AsyncFn(&dyn Store)) {
+        check(self.store()).await;
         self.reopen().await;
-        look(self.store()).await;
+        check(self.store()).await;
     }
 }
 

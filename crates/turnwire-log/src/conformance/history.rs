@@ -1,6 +1,6 @@
 //! Sessions that are found by the history that a client sends.
 
-use super::harness::{Harness, Owner, assert_refused, lines, seq};
+use super::harness::{Harness, Owner, assert_durable, assert_refused, lines, seq};
 use crate::client_history::HistoryDigest;
 use crate::error::Error;
 use crate::store::{Append, HistoryMark, MAX_HISTORY_MATCHES, Store};
@@ -27,20 +27,18 @@ pub(super) async fn a_session_is_found_by_the_first_known_history(harness: &mut 
     let refused =
         Append { lines: Some(lines(one.no, 9, 1)), history: vec![mark(3, 9)], ..one.nothing() };
     assert_refused!(store.append(refused).await, Error::OutOfOrder);
-    harness
-        .see(async |store| {
-            let owned = |found: &[(&str, u64)]| -> Vec<(String, u64)> {
-                found.iter().map(|(id, seq)| ((*id).to_owned(), *seq)).collect()
-            };
-            assert_eq!(find(store, &[]).await, []);
-            assert_eq!(find(store, &[3, 9]).await, []);
-            assert_eq!(find(store, &[9, 2, 1]).await, owned(&[("one", 2)]));
-            assert_eq!(find(store, &[1, 2]).await, owned(&[("two", 2), ("two", 1), ("one", 1)]));
-            let digest = HistoryDigest([2; 16]);
-            let found = store.find_history(&[digest]).await.unwrap().remove(0);
-            assert_eq!((found.session, found.mark), (one.key.clone(), mark(2, 2)));
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        let owned = |found: &[(&str, u64)]| -> Vec<(String, u64)> {
+            found.iter().map(|(id, seq)| ((*id).to_owned(), *seq)).collect()
+        };
+        assert_eq!(find(store, &[]).await, []);
+        assert_eq!(find(store, &[3, 9]).await, []);
+        assert_eq!(find(store, &[9, 2, 1]).await, owned(&[("one", 2)]));
+        assert_eq!(find(store, &[1, 2]).await, owned(&[("two", 2), ("two", 1), ("one", 1)]));
+        let digest = HistoryDigest([2; 16]);
+        let found = store.find_history(&[digest]).await.unwrap().remove(0);
+        assert_eq!((found.session, found.mark), (one.key.clone(), mark(2, 2)));
+    });
 }
 
 pub(super) async fn only_the_latest_sessions_of_a_history_are_found(harness: &mut Harness) {
@@ -49,14 +47,12 @@ pub(super) async fn only_the_latest_sessions_of_a_history_are_found(harness: &mu
         let append = Append { history: vec![mark(7, 1)], ..owner.events(1) };
         harness.store().append(append).await.unwrap();
     }
-    harness
-        .see(async |store| {
-            let found = find(store, &[7]).await;
-            assert_eq!(found.len(), MAX_HISTORY_MATCHES);
-            assert_eq!(found[0].0, format!("s{MAX_HISTORY_MATCHES}"));
-            assert!(found.iter().all(|(id, _)| id != "s0"), "{found:?}");
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        let found = find(store, &[7]).await;
+        assert_eq!(found.len(), MAX_HISTORY_MATCHES);
+        assert_eq!(found[0].0, format!("s{MAX_HISTORY_MATCHES}"));
+        assert!(found.iter().all(|(id, _)| id != "s0"), "{found:?}");
+    });
 }
 
 pub(super) async fn a_deleted_session_is_not_found_by_its_history(harness: &mut Harness) {
@@ -68,5 +64,8 @@ pub(super) async fn a_deleted_session_is_not_found_by_its_history(harness: &mut 
         owners.push(owner);
     }
     harness.store().delete_session(owners[0].no).await.unwrap();
-    harness.see(async |store| assert_eq!(find(store, &[5]).await, [("stays".to_owned(), 1)])).await;
+    assert_durable!(harness, |store| assert_eq!(
+        find(store, &[5]).await,
+        [("stays".to_owned(), 1)]
+    ));
 }

@@ -1,6 +1,6 @@
 //! Idempotency keys, the queue, and storing blobs.
 
-use super::harness::{Harness, Owner, assert_refused, lines};
+use super::harness::{Harness, Owner, assert_durable, assert_refused, lines};
 use crate::error::Error;
 use crate::store::{Append, Blob, IdempotencyRecord, QueuedMessage};
 use bytes::Bytes;
@@ -43,21 +43,16 @@ pub(super) async fn a_key_is_written_with_its_append_or_not_at_all(harness: &mut
     let unwatched = Some(key("t", "unwatched", 1));
     drop(store.append(Append { idempotency: unwatched.clone(), ..append }));
     store.append(owner.events(1)).await.unwrap();
-    harness
-        .see(async |store| {
-            assert_eq!(
-                store.find_idempotency_record("t", "with events").await.unwrap(),
-                with_events
-            );
-            assert_eq!(
-                store.find_idempotency_record("t", "without events").await.unwrap(),
-                without_events
-            );
-            assert_eq!(store.find_idempotency_record("t", "unwatched").await.unwrap(), unwatched);
-            assert_eq!(store.find_idempotency_record("t", "refused").await.unwrap(), None);
-            owner.check(store).await;
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        assert_eq!(store.find_idempotency_record("t", "with events").await.unwrap(), with_events);
+        assert_eq!(
+            store.find_idempotency_record("t", "without events").await.unwrap(),
+            without_events
+        );
+        assert_eq!(store.find_idempotency_record("t", "unwatched").await.unwrap(), unwatched);
+        assert_eq!(store.find_idempotency_record("t", "refused").await.unwrap(), None);
+        owner.check(store).await;
+    });
 }
 
 pub(super) async fn a_key_belongs_to_its_tenant(harness: &mut Harness) {
@@ -67,16 +62,14 @@ pub(super) async fn a_key_belongs_to_its_tenant(harness: &mut Harness) {
         let key = Some(key(tenant, "key '1' 日本\0", fingerprint));
         harness.store().append(Append { idempotency: key, ..append }).await.unwrap();
     }
-    harness
-        .see(async |store| {
-            for (tenant, fingerprint) in [("a", 1), ("b", 2)] {
-                let found = store.find_idempotency_record(tenant, "key '1' 日本\0").await.unwrap();
-                assert_eq!(found, Some(key(tenant, "key '1' 日本\0", fingerprint)));
-            }
-            assert_eq!(store.find_idempotency_record("c", "key '1' 日本\0").await.unwrap(), None);
-            assert_eq!(store.find_idempotency_record("a", "key '1' 日本").await.unwrap(), None);
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        for (tenant, fingerprint) in [("a", 1), ("b", 2)] {
+            let found = store.find_idempotency_record(tenant, "key '1' 日本\0").await.unwrap();
+            assert_eq!(found, Some(key(tenant, "key '1' 日本\0", fingerprint)));
+        }
+        assert_eq!(store.find_idempotency_record("c", "key '1' 日本\0").await.unwrap(), None);
+        assert_eq!(store.find_idempotency_record("a", "key '1' 日本").await.unwrap(), None);
+    });
 }
 
 pub(super) async fn the_queue_keeps_its_order(harness: &mut Harness) {
@@ -88,12 +81,10 @@ pub(super) async fn the_queue_keeps_its_order(harness: &mut Harness) {
     store.append(Append { enqueue: vec![queued("z")], ..other.nothing() }).await.unwrap();
     let append = owner.events(1);
     store.append(Append { enqueue: vec![queued("m '\" 日本\0")], ..append }).await.unwrap();
-    harness
-        .see(async |store| {
-            let expected = ["z", "a", "m '\" 日本\0"].map(queued);
-            assert_eq!(store.list_queued(owner.no).await.unwrap(), expected);
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        let expected = ["z", "a", "m '\" 日本\0"].map(queued);
+        assert_eq!(store.list_queued(owner.no).await.unwrap(), expected);
+    });
     let mut owner = Owner::of(harness.store(), owner.record(harness.store()).await).await;
     let append = owner.events(1);
     let append = Append {
@@ -102,13 +93,11 @@ pub(super) async fn the_queue_keeps_its_order(harness: &mut Harness) {
         ..append
     };
     harness.store().append(append).await.unwrap();
-    harness
-        .see(async |store| {
-            let expected = ["a", "m '\" 日本\0", "last"].map(queued);
-            assert_eq!(store.list_queued(owner.no).await.unwrap(), expected);
-            assert_eq!(store.list_queued(other.no).await.unwrap(), [queued("z")]);
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        let expected = ["a", "m '\" 日本\0", "last"].map(queued);
+        assert_eq!(store.list_queued(owner.no).await.unwrap(), expected);
+        assert_eq!(store.list_queued(other.no).await.unwrap(), [queued("z")]);
+    });
 }
 
 pub(super) async fn the_queue_changes_with_its_append_or_not_at_all(harness: &mut Harness) {
@@ -125,11 +114,9 @@ pub(super) async fn the_queue_changes_with_its_append_or_not_at_all(harness: &mu
     assert_refused!(store.append(change(&old)).await, Error::Fenced);
     let gap = Append { lines: Some(lines(owner.no, 2, 1)), ..change(&owner) };
     assert_refused!(store.append(gap).await, Error::OutOfOrder);
-    harness
-        .see(async |store| {
-            assert_eq!(store.list_queued(owner.no).await.unwrap(), ["a", "b", "c"].map(queued));
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        assert_eq!(store.list_queued(owner.no).await.unwrap(), ["a", "b", "c"].map(queued));
+    });
 }
 
 pub(super) async fn a_blob_is_stored_once_for_each_tenant(harness: &mut Harness) {
@@ -152,21 +139,19 @@ pub(super) async fn a_blob_is_stored_once_for_each_tenant(harness: &mut Harness)
         });
     }
     again.join_all().await;
-    harness
-        .see(async |store| {
-            for tenant in ["a", "c"] {
-                let found = store.read_blob(tenant, [1; 32]).await.unwrap();
-                assert!(found.as_ref() == Some(&picture), "not what was stored for {tenant}");
-            }
-            assert_eq!(store.read_blob("a", [0; 32]).await.unwrap().as_ref(), Some(&empty));
-            let of_b = store.read_blob("b", [1; 32]).await.unwrap().unwrap();
-            assert_eq!((&*of_b.media_type, &of_b.bytes[..]), ("text/plain", &b"of b"[..]));
-            assert_eq!(store.read_blob("b", [0; 32]).await.unwrap(), None);
-            assert_eq!(store.read_blob("a", [2; 32]).await.unwrap(), None);
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        for tenant in ["a", "c"] {
+            let found = store.read_blob(tenant, [1; 32]).await.unwrap();
+            assert!(found.as_ref() == Some(&picture), "not what was stored for {tenant}");
+        }
+        assert_eq!(store.read_blob("a", [0; 32]).await.unwrap().as_ref(), Some(&empty));
+        let of_b = store.read_blob("b", [1; 32]).await.unwrap().unwrap();
+        assert_eq!((&*of_b.media_type, &of_b.bytes[..]), ("text/plain", &b"of b"[..]));
+        assert_eq!(store.read_blob("b", [0; 32]).await.unwrap(), None);
+        assert_eq!(store.read_blob("a", [2; 32]).await.unwrap(), None);
+    });
 }
 
 pub(super) async fn a_healthy_store_says_so(harness: &mut Harness) {
-    harness.see(async |store| store.check_health().await.unwrap()).await;
+    assert_durable!(harness, |store| store.check_health().await.unwrap());
 }

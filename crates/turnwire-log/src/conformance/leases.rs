@@ -1,7 +1,7 @@
 //! Leases: only the current owner can write.
 
 use super::appends::assert_unchanged;
-use super::harness::{Harness, Owner, TTL, assert_refused, lines, new};
+use super::harness::{Harness, Owner, TTL, assert_durable, assert_refused, lines, new};
 use crate::error::Error;
 use crate::store::{Append, Fence, Lease, QueuedMessage, SessionState};
 use bytes::Bytes;
@@ -39,44 +39,40 @@ pub(super) async fn an_outdated_owner_is_fenced_and_writes_nothing(harness: &mut
     harness.store().append(old.reply(2, "n", "more")).await.unwrap();
     let record = old.record(harness.store()).await;
     let new = Owner::of(harness.store(), record.clone()).await;
-    harness
-        .see(async |store| {
-            let mut late = old.clone();
-            assert_refused!(store.append(late.events(1)).await, Error::Fenced);
-            assert_refused!(store.append(late.reply(1, "m", "other")).await, Error::Fenced);
-            assert_refused!(store.append(late.nothing()).await, Error::Fenced);
-            let append = late.nothing();
-            let dequeue = vec!["q".to_owned()];
-            let state = Some(SessionState::default());
-            assert_refused!(store.append(Append { state, dequeue, ..append }).await, Error::Fenced);
-            assert_refused!(
-                store.renew_lease(old.no, Lease { fence: old.fence }, TTL).await,
-                Error::Fenced
-            );
-            assert_unchanged(store, &new).await;
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        let mut late = old.clone();
+        assert_refused!(store.append(late.events(1)).await, Error::Fenced);
+        assert_refused!(store.append(late.reply(1, "m", "other")).await, Error::Fenced);
+        assert_refused!(store.append(late.nothing()).await, Error::Fenced);
+        let append = late.nothing();
+        let dequeue = vec!["q".to_owned()];
+        let state = Some(SessionState::default());
+        assert_refused!(store.append(Append { state, dequeue, ..append }).await, Error::Fenced);
+        assert_refused!(
+            store.renew_lease(old.no, Lease { fence: old.fence }, TTL).await,
+            Error::Fenced
+        );
+        assert_unchanged(store, &new).await;
+    });
     let mut new = Owner::of(harness.store(), record).await;
     harness.store().append(new.events(2)).await.unwrap();
-    harness.see(async |store| new.check(store).await).await;
+    assert_durable!(harness, |store| new.check(store).await);
 }
 
 pub(super) async fn nobody_writes_without_a_lease(harness: &mut Harness) {
     let (record, _) = harness.store().create_session(new("t", "s", 0)).await.unwrap();
     let other = Owner::new(harness.store(), "t", "other").await;
     let nobody = Owner { no: record.number, key: record.key.clone(), ..other.clone() };
-    harness
-        .see(async |store| {
-            for fence in [Fence(0), Fence(u64::MAX), Fence(u64::MAX / 2 + 1)] {
-                let append =
-                    Append { fence, lines: Some(lines(record.number, 1, 1)), ..nobody.nothing() };
-                assert_refused!(store.append(append).await, Error::Fenced);
-                let lease = Lease { fence };
-                assert_refused!(store.renew_lease(record.number, lease, TTL).await, Error::Fenced);
-            }
-            assert_eq!(store.find_session(&record.key).await.unwrap().as_ref(), Some(&record));
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        for fence in [Fence(0), Fence(u64::MAX), Fence(u64::MAX / 2 + 1)] {
+            let append =
+                Append { fence, lines: Some(lines(record.number, 1, 1)), ..nobody.nothing() };
+            assert_refused!(store.append(append).await, Error::Fenced);
+            let lease = Lease { fence };
+            assert_refused!(store.renew_lease(record.number, lease, TTL).await, Error::Fenced);
+        }
+        assert_eq!(store.find_session(&record.key).await.unwrap().as_ref(), Some(&record));
+    });
 }
 
 pub(super) async fn a_queued_append_of_the_old_owner_does_not_land_after_the_takeover(
@@ -148,7 +144,7 @@ pub(super) async fn a_takeover_in_the_middle_loses_nothing_that_was_acknowledged
     assert_eq!(acknowledged, places, "each event was acknowledged to exactly one owner");
     let last = *places.last().unwrap();
     let everything = Owner { last, ..first };
-    harness.see(async |store| everything.check(store).await).await;
+    assert_durable!(harness, |store| everything.check(store).await);
 }
 
 pub(super) async fn a_fenced_append_does_not_disturb_the_new_owner(harness: &mut Harness) {
@@ -167,5 +163,5 @@ pub(super) async fn a_fenced_append_does_not_disturb_the_new_owner(harness: &mut
         without.await.unwrap();
         with.await.unwrap();
     }
-    harness.see(async |store| new.check(store).await).await;
+    assert_durable!(harness, |store| new.check(store).await);
 }

@@ -1,6 +1,6 @@
 //! Lists of sessions.
 
-use super::harness::{Harness, Owner, all_of, ids, new, open_from};
+use super::harness::{Harness, Owner, all_of, assert_durable, ids, new, open_from};
 use crate::cost::{Cost, UsageTotal};
 use crate::store::{
     Append, HeldHint, Producer, QueuedMessage, SessionQuery, SessionRecord, SessionState,
@@ -38,18 +38,16 @@ pub(super) async fn sessions_are_listed_latest_change_first(harness: &mut Harnes
     for (at, now_ms) in [(2, 10), (0, 20), (3, 30), (1, 40), (2, 50)] {
         append_reply_at(harness.store(), &mut owners[at], now_ms).await;
     }
-    harness
-        .see(async |store| {
-            let list = store.list_sessions(&all_of("t")).await.unwrap();
-            assert_eq!(ids(&list), ["c", "b", "d", "a"]);
-            for record in &list {
-                assert_eq!(Some(record), store.find_session(&record.key).await.unwrap().as_ref());
-            }
-            let none = SessionQuery { limit: 0, ..all_of("t") };
-            assert_eq!(store.list_sessions(&none).await.unwrap(), []);
-            assert_eq!(store.list_sessions(&all_of("nobody")).await.unwrap(), []);
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        let list = store.list_sessions(&all_of("t")).await.unwrap();
+        assert_eq!(ids(&list), ["c", "b", "d", "a"]);
+        for record in &list {
+            assert_eq!(Some(record), store.find_session(&record.key).await.unwrap().as_ref());
+        }
+        let none = SessionQuery { limit: 0, ..all_of("t") };
+        assert_eq!(store.list_sessions(&none).await.unwrap(), []);
+        assert_eq!(store.list_sessions(&all_of("nobody")).await.unwrap(), []);
+    });
 }
 
 pub(super) async fn only_the_beginning_or_end_of_a_message_moves_a_session_up(
@@ -64,7 +62,7 @@ pub(super) async fn only_the_beginning_or_end_of_a_message_moves_a_session_up(
     assert_eq!((record.created_ms, record.updated_ms, record.head.get()), (0, 100, 4));
     owner.now_ms = 300;
     store.append(owner.reply(1, "m", "")).await.unwrap();
-    harness.see(async |store| assert_eq!(owner.record(store).await.updated_ms, 300)).await;
+    assert_durable!(harness, |store| assert_eq!(owner.record(store).await.updated_ms, 300));
 }
 
 pub(super) async fn pages_of_any_size_give_every_session_once(harness: &mut Harness) {
@@ -73,16 +71,14 @@ pub(super) async fn pages_of_any_size_give_every_session_once(harness: &mut Harn
         harness.store().create_session(new("t", &format!("s{at}"), at / 4)).await.unwrap();
         harness.store().create_session(new("other", &format!("s{at}"), at / 4)).await.unwrap();
     }
-    harness
-        .see(async |store| {
-            let all = store.list_sessions(&all_of("t")).await.unwrap();
-            assert_eq!(all.len(), 23);
-            assert!(all.is_sorted_by(|a, b| a.updated_ms >= b.updated_ms));
-            for limit in [1, 2, 3, 4, 5, 22, 23, 24] {
-                assert_eq!(pages(store, &all_of("t"), limit).await, all, "pages of {limit}");
-            }
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        let all = store.list_sessions(&all_of("t")).await.unwrap();
+        assert_eq!(all.len(), 23);
+        assert!(all.is_sorted_by(|a, b| a.updated_ms >= b.updated_ms));
+        for limit in [1, 2, 3, 4, 5, 22, 23, 24] {
+            assert_eq!(pages(store, &all_of("t"), limit).await, all, "pages of {limit}");
+        }
+    });
 }
 
 pub(super) async fn a_change_between_two_pages_hides_no_other_session(harness: &mut Harness) {
@@ -100,12 +96,10 @@ pub(super) async fn a_change_between_two_pages_hides_no_other_session(harness: &
     append_reply_at(harness.store(), &mut owners[6], 100).await;
     append_reply_at(harness.store(), &mut owners[1], 101).await;
     harness.store().delete_session(owners[4].no).await.unwrap();
-    harness
-        .see(async |store| {
-            let rest = SessionQuery { limit: 100, ..query.clone() };
-            assert_eq!(ids(&store.list_sessions(&rest).await.unwrap()), ["5", "3", "2", "0"]);
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        let rest = SessionQuery { limit: 100, ..query.clone() };
+        assert_eq!(ids(&store.list_sessions(&rest).await.unwrap()), ["5", "3", "2", "0"]);
+    });
 }
 
 pub(super) async fn a_list_is_of_one_tenant_and_of_one_status(harness: &mut Harness) {
@@ -127,20 +121,18 @@ pub(super) async fn a_list_is_of_one_tenant_and_of_one_status(harness: &mut Harn
             store.append(Append { state: Some(state), ..append }).await.unwrap();
         }
     }
-    harness
-        .see(async |store| {
-            for (at, status) in all.into_iter().enumerate() {
-                let query = SessionQuery { status: Some(status), ..all_of("a") };
-                let expected: Vec<_> = [9, 6, 3, 0].map(|n| (n + at).to_string()).into();
-                for limit in [1, 3, 4, 100] {
-                    let list = pages(store, &query, limit).await;
-                    assert_eq!(ids(&list), expected);
-                    assert!(list.iter().all(|record| record.state.status == status));
-                    assert!(list.iter().all(|record| &*record.key.tenant == "a"));
-                }
+    assert_durable!(harness, |store| {
+        for (at, status) in all.into_iter().enumerate() {
+            let query = SessionQuery { status: Some(status), ..all_of("a") };
+            let expected: Vec<_> = [9, 6, 3, 0].map(|n| (n + at).to_string()).into();
+            for limit in [1, 3, 4, 100] {
+                let list = pages(store, &query, limit).await;
+                assert_eq!(ids(&list), expected);
+                assert!(list.iter().all(|record| record.state.status == status));
+                assert!(list.iter().all(|record| &*record.key.tenant == "a"));
             }
-        })
-        .await;
+        }
+    });
 }
 
 pub(super) async fn a_list_within_reach_does_not_depend_on_other_sessions(harness: &mut Harness) {
@@ -157,39 +149,37 @@ pub(super) async fn a_list_within_reach_does_not_depend_on_other_sessions(harnes
         harness.store().create_session(new("t", id, at / 3)).await.unwrap();
         harness.store().create_session(new("other", id, at / 3)).await.unwrap();
     }
-    harness
-        .see(async |store| {
-            let query = SessionQuery { visible: reach.clone(), ..all_of("t") };
-            let found = store.list_sessions(&query).await.unwrap();
-            let mut names = ids(&found);
-            names.sort_unstable();
-            let mut expected: Vec<&str> = mine.into_iter().chain(["team:"]).collect();
-            expected.sort_unstable();
-            assert_eq!(names, expected);
-            assert!(found.is_sorted_by_key(|record| {
+    assert_durable!(harness, |store| {
+        let query = SessionQuery { visible: reach.clone(), ..all_of("t") };
+        let found = store.list_sessions(&query).await.unwrap();
+        let mut names = ids(&found);
+        names.sort_unstable();
+        let mut expected: Vec<&str> = mine.into_iter().chain(["team:"]).collect();
+        expected.sort_unstable();
+        assert_eq!(names, expected);
+        assert!(
+            found.is_sorted_by_key(|record| {
                 std::cmp::Reverse((record.updated_ms, record.number))
-            }));
-            for limit in [1, 2, 3, 6, 7, 8] {
-                assert_eq!(pages(store, &query, limit).await, found, "pages of {limit}");
-                let page = SessionQuery { limit, ..query.clone() };
-                let page = store.list_sessions(&page).await.unwrap();
-                assert_eq!(page.len(), limit.min(found.len()), "a page is full");
-            }
-            for (rules, expected) in [
-                (vec![], vec![]),
-                (vec!["room-1"], vec!["room-1"]),
-                (vec!["nobody", "nob*"], vec![]),
-            ] {
-                let reach = VisibleSessions::only(rules.into_iter().map(SessionPattern::new));
-                let few = SessionQuery { visible: reach, ..all_of("t") };
-                assert_eq!(ids(&store.list_sessions(&few).await.unwrap()), expected);
-            }
-            let idle = SessionQuery { status: Some(SessionStatus::Idle), ..query.clone() };
-            assert_eq!(store.list_sessions(&idle).await.unwrap(), found);
-            let waiting = SessionQuery { status: Some(SessionStatus::Waiting), ..query };
-            assert_eq!(store.list_sessions(&waiting).await.unwrap(), []);
-        })
-        .await;
+            })
+        );
+        for limit in [1, 2, 3, 6, 7, 8] {
+            assert_eq!(pages(store, &query, limit).await, found, "pages of {limit}");
+            let page = SessionQuery { limit, ..query.clone() };
+            let page = store.list_sessions(&page).await.unwrap();
+            assert_eq!(page.len(), limit.min(found.len()), "a page is full");
+        }
+        for (rules, expected) in
+            [(vec![], vec![]), (vec!["room-1"], vec!["room-1"]), (vec!["nobody", "nob*"], vec![])]
+        {
+            let reach = VisibleSessions::only(rules.into_iter().map(SessionPattern::new));
+            let few = SessionQuery { visible: reach, ..all_of("t") };
+            assert_eq!(ids(&store.list_sessions(&few).await.unwrap()), expected);
+        }
+        let idle = SessionQuery { status: Some(SessionStatus::Idle), ..query.clone() };
+        assert_eq!(store.list_sessions(&idle).await.unwrap(), found);
+        let waiting = SessionQuery { status: Some(SessionStatus::Waiting), ..query };
+        assert_eq!(store.list_sessions(&waiting).await.unwrap(), []);
+    });
 }
 
 pub(super) async fn open_sessions_are_those_of_all_tenants_with_an_open_reply_or_a_queue(
@@ -219,16 +209,14 @@ pub(super) async fn open_sessions_are_those_of_all_tenants_with_an_open_reply_or
     let queued = QueuedMessage { id: "m".to_owned(), reply_id: "r".to_owned(), json: "{}".into() };
     let append = Append { enqueue: vec![queued], ..owner.nothing() };
     harness.store().append(append).await.unwrap();
-    harness
-        .see(async |store| {
-            let mut open = store.list_open_sessions().await.unwrap();
-            open.sort_by_key(|record| record.number);
-            assert_eq!(ids(&open), ["running", "waiting", "queued"]);
-            for record in &open {
-                assert_eq!(Some(record), store.find_session(&record.key).await.unwrap().as_ref());
-            }
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        let mut open = store.list_open_sessions().await.unwrap();
+        open.sort_by_key(|record| record.number);
+        assert_eq!(ids(&open), ["running", "waiting", "queued"]);
+        for record in &open {
+            assert_eq!(Some(record), store.find_session(&record.key).await.unwrap().as_ref());
+        }
+    });
 }
 
 pub(super) async fn a_state_comes_back_as_it_was_written(harness: &mut Harness) {
@@ -261,16 +249,14 @@ pub(super) async fn a_state_comes_back_as_it_was_written(harness: &mut Harness) 
     let append = owner.events(2);
     harness.store().append(Append { state: Some(state.clone()), ..append }).await.unwrap();
     harness.store().append(owner.events(2)).await.unwrap();
-    harness.see(async |store| assert_eq!(owner.record(store).await.state, state)).await;
+    assert_durable!(harness, |store| assert_eq!(owner.record(store).await.state, state));
     let owner = Owner::of(harness.store(), owner.record(harness.store()).await).await;
     let append = owner.nothing();
     let state = Some(SessionState::default());
     harness.store().append(Append { state, ..append }).await.unwrap();
-    harness
-        .see(async |store| {
-            assert_eq!(owner.record(store).await.state, SessionState::default());
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        assert_eq!(owner.record(store).await.state, SessionState::default());
+    });
 }
 
 /// Sets the usage of a session.
@@ -317,25 +303,20 @@ pub(super) async fn totals_are_those_of_the_sessions_that_are_there(harness: &mu
     }
     let one = |tokens, cost| ("one".to_owned(), tokens, cost, tokens / 2);
     let two = || ("two".to_owned(), 40, Some(0.5), 20);
-    harness
-        .see(async |store| {
-            assert_eq!(
-                totals(store, "t", &VisibleSessions::ALL).await,
-                [one(30, Some(1.0)), two()]
-            );
-            assert_eq!(totals(store, "u", &VisibleSessions::ALL).await, [one(80, Some(0.5))]);
-            assert_eq!(totals(store, "nobody", &VisibleSessions::ALL).await, []);
-            for (rules, expected) in [
-                (vec!["a"], vec![one(10, Some(0.5))]),
-                (vec!["b*", "c", "d"], vec![one(20, Some(0.5)), two()]),
-                (vec!["d"], vec![]),
-                (vec![], vec![]),
-            ] {
-                let reach = VisibleSessions::only(rules.into_iter().map(SessionPattern::new));
-                assert_eq!(totals(store, "t", &reach).await, expected);
-            }
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        assert_eq!(totals(store, "t", &VisibleSessions::ALL).await, [one(30, Some(1.0)), two()]);
+        assert_eq!(totals(store, "u", &VisibleSessions::ALL).await, [one(80, Some(0.5))]);
+        assert_eq!(totals(store, "nobody", &VisibleSessions::ALL).await, []);
+        for (rules, expected) in [
+            (vec!["a"], vec![one(10, Some(0.5))]),
+            (vec!["b*", "c", "d"], vec![one(20, Some(0.5)), two()]),
+            (vec!["d"], vec![]),
+            (vec![], vec![]),
+        ] {
+            let reach = VisibleSessions::only(rules.into_iter().map(SessionPattern::new));
+            assert_eq!(totals(store, "t", &reach).await, expected);
+        }
+    });
     // More than fits, and removed again.
     for owner in &mut owners {
         *owner = Owner::of(harness.store(), owner.record(harness.store()).await).await;
@@ -348,13 +329,11 @@ pub(super) async fn totals_are_those_of_the_sessions_that_are_there(harness: &mu
     harness.store().delete_session(owners[0].no).await.unwrap();
     harness.store().delete_session(owners[2].no).await.unwrap();
     append_usage(harness.store(), &mut owners[1], 5, None).await;
-    harness
-        .see(async |store| {
-            assert_eq!(
-                totals(store, "t", &VisibleSessions::ALL).await,
-                [("one".to_owned(), 5, None, 2)]
-            );
-            assert_eq!(totals(store, "u", &VisibleSessions::ALL).await, [one(80, Some(0.5))]);
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        assert_eq!(
+            totals(store, "t", &VisibleSessions::ALL).await,
+            [("one".to_owned(), 5, None, 2)]
+        );
+        assert_eq!(totals(store, "u", &VisibleSessions::ALL).await, [one(80, Some(0.5))]);
+    });
 }

@@ -1,6 +1,6 @@
 //! Finished messages.
 
-use super::harness::{Harness, Owner, message, seq};
+use super::harness::{Harness, Owner, assert_durable, message, seq};
 use crate::store::{Append, MessageQuery, StoredMessage};
 use bytes::Bytes;
 
@@ -19,12 +19,10 @@ pub(super) async fn messages_come_in_the_order_of_their_first_events(harness: &m
         let messages = vec![finished.clone()];
         harness.store().append(Append { messages, ..append }).await.unwrap();
     }
-    harness
-        .see(async |store| {
-            let found = store.list_messages(owner.no, &all()).await.unwrap();
-            assert_eq!(found, [outer.clone(), inner.clone(), last.clone()]);
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        let found = store.list_messages(owner.no, &all()).await.unwrap();
+        assert_eq!(found, [outer.clone(), inner.clone(), last.clone()]);
+    });
 }
 
 /// The expected result of a query.
@@ -72,18 +70,12 @@ pub(super) async fn messages_are_listed_by_place_limit_and_author(harness: &mut 
             }
         }
     }
-    harness
-        .see(async |store| {
-            for query in &queries {
-                let found = store.list_messages(owner.no, query).await.unwrap();
-                assert_eq!(
-                    found.iter().collect::<Vec<_>>(),
-                    expected(&messages, query),
-                    "{query:?}"
-                );
-            }
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        for query in &queries {
+            let found = store.list_messages(owner.no, query).await.unwrap();
+            assert_eq!(found.iter().collect::<Vec<_>>(), expected(&messages, query), "{query:?}");
+        }
+    });
 }
 
 pub(super) async fn a_message_comes_back_whole(harness: &mut Harness) {
@@ -108,16 +100,14 @@ pub(super) async fn a_message_comes_back_whole(harness: &mut Harness) {
         whole.push(message.clone());
         harness.store().append(Append { messages: vec![message], ..append }).await.unwrap();
     }
-    harness
-        .see(async |store| {
-            for message in &whole {
-                let found = store.find_message(owner.no, &message.id).await.unwrap();
-                assert!(found.as_ref() == Some(message), "{} is not what it was", message.id);
-            }
-            assert!(store.list_messages(owner.no, &all()).await.unwrap() == whole);
-            assert_eq!(store.find_message(owner.no, "nobody").await.unwrap(), None);
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        for message in &whole {
+            let found = store.find_message(owner.no, &message.id).await.unwrap();
+            assert!(found.as_ref() == Some(message), "{} is not what it was", message.id);
+        }
+        assert!(store.list_messages(owner.no, &all()).await.unwrap() == whole);
+        assert_eq!(store.find_message(owner.no, "nobody").await.unwrap(), None);
+    });
 }
 
 pub(super) async fn a_list_of_messages_ends_when_it_has_so_many_bytes(harness: &mut Harness) {
@@ -125,27 +115,25 @@ pub(super) async fn a_list_of_messages_ends_when_it_has_so_many_bytes(harness: &
     for id in ["a", "b", "c", "d"] {
         harness.store().append(owner.reply(1, id, &"x".repeat(1000))).await.unwrap();
     }
-    harness
-        .see(async |store| {
-            let size = store.find_message(owner.no, "a").await.unwrap().unwrap().size();
-            for (bytes, first, last) in [
-                (0, vec!["b"], vec!["d"]),
-                (1, vec!["b"], vec!["d"]),
-                (size, vec!["b"], vec!["d"]),
-                (size + 1, vec!["b", "c"], vec!["c", "d"]),
-                (3 * size, vec!["b", "c", "d"], vec!["b", "c", "d"]),
-                (usize::MAX, vec!["b", "c", "d"], vec!["a", "b", "c", "d"]),
-            ] {
-                let latest = MessageQuery { max_bytes: Some(bytes), ..all() };
-                let behind = MessageQuery { after: Some(seq(1)), ..latest.clone() };
-                for (query, expected) in [(behind, first), (latest, last)] {
-                    let found = store.list_messages(owner.no, &query).await.unwrap();
-                    let found: Vec<_> = found.iter().map(|message| &*message.id).collect();
-                    assert_eq!(found, expected, "{query:?}");
-                }
+    assert_durable!(harness, |store| {
+        let size = store.find_message(owner.no, "a").await.unwrap().unwrap().size();
+        for (bytes, first, last) in [
+            (0, vec!["b"], vec!["d"]),
+            (1, vec!["b"], vec!["d"]),
+            (size, vec!["b"], vec!["d"]),
+            (size + 1, vec!["b", "c"], vec!["c", "d"]),
+            (3 * size, vec!["b", "c", "d"], vec!["b", "c", "d"]),
+            (usize::MAX, vec!["b", "c", "d"], vec!["a", "b", "c", "d"]),
+        ] {
+            let latest = MessageQuery { max_bytes: Some(bytes), ..all() };
+            let behind = MessageQuery { after: Some(seq(1)), ..latest.clone() };
+            for (query, expected) in [(behind, first), (latest, last)] {
+                let found = store.list_messages(owner.no, &query).await.unwrap();
+                let found: Vec<_> = found.iter().map(|message| &*message.id).collect();
+                assert_eq!(found, expected, "{query:?}");
             }
-        })
-        .await;
+        }
+    });
 }
 
 pub(super) async fn a_message_belongs_to_its_session(harness: &mut Harness) {
@@ -156,16 +144,14 @@ pub(super) async fn a_message_belongs_to_its_session(harness: &mut Harness) {
     let append = one.nothing();
     let superseded = vec!["m".to_owned()];
     harness.store().append(Append { superseded, ..append }).await.unwrap();
-    harness
-        .see(async |store| {
-            let superseded = StoredMessage { superseded: true, ..message("m", 1, 2, "of one") };
-            assert_eq!(store.list_messages(one.no, &all()).await.unwrap(), [superseded]);
-            assert_eq!(
-                store.list_messages(two.no, &all()).await.unwrap(),
-                [message("m", 1, 2, "of two")]
-            );
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        let superseded = StoredMessage { superseded: true, ..message("m", 1, 2, "of one") };
+        assert_eq!(store.list_messages(one.no, &all()).await.unwrap(), [superseded]);
+        assert_eq!(
+            store.list_messages(two.no, &all()).await.unwrap(),
+            [message("m", 1, 2, "of two")]
+        );
+    });
 }
 
 pub(super) async fn superseded_messages_stay_and_say_so(harness: &mut Harness) {
@@ -176,14 +162,12 @@ pub(super) async fn superseded_messages_stay_and_say_so(harness: &mut Harness) {
     let append = owner.reply(2, "d", "");
     let superseded = ["b", "c", "nobody"].map(str::to_owned).into();
     harness.store().append(Append { superseded, ..append }).await.unwrap();
-    harness
-        .see(async |store| {
-            let found = store.list_messages(owner.no, &all()).await.unwrap();
-            let found: Vec<_> = found.iter().map(|found| (&*found.id, found.superseded)).collect();
-            assert_eq!(found, [("a", false), ("b", true), ("c", true), ("d", false)]);
-            assert!(store.find_message(owner.no, "c").await.unwrap().unwrap().superseded);
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        let found = store.list_messages(owner.no, &all()).await.unwrap();
+        let found: Vec<_> = found.iter().map(|found| (&*found.id, found.superseded)).collect();
+        assert_eq!(found, [("a", false), ("b", true), ("c", true), ("d", false)]);
+        assert!(store.find_message(owner.no, "c").await.unwrap().unwrap().superseded);
+    });
 }
 
 pub(super) async fn messages_made_again_take_the_place_of_the_old(harness: &mut Harness) {
@@ -206,15 +190,13 @@ pub(super) async fn messages_made_again_take_the_place_of_the_old(harness: &mut 
     let messages = vec![moved.clone(), again.clone(), added.clone()];
     store.replace_messages(owner.no, messages.clone()).await.unwrap();
     store.replace_messages(owner.no, Vec::new()).await.unwrap();
-    harness
-        .see(async |store| {
-            let expected = [message("a", 1, 2, "old"), again.clone(), added.clone(), moved.clone()];
-            assert_eq!(store.list_messages(owner.no, &all()).await.unwrap(), expected);
-            assert_eq!(store.find_message(owner.no, "c").await.unwrap(), Some(moved.clone()));
-            assert_eq!(owner.record(store).await, before);
-            owner.check(store).await;
-            // The same again changes nothing.
-            store.replace_messages(owner.no, messages.clone()).await.unwrap();
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        let expected = [message("a", 1, 2, "old"), again.clone(), added.clone(), moved.clone()];
+        assert_eq!(store.list_messages(owner.no, &all()).await.unwrap(), expected);
+        assert_eq!(store.find_message(owner.no, "c").await.unwrap(), Some(moved.clone()));
+        assert_eq!(owner.record(store).await, before);
+        owner.check(store).await;
+        // The same again changes nothing.
+        store.replace_messages(owner.no, messages.clone()).await.unwrap();
+    });
 }

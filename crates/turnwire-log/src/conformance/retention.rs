@@ -1,7 +1,8 @@
 //! Retention: whole finished replies, the oldest first, never their messages.
 
 use super::harness::{
-    Harness, Owner, assert_refused, line, lines, message, open_from, seq, wait_after,
+    Harness, Owner, assert_durable, assert_refused, line, lines, message, open_from, seq,
+    wait_after,
 };
 use crate::error::Error;
 use crate::store::{
@@ -48,24 +49,19 @@ pub(super) async fn retention_removes_nothing_that_it_was_not_asked_to(harness: 
     let mut owner = Owner::new(harness.store(), "t", "s").await;
     owner.now_ms = 10;
     harness.store().append(owner.reply(3, "m", "")).await.unwrap();
-    harness
-        .see(async |store| {
-            for retention in [
-                Retention::default(),
-                older_than(10),
-                older_than(i64::MIN),
-                at_most(1 << 40),
-                at_most(u64::MAX),
-                Retention { keys_before_ms: Some(i64::MAX), ..Retention::default() },
-            ] {
-                assert_eq!(
-                    store.apply_retention(retention).await.unwrap(),
-                    RetentionReport::default()
-                );
-            }
-            assert_begins_at(store, &owner, 1).await;
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        for retention in [
+            Retention::default(),
+            older_than(10),
+            older_than(i64::MIN),
+            at_most(1 << 40),
+            at_most(u64::MAX),
+            Retention { keys_before_ms: Some(i64::MAX), ..Retention::default() },
+        ] {
+            assert_eq!(store.apply_retention(retention).await.unwrap(), RetentionReport::default());
+        }
+        assert_begins_at(store, &owner, 1).await;
+    });
 }
 
 pub(super) async fn old_replies_go_and_their_messages_stay(harness: &mut Harness) {
@@ -81,21 +77,16 @@ pub(super) async fn old_replies_go_and_their_messages_stay(harness: &mut Harness
     let before = owner.record(store).await;
     assert_eq!(store.apply_retention(older_than(21)).await.unwrap(), expected_report(&owner, 1, 7));
     assert_eq!(store.apply_retention(older_than(21)).await.unwrap(), RetentionReport::default());
-    harness
-        .see(async |store| {
-            assert_begins_at(store, &owner, 8).await;
-            assert_begins_at(store, &other, 1).await;
-            let record = owner.record(store).await;
-            assert_eq!(record, crate::store::SessionRecord { first: seq(8), ..before.clone() });
-            let query = MessageQuery { limit: 9, ..MessageQuery::default() };
-            let messages = store.list_messages(owner.no, &query).await.unwrap();
-            let expected = [("a", 1, 3), ("b", 4, 7), ("c", 8, 9)];
-            assert_eq!(
-                messages,
-                expected.map(|(id, first, last)| message(id, first, last, "words"))
-            );
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        assert_begins_at(store, &owner, 8).await;
+        assert_begins_at(store, &other, 1).await;
+        let record = owner.record(store).await;
+        assert_eq!(record, crate::store::SessionRecord { first: seq(8), ..before.clone() });
+        let query = MessageQuery { limit: 9, ..MessageQuery::default() };
+        let messages = store.list_messages(owner.no, &query).await.unwrap();
+        let expected = [("a", 1, 3), ("b", 4, 7), ("c", 8, 9)];
+        assert_eq!(messages, expected.map(|(id, first, last)| message(id, first, last, "words")));
+    });
 }
 
 pub(super) async fn everything_can_go_and_the_log_goes_on(harness: &mut Harness) {
@@ -105,20 +96,18 @@ pub(super) async fn everything_can_go_and_the_log_goes_on(harness: &mut Harness)
     harness.store().append(owner.reply(2, "b", "")).await.unwrap();
     let everything = harness.store().apply_retention(older_than(1)).await.unwrap();
     assert_eq!(everything, expected_report(&owner, 1, 5));
-    harness
-        .see(async |store| {
-            assert_begins_at(store, &owner, 6).await;
-            assert_begins_at(store, &empty, 1).await;
-            assert_eq!(store.read_events(owner.no, seq(6), 100).await.unwrap(), []);
-            assert_eq!(wait_after(store, owner.no, 4).await.unwrap(), 5);
-            let again = store.apply_retention(at_most(0)).await.unwrap();
-            assert_eq!(again, RetentionReport::default());
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        assert_begins_at(store, &owner, 6).await;
+        assert_begins_at(store, &empty, 1).await;
+        assert_eq!(store.read_events(owner.no, seq(6), 100).await.unwrap(), []);
+        assert_eq!(wait_after(store, owner.no, 4).await.unwrap(), 5);
+        let again = store.apply_retention(at_most(0)).await.unwrap();
+        assert_eq!(again, RetentionReport::default());
+    });
     let mut owner = Owner::of(harness.store(), owner.record(harness.store()).await).await;
     assert_eq!(owner.last, 5);
     harness.store().append(owner.reply(3, "c", "")).await.unwrap();
-    harness.see(async |store| assert_begins_at(store, &owner, 6).await).await;
+    assert_durable!(harness, |store| assert_begins_at(store, &owner, 6).await);
 }
 
 pub(super) async fn an_open_reply_stays(harness: &mut Harness) {
@@ -132,7 +121,7 @@ pub(super) async fn an_open_reply_stays(harness: &mut Harness) {
     store.append(Append { state: Some(open_from(4)), ..append }).await.unwrap();
     assert_eq!(store.apply_retention(older_than(1)).await.unwrap(), expected_report(&owner, 1, 3));
     assert_eq!(store.apply_retention(at_most(0)).await.unwrap(), RetentionReport::default());
-    harness.see(async |store| assert_begins_at(store, &owner, 4).await).await;
+    assert_durable!(harness, |store| assert_begins_at(store, &owner, 4).await);
     // Once it has ended, it may be deleted.
     let mut owner = Owner::of(harness.store(), owner.record(harness.store()).await).await;
     let append = owner.events(1);
@@ -143,7 +132,7 @@ pub(super) async fn an_open_reply_stays(harness: &mut Harness) {
         harness.store().apply_retention(older_than(1)).await.unwrap(),
         expected_report(&owner, 4, 8)
     );
-    harness.see(async |store| assert_begins_at(store, &owner, 9).await).await;
+    assert_durable!(harness, |store| assert_begins_at(store, &owner, 9).await);
 }
 
 pub(super) async fn replies_that_overlap_go_together(harness: &mut Harness) {
@@ -174,7 +163,7 @@ pub(super) async fn replies_that_overlap_go_together(harness: &mut Harness) {
     }
     assert_begins_at(store, &owner, 2).await;
     assert_eq!(store.apply_retention(older_than(7)).await.unwrap(), expected_report(&owner, 2, 6));
-    harness.see(async |store| assert_begins_at(store, &owner, 7).await).await;
+    assert_durable!(harness, |store| assert_begins_at(store, &owner, 7).await);
 }
 
 pub(super) async fn a_finished_reply_that_overlaps_an_open_one_stays(harness: &mut Harness) {
@@ -194,7 +183,7 @@ pub(super) async fn a_finished_reply_that_overlaps_an_open_one_stays(harness: &m
         expected_report(&owner, 1, 1)
     );
     assert_eq!(store.apply_retention(at_most(0)).await.unwrap(), RetentionReport::default());
-    harness.see(async |store| assert_begins_at(store, &owner, 2).await).await;
+    assert_durable!(harness, |store| assert_begins_at(store, &owner, 2).await);
 }
 
 pub(super) async fn an_old_event_behind_a_young_one_stays(harness: &mut Harness) {
@@ -206,7 +195,7 @@ pub(super) async fn an_old_event_behind_a_young_one_stays(harness: &mut Harness)
     }
     let done = harness.store().apply_retention(older_than(500)).await.unwrap();
     assert_eq!(done, expected_report(&owner, 1, 2));
-    harness.see(async |store| assert_begins_at(store, &owner, 3).await).await;
+    assert_durable!(harness, |store| assert_begins_at(store, &owner, 3).await);
 }
 
 /// A reply of exactly 1,000 bytes in two events.
@@ -258,9 +247,9 @@ pub(super) async fn the_oldest_go_until_the_rest_is_small_enough(harness: &mut H
         done,
         RetentionReport { events: 2, bytes: 1000, sessions: 1, ..RetentionReport::default() }
     );
-    harness.see(async |store| assert_eq!(firsts(store).await, [5, 3, 5])).await;
+    assert_durable!(harness, |store| assert_eq!(firsts(store).await, [5, 3, 5]));
     harness.store().apply_retention(at_most(0)).await.unwrap();
-    harness.see(async |store| assert_eq!(firsts(store).await, [5, 5, 5])).await;
+    assert_durable!(harness, |store| assert_eq!(firsts(store).await, [5, 5, 5]));
 }
 
 pub(super) async fn replies_of_one_append_are_told_apart_or_kept(harness: &mut Harness) {
@@ -274,13 +263,13 @@ pub(super) async fn replies_of_one_append_are_told_apart_or_kept(harness: &mut H
     let first = owner.record(store).await.first;
     assert!([1, 4, 7].map(seq).contains(&first), "cut in the middle of a reply, at {first}");
     assert_eq!(done.events, first.get() - 1);
-    harness.see(async |store| assert_begins_at(store, &owner, first.get()).await).await;
+    assert_durable!(harness, |store| assert_begins_at(store, &owner, first.get()).await);
     let mut owner = Owner::of(harness.store(), owner.record(harness.store()).await).await;
     let append = owner.events(1);
     let (state, messages) = (Some(SessionState::default()), vec![message("c", 7, 9, "")]);
     harness.store().append(Append { messages, state, ..append }).await.unwrap();
     harness.store().apply_retention(older_than(1)).await.unwrap();
-    harness.see(async |store| assert_begins_at(store, &owner, 10).await).await;
+    assert_durable!(harness, |store| assert_begins_at(store, &owner, 10).await);
 }
 
 pub(super) async fn old_keys_go(harness: &mut Harness) {
@@ -301,16 +290,14 @@ pub(super) async fn old_keys_go(harness: &mut Harness) {
     let retention = Retention { keys_before_ms: Some(4), ..Retention::default() };
     let done = harness.store().apply_retention(retention).await.unwrap();
     assert_eq!(done, RetentionReport { keys: 3, ..RetentionReport::default() });
-    harness
-        .see(async |store| {
-            for now_ms in 1..=6 {
-                let key = key(now_ms);
-                let found = store.find_idempotency_record(&key.tenant, &key.key).await.unwrap();
-                assert_eq!(found.is_some(), now_ms >= 4, "the key of {now_ms}");
-            }
-            assert_begins_at(store, &owner, 1).await;
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        for now_ms in 1..=6 {
+            let key = key(now_ms);
+            let found = store.find_idempotency_record(&key.tenant, &key.key).await.unwrap();
+            assert_eq!(found.is_some(), now_ms >= 4, "the key of {now_ms}");
+        }
+        assert_begins_at(store, &owner, 1).await;
+    });
 }
 
 pub(super) async fn retention_among_appends_loses_nothing(harness: &mut Harness) {
@@ -342,13 +329,11 @@ pub(super) async fn retention_among_appends_loses_nothing(harness: &mut Harness)
     }
     let owner = writer.await.unwrap();
     events += harness.store().apply_retention(at_most(400)).await.unwrap().events;
-    harness
-        .see(async |store| {
-            owner.check(store).await;
-            let record = owner.record(store).await;
-            assert_eq!((record.head.get(), record.first.get()), (302, events + 1));
-            let kept = lines(owner.no, record.first.get(), u32::try_from(302 - events).unwrap());
-            assert!(kept.bytes.len() <= 400);
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        owner.check(store).await;
+        let record = owner.record(store).await;
+        assert_eq!((record.head.get(), record.first.get()), (302, events + 1));
+        let kept = lines(owner.no, record.first.get(), u32::try_from(302 - events).unwrap());
+        assert!(kept.bytes.len() <= 400);
+    });
 }

@@ -1,6 +1,8 @@
 //! Sessions: create, find, change, delete.
 
-use super::harness::{Harness, Owner, TTL, all_of, assert_refused, message, new, seq};
+use super::harness::{
+    Harness, Owner, TTL, all_of, assert_durable, assert_refused, message, new, seq,
+};
 use crate::error::Error;
 use crate::store::{
     Append, IdempotencyRecord, MessageQuery, NewSession, QueuedMessage, SessionKey, SessionPatch,
@@ -37,18 +39,16 @@ pub(super) async fn a_session_is_made_once_and_found_again(harness: &mut Harness
         state: SessionState::default(),
     };
     assert_eq!(record, expected);
-    harness
-        .see(async |store| {
-            assert_eq!(store.find_session(&expected.key).await.unwrap().as_ref(), Some(&expected));
-            let (agent, title) = ("other".to_owned(), "Other".to_owned());
-            let again = NewSession { agent, title, ..new("alice", "chat", 5) };
-            let (found, made) = store.create_session(again).await.unwrap();
-            assert!(!made);
-            assert_eq!(found, expected);
-            let unknown = SessionKey::new("alice", "Chat");
-            assert_eq!(store.find_session(&unknown).await.unwrap(), None);
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        assert_eq!(store.find_session(&expected.key).await.unwrap().as_ref(), Some(&expected));
+        let (agent, title) = ("other".to_owned(), "Other".to_owned());
+        let again = NewSession { agent, title, ..new("alice", "chat", 5) };
+        let (found, made) = store.create_session(again).await.unwrap();
+        assert!(!made);
+        assert_eq!(found, expected);
+        let unknown = SessionKey::new("alice", "Chat");
+        assert_eq!(store.find_session(&unknown).await.unwrap(), None);
+    });
 }
 
 pub(super) async fn one_id_is_another_session_for_another_tenant(harness: &mut Harness) {
@@ -57,12 +57,10 @@ pub(super) async fn one_id_is_another_session_for_another_tenant(harness: &mut H
     assert!(made);
     assert_ne!(alice.number, bob.number);
     assert_ne!(alice.epoch, bob.epoch);
-    harness
-        .see(async |store| {
-            assert_eq!(store.find_session(&alice.key).await.unwrap().as_ref(), Some(&alice));
-            assert_eq!(store.find_session(&bob.key).await.unwrap().as_ref(), Some(&bob));
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        assert_eq!(store.find_session(&alice.key).await.unwrap().as_ref(), Some(&alice));
+        assert_eq!(store.find_session(&bob.key).await.unwrap().as_ref(), Some(&bob));
+    });
 }
 
 pub(super) async fn many_who_make_one_session_at_once_get_the_same(harness: &mut Harness) {
@@ -78,26 +76,25 @@ pub(super) async fn many_who_make_one_session_at_once_get_the_same(harness: &mut
         assert_eq!(answers.iter().filter(|(_, made)| *made).count(), 1, "made once");
         assert!(answers.iter().all(|(record, _)| *record == answers[0].0));
     }
-    harness
-        .see(async |store| assert_eq!(store.list_sessions(&all_of("t")).await.unwrap().len(), 10))
-        .await;
+    assert_durable!(harness, |store| assert_eq!(
+        store.list_sessions(&all_of("t")).await.unwrap().len(),
+        10
+    ));
 }
 
 pub(super) async fn a_fork_is_open_until_it_is_complete(harness: &mut Harness) {
     let (record, made) = harness.store().create_fork(new("t", "s", 0)).await.unwrap();
     assert!(made && record.state.is_forking);
-    harness
-        .see(async |store| {
-            let (again, made) = store.create_fork(new("t", "s", 0)).await.unwrap();
-            assert!(!made);
-            assert_eq!(again, record);
-            assert_eq!(store.list_open_sessions().await.unwrap(), std::slice::from_ref(&record));
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        let (again, made) = store.create_fork(new("t", "s", 0)).await.unwrap();
+        assert!(!made);
+        assert_eq!(again, record);
+        assert_eq!(store.list_open_sessions().await.unwrap(), std::slice::from_ref(&record));
+    });
     let owner = Owner::of(harness.store(), record).await;
     let state = Some(SessionState::default());
     harness.store().append(Append { state, ..owner.nothing() }).await.unwrap();
-    harness.see(async |store| assert_eq!(store.list_open_sessions().await.unwrap(), [])).await;
+    assert_durable!(harness, |store| assert_eq!(store.list_open_sessions().await.unwrap(), []));
 }
 
 pub(super) async fn a_session_made_again_has_another_number_and_epoch(harness: &mut Harness) {
@@ -139,12 +136,10 @@ pub(super) async fn a_patch_changes_what_it_names_and_nothing_else(harness: &mut
         }
         assert_eq!(store.patch_session(expected.number, patch).await.unwrap(), expected);
     }
-    harness
-        .see(async |store| {
-            assert_eq!(store.find_session(&expected.key).await.unwrap().as_ref(), Some(&expected));
-            assert_eq!(store.find_session(&other.key).await.unwrap().as_ref(), Some(&other));
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        assert_eq!(store.find_session(&expected.key).await.unwrap().as_ref(), Some(&expected));
+        assert_eq!(store.find_session(&other.key).await.unwrap().as_ref(), Some(&other));
+    });
 }
 
 pub(super) async fn metadata_and_names_come_back_as_they_were_given(harness: &mut Harness) {
@@ -171,19 +166,17 @@ pub(super) async fn metadata_and_names_come_back_as_they_were_given(harness: &mu
         assert!(is_new);
         made.push((given, record));
     }
-    harness
-        .see(async |store| {
-            for (given, record) in &made {
-                let found = store.find_session(&given.key).await.unwrap().unwrap();
-                assert_eq!(found, *record);
-                assert_eq!((&found.agent, &found.title), (&given.agent, &given.title));
-                let text = |fields: &Fields| serde_json::to_string(fields).unwrap();
-                assert_eq!(text(&found.metadata), text(&given.metadata), "the order too");
-                let list = store.list_sessions(&all_of(&given.key.tenant)).await.unwrap();
-                assert_eq!(list, [found]);
-            }
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        for (given, record) in &made {
+            let found = store.find_session(&given.key).await.unwrap().unwrap();
+            assert_eq!(found, *record);
+            assert_eq!((&found.agent, &found.title), (&given.agent, &given.title));
+            let text = |fields: &Fields| serde_json::to_string(fields).unwrap();
+            assert_eq!(text(&found.metadata), text(&given.metadata), "the order too");
+            let list = store.list_sessions(&all_of(&given.key.tenant)).await.unwrap();
+            assert_eq!(list, [found]);
+        }
+    });
 }
 
 /// A session with content of every kind.
@@ -214,39 +207,37 @@ pub(super) async fn a_deleted_session_is_gone_with_all_it_had(harness: &mut Harn
     let gone = filled_session(harness.store(), "gone").await;
     let stays = filled_session(harness.store(), "stays").await;
     harness.store().delete_session(gone.no).await.unwrap();
-    harness
-        .see(async |store| {
-            assert_eq!(store.find_session(&gone.key).await.unwrap(), None);
-            for list in [
-                store.list_sessions(&all_of("t")).await.unwrap(),
-                store.list_open_sessions().await.unwrap(),
-            ] {
-                assert_eq!(super::harness::ids(&list), ["stays"]);
-            }
-            assert_refused!(store.read_events(gone.no, seq(1), 100).await, Error::NoSession);
-            assert_refused!(store.wait_for_events(gone.no, Head::EMPTY).await, Error::NoSession);
-            let patch = SessionPatch::default();
-            assert_refused!(store.patch_session(gone.no, patch).await, Error::NoSession);
-            assert_refused!(store.acquire_lease(gone.no, "me", TTL).await, Error::NoSession);
-            let lease = crate::store::Lease { fence: gone.fence };
-            assert_refused!(store.renew_lease(gone.no, lease, TTL).await, Error::NoSession);
-            assert_refused!(
-                store.replace_messages(gone.no, vec![message("m", 1, 3, "")]).await,
-                Error::NoSession
-            );
-            // Whether these fail or are empty is up to the engine.
-            assert!(!matches!(store.find_message(gone.no, "m").await, Ok(Some(_))));
-            let query = MessageQuery { limit: 10, sub_agents: true, ..MessageQuery::default() };
-            assert!(store.list_messages(gone.no, &query).await.unwrap_or_default().is_empty());
-            assert!(store.list_queued(gone.no).await.unwrap_or_default().is_empty());
-            assert_eq!(store.find_idempotency_record("t", "gone/key").await.unwrap(), None);
+    assert_durable!(harness, |store| {
+        assert_eq!(store.find_session(&gone.key).await.unwrap(), None);
+        for list in [
+            store.list_sessions(&all_of("t")).await.unwrap(),
+            store.list_open_sessions().await.unwrap(),
+        ] {
+            assert_eq!(super::harness::ids(&list), ["stays"]);
+        }
+        assert_refused!(store.read_events(gone.no, seq(1), 100).await, Error::NoSession);
+        assert_refused!(store.wait_for_events(gone.no, Head::EMPTY).await, Error::NoSession);
+        let patch = SessionPatch::default();
+        assert_refused!(store.patch_session(gone.no, patch).await, Error::NoSession);
+        assert_refused!(store.acquire_lease(gone.no, "me", TTL).await, Error::NoSession);
+        let lease = crate::store::Lease { fence: gone.fence };
+        assert_refused!(store.renew_lease(gone.no, lease, TTL).await, Error::NoSession);
+        assert_refused!(
+            store.replace_messages(gone.no, vec![message("m", 1, 3, "")]).await,
+            Error::NoSession
+        );
+        // Whether these fail or are empty is up to the engine.
+        assert!(!matches!(store.find_message(gone.no, "m").await, Ok(Some(_))));
+        let query = MessageQuery { limit: 10, sub_agents: true, ..MessageQuery::default() };
+        assert!(store.list_messages(gone.no, &query).await.unwrap_or_default().is_empty());
+        assert!(store.list_queued(gone.no).await.unwrap_or_default().is_empty());
+        assert_eq!(store.find_idempotency_record("t", "gone/key").await.unwrap(), None);
 
-            stays.check(store).await;
-            assert!(store.find_message(stays.no, "m").await.unwrap().is_some());
-            assert_eq!(store.list_queued(stays.no).await.unwrap().len(), 1);
-            assert!(store.find_idempotency_record("t", "stays/key").await.unwrap().is_some());
-        })
-        .await;
+        stays.check(store).await;
+        assert!(store.find_message(stays.no, "m").await.unwrap().is_some());
+        assert_eq!(store.list_queued(stays.no).await.unwrap().len(), 1);
+        assert!(store.find_idempotency_record("t", "stays/key").await.unwrap().is_some());
+    });
     // The second delete has nothing to delete: an engine may say so, and must not fail in another
     // way.
     let again = harness.store().delete_session(gone.no).await;
@@ -262,18 +253,16 @@ pub(super) async fn a_session_made_again_has_nothing_of_the_deleted_one(harness:
         (made.first, made.head, &made.state),
         (seq(1), Head::EMPTY, &SessionState::default())
     );
-    harness
-        .see(async |store| {
-            assert_eq!(store.find_session(&gone.key).await.unwrap().as_ref(), Some(&made));
-            assert_eq!(store.read_events(made.number, seq(1), 100).await.unwrap(), []);
-            let query = MessageQuery { limit: 10, sub_agents: true, ..MessageQuery::default() };
-            assert_eq!(store.list_messages(made.number, &query).await.unwrap(), []);
-            assert_eq!(store.list_queued(made.number).await.unwrap(), []);
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        assert_eq!(store.find_session(&gone.key).await.unwrap().as_ref(), Some(&made));
+        assert_eq!(store.read_events(made.number, seq(1), 100).await.unwrap(), []);
+        let query = MessageQuery { limit: 10, sub_agents: true, ..MessageQuery::default() };
+        assert_eq!(store.list_messages(made.number, &query).await.unwrap(), []);
+        assert_eq!(store.list_queued(made.number).await.unwrap(), []);
+    });
     let mut owner = Owner::of(harness.store(), made).await;
     harness.store().append(owner.events(2)).await.unwrap();
-    harness.see(async |store| owner.check(store).await).await;
+    assert_durable!(harness, |store| owner.check(store).await);
 }
 
 pub(super) async fn an_append_after_a_delete_is_no_session(harness: &mut Harness) {
@@ -286,12 +275,10 @@ pub(super) async fn an_append_after_a_delete_is_no_session(harness: &mut Harness
     // Not even if a session with this name exists again.
     let (made, _) = store.create_session(new("t", "s", 0)).await.unwrap();
     assert_refused!(store.append(next.clone()).await, Error::NoSession);
-    harness
-        .see(async |store| {
-            assert_refused!(store.append(next.clone()).await, Error::NoSession);
-            assert_eq!(store.find_session(&made.key).await.unwrap().as_ref(), Some(&made));
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        assert_refused!(store.append(next.clone()).await, Error::NoSession);
+        assert_eq!(store.find_session(&made.key).await.unwrap().as_ref(), Some(&made));
+    });
 }
 
 pub(super) async fn a_delete_among_appends_leaves_nothing_behind(harness: &mut Harness) {

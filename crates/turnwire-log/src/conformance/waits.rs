@@ -1,6 +1,8 @@
 //! Waiting: no event is missed, and nobody is woken without a reason.
 
-use super::harness::{Harness, Owner, assert_refused, new, open_from, read_all, wait_after};
+use super::harness::{
+    Harness, Owner, assert_durable, assert_refused, new, open_from, read_all, wait_after,
+};
 use crate::error::{Error, Result};
 use crate::store::{Append, SessionPatch, Store};
 use std::pin::pin;
@@ -10,13 +12,11 @@ pub(super) async fn a_wait_returns_at_once_when_there_is_something(harness: &mut
     let mut owner = Owner::new(harness.store(), "t", "s").await;
     harness.store().append(owner.events(3)).await.unwrap();
     harness.store().append(owner.events(2)).await.unwrap();
-    harness
-        .see(async |store| {
-            for after in 0..5 {
-                assert_eq!(wait_after(store, owner.no, after).await.unwrap(), 5);
-            }
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        for after in 0..5 {
+            assert_eq!(wait_after(store, owner.no, after).await.unwrap(), 5);
+        }
+    });
 }
 
 pub(super) async fn a_wait_goes_on_until_there_are_events_behind_the_place(harness: &mut Harness) {
@@ -92,12 +92,10 @@ pub(super) async fn a_wait_ends_with_the_session(harness: &mut Harness) {
     let again = harness.store().create_session(new("t", "s", 0)).await.unwrap().0;
     let mut again = Owner::of(harness.store(), again).await;
     harness.store().append(again.events(1)).await.unwrap();
-    harness
-        .see(async |store| {
-            assert_refused!(wait_after(store, owner.no, 0).await, Error::NoSession);
-            assert_eq!(wait_after(store, again.no, 0).await.unwrap(), 1);
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        assert_refused!(wait_after(store, owner.no, 0).await, Error::NoSession);
+        assert_eq!(wait_after(store, again.no, 0).await.unwrap(), 1);
+    });
 }
 
 pub(super) async fn a_wait_that_is_given_up_leaves_nothing_behind(harness: &mut Harness) {
@@ -115,7 +113,7 @@ pub(super) async fn a_wait_that_is_given_up_leaves_nothing_behind(harness: &mut 
     );
     appended.unwrap();
     assert_eq!(woken.unwrap(), 2);
-    harness.see(async |store| owner.check(store).await).await;
+    assert_durable!(harness, |store| owner.check(store).await);
 }
 
 /// Reads a session up to a seq, as a subscriber does.
@@ -153,11 +151,9 @@ pub(super) async fn watchers_that_wait_and_read_miss_nothing(harness: &mut Harne
     }
     let owners = writers.join_all().await;
     watchers.join_all().await;
-    harness
-        .see(async |store| {
-            for owner in &owners {
-                owner.check(store).await;
-            }
-        })
-        .await;
+    assert_durable!(harness, |store| {
+        for owner in &owners {
+            owner.check(store).await;
+        }
+    });
 }

@@ -11,10 +11,10 @@
 
 use super::batch::Batch;
 use super::errors::SqliteError;
-use super::messages::{checksum, damaged_row, to_hex};
+use super::messages::{checksum, damaged_row};
 use super::sql_integers;
 use crate::error::Error;
-use crate::store::{BlobInfo, BlobReferences, NewBlob};
+use crate::store::{BlobInfo, BlobReferences, NewBlob, to_hex};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::path::Path;

@@ -9,7 +9,7 @@ use super::segment::Segment;
 use super::tail::Tails;
 use super::{SqliteStore, schema, sql_integers, with_connection};
 use crate::error::Result;
-use crate::store::SessionKey;
+use crate::store::{SessionKey, to_hex};
 use rusqlite::{Connection, Row};
 use std::path::Path;
 use turnwire_core::Seq;
@@ -338,7 +338,7 @@ impl Checker<'_> {
             if row.get::<_, i64>(2)?
                 != blobs::blob_checksum(&media_type, row.get_ref(3)?.as_blob()?)
             {
-                let hash = messages::to_hex(row.get_ref(0)?.as_blob()?);
+                let hash = to_hex(row.get_ref(0)?.as_blob()?);
                 self.add_finding(
                     FindingKind::Blob,
                     None,

@@ -7,7 +7,6 @@ use crate::error::Error;
 use crate::store::{IdempotencyRecord, MessageQuery, QueuedMessage, StoredMessage};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use std::fmt::Write as _;
 use std::path::Path;
 
 /// The columns of [`read_message_row`].
@@ -297,11 +296,4 @@ pub(super) fn insert_idempotency_record(
         idempotency_checksum(key)
     ])?;
     Ok(())
-}
-
-pub(super) fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
 }

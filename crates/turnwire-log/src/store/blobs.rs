@@ -7,6 +7,7 @@
 use bytes::Bytes;
 use memchr::memmem;
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::sync::Arc;
 use turnwire_core::Fields;
 
@@ -112,6 +113,16 @@ impl super::Append {
         }
         found
     }
+}
+
+/// Bytes in hexadecimal digits, such as the hash of a blob.
+pub fn to_hex(bytes: &[u8]) -> String {
+    let mut hex = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+    }
+    hex
 }
 
 #[cfg(test)]

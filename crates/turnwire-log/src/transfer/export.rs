@@ -4,7 +4,6 @@ use super::{SessionHeader, VERSION};
 use crate::error::Error;
 use crate::message_pages::MessagePages;
 use crate::store::{EventLines, SessionRecord, Store};
-use std::fmt;
 use std::io::{self, Write};
 use turnwire_core::Seq;
 
@@ -12,36 +11,15 @@ use turnwire_core::Seq;
 const READ_BYTES: usize = 1 << 20;
 
 /// Why an export failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// The store could not be read.
-    Log(Error),
+    #[error(transparent)]
+    Log(#[from] Error),
     /// The output could not be written.
-    Write(io::Error),
+    #[error("cannot write: {0}")]
+    Write(#[from] io::Error),
 }
-
-impl From<Error> for ExportError {
-    fn from(error: Error) -> Self {
-        Self::Log(error)
-    }
-}
-
-impl From<io::Error> for ExportError {
-    fn from(error: io::Error) -> Self {
-        Self::Write(error)
-    }
-}
-
-impl fmt::Display for ExportError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Log(error) => error.fmt(f),
-            Self::Write(error) => write!(f, "cannot write: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for ExportError {}
 
 /// Writes a session as it was when `record` was read. Returns how many events it has.
 pub async fn export(

@@ -15,6 +15,7 @@ const EVENT_LIMIT: usize = 32 << 20;
 const MAX_TIME_LIMIT: Duration = Duration::from_hours(24 * 365);
 
 /// Builds an [`HttpModel`].
+#[must_use]
 pub struct HttpModelBuilder {
     name: String,
     base_url: Option<String>,
@@ -61,70 +62,60 @@ impl HttpModelBuilder {
 
     /// The address of any server that speaks the same protocol, with or without a path. It gets the
     /// provider's default key only if [`key`](Self::key) says so.
-    #[must_use]
     pub fn base_url(mut self, url: impl Into<String>) -> Self {
         self.base_url = Some(url.into());
         self
     }
 
     /// The API key. Default: the environment variable that the provider's own tools read.
-    #[must_use]
     pub fn key(mut self, key: ApiKey) -> Self {
         self.key = Some(key);
         self
     }
 
     /// The most output tokens.
-    #[must_use]
     pub fn max_tokens(mut self, most: u32) -> Self {
         self.settings.max_tokens = Some(most);
         self
     }
 
     /// Sampling temperature.
-    #[must_use]
     pub fn temperature(mut self, temperature: f64) -> Self {
         self.settings.temperature = Some(temperature);
         self
     }
 
     /// Other parameters of the provider, by its names. They override everything else.
-    #[must_use]
     pub fn extra(mut self, extra: Fields) -> Self {
         self.settings.extra = extra;
         self
     }
 
     /// The time limit to connect (10 s).
-    #[must_use]
     pub fn connect_limit(mut self, limit: Duration) -> Self {
         self.connect_limit = limit.min(MAX_TIME_LIMIT);
         self
     }
 
     /// The time limit until the model produces something (5 min). Keep-alive comments do not count.
-    #[must_use]
     pub fn first_token_limit(mut self, limit: Duration) -> Self {
         self.settings.first_token_limit = limit.min(MAX_TIME_LIMIT);
         self
     }
 
     /// The time limit without a byte between two tokens (5 min).
-    #[must_use]
     pub fn token_gap_limit(mut self, limit: Duration) -> Self {
         self.settings.token_gap_limit = limit.min(MAX_TIME_LIMIT);
         self
     }
 
     /// The number of retries ([`DEFAULT_RETRIES`]).
-    #[must_use]
     pub fn retries(mut self, retries: u32) -> Self {
         self.settings.retries = retries;
         self
     }
 
     /// The delays between retries.
-    #[must_use]
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         let longest = backoff.longest.min(MAX_TIME_LIMIT);
         self.settings.backoff = Backoff { longest, ..backoff };
@@ -132,7 +123,6 @@ impl HttpModelBuilder {
     }
 
     /// The model to call if this one fails.
-    #[must_use]
     pub fn fallback(mut self, model: impl Model) -> Self {
         self.settings.fallback = Some(Box::new(model));
         self
@@ -140,21 +130,18 @@ impl HttpModelBuilder {
 
     /// Declares that the server can enforce a JSON Schema. Default: yes for a provider's own address, and
     /// for compatible servers of protocols where most can.
-    #[must_use]
     pub fn with_schema_mode(mut self) -> Self {
         self.has_schema_mode = Some(true);
         self
     }
 
     /// Declares that the server cannot enforce a JSON Schema.
-    #[must_use]
     pub fn without_schema_mode(mut self) -> Self {
         self.has_schema_mode = Some(false);
         self
     }
 
     /// The most bytes of one event of the answer (32 MiB).
-    #[must_use]
     pub fn event_limit(mut self, bytes: usize) -> Self {
         self.settings.event_limit = bytes;
         self

@@ -53,42 +53,44 @@ enum SchemaSupport {
 
 const SSE: (&str, &str) = ("accept", "text/event-stream");
 
+/// What most providers have in common.
+const USUAL: Provider = Provider {
+    wire: "",
+    base: "",
+    version: "/v1",
+    base_path: BasePath::Complete,
+    path: "",
+    query: None,
+    variable: None,
+    key_header: KeyHeader::Bearer,
+    headers: &[SSE],
+    schema_support: SchemaSupport::OfficialOnly,
+};
+
 static PROVIDERS: [Provider; 6] = [
     Provider {
         wire: "openai-chat",
         base: "https://api.openai.com",
-        version: "/v1",
-        base_path: BasePath::Complete,
         path: "/chat/completions",
-        query: None,
         variable: Some("OPENAI_API_KEY"),
-        key_header: KeyHeader::Bearer,
-        headers: &[SSE],
-        schema_support: SchemaSupport::OfficialOnly,
+        ..USUAL
     },
     Provider {
         wire: "openai-responses",
         base: "https://api.openai.com",
-        version: "/v1",
-        base_path: BasePath::Complete,
         path: "/responses",
-        query: None,
         variable: Some("OPENAI_API_KEY"),
-        key_header: KeyHeader::Bearer,
-        headers: &[SSE],
-        schema_support: SchemaSupport::OfficialOnly,
+        ..USUAL
     },
     Provider {
         wire: "anthropic",
         base: "https://api.anthropic.com",
-        version: "/v1",
         base_path: BasePath::AddVersion,
         path: "/messages",
-        query: None,
         variable: Some("ANTHROPIC_API_KEY"),
         key_header: KeyHeader::Named("x-api-key"),
         headers: &[SSE, ("anthropic-version", "2023-06-01")],
-        schema_support: SchemaSupport::OfficialOnly,
+        ..USUAL
     },
     Provider {
         wire: "gemini",
@@ -99,20 +101,17 @@ static PROVIDERS: [Provider; 6] = [
         query: Some(("alt", "sse")),
         variable: Some("GEMINI_API_KEY"),
         key_header: KeyHeader::Named("x-goog-api-key"),
-        headers: &[SSE],
         schema_support: SchemaSupport::Everywhere,
+        ..USUAL
     },
     Provider {
         wire: "dashscope",
         base: "https://dashscope.aliyuncs.com",
         version: "/api/v1",
-        base_path: BasePath::Complete,
         path: "/services/aigc/text-generation/generation",
-        query: None,
         variable: Some("DASHSCOPE_API_KEY"),
-        key_header: KeyHeader::Bearer,
         headers: &[SSE, ("x-dashscope-sse", "enable")],
-        schema_support: SchemaSupport::OfficialOnly,
+        ..USUAL
     },
     Provider {
         wire: "ollama",
@@ -120,11 +119,9 @@ static PROVIDERS: [Provider; 6] = [
         version: "/api",
         base_path: BasePath::AddVersion,
         path: "/chat",
-        query: None,
-        variable: None,
-        key_header: KeyHeader::Bearer,
         headers: &[("accept", "application/x-ndjson")],
         schema_support: SchemaSupport::Everywhere,
+        ..USUAL
     },
 ];
 
