@@ -32,3 +32,5 @@ mod running;
 mod store_errors;
 mod tokens;
 mod tools;
+#[path = "../wrapped_store/mod.rs"]
+mod wrapped_store;

@@ -26,3 +26,5 @@ mod retrying;
 mod sending;
 mod spending;
 mod subagents;
+#[path = "../wrapped_store/mod.rs"]
+mod wrapped_store;
