@@ -5,8 +5,8 @@ use std::sync::Arc;
 use turnwire_core::{Event, Fields, Seq};
 use turnwire_log::doctor::{self, SessionFinding};
 use turnwire_log::store::{
-    MessageQuery, NewSession, Retention, SessionKey, SessionRecord, SessionState, SessionStatus,
-    Store, StoredMessage,
+    Append, MessageQuery, NewSession, Retention, SessionKey, SessionRecord, SessionState,
+    SessionStatus, Store, StoredMessage,
 };
 use turnwire_log::{Log, MemoryStore, Session};
 use turnwire_testkit::{check_property, one_in, stream};
@@ -164,17 +164,9 @@ async fn a_state_that_is_wrong_is_put_right() {
         .acquire_lease(session.number(), "x", std::time::Duration::from_secs(9))
         .await
         .unwrap();
-    let append = turnwire_log::store::Append {
-        session: session.number(),
-        fence: lease.fence,
-        lines: None,
-        now_ms: 1,
-        messages: Vec::new(),
-        superseded: Vec::new(),
+    let append = Append {
         state: Some(SessionState::default()),
-        idempotency: None,
-        enqueue: Vec::new(),
-        dequeue: Vec::new(),
+        ..Append::empty(session.number(), lease.fence, 1)
     };
     store.append(append).await.unwrap();
     let found = findings(store).await;
@@ -195,21 +187,13 @@ async fn an_event_that_does_not_fit_is_named_and_the_rest_still_counts() {
         .await
         .unwrap();
     let bytes = "{\"type\":\"TEXT_BLOCK_END\",\"reply_id\":\"r\",\"block_id\":\"?\"}\nnothing\n";
-    let append = turnwire_log::store::Append {
-        session: session.number(),
-        fence: lease.fence,
+    let append = Append {
         lines: Some(turnwire_log::store::EventLines {
             first: Seq::new(2).unwrap(),
             count: 2,
             bytes: bytes.into(),
         }),
-        now_ms: 1,
-        messages: Vec::new(),
-        superseded: Vec::new(),
-        state: None,
-        idempotency: None,
-        enqueue: Vec::new(),
-        dequeue: Vec::new(),
+        ..Append::empty(session.number(), lease.fence, 1)
     };
     store.append(append).await.unwrap();
     let log = Log::new(log.store().clone(), "again");
