@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use turnwire_core::{ContentBlock, Event, EventKind, Msg, ToolCall};
+use turnwire_core::{ContentBlock, Event, EventKind, Msg, ToolCall, event_kinds};
 
 /// The shortest run of letters and digits that counts as random.
 const MIN_RANDOM_CHARS: usize = 16;
@@ -79,33 +79,9 @@ impl CallIds {
                     }
                 }
             }
-            EventKind::TextBlockDelta(_)
-            | EventKind::ThinkingBlockDelta(_)
-            | EventKind::ReplyStart(_)
-            | EventKind::ReplyEnd(_)
-            | EventKind::ModelCallStart(_)
-            | EventKind::TextBlockStart(_)
-            | EventKind::TextBlockEnd(_)
-            | EventKind::ThinkingBlockStart(_)
-            | EventKind::ThinkingBlockEnd(_)
-            | EventKind::DataBlockStart(_)
-            | EventKind::DataBlockDelta(_)
-            | EventKind::DataBlockEnd(_)
-            | EventKind::Hint(_)
-            | EventKind::ExceedMaxIters(_)
-            | EventKind::RequireUserConfirm(_)
-            | EventKind::RequireExternalExecution(_)
-            | EventKind::UserConfirmResult(_)
-            | EventKind::ExternalExecutionResult(_)
-            | EventKind::UserInterrupt(_)
-            | EventKind::Custom(_)
-            | EventKind::Message(_)
-            | EventKind::Supersede(_)
-            | EventKind::Reset(_)
-            | EventKind::RequestStop(_)
-            | EventKind::AllToolsDenied(_)
-            | EventKind::SubagentExposed(_)
-            | EventKind::Unknown(_) => {}
+            event_kinds!(
+                ModelCallStart Hint reply text thinking data pending_call notice session
+            ) => {}
         }
         event
     }

@@ -44,7 +44,7 @@ use std::fmt;
 use std::mem::discriminant;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
-use turnwire_core::{Event, EventKind, HintBlock, Msg, ToolCall};
+use turnwire_core::{Event, EventKind, HintBlock, Msg, ToolCall, event_kinds};
 use turnwire_wires::model_request::{OutputFormat, ToolChoice, ToolDefinition as ModelTool};
 
 /// A model request before it is sent.
@@ -300,30 +300,13 @@ fn event_role<'e>(kind: &'e EventKind<'_>) -> EventRole<'e> {
         EventKind::ThinkingBlockEnd(end) => EventRole::End(&end.block_id),
         EventKind::DataBlockEnd(end) => EventRole::End(&end.block_id),
         EventKind::ToolCallEnd(end) => EventRole::End(&end.tool_call_id),
-        EventKind::ToolResultTextDelta(_)
-        | EventKind::ToolResultDataDelta(_)
-        | EventKind::Hint(_)
-        | EventKind::Block(_)
-        | EventKind::Custom(_) => EventRole::Standalone,
-        EventKind::ReplyStart(_)
-        | EventKind::ReplyEnd(_)
-        | EventKind::ModelCallStart(_)
-        | EventKind::ModelCallEnd(_)
-        | EventKind::ToolResultStart(_)
-        | EventKind::ToolResultEnd(_)
-        | EventKind::ExceedMaxIters(_)
-        | EventKind::RequireUserConfirm(_)
-        | EventKind::RequireExternalExecution(_)
-        | EventKind::UserConfirmResult(_)
-        | EventKind::ExternalExecutionResult(_)
-        | EventKind::UserInterrupt(_)
-        | EventKind::Message(_)
-        | EventKind::Supersede(_)
-        | EventKind::Reset(_)
-        | EventKind::RequestStop(_)
-        | EventKind::AllToolsDenied(_)
-        | EventKind::SubagentExposed(_)
-        | EventKind::Unknown(_) => EventRole::Structural,
+        event_kinds!(ToolResultTextDelta ToolResultDataDelta Hint Block Custom) => {
+            EventRole::Standalone
+        }
+        event_kinds!(
+            ToolResultStart ToolResultEnd Message Supersede Reset Unknown
+            reply model_call pending_call notice
+        ) => EventRole::Structural,
     }
 }
 
@@ -342,25 +325,19 @@ fn event_ids<'e>(kind: &'e EventKind<'_>) -> Vec<&'e str> {
         return vec![id];
     }
     let call_ids = |calls: &'e [ToolCall]| calls.iter().map(|call| call.id.as_str()).collect();
-    if let EventKind::ToolResultStart(start) = kind {
-        vec![&start.tool_call_id]
-    } else if let EventKind::ToolResultTextDelta(delta) = kind {
-        vec![&delta.tool_call_id]
-    } else if let EventKind::ToolResultDataDelta(delta) = kind {
-        vec![&delta.tool_call_id, &delta.block_id]
-    } else if let EventKind::ToolResultEnd(end) = kind {
-        vec![&end.tool_call_id]
-    } else if let EventKind::Hint(hint) = kind {
-        vec![&hint.block_id]
-    } else if let EventKind::Block(block) = kind {
-        vec![block.block.id()]
-    } else if let EventKind::ModelCallEnd(end) = kind {
-        end.discard.iter().map(String::as_str).collect()
-    } else if let EventKind::RequireUserConfirm(require) = kind {
-        call_ids(&require.tool_calls)
-    } else if let EventKind::RequireExternalExecution(require) = kind {
-        call_ids(&require.tool_calls)
-    } else {
-        Vec::new()
+    match kind {
+        EventKind::ToolResultStart(start) => vec![&start.tool_call_id],
+        EventKind::ToolResultTextDelta(delta) => vec![&delta.tool_call_id],
+        EventKind::ToolResultDataDelta(delta) => vec![&delta.tool_call_id, &delta.block_id],
+        EventKind::ToolResultEnd(end) => vec![&end.tool_call_id],
+        EventKind::Hint(hint) => vec![&hint.block_id],
+        EventKind::Block(block) => vec![block.block.id()],
+        EventKind::ModelCallEnd(end) => end.discard.iter().map(String::as_str).collect(),
+        EventKind::RequireUserConfirm(require) => call_ids(&require.tool_calls),
+        EventKind::RequireExternalExecution(require) => call_ids(&require.tool_calls),
+        event_kinds!(
+            UserConfirmResult ExternalExecutionResult ModelCallStart
+            reply text thinking data tool_call notice session
+        ) => Vec::new(),
     }
 }

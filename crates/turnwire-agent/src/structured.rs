@@ -28,7 +28,7 @@ use std::sync::Arc;
 use turnwire_core::event::{TextBlockDelta, TextBlockEnd, TextBlockStart};
 use turnwire_core::{
     BlockKind, ContentBlock, Event, EventKind, Fields, FinishedReason, HintBlock, Json, Msg,
-    TextBlock,
+    TextBlock, event_kinds,
 };
 use turnwire_wires::model_request::{OutputFormat, ToolDefinition};
 
@@ -272,38 +272,9 @@ impl AnswerToolRewriter {
                 }
                 EventKind::ModelCallEnd(end)
             }
-            other @ (EventKind::TextBlockDelta(_)
-            | EventKind::ThinkingBlockDelta(_)
-            | EventKind::ToolResultTextDelta(_)
-            | EventKind::ReplyStart(_)
-            | EventKind::ReplyEnd(_)
-            | EventKind::ModelCallStart(_)
-            | EventKind::TextBlockStart(_)
-            | EventKind::TextBlockEnd(_)
-            | EventKind::ThinkingBlockStart(_)
-            | EventKind::ThinkingBlockEnd(_)
-            | EventKind::DataBlockStart(_)
-            | EventKind::DataBlockDelta(_)
-            | EventKind::DataBlockEnd(_)
-            | EventKind::Hint(_)
-            | EventKind::ToolResultStart(_)
-            | EventKind::ToolResultDataDelta(_)
-            | EventKind::ToolResultEnd(_)
-            | EventKind::ExceedMaxIters(_)
-            | EventKind::RequireUserConfirm(_)
-            | EventKind::RequireExternalExecution(_)
-            | EventKind::UserConfirmResult(_)
-            | EventKind::ExternalExecutionResult(_)
-            | EventKind::UserInterrupt(_)
-            | EventKind::Custom(_)
-            | EventKind::Block(_)
-            | EventKind::Message(_)
-            | EventKind::Supersede(_)
-            | EventKind::Reset(_)
-            | EventKind::RequestStop(_)
-            | EventKind::AllToolsDenied(_)
-            | EventKind::SubagentExposed(_)
-            | EventKind::Unknown(_)) => other,
+            other @ (event_kinds!(
+                ModelCallStart reply content tool_result pending_call notice session
+            )) => other,
         }
     }
 }

@@ -17,6 +17,7 @@
 //! ```
 
 use crate::event::{Chunk, Event, EventKind, Text};
+use crate::event_kinds;
 
 /// Size limit of a merged delta, so that it stays an event of ordinary size.
 const MAX_MERGED_BYTES: usize = 64 * 1024;
@@ -112,35 +113,10 @@ fn delta<'e, 'a>(kind: &'e mut EventKind<'a>) -> Option<(Target<'e>, &'e mut Tex
                 Target::ResultData(&event.tool_call_id, &event.block_id, &event.media_type);
             (!event.block_id.is_empty()).then_some((target, data))
         }
-        EventKind::ReplyStart(_)
-        | EventKind::ReplyEnd(_)
-        | EventKind::ModelCallStart(_)
-        | EventKind::ModelCallEnd(_)
-        | EventKind::TextBlockStart(_)
-        | EventKind::TextBlockEnd(_)
-        | EventKind::ThinkingBlockStart(_)
-        | EventKind::ThinkingBlockEnd(_)
-        | EventKind::DataBlockStart(_)
-        | EventKind::DataBlockEnd(_)
-        | EventKind::Hint(_)
-        | EventKind::ToolCallStart(_)
-        | EventKind::ToolCallEnd(_)
-        | EventKind::ToolResultStart(_)
-        | EventKind::ToolResultEnd(_)
-        | EventKind::ExceedMaxIters(_)
-        | EventKind::RequireUserConfirm(_)
-        | EventKind::RequireExternalExecution(_)
-        | EventKind::UserConfirmResult(_)
-        | EventKind::ExternalExecutionResult(_)
-        | EventKind::UserInterrupt(_)
-        | EventKind::Custom(_)
-        | EventKind::Block(_)
-        | EventKind::Message(_)
-        | EventKind::Supersede(_)
-        | EventKind::Reset(_)
-        | EventKind::RequestStop(_)
-        | EventKind::AllToolsDenied(_)
-        | EventKind::SubagentExposed(_)
-        | EventKind::Unknown(_) => None,
+        event_kinds!(
+            TextBlockStart TextBlockEnd ThinkingBlockStart ThinkingBlockEnd DataBlockStart
+            DataBlockEnd Hint Block ToolCallStart ToolCallEnd ToolResultStart ToolResultEnd
+            reply model_call pending_call notice session
+        ) => None,
     }
 }

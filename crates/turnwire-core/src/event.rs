@@ -25,6 +25,7 @@
 //! An event borrows its text from the JSON that it was read from; [`Event::into_owned`] copies it.
 
 mod field;
+mod groups;
 mod kinds;
 mod read;
 mod values;

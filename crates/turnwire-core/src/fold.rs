@@ -45,6 +45,7 @@ use crate::base64;
 use crate::block::{ContentBlock, Part, Payload, Source, ToolResult};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, EventKind, ModelCallEnd, ReplyEnd, ReplyStart};
+use crate::event_kinds;
 use crate::msg::{Msg, Usage, check_role};
 use crate::names::Role;
 use crate::work;
@@ -242,19 +243,8 @@ impl Fold<'_> {
             EventKind::ExternalExecutionResult(answer) => {
                 self.external_execution_result(answer, event)?;
             }
-            // For subscribers only: they change nothing in the message.
-            EventKind::ModelCallStart(_)
-            | EventKind::ExceedMaxIters(_)
-            | EventKind::UserInterrupt(_)
-            | EventKind::RequestStop(_)
-            | EventKind::AllToolsDenied(_)
-            | EventKind::SubagentExposed(_)
-            // These do not belong to a reply and do not get here.
-            | EventKind::Custom(_)
-            | EventKind::Message(_)
-            | EventKind::Supersede(_)
-            | EventKind::Reset(_)
-            | EventKind::Unknown(_) => {}
+            // Notices are for subscribers only; events of the session do not get here.
+            event_kinds!(ModelCallStart notice session) => {}
         }
         if self.msg.created_at.is_empty() {
             self.msg.created_at.push_str(&event.created_at);

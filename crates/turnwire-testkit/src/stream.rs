@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use turnwire_core::event::{
     DataBlockDelta, TextBlockDelta, TextBlockEnd, TextBlockStart, ToolResultEnd,
 };
-use turnwire_core::{Event, EventKind, Msg, Seq, ToolResultState};
+use turnwire_core::{Event, EventKind, Msg, Seq, ToolResultState, event_kinds};
 
 /// Several replies in one stream, and their messages in the order of their first events.
 pub fn random_replies(rng: &mut Rng) -> (Vec<Event<'static>>, Vec<Msg>) {
@@ -153,26 +153,7 @@ fn block_of(event: &Event<'_>) -> Option<(Stage, (bool, String))> {
         EventKind::ToolResultTextDelta(event) => (Stage::Later, true, &event.tool_call_id),
         EventKind::ToolResultDataDelta(event) => (Stage::Later, true, &event.tool_call_id),
         EventKind::ToolResultEnd(event) => (Stage::Later, true, &event.tool_call_id),
-        EventKind::ReplyStart(_)
-        | EventKind::ReplyEnd(_)
-        | EventKind::ModelCallStart(_)
-        | EventKind::ModelCallEnd(_)
-        | EventKind::Hint(_)
-        | EventKind::ExceedMaxIters(_)
-        | EventKind::RequireUserConfirm(_)
-        | EventKind::RequireExternalExecution(_)
-        | EventKind::UserConfirmResult(_)
-        | EventKind::ExternalExecutionResult(_)
-        | EventKind::UserInterrupt(_)
-        | EventKind::Custom(_)
-        | EventKind::Block(_)
-        | EventKind::Message(_)
-        | EventKind::Supersede(_)
-        | EventKind::Reset(_)
-        | EventKind::RequestStop(_)
-        | EventKind::AllToolsDenied(_)
-        | EventKind::SubagentExposed(_)
-        | EventKind::Unknown(_) => return None,
+        event_kinds!(Hint Block reply model_call pending_call notice session) => return None,
     };
     Some((stage, (is_result, id.to_string())))
 }

@@ -31,7 +31,7 @@ use crate::stream::{Decode, Encode, EventSink, Frames};
 use crate::turnwire::{legacy_names, read_messages};
 use base64_groups::{Base64Groups, Regrouped};
 use turnwire_core::event::{Chunk, Custom, CustomValue};
-use turnwire_core::{Event, EventKind, Json, Msg, Result};
+use turnwire_core::{Event, EventKind, Json, Msg, Result, event_kinds};
 
 pub(crate) static WIRE: Wire = Wire {
     name: "agentscope",
@@ -114,46 +114,19 @@ pub fn decode_event(text: &str) -> Result<Event<'_>> {
 fn is_accepted(event: &Event<'_>) -> bool {
     event.rest.raw(ORIGINAL_FIELD).is_none()
         && match &event.kind {
-            EventKind::ModelCallStart(_)
-            | EventKind::TextBlockStart(_)
-            | EventKind::TextBlockDelta(_)
-            | EventKind::TextBlockEnd(_)
-            | EventKind::ThinkingBlockStart(_)
-            | EventKind::ThinkingBlockDelta(_)
-            | EventKind::ThinkingBlockEnd(_)
-            | EventKind::DataBlockEnd(_)
-            | EventKind::ToolCallStart(_)
-            | EventKind::ToolCallDelta(_)
-            | EventKind::ToolCallEnd(_)
-            | EventKind::ToolResultStart(_)
-            | EventKind::ToolResultTextDelta(_)
-            | EventKind::ExceedMaxIters(_)
-            | EventKind::UserInterrupt(_) => true,
+            event_kinds!(
+                ModelCallStart DataBlockEnd ToolResultStart ToolResultTextDelta ExceedMaxIters
+                UserInterrupt text thinking tool_call
+            ) => true,
             EventKind::DataBlockDelta(delta) => {
                 delta.media_type.is_some() && matches!(delta.chunk, Chunk::Data(_))
             }
             EventKind::ToolResultDataDelta(delta) => {
                 delta.media_type.is_some() && matches!(delta.chunk, Chunk::Data(_))
             }
-            EventKind::ReplyStart(_)
-            | EventKind::ReplyEnd(_)
-            | EventKind::ModelCallEnd(_)
-            | EventKind::DataBlockStart(_)
-            | EventKind::Hint(_)
-            | EventKind::Block(_)
-            | EventKind::ToolResultEnd(_)
-            | EventKind::RequireUserConfirm(_)
-            | EventKind::RequireExternalExecution(_)
-            | EventKind::UserConfirmResult(_)
-            | EventKind::ExternalExecutionResult(_)
-            | EventKind::RequestStop(_)
-            | EventKind::AllToolsDenied(_)
-            | EventKind::SubagentExposed(_)
-            | EventKind::Custom(_)
-            | EventKind::Message(_)
-            | EventKind::Supersede(_)
-            | EventKind::Reset(_)
-            | EventKind::Unknown(_) => false,
+            event_kinds!(
+                ModelCallEnd DataBlockStart Hint Block ToolResultEnd reply pending_call java session
+            ) => false,
         }
 }
 
@@ -226,42 +199,11 @@ pub fn decode_message(text: &str) -> Result<Msg> {
 /// Whether AgentScope has events of this kind.
 fn is_agentscope_kind(kind: &EventKind<'_>) -> bool {
     match kind {
-        EventKind::ReplyStart(_)
-        | EventKind::ReplyEnd(_)
-        | EventKind::ModelCallStart(_)
-        | EventKind::ModelCallEnd(_)
-        | EventKind::TextBlockStart(_)
-        | EventKind::TextBlockDelta(_)
-        | EventKind::TextBlockEnd(_)
-        | EventKind::ThinkingBlockStart(_)
-        | EventKind::ThinkingBlockDelta(_)
-        | EventKind::ThinkingBlockEnd(_)
-        | EventKind::DataBlockStart(_)
-        | EventKind::DataBlockDelta(_)
-        | EventKind::DataBlockEnd(_)
-        | EventKind::Hint(_)
-        | EventKind::ToolCallStart(_)
-        | EventKind::ToolCallDelta(_)
-        | EventKind::ToolCallEnd(_)
-        | EventKind::ToolResultStart(_)
-        | EventKind::ToolResultTextDelta(_)
-        | EventKind::ToolResultDataDelta(_)
-        | EventKind::ToolResultEnd(_)
-        | EventKind::RequireUserConfirm(_)
-        | EventKind::RequireExternalExecution(_)
-        | EventKind::UserConfirmResult(_)
-        | EventKind::ExternalExecutionResult(_)
-        | EventKind::UserInterrupt(_)
-        | EventKind::ExceedMaxIters(_)
-        | EventKind::Custom(_) => true,
-        EventKind::Block(_)
-        | EventKind::RequestStop(_)
-        | EventKind::AllToolsDenied(_)
-        | EventKind::SubagentExposed(_)
-        | EventKind::Message(_)
-        | EventKind::Supersede(_)
-        | EventKind::Reset(_)
-        | EventKind::Unknown(_) => false,
+        event_kinds!(
+            Hint ExceedMaxIters UserInterrupt Custom
+            reply model_call text thinking data tool pending_call
+        ) => true,
+        event_kinds!(Block Message Supersede Reset Unknown java) => false,
     }
 }
 

@@ -8,7 +8,7 @@ use crate::collect::WholeResponse;
 use crate::stream::{Encode, EncoderOptions, Frames, StreamFailure, UnsettledCalls};
 use std::collections::HashSet;
 use turnwire_core::event::Block;
-use turnwire_core::{ContentBlock, Event, EventKind, TextBlock};
+use turnwire_core::{ContentBlock, Event, EventKind, TextBlock, event_kinds};
 
 /// Wraps an encoder if the client asked for JSON.
 pub(crate) fn wrap_encoder<E: Encode + 'static>(
@@ -76,38 +76,7 @@ fn text_block_id<'e>(event: &'e Event<'_>) -> Option<&'e str> {
             let ContentBlock::Text(block) = &*block.block else { return None };
             Some(&block.id)
         }
-        EventKind::ReplyStart(_)
-        | EventKind::ReplyEnd(_)
-        | EventKind::ModelCallStart(_)
-        | EventKind::ModelCallEnd(_)
-        | EventKind::ThinkingBlockStart(_)
-        | EventKind::ThinkingBlockDelta(_)
-        | EventKind::ThinkingBlockEnd(_)
-        | EventKind::DataBlockStart(_)
-        | EventKind::DataBlockDelta(_)
-        | EventKind::DataBlockEnd(_)
-        | EventKind::Hint(_)
-        | EventKind::ToolCallStart(_)
-        | EventKind::ToolCallDelta(_)
-        | EventKind::ToolCallEnd(_)
-        | EventKind::ToolResultStart(_)
-        | EventKind::ToolResultTextDelta(_)
-        | EventKind::ToolResultDataDelta(_)
-        | EventKind::ToolResultEnd(_)
-        | EventKind::RequireUserConfirm(_)
-        | EventKind::RequireExternalExecution(_)
-        | EventKind::UserConfirmResult(_)
-        | EventKind::ExternalExecutionResult(_)
-        | EventKind::UserInterrupt(_)
-        | EventKind::ExceedMaxIters(_)
-        | EventKind::RequestStop(_)
-        | EventKind::AllToolsDenied(_)
-        | EventKind::SubagentExposed(_)
-        | EventKind::Custom(_)
-        | EventKind::Message(_)
-        | EventKind::Supersede(_)
-        | EventKind::Reset(_)
-        | EventKind::Unknown(_) => None,
+        event_kinds!(Hint reply model_call thinking data tool pending_call notice session) => None,
     }
 }
 

@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use turnwire_core::{Event, EventKind, Folder};
+use turnwire_core::{Event, EventKind, Folder, event_kinds};
 use turnwire_wires::{Decoded, Decoder, DecoderOptions, Wire};
 
 /// Fold events into messages: one message per reply
@@ -139,6 +139,8 @@ impl FoldRun {
 fn message_id<'e>(event: &'e Event<'_>) -> &'e str {
     match &event.kind {
         EventKind::Message(event) => event.message.id(),
-        _ => &event.reply_id,
+        event_kinds!(
+            Custom Supersede Reset Unknown reply model_call content tool pending_call notice
+        ) => &event.reply_id,
     }
 }

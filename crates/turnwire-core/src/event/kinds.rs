@@ -1,5 +1,5 @@
-//! Every kind of event, in one table. To add an event type, add it here; the compiler then finds the
-//! places that must handle it.
+//! Every kind of event, in one table. To add an event type, add it here and to a group in `groups.rs`; the
+//! compiler then finds the places that must handle it.
 //!
 //! The order of the fields is their order in the JSON. A field is
 //!
@@ -13,6 +13,7 @@ use super::read::RawEvent;
 use super::{Chunk, ConfirmResult, CustomValue, Text, TokenCounts, owned};
 use crate::block::{ContentBlock, HintBlock, Payload, ToolCall, ToolResult};
 use crate::error::{Error, ErrorKind, Result};
+use crate::event_kinds;
 use crate::json::{Fields, Json};
 use crate::msg::{Msg, ReplyError};
 use crate::names::{FinishedReason, Role, ToolResultState};
@@ -467,8 +468,7 @@ impl EventKind<'_> {
 
     /// Whether an event of this kind must have a `reply_id`.
     pub(super) fn needs_reply(&self) -> bool {
-        !matches!(self, Self::RequestStop(_) | Self::AllToolsDenied(_) | Self::SubagentExposed(_))
-            && self.is_part_of_reply()
+        !matches!(self, event_kinds!(java session))
     }
 
     /// Whether its `reply_id` may be empty.
@@ -484,51 +484,18 @@ impl EventKind<'_> {
             Self::DataBlockStart(start) => Some(&start.block_id),
             Self::ToolCallStart(start) => Some(&start.tool_call_id),
             Self::Block(block) => Some(block.block.id()),
-            Self::ReplyStart(_)
-            | Self::ReplyEnd(_)
-            | Self::ModelCallStart(_)
-            | Self::ModelCallEnd(_)
-            | Self::TextBlockDelta(_)
-            | Self::TextBlockEnd(_)
-            | Self::ThinkingBlockDelta(_)
-            | Self::ThinkingBlockEnd(_)
-            | Self::DataBlockDelta(_)
-            | Self::DataBlockEnd(_)
-            | Self::Hint(_)
-            | Self::ToolCallDelta(_)
-            | Self::ToolCallEnd(_)
-            | Self::ToolResultStart(_)
-            | Self::ToolResultTextDelta(_)
-            | Self::ToolResultDataDelta(_)
-            | Self::ToolResultEnd(_)
-            | Self::ExceedMaxIters(_)
-            | Self::RequireUserConfirm(_)
-            | Self::RequireExternalExecution(_)
-            | Self::UserConfirmResult(_)
-            | Self::ExternalExecutionResult(_)
-            | Self::UserInterrupt(_)
-            | Self::Custom(_)
-            | Self::Message(_)
-            | Self::Supersede(_)
-            | Self::Reset(_)
-            | Self::RequestStop(_)
-            | Self::AllToolsDenied(_)
-            | Self::SubagentExposed(_)
-            | Self::Unknown(_) => None,
+            event_kinds!(
+                TextBlockDelta TextBlockEnd ThinkingBlockDelta ThinkingBlockEnd DataBlockDelta
+                DataBlockEnd Hint ToolCallDelta ToolCallEnd
+                reply model_call tool_result pending_call notice session
+            ) => None,
         }
     }
 
     /// Whether an event of this kind belongs to a reply. Others change no message of a reply and never fail
     /// a stream.
     pub fn is_part_of_reply(&self) -> bool {
-        !matches!(
-            self,
-            Self::Custom(_)
-                | Self::Message(_)
-                | Self::Supersede(_)
-                | Self::Reset(_)
-                | Self::Unknown(_)
-        )
+        !matches!(self, event_kinds!(session))
     }
 }
 

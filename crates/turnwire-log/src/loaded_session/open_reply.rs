@@ -4,6 +4,7 @@ use crate::cost::Cost;
 use turnwire_core::event::SubAgent;
 use turnwire_core::{
     Event, EventIds, EventKind, FoldCursor, ModelCalls, Msg, Seq, ToolCall, ToolCallState,
+    event_kinds,
 };
 
 /// A reply that has not ended.
@@ -105,43 +106,16 @@ impl OpenReply {
             EventKind::RequireExternalExecution(ask) => {
                 self.add_waiting(&ask.tool_calls, &event.created_at);
             }
-            EventKind::UserConfirmResult(_)
-            | EventKind::ExternalExecutionResult(_)
-            | EventKind::ToolResultStart(_)
-            | EventKind::ToolResultEnd(_)
-            | EventKind::ModelCallEnd(_) => {
+            event_kinds!(
+                ModelCallEnd ToolResultStart ToolResultEnd UserConfirmResult ExternalExecutionResult
+            ) => {
                 let msg = &self.msg;
                 self.waiting.retain(|(id, _)| waits(msg, id));
             }
-            EventKind::TextBlockDelta(_)
-            | EventKind::ThinkingBlockDelta(_)
-            | EventKind::ToolCallDelta(_)
-            | EventKind::ToolResultTextDelta(_)
-            | EventKind::ReplyStart(_)
-            | EventKind::ReplyEnd(_)
-            | EventKind::ModelCallStart(_)
-            | EventKind::TextBlockStart(_)
-            | EventKind::TextBlockEnd(_)
-            | EventKind::ThinkingBlockStart(_)
-            | EventKind::ThinkingBlockEnd(_)
-            | EventKind::DataBlockStart(_)
-            | EventKind::DataBlockDelta(_)
-            | EventKind::DataBlockEnd(_)
-            | EventKind::Hint(_)
-            | EventKind::ToolCallStart(_)
-            | EventKind::ToolCallEnd(_)
-            | EventKind::ToolResultDataDelta(_)
-            | EventKind::ExceedMaxIters(_)
-            | EventKind::UserInterrupt(_)
-            | EventKind::Custom(_)
-            | EventKind::Block(_)
-            | EventKind::Message(_)
-            | EventKind::Supersede(_)
-            | EventKind::Reset(_)
-            | EventKind::RequestStop(_)
-            | EventKind::AllToolsDenied(_)
-            | EventKind::SubagentExposed(_)
-            | EventKind::Unknown(_) => {}
+            event_kinds!(
+                ModelCallStart ToolResultTextDelta ToolResultDataDelta
+                reply content tool_call notice session
+            ) => {}
         }
     }
 

@@ -4,7 +4,7 @@ use crate::error::{ApiError, ApiResult};
 use memchr::memchr2;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use turnwire_core::{Error, ErrorKind, Event, EventKind, Fields, Json};
+use turnwire_core::{Error, ErrorKind, Event, EventKind, Fields, Json, event_kinds};
 use turnwire_wires::body::FrameReader;
 use turnwire_wires::{Decoded, Decoder, DecoderOptions, Wire};
 
@@ -73,8 +73,10 @@ impl<'a> Batch<'a> {
                     Cow::Owned(message.message.id().to_owned())
                 }
                 EventKind::Message(_) => event.id.clone(),
-                kind if kind.is_part_of_reply() => event.reply_id.clone(),
-                _ => continue,
+                event_kinds!(reply model_call content tool pending_call notice) => {
+                    event.reply_id.clone()
+                }
+                event_kinds!(Custom Supersede Reset Unknown) => continue,
             };
             if touched.last() != Some(&id) && !id.is_empty() {
                 touched.push(id);
@@ -318,12 +320,13 @@ fn too_long(at: usize, line: u64, limit: usize) -> ApiError {
 #[cold]
 fn not_an_event(at: usize, line: u64, error: &Error) -> ApiError {
     let name = describe_event(at, line, "");
-    match error.kind() {
-        ErrorKind::NotJson => ApiError::bad_request(format!("{name} is not JSON: {error}"))
+    if error.kind() == ErrorKind::NotJson {
+        ApiError::bad_request(format!("{name} is not JSON: {error}"))
             .kind("not_json")
-            .hint("send one JSON object per line, or a JSON list; nothing was stored"),
-        _ => ApiError::unprocessable(format!("{name} is not an event: {error}"))
+            .hint("send one JSON object per line, or a JSON list; nothing was stored")
+    } else {
+        ApiError::unprocessable(format!("{name} is not an event: {error}"))
             .kind("not_an_event")
-            .hint("nothing of this request was stored"),
+            .hint("nothing of this request was stored")
     }
 }

@@ -9,7 +9,7 @@ use crate::error::{ApiError, ApiResult};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use turnwire_core::{Event, EventKind, Head, Seq};
+use turnwire_core::{Event, EventKind, Head, Seq, event_kinds};
 use turnwire_log::Session;
 use turnwire_log::store::{EventLines, SessionNumber};
 use turnwire_wires::{Decoder, Encode, EncoderOptions, Frames as Encoded, Wire};
@@ -148,20 +148,18 @@ fn find_edge(items: &[BatchEvent<'_>]) -> Option<ReplyEdge> {
     own.into_iter().find_map(|event| match &event.kind {
         EventKind::ReplyStart(_) => Some(ReplyEdge::Start(event.reply_id.to_string())),
         EventKind::ReplyEnd(_) => Some(ReplyEdge::End(event.reply_id.to_string())),
-        _ => None,
+        event_kinds!(model_call content tool pending_call notice session) => None,
     })
 }
 
 /// Whether an event changes how later ones are decoded.
 fn changes_decoding(event: &Event<'_>) -> bool {
     match &event.kind {
-        EventKind::ReplyStart(_)
-        | EventKind::ReplyEnd(_)
-        | EventKind::ModelCallStart(_)
-        | EventKind::ToolCallStart(_)
-        | EventKind::ToolResultStart(_)
-        | EventKind::ToolResultEnd(_) => true,
+        event_kinds!(ModelCallStart ToolCallStart ToolResultStart ToolResultEnd reply) => true,
         EventKind::Unknown(word) => word == "AGENT_RESULT",
-        _ => false,
+        event_kinds!(
+            ModelCallEnd ToolCallDelta ToolCallEnd ToolResultTextDelta ToolResultDataDelta Custom
+            Message Supersede Reset content pending_call notice
+        ) => false,
     }
 }

@@ -24,7 +24,7 @@ use turnwire_core::event::{
 use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{
     Event, EventKind, Fields, FinishedReason, Head, PermissionRule, ToolCall, ToolCallState,
-    ToolResult, ToolResultState,
+    ToolResult, ToolResultState, event_kinds,
 };
 use turnwire_log::{OpenReply, PushOutcome, Session, Transaction};
 
@@ -171,27 +171,32 @@ impl ClientEventHandler<'_> {
             self.repeated += 1;
             return Ok(());
         }
-        // `required_action` has refused all other types.
-        if let EventKind::UserConfirmResult(answer) = &event.kind {
-            let reply = find_open_reply(tx, event)?;
-            let kind = checked_confirmation(reply, answer)?;
-            let event = answer_event(reply, event, kind);
-            self.store_answer(tx, event)
-        } else if let EventKind::ExternalExecutionResult(answer) = &event.kind {
-            let reply = find_open_reply(tx, event)?;
-            let kind = checked_results(reply, answer)?;
-            let event = answer_event(reply, event, kind);
-            self.store_answer(tx, event)
-        } else if let EventKind::UserInterrupt(_) = &event.kind {
-            self.stop(tx, event)
-        } else if let EventKind::Hint(_) = &event.kind {
-            let outcome = self.app.turns.store_hint(self.session, tx, event, self.when_idle)?;
-            self.stored += u32::from(outcome.is_new);
-            self.repeated += u32::from(!outcome.is_new);
-            self.started = outcome.started.or(self.started.take());
-            Ok(())
-        } else {
-            self.push(tx, event.clone().into_owned().stamped(&SystemStamp)).map(drop)
+        match &event.kind {
+            EventKind::UserConfirmResult(answer) => {
+                let reply = find_open_reply(tx, event)?;
+                let kind = checked_confirmation(reply, answer)?;
+                let event = answer_event(reply, event, kind);
+                self.store_answer(tx, event)
+            }
+            EventKind::ExternalExecutionResult(answer) => {
+                let reply = find_open_reply(tx, event)?;
+                let kind = checked_results(reply, answer)?;
+                let event = answer_event(reply, event, kind);
+                self.store_answer(tx, event)
+            }
+            EventKind::UserInterrupt(_) => self.stop(tx, event),
+            EventKind::Hint(_) => {
+                let outcome = self.app.turns.store_hint(self.session, tx, event, self.when_idle)?;
+                self.stored += u32::from(outcome.is_new);
+                self.repeated += u32::from(!outcome.is_new);
+                self.started = outcome.started.or(self.started.take());
+                Ok(())
+            }
+            // Custom events: `required_action` has refused all others.
+            event_kinds!(
+                RequireUserConfirm RequireExternalExecution ExceedMaxIters Block
+                java reply model_call text thinking data tool session
+            ) => self.push(tx, event.clone().into_owned().stamped(&SystemStamp)).map(drop),
         }
     }
 

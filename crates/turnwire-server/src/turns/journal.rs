@@ -11,7 +11,7 @@ use turnwire_agent::hints::HintStore;
 use turnwire_agent::{AgentError, Journal};
 use turnwire_core::Stamp;
 use turnwire_core::stamp::{SequentialStamp, SystemStamp};
-use turnwire_core::{Event, EventKind, HintBlock, ModelCalls, Msg, ToolResultState};
+use turnwire_core::{Event, EventKind, HintBlock, ModelCalls, Msg, ToolResultState, event_kinds};
 use turnwire_log::cost::COST_FIELD;
 use turnwire_log::store::SessionStatus;
 use turnwire_log::{Error, OpenReply, Receipt, Session, Transaction};
@@ -83,7 +83,10 @@ impl LogJournal {
                 EventKind::ToolResultEnd(end) if end.state == ToolResultState::Running => {
                     event.metadata.insert(BACKGROUND, self.process.as_str());
                 }
-                _ => {}
+                event_kinds!(
+                    ModelCallStart RequireExternalExecution UserConfirmResult
+                    ExternalExecutionResult reply content tool notice session
+                ) => {}
             }
         }
     }
@@ -220,7 +223,7 @@ fn stamp_event_with(event: &mut Event<'static>, session: &Session, stamp: &impl 
     let id = match &mut event.kind {
         EventKind::ReplyStart(start) => Some(&mut start.session_id),
         EventKind::ReplyEnd(end) => Some(&mut end.session_id),
-        _ => None,
+        event_kinds!(model_call content tool pending_call notice session) => None,
     };
     if let Some(id) = id.filter(|id| id.is_empty()) {
         session.id().clone_into(id);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use turnwire_agent::model::MODEL_METADATA_KEY;
 use turnwire_core::event::{ModelCallEnd, SubAgent, TokenCounts};
-use turnwire_core::{Event, EventKind};
+use turnwire_core::{Event, EventKind, event_kinds};
 use turnwire_log::Cost;
 
 /// The counts of one agent run.
@@ -84,24 +84,26 @@ impl UsageCounter {
 
     /// A model call starts as soon as everything before it is durable.
     fn time_model(&mut self, event: &Event<'_>) {
-        self.model = match (&event.kind, self.model) {
-            (EventKind::ModelCallStart(_), _) => ModelPhase::Started,
-            (EventKind::ModelCallEnd(_), before) => {
-                if before != ModelPhase::NotCalled {
+        self.model = match &event.kind {
+            EventKind::ModelCallStart(_) => ModelPhase::Started,
+            EventKind::ModelCallEnd(_) => {
+                if self.model != ModelPhase::NotCalled {
                     self.metrics.observe_model_call(&self.agent, self.waiting_since.elapsed());
                 }
                 self.waiting_since = Instant::now();
                 ModelPhase::NotCalled
             }
-            (_, ModelPhase::Started) => {
-                self.metrics.observe_first_token(&self.agent, self.waiting_since.elapsed());
-                ModelPhase::Streaming
-            }
-            (_, ModelPhase::Streaming) => ModelPhase::Streaming,
-            (_, ModelPhase::NotCalled) => {
-                self.waiting_since = Instant::now();
-                ModelPhase::NotCalled
-            }
+            event_kinds!(reply content tool pending_call notice session) => match self.model {
+                ModelPhase::Started => {
+                    self.metrics.observe_first_token(&self.agent, self.waiting_since.elapsed());
+                    ModelPhase::Streaming
+                }
+                ModelPhase::Streaming => ModelPhase::Streaming,
+                ModelPhase::NotCalled => {
+                    self.waiting_since = Instant::now();
+                    ModelPhase::NotCalled
+                }
+            },
         };
     }
 }

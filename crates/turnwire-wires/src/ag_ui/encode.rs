@@ -9,7 +9,7 @@ use super::turn_state::{RunState, Step, StreamedKind, TurnState};
 use super::write_messages::streamed_messages;
 use crate::stream::{Encode, EncoderOptions, Frames, StreamFailure};
 use turnwire_core::event::{ModelCallEnd, ReplyEnd};
-use turnwire_core::{Event, EventKind, Fields, FinishedReason, Msg, ToolResult};
+use turnwire_core::{Event, EventKind, Fields, FinishedReason, Msg, ToolResult, event_kinds};
 
 /// Encodes one stream.
 pub(super) struct Encoder {
@@ -61,40 +61,8 @@ impl Encode for Encoder {
                 self.reset(out);
                 self.outside_reply_event(event, out);
             }
-            K::Custom(_)
-            | K::Supersede(_)
-            | K::UserInterrupt(_)
-            | K::ExceedMaxIters(_)
-            | K::RequestStop(_)
-            | K::AllToolsDenied(_)
-            | K::SubagentExposed(_)
-            | K::Unknown(_) => self.outside_reply_event(event, out),
-            K::ReplyStart(_)
-            | K::ReplyEnd(_)
-            | K::ModelCallStart(_)
-            | K::ModelCallEnd(_)
-            | K::TextBlockStart(_)
-            | K::TextBlockDelta(_)
-            | K::TextBlockEnd(_)
-            | K::ThinkingBlockStart(_)
-            | K::ThinkingBlockDelta(_)
-            | K::ThinkingBlockEnd(_)
-            | K::DataBlockStart(_)
-            | K::DataBlockDelta(_)
-            | K::DataBlockEnd(_)
-            | K::Hint(_)
-            | K::Block(_)
-            | K::ToolCallStart(_)
-            | K::ToolCallDelta(_)
-            | K::ToolCallEnd(_)
-            | K::ToolResultStart(_)
-            | K::ToolResultTextDelta(_)
-            | K::ToolResultDataDelta(_)
-            | K::ToolResultEnd(_)
-            | K::RequireUserConfirm(_)
-            | K::RequireExternalExecution(_)
-            | K::UserConfirmResult(_)
-            | K::ExternalExecutionResult(_) => {
+            event_kinds!(Custom Supersede Unknown notice) => self.outside_reply_event(event, out),
+            event_kinds!(reply model_call content tool pending_call) => {
                 if self.enter_turn(event, out) {
                     self.reply_event(event, out);
                     if self.run == RunState::Open && self.turn.is_waiting() {
@@ -271,16 +239,7 @@ impl Encoder {
                     }
                 }
             }
-            K::Message(_)
-            | K::Reset(_)
-            | K::Custom(_)
-            | K::Supersede(_)
-            | K::UserInterrupt(_)
-            | K::ExceedMaxIters(_)
-            | K::RequestStop(_)
-            | K::AllToolsDenied(_)
-            | K::SubagentExposed(_)
-            | K::Unknown(_) => {}
+            event_kinds!(notice session) => {}
         }
     }
 

@@ -17,13 +17,12 @@ impl Encoder {
     pub(super) fn outside_reply_event(&mut self, event: &Event<'_>, out: &mut Frames) {
         let whole;
         let lower;
-        let (name, value) = match &event.kind {
-            EventKind::Custom(custom) => (custom.name.as_str(), &custom.value.0),
-            kind => {
-                lower = kind.type_name().to_ascii_lowercase();
-                whole = to_json(event);
-                (lower.as_str(), &whole)
-            }
+        let (name, value) = if let EventKind::Custom(custom) = &event.kind {
+            (custom.name.as_str(), &custom.value.0)
+        } else {
+            lower = event.kind.type_name().to_ascii_lowercase();
+            whole = to_json(event);
+            (lower.as_str(), &whole)
         };
         let subagent_run_id = event.is_from_sub_agent().then_some(&*event.reply_id);
         let subagent_run_id = subagent_run_id.filter(|id| !id.is_empty());

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use turnwire_core::block::{Base64Source, Source};
 use turnwire_core::event::{Chunk, DataBlockDelta, ToolResultDataDelta};
-use turnwire_core::{DataBlock, Event, EventKind, Fields};
+use turnwire_core::{DataBlock, Event, EventKind, Fields, event_kinds};
 
 /// Incomplete groups by reply; none for a block that is complete so far.
 #[derive(Default)]
@@ -65,37 +65,10 @@ impl Base64Groups {
                     .filter_map(|(at, group)| flush_delta(event, at, group))
                     .collect();
             }
-            EventKind::ReplyStart(_)
-            | EventKind::ModelCallStart(_)
-            | EventKind::ModelCallEnd(_)
-            | EventKind::TextBlockStart(_)
-            | EventKind::TextBlockDelta(_)
-            | EventKind::TextBlockEnd(_)
-            | EventKind::ThinkingBlockStart(_)
-            | EventKind::ThinkingBlockDelta(_)
-            | EventKind::ThinkingBlockEnd(_)
-            | EventKind::DataBlockStart(_)
-            | EventKind::DataBlockDelta(_)
-            | EventKind::Hint(_)
-            | EventKind::Block(_)
-            | EventKind::ToolCallStart(_)
-            | EventKind::ToolCallDelta(_)
-            | EventKind::ToolCallEnd(_)
-            | EventKind::ToolResultStart(_)
-            | EventKind::RequireUserConfirm(_)
-            | EventKind::RequireExternalExecution(_)
-            | EventKind::UserConfirmResult(_)
-            | EventKind::ExternalExecutionResult(_)
-            | EventKind::UserInterrupt(_)
-            | EventKind::ExceedMaxIters(_)
-            | EventKind::RequestStop(_)
-            | EventKind::AllToolsDenied(_)
-            | EventKind::SubagentExposed(_)
-            | EventKind::Custom(_)
-            | EventKind::Message(_)
-            | EventKind::Supersede(_)
-            | EventKind::Reset(_)
-            | EventKind::Unknown(_) => None,
+            event_kinds!(
+                ReplyStart DataBlockStart DataBlockDelta Hint Block ToolResultStart
+                model_call text thinking tool_call pending_call notice session
+            ) => None,
         };
         group.and_then(|group| flush_delta(event, 0, group)).into_iter().collect()
     }

@@ -5,6 +5,7 @@ use turnwire_core::event::{Chunk, ConfirmResult, CustomValue};
 use turnwire_core::{
     Behavior, ContentBlock, DataBlock, ErrorType, Event, EventKind, FinishedReason, Msg, Part,
     Payload, PermissionRule, Result, Role, ToolCall, ToolCallState, ToolResult, ToolResultState,
+    event_kinds,
 };
 use url::Url;
 
@@ -52,29 +53,10 @@ pub(super) fn restrict_event(event: &mut Event<'_>) {
                 custom.value = CustomValue::default();
             }
         }
-        EventKind::ModelCallStart(_)
-        | EventKind::TextBlockStart(_)
-        | EventKind::TextBlockDelta(_)
-        | EventKind::TextBlockEnd(_)
-        | EventKind::ThinkingBlockStart(_)
-        | EventKind::ThinkingBlockDelta(_)
-        | EventKind::ThinkingBlockEnd(_)
-        | EventKind::DataBlockEnd(_)
-        | EventKind::Block(_)
-        | EventKind::ToolCallStart(_)
-        | EventKind::ToolCallDelta(_)
-        | EventKind::ToolCallEnd(_)
-        | EventKind::ToolResultStart(_)
-        | EventKind::ToolResultTextDelta(_)
-        | EventKind::UserInterrupt(_)
-        | EventKind::ExceedMaxIters(_)
-        | EventKind::RequestStop(_)
-        | EventKind::AllToolsDenied(_)
-        | EventKind::SubagentExposed(_)
-        | EventKind::Message(_)
-        | EventKind::Supersede(_)
-        | EventKind::Reset(_)
-        | EventKind::Unknown(_) => {}
+        event_kinds!(
+            ModelCallStart DataBlockEnd Block ToolResultStart ToolResultTextDelta Message Supersede
+            Reset Unknown text thinking tool_call notice
+        ) => {}
     }
 }
 

@@ -6,7 +6,7 @@ use super::encode::{as_custom, native_to_java, to_java};
 use super::open_replies::OpenReplies;
 use super::{KEPT_FIELD, carried_patch, patch};
 use crate::json::string_field;
-use turnwire_core::{Event, EventKind, Fields, Json, Result};
+use turnwire_core::{Event, EventKind, Fields, Json, Result, event_kinds};
 
 /// Reads an event of Java's.
 pub(super) fn decode(mut java: Fields, track: &OpenReplies) -> Result<Event<'static>> {
@@ -97,45 +97,14 @@ fn with_type(kept: Option<Json>, word: &str) -> Json {
 /// Whether Java has such events.
 pub(super) fn is_java_event(event: &Event<'_>) -> bool {
     match &event.kind {
-        EventKind::Block(_)
-        | EventKind::Message(_)
-        | EventKind::Supersede(_)
-        | EventKind::Reset(_)
-        | EventKind::UserInterrupt(_) => false,
+        event_kinds!(Block UserInterrupt Message Supersede Reset) => false,
         EventKind::Unknown(word) => {
             let kept: Option<Fields> = event.rest.get(KEPT_FIELD).ok().flatten();
             let set = kept.and_then(|kept| kept.get::<Fields>("set").ok().flatten());
             set.and_then(|set| string_field(&set, "type")).is_some_and(|java| java == *word)
         }
-        EventKind::ReplyStart(_)
-        | EventKind::ReplyEnd(_)
-        | EventKind::ModelCallStart(_)
-        | EventKind::ModelCallEnd(_)
-        | EventKind::TextBlockStart(_)
-        | EventKind::TextBlockDelta(_)
-        | EventKind::TextBlockEnd(_)
-        | EventKind::ThinkingBlockStart(_)
-        | EventKind::ThinkingBlockDelta(_)
-        | EventKind::ThinkingBlockEnd(_)
-        | EventKind::DataBlockStart(_)
-        | EventKind::DataBlockDelta(_)
-        | EventKind::DataBlockEnd(_)
-        | EventKind::Hint(_)
-        | EventKind::ToolCallStart(_)
-        | EventKind::ToolCallDelta(_)
-        | EventKind::ToolCallEnd(_)
-        | EventKind::ToolResultStart(_)
-        | EventKind::ToolResultTextDelta(_)
-        | EventKind::ToolResultDataDelta(_)
-        | EventKind::ToolResultEnd(_)
-        | EventKind::RequireUserConfirm(_)
-        | EventKind::RequireExternalExecution(_)
-        | EventKind::UserConfirmResult(_)
-        | EventKind::ExternalExecutionResult(_)
-        | EventKind::ExceedMaxIters(_)
-        | EventKind::RequestStop(_)
-        | EventKind::AllToolsDenied(_)
-        | EventKind::SubagentExposed(_)
-        | EventKind::Custom(_) => true,
+        event_kinds!(
+            Hint ExceedMaxIters Custom reply model_call text thinking data tool pending_call java
+        ) => true,
     }
 }

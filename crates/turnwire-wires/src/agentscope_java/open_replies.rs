@@ -4,7 +4,7 @@
 use super::message::{self, AgentResult};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use turnwire_core::{Event, EventKind, Fields};
+use turnwire_core::{Event, EventKind, Fields, event_kinds};
 
 /// The open replies, at most one for each agent.
 #[derive(Default)]
@@ -127,38 +127,10 @@ impl OpenReplies {
                     open.agent_result = Some(message::read_agent_result(&result));
                 }
             }
-            EventKind::ReplyStart(_)
-            | EventKind::ReplyEnd(_)
-            | EventKind::ModelCallEnd(_)
-            | EventKind::TextBlockStart(_)
-            | EventKind::TextBlockDelta(_)
-            | EventKind::TextBlockEnd(_)
-            | EventKind::ThinkingBlockStart(_)
-            | EventKind::ThinkingBlockDelta(_)
-            | EventKind::ThinkingBlockEnd(_)
-            | EventKind::DataBlockStart(_)
-            | EventKind::DataBlockDelta(_)
-            | EventKind::DataBlockEnd(_)
-            | EventKind::Hint(_)
-            | EventKind::Block(_)
-            | EventKind::ToolCallDelta(_)
-            | EventKind::ToolCallEnd(_)
-            | EventKind::ToolResultTextDelta(_)
-            | EventKind::ToolResultDataDelta(_)
-            | EventKind::RequireUserConfirm(_)
-            | EventKind::RequireExternalExecution(_)
-            | EventKind::UserConfirmResult(_)
-            | EventKind::ExternalExecutionResult(_)
-            | EventKind::UserInterrupt(_)
-            | EventKind::ExceedMaxIters(_)
-            | EventKind::RequestStop(_)
-            | EventKind::AllToolsDenied(_)
-            | EventKind::SubagentExposed(_)
-            | EventKind::Custom(_)
-            | EventKind::Message(_)
-            | EventKind::Supersede(_)
-            | EventKind::Reset(_)
-            | EventKind::Unknown(_) => {}
+            event_kinds!(
+                ModelCallEnd ToolCallDelta ToolCallEnd ToolResultTextDelta ToolResultDataDelta
+                reply content pending_call notice session
+            ) => {}
         }
     }
 

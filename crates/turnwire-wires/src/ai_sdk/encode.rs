@@ -9,7 +9,7 @@ use super::chunk::{Chunk, Custom};
 use super::reply_writer::ReplyWriter;
 use super::subagents::Subagents;
 use crate::stream::{Encode, Frames, StreamFailure};
-use turnwire_core::{Event, EventKind, Fields, ToolCall, ToolCallState};
+use turnwire_core::{Event, EventKind, Fields, ToolCall, ToolCallState, event_kinds};
 
 /// Encodes one stream.
 #[derive(Debug, Default)]
@@ -155,38 +155,7 @@ impl Encoder {
                 }
             }
             // Only in the message of the sub-agent.
-            EventKind::ReplyStart(_)
-            | EventKind::ReplyEnd(_)
-            | EventKind::ModelCallStart(_)
-            | EventKind::ModelCallEnd(_)
-            | EventKind::TextBlockStart(_)
-            | EventKind::TextBlockDelta(_)
-            | EventKind::TextBlockEnd(_)
-            | EventKind::ThinkingBlockStart(_)
-            | EventKind::ThinkingBlockDelta(_)
-            | EventKind::ThinkingBlockEnd(_)
-            | EventKind::DataBlockStart(_)
-            | EventKind::DataBlockDelta(_)
-            | EventKind::DataBlockEnd(_)
-            | EventKind::Hint(_)
-            | EventKind::Block(_)
-            | EventKind::ToolCallStart(_)
-            | EventKind::ToolCallDelta(_)
-            | EventKind::ToolCallEnd(_)
-            | EventKind::ToolResultStart(_)
-            | EventKind::ToolResultTextDelta(_)
-            | EventKind::ToolResultDataDelta(_)
-            | EventKind::ToolResultEnd(_)
-            | EventKind::UserInterrupt(_)
-            | EventKind::ExceedMaxIters(_)
-            | EventKind::RequestStop(_)
-            | EventKind::AllToolsDenied(_)
-            | EventKind::SubagentExposed(_)
-            | EventKind::Custom(_)
-            | EventKind::Message(_)
-            | EventKind::Supersede(_)
-            | EventKind::Reset(_)
-            | EventKind::Unknown(_) => {}
+            event_kinds!(reply model_call content tool notice session) => {}
         }
     }
 }

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use turnwire_core::event::{
     ModelCallEnd, ReplyEnd, ReplyStart, RequireExternalExecution, RequireUserConfirm, TokenCounts,
 };
-use turnwire_core::{Event, EventKind, Fields, FinishedReason, Msg};
+use turnwire_core::{Event, EventKind, Fields, FinishedReason, Msg, event_kinds};
 
 /// Encodes one reply.
 #[derive(Debug, Default)]
@@ -34,7 +34,6 @@ pub(super) struct ReplyWriter {
 }
 
 impl ReplyWriter {
-    #[expect(clippy::too_many_lines, reason = "an arm for each kind")]
     pub(super) fn write_event(
         &mut self,
         event: &Event<'_>,
@@ -133,19 +132,7 @@ impl ReplyWriter {
                 }
             }
             // Ends of unknown calls; the others are handled by the encoder, or not in the message.
-            EventKind::ToolCallEnd(_)
-            | EventKind::ToolResultEnd(_)
-            | EventKind::ReplyEnd(_)
-            | EventKind::UserInterrupt(_)
-            | EventKind::ExceedMaxIters(_)
-            | EventKind::RequestStop(_)
-            | EventKind::AllToolsDenied(_)
-            | EventKind::SubagentExposed(_)
-            | EventKind::Custom(_)
-            | EventKind::Message(_)
-            | EventKind::Supersede(_)
-            | EventKind::Reset(_)
-            | EventKind::Unknown(_) => {}
+            event_kinds!(ReplyEnd ToolCallEnd ToolResultEnd notice session) => {}
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use turnwire_core::event::{
     SubAgent, TextBlockDelta, ThinkingBlockDelta, ToolCallDelta, ToolResultTextDelta,
 };
-use turnwire_core::{Event, EventKind, Msg, ToolCall, ToolResult};
+use turnwire_core::{Event, EventKind, Msg, ToolCall, ToolResult, event_kinds};
 
 /// The size that an event other than a delta may add to a message's JSON.
 const BLOCK_COST: usize = 400;
@@ -64,9 +64,7 @@ impl Subagents {
         sub.size += event_size(&event.kind);
         let is_turn = matches!(
             event.kind,
-            EventKind::ReplyEnd(_)
-                | EventKind::RequireUserConfirm(_)
-                | EventKind::RequireExternalExecution(_)
+            event_kinds!(ReplyEnd RequireUserConfirm RequireExternalExecution)
         );
         is_turn || sub.size >= sub.next_size
     }

@@ -17,7 +17,9 @@ use crate::stream::{self, Encode, Frames, StreamFailure, UnsettledCalls};
 use output::Output;
 use queue::{BlockQueue, QueuedContent};
 use turnwire_core::event::{Custom, TokenCounts};
-use turnwire_core::{ContentBlock, Event, EventKind, Fields, FinishedReason, ReplyError, ToolCall};
+use turnwire_core::{
+    ContentBlock, Event, EventKind, Fields, FinishedReason, ReplyError, ToolCall, event_kinds,
+};
 
 pub(super) struct AnthropicEncoder {
     model: Option<String>,
@@ -281,23 +283,10 @@ impl OpenMessage {
                 self.reason = end.finished_reason.clone();
             }
             // Not shown to clients of this wire, or handled by the caller.
-            EventKind::ReplyStart(_)
-            | EventKind::ReplyEnd(_)
-            | EventKind::Hint(_)
-            | EventKind::ToolResultTextDelta(_)
-            | EventKind::ToolResultDataDelta(_)
-            | EventKind::ToolResultEnd(_)
-            | EventKind::ExceedMaxIters(_)
-            | EventKind::RequireExternalExecution(_)
-            | EventKind::UserInterrupt(_)
-            | EventKind::Custom(_)
-            | EventKind::Message(_)
-            | EventKind::Supersede(_)
-            | EventKind::Reset(_)
-            | EventKind::RequestStop(_)
-            | EventKind::AllToolsDenied(_)
-            | EventKind::SubagentExposed(_)
-            | EventKind::Unknown(_) => {}
+            event_kinds!(
+                Hint ToolResultTextDelta ToolResultDataDelta ToolResultEnd RequireExternalExecution
+                reply notice session
+            ) => {}
         }
     }
 

@@ -10,7 +10,9 @@ use crate::stream::{Encode, EncoderOptions, Frames};
 use serde::Serialize;
 use std::collections::HashMap;
 use turnwire_core::event::{Custom, ReplyEnd, ReplyStart};
-use turnwire_core::{Event, EventKind, Fields, FinishedReason, Json, Msg, ReplyError, Role};
+use turnwire_core::{
+    Event, EventKind, Fields, FinishedReason, Json, Msg, ReplyError, Role, event_kinds,
+};
 
 /// Encodes one stream.
 #[derive(Default)]
@@ -224,37 +226,7 @@ impl Encode for Encoder {
             EventKind::ReplyEnd(end) if !event.is_from_sub_agent() => {
                 self.end_turn(event, end, out);
             }
-            EventKind::ReplyStart(_)
-            | EventKind::ReplyEnd(_)
-            | EventKind::ModelCallStart(_)
-            | EventKind::ModelCallEnd(_)
-            | EventKind::TextBlockStart(_)
-            | EventKind::TextBlockDelta(_)
-            | EventKind::TextBlockEnd(_)
-            | EventKind::ThinkingBlockStart(_)
-            | EventKind::ThinkingBlockDelta(_)
-            | EventKind::ThinkingBlockEnd(_)
-            | EventKind::DataBlockStart(_)
-            | EventKind::DataBlockDelta(_)
-            | EventKind::DataBlockEnd(_)
-            | EventKind::Hint(_)
-            | EventKind::Block(_)
-            | EventKind::ToolCallStart(_)
-            | EventKind::ToolCallDelta(_)
-            | EventKind::ToolCallEnd(_)
-            | EventKind::ToolResultStart(_)
-            | EventKind::ToolResultTextDelta(_)
-            | EventKind::ToolResultDataDelta(_)
-            | EventKind::ToolResultEnd(_)
-            | EventKind::RequireUserConfirm(_)
-            | EventKind::RequireExternalExecution(_)
-            | EventKind::UserConfirmResult(_)
-            | EventKind::ExternalExecutionResult(_)
-            | EventKind::UserInterrupt(_)
-            | EventKind::ExceedMaxIters(_)
-            | EventKind::RequestStop(_)
-            | EventKind::AllToolsDenied(_)
-            | EventKind::SubagentExposed(_) => {
+            event_kinds!(reply model_call content tool pending_call notice) => {
                 if event.is_from_sub_agent() {
                     self.subagent_event(event, out);
                 } else if let Some(open) = self.turn(event, out) {

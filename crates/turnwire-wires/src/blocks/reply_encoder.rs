@@ -12,7 +12,7 @@ use tools::{Call, OpenResult, find_title};
 use turnwire_core::event::{Hint, ModelCallEnd, TextBlockEnd};
 use turnwire_core::{
     ContentBlock, DataBlock, Event, EventKind, Fields, FinishedReason, HintBlock, Json, Msg,
-    ToolResultState,
+    ToolResultState, event_kinds,
 };
 
 /// The open blocks of a reply, and what is needed of ended ones.
@@ -161,19 +161,7 @@ impl ReplyEncoder {
                 }
             }
             // Starts and ends belong to the turn; the others have no block in this protocol.
-            EventKind::ToolResultDataDelta(_)
-            | EventKind::ReplyStart(_)
-            | EventKind::ReplyEnd(_)
-            | EventKind::UserInterrupt(_)
-            | EventKind::ExceedMaxIters(_)
-            | EventKind::RequestStop(_)
-            | EventKind::AllToolsDenied(_)
-            | EventKind::SubagentExposed(_)
-            | EventKind::Custom(_)
-            | EventKind::Message(_)
-            | EventKind::Supersede(_)
-            | EventKind::Reset(_)
-            | EventKind::Unknown(_) => {}
+            event_kinds!(ToolResultDataDelta reply notice session) => {}
         }
     }
 

@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use turnwire_core::event::{ModelCallEnd, ReplyEnd, TokenCounts};
 use turnwire_core::{
-    ContentBlock, ErrorType, Event, EventKind, Fields, FinishedReason, Json, ToolCall,
+    ContentBlock, ErrorType, Event, EventKind, Fields, FinishedReason, Json, ToolCall, event_kinds,
 };
 
 pub(super) struct ChatEncoder {
@@ -278,26 +278,10 @@ impl ChatEncoder {
             EventKind::Block(event) => self.write_block(&event.block, out),
             EventKind::ReplyEnd(end) => self.finish(end, out),
             // Not shown to clients of this wire, or handled by the caller.
-            EventKind::ReplyStart(_)
-            | EventKind::DataBlockStart(_)
-            | EventKind::DataBlockDelta(_)
-            | EventKind::DataBlockEnd(_)
-            | EventKind::Hint(_)
-            | EventKind::ToolResultTextDelta(_)
-            | EventKind::ToolResultDataDelta(_)
-            | EventKind::ToolResultEnd(_)
-            | EventKind::ExceedMaxIters(_)
-            | EventKind::RequireUserConfirm(_)
-            | EventKind::RequireExternalExecution(_)
-            | EventKind::UserInterrupt(_)
-            | EventKind::Custom(_)
-            | EventKind::Message(_)
-            | EventKind::Supersede(_)
-            | EventKind::Reset(_)
-            | EventKind::RequestStop(_)
-            | EventKind::AllToolsDenied(_)
-            | EventKind::SubagentExposed(_)
-            | EventKind::Unknown(_) => {}
+            event_kinds!(
+                ReplyStart Hint ToolResultTextDelta ToolResultDataDelta ToolResultEnd
+                RequireUserConfirm RequireExternalExecution data notice session
+            ) => {}
         }
     }
 

@@ -13,7 +13,7 @@ use block::{OutputBlock, OutputKind};
 use frame::Response;
 use std::collections::HashMap;
 use turnwire_core::event::{Custom, ModelCallEnd, ReplyEnd, TokenCounts};
-use turnwire_core::{Event, EventKind, Fields, FinishedReason, Json};
+use turnwire_core::{Event, EventKind, Fields, FinishedReason, Json, event_kinds};
 
 pub(super) struct ResponsesEncoder {
     model: Option<String>,
@@ -225,9 +225,10 @@ impl ResponsesEncoder {
 impl Encode for ResponsesEncoder {
     fn encode(&mut self, event: &Event<'_>, out: &mut Frames) {
         let Some(response) = self.response_for_event(event, out) else { return };
-        match &event.kind {
-            EventKind::ReplyEnd(end) => self.finish(end, out),
-            kind => response.push_event(event, kind, out),
+        if let EventKind::ReplyEnd(end) = &event.kind {
+            self.finish(end, out);
+        } else {
+            response.push_event(event, out);
         }
     }
 
@@ -293,8 +294,8 @@ impl OpenResponse {
         }
     }
 
-    fn push_event(&mut self, event: &Event<'_>, kind: &EventKind<'_>, out: &mut Frames) {
-        match kind {
+    fn push_event(&mut self, event: &Event<'_>, out: &mut Frames) {
+        match &event.kind {
             EventKind::TextBlockDelta(delta) => {
                 self.push_delta(event, IdSpace::Block, &delta.block_id, &delta.delta, out);
             }
@@ -378,23 +379,10 @@ impl OpenResponse {
                 self.write_custom_frame(custom, out);
             }
             // Not shown to clients of this wire, or handled by the caller.
-            EventKind::ReplyStart(_)
-            | EventKind::ReplyEnd(_)
-            | EventKind::Hint(_)
-            | EventKind::ToolResultTextDelta(_)
-            | EventKind::ToolResultDataDelta(_)
-            | EventKind::ToolResultEnd(_)
-            | EventKind::ExceedMaxIters(_)
-            | EventKind::RequireExternalExecution(_)
-            | EventKind::UserInterrupt(_)
-            | EventKind::Custom(_)
-            | EventKind::Message(_)
-            | EventKind::Supersede(_)
-            | EventKind::Reset(_)
-            | EventKind::RequestStop(_)
-            | EventKind::AllToolsDenied(_)
-            | EventKind::SubagentExposed(_)
-            | EventKind::Unknown(_) => {}
+            event_kinds!(
+                Hint ToolResultTextDelta ToolResultDataDelta ToolResultEnd RequireExternalExecution
+                reply notice session
+            ) => {}
         }
     }
 

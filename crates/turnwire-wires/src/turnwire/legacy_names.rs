@@ -8,13 +8,11 @@ use turnwire_core::{Error, ErrorKind, Event, EventKind, Fields, Json, Result};
 /// Reads an event with the current or the older names.
 pub(crate) fn read_event(text: &str) -> Result<Event<'_>> {
     match Event::from_json(text) {
-        Ok(event) => match &event.kind {
-            // AG-UI has a `RUN_STARTED` too: without a reply id it stays unknown.
-            EventKind::Unknown(word) if current_type(word).is_some() => {
-                Ok(translate_event(text).unwrap_or(event))
-            }
-            _ => Ok(event),
-        },
+        // AG-UI has a `RUN_STARTED` too: without a reply id it stays unknown.
+        Ok(event) if matches!(&event.kind, EventKind::Unknown(word) if current_type(word).is_some()) => {
+            Ok(translate_event(text).unwrap_or(event))
+        }
+        Ok(event) => Ok(event),
         Err(error) => translate_or(text, error),
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 use turnwire_core::event::UserInterrupt;
-use turnwire_core::{Event, EventKind, FinishedReason, Head, Role};
+use turnwire_core::{Event, EventKind, FinishedReason, Head, Role, event_kinds};
 
 /// The interval of the spinner.
 const SPINNER_INTERVAL: Duration = Duration::from_millis(100);
@@ -199,8 +199,9 @@ impl Conversation {
                         EventKind::ReplyEnd(end) if reply.as_deref() == Some(&*event.reply_id) => {
                             return Ok(reply_outcome(&end.finished_reason, end.error.is_some()));
                         }
-                        EventKind::RequireUserConfirm(_)
-                        | EventKind::RequireExternalExecution(_) => questions = PendingCheck::Open,
+                        event_kinds!(RequireUserConfirm RequireExternalExecution) => {
+                            questions = PendingCheck::Open;
+                        }
                         EventKind::Reset(_) => {
                             let session = self.client.get_session(&self.session).await?;
                             if session.status == "idle" {
@@ -214,7 +215,10 @@ impl Conversation {
                             }
                             reply = None;
                         }
-                        _ => {}
+                        event_kinds!(
+                            UserConfirmResult ExternalExecutionResult Custom Message Supersede
+                            Unknown reply model_call content tool notice
+                        ) => {}
                     }
                 }
             }

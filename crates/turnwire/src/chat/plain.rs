@@ -1,7 +1,7 @@
 //! Renders events for a pipe: the text of the reply for standard output, notes for standard error.
 
 use super::render::{FileSaver, agent_depth, describe_reply_end, find_data_block, tool_label};
-use turnwire_core::{DataBlock, Event, EventKind, Folder, ToolCall};
+use turnwire_core::{DataBlock, Event, EventKind, Folder, ToolCall, event_kinds};
 
 /// The output of one event.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -79,37 +79,11 @@ impl PlainRenderer {
             EventKind::Reset(reset) => {
                 out.notes.push(format!("session reset: {}", reset.reason));
             }
-            EventKind::TextBlockDelta(_)
-            | EventKind::ThinkingBlockDelta(_)
-            | EventKind::ToolCallDelta(_)
-            | EventKind::ToolResultTextDelta(_)
-            | EventKind::ReplyStart(_)
-            | EventKind::ModelCallStart(_)
-            | EventKind::ModelCallEnd(_)
-            | EventKind::TextBlockStart(_)
-            | EventKind::TextBlockEnd(_)
-            | EventKind::ThinkingBlockStart(_)
-            | EventKind::ThinkingBlockEnd(_)
-            | EventKind::DataBlockStart(_)
-            | EventKind::DataBlockDelta(_)
-            | EventKind::Hint(_)
-            | EventKind::ToolCallStart(_)
-            | EventKind::ToolResultStart(_)
-            | EventKind::ToolResultDataDelta(_)
-            | EventKind::ExceedMaxIters(_)
-            | EventKind::RequireUserConfirm(_)
-            | EventKind::RequireExternalExecution(_)
-            | EventKind::UserConfirmResult(_)
-            | EventKind::ExternalExecutionResult(_)
-            | EventKind::UserInterrupt(_)
-            | EventKind::Custom(_)
-            | EventKind::Block(_)
-            | EventKind::Message(_)
-            | EventKind::Supersede(_)
-            | EventKind::RequestStop(_)
-            | EventKind::AllToolsDenied(_)
-            | EventKind::SubagentExposed(_)
-            | EventKind::Unknown(_) => {}
+            event_kinds!(
+                ReplyStart DataBlockStart DataBlockDelta Hint Block ToolCallStart ToolCallDelta
+                ToolResultStart ToolResultTextDelta ToolResultDataDelta Custom Message Supersede
+                Unknown model_call text thinking pending_call notice
+            ) => {}
         }
         out
     }

@@ -12,7 +12,7 @@ use std::io;
 use tool_calls::ToolCallState;
 pub(crate) use tool_calls::tool_label;
 use turnwire_core::event::{SubAgent, TokenCounts};
-use turnwire_core::{ContentBlock, DataBlock, Event, EventKind, Folder, Role, Source};
+use turnwire_core::{ContentBlock, DataBlock, Event, EventKind, Folder, Role, Source, event_kinds};
 
 /// Saves images and other files of a reply.
 pub(crate) trait FileSaver {
@@ -173,14 +173,18 @@ impl Renderer {
                 let text = hint.hint.text("\n");
                 self.show_note(Style::DIM, &format!("» {source}: {text}"));
             }
-            EventKind::Block(block) => {
-                if let ContentBlock::Data(data) = &*block.block {
-                    self.save_and_show_data(data);
-                } else {
+            EventKind::Block(block) => match &*block.block {
+                ContentBlock::Data(data) => self.save_and_show_data(data),
+                ContentBlock::Text(_)
+                | ContentBlock::Thinking(_)
+                | ContentBlock::Hint(_)
+                | ContentBlock::ToolCall(_)
+                | ContentBlock::ToolResult(_)
+                | ContentBlock::Other(_) => {
                     let what = block.block.block_type().as_str();
                     self.show_note(Style::DIM, &format!("» block of type {what}"));
                 }
-            }
+            },
             EventKind::Message(message) => {
                 let msg = &message.message;
                 if msg.role() == Role::User && !self.typed.remove(msg.id()) {
@@ -204,25 +208,9 @@ impl Renderer {
                 self.show_note(Style::YELLOW, &format!("■ {reason}"));
             }
             EventKind::ReplyEnd(end) => self.show_reply_end(event, end),
-            EventKind::ToolCallStart(_)
-            | EventKind::ToolCallEnd(_)
-            | EventKind::ToolResultStart(_)
-            | EventKind::ToolResultTextDelta(_)
-            | EventKind::ToolResultDataDelta(_)
-            | EventKind::ToolResultEnd(_)
-            | EventKind::RequireUserConfirm(_)
-            | EventKind::RequireExternalExecution(_)
-            | EventKind::UserConfirmResult(_)
-            | EventKind::ExternalExecutionResult(_)
-            | EventKind::AllToolsDenied(_) => self.show_tool_event(event),
+            event_kinds!(AllToolsDenied tool pending_call) => self.show_tool_event(event),
             // A stop is shown with the end of the reply; the rest has nothing to show.
-            EventKind::DataBlockDelta(_)
-            | EventKind::ToolCallDelta(_)
-            | EventKind::UserInterrupt(_)
-            | EventKind::Custom(_)
-            | EventKind::Reset(_)
-            | EventKind::SubagentExposed(_)
-            | EventKind::Unknown(_) => {}
+            event_kinds!(DataBlockDelta SubagentExposed UserInterrupt Custom Reset Unknown) => {}
         }
     }
 

@@ -9,7 +9,7 @@ use crate::error::{ApiError, ApiResult};
 use crate::stream::ReplyPosition;
 use crate::turns::client_events;
 use axum::response::Response;
-use turnwire_core::{Event, EventKind, Head, Seq};
+use turnwire_core::{Event, EventKind, Head, Seq, event_kinds};
 use turnwire_log::Session;
 use turnwire_log::store::EventLines;
 use turnwire_wires::ai_sdk::{ChatRequest, ContinuedMessage, PendingReply};
@@ -133,6 +133,8 @@ fn is_answer(event: &Event<'_>, calls: &[String]) -> bool {
         EventKind::ExternalExecutionResult(answer) => {
             answer.execution_results.iter().any(|one| is_one(&one.id))
         }
-        _ => false,
+        event_kinds!(
+            RequireUserConfirm RequireExternalExecution reply model_call content tool notice session
+        ) => false,
     }
 }

@@ -4,7 +4,9 @@ use super::{Renderer, tool_input};
 use crate::chat::page::Style;
 use std::collections::HashMap;
 use turnwire_core::event::Chunk;
-use turnwire_core::{DataBlock, Event, EventKind, Payload, ToolCall, ToolResult, ToolResultState};
+use turnwire_core::{
+    DataBlock, Event, EventKind, Payload, ToolCall, ToolResult, ToolResultState, event_kinds,
+};
 
 /// The most rows of a result.
 const MAX_RESULT_ROWS: usize = 12;
@@ -112,8 +114,11 @@ impl Renderer {
             EventKind::AllToolsDenied(_) => {
                 self.show_note(Style::YELLOW, "✗ all tool calls were denied");
             }
-            // `render` passes only the kinds above.
-            _ => {}
+            // Not shown, or not passed by `render`.
+            event_kinds!(
+                ToolCallDelta RequestStop SubagentExposed ExceedMaxIters UserInterrupt
+                reply model_call content session
+            ) => {}
         }
     }
 
