@@ -194,7 +194,11 @@ mod tests {
                 None => "a link".to_owned(),
             },
             ContentBlock::Text(block) => block.text.clone(),
-            _ => String::new(),
+            ContentBlock::Thinking(_)
+            | ContentBlock::Hint(_)
+            | ContentBlock::ToolCall(_)
+            | ContentBlock::ToolResult(_)
+            | ContentBlock::Other(_) => String::new(),
         };
         msg.content().iter().map(word).collect()
     }

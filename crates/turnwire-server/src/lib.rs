@@ -22,6 +22,9 @@
 //! A request goes from `listen` (connections) through `guard` (host, origin, credentials, rate) and
 //! the table in `api` (scope, query parameters, counters) to its handler in `routes` or `protocols`.
 
+// Our own enums are matched without `_`, so that the compiler finds the places for a new variant.
+#![warn(clippy::wildcard_enum_match_arm)]
+
 pub mod agents;
 mod api;
 mod app;

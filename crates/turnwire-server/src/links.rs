@@ -244,7 +244,7 @@ async fn resolve_link(
                 },
             }
         }
-        target => Some(target),
+        target @ (LinkTarget::Web(_) | LinkTarget::File(..)) => Some(target),
     };
     let config = &app.config.links;
     let most = config.size.bytes().min(app.config.limits.blob.bytes());

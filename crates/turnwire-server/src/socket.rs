@@ -228,6 +228,7 @@ impl MessageRate {
 }
 
 /// The close reason for a read error.
+#[expect(clippy::wildcard_enum_match_arm, reason = "an enum of tungstenite")]
 fn close_reason(error: axum::Error) -> Option<CloseReason> {
     let error = error.into_inner().downcast::<tungstenite::Error>().ok()?;
     match *error {

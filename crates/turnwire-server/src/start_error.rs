@@ -29,6 +29,7 @@ impl StartError {
         &self.hint
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "an enum of the standard library")]
     pub(crate) fn bind(address: SocketAddr, error: &io::Error) -> Self {
         let hint = match error.kind() {
             ErrorKind::AddrInUse => {
@@ -47,6 +48,7 @@ impl StartError {
 }
 
 impl From<turnwire_log::Error> for StartError {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only errors of opening a store get here")]
     fn from(error: turnwire_log::Error) -> Self {
         use turnwire_log::Error;
         let hint = match &error {

@@ -31,6 +31,9 @@
 //! | `client_request.rs` | reads the request of a client to an agent |
 //! | `model_request.rs` | writes a request to a model |
 
+// Our own enums are matched without `_`, so that the compiler finds the places for a new variant.
+#![warn(clippy::wildcard_enum_match_arm)]
+
 pub mod ag_ui;
 pub mod agentscope;
 pub mod agentscope_java;

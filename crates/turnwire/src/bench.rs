@@ -116,9 +116,10 @@ impl Bench {
 
     fn measure(&self) -> Result<Report> {
         let token = self.token.clone().or_else(|| env::var("TURNWIRE_TOKEN").ok());
-        let target = match &self.measurement {
-            Measurement::Ingest(ingest) => ingest.target,
-            _ => Protocol::Turnwire,
+        let target = if let Measurement::Ingest(ingest) = &self.measurement {
+            ingest.target
+        } else {
+            Protocol::Turnwire
         };
         let server = Arc::new(BenchTarget::new(&self.url, token.as_deref(), target)?);
         let after = if self.keep { Cleanup::Keep } else { Cleanup::Delete };

@@ -1,5 +1,8 @@
 //! The command line of Turnwire.
 
+// Our own enums are matched without `_`, so that the compiler finds the places for a new variant.
+#![warn(clippy::wildcard_enum_match_arm)]
+
 mod backup;
 #[cfg(feature = "bench")]
 mod bench;

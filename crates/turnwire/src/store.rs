@@ -113,13 +113,13 @@ impl CommandError {
 
 impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
-        let hint = match &error {
-            Error::Locked(_) => {
-                "a server uses it; `turnwire sessions`, `sessions export`, `backup`, and `doctor` \
-                 without --repair work at the same time"
-            }
-            Error::Version(_) => "use the version of Turnwire that wrote it, or a later one",
-            _ => "",
+        let hint = if matches!(error, Error::Locked(_)) {
+            "a server uses it; `turnwire sessions`, `sessions export`, `backup`, and `doctor` \
+             without --repair work at the same time"
+        } else if matches!(error, Error::Version(_)) {
+            "use the version of Turnwire that wrote it, or a later one"
+        } else {
+            ""
         };
         Self::new(error.to_string(), hint)
     }

@@ -60,13 +60,11 @@ impl Jwt {
             let is_over = *until <= now || is_expired(identity.expires_at, Instant::now());
             return if is_over { Err(AuthError::Expired) } else { Ok(Arc::clone(identity)) };
         }
-        let token =
-            decode::<Claims>(text, &self.key, &self.validation).map_err(|error| {
-                match error.kind() {
-                    jsonwebtoken::errors::ErrorKind::ExpiredSignature => AuthError::Expired,
-                    _ => AuthError::Invalid,
-                }
-            })?;
+        let token = decode::<Claims>(text, &self.key, &self.validation).map_err(|error| {
+            use jsonwebtoken::errors::ErrorKind::ExpiredSignature;
+            let is_expired = matches!(error.kind(), ExpiredSignature);
+            if is_expired { AuthError::Expired } else { AuthError::Invalid }
+        })?;
         // RFC 7515, 4.1.11: a token with a critical extension that we do not understand is invalid. We
         // understand none.
         if token.header.crit.is_some() {
@@ -162,13 +160,11 @@ fn numeric_date(value: &Value) -> Option<Duration> {
 
 /// A list of strings, or one string of words.
 fn string_list(value: &Value) -> Option<Box<dyn Iterator<Item = &str> + '_>> {
-    match value {
-        Value::String(text) => Some(Box::new(text.split_ascii_whitespace())),
-        Value::Array(items) if items.iter().all(Value::is_string) => {
-            Some(Box::new(items.iter().filter_map(Value::as_str)))
-        }
-        _ => None,
+    if let Value::String(text) = value {
+        return Some(Box::new(text.split_ascii_whitespace()));
     }
+    let items = value.as_array().filter(|items| items.iter().all(Value::is_string))?;
+    Some(Box::new(items.iter().filter_map(Value::as_str)))
 }
 
 fn algorithm(algorithm: JwtAlgorithm) -> Algorithm {

@@ -112,15 +112,11 @@ fn is_within(inner: &Range<usize>, outer: &Range<usize>) -> bool {
 fn path_to(table: &DeTable<'_>, span: &Range<usize>, path: &mut Vec<String>) -> bool {
     for (key, value) in table {
         path.push(key.get_ref().to_string());
+        let mut is_inside = |value: &DeValue<'_>| matches!(value, DeValue::Table(inner) if path_to(inner, span, path));
         let found = is_within(span, &key.span())
-            || match value.get_ref() {
-                DeValue::Table(inner) => path_to(inner, span, path),
-                DeValue::Array(items) => items.iter().any(|item| match item.get_ref() {
-                    DeValue::Table(inner) => path_to(inner, span, path),
-                    _ => is_within(span, &item.span()),
-                }),
-                _ => false,
-            }
+            || is_inside(value.get_ref())
+            || matches!(value.get_ref(), DeValue::Array(items)
+                if items.iter().any(|item| is_inside(item.get_ref())))
             || is_within(span, &value.span());
         if found {
             return true;
@@ -138,10 +134,8 @@ fn find_key(table: &DeTable<'_>, path: &[&str]) -> Option<usize> {
         (DeValue::Table(inner), rest) => find_key(inner, rest),
         (DeValue::Array(items), [index, rest @ ..]) => {
             let item = index.parse().ok().and_then(|index: usize| items.get(index))?;
-            match item.get_ref() {
-                DeValue::Table(inner) => find_key(inner, rest).or(Some(item.span().start)),
-                _ => Some(item.span().start),
-            }
+            let key = item.get_ref().as_table().and_then(|inner| find_key(inner, rest));
+            key.or(Some(item.span().start))
         }
         _ => None,
     };

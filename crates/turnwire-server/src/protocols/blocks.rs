@@ -149,10 +149,17 @@ fn status(snapshot: &Snapshot, last_reason: Option<&FinishedReason>) -> blocks::
     if snapshot.state.status != SessionStatus::Idle {
         return blocks::Status::Running;
     }
-    match last_reason {
-        Some(FinishedReason::Interrupted) => blocks::Status::Cancelled,
-        Some(FinishedReason::Error) => blocks::Status::Error,
-        _ => blocks::Status::Completed,
+    match last_reason.unwrap_or(&FinishedReason::Completed) {
+        FinishedReason::Interrupted => blocks::Status::Cancelled,
+        FinishedReason::Error => blocks::Status::Error,
+        FinishedReason::Completed
+        | FinishedReason::ExceedMaxIters
+        | FinishedReason::Length
+        | FinishedReason::ToolCalls
+        | FinishedReason::Refusal
+        | FinishedReason::ContentFilter
+        | FinishedReason::Truncated
+        | FinishedReason::Other(_) => blocks::Status::Completed,
     }
 }
 

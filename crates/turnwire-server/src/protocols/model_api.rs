@@ -131,11 +131,13 @@ async fn respond(
 /// The whole response, after the reply has ended or waits.
 async fn collect_response(follow: ReplySubscriber) -> ApiResult<Response> {
     let session = Arc::clone(follow.session());
-    let ended = follow.collect().await.map_err(|error| match error {
-        turnwire_log::Error::NoSession | turnwire_log::Error::Trimmed(_) => error.into(),
-        other => ApiError::unavailable("the response ended early; the reply continues")
+    let ended = follow.collect().await.map_err(|error| {
+        if matches!(error, turnwire_log::Error::NoSession | turnwire_log::Error::Trimmed(_)) {
+            return error.into();
+        }
+        ApiError::unavailable("the response ended early; the reply continues")
             .hint("send it again with the same Idempotency-Key, or read the reply in its session")
-            .detail(other),
+            .detail(error)
     })?;
     let whole = match ended {
         CollectedAnswer::Complete(whole) => whole,

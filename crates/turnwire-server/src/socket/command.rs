@@ -235,10 +235,7 @@ impl SocketConnection {
 const COMMANDS: &str = "commands are auth, subscribe, unsubscribe, events, chat, stop and ping";
 
 fn into_fields(value: Value) -> Fields {
-    match value {
-        Value::Object(fields) => fields,
-        _ => Fields::default(),
-    }
+    if let Value::Object(fields) = value { fields } else { Fields::default() }
 }
 
 fn accepted(session: &Session, last: Head) -> Fields {
@@ -255,9 +252,5 @@ fn session_id_of<'c>(command: &'c Command<'_>) -> ApiResult<&'c str> {
 
 /// The `id` to echo: a string or a number.
 fn echoed_id(id: Option<Value>) -> Option<Value> {
-    id.filter(|id| match id {
-        Value::String(text) => text.len() <= LONGEST_ID,
-        Value::Number(_) => true,
-        _ => false,
-    })
+    id.filter(|id| id.is_number() || id.as_str().is_some_and(|text| text.len() <= LONGEST_ID))
 }

@@ -81,10 +81,9 @@ pub async fn accept_events_with(
 ) -> ApiResult<EventsAccepted> {
     let AcceptOptions { when_idle, history } = options;
     for event in events {
-        match required_action(event)? {
-            Action::Publish if history.is_some() => caller.require(Action::Chat)?,
-            action => caller.require(action)?,
-        }
+        let action = required_action(event)?;
+        let is_own_text = history.is_some() && matches!(action, Action::Publish);
+        caller.require(if is_own_text { Action::Chat } else { action })?;
     }
     if when_idle == Some(WhenIdle::Reply) {
         caller.require(Action::StartWithHint)?;

@@ -111,14 +111,14 @@ impl<'e> JavaEvent<'e> {
 
     /// Java's fields, with the ids that Java gave it, and the patch for the fields of its kind.
     fn with_ids(event: &'e Event<'_>, ids: &IdPatch<'_>, track: &'e OpenReplies) -> Self {
-        let mut java = Self::new(
-            event,
-            match &event.kind {
-                EventKind::ReplyStart(_) => "AGENT_START",
-                EventKind::ReplyEnd(_) => "AGENT_END",
-                kind => kind.type_name(),
-            },
-        );
+        let type_name = if let EventKind::ReplyStart(_) = &event.kind {
+            "AGENT_START"
+        } else if let EventKind::ReplyEnd(_) = &event.kind {
+            "AGENT_END"
+        } else {
+            event.kind.type_name()
+        };
+        let mut java = Self::new(event, type_name);
         java.set_kind(event, ids, track);
         java.insert_some("source", path_of(event));
         java

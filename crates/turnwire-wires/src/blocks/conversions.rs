@@ -81,10 +81,12 @@ pub(super) fn can_retry(kind: &ErrorType) -> bool {
 }
 
 pub(super) fn stop_reason(reason: &FinishedReason) -> &str {
-    match reason {
-        FinishedReason::Completed => "end_turn",
-        FinishedReason::Interrupted => "user_stopped",
-        other => other.as_str(),
+    if *reason == FinishedReason::Completed {
+        "end_turn"
+    } else if *reason == FinishedReason::Interrupted {
+        "user_stopped"
+    } else {
+        reason.as_str()
     }
 }
 

@@ -339,10 +339,12 @@ impl TurnDecoder {
     fn finish(mut self, end: MessageEnd, at: Option<i64>, out: &mut EventSink<'_>) {
         // A truncated turn may still have said why it ends.
         let is_open = matches!(end.reason, FinishedReason::Completed | FinishedReason::Truncated);
-        let finished_reason = match end.reason {
-            _ if is_open && self.error.is_some() => FinishedReason::Error,
-            _ if is_open && self.stopped => FinishedReason::Interrupted,
-            reason => reason,
+        let finished_reason = if is_open && self.error.is_some() {
+            FinishedReason::Error
+        } else if is_open && self.stopped {
+            FinishedReason::Interrupted
+        } else {
+            end.reason
         };
         let at = to_timestamp(at);
         self.blocks.close(&finished_reason, &at, out);

@@ -118,7 +118,7 @@ impl OpenContainer {
     fn move_to(&mut self, step: &Step, out: &mut String) {
         let index = match step {
             Step::Index(index) if self.is_list => *index,
-            _ => 0,
+            Step::Index(_) | Step::Key(_) => 0,
         };
         if index.saturating_sub(self.count) <= MAX_SKIPPED {
             while self.count < index {

@@ -73,7 +73,7 @@ pub(crate) fn is_strict_schema(schema: &Value) -> bool {
                 (key, value) => !REFUSED.contains(&key) && is_strict_schema(value),
             })
         }
-        _ => true,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
     }
 }
 

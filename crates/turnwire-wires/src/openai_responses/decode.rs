@@ -117,10 +117,9 @@ impl ResponsesDecoder {
             (_, "content_filter") => FinishedReason::ContentFilter,
             ("cancelled", _) => FinishedReason::Interrupted,
             // An incomplete response never counts as completed.
-            ("incomplete", why) => match FinishedReason::from(why) {
-                FinishedReason::Completed | FinishedReason::Other(_) => FinishedReason::Truncated,
-                reason => reason,
-            },
+            ("incomplete", why) => Some(FinishedReason::from(why))
+                .filter(|reason| reason.is_known() && *reason != FinishedReason::Completed)
+                .unwrap_or(FinishedReason::Truncated),
             _ if self.is_refusal => FinishedReason::Refusal,
             _ if self.call_count > 0 => FinishedReason::ToolCalls,
             _ => FinishedReason::Completed,

@@ -182,7 +182,9 @@ impl ResponseStream {
                         }
                         Ok(()) => match self.body {
                             BodyFraming::UntilClosed => Ok(None),
-                            _ => Err(self
+                            BodyFraming::Length(_)
+                            | BodyFraming::Chunked(_)
+                            | BodyFraming::Done => Err(self
                                 .conn
                                 .connection_error(&io::ErrorKind::UnexpectedEof.into())),
                         },

@@ -123,15 +123,15 @@ fn start_error(error: &StartError) -> CommandError {
 
 /// A store that a server uses can only be reached through that server.
 fn locked_store_error(error: Error, config: &Config) -> CommandError {
-    match error {
-        Error::Locked(_) => CommandError::new(
-            error.to_string(),
-            format!(
-                "a server uses it: connect to that server with --url http://{}, or use another store with \
-                 --store sqlite:PATH (or memory:)",
-                config.listen.0
-            ),
-        ),
-        error => error.into(),
+    if !matches!(error, Error::Locked(_)) {
+        return error.into();
     }
+    CommandError::new(
+        error.to_string(),
+        format!(
+            "a server uses it: connect to that server with --url http://{}, or use another store with \
+             --store sqlite:PATH (or memory:)",
+            config.listen.0
+        ),
+    )
 }

@@ -126,14 +126,10 @@ impl Markdown {
     fn render_line_start(&mut self, more: MoreInput, page: &mut Page) -> bool {
         self.base = Style::PLAIN;
         self.last = None;
-        let opening = match parse_line_start(&self.pending) {
+        match parse_line_start(&self.pending) {
             LineStart::Unclear if more == MoreInput::Possible && self.pending.len() < MAX_HELD => {
                 return false;
             }
-            LineStart::Unclear => LineStart::Text,
-            opening => opening,
-        };
-        match opening {
             LineStart::Heading { level, bytes } => {
                 self.base = Style { underline: level == 1, ..Style::BOLD };
                 self.drop_pending(bytes);

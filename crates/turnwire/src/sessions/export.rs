@@ -210,17 +210,15 @@ async fn export_session(
     out: &mut (dyn Write + Send),
     written: &mut ExportCounts,
 ) -> Result<(), ExportError> {
-    let named = |error: Error| match error {
-        Error::Damaged(why) => Error::Damaged(format!("session {}: {why}", record.key.id)),
-        error => error,
-    };
     match transfer::export(store, record, out).await {
         Ok(events) => {
             written.sessions += 1;
             written.events += events;
             Ok(())
         }
-        Err(ExportError::Log(error)) => Err(named(error).into()),
+        Err(ExportError::Log(Error::Damaged(why))) => {
+            Err(Error::Damaged(format!("session {}: {why}", record.key.id)).into())
+        }
         Err(error) => Err(error),
     }
 }

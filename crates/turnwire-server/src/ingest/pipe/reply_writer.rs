@@ -298,9 +298,10 @@ impl PipedReply {
             "event {at} of the stream (line {line}{joint}{word}) is not a valid event of the wire {}: {why}",
             self.wire.name
         );
-        let error = match why.kind() {
-            ErrorKind::TooLong => ApiError::too_large(message),
-            _ => ApiError::unprocessable(message).kind("refused"),
+        let error = if why.kind() == ErrorKind::TooLong {
+            ApiError::too_large(message)
+        } else {
+            ApiError::unprocessable(message).kind("refused")
         };
         error.hint("what came before it is stored, and the reply was ended with an error; `tolerant=true` leaves out events that do not fit")
     }

@@ -212,9 +212,10 @@ impl OpenResponse {
             ErrorBody { code: error::error_code(&error.r#type), message: &error.message }
         });
         let incomplete = end.filter(|_| status == "incomplete").map(|end| Incomplete {
-            reason: match &end.finished_reason {
-                FinishedReason::Length => "max_output_tokens",
-                reason => reason.as_str(),
+            reason: if end.finished_reason == FinishedReason::Length {
+                "max_output_tokens"
+            } else {
+                end.finished_reason.as_str()
             },
         });
         let output: Vec<Json> = std::mem::take(&mut self.output).into_iter().flatten().collect();

@@ -4,6 +4,9 @@
 use super::super::plain::{PlainOutput, PlainRenderer};
 use super::*;
 use turnwire_core::coalesce;
+use turnwire_core::event::{
+    Text, TextBlockDelta, ThinkingBlockDelta, ToolCallDelta, ToolResultTextDelta,
+};
 
 /// Saves nothing, and returns what it was given.
 struct FakeSaver;
@@ -52,30 +55,31 @@ fn recorded_replies_look_the_same() {
     }
 }
 
+fn delta_text<'k>(kind: &'k mut EventKind<'static>) -> Option<&'k mut Text<'static>> {
+    if let EventKind::TextBlockDelta(TextBlockDelta { delta, .. })
+    | EventKind::ThinkingBlockDelta(ThinkingBlockDelta { delta, .. })
+    | EventKind::ToolCallDelta(ToolCallDelta { delta, .. })
+    | EventKind::ToolResultTextDelta(ToolResultTextDelta { delta, .. }) = kind
+    {
+        Some(delta)
+    } else {
+        None
+    }
+}
+
 /// The same events with one delta per character.
 fn split_deltas(events: &[Event<'static>]) -> Vec<Event<'static>> {
     let mut out = Vec::new();
     for event in events {
-        let text = match &event.kind {
-            EventKind::TextBlockDelta(delta) => delta.delta.to_string(),
-            EventKind::ThinkingBlockDelta(delta) => delta.delta.to_string(),
-            EventKind::ToolCallDelta(delta) => delta.delta.to_string(),
-            EventKind::ToolResultTextDelta(delta) => delta.delta.to_string(),
-            _ => {
-                out.push(Event { seq: None, seq_from: None, id: "".into(), ..event.clone() });
-                continue;
-            }
+        let mut plain = Event { seq: None, seq_from: None, id: "".into(), ..event.clone() };
+        let text = delta_text(&mut plain.kind).map(std::mem::take);
+        let Some(text) = text else {
+            out.push(plain);
+            continue;
         };
         for char in text.chars() {
-            let mut piece = event.clone();
-            (piece.seq, piece.seq_from, piece.id) = (None, None, "".into());
-            match &mut piece.kind {
-                EventKind::TextBlockDelta(delta) => delta.delta = char.to_string().into(),
-                EventKind::ThinkingBlockDelta(delta) => delta.delta = char.to_string().into(),
-                EventKind::ToolCallDelta(delta) => delta.delta = char.to_string().into(),
-                EventKind::ToolResultTextDelta(delta) => delta.delta = char.to_string().into(),
-                _ => {}
-            }
+            let mut piece = plain.clone();
+            *delta_text(&mut piece.kind).unwrap() = char.to_string().into();
             out.push(piece);
         }
     }
