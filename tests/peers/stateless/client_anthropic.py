@@ -24,9 +24,11 @@ class AnthropicMessages:
     one_at_a_time: Json = {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}
     thinking: Json = {"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 4000}
     cannot: dict[str, str] = {}
+    # How often the package itself repeats a request that failed.
+    retries = 0
 
     def connect(self, url: str, model: str) -> None:
-        self.model, self.client = model, Anthropic(base_url=url, api_key="none", max_retries=0, timeout=30)
+        self.model, self.client = model, Anthropic(base_url=url, api_key="none", max_retries=self.retries, timeout=30)
 
     def start(self) -> History:
         return []

@@ -14,9 +14,11 @@ from tools import SCHEMA, TOOLS, City
 
 class OpenAIClient:
     cannot: dict[str, str] = {}
+    # How often the package itself repeats a request that failed.
+    retries = 0
 
     def connect(self, url: str, model: str) -> None:
-        self.model, self.client = model, OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=30)
+        self.model, self.client = model, OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=self.retries, timeout=30)
 
     def start(self) -> History:
         return []

@@ -59,15 +59,17 @@ def normal_chat_message(message: Json, ids: Ids) -> Json:
     if "content" in message:
         message["content"] = as_blocks(message["content"], "text")
     if calls := message.get("tool_calls"):
-        message["tool_calls"] = [
-            call
-            | {"id": ids[call["id"]]}
-            | {"function": call["function"] | {"arguments": parse(call["function"]["arguments"])}}
-            for call in calls
-        ]
+        message["tool_calls"] = [normal_chat_call(call, ids) for call in calls]
     if "tool_call_id" in message:
         message["tool_call_id"] = ids[message["tool_call_id"]]
     return {key: value for key, value in message.items() if value != []}
+
+
+def normal_chat_call(call: Json, ids: Ids) -> Json:
+    call = call | {"id": ids[call["id"]]}
+    if call["type"] == "function":
+        call["function"] = call["function"] | {"arguments": parse(call["function"]["arguments"])}
+    return call
 
 
 def normal_item(item: Json, ids: Ids) -> Json:
@@ -83,7 +85,7 @@ def normal_item(item: Json, ids: Ids) -> Json:
         item["call_id"] = ids[item["call_id"]]
     if "arguments" in item:
         item["arguments"] = parse(item["arguments"])
-    if item["type"] == "function_call_output":
+    if item["type"] in ("function_call_output", "custom_tool_call_output"):
         item["output"] = as_blocks(item["output"], "input_text")
     return item
 
@@ -176,6 +178,10 @@ def read_session(messages: list[Json]) -> list[Json]:
             kind = block["type"]
             if kind == "text" and message["role"] != "system":
                 found.add_text("user" if message["role"] == "user" else "text", block["text"])
+            elif kind == "hint":
+                # What the user says beside the results of calls reaches the reply so.
+                hint = block["hint"]
+                found.add_text("user", hint if isinstance(hint, str) else "".join(part.get("text", "") for part in hint))
             elif kind == "data":
                 media = block["source"]["media_type"]
                 found.add("image" if media.startswith("image/") else "file", media_type=media)

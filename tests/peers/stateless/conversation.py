@@ -22,7 +22,8 @@ class Invalid(Exception):
 
 @dataclass
 class Conversation:
-    # What was said, in order. `kind` is system, user, image, file, thinking, text (the assistant's), call or result.
+    # What was said, in order. `kind` is system, user, image, file, thinking, text (the assistant's), call,
+    # result or other.
     items: list[Json] = field(default_factory=list)
     tools: list[Json] = field(default_factory=list)
     options: Json = field(default_factory=dict)
@@ -121,17 +122,18 @@ def read_chat(body: Json, found: Conversation) -> None:
             found.add_text("thinking", message.get("reasoning_content") or "")
             found.add_text("text", read_text(content) or message.get("refusal") or "")
             for call in message.get("tool_calls") or []:
-                found.add_call(call["id"], call["function"]["name"], call["function"]["arguments"])
+                made = call[call["type"]]
+                found.add_call(call["id"], made["name"], made["arguments"] if "arguments" in made else {"text": made["input"]})
         elif role == "tool":
             found.add_result(message["tool_call_id"], read_text(content))
         else:
             raise Invalid(f"unknown role {role}")
     for tool in body.get("tools") or []:
-        function = tool["function"]
+        function = tool[tool["type"]]
         found.tools.append(describe_tool(function["name"], function.get("description"), function.get("parameters")))
     choice = body.get("tool_choice")
     if isinstance(choice, dict):
-        choice = {"name": choice["function"]["name"]}
+        choice = {"name": choice[choice["type"]]["name"]}
     written = body.get("response_format") or {}
     form: Any = {"type": written.get("type")} if written else None
     if form and written["type"] == "json_schema":
@@ -201,15 +203,17 @@ def read_responses_item(item: Json, found: Conversation) -> None:
                 elif part["type"] == "input_file":
                     found.add("file", file=describe_url(part["file_data"]))
                 else:
-                    raise Invalid(f"unknown part {part['type']}")
+                    found.add("other", type=part["type"])
     elif kind == "function_call":
         found.add_call(item["call_id"], item["name"], item["arguments"])
-    elif kind == "function_call_output":
+    elif kind == "custom_tool_call":
+        found.add_call(item["call_id"], item["name"], {"text": item["input"]})
+    elif kind in ("function_call_output", "custom_tool_call_output"):
         found.add_result(item["call_id"], read_text(item["output"]))
     elif kind == "reasoning":
         found.add_text("thinking", "".join(part["text"] for part in item.get("summary") or []))
     else:
-        raise Invalid(f"unknown item {kind}")
+        found.add("other", type=kind)
 
 
 # ---- Anthropic Messages ----
@@ -260,7 +264,7 @@ def read_anthropic_block(role: str, block: Json, found: Conversation) -> None:
             raise Invalid("thinking without its signature")
         found.add_text("thinking", block["thinking"])
     else:
-        raise Invalid(f"unknown block {kind}")
+        found.add("other", type=kind)
 
 
 def describe_tool(name: str, description: str | None, schema: Json | None) -> Json:

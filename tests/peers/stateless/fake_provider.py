@@ -350,7 +350,7 @@ def anthropic_stream(answer: Answer, body: Json) -> Iterator[tuple[str | None, J
             yield event("content_block_delta", index=index, delta=delta)
         yield event("content_block_stop", index=index)
     delta = {"stop_reason": whole["stop_reason"], "stop_sequence": whole["stop_sequence"]}
-    yield event("message_delta", delta=delta, usage={"output_tokens": answer.output_tokens})
+    yield event("message_delta", delta=delta, usage=whole["usage"])
     yield event("message_stop")
 
 
@@ -365,6 +365,10 @@ class FakeProvider:
     """Listens on a port of this machine. `log` has each request: its wire, its body, some headers, and what was answered."""
 
     def __init__(self, port: int = 0) -> None:
+        # Whether the same request again gets another answer.
+        self.counts_attempts = True
+        # An event at which each stream waits in its middle.
+        self.hold: threading.Event | None = None
         self.log: list[Json] = []
         self.attempts: dict[str, int] = {}
         # What `previous_response_id` and `item_reference` name: the input and output of each response, and each item of it.
@@ -439,7 +443,7 @@ class FakeProvider:
             with self.lock:
                 key = json.dumps([seen.items, seen.tools, seen.options], sort_keys=True)
                 attempt = self.attempts[key] = self.attempts.get(key, 0) + 1
-            answer = compose(seen, attempt)
+            answer = compose(seen, attempt if self.counts_attempts else 1)
             entry["answer"] = {"text": answer.text, "calls": [[call.name, json.loads(call.arguments)] for call in answer.calls]}
         except (Invalid, KeyError, TypeError, ValueError) as error:
             message = str(error) if isinstance(error, Invalid) else f"invalid request: {error!r}"
@@ -459,11 +463,18 @@ class FakeProvider:
         request.send_header("content-type", "text/event-stream")
         request.send_header("transfer-encoding", "chunked")
         request.end_headers()
-        for name, frame in stream(answer, body):
+        frames = list(stream(answer, body))
+        for index, (name, frame) in enumerate(frames):
+            if self.hold and index == len(frames) // 2:
+                self.hold.wait(60)
             text = frame if isinstance(frame, str) else json.dumps(frame)
             event = (f"event: {name}\n" if name else "") + f"data: {text}\n\n"
             encoded = event.encode()
-            request.wfile.write(f"{len(encoded):x}\r\n".encode() + encoded + b"\r\n")
+            try:
+                request.wfile.write(f"{len(encoded):x}\r\n".encode() + encoded + b"\r\n")
+            except OSError:
+                request.close_connection = True
+                return
         request.wfile.write(b"0\r\n\r\n")
 
 

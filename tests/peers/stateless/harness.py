@@ -13,7 +13,7 @@ from turnwire_server import TurnwireServer
 
 # The agent has the name of the model, so that a client asks for the same model in both runs. Some clients choose what
 # they send by this name.
-MODELS = {CHAT: "gpt-4o", RESPONSES: "gpt-4o", ANTHROPIC: "claude-sonnet-4-5"}
+MODELS = {CHAT: "gpt-4o", RESPONSES: "gpt-4o", ANTHROPIC: "claude-sonnet-4-6"}
 
 
 @dataclass
@@ -26,6 +26,8 @@ class Outcome:
     marks: list[int] = field(default_factory=list)
     # Why the client did not come to the end.
     error: str = ""
+    # Whether the client came with a history that only it knew.
+    begun_elsewhere: bool = False
     # The sessions of Turnwire with their messages, oldest first.
     sessions: list[Json] = field(default_factory=list)
 
@@ -55,13 +57,17 @@ def run_through(client: Client, case: str, upstream: str) -> Outcome:
     server = TurnwireServer(folder, settings=settings_of(upstream, MODELS[client.wire], provider.url))
     try:
         outcome = run_case(client, case, provider, server.url, server)
-        for session in reversed(server.ask("GET", "/v1/sessions")["sessions"]):
-            outcome.sessions.append(session | {"messages": server.messages(session["id"])})
+        outcome.sessions = read_sessions(server)
         return outcome
     finally:
         server.stop()
         provider.close()
         shutil.rmtree(folder)
+
+
+def read_sessions(server: TurnwireServer) -> list[Json]:
+    found = server.ask("GET", "/v1/sessions")["sessions"]
+    return [session | {"messages": server.messages(session["id"])} for session in reversed(found)]
 
 
 def run_case(client: Client, case: str, provider: FakeProvider, url: str, server: TurnwireServer | None = None) -> Outcome:
@@ -85,4 +91,4 @@ def run_case(client: Client, case: str, provider: FakeProvider, url: str, server
         error = f"{type(problem).__name__} in {Path(last.filename).name}:{last.lineno}: {problem}"
     for other in scratch:
         other.close()
-    return Outcome(run.answers, list(provider.log), run.marks, error)
+    return Outcome(run.answers, list(provider.log), run.marks, error, bool(scratch))

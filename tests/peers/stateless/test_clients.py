@@ -96,6 +96,11 @@ def check_sessions(control: Outcome, found: Outcome, client: Client, upstream: s
         else:
             nearest = min(left, key=lambda other: len(list(differences(conversation, other))))
             problems += [f"session {number}: {problem}" for problem in differences(conversation, nearest)]
+    claims = [message for session in found.sessions for message in session["messages"] if message["metadata"].get("claimed")]
+    if bool(claims) != found.begun_elsewhere:
+        problems.append(f"{len(claims)} messages are marked as the client's claim")
+    if untitled := [session["id"] for session in found.sessions if not session["title"]]:
+        problems.append(f"without a title: {untitled}")
     if running := [session["id"] for session in found.sessions if session["status"] == "running"]:
         problems.append(f"still running: {running}")
     return problems
