@@ -5,9 +5,13 @@
 //! become durable together. Every engine must pass [`conformance`](mod@crate::conformance).
 
 mod blobs;
+mod event_lines;
+mod history;
 mod queries;
 
 pub use blobs::{BLOB_PIECE_BYTES, Blob, BlobInfo, BlobReferences, NewBlob, UploadNumber, to_hex};
+pub use event_lines::EventLines;
+pub use history::{HistoryMark, HistoryMatch, HistoryState, MAX_HISTORY_MATCHES};
 pub use queries::{MessageQuery, SessionQuery};
 
 use crate::client_history::HistoryDigest;
@@ -132,63 +136,6 @@ pub struct SessionState {
     pub history: Option<HistoryState>,
 }
 
-/// How far a client that keeps its own history knows the conversation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HistoryState {
-    /// The conversation up to the last input.
-    pub input: HistoryDigest,
-    /// The conversation up to the answer, if there is one: the reply has ended, or waits for results of
-    /// the client's tools.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answer: Option<HistoryDigest>,
-    /// A hash of the id that the client sends for its conversation; 0 if it sends none.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub client: i64,
-    /// A hash of the client's request, to recognise it when it is sent again.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub request: i64,
-    /// The reply that answers the input.
-    pub reply_id: String,
-    /// The position before the input, if it is the results of calls of an open reply.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub results_after: Option<Head>,
-    /// How many blocks the reply had when the input came. The answer is what follows them.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub blocks: i64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
-fn is_zero(number: &i64) -> bool {
-    *number == 0
-}
-
-/// A state of a conversation that a client may send again as its history.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HistoryMark {
-    /// The conversation up to this state.
-    pub digest: HistoryDigest,
-    /// The seq of the last event that belongs to it.
-    pub seq: Seq,
-    /// A hash of the id that the client sends for its conversation; 0 if it sends none.
-    pub client: i64,
-}
-
-/// A session that has, or had, a state of a conversation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HistoryMatch {
-    /// The session.
-    pub session: SessionKey,
-    /// The state.
-    pub mark: HistoryMark,
-    /// The state of the session now.
-    pub now: SessionState,
-    /// When a message of it last began or ended, in milliseconds since 1970.
-    pub updated_ms: i64,
-}
-
-/// How many sessions with the same state of a conversation are found, latest first.
-pub const MAX_HISTORY_MATCHES: usize = 16;
-
 impl SessionState {
     /// From where on the session is open: its first open reply, or all of a fork in progress.
     /// Engines list open sessions by it, and retention keeps their events.
@@ -252,61 +199,6 @@ pub struct SessionPatch {
     pub title: Option<String>,
     /// New metadata; it replaces the old.
     pub metadata: Option<Fields>,
-}
-
-/// Consecutive events of a session, as they were written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EventLines {
-    /// The seq of the first.
-    pub first: Seq,
-    /// How many events.
-    pub count: u32,
-    /// One JSON object per line, each with its `\n`. The seq is not in it.
-    pub bytes: Bytes,
-}
-
-impl EventLines {
-    /// The seq of the last event. There is at least one.
-    pub fn last(&self) -> Seq {
-        self.first.plus(u64::from(self.count).saturating_sub(1))
-    }
-
-    /// The events from a seq on; `None` if all are before it.
-    pub fn starting_at(&self, from: Seq) -> Option<Self> {
-        if from > self.last() {
-            return None;
-        }
-        let skip = u32::try_from(from.offset_from(self.first)).ok()?;
-        if skip == 0 {
-            return Some(self.clone());
-        }
-        let ends = memchr::memchr_iter(b'\n', &self.bytes);
-        let start = ends.take(skip as usize).last()? + 1;
-        let bytes = self.bytes.slice(start.min(self.bytes.len())..);
-        Some(Self { first: from, count: self.count - skip, bytes })
-    }
-
-    /// The events up to a seq; `None` if all are after it.
-    pub fn up_to(&self, head: Head) -> Option<Self> {
-        if head.includes(self.last()) {
-            return Some(self.clone());
-        }
-        let count = u32::try_from(head.events_after(self.first.previous())).ok()?;
-        let ends = memchr::memchr_iter(b'\n', &self.bytes);
-        let end = ends.take(count as usize).last()? + 1;
-        let bytes = self.bytes.slice(..end.min(self.bytes.len()));
-        Some(Self { first: self.first, count, bytes })
-    }
-
-    /// The events with their seq.
-    pub fn iter(&self) -> impl Iterator<Item = (Seq, &[u8])> {
-        let mut seq = self.first;
-        self.bytes.split_inclusive(|&byte| byte == b'\n').map(move |line| {
-            let at = seq;
-            seq = seq.next();
-            (at, line.strip_suffix(b"\n").unwrap_or(line))
-        })
-    }
 }
 
 /// What must become durable together: events, and what follows from them.
