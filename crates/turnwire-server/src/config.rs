@@ -12,6 +12,7 @@
 mod access;
 mod agents;
 mod check;
+mod conversations;
 mod limits;
 mod links;
 mod problem;
@@ -22,6 +23,7 @@ pub use agents::{
     AgentConfig, Behavior, ExternalTool, Fallback, McpConfig, ModelRef, OnHint, OnRestart,
     Permission, Prices, Timeouts, ToolPattern, ToolSource,
 };
+pub use conversations::ConversationsConfig;
 pub use limits::{Limits, LogConfig, LogFormat, Producers, Retention};
 pub use links::LinksConfig;
 pub use problem::{ConfigError, Problem};
@@ -71,6 +73,8 @@ pub struct Config {
     pub limits: Limits,
     /// Links in messages.
     pub links: LinksConfig,
+    /// How conversations of clients that keep their own history are recognised.
+    pub conversations: ConversationsConfig,
     /// How long events, keys and blobs are kept.
     pub retention: Retention,
     /// Producers: agents in other processes.
@@ -102,6 +106,7 @@ impl Default for Config {
             auth: AuthConfig::default(),
             limits: Limits::default(),
             links: LinksConfig::default(),
+            conversations: ConversationsConfig::default(),
             retention: Retention::default(),
             producers: Producers::default(),
             log: LogConfig::default(),

@@ -2,12 +2,14 @@
 //!
 //! Many tasks append to many sessions, and each awaits its append. The engine is compared with three
 //! simple layouts of the same events in SQLite, with the same group commit and checkpoints, in
-//! alternating rounds. `-- open` measures opening a large store and reading from it instead.
+//! alternating rounds. `-- open` measures opening a large store and reading from it instead, `-- history` finding a
+//! session by the history that a client sends.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![expect(clippy::cast_precision_loss, reason = "figures are shown with three digits")]
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on has no figures")]
 
+mod history;
 mod large;
 mod layouts;
 mod load;
@@ -33,6 +35,9 @@ fn main() {
     }
     if args.iter().any(|arg| arg == "open") {
         return large::measure(env_or("SESSIONS", 100_000));
+    }
+    if args.iter().any(|arg| arg == "history") {
+        return with_temp_store(|path| history::measure(path, env_or("SESSIONS", 100_000)));
     }
     let time = Duration::from_secs(env_or("SECONDS", 4));
     let (rounds, layouts) = (env_or("ROUNDS", 3), env_or("LAYOUTS", Layout::ALL.len()));

@@ -3,9 +3,10 @@
 mod agents;
 
 use super::Config;
-use super::LinksConfig;
 use super::limits::{Limits, Retention};
 use super::problem::{Problem, SettingsText};
+use super::{ConversationsConfig, LinksConfig};
+use http::HeaderName;
 use std::time::Duration;
 
 pub(crate) fn check(config: &Config, source: &SettingsText<'_>) -> Vec<Problem> {
@@ -18,6 +19,7 @@ pub(crate) fn check(config: &Config, source: &SettingsText<'_>) -> Vec<Problem> 
     check_retention(&config.retention, &mut wrong);
     check_budgets(&config.limits, &mut wrong);
     check_links(&config.links, &mut wrong);
+    check_conversations(&config.conversations, &mut wrong);
     problems
 }
 
@@ -149,6 +151,13 @@ fn check_retention(retention: &Retention, wrong: &mut Report<'_>) {
 
 /// The shortest allowed retention of unreferenced blobs.
 const MIN_BLOB_RETENTION: Duration = Duration::from_mins(10);
+
+fn check_conversations(conversations: &ConversationsConfig, wrong: &mut Report<'_>) {
+    let is_name = |name: &str| HeaderName::from_bytes(name.as_bytes()).is_ok();
+    if let Some(name) = conversations.id_headers.iter().find(|name| !is_name(name)) {
+        wrong(&["conversations", "id_headers"], format!("{name:?} is not the name of a header"));
+    }
+}
 
 fn check_links(links: &LinksConfig, wrong: &mut Report<'_>) {
     let counts = [

@@ -14,6 +14,7 @@
 
 use crate::app::App;
 use crate::auth::{Caller, sha256};
+use crate::config::ConversationsConfig;
 use crate::error::ApiResult;
 use crate::turns::send::{ExpectedHistory, HistoryChange};
 use http::HeaderMap;
@@ -62,6 +63,7 @@ pub(crate) enum Recognized {
 impl Conversation {
     /// The conversation of a request.
     pub(crate) fn new(
+        app: &App,
         caller: &Caller,
         agent: &str,
         messages: &[Msg],
@@ -82,7 +84,8 @@ impl Conversation {
             messages,
             steps,
             digests,
-            client: client_id(headers, extra).map_or(0, |id| hash(id.as_bytes())),
+            client: client_id(&app.config.conversations, headers, extra)
+                .map_or(0, |id| hash(id.as_bytes())),
             request: hash(body),
             is_resent: is_resent(headers),
         }
@@ -179,7 +182,8 @@ impl Conversation {
 
     /// Finds what the request continues.
     pub(crate) async fn recognize(&self, app: &App, caller: &Caller) -> ApiResult<Recognized> {
-        let Some((&input, _)) = self.digests.split_last() else { return Ok(Recognized::Unknown) };
+        let last = self.digests.last().filter(|_| app.config.conversations.recognize);
+        let Some(&input) = last else { return Ok(Recognized::Unknown) };
         let answers = self.steps.iter().zip(&self.digests).rev();
         let answers = answers.filter(|(step, _)| step.is_answer).map(|(_, digest)| *digest);
         let mut digests: Vec<HistoryDigest> = std::iter::once(input).chain(answers).collect();
@@ -265,15 +269,12 @@ fn hash(bytes: &[u8]) -> i64 {
     i64::from_be_bytes(first).max(i64::MIN + 1) | 1
 }
 
-/// Headers in which programs send an id of their conversation, of themselves.
-const CLIENT_ID_HEADERS: [&str; 4] =
-    ["x-claude-code-session-id", "session-id", "session_id", "x-session-id"];
-
 /// The id that a client sends for its conversation.
-fn client_id(headers: &HeaderMap, extra: &Fields) -> Option<String> {
-    let header = CLIENT_ID_HEADERS.iter().find_map(|name| headers.get(*name)?.to_str().ok());
-    let header = header.map(str::trim).filter(|id| !id.is_empty()).map(str::to_owned);
-    header.or_else(|| extra.get::<String>("prompt_cache_key").ok().flatten())
+fn client_id(config: &ConversationsConfig, headers: &HeaderMap, extra: &Fields) -> Option<String> {
+    let header = config.id_headers.iter().find_map(|name| headers.get(name)?.to_str().ok());
+    let field = || config.id_fields.iter().find_map(|name| extra.get::<String>(name).ok()?);
+    let id = header.map(|id| id.trim().to_owned()).or_else(field);
+    id.filter(|id| !id.is_empty())
 }
 
 /// Whether the client says that it sends the request again.

@@ -62,7 +62,7 @@ pub(crate) async fn handle_request(
     let ModelRequest { app, caller, uri, headers, body } = &request;
     let agent = asked.model.as_str();
     let conversation =
-        Conversation::new(caller, agent, &asked.messages, headers, &asked.extra, body);
+        Conversation::new(app, caller, agent, &asked.messages, headers, &asked.extra, body);
     let context = client_context(&asked);
     let turn = ClientTurn { app, caller, uri, headers, body, agent, context, conversation };
     let turn = turn.submit().await?;

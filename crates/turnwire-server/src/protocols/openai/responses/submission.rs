@@ -44,7 +44,7 @@ impl Submission<'_> {
         let Self { app, caller, uri, headers, body } = *self;
         let CreateRequest { model, context, messages, .. } = asked;
         let extra = &context.extra;
-        let conversation = Conversation::new(caller, &model, &messages, headers, extra, body);
+        let conversation = Conversation::new(app, caller, &model, &messages, headers, extra, body);
         let agent = model.as_str();
         let turn = ClientTurn { app, caller, uri, headers, body, agent, context, conversation };
         let part = match previous {
