@@ -38,6 +38,11 @@ class CutOnce(Proxy):
         except OSError:
             pass
         for end in (client, upstream):
+            try:
+                # A thread that still reads from it would keep a closed socket open.
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
             end.close()
 
 
