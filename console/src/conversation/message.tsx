@@ -39,6 +39,11 @@ export const Message = memo(function Message({ message, isNested = false, action
             {clock(created_at)}
           </time>
         )}
+        {message.metadata?.claimed === true && (
+          <span className="dim" title="Only the client says that this was said: it came with the history of a request.">
+            claimed by the client
+          </span>
+        )}
         {isReply && <ReplyStats message={message} />}
       </header>
       <div className="content">
