@@ -148,6 +148,20 @@ fn without_summaries(msg: &Msg, from: usize) -> Cow<'_, Msg> {
     msg.to_builder().content(content).build().map_or(Cow::Borrowed(msg), Cow::Owned)
 }
 
+/// Estimates the tokens of messages: [`BYTES_PER_TOKEN`] bytes of text are a token, an image or a file is 1600, and each
+/// block adds two.
+///
+/// ```
+/// use turnwire_agent::compaction::estimate_tokens;
+/// use turnwire_core::Msg;
+///
+/// assert_eq!(estimate_tokens(&[Msg::user("ann", "Good morning")]), 5);
+/// ```
+pub fn estimate_tokens(messages: &[Msg]) -> usize {
+    let bytes: usize = messages.iter().map(|msg| estimate_bytes(msg.content())).sum();
+    bytes.div_ceil(BYTES_PER_TOKEN)
+}
+
 /// Estimates the cost of content in bytes of text.
 pub(crate) fn estimate_bytes(content: &[ContentBlock]) -> usize {
     let payload = |payload: &Payload| match payload {

@@ -9,6 +9,7 @@
 //! | `anthropic` | Messages | a new one, or [`SESSION_HEADER`] |
 //! | `model_api` | the common part of Chat Completions and Messages | |
 //! | `client_turn` | finds the session of a request, and stores what is new | |
+//! | `token_count` | estimates the tokens of a request | |
 //! | `tool_results` | submits the results of pending calls | |
 //! | `conversation` | finds the session that a client's history belongs to | |
 //! | `claimed_history` | converts that history to messages of the log | |
@@ -25,6 +26,7 @@ mod client_turn;
 mod conversation;
 mod model_api;
 pub(crate) mod openai;
+mod token_count;
 mod tool_results;
 
 use crate::app::App;

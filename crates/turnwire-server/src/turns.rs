@@ -28,7 +28,7 @@ mod end_replies;
 pub(crate) mod event_origin;
 pub mod hints;
 pub mod idempotency;
-mod journal;
+pub(crate) mod journal;
 pub mod retry;
 pub mod send;
 mod session_worker;

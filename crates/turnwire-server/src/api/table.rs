@@ -14,7 +14,9 @@ use crate::auth::Action::{
 use crate::error::Dialect;
 use crate::health::{self, HealthStatus, TicketView};
 use crate::ingest::PublishedView;
+use crate::protocols::anthropic::TokenCount;
 use crate::protocols::openai::models::{ModelList, ModelView};
+use crate::protocols::openai::responses::{DeletedView, InputTokens, ItemList};
 use crate::protocols::{ag_ui, ai_sdk, anthropic, blocks, openai};
 use crate::routes::{
     self, AgentList, ApprovalList, BlobView, MessagePage, PipedReply, SessionPage, SessionResponse,
@@ -50,6 +52,8 @@ pub(super) fn routes() -> Vec<Route> {
     all.extend(events());
     all.extend(blobs_agents_approvals());
     all.extend(protocols());
+    all.extend(models());
+    all.extend(responses());
     all.extend(operations());
     #[cfg(feature = "console")]
     all.extend(console());
@@ -173,7 +177,6 @@ fn protocols() -> Vec<Route> {
     let history = "/v2/sessions/{s}/history";
     let run = RequiresAtLeast(Chat, &[Confirm, Read]);
     let chat = RequiresAtLeast(Chat, &[Confirm, Regenerate, Read]);
-    let model = RequiresAtLeast(Chat, &[Publish]);
     vec![
         Route::get(history, Requires(Read), "blocksHistory", blocks::history)
             .summary("Content blocks: the history")
@@ -197,6 +200,13 @@ fn protocols() -> Vec<Route> {
         Route::post("/ai-sdk/{agent}/{chat}/stop", Requires(Chat), "aiSdkStop", ai_sdk::stop)
             .summary("AI SDK: stop the reply that runs in a chat")
             .returns_nothing(204, "Stopped"),
+    ]
+}
+
+/// Agents as models: OpenAI's and Anthropic's.
+fn models() -> Vec<Route> {
+    let model = RequiresAtLeast(Chat, &[Publish]);
+    vec![
         Route::get("/v1/models", Requires(Read), "listModels", openai::models::list_models)
             .summary("List the agents as models of OpenAI and Anthropic")
             .errors_of(Dialect::OpenAi)
@@ -216,6 +226,31 @@ fn protocols() -> Vec<Route> {
             .body::<ChatCompletionRequest>(JSON, "A Chat Completions request")
             .returns::<ChatCompletion>(200, "The completion, or its chunks with `stream: true`")
             .returns_as::<String>(200, SSE, ""),
+        Route::post(
+            "/v1/messages/count_tokens",
+            Requires(Chat),
+            "countTokens",
+            anthropic::count_tokens,
+        )
+        .summary("Anthropic Messages: estimate the tokens of a request")
+        .errors_of(Dialect::Anthropic)
+        .any_query()
+        .body::<AnthropicRequest>(JSON, "A Messages request")
+        .returns::<TokenCount>(200, "The estimate"),
+        Route::post("/v1/messages", model, "createMessage", anthropic::messages)
+            .summary("Anthropic Messages: an agent as a model")
+            .errors_of(Dialect::Anthropic)
+            .header(SESSION)
+            .header(IDEMPOTENCY_KEY)
+            .any_query()
+            .body::<AnthropicRequest>(JSON, "A Messages request")
+            .returns::<Message>(200, "The message, or its events with `stream: true`")
+            .returns_as::<String>(200, SSE, ""),
+    ]
+}
+
+fn responses() -> Vec<Route> {
+    vec![
         Route::post("/v1/responses", Requires(Chat), "createResponse", openai::responses::create)
             .summary("OpenAI Responses: an agent as a model")
             .errors_of(Dialect::OpenAi)
@@ -246,15 +281,38 @@ fn protocols() -> Vec<Route> {
         .errors_of(Dialect::OpenAi)
         .any_query()
         .returns::<Response<'_>>(200, "The response"),
-        Route::post("/v1/messages", model, "createMessage", anthropic::messages)
-            .summary("Anthropic Messages: an agent as a model")
-            .errors_of(Dialect::Anthropic)
-            .header(SESSION)
-            .header(IDEMPOTENCY_KEY)
-            .any_query()
-            .body::<AnthropicRequest>(JSON, "A Messages request")
-            .returns::<Message>(200, "The message, or its events with `stream: true`")
-            .returns_as::<String>(200, SSE, ""),
+        Route::delete(
+            "/v1/responses/{id}",
+            Requires(Chat),
+            "deleteResponse",
+            openai::responses::delete,
+        )
+        .summary("Remove a response and its input from the history")
+        .errors_of(Dialect::OpenAi)
+        .any_query()
+        .returns::<DeletedView>(200, "Deleted"),
+        Route::get(
+            "/v1/responses/{id}/input_items",
+            Requires(Read),
+            "listInputItems",
+            openai::responses::list_input_items,
+        )
+        .summary("List the items that a response answers")
+        .errors_of(Dialect::OpenAi)
+        .any_query()
+        .returns::<ItemList>(200, "One page"),
+        Route::post(
+            "/v1/responses/input_tokens",
+            Requires(Chat),
+            "countInputTokens",
+            openai::responses::count_input_tokens,
+        )
+        .summary("OpenAI Responses: estimate the tokens of a request")
+        .errors_of(Dialect::OpenAi)
+        .header(SESSION)
+        .any_query()
+        .body::<ResponseRequest>(JSON, "A Responses request")
+        .returns::<InputTokens>(200, "The estimate"),
     ]
 }
 

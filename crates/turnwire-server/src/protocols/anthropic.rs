@@ -1,13 +1,16 @@
-//! `POST /v1/messages`: an agent as a model of Anthropic's.
+//! `POST /v1/messages`: an agent as a model of Anthropic's. `POST /v1/messages/count_tokens`: the tokens of a request.
 
-use super::model_api::{ModelApi, ModelRequest, handle_request};
+use super::model_api::{ModelApi, ModelRequest, estimate_tokens, handle_request};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::error::ApiResult;
 use crate::extract::BodyBytes;
+use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderMap, Uri};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::sync::Arc;
 use turnwire_wires::anthropic::read_request;
 
@@ -23,4 +26,19 @@ pub(crate) async fn messages(
     BodyBytes(body): BodyBytes,
 ) -> ApiResult<Response> {
     handle_request(ModelRequest { app, caller, uri, headers, body }, &MESSAGES_API).await
+}
+
+/// How many tokens a request has.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct TokenCount {
+    input_tokens: usize,
+}
+
+/// Estimates the tokens of a request. Nothing is stored.
+pub(crate) async fn count_tokens(
+    State(app): State<Arc<App>>,
+    BodyBytes(body): BodyBytes,
+) -> ApiResult<Json<TokenCount>> {
+    let input_tokens = estimate_tokens(&app, &body, &MESSAGES_API)?;
+    Ok(Json(TokenCount { input_tokens }))
 }

@@ -6,6 +6,7 @@
 
 use super::client_turn::{ClientTurn, ReplyPart};
 use super::conversation::Conversation;
+use super::token_count::{ToolText, estimate_request};
 use super::{follow_reply, sse_response, stopping_error, with_session_header};
 use crate::app::App;
 use crate::auth::{Caller, expired_error};
@@ -51,13 +52,7 @@ pub(crate) async fn handle_request(
     request: ModelRequest,
     manner: &ModelApi,
 ) -> ApiResult<Response> {
-    let text = std::str::from_utf8(&request.body)
-        .map_err(|_| ApiError::bad_request("the body is not UTF-8"))?;
-    let asked = (manner.parse)(text).map_err(|error| {
-        ApiError::bad_request(error.to_string())
-            .kind("not_a_request")
-            .hint("`model` is the name of an agent, and `messages` ends with what is new")
-    })?;
+    let asked = parse_request(&request.body, manner)?;
     require_model(&request.app, &asked.model)?;
     let ModelRequest { app, caller, uri, headers, body } = &request;
     let agent = asked.model.as_str();
@@ -75,6 +70,30 @@ pub(crate) async fn handle_request(
         mark_replayed(&mut response);
     }
     Ok(response)
+}
+
+/// Parses a request.
+fn parse_request(body: &[u8], manner: &ModelApi) -> ApiResult<ClientRequest> {
+    let text =
+        std::str::from_utf8(body).map_err(|_| ApiError::bad_request("the body is not UTF-8"))?;
+    (manner.parse)(text).map_err(|error| {
+        ApiError::bad_request(error.to_string())
+            .kind("not_a_request")
+            .hint("`model` is the name of an agent, and `messages` ends with what is new")
+    })
+}
+
+/// Estimates the tokens of a request. Nothing is stored.
+pub(crate) fn estimate_tokens(app: &App, body: &[u8], manner: &ModelApi) -> ApiResult<usize> {
+    let asked = parse_request(body, manner)?;
+    require_model(app, &asked.model)?;
+    let tools = asked.tools.iter().map(|tool| ToolText {
+        name: &tool.name,
+        description: &tool.description,
+        schema: tool.input_schema.as_ref(),
+    });
+    let (instructions, schema) = (asked.instructions.as_deref(), asked.output_schema.as_ref());
+    Ok(estimate_request(&asked.messages, instructions, schema, tools))
 }
 
 /// An error unless the model is an agent of this server.

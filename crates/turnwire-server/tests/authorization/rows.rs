@@ -221,6 +221,11 @@ pub const ROWS: &[Row] = rows! {
     "getResponse" "" Idle |s| get(response(s));
     "getResponse" "as a stream" Idle |s| get(response(s) + "?stream=true");
     "cancelResponse" "that has ended" Idle |s| post(response(s) + "/cancel", "");
+    "deleteResponse" "" Idle |s| get(response(s));
+    "listInputItems" "" Idle |s| get(response(s) + "/input_items");
+    "countInputTokens" "" Nothing |_| post("/v1/responses/input_tokens", json!({"model": "demo", "input": "hello"}));
+    "countInputTokens" "behind another" Idle |s| post("/v1/responses/input_tokens", json!({"model": "demo", "input": "hello", "previous_response_id": format!("resp_{}~r1", s.id)}));
+    "countTokens" "" Nothing |_| post("/v1/messages/count_tokens", hello_request());
     "createMessage" "a new session" Nothing |s| post("/v1/messages", hello_request()).with("turnwire-session", &s.id);
     "createMessage" "a message" Idle |s| post("/v1/messages", hello_request()).with("turnwire-session", &s.id);
     "createMessage" "a result" Calling |s| post("/v1/messages", tool_use(s)).with("turnwire-session", &s.id);

@@ -19,5 +19,6 @@ mod checked_router;
 mod contract;
 mod conversations;
 mod harness;
+mod response_items;
 mod responses;
 mod schemas;

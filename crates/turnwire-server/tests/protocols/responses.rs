@@ -19,42 +19,42 @@ use turnwire_wires::Wire;
 /// Nothing here takes so long.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-struct TestServer {
-    app: Arc<App>,
+pub struct TestServer {
+    pub app: Arc<App>,
     caller: Caller,
 }
 
-struct Answer {
-    status: StatusCode,
-    text: String,
+pub struct Answer {
+    pub status: StatusCode,
+    pub text: String,
 }
 
 impl Answer {
-    fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_default()
     }
 
     /// The code of an error, in whosever words it is told.
-    fn code(&self) -> String {
+    pub fn code(&self) -> String {
         let error = &self.json()["error"];
         let code = error["code"].as_str().or(error["type"].as_str());
         code.unwrap_or_default().to_owned()
     }
 
-    fn frames(&self) -> Vec<Value> {
+    pub fn frames(&self) -> Vec<Value> {
         assert_eq!(self.status, 200, "{}", self.text);
         let lines = self.text.lines().filter_map(|line| line.strip_prefix("data: "));
         lines.map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    fn numbers(&self) -> Vec<u64> {
+    pub fn numbers(&self) -> Vec<u64> {
         let numbers = self.frames();
         numbers.iter().map(|frame| frame["sequence_number"].as_u64().unwrap()).collect()
     }
 }
 
 impl TestServer {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let config = Config::parse("test", "").unwrap();
         let caller =
             Auth::without_credentials(&config.limits).authenticate_token("anybody").unwrap();
@@ -64,7 +64,7 @@ impl TestServer {
         Self { app: App::new(config, log, agents).unwrap(), caller }
     }
 
-    async fn ask(&self, request: Request<Body>) -> Answer {
+    pub async fn ask(&self, request: Request<Body>) -> Answer {
         let router: Router = crate::checked_router::checked_router(self.app.clone());
         let router = router.layer(Extension(self.caller.clone()));
         let response = router.oneshot(request).await.unwrap();
@@ -74,35 +74,39 @@ impl TestServer {
         Answer { status, text: String::from_utf8(bytes.to_vec()).unwrap() }
     }
 
-    async fn post(&self, path: &str, body: impl Into<Body>) -> Answer {
+    pub async fn post(&self, path: &str, body: impl Into<Body>) -> Answer {
         self.ask(Request::post(path).body(body.into()).unwrap()).await
     }
 
-    async fn get(&self, path: &str) -> Answer {
+    pub async fn delete(&self, path: &str) -> Answer {
+        self.ask(Request::delete(path).body(Body::empty()).unwrap()).await
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
         self.ask(Request::get(path).body(Body::empty()).unwrap()).await
     }
 
-    async fn create(&self, body: &Value) -> Answer {
+    pub async fn create(&self, body: &Value) -> Answer {
         self.post("/v1/responses", body.to_string()).await
     }
 
-    async fn create_in(&self, session: &str, body: &Value) -> Answer {
+    pub async fn create_in(&self, session: &str, body: &Value) -> Answer {
         let request = Request::post("/v1/responses").header("turnwire-session", session);
         self.ask(request.body(body.to_string().into()).unwrap()).await
     }
 
     /// How many sessions there are.
-    async fn sessions(&self) -> usize {
+    pub async fn sessions(&self) -> usize {
         let query = SessionQuery::latest(self.caller.tenant().clone(), 1000);
         self.app.log.list_sessions(&query).await.unwrap().len()
     }
 
-    async fn session(&self, id: &str) -> Arc<Session> {
+    pub async fn session(&self, id: &str) -> Arc<Session> {
         self.app.log.open_session(&SessionKey::new("default", id)).await.unwrap().unwrap()
     }
 
     /// An agent elsewhere asks the clients of a session to execute these calls.
-    async fn calls(&self, session: &str, reply: &str, calls: &[&str]) {
+    pub async fn calls(&self, session: &str, reply: &str, calls: &[&str]) {
         let made =
             self.post("/v1/sessions", json!({"id": session, "agent": "demo"}).to_string()).await;
         assert!(made.status.is_success(), "{}", made.text);
@@ -130,7 +134,7 @@ impl TestServer {
     }
 }
 
-fn output(call: &str) -> Value {
+pub fn output(call: &str) -> Value {
     json!({"type": "function_call_output", "call_id": call, "output": format!("result of {call}")})
 }
 

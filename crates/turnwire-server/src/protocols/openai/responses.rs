@@ -1,10 +1,14 @@
-//! `/v1/responses`: create, retrieve, cancel.
+//! `/v1/responses`: create, retrieve, cancel, delete; the input of a response; the tokens of a request.
 //!
 //! A response is a reply up to its end, or up to where it waits for tool results; after the results the next
 //! response begins. The reply continues whatever the client does, so every response runs in the background and
 //! can be retrieved.
 
 mod current_response;
+mod delete;
+mod input;
+mod input_tokens;
+mod items;
 mod request;
 mod response_id;
 mod submission;
@@ -22,8 +26,12 @@ use crate::turns::client_events;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use current_response::read_current;
+pub(crate) use delete::{DeletedView, delete};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Uri};
+pub(crate) use input::list_input_items;
+pub(crate) use input_tokens::{InputTokens, count_input_tokens};
+pub(crate) use items::ItemList;
 use request::CreateRequest;
 use response_id::{FoundResponse, ResponseId, is_tool_result};
 use schemars::JsonSchema;

@@ -3,13 +3,14 @@
 //!
 //! The id locates the response, so nothing has to be stored for it.
 
+use super::delete::is_deleted;
 use crate::app::App;
 use crate::auth::{Caller, is_valid_id};
 use crate::error::ApiResult;
 use std::fmt;
 use std::sync::Arc;
 use turnwire_agent::ClientContext;
-use turnwire_core::{Event, EventKind, Msg, Seq};
+use turnwire_core::{Event, EventKind, Msg, Seq, ToolResult};
 use turnwire_log::Session;
 use turnwire_log::store::{EventLines, MessageQuery};
 
@@ -77,12 +78,12 @@ impl ResponseId {
         } else {
             return Ok(None);
         };
-        if !is_ours {
+        if !is_ours || is_deleted(&session, &name.reply).await? {
             return Ok(None);
         }
         if let Some(seq) = name.results {
             let is_inside = seq > first && end.includes(seq);
-            if !is_inside || !has_results(&session, seq).await? {
+            if !is_inside || read_results(&session, seq).await?.is_none() {
                 return Ok(None);
             }
         }
@@ -111,11 +112,18 @@ async fn wants_json(session: &Session, reply: Seq) -> ApiResult<bool> {
     Ok(msg.is_some_and(|msg| ClientContext::from_msg(&msg).output_schema.is_some()))
 }
 
-async fn has_results(session: &Session, seq: Seq) -> ApiResult<bool> {
+/// The tool results of the client at a seq, if they are there.
+pub(super) async fn read_results(
+    session: &Session,
+    seq: Seq,
+) -> ApiResult<Option<Vec<ToolResult>>> {
     let rows = session.read_events(seq, 1).await?;
     let found = rows.iter().flat_map(EventLines::iter).find(|(at, _)| *at == seq);
     let event = found.map(|(seq, line)| Session::parse_event(seq, line)).transpose()?;
-    Ok(event.is_some_and(|event| is_tool_result(&event)))
+    if let Some(EventKind::ExternalExecutionResult(results)) = event.map(|event| event.kind) {
+        return Ok(Some(results.execution_results));
+    }
+    Ok(None)
 }
 
 #[cfg(test)]

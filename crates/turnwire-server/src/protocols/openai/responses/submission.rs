@@ -30,7 +30,7 @@ pub(super) struct Submission<'r> {
 impl Submission<'_> {
     /// Stores what is new in the request, and returns its response.
     pub async fn submit(&self, asked: CreateRequest) -> ApiResult<FoundResponse> {
-        let previous = self.find_previous(&asked).await?;
+        let previous = find_previous(self.app, self.caller, &asked).await?;
         let name = session_in_header(self.headers)?;
         if let (Some(previous), Some(name)) = (&previous, name)
             && previous.session.id() != name
@@ -83,17 +83,6 @@ impl Submission<'_> {
         turn.submit_to_named(fork).await
     }
 
-    /// The response that this one continues.
-    async fn find_previous(&self, asked: &CreateRequest) -> ApiResult<Option<FoundResponse>> {
-        let Some(id) = &asked.previous else { return Ok(None) };
-        let found = ResponseId::find(id, self.app, self.caller).await?;
-        found.map(Some).ok_or_else(|| {
-            invalid_request(format!("Previous response with id '{id}' not found."))
-                .kind("previous_response_not_found")
-                .hint("its session may have been deleted")
-        })
-    }
-
     /// A response that was just started.
     async fn find_started(&self, part: ReplyPart) -> ApiResult<FoundResponse> {
         let results = match part.begin {
@@ -105,4 +94,19 @@ impl Submission<'_> {
         let found = ResponseId::find(&id.to_string(), self.app, self.caller).await?;
         found.ok_or_else(|| turnwire_log::Error::NoSession.into())
     }
+}
+
+/// The response that a request continues.
+pub(super) async fn find_previous(
+    app: &App,
+    caller: &Caller,
+    asked: &CreateRequest,
+) -> ApiResult<Option<FoundResponse>> {
+    let Some(id) = &asked.previous else { return Ok(None) };
+    let found = ResponseId::find(id, app, caller).await?;
+    found.map(Some).ok_or_else(|| {
+        invalid_request(format!("Previous response with id '{id}' not found."))
+            .kind("previous_response_not_found")
+            .hint("it, or its session, may have been deleted")
+    })
 }
