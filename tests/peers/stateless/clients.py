@@ -16,3 +16,11 @@ CLIENTS = {made.name: made() for module in MODULES for made in module.CLIENTS}
 
 # The clients that also run with upstreams of other wires.
 CROSS_WIRE = {"openai-chat", "openai-responses", "anthropic"}
+
+# What the wire of an upstream has no room for, so that the conversation must differ: these cases run on other wires only.
+LOSSES = {
+    ("options", "openai-responses"): "it has no stop sequences",
+    ("thinking", "openai-chat"): "thinking goes back to the model that made it",
+    ("thinking", "openai-responses"): "thinking goes back to the model that made it",
+    ("thinking", "anthropic"): "thinking goes back to the model that made it",
+}
