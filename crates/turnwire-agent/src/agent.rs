@@ -16,6 +16,8 @@
 //! ```
 
 use crate::agent_loop::AgentLoop;
+use crate::client_context::ClientContext;
+use crate::client_options::ClientOptions;
 use crate::config::LoopConfig;
 use crate::hints::{HintStore, InMemoryHints};
 use crate::middleware::Middleware;
@@ -73,6 +75,7 @@ impl Agent {
                 result_limit: RESULT_LIMIT,
                 context_window: None,
                 model_settings: ModelSettings::default(),
+                client_options: None,
             },
             middleware: Vec::new(),
         }
@@ -285,6 +288,10 @@ impl Replier for Agent {
         self.config.model.name()
     }
 
+    fn check_client(&self, client: &ClientContext) -> Result<Vec<String>, String> {
+        self.config.check_client(client)
+    }
+
     async fn run(
         &self,
         request: ReplyRequest,
@@ -360,6 +367,13 @@ impl AgentBuilder {
     /// Settings that override those of the model.
     pub fn model_settings(mut self, tuning: ModelSettings) -> Self {
         self.config.model_settings = tuning;
+        self
+    }
+
+    /// Which options of clients reach the model. Default: all for an agent without system prompt and tools of its own,
+    /// else those that only change how the model answers.
+    pub fn client_options(mut self, options: ClientOptions) -> Self {
+        self.config.client_options = Some(options);
         self
     }
 

@@ -1,10 +1,12 @@
 //! The agent loop: executes the steps of [`plan`](crate::plan), and commits before it acts.
 //! [`Agent`](crate::Agent) runs it.
 
+mod call_groups;
 mod compact_history;
 mod model_call;
 mod tool_calls;
 
+use crate::client_context::ClientContext;
 use crate::config::LoopConfig;
 use crate::hints::{HintSender, HintStore, InMemoryHints};
 use crate::middleware::{EventFilter, ReplyContext, WrappedTool};
@@ -31,7 +33,11 @@ pub(crate) struct AgentLoop<'r> {
     /// The reply, as far as it is committed.
     reply: Msg,
     model_calls: ModelCalls,
-    /// The tools that the client sent with its message.
+    /// What the client sent with its message, or with its last tool results.
+    client: ClientContext,
+    /// How many blocks of the reply came before it.
+    blocks_before_client: usize,
+    /// The client's tools that the model can call.
     client_tools: Vec<ToolSpec>,
     /// The schema that the answer must match, until it is compiled.
     uncompiled_schema: Option<Json>,
@@ -66,7 +72,9 @@ impl<'r> AgentLoop<'r> {
             .partial
             .clone()
             .unwrap_or_else(|| Msg::reply(&*request.reply_id, &*config.name));
-        let schema = config.output_schema(&request.history);
+        let (client, blocks_before_client) =
+            ClientContext::in_force(&request.history, request.partial.as_ref());
+        let schema = config.output_schema(&client);
         let hints = match journal.hints() {
             Some(hints) => hints,
             // Without a session there is no next reply that could read a late hint.
@@ -80,7 +88,9 @@ impl<'r> AgentLoop<'r> {
             journal,
             reply,
             model_calls: request.model_calls.clone(),
-            client_tools: config.client_tools(&request.history),
+            client_tools: config.client_specs(&client),
+            client,
+            blocks_before_client,
             uncompiled_schema: schema,
             answer_schema: Ok(None),
             checked_answer: None,
@@ -95,6 +105,7 @@ impl<'r> AgentLoop<'r> {
     /// Requires an answer that matches this schema, instead of any other schema.
     pub(crate) fn set_answer_schema(&mut self, shape: Arc<AnswerSchema>) {
         self.uncompiled_schema = None;
+        self.client.remove_response_format();
         self.answer_schema = Ok(Some(shape));
     }
 

@@ -1,8 +1,8 @@
-//! What a client sends along with a message: its tools, the schema of the answer, instructions, and whether
-//! somebody can approve calls.
+//! What a client sends along with a message: its tools, the schema of the answer, instructions, options of
+//! the model call, and whether somebody can approve calls.
 //!
 //! It is part of the user's message, and so in the log: a reply that continues after a restart finds it
-//! again.
+//! again. A request with tool results may bring another one, which is part of the last result.
 //!
 //! ```
 //! use turnwire_agent::{ClientTool, ClientContext};
@@ -15,7 +15,10 @@
 //! ```
 
 use serde::{Deserialize, Serialize};
-use turnwire_core::{Fields, Json, Msg};
+use turnwire_core::{ContentBlock, Fields, Json, Msg, Role, ToolResult};
+use turnwire_wires::client_request::ClientToolDefinition;
+use turnwire_wires::model_request::{NativeTool, ToolDefinition, ToolKind};
+use turnwire_wires::{ModelOption, ModelOptions};
 
 /// The key in the metadata of a message.
 const METADATA_KEY: &str = "client";
@@ -35,9 +38,18 @@ pub struct ClientContext {
     /// Nobody can approve calls: calls that need an approval are denied at once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unattended: bool,
-    /// Other fields of the client's request.
+    /// Other fields of the client's request: among them the options of the model call, by the names of `wire`.
     #[serde(default, skip_serializing_if = "Fields::is_empty")]
     pub extra: Fields,
+    /// The wire of the client's request, if it is one. Without it, options have their canonical names.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub wire: String,
+    /// Headers of the client's request for a model of the same wire, such as `anthropic-beta`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<(String, String)>,
+    /// Options and tools that the model does not get, by the client's names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ignored_options: Vec<String>,
 }
 
 /// A tool that the client executes.
@@ -51,12 +63,115 @@ pub struct ClientTool {
     /// The JSON Schema of the input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Json>,
+    /// Whether the provider enforces the schema, if the client says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strict: Option<bool>,
+    /// What kind of tool it is.
+    #[serde(default, skip_serializing_if = "ToolKind::is_function")]
+    pub kind: ToolKind,
+    /// Of a function: fields that only the client's protocol has. Of any other tool: all of it.
+    #[serde(default, skip_serializing_if = "Fields::is_empty")]
+    pub fields: Fields,
+    /// The group that it belongs to, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+}
+
+impl From<ClientToolDefinition> for ClientTool {
+    fn from(tool: ClientToolDefinition) -> Self {
+        let ClientToolDefinition {
+            name,
+            description,
+            input_schema: input,
+            strict,
+            kind,
+            fields,
+            namespace,
+        } = tool;
+        Self { name, description, input, strict, kind, fields, namespace }
+    }
+}
+
+impl ClientTool {
+    /// The tool in a request to a model, as a client of this wire sent it.
+    pub(crate) fn definition(&self, wire: &str) -> ToolDefinition {
+        let has_schema = self.input.is_some();
+        let native = NativeTool {
+            wire: wire.to_owned(),
+            kind: self.kind,
+            fields: self.fields.clone(),
+            namespace: self.namespace.clone(),
+            has_schema,
+        };
+        ToolDefinition {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            input_schema: self.input.clone().unwrap_or_else(|| serde_json::Map::new().into()),
+            strict: self.strict,
+            native: (!wire.is_empty()).then_some(native),
+        }
+    }
 }
 
 impl ClientContext {
     /// Reads the context of a message; empty if it has none or an invalid one.
     pub fn from_msg(msg: &Msg) -> Self {
         msg.metadata().get::<Self>(METADATA_KEY).ok().flatten().unwrap_or_default()
+    }
+
+    /// The context of a reply: that of the last tool result that has one, or of the message that is answered. Also
+    /// returns how many blocks of the reply came before it.
+    pub fn in_force(history: &[Msg], reply: Option<&Msg>) -> (Self, usize) {
+        let blocks = reply.map(Msg::content).unwrap_or_default();
+        let of_result = |(at, block): (usize, &ContentBlock)| match block {
+            ContentBlock::ToolResult(result) => {
+                Some((result.metadata.get::<Self>(METADATA_KEY).ok().flatten()?, at + 1))
+            }
+            ContentBlock::Text(_)
+            | ContentBlock::Thinking(_)
+            | ContentBlock::Data(_)
+            | ContentBlock::Hint(_)
+            | ContentBlock::ToolCall(_)
+            | ContentBlock::Other(_) => None,
+        };
+        if let Some(found) = blocks.iter().enumerate().rev().find_map(of_result) {
+            return found;
+        }
+        let last = history.iter().rev().find(|msg| msg.role() == Role::User);
+        (last.map(Self::from_msg).unwrap_or_default(), 0)
+    }
+
+    /// Adds the context to a tool result: it replaces that of the message from here on.
+    pub fn attach_to_result(&self, result: &mut ToolResult) {
+        if let Ok(json) = Json::from_value(self) {
+            result.metadata.insert(METADATA_KEY, json);
+        }
+    }
+
+    /// Removes a context from a tool result.
+    pub fn remove_from_result(result: &mut ToolResult) {
+        result.metadata.remove(METADATA_KEY);
+    }
+
+    /// The options of the model call. Fields that cannot be read as options are none.
+    pub fn options(&self) -> ModelOptions {
+        let mut options = ModelOptions::read(&self.wire, &self.extra).unwrap_or_default();
+        options.headers.clone_from(&self.headers);
+        options
+    }
+
+    /// Removes the form of the answer.
+    pub(crate) fn remove_response_format(&mut self) {
+        self.output_schema = None;
+        let mut options = ModelOptions::read(&self.wire, &self.extra).unwrap_or_default();
+        options.remove(ModelOption::ResponseFormat);
+        self.extra = options.original;
+    }
+
+    /// The JSON Schema that the answer must match: the given one, or that of the options.
+    pub fn answer_schema(&self) -> Option<Json> {
+        let of_options = || self.options().response_format.and_then(|format| format.schema());
+        self.output_schema.clone().or_else(of_options)
     }
 
     /// Adds the context to a message.

@@ -1,13 +1,17 @@
 //! The configuration of an agent, and what a client's message adds to it. The agent loop reads it.
 
-use crate::client_context::ClientContext;
+use crate::client_context::{ClientContext, ClientTool};
+use crate::client_options::ClientOptions;
 use crate::hints::HintStore;
 use crate::middleware::MiddlewareChain;
 use crate::model::{Model, ModelSettings};
 use crate::permission::Permissions;
-use crate::tool::{Tool, ToolSpec};
+use crate::tool::{InputKind, Tool, ToolSpec};
+use std::borrow::Cow;
 use std::sync::Arc;
-use turnwire_core::{Json, Msg, Role};
+use turnwire_core::Json;
+use turnwire_wires::ModelOptions;
+use turnwire_wires::model_request::{ToolDefinition, ToolKind};
 
 /// The configuration of an agent.
 pub(crate) struct LoopConfig {
@@ -27,6 +31,8 @@ pub(crate) struct LoopConfig {
     /// In tokens.
     pub context_window: Option<u32>,
     pub model_settings: ModelSettings,
+    /// Which options of clients reach the model; `None` is the default.
+    pub client_options: Option<ClientOptions>,
 }
 
 impl LoopConfig {
@@ -35,34 +41,93 @@ impl LoopConfig {
         self.tools.iter().find(|tool| tool.spec().name == name).cloned()
     }
 
-    /// The tools that the client sent with its last message, except those with a name of the agent's tools.
-    pub fn client_tools(&self, history: &[Msg]) -> Vec<ToolSpec> {
-        let offer = client_context(history);
+    /// The client's tools that the model gets: not those with a name of the agent's tools, and hosted ones only if the
+    /// client may choose everything.
+    pub fn client_tools<'c>(&self, client: &'c ClientContext) -> Vec<&'c ClientTool> {
+        let has_hosted = self.client_options().allows_hosted_tools();
         let is_free = |name: &str| self.tools.iter().all(|tool| tool.spec().name != name);
-        let tools = offer.tools.into_iter().filter(|tool| is_free(&tool.name));
+        let is_taken = |tool: &&ClientTool| match tool.kind {
+            ToolKind::Function | ToolKind::Custom => is_free(&tool.name),
+            ToolKind::Namespace => true,
+            ToolKind::Hosted => has_hosted,
+        };
+        client.tools.iter().filter(is_taken).collect()
+    }
+
+    /// The specifications of the client's tools that the model can call.
+    pub fn client_specs(&self, client: &ClientContext) -> Vec<ToolSpec> {
+        let tools = self.client_tools(client).into_iter().filter(|tool| tool.kind.is_callable());
         tools
             .map(|tool| {
-                let input = tool.input.unwrap_or_else(|| serde_json::Map::new().into());
-                ToolSpec::for_client(tool.name, tool.description, input)
+                let input = tool.input.clone().unwrap_or_else(|| serde_json::Map::new().into());
+                let spec = ToolSpec::for_client(&*tool.name, &*tool.description, input);
+                let input_kind = match tool.kind {
+                    ToolKind::Custom => InputKind::Text,
+                    ToolKind::Function | ToolKind::Namespace | ToolKind::Hosted => InputKind::Json,
+                };
+                ToolSpec { input_kind, ..spec }
             })
             .collect()
     }
 
+    /// All tools in a request to the model.
+    pub fn tool_definitions(&self, client: &ClientContext) -> Vec<ToolDefinition> {
+        let own = self.tools.iter().map(Tool::spec).map(|spec| ToolDefinition {
+            name: spec.name.clone(),
+            description: spec.description.clone(),
+            input_schema: spec.input.clone(),
+            ..ToolDefinition::default()
+        });
+        let clients = self.client_tools(client);
+        own.chain(clients.into_iter().map(|tool| tool.definition(&client.wire))).collect()
+    }
+
     /// The schema that the answer must match: the client's, or else the agent's.
-    pub fn output_schema(&self, history: &[Msg]) -> Option<Json> {
-        client_context(history).output_schema.or_else(|| self.output_schema.clone())
+    pub fn output_schema(&self, client: &ClientContext) -> Option<Json> {
+        client.answer_schema().or_else(|| self.output_schema.clone())
     }
 
     /// The system prompt, with the instructions of the client.
-    pub fn system_prompt(&self, history: &[Msg]) -> Option<String> {
-        let told = [self.system.clone(), client_context(history).instructions.unwrap_or_default()];
-        let told: Vec<String> = told.into_iter().filter(|text| !text.is_empty()).collect();
+    pub fn system_prompt(&self, client: &ClientContext) -> Option<String> {
+        let told = [self.system.as_str(), client.instructions.as_deref().unwrap_or_default()];
+        let told: Vec<&str> = told.into_iter().filter(|text| !text.is_empty()).collect();
         (!told.is_empty()).then(|| told.join("\n\n"))
     }
-}
 
-/// The client context of the last user message.
-fn client_context(history: &[Msg]) -> ClientContext {
-    let last = history.iter().rev().find(|msg| msg.role() == Role::User);
-    last.map(ClientContext::from_msg).unwrap_or_default()
+    /// Which options of clients reach the model.
+    fn client_options(&self) -> Cow<'_, ClientOptions> {
+        if let Some(options) = &self.client_options {
+            return Cow::Borrowed(options);
+        }
+        let has_own_behavior = !self.system.is_empty() || !self.tools.is_empty();
+        Cow::Owned(ClientOptions::default_for(has_own_behavior))
+    }
+
+    /// The client's options that the model gets, and the names of the others.
+    pub fn model_options(&self, client: &ClientContext) -> (ModelOptions, Vec<String>) {
+        let mut options = client.options();
+        let removed = self.client_options().apply(&mut options);
+        (options, removed)
+    }
+
+    /// Checks what a client sends along. Returns the names of options and tools that the model does not get.
+    pub fn check_client(&self, client: &ClientContext) -> Result<Vec<String>, String> {
+        let (options, mut ignored) = self.model_options(client);
+        let tools = self.tool_definitions(client);
+        let mut is_written = Box::new(|_: &ClientTool| true) as Box<dyn Fn(&ClientTool) -> bool>;
+        if let Some((wire, model)) = self.model.wire() {
+            options.check_tool_choice(wire, &tools).map_err(|error| error.message().to_owned())?;
+            ignored.extend(options.left_out(wire, model));
+            is_written = Box::new(move |tool| {
+                tool.namespace.is_some()
+                    || tool.kind == ToolKind::Namespace
+                    || tool.definition(&client.wire).is_written_to(wire)
+            });
+        }
+        let taken = self.client_tools(client);
+        let is_taken = |tool: &ClientTool| taken.iter().any(|other| std::ptr::eq(*other, tool));
+        let lost = client.tools.iter().filter(|tool| !is_taken(tool) || !is_written(tool));
+        ignored.extend(lost.map(|tool| format!("tools.{}", tool.name)));
+        Ok(ignored)
+    }
 }

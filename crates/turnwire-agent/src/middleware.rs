@@ -45,6 +45,7 @@ use std::mem::discriminant;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use turnwire_core::{Event, EventKind, HintBlock, Msg, ToolCall, event_kinds};
+use turnwire_wires::ModelOptions;
 use turnwire_wires::model_request::{OutputFormat, ToolChoice, ToolDefinition as ModelTool};
 
 /// A model request before it is sent.
@@ -58,8 +59,10 @@ pub struct EditableRequest {
     pub tool_choice: ToolChoice,
     /// The schema of the answer, for a model with a schema mode.
     pub output: Option<OutputFormat>,
-    /// Settings that override the model's own.
+    /// Settings that override the model's own, and the client's options.
     pub settings: ModelSettings,
+    /// The client's options, as far as the agent takes them.
+    pub options: ModelOptions,
 }
 
 /// What happens to an event.

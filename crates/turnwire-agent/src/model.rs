@@ -13,6 +13,7 @@ use futures_util::stream::BoxStream;
 use std::sync::Arc;
 use std::time::Duration;
 use turnwire_core::{ErrorType, Event, Fields, Msg, ReplyError};
+use turnwire_wires::ModelOptions;
 use turnwire_wires::model_request::{OutputFormat, SpeakerFormat, ToolChoice, ToolDefinition};
 
 /// The metadata key of `MODEL_CALL_END` that names the model, as `WIRE:MODEL`.
@@ -39,6 +40,8 @@ pub struct ModelRequest<'a> {
     pub output: Option<&'a OutputFormat>,
     /// Settings that override the model's own.
     pub settings: &'a ModelSettings,
+    /// The client's options, besides those in `settings`, `tool_choice` and `output`.
+    pub options: &'a ModelOptions,
 }
 
 /// Settings of a model call. Unset values are the model's own.
@@ -65,6 +68,11 @@ pub trait Model: Send + Sync + 'static {
         false
     }
 
+    /// The wire that it is called through, and its name there. `None`: it takes every option.
+    fn wire(&self) -> Option<(&'static str, &str)> {
+        None
+    }
+
     /// Calls the model. Returns when the answer starts, after any retries.
     async fn stream(&self, ask: ModelRequest<'_>) -> Result<ModelStream, ModelError>;
 }
@@ -77,6 +85,10 @@ impl<M: Model + ?Sized> Model for Arc<M> {
 
     fn has_schema_mode(&self) -> bool {
         (**self).has_schema_mode()
+    }
+
+    fn wire(&self) -> Option<(&'static str, &str)> {
+        (**self).wire()
     }
 
     async fn stream(&self, ask: ModelRequest<'_>) -> Result<ModelStream, ModelError> {

@@ -7,7 +7,7 @@
 use crate::permission::{Permissions, check_input};
 use crate::schema::AnswerError;
 use crate::structured::{is_correction_hint, was_corrected};
-use crate::tool::{Executor, ToolSpec};
+use crate::tool::{Executor, InputKind, ToolSpec};
 use turnwire_core::{
     Behavior, ContentBlock, FinishedReason, HintBlock, Json, ModelCalls, Msg, Payload,
     PermissionRule, ToolCall, ToolCallState, ToolResult, ToolResultState,
@@ -227,7 +227,9 @@ fn call_action(
 
 /// Applies the permission rules to a call that has not started.
 fn apply_rules(state: &ReplyState<'_>, call: &ToolCall, spec: &ToolSpec) -> CallAction {
-    if let Some(why) = invalid_input_reason(&call.input) {
+    if spec.input_kind == InputKind::Json
+        && let Some(why) = invalid_input_reason(&call.input)
+    {
         return CallAction::Refuse(ToolResultState::Error, why);
     }
     let is_allowed = call.state == ToolCallState::Allowed;

@@ -60,12 +60,15 @@
 //! # }
 //! ```
 
+use crate::client_context::ClientContext;
 use crate::hints::HintStore;
 use async_trait::async_trait;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use turnwire_core::event::SubAgent;
 use turnwire_core::{Event, ModelCalls, Msg, PermissionRule};
+use turnwire_wires::ModelOption;
+use turnwire_wires::model_request::ToolKind;
 
 /// A request to start a reply or to continue one.
 #[derive(Debug, Clone)]
@@ -184,6 +187,18 @@ pub trait Replier: Send + Sync + 'static {
 
     /// The name of its model: `WIRE:MODEL`, or a word such as `demo`.
     fn model_name(&self) -> &str;
+
+    /// Checks what a client sends along with its message: an error if the answer would be wrong without it, such as a
+    /// tool choice that the model cannot be given. Returns the names of options and tools that have no effect.
+    fn check_client(&self, client: &ClientContext) -> Result<Vec<String>, String> {
+        let options = client.options();
+        let set = ModelOption::ALL.iter().copied().filter(|option| options.says_more(*option));
+        // The form of the answer is every agent's own matter.
+        let set = set.filter(|option| *option != ModelOption::ResponseFormat);
+        let set = set.map(|option| options.client_name(option).to_owned());
+        let hosted = client.tools.iter().filter(|tool| tool.kind == ToolKind::Hosted);
+        Ok(set.chain(hosted.map(|tool| format!("tools.{}", tool.name))).collect())
+    }
 
     /// Starts or continues a reply. Returns after it committed a `REPLY_END`, or a `REQUIRE_…` event: then
     /// it is called again with the answer.

@@ -30,6 +30,7 @@ use turnwire_core::{
     BlockKind, ContentBlock, Event, EventKind, Fields, FinishedReason, HintBlock, Json, Msg,
     TextBlock, event_kinds,
 };
+use turnwire_wires::model_options::ResponseFormat;
 use turnwire_wires::model_request::{OutputFormat, ToolDefinition};
 
 /// The source of the hint that asks the model to correct its answer.
@@ -67,7 +68,7 @@ impl AnswerSchema {
     }
 
     fn from_valid(schema: &Json) -> Self {
-        let output = OutputFormat { name: OUTPUT_NAME.to_owned(), schema: wrap_in_object(schema) };
+        let output = OutputFormat::new(OUTPUT_NAME, wrap_in_object(schema));
         Self { output, schema: schema.clone(), check: None }
     }
 
@@ -81,6 +82,17 @@ impl AnswerSchema {
         &self.output
     }
 
+    /// What the provider gets, with the name and the strictness that the client chose.
+    pub(crate) fn output_as(&self, format: Option<&ResponseFormat>) -> OutputFormat {
+        let mut output = self.output.clone();
+        if let Some(ResponseFormat::JsonSchema { name, description, strict, .. }) = format {
+            output.name = name.clone().unwrap_or(output.name);
+            output.description.clone_from(description);
+            output.strict = *strict;
+        }
+        output
+    }
+
     /// The tool for models without a schema mode.
     pub(crate) fn answer_tool(&self, others: &[ToolDefinition]) -> ToolDefinition {
         let mut name = OUTPUT_NAME.to_owned();
@@ -92,6 +104,7 @@ impl AnswerSchema {
             name,
             description: description.to_owned(),
             input_schema: self.output.schema.clone(),
+            ..ToolDefinition::default()
         }
     }
 

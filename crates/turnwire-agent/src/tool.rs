@@ -59,6 +59,17 @@ pub struct ToolSpec {
     pub behavior: Behavior,
     /// Who executes it.
     pub executor: Executor,
+    /// What its input is.
+    pub input_kind: InputKind,
+}
+
+/// What the input of a tool is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputKind {
+    /// A JSON object.
+    Json,
+    /// Free text.
+    Text,
 }
 
 /// Who executes a tool.
@@ -84,6 +95,7 @@ impl ToolSpec {
             time_limit: None,
             behavior: Behavior::Allow,
             executor: Executor::Agent,
+            input_kind: InputKind::Json,
         }
     }
 

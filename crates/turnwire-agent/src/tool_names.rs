@@ -8,6 +8,7 @@ use crate::model::{Model, ModelError, ModelRequest, ModelStream};
 use futures_util::StreamExt;
 use std::collections::{HashMap, HashSet};
 use turnwire_core::{ContentBlock, EventKind, Msg};
+use turnwire_wires::ModelOption;
 use turnwire_wires::model_request::{ToolChoice, ToolDefinition};
 
 /// The longest name that every provider accepts.
@@ -26,10 +27,26 @@ pub(crate) async fn stream_with_provider_names(
     let tools: Vec<ToolDefinition> = ask.tools.iter().map(|tool| names.rename_tool(tool)).collect();
     let tool_choice = match ask.tool_choice {
         ToolChoice::Tool(name) => ToolChoice::Tool(names.provider_name(name).to_owned()),
-        other => other.clone(),
+        ToolChoice::Allowed { required, names: allowed } => ToolChoice::Allowed {
+            required: *required,
+            names: allowed.iter().map(|name| names.provider_name(name).to_owned()).collect(),
+        },
+        other @ (ToolChoice::Auto
+        | ToolChoice::None
+        | ToolChoice::Required
+        | ToolChoice::Other(_)) => other.clone(),
     };
-    let told =
-        ModelRequest { messages: &messages, tools: &tools, tool_choice: &tool_choice, ..ask };
+    let mut options = ask.options.clone();
+    if tool_choice != *ask.tool_choice {
+        options.forget_original(ModelOption::ToolChoice);
+    }
+    let told = ModelRequest {
+        messages: &messages,
+        tools: &tools,
+        tool_choice: &tool_choice,
+        options: &options,
+        ..ask
+    };
     let answer = model.stream(told).await?;
     let own: HashMap<String, String> =
         names.names.into_iter().map(|(own, told)| (told, own)).collect();
@@ -56,6 +73,8 @@ impl ProviderNames {
     /// Chooses a distinct name for each tool.
     fn new(tools: &[ToolDefinition]) -> Self {
         let mut told = HashMap::new();
+        let tools: Vec<&ToolDefinition> =
+            tools.iter().filter(|tool| tool.can_call(&tool.name)).collect();
         if tools.iter().all(|tool| is_valid_name(&tool.name)) {
             return Self { names: told };
         }
@@ -159,6 +178,7 @@ mod tests {
             name: (*name).to_owned(),
             description: String::new(),
             input_schema: serde_json::Map::new().into(),
+            ..ToolDefinition::default()
         };
         let tools: Vec<ToolDefinition> = names.iter().map(tool).collect();
         let all = ProviderNames::new(&tools);

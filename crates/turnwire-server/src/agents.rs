@@ -32,8 +32,8 @@ use turnwire_agent::model::{Model as _, ModelError};
 use turnwire_agent::permission::Rule;
 use turnwire_agent::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
 use turnwire_agent::{
-    Agent, AgentBuilder, AgentError, AgentTool, DemoAgent, Journal, McpServer, Replier,
-    ReplyRequest,
+    Agent, AgentBuilder, AgentError, AgentTool, ClientContext, DemoAgent, Journal, McpServer,
+    Replier, ReplyRequest,
 };
 use turnwire_core::ToolCall;
 
@@ -179,7 +179,8 @@ impl AgentsBuilder<'_> {
             .system(settings.system.clone())
             .description(about)
             .permissions(settings.permissions.iter().map(Rule::from))
-            .max_iterations(settings.max_iterations);
+            .max_iterations(settings.max_iterations)
+            .client_options(settings.client_options());
         Some(tools.into_iter().fold(builder, AgentBuilder::tool).build())
     }
 
@@ -338,6 +339,10 @@ impl Replier for DescribedAgent {
 
     fn model_name(&self) -> &str {
         self.replier.model_name()
+    }
+
+    fn check_client(&self, client: &ClientContext) -> Result<Vec<String>, String> {
+        self.replier.check_client(client)
     }
 
     async fn run(&self, turn: ReplyRequest, journal: &mut dyn Journal) -> Result<(), AgentError> {

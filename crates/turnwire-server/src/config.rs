@@ -12,6 +12,7 @@
 mod access;
 mod agents;
 mod check;
+mod client_options;
 mod conversations;
 mod limits;
 mod links;
@@ -23,6 +24,7 @@ pub use agents::{
     AgentConfig, Behavior, ExternalTool, Fallback, McpConfig, ModelRef, OnHint, OnRestart,
     Permission, Prices, Timeouts, ToolPattern, ToolSource,
 };
+pub use client_options::ClientOptionsSetting;
 pub use conversations::ConversationsConfig;
 pub use limits::{Limits, LogConfig, LogFormat, Producers, Retention};
 pub use links::LinksConfig;

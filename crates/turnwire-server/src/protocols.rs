@@ -38,11 +38,48 @@ use crate::turns::EXTERNAL;
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::sync::Arc;
+use turnwire_agent::model::http::PASSED_HEADERS;
+use turnwire_core::{Fields, Json};
 use turnwire_log::Session;
 use turnwire_log::store::{NewSession, SessionKey};
 
 /// The header that names a session, in requests and responses, where the protocol has no field for it.
 pub(crate) const SESSION_HEADER: HeaderName = HeaderName::from_static("turnwire-session");
+
+/// The header of a response that names options and tools without effect.
+pub(crate) const IGNORED_HEADER: HeaderName = HeaderName::from_static("turnwire-ignored-options");
+/// The field of a response that names them.
+const IGNORED_FIELD: &str = "ignored_options";
+
+/// Names the options and tools without effect in a response.
+pub(crate) fn add_ignored_header(response: &mut Response, ignored: &[String]) {
+    let names = ignored.join(", ");
+    if let Ok(value) = HeaderValue::from_str(&names)
+        && !names.is_empty()
+    {
+        response.headers_mut().insert(IGNORED_HEADER, value);
+    }
+}
+
+/// Adds the options that had no effect to a response.
+pub(crate) fn with_ignored_options(body: Json, ignored: &[String]) -> Json {
+    if ignored.is_empty() {
+        return body;
+    }
+    let Ok(mut fields) = body.parse_as::<Fields>() else { return body };
+    fields.insert(IGNORED_FIELD, ignored.to_vec());
+    fields.into()
+}
+
+/// The headers of a request that a model of the same protocol gets.
+pub(crate) fn passed_headers(headers: &HeaderMap) -> Vec<(String, String)> {
+    let header = |name: &&str| {
+        let values: Vec<&str> =
+            headers.get_all(*name).iter().filter_map(|value| value.to_str().ok()).collect();
+        (!values.is_empty()).then(|| ((*name).to_owned(), values.join(",")))
+    };
+    PASSED_HEADERS.iter().filter_map(header).collect()
+}
 
 /// The session of a client, created if it does not exist. Without an id it is a new one.
 pub(crate) async fn open_or_create_session(
@@ -80,7 +117,7 @@ async fn start_session(
         key,
         agent: agent.to_owned(),
         title,
-        metadata: turnwire_core::Fields::default(),
+        metadata: Fields::default(),
         now_ms: jiff::Timestamp::now().as_millisecond(),
     };
     let (session, _) = app.log.create_session(new).await?;

@@ -16,6 +16,8 @@
 //! # Ok::<(), turnwire_core::Error>(())
 //! ```
 
+use crate::model_options::ModelOptions;
+use crate::model_request::ToolKind;
 use turnwire_core::{
     ContentBlock, Error, ErrorKind, Fields, Json, Msg, Result, Role, TextBlock, ToolResult,
 };
@@ -35,7 +37,7 @@ pub struct ClientRequest {
     pub tools: Vec<ClientToolDefinition>,
     /// The JSON Schema that the answer must match.
     pub output_schema: Option<Json>,
-    /// All other fields, by the protocol's names.
+    /// All other fields, by the protocol's names: the options of the model call.
     pub extra: Fields,
     /// The whole conversation as the client sends it, with its system prompts. What it says of earlier turns is its
     /// claim.
@@ -51,19 +53,47 @@ pub struct ClientToolDefinition {
     pub description: String,
     /// The JSON Schema of its input.
     pub input_schema: Option<Json>,
+    /// Whether the provider enforces the schema, if the client says so.
+    pub strict: Option<bool>,
+    /// What kind of tool it is.
+    pub kind: ToolKind,
+    /// Of a function: its other fields. Of any other tool: all of it.
+    pub fields: Fields,
+    /// The group that the function belongs to.
+    pub namespace: Option<String>,
 }
 
 impl ClientToolDefinition {
-    /// Reads a tool whose JSON Schema is in this field.
+    /// Reads a function whose JSON Schema is in this field.
     pub(crate) fn read(mut fields: Fields, schema: &str) -> Result<Self> {
-        let name: Option<String> = take_field(&mut fields, "name")?;
-        let name = name.filter(|name| !name.is_empty());
+        let name = take_name(&mut fields)?;
+        let input_schema = fields.remove(schema).filter(|schema| !schema.is_null());
+        if input_schema.as_ref().is_some_and(|schema| !schema.text().starts_with('{')) {
+            return Err(invalid_request(format!(
+                "the `{schema}` of the tool {name} are no JSON Schema"
+            )));
+        }
         Ok(Self {
-            name: name.ok_or_else(|| invalid_request("a tool has no `name`"))?,
+            name,
             description: take_field(&mut fields, "description")?.unwrap_or_default(),
-            input_schema: fields.remove(schema).filter(|schema| !schema.is_null()),
+            input_schema,
+            strict: take_field(&mut fields, "strict")?,
+            fields,
+            ..Self::default()
         })
     }
+
+    /// A tool of another kind. It is passed on unchanged to a model of the same protocol.
+    pub(crate) fn native(kind: ToolKind, name: String, tool: Fields) -> Self {
+        Self { name, kind, fields: tool, ..Self::default() }
+    }
+}
+
+/// Takes the name of a tool.
+pub(crate) fn take_name(fields: &mut Fields) -> Result<String> {
+    let name: Option<String> = take_field(fields, "name")?;
+    let name = name.filter(|name| !name.is_empty());
+    name.ok_or_else(|| invalid_request("a tool has no `name`"))
 }
 
 impl ClientRequest {
@@ -94,6 +124,14 @@ impl ClientRequest {
                 self.add_message(msg);
             }
         }
+        Ok(())
+    }
+
+    /// Takes the fields that are left as the options of the model call.
+    pub(crate) fn set_options(&mut self, wire: &str, fields: Fields) -> Result<()> {
+        let options = ModelOptions::read(wire, &fields)?;
+        self.output_schema = options.response_format.and_then(|format| format.schema());
+        self.extra = fields;
         Ok(())
     }
 
@@ -137,6 +175,14 @@ impl ClientRequest {
 /// An error for a request that cannot be served.
 pub(crate) fn invalid_request(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::NotARequest, message)
+}
+
+/// Reads a field of a request. The error names the field.
+pub(crate) fn get_field<T: serde::de::DeserializeOwned>(
+    fields: &Fields,
+    name: &str,
+) -> Result<Option<T>> {
+    fields.get(name).map_err(|error| invalid_request(format!("`{name}` {}", error.message())))
 }
 
 /// Takes a field out of a request. The error names the field.

@@ -52,3 +52,16 @@ pub(crate) fn to_json<T: Serialize + ?Sized>(value: &T) -> Json {
 pub(crate) fn string_field(fields: &Fields, key: &str) -> Option<String> {
     fields.get(key).ok().flatten()
 }
+
+/// Declares a field that the server adds to a response: the options that had no effect.
+#[cfg(feature = "schema")]
+pub(crate) fn declare_ignored_options(schema: &mut schemars::Schema) {
+    let about = "Turnwire: the options and tools of the request that had no effect.";
+    let list = serde_json::json!({
+        "description": about, "type": "array", "items": {"type": "string"},
+    });
+    let properties = schema.ensure_object().get_mut("properties");
+    if let Some(properties) = properties.and_then(serde_json::Value::as_object_mut) {
+        properties.insert("ignored_options".to_owned(), list);
+    }
+}

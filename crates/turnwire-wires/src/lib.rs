@@ -19,6 +19,7 @@
 //! | [`sse`] | writes server-sent events |
 //! | [`loss`] | what a wire cannot hold |
 //! | [`model_request`] | a request to a model, independent of its protocol |
+//! | [`model_options`] | its options: sampling, limits, tool choice, and which wire has which |
 //! | [`client_request`], [`collect`] | an agent that serves as a model: its requests, and responses without streaming |
 //! | all others | one protocol each |
 //!
@@ -48,6 +49,7 @@ pub mod gemini;
 mod json;
 mod lenient;
 pub mod loss;
+pub mod model_options;
 pub mod model_request;
 pub mod ollama;
 pub mod openai_chat;
@@ -60,6 +62,7 @@ mod structured_output;
 mod turnwire;
 
 pub use loss::Loss;
+pub use model_options::{ModelOption, ModelOptions};
 pub use model_request::Request;
 pub use registry::{DuplicateWireError, Wire};
 pub use stream::{

@@ -32,6 +32,8 @@ pub use prompt::{AssistantPart, CallOutcome, PromptMessage, UserPart, build_prom
 pub(crate) use schema::{input_schema, is_strict_schema};
 
 use crate::json::fields;
+use crate::model_options::ModelOptions;
+use serde::{Deserialize, Serialize};
 use turnwire_core::{Fields, Json, Msg};
 
 /// The first user message of a conversation that begins with the model, for providers that require one.
@@ -64,8 +66,20 @@ pub struct Request<'a> {
     pub speaker_format: SpeakerFormat,
     /// Whether to stream the answer.
     pub stream: bool,
+    /// The client's options. They override `max_tokens` and `temperature`; `tool_choice` and `output` override theirs.
+    pub options: ModelOptions,
     /// Other options by the provider's own names. They override everything above.
     pub extra: Fields,
+}
+
+impl Request<'_> {
+    pub(crate) fn max_tokens(&self) -> Option<u32> {
+        self.options.max_tokens.or(self.max_tokens)
+    }
+
+    pub(crate) fn temperature(&self) -> Option<f64> {
+        self.options.temperature.or(self.temperature)
+    }
 }
 
 /// A tool that a model may call.
@@ -77,6 +91,114 @@ pub struct ToolDefinition {
     pub description: String,
     /// The JSON Schema of its input.
     pub input_schema: Json,
+    /// Whether the provider enforces the schema, if the client says so.
+    pub strict: Option<bool>,
+    /// What only the client's protocol has. A model of the same protocol gets it unchanged.
+    pub native: Option<NativeTool>,
+}
+
+impl Default for ToolDefinition {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            description: String::new(),
+            input_schema: serde_json::Map::new().into(),
+            strict: None,
+            native: None,
+        }
+    }
+}
+
+/// What a client's tool has beside name, description and schema.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NativeTool {
+    /// The wire of the client.
+    pub wire: String,
+    /// What kind of tool it is.
+    pub kind: ToolKind,
+    /// Of a function: its other fields. Of any other tool: all of it.
+    pub fields: Fields,
+    /// The group that the function belongs to.
+    pub namespace: Option<String>,
+    /// Whether the function has an input schema.
+    pub has_schema: bool,
+}
+
+/// Kinds of tools that clients bring.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolKind {
+    /// A function with a JSON Schema. The client executes it.
+    #[default]
+    Function,
+    /// A tool that the protocol defines, such as one with free text as its input. The client executes its calls.
+    Custom,
+    /// A group of functions, which are listed beside it.
+    Namespace,
+    /// A tool that the provider executes.
+    Hosted,
+}
+
+impl ToolKind {
+    /// Whether it is the usual kind.
+    pub fn is_function(&self) -> bool {
+        *self == Self::Function
+    }
+
+    /// Whether the client executes its calls.
+    pub fn is_callable(self) -> bool {
+        matches!(self, Self::Function | Self::Custom)
+    }
+}
+
+impl ToolDefinition {
+    /// Whether a request on this wire has the tool. Functions of a group are written with the group where the protocol has
+    /// groups, and by themselves elsewhere; other kinds exist only on the client's own wire.
+    pub fn is_written_to(&self, wire: &str) -> bool {
+        match &self.native {
+            None => true,
+            Some(native) if native.wire == wire => native.namespace.is_none(),
+            Some(native) => native.kind.is_function(),
+        }
+    }
+
+    /// Whether the model can call it by this name.
+    pub fn can_call(&self, name: &str) -> bool {
+        self.name == name && self.native.as_ref().is_none_or(|native| native.kind.is_callable())
+    }
+
+    /// What the client's protocol has beside the canonical fields, if it is this one.
+    pub(crate) fn native_to(&self, wire: &str) -> Option<&NativeTool> {
+        self.native.as_ref().filter(|native| native.wire == wire)
+    }
+
+    /// The whole tool, if it is not a function.
+    pub(crate) fn as_native(&self, wire: &str) -> Option<Json> {
+        let native = self.native_to(wire).filter(|native| !native.kind.is_function())?;
+        Some(Json::from(&native.fields))
+    }
+
+    /// The description to write: a client of the same wire may leave it out.
+    pub(crate) fn written_description(&self, wire: &str) -> Option<&str> {
+        let is_missing = self.description.is_empty() && self.native_to(wire).is_some();
+        (!is_missing).then_some(&self.description)
+    }
+
+    /// The schema to write: a client of the same wire gets its own.
+    pub(crate) fn written_schema(&self, wire: &str) -> Option<Json> {
+        match self.native_to(wire) {
+            Some(native) => native.has_schema.then(|| self.input_schema.clone()),
+            None => Some(input_schema(self)),
+        }
+    }
+
+    /// Adds the fields of the client's own protocol to a tool.
+    pub(crate) fn with_native(&self, wire: &str, tool: Fields) -> Fields {
+        match self.native_to(wire) {
+            Some(native) => merge_extra(tool, &native.fields),
+            None => tool,
+        }
+    }
 }
 
 /// Whether a model must call a tool.
@@ -91,6 +213,15 @@ pub enum ToolChoice {
     Required,
     /// It must call this one.
     Tool(String),
+    /// It may call only these.
+    Allowed {
+        /// Whether it must call one of them.
+        required: bool,
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// A choice that only the client's protocol has.
+    Other(Json),
 }
 
 /// A JSON Schema that an answer must match.
@@ -100,6 +231,23 @@ pub struct OutputFormat {
     pub name: String,
     /// Its JSON Schema.
     pub schema: Json,
+    /// What it is for.
+    pub description: Option<String>,
+    /// Whether the provider enforces it, if the client says so.
+    pub strict: Option<bool>,
+}
+
+impl OutputFormat {
+    /// A format with this schema.
+    pub fn new(name: impl Into<String>, schema: Json) -> Self {
+        Self { name: name.into(), schema, description: None, strict: None }
+    }
+
+    /// Whether to request that the provider enforces the schema: as the client says, or if `OpenAI` can enforce it.
+    pub(crate) fn is_strict(&self) -> bool {
+        let can_be = || self.schema.parse_as().is_ok_and(|schema| is_strict_schema(&schema));
+        self.strict.unwrap_or_else(can_be)
+    }
 }
 
 /// How messages name their speakers in a conversation with several agents.

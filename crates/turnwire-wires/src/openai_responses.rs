@@ -29,7 +29,7 @@
 //!
 //! Requests have `store: false`, because Turnwire keeps the history, and request `reasoning.encrypted_content` from models
 //! that may reason, so that reasoning can be sent back: what is not stored cannot be referred to. `extra` of the request
-//! overrides both.
+//! and the client's options override both.
 //!
 //! # The stream to clients
 //!
@@ -45,6 +45,7 @@
 //! - Structured output that is not already the text is a message with `structured_output: true`. For a client that
 //!   requested JSON (`wants_json`) it is the only text: other texts wait, and are written only without structured output.
 
+mod client_request;
 mod decode;
 mod encode;
 mod error;
@@ -57,6 +58,7 @@ use crate::loss::{PROVIDER_MESSAGES, PROVIDER_STREAMS, loss_list};
 use crate::provider::ProviderStream;
 use crate::registry::{MessageCodec, ResumeMode, Wire};
 
+pub use client_request::read_tools;
 pub use encode::ResponseBuilder;
 #[cfg(feature = "schema")]
 pub use encode::frame::Response;

@@ -56,15 +56,16 @@ fn everything_that_can_be_asked_for() {
             name: "get_weather".to_owned(),
             description: "The weather.".to_owned(),
             input_schema: json_of(&json!({"type": "object", "properties": {}})),
+            ..ToolDefinition::default()
         },
         ToolDefinition {
             name: "b".to_owned(),
             description: String::new(),
             input_schema: json_of(&json!({})),
+            ..ToolDefinition::default()
         },
     ];
-    let output =
-        OutputFormat { name: "plan".to_owned(), schema: json_of(&json!({"type": "object"})) };
+    let output = OutputFormat::new("plan", json_of(&json!({"type": "object"})));
     let mut extra = Fields::default();
     extra.insert("thinking", json!({"type": "adaptive"}));
     extra.insert("max_tokens", 7);
@@ -446,7 +447,7 @@ fn an_images_bytes_count_and_only_https_is_fetched() {
 #[test]
 fn one_more_option_does_not_take_the_others_away() {
     let history = [Msg::user("", "Hi!")];
-    let output = OutputFormat { name: "x".to_owned(), schema: json_of(&json!({"type": "string"})) };
+    let output = OutputFormat::new("x", json_of(&json!({"type": "string"})));
     let extra = [("output_config", json!({"effort": "low"}))].into_iter().collect();
     let request =
         Request { messages: &history, output: Some(&output), extra, ..Request::default() };

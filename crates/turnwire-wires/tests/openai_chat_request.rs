@@ -302,11 +302,12 @@ fn tools_choice_output_and_the_rest_have_their_fields() {
         name: "f".into(),
         description: "Does f".into(),
         input_schema: input.clone(),
+        ..ToolDefinition::default()
     }];
     let closed = Json::parse(
         r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}"#,
     );
-    let output = OutputFormat { name: "out".into(), schema: closed.unwrap() };
+    let output = OutputFormat::new("out", closed.unwrap());
     let mut extra = Fields::default();
     extra.insert("seed", 7);
     extra.insert("temperature", 1);
@@ -321,6 +322,7 @@ fn tools_choice_output_and_the_rest_have_their_fields() {
         temperature: Some(0.5),
         speaker_format: SpeakerFormat::SingleAgent,
         stream: true,
+        options: turnwire_wires::ModelOptions::default(),
         extra,
     };
     let schema: Value = output.schema.parse_as().unwrap();
@@ -347,7 +349,7 @@ fn tools_choice_output_and_the_rest_have_their_fields() {
         let request = Request { tool_choice: choice, ..request.clone() };
         assert_eq!(body(&request).get("tool_choice"), Some(&word));
     }
-    let open = OutputFormat { name: "out".into(), schema: input };
+    let open = OutputFormat::new("out", input);
     let request = Request {
         model: "qwen3",
         output: Some(&open),

@@ -56,14 +56,12 @@ fn a_whole_request() {
         name: "weather".into(),
         description: "Tells.".into(),
         input_schema: schema.clone(),
+        ..ToolDefinition::default()
     }];
-    let form = OutputFormat {
-        name: "trip".into(),
-        schema: Json::parse(
+    let form = OutputFormat::new("trip", Json::parse(
             r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}"#,
         )
-        .unwrap(),
-    };
+        .unwrap());
     let messages = [
         Msg::system("", "Be brief."),
         Msg::system("", "Be kind."),
@@ -111,7 +109,7 @@ fn a_whole_request() {
         })
     );
     // This schema leaves room, so the model cannot be held to it.
-    let loose = OutputFormat { name: "x".into(), schema };
+    let loose = OutputFormat::new("x", schema);
     let request = Request { model: "gpt-5", output: Some(&loose), ..Request::default() };
     assert_eq!(body(&request)["text"]["format"]["strict"], false);
 }
@@ -136,6 +134,7 @@ fn only_models_that_may_reason_are_asked_for_encrypted_reasoning() {
             name: "f".into(),
             description: String::new(),
             input_schema: Json::parse("{}").unwrap(),
+            ..ToolDefinition::default()
         };
         let request = Request { tool_choice: choice, ..Request::default() };
         // Without tools there is nothing to choose from.
@@ -465,7 +464,7 @@ fn an_item_without_a_type_is_read_again_as_it_was_written() {
 
 #[test]
 fn one_more_option_does_not_take_the_others_away() {
-    let output = OutputFormat { name: "x".into(), schema: Json::parse("{}").unwrap() };
+    let output = OutputFormat::new("x", Json::parse("{}").unwrap());
     let extra = [("text", json!({"verbosity": "low"}))].into_iter().collect();
     let request = Request { output: Some(&output), extra, ..Request::default() };
     assert_eq!(

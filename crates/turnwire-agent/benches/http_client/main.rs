@@ -75,6 +75,7 @@ impl Client {
                     tool_choice: &ToolChoice::Auto,
                     output: None,
                     settings: &ModelSettings::default(),
+                    options: &turnwire_wires::ModelOptions::default(),
                 };
                 Ok(Box::pin(model.stream(request).await?.map(|event| Ok(event?))))
             }

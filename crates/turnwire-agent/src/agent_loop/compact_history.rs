@@ -8,6 +8,7 @@ use crate::replier::{AgentError, ReplyRequest};
 use futures_util::StreamExt;
 use turnwire_core::event::{Hint, ModelCallEnd, ModelCallStart, TokenCounts};
 use turnwire_core::{EventKind, Fields, Msg, Payload};
+use turnwire_wires::ModelOptions;
 use turnwire_wires::model_request::{ToolChoice, ToolDefinition};
 
 const SUMMARY_INSTRUCTIONS: &str = "You sum up a conversation for the assistant that goes on with it. Keep \
@@ -73,6 +74,7 @@ async fn summarize(
         tool_choice: &ToolChoice::Auto,
         output: None,
         settings: &tuning,
+        options: &ModelOptions::default(),
     };
     let work = async {
         let mut answer = config.model.stream(ask).await.ok()?;

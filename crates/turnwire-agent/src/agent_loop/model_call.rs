@@ -1,5 +1,6 @@
 //! One model call: the request, streaming its events into the log, and its failures.
 
+use super::call_groups::CallGroups;
 use super::{AgentLoop, Flow};
 use crate::call_ids::CallIds;
 use crate::middleware::EditableRequest;
@@ -11,8 +12,10 @@ use crate::truncate::truncate_results;
 use futures_util::StreamExt;
 use std::pin::pin;
 use turnwire_core::event::{ModelCallEnd, ModelCallStart};
-use turnwire_core::{ErrorType, Event, FinishedReason, Msg};
+use turnwire_core::{ContentBlock, ErrorType, Event, FinishedReason, Msg};
+use turnwire_wires::model_options::ResponseFormat;
 use turnwire_wires::model_request::{ToolChoice, ToolDefinition};
+use turnwire_wires::{ModelOption, ModelOptions};
 
 /// The most events that wait for a commit. Above it, the model's stream is not read.
 const MAX_PENDING_EVENTS: usize = 4096;
@@ -46,32 +49,54 @@ impl AgentLoop<'_> {
     ) -> Result<(EditableRequest, Option<AnswerToolRewriter>), AgentError> {
         self.add_middleware_hints().await?;
         let mut specs: Vec<ToolDefinition> = match tools {
-            OfferedTools::All => self.model_tools(),
+            OfferedTools::All => self.config.tool_definitions(&self.client),
             OfferedTools::None => Vec::new(),
         };
         self.compact(&specs).await?;
-        let mut tool_choice = ToolChoice::Auto;
+        let (mut options, _) = self.config.model_options(&self.client);
+        let mut tool_choice = self.tool_choice(&options, &specs);
+        if options.tool_choice.as_ref().is_some_and(|choice| *choice != tool_choice) {
+            options.forget_original(ModelOption::ToolChoice);
+        }
+        if specs.is_empty() {
+            options.remove(ModelOption::ToolChoice);
+            options.remove(ModelOption::ParallelToolCalls);
+        }
         let (mut output, mut veil) = (None, None);
         match self.answer_schema() {
-            Some(shape) if self.config.model.has_schema_mode() => {
-                output = Some(shape.output().clone());
+            Some(shape) if self.has_native_output(&options) => {
+                let format = options.response_format.take();
+                output = Some(shape.output_as(format.as_ref()));
+                match format {
+                    // The schema is the agent's own.
+                    None | Some(ResponseFormat::Text) => {
+                        options.remove(ModelOption::ResponseFormat);
+                    }
+                    format => options.response_format = format,
+                }
             }
             Some(shape) => {
-                let answer = shape.answer_tool(&self.model_tools());
-                tool_choice = if specs.is_empty() || was_corrected(&self.reply) {
-                    ToolChoice::Tool(answer.name.clone())
-                } else {
-                    ToolChoice::Required
-                };
+                let answer = shape.answer_tool(&self.config.tool_definitions(&self.client));
+                let has_choice = matches!(tool_choice, ToolChoice::Required | ToolChoice::Tool(_));
+                if !has_choice || was_corrected(&self.reply) {
+                    tool_choice = if specs.is_empty() || was_corrected(&self.reply) {
+                        ToolChoice::Tool(answer.name.clone())
+                    } else {
+                        ToolChoice::Required
+                    };
+                }
+                options.remove(ModelOption::ResponseFormat);
+                options.forget_original(ModelOption::ToolChoice);
                 veil = Some(AnswerToolRewriter::new(answer.name.clone(), &self.block_prefix()));
                 specs.push(answer);
             }
             None => {}
         }
-        let tuning = self.config.model_settings.clone();
+        let mut settings = self.config.model_settings.clone();
+        settings.temperature = options.temperature.or(settings.temperature);
         let messages = self.model_messages();
         let mut request =
-            EditableRequest { messages, tools: specs, tool_choice, output, settings: tuning };
+            EditableRequest { messages, tools: specs, tool_choice, output, settings, options };
         for middleware in self.config.middleware.iter() {
             middleware.before_model(&mut request, &self.context).await;
         }
@@ -109,6 +134,7 @@ impl AgentLoop<'_> {
             tool_choice: &request.tool_choice,
             output: request.output.as_ref(),
             settings: &request.settings,
+            options: &request.options,
         };
         let before = self.reply.content().len();
         let stop = self.request.stop.clone();
@@ -132,6 +158,7 @@ impl AgentLoop<'_> {
         let messages = self.request.history.iter().chain([&self.reply]);
         let depth = self.journal.sub_agent_depth();
         let mut call_ids = CallIds::new(&prefix, depth, messages, self.journal.used_call_ids());
+        let mut call_groups = CallGroups::new(&self.client);
         let mut waiting: Vec<Event<'static>> = Vec::new();
         let mut broken: Option<ModelError> = None;
         let mut has_ended = false;
@@ -156,7 +183,8 @@ impl AgentLoop<'_> {
             }
             // The next events arrive while these become durable.
             let events = std::mem::take(&mut waiting);
-            let events = events.into_iter().map(|event| call_ids.rewrite_ids(event));
+            let events = events.into_iter().map(|event| call_groups.add_group(event));
+            let events = events.map(|event| call_ids.rewrite_ids(event));
             let events = match &mut veil {
                 Some(veil) => events.map(|event| veil.rewrite(event)).collect(),
                 None => events.collect(),
@@ -211,17 +239,37 @@ impl AgentLoop<'_> {
         let said = crate::compaction::model_view(self.request.history.iter().chain(reply));
         let limit = self.config.result_limit;
         let said = said.iter().map(|msg| truncate_results(msg, limit).into_owned());
-        let system = self.config.system_prompt(&self.request.history);
+        let system = self.config.system_prompt(&self.client);
         system.map(|system| Msg::system("system", system)).into_iter().chain(said).collect()
     }
 
-    fn model_tools(&self) -> Vec<ToolDefinition> {
-        let own = self.config.tools.iter().map(|tool| tool.spec());
-        let tool = |spec: &crate::tool::ToolSpec| ToolDefinition {
-            name: spec.name.clone(),
-            description: spec.description.clone(),
-            input_schema: spec.input.clone(),
-        };
-        own.chain(&self.client_tools).map(tool).collect()
+    /// The tool choice of the next model call. What the client requires holds until there is a call: then the model
+    /// must be able to answer.
+    fn tool_choice(&self, options: &ModelOptions, tools: &[ToolDefinition]) -> ToolChoice {
+        let choice = options.tool_choice.clone().unwrap_or_default();
+        if tools.is_empty() {
+            return ToolChoice::Auto;
+        }
+        let blocks = self.reply.content().get(self.blocks_before_client..).unwrap_or_default();
+        if !blocks.iter().any(|block| matches!(block, ContentBlock::ToolCall(_))) {
+            return choice;
+        }
+        match choice {
+            ToolChoice::Allowed { names, .. } => ToolChoice::Allowed { required: false, names },
+            ToolChoice::None => ToolChoice::None,
+            ToolChoice::Auto
+            | ToolChoice::Required
+            | ToolChoice::Tool(_)
+            | ToolChoice::Other(_) => ToolChoice::Auto,
+        }
+    }
+
+    /// Whether the provider gets the schema: it can enforce one, or the client asked for it in the provider's protocol.
+    fn has_native_output(&self, options: &ModelOptions) -> bool {
+        let model = &self.config.model;
+        let is_same_wire = model.wire().is_some_and(|(wire, _)| options.is_from(wire));
+        let has_schema = |format: &ResponseFormat| format.schema().is_some();
+        model.has_schema_mode()
+            || (is_same_wire && options.response_format.as_ref().is_some_and(has_schema))
     }
 }

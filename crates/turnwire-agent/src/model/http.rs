@@ -57,21 +57,25 @@ use builder::RequestSettings;
 use bytes::Bytes;
 use client::{HttpClient, Response};
 use futures_util::StreamExt;
-use http::header;
+use http::{HeaderName, HeaderValue, header};
 use key::Secret;
 use provider::Provider;
 use response_stream::ResponseStream;
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use turnwire_core::ErrorType;
-use turnwire_wires::Wire;
 use turnwire_wires::model_request::Request;
 use turnwire_wires::stream::{DecoderOptions, StreamScope};
+use turnwire_wires::{ModelOption, Wire};
 use url::Url;
 
 /// The time limit to read the body of an error response.
 const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
+
+/// Headers of a client's request that a model of the same wire gets.
+pub const PASSED_HEADERS: [&str; 2] = ["anthropic-beta", "openai-beta"];
 
 /// A model over HTTP.
 pub struct HttpModel {
@@ -104,16 +108,30 @@ impl HttpModel {
         for (key, value) in &tuning.extra {
             extra.insert(key, value.clone());
         }
+        let mut options = ask.options.clone();
+        let temperature = tuning.temperature.or(set.temperature);
+        if options.temperature != temperature {
+            options.forget_original(ModelOption::Temperature);
+            options.temperature = temperature;
+        }
+        // A client can lower the limit, and not raise it.
+        let own_limit = tuning.max_tokens.or(set.max_tokens);
+        let max_tokens = [options.max_tokens, own_limit].into_iter().flatten().min();
+        if options.max_tokens != max_tokens {
+            options.forget_original(ModelOption::MaxTokens);
+            options.max_tokens = max_tokens;
+        }
         let request = Request {
             model: &self.model,
             messages: ask.messages,
             tools: ask.tools,
             tool_choice: ask.tool_choice.clone(),
             output: ask.output,
-            max_tokens: tuning.max_tokens.or(set.max_tokens),
-            temperature: tuning.temperature.or(set.temperature),
+            max_tokens,
+            temperature,
             speaker_format: tuning.agents,
             stream: true,
+            options,
             extra,
         };
         let body = self.wire.model_request(&request).map_err(|error| {
@@ -132,7 +150,16 @@ impl HttpModel {
     ) -> Result<ResponseStream, ModelError> {
         let secret = self.key.read()?;
         let until = Instant::now() + self.settings.first_token_limit;
-        let headers = self.provider.headers(&secret);
+        let mut headers = self.provider.headers(&secret);
+        if ask.options.is_from(self.wire.name) {
+            let parse = |(name, value): &(String, String)| {
+                if !PASSED_HEADERS.contains(&name.as_str()) {
+                    return None;
+                }
+                Some((HeaderName::from_str(name).ok()?, HeaderValue::from_str(value).ok()?))
+            };
+            headers.extend(ask.options.headers.iter().filter_map(parse));
+        }
         let response = match timeout_at(until, self.client.post(url, &headers, body)).await {
             Err(_) => return Err(self.first_token_timeout()),
             Ok(Err(error)) => {
@@ -246,6 +273,10 @@ impl Model for HttpModel {
     fn has_schema_mode(&self) -> bool {
         let fallback = self.settings.fallback.as_ref();
         self.has_schema_mode && fallback.is_none_or(|fallback| fallback.has_schema_mode())
+    }
+
+    fn wire(&self) -> Option<(&'static str, &str)> {
+        Some((self.wire.name, &self.model))
     }
 
     async fn stream(&self, ask: ModelRequest<'_>) -> Result<ModelStream, ModelError> {

@@ -103,6 +103,7 @@ fn body(wire: &Wire, messages: &[Msg]) -> Value {
         name: name.to_owned(),
         description: String::new(),
         input_schema: empty(),
+        ..ToolDefinition::default()
     };
     let tools = ["look", "asks", "open_page"].map(tool);
     let request = Request { model: "m", messages, tools: &tools, ..Request::default() };

@@ -34,6 +34,7 @@ pub async fn ask(model: &dyn Model) -> Result<ModelStream, ModelError> {
         tool_choice: &ToolChoice::Auto,
         output: None,
         settings: &ModelSettings::default(),
+        options: &turnwire_wires::ModelOptions::default(),
     };
     model.stream(ask).await
 }
@@ -208,16 +209,21 @@ async fn the_request_has_the_messages_and_the_settings() {
         model_at("openai", &fake).max_tokens(8).temperature(0.5).extra(extra).build().unwrap();
     let messages = [Msg::system("", "Be brief."), Msg::user("ann", "Plan!")];
     let schema = turnwire_core::Json::parse(r#"{"type":"object","properties":{}}"#).unwrap();
-    let tool =
-        ToolDefinition { name: "t".into(), description: "d".into(), input_schema: schema.clone() };
+    let tool = ToolDefinition {
+        name: "t".into(),
+        description: "d".into(),
+        input_schema: schema.clone(),
+        ..ToolDefinition::default()
+    };
     let ask = ModelRequest {
         reply_id: REPLY,
         block_prefix: "p-",
         messages: &messages,
         tools: &[tool],
         tool_choice: &ToolChoice::Tool("t".to_owned()),
-        output: Some(&OutputFormat { name: "plan".to_owned(), schema }),
+        output: Some(&OutputFormat::new("plan", schema)),
         settings: &ModelSettings { max_tokens: Some(9), ..ModelSettings::default() },
+        options: &turnwire_wires::ModelOptions::default(),
     };
     drop(model.stream(ask).await.unwrap());
     let request = fake.requests().remove(0);

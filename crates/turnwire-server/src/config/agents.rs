@@ -1,5 +1,6 @@
 //! `[agents.*]`, `[mcp.*]` and `[external_tools.*]`: agents, their models and tools.
 
+use super::client_options::ClientOptionsSetting;
 use super::value::{HumanDuration, WebUrl};
 use crate::turns::hints::WhenIdle;
 use schemars::JsonSchema;
@@ -9,10 +10,12 @@ use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use turnwire_agent::ClientOptions;
 use turnwire_agent::permission::{NamePattern, Pattern, PatternError, Rule};
 use turnwire_agent::tool::ToolSpec;
 use turnwire_core::Json;
 use turnwire_core::event::TokenCounts;
+use turnwire_wires::ModelOption;
 
 /// `[agents.NAME]`
 #[derive(Debug, Clone, Deserialize)]
@@ -56,6 +59,8 @@ pub struct AgentConfig {
     pub max_tokens: Option<u32>,
     /// Sampling temperature.
     pub temperature: Option<f64>,
+    /// Which options of clients reach the model: `"all"`, `"none"`, or a list of names.
+    pub client_options: Option<ClientOptionsSetting>,
     /// How often a failed model call is retried.
     #[serde(default = "retries")]
     pub retries: u32,
@@ -113,6 +118,20 @@ pub struct Prices {
 }
 
 impl AgentConfig {
+    /// Which options of clients reach the model. By default an agent with a system prompt or tools keeps its own
+    /// temperature.
+    pub fn client_options(&self) -> ClientOptions {
+        if let Some(ClientOptionsSetting(options)) = &self.client_options {
+            return options.clone();
+        }
+        let has_own_behavior = !self.system.is_empty() || !self.tools.is_empty();
+        let options = ClientOptions::default_for(has_own_behavior);
+        match self.temperature {
+            Some(_) if has_own_behavior => options.without(ModelOption::Temperature),
+            _ => options,
+        }
+    }
+
     /// The cost of a model call, if prices are set. The model is `WIRE:MODEL`; any model but the fallback counts
     /// as the agent's own.
     pub fn cost(&self, model: Option<&str>, tokens: TokenCounts) -> Option<f64> {

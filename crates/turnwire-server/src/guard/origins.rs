@@ -15,7 +15,8 @@ const HEADERS: HeaderValue = HeaderValue::from_static(
     "authorization, x-api-key, content-type, accept, last-event-id, idempotency-key, turnwire-producer, \
      turnwire-session, x-request-id",
 );
-const EXPOSED: HeaderValue = HeaderValue::from_static("x-request-id, retry-after, location");
+const EXPOSED: HeaderValue =
+    HeaderValue::from_static("x-request-id, retry-after, location, turnwire-ignored-options");
 
 pub(crate) struct Origins {
     /// Configured origins of other pages.

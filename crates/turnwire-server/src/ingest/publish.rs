@@ -114,7 +114,7 @@ pub(crate) async fn accept_client_events(
     when_idle: Option<WhenIdle>,
 ) -> ApiResult<Published> {
     let events: Vec<Event<'_>> = batch.items.into_iter().map(|item| item.event).collect();
-    let options = client_events::AcceptOptions { when_idle, history: None };
+    let options = client_events::AcceptOptions { when_idle, ..Default::default() };
     match client_events::accept_events_with(app, session, caller, &events, options).await {
         Ok(EventsAccepted { last, stored, repeated, started }) => {
             let (stored, repeated) = (u64::from(stored), u64::from(repeated));

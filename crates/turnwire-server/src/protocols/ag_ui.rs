@@ -5,8 +5,8 @@
 //! repeated request does nothing twice.
 
 use super::{
-    follow_reply, open_or_create_session as open_or_make, require_agent, require_known_agent,
-    sse_response,
+    add_ignored_header, follow_reply, open_or_create_session as open_or_make, require_agent,
+    require_known_agent, sse_response,
 };
 use crate::app::App;
 use crate::auth::{Action, Caller, is_valid_id};
@@ -243,7 +243,11 @@ impl RunRequest<'_> {
             pause,
             expires_at: self.caller.expires_at(),
         };
-        Ok(sse_response(self.app, follow_reply(self.app, session, tell).await?))
+        let ignored =
+            client_context::check_options(self.app, session.agent(), &client_context(self.input));
+        let mut response = sse_response(self.app, follow_reply(self.app, session, tell).await?);
+        add_ignored_header(&mut response, &ignored.unwrap_or_default());
+        Ok(response)
     }
 
     fn encoding(&self, difference: HistoryDifference) -> EncoderOptions {
@@ -406,6 +410,7 @@ fn client_context(input: &RunInput) -> ClientContext {
         name: tool.name.clone(),
         description: tool.description.clone(),
         input: Some(tool.input_schema.clone()),
+        ..ClientTool::default()
     });
     let context: Vec<String> = input
         .context
@@ -419,6 +424,7 @@ fn client_context(input: &RunInput) -> ClientContext {
     ClientContext {
         tools: tools.collect(),
         instructions: Some(context.join("\n\n")).filter(|text| !text.is_empty()),
+        wire: if extra.is_empty() { String::new() } else { "ag-ui".to_owned() },
         extra,
         ..ClientContext::default()
     }

@@ -168,7 +168,11 @@ impl<'r> NewMessages<'r> {
 
 /// A message with what the application sends along.
 fn with_context(request: &ChatRequest, msg: Msg) -> Msg {
-    ClientContext { extra: request.rest.clone(), ..ClientContext::default() }.attach_to(msg)
+    let (extra, wire) = (request.rest.clone(), "ai-sdk".to_owned());
+    if extra.is_empty() {
+        return msg;
+    }
+    ClientContext { extra, wire, ..ClientContext::default() }.attach_to(msg)
 }
 
 fn nothing_new() -> ApiError {

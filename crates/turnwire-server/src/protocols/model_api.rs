@@ -7,13 +7,17 @@
 use super::client_turn::{ClientTurn, ReplyPart};
 use super::conversation::Conversation;
 use super::token_count::{ToolText, estimate_request};
-use super::{follow_reply, sse_response, stopping_error, with_session_header};
+use super::{
+    add_ignored_header, follow_reply, passed_headers, sse_response, stopping_error,
+    with_ignored_options, with_session_header,
+};
 use crate::app::App;
 use crate::auth::{Caller, expired_error};
 use crate::error::{ApiError, ApiResult, X_SHOULD_RETRY};
 use crate::stream::{
     CollectedAnswer, PausePolicy, ReplyPosition, ReplyStreamOptions, ReplySubscriber,
 };
+use crate::turns::client_context::check_options;
 use crate::turns::idempotency::mark_replayed;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -58,14 +62,17 @@ pub(crate) async fn handle_request(
     let agent = asked.model.as_str();
     let conversation =
         Conversation::new(app, caller, agent, &asked.messages, headers, &asked.extra, body);
-    let context = client_context(&asked);
+    let mut context = client_context(&request, &asked, manner.wire);
+    let ignored = check_options(app, agent, &context)?;
+    context.ignored_options.clone_from(&ignored);
     let turn = ClientTurn { app, caller, uri, headers, body, agent, context, conversation };
     let turn = turn.submit().await?;
     // The response may take minutes and needs little of this: free the memory.
     let (app, caller) = (Arc::clone(&request.app), request.caller.clone());
     drop(request);
     let asked = ClientRequest { messages: Vec::new(), ..asked };
-    let mut response = respond(&app, &caller, &asked, &turn, manner).await?;
+    let mut response = respond(&app, &caller, &asked, &turn, (manner, &ignored)).await?;
+    add_ignored_header(&mut response, &ignored);
     if turn.replayed {
         mark_replayed(&mut response);
     }
@@ -112,7 +119,7 @@ async fn respond(
     caller: &Caller,
     asked: &ClientRequest,
     turn: &ReplyPart,
-    manner: &ModelApi,
+    (manner, ignored): (&ModelApi, &[String]),
 ) -> ApiResult<Response> {
     let (prefix, reply) = (manner.id_prefix, &turn.reply_id);
     let id = match turn.begin {
@@ -143,12 +150,12 @@ async fn respond(
     if asked.stream {
         return Ok(sse_response(app, follow));
     }
-    let response = collect_response(follow).await?;
+    let response = collect_response(follow, ignored).await?;
     Ok(with_session_header(turn.session.id(), response))
 }
 
 /// The whole response, after the reply has ended or waits.
-async fn collect_response(follow: ReplySubscriber) -> ApiResult<Response> {
+async fn collect_response(follow: ReplySubscriber, ignored: &[String]) -> ApiResult<Response> {
     let session = Arc::clone(follow.session());
     let ended = follow.collect().await.map_err(|error| {
         if matches!(error, turnwire_log::Error::NoSession | turnwire_log::Error::Trimmed(_)) {
@@ -165,7 +172,7 @@ async fn collect_response(follow: ReplySubscriber) -> ApiResult<Response> {
     };
     let whole = whole.ok_or_else(|| ApiError::internal("the response is empty"))?;
     let (status, body) = match whole {
-        Ok(body) => (StatusCode::OK, body),
+        Ok(body) => (StatusCode::OK, with_ignored_options(body, ignored)),
         Err(ErrorResponse { status, body }) => {
             (StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), body)
         }
@@ -180,17 +187,20 @@ async fn collect_response(follow: ReplySubscriber) -> ApiResult<Response> {
     Ok(response)
 }
 
-fn client_context(asked: &ClientRequest) -> ClientContext {
-    let tools = asked.tools.iter().map(|tool| ClientTool {
-        name: tool.name.clone(),
-        description: tool.description.clone(),
-        input: tool.input_schema.clone(),
-    });
+/// What the client sends along with its message.
+fn client_context(
+    request: &ModelRequest,
+    asked: &ClientRequest,
+    wire: &'static str,
+) -> ClientContext {
     ClientContext {
-        tools: tools.collect(),
+        tools: asked.tools.iter().cloned().map(ClientTool::from).collect(),
         output_schema: asked.output_schema.clone(),
         instructions: asked.instructions.clone(),
         unattended: true,
         extra: asked.extra.clone(),
+        wire: wire.to_owned(),
+        headers: passed_headers(&request.headers),
+        ..ClientContext::default()
     }
 }

@@ -4,6 +4,7 @@ use super::SESSION_HEADER;
 use super::client_turn::{ClientTurn, ReplyPart};
 use crate::error::{ApiError, ApiResult};
 use crate::stream::ReplyPosition;
+use crate::turns::client_context::changed_context;
 use crate::turns::client_events::{AcceptOptions, accept_events_with};
 use crate::turns::idempotency::read_header;
 use crate::turns::send::HistoryChange;
@@ -13,7 +14,7 @@ use turnwire_core::event::{ExternalExecutionResult, Hint};
 use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{ContentBlock, Event, Msg, Part, Payload, Seq, ToolCall, ToolResult};
 use turnwire_log::store::{EventLines, MessageQuery};
-use turnwire_log::{PendingCalls, Session, Snapshot};
+use turnwire_log::{OpenReply, PendingCalls, Session, Snapshot};
 
 /// How many messages back an answered call is searched.
 const LOOK_BACK: usize = 32;
@@ -58,7 +59,8 @@ pub(crate) async fn submit_results_to(
         .kind("missing_results")
         .hint("send the results of all calls of a response in one request"));
     }
-    let own = own_reply(&snapshot)?;
+    let own_reply = own_reply(&snapshot)?;
+    let own = own_reply.msg().id();
     let mut events = result_events(&pending, &results);
     // The agent's own goes last: the response begins with it.
     events.sort_by_key(|event| event.reply_id == own);
@@ -67,7 +69,9 @@ pub(crate) async fn submit_results_to(
     }
     events.extend(user_hint(new, own));
     assign_event_ids(turn, &mut events)?;
-    let options = AcceptOptions { when_idle: None, history: change.as_ref() };
+    let client = changed_context(&session, own_reply, &turn.context).await?;
+    let options =
+        AcceptOptions { when_idle: None, history: change.as_ref(), client: client.as_ref() };
     let taken = accept_events_with(turn.app, &session, turn.caller, &events, options).await?;
     if taken.stored == 0 {
         // The same request was handled at the same time.
@@ -105,9 +109,9 @@ pub(crate) fn unknown_call(id: &str) -> ApiError {
 }
 
 /// The reply that continues.
-fn own_reply(snapshot: &Snapshot) -> ApiResult<&str> {
+fn own_reply(snapshot: &Snapshot) -> ApiResult<&OpenReply> {
     let own = snapshot.open.iter().find(|reply| !reply.is_of_sub_agent());
-    own.map(|reply| reply.msg().id()).ok_or_else(|| ApiError::internal("no reply is open"))
+    own.ok_or_else(|| ApiError::internal("no reply is open"))
 }
 
 /// The result events, one for each reply that waits.

@@ -5,9 +5,13 @@ use crate::app::App;
 use crate::config::Config;
 use crate::error::{ApiError, ApiResult};
 use crate::limits::FairQueue;
+use crate::stream::parse_message;
 use turnwire_agent::ClientContext;
 use turnwire_agent::schema::{self, SchemaError};
 use turnwire_core::{Msg, Role};
+use turnwire_log::store::MessageQuery;
+use turnwire_log::{OpenReply, Session};
+use turnwire_wires::model_request::ToolChoice;
 
 /// How many schemas may wait to be compiled. A few threads compile them.
 const MAX_CONCURRENT: usize = 64;
@@ -26,6 +30,59 @@ pub(crate) async fn check_last_message(app: &App, tenant: &str, messages: &[Msg]
     }
 }
 
+/// Checks that the agent can follow the client's options and tools. Returns the names of those that have no effect.
+pub(crate) fn check_options(
+    app: &App,
+    agent: &str,
+    offer: &ClientContext,
+) -> ApiResult<Vec<String>> {
+    let Some(agent) = app.agents.get(agent) else { return Ok(Vec::new()) };
+    agent.check_client(offer).map_err(|why| {
+        ApiError::bad_request(format!("{why}; nothing was stored"))
+            .kind("unsupported_option")
+            .hint("docs/agents.md lists the options of each model protocol")
+    })
+}
+
+/// Notes in the last user message which of its options and tools have no effect; an error if the answer would be wrong
+/// without them.
+pub(crate) fn note_ignored_options(app: &App, agent: &str, messages: &mut [Msg]) -> ApiResult<()> {
+    let Some(last) = messages.iter_mut().rev().find(|msg| msg.role() == Role::User) else {
+        return Ok(());
+    };
+    let mut offer = ClientContext::from_msg(last);
+    let ignored_options = check_options(app, agent, &offer)?;
+    if offer.ignored_options != ignored_options {
+        offer.ignored_options = ignored_options;
+        *last = offer.replace_in(last.clone());
+    }
+    Ok(())
+}
+
+/// What a request with tool results changes: its client context, if it differs from the one that the reply follows, or
+/// requires a tool call again.
+pub(crate) async fn changed_context(
+    session: &Session,
+    reply: &OpenReply,
+    client: &ClientContext,
+) -> ApiResult<Option<ClientContext>> {
+    let forces_call = !matches!(
+        client.options().tool_choice,
+        None | Some(
+            ToolChoice::Auto | ToolChoice::None | ToolChoice::Allowed { required: false, .. }
+        )
+    );
+    if forces_call {
+        return Ok(Some(client.clone()));
+    }
+    let before =
+        MessageQuery { before: Some(reply.first_seq()), limit: 1, ..MessageQuery::default() };
+    let stored = session.list_messages(&before).await?;
+    let question = stored.last().and_then(|stored| parse_message(&stored.json));
+    let (now, _) = ClientContext::in_force(question.as_slice(), Some(reply.msg()));
+    Ok((now != *client).then(|| client.clone()))
+}
+
 /// Checks a client context.
 pub(crate) async fn check_client_context(
     app: &App,
@@ -37,9 +94,9 @@ pub(crate) async fn check_client_context(
             .kind("tools_too_large")
             .hint("send only the tools that this turn needs, with shorter schemas")
     })?;
-    let Some(output_schema) = &offer.output_schema else { return Ok(()) };
+    let Some(output_schema) = offer.answer_schema() else { return Ok(()) };
     let _permit = app.schemas.acquire(tenant).await?;
-    schema::check_schema(output_schema).await.map_err(|error| {
+    schema::check_schema(&output_schema).await.map_err(|error| {
         let kind = match &error {
             SchemaError::Invalid(_) => "invalid_schema",
             SchemaError::TooLarge(_) | SchemaError::TooSlow => "schema_too_large",

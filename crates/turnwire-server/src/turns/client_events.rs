@@ -16,8 +16,8 @@ use crate::error::{ApiError, ApiResult};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
-use turnwire_agent::AgentError;
 use turnwire_agent::permission::check_input;
+use turnwire_agent::{AgentError, ClientContext};
 use turnwire_core::event::{
     ConfirmResult, ExternalExecutionResult, UserConfirmResult, UserInterrupt,
 };
@@ -69,6 +69,8 @@ pub struct AcceptOptions<'a> {
     /// The conversation as the client knows it, if it keeps its own history. Hints are then the user's own text
     /// beside tool results, and need no scope but `chat`.
     pub history: Option<&'a HistoryChange>,
+    /// What a client sends along with tool results, for the rest of the reply.
+    pub client: Option<&'a ClientContext>,
 }
 
 /// The same, with options.
@@ -79,7 +81,7 @@ pub async fn accept_events_with(
     events: &[Event<'_>],
     options: AcceptOptions<'_>,
 ) -> ApiResult<EventsAccepted> {
-    let AcceptOptions { when_idle, history } = options;
+    let AcceptOptions { when_idle, history, client } = options;
     for event in events {
         let action = required_action(event)?;
         let is_own_text = history.is_some() && matches!(action, Action::Publish);
@@ -95,6 +97,7 @@ pub async fn accept_events_with(
     let mut handler = ClientEventHandler {
         app,
         session,
+        client,
         when_idle,
         stored: 0,
         repeated: 0,
@@ -157,6 +160,7 @@ fn required_action(event: &Event<'_>) -> ApiResult<Action> {
 struct ClientEventHandler<'a> {
     app: &'a Arc<App>,
     session: &'a Arc<Session>,
+    client: Option<&'a ClientContext>,
     when_idle: WhenIdle,
     stored: u32,
     repeated: u32,
@@ -179,7 +183,12 @@ impl ClientEventHandler<'_> {
             }
             EventKind::ExternalExecutionResult(answer) => {
                 let reply = find_open_reply(tx, event)?;
-                let kind = checked_results(reply, answer)?;
+                let mut kind = checked_results(reply, answer)?;
+                if let (Some(client), Some(last), false) =
+                    (self.client, kind.execution_results.last_mut(), reply.is_of_sub_agent())
+                {
+                    client.attach_to_result(last);
+                }
                 let event = answer_event(reply, event, kind);
                 self.store_answer(tx, event)
             }
@@ -390,7 +399,7 @@ fn checked_results(
             ))
             .hint("send it when it is done, with the state success or error"));
         }
-        Ok(ToolResult {
+        let mut taken = ToolResult {
             id: call.id.clone(),
             name: call.name.clone(),
             output: result.output.clone(),
@@ -398,7 +407,10 @@ fn checked_results(
             metadata: result.metadata.clone(),
             rest: message_id_field(result),
             ..ToolResult::default()
-        })
+        };
+        // Only the server adds one, after it was checked.
+        ClientContext::remove_from_result(&mut taken);
+        Ok(taken)
     });
     Ok(ExternalExecutionResult { execution_results: results.collect::<ApiResult<_>>()? })
 }

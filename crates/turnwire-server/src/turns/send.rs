@@ -178,7 +178,8 @@ pub async fn send_all(
     for msg in messages {
         checked.push(check_message(msg)?);
     }
-    let messages = checked;
+    let mut messages = checked;
+    client_context::note_ignored_options(app, session.agent(), &mut messages)?;
     client_context::check_last_message(app, &session.key().tenant, &messages).await?;
     let is_one = messages.len() == 1 && events.is_empty();
     let history = history.as_ref();

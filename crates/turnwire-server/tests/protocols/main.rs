@@ -19,6 +19,7 @@ mod checked_router;
 mod contract;
 mod conversations;
 mod harness;
+mod options;
 mod response_items;
 mod responses;
 mod schemas;

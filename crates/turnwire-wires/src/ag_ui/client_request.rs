@@ -389,6 +389,7 @@ fn read_tool(mut fields: Fields) -> Result<ToolDefinition> {
         name: require_id(&mut fields, "name")?,
         description: take_field(&mut fields, "description")?.unwrap_or_default(),
         input_schema: input.unwrap_or_else(|| json!({ "type": "object" }).into()),
+        ..ToolDefinition::default()
     })
 }
 

@@ -1,8 +1,9 @@
 //! Reads the request of a client of the Messages API. The server calls this.
 
-use super::message;
-use crate::client_request::{ClientRequest, ClientToolDefinition, invalid_request, take_field};
+use super::{NAME, message};
+use crate::client_request::{ClientRequest, ClientToolDefinition, get_field, take_field};
 use crate::json::fields;
+use crate::model_request::ToolKind;
 use turnwire_core::{Fields, Json, Result};
 
 /// Reads a request.
@@ -10,13 +11,6 @@ pub fn read(text: &str) -> Result<ClientRequest> {
     let (mut request, mut fields) = ClientRequest::read(text)?;
     // The stream always has it.
     request.include_usage = true;
-    for name in ["mcp_servers", "container"] {
-        if fields.remove(name).is_some_and(|value| !is_null_or_empty(&value)) {
-            return Err(invalid_request(format!(
-                "`{name}` is not supported: it needs Anthropic's own servers"
-            )));
-        }
-    }
     if let Some(system) = fields.remove("system").filter(|system| !system.is_null()) {
         let as_message = Json::from(fields! { "role": "system", "content": system });
         let read = message::decode(as_message.text());
@@ -27,38 +21,21 @@ pub fn read(text: &str) -> Result<ClientRequest> {
     for tool in take_field::<Vec<Fields>>(&mut fields, "tools")?.unwrap_or_default() {
         request.tools.push(read_tool(tool)?);
     }
-    request.output_schema = output_schema(&mut fields)?;
     request.read_messages(&mut fields, message::decode)?;
-    request.extra = fields;
+    request.set_options(NAME, fields)?;
     request.validate()
 }
 
-fn is_null_or_empty(value: &Json) -> bool {
-    value.is_null() || value.text() == "[]"
-}
-
-fn read_tool(mut tool: Fields) -> Result<ClientToolDefinition> {
-    let kind: Option<String> = take_field(&mut tool, "type")?;
-    if let Some(kind) = kind.filter(|kind| kind != "custom") {
-        return Err(invalid_request(format!(
-            "the tool type `{kind}` is Anthropic's own; define the tool with an `input_schema`"
-        )));
-    }
-    ClientToolDefinition::read(tool, "input_schema")
-}
-
-/// The schema of `output_config.format`, or of its older name `output_format`.
-fn output_schema(fields: &mut Fields) -> Result<Option<Json>> {
-    let mut format: Option<Fields> = take_field(fields, "output_format")?;
-    if let Some(mut config) = take_field::<Fields>(fields, "output_config")? {
-        format = take_field(&mut config, "format")?.or(format);
-        fields.insert_fields("output_config", &config);
-    }
-    let Some(mut format) = format else { return Ok(None) };
-    match take_field::<String>(&mut format, "type")?.as_deref() {
-        Some("json_schema") => Ok(format.remove("schema")),
-        _ => Err(invalid_request("unknown output format: the only one is `json_schema`")),
-    }
+fn read_tool(tool: Fields) -> Result<ClientToolDefinition> {
+    let kind: Option<String> = get_field(&tool, "type")?;
+    let Some(kind) = kind.filter(|kind| kind != "custom") else {
+        return ClientToolDefinition::read(tool, "input_schema");
+    };
+    // Anthropic's own tools have no schema. Some of them (`bash_…`, `text_editor_…`) are executed by the client.
+    Ok(match get_field::<String>(&tool, "name")? {
+        Some(name) => ClientToolDefinition::native(ToolKind::Custom, name, tool),
+        None => ClientToolDefinition::native(ToolKind::Hosted, kind, tool),
+    })
 }
 
 #[cfg(test)]
@@ -105,7 +82,8 @@ mod tests {
         assert_eq!(request.tools[0].name, "open_page");
         assert_eq!(request.output_schema.unwrap().text(), r#"{"type":"object"}"#);
         let extra: serde_json::Value = request.extra.parse_as().unwrap();
-        let kept = json!({"max_tokens": 9, "temperature": 0.5, "output_config": {"effort": "low"}});
+        let kept = json!({"max_tokens": 9, "temperature": 0.5, "output_config": {
+            "effort": "low", "format": {"type": "json_schema", "schema": {"type": "object"}}}});
         assert_eq!(extra, kept);
     }
 
@@ -119,12 +97,9 @@ mod tests {
             (json!({"messages": [{"role": "user", "content": " "}]}), "user message is empty"),
             (json!({"messages": [{"role": "user", "content": 7}]}), "messages[0]"),
             (json!({"messages": [{"role": "robot", "content": "x"}]}), "unknown role `robot`"),
-            (
-                json!({"tools": [{"type": "web_search_20250305", "name": "s"}]}),
-                "web_search_20250305",
-            ),
             (json!({"tools": [{}]}), "no `name`"),
-            (json!({"mcp_servers": [{"url": "x"}]}), "mcp_servers"),
+            (json!({"stop_sequences": 3}), "`stop_sequences`"),
+            (json!({"output_config": "low"}), "`output_config` is not an object"),
             (json!({"output_format": {"type": "yaml"}}), "json_schema"),
             (json!({"stream": "yes"}), "`stream`"),
         ] {

@@ -11,7 +11,7 @@ use turnwire_core::{Fields, Json};
 
 /// A message of the Messages API.
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "AnthropicMessage"))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "AnthropicMessage", transform = crate::json::declare_ignored_options))]
 pub struct Message {
     id: String,
     r#type: &'static str,

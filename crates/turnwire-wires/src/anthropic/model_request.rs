@@ -3,11 +3,12 @@
 use super::content::{self, plain_text};
 use super::{NAME, schema};
 use crate::json::fields;
+use crate::model_options::{ModelOption, reduce_to_allowed_tools, write_options};
 use crate::model_request::{
     AssistantPart, CallIds, CallOutcome, FIRST_USER_TEXT, LAST_USER_TEXT, ONLY_USER_TEXT,
     PromptMessage, Request, ToolChoice, ToolDefinition, UserPart, accepts_temperature,
-    build_prompt, describe_omitted_data, input_schema, is_name_char, merge_extra, normalize_data,
-    sanitize_call_name, to_json_list,
+    build_prompt, describe_omitted_data, is_name_char, normalize_data, sanitize_call_name,
+    to_json_list,
 };
 use crate::provider;
 use std::collections::HashSet;
@@ -40,28 +41,31 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
             }
         }
     }
-    let max_tokens = request.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS);
+    let max_tokens = request.max_tokens().unwrap_or(DEFAULT_MAX_TOKENS);
     let mut body = fields! { "model": request.model, "max_tokens": max_tokens };
     if !system.is_empty() {
         body.insert("system", system.join("\n\n"));
     }
     body.insert("messages", messages.into_json());
-    if !request.tools.is_empty() {
-        let tools = request.tools.iter().map(|tool| {
-            let mut fields = fields! { "name": tool.name.as_str() };
-            fields.insert_unless_empty("description", &tool.description);
-            fields.insert("input_schema", input_schema(tool));
-            Json::from(fields)
-        });
-        body.insert("tools", to_json_list(&tools.collect::<Vec<_>>()));
-        body.insert("tool_choice", tool_choice(&request.tool_choice));
+    let offered = reduce_to_allowed_tools(request.tools, &request.tool_choice, NAME);
+    let tools: Vec<Json> = offered.tools.into_iter().filter_map(write_tool).collect();
+    let options = &request.options;
+    if !tools.is_empty() {
+        body.insert("tools", to_json_list(&tools));
+        let is_default = options.is_from(NAME) && *offered.choice == ToolChoice::Auto;
+        let is_silent = is_default && options.parallel_tool_calls != Some(false);
+        if !is_silent && !options.has_original(NAME, ModelOption::ToolChoice) {
+            body.insert("tool_choice", tool_choice(&offered.choice));
+        }
     }
-    if let Some(output) = request.output {
+    if let Some(output) = request.output
+        && !options.has_original(NAME, ModelOption::ResponseFormat)
+    {
         let schema = schema::close_schema(&output.schema);
         let format = fields! { "type": "json_schema", "schema": schema };
         body.insert("output_config", fields! { "format": format });
     }
-    if let Some(temperature) = request.temperature
+    if let Some(temperature) = request.temperature()
         && accepts_temperature(request.model, temperature)
     {
         body.insert("temperature", temperature);
@@ -69,18 +73,36 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
     if request.stream {
         body.insert("stream", true);
     }
-    merge_extra(body, &request.extra).into()
+    write_options(request, NAME, body).into()
 }
 
-fn tool_choice(choice: &ToolChoice) -> Fields {
-    match choice {
-        ToolChoice::Auto => fields! { "type": "auto" },
-        ToolChoice::None => fields! { "type": "none" },
-        ToolChoice::Required => fields! { "type": "any" },
-        ToolChoice::Tool(name) => {
-            fields! { "type": "tool", "name": name.as_str() }
-        }
+/// A tool in the form of this protocol; `None` if it is not written.
+fn write_tool(tool: &ToolDefinition) -> Option<Json> {
+    if !tool.is_written_to(NAME) {
+        return None;
     }
+    if let Some(native) = tool.as_native(NAME) {
+        return Some(native);
+    }
+    let mut fields = fields! { "name": tool.name.as_str() };
+    fields.insert_unless_empty("description", &tool.description);
+    fields.insert_some("input_schema", tool.written_schema(NAME));
+    fields.insert_some("strict", tool.strict.filter(|_| tool.native_to(NAME).is_some()));
+    Some(tool.with_native(NAME, fields).into())
+}
+
+fn tool_choice(choice: &ToolChoice) -> Json {
+    let kind = match choice {
+        // The tools are reduced to the allowed ones.
+        ToolChoice::Auto | ToolChoice::Allowed { required: false, .. } => "auto",
+        ToolChoice::None => "none",
+        ToolChoice::Required | ToolChoice::Allowed { required: true, .. } => "any",
+        ToolChoice::Tool(name) => {
+            return fields! { "type": "tool", "name": name.as_str() }.into();
+        }
+        ToolChoice::Other(choice) => return choice.clone(),
+    };
+    fields! { "type": kind }.into()
 }
 
 /// The messages in Anthropic's format: adjacent ones of one role are joined, none is empty, and the first and the last are

@@ -1,14 +1,16 @@
 //! Writes the body of a generation request.
 
+use super::NAME;
 use super::message_draft::{
     ContentPart, MessageDraft, data_part, item_to_part, media_key, result_message,
 };
 use crate::json::fields;
+use crate::model_options::{reduce_to_allowed_tools, write_options};
 use crate::model_request::{
     AssistantPart, CallIds, CallOutcome, ONLY_USER_TEXT, PromptMessage, RASTER_IMAGES_ONLY,
     Request, SVG, ToolChoice, ToolDefinition, UserPart, build_prompt, default_media_type,
-    describe_omitted_data, function_tool, input_to_object_text, is_strict_schema, media_type,
-    merge_extra, normalize_data, read_text_file, sanitize_call_name, to_json_list,
+    describe_omitted_data, function_tool, input_to_object_text, media_type, normalize_data,
+    read_text_file, sanitize_call_name, to_json_list,
 };
 use turnwire_core::{DataBlock, Fields, Json, Source};
 
@@ -64,7 +66,7 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
         "input": fields! { "messages": messages },
         "parameters": build_parameters(request),
     };
-    merge_extra(body, &request.extra).into()
+    write_options(request, NAME, body).into()
 }
 
 enum OutgoingMessage {
@@ -160,19 +162,21 @@ fn build_parameters(request: &Request<'_>) -> Fields {
     if request.stream {
         parameters.insert("incremental_output", true);
     }
-    parameters.insert_some("max_tokens", request.max_tokens);
-    parameters.insert_some("temperature", request.temperature);
-    if !request.tools.is_empty() {
-        let tools: Vec<Json> = request.tools.iter().map(function_tool).collect();
-        parameters.insert("tools", to_json_list(&tools));
-        parameters.insert("tool_choice", tool_choice(request));
+    parameters.insert_some("max_tokens", request.max_tokens());
+    parameters.insert_some("temperature", request.temperature());
+    let offered = reduce_to_allowed_tools(request.tools, &request.tool_choice, NAME);
+    let tools: Vec<&ToolDefinition> =
+        offered.tools.into_iter().filter(|tool| tool.is_written_to(NAME)).collect();
+    if !tools.is_empty() {
+        let written: Vec<Json> = tools.iter().map(|tool| function_tool(tool)).collect();
+        parameters.insert("tools", to_json_list(&written));
+        parameters.insert("tool_choice", tool_choice(&offered.choice, &tools));
     }
     if let Some(output) = request.output {
-        let tree: serde_json::Value = output.schema.parse_as().unwrap_or_default();
         let schema = fields! {
             "name": output.name.as_str(),
             "schema": output.schema.clone(),
-            "strict": is_strict_schema(&tree),
+            "strict": output.is_strict(),
         };
         let format = fields! { "type": "json_schema", "json_schema": schema };
         parameters.insert("response_format", format);
@@ -181,12 +185,18 @@ fn build_parameters(request: &Request<'_>) -> Fields {
 }
 
 /// The tool choice. The protocol cannot require "any tool", so a single tool is named.
-fn tool_choice(request: &Request<'_>) -> Json {
-    let name = match (&request.tool_choice, request.tools) {
+fn tool_choice(choice: &ToolChoice, tools: &[&ToolDefinition]) -> Json {
+    let name = match (choice, tools) {
         (ToolChoice::None, _) => return "none".into(),
         (ToolChoice::Tool(name), _) => name,
-        (ToolChoice::Required, [tool]) => &tool.name,
-        (ToolChoice::Auto | ToolChoice::Required, _) => return "auto".into(),
+        (ToolChoice::Required | ToolChoice::Allowed { required: true, .. }, [tool]) => &tool.name,
+        (
+            ToolChoice::Auto
+            | ToolChoice::Required
+            | ToolChoice::Allowed { .. }
+            | ToolChoice::Other(_),
+            _,
+        ) => return "auto".into(),
     };
     fields! { "type": "function", "function": fields! { "name": name.as_str() } }.into()
 }

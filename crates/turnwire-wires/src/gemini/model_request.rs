@@ -1,12 +1,12 @@
 //! Writes the body of `generateContent`.
 
-use super::part;
+use super::{NAME, part};
 use crate::json::fields;
+use crate::model_options::{reduce_to_allowed_tools, write_options};
 use crate::model_request::{
     AssistantPart, CallOutcome, FIRST_USER_TEXT, LAST_USER_TEXT, ONLY_USER_TEXT, PromptMessage,
     Request, ToolChoice, ToolDefinition, UserPart, build_prompt, default_media_type,
-    describe_omitted_data, input_schema, is_text, merge_extra, normalize_data, sanitize_call_name,
-    to_json_list,
+    describe_omitted_data, input_schema, is_text, normalize_data, sanitize_call_name, to_json_list,
 };
 use std::borrow::Cow;
 use turnwire_core::{DataBlock, Fields, Json, Source};
@@ -40,12 +40,10 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
         body.insert("systemInstruction", fields! { "parts": to_json_list(&system) });
     }
     body.insert("contents", contents.into_json());
-    if !request.tools.is_empty() {
-        insert_tools(request, &mut body);
-    }
+    insert_tools(request, &mut body);
     let config = generation_config(request);
     body.insert_fields("generationConfig", &config);
-    merge_extra(body, &request.extra).into()
+    write_options(request, NAME, body).into()
 }
 
 /// The contents in Gemini's format. Adjacent ones of the model are joined, because calls must directly follow a user's
@@ -186,7 +184,9 @@ fn accepted_type(kind: &str) -> Option<&str> {
 }
 
 fn insert_tools(request: &Request<'_>, body: &mut Fields) {
-    let declarations = request.tools.iter().map(|tool| {
+    let offered = reduce_to_allowed_tools(request.tools, &request.tool_choice, NAME);
+    let tools = offered.tools.into_iter().filter(|tool| tool.is_written_to(NAME));
+    let declarations = tools.map(|tool| {
         let function = fields! {
             "name": tool.name.as_str(),
             "description": tool.description.as_str(),
@@ -194,13 +194,18 @@ fn insert_tools(request: &Request<'_>, body: &mut Fields) {
         };
         Json::from(function)
     });
-    let declarations = to_json_list(&declarations.collect::<Vec<_>>());
-    let tool = fields! { "functionDeclarations": declarations };
+    let declarations: Vec<Json> = declarations.collect();
+    if declarations.is_empty() {
+        return;
+    }
+    let tool = fields! { "functionDeclarations": to_json_list(&declarations) };
     body.insert("tools", to_json_list(&[tool.into()]));
-    let (mode, names) = match &request.tool_choice {
-        ToolChoice::Auto => ("AUTO", None),
+    let (mode, names) = match &*offered.choice {
+        ToolChoice::Auto | ToolChoice::Allowed { required: false, .. } | ToolChoice::Other(_) => {
+            ("AUTO", None)
+        }
         ToolChoice::None => ("NONE", None),
-        ToolChoice::Required => ("ANY", None),
+        ToolChoice::Required | ToolChoice::Allowed { required: true, .. } => ("ANY", None),
         ToolChoice::Tool(name) => ("ANY", Some(vec![name.clone()])),
     };
     let mut config = fields! { "mode": mode };
@@ -210,8 +215,8 @@ fn insert_tools(request: &Request<'_>, body: &mut Fields) {
 
 fn generation_config(request: &Request<'_>) -> Fields {
     let mut config = Fields::default();
-    config.insert_some("maxOutputTokens", request.max_tokens);
-    config.insert_some("temperature", request.temperature);
+    config.insert_some("maxOutputTokens", request.max_tokens());
+    config.insert_some("temperature", request.temperature());
     if let Some(output) = request.output {
         config.insert("responseMimeType", "application/json");
         config.insert("responseJsonSchema", output.schema.clone());

@@ -125,6 +125,7 @@ mod tests {
             name: "fs.read".into(),
             description: String::new(),
             input_schema: Fields::default().into(),
+            ..ToolDefinition::default()
         }];
         for (name, expected) in [
             ("fs.read", "fs.read"),

@@ -100,6 +100,7 @@ mod tests {
                 name: String::new(),
                 description: String::new(),
                 input_schema: given.into(),
+                ..ToolDefinition::default()
             };
             assert_eq!(input_schema(&tool).parse_as::<Value>().unwrap(), expected);
         }

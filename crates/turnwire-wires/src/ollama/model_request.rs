@@ -1,11 +1,13 @@
 //! Writes the body of `/api/chat`.
 
+use super::NAME;
 use super::message::{MessageDraft, image_base64, result_message};
 use crate::json::fields;
+use crate::model_options::write_options;
 use crate::model_request::{
     AssistantPart, CallOutcome, PromptMessage, RASTER_IMAGES_ONLY, Request, SVG, ToolChoice,
-    UserPart, build_prompt, describe_omitted_data, function_tool, media_type, merge_extra,
-    normalize_data, read_text_file, to_json_list,
+    UserPart, build_prompt, describe_omitted_data, function_tool, media_type, normalize_data,
+    read_text_file, to_json_list,
 };
 use turnwire_core::{DataBlock, Fields, Json, Source};
 
@@ -40,10 +42,10 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
     }
     body.insert_some("format", request.output.map(|output| output.schema.clone()));
     let mut options = Fields::default();
-    options.insert_some("num_predict", request.max_tokens);
-    options.insert_some("temperature", request.temperature);
+    options.insert_some("num_predict", request.max_tokens());
+    options.insert_some("temperature", request.temperature());
     body.insert_fields("options", &options);
-    merge_extra(body, &request.extra).into()
+    write_options(request, NAME, body).into()
 }
 
 fn user_draft(parts: &[UserPart<'_>]) -> MessageDraft {
@@ -105,9 +107,10 @@ fn add_data(draft: &mut MessageDraft, block: &DataBlock) {
 /// The tools to offer. The protocol has no tool choice, so only the allowed tools are offered.
 fn build_tools(request: &Request<'_>) -> Vec<Json> {
     let offered = request.tools.iter().filter(|tool| match &request.tool_choice {
-        ToolChoice::Auto | ToolChoice::Required => true,
+        ToolChoice::Auto | ToolChoice::Required | ToolChoice::Other(_) => true,
         ToolChoice::None => false,
         ToolChoice::Tool(name) => tool.name == *name,
+        ToolChoice::Allowed { names, .. } => names.contains(&tool.name),
     });
-    offered.map(function_tool).collect()
+    offered.filter(|tool| tool.is_written_to(NAME)).map(function_tool).collect()
 }

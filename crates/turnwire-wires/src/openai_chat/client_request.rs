@@ -1,8 +1,10 @@
 //! Reads the request of a client of chat completions. The server calls this.
 
-use super::message;
-use crate::client_request::{ClientRequest, ClientToolDefinition, invalid_request, take_field};
-use serde_json::json;
+use super::{NAME, message};
+use crate::client_request::{
+    ClientRequest, ClientToolDefinition, get_field, invalid_request, take_field, take_name,
+};
+use crate::model_request::ToolKind;
 use turnwire_core::{Fields, Json, Result};
 
 /// Reads a request.
@@ -15,9 +17,8 @@ pub fn read(text: &str) -> Result<ClientRequest> {
     for tool in take_field::<Vec<Fields>>(&mut fields, "tools")?.unwrap_or_default() {
         request.tools.push(read_tool(tool)?);
     }
-    request.output_schema = output_schema(&mut fields)?;
     request.read_messages(&mut fields, message::decode)?;
-    request.extra = fields;
+    request.set_options(NAME, fields)?;
     request.validate()
 }
 
@@ -26,7 +27,7 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<()> {
     if take_field::<f64>(fields, "n")?.is_some_and(|n| (n - 1.0).abs() > f64::EPSILON) {
         return Err(invalid_request("`n` must be 1: an agent gives one answer"));
     }
-    if take_field::<bool>(fields, "logprobs")? == Some(true) {
+    if get_field::<bool>(fields, "logprobs")? == Some(true) {
         return Err(invalid_request("`logprobs` is not supported by agents"));
     }
     if take_field::<Vec<String>>(fields, "modalities")?
@@ -47,40 +48,32 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<()> {
     Ok(())
 }
 
-fn read_tool(mut tool: Fields) -> Result<ClientToolDefinition> {
-    let kind: Option<String> = take_field(&mut tool, "type")?;
-    if let Some(kind) = kind.filter(|kind| kind != "function") {
-        return Err(invalid_request(format!(
-            "the tool type `{kind}` is not supported: use `function`"
-        )));
-    }
-    let function: Option<Fields> = take_field(&mut tool, "function")?;
-    ClientToolDefinition::read(
-        function.ok_or_else(|| invalid_request("a tool has no `function`"))?,
-        "parameters",
-    )
-}
-
-fn output_schema(fields: &mut Fields) -> Result<Option<Json>> {
-    let Some(mut format) = take_field::<Fields>(fields, "response_format")? else {
-        return Ok(None);
-    };
-    match take_field::<String>(&mut format, "type")?.as_deref() {
-        Some("text") => Ok(None),
-        Some("json_object") => Json::from_value(&json!({"type": "object"})).map(Some),
-        Some("json_schema") => {
-            let schema: Option<Fields> = take_field(&mut format, "json_schema")?;
-            let mut schema = schema.ok_or_else(|| invalid_request("`json_schema` is missing"))?;
-            Ok(schema.remove("schema").filter(|schema| !schema.is_null()))
+fn read_tool(tool: Fields) -> Result<ClientToolDefinition> {
+    let kind: Option<String> = get_field(&tool, "type")?;
+    match kind.as_deref() {
+        None | Some("function") => {
+            let mut tool = tool;
+            tool.remove("type");
+            let function: Option<Fields> = take_field(&mut tool, "function")?;
+            let function = function.ok_or_else(|| invalid_request("a tool has no `function`"))?;
+            let mut read = ClientToolDefinition::read(function, "parameters")?;
+            tool.insert_fields("function", &read.fields);
+            read.fields = tool;
+            Ok(read)
         }
-        _ => Err(invalid_request("`response_format` must be text, json_object or json_schema")),
+        Some("custom") => {
+            let custom: Option<Fields> = get_field(&tool, "custom")?;
+            let mut custom = custom.ok_or_else(|| invalid_request("a tool has no `custom`"))?;
+            Ok(ClientToolDefinition::native(ToolKind::Custom, take_name(&mut custom)?, tool))
+        }
+        Some(kind) => Ok(ClientToolDefinition::native(ToolKind::Hosted, kind.to_owned(), tool)),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     fn request_with(more: &Value) -> Result<ClientRequest> {
         let mut body = json!({"model": "a", "messages": [{"role": "user", "content": "Hi!"}]});
@@ -122,7 +115,12 @@ mod tests {
         assert!(request.stream && request.include_usage);
         assert_eq!(request.tools[0].description, "Opens.");
         assert_eq!(request.output_schema.unwrap().text(), r#"{"type":"object"}"#);
-        assert_eq!(request.extra.parse_as::<Value>().unwrap(), json!({"temperature": 0.5}));
+        let format = json!({"type": "json_schema", "json_schema": {
+            "name": "x", "strict": true, "schema": {"type": "object"}}});
+        assert_eq!(
+            request.extra.parse_as::<Value>().unwrap(),
+            json!({"temperature": 0.5, "response_format": format})
+        );
     }
 
     #[test]
@@ -141,7 +139,9 @@ mod tests {
                 json!({"messages": [{"role": "assistant", "content": "x"}]}),
                 "neither a user message",
             ),
-            (json!({"tools": [{"type": "custom", "custom": {"name": "x"}}]}), "use `function`"),
+            (json!({"tools": [{"type": "custom", "custom": {}}]}), "no `name`"),
+            (json!({"temperature": "hot"}), "`temperature`"),
+            (json!({"tool_choice": "always"}), "`tool_choice`"),
             (json!({"tools": [{"type": "function"}]}), "no `function`"),
             (json!({"response_format": {"type": "xml"}}), "response_format"),
         ] {

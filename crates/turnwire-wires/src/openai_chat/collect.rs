@@ -10,7 +10,7 @@ use turnwire_core::event::TokenCounts;
 
 /// A chat completion.
 #[derive(Debug, Default, Serialize)]
-#[cfg_attr(feature = "schema", derive(JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(transform = crate::json::declare_ignored_options))]
 pub struct ChatCompletion {
     id: String,
     object: &'static str,

@@ -1,12 +1,14 @@
 //! Writes the body of a chat completion request.
 
+use super::NAME;
 use super::parts::{AssistantMessage, call_part, data_part, item_part, text_part};
+use crate::json::fields;
+use crate::model_options::{ModelOption, write_options};
 use crate::model_request::{
     ACCEPTED_IMAGES_ONLY, AssistantPart, CallIds, CallOutcome, ONLY_USER_TEXT, OutputFormat,
     PromptMessage, Request, ToolChoice, ToolDefinition, UserPart, accepts_temperature,
-    build_prompt, describe_omitted_data, input_schema, input_to_object_text, is_strict_schema,
-    is_text, media_type, merge_extra, normalize_data, openai_accepts_image, read_text_file,
-    sanitize_call_name,
+    build_prompt, describe_omitted_data, input_to_object_text, is_text, media_type, normalize_data,
+    openai_accepts_image, read_text_file, sanitize_call_name, to_json_list,
 };
 use serde_json::{Value, json};
 use turnwire_core::{DataBlock, Fields, Json, Result, ToolCall};
@@ -24,38 +26,67 @@ pub(super) fn build_body(request: &Request<'_>) -> Result<Json> {
         body.insert("stream", true);
         body.insert("stream_options", json!({"include_usage": true}));
     }
-    if let Some(limit) = request.max_tokens {
+    let options = &request.options;
+    if let Some(limit) = request.max_tokens()
+        && !options.has_original(NAME, ModelOption::MaxTokens)
+    {
         body.insert(token_limit_field(request.model), limit);
     }
-    if let Some(temperature) = request.temperature
+    if let Some(temperature) = request.temperature()
         && accepts_temperature(request.model, temperature)
     {
         body.insert("temperature", temperature);
     }
-    if !request.tools.is_empty() {
-        let mut tools = Vec::new();
-        for tool in request.tools {
-            let function = json!({
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": input_schema(tool).parse_as::<Value>()?,
-            });
-            tools.push(json!({"type": "function", "function": function}));
-        }
-        body.insert("tools", tools);
-        match &request.tool_choice {
-            ToolChoice::Auto => {}
-            ToolChoice::None => body.insert("tool_choice", "none"),
-            ToolChoice::Required => body.insert("tool_choice", "required"),
-            ToolChoice::Tool(name) => {
-                body.insert("tool_choice", json!({"type": "function", "function": {"name": name}}));
-            }
+    let tools: Vec<Json> = request.tools.iter().filter_map(write_tool).collect();
+    if !tools.is_empty() {
+        body.insert("tools", to_json_list(&tools));
+        let choice = tool_choice(&request.tool_choice);
+        if let Some(choice) =
+            choice.filter(|_| !options.has_original(NAME, ModelOption::ToolChoice))
+        {
+            body.insert("tool_choice", choice);
         }
     }
-    if let Some(output) = request.output {
+    if let Some(output) = request.output
+        && !options.has_original(NAME, ModelOption::ResponseFormat)
+    {
         body.insert("response_format", response_format(output)?);
     }
-    Json::from_value(&merge_extra(body, &request.extra))
+    Json::from_value(&write_options(request, NAME, body))
+}
+
+/// A tool in the form of this protocol; `None` if it is not written.
+fn write_tool(tool: &ToolDefinition) -> Option<Json> {
+    if !tool.is_written_to(NAME) {
+        return None;
+    }
+    if let Some(native) = tool.as_native(NAME) {
+        return Some(native);
+    }
+    let mut function = fields! { "name": tool.name.as_str() };
+    function.insert_some("description", tool.written_description(NAME));
+    function.insert_some("parameters", tool.written_schema(NAME));
+    function.insert_some("strict", tool.strict);
+    let whole = fields! { "type": "function", "function": function };
+    Some(tool.with_native(NAME, whole).into())
+}
+
+/// The tool choice; `None` is the default.
+fn tool_choice(choice: &ToolChoice) -> Option<Json> {
+    let named = |name: &str| json!({"type": "function", "function": {"name": name}});
+    match choice {
+        ToolChoice::Auto => None,
+        ToolChoice::None => Some("none".into()),
+        ToolChoice::Required => Some("required".into()),
+        ToolChoice::Tool(name) => Some(named(name).into()),
+        ToolChoice::Allowed { required, names } => {
+            let mode = if *required { "required" } else { "auto" };
+            let tools: Vec<Value> = names.iter().map(|name| named(name)).collect();
+            let allowed = json!({"mode": mode, "tools": tools});
+            Some(json!({"type": "allowed_tools", "allowed_tools": allowed}).into())
+        }
+        ToolChoice::Other(choice) => Some(choice.clone()),
+    }
 }
 
 /// The field for the token limit. `OpenAI`'s reasoning models require the new name; compatible APIs know only the old one.
@@ -74,8 +105,10 @@ fn is_openai_model(model: &str) -> bool {
 
 fn response_format(output: &OutputFormat) -> Result<Value> {
     let schema: Value = output.schema.parse_as()?;
-    let strict = is_strict_schema(&schema);
-    let named = json!({"name": output.name, "strict": strict, "schema": schema});
+    let mut named = json!({"name": output.name, "strict": output.is_strict(), "schema": schema});
+    if let (Some(about), Some(named)) = (&output.description, named.as_object_mut()) {
+        named.insert("description".to_owned(), about.as_str().into());
+    }
     Ok(json!({"type": "json_schema", "json_schema": named}))
 }
 

@@ -3,11 +3,12 @@
 use super::message::{ItemWriter, input_text};
 use super::{NAME, item, media};
 use crate::json::fields;
+use crate::model_options::{ModelOption, write_options};
 use crate::model_request::{
     ACCEPTED_IMAGES_ONLY, AssistantPart, CallIds, CallOutcome, ONLY_USER_TEXT, PromptMessage,
     Request, ToolChoice, ToolDefinition, UserPart, accepts_temperature, build_prompt,
-    describe_omitted_data, input_schema, input_to_object_text, is_strict_schema, is_text,
-    media_type, merge_extra, normalize_data, openai_accepts_image, sanitize_call_name,
+    describe_omitted_data, input_to_object_text, is_text, media_type, normalize_data,
+    openai_accepts_image, sanitize_call_name, to_json_list,
 };
 use crate::provider;
 use serde_json::{Value, json};
@@ -39,20 +40,19 @@ pub(super) fn build_body(request: &Request<'_>) -> Result<Json> {
         body.insert("instructions", input.instructions.join("\n\n"));
     }
     body.insert("input", Json::from_value(&input.items.list)?);
-    insert_tools(request, &mut body)?;
-    if let Some(output) = request.output {
-        let schema: Value = output.schema.parse_as()?;
-        let format = fields! {
-            "type": "json_schema",
-            "name": output.name.as_str(),
-            "schema": output.schema.clone(),
-            "strict": is_strict_schema(&schema),
-        };
+    insert_tools(request, &mut body);
+    if let Some(output) = request.output
+        && !request.options.has_original(NAME, ModelOption::ResponseFormat)
+    {
+        let mut format = fields! { "type": "json_schema", "name": output.name.as_str() };
+        format.insert_some("description", output.description.as_deref());
+        format.insert("schema", output.schema.clone());
+        format.insert("strict", output.is_strict());
         body.insert("text", fields! { "format": format });
     }
-    body.insert_some("max_output_tokens", request.max_tokens);
+    body.insert_some("max_output_tokens", request.max_tokens());
     let accepted = |temperature: &f64| accepts_temperature(request.model, *temperature);
-    body.insert_some("temperature", request.temperature.filter(accepted));
+    body.insert_some("temperature", request.temperature().filter(accepted));
     if may_reason(request.model) {
         body.insert("include", vec!["reasoning.encrypted_content"]);
     }
@@ -60,40 +60,60 @@ pub(super) fn build_body(request: &Request<'_>) -> Result<Json> {
     if request.stream {
         body.insert("stream", true);
     }
-    Ok(merge_extra(body, &request.extra).into())
+    Ok(write_options(request, NAME, body).into())
 }
 
-fn insert_tools(request: &Request<'_>, body: &mut Fields) -> Result<()> {
-    if !request.tools.is_empty() {
-        let tools = request.tools.iter().map(|tool| {
-            fields! {
-                "type": "function",
-                "name": tool.name.as_str(),
-                "description": tool.description.as_str(),
-                "parameters": input_schema(tool),
-                // The default is strict, which refuses most schemas.
-                "strict": false,
-            }
-        });
-        body.insert("tools", Json::from_value(&tools.collect::<Vec<_>>())?);
+fn insert_tools(request: &Request<'_>, body: &mut Fields) {
+    let tools: Vec<Json> = request.tools.iter().filter_map(write_tool).collect();
+    if !tools.is_empty() {
+        body.insert("tools", to_json_list(&tools));
     } else if request.extra.raw("tools").is_none() {
         // A tool choice without tools is refused.
-        return Ok(());
+        return;
     }
+    if request.options.has_original(NAME, ModelOption::ToolChoice) {
+        return;
+    }
+    let named = |name: &str| json!({"type": "function", "name": name});
     match &request.tool_choice {
         ToolChoice::Auto => {}
         ToolChoice::None => body.insert("tool_choice", "none"),
         ToolChoice::Required => body.insert("tool_choice", "required"),
-        ToolChoice::Tool(name) => {
-            body.insert("tool_choice", json!({"type": "function", "name": name}));
+        ToolChoice::Tool(name) => body.insert("tool_choice", named(name)),
+        ToolChoice::Allowed { required, names } => {
+            let mode = if *required { "required" } else { "auto" };
+            let tools: Vec<Value> = names.iter().map(|name| named(name)).collect();
+            let choice = json!({"type": "allowed_tools", "mode": mode, "tools": tools});
+            body.insert("tool_choice", choice);
         }
+        ToolChoice::Other(choice) => body.insert("tool_choice", choice.clone()),
     }
-    Ok(())
+}
+
+/// A tool in the form of this protocol; `None` if it is not written.
+fn write_tool(tool: &ToolDefinition) -> Option<Json> {
+    if !tool.is_written_to(NAME) {
+        return None;
+    }
+    if let Some(native) = tool.as_native(NAME) {
+        return Some(native);
+    }
+    let mut fields = fields! { "type": "function", "name": tool.name.as_str() };
+    fields.insert_some("description", tool.written_description(NAME));
+    fields.insert_some("parameters", tool.written_schema(NAME));
+    match (tool.strict, tool.native_to(NAME)) {
+        (Some(strict), _) => fields.insert("strict", strict),
+        // The default is strict, which refuses most schemas.
+        (None, None) => fields.insert("strict", false),
+        (None, Some(_)) => {}
+    }
+    Some(tool.with_native(NAME, fields).into())
 }
 
 /// Whether the provider stores the response, so that its items can be referred to.
 fn is_stored(request: &Request<'_>) -> bool {
-    request.extra.raw("store").is_some_and(|store| *store == Json::from(true))
+    let own = request.extra.raw("store").map(|store| *store == Json::from(true));
+    own.or(request.options.store).unwrap_or(false)
 }
 
 /// Whether a model may reason. `OpenAI` refuses requests for encrypted reasoning from models that do not.

@@ -26,11 +26,12 @@ pub fn weather() -> ToolDefinition {
         description: "The weather of a city".into(),
         input_schema: Json::parse(r#"{"type":"object","properties":{"city":{"type":"string"}}}"#)
             .unwrap(),
+        ..ToolDefinition::default()
     }
 }
 
 pub fn answer_format() -> OutputFormat {
-    OutputFormat { name: "answer".into(), schema: Json::parse(r#"{"type":"object"}"#).unwrap() }
+    OutputFormat::new("answer", Json::parse(r#"{"type":"object"}"#).unwrap())
 }
 
 /// Two parallel calls: one returns text and an image, one is denied. Then the answer.

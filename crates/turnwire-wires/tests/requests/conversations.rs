@@ -34,6 +34,7 @@ impl Conversation {
             temperature: self.temperature,
             speaker_format: self.agents,
             stream: true,
+            options: turnwire_wires::ModelOptions::default(),
             extra: self.extra.clone(),
         }
     }
@@ -52,6 +53,7 @@ fn weather() -> ToolDefinition {
             "required": ["city"],
         })
         .into(),
+        ..ToolDefinition::default()
     }
 }
 
@@ -60,6 +62,7 @@ fn clock() -> ToolDefinition {
         name: "get_time".to_owned(),
         description: String::new(),
         input_schema: json!({"type": "object", "properties": {}}).into(),
+        ..ToolDefinition::default()
     }
 }
 
@@ -503,6 +506,7 @@ fn odd_call_conversations() -> Vec<Conversation> {
                 name: "anything".to_owned(),
                 description: String::new(),
                 input_schema: json!({}).into(),
+                ..ToolDefinition::default()
             }],
             ..conversation("a tool that says nothing of its input", vec![user("hello")])
         },
@@ -563,11 +567,11 @@ fn setting_conversations() -> Vec<Conversation> {
         choosing("some tool", ToolChoice::Required),
         choosing("this tool", ToolChoice::Tool("get_time".to_owned())),
         Conversation {
-            output: Some(OutputFormat { name: "plan".to_owned(), schema: schema.into() }),
+            output: Some(OutputFormat::new("plan", schema.into())),
             ..conversation("structured output", vec![user("plan")])
         },
         Conversation {
-            output: Some(OutputFormat { name: "plan".to_owned(), schema: loose.into() }),
+            output: Some(OutputFormat::new("plan", loose.into())),
             ..conversation("structured output that leaves room", vec![user("plan")])
         },
         Conversation {

@@ -18,10 +18,11 @@ use crate::app::App;
 use crate::auth::{Caller, expired_error};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{BodyBytes, Path, Query};
-use crate::protocols::{self, with_session_header};
+use crate::protocols::{self, add_ignored_header, with_ignored_options, with_session_header};
 use crate::stream::{
     CollectedAnswer, PausePolicy, ReplyPosition, ReplyStreamOptions, ReplySubscriber,
 };
+use crate::turns::client_context::check_options;
 use crate::turns::client_events;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -66,8 +67,11 @@ pub async fn create(
     headers: HeaderMap,
     BodyBytes(body): BodyBytes,
 ) -> ApiResult<Response> {
-    let asked = CreateRequest::parse(&body)?;
+    let mut asked = CreateRequest::parse(&body)?;
     models::require_model(&app, &asked.model)?;
+    asked.context.headers = protocols::passed_headers(&headers);
+    let ignored = check_options(&app, &asked.model, &asked.context)?;
+    asked.context.ignored_options.clone_from(&ignored);
     let asking =
         Submission { app: &app, caller: &caller, uri: &uri, headers: &headers, body: &body };
     let (stream, background) = (asked.stream, asked.background);
@@ -75,14 +79,15 @@ pub async fn create(
     // The response may take minutes and does not need the body: free the memory.
     drop(body);
     if background && !stream {
-        return Ok(json_response(&found, &read_current(&found).await?));
+        let current = read_current(&found).await?;
+        return Ok(with_ignored_header(json_response(&found, &current), &ignored));
     }
     let after = found.id.results.map_or(Head::EMPTY, Seq::previous);
     let delivery = app.deliveries.begin(found.session.key(), &found.id.reply, after);
     let encoding = EncoderOptions { collects: !stream, ..encoding(&found) };
     let follow = follow(&app, &caller, &found, encoding).await?.with_delivery(delivery);
     if stream {
-        return Ok(protocols::sse_response(&app, follow.unmerged()));
+        return Ok(with_ignored_header(protocols::sse_response(&app, follow.unmerged()), &ignored));
     }
     let response = match follow.collect().await? {
         CollectedAnswer::Complete(response) => response,
@@ -93,7 +98,13 @@ pub async fn create(
     };
     let response = response.and_then(Result::ok);
     let response = response.ok_or_else(|| ApiError::internal("the response is empty"))?;
-    Ok(json_response(&found, &response))
+    let response = with_ignored_options(response, &ignored);
+    Ok(with_ignored_header(json_response(&found, &response), &ignored))
+}
+
+fn with_ignored_header(mut response: Response, ignored: &[String]) -> Response {
+    add_ignored_header(&mut response, ignored);
+    response
 }
 
 /// What stands behind the `?`.

@@ -205,7 +205,7 @@ pub(super) struct Image<'a> {
 
 /// The response, including fields that clients expect and that are always the same here.
 #[derive(Serialize)]
-#[cfg_attr(feature = "schema", derive(JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(transform = crate::json::declare_ignored_options))]
 pub struct Response<'a> {
     pub(super) id: &'a str,
     pub(super) object: &'static str,

@@ -6,22 +6,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use turnwire_agent::{ClientContext, ClientTool};
-use turnwire_core::{ContentBlock, Fields, Json, Msg, ToolResult};
-
-#[derive(Deserialize)]
-struct Tool {
-    r#type: String,
-    #[serde(default)]
-    name: String,
-    description: Option<String>,
-    parameters: Option<Json>,
-}
-
-#[derive(Deserialize)]
-struct Format {
-    r#type: String,
-    schema: Option<Json>,
-}
+use turnwire_core::{ContentBlock, Fields, Msg, ToolResult};
+use turnwire_wires::ModelOptions;
+use turnwire_wires::openai_responses::read_tools;
 
 /// A request for a response.
 #[derive(Debug)]
@@ -57,22 +44,29 @@ impl CreateRequest {
         let mut said: Vec<_> =
             instructions.into_iter().filter(|text| !text.trim().is_empty()).collect();
         let messages = parse_items(input.text(), &mut said)?;
-        let tools: Vec<Tool> = take_field(&mut body, "tools")?.unwrap_or_default();
-        let tools = tools.into_iter().map(client_tool).collect::<ApiResult<_>>()?;
-        let output_schema = output_schema(&mut body)?;
+        let tools: Vec<Fields> = take_field(&mut body, "tools")?.unwrap_or_default();
+        let tools = read_tools(tools).map_err(|error| invalid_request(error.to_string()))?;
         let previous: Option<String> = take_field(&mut body, "previous_response_id")?;
+        let stream = take_field(&mut body, "stream")?.unwrap_or_default();
+        let background = take_field(&mut body, "background")?.unwrap_or_default();
+        let wire = wire()?.name.to_owned();
+        let options = ModelOptions::read(&wire, &body);
+        let options = options.map_err(|error| invalid_request(error.to_string()))?;
+        let output_schema = options.response_format.and_then(|format| format.schema());
         Ok(Self {
             model,
             previous: previous.filter(|id| !id.is_empty()),
-            stream: take_field(&mut body, "stream")?.unwrap_or_default(),
-            background: take_field(&mut body, "background")?.unwrap_or_default(),
+            stream,
+            background,
             context: ClientContext {
-                tools,
+                tools: tools.into_iter().map(ClientTool::from).collect(),
                 output_schema,
                 instructions: (!said.is_empty()).then(|| said.join("\n\n")),
                 // This protocol cannot ask for approvals.
                 unattended: true,
                 extra: body,
+                wire,
+                ..ClientContext::default()
             },
             messages,
         })
@@ -82,45 +76,6 @@ impl CreateRequest {
 /// 400 with OpenAI's error code.
 pub(super) fn invalid_request(message: impl Into<String>) -> ApiError {
     ApiError::bad_request(message.into()).kind("invalid_request")
-}
-
-fn client_tool(tool: Tool) -> ApiResult<ClientTool> {
-    if tool.r#type != "function" {
-        return Err(invalid_request(format!("unsupported tool type {:?}", tool.r#type))
-            .kind("unsupported_tool")
-            .hint("only tools of the type `function` are supported"));
-    }
-    if tool.name.is_empty() {
-        return Err(invalid_request("a function in `tools` has no name"));
-    }
-    let input = tool.parameters.filter(|parameters| !parameters.is_null());
-    if input.as_ref().is_some_and(|input| !input.text().starts_with('{')) {
-        return Err(invalid_request(format!(
-            "the parameters of the function {} are not a JSON schema",
-            tool.name
-        )));
-    }
-    Ok(ClientTool { name: tool.name, description: tool.description.unwrap_or_default(), input })
-}
-
-/// The schema of the output, from `text.format`. Other fields of `text` stay.
-fn output_schema(body: &mut Fields) -> ApiResult<Option<Json>> {
-    let Some(mut text) = take_field::<Fields>(body, "text")? else { return Ok(None) };
-    let format: Option<Format> = take_field(&mut text, "format")?;
-    if !text.is_empty() {
-        body.insert("text", Json::from_value(&text).map_err(ApiError::internal)?);
-    }
-    let Some(format) = format else { return Ok(None) };
-    match (&*format.r#type, format.schema) {
-        ("json_schema", Some(schema)) if schema.text().starts_with('{') => Ok(Some(schema)),
-        ("json_schema", _) => Err(invalid_request("`text.format` has no schema")),
-        ("json_object", _) => {
-            Json::parse(r#"{"type":"object"}"#).map(Some).map_err(ApiError::internal)
-        }
-        ("text", _) => Ok(None),
-        (other, _) => Err(invalid_request(format!("unknown type {other:?} of `text.format`"))
-            .hint("expected text, json_object or json_schema")),
-    }
 }
 
 /// Removes a field and parses it; null counts as missing.

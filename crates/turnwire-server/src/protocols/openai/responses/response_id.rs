@@ -109,7 +109,7 @@ async fn wants_json(session: &Session, reply: Seq) -> ApiResult<bool> {
     let messages = session.list_messages(&query).await?;
     let json = messages.last().and_then(|stored| std::str::from_utf8(&stored.json).ok());
     let msg = json.and_then(|json| Msg::from_json(json).ok());
-    Ok(msg.is_some_and(|msg| ClientContext::from_msg(&msg).output_schema.is_some()))
+    Ok(msg.is_some_and(|msg| ClientContext::from_msg(&msg).answer_schema().is_some()))
 }
 
 /// The tool results of the client at a seq, if they are there.
