@@ -26,8 +26,8 @@ pub(crate) use messages::{cancel_message, read_message, send_message};
 pub(crate) use replies::{PipedReply, pipe_reply};
 pub(crate) use retry::retry_message;
 pub(crate) use sessions::{
-    SessionPage, create_session, delete_session, get_session, list_sessions, new_session_key,
-    patch_session,
+    SessionPage, check_title_and_metadata, create_session, delete_session, get_session,
+    list_sessions, new_session_key, patch_session,
 };
 pub(crate) use view::{SessionResponse, SessionView};
 pub(crate) use ws::open_socket;

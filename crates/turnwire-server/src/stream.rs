@@ -37,7 +37,7 @@ pub use reply_source::{
 pub(crate) use resume_token::token_cursor;
 pub use resume_token::{ResumePoint, resolve_token};
 pub use session_source::{EndCondition, SessionSource, SessionSubscriber, StartPosition};
-pub(crate) use snapshot::parse_message;
+pub(crate) use snapshot::{finished_messages_as_of, parse_message};
 pub(crate) use sse_response::{sse_response, sse_response_with};
 pub use subscriber::{StreamContext, Subscriber};
 pub use writer::{Framing, Merge, StreamFormat};

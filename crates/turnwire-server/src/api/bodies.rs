@@ -117,6 +117,8 @@ pub(super) struct ResponseRequest {
     input: TextOrParts,
     instructions: Option<String>,
     previous_response_id: Option<String>,
+    /// A conversation's id, or an object with it. Excludes `previous_response_id`.
+    conversation: Option<Json>,
     #[serde(default)]
     stream: bool,
     #[serde(default)]

@@ -234,6 +234,7 @@ fn path_description(path: &str, name: &str) -> &'static str {
     match name {
         "s" => "The session's id: 1 to 128 of A-Z a-z 0-9 . _ : -",
         "id" if path.starts_with("/v1/responses") => "The response's id",
+        "id" if path.starts_with("/v1/conversations") => "The conversation's id",
         "id" => "The message's id",
         "hash" => "The SHA-256 of the bytes: 64 hexadecimal digits",
         "agent" => "The agent's name; GET /v1/agents lists them",

@@ -15,6 +15,7 @@ use crate::error::Dialect;
 use crate::health::{self, HealthStatus, TicketView};
 use crate::ingest::PublishedView;
 use crate::protocols::anthropic::TokenCount;
+use crate::protocols::openai::conversations::{self, ConversationView};
 use crate::protocols::openai::models::{ModelList, ModelView};
 use crate::protocols::openai::responses::{DeletedView, InputTokens, ItemList};
 use crate::protocols::{ag_ui, ai_sdk, anthropic, blocks, openai};
@@ -54,6 +55,7 @@ pub(super) fn routes() -> Vec<Route> {
     all.extend(protocols());
     all.extend(models());
     all.extend(responses());
+    all.extend(conversations());
     all.extend(operations());
     #[cfg(feature = "console")]
     all.extend(console());
@@ -314,6 +316,36 @@ fn responses() -> Vec<Route> {
         .body::<ResponseRequest>(JSON, "A Responses request")
         .returns::<InputTokens>(200, "The estimate"),
     ]
+}
+
+fn conversations() -> Vec<Route> {
+    let (path, one) = ("/v1/conversations", "/v1/conversations/{id}");
+    let items = "/v1/conversations/{id}/items";
+    let all = vec![
+        Route::post(path, Requires(Chat), "createConversation", conversations::create_conversation)
+            .summary("OpenAI Conversations: create a session")
+            .returns::<ConversationView>(200, "The conversation"),
+        Route::get(one, Requires(Read), "getConversation", conversations::get_conversation)
+            .summary("Get a session as a conversation")
+            .returns::<ConversationView>(200, "The conversation"),
+        Route::delete(
+            one,
+            Requires(Chat),
+            "deleteConversation",
+            conversations::delete_conversation,
+        )
+        .summary("Delete a session with all its events and messages")
+        .returns::<DeletedView>(200, "Deleted, also after a crash"),
+        Route::get(
+            items,
+            Requires(Read),
+            "listConversationItems",
+            conversations::list_conversation_items,
+        )
+        .summary("List the history of a session as items")
+        .returns::<ItemList>(200, "One page"),
+    ];
+    all.into_iter().map(|route| route.errors_of(Dialect::OpenAi).any_query()).collect()
 }
 
 fn operations() -> Vec<Route> {

@@ -1,5 +1,6 @@
 //! An agent as an OpenAI-style model.
 
 pub(crate) mod chat;
+pub(crate) mod conversations;
 pub(crate) mod models;
 pub(crate) mod responses;

@@ -91,7 +91,7 @@ fn check_agent(app: &App, agent: &str) -> ApiResult<()> {
         .hint(format!("the agents are {}", names.join(", "))))
 }
 
-pub(super) fn check_title_and_metadata(
+pub(crate) fn check_title_and_metadata(
     title: Option<&str>,
     metadata: Option<&Fields>,
 ) -> ApiResult<()> {

@@ -25,7 +25,7 @@ pub(super) async fn messages_as_of(
 }
 
 /// The same, without open messages.
-pub(super) async fn finished_messages_as_of(
+pub(crate) async fn finished_messages_as_of(
     session: &Arc<Session>,
     cursor: Head,
     turn: Head,

@@ -225,6 +225,11 @@ pub const ROWS: &[Row] = rows! {
     "listInputItems" "" Idle |s| get(response(s) + "/input_items");
     "countInputTokens" "" Nothing |_| post("/v1/responses/input_tokens", json!({"model": "demo", "input": "hello"}));
     "countInputTokens" "behind another" Idle |s| post("/v1/responses/input_tokens", json!({"model": "demo", "input": "hello", "previous_response_id": format!("resp_{}~r1", s.id)}));
+    "createConversation" "" Nothing |_| post("/v1/conversations", "");
+    "getConversation" "" Idle |s| get(format!("/v1/conversations/conv_{}", s.id));
+    "deleteConversation" "" Idle |s| get(format!("/v1/conversations/conv_{}", s.id));
+    "listConversationItems" "" Idle |s| get(format!("/v1/conversations/conv_{}/items", s.id));
+    "createResponse" "in a conversation" Idle |s| post("/v1/responses", json!({"model": "demo", "input": "hello", "conversation": format!("conv_{}", s.id)}));
     "countTokens" "" Nothing |_| post("/v1/messages/count_tokens", hello_request());
     "createMessage" "a new session" Nothing |s| post("/v1/messages", hello_request()).with("turnwire-session", &s.id);
     "createMessage" "a message" Idle |s| post("/v1/messages", hello_request()).with("turnwire-session", &s.id);

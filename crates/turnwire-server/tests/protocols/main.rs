@@ -20,6 +20,7 @@ mod contract;
 mod conversations;
 mod harness;
 mod options;
+mod response_conversations;
 mod response_items;
 mod responses;
 mod schemas;

@@ -28,7 +28,7 @@ pub struct DeletedView {
 }
 
 impl DeletedView {
-    pub(super) fn new(id: String, object: &'static str) -> Self {
+    pub(in super::super) fn new(id: String, object: &'static str) -> Self {
         Self { id, object, deleted: true }
     }
 }

@@ -6,6 +6,7 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::error::ApiResult;
 use crate::extract::BodyBytes;
+use crate::protocols::openai::conversations::find_conversation;
 use crate::protocols::openai::models;
 use crate::protocols::session_in_header;
 use crate::protocols::token_count::{ToolText, estimate_history, estimate_request};
@@ -43,6 +44,9 @@ pub async fn count_input_tokens(
     let mut input_tokens = estimate_request(&asked.messages, instructions, schema, tools);
     if let Some(previous) = find_previous(&app, &caller, &asked).await? {
         input_tokens += estimate_history(&previous.session, previous.first.into()).await?;
+    } else if let Some(id) = &asked.conversation {
+        let session = find_conversation(&app, &caller, id).await?;
+        input_tokens += estimate_history(&session, session.head_state().head).await?;
     } else if let Some(name) = session_in_header(&headers)?
         && let Some(session) = app.log.open_session(&caller.session_key(name)?).await?
     {

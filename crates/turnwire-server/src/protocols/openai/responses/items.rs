@@ -42,7 +42,7 @@ pub struct ItemList {
 
 impl ItemQuery {
     /// The page of these items, which are the oldest first.
-    pub(super) fn page(&self, mut items: Vec<Fields>) -> ApiResult<ItemList> {
+    pub(in super::super) fn page(&self, mut items: Vec<Fields>) -> ApiResult<ItemList> {
         let limit = self.limit.unwrap_or(DEFAULT_LIMIT);
         if !(1..=MAX_LIMIT).contains(&limit) {
             return Err(invalid_request(format!("`limit` must be 1 to {MAX_LIMIT}")));
@@ -70,7 +70,7 @@ fn item_id(item: &Fields) -> Option<String> {
 }
 
 /// A message as items. Each has an id that does not change.
-pub(super) fn message_items(msg: &Msg) -> ApiResult<Vec<Fields>> {
+pub(in super::super) fn message_items(msg: &Msg) -> ApiResult<Vec<Fields>> {
     let items = wire()?.encode_messages(std::slice::from_ref(msg)).map_err(ApiError::internal)?;
     let mut list = Vec::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {

@@ -15,6 +15,8 @@ use turnwire_wires::openai_responses::read_tools;
 pub(super) struct CreateRequest {
     pub model: String,
     pub previous: Option<String>,
+    /// The id of a conversation.
+    pub conversation: Option<String>,
     pub stream: bool,
     pub background: bool,
     /// What the client sends along.
@@ -35,10 +37,7 @@ impl CreateRequest {
             invalid_request("`model` is missing")
                 .hint("a model is an agent; GET /v1/models lists them")
         })?;
-        if body.remove("conversation").is_some_and(|conversation| !conversation.is_null()) {
-            return Err(invalid_request("`conversation` is not supported")
-                .hint("use `previous_response_id`, or the header Turnwire-Session"));
-        }
+        let conversation = conversation_id(&mut body)?;
         let input = body.remove("input").ok_or_else(|| invalid_request("`input` is missing"))?;
         let instructions: Option<String> = take_field(&mut body, "instructions")?;
         let mut said: Vec<_> =
@@ -47,6 +46,13 @@ impl CreateRequest {
         let tools: Vec<Fields> = take_field(&mut body, "tools")?.unwrap_or_default();
         let tools = read_tools(tools).map_err(|error| invalid_request(error.to_string()))?;
         let previous: Option<String> = take_field(&mut body, "previous_response_id")?;
+        let previous = previous.filter(|id| !id.is_empty());
+        if conversation.is_some() && previous.is_some() {
+            return Err(invalid_request(
+                "`conversation` and `previous_response_id` exclude each other",
+            )
+            .hint("leave out one of them"));
+        }
         let stream = take_field(&mut body, "stream")?.unwrap_or_default();
         let background = take_field(&mut body, "background")?.unwrap_or_default();
         let wire = wire()?.name.to_owned();
@@ -55,7 +61,8 @@ impl CreateRequest {
         let output_schema = options.response_format.and_then(|format| format.schema());
         Ok(Self {
             model,
-            previous: previous.filter(|id| !id.is_empty()),
+            previous,
+            conversation,
             stream,
             background,
             context: ClientContext {
@@ -73,8 +80,21 @@ impl CreateRequest {
     }
 }
 
+/// The id in `conversation`, which is a string or an object.
+fn conversation_id(body: &mut Fields) -> ApiResult<Option<String>> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum ConversationField {
+        Id(String),
+        Object { id: String },
+    }
+    Ok(take_field(body, "conversation")?.map(|field| match field {
+        ConversationField::Id(id) | ConversationField::Object { id } => id,
+    }))
+}
+
 /// 400 with OpenAI's error code.
-pub(super) fn invalid_request(message: impl Into<String>) -> ApiError {
+pub(in super::super) fn invalid_request(message: impl Into<String>) -> ApiError {
     ApiError::bad_request(message.into()).kind("invalid_request")
 }
 

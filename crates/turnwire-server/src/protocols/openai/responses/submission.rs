@@ -7,6 +7,7 @@ use crate::auth::Caller;
 use crate::error::ApiResult;
 use crate::protocols::client_turn::{ClientTurn, ReplyPart};
 use crate::protocols::conversation::Conversation;
+use crate::protocols::openai::conversations::find_conversation;
 use crate::protocols::{require_agent, session_in_header};
 use crate::routes::{fork_log, new_session_key};
 use crate::stream::ReplyPosition;
@@ -41,15 +42,29 @@ impl Submission<'_> {
             ))
             .hint("leave out either `previous_response_id` or the session header"));
         }
+        let named = match &asked.conversation {
+            Some(id) => Some(find_conversation(self.app, self.caller, id).await?),
+            None => None,
+        };
+        if let (Some(session), Some(name)) = (&named, name)
+            && session.id() != name
+        {
+            return Err(invalid_request(format!(
+                "`conversation` is the session {}, not {name}",
+                session.id()
+            ))
+            .hint("leave out either `conversation` or the session header"));
+        }
         let Self { app, caller, uri, headers, body } = *self;
         let CreateRequest { model, context, messages, .. } = asked;
         let extra = &context.extra;
         let conversation = Conversation::new(app, caller, &model, &messages, headers, extra, body);
         let agent = model.as_str();
         let turn = ClientTurn { app, caller, uri, headers, body, agent, context, conversation };
-        let part = match previous {
-            Some(previous) => self.submit_after(&turn, previous).await?,
-            None => turn.submit().await?,
+        let part = match (previous, named) {
+            (Some(previous), _) => self.submit_after(&turn, previous).await?,
+            (None, Some(session)) => turn.submit_to_named(require_agent(session, agent)?).await?,
+            (None, None) => turn.submit().await?,
         };
         self.find_started(part).await
     }
