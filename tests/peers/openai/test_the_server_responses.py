@@ -603,7 +603,7 @@ def test_errors_are_the_clients_own(server: TurnwireServer, client: OpenAI) -> N
         ({"model": "demo", "input": [{"role": "assistant", "content": "x"}]}, openai.BadRequestError, "invalid_request"),
         ({"model": "demo", "input": "x", "previous_response_id": "resp_x"}, openai.BadRequestError, "previous_response_not_found"),
         ({"model": "demo", "input": "x", "previous_response_id": "resp_a~b"}, openai.BadRequestError, "previous_response_not_found"),
-        ({"model": "demo", "input": "x", "conversation": "c"}, openai.BadRequestError, "invalid_request"),
+        ({"model": "demo", "input": "x", "conversation": "c"}, openai.NotFoundError, "conversation_not_found"),
         ({"model": "demo", "input": "x", "tools": [{"type": "web_search"}]}, openai.BadRequestError, "unsupported_tool"),
         (
             {"model": "demo", "input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]},
