@@ -13,6 +13,7 @@
 //! | `tool_results` | submits the results of pending calls | |
 //! | `conversation` | finds the session that a client's history belongs to | |
 //! | `claimed_history` | converts that history to messages of the log | |
+//! | `resume` | resumes a response after a frame (`Last-Event-ID`) | |
 //!
 //! All of them store only new user messages and answers to pending calls, through [`crate::turns`], whatever
 //! history a client sends along. The response is a [`ReplySubscriber`] of one reply.
@@ -26,6 +27,7 @@ mod client_turn;
 mod conversation;
 mod model_api;
 pub(crate) mod openai;
+mod resume;
 mod token_count;
 mod tool_results;
 

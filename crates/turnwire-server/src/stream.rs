@@ -9,6 +9,7 @@
 //! | `subscriber` | the loop of every stream: cursor, wait, read, heartbeat, end |
 //! | `session_source` | what a subscriber of a session gets |
 //! | `reply_source` | the response to one request, in the client's protocol |
+//! | `frame_id` | the ids of its frames |
 //! | `pending_calls` | which pending calls a model client has to execute |
 //! | `feed`, `backlog`, `backlog_cache` | encoded events that subscribers share |
 //! | `writer` | events to bytes |
@@ -19,6 +20,7 @@
 mod backlog;
 mod backlog_cache;
 mod feed;
+mod frame_id;
 mod pending_calls;
 mod reply_source;
 mod resume_token;
@@ -30,6 +32,7 @@ mod writer;
 
 pub use backlog_cache::BacklogCache;
 pub use feed::Feeds;
+pub(crate) use frame_id::{FrameId, ResponseKey, SEPARATOR};
 pub use reply_source::{
     CollectedAnswer, PausePolicy, ReplyPosition, ReplySource, ReplyStreamOptions, ReplySubscriber,
     SERVER_STOPPING,

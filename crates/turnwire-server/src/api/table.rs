@@ -47,6 +47,11 @@ const LAST_EVENT_ID: HeaderParam = HeaderParam {
     description: "The resume token of the last event received. Wins over `after`.",
 };
 
+const LAST_FRAME_ID: HeaderParam = HeaderParam {
+    name: "Last-Event-ID",
+    description: "The id of the last frame received: the response continues after it, and nothing is stored.",
+};
+
 pub(super) fn routes() -> Vec<Route> {
     let mut all = sessions();
     all.extend(messages());
@@ -185,6 +190,7 @@ fn protocols() -> Vec<Route> {
             .returns::<History>(200, "The history"),
         Route::post("/ag-ui/{agent}", run, "agUiRun", ag_ui::run)
             .summary("AG-UI: start a run, or resume one")
+            .header(LAST_FRAME_ID)
             .body::<AgUiRunInput>(JSON, "RunAgentInput")
             .returns_as::<String>(200, SSE, "The run"),
         Route::post("/ag-ui/{agent}/{thread}/stop", Requires(Chat), "agUiStop", ag_ui::stop)
@@ -193,10 +199,12 @@ fn protocols() -> Vec<Route> {
         Route::post("/ai-sdk/{agent}", chat, "aiSdkChat", ai_sdk::chat)
             .summary("AI SDK: send, regenerate, approve, submit tool results")
             .header(IDEMPOTENCY_KEY)
+            .header(LAST_FRAME_ID)
             .body::<AiSdkChatRequest>(JSON, "The request of a chat transport")
             .returns_as::<String>(200, SSE, "UI message stream v1"),
         Route::get("/ai-sdk/{agent}/{chat}/stream", Requires(Read), "aiSdkResume", ai_sdk::resume)
-            .summary("AI SDK: stream the running reply from its start")
+            .summary("AI SDK: stream the running reply, from its start or after a frame")
+            .header(LAST_FRAME_ID)
             .returns_as::<String>(200, SSE, "UI message stream v1")
             .returns_nothing(204, "No reply runs"),
         Route::post("/ai-sdk/{agent}/{chat}/stop", Requires(Chat), "aiSdkStop", ai_sdk::stop)

@@ -13,10 +13,12 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PATCH, DELETE");
 const HEADERS: HeaderValue = HeaderValue::from_static(
     "authorization, x-api-key, content-type, accept, last-event-id, idempotency-key, turnwire-producer, \
-     turnwire-session, x-request-id",
+     turnwire-session, x-request-id, x-run-id",
 );
-const EXPOSED: HeaderValue =
-    HeaderValue::from_static("x-request-id, retry-after, location, turnwire-ignored-options");
+const EXPOSED: HeaderValue = HeaderValue::from_static(
+    "x-request-id, retry-after, location, turnwire-ignored-options, x-workflow-run-id, \
+     x-workflow-stream-tail-index",
+);
 
 pub(crate) struct Origins {
     /// Configured origins of other pages.

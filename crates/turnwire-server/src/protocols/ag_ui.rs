@@ -3,7 +3,10 @@
 //! A client sends its whole history with each request. What is new decides what the request does: new user messages
 //! start a reply, answers continue one, and without either the client resumes and gets the current state. So a
 //! repeated request does nothing twice.
+//!
+//! With `Last-Event-ID` a request stores nothing: it continues the response that the frame belongs to.
 
+use super::resume::{check_resumable, last_event_id};
 use super::{
     add_ignored_header, follow_reply, open_or_create_session as open_or_make, require_agent,
     require_known_agent, sse_response,
@@ -12,14 +15,17 @@ use crate::app::App;
 use crate::auth::{Action, Caller, is_valid_id};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{BodyBytes, Path};
-use crate::stream::{PausePolicy, ReplyPosition, ReplyStreamOptions, sse_response_with};
+use crate::stream::{
+    FrameId, PausePolicy, ReplyPosition, ReplyStreamOptions, ReplySubscriber, ResponseKey,
+    sse_response_with,
+};
 use crate::turns::EXTERNAL;
 use crate::turns::client_context;
 use crate::turns::client_events;
 use crate::turns::send::{SendRequest, is_blank, send_all};
 use axum::extract::State;
 use axum::response::Response;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use std::collections::HashSet;
 use std::sync::Arc;
 use turnwire_agent::{ClientContext, ClientTool};
@@ -36,12 +42,16 @@ pub async fn run(
     State(app): State<Arc<App>>,
     caller: Caller,
     Path(agent): Path<String>,
+    headers: HeaderMap,
     BodyBytes(body): BodyBytes,
 ) -> ApiResult<Response> {
     let text = std::str::from_utf8(&body)
         .map_err(|_| ApiError::bad_request("the body is not UTF-8").hint(EXAMPLE_INPUT))?;
     let input = RunInput::parse(text).map_err(|why| invalid_input(&why))?;
     let asked = RunRequest { app: &app, caller: &caller, agent: &agent, input: &input };
+    if let Some(id) = last_event_id(&headers)? {
+        return asked.resume_after(&id).await;
+    }
     let Some(session) = asked.session().await? else { return asked.empty_run() };
     let mut tries = 1;
     loop {
@@ -110,8 +120,7 @@ impl RunRequest<'_> {
 
     /// The run of a thread without messages.
     fn empty_run(&self) -> ApiResult<Response> {
-        let mut encoder =
-            wire()?.encoder(&self.encoding(HistoryDifference::None)).map_err(ApiError::internal)?;
+        let mut encoder = wire()?.encoder(&self.encoding(false)).map_err(ApiError::internal)?;
         let mut frames = Frames::default();
         encoder.resume(&[], &mut frames);
         let mut body = String::new();
@@ -235,26 +244,58 @@ impl RunRequest<'_> {
         difference: HistoryDifference,
     ) -> ApiResult<Response> {
         let pause = if reply_id.is_some() { PausePolicy::Any } else { PausePolicy::AwaitStart };
+        let resets_client = difference == HistoryDifference::Gaps;
+        let response = ResponseKey { reply_id: reply_id.unwrap_or_default(), begin, resets_client };
+        let follow = self.follow(session, &response, pause).await?;
+        Ok(self.respond(session, follow.numbered(&response)))
+    }
+
+    /// Continues a response after a frame that the client has.
+    async fn resume_after(&self, id: &FrameId) -> ApiResult<Response> {
+        self.caller.require(Action::Read)?;
+        let key = self.caller.session_key(&self.input.thread_id)?;
+        let session = self.app.log.open_session(&key).await?;
+        let session = require_agent(session.ok_or(turnwire_log::Error::NoSession)?, self.agent)?;
+        check_resumable(&session, &id.response, id.paused_at).await?;
+        let pause = match id.response.reply_id.as_str() {
+            "" => PausePolicy::AwaitStart,
+            _ => PausePolicy::Any,
+        };
+        let follow = self.follow(&session, &id.response, pause).await?;
+        Ok(self.respond(&session, follow.resume_after(id)))
+    }
+
+    /// The response, with a header that names the options that the agent ignores.
+    fn respond(&self, session: &Session, follow: ReplySubscriber) -> Response {
+        let ignored =
+            client_context::check_options(self.app, session.agent(), &client_context(self.input));
+        let mut response = sse_response(self.app, follow);
+        add_ignored_header(&mut response, &ignored.unwrap_or_default());
+        response
+    }
+
+    async fn follow(
+        &self,
+        session: &Arc<Session>,
+        response: &ResponseKey,
+        pause: PausePolicy,
+    ) -> ApiResult<ReplySubscriber> {
         let tell = ReplyStreamOptions {
             wire: wire()?,
-            encoding: self.encoding(difference),
-            reply_id: reply_id.unwrap_or_default(),
-            begin,
+            encoding: self.encoding(response.resets_client),
+            reply_id: response.reply_id.clone(),
+            begin: response.begin,
             pause,
             expires_at: self.caller.expires_at(),
         };
-        let ignored =
-            client_context::check_options(self.app, session.agent(), &client_context(self.input));
-        let mut response = sse_response(self.app, follow_reply(self.app, session, tell).await?);
-        add_ignored_header(&mut response, &ignored.unwrap_or_default());
-        Ok(response)
+        follow_reply(self.app, session, tell).await
     }
 
-    fn encoding(&self, difference: HistoryDifference) -> EncoderOptions {
+    fn encoding(&self, resets_client: bool) -> EncoderOptions {
         let session_id = Some(self.input.thread_id.clone());
         let run_id = Some(self.input.run_id.clone());
         EncoderOptions { session_id, ..EncoderOptions::default() }
-            .with(RunOptions { run_id, resets_client: difference == HistoryDifference::Gaps })
+            .with(RunOptions { run_id, resets_client })
     }
 
     /// Why no message can be sent now.

@@ -10,17 +10,23 @@
 //! | an assistant message that continues | submits answers to pending calls (`continuation`) |
 //! | none of these, while a reply runs | streams that reply: the response to an earlier request was lost |
 //!
-//! A response ends where the reply ends or waits.
+//! A response ends where the reply ends or waits. A client that lost it continues it after the last frame it has:
+//! with `Last-Event-ID`, or with the number of frames it has (`startIndex`) and the id of the run, as the AI SDK's workflow
+//! transports do. The id of a run, `CHAT~REPLY~BEGIN`, locates the response, so nothing is stored for it.
 
 mod continuation;
 
+use super::resume::{check_resumable, last_event_id};
 use super::{follow_reply, open_or_create_session, require_agent, sse_response};
 use crate::app::App;
 use crate::auth::{Action, Caller, expired_error, wait_until_expired};
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{BodyBytes, Path};
+use crate::extract::{BodyBytes, Path, Query};
 use crate::links;
-use crate::stream::{PausePolicy, ReplyPosition, ReplyStreamOptions, token_cursor};
+use crate::stream::{
+    FrameId, PausePolicy, ReplyPosition, ReplyStreamOptions, ReplySubscriber, ResponseKey,
+    SEPARATOR, token_cursor,
+};
 use crate::turns::client_context;
 use crate::turns::client_events;
 use crate::turns::idempotency::IdempotencyKey;
@@ -29,6 +35,8 @@ use crate::turns::send::{Accepted, SendRequest, check_message, send_all};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use std::sync::Arc;
 use turnwire_agent::ClientContext;
 use turnwire_core::{ContentBlock, Msg, Role, Seq};
@@ -43,6 +51,12 @@ const MAX_NEW_MESSAGES: usize = 64;
 /// The header that tells clients the protocol's version.
 const VERSION_HEADER: HeaderName = HeaderName::from_static("x-vercel-ai-ui-message-stream");
 
+/// The header with the id of the run, with which a workflow transport reconnects.
+const RUN_HEADER: HeaderName = HeaderName::from_static("x-workflow-run-id");
+
+/// The header with the number of the last frame. Workflow transports need it after a negative `startIndex`.
+const TAIL_HEADER: HeaderName = HeaderName::from_static("x-workflow-stream-tail-index");
+
 /// `POST /ai-sdk/{agent}`
 pub async fn chat(
     State(app): State<Arc<App>>,
@@ -55,6 +69,14 @@ pub async fn chat(
     let text = std::str::from_utf8(&body)
         .map_err(|why| ApiError::bad_request(format!("the body is not UTF-8: {why}")))?;
     let request = ChatRequest::parse(text).map_err(invalid_request)?;
+    if let Some(id) = last_event_id(&headers)? {
+        caller.require(Action::Read)?;
+        let session = find_session(&app, &caller, &request.chat_id, &agent).await?;
+        let session = session.ok_or(turnwire_log::Error::NoSession)?;
+        return ChatContext { app: &app, caller: &caller, session, idempotency_key: None }
+            .resume_after(&id)
+            .await;
+    }
     let Some(known) = find_session(&app, &caller, &request.chat_id, &agent).await? else {
         // A request without a message creates no session.
         let messages = NewMessages::from_request(&request, |_| false)?.validate()?;
@@ -75,24 +97,52 @@ pub async fn chat(
     chat.handle(&request).await
 }
 
-/// `GET /ai-sdk/{agent}/{chat}/stream`
+/// What stands behind the `?`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+pub struct ResumeQuery {
+    /// How many frames of the response the client has. Negative: only this many of the last frames.
+    #[serde(rename = "startIndex")]
+    start_index: Option<i64>,
+}
+
+/// `GET /ai-sdk/{agent}/{chat}/stream`, where the chat is its id, or the id of a run.
 pub async fn resume(
     State(app): State<Arc<App>>,
     caller: Caller,
     Path((agent, chat)): Path<(String, String)>,
+    Query(query): Query<ResumeQuery>,
+    headers: HeaderMap,
 ) -> ApiResult<Response> {
-    // In a chat without a session nothing runs.
-    let Some(session) = find_session(&app, &caller, &chat, &agent).await? else {
-        return Ok(no_content());
+    let last_id = last_event_id(&headers)?;
+    let (chat, run) = match chat.split_once(SEPARATOR) {
+        Some((chat, run)) => (chat, Some(ResponseKey::parse(run).ok_or_else(no_such_run)?)),
+        None => (chat.as_str(), None),
     };
-    let Some(reply) =
-        open_reply(&session.snapshot().await?).map(|reply| reply.msg().id().to_owned())
-    else {
-        return Ok(no_content());
+    let Some(session) = find_session(&app, &caller, chat, &agent).await? else {
+        // In a chat without a session nothing runs.
+        return if run.is_none() { Ok(no_content()) } else { Err(no_such_run()) };
     };
-    ChatContext { app: &app, caller: &caller, session, idempotency_key: None }
-        .stream_reply(reply, ReplyPosition::Start)
-        .await
+    let chat = ChatContext { app: &app, caller: &caller, session, idempotency_key: None };
+    if let Some(id) = last_id {
+        return chat.resume_after(&id).await;
+    }
+    let start_index = query.start_index.unwrap_or_default();
+    let response = match run {
+        Some(run) => {
+            check_resumable(&chat.session, &run, None).await?;
+            run
+        }
+        None => match chat.current_reply(start_index > 0).await? {
+            Some(reply) => ResponseKey::new(reply, ReplyPosition::Start),
+            None => return Ok(no_content()),
+        },
+    };
+    chat.stream_from(&response, start_index).await
+}
+
+fn no_such_run() -> ApiError {
+    ApiError::not_found("no such run")
+        .hint("the id of a run is in the header x-workflow-run-id of its first response")
 }
 
 /// `POST /ai-sdk/{agent}/{chat}/stop`
@@ -375,21 +425,66 @@ impl ChatContext<'_> {
         }
     }
 
+    /// The reply that runs, or else the last one, if that counts, too.
+    async fn current_reply(&self, counts_ended: bool) -> ApiResult<Option<String>> {
+        if let Some(reply) = open_reply(&self.session.snapshot().await?) {
+            return Ok(Some(reply.msg().id().to_owned()));
+        }
+        if !counts_ended {
+            return Ok(None);
+        }
+        let mut messages = self.messages_before(None).await?;
+        Ok(messages.find(|msg| msg.role() == Role::Assistant).map(|msg| msg.id().to_owned()))
+    }
+
+    /// Continues a response after a frame that the client has.
+    async fn resume_after(&self, id: &FrameId) -> ApiResult<Response> {
+        check_resumable(&self.session, &id.response, id.paused_at).await?;
+        let follow = self.follow(&id.response).await?.resume_after(id);
+        Ok(self.respond(&id.response, follow))
+    }
+
+    /// A response from a frame on; with a negative index that many of the last frames, and those that follow.
+    async fn stream_from(&self, response: &ResponseKey, start_index: i64) -> ApiResult<Response> {
+        let follow = self.follow(response).await?.numbered(response);
+        if start_index >= 0 {
+            return Ok(self.respond(response, follow.skip_frames(start_index.unsigned_abs())));
+        }
+        let count = self.follow(response).await?.numbered(response).count_frames().await?;
+        let skipped = count.saturating_sub(start_index.unsigned_abs());
+        let mut response = self.respond(response, follow.skip_frames(skipped));
+        // -1 if there are none.
+        let tail = i64::try_from(count).unwrap_or(i64::MAX) - 1;
+        response.headers_mut().insert(TAIL_HEADER, HeaderValue::from(tail));
+        Ok(response)
+    }
+
     /// The response that streams a reply.
     async fn stream_reply(&self, reply_id: String, begin: ReplyPosition) -> ApiResult<Response> {
+        self.stream_from(&ResponseKey::new(reply_id, begin), 0).await
+    }
+
+    async fn follow(&self, response: &ResponseKey) -> ApiResult<ReplySubscriber> {
         let wire = Wire::named("ai-sdk")
             .ok_or_else(|| ApiError::internal("the wire ai-sdk is missing"))?;
         let tell = ReplyStreamOptions {
             wire,
             encoding: EncoderOptions::default(),
-            reply_id,
-            begin,
+            reply_id: response.reply_id.clone(),
+            begin: response.begin,
             pause: PausePolicy::Any,
             expires_at: self.caller.expires_at(),
         };
-        let mut response =
-            sse_response(self.app, follow_reply(self.app, &self.session, tell).await?);
+        follow_reply(self.app, &self.session, tell).await
+    }
+
+    fn respond(&self, key: &ResponseKey, follow: ReplySubscriber) -> Response {
+        let run = format!("{}{SEPARATOR}{key}", self.session.id());
+        let mut response = sse_response(self.app, follow);
         response.headers_mut().insert(VERSION_HEADER, HeaderValue::from_static("v1"));
-        Ok(response)
+        if let Ok(run) = HeaderValue::try_from(run) {
+            response.headers_mut().insert(RUN_HEADER, run);
+        }
+        response
     }
 }

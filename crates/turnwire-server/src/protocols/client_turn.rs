@@ -58,7 +58,9 @@ impl ReplyPart {
     pub(crate) fn begin_delivery(&self, app: &App) -> Delivery {
         let after = match self.begin {
             ReplyPosition::After(cursor) => cursor,
-            ReplyPosition::Start | ReplyPosition::Snapshot => Head::EMPTY,
+            ReplyPosition::Start | ReplyPosition::Snapshot | ReplyPosition::SnapshotAt(_) => {
+                Head::EMPTY
+            }
         };
         app.deliveries.begin(self.session.key(), &self.reply_id, after)
     }

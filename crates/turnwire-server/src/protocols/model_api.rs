@@ -124,7 +124,9 @@ async fn respond(
     let (prefix, reply) = (manner.id_prefix, &turn.reply_id);
     let id = match turn.begin {
         ReplyPosition::After(cursor) => format!("{prefix}{reply}.{cursor}"),
-        ReplyPosition::Start | ReplyPosition::Snapshot => format!("{prefix}{reply}"),
+        ReplyPosition::Start | ReplyPosition::Snapshot | ReplyPosition::SnapshotAt(_) => {
+            format!("{prefix}{reply}")
+        }
     };
     let wire = Wire::named(manner.wire).ok_or_else(|| ApiError::internal("the wire is missing"))?;
     let tell = ReplyStreamOptions {

@@ -2,13 +2,17 @@
 //!
 //! Each response has its own encoder, because it contains what the client sent: the id of its run, the model that it
 //! asked for. It ends when the reply ends, or when the reply waits for the client.
+//!
+//! A response whose frames are numbered can be resumed after any of them (`frame_id`): it is encoded again from its
+//! start, and the frames that the client has are left out.
 
 use super::backlog::warm_up_encoder;
+use super::frame_id::{FrameId, FrameNumbering, ResponseKey};
 use super::pending_calls::PendingCalls;
 use super::session_source::sse_heartbeat;
-use super::snapshot::finished_messages_as_of;
+use super::snapshot::{finished_messages_as_of, messages_as_of};
 use super::subscriber::{Next, Position, Source, Step, StreamContext, StreamEnd, Subscriber};
-use crate::auth::expired_error;
+use crate::auth::{expired_error, is_valid_id};
 use crate::deliveries::Delivery;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -36,6 +40,8 @@ pub enum ReplyPosition {
     After(Head),
     /// With a snapshot of the conversation, if the protocol has one; then new events.
     Snapshot,
+    /// The same, as of this cursor: the client had a response that began there.
+    SnapshotAt(Head),
 }
 
 /// For what a reply may wait without ending the response.
@@ -93,6 +99,10 @@ pub struct ReplySource {
     unmerged: bool,
     /// How many frames are still to be left out.
     skip: usize,
+    /// The frames have ids.
+    numbering: Option<FrameNumbering>,
+    /// The response ends here, because it ended here when it was sent first.
+    end_at: Option<Head>,
     /// The encoder has produced frames.
     has_frames: bool,
     frames: Frames,
@@ -121,6 +131,8 @@ impl ReplySubscriber {
             begins_another: None,
             unmerged: false,
             skip: 0,
+            numbering: None,
+            end_at: None,
             has_frames: false,
             frames: Frames::default(),
             is_finished: false,
@@ -159,7 +171,48 @@ impl ReplySubscriber {
     #[must_use]
     pub fn skip_frames(mut self, count: u64) -> Self {
         self.source.skip = usize::try_from(count).unwrap_or(usize::MAX);
+        self.source.drop_skipped();
         self
+    }
+
+    /// Gives every frame an id, with which the client can resume the response. Without an id remain responses to a
+    /// session that has no reply, and replies of external agents whose id cannot be part of one.
+    #[must_use]
+    pub(crate) fn numbered(mut self, response: &ResponseKey) -> Self {
+        let is_named = match response.reply_id.as_str() {
+            "" => self.source.pause == PausePolicy::AwaitStart,
+            reply_id => is_valid_id(reply_id),
+        };
+        if is_named {
+            let mut response = response.clone();
+            if response.begin == ReplyPosition::Snapshot {
+                response.begin = ReplyPosition::SnapshotAt(self.position().cursor);
+            }
+            self.source.numbering = Some(FrameNumbering::new(&response));
+        }
+        self.unmerged()
+    }
+
+    /// Continues a response after a frame that the client has.
+    #[must_use]
+    pub(crate) fn resume_after(mut self, id: &FrameId) -> Self {
+        self.source.end_at = id.paused_at;
+        self.numbered(&id.response).skip_frames(id.number.saturating_add(1))
+    }
+
+    /// Counts the frames that the response has so far, without the end marker. They are not sent.
+    pub(crate) async fn count_frames(mut self) -> Result<u64> {
+        let (position, source) = self.parts();
+        let mut count = source.frames.len();
+        let head = position.head().head;
+        while !source.is_finished && position.cursor < head {
+            source.frames.clear();
+            source.read_events(position, head).await?;
+            count += source.frames.len();
+        }
+        let has_marker = source.is_finished && source.wire.end_marker.is_some();
+        count -= usize::from(has_marker);
+        Ok(u64::try_from(count).unwrap_or(u64::MAX))
     }
 
     /// Waits for the end, and returns the whole response. The encoder must [collect](EncoderOptions::collects) it.
@@ -196,12 +249,21 @@ impl ReplySource {
                 }
                 cursor
             }
-            ReplyPosition::Snapshot => {
-                let cursor = snapshot.head;
+            ReplyPosition::Snapshot | ReplyPosition::SnapshotAt(_) => {
+                let cursor = if let ReplyPosition::SnapshotAt(cursor) = begin {
+                    cursor
+                } else {
+                    snapshot.head
+                };
                 let start = start.map_or(cursor, |start| start.min(cursor));
                 warm_up_encoder(session, &mut *self.encoder, start, cursor).await?;
-                let mut messages = finished_messages_as_of(session, cursor, start).await?;
-                messages.extend(snapshot.open.iter().map(|reply| reply.msg().clone()));
+                let messages = if cursor == snapshot.head {
+                    let mut messages = finished_messages_as_of(session, cursor, start).await?;
+                    messages.extend(snapshot.open.iter().map(|reply| reply.msg().clone()));
+                    messages
+                } else {
+                    messages_as_of(session, cursor, start).await?
+                };
                 self.encoder.resume(&messages, &mut self.frames);
                 cursor
             }
@@ -224,12 +286,26 @@ impl ReplySource {
         } else {
             self.encode_events(coalesce(events));
         }
-        let skipped = self.skip.min(self.frames.len());
-        if skipped > 0 {
-            self.frames.remove_first(skipped);
-            self.skip -= skipped;
-        }
+        self.drop_skipped();
         Ok(())
+    }
+
+    /// Drops the frames that are to be left out.
+    fn drop_skipped(&mut self) {
+        let skipped = self.skip.min(self.frames.len());
+        if skipped == 0 {
+            return;
+        }
+        self.frames.remove_first(skipped);
+        self.skip -= skipped;
+        if let Some(numbering) = &mut self.numbering {
+            numbering.skip(skipped);
+        }
+    }
+
+    /// Up to where the log is read.
+    fn read_limit(&self, head: Head) -> Head {
+        self.end_at.map_or(head, |end| end.min(head))
     }
 
     fn encode_events<'e>(&mut self, events: impl IntoIterator<Item = Event<'e>>) {
@@ -277,6 +353,9 @@ impl ReplySource {
     /// Ends the response with the protocol's own error: for this client, and only for it, the reply has failed.
     fn finish_with_error(&mut self, error_type: ErrorType, message: String) {
         let (reply_id, created_at) = (self.reply_id.clone(), SystemStamp.now());
+        if let Some(numbering) = &mut self.numbering {
+            numbering.unnumbered_from = Some(self.frames.len());
+        }
         let failure = StreamFailure { reply_id, created_at, error_type, message };
         self.encoder.fail(&failure, &mut self.frames);
         self.finish();
@@ -298,7 +377,10 @@ impl Source for ReplySource {
 
     fn take_bytes(&mut self) -> Bytes {
         let mut out = String::new();
-        sse::write(&self.frames, None, &mut out);
+        match &mut self.numbering {
+            Some(numbering) => numbering.write(&self.frames, &mut out),
+            None => sse::write(&self.frames, None, &mut out),
+        }
         self.frames.clear();
         out.into()
     }
@@ -310,8 +392,11 @@ impl Source for ReplySource {
         if self.is_finished {
             return Ok(Step::End(StreamEnd::Complete));
         }
-        if position.cursor < head.head {
+        if position.cursor < self.read_limit(head.head) {
             return Ok(Step::Read);
+        }
+        if self.end_at.is_some() {
+            return Ok(Step::End(StreamEnd::Complete));
         }
         if position.context.force_stop.is_cancelled() {
             return Ok(Step::End(StreamEnd::Stopped));
@@ -325,8 +410,9 @@ impl Source for ReplySource {
     }
 
     async fn read(&mut self, position: &mut Position, head: HeadState) -> Result<Step> {
-        if position.cursor < head.head {
-            self.read_events(position, head.head).await?;
+        let to = self.read_limit(head.head);
+        if position.cursor < to {
+            self.read_events(position, to).await?;
             return Ok(Step::Continue);
         }
         // The reply waits. The response ends only if it waits for the client.
@@ -344,7 +430,13 @@ impl Source for ReplySource {
         }
         self.end = end;
         match end {
-            StreamEnd::Complete => self.finish(),
+            StreamEnd::Complete => {
+                if let Some(numbering) = &mut self.numbering {
+                    numbering.paused_at = Some(position.cursor);
+                }
+                self.finish();
+                self.drop_skipped();
+            }
             StreamEnd::Expired => {
                 let error = expired_error();
                 let message = format!("{}; {}", error.message(), error.hint_text());

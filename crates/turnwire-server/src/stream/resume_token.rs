@@ -48,7 +48,7 @@ pub(crate) fn token_cursor(token: &str) -> Option<Head> {
     token.rsplit_once('.').and_then(|(_, seq)| parse_cursor(seq))
 }
 
-fn parse_cursor(text: &str) -> Option<Head> {
+pub(super) fn parse_cursor(text: &str) -> Option<Head> {
     let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_plain.then(|| text.parse().ok().map(Head::new)).flatten()
 }

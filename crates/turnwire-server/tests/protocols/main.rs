@@ -23,4 +23,5 @@ mod options;
 mod response_conversations;
 mod response_items;
 mod responses;
+mod resume_ids;
 mod schemas;

@@ -9,6 +9,7 @@ export function frames(body) {
     .map((frame) =>
       frame
         .split("\n")
+        .filter((line) => !line.startsWith("id: "))
         .map((line) => line.replace(/^data: /, ""))
         .join("\n"),
     );

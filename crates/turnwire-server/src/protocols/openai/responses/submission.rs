@@ -102,7 +102,7 @@ impl Submission<'_> {
     async fn find_started(&self, part: ReplyPart) -> ApiResult<FoundResponse> {
         let results = match part.begin {
             ReplyPosition::After(cursor) => Some(cursor.next()),
-            ReplyPosition::Start | ReplyPosition::Snapshot => None,
+            ReplyPosition::Start | ReplyPosition::Snapshot | ReplyPosition::SnapshotAt(_) => None,
         };
         let id =
             ResponseId { session: part.session.id().to_owned(), reply: part.reply_id, results };
