@@ -386,7 +386,9 @@ impl ThreadState {
                     thread.track_last(&msg);
                     comparison.add(&msg);
                 }
-                if ids.contains(&stored.id) {
+                // What was stored after the snapshot is not known yet: sending it again fails, and the request is
+                // evaluated again with the reply to it.
+                if thread.snapshot.head.includes(stored.last) && ids.contains(&stored.id) {
                     thread.known.insert(stored.id);
                 }
             }
