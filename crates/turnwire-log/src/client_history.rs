@@ -65,6 +65,17 @@ impl HistoryDigest {
         Self::from_hasher(hasher)
     }
 
+    /// The digest of a call that the client executes, for clients that send results without their history. `self` is the
+    /// digest of an empty conversation.
+    #[must_use]
+    pub fn with_call(self, id: &str) -> Self {
+        let mut hasher = Sha256::new();
+        hasher.update(self.0);
+        hasher.update(b"call id");
+        add_part(&mut hasher, id.as_bytes());
+        Self::from_hasher(hasher)
+    }
+
     fn from_hasher(hasher: Sha256) -> Self {
         let mut digest = [0; 16];
         digest.iter_mut().zip(hasher.finalize()).for_each(|(to, from)| *to = from);

@@ -57,7 +57,7 @@ fn docs_wires_md_says_how_clients_of_every_wire_resume() {
     for (names, text) in table_of_names(&page, "| wire | a client that reconnects gets |") {
         let resume = match text {
             "the events after its resume token" => ResumeMode::Tail,
-            _ if text.starts_with("a snapshot of the conversation") => ResumeMode::Snapshot,
+            _ if text.contains("a snapshot of the conversation") => ResumeMode::Snapshot,
             _ if text.contains("from its start") => ResumeMode::Replay,
             _ => panic!("which `ResumeMode` is \"{text}\"?"),
         };

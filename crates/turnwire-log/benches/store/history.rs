@@ -94,6 +94,7 @@ async fn append(store: &SqliteStore, id: String, history: Vec<HistoryMark>) {
     let (record, _) = store.create_session(new).await.unwrap();
     let lease = store.acquire_lease(record.number, "bench", Duration::from_mins(1)).await.unwrap();
     let known = history.first().map(|mark| HistoryState {
+        root: mark.digest,
         input: mark.digest,
         answer: history.get(1).map(|mark| mark.digest),
         client: 0,

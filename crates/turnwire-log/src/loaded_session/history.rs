@@ -9,6 +9,8 @@ use turnwire_core::{ContentBlock, Head, Json, Msg, Seq, ToolCall};
 /// Input of a client that keeps its own history.
 #[derive(Debug, Clone, Copy)]
 pub struct HistoryInput {
+    /// The empty conversation of the same client.
+    pub root: HistoryDigest,
     /// The conversation up to the input.
     pub digest: HistoryDigest,
     /// A hash of the id that the client sends for its conversation; 0 if it sends none.
@@ -28,10 +30,11 @@ impl Transaction<'_> {
     /// Sets how far the client knows the conversation, after its input was pushed. Later input that comes
     /// another way ends this.
     pub fn set_history(&mut self, input: HistoryInput) {
-        let HistoryInput { digest, client, request, results_after } = input;
+        let HistoryInput { root, digest, client, request, results_after } = input;
         let own = self.live.replies.iter().find(|reply| !reply.of_sub_agent);
         let Some(own) = own else { return };
         self.live.state.history = Some(HistoryState {
+            root,
             input: digest,
             answer: None,
             client,
@@ -85,8 +88,10 @@ impl Transaction<'_> {
         let digest = state.input.with_step(&step);
         if state.answer != Some(digest) {
             state.answer = Some(digest);
-            let client = state.client;
-            self.history.push(HistoryMark { digest, seq, client });
+            let (root, client) = (state.root, state.client);
+            let calls = calls.iter().map(|call| root.with_call(&call.id));
+            let marks = calls.chain([digest]).map(|digest| HistoryMark { digest, seq, client });
+            self.history.extend(marks);
             self.state_changed = true;
         }
     }

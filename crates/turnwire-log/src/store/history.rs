@@ -8,6 +8,8 @@ use turnwire_core::{Head, Seq};
 /// How far a client that keeps its own history knows the conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryState {
+    /// The empty conversation of the same client.
+    pub root: HistoryDigest,
     /// The conversation up to the last input.
     pub input: HistoryDigest,
     /// The conversation up to the answer, if there is one: the reply has ended, or waits for results of

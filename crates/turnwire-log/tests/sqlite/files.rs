@@ -112,7 +112,7 @@ async fn an_empty_file_becomes_a_store() {
     let store = open(&path);
     let mut owner = Owner::new(&store, "s").await;
     store.append(owner.events(1)).await.unwrap();
-    assert_eq!(count(&path, "PRAGMA user_version"), 3);
+    assert_eq!(count(&path, "PRAGMA user_version"), 4);
 }
 
 #[tokio::test]

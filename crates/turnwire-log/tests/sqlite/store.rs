@@ -438,7 +438,9 @@ async fn what_sessions_of_an_earlier_version_spent_is_counted() {
     }
     drop(store);
     let conn = rusqlite::Connection::open(&path).unwrap();
-    conn.execute_batch("DROP TABLE totals; DROP TABLE uncounted; PRAGMA user_version = 2").unwrap();
+    let older =
+        "DROP TABLE totals; DROP TABLE uncounted; DROP TABLE history; PRAGMA user_version = 2";
+    conn.execute_batch(older).unwrap();
     drop(conn);
     let store = open(&path);
     // Some change and some are deleted, before or after they are counted.

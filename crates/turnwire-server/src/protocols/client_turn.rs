@@ -120,6 +120,9 @@ impl ClientTurn<'_> {
         let Self { app, caller, .. } = self;
         match self.conversation.recognize(app, caller).await? {
             Recognized::Unknown => self.start(id).await,
+            Recognized::Results { session } => {
+                self.submit_to_named(self.open(&session).await?).await
+            }
             Recognized::Continue { session, answer, new_from } => {
                 let session = self.open(&session).await?;
                 let change = self.conversation.change(ExpectedHistory::Answer(answer));

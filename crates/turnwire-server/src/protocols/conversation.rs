@@ -18,6 +18,7 @@ use crate::config::ConversationsConfig;
 use crate::error::ApiResult;
 use crate::turns::send::{ExpectedHistory, HistoryChange};
 use http::HeaderMap;
+use turnwire_agent::is_random_id;
 use turnwire_core::{ContentBlock, Fields, Msg, Role, Seq, ToolResult};
 use turnwire_log::HistoryInput;
 use turnwire_log::client_history::{HistoryDigest, HistoryStep, history_steps};
@@ -35,6 +36,8 @@ pub(crate) struct Conversation {
     /// Without system prompts.
     messages: Vec<Msg>,
     steps: Vec<HistoryStep>,
+    /// The digest before the first step.
+    root: HistoryDigest,
     /// The digest after each step.
     digests: Vec<HistoryDigest>,
     /// A hash of the id that the client sends for its conversation; 0 if it sends none.
@@ -43,6 +46,8 @@ pub(crate) struct Conversation {
     request: i64,
     /// The client says that it sends the request again.
     is_resent: bool,
+    /// The request has an idempotency key, which says whether it was sent before.
+    has_key: bool,
 }
 
 /// What a request continues.
@@ -56,6 +61,8 @@ pub(crate) enum Recognized {
     Resend { session: SessionKey, state: HistoryState },
     /// The same input was answered before, and the client asks again.
     Retry { session: SessionKey, state: HistoryState },
+    /// Only the calls of the new results are known: a reply of this session waits for them.
+    Results { session: SessionKey },
     /// No session has any of it.
     Unknown,
 }
@@ -83,11 +90,13 @@ impl Conversation {
         Self {
             messages,
             steps,
+            root,
             digests,
             client: client_id(&app.config.conversations, headers, extra)
                 .map_or(0, |id| hash(id.as_bytes())),
             request: hash(body),
             is_resent: is_resent(headers),
+            has_key: headers.contains_key("idempotency-key"),
         }
     }
 
@@ -105,6 +114,7 @@ impl Conversation {
     /// How the request changes a session that is at an expected state.
     pub(crate) fn change(&self, expected: ExpectedHistory) -> Option<HistoryChange> {
         let input = HistoryInput {
+            root: self.root,
             digest: *self.digests.last()?,
             client: self.client,
             request: self.request,
@@ -190,7 +200,7 @@ impl Conversation {
         loop {
             let matches = app.log.find_history(caller.tenant(), &digests).await?;
             let Some(found) = matches.first().map(|found| found.mark.digest) else {
-                return Ok(Recognized::Unknown);
+                return self.find_calls(app, caller).await;
             };
             let usable =
                 matches.into_iter().filter(|found| caller.session_key(&found.session.id).is_ok());
@@ -201,6 +211,26 @@ impl Conversation {
             let next = digests.iter().position(|digest| *digest == found).map_or(0, |at| at + 1);
             digests.drain(..next);
         }
+    }
+
+    /// Finds the session that waits for the new results, if the ids of their calls look random: no other conversation
+    /// of this client has them.
+    async fn find_calls(&self, app: &App, caller: &Caller) -> ApiResult<Recognized> {
+        let ids: Vec<&str> = self.new_results().map(|result| result.id.as_str()).collect();
+        if ids.is_empty() || !ids.iter().all(|id| is_random_id(id)) {
+            return Ok(Recognized::Unknown);
+        }
+        let digests: Vec<_> = ids.iter().map(|id| self.root.with_call(id)).collect();
+        let matches = app.log.find_history(caller.tenant(), &digests).await?;
+        let waits = |found: &HistoryMatch| {
+            found.now.status == SessionStatus::Waiting
+                && caller.session_key(&found.session.id).is_ok()
+                && found.now.history.as_ref().is_some_and(|state| state.answer.is_some())
+        };
+        Ok(match matches.into_iter().find(waits) {
+            Some(HistoryMatch { session, .. }) => Recognized::Results { session },
+            None => Recognized::Unknown,
+        })
     }
 
     fn decide(
@@ -222,7 +252,7 @@ impl Conversation {
             if let Some(state) = state.filter(|_| is_same_input) {
                 if self.is_resend(app, &session, state, updated_ms) {
                     resend.get_or_insert(Recognized::Resend { session, state: state.clone() });
-                } else if now.status == SessionStatus::Idle
+                } else if (now.status == SessionStatus::Idle || self.has_key)
                     && state.results_after.is_none()
                     && self.steps.len() > 1
                 {
@@ -256,6 +286,10 @@ impl Conversation {
     ) -> bool {
         if state.request != self.request {
             return false;
+        }
+        // The key of a message is looked up when it is sent.
+        if self.has_key {
+            return state.results_after.is_some();
         }
         let is_recent = || now_ms().saturating_sub(updated_ms) < RESEND_WINDOW_MS;
         self.is_resent || app.deliveries.is_lost(session, state).unwrap_or_else(is_recent)

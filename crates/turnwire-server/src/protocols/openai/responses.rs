@@ -80,12 +80,14 @@ pub async fn create(
     let found = asking.submit(asked).await?;
     // The response may take minutes and does not need the body: free the memory.
     drop(body);
-    if background && !stream {
-        let current = read_current(&found).await?;
-        return Ok(with_ignored_header(json_response(&found, &current), &ignored));
-    }
     let after = found.id.results.map_or(Head::EMPTY, Seq::previous);
     let delivery = app.deliveries.begin(found.session.key(), &found.id.reply, after);
+    if background && !stream {
+        let current = read_current(&found).await?;
+        // The client reads the rest by the id.
+        delivery.complete();
+        return Ok(with_ignored_header(json_response(&found, &current), &ignored));
+    }
     let encoding = EncoderOptions { collects: !stream, ..encoding(&found) };
     let follow = follow(&app, &caller, &found, encoding).await?.with_delivery(delivery);
     if stream {
