@@ -194,6 +194,10 @@ impl Conversation {
     pub(crate) async fn recognize(&self, app: &App, caller: &Caller) -> ApiResult<Recognized> {
         let last = self.digests.last().filter(|_| app.config.conversations.recognize);
         let Some(&input) = last else { return Ok(Recognized::Unknown) };
+        // The beginning of an answer that the client gives is no input: it is answered in a session of its own.
+        if self.steps.last().is_some_and(|step| step.is_answer) {
+            return Ok(Recognized::Unknown);
+        }
         let answers = self.steps.iter().zip(&self.digests).rev();
         let answers = answers.filter(|(step, _)| step.is_answer).map(|(_, digest)| *digest);
         let mut digests: Vec<HistoryDigest> = std::iter::once(input).chain(answers).collect();
