@@ -467,8 +467,7 @@ def test_errors_are_the_clients_own(server: TurnwireServer, slow: TurnwireServer
     first = in_one_piece(connect(guarded.url, api_key=None, auth_token="chat"), asked(user("browser")))
     result = {"type": "tool_result", "tool_use_id": first.calls[0]["id"], "content": "A page."}
     words = [result, {"type": "text", "text": "And hurry."}]
-        connect(guarded.url, api_key="chat").messages.create(**asked(user(words)))
-    assert in_one_piece(connect(guarded.url, api_key="chat"), asked(user([result]))).stop_reason == "end_turn"
+    assert in_one_piece(connect(guarded.url, api_key="chat"), asked(user(words))).stop_reason == "end_turn"
     guarded.stop()
 
 
