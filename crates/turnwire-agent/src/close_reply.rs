@@ -75,14 +75,10 @@ pub fn close_reply(
                     (call.id.clone().into(), call.name.clone().into());
                 closing.push(ToolResultStart { tool_call_id, tool_call_name });
                 closing.push_interrupted_text(&call.id);
-                closing.end_result(&call.id);
+                closing.end_result(&call.id, ToolResultState::Interrupted);
             }
             ContentBlock::ToolResult(result) if result.finished_at.is_none() => {
-                closing.pad_data_parts(result);
-                if is_empty(&result.output) {
-                    closing.push_interrupted_text(&result.id);
-                }
-                closing.end_result(&result.id);
+                closing.interrupt_result(result);
             }
             ContentBlock::ToolCall(_)
             | ContentBlock::ToolResult(_)
@@ -109,11 +105,7 @@ pub(crate) fn end_open_blocks(partial: &Msg) -> Vec<Event<'static>> {
 /// The events that end the result of a call as interrupted.
 pub(crate) fn interrupt_result(partial: &Msg, result: &ToolResult) -> Vec<Event<'static>> {
     let mut closing = ClosingEvents { reply_id: partial.id(), events: Vec::new() };
-    closing.pad_data_parts(result);
-    if is_empty(&result.output) {
-        closing.push_interrupted_text(&result.id);
-    }
-    closing.end_result(&result.id);
+    closing.interrupt_result(result);
     closing.events
 }
 
@@ -165,6 +157,19 @@ impl ClosingEvents<'_> {
         }
     }
 
+    /// Ends an open result. One that came as a whole block has its final state already, and keeps it.
+    fn interrupt_result(&mut self, result: &ToolResult) {
+        self.pad_data_parts(result);
+        if result.state != ToolResultState::Running {
+            self.end_result(&result.id, result.state.clone());
+            return;
+        }
+        if is_empty(&result.output) {
+            self.push_interrupted_text(&result.id);
+        }
+        self.end_result(&result.id, ToolResultState::Interrupted);
+    }
+
     fn pad_data_parts(&mut self, result: &ToolResult) {
         let Payload::Parts(parts) = &result.output else { return };
         let mut seen = HashSet::new();
@@ -187,8 +192,8 @@ impl ClosingEvents<'_> {
         self.push(ToolResultTextDelta { tool_call_id, delta });
     }
 
-    fn end_result(&mut self, call: &str) {
-        let (tool_call_id, state) = (call.to_owned().into(), ToolResultState::Interrupted);
+    fn end_result(&mut self, call: &str, state: ToolResultState) {
+        let tool_call_id = call.to_owned().into();
         self.push(ToolResultEnd { tool_call_id, state });
     }
 }
