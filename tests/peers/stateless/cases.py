@@ -1,9 +1,10 @@
 """The conversations that each client has: once straight with the fake provider, once with Turnwire in front of it."""
 
+import base64
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from conversation import Json
 
@@ -12,7 +13,29 @@ History = Any
 SYSTEM = "You are terse."
 
 
-class Client(Protocol):
+@dataclass(frozen=True)
+class Turn:
+    """One message of the user, and what its request says beside it."""
+
+    text: str
+    system: str | None = None
+    tools: bool = False
+    options: Json = field(default_factory=dict)
+    # "native" (the provider's response format) or "tool" (a forced tool).
+    structured: str | None = None
+    image: bytes | None = None
+    stream: bool = False
+
+    @property
+    def image_base64(self) -> str:
+        return base64.b64encode(self.image or b"").decode()
+
+    @property
+    def image_url(self) -> str:
+        return f"data:image/png;base64,{self.image_base64}"
+
+
+class Client:
     """A client of a provider, as its users write it. It has no state: the history goes in and comes out."""
 
     name: str
@@ -21,33 +44,27 @@ class Client(Protocol):
     # after 12 words, and at STOP where the client has stop sequences.
     options: Json
     # With tools: that none may be called, and that only one may be called at a time.
-    no_tools: Json
-    one_at_a_time: Json
+    no_tools: Json = {"tool_choice": "none"}
+    one_at_a_time: Json = {"parallel_tool_calls": False}
     # That the model thinks before it answers, where the client sends its thinking back.
     thinking: Json
     # The cases that the client cannot do, with the reason.
-    cannot: dict[str, str]
+    cannot: dict[str, str] = {}
 
     def connect(self, url: str, model: str) -> None:
         """Uses the provider at this address. A client may be connected again, to another one."""
+        self.url, self.model = url, model
 
     def start(self) -> History:
         """The history of a conversation that has not begun."""
+        return []
 
-    def turn(
-        self,
-        history: History,
-        text: str,
-        *,
-        system: str | None = None,
-        tools: bool = False,
-        options: Json | None = None,
-        structured: str | None = None,
-        image: bytes | None = None,
-        stream: bool = False,
-    ) -> tuple[Json, History]:
-        """One message of the user, up to the final answer: calls of tools are executed on the way. `structured` is "native"
-        (the provider's response format) or "tool" (a forced tool)."""
+    def turn(self, history: History, text: str, **more: Any) -> tuple[Json, History]:
+        """One message of the user, up to the final answer: calls of tools are executed on the way."""
+        return self.run_turn(history, Turn(text, **more))
+
+    def run_turn(self, history: History, turn: Turn) -> tuple[Json, History]:
+        raise NotImplementedError
 
 
 @dataclass

@@ -1,21 +1,19 @@
 """The npm package `ai` with its OpenAI, OpenAI-compatible and Anthropic providers: a Node process that is told what to do."""
 
 import atexit
-import base64
 import json
 import subprocess
 from pathlib import Path
 from typing import Any
 
-from cases import History
+from cases import Client, History, Turn
 from conversation import ANTHROPIC, CHAT, RESPONSES, Json
 
 FOLDER = Path(__file__).parents[1] / "node/stateless"
 SHARED: Json = {"temperature": 0.2, "topP": 0.9, "maxOutputTokens": 12}
 
 
-class AiSdk:
-    cannot: dict[str, str] = {}
+class AiSdk(Client):
     no_tools: Json = {"toolChoice": "none"}
     name: str
     process: Any = None
@@ -40,10 +38,8 @@ class AiSdk:
     def start(self) -> History:
         return -1
 
-    def turn(self, history: History, text: str, *, image: bytes | None = None, **more: Any) -> tuple[Json, History]:
-        command = {"history": history, "text": text, **more}
-        if image:
-            command["image"] = base64.b64encode(image).decode()
+    def run_turn(self, history: History, turn: Turn) -> tuple[Json, History]:
+        command = vars(turn) | {"history": history, "image": turn.image_base64}
         reply = self.tell({"turn": command})
         return reply["answer"], reply["history"]
 

@@ -1,16 +1,15 @@
 """The package `anthropic`."""
 
-import base64
 from typing import Any
 
 from anthropic import Anthropic
 
-from cases import History
+from cases import Client, History, Turn
 from conversation import ANTHROPIC, Json
 from tools import SCHEMA, TOOLS, City
 
 
-class AnthropicMessages:
+class AnthropicMessages(Client):
     name, wire = "anthropic", ANTHROPIC
     options: Json = {
         "max_tokens": 12,
@@ -23,50 +22,35 @@ class AnthropicMessages:
     no_tools: Json = {"tool_choice": {"type": "none"}}
     one_at_a_time: Json = {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}
     thinking: Json = {"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 4000}
-    cannot: dict[str, str] = {}
     # How often the package itself repeats a request that failed.
     retries = 0
 
     def connect(self, url: str, model: str) -> None:
         self.model, self.client = model, Anthropic(base_url=url, api_key="none", max_retries=self.retries, timeout=30)
 
-    def start(self) -> History:
-        return []
-
-    def turn(
-        self,
-        history: History,
-        text: str,
-        *,
-        system: str | None = None,
-        tools: bool = False,
-        options: Json | None = None,
-        structured: str | None = None,
-        image: bytes | None = None,
-        stream: bool = False,
-    ) -> tuple[Json, History]:
-        content: Any = text
-        if image:
-            source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(image).decode()}
-            content = [{"type": "image", "source": source}, {"type": "text", "text": text}]
+    def run_turn(self, history: History, turn: Turn) -> tuple[Json, History]:
+        content: Any = turn.text
+        if turn.image:
+            source = {"type": "base64", "media_type": "image/png", "data": turn.image_base64}
+            content = [{"type": "image", "source": source}, {"type": "text", "text": turn.text}]
         if history and history[-1]["role"] == "user":
             # The results of calls that nobody continued: the text is sent with them.
-            history = [*history[:-1], {"role": "user", "content": [*history[-1]["content"], {"type": "text", "text": text}]}]
+            history = [*history[:-1], {"role": "user", "content": [*history[-1]["content"], {"type": "text", "text": turn.text}]}]
         else:
             history = [*history, {"role": "user", "content": content}]
-        request: Json = {"model": self.model, "max_tokens": 1000} | (options or {})
-        if system:
-            request["system"] = system
-        if tools:
+        request: Json = {"model": self.model, "max_tokens": 1000} | turn.options
+        if turn.system:
+            request["system"] = turn.system
+        if turn.tools:
             request["tools"] = [
                 {"name": name, "description": tool.__doc__, "input_schema": SCHEMA} for name, tool in TOOLS.items()
             ]
-        if structured == "tool":
+        if turn.structured == "tool":
             request["tools"] = [{"name": "City", "description": City.__doc__, "input_schema": City.model_json_schema()}]
             request["tool_choice"] = {"type": "tool", "name": "City"}
         answer: Json = {"calls": [], "steps": []}
         while True:
-            message = self.ask(request | {"messages": history}, structured, stream)
+            message = self.ask(request | {"messages": history}, turn.structured, turn.stream)
             history = [*history, {"role": "assistant", "content": message.content}]
             said = [[block.type, getattr(block, block.type, None)] for block in message.content if block.type != "tool_use"]
             step = {"content": said, "finish": message.stop_reason, "stop_sequence": message.stop_sequence}
@@ -81,9 +65,9 @@ class AnthropicMessages:
                     for call in calls
                 ]
                 history.append({"role": "user", "content": results})
-            if structured == "native":
+            if turn.structured == "native":
                 answer["parsed"] = message.parsed_output.model_dump()
-            if not calls or structured:
+            if not calls or turn.structured:
                 return answer, history
 
     def ask(self, request: Json, structured: str | None, stream: bool) -> Any:

@@ -1,63 +1,41 @@
 """The packages `langchain-openai`, on both of OpenAI's APIs, and `langchain-anthropic`."""
 
-import base64
 from typing import Any
 
 from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_openai import ChatOpenAI
 
-from cases import History
+from cases import Client, History, Turn
 from conversation import ANTHROPIC, CHAT, RESPONSES, Json
 from tools import TOOLS, City
 
 
-class LangChain:
-    no_tools: Json = {"tool_choice": "none"}
-    one_at_a_time: Json = {"parallel_tool_calls": False}
-    cannot: dict[str, str] = {}
-
+class LangChain(Client):
     def make_model(self, options: Json) -> Any:
         raise NotImplementedError
 
-    def connect(self, url: str, model: str) -> None:
-        self.url, self.model = url, model
-
-    def start(self) -> History:
-        return []
-
-    def turn(
-        self,
-        history: History,
-        text: str,
-        *,
-        system: str | None = None,
-        tools: bool = False,
-        options: Json | None = None,
-        structured: str | None = None,
-        image: bytes | None = None,
-        stream: bool = False,
-    ) -> tuple[Json, History]:
-        content: Any = text
-        if image:
-            picture = {"type": "image", "base64": base64.b64encode(image).decode(), "mime_type": "image/png"}
-            content = [{"type": "text", "text": text}, picture]
+    def run_turn(self, history: History, turn: Turn) -> tuple[Json, History]:
+        content: Any = turn.text
+        if turn.image:
+            picture = {"type": "image", "base64": turn.image_base64, "mime_type": "image/png"}
+            content = [{"type": "text", "text": turn.text}, picture]
         history = [*history, HumanMessage(content)]
-        options = dict(options or {})
+        options = dict(turn.options)
         binding = {key: options.pop(key) for key in ("tool_choice", "parallel_tool_calls") if key in options}
         model = self.make_model(options)
-        before = [SystemMessage(system)] if system else []
-        if structured:
-            method = "json_schema" if structured == "native" else "function_calling"
+        before = [SystemMessage(turn.system)] if turn.system else []
+        if turn.structured:
+            method = "json_schema" if turn.structured == "native" else "function_calling"
             done = model.with_structured_output(City, method=method, include_raw=True).invoke(before + history)
             raw = done["raw"]
             history += [raw, *(ToolMessage("Noted.", tool_call_id=call["id"]) for call in raw.tool_calls)]
             return {"parsed": done["parsed"].model_dump(), "steps": [describe(raw)]}, history
-        if tools:
+        if turn.tools:
             model = model.bind_tools(list(TOOLS.values()), **binding)
         steps = []
         while True:
-            message = self.stream(model, before + history) if stream else model.invoke(before + history)
+            message = self.stream(model, before + history) if turn.stream else model.invoke(before + history)
             history.append(message)
             steps.append(describe(message))
             for call in message.tool_calls:

@@ -5,12 +5,12 @@ from typing import Any
 import llm
 from llm.default_plugins.openai_models import Chat
 
-from cases import History
+from cases import Client, History, Turn
 from conversation import CHAT, Json
 from tools import TOOLS, City
 
 
-class Llm:
+class Llm(Client):
     name, wire = "llm", CHAT
     options: Json = {
         "temperature": 0.2,
@@ -34,30 +34,16 @@ class Llm:
         )
         self.model.key = "none"
 
-    def start(self) -> History:
-        return []
-
-    def turn(
-        self,
-        history: History,
-        text: str,
-        *,
-        system: str | None = None,
-        tools: bool = False,
-        options: Json | None = None,
-        structured: str | None = None,
-        image: bytes | None = None,
-        stream: bool = False,
-    ) -> tuple[Json, History]:
+    def run_turn(self, history: History, turn: Turn) -> tuple[Json, History]:
         conversation = llm.Conversation(model=self.model, responses=list(history))
-        more: Json = {"system": system, "stream": stream, "key": "none"}
-        if image:
-            more["attachments"] = [llm.Attachment(content=image, type="image/png")]
-        if tools:
-            chain: Any = conversation.chain(text, tools=list(TOOLS.values()), options=options or {}, **more)
+        more: Json = {"system": turn.system, "stream": turn.stream, "key": "none"}
+        if turn.image:
+            more["attachments"] = [llm.Attachment(content=turn.image, type="image/png")]
+        if turn.tools:
+            chain: Any = conversation.chain(turn.text, tools=list(TOOLS.values()), options=turn.options, **more)
             said = chain.text()
         else:
-            response: Any = conversation.prompt(text, schema=City if structured else None, **more, **(options or {}))
+            response: Any = conversation.prompt(turn.text, schema=City if turn.structured else None, **more, **turn.options)
             said = response.text()
         new = conversation.responses[len(history) :]
         answer = {

@@ -1,27 +1,22 @@
 """The package `openai`, on both of its APIs."""
 
-import base64
 import json
 from typing import Any
 
 import openai
 from openai import OpenAI
 
-from cases import History
+from cases import Client, History, Turn
 from conversation import CHAT, RESPONSES, Json
 from tools import SCHEMA, TOOLS, City
 
 
-class OpenAIClient:
-    cannot: dict[str, str] = {}
+class OpenAIClient(Client):
     # How often the package itself repeats a request that failed.
     retries = 0
 
     def connect(self, url: str, model: str) -> None:
         self.model, self.client = model, OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=self.retries, timeout=30)
-
-    def start(self) -> History:
-        return []
 
 
 class OpenAIChat(OpenAIClient):
@@ -44,40 +39,26 @@ class OpenAIChat(OpenAIClient):
         "safety_identifier": "ada-1",
         "store": False,
     }
-    no_tools: Json = {"tool_choice": "none"}
-    one_at_a_time: Json = {"parallel_tool_calls": False}
     cannot = {"thinking": "the API does not return it"}
 
-    def turn(
-        self,
-        history: History,
-        text: str,
-        *,
-        system: str | None = None,
-        tools: bool = False,
-        options: Json | None = None,
-        structured: str | None = None,
-        image: bytes | None = None,
-        stream: bool = False,
-    ) -> tuple[Json, History]:
-        content: Any = text
-        if image:
-            url = f"data:image/png;base64,{base64.b64encode(image).decode()}"
-            content = [{"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": url}}]
+    def run_turn(self, history: History, turn: Turn) -> tuple[Json, History]:
+        content: Any = turn.text
+        if turn.image:
+            content = [{"type": "text", "text": turn.text}, {"type": "image_url", "image_url": {"url": turn.image_url}}]
         history = [*history, {"role": "user", "content": content}]
-        request: Json = {"model": self.model} | (options or {})
-        if tools:
+        request: Json = {"model": self.model} | turn.options
+        if turn.tools:
             request["tools"] = [
                 {"type": "function", "function": {"name": name, "description": tool.__doc__, "parameters": SCHEMA}}
                 for name, tool in TOOLS.items()
             ]
-        if structured == "tool":
+        if turn.structured == "tool":
             request["tools"] = [openai.pydantic_function_tool(City)]
             request["tool_choice"] = {"type": "function", "function": {"name": "City"}}
         answer: Json = {"calls": [], "steps": []}
         while True:
-            messages = [{"role": "system", "content": system}, *history] if system else history
-            message, finish, usage = self.ask(request | {"messages": messages}, structured, stream)
+            messages = [{"role": "system", "content": turn.system}, *history] if turn.system else history
+            message, finish, usage = self.ask(request | {"messages": messages}, turn.structured, turn.stream)
             history.append(message)
             shown = message if isinstance(message, dict) else message.to_dict()
             answer["steps"].append({"text": shown.get("content"), "finish": finish, "usage": [usage.prompt_tokens, usage.completion_tokens]})
@@ -87,9 +68,9 @@ class OpenAIChat(OpenAIClient):
                 name, arguments = call["function"]["name"], json.loads(call["function"]["arguments"])
                 result = TOOLS[name](**arguments) if name in TOOLS else "Noted."
                 history.append({"role": "tool", "tool_call_id": call["id"], "content": result})
-            if structured == "native":
+            if turn.structured == "native":
                 answer["parsed"] = message.parsed.model_dump()
-            if not calls or structured:
+            if not calls or turn.structured:
                 return answer, history
 
     def ask(self, request: Json, structured: str | None, stream: bool) -> tuple[Any, str, Any]:
@@ -129,42 +110,28 @@ class OpenAIResponses(OpenAIClient):
         "text": {"verbosity": "low"},
         "store": False,
     }
-    no_tools: Json = {"tool_choice": "none"}
-    one_at_a_time: Json = {"parallel_tool_calls": False}
     thinking: Json = {"reasoning": {"effort": "low"}, "include": ["reasoning.encrypted_content"], "store": False}
 
-    def turn(
-        self,
-        history: History,
-        text: str,
-        *,
-        system: str | None = None,
-        tools: bool = False,
-        options: Json | None = None,
-        structured: str | None = None,
-        image: bytes | None = None,
-        stream: bool = False,
-    ) -> tuple[Json, History]:
-        content: Any = text
-        if image:
-            url = f"data:image/png;base64,{base64.b64encode(image).decode()}"
-            content = [{"type": "input_text", "text": text}, {"type": "input_image", "image_url": url, "detail": "auto"}]
+    def run_turn(self, history: History, turn: Turn) -> tuple[Json, History]:
+        content: Any = turn.text
+        if turn.image:
+            content = [{"type": "input_text", "text": turn.text}, {"type": "input_image", "image_url": turn.image_url, "detail": "auto"}]
         history = [*history, {"role": "user", "content": content}]
-        request: Json = {"model": self.model} | (options or {})
-        if system:
-            request["instructions"] = system
-        if tools:
+        request: Json = {"model": self.model} | turn.options
+        if turn.system:
+            request["instructions"] = turn.system
+        if turn.tools:
             request["tools"] = [
                 {"type": "function", "name": name, "description": tool.__doc__, "parameters": SCHEMA, "strict": True}
                 for name, tool in TOOLS.items()
             ]
-        if structured == "tool":
+        if turn.structured == "tool":
             parameters = City.model_json_schema() | {"additionalProperties": False}
             request["tools"] = [{"type": "function", "name": "City", "parameters": parameters, "strict": True}]
             request["tool_choice"] = {"type": "function", "name": "City"}
         answer: Json = {"calls": [], "steps": []}
         while True:
-            response = self.ask(request | {"input": history}, structured, stream)
+            response = self.ask(request | {"input": history}, turn.structured, turn.stream)
             history = history + response.output
             reason = response.incomplete_details and response.incomplete_details.reason
             step = {"text": response.output_text, "status": response.status, "reason": reason}
@@ -174,9 +141,9 @@ class OpenAIResponses(OpenAIClient):
             for call in calls:
                 result = TOOLS[call.name](**json.loads(call.arguments)) if call.name in TOOLS else "Noted."
                 history.append({"type": "function_call_output", "call_id": call.call_id, "output": result})
-            if structured == "native":
+            if turn.structured == "native":
                 answer["parsed"] = response.output_parsed.model_dump()
-            if not calls or structured:
+            if not calls or turn.structured:
                 return answer, history
 
     def ask(self, request: Json, structured: str | None, stream: bool) -> Any:

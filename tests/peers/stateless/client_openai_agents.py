@@ -1,7 +1,6 @@
 """The framework `openai-agents`, on both of OpenAI's APIs."""
 
 import asyncio
-import base64
 from typing import Any
 
 from agents import (
@@ -15,7 +14,7 @@ from agents import (
 )
 from openai import AsyncOpenAI
 
-from cases import History
+from cases import Client, History, Turn
 from conversation import CHAT, RESPONSES, Json
 from tools import TOOLS, City
 
@@ -27,47 +26,26 @@ def describe_city(name: str, population: int) -> str:
     return f"{name} has {population} people."
 
 
-class OpenAIAgents:
-    no_tools: Json = {"tool_choice": "none"}
-    one_at_a_time: Json = {"parallel_tool_calls": False}
-    cannot: dict[str, str] = {}
+class OpenAIAgents(Client):
     model_class: Any
 
-    def connect(self, url: str, model: str) -> None:
-        self.url, self.model = url, model
-
-    def start(self) -> History:
-        return []
-
-    def turn(
-        self,
-        history: History,
-        text: str,
-        *,
-        system: str | None = None,
-        tools: bool = False,
-        options: Json | None = None,
-        structured: str | None = None,
-        image: bytes | None = None,
-        stream: bool = False,
-    ) -> tuple[Json, History]:
-        settings = dict(options or {})
-        offered = [function_tool(tool) for tool in TOOLS.values()] if tools else []
-        if structured == "tool":
+    def run_turn(self, history: History, turn: Turn) -> tuple[Json, History]:
+        settings = dict(turn.options)
+        offered = [function_tool(tool) for tool in TOOLS.values()] if turn.tools else []
+        if turn.structured == "tool":
             offered, settings["tool_choice"] = [function_tool(describe_city)], "describe_city"
         agent = Agent(
             name="assistant",
-            instructions=system,
+            instructions=turn.system,
             model_settings=ModelSettings(**settings),
             tools=offered,
-            output_type=City if structured == "native" else None,
-            tool_use_behavior="stop_on_first_tool" if structured == "tool" else "run_llm_again",
+            output_type=City if turn.structured == "native" else None,
+            tool_use_behavior="stop_on_first_tool" if turn.structured == "tool" else "run_llm_again",
         )
-        content: Any = text
-        if image:
-            url = f"data:image/png;base64,{base64.b64encode(image).decode()}"
-            content = [{"type": "input_text", "text": text}, {"type": "input_image", "image_url": url, "detail": "auto"}]
-        return asyncio.run(self.ask(agent, [*history, {"role": "user", "content": content}], stream))
+        content: Any = turn.text
+        if turn.image:
+            content = [{"type": "input_text", "text": turn.text}, {"type": "input_image", "image_url": turn.image_url, "detail": "auto"}]
+        return asyncio.run(self.ask(agent, [*history, {"role": "user", "content": content}], turn.stream))
 
     async def ask(self, agent: Any, given: list[Any], stream: bool) -> tuple[Json, History]:
         async with AsyncOpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0, timeout=30) as client:

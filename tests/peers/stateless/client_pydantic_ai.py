@@ -11,7 +11,7 @@ from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from cases import History
+from cases import Client, History, Turn
 from conversation import ANTHROPIC, CHAT, RESPONSES, Json
 from tools import TOOLS, City
 
@@ -19,41 +19,20 @@ STRUCTURED: Json = {"native": NativeOutput(City), "tool": ToolOutput(City), None
 SHARED: Json = {"temperature": 0.2, "top_p": 0.9, "max_tokens": 12, "extra_body": {"vendor_option": 1}}
 
 
-class PydanticAI:
-    cannot: dict[str, str] = {}
-    no_tools: Json = {"tool_choice": "none"}
-    one_at_a_time: Json = {"parallel_tool_calls": False}
-
+class PydanticAI(Client):
     make_client: Any
     make_model: Any
 
-    def connect(self, url: str, model: str) -> None:
-        self.url, self.model = url, model
-
-    def start(self) -> History:
-        return []
-
-    def turn(
-        self,
-        history: History,
-        text: str,
-        *,
-        system: str | None = None,
-        tools: bool = False,
-        options: Json | None = None,
-        structured: str | None = None,
-        image: bytes | None = None,
-        stream: bool = False,
-    ) -> tuple[Json, History]:
+    def run_turn(self, history: History, turn: Turn) -> tuple[Json, History]:
         agent: Any = Agent(
-            tools=list(TOOLS.values()) if tools else [],
-            instructions=system,
-            output_type=STRUCTURED[structured],
-            model_settings=options,
+            tools=list(TOOLS.values()) if turn.tools else [],
+            instructions=turn.system,
+            output_type=STRUCTURED[turn.structured],
+            model_settings=turn.options,
             retries=0,
         )
-        prompt: Any = [text, BinaryContent(image, media_type="image/png")] if image else text
-        return asyncio.run(self.ask(agent, prompt, history, stream))
+        prompt: Any = [turn.text, BinaryContent(turn.image, media_type="image/png")] if turn.image else turn.text
+        return asyncio.run(self.ask(agent, prompt, history, turn.stream))
 
     async def ask(self, agent: Any, prompt: Any, history: History, stream: bool) -> tuple[Json, History]:
         async with self.make_client(self.url) as client:

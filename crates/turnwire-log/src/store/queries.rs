@@ -56,3 +56,11 @@ pub struct MessageQuery {
     /// Include messages of sub-agents.
     pub sub_agents: bool,
 }
+
+impl MessageQuery {
+    /// The last page of the messages before a seq, for whoever reads a session from its end: at most 64
+    /// messages, of about 1 MiB together.
+    pub fn page_before(before: Seq) -> Self {
+        Self { before: Some(before), limit: 64, max_bytes: Some(1 << 20), ..Self::default() }
+    }
+}

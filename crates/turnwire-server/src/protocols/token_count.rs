@@ -10,10 +10,6 @@ use turnwire_core::{Head, Json, Msg, Role};
 use turnwire_log::Session;
 use turnwire_log::store::MessageQuery;
 
-/// How many messages of a session are read at a time, and how many bytes of them.
-const PAGE: usize = 64;
-const PAGE_BYTES: usize = 1 << 20;
-
 /// A tool of a client.
 pub(super) struct ToolText<'r> {
     pub(super) name: &'r str,
@@ -46,13 +42,7 @@ pub(super) fn estimate_request<'r>(
 pub(super) async fn estimate_history(session: &Session, end: Head) -> ApiResult<usize> {
     let (mut tokens, mut before) = (0, end.next());
     loop {
-        let query = MessageQuery {
-            before: Some(before),
-            limit: PAGE,
-            max_bytes: Some(PAGE_BYTES),
-            ..MessageQuery::default()
-        };
-        let page = session.list_messages(&query).await?;
+        let page = session.list_messages(&MessageQuery::page_before(before)).await?;
         let Some(oldest) = page.first() else { return Ok(tokens) };
         before = oldest.first;
         let counted = page.iter().filter(|stored| !stored.superseded);

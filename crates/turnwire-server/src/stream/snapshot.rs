@@ -31,18 +31,12 @@ pub(crate) async fn finished_messages_as_of(
     turn: Head,
 ) -> Result<Vec<Msg>> {
     let (mut messages, mut bytes) = (Vec::new(), 0);
-    let mut before = Some(cursor.next());
+    let mut before = cursor.next();
     while bytes < SNAPSHOT_BYTES {
-        let query = MessageQuery {
-            before,
-            limit: 64,
-            max_bytes: Some(1 << 20),
-            sub_agents: true,
-            ..MessageQuery::default()
-        };
+        let query = MessageQuery { sub_agents: true, ..MessageQuery::page_before(before) };
         let stored = session.list_messages(&query).await?;
         let Some(first) = stored.first() else { break };
-        before = Some(first.first);
+        before = first.first;
         for stored in stored.iter().rev().filter(|stored| {
             cursor.includes(stored.last)
                 && !stored.superseded

@@ -26,10 +26,6 @@ use turnwire_log::{Error, Session, Transaction};
 /// once, so the new content has its own; clients that know only the old id are led to it.
 const REPLACES: &str = "replaces";
 
-/// How many messages are read at a time, and how many bytes of them.
-const PAGE: usize = 64;
-const PAGE_BYTES: usize = 1 << 20;
-
 /// Answers a user's message again. The message is named by its id, or by the id of a reply to it.
 pub async fn retry(
     app: &Arc<App>,
@@ -189,13 +185,7 @@ async fn find_question(
 ) -> Result<Option<StoredMessage>, Error> {
     let mut before = named.first.next();
     loop {
-        let query = MessageQuery {
-            before: Some(before),
-            limit: PAGE,
-            max_bytes: Some(PAGE_BYTES),
-            ..MessageQuery::default()
-        };
-        let mut messages = session.list_messages(&query).await?;
+        let mut messages = session.list_messages(&MessageQuery::page_before(before)).await?;
         let Some(first) = messages.first() else { return Ok(None) };
         before = first.first;
         let is_question =

@@ -20,17 +20,25 @@ impl Encoder {
         event: &Event<'_>,
         out: &mut Frames,
     ) {
-        let message_kind = kind.message_kind();
-        if self.turn.client_messages.has(message_kind, id) {
-            return;
+        if !self.turn.client_messages.has(kind.message_kind(), id) {
+            self.open_new_message(kind, id, name, event, out);
         }
-        self.turn.client_messages.add_block(
-            message_kind,
-            id,
-            id,
-            &event.reply_id,
-            event.is_from_sub_agent(),
-        );
+    }
+
+    /// Opens the message of a block that may be unknown so far.
+    fn open_new_message(
+        &mut self,
+        kind: StreamedKind,
+        id: &str,
+        name: &str,
+        event: &Event<'_>,
+        out: &mut Frames,
+    ) {
+        let (message_kind, messages) = (kind.message_kind(), &mut self.turn.client_messages);
+        if !messages.has(message_kind, id) {
+            let is_subagent = event.is_from_sub_agent();
+            messages.add_block(message_kind, id, id, &event.reply_id, is_subagent);
+        }
         if kind == StreamedKind::Call {
             self.turn.remember_call(id, name, &event.reply_id);
         }
@@ -110,24 +118,11 @@ impl Encoder {
         }
         if self.run != RunState::Open || !self.turn.open_messages(kind).contains_key(id) {
             // It was closed with the previous run, or its start is missing.
-            let message_kind = kind.message_kind();
-            if self.turn.client_messages.is_discarded(message_kind, id) {
+            if self.turn.client_messages.is_discarded(kind.message_kind(), id) {
                 return;
             }
             self.open_run(event, out);
-            if !self.turn.client_messages.has(message_kind, id) {
-                self.turn.client_messages.add_block(
-                    message_kind,
-                    id,
-                    id,
-                    &event.reply_id,
-                    event.is_from_sub_agent(),
-                );
-            }
-            if kind == StreamedKind::Call {
-                self.turn.remember_call(id, "", &event.reply_id);
-            }
-            self.open_message(kind, id, event, out);
+            self.open_new_message(kind, id, "", event, out);
         }
         if kind == StreamedKind::Call
             && let Some(call) = self.turn.calls.get_mut(id)

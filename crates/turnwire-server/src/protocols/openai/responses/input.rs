@@ -15,10 +15,6 @@ use turnwire_core::{Msg, Role, Seq};
 use turnwire_log::Session;
 use turnwire_log::store::{MessageQuery, StoredMessage};
 
-/// How many messages are read at a time, and how many bytes of them.
-const PAGE: usize = 64;
-const PAGE_BYTES: usize = 1 << 20;
-
 /// Lists the items that a response answers.
 pub async fn list_input_items(
     State(app): State<Arc<App>>,
@@ -58,13 +54,7 @@ pub(super) async fn input_messages(
     let mut input: Vec<StoredMessage> = Vec::new();
     let mut before = first;
     'pages: loop {
-        let query = MessageQuery {
-            before: Some(before),
-            limit: PAGE,
-            max_bytes: Some(PAGE_BYTES),
-            ..MessageQuery::default()
-        };
-        let page = session.list_messages(&query).await?;
+        let page = session.list_messages(&MessageQuery::page_before(before)).await?;
         let Some(oldest) = page.first() else { break };
         before = oldest.first;
         for stored in page.into_iter().rev() {
