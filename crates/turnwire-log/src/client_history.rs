@@ -20,7 +20,6 @@
 //! assert_ne!(digest(&sent), digest(&again[..2]));
 //! ```
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use turnwire_core::{ContentBlock, Msg, Part, Payload, Role, Source, ToolCall};
@@ -86,21 +85,6 @@ impl HistoryDigest {
 fn add_part(hasher: &mut Sha256, part: &[u8]) {
     hasher.update((part.len() as u64).to_le_bytes());
     hasher.update(part);
-}
-
-/// As lower-case hexadecimal digits.
-impl Serialize for HistoryDigest {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{:032x}", u128::from_be_bytes(self.0)))
-    }
-}
-
-impl<'de> Deserialize<'de> for HistoryDigest {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let number = u128::from_str_radix(&text, 16).map_err(serde::de::Error::custom)?;
-        Ok(Self(number.to_be_bytes()))
-    }
 }
 
 /// A step of a conversation: everything that comes in before an answer, or an answer. What clients

@@ -131,8 +131,9 @@ pub struct SessionState {
     /// Whether the session is a fork whose log is still being copied. After a crash it is deleted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_forking: bool,
-    /// The conversation as its client knows it, if the client keeps its own history.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The conversation as its client knows it, if the client keeps its own history. Engines store it with
+    /// [`HistoryState::to_bytes`], because there is one for each conversation.
+    #[serde(skip)]
     pub history: Option<HistoryState>,
 }
 

@@ -3,7 +3,7 @@
 use super::harness::{Harness, Owner, assert_durable, assert_refused, lines, seq};
 use crate::client_history::HistoryDigest;
 use crate::error::Error;
-use crate::store::{Append, HistoryMark, MAX_HISTORY_MATCHES, Store};
+use crate::store::{Append, HistoryMark, HistoryState, MAX_HISTORY_MATCHES, SessionState, Store};
 
 fn mark(digest: u8, place: u64) -> HistoryMark {
     HistoryMark { digest: HistoryDigest([digest; 16]), seq: seq(place), client: i64::from(digest) }
@@ -20,8 +20,19 @@ pub(super) async fn a_session_is_found_by_the_first_known_history(harness: &mut 
     let store = harness.store();
     let mut one = Owner::new(store, "t", "one").await;
     let mut two = Owner::new(store, "u", "two").await;
-    let append = Append { history: vec![mark(1, 1), mark(2, 2)], ..one.events(2) };
-    store.append(append).await.unwrap();
+    let known = HistoryState {
+        root: HistoryDigest([0; 16]),
+        input: HistoryDigest([1; 16]),
+        answer: Some(HistoryDigest([2; 16])),
+        client: 2,
+        request: 3,
+        reply_id: "r".to_owned(),
+        results_after: None,
+        blocks: 4,
+    };
+    let state = SessionState { history: Some(known), ..SessionState::default() };
+    let history = vec![mark(1, 1), mark(2, 2)];
+    store.append(Append { history, state: Some(state.clone()), ..one.events(2) }).await.unwrap();
     store.append(Append { history: vec![mark(1, 1)], ..two.events(1) }).await.unwrap();
     store.append(Append { history: vec![mark(1, 2)], ..two.events(1) }).await.unwrap();
     let refused =
@@ -37,7 +48,9 @@ pub(super) async fn a_session_is_found_by_the_first_known_history(harness: &mut 
         assert_eq!(find(store, &[1, 2]).await, owned(&[("two", 2), ("two", 1), ("one", 1)]));
         let digest = HistoryDigest([2; 16]);
         let found = store.find_history(&[digest]).await.unwrap().remove(0);
-        assert_eq!((found.session, found.mark), (one.key.clone(), mark(2, 2)));
+        assert_eq!((found.session, found.mark, &found.now), (one.key.clone(), mark(2, 2), &state));
+        let record = store.find_session(&one.key).await.unwrap();
+        assert_eq!(record.map(|record| record.state), Some(state.clone()));
     });
 }
 

@@ -10,7 +10,7 @@ use super::sessions;
 use super::sql_integers;
 use super::totals;
 use crate::error::Error;
-use crate::store::{Append, SessionState};
+use crate::store::{Append, HistoryState, SessionState};
 use rusqlite::{Connection, params};
 
 /// Checks an append and adds it to a transaction. If it is refused, nothing of it was written.
@@ -84,7 +84,7 @@ fn set_state(
     };
     totals::update_session(conn, session, state)?;
     conn.prepare_cached(
-        "UPDATE sessions SET updated_ms = ?2, status = ?3, open_from = ?4, state = ?5
+        "UPDATE sessions SET updated_ms = ?2, status = ?3, open_from = ?4, state = ?5, history = ?6
          WHERE no = ?1",
     )?
     .execute(params![
@@ -93,6 +93,7 @@ fn set_state(
         sessions::status_to_sql(state.status),
         state.keep_from().map(sql_integers::position_to_sql),
         sessions::to_json(state)?,
+        state.history.as_ref().map(HistoryState::to_bytes),
     ])?;
     Ok(())
 }

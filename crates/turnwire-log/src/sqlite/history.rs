@@ -13,7 +13,8 @@ pub(super) fn insert(
     mark: &HistoryMark,
 ) -> Result<(), SqliteError> {
     conn.prepare_cached(
-        "INSERT INTO history (session, seq, client, digest) VALUES (?1, ?2, ?3, ?4)",
+        "INSERT INTO history (session, seq, no, client, digest) VALUES (?1, ?2,
+            (SELECT count(*) FROM history WHERE session = ?1 AND seq = ?2), ?3, ?4)",
     )?
     .execute(params![
         session,
@@ -30,9 +31,10 @@ pub(super) fn find(
     digests: &[HistoryDigest],
 ) -> Result<Vec<HistoryMatch>, SqliteError> {
     let mut query = conn.prepare_cached(&format!(
-        "SELECT tenant, id, seq, client, state, updated_ms
+        "SELECT tenant, id, seq, client, updated_ms, state, sessions.history
              FROM history JOIN sessions ON sessions.no = history.session
-             WHERE digest = ?1 ORDER BY history.session DESC, seq DESC LIMIT {MAX_HISTORY_MATCHES}"
+             WHERE substr(digest, 1, 8) = substr(?1, 1, 8) AND digest = ?1
+             ORDER BY history.session DESC, seq DESC LIMIT {MAX_HISTORY_MATCHES}"
     ))?;
     for &digest in digests {
         let rows = query.query_map(params![digest.0], |row| {
@@ -42,8 +44,8 @@ pub(super) fn find(
             Ok(HistoryMatch {
                 session,
                 mark,
-                now: sessions::read_json(row, 4)?,
-                updated_ms: row.get(5)?,
+                updated_ms: row.get(4)?,
+                now: sessions::read_state(row, 5)?,
             })
         })?;
         let found = rows.collect::<rusqlite::Result<Vec<_>>>()?;

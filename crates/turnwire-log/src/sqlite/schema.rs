@@ -189,14 +189,17 @@ INSERT INTO uncounted SELECT no FROM sessions;
 const VERSION_4: &str = "
 -- States of conversations, by which clients that send their history find their session.
 CREATE TABLE history (
-    no INTEGER PRIMARY KEY,
     session INTEGER NOT NULL,
     seq INTEGER NOT NULL,
+    -- Counts the states with the same seq.
+    no INTEGER NOT NULL,
     client INTEGER NOT NULL,
-    digest BLOB NOT NULL
-) STRICT;
-CREATE INDEX history_digest ON history (digest, session, seq);
-CREATE INDEX history_session ON history (session);
+    digest BLOB NOT NULL,
+    PRIMARY KEY (session, seq, no)
+) STRICT, WITHOUT ROWID;
+-- The beginning of a digest is nearly unique, and makes the index a third smaller.
+CREATE INDEX history_digest ON history (substr(digest, 1, 8));
+ALTER TABLE sessions ADD COLUMN history BLOB;
 ";
 
 /// Migrates the tables to the latest of the given versions, one transaction per version.

@@ -6,11 +6,11 @@ use super::sql_integers;
 use super::tail::Tails;
 use crate::error::Error;
 use crate::store::{
-    NewSession, SessionKey, SessionNumber, SessionPatch, SessionQuery, SessionRecord, SessionState,
-    SessionStatus, new_epoch,
+    HistoryState, NewSession, SessionKey, SessionNumber, SessionPatch, SessionQuery, SessionRecord,
+    SessionState, SessionStatus, new_epoch,
 };
 use crate::visible_sessions::{SessionPattern, prefix_end};
-use rusqlite::types::Value;
+use rusqlite::types::{Type, Value};
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -23,7 +23,7 @@ macro_rules! select {
     ($rest:literal) => {
         concat!(
             "SELECT s.no, s.tenant, s.id, s.epoch, s.agent, s.title, s.metadata, s.created_ms,
-                    s.updated_ms, s.first, s.state,
+                    s.updated_ms, s.first, s.state, s.history,
                     ifnull((SELECT max(last) FROM segments WHERE session = s.no), 0)
              FROM sessions s ",
             $rest
@@ -51,7 +51,7 @@ impl LogEnds for HashMap<i64, Head> {
 fn read_record(row: &Row<'_>, ends: &impl LogEnds) -> rusqlite::Result<SessionRecord> {
     let no: i64 = row.get(0)?;
     let first = sql_integers::seq_from_sql(row.get(9)?);
-    let stored = sql_integers::head_from_sql(row.get(11)?);
+    let stored = sql_integers::head_from_sql(row.get(12)?);
     Ok(SessionRecord {
         number: SessionNumber(no),
         key: SessionKey::new(row.get::<_, String>(1)?, row.get::<_, String>(2)?),
@@ -63,20 +63,31 @@ fn read_record(row: &Row<'_>, ends: &impl LogEnds) -> rusqlite::Result<SessionRe
         updated_ms: row.get(8)?,
         first,
         head: stored.max(ends.end(no)).max(first.previous()),
-        state: read_json(row, 10)?,
+        state: read_state(row, 10)?,
     })
+}
+
+/// Reads a state from the columns `state` and `history`, which is the next one.
+pub(super) fn read_state(row: &Row<'_>, column: usize) -> rusqlite::Result<SessionState> {
+    let state: SessionState = read_json(row, column)?;
+    let bytes = row.get_ref(column + 1)?.as_blob_or_null()?;
+    let history = bytes.map(HistoryState::from_bytes).transpose();
+    let history = history.map_err(|error| conversion_error(column + 1, Type::Blob, error))?;
+    Ok(SessionState { history, ..state })
 }
 
 /// Parses a JSON column.
 pub(super) fn read_json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
     let text = row.get_ref(column)?.as_str()?;
-    serde_json::from_str(text).map_err(|error| {
-        rusqlite::Error::FromSqlConversionFailure(
-            column,
-            rusqlite::types::Type::Text,
-            Box::new(error),
-        )
-    })
+    serde_json::from_str(text).map_err(|error| conversion_error(column, Type::Text, error))
+}
+
+fn conversion_error(
+    column: usize,
+    r#type: Type,
+    error: impl std::error::Error + Send + Sync + 'static,
+) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, r#type, Box::new(error))
 }
 
 pub(super) fn to_json(value: &impl Serialize) -> Result<String, Error> {

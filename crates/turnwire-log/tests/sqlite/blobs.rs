@@ -96,7 +96,7 @@ fn make_first_version(path: &std::path::Path) {
     for table in tables {
         conn.execute_batch(&format!("DROP TABLE blob_{table}")).unwrap();
     }
-    conn.execute_batch("DROP TABLE totals; DROP TABLE uncounted; DROP TABLE history").unwrap();
+    make_second_version(&conn);
     conn.pragma_update(None, "user_version", 1).unwrap();
 }
 

@@ -169,3 +169,12 @@ pub(crate) async fn wait_for_count(path: &Path, sql: &str, wanted: i64) {
 pub(crate) fn is_no_session<T>(result: &Result<T>) -> bool {
     matches!(result, Err(Error::NoSession))
 }
+
+/// Makes a store one of the second version.
+pub fn make_second_version(conn: &rusqlite::Connection) {
+    conn.execute_batch(
+        "DROP TABLE totals; DROP TABLE uncounted; DROP TABLE history;
+         ALTER TABLE sessions DROP COLUMN history; PRAGMA user_version = 2",
+    )
+    .unwrap();
+}

@@ -438,9 +438,7 @@ async fn what_sessions_of_an_earlier_version_spent_is_counted() {
     }
     drop(store);
     let conn = rusqlite::Connection::open(&path).unwrap();
-    let older =
-        "DROP TABLE totals; DROP TABLE uncounted; DROP TABLE history; PRAGMA user_version = 2";
-    conn.execute_batch(older).unwrap();
+    make_second_version(&conn);
     drop(conn);
     let store = open(&path);
     // Some change and some are deleted, before or after they are counted.
