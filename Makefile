@@ -155,7 +155,7 @@ bench-server: $(PEERS)/durable-streams/ready ## the figures of the server, besid
 
 bench-agent: $(PEERS)/agentscope/ready ## the figures of the agents that reply, beside AgentScope's
 	AGENTSCOPE_PYTHON="$(CURDIR)/$(PEERS)/agentscope/bin/python" cargo bench -p turnwire-agent --bench agent
-	cargo bench -p turnwire --bench server -- token-time replies-in-process replies-over-http reply-memory
+	cargo bench -p turnwire --bench server -- token-time first-token replies-in-process replies-over-http reply-memory
 
 bench-typescript: clients/typescript/node_modules/ready ## the cost of the fold in TypeScript
 	cd clients/typescript && npm run --silent bench

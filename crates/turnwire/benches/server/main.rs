@@ -9,6 +9,7 @@
 #![expect(clippy::print_stderr, reason = "and tells who waits what it is at")]
 
 mod figures;
+mod first_token;
 mod ingest;
 mod replies;
 mod running_server;
@@ -42,7 +43,7 @@ struct Cli {
     bench: bool,
 }
 
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "ingest-1",
     "ingest-64",
     "fanout",
@@ -53,6 +54,7 @@ const NAMES: [&str; 13] = [
     "wires",
     "start",
     "token-time",
+    "first-token",
     "replies-in-process",
     "replies-over-http",
     "reply-memory",
@@ -81,6 +83,7 @@ fn main() {
             "wires" => figures::wires(),
             "start" => figures::start(),
             "token-time" => replies::token_time(cli.seconds),
+            "first-token" => first_token::first_token(),
             "replies-in-process" => replies::most_replies(Model::InProcess, cli.seconds),
             "replies-over-http" => replies::most_replies(Model::OverHttp, cli.seconds),
             _ => replies::memory(),
