@@ -126,7 +126,7 @@ impl Replier for DemoAgent {
             Scene::Team => scenes::team(&mut writer, &question).await?,
             Scene::Json => scenes::json(&mut writer, &question).await?,
             Scene::Fail => scenes::fail(&mut writer).await?,
-            Scene::Long { deltas, asked } => scenes::long(&mut writer, deltas, asked).await?,
+            Scene::Long { deltas, limit } => scenes::long(&mut writer, deltas, limit).await?,
             Scene::Introduction => scenes::introduction(&mut writer, &question).await?,
         }
         pace.flush().await

@@ -317,12 +317,15 @@ mod tests {
     fn a_hint_that_nobody_has_answered_is_read() {
         let start = [START.to_owned()];
         let end = [END.to_owned()];
-        let told = events(&[&start, &says("a", "Hi."), &end, &[hint("h", "team")]]);
-        assert_eq!(after(&told, None, 3, false), Step::CallModel(OfferedTools::All));
-        assert_eq!(after(&told, None, 1, false), Step::CallModel(OfferedTools::None));
-        assert_eq!(after(&told, None, 0, false), Step::EndReply(FinishedReason::ExceedMaxIters));
-        assert_eq!(after(&told, None, 3, true), Step::EndReply(FinishedReason::Completed));
-        let answered = events(&[&told, &start, &says("b", "I see."), &end]);
+        let after_hint = events(&[&start, &says("a", "Hi."), &end, &[hint("h", "team")]]);
+        assert_eq!(after(&after_hint, None, 3, false), Step::CallModel(OfferedTools::All));
+        assert_eq!(after(&after_hint, None, 1, false), Step::CallModel(OfferedTools::None));
+        assert_eq!(
+            after(&after_hint, None, 0, false),
+            Step::EndReply(FinishedReason::ExceedMaxIters)
+        );
+        assert_eq!(after(&after_hint, None, 3, true), Step::EndReply(FinishedReason::Completed));
+        let answered = events(&[&after_hint, &start, &says("b", "I see."), &end]);
         assert_eq!(after(&answered, None, 3, false), Step::EndReply(FinishedReason::Completed));
     }
 
@@ -336,13 +339,13 @@ mod tests {
         assert_eq!(after(&good, shape, 3, false), Step::EndReply(FinishedReason::Completed));
         let bad = events(&[&start, &says("a", "three"), &end]);
         assert!(matches!(after(&bad, shape, 3, false), Step::CorrectAnswer(_)));
-        let told = events(&[&bad, &[hint("h", "structured_output")]]);
-        assert_eq!(after(&told, shape, 3, false), Step::CallModel(OfferedTools::All));
-        assert_eq!(after(&told, shape, 0, false), Step::CallModel(OfferedTools::None));
-        assert!(matches!(after(&told, shape, 0, true), Step::InvalidAnswer(_)));
-        let worse = events(&[&told, &start, &says("b", "drei"), &end]);
+        let after_hint = events(&[&bad, &[hint("h", "structured_output")]]);
+        assert_eq!(after(&after_hint, shape, 3, false), Step::CallModel(OfferedTools::All));
+        assert_eq!(after(&after_hint, shape, 0, false), Step::CallModel(OfferedTools::None));
+        assert!(matches!(after(&after_hint, shape, 0, true), Step::InvalidAnswer(_)));
+        let worse = events(&[&after_hint, &start, &says("b", "drei"), &end]);
         assert!(matches!(after(&worse, shape, 3, false), Step::InvalidAnswer(_)));
-        let better = events(&[&told, &start, &says("b", "3"), &end]);
+        let better = events(&[&after_hint, &start, &says("b", "3"), &end]);
         assert_eq!(after(&better, shape, 3, false), Step::EndReply(FinishedReason::Completed));
     }
 

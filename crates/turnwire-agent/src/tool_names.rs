@@ -40,16 +40,16 @@ pub(crate) async fn stream_with_provider_names(
     if tool_choice != *ask.tool_choice {
         options.forget_original(ModelOption::ToolChoice);
     }
-    let told = ModelRequest {
+    let renamed = ModelRequest {
         messages: &messages,
         tools: &tools,
         tool_choice: &tool_choice,
         options: &options,
         ..ask
     };
-    let answer = model.stream(told).await?;
+    let answer = model.stream(renamed).await?;
     let own: HashMap<String, String> =
-        names.names.into_iter().map(|(own, told)| (told, own)).collect();
+        names.names.into_iter().map(|(own, renamed)| (renamed, own)).collect();
     let back = move |event| match event {
         Ok(mut event) => {
             if let turnwire_core::Event { kind: EventKind::ToolCallStart(start), .. } = &mut event
@@ -72,16 +72,16 @@ struct ProviderNames {
 impl ProviderNames {
     /// Chooses a distinct name for each tool.
     fn new(tools: &[ToolDefinition]) -> Self {
-        let mut told = HashMap::new();
+        let mut names = HashMap::new();
         let tools: Vec<&ToolDefinition> =
             tools.iter().filter(|tool| tool.can_call(&tool.name)).collect();
         if tools.iter().all(|tool| is_valid_name(&tool.name)) {
-            return Self { names: told };
+            return Self { names };
         }
         let fine = tools.iter().filter(|tool| is_valid_name(&tool.name));
         let mut taken: HashSet<String> = fine.map(|tool| tool.name.clone()).collect();
         for tool in tools.iter().filter(|tool| !is_valid_name(&tool.name)) {
-            if told.contains_key(&tool.name) {
+            if names.contains_key(&tool.name) {
                 continue;
             }
             let plain = replace_invalid_chars(&tool.name);
@@ -92,9 +92,9 @@ impl ProviderNames {
                 name = format!("{}{end}", truncate_name(&plain, MAX_NAME_LENGTH - end.len()));
                 more += 1;
             }
-            told.insert(tool.name.clone(), name);
+            names.insert(tool.name.clone(), name);
         }
-        Self { names: told }
+        Self { names }
     }
 
     fn provider_name<'n>(&'n self, own: &'n str) -> &'n str {
@@ -173,7 +173,7 @@ fn truncate_name(plain: &str, most: usize) -> &str {
 mod tests {
     use super::*;
 
-    fn told(names: &[&str]) -> Vec<String> {
+    fn provider_names(names: &[&str]) -> Vec<String> {
         let tool = |name: &&str| ToolDefinition {
             name: (*name).to_owned(),
             description: String::new(),
@@ -187,13 +187,13 @@ mod tests {
 
     #[test]
     fn what_a_provider_takes_stays() {
-        assert_eq!(told(&["read", "get-weather_2"]), ["read", "get-weather_2"]);
+        assert_eq!(provider_names(&["read", "get-weather_2"]), ["read", "get-weather_2"]);
     }
 
     #[test]
     fn no_two_tools_are_told_by_one_name() {
         assert_eq!(
-            told(&["a/b", "a__b", "a.b", "a b", "ä", "", "é"]),
+            provider_names(&["a/b", "a__b", "a.b", "a b", "ä", "", "é"]),
             ["a__b_2", "a__b", "a_b", "a_b_2", "_", "unnamed", "__2"]
         );
     }
@@ -201,8 +201,8 @@ mod tests {
     #[test]
     fn long_names_are_cut_and_stay_apart() {
         let (one, two) = (format!("s/{}1", "x".repeat(80)), format!("s/{}2", "x".repeat(80)));
-        let told = told(&[&one, &two]);
-        assert!(told.iter().all(|name| is_valid_name(name)), "{told:?}");
-        assert_ne!(told.first(), told.last());
+        let provider_names = provider_names(&[&one, &two]);
+        assert!(provider_names.iter().all(|name| is_valid_name(name)), "{provider_names:?}");
+        assert_ne!(provider_names.first(), provider_names.last());
     }
 }

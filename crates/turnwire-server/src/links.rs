@@ -166,9 +166,9 @@ fn links_to_fetch(config: &Config, messages: &[Msg]) -> ApiResult<Vec<PendingLin
                 .hint("use several messages; the operator can raise `links.per_message`"));
             }
             if all.iter().all(|known| known.url != *url) {
-                let said =
+                let declared_type =
                     turnwire_wires::model_request::media_type(block).and_then(sniff::declared_type);
-                all.push(PendingLink { at, url: url.clone(), declared_type: said, target });
+                all.push(PendingLink { at, url: url.clone(), declared_type, target });
             }
         }
     }
@@ -208,8 +208,8 @@ async fn fetch_one(
     wanted: PendingLink,
     until: Instant,
 ) -> ApiResult<(String, StoredLink)> {
-    let PendingLink { at, url, declared_type: said, target } = wanted;
-    match resolve_link(app, tenant, &url, said.as_deref(), target, until).await {
+    let PendingLink { at, url, declared_type, target } = wanted;
+    match resolve_link(app, tenant, &url, declared_type.as_deref(), target, until).await {
         Ok(found) => Ok((url, found)),
         Err(trouble) => {
             tracing::debug!(link = redacted_url(&url), ?trouble, "a link was not fetched");
@@ -222,7 +222,7 @@ async fn resolve_link(
     app: &App,
     tenant: &str,
     url: &str,
-    said: Option<&str>,
+    declared_type: Option<&str>,
     target: LinkTarget,
     until: Instant,
 ) -> Result<StoredLink, LinkError> {
@@ -265,7 +265,7 @@ async fn resolve_link(
         Err(LinkError::Failed(format!("took longer than {:?}", config.timeout.0).into()))
     });
     match fetched? {
-        Some(fetched) => store_fetched(app, tenant, url, said, fetched).await,
+        Some(fetched) => store_fetched(app, tenant, url, declared_type, fetched).await,
         None => Ok(StoredLink { url: url.to_owned(), media_type: None, original: None }),
     }
 }
@@ -275,23 +275,27 @@ async fn store_fetched(
     app: &App,
     tenant: &str,
     url: &str,
-    said: Option<&str>,
+    declared_type: Option<&str>,
     fetched: FetchedFile,
 ) -> Result<StoredLink, LinkError> {
-    let FetchedFile { bytes, declared_type: told, name, held: _held } = fetched;
+    let FetchedFile { bytes, declared_type: served_type, name, held: _held } = fetched;
     if bytes.is_empty() {
         return Err(LinkError::Failed("is empty".into()));
     }
-    let kind = sniff::detect_media_type(told.as_deref(), name.as_deref(), &bytes);
+    let kind = sniff::detect_media_type(served_type.as_deref(), name.as_deref(), &bytes);
     if !app.config.links.types.iter().any(|taken| taken.matches(&kind)) {
         return Err(LinkError::UnsupportedType(format!("is {kind}, which is not allowed")));
     }
     // An HTML page instead of an image is an error page or a cookie banner.
-    let is_media = |said: &&str| matches!(sniff::type_family(said), "image" | "audio" | "video");
-    if let Some(said) = said.filter(is_media)
-        && sniff::type_family(said) != sniff::type_family(&kind)
+    let is_media = |declared_type: &&str| {
+        matches!(sniff::type_family(declared_type), "image" | "audio" | "video")
+    };
+    if let Some(declared_type) = declared_type.filter(is_media)
+        && sniff::type_family(declared_type) != sniff::type_family(&kind)
     {
-        return Err(LinkError::UnsupportedType(format!("is declared as {said}, but is {kind}")));
+        return Err(LinkError::UnsupportedType(format!(
+            "is declared as {declared_type}, but is {kind}"
+        )));
     }
     let stored = blobs::store_blob(app, tenant, &kind, bytes).await?;
     Ok(StoredLink {
@@ -331,24 +335,24 @@ fn replace_links(msg: Msg, found: &HashMap<String, StoredLink>) -> ApiResult<Msg
 }
 
 /// Whether a stored block comes from a client's block, whose link was fetched or whose data was offloaded.
-pub(crate) fn is_same_data(stored: &DataBlock, said: &DataBlock) -> bool {
-    if stored.source == said.source {
-        return stored.name == said.name;
+pub(crate) fn is_same_data(stored: &DataBlock, sent: &DataBlock) -> bool {
+    if stored.source == sent.source {
+        return stored.name == sent.name;
     }
     let Source::Url(known) = &stored.source else { return false };
-    let is_it = match &said.source {
-        Source::Url(said) => {
+    let is_it = match &sent.source {
+        Source::Url(sent) => {
             let original: Option<String> = known.rest.get(ORIGINAL_URL).ok().flatten();
-            original.is_some_and(|original| original == said.url)
+            original.is_some_and(|original| original == sent.url)
                 || blobs::hash_in_url(&known.url)
-                    .is_some_and(|hash| blobs::hash_in_url(&said.url) == Some(hash))
+                    .is_some_and(|hash| blobs::hash_in_url(&sent.url) == Some(hash))
         }
-        Source::Base64(_) => said.decoded().and_then(Result::ok).is_some_and(|bytes| {
+        Source::Base64(_) => sent.decoded().and_then(Result::ok).is_some_and(|bytes| {
             blobs::hash_in_url(&known.url).is_some_and(|hash| hash == sha256(&bytes))
         }),
         Source::Other(_) => false,
     };
-    is_it && (said.name.is_none() || stored.name == said.name)
+    is_it && (sent.name.is_none() || stored.name == sent.name)
 }
 
 /// The file name in a link.
@@ -385,12 +389,12 @@ mod tests {
         let Source::Url(source) = &mut stored.source else { unreachable!() };
         source.rest.insert(ORIGINAL_URL, "https://a.example/x.png");
         stored.name = Some("x.png".to_owned());
-        let said = |url: &str| DataBlock::url(url, "image/jpeg");
-        assert!(is_same_data(&stored, &said("https://a.example/x.png")));
-        assert!(is_same_data(&stored, &said(&format!("/v1/blobs/{hash}"))));
-        assert!(!is_same_data(&stored, &said(&format!("/v1/blobs/{other}"))));
-        assert!(!is_same_data(&stored, &said("https://a.example/y.png")));
-        let renamed = DataBlock { name: Some("y".to_owned()), ..said("https://a.example/x.png") };
+        let sent = |url: &str| DataBlock::url(url, "image/jpeg");
+        assert!(is_same_data(&stored, &sent("https://a.example/x.png")));
+        assert!(is_same_data(&stored, &sent(&format!("/v1/blobs/{hash}"))));
+        assert!(!is_same_data(&stored, &sent(&format!("/v1/blobs/{other}"))));
+        assert!(!is_same_data(&stored, &sent("https://a.example/y.png")));
+        let renamed = DataBlock { name: Some("y".to_owned()), ..sent("https://a.example/x.png") };
         assert!(!is_same_data(&stored, &renamed));
         let bytes = DataBlock::bytes(b"hello", "image/png");
         let moved =

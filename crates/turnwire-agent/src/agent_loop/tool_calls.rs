@@ -30,7 +30,7 @@ impl AgentLoop<'_> {
         todos: Vec<(ToolCall, CallAction)>,
     ) -> Result<Flow, AgentError> {
         let mut events = Vec::new();
-        let (mut asked, mut handed, mut runs) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut to_confirm, mut for_client, mut runs) = (Vec::new(), Vec::new(), Vec::new());
         for (mut call, todo) in todos {
             match todo {
                 CallAction::Refuse(state, why) => {
@@ -47,10 +47,10 @@ impl AgentLoop<'_> {
                 }
                 CallAction::AskUser(rules) => {
                     call.suggested_rules = rules;
-                    asked.push(call);
+                    to_confirm.push(call);
                 }
                 // The client's result arrives whole, with its own start event.
-                CallAction::SendToClient => handed.push(call),
+                CallAction::SendToClient => for_client.push(call),
                 CallAction::Run(began) => {
                     if began == ResultStarted::No {
                         events.push(self.result_start(&call));
@@ -59,12 +59,12 @@ impl AgentLoop<'_> {
                 }
             }
         }
-        let waits = !asked.is_empty() || !handed.is_empty();
-        if !handed.is_empty() {
-            events.push(self.event(RequireExternalExecution { tool_calls: handed }));
+        let waits = !to_confirm.is_empty() || !for_client.is_empty();
+        if !for_client.is_empty() {
+            events.push(self.event(RequireExternalExecution { tool_calls: for_client }));
         }
-        if !asked.is_empty() {
-            events.push(self.event(RequireUserConfirm { tool_calls: asked }));
+        if !to_confirm.is_empty() {
+            events.push(self.event(RequireUserConfirm { tool_calls: to_confirm }));
         }
         self.commit(events).await?;
         let flow = self.run_tools(runs).await?;
@@ -126,11 +126,11 @@ impl AgentLoop<'_> {
                 let Some((call, tool)) = queue.pop_front() else { break };
                 launch.start(&mut running, call, tool, self);
             }
-            let (mut said, mut ended) = (Vec::new(), Vec::new());
+            let (mut updates, mut ended) = (Vec::new(), Vec::new());
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Err(AgentError::Stopped),
-                Some(piece) = pieces.recv() => said.push(piece),
+                Some(piece) = pieces.recv() => updates.push(piece),
                 Some(done) = running.join_next() => ended.push(done),
             }
             // The tools that have ended by now have sent all their updates: commit those before their end.
@@ -138,22 +138,22 @@ impl AgentLoop<'_> {
             while let Some(done) = running.try_join_next() {
                 ended.push(done);
             }
-            while said.len() <= MAX_PENDING_UPDATES
+            while updates.len() <= MAX_PENDING_UPDATES
                 && let Ok(piece) = pieces.try_recv()
             {
-                said.push(piece);
+                updates.push(piece);
             }
-            let (mut events, mut told) = (Vec::new(), Vec::new());
-            for ToolUpdate { call_id, content: said } in said {
+            let (mut events, mut acknowledgements) = (Vec::new(), Vec::new());
+            for ToolUpdate { call_id, content } in updates {
                 if over.contains(&call_id) {
                     continue;
                 }
-                match said {
+                match content {
                     UpdateContent::Text(text) => events.push(self.result_text(&call_id, text)),
                     UpdateContent::Part(part) => events.push(self.result_part(&call_id, *part)),
                     UpdateContent::Events(more, durable) => {
                         events.extend(more);
-                        told.push(durable);
+                        acknowledgements.push(durable);
                     }
                     UpdateContent::FinalEvents(more) => {
                         last.entry(call_id).or_default().extend(more);
@@ -163,9 +163,9 @@ impl AgentLoop<'_> {
             for done in ended {
                 match done {
                     Ok((_, Ok(ToolOutput::Waiting))) => flow = Flow::Wait,
-                    Ok((call, given)) => {
+                    Ok((call, output)) => {
                         events.extend(last.remove(&call).unwrap_or_default());
-                        events.extend(self.output_events(&call, given));
+                        events.extend(self.output_events(&call, output));
                         over.insert(call);
                     }
                     Err(error) => {
@@ -174,7 +174,7 @@ impl AgentLoop<'_> {
                 }
             }
             self.commit(events).await?;
-            for durable in told {
+            for durable in acknowledgements {
                 // The receiver may be gone.
                 let _ = durable.send(());
             }
@@ -219,10 +219,10 @@ impl AgentLoop<'_> {
     fn output_events(
         &self,
         call_id: &str,
-        given: Result<ToolOutput, ToolError>,
+        output: Result<ToolOutput, ToolError>,
     ) -> Vec<Event<'static>> {
         let mut events = Vec::new();
-        let state = match given {
+        let state = match output {
             Ok(ToolOutput::Empty | ToolOutput::Waiting) => ToolResultState::Success,
             Ok(ToolOutput::Text(text)) => {
                 if !text.is_empty() {

@@ -11,7 +11,7 @@ pub(super) enum Scene {
     Team,
     Json,
     Fail,
-    Long { deltas: u64, asked: LengthLimit },
+    Long { deltas: u64, limit: LengthLimit },
     Introduction,
 }
 
@@ -40,7 +40,7 @@ const KEYWORDS: [(&str, Scene); 8] = [
 impl Scene {
     pub(super) fn from_message(message: &str) -> Self {
         let has = |word: &str| words(message).any(|it| it.eq_ignore_ascii_case(word));
-        let found = KEYWORDS.into_iter().find(|(word, _)| has(word)).map(|(_, wish)| wish);
+        let found = KEYWORDS.into_iter().find(|(word, _)| has(word)).map(|(_, scene)| scene);
         found.or_else(|| parse_long(message)).unwrap_or(Self::Introduction)
     }
 }
@@ -53,8 +53,8 @@ fn parse_long(message: &str) -> Option<Scene> {
         .find_map(|(_, next)| next.bytes().all(|byte| byte.is_ascii_digit()).then_some(next))?;
     // A number that is too large for `u64` is above the limit anyway.
     let deltas = number.parse().unwrap_or(u64::MAX);
-    let asked = if deltas > MAX_DELTAS { LengthLimit::Exceeded } else { LengthLimit::Within };
-    Some(Scene::Long { deltas: deltas.min(MAX_DELTAS), asked })
+    let limit = if deltas > MAX_DELTAS { LengthLimit::Exceeded } else { LengthLimit::Within };
+    Some(Scene::Long { deltas: deltas.min(MAX_DELTAS), limit })
 }
 
 pub(super) fn words(message: &str) -> impl Iterator<Item = &str> {
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn words_count_whole_in_any_case_and_in_the_order_of_the_table() {
-        for (message, wish) in [
+        for (message, scene) in [
             ("How is the weather?", Scene::Weather),
             ("WEATHER", Scene::Weather),
             ("get_weather", Scene::Introduction),
@@ -79,14 +79,14 @@ mod tests {
             ("", Scene::Introduction),
             ("ein Überbrowser", Scene::Introduction),
         ] {
-            assert_eq!(Scene::from_message(message), wish, "{message}");
+            assert_eq!(Scene::from_message(message), scene, "{message}");
         }
     }
 
     #[test]
     fn long_needs_a_number_and_has_an_end() {
-        let long = |deltas, asked| Scene::Long { deltas, asked };
-        for (message, wish) in [
+        let long = |deltas, limit| Scene::Long { deltas, limit };
+        for (message, scene) in [
             ("long 300", long(300, LengthLimit::Within)),
             ("How long? Long 3.", long(3, LengthLimit::Within)),
             ("long 0", long(0, LengthLimit::Within)),
@@ -97,7 +97,7 @@ mod tests {
             ("long -1", long(1, LengthLimit::Within)),
             ("long 1x", Scene::Introduction),
         ] {
-            assert_eq!(Scene::from_message(message), wish, "{message}");
+            assert_eq!(Scene::from_message(message), scene, "{message}");
         }
     }
 }

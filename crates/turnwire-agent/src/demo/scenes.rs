@@ -173,10 +173,10 @@ pub(super) async fn fail(w: &mut ReplyWriter<'_, '_>) -> SceneResult {
 pub(super) async fn long(
     w: &mut ReplyWriter<'_, '_>,
     deltas: u64,
-    asked: LengthLimit,
+    limit: LengthLimit,
 ) -> SceneResult {
     let numbers = DemoBlock::Text(Chunks::Numbers(deltas));
-    let said = match asked {
+    let said = match limit {
         LengthLimit::Within => vec![numbers],
         LengthLimit::Exceeded => {
             let most = format!("That is more than I give at once: {MAX_DELTAS} deltas it is.");

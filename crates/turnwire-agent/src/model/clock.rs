@@ -77,8 +77,8 @@ impl TimedToken {
     const TICK: Duration = Duration::from_micros(10);
 
     /// A token for this position and time.
-    pub fn new(nth: u32, said: SystemTime) -> Self {
-        let since = said.duration_since(UNIX_EPOCH).unwrap_or_default();
+    pub fn new(nth: u32, sent_at: SystemTime) -> Self {
+        let since = sent_at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let ticks = since.as_micros() / Self::TICK.as_micros() % u128::from(Self::TICK_RANGE);
         Self { nth: nth % Self::POSITIONS, ticks: u64::try_from(ticks).unwrap_or_default() }
     }
@@ -112,7 +112,7 @@ impl std::fmt::Display for TimedToken {
 
 /// The progress of an answer.
 struct ClockStream {
-    wish: ClockRequest,
+    request: ClockRequest,
     reply: String,
     block: String,
     begin: (Instant, SystemTime),
@@ -122,14 +122,14 @@ struct ClockStream {
 
 impl ClockStream {
     async fn next(&mut self) -> Option<EventKind<'static>> {
-        let (at, tokens) = (self.at, self.wish.tokens);
+        let (at, tokens) = (self.at, self.request.tokens);
         self.at += 1;
         let block_id = || self.block.clone().into();
         Some(match at {
             0 => ModelCallStart { model_name: NAME.to_owned() }.into(),
             1 => TextBlockStart { block_id: block_id() }.into(),
             _ if at - 2 < tokens => {
-                let due = self.wish.due(at - 2);
+                let due = self.request.due(at - 2);
                 tokio::time::sleep_until(self.begin.0 + due).await;
                 let delta = TimedToken::new(at - 2, self.begin.1 + due).to_string().into();
                 TextBlockDelta { block_id: block_id(), delta }.into()
@@ -159,7 +159,7 @@ impl Model for ClockModel {
         let question = ask.messages.iter().rev().find(|msg| msg.role() == Role::User);
         let question = question.and_then(|msg: &Msg| msg.text("\n")).unwrap_or_default();
         let saying = ClockStream {
-            wish: ClockRequest::parse(&question),
+            request: ClockRequest::parse(&question),
             reply: ask.reply_id.to_owned(),
             block: format!("{}1", ask.block_prefix),
             begin: (Instant::now(), SystemTime::now()),
@@ -180,16 +180,16 @@ mod tests {
 
     #[test]
     fn a_token_says_which_it_is_and_when_it_was_said() {
-        let said = UNIX_EPOCH + Duration::from_micros(1_723_456_789_012_345);
-        let token = TimedToken::new(1_342, said);
+        let sent_at = UNIX_EPOCH + Duration::from_micros(1_723_456_789_012_345);
+        let token = TimedToken::new(1_342, sent_at);
         let text = token.to_string();
         assert_eq!(text, "#428901234");
         assert_eq!(text.len(), 1 + usize::from(TimedToken::DIGITS));
         assert_eq!(TimedToken::from_digits(text[1..].parse().unwrap()), token);
         assert_eq!([0, 42, 43, 1_342].map(|next| token.position(next)), [42, 42, 142, 1_342]);
-        let age = token.age(said + Duration::from_millis(3));
+        let age = token.age(sent_at + Duration::from_millis(3));
         assert_eq!(age, Duration::from_millis(3));
-        assert_eq!(token.age(said - Duration::from_millis(3)), Duration::ZERO);
+        assert_eq!(token.age(sent_at - Duration::from_millis(3)), Duration::ZERO);
         // The digits wrap around in between.
         let ticks = |ticks: u64| UNIX_EPOCH + Duration::from_micros(10 * ticks);
         let late = TimedToken::new(0, ticks(TimedToken::TICK_RANGE - 5));
@@ -198,13 +198,13 @@ mod tests {
 
     #[test]
     fn a_message_says_how_much_and_how_fast() {
-        let wish = |tokens, rate| ClockRequest { tokens, rate };
-        assert_eq!(ClockRequest::parse("30 tokens, 10 a second"), wish(30, 10));
-        assert_eq!(ClockRequest::parse(&wish(7, 9).to_string()), wish(7, 9));
-        assert_eq!(ClockRequest::parse("Hello!"), wish(500, 50));
+        let request = |tokens, rate| ClockRequest { tokens, rate };
+        assert_eq!(ClockRequest::parse("30 tokens, 10 a second"), request(30, 10));
+        assert_eq!(ClockRequest::parse(&request(7, 9).to_string()), request(7, 9));
+        assert_eq!(ClockRequest::parse("Hello!"), request(500, 50));
         assert_eq!(
             ClockRequest::parse("99999999999999999999 at 0/s"),
-            wish(ClockRequest::MAX_TOKENS, 1)
+            request(ClockRequest::MAX_TOKENS, 1)
         );
     }
 

@@ -48,15 +48,15 @@ pub async fn run(
     let text = std::str::from_utf8(&body)
         .map_err(|_| ApiError::bad_request("the body is not UTF-8").hint(EXAMPLE_INPUT))?;
     let input = RunInput::parse(text).map_err(|why| invalid_input(&why))?;
-    let asked = RunRequest { app: &app, caller: &caller, agent: &agent, input: &input };
+    let request = RunRequest { app: &app, caller: &caller, agent: &agent, input: &input };
     if let Some(id) = last_event_id(&headers)? {
-        return asked.resume_after(&id).await;
+        return request.resume_after(&id).await;
     }
-    let Some(session) = asked.session().await? else { return asked.empty_run() };
+    let Some(session) = request.session().await? else { return request.empty_run() };
     let mut tries = 1;
     loop {
-        let thread = ThreadState::load(&session, &asked).await?;
-        match asked.handle(&session, &thread).await {
+        let thread = ThreadState::load(&session, &request).await?;
+        match request.handle(&session, &thread).await {
             // The same message or another answer was stored at the same time: evaluate again.
             Err(error) if lost_race(&error) && tries < MAX_ATTEMPTS => tries += 1,
             done => return done,
@@ -176,9 +176,9 @@ impl RunRequest<'_> {
         if let Some(last) = messages.pop() {
             messages.push(client_context(self.input).attach_to(last));
         }
-        let said =
+        let outcome =
             send_all(self.app, session, SendRequest { messages, ..SendRequest::default() }).await;
-        let sent = said.map_err(|error| match error.name() {
+        let sent = outcome.map_err(|error| match error.name() {
             "busy" => self.busy_error("a reply is running"),
             _ => error,
         })?;
@@ -280,7 +280,7 @@ impl RunRequest<'_> {
         response: &ResponseKey,
         pause: PausePolicy,
     ) -> ApiResult<ReplySubscriber> {
-        let tell = ReplyStreamOptions {
+        let options = ReplyStreamOptions {
             wire: wire()?,
             encoding: self.encoding(response.resets_client),
             reply_id: response.reply_id.clone(),
@@ -288,7 +288,7 @@ impl RunRequest<'_> {
             pause,
             expires_at: self.caller.expires_at(),
         };
-        follow_reply(self.app, session, tell).await
+        follow_reply(self.app, session, options).await
     }
 
     fn encoding(&self, resets_client: bool) -> EncoderOptions {
@@ -355,9 +355,9 @@ struct ThreadState {
 }
 
 impl ThreadState {
-    async fn load(session: &Arc<Session>, asked: &RunRequest<'_>) -> ApiResult<Self> {
+    async fn load(session: &Arc<Session>, request: &RunRequest<'_>) -> ApiResult<Self> {
         let snapshot = session.snapshot().await?;
-        let (ids, replies) = (asked.input.message_ids(), asked.input.reply_ids());
+        let (ids, replies) = (request.input.message_ids(), request.input.reply_ids());
         let mut thread = Self {
             pending: snapshot.pending_calls(),
             known: HashSet::new(),
@@ -370,7 +370,7 @@ impl ThreadState {
         thread.known.extend(thread.snapshot.queue.iter().map(|queued| queued.id.clone()));
         let open = thread.snapshot.open.iter().map(|reply| reply.msg().id().to_owned());
         thread.known.extend(open);
-        let mut comparison = asked.input.comparison();
+        let mut comparison = request.input.comparison();
         let mut walk = session.message_pages().without_sub_agents();
         loop {
             let stored = walk.next_page().await?;

@@ -134,10 +134,10 @@ fn file_part(block: &DataBlock) -> Fields {
         rest.remove("type");
     }
     if source(&url, &media_type) != block.source {
-        let mut said = to_fields(&block.source);
-        said.remove("data");
-        said.remove("url");
-        rest.insert("source", to_json(&said));
+        let mut source = to_fields(&block.source);
+        source.remove("data");
+        source.remove("url");
+        rest.insert("source", to_json(&source));
     }
     part.insert("url", url);
     with_rest(part, rest)
@@ -145,18 +145,22 @@ fn file_part(block: &DataBlock) -> Fields {
 
 /// The URL and media type of a file. `None` for an unknown source.
 pub(super) fn file_url(block: &DataBlock) -> Option<(String, String)> {
-    let said = crate::model_request::media_type(block).unwrap_or("application/octet-stream");
+    let media_type = crate::model_request::media_type(block).unwrap_or("application/octet-stream");
     let url = match &block.source {
         Source::Base64(source) => {
             // Other characters would end the head of the `data:` URL early.
             let is_plain = |c: char| c.is_ascii_alphanumeric() || "/+-._=;*".contains(c);
-            let head = if said.chars().all(is_plain) { said } else { "application/octet-stream" };
+            let head = if media_type.chars().all(is_plain) {
+                media_type
+            } else {
+                "application/octet-stream"
+            };
             format!("data:{head};base64,{}", source.data)
         }
         Source::Url(source) => source.url.clone(),
         Source::Other(_) => return None,
     };
-    Some((url, said.to_owned()))
+    Some((url, media_type.to_owned()))
 }
 
 /// The base64 of a `data:` URL.
@@ -264,19 +268,19 @@ fn read_rest(mut part: Fields, dropped: &[&str]) -> Fields {
 fn read_file(mut part: Fields) -> Result<ContentBlock> {
     let (url, media_type): (String, Option<String>) = (part.need("url")?, part.take("mediaType")?);
     // Required since version 5; older clients have it in the URL.
-    let said = || url.strip_prefix("data:")?.split([';', ',']).next().map(str::to_owned);
+    let url_type = || url.strip_prefix("data:")?.split([';', ',']).next().map(str::to_owned);
     let media_type = media_type
-        .or_else(said)
+        .or_else(url_type)
         .ok_or_else(|| Error::new(ErrorKind::NotAMessage, "a file part has no `mediaType`"))?;
     let name: Option<String> = part.take("filename")?;
     let mut block = read_rest(part, &[]);
     let mut from = to_fields(&source(&url, &media_type));
-    if let Some(said) = take_object(&mut block, "source") {
-        let is_base64 = said.raw("type") == Some(&Json::from("base64"));
+    if let Some(source) = take_object(&mut block, "source") {
+        let is_base64 = source.raw("type") == Some(&Json::from("base64"));
         match base64_of(&url) {
-            Some(data) if is_base64 => from = with_field(said, "data", data),
+            Some(data) if is_base64 => from = with_field(source, "data", data),
             None if is_base64 => {}
-            _ => from = with_field(said, "url", &url),
+            _ => from = with_field(source, "url", &url),
         }
     }
     block.insert("source", to_json(&from));

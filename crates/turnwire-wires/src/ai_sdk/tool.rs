@@ -92,8 +92,8 @@ pub(super) fn write_tool_part(call: Option<&ToolCall>, result: Option<PlacedResu
     // The client executes only calls that are submitted to it.
     let is_here = call.is_none_or(|call| call.state != ToolCallState::Submitted);
     part.insert("providerExecuted", is_here);
-    let said = |key: &str, ours: &Fields| ours.raw(key).cloned();
-    if said("state", &ours)
+    let field = |key: &str, ours: &Fields| ours.raw(key).cloned();
+    if field("state", &ours)
         == Some(to_json(&call_state(state, is_here, expected_approval(id, state).as_ref())))
     {
         ours.remove("state");
@@ -301,7 +301,8 @@ pub(super) fn read_tool_part(mut part: Fields) -> Result<ToolPart> {
     let approval = take_object(&mut part, "approval");
     let result = match state.as_str() {
         "output-available" | "output-error" | "output-denied" => {
-            let reason = approval.as_ref().and_then(|said| said.get("reason").ok().flatten());
+            let reason =
+                approval.as_ref().and_then(|approval| approval.get("reason").ok().flatten());
             let at = rest.take::<usize>("at")?;
             Some((read_result(&mut part, rest, (&id, &name, &state), reason)?, at))
         }
@@ -359,9 +360,9 @@ fn read_result(
             if rest.remove("parts").is_some() {
                 output.parse_as()?
             } else {
-                let mut said = Fields::default();
-                let payload = payload_of(&output, &mut said);
-                metadata = metadata.or(Some(said));
+                let mut fields = Fields::default();
+                let payload = payload_of(&output, &mut fields);
+                metadata = metadata.or(Some(fields));
                 payload
             }
         }
@@ -398,7 +399,7 @@ fn unknown_fields(
     word: &str,
     (id, state): (&str, &str),
     is_here: Option<bool>,
-    said: Option<Fields>,
+    approval: Option<Fields>,
 ) -> Fields {
     for empty in ["output", "errorText", "title", "rawInput", "preliminary"] {
         part = without_null(part, &[empty]);
@@ -409,13 +410,13 @@ fn unknown_fields(
     if is_here == Some(false) && state != "input-available" {
         part.insert("providerExecuted", false);
     }
-    if let Some(said) = said {
-        let mut plain = said.clone();
+    if let Some(approval) = approval {
+        let mut plain = approval.clone();
         if state == "output-denied" {
             plain.remove("reason");
         }
         if Some(plain) != expected_approval(id, state) {
-            part.insert("approval", to_json(&said));
+            part.insert("approval", to_json(&approval));
         }
     }
     part

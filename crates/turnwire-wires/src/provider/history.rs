@@ -78,8 +78,8 @@ impl HistoryReader {
     }
 
     /// Remembers a call and returns its id, or a new one if none is given.
-    pub(crate) fn register_call(&mut self, given: Option<&str>, name: &str) -> String {
-        let id = self.id_or_new(given);
+    pub(crate) fn register_call(&mut self, known_id: Option<&str>, name: &str) -> String {
+        let id = self.id_or_new(known_id);
         self.pending_calls.push((name.to_owned(), id.clone()));
         id
     }
@@ -88,26 +88,26 @@ impl HistoryReader {
     /// is given.
     pub(crate) fn match_result(
         &mut self,
-        given: Option<&str>,
+        known_id: Option<&str>,
         name: Option<&str>,
     ) -> (String, String) {
-        let given = given.filter(|id| !id.is_empty());
+        let known_id = known_id.filter(|id| !id.is_empty());
         let name = name.filter(|name| !name.is_empty());
-        let found = self.pending_calls.iter().position(|(call, id)| match (given, name) {
-            (Some(given), _) => id == given,
+        let found = self.pending_calls.iter().position(|(call, id)| match (known_id, name) {
+            (Some(known_id), _) => id == known_id,
             (None, Some(name)) => call == name,
             (None, None) => true,
         });
         let (call, id) = match found.map(|at| self.pending_calls.remove(at)) {
             Some(call) => call,
-            None => (String::new(), self.id_or_new(given)),
+            None => (String::new(), self.id_or_new(known_id)),
         };
         (name.map_or(call, str::to_owned), id)
     }
 
-    fn id_or_new(&mut self, given: Option<&str>) -> String {
-        if let Some(given) = given.filter(|given| !given.is_empty()) {
-            return given.to_owned();
+    fn id_or_new(&mut self, known_id: Option<&str>) -> String {
+        if let Some(known_id) = known_id.filter(|known_id| !known_id.is_empty()) {
+            return known_id.to_owned();
         }
         self.generated_ids += 1;
         format!("call-{}", self.generated_ids)

@@ -55,16 +55,16 @@ async fn serve(mut stream: TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut inbox = Vec::new();
     loop {
-        let wish = loop {
-            if let Some((wish, length)) = parse_request(&inbox)? {
+        let request = loop {
+            if let Some((request, length)) = parse_request(&inbox)? {
                 inbox.drain(..length);
-                break wish;
+                break request;
             }
             if inbox.len() > MAX_REQUEST || stream.read_buf(&mut inbox).await? == 0 {
                 return Ok(());
             }
         };
-        send_tokens(&mut stream, wish).await?;
+        send_tokens(&mut stream, request).await?;
     }
 }
 
@@ -96,8 +96,8 @@ async fn send_tokens(stream: &mut TcpStream, wish: ClockRequest) -> io::Result<(
     stream.write_all(HEAD).await?;
     let mut chunk = Vec::new();
     let length = BEFORE.len() + 1 + usize::from(TimedToken::DIGITS) + BEHIND.len();
-    for nth in 0..wish.tokens {
-        tokio::time::sleep_until(begin + wish.due(nth)).await;
+    for nth in 0..request.tokens {
+        tokio::time::sleep_until(begin + request.due(nth)).await;
         let token = TimedToken::new(nth, SystemTime::now());
         chunk.clear();
         write!(chunk, "{length:x}\r\n{BEFORE}{token}{BEHIND}\r\n")?;
