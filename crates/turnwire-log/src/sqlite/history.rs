@@ -33,7 +33,7 @@ pub(super) fn find(
     let mut query = conn.prepare_cached(&format!(
         "SELECT tenant, id, seq, client, updated_ms, state, sessions.history
              FROM history JOIN sessions ON sessions.no = history.session
-             WHERE substr(digest, 1, 8) = substr(?1, 1, 8) AND digest = ?1
+             WHERE substr(digest, 1, 6) = substr(?1, 1, 6) AND digest = ?1
              ORDER BY history.session DESC, seq DESC LIMIT {MAX_HISTORY_MATCHES}"
     ))?;
     for &digest in digests {

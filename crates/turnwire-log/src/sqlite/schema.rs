@@ -198,7 +198,7 @@ CREATE TABLE history (
     PRIMARY KEY (session, seq, no)
 ) STRICT, WITHOUT ROWID;
 -- The beginning of a digest is nearly unique, and makes the index a third smaller.
-CREATE INDEX history_digest ON history (substr(digest, 1, 8));
+CREATE INDEX history_digest ON history (substr(digest, 1, 6));
 ALTER TABLE sessions ADD COLUMN history BLOB;
 ";
 

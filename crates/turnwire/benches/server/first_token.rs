@@ -154,13 +154,10 @@ fn serve(mut stream: TcpStream) -> std::io::Result<()> {
     };
     let token = chunk(json!({"role": "assistant", "content": ANSWER}), Value::Null);
     let end = chunk(json!({}), json!("stop")) + "data: [DONE]\n\n";
-    let mut answer =
-        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-            .to_owned();
-    for part in [token, end] {
-        answer += &format!("{:x}\r\n{part}\r\n", part.len());
-    }
-    let answer = [answer.as_bytes(), LAST_CHUNK].concat();
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\
+        Transfer-Encoding: chunked\r\n\r\n";
+    let parts = [token, end].map(|part| format!("{:x}\r\n{part}\r\n", part.len()));
+    let answer = [head.as_bytes(), parts.concat().as_bytes(), LAST_CHUNK].concat();
     let mut inbox = Vec::new();
     loop {
         let mut part = [0; 16 * 1024];

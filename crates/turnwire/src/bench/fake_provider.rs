@@ -91,7 +91,7 @@ fn parse_request(bytes: &[u8]) -> io::Result<Option<(ClockRequest, usize)>> {
 }
 
 /// Sends each token when it is due, in its own packet.
-async fn send_tokens(stream: &mut TcpStream, wish: ClockRequest) -> io::Result<()> {
+async fn send_tokens(stream: &mut TcpStream, request: ClockRequest) -> io::Result<()> {
     let begin = Instant::now();
     stream.write_all(HEAD).await?;
     let mut chunk = Vec::new();
