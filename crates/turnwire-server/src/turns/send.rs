@@ -165,10 +165,10 @@ pub async fn send(
 pub async fn send_all(
     app: &Arc<App>,
     session: &Arc<Session>,
-    say: SendRequest<'_>,
+    request: SendRequest<'_>,
 ) -> ApiResult<SendOutcome> {
     let SendRequest { messages, events, if_busy, reply_id, idempotency_key, claimed, history } =
-        say;
+        request;
     if let Some(idempotency_key) = idempotency_key
         && let Some(answer) = idempotency_key.find_response(&app.log).await?
     {
@@ -191,14 +191,15 @@ pub async fn send_all(
         }
     }
     let messages = links::fetch_links(app, &session.key().tenant, messages).await?;
-    let mut taken = Vec::with_capacity(messages.len());
+    let mut prepared = Vec::with_capacity(messages.len());
     for msg in messages {
-        taken.push(PreparedMessage::new(app, session, msg).await?);
+        prepared.push(PreparedMessage::new(app, session, msg).await?);
     }
     let last =
-        taken.pop().ok_or_else(|| ApiError::unprocessable("there is no message to answer"))?;
-    let earlier = taken;
-    let ids: Vec<&str> = earlier.iter().chain([&last]).map(|taken| taken.id.as_str()).collect();
+        prepared.pop().ok_or_else(|| ApiError::unprocessable("there is no message to answer"))?;
+    let earlier = prepared;
+    let ids: Vec<&str> =
+        earlier.iter().chain([&last]).map(|prepared| prepared.id.as_str()).collect();
     let incoming =
         PendingSend { app, session, earlier: &earlier, last: &last, events, reply_id, history };
     let (sent, _) = session
@@ -281,8 +282,8 @@ impl Admission<'_> {
     /// Decides before anything is stored for the messages: nothing may be left of a refused
     /// request. The final decision is made in the change that logs them.
     async fn decide_early(&self, ids: &[&str]) -> ApiResult<Decision> {
-        let (way, _) = self.session.transact(ids, |tx| self.decide(tx, ids)).await?;
-        Ok(way)
+        let (decision, _) = self.session.transact(ids, |tx| self.decide(tx, ids)).await?;
+        Ok(decision)
     }
 
     fn decide(&self, tx: &Transaction<'_>, ids: &[&str]) -> ApiResult<Decision> {
