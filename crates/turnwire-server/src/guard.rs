@@ -4,6 +4,7 @@
 mod hosts;
 mod origins;
 mod request_id;
+mod shared_body;
 
 use crate::App;
 use crate::api::{self, Access, RouteLayer};
@@ -21,6 +22,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri,
 use hyper::body::Incoming;
 use origins::Origins;
 use request_id::RequestIds;
+use shared_body::SharedBody;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -127,7 +129,7 @@ impl Guard {
     pub(crate) async fn serve(
         &self,
         conn: &Arc<ClientConnection>,
-        mut request: Request<Incoming>,
+        request: Request<Incoming>,
     ) -> Response<TrackedBody> {
         let busy = ActiveRequest::new(conn);
         let start = Instant::now();
@@ -136,19 +138,23 @@ impl Guard {
         let uri = request.uri().clone();
         let version = request.version();
         let origin = request.headers().get(ORIGIN).cloned();
+        let (mut request, rest) = SharedBody::share(request);
         let is_stopping = conn.signal() == Signal::Stop && !is_probe(uri.path());
+        // Whether the connection ends with this response.
+        let mut is_last = is_stopping;
         let admitted =
             if is_stopping { Err(stopping()) } else { self.admit(conn, &mut request, start) };
         let mut response = match admitted {
             Ok(AdmissionResult::Pass(context)) => self.dispatch(conn, context, request).await,
-            Ok(AdmissionResult::Answered(answer)) => answer,
+            Ok(AdmissionResult::Answered(answer)) => {
+                drop(request);
+                answer
+            }
             Err(error) => {
-                let too_many = error.name() == TOO_MANY_CONNECTIONS && version == Version::HTTP_11;
+                drop(request);
+                is_last |= error.name() == TOO_MANY_CONNECTIONS;
                 let dialect = api::dialect_for_path(uri.path());
-                let mut response = dialect.translate(error.into_response());
-                if too_many {
-                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-                }
+                let response = dialect.translate(error.into_response());
                 self.app.metrics.count_response(None, response.status(), start.elapsed());
                 response
             }
@@ -156,9 +162,9 @@ impl Guard {
         if let Some(origin) = origin {
             self.origins.allow_origin(&origin, response.headers_mut());
         }
-        let is_late = response.status() == StatusCode::REQUEST_TIMEOUT;
-        if (is_late || is_stopping) && version == Version::HTTP_11 {
-            // The rest of a late body would be read as the next request.
+        // The rest of a late body would be read as the next request.
+        is_last |= response.status() == StatusCode::REQUEST_TIMEOUT;
+        if version == Version::HTTP_11 && (is_last || !rest.read().await) {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         let line =
@@ -177,7 +183,7 @@ impl Guard {
         &self,
         conn: &Arc<ClientConnection>,
         context: RequestContext,
-        mut request: Request<Incoming>,
+        mut request: Request<SharedBody>,
     ) -> Response<Body> {
         if request.method() == Method::POST
             && let Some(layer) = &self.publish_layer
@@ -202,7 +208,7 @@ impl Guard {
         layer: &RouteLayer,
         context: RequestContext,
         id: String,
-        request: Request<Incoming>,
+        request: Request<SharedBody>,
     ) -> Response<Body> {
         let admitted = layer.check(&context, request.uri().query()).and_then(|()| {
             let caller = context.caller()?;
@@ -222,7 +228,7 @@ impl Guard {
     fn admit(
         &self,
         conn: &Arc<ClientConnection>,
-        request: &mut Request<Incoming>,
+        request: &mut Request<SharedBody>,
         start: Instant,
     ) -> ApiResult<AdmissionResult> {
         let host = host_of(request)?;
@@ -247,7 +253,7 @@ impl Guard {
 
     /// Authenticates a request. A ticket is removed from the URL, so that nothing after this can
     /// log it.
-    fn identify(&self, request: &mut Request<Incoming>) -> Result<Arc<Identity>, AuthError> {
+    fn identify(&self, request: &mut Request<SharedBody>) -> Result<Arc<Identity>, AuthError> {
         match request.uri().query().and_then(split_ticket) {
             None => self.app.auth.authenticate_headers(request.headers()),
             Some((ticket, rest)) => {
@@ -348,7 +354,7 @@ fn check_encoding(headers: &HeaderMap) -> ApiResult<()> {
 }
 
 /// The host that a request is for: HTTP/2 has it in the URI, HTTP/1.1 in a header.
-fn host_of(request: &Request<Incoming>) -> ApiResult<&str> {
+fn host_of(request: &Request<SharedBody>) -> ApiResult<&str> {
     if let Some(authority) = request.uri().authority() {
         return Ok(authority.as_str());
     }

@@ -10,10 +10,12 @@ async fn send(target: &Target, bytes: &[u8]) -> TcpStream {
 
 /// The beginning of a request that announces more bytes than it sends.
 fn unfinished(method: &str, path: &str, headers: &str, body: &str) -> Vec<u8> {
-    let whole = request(method, path, headers, body.as_bytes());
-    let text = String::from_utf8(whole).unwrap();
-    let length = format!("content-length: {}", body.len());
-    text.replace(&length, "content-length: 100000").into_bytes()
+    [request_head(method, path, headers, 100_000), body.as_bytes().to_vec()].concat()
+}
+
+/// The head of a request with a body of this length.
+fn request_head(method: &str, path: &str, headers: &str, length: usize) -> Vec<u8> {
+    request(method, path, &format!("{headers}content-length: {length}\r\n"), b"")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -150,6 +152,34 @@ async fn a_body_that_comes_a_byte_at_a_time_is_408_and_the_connection_is_closed(
 }
 
 /// Whether a body contains these words, in any order of its fields.
+/// A refused request whose body comes after its head leaves the connection usable; without the body, the connection is
+/// closed, and the response says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_request_is_read_to_its_end() {
+    let target = Target::new().await;
+    let origin = "origin: https://evil.example\r\n";
+    for (path, headers) in [("/v1/nothing", ""), ("/v1/sessions", origin), ("/v1/sessions?x=1", "")]
+    {
+        let head = unfinished("POST", path, headers, "");
+        let mut stream = send(&target, &head).await;
+        let received = until_closed(&mut stream).await;
+        let received = String::from_utf8_lossy(&received);
+        assert!(received.starts_with("HTTP/1.1 4"), "{path}: {received}");
+        assert!(received.contains("connection: close"), "{path}: {received}");
+
+        let mut stream = send(&target, &request_head("POST", path, headers, 2)).await;
+        tokio::time::sleep(std::time::Duration::from_millis(30)).await;
+        stream.write_all(b"{}").await.unwrap();
+        let last = request("GET", "/healthz", "connection: close\r\n", b"");
+        stream.write_all(&last).await.unwrap();
+        let received = until_closed(&mut stream).await;
+        let received = String::from_utf8_lossy(&received);
+        assert!(received.starts_with("HTTP/1.1 4"), "{path}: {received}");
+        assert!(received.contains("HTTP/1.1 200"), "{path}: {received}");
+    }
+    target.stop().await;
+}
+
 fn same_words(body: &str, words: &str) -> bool {
     words.split(',').all(|word| body.contains(word.trim_matches(|c| c == '{' || c == '}')))
 }
