@@ -75,7 +75,7 @@ class Scene:
         control.close()
         sessions = [read_session(session["messages"]) for session in read_sessions(self.server)]
         if len(sessions) != 1:
-            return [f"there are {len(sessions)} sessions instead of 1"]
+            return [f"there are {len(sessions)} sessions instead of 1: {sessions}"]
         return [*differences(wanted, answers, "answers"), *differences(expected, sessions, "sessions")]
 
 

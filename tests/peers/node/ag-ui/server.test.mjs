@@ -176,6 +176,7 @@ test("against a server that answers at once", async (t) => {
       tools: [{ name: "pick", description: "Pick one", input: { type: "object" } }],
       instructions: "Where:\non the moon",
       extra: { state: { page: 3 }, forwardedProps: { theme: "dark" } },
+      wire: "ag-ui",
     });
     await reloaded(client);
   });

@@ -212,7 +212,12 @@ over("a chat over a server", { settings: '[links]\nleave = ["example.com"]\n' },
     assert.equal(chat.status, "ready", String(chat.error));
     const messages = await same(running.server, opened);
     assert.equal(messages[0].metadata.mood, "good");
-    assert.deepEqual(messages[0].metadata.client, { extra: { plan: "pro", temperature: 0.2 } });
+    assert.deepEqual(messages[0].metadata.client, {
+      extra: { plan: "pro", temperature: 0.2 },
+      // The demo agent asks no model.
+      ignored_options: ["temperature"],
+      wire: "ai-sdk",
+    });
     // And come back as they were.
     const [back] = await load(running.server, chat.id);
     assert.deepEqual(theirs(back), theirs(chat.messages[0]));
