@@ -68,6 +68,11 @@ pub trait Model: Send + Sync + 'static {
         false
     }
 
+    /// Whether the response format of a client is passed on, if the model's protocol has it.
+    fn takes_response_format(&self) -> bool {
+        self.has_schema_mode() || self.wire().is_some()
+    }
+
     /// The wire that it is called through, and its name there. `None`: it takes every option.
     fn wire(&self) -> Option<(&'static str, &str)> {
         None
@@ -85,6 +90,10 @@ impl<M: Model + ?Sized> Model for Arc<M> {
 
     fn has_schema_mode(&self) -> bool {
         (**self).has_schema_mode()
+    }
+
+    fn takes_response_format(&self) -> bool {
+        (**self).takes_response_format()
     }
 
     fn wire(&self) -> Option<(&'static str, &str)> {

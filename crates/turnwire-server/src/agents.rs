@@ -20,7 +20,8 @@
 //! ```
 
 use crate::config::{
-    AgentConfig, Config, ConfigError, Fallback, McpConfig, ModelRef, Problem, ToolSource, WebUrl,
+    AgentConfig, Config, ConfigError, Fallback, McpConfig, ModelRef, Problem, StructuredOutput,
+    ToolSource, WebUrl,
 };
 use async_trait::async_trait;
 use std::collections::BTreeMap;
@@ -302,7 +303,11 @@ impl ApiAccess<'_> {
         if let Some(temperature) = settings.temperature {
             builder = builder.temperature(temperature);
         }
-        builder
+        match settings.structured_output {
+            Some(StructuredOutput::Native) => builder.with_schema_mode(),
+            Some(StructuredOutput::Tool) => builder.without_schema_mode(),
+            None => builder,
+        }
     }
 }
 

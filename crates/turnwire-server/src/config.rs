@@ -22,7 +22,7 @@ mod value;
 pub use access::{AuthConfig, JwtAlgorithm, JwtConfig, TlsConfig, TokenConfig};
 pub use agents::{
     AgentConfig, Behavior, ExternalTool, Fallback, McpConfig, ModelRef, OnHint, OnRestart,
-    Permission, Prices, Timeouts, ToolPattern, ToolSource,
+    Permission, Prices, StructuredOutput, Timeouts, ToolPattern, ToolSource,
 };
 pub use client_options::ClientOptionsSetting;
 pub use conversations::ConversationsConfig;

@@ -32,7 +32,7 @@ pub use prompt::{AssistantPart, CallOutcome, PromptMessage, UserPart, build_prom
 pub(crate) use schema::{input_schema, is_strict_schema};
 
 use crate::json::fields;
-use crate::model_options::ModelOptions;
+use crate::model_options::{ModelOptions, ResponseFormat};
 use serde::{Deserialize, Serialize};
 use turnwire_core::{Fields, Json, Msg};
 
@@ -79,6 +79,11 @@ impl Request<'_> {
 
     pub(crate) fn temperature(&self) -> Option<f64> {
         self.options.temperature.or(self.temperature)
+    }
+
+    /// Whether the client asked for JSON without a schema.
+    pub(crate) fn is_any_json(&self) -> bool {
+        self.options.response_format == Some(ResponseFormat::JsonObject)
     }
 }
 

@@ -220,6 +220,77 @@ fn options_are_converted_between_protocols() {
 }
 
 #[test]
+fn a_response_format_is_converted_to_the_form_of_each_protocol() {
+    let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"],
+        "additionalProperties": false});
+    let named = json!({"name": "plan", "description": "A plan.", "strict": false, "schema": schema});
+    let flat = |more: Value| {
+        let mut format = json!({"type": "json_schema"});
+        format.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        format
+    };
+    let clients = [
+        ("openai-chat", json!({"response_format": {"type": "json_schema", "json_schema": named}})),
+        ("openai-responses", json!({"text": {"format": flat(named.clone())}})),
+        ("anthropic", json!({"output_config": {"format": flat(json!({"schema": schema}))}})),
+        ("anthropic", json!({"output_format": flat(json!({"schema": schema}))})),
+    ];
+    for (client, given) in &clients {
+        let options = read(client, given);
+        let format = options.response_format.as_ref().unwrap();
+        // Anthropic has neither name nor strictness: the schema can be enforced, so it is.
+        let named = match *client {
+            "anthropic" => json!({"name": "plan", "strict": true, "schema": schema}),
+            _ => named.clone(),
+        };
+        for wire in model_wires().filter(|wire| wire != client) {
+            assert!(format.is_native_to(wire), "{wire}");
+            let body = written(wire, &options, &[]);
+            let (path, expected) = match wire {
+                "openai-chat" => {
+                    ("response_format", json!({"type": "json_schema", "json_schema": named}))
+                }
+                "openai-responses" => ("text.format", flat(named.clone())),
+                "anthropic" => ("output_config.format", flat(json!({"schema": schema}))),
+                "gemini" => ("generationConfig.responseJsonSchema", schema.clone()),
+                "ollama" => ("format", schema.clone()),
+                "dashscope" => {
+                    let mut named = named.clone();
+                    named.as_object_mut().unwrap().remove("description");
+                    let format = json!({"type": "json_schema", "json_schema": named});
+                    ("parameters.response_format", format)
+                }
+                other => panic!("what does {other} get?"),
+            };
+            assert_eq!(at(&body, path), Some(&expected), "{client} to {wire}: {body}");
+        }
+    }
+}
+
+#[test]
+fn json_without_a_schema_is_requested_where_the_protocol_has_it() {
+    let options = read("openai-chat", &json!({"response_format": {"type": "json_object"}}));
+    let format = options.response_format.as_ref().unwrap();
+    for wire in model_wires() {
+        let body = written(wire, &options, &[]);
+        let object = json!({"type": "json_object"});
+        let expected = match wire {
+            "openai-chat" => Some(("response_format", object)),
+            "openai-responses" => Some(("text.format", object)),
+            "dashscope" => Some(("parameters.response_format", object)),
+            "gemini" => Some(("generationConfig.responseMimeType", json!("application/json"))),
+            "ollama" => Some(("format", json!({"type": "object"}))),
+            _ => None,
+        };
+        assert_eq!(format.is_native_to(wire), expected.is_some(), "{wire}");
+        match expected {
+            Some((path, value)) => assert_eq!(at(&body, path), Some(&value), "{wire}: {body}"),
+            None => assert_eq!(at(&body, "output_config"), None, "{wire}: {body}"),
+        }
+    }
+}
+
+#[test]
 fn a_choice_among_tools_becomes_fewer_tools_where_a_protocol_has_none() {
     let allowed = json!({"tool_choice": {"type": "allowed_tools", "allowed_tools": {
         "mode": "required", "tools": [{"type": "function", "function": {"name": "get_weather"}}]}}});

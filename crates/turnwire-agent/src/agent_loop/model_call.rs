@@ -264,12 +264,17 @@ impl AgentLoop<'_> {
         }
     }
 
-    /// Whether the provider gets the schema: it can enforce one, or the client asked for it in the provider's protocol.
+    /// Whether the provider gets the schema: it can enforce one, or the client asked for a format that the provider's
+    /// protocol has.
     fn has_native_output(&self, options: &ModelOptions) -> bool {
         let model = &self.config.model;
-        let is_same_wire = model.wire().is_some_and(|(wire, _)| options.is_from(wire));
-        let has_schema = |format: &ResponseFormat| format.schema().is_some();
-        model.has_schema_mode()
-            || (is_same_wire && options.response_format.as_ref().is_some_and(has_schema))
+        let wire = model.wire().map(|(wire, _)| wire);
+        match &options.response_format {
+            None | Some(ResponseFormat::Text) => model.has_schema_mode(),
+            Some(format) => {
+                let has_it = |wire| options.is_from(wire) || format.is_native_to(wire);
+                model.takes_response_format() && wire.is_none_or(has_it)
+            }
+        }
     }
 }

@@ -87,6 +87,7 @@ pub struct HttpModel {
     client: HttpClient,
     settings: RequestSettings,
     has_schema_mode: bool,
+    takes_response_format: bool,
     key: ApiKey,
 }
 
@@ -273,6 +274,12 @@ impl Model for HttpModel {
     fn has_schema_mode(&self) -> bool {
         let fallback = self.settings.fallback.as_ref();
         self.has_schema_mode && fallback.is_none_or(|fallback| fallback.has_schema_mode())
+    }
+
+    fn takes_response_format(&self) -> bool {
+        let fallback = self.settings.fallback.as_ref();
+        self.takes_response_format
+            && fallback.is_none_or(|fallback| fallback.takes_response_format())
     }
 
     fn wire(&self) -> Option<(&'static str, &str)> {

@@ -126,6 +126,9 @@ fn a_schema_is_for_those_that_can_be_held_to_it() {
     assert!(!other().build().unwrap().has_schema_mode());
     assert!(other().with_schema_mode().build().unwrap().has_schema_mode());
     assert!(!model("gemini:m").without_schema_mode().build().unwrap().has_schema_mode());
+    assert!(other().build().unwrap().takes_response_format(), "a client that asks knows it");
+    assert!(!other().without_schema_mode().build().unwrap().takes_response_format());
     let spare = model("gemini:m").fallback(ScriptedModel::default()).build().unwrap();
     assert!(!spare.has_schema_mode(), "the fallback cannot");
+    assert!(!spare.takes_response_format(), "the fallback cannot");
 }

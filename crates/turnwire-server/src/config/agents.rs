@@ -61,6 +61,8 @@ pub struct AgentConfig {
     pub temperature: Option<f64>,
     /// Which options of clients reach the model: `"all"`, `"none"`, or a list of names.
     pub client_options: Option<ClientOptionsSetting>,
+    /// How the model is made to answer with JSON; by default as its provider can.
+    pub structured_output: Option<StructuredOutput>,
     /// How often a failed model call is retried.
     #[serde(default = "retries")]
     pub retries: u32,
@@ -391,6 +393,16 @@ pub enum OnRestart {
     Resume,
     /// It ends as interrupted.
     Stop,
+}
+
+/// How a model is made to answer with JSON that matches a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StructuredOutput {
+    /// The server of the model enforces the schema.
+    Native,
+    /// The model calls a tool whose input has the schema.
+    Tool,
 }
 
 /// What happens to a hint while no reply is open.

@@ -176,6 +176,7 @@ impl TestServer {
             ("ollama", "ollama", ""),
             ("own", "openai-chat", "system = \"Be kind.\"\nmax_tokens = 50\ntemperature = 0.1\n"),
             ("strict", "openai-chat", "system = \"Be kind.\"\nclient_options = [\"seed\"]\n"),
+            ("tool", "openai-chat", "structured_output = \"tool\"\n"),
             ("closed", "openai-chat", "client_options = \"none\"\n"),
             (
                 "open",
@@ -549,6 +550,56 @@ async fn structured_output_is_requested_natively_on_the_same_protocol() {
     assert_eq!(answer.status, 200, "{}", answer.body);
     assert_eq!(server.provider.last().body["response_format"], json!({"type": "json_object"}));
     assert_eq!(server.provider.last().body.get("tools"), None);
+}
+
+#[tokio::test]
+async fn structured_output_is_requested_natively_on_another_protocol() {
+    let server = TestServer::new().await;
+    let schema = json!({"type": "object", "properties": {"a": {"type": "string"}},
+        "required": ["a"], "additionalProperties": false});
+    let named = json!({"name": "plan", "strict": true, "schema": schema});
+    let chat = json!({"response_format": {"type": "json_schema", "json_schema": named}});
+    let flat = json!({"type": "json_schema", "name": "plan", "strict": true, "schema": schema});
+    let bare = json!({"type": "json_schema", "schema": schema});
+
+    let answer = server.chat("messages", &chat).await;
+    assert_eq!(answer.body["choices"][0]["message"]["content"], r#"{"a":"b"}"#);
+    assert_eq!(server.provider.last().body["output_config"]["format"], bare);
+    assert_eq!(server.provider.last().body.get("tools"), None);
+    assert_eq!(answer.ignored(), "");
+    server.chat("responses", &chat).await;
+    assert_eq!(server.provider.last().body["text"]["format"], flat);
+
+    let responses = json!({"text": {"format": flat}});
+    let answer = server.responses("chat", &responses).await;
+    assert_eq!(answer.body["status"], "completed", "{}", answer.body);
+    assert_eq!(server.provider.last().body["response_format"], chat["response_format"]);
+    server.responses("messages", &responses).await;
+    assert_eq!(server.provider.last().body["output_config"]["format"], bare);
+
+    let messages = json!({"max_tokens": 9, "output_config": {"format": bare}});
+    let answer = server.messages("chat", &messages).await;
+    assert_eq!(answer.body["content"][0]["text"], r#"{"a":"b"}"#, "{}", answer.body);
+    let seen = &server.provider.last().body["response_format"]["json_schema"];
+    assert_eq!((&seen["schema"], &seen["strict"]), (&schema, &json!(true)));
+    server.messages("responses", &messages).await;
+    assert_eq!(server.provider.last().body["text"]["format"]["schema"], schema);
+}
+
+#[tokio::test]
+async fn structured_output_is_a_tool_where_the_model_has_no_such_format_or_the_settings_say_so() {
+    let server = TestServer::new().await;
+    let object = json!({"response_format": {"type": "json_object"}});
+    let tool_answer = ("final_answer", r#"{"a":"b"}"#);
+    for agent in ["messages", "tool"] {
+        server.provider.calls.lock().push_back(tool_answer);
+        let answer = server.chat(agent, &object).await;
+        assert_eq!(answer.body["choices"][0]["message"]["content"], r#"{"a":"b"}"#, "{agent}");
+        let seen = server.provider.last().body;
+        let fields = (seen.get("output_config"), seen.get("response_format"));
+        assert_eq!(fields, (None, None), "{agent}");
+        assert_eq!(seen["tools"].as_array().unwrap().len(), 1, "{agent}");
+    }
 }
 
 #[tokio::test]

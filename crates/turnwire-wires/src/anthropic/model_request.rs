@@ -60,6 +60,8 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
     }
     if let Some(output) = request.output
         && !options.has_original(NAME, ModelOption::ResponseFormat)
+        // There is no JSON without a schema; a closed schema without properties would allow only `{}`.
+        && !request.is_any_json()
     {
         let schema = schema::close_schema(&output.schema);
         let format = fields! { "type": "json_schema", "schema": schema };

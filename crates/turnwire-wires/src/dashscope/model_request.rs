@@ -7,8 +7,8 @@ use super::message_draft::{
 use crate::json::fields;
 use crate::model_options::{reduce_to_allowed_tools, write_options};
 use crate::model_request::{
-    AssistantPart, CallIds, CallOutcome, ONLY_USER_TEXT, PromptMessage, RASTER_IMAGES_ONLY,
-    Request, SVG, ToolChoice, ToolDefinition, UserPart, build_prompt, default_media_type,
+    AssistantPart, CallIds, CallOutcome, ONLY_USER_TEXT, OutputFormat, PromptMessage,
+    RASTER_IMAGES_ONLY, Request, SVG, ToolChoice, ToolDefinition, UserPart, build_prompt, default_media_type,
     describe_omitted_data, function_tool, input_to_object_text, media_type, normalize_data,
     read_text_file, sanitize_call_name, to_json_list,
 };
@@ -173,15 +173,22 @@ fn build_parameters(request: &Request<'_>) -> Fields {
         parameters.insert("tool_choice", tool_choice(&offered.choice, &tools));
     }
     if let Some(output) = request.output {
-        let schema = fields! {
-            "name": output.name.as_str(),
-            "schema": output.schema.clone(),
-            "strict": output.is_strict(),
+        let format = if request.is_any_json() {
+            fields! { "type": "json_object" }
+        } else {
+            fields! { "type": "json_schema", "json_schema": json_schema(output) }
         };
-        let format = fields! { "type": "json_schema", "json_schema": schema };
         parameters.insert("response_format", format);
     }
     parameters
+}
+
+fn json_schema(output: &OutputFormat) -> Fields {
+    fields! {
+        "name": output.name.as_str(),
+        "schema": output.schema.clone(),
+        "strict": output.is_strict(),
+    }
 }
 
 /// The tool choice. The protocol cannot require "any tool", so a single tool is named.

@@ -219,7 +219,9 @@ fn generation_config(request: &Request<'_>) -> Fields {
     config.insert_some("temperature", request.temperature());
     if let Some(output) = request.output {
         config.insert("responseMimeType", "application/json");
-        config.insert("responseJsonSchema", output.schema.clone());
+        if !request.is_any_json() {
+            config.insert("responseJsonSchema", output.schema.clone());
+        }
     }
     config
 }

@@ -3,7 +3,7 @@
 //! A client's request is read from the column of its protocol, and a request to a model is written to the column of the
 //! model's protocol. AG-UI and AI SDK are only read.
 
-use super::ModelOption;
+use super::{ModelOption, ResponseFormat};
 
 /// Whether a wire has an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +105,18 @@ impl ModelOption {
     /// Finds an option by its canonical name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|option| option.name() == name)
+    }
+}
+
+impl ResponseFormat {
+    /// Whether a wire has this format. Anthropic has no JSON without a schema.
+    pub fn is_native_to(&self, wire: &str) -> bool {
+        let has_field = matches!(ModelOption::ResponseFormat.support(wire), F(_));
+        match self {
+            Self::Text => true,
+            Self::JsonObject => has_field && wire != "anthropic",
+            Self::JsonSchema { .. } => has_field,
+        }
     }
 }
 

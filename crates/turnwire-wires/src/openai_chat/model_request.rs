@@ -50,7 +50,12 @@ pub(super) fn build_body(request: &Request<'_>) -> Result<Json> {
     if let Some(output) = request.output
         && !options.has_original(NAME, ModelOption::ResponseFormat)
     {
-        body.insert("response_format", response_format(output)?);
+        let format = if request.is_any_json() {
+            json!({"type": "json_object"})
+        } else {
+            response_format(output)?
+        };
+        body.insert("response_format", format);
     }
     Json::from_value(&write_options(request, NAME, body))
 }

@@ -5,8 +5,8 @@ use super::{NAME, item, media};
 use crate::json::fields;
 use crate::model_options::{ModelOption, write_options};
 use crate::model_request::{
-    ACCEPTED_IMAGES_ONLY, AssistantPart, CallIds, CallOutcome, ONLY_USER_TEXT, PromptMessage,
-    Request, ToolChoice, ToolDefinition, UserPart, accepts_temperature, build_prompt,
+    ACCEPTED_IMAGES_ONLY, AssistantPart, CallIds, CallOutcome, ONLY_USER_TEXT, OutputFormat,
+    PromptMessage, Request, ToolChoice, ToolDefinition, UserPart, accepts_temperature, build_prompt,
     describe_omitted_data, input_to_object_text, is_text, media_type, normalize_data,
     openai_accepts_image, sanitize_call_name, to_json_list,
 };
@@ -44,10 +44,11 @@ pub(super) fn build_body(request: &Request<'_>) -> Result<Json> {
     if let Some(output) = request.output
         && !request.options.has_original(NAME, ModelOption::ResponseFormat)
     {
-        let mut format = fields! { "type": "json_schema", "name": output.name.as_str() };
-        format.insert_some("description", output.description.as_deref());
-        format.insert("schema", output.schema.clone());
-        format.insert("strict", output.is_strict());
+        let format = if request.is_any_json() {
+            fields! { "type": "json_object" }
+        } else {
+            json_schema(output)
+        };
         body.insert("text", fields! { "format": format });
     }
     body.insert_some("max_output_tokens", request.max_tokens());
@@ -61,6 +62,14 @@ pub(super) fn build_body(request: &Request<'_>) -> Result<Json> {
         body.insert("stream", true);
     }
     Ok(write_options(request, NAME, body).into())
+}
+
+fn json_schema(output: &OutputFormat) -> Fields {
+    let mut format = fields! { "type": "json_schema", "name": output.name.as_str() };
+    format.insert_some("description", output.description.as_deref());
+    format.insert("schema", output.schema.clone());
+    format.insert("strict", output.is_strict());
+    format
 }
 
 fn insert_tools(request: &Request<'_>, body: &mut Fields) {

@@ -129,13 +129,14 @@ impl HttpModelBuilder {
     }
 
     /// Declares that the server can enforce a JSON Schema. Default: yes for a provider's own address, and
-    /// for compatible servers of protocols where most can.
+    /// for compatible servers of protocols where most can. Other compatible servers get a schema only if a
+    /// client asks for a response format.
     pub fn with_schema_mode(mut self) -> Self {
         self.has_schema_mode = Some(true);
         self
     }
 
-    /// Declares that the server cannot enforce a JSON Schema.
+    /// Declares that the server cannot enforce a JSON Schema: the model gets a tool for its answer.
     pub fn without_schema_mode(mut self) -> Self {
         self.has_schema_mode = Some(false);
         self
@@ -165,6 +166,7 @@ impl HttpModelBuilder {
             url: address,
             settings,
             has_schema_mode: has_schema_mode.unwrap_or_else(|| provider.has_schema_mode(base)),
+            takes_response_format: has_schema_mode != Some(false),
             key,
             name,
         })
