@@ -126,6 +126,13 @@ impl HistoryStep {
         step
     }
 
+    /// The text of an answer that has nothing else, without white space. An answer at the end of a request is the
+    /// beginning that the model continues.
+    pub fn prefill_text(&self) -> Option<&str> {
+        let is_text = self.is_answer && self.calls.is_empty() && !self.text.is_empty();
+        is_text.then_some(&self.text)
+    }
+
     fn is_empty(&self) -> bool {
         self.text.is_empty()
             && self.data.is_empty()

@@ -11,7 +11,7 @@ mod queries;
 
 pub use blobs::{BLOB_PIECE_BYTES, Blob, BlobInfo, BlobReferences, NewBlob, UploadNumber, to_hex};
 pub use event_lines::EventLines;
-pub use history::{HistoryMark, HistoryMatch, HistoryState, MAX_HISTORY_MATCHES};
+pub use history::{HistoryMark, HistoryMatch, HistoryPrefill, HistoryState, MAX_HISTORY_MATCHES};
 pub use queries::{MessageQuery, SessionQuery};
 
 use crate::client_history::HistoryDigest;

@@ -34,7 +34,7 @@ pub(crate) use schema::{input_schema, is_strict_schema};
 use crate::json::fields;
 use crate::model_options::{ModelOptions, ResponseFormat};
 use serde::{Deserialize, Serialize};
-use turnwire_core::{Fields, Json, Msg};
+use turnwire_core::{Fields, Json, Msg, Role};
 
 /// The first user message of a conversation that begins with the model, for providers that require one.
 pub(crate) const FIRST_USER_TEXT: &str = "(The conversation begins with your words.)";
@@ -44,6 +44,14 @@ pub(crate) const LAST_USER_TEXT: &str = "(Go on.)";
 
 /// The only user message of an empty conversation: providers refuse a request without messages.
 pub(crate) const ONLY_USER_TEXT: &str = "(Begin.)";
+
+/// In the metadata of an assistant message: it is the beginning of an answer that a client gave, and the model continues it.
+pub const PREFILL: &str = "prefill";
+
+/// Whether a message is the beginning of an answer that the model continues.
+pub fn is_prefill(msg: &Msg) -> bool {
+    msg.role() == Role::Assistant && msg.metadata().get(PREFILL).is_ok_and(|it| it == Some(true))
+}
 
 /// A request to a model.
 #[derive(Debug, Clone, Default)]
@@ -79,6 +87,11 @@ impl Request<'_> {
 
     pub(crate) fn temperature(&self) -> Option<f64> {
         self.options.temperature.or(self.temperature)
+    }
+
+    /// Whether the model continues the last message.
+    pub(crate) fn ends_with_prefill(&self) -> bool {
+        self.messages.last().is_some_and(is_prefill)
     }
 
     /// Whether the client asked for JSON without a schema.

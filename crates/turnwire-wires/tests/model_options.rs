@@ -223,7 +223,8 @@ fn options_are_converted_between_protocols() {
 fn a_response_format_is_converted_to_the_form_of_each_protocol() {
     let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"],
         "additionalProperties": false});
-    let named = json!({"name": "plan", "description": "A plan.", "strict": false, "schema": schema});
+    let named =
+        json!({"name": "plan", "description": "A plan.", "strict": false, "schema": schema});
     let flat = |more: Value| {
         let mut format = json!({"type": "json_schema"});
         format.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -12,9 +12,9 @@ use crate::truncate::truncate_results;
 use futures_util::StreamExt;
 use std::pin::pin;
 use turnwire_core::event::{ModelCallEnd, ModelCallStart};
-use turnwire_core::{ContentBlock, ErrorType, Event, FinishedReason, Msg};
+use turnwire_core::{ContentBlock, ErrorType, Event, FinishedReason, Msg, Role};
 use turnwire_wires::model_options::ResponseFormat;
-use turnwire_wires::model_request::{ToolChoice, ToolDefinition};
+use turnwire_wires::model_request::{ToolChoice, ToolDefinition, is_prefill};
 use turnwire_wires::{ModelOption, ModelOptions};
 
 /// The most events that wait for a commit. Above it, the model's stream is not read.
@@ -239,6 +239,7 @@ impl AgentLoop<'_> {
         let said = crate::compaction::model_view(self.request.history.iter().chain(reply));
         let limit = self.config.result_limit;
         let said = said.iter().map(|msg| truncate_results(msg, limit).into_owned());
+        let said = join_prefills(said);
         let system = self.config.system_prompt(&self.client);
         system.map(|system| Msg::system("system", system)).into_iter().chain(said).collect()
     }
@@ -277,4 +278,29 @@ impl AgentLoop<'_> {
             }
         }
     }
+}
+
+/// Joins the beginning of an answer that a client gave with the rest: the model wrote on without a break.
+fn join_prefills(messages: impl Iterator<Item = Msg>) -> Vec<Msg> {
+    let mut joined: Vec<Msg> = Vec::new();
+    for msg in messages {
+        match joined.last_mut().filter(|last| is_prefill(last) && msg.role() == Role::Assistant) {
+            Some(begun) => *begun = continue_message(begun, &msg),
+            None => joined.push(msg),
+        }
+    }
+    joined
+}
+
+fn continue_message(begun: &Msg, rest: &Msg) -> Msg {
+    let mut blocks = begun.content().to_vec();
+    let mut more = rest.content().iter().cloned().peekable();
+    if let Some(ContentBlock::Text(last)) = blocks.last_mut()
+        && let Some(ContentBlock::Text(next)) =
+            more.next_if(|block| matches!(block, ContentBlock::Text(_)))
+    {
+        last.text.push_str(&next.text);
+    }
+    blocks.extend(more);
+    rest.to_builder().content(blocks).build().unwrap_or_else(|_| rest.clone())
 }

@@ -102,6 +102,7 @@ async fn append(store: &SqliteStore, id: String, history: Vec<HistoryMark>) {
         reply_id: "8f14e45fceea167a5a36dedd4bea2543".to_owned(),
         results_after: None,
         blocks: 0,
+        prefill: None,
     });
     let state = Some(SessionState { history: known, ..SessionState::default() });
     let append = Append { history, state, ..Append::empty(record.number, lease.fence, 0) };

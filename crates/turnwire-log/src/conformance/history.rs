@@ -29,6 +29,7 @@ pub(super) async fn a_session_is_found_by_the_first_known_history(harness: &mut 
         reply_id: "r".to_owned(),
         results_after: None,
         blocks: 4,
+        prefill: None,
     };
     let state = SessionState { history: Some(known), ..SessionState::default() };
     let history = vec![mark(1, 1), mark(2, 2)];

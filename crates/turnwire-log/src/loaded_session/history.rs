@@ -3,11 +3,11 @@
 use super::open_reply::OpenReply;
 use super::transaction::Transaction;
 use crate::client_history::{HistoryDigest, HistoryStep};
-use crate::store::{HistoryMark, HistoryState, SessionStatus};
+use crate::store::{HistoryMark, HistoryPrefill, HistoryState, SessionStatus};
 use turnwire_core::{ContentBlock, Head, Json, Msg, Seq, ToolCall};
 
 /// Input of a client that keeps its own history.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct HistoryInput {
     /// The empty conversation of the same client.
     pub root: HistoryDigest,
@@ -19,6 +19,8 @@ pub struct HistoryInput {
     pub request: i64,
     /// The position before the input, if it is the results of calls of an open reply.
     pub results_after: Option<Head>,
+    /// The beginning of the answer, if the input ends with it.
+    pub prefill: Option<HistoryPrefill>,
 }
 
 impl Transaction<'_> {
@@ -30,7 +32,7 @@ impl Transaction<'_> {
     /// Sets how far the client knows the conversation, after its input was pushed. Later input that comes
     /// another way ends this.
     pub fn set_history(&mut self, input: HistoryInput) {
-        let HistoryInput { root, digest, client, request, results_after } = input;
+        let HistoryInput { root, digest, client, request, results_after, prefill } = input;
         let own = self.live.replies.iter().find(|reply| !reply.of_sub_agent);
         let Some(own) = own else { return };
         self.live.state.history = Some(HistoryState {
@@ -42,6 +44,7 @@ impl Transaction<'_> {
             reply_id: own.msg.id().to_owned(),
             results_after,
             blocks: i64::try_from(own.msg.content().len()).unwrap_or(i64::MAX),
+            prefill,
         });
         self.state_changed = true;
     }
@@ -83,9 +86,12 @@ impl Transaction<'_> {
     fn mark_answer(&mut self, msg: &Msg, calls: &[ToolCall], seq: Seq) {
         let Some(state) = &mut self.live.state.history else { return };
         let skip = usize::try_from(state.blocks).unwrap_or(usize::MAX);
-        let texts = answer_texts(msg, skip);
-        let step = HistoryStep::answer(texts.into_iter(), calls.iter());
-        let digest = state.input.with_step(&step);
+        // Clients send the beginning that they gave and the rest of the answer as one, or as two messages.
+        let prefill = state.prefill.as_ref();
+        let begun = prefill.map(|prefill| prefill.text.as_str());
+        let texts = begun.into_iter().chain(answer_texts(msg, skip));
+        let step = HistoryStep::answer(texts, calls.iter());
+        let digest = prefill.map_or(state.input, |prefill| prefill.before).with_step(&step);
         if state.answer != Some(digest) {
             state.answer = Some(digest);
             let (root, client) = (state.root, state.client);

@@ -25,12 +25,24 @@ pub struct HistoryState {
     pub results_after: Option<Head>,
     /// How many blocks the reply had when the input came. The answer is what follows them.
     pub blocks: i64,
+    /// The beginning of the answer, if the client gave it with the input.
+    pub prefill: Option<HistoryPrefill>,
+}
+
+/// The beginning of an answer that a client gives, and the model continues.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistoryPrefill {
+    /// The conversation before it.
+    pub before: HistoryDigest,
+    /// Its text without white space.
+    pub text: String,
 }
 
 impl HistoryState {
     /// The state in a compact form: about 75 bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let Self { root, input, answer, client, request, reply_id, results_after, blocks } = self;
+        let Self { root, input, answer, client, request, reply_id, .. } = self;
+        let Self { results_after, blocks, prefill, .. } = self;
         let numbers = [*client, *request, results_after.map_or(0, to_i64), *blocks];
         let packed_id = pack_hex(reply_id);
         let mut present = 0;
@@ -38,12 +50,18 @@ impl HistoryState {
         set(HAS_ANSWER, answer.is_some());
         set(HAS_RESULTS, results_after.is_some());
         set(HAS_HEX_ID, packed_id.is_some());
+        set(HAS_PREFILL, prefill.is_some());
         for (flag, number) in NUMBERS.into_iter().zip(numbers) {
             set(flag, number != 0);
         }
         let mut bytes = vec![present];
         bytes.extend([root, input].into_iter().chain(answer).flat_map(|digest| digest.0));
         bytes.extend(numbers.into_iter().filter(|number| *number != 0).flat_map(i64::to_be_bytes));
+        if let Some(HistoryPrefill { before, text }) = prefill {
+            bytes.extend(before.0);
+            bytes.extend((text.len() as u64).to_be_bytes());
+            bytes.extend(text.bytes());
+        }
         match packed_id {
             Some(id) => bytes.extend(id),
             None => bytes.extend(reply_id.bytes()),
@@ -71,13 +89,25 @@ impl HistoryState {
         }
         let [client, request, results_after, blocks] = numbers;
         let results_after = Head::new(u64::try_from(results_after).ok()?);
+        let prefill =
+            if present & HAS_PREFILL == 0 { None } else { Some(take_prefill(&mut rest)?) };
         let reply_id = if present & HAS_HEX_ID == 0 {
             String::from_utf8(rest.to_owned()).ok()?
         } else {
             format!("{:032x}", u128::from_be_bytes(rest.try_into().ok()?))
         };
         let results_after = (present & HAS_RESULTS != 0).then_some(results_after);
-        Some(Self { root, input, answer, client, request, reply_id, results_after, blocks })
+        Some(Self {
+            root,
+            input,
+            answer,
+            client,
+            request,
+            reply_id,
+            results_after,
+            blocks,
+            prefill,
+        })
     }
 }
 
@@ -87,6 +117,7 @@ const HAS_RESULTS: u8 = 2;
 const HAS_HEX_ID: u8 = 4;
 /// Those of the numbers `client`, `request`, `results_after` and `blocks` that are not 0.
 const NUMBERS: [u8; 4] = [8, 16, 32, 64];
+const HAS_PREFILL: u8 = 128;
 
 fn to_i64(head: Head) -> i64 {
     i64::try_from(head.get()).unwrap_or(i64::MAX)
@@ -103,6 +134,14 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (first, others) = rest.split_first_chunk()?;
     *rest = others;
     Some(*first)
+}
+
+fn take_prefill(rest: &mut &[u8]) -> Option<HistoryPrefill> {
+    let before = HistoryDigest(take(rest)?);
+    let length = usize::try_from(u64::from_be_bytes(take(rest)?)).ok()?;
+    let (text, others) = rest.split_at_checked(length)?;
+    *rest = others;
+    Some(HistoryPrefill { before, text: String::from_utf8(text.to_owned()).ok()? })
 }
 
 /// A state of a conversation that a client may send again as its history.
@@ -148,6 +187,7 @@ mod tests {
             reply_id: "8f14e45fceea167a5a36dedd4bea2543".to_owned(),
             results_after: None,
             blocks: 0,
+            prefill: None,
         };
         let full = HistoryState {
             answer: Some(digest(3)),
@@ -155,6 +195,7 @@ mod tests {
             request: -1,
             results_after: Some(Head::new(7)),
             blocks: 2,
+            prefill: Some(HistoryPrefill { before: digest(4), text: "Hellö,".to_owned() }),
             ..simple.clone()
         };
         let foreign =

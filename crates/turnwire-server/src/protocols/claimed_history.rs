@@ -5,6 +5,7 @@
 
 use crate::error::{ApiError, ApiResult};
 use turnwire_core::{ContentBlock, Msg, Role, ToolCallState};
+use turnwire_wires::model_request::PREFILL;
 
 /// In the metadata of a message: nobody but the client says that it is part of the conversation.
 const CLAIMED: &str = "claimed";
@@ -35,6 +36,13 @@ pub(crate) fn to_log_messages(history: &[Msg]) -> ApiResult<Vec<Msg>> {
     Ok(messages)
 }
 
+/// The beginning of an answer that a client gives, as a message of the log.
+pub(crate) fn to_prefill(messages: &[Msg]) -> ApiResult<Option<Msg>> {
+    let begun = to_log_messages(messages)?.into_iter().next();
+    let marked = begun.map(|msg| msg.to_builder().metadata(PREFILL, true).build());
+    marked.transpose().map_err(|error| invalid_message(&error))
+}
+
 fn claimed_reply(blocks: Vec<ContentBlock>) -> ApiResult<Option<Msg>> {
     if blocks.is_empty() {
         return Ok(None);
@@ -44,9 +52,11 @@ fn claimed_reply(blocks: Vec<ContentBlock>) -> ApiResult<Option<Msg>> {
 
 fn claimed(role: Role, blocks: Vec<ContentBlock>) -> ApiResult<Msg> {
     let msg = Msg::builder(role).name(role.to_string()).content(blocks);
-    msg.metadata(CLAIMED, true).build().map_err(|error| {
-        ApiError::bad_request(format!("a message of the history is invalid: {error}"))
-    })
+    msg.metadata(CLAIMED, true).build().map_err(|error| invalid_message(&error))
+}
+
+fn invalid_message(error: &turnwire_core::Error) -> ApiError {
+    ApiError::bad_request(format!("a message of the history is invalid: {error}"))
 }
 
 /// A call of the history has been executed, or never will be.

@@ -1,7 +1,7 @@
 //! A request of a client that keeps its own history: finds its session, and stores what is new. Called by Chat
 //! Completions, Messages and Responses.
 
-use super::claimed_history::to_log_messages;
+use super::claimed_history::{to_log_messages, to_prefill};
 use super::conversation::{Conversation, Recognized};
 use super::tool_results::{NewResults, submit_results_to, unknown_call};
 use super::{SESSION_HEADER, require_agent, require_known_agent, session_in_header, start_session};
@@ -24,6 +24,7 @@ use turnwire_agent::ClientContext;
 use turnwire_core::{Head, Msg, Role};
 use turnwire_log::Session;
 use turnwire_log::store::{MessageQuery, SessionKey, StoredMessage};
+use turnwire_wires::model_request::is_prefill;
 
 /// How often a conversation is searched again, because another request continued the one that was found.
 const MAX_ATTEMPTS: usize = 8;
@@ -148,7 +149,8 @@ impl ClientTurn<'_> {
             }
             Recognized::Retry { session, state } => {
                 let session = self.open(&session).await?;
-                let count = self.conversation.new_messages().len();
+                let begun = usize::from(!self.conversation.prefill().is_empty());
+                let count = self.conversation.new_messages().len() + begun;
                 let superseded = input_and_reply(&session, &state.reply_id, count).await?;
                 let change = self.conversation.change(ExpectedHistory::Input(state.input));
                 let change = change.map(|change| HistoryChange { superseded, ..change });
@@ -165,16 +167,15 @@ impl ClientTurn<'_> {
     /// Starts a session that takes the whole history in.
     async fn start(&self, id: Option<&str>) -> ApiResult<ReplyPart> {
         let Self { app, caller, .. } = self;
-        let (claimed, messages) = self.split_messages(0)?;
+        let mut new = self.split_messages(0)?;
         // A session with a random id is created only after its messages are known to be valid.
-        let messages = match id {
-            Some(_) => messages,
-            None => links::fetch_links(app, caller.tenant(), messages).await?,
-        };
+        if id.is_none() {
+            new.messages = links::fetch_links(app, caller.tenant(), new.messages).await?;
+        }
         let key = new_session_key(caller, id.map(str::to_owned))?;
         let title = self.conversation.title();
         let session = start_session(app, key, self.agent, title).await?;
-        self.send(session, claimed, messages, self.conversation.first_change()).await
+        self.send(session, new, self.conversation.first_change()).await
     }
 
     /// Sends the messages of the conversation from an index on.
@@ -184,16 +185,17 @@ impl ClientTurn<'_> {
         from: usize,
         change: Option<HistoryChange>,
     ) -> ApiResult<ReplyPart> {
-        let (claimed, messages) = self.split_messages(from)?;
-        self.send(session, claimed, messages, change).await
+        let new = self.split_messages(from)?;
+        self.send(session, new, change).await
     }
 
-    /// The messages from an index on: those that are only claimed, and the new ones. The last user message has the client
-    /// context.
-    fn split_messages(&self, from: usize) -> ApiResult<(Vec<Msg>, Vec<Msg>)> {
+    /// The messages from an index on. The last user message has the client context.
+    fn split_messages(&self, from: usize) -> ApiResult<NewMessages> {
         let has_results = self.conversation.new_results().next().is_some();
         let mut messages = if has_results { Vec::new() } else { self.conversation.new_messages() };
+        let prefill = self.conversation.prefill();
         let all = self.conversation.messages_from(from);
+        let all = all.strip_suffix(prefill).unwrap_or(all);
         let count = if messages.is_empty() {
             all.len()
         } else {
@@ -214,21 +216,22 @@ impl ClientTurn<'_> {
             .hint("end `messages` with a user message"));
         };
         *last = self.context.attach_to(last.clone());
-        Ok((claimed, messages))
+        Ok(NewMessages { claimed, messages, prefill: to_prefill(prefill)? })
     }
 
     async fn send(
         &self,
         session: Arc<Session>,
-        claimed: Vec<Msg>,
-        messages: Vec<Msg>,
+        new: NewMessages,
         change: Option<HistoryChange>,
     ) -> ApiResult<ReplyPart> {
         let Self { app, caller, uri, headers, body, .. } = self;
         let key = IdempotencyKey::from_request(&session, caller, headers, uri, body)?;
+        let NewMessages { claimed, messages, prefill } = new;
         let request = SendRequest {
             messages,
             claimed,
+            prefill,
             idempotency_key: key.as_ref(),
             history: change,
             ..SendRequest::default()
@@ -251,6 +254,16 @@ impl ClientTurn<'_> {
     }
 }
 
+/// Messages that a session does not have yet.
+struct NewMessages {
+    /// Those that are only claimed.
+    claimed: Vec<Msg>,
+    /// Those of the user.
+    messages: Vec<Msg>,
+    /// The beginning of the answer.
+    prefill: Option<Msg>,
+}
+
 fn reply_part(session: Arc<Session>, sent: &SendOutcome) -> ApiResult<ReplyPart> {
     let replayed = matches!(sent, SendOutcome::Replayed(_));
     let Accepted { reply_id, .. } = sent.accepted().clone();
@@ -269,7 +282,7 @@ async fn input_and_reply(
     let mut current = stored.into_iter().filter(|stored| !stored.superseded).collect::<Vec<_>>();
     let at = current.iter().position(|stored| stored.id == reply).unwrap_or(current.len());
     let is_input = |stored: &StoredMessage| {
-        parse_message(&stored.json).is_some_and(|msg| msg.role() == Role::User)
+        parse_message(&stored.json).is_some_and(|msg| msg.role() == Role::User || is_prefill(&msg))
     };
     let before = current.iter().take(at).rev().take(input_count);
     let count = before.take_while(|stored| is_input(stored)).count();

@@ -23,7 +23,7 @@ use turnwire_core::{ContentBlock, Fields, Msg, Role, Seq, ToolResult};
 use turnwire_log::HistoryInput;
 use turnwire_log::client_history::{HistoryDigest, HistoryStep, history_steps};
 use turnwire_log::log::now_ms;
-use turnwire_log::store::{HistoryMatch, HistoryState, SessionKey, SessionStatus};
+use turnwire_log::store::{HistoryMatch, HistoryPrefill, HistoryState, SessionKey, SessionStatus};
 
 /// How long after its reply a request may be sent again, if this process does not know whether the answer arrived.
 const RESEND_WINDOW_MS: i64 = 10 * 60 * 1000;
@@ -105,9 +105,23 @@ impl Conversation {
         self.messages.get(from..).unwrap_or_default()
     }
 
+    /// The steps without the beginning of the answer, if the request ends with it.
+    fn complete_steps(&self) -> &[HistoryStep] {
+        match &*self.steps {
+            [steps @ .., last] if last.is_answer => steps,
+            steps => steps,
+        }
+    }
+
+    /// The beginning of the answer that the client gives.
+    pub(crate) fn prefill(&self) -> &[Msg] {
+        let before = self.complete_steps().last().map_or(0, |step| step.message_count);
+        if self.prefill_step().is_some() { self.messages_from(before) } else { &[] }
+    }
+
     /// The index of the first message after the last answer.
     pub(crate) fn new_from(&self) -> usize {
-        let answers = self.steps.iter().rev().find(|step| step.is_answer);
+        let answers = self.complete_steps().iter().rev().find(|step| step.is_answer);
         answers.map_or(0, |step| step.message_count)
     }
 
@@ -119,8 +133,20 @@ impl Conversation {
             client: self.client,
             request: self.request,
             results_after: None,
+            prefill: self.history_prefill(),
         };
         Some(HistoryChange { input, expected, superseded: Vec::new(), is_first: false })
+    }
+
+    /// The beginning of the answer that the client gives, as a step.
+    fn prefill_step(&self) -> Option<&HistoryStep> {
+        self.steps.get(self.complete_steps().len())
+    }
+
+    fn history_prefill(&self) -> Option<HistoryPrefill> {
+        let text = self.prefill_step()?.prefill_text()?.to_owned();
+        let last = self.complete_steps().len().checked_sub(1)?;
+        Some(HistoryPrefill { before: *self.digests.get(last)?, text })
     }
 
     /// How the request changes a session that no earlier state of the conversation leads to.
@@ -141,9 +167,14 @@ impl Conversation {
         }
         let answer = state?.answer?;
         let mut change = self.change(ExpectedHistory::Anything)?;
-        match &*self.steps {
+        match self.complete_steps() {
             // The client sends only what is new.
-            [step] if !step.is_answer => change.input.digest = answer.with_step(step),
+            [step] if !step.is_answer => {
+                let input = answer.with_step(step);
+                change.input.digest =
+                    self.prefill_step().map_or(input, |begun| input.with_step(begun));
+                change.input.prefill.iter_mut().for_each(|prefill| prefill.before = input);
+            }
             _ if self.digests.contains(&answer) => {}
             _ => return None,
         }
@@ -194,11 +225,12 @@ impl Conversation {
     pub(crate) async fn recognize(&self, app: &App, caller: &Caller) -> ApiResult<Recognized> {
         let last = self.digests.last().filter(|_| app.config.conversations.recognize);
         let Some(&input) = last else { return Ok(Recognized::Unknown) };
-        // The beginning of an answer that the client gives is no input: it is answered in a session of its own.
-        if self.steps.last().is_some_and(|step| step.is_answer) {
+        // An answer cannot begin inside of a reply that waits for results, nor with a call.
+        let has_results = self.new_results().next().is_some();
+        if self.prefill_step().is_some_and(|begun| has_results || begun.prefill_text().is_none()) {
             return Ok(Recognized::Unknown);
         }
-        let answers = self.steps.iter().zip(&self.digests).rev();
+        let answers = self.complete_steps().iter().zip(&self.digests).rev();
         let answers = answers.filter(|(step, _)| step.is_answer).map(|(_, digest)| *digest);
         let mut digests: Vec<HistoryDigest> = std::iter::once(input).chain(answers).collect();
         loop {
@@ -246,7 +278,8 @@ impl Conversation {
     ) -> Option<Recognized> {
         let step = self.digests.iter().position(|digest| *digest == found)?;
         let new_from = self.steps.get(step)?.message_count;
-        let is_last_answer = step + 2 >= self.steps.len();
+        let complete = self.complete_steps().len();
+        let is_last_answer = step + 2 >= complete;
         let (mut resend, mut next, mut retry, mut branch) = (None, None, None, None);
         for HistoryMatch { session, mark, now, updated_ms } in matches {
             let is_other_client =
@@ -258,7 +291,7 @@ impl Conversation {
                     resend.get_or_insert(Recognized::Resend { session, state: state.clone() });
                 } else if (now.status == SessionStatus::Idle || self.has_key)
                     && state.results_after.is_none()
-                    && self.steps.len() > 1
+                    && complete > 1
                 {
                     retry.get_or_insert(Recognized::Retry { session, state: state.clone() });
                 } else if found != input {

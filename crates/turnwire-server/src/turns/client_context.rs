@@ -76,10 +76,11 @@ pub(crate) async fn changed_context(
         return Ok(Some(client.clone()));
     }
     let before =
-        MessageQuery { before: Some(reply.first_seq()), limit: 1, ..MessageQuery::default() };
+        MessageQuery { before: Some(reply.first_seq()), limit: 2, ..MessageQuery::default() };
+    // The last one may be the beginning of the reply.
     let stored = session.list_messages(&before).await?;
-    let question = stored.last().and_then(|stored| parse_message(&stored.json));
-    let (now, _) = ClientContext::in_force(question.as_slice(), Some(reply.msg()));
+    let before: Vec<Msg> = stored.iter().filter_map(|stored| parse_message(&stored.json)).collect();
+    let (now, _) = ClientContext::in_force(&before, Some(reply.msg()));
     Ok((now != *client).then(|| client.clone()))
 }
 

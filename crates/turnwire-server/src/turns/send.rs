@@ -82,6 +82,8 @@ pub struct SendRequest<'a> {
     /// Messages that the client says were part of the conversation before, oldest first. They come before
     /// `messages`, and may be of any role; without `messages` the last one is answered.
     pub claimed: Vec<Msg>,
+    /// The beginning of the answer, if the client gives it.
+    pub prefill: Option<Msg>,
     /// The conversation as the client knows it, if it keeps its own history.
     pub history: Option<HistoryChange>,
 }
@@ -137,7 +139,7 @@ impl HistoryChange {
 
     /// Notes the input in the session.
     pub(crate) fn apply(&self, tx: &mut Transaction<'_>) {
-        tx.set_history(self.input);
+        tx.set_history(self.input.clone());
         if self.is_first {
             tx.mark_input();
         }
@@ -167,8 +169,16 @@ pub async fn send_all(
     session: &Arc<Session>,
     request: SendRequest<'_>,
 ) -> ApiResult<SendOutcome> {
-    let SendRequest { messages, events, if_busy, reply_id, idempotency_key, claimed, history } =
-        request;
+    let SendRequest {
+        messages,
+        events,
+        if_busy,
+        reply_id,
+        idempotency_key,
+        claimed,
+        prefill,
+        history,
+    } = request;
     if let Some(idempotency_key) = idempotency_key
         && let Some(answer) = idempotency_key.find_response(&app.log).await?
     {
@@ -178,6 +188,7 @@ pub async fn send_all(
     for msg in messages {
         checked.push(check_message(msg)?);
     }
+    checked.extend(prefill);
     let mut messages = checked;
     client_context::note_ignored_options(app, session.agent(), &mut messages)?;
     client_context::check_last_message(app, &session.key().tenant, &messages).await?;

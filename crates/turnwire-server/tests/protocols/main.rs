@@ -20,6 +20,7 @@ mod contract;
 mod conversations;
 mod harness;
 mod options;
+mod prefill;
 mod response_conversations;
 mod response_items;
 mod responses;

@@ -22,14 +22,14 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A request that the provider got.
 #[derive(Clone)]
-struct Received {
-    headers: HeaderMap,
-    body: Value,
+pub(crate) struct Received {
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Value,
 }
 
 /// A provider of every protocol. It answers with a text, or with a tool call if a tool call is scripted.
 #[derive(Clone, Default)]
-struct FakeProvider {
+pub(crate) struct FakeProvider {
     received: Arc<Mutex<Vec<Received>>>,
     calls: Arc<Mutex<VecDeque<(&'static str, &'static str)>>>,
 }
@@ -56,11 +56,11 @@ impl FakeProvider {
         base
     }
 
-    fn last(&self) -> Received {
+    pub(crate) fn last(&self) -> Received {
         self.received.lock().last().unwrap().clone()
     }
 
-    fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.received.lock().len()
     }
 }
@@ -145,10 +145,10 @@ fn answer(path: &str, call: Option<(&str, &str)>) -> String {
     frames.iter().map(frame).collect()
 }
 
-struct Answer {
-    status: u16,
-    headers: HeaderMap,
-    body: Value,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Value,
 }
 
 impl Answer {
@@ -157,16 +157,16 @@ impl Answer {
     }
 }
 
-struct TestServer {
+pub(crate) struct TestServer {
     app: Arc<App>,
     auth: Auth,
     router: Router,
-    provider: FakeProvider,
+    pub(crate) provider: FakeProvider,
 }
 
 impl TestServer {
     /// With an agent for each protocol, named after it; `own` has a system prompt and a token limit of its own.
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let provider = FakeProvider::default();
         let base = provider.start().await;
         let agents = [
@@ -199,7 +199,7 @@ impl TestServer {
         Self { app, auth, router, provider }
     }
 
-    async fn post(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
+    pub(crate) async fn post(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
         let mut request = Request::post(path).header("content-type", "application/json");
         for (name, value) in headers {
             request = request.header(*name, *value);

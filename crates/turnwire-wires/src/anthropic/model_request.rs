@@ -46,7 +46,7 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
     if !system.is_empty() {
         body.insert("system", system.join("\n\n"));
     }
-    body.insert("messages", messages.into_json());
+    body.insert("messages", messages.into_json(request.ends_with_prefill()));
     let offered = reduce_to_allowed_tools(request.tools, &request.tool_choice, NAME);
     let tools: Vec<Json> = offered.tools.into_iter().filter_map(write_tool).collect();
     let options = &request.options;
@@ -108,7 +108,7 @@ fn tool_choice(choice: &ToolChoice) -> Json {
 }
 
 /// The messages in Anthropic's format: adjacent ones of one role are joined, none is empty, and the first and the last are
-/// the user's.
+/// the user's, unless the last is the beginning of the answer.
 #[derive(Default)]
 struct Messages(Vec<(&'static str, Vec<Fields>)>);
 
@@ -124,7 +124,7 @@ impl Messages {
         }
     }
 
-    fn into_json(self) -> Json {
+    fn into_json(self, has_prefill: bool) -> Json {
         let mut messages = Self::default();
         for (role, blocks) in self.without_orphans().0 {
             messages.push(role, without_trailing_thinking(role, blocks));
@@ -136,7 +136,7 @@ impl Messages {
             None => messages.push("user", [plain_text(ONLY_USER_TEXT)]),
             // If the last block is an item of Anthropic's, the model paused there and continues from it.
             Some(("assistant", blocks))
-                if blocks.last().is_some_and(|block| has_type(block, "text")) =>
+                if !has_prefill && blocks.last().is_some_and(|block| has_type(block, "text")) =>
             {
                 messages.push("user", [plain_text(LAST_USER_TEXT)]);
             }

@@ -8,9 +8,9 @@ use crate::json::fields;
 use crate::model_options::{reduce_to_allowed_tools, write_options};
 use crate::model_request::{
     AssistantPart, CallIds, CallOutcome, ONLY_USER_TEXT, OutputFormat, PromptMessage,
-    RASTER_IMAGES_ONLY, Request, SVG, ToolChoice, ToolDefinition, UserPart, build_prompt, default_media_type,
-    describe_omitted_data, function_tool, input_to_object_text, media_type, normalize_data,
-    read_text_file, sanitize_call_name, to_json_list,
+    RASTER_IMAGES_ONLY, Request, SVG, ToolChoice, ToolDefinition, UserPart, build_prompt,
+    default_media_type, describe_omitted_data, function_tool, input_to_object_text, media_type,
+    normalize_data, read_text_file, sanitize_call_name, to_json_list,
 };
 use turnwire_core::{DataBlock, Fields, Json, Source};
 

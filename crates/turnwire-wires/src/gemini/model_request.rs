@@ -39,7 +39,7 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
     if !system.is_empty() {
         body.insert("systemInstruction", fields! { "parts": to_json_list(&system) });
     }
-    body.insert("contents", contents.into_json());
+    body.insert("contents", contents.into_json(request.ends_with_prefill()));
     insert_tools(request, &mut body);
     let config = generation_config(request);
     body.insert_fields("generationConfig", &config);
@@ -47,7 +47,7 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
 }
 
 /// The contents in Gemini's format. Adjacent ones of the model are joined, because calls must directly follow a user's
-/// content. The first and the last are the user's.
+/// content. The first and the last are the user's, unless the last is the beginning of the answer.
 #[derive(Default)]
 struct Contents(Vec<(&'static str, Vec<Json>)>);
 
@@ -62,14 +62,14 @@ impl Contents {
         }
     }
 
-    fn into_json(mut self) -> Json {
+    fn into_json(mut self, has_prefill: bool) -> Json {
         let line = |text: &str| vec![part::text_part(text, &Fields::default())];
         if self.0.first().is_some_and(|(role, _)| *role == "model") {
             self.0.insert(0, ("user", line(FIRST_USER_TEXT)));
         }
         match self.0.last() {
             None => self.push("user", line(ONLY_USER_TEXT)),
-            Some(("model", _)) => self.push("user", line(LAST_USER_TEXT)),
+            Some(("model", _)) if !has_prefill => self.push("user", line(LAST_USER_TEXT)),
             Some(_) => {}
         }
         let contents = self.0.iter().map(|(role, parts)| part::content_json(role, parts));

@@ -6,8 +6,8 @@ use crate::json::fields;
 use crate::model_options::{ModelOption, write_options};
 use crate::model_request::{
     ACCEPTED_IMAGES_ONLY, AssistantPart, CallIds, CallOutcome, ONLY_USER_TEXT, OutputFormat,
-    PromptMessage, Request, ToolChoice, ToolDefinition, UserPart, accepts_temperature, build_prompt,
-    describe_omitted_data, input_to_object_text, is_text, media_type, normalize_data,
+    PromptMessage, Request, ToolChoice, ToolDefinition, UserPart, accepts_temperature,
+    build_prompt, describe_omitted_data, input_to_object_text, is_text, media_type, normalize_data,
     openai_accepts_image, sanitize_call_name, to_json_list,
 };
 use crate::provider;
