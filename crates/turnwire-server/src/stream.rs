@@ -10,6 +10,7 @@
 //! | `session_source` | what a subscriber of a session gets |
 //! | `reply_source` | the response to one request, in the client's protocol |
 //! | `frame_id` | the ids of its frames |
+//! | `held_call` | leaves out what is discarded later |
 //! | `pending_calls` | which pending calls a model client has to execute |
 //! | `feed`, `backlog`, `backlog_cache` | encoded events that subscribers share |
 //! | `writer` | events to bytes |
@@ -21,6 +22,7 @@ mod backlog;
 mod backlog_cache;
 mod feed;
 mod frame_id;
+mod held_call;
 mod pending_calls;
 mod reply_source;
 mod resume_token;

@@ -149,6 +149,9 @@ async fn respond(
     let delivery = turn.begin_delivery(app);
     let follow = follow_reply(app, &turn.session, tell).await?;
     let follow = follow.end_before(is_result).with_delivery(delivery);
+    let collects = !asked.stream;
+    let follow =
+        if collects || turn.replayed { follow.without_discarded(collects) } else { follow };
     if asked.stream {
         return Ok(sse_response(app, follow));
     }

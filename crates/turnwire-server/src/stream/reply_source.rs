@@ -8,6 +8,7 @@
 
 use super::backlog::warm_up_encoder;
 use super::frame_id::{FrameId, FrameNumbering, ResponseKey};
+use super::held_call::HeldCall;
 use super::pending_calls::PendingCalls;
 use super::session_source::sse_heartbeat;
 use super::snapshot::{finished_messages_as_of, messages_as_of};
@@ -112,6 +113,8 @@ pub struct ReplySource {
     end: StreamEnd,
     /// Notes whether the client receives all of it.
     delivery: Option<Delivery>,
+    /// Leaves out what is discarded later.
+    held: Option<HeldCall>,
 }
 
 impl ReplySubscriber {
@@ -138,6 +141,7 @@ impl ReplySubscriber {
             is_finished: false,
             end: StreamEnd::Complete,
             delivery: None,
+            held: None,
         };
         let mut subscriber = Self::open(session, source, options.expires_at, context);
         let (position, source) = subscriber.parts();
@@ -157,6 +161,15 @@ impl ReplySubscriber {
     #[must_use]
     pub(crate) fn with_delivery(mut self, delivery: Delivery) -> Self {
         self.source.delivery = Some(delivery);
+        self
+    }
+
+    /// Leaves out what a crash has broken off, for clients that cannot take text back. A response in one piece waits
+    /// for the end of each model call; a stream only where the reply has events already.
+    #[must_use]
+    pub(crate) fn without_discarded(mut self, collects: bool) -> Self {
+        let head = self.position().head().head;
+        self.source.held = Some(HeldCall::new((!collects).then_some(head)));
         self
     }
 
@@ -308,26 +321,37 @@ impl ReplySource {
         self.end_at.map_or(head, |end| end.min(head))
     }
 
+    /// Encodes events, up to the end of the response.
     fn encode_events<'e>(&mut self, events: impl IntoIterator<Item = Event<'e>>) {
         for event in events {
-            if self.has_frames && self.begins_another.is_some_and(|begins| begins(&event)) {
-                return self.finish();
+            match &mut self.held {
+                Some(held) => held.push(event).iter().for_each(|event| self.encode_event(event)),
+                None => self.encode_event(&event),
             }
-            if self.awaits_start() && event.kind.is_part_of_reply() && !event.is_from_sub_agent() {
-                self.reply_id = event.reply_id.to_string();
-            }
-            self.pending_calls.observe(&event);
-            self.encoder.encode(&event, &mut self.frames);
-            self.has_frames |= !self.frames.is_empty();
-            let is_end = matches!(event.kind, EventKind::ReplyEnd(_));
-            if is_end && event.reply_id == self.reply_id {
-                self.finish();
-            }
-            self.is_finished |= self.frames.ends_answer();
             if self.is_finished {
                 return;
             }
         }
+    }
+
+    fn encode_event(&mut self, event: &Event<'_>) {
+        if self.is_finished {
+            return;
+        }
+        if self.has_frames && self.begins_another.is_some_and(|begins| begins(event)) {
+            return self.finish();
+        }
+        if self.awaits_start() && event.kind.is_part_of_reply() && !event.is_from_sub_agent() {
+            self.reply_id = event.reply_id.to_string();
+        }
+        self.pending_calls.observe(event);
+        self.encoder.encode(event, &mut self.frames);
+        self.has_frames |= !self.frames.is_empty();
+        let is_end = matches!(event.kind, EventKind::ReplyEnd(_));
+        if is_end && event.reply_id == self.reply_id {
+            self.finish();
+        }
+        self.is_finished |= self.frames.ends_answer();
     }
 
     /// Whether the reply has not begun, and its id is unknown.
@@ -337,6 +361,9 @@ impl ReplySource {
 
     /// Writes what the protocol sends at its end.
     fn finish(&mut self) {
+        for event in self.held.take().iter_mut().flat_map(HeldCall::release) {
+            self.encode_event(&event);
+        }
         if self.pause == PausePolicy::ExternalOnly {
             let calls = self.pending_calls.take();
             if !calls.is_empty() {
