@@ -3,6 +3,7 @@
 
 mod call_groups;
 mod compact_history;
+mod custom_calls;
 mod model_call;
 mod tool_calls;
 

@@ -78,8 +78,19 @@ impl LoopConfig {
             input_schema: spec.input.clone(),
             ..ToolDefinition::default()
         });
-        let clients = self.client_tools(client);
-        own.chain(clients.into_iter().map(|tool| tool.definition(&client.wire))).collect()
+        let clients = self.client_tools(client).into_iter().map(|tool| {
+            self.tool_as_function(tool, client).unwrap_or_else(|| tool.definition(&client.wire))
+        });
+        own.chain(clients).collect()
+    }
+
+    /// The function that the model gets instead of a free-text tool, if its protocol has no such tools.
+    pub fn tool_as_function(
+        &self,
+        tool: &ClientTool,
+        client: &ClientContext,
+    ) -> Option<ToolDefinition> {
+        tool.definition(&client.wire).to_function(self.model.wire()?.0)
     }
 
     /// The schema that the answer must match: the client's, or else the agent's.
@@ -121,6 +132,7 @@ impl LoopConfig {
             is_written = Box::new(move |tool| {
                 tool.namespace.is_some()
                     || tool.kind == ToolKind::Namespace
+                    || self.tool_as_function(tool, client).is_some()
                     || tool.definition(&client.wire).is_written_to(wire)
             });
         }

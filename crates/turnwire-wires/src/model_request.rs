@@ -53,6 +53,9 @@ pub fn is_prefill(msg: &Msg) -> bool {
     msg.role() == Role::Assistant && msg.metadata().get(PREFILL).is_ok_and(|it| it == Some(true))
 }
 
+/// The argument of a free-text tool that is written as a function.
+pub const FREE_TEXT: &str = "input";
+
 /// A request to a model.
 #[derive(Debug, Clone, Default)]
 pub struct Request<'a> {
@@ -178,6 +181,38 @@ impl ToolDefinition {
             Some(native) if native.wire == wire => native.namespace.is_none(),
             Some(native) => native.kind.is_function(),
         }
+    }
+
+    /// A free-text tool of `OpenAI`'s protocols for a model of another one: a function whose only argument is the text.
+    /// `None` if it is another tool, or the model has free-text tools of this form.
+    pub fn to_function(&self, wire: &str) -> Option<Self> {
+        let native = self.native.as_ref().filter(|native| native.kind == ToolKind::Custom)?;
+        if !native.wire.starts_with("openai-") || native.wire == wire {
+            return None;
+        }
+        // Chat Completions has an object inside, and the grammar in another one.
+        let inner = |fields: &Fields, key: &str| fields.get::<Fields>(key).ok().flatten();
+        let text = |fields: &Fields, key: &str| fields.get::<String>(key).ok().flatten();
+        let tool = inner(&native.fields, "custom").unwrap_or_else(|| native.fields.clone());
+        let mut description = text(&tool, "description").unwrap_or_default();
+        let format = inner(&tool, "format");
+        let grammar = format.as_ref().and_then(|format| inner(format, "grammar")).or(format);
+        if let Some(definition) = grammar.as_ref().and_then(|it| text(it, "definition")) {
+            let syntax = grammar.as_ref().and_then(|it| text(it, "syntax")).unwrap_or_default();
+            description = format!(
+                "{description}\n\n`{FREE_TEXT}` matches this {syntax} grammar:\n{definition}"
+            );
+        }
+        let schema = serde_json::json!({
+            "type": "object", "properties": {FREE_TEXT: {"type": "string"}},
+            "required": [FREE_TEXT], "additionalProperties": false,
+        });
+        Some(Self {
+            name: self.name.clone(),
+            description: description.trim_start().to_owned(),
+            input_schema: schema.into(),
+            ..Self::default()
+        })
     }
 
     /// Whether the model can call it by this name.

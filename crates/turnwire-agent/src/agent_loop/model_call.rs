@@ -1,6 +1,7 @@
 //! One model call: the request, streaming its events into the log, and its failures.
 
 use super::call_groups::CallGroups;
+use super::custom_calls::CustomCalls;
 use super::{AgentLoop, Flow};
 use crate::call_ids::CallIds;
 use crate::middleware::EditableRequest;
@@ -94,7 +95,8 @@ impl AgentLoop<'_> {
         }
         let mut settings = self.config.model_settings.clone();
         settings.temperature = options.temperature.or(settings.temperature);
-        let messages = self.model_messages();
+        let custom_calls = CustomCalls::new(self.config, &self.client);
+        let messages = custom_calls.to_functions(self.model_messages());
         let mut request =
             EditableRequest { messages, tools: specs, tool_choice, output, settings, options };
         for middleware in self.config.middleware.iter() {
@@ -159,6 +161,7 @@ impl AgentLoop<'_> {
         let depth = self.journal.sub_agent_depth();
         let mut call_ids = CallIds::new(&prefix, depth, messages, self.journal.used_call_ids());
         let mut call_groups = CallGroups::new(&self.client);
+        let mut custom_calls = CustomCalls::new(self.config, &self.client);
         let mut waiting: Vec<Event<'static>> = Vec::new();
         let mut broken: Option<ModelError> = None;
         let mut has_ended = false;
@@ -183,7 +186,8 @@ impl AgentLoop<'_> {
             }
             // The next events arrive while these become durable.
             let events = std::mem::take(&mut waiting);
-            let events = events.into_iter().map(|event| call_groups.add_group(event));
+            let events = events.into_iter().flat_map(|event| custom_calls.read_event(event));
+            let events = events.map(|event| call_groups.add_group(event));
             let events = events.map(|event| call_ids.rewrite_ids(event));
             let events = match &mut veil {
                 Some(veil) => events.map(|event| veil.rewrite(event)).collect(),

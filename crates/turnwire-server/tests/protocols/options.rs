@@ -319,8 +319,8 @@ async fn a_model_of_another_protocol_gets_what_it_has_and_the_client_is_told_the
     });
     let answer = server.chat("messages", &given).await;
     assert_eq!(answer.status, 200, "{}", answer.body);
-    assert_eq!(answer.ignored(), "seed, logit_bias, tools.patch");
-    assert_eq!(answer.body["ignored_options"], json!(["seed", "logit_bias", "tools.patch"]));
+    assert_eq!(answer.ignored(), "seed, logit_bias");
+    assert_eq!(answer.body["ignored_options"], json!(["seed", "logit_bias"]));
     let seen = server.provider.last().body;
     assert_eq!((&seen["temperature"], &seen["max_tokens"]), (&json!(0.5), &json!(100)));
     assert_eq!(
@@ -328,7 +328,7 @@ async fn a_model_of_another_protocol_gets_what_it_has_and_the_client_is_told_the
         (&json!(["END"]), &json!("any"))
     );
     assert_eq!(seen["output_config"], json!({"effort": "low"}));
-    assert_eq!(seen["tools"].as_array().unwrap().len(), 1);
+    assert_eq!(seen["tools"].as_array().unwrap().len(), 2);
     assert!(!server.provider.last().headers.contains_key("anthropic-beta"));
 
     let answer = server
@@ -499,9 +499,77 @@ async fn calls_of_custom_tools_and_of_groups_reach_the_client() {
     // A model of another protocol gets the function, and the client gets the call with its group.
     server.provider.calls.lock().push_back(("spawn", "{}"));
     let answer = server.responses("chat", &json!({"tools": tools})).await;
-    assert_eq!(answer.ignored(), "tools.patch");
+    assert_eq!(answer.ignored(), "");
     assert_eq!(answer.body["output"][0]["namespace"], "agents", "{}", answer.body);
-    assert_eq!(server.provider.last().body["tools"].as_array().unwrap().len(), 1);
+    assert_eq!(server.provider.last().body["tools"].as_array().unwrap().len(), 2);
+}
+
+/// A free-text call, the tool's result, and what the provider sees of both, on a protocol that has only functions.
+#[tokio::test]
+async fn free_text_tools_are_functions_for_a_model_of_another_protocol() {
+    let server = TestServer::new().await;
+    let schema = json!({"type": "object", "properties": {"input": {"type": "string"}},
+        "required": ["input"], "additionalProperties": false});
+    let patch = "*** Begin\n\"no\" JSON";
+    let arguments: &'static str = json!({"input": patch}).to_string().leak();
+    let grammar = json!({"syntax": "lark", "definition": "start: /x/"});
+
+    // Responses to Chat Completions and to Messages.
+    let tools = json!([{"type": "custom", "name": "patch", "description": "Patches.",
+        "format": with(json!({"type": "grammar"}), &grammar)}]);
+    for agent in ["chat", "messages"] {
+        server.provider.calls.lock().push_back(("patch", arguments));
+        let answer = server.responses(agent, &json!({"tools": tools})).await;
+        let item = &answer.body["output"][0];
+        let call = (&item["type"], &item["name"], &item["input"]);
+        let expected = (&json!("custom_tool_call"), &json!("patch"), &json!(patch));
+        assert_eq!(call, expected, "{}", answer.body);
+        assert_eq!(answer.ignored(), "");
+        let seen = &server.provider.last().body["tools"][0];
+        let (function, key) = match agent {
+            "chat" => (&seen["function"], "parameters"),
+            _ => (seen, "input_schema"),
+        };
+        assert_eq!((&function["name"], &function[key]), (&json!("patch"), &schema), "{agent}");
+        let about = function["description"].as_str().unwrap();
+        assert!(about.starts_with("Patches.") && about.ends_with("start: /x/"), "{about}");
+
+        let output = json!({"type": "custom_tool_call_output", "call_id": item["call_id"], "output": "done"});
+        let input = json!([{"role": "user", "content": "Hi!"}, item, output]);
+        let body = json!({"model": agent, "input": input, "tools": tools});
+        let next = server.post("/v1/responses", &[], &body).await;
+        assert_eq!(next.headers["turnwire-session"], answer.headers["turnwire-session"]);
+        let seen = server.provider.last().body["messages"].to_string();
+        assert!(
+            seen.contains(&json!({"input": patch}).to_string())
+                || seen.contains(&json!(arguments).to_string()),
+            "{seen}"
+        );
+        assert!(seen.contains("done"), "{seen}");
+    }
+
+    // Chat Completions to Responses and to Messages.
+    let format = json!({"type": "grammar", "grammar": grammar});
+    let tools = json!([{"type": "custom", "custom": {"name": "edit", "format": format}}]);
+    let choice = json!({"type": "custom", "custom": {"name": "edit"}});
+    for agent in ["responses", "messages"] {
+        server.provider.calls.lock().push_back(("edit", arguments));
+        let answer = server.chat(agent, &json!({"tools": tools, "tool_choice": choice})).await;
+        let message = &answer.body["choices"][0]["message"];
+        let call = &message["tool_calls"][0];
+        assert_eq!(call["type"], "custom", "{}", answer.body);
+        assert_eq!(call["custom"], json!({"name": "edit", "input": patch}));
+        assert_eq!(call.get("function"), None);
+        assert_eq!(server.provider.last().body["tool_choice"]["name"], "edit");
+        let result = json!({"role": "tool", "tool_call_id": call["id"], "content": "done"});
+        let messages = json!([{"role": "user", "content": "Hi!"}, message, result]);
+        let body = json!({"model": agent, "messages": messages, "tools": tools});
+        let next = server.post("/v1/chat/completions", &[], &body).await;
+        assert_eq!(next.headers["turnwire-session"], answer.headers["turnwire-session"]);
+        let body = server.provider.last().body;
+        assert!(!body.to_string().contains("custom"), "{body}");
+        assert!(body.to_string().contains("done"), "{body}");
+    }
 }
 
 #[tokio::test]

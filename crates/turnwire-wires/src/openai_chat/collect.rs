@@ -71,7 +71,10 @@ impl Default for Message {
 struct ToolCall {
     id: String,
     r#type: &'static str,
-    function: Function,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<Function>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    custom: Option<Custom>,
     #[serde(skip_serializing_if = "Option::is_none")]
     extra_content: Option<Json>,
 }
@@ -82,6 +85,14 @@ struct Function {
     name: String,
     /// JSON.
     arguments: String,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "ChatCompletionCustomCall"))]
+struct Custom {
+    name: String,
+    /// Any text.
+    input: String,
 }
 
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -154,7 +165,19 @@ impl ChatCompletion {
         message.tool_calls.push(ToolCall {
             id: call.id.clone(),
             r#type: "function",
-            function: Function { name: call.name.clone(), arguments: arguments.to_owned() },
+            function: Some(Function { name: call.name.clone(), arguments: arguments.to_owned() }),
+            custom: None,
+            extra_content: call.rest.raw("extra_content").cloned(),
+        });
+    }
+
+    pub(super) fn push_custom_call(&mut self, call: &turnwire_core::ToolCall) {
+        let [Choice { message, .. }] = &mut self.choices;
+        message.tool_calls.push(ToolCall {
+            id: call.id.clone(),
+            r#type: "custom",
+            function: None,
+            custom: Some(Custom { name: call.name.clone(), input: call.input.clone() }),
             extra_content: call.rest.raw("extra_content").cloned(),
         });
     }

@@ -167,7 +167,10 @@ struct ToolCallPiece<'a> {
     index: usize,
     id: &'a str,
     r#type: &'static str,
-    function: Function<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<Function<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    custom: Option<Custom<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     extra_content: Option<&'a Json>,
 }
@@ -176,6 +179,12 @@ struct ToolCallPiece<'a> {
 struct Function<'a> {
     name: &'a str,
     arguments: &'a str,
+}
+
+#[derive(Serialize)]
+struct Custom<'a> {
+    name: &'a str,
+    input: &'a str,
 }
 
 impl ChatEncoder {
@@ -437,17 +446,25 @@ impl ChatEncoder {
             self.completion.client_calls.drain().map(|(_, it)| it).collect();
         calls.sort_by_key(|(place, _)| *place);
         for (index, (_, call)) in calls.iter().enumerate() {
+            let is_custom = call.rest.raw("custom").is_some();
             let arguments = super::input_or_empty_object(&call.input);
+            let function = Function { name: &call.name, arguments };
+            let custom = Custom { name: &call.name, input: &call.input };
             let piece = ToolCallPiece {
                 index,
                 id: &call.id,
-                r#type: "function",
-                function: Function { name: &call.name, arguments },
+                r#type: if is_custom { "custom" } else { "function" },
+                function: (!is_custom).then_some(function),
+                custom: is_custom.then_some(custom),
                 extra_content: call.rest.raw("extra_content"),
             };
             self.write_delta(Delta { tool_calls: Some([piece]), ..Delta::default() }, out);
             if let Some(whole) = &mut self.whole {
-                whole.push_call(call, arguments);
+                if is_custom {
+                    whole.push_custom_call(call);
+                } else {
+                    whole.push_call(call, arguments);
+                }
             }
         }
         !calls.is_empty()
