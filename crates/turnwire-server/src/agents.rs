@@ -303,6 +303,9 @@ impl ApiAccess<'_> {
         if let Some(temperature) = settings.temperature {
             builder = builder.temperature(temperature);
         }
+        if let Some(is_on) = settings.prompt_caching {
+            builder = builder.prompt_caching(is_on);
+        }
         match settings.structured_output {
             Some(StructuredOutput::Native) => builder.with_schema_mode(),
             Some(StructuredOutput::Tool) => builder.without_schema_mode(),

@@ -75,6 +75,9 @@ pub struct Request<'a> {
     pub temperature: Option<f64>,
     /// How messages name their speakers when several agents take part.
     pub speaker_format: SpeakerFormat,
+    /// Whether to mark a long conversation for the provider's cache, if the provider requires marks. A client of the
+    /// provider's own protocol decides itself.
+    pub prompt_caching: bool,
     /// Whether to stream the answer.
     pub stream: bool,
     /// The client's options. They override `max_tokens` and `temperature`; `tool_choice` and `output` override theirs.

@@ -13,7 +13,7 @@ use turnwire_core::{
 };
 use turnwire_testkit::{check_property, values};
 use turnwire_wires::model_request::{OutputFormat, SpeakerFormat, ToolChoice, ToolDefinition};
-use turnwire_wires::{Request, Wire};
+use turnwire_wires::{ModelOptions, Request, Wire};
 
 fn body(request: &Request<'_>) -> Value {
     let body = Wire::named("anthropic").unwrap().model_request(request).unwrap();
@@ -480,4 +480,35 @@ fn an_output_with_an_image_that_is_not_whole_yet_says_so() {
         messages(&[Msg::user("", "Go."), reply])[2]["content"][0]["content"],
         json!([{"type": "image", "source": source}, text("[The call is still running.]")])
     );
+}
+
+#[test]
+fn a_long_conversation_is_marked_for_the_cache_unless_the_client_decides() {
+    let long = "word ".repeat(4000);
+    let history = [
+        Msg::system("", "Be brief."),
+        Msg::user("ann", long.as_str()),
+        Msg::assistant("a", "Yes."),
+        Msg::user("ann", "And?"),
+    ];
+    let mark = json!({"type": "ephemeral"});
+    let request = Request { messages: &history, prompt_caching: true, ..Request::default() };
+    let marked = body(&request);
+    assert_eq!(
+        marked["system"],
+        json!([{"type": "text", "text": "Be brief.", "cache_control": mark}])
+    );
+    assert_eq!(marked["messages"][2]["content"][0]["cache_control"], mark);
+    assert_eq!(marked.to_string().matches("cache_control").count(), 2);
+
+    let count = |request: &Request<'_>| body(request).to_string().matches("cache_control").count();
+    let mut own = ModelOptions { wire: "anthropic".to_owned(), ..ModelOptions::default() };
+    assert_eq!(count(&Request { options: own.clone(), ..request.clone() }), 0);
+    // The client's own mark is for the whole request.
+    (own.wire, own.cache_control) = (String::new(), Some(mark.into()));
+    assert_eq!(count(&Request { options: own, ..request.clone() }), 1);
+    assert_eq!(count(&Request { prompt_caching: false, ..request.clone() }), 0);
+    assert_eq!(count(&Request { messages: &history[..2], ..request.clone() }), 0);
+    let short = [Msg::user("ann", "Hi!"), Msg::assistant("a", "Yes."), Msg::user("ann", "And?")];
+    assert_eq!(count(&Request { messages: &short, ..request.clone() }), 0);
 }

@@ -131,6 +131,7 @@ impl HttpModel {
             max_tokens,
             temperature,
             speaker_format: tuning.agents,
+            prompt_caching: set.prompt_caching,
             stream: true,
             options,
             extra,

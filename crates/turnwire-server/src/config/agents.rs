@@ -63,6 +63,8 @@ pub struct AgentConfig {
     pub client_options: Option<ClientOptionsSetting>,
     /// How the model is made to answer with JSON; by default as its provider can.
     pub structured_output: Option<StructuredOutput>,
+    /// Whether long conversations are marked for the provider's cache; by default at the provider's own address.
+    pub prompt_caching: Option<bool>,
     /// How often a failed model call is retried.
     #[serde(default = "retries")]
     pub retries: u32,

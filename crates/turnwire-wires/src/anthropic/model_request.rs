@@ -20,6 +20,10 @@ const DEFAULT_MAX_TOKENS: u32 = 4096;
 /// The maximum length of a tool name.
 const MAX_NAME_LENGTH: usize = 128;
 
+/// How long a conversation must be to mark it for the cache. Anthropic caches nothing below 1024 to 4096 tokens, and writing
+/// to the cache has its price.
+const MIN_CACHED_BYTES: usize = 16 * 1024;
+
 pub(super) fn build_body(request: &Request<'_>) -> Json {
     let mut system: Vec<String> = Vec::new();
     let mut messages = Messages::default();
@@ -43,10 +47,15 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
     }
     let max_tokens = request.max_tokens().unwrap_or(DEFAULT_MAX_TOKENS);
     let mut body = fields! { "model": request.model, "max_tokens": max_tokens };
-    if !system.is_empty() {
-        body.insert("system", system.join("\n\n"));
+    let mut messages = messages.completed(request.ends_with_prefill());
+    let caches = wants_cache_marks(request) && messages.is_worth_caching();
+    if caches {
+        messages.mark_last_input();
     }
-    body.insert("messages", messages.into_json(request.ends_with_prefill()));
+    if !system.is_empty() {
+        body.insert("system", system_prompt(&system.join("\n\n"), caches));
+    }
+    body.insert("messages", messages.into_json());
     let offered = reduce_to_allowed_tools(request.tools, &request.tool_choice, NAME);
     let tools: Vec<Json> = offered.tools.into_iter().filter_map(write_tool).collect();
     let options = &request.options;
@@ -77,6 +86,24 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
     }
     write_options(request, NAME, body).into()
 }
+
+/// Whether marks for the cache are up to us: a client of this protocol sets its own, or none.
+fn wants_cache_marks(request: &Request<'_>) -> bool {
+    let has_own = request.options.is_from(NAME) || request.options.cache_control.is_some();
+    request.prompt_caching && !has_own && request.extra.raw(CACHE_CONTROL).is_none()
+}
+
+fn system_prompt(text: &str, caches: bool) -> Json {
+    if !caches {
+        return text.into();
+    }
+    let mut block = plain_text(text);
+    block.insert(CACHE_CONTROL, fields! { "type": "ephemeral" });
+    to_json_list(&[block.into()])
+}
+
+/// The field of a block up to which the provider caches.
+const CACHE_CONTROL: &str = "cache_control";
 
 /// A tool in the form of this protocol; `None` if it is not written.
 fn write_tool(tool: &ToolDefinition) -> Option<Json> {
@@ -124,7 +151,8 @@ impl Messages {
         }
     }
 
-    fn into_json(self, has_prefill: bool) -> Json {
+    /// The messages as Anthropic accepts them.
+    fn completed(self, has_prefill: bool) -> Self {
         let mut messages = Self::default();
         for (role, blocks) in self.without_orphans().0 {
             messages.push(role, without_trailing_thinking(role, blocks));
@@ -142,7 +170,27 @@ impl Messages {
             }
             Some(_) => {}
         }
-        let messages = messages.0.iter().map(|(role, blocks)| {
+        messages
+    }
+
+    /// Whether it is a conversation that goes on, and long enough for the cache.
+    fn is_worth_caching(&self) -> bool {
+        let has_answer = self.0.iter().any(|(role, _)| *role == "assistant");
+        let blocks = self.0.iter().flat_map(|(_, blocks)| blocks);
+        let bytes: usize = blocks.map(|block| Json::from(block).text().len()).sum();
+        has_answer && bytes >= MIN_CACHED_BYTES
+    }
+
+    /// Marks the end of the last input: the next request begins with the same.
+    fn mark_last_input(&mut self) {
+        let last = self.0.iter_mut().rev().find(|(role, _)| *role == "user");
+        if let Some(block) = last.and_then(|(_, blocks)| blocks.last_mut()) {
+            block.insert(CACHE_CONTROL, fields! { "type": "ephemeral" });
+        }
+    }
+
+    fn into_json(self) -> Json {
+        let messages = self.0.iter().map(|(role, blocks)| {
             let blocks: Vec<Json> = blocks.iter().map(Json::from).collect();
             Json::from(fields! { "role": *role, "content": to_json_list(&blocks) })
         });

@@ -33,6 +33,7 @@ impl Conversation {
             max_tokens: self.max_tokens,
             temperature: self.temperature,
             speaker_format: self.agents,
+            prompt_caching: false,
             stream: true,
             options: turnwire_wires::ModelOptions::default(),
             extra: self.extra.clone(),

@@ -21,6 +21,7 @@ pub struct HttpModelBuilder {
     base_url: Option<String>,
     key: Option<ApiKey>,
     has_schema_mode: Option<bool>,
+    prompt_caching: Option<bool>,
     connect_limit: Duration,
     settings: RequestSettings,
 }
@@ -30,6 +31,7 @@ pub(super) struct RequestSettings {
     pub max_tokens: Option<u32>,
     pub temperature: Option<f64>,
     pub extra: Fields,
+    pub prompt_caching: bool,
     pub first_token_limit: Duration,
     pub token_gap_limit: Duration,
     pub retries: u32,
@@ -45,11 +47,13 @@ impl HttpModelBuilder {
             base_url: None,
             key: None,
             has_schema_mode: None,
+            prompt_caching: None,
             connect_limit: Duration::from_secs(10),
             settings: RequestSettings {
                 max_tokens: None,
                 temperature: None,
                 extra: Fields::default(),
+                prompt_caching: false,
                 first_token_limit: Duration::from_mins(5),
                 token_gap_limit: Duration::from_mins(5),
                 retries: DEFAULT_RETRIES,
@@ -142,6 +146,13 @@ impl HttpModelBuilder {
         self
     }
 
+    /// Whether long conversations are marked for the provider's cache, where the provider requires marks (Anthropic), unless
+    /// the client speaks the provider's own protocol. Default: at the provider's own address.
+    pub fn prompt_caching(mut self, is_on: bool) -> Self {
+        self.prompt_caching = Some(is_on);
+        self
+    }
+
     /// The most bytes of one event of the answer (32 MiB).
     pub fn event_limit(mut self, bytes: usize) -> Self {
         self.settings.event_limit = bytes;
@@ -150,9 +161,11 @@ impl HttpModelBuilder {
 
     /// Builds the model. Sends nothing, and reads no key.
     pub fn build(self) -> Result<HttpModel, ModelError> {
-        let Self { name, base_url, key, has_schema_mode, connect_limit: connect, settings } = self;
+        let Self { name, base_url, key, has_schema_mode, .. } = self;
+        let Self { connect_limit: connect, prompt_caching, mut settings, .. } = self;
         let (provider, wire, model) = provider::find_provider(&name)?;
         let base = base_url.as_deref();
+        settings.prompt_caching = prompt_caching.unwrap_or(base.is_none());
         let address = provider.address(base, model)?;
         let key = key.unwrap_or_else(|| provider.default_key(base));
         if !key.is_none() && !provider::is_confidential(&address) {
