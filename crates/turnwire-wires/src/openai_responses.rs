@@ -39,6 +39,8 @@
 //! - Tool calls, and what follows them, are held back until it is known who executes them. The client does not see a call
 //!   that gets a result in this reply. The others are written when the reply ends or pauses (`end`). After a pause the reply
 //!   continues as another response with its own numbers.
+//! - In a response of a session (`session_id` and `id` of the options are set) the id of an item says where it is stored:
+//!   [`ItemId`]. Other items have the ids of their blocks.
 //! - A stopped reply is a response with the status `cancelled` in a `response.incomplete`.
 //! - A block that a repeated model call discards gets another `output_item.done` with `discarded: true`, and is missing from
 //!   the final response.
@@ -50,6 +52,7 @@ mod decode;
 mod encode;
 mod error;
 mod item;
+mod item_id;
 mod media;
 mod message;
 mod model_request;
@@ -62,6 +65,7 @@ pub use client_request::read_tools;
 pub use encode::ResponseBuilder;
 #[cfg(feature = "schema")]
 pub use encode::frame::Response;
+pub use item_id::{ItemId, find_item};
 
 /// The wire's name, in the registry and in kept items.
 const NAME: &str = "openai-responses";

@@ -49,11 +49,13 @@ impl Transaction<'_> {
         self.state_changed = true;
     }
 
-    /// Marks the input that was just set, so that a request without history finds the session.
+    /// Marks the input that was just set, so that a request without history finds the session; and the session itself, so
+    /// that it is known whose conversation it is.
     pub fn mark_input(&mut self) {
         if let (Some(state), Some(seq)) = (&self.live.state.history, self.live.last.seq()) {
-            let mark = HistoryMark { digest: state.input, seq, client: state.client };
-            self.history.push(mark);
+            let session = state.root.with_session(self.live.number);
+            let mark = |digest| HistoryMark { digest, seq, client: state.client };
+            self.history.extend([session, state.input].map(mark));
         }
     }
 

@@ -23,7 +23,17 @@ const RESPONSES: ProtocolCase = ProtocolCase {
     messages: "input",
 };
 
+/// A client that sends the ids of earlier items instead of their content.
+const BY_REFERENCE: ProtocolCase = ProtocolCase {
+    to_history: |answer| {
+        let items = answer["output"].as_array().unwrap().iter();
+        items.map(|item| json!({"type": "item_reference", "id": item["id"]})).collect()
+    },
+    ..RESPONSES
+};
+
 const ALL: [&ProtocolCase; 3] = [&chat::CASE, &anthropic::CASE, &RESPONSES];
+const OWN: [&ProtocolCase; 4] = [&chat::CASE, &anthropic::CASE, &RESPONSES, &BY_REFERENCE];
 
 /// A conversation as its client has it: every one waits for the call `c1`.
 struct Conversation<'h> {
@@ -78,7 +88,7 @@ fn is_elsewhere(answer: &Answer, others: &[&str]) {
 
 #[tokio::test]
 async fn two_conversations_of_one_person_are_told_apart_by_what_was_said() {
-    for words in ALL {
+    for words in OWN {
         let server = TestServer::new(words.path);
         let red = Conversation::begin(&server, words, "ann", "the red one").await;
         let blue = Conversation::begin(&server, words, "ann", "the blue one").await;
@@ -112,7 +122,7 @@ async fn nobody_is_answered_out_of_another_persons_conversation() {
 
 #[tokio::test]
 async fn conversations_that_are_the_same_do_not_block_each_other() {
-    for words in ALL {
+    for words in OWN {
         let server = TestServer::new(words.path);
         let one = Conversation::begin(&server, words, "ann", "same words").await;
         let two = Conversation::begin(&server, words, "ann", "same words").await;
@@ -203,7 +213,7 @@ impl<'s> Client<'s> {
 
 #[tokio::test]
 async fn a_conversation_is_one_session_from_turn_to_turn() {
-    for words in ALL {
+    for words in OWN {
         let server = TestServer::new(words.path);
         let mut client = Client::new(&server, words);
         let (seen, session) = client.say("one").await;
@@ -223,7 +233,7 @@ async fn a_conversation_is_one_session_from_turn_to_turn() {
 
 #[tokio::test]
 async fn what_clients_change_on_the_way_does_not_matter() {
-    for words in ALL {
+    for words in OWN {
         let server = TestServer::new(words.path);
         let mut client = Client::new(&server, words);
         let (_, session) = client.say("one\n\ntwo ").await;
@@ -239,7 +249,7 @@ async fn what_clients_change_on_the_way_does_not_matter() {
 
 #[tokio::test]
 async fn an_edited_turn_branches_and_the_first_session_stays() {
-    for words in ALL {
+    for words in OWN {
         let server = TestServer::new(words.path);
         let mut client = Client::new(&server, words);
         let (_, session) = client.say("one").await;
@@ -262,7 +272,7 @@ async fn an_edited_turn_branches_and_the_first_session_stays() {
 
 #[tokio::test]
 async fn the_last_turn_again_is_another_answer_in_the_same_session() {
-    for words in ALL {
+    for words in OWN {
         let server = TestServer::new(words.path);
         let mut client = Client::new(&server, words);
         let (_, session) = client.say("one").await;
@@ -278,7 +288,7 @@ async fn the_last_turn_again_is_another_answer_in_the_same_session() {
 
 #[tokio::test]
 async fn a_request_that_the_client_says_is_sent_again_gets_the_same_answer() {
-    for words in ALL {
+    for words in OWN {
         let server = TestServer::new(words.path);
         for turns in [0, 1] {
             let mut client = Client::new(&server, words);
@@ -336,4 +346,114 @@ async fn an_unknown_history_is_taken_in_and_marked() {
         assert_eq!(claimed, [true, true, false, false]);
         assert_eq!(client.say("three").await, ("one A two A three".to_owned(), session));
     }
+}
+
+/// Sends the history as references, and expects that an item is unknown.
+async fn expect_unknown_item(client: &Client<'_>, agent: &str) {
+    let body = client.words.ask(agent, &client.history).to_string();
+    let before = client.server.sessions().await;
+    let answer = client.server.send(client.token, client.words.path, &client.headers, body).await;
+    assert_eq!((answer.status, &answer.body["error"]["code"]), (404, &json!("item_not_found")));
+    assert!(answer.error_message().contains("send the item itself"), "{}", answer.text);
+    assert_eq!(client.server.sessions().await, before, "nothing was stored");
+}
+
+#[tokio::test]
+async fn a_client_can_refer_to_items_of_its_own_conversations_only() {
+    let server = TestServer::new(BY_REFERENCE.path);
+    let mut client = Client::new(&server, &BY_REFERENCE);
+    client.headers = vec![("turnwire-session", "s")];
+    client.say("secret").await;
+    client.headers.clear();
+    client.history.push(user("two"));
+    expect_unknown_item(&client, "demo").await;
+    for token in ["ben", "other", "all"] {
+        client.token = token;
+        expect_unknown_item(&client, "mirror").await;
+    }
+    // Who names the session may use what is in it.
+    client.token = "ben";
+    client.headers = vec![("turnwire-session", "s")];
+    assert_eq!(client.say("three").await, ("secret A two three".to_owned(), "s".to_owned()));
+}
+
+#[tokio::test]
+async fn a_reference_that_leads_nowhere_is_an_error() {
+    let server = TestServer::new(BY_REFERENCE.path);
+    let mut client = Client::new(&server, &BY_REFERENCE);
+    client.say("one").await;
+    let known = client.history[1]["id"].as_str().unwrap().to_owned();
+    let (place, _) = known.rsplit_once('~').unwrap();
+    for id in
+        ["msg_1", "", "msg_nobody~r~b", "rs_a/b~r~c", &format!("{place}~x"), &format!("{known}x")]
+    {
+        client.history =
+            vec![user("one"), json!({"type": "item_reference", "id": id}), user("two")];
+        expect_unknown_item(&client, "mirror").await;
+    }
+    for (items, message) in [
+        (vec![json!({"type": "item_reference"})], "no `id`"),
+        (
+            vec![json!({"type": "item_reference", "id": known}), json!({"id": known})],
+            "duplicate item",
+        ),
+    ] {
+        let body = BY_REFERENCE.ask("mirror", &items).to_string();
+        let answer = server.send("ann", BY_REFERENCE.path, &[], body).await;
+        assert_eq!(answer.status, 400, "{}", answer.text);
+        assert!(answer.error_message().contains(message), "{}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn a_reference_outlives_the_session_that_was_branched_from() {
+    let server = TestServer::new(BY_REFERENCE.path);
+    let mut client = Client::new(&server, &BY_REFERENCE);
+    let (_, first) = client.say("one").await;
+    client.say("two").await;
+    client.history.truncate(2);
+    let (_, branch) = client.say("TWO").await;
+    let key = server.session(&first).await.key().clone();
+    assert!(server.app.log.delete_session(&key).await.unwrap());
+    assert_eq!(client.say("three").await, ("one A TWO A three".to_owned(), branch));
+    // Nothing leads to the branch any more.
+    client.history.truncate(2);
+    client.history.push(user("four"));
+    expect_unknown_item(&client, "mirror").await;
+}
+
+#[tokio::test]
+async fn a_deleted_response_cannot_be_referred_to() {
+    let server = TestServer::new(BY_REFERENCE.path);
+    let mut client = Client::new(&server, &BY_REFERENCE);
+    client.history.push(user("one"));
+    let answer = client.send().await;
+    client.history.extend((BY_REFERENCE.to_history)(&answer.body));
+    let path = format!("/v1/responses/{}", answer.body["id"].as_str().unwrap());
+    assert_eq!(server.delete("ann", &path).await.status, 200);
+    client.history.push(user("two"));
+    expect_unknown_item(&client, "mirror").await;
+}
+
+#[tokio::test]
+async fn a_call_of_a_sub_agent_can_be_referred_to_before_and_after_its_result() {
+    let server = TestServer::new(BY_REFERENCE.path);
+    let mut history = vec![user("team")];
+    let ask = async |history: &[Value]| {
+        let body = BY_REFERENCE.ask("asker", history).to_string();
+        let answer = server.send("ann", BY_REFERENCE.path, &[], body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        answer
+    };
+    let first = ask(&history).await;
+    history.extend((BY_REFERENCE.to_history)(&first.body));
+    let calls = (BY_REFERENCE.calls)(&first.body);
+    let results: Vec<_> = calls.iter().map(|call| (call.as_str(), "done")).collect();
+    history.extend((BY_REFERENCE.results)(&results));
+    let second = ask(&history).await;
+    assert_eq!(second.session(), first.session());
+    history.extend((BY_REFERENCE.to_history)(&second.body));
+    history.push(user("thanks"));
+    let third = ask(&history).await;
+    assert_eq!(third.session(), first.session());
 }

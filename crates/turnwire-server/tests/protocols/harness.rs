@@ -100,10 +100,18 @@ impl TestServer {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
+        self.answer(token, request.body(body.into()).unwrap()).await
+    }
+
+    pub async fn delete(&self, token: &str, path: &str) -> Answer {
+        self.answer(token, Request::delete(path).body(Body::empty()).unwrap()).await
+    }
+
+    async fn answer(&self, token: &str, request: Request<Body>) -> Answer {
         let caller = self.auth.authenticate_token(token).unwrap();
         let router = self.router.clone().layer(Extension(caller));
         let answered = async {
-            let response = router.oneshot(request.body(body.into()).unwrap()).await.unwrap();
+            let response = router.oneshot(request).await.unwrap();
             let (parts, body) = response.into_parts();
             let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
             let text = String::from_utf8(bytes.to_vec()).unwrap();

@@ -19,6 +19,8 @@ pub(super) struct ResponsesEncoder {
     model: Option<String>,
     /// The id of the response; by default the reply's id.
     id: Option<String>,
+    /// The session, if the ids of items say where they are stored.
+    session: Option<String>,
     wants_json: bool,
     response: Option<Box<OpenResponse>>,
     /// The reply that has ended; its later events are ignored.
@@ -34,6 +36,8 @@ struct OpenResponse {
     reply_id: String,
     /// The id of the response.
     response_id: String,
+    /// The session, if the ids of items say where they are stored.
+    session: Option<String>,
     /// Text that is not JSON waits until it is known whether it is needed.
     wants_json: bool,
     model: String,
@@ -156,6 +160,8 @@ impl ResponsesEncoder {
         Self {
             model: encoding.model.clone(),
             id: encoding.id.clone(),
+            // Without an id of its own it is not a response that a client can refer to.
+            session: encoding.session_id.clone().filter(|_| encoding.id.is_some()),
             wants_json: encoding.wants_json,
             response: None,
             ended_reply: String::new(),
@@ -198,6 +204,7 @@ impl ResponsesEncoder {
         let (id, model) = (self.id.as_deref(), self.model.as_deref());
         let response = self.response.get_or_insert_with(|| {
             Box::new(OpenResponse {
+                session: self.session.clone(),
                 wants_json: self.wants_json,
                 delivery: self.delivery,
                 ..OpenResponse::new(reply_id, created_at, id, model)
@@ -274,6 +281,7 @@ impl OpenResponse {
         Self {
             reply_id: reply_id.to_owned(),
             response_id: name.unwrap_or(reply_id).to_owned(),
+            session: None,
             wants_json: false,
             model: model.unwrap_or_default().to_owned(),
             created: unix_seconds(created_at),

@@ -16,7 +16,8 @@ use turnwire_core::{
     DataBlock, Fields, Json, Part, Result, Source, TextBlock, ThinkingBlock, ToolCall,
 };
 
-/// The maximum lengths that `OpenAI` accepts for a call id and a tool name.
+/// The maximum lengths that `OpenAI` accepts for an id and a tool name. A client that began its conversation here may send
+/// longer ids of ours.
 const MAX_ID_LENGTH: usize = 64;
 const MAX_NAME_LENGTH: usize = 64;
 
@@ -206,7 +207,7 @@ impl InputWriter<'_> {
         let is_custom = item::has_item_type(&call.rest, item::CUSTOM_CALL);
         let begin = if is_custom { "ctc" } else { "fc" };
         let id: Option<String> = call.rest.get(item::ITEM_ID).ok().flatten();
-        if !id.is_some_and(|id| id.starts_with(begin)) {
+        if !id.is_some_and(|id| id.starts_with(begin) && id.len() <= MAX_ID_LENGTH) {
             call.rest.remove(item::ITEM_ID);
         }
         if !is_custom {
@@ -218,7 +219,11 @@ impl InputWriter<'_> {
     /// Adds reasoning only as its original item, and only if the provider can read it: it is encrypted, or plain text, or
     /// stored.
     fn push_thinking(&mut self, block: &ThinkingBlock) {
-        let Some(item) = item::reasoning_item(&block.rest) else { return };
+        let Some(mut item) = item::reasoning_item(&block.rest) else { return };
+        let id: Option<String> = item.get("id").ok().flatten();
+        if id.is_some_and(|id| id.len() > MAX_ID_LENGTH) {
+            item.remove("id");
+        }
         let has = |key| {
             item.raw(key)
                 .is_some_and(|value| !value.is_null() && !["[]", "\"\""].contains(&value.text()))

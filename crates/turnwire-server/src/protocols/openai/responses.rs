@@ -8,6 +8,7 @@ mod current_response;
 mod delete;
 mod input;
 mod input_tokens;
+mod item_reference;
 mod items;
 mod request;
 mod response_id;

@@ -1,6 +1,7 @@
 //! One block of a response while it is written.
 
 use super::super::item::{self, CUSTOM_CALL, IMAGE_CALL, ITEM_ID, PART_TYPE};
+use super::super::item_id::ItemId;
 use super::frame::{self, Part};
 use crate::stream::Frames;
 use std::fmt::Write;
@@ -108,8 +109,16 @@ impl OutputBlock {
         Some(())
     }
 
-    /// Gives its item an id: the block's own, or one that is unique in the response.
-    pub(super) fn assign_item_id(&mut self, index: usize) {
+    /// Gives its item an id. In a response of a session it says where the item is stored; otherwise it is the block's own,
+    /// or one that is unique in the response.
+    pub(super) fn assign_item_id(&mut self, index: usize, session: Option<&str>, reply: &str) {
+        if let (Some(session), Some(prefix)) = (session, self.id_prefix()) {
+            let number = index.to_string();
+            let block = if self.id.is_empty() { &number } else { &self.id };
+            let block = (!self.is_structured).then_some(block.as_str());
+            self.item_id = ItemId::new(prefix, session, reply, block).to_string();
+            return;
+        }
         self.item_id = match &self.kind {
             OutputKind::ToolCall { .. } => match self.extra.get::<String>(ITEM_ID) {
                 Ok(Some(id)) => id,
@@ -123,6 +132,18 @@ impl OutputBlock {
             | OutputKind::Data { .. }
             | OutputKind::Item(_) => self.id.clone(),
         };
+    }
+
+    /// The beginning of its item's id; `None` if the item has one already.
+    fn id_prefix(&self) -> Option<&'static str> {
+        match &self.kind {
+            OutputKind::Text => Some("msg"),
+            OutputKind::Thinking => Some("rs"),
+            OutputKind::ToolCall { .. } if self.call_type() == CUSTOM_CALL => Some("ctc"),
+            OutputKind::ToolCall { .. } => Some("fc"),
+            OutputKind::Data { .. } => Some("ig"),
+            OutputKind::Item(_) => None,
+        }
     }
 
     fn call_type(&self) -> &'static str {

@@ -49,7 +49,7 @@ impl OpenResponse {
             block.item_id.clone_from(id);
             index
         } else {
-            block.assign_item_id(self.output.len());
+            block.assign_item_id(self.output.len(), self.session.as_deref(), &self.reply_id);
             self.output.push(None);
             self.output.len() - 1
         };
@@ -191,7 +191,7 @@ impl OpenResponse {
         let index = self.output.len();
         self.output.push(None);
         block.is_structured = true;
-        block.assign_item_id(index);
+        block.assign_item_id(index, self.session.as_deref(), &self.reply_id);
         output.text().clone_into(&mut block.text);
         block.write_start(&mut self.number, index, out);
         block.write_end(&mut self.number, index, out);

@@ -1,14 +1,13 @@
 //! `POST /v1/responses/input_tokens`: estimates the tokens of a request.
 
+use super::item_reference::resolve_references;
 use super::request::CreateRequest;
-use super::submission::find_previous;
+use super::submission::NamedSession;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::error::ApiResult;
 use crate::extract::BodyBytes;
-use crate::protocols::openai::conversations::find_conversation;
 use crate::protocols::openai::models;
-use crate::protocols::session_in_header;
 use crate::protocols::token_count::{ToolText, estimate_history, estimate_request};
 use axum::Json;
 use axum::extract::State;
@@ -33,7 +32,9 @@ pub async fn count_input_tokens(
 ) -> ApiResult<Json<InputTokens>> {
     let asked = CreateRequest::parse(&body)?;
     models::require_model(&app, &asked.model)?;
-    let context = &asked.context;
+    let named = NamedSession::find(&app, &caller, &headers, &asked).await?;
+    let CreateRequest { model, context, input, .. } = asked;
+    let messages = resolve_references(&app, &caller, &model, named.session(), input).await?;
     let tools = context.tools.iter().map(|tool| ToolText {
         name: &tool.name,
         description: &tool.description,
@@ -41,16 +42,13 @@ pub async fn count_input_tokens(
     });
     let instructions = context.instructions.as_deref();
     let schema = context.output_schema.as_ref();
-    let mut input_tokens = estimate_request(&asked.messages, instructions, schema, tools);
-    if let Some(previous) = find_previous(&app, &caller, &asked).await? {
-        input_tokens += estimate_history(&previous.session, previous.first.into()).await?;
-    } else if let Some(id) = &asked.conversation {
-        let session = find_conversation(&app, &caller, id).await?;
-        input_tokens += estimate_history(&session, session.head_state().head).await?;
-    } else if let Some(name) = session_in_header(&headers)?
-        && let Some(session) = app.log.open_session(&caller.session_key(name)?).await?
-    {
-        input_tokens += estimate_history(&session, session.head_state().head).await?;
+    let mut input_tokens = estimate_request(&messages, instructions, schema, tools);
+    if let Some(session) = named.session() {
+        let at = match &named {
+            NamedSession::OfResponse(previous) => previous.first.into(),
+            _ => session.head_state().head,
+        };
+        input_tokens += estimate_history(session, at).await?;
     }
     Ok(Json(InputTokens { object: "response.input_tokens", input_tokens }))
 }

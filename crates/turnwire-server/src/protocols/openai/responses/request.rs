@@ -1,5 +1,6 @@
 //! The body of `POST /v1/responses`.
 
+use super::item_reference::InputItem;
 use super::wire;
 use crate::error::{ApiError, ApiResult};
 use serde::Deserialize;
@@ -22,7 +23,7 @@ pub(super) struct CreateRequest {
     /// What the client sends along.
     pub context: ClientContext,
     /// The conversation, or only what is new in it.
-    pub messages: Vec<Msg>,
+    pub input: Vec<InputItem>,
 }
 
 impl CreateRequest {
@@ -42,7 +43,7 @@ impl CreateRequest {
         let instructions: Option<String> = take_field(&mut body, "instructions")?;
         let mut said: Vec<_> =
             instructions.into_iter().filter(|text| !text.trim().is_empty()).collect();
-        let messages = parse_items(input.text(), &mut said)?;
+        let input = parse_items(input.text(), &mut said)?;
         let tools: Vec<Fields> = take_field(&mut body, "tools")?.unwrap_or_default();
         let tools = read_tools(tools).map_err(|error| invalid_request(error.to_string()))?;
         let previous: Option<String> = take_field(&mut body, "previous_response_id")?;
@@ -75,7 +76,7 @@ impl CreateRequest {
                 wire,
                 ..ClientContext::default()
             },
-            messages,
+            input,
         })
     }
 }
@@ -104,17 +105,17 @@ fn take_field<T: DeserializeOwned>(fields: &mut Fields, key: &str) -> ApiResult<
 }
 
 /// Parses the input. Texts of system and developer messages are added to `said`.
-fn parse_items(input: &str, said: &mut Vec<String>) -> ApiResult<Vec<Msg>> {
+fn parse_items(input: &str, said: &mut Vec<String>) -> ApiResult<Vec<InputItem>> {
     if input.starts_with('"') {
-        return Ok(vec![user_message(input, "input")?]);
+        return Ok(vec![InputItem::Message(user_message(input, "input")?)]);
     }
     let list: Vec<&RawValue> = serde_json::from_str(input)
         .map_err(|_| invalid_request("`input` must be a string or a list of items"))?;
-    let mut messages = Vec::with_capacity(list.len());
+    let mut items = Vec::with_capacity(list.len());
     for (at, raw) in list.into_iter().enumerate() {
-        messages.extend(parse_item(raw, at, said)?);
+        items.extend(parse_item(raw, at, said)?);
     }
-    Ok(messages)
+    Ok(items)
 }
 
 #[derive(Deserialize)]
@@ -122,25 +123,35 @@ struct ItemHead {
     r#type: Option<String>,
     role: Option<String>,
     call_id: Option<String>,
+    id: Option<String>,
 }
 
-fn parse_item(raw: &RawValue, at: usize, said: &mut Vec<String>) -> ApiResult<Option<Msg>> {
+fn parse_item(raw: &RawValue, at: usize, said: &mut Vec<String>) -> ApiResult<Option<InputItem>> {
     let place = format!("input[{at}]");
     let head: ItemHead = serde_json::from_str(raw.get())
         .map_err(|error| invalid_request(format!("{place} is not a valid item: {error}")))?;
-    match (head.r#type.as_deref(), head.role.as_deref()) {
-        (None | Some("message"), Some("user")) => user_message(raw.get(), &place).map(Some),
+    let msg = match (head.r#type.as_deref(), head.role.as_deref()) {
+        (None | Some("message"), Some("user")) => user_message(raw.get(), &place)?,
         (None | Some("message"), Some("system" | "developer")) => {
             said.extend(joined_text(&parse_message(raw.get(), &place)?));
-            Ok(None)
+            return Ok(None);
         }
-        (None | Some("message"), Some("assistant")) => parse_message(raw.get(), &place).map(Some),
-        (None | Some("message"), role) => Err(invalid_request(format!(
-            "{place} has {}",
-            role.map_or("neither `type` nor `role`".to_owned(), |role| format!(
-                "the unknown role {role:?}"
-            ))
-        ))),
+        (None | Some("message"), Some("assistant")) => parse_message(raw.get(), &place)?,
+        // The short form of a reference has no type.
+        (Some("item_reference"), _) | (None, None) if head.id.is_some() => {
+            return Ok(head.id.map(InputItem::Reference));
+        }
+        (Some("item_reference"), _) => {
+            return Err(invalid_request(format!("{place} has no `id`")));
+        }
+        (None | Some("message"), role) => {
+            return Err(invalid_request(format!(
+                "{place} has {}",
+                role.map_or("neither `type` nor `role`".to_owned(), |role| format!(
+                    "the unknown role {role:?}"
+                ))
+            )));
+        }
         (Some("function_call_output" | "custom_tool_call_output"), _) => {
             if head.call_id.is_none_or(|id| id.is_empty()) {
                 return Err(invalid_request(format!("{place} has no `call_id`")));
@@ -149,11 +160,14 @@ fn parse_item(raw: &RawValue, at: usize, said: &mut Vec<String>) -> ApiResult<Op
             if msg.first::<ToolResult>().is_none() {
                 return Err(invalid_request(format!("{place} is not a tool result")));
             }
-            Ok(Some(msg))
+            msg
         }
-        // Calls, reasoning, references: items that only a model creates.
-        (Some(_), _) => Ok(parse_message(raw.get(), &place).ok()),
-    }
+        // Calls, reasoning: items that only a model creates.
+        (Some(_), _) => {
+            return Ok(parse_message(raw.get(), &place).ok().map(InputItem::Message));
+        }
+    };
+    Ok(Some(InputItem::Message(msg)))
 }
 
 fn user_message(raw: &str, place: &str) -> ApiResult<Msg> {

@@ -1,5 +1,6 @@
 //! `POST /v1/responses`: finds the session of a request, and stores what is new.
 
+use super::item_reference::resolve_references;
 use super::request::{CreateRequest, invalid_request};
 use super::response_id::{FoundResponse, ResponseId};
 use crate::app::App;
@@ -14,6 +15,7 @@ use crate::stream::ReplyPosition;
 use crate::turns::idempotency::read_header;
 use http::{HeaderMap, Uri};
 use std::sync::Arc;
+use turnwire_log::Session;
 use turnwire_log::store::MessageQuery;
 
 /// How many messages back the last one of a session is searched.
@@ -31,40 +33,20 @@ pub(super) struct Submission<'r> {
 impl Submission<'_> {
     /// Stores what is new in the request, and returns its response.
     pub async fn submit(&self, asked: CreateRequest) -> ApiResult<FoundResponse> {
-        let previous = find_previous(self.app, self.caller, &asked).await?;
-        let name = session_in_header(self.headers)?;
-        if let (Some(previous), Some(name)) = (&previous, name)
-            && previous.session.id() != name
-        {
-            return Err(invalid_request(format!(
-                "the previous response belongs to the session {}, not to {name}",
-                previous.session.id()
-            ))
-            .hint("leave out either `previous_response_id` or the session header"));
-        }
-        let named = match &asked.conversation {
-            Some(id) => Some(find_conversation(self.app, self.caller, id).await?),
-            None => None,
-        };
-        if let (Some(session), Some(name)) = (&named, name)
-            && session.id() != name
-        {
-            return Err(invalid_request(format!(
-                "`conversation` is the session {}, not {name}",
-                session.id()
-            ))
-            .hint("leave out either `conversation` or the session header"));
-        }
         let Self { app, caller, uri, headers, body } = *self;
-        let CreateRequest { model, context, messages, .. } = asked;
+        let named = NamedSession::find(app, caller, headers, &asked).await?;
+        let CreateRequest { model, context, input, .. } = asked;
+        let messages = resolve_references(app, caller, &model, named.session(), input).await?;
         let extra = &context.extra;
         let conversation = Conversation::new(app, caller, &model, &messages, headers, extra, body);
         let agent = model.as_str();
         let turn = ClientTurn { app, caller, uri, headers, body, agent, context, conversation };
-        let part = match (previous, named) {
-            (Some(previous), _) => self.submit_after(&turn, previous).await?,
-            (None, Some(session)) => turn.submit_to_named(require_agent(session, agent)?).await?,
-            (None, None) => turn.submit().await?,
+        let part = match named {
+            NamedSession::OfResponse(previous) => self.submit_after(&turn, previous).await?,
+            NamedSession::OfConversation(session) => {
+                turn.submit_to_named(require_agent(session, agent)?).await?
+            }
+            NamedSession::InHeader(_) | NamedSession::None => turn.submit().await?,
         };
         self.find_started(part).await
     }
@@ -111,15 +93,63 @@ impl Submission<'_> {
     }
 }
 
+/// The session that a request names.
+pub(super) enum NamedSession {
+    /// By the response that it continues.
+    OfResponse(FoundResponse),
+    OfConversation(Arc<Session>),
+    InHeader(Arc<Session>),
+    /// It names none, or one that does not exist yet.
+    None,
+}
+
+impl NamedSession {
+    /// The session that a request names. It may name it twice, but not two of them.
+    pub(super) async fn find(
+        app: &App,
+        caller: &Caller,
+        headers: &HeaderMap,
+        asked: &CreateRequest,
+    ) -> ApiResult<Self> {
+        let named = if let Some(id) = &asked.previous {
+            Self::OfResponse(find_previous(app, caller, id).await?)
+        } else if let Some(id) = &asked.conversation {
+            Self::OfConversation(find_conversation(app, caller, id).await?)
+        } else {
+            Self::None
+        };
+        let Some(name) = session_in_header(headers)? else { return Ok(named) };
+        let (what, field) = match &named {
+            Self::OfResponse(_) => ("the previous response belongs to", "previous_response_id"),
+            Self::OfConversation(_) => ("`conversation` is", "conversation"),
+            Self::InHeader(_) | Self::None => {
+                let session = app.log.open_session(&caller.session_key(name)?).await?;
+                return Ok(session.map_or(Self::None, Self::InHeader));
+            }
+        };
+        match named.session() {
+            Some(session) if session.id() != name => {
+                Err(invalid_request(format!("{what} the session {}, not {name}", session.id()))
+                    .hint(format!("leave out either `{field}` or the session header")))
+            }
+            _ => Ok(named),
+        }
+    }
+
+    /// The session.
+    pub(super) fn session(&self) -> Option<&Arc<Session>> {
+        match self {
+            Self::OfResponse(previous) => Some(&previous.session),
+            Self::OfConversation(session) | Self::InHeader(session) => Some(session),
+            Self::None => None,
+        }
+    }
+}
+
 /// The response that a request continues.
-pub(super) async fn find_previous(
-    app: &App,
-    caller: &Caller,
-    asked: &CreateRequest,
-) -> ApiResult<Option<FoundResponse>> {
-    let Some(id) = &asked.previous else { return Ok(None) };
+async fn find_previous(app: &App, caller: &Caller, id: &str) -> ApiResult<FoundResponse> {
     let found = ResponseId::find(id, app, caller).await?;
-    found.map(Some).ok_or_else(|| {
+    found.ok_or_else(|| {
         invalid_request(format!("Previous response with id '{id}' not found."))
             .kind("previous_response_not_found")
             .hint("it, or its session, may have been deleted")
