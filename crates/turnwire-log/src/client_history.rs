@@ -235,6 +235,61 @@ impl HistoryStep {
     }
 }
 
+/// The first `count` answers with calls and the results behind each of them, as one answer and one input: some clients put
+/// each result behind its call. `None` if the steps are not such answers and results.
+///
+/// ```
+/// use turnwire_core::{Msg, Role, ToolCall, ToolResult};
+/// use turnwire_log::client_history::{history_steps, join_calls};
+///
+/// let call = |id| Msg::builder(Role::Assistant).content(vec![ToolCall::new(id, "f", "{}").into()]).build();
+/// let result = |id| Msg::builder(Role::Tool).content(vec![ToolResult::success(id, "done").into()]).build();
+/// let apart = [call("a")?, result("a")?, call("b")?, result("b")?];
+/// let together = [call("a")?, call("b")?, result("a")?, result("b")?];
+/// assert_eq!(join_calls(&history_steps(&apart), 2).unwrap().to_vec(), history_steps(&together));
+/// assert_eq!(join_calls(&history_steps(&together), 2), None);
+/// # Ok::<(), turnwire_core::Error>(())
+/// ```
+pub fn join_calls(steps: &[HistoryStep], count: usize) -> Option<[HistoryStep; 2]> {
+    let mut pairs = steps.chunks_exact(2).take(count);
+    let [answer, results] = pairs.next()? else { return None };
+    let mut joined = [answer.clone(), results.clone()];
+    let mut answer_messages = 0;
+    let mut before = answer.message_count;
+    let is_pair = |answer: &HistoryStep, results: &HistoryStep| {
+        let is_own = |result: &StepResult| answer.calls.iter().any(|call| call.id == result.id);
+        answer.is_answer
+            && !answer.calls.is_empty()
+            && results.text.is_empty()
+            && results.data.is_empty()
+            && results.results.iter().all(is_own)
+            && answer.message_count < results.message_count
+    };
+    if !is_pair(answer, results) {
+        return None;
+    }
+    let mut joined_count = 1;
+    let mut end = results.message_count;
+    for pair in pairs {
+        let [answer, results] = pair else { return None };
+        let is_calls_only = answer.text.is_empty() && answer.data.is_empty();
+        if !is_calls_only || !is_pair(answer, results) || answer.message_count <= end {
+            return None;
+        }
+        answer_messages += answer.message_count - end;
+        end = results.message_count;
+        let [all_calls, all_results] = &mut joined;
+        all_calls.merge(answer.clone());
+        all_results.merge(results.clone());
+        joined_count += 1;
+    }
+    before += answer_messages;
+    let [all_calls, all_results] = &mut joined;
+    all_calls.message_count = before;
+    all_results.sort_results(&all_calls.calls);
+    (joined_count == count && count > 1).then_some(joined)
+}
+
 /// A text without the elements that programs add and change.
 fn without_context_tags(text: &str) -> String {
     let mut rest = text.to_owned();

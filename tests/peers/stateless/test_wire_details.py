@@ -131,8 +131,9 @@ DETAILS: dict[str, dict[str, Json]] = {
             HI,
             tools=[{"type": "function", "strict": False} | FUNCTION],
         ),
+        # Reasoning is not compared: another conversation with these words would be continued without it.
         "reasoning_items": responses(
-            HI,
+            user({"type": "input_text", "text": "Think."}),
             {"type": "reasoning", "summary": [{"type": "summary_text", "text": "A greeting."}], "encrypted_content": "sealed"},
             {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello!"}]},
             HI,

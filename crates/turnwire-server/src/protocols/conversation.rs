@@ -21,12 +21,16 @@ use http::HeaderMap;
 use turnwire_agent::is_random_id;
 use turnwire_core::{ContentBlock, Fields, Msg, Role, Seq, ToolResult};
 use turnwire_log::HistoryInput;
-use turnwire_log::client_history::{HistoryDigest, HistoryStep, history_steps};
+use turnwire_log::client_history::{HistoryDigest, HistoryStep, history_steps, join_calls};
 use turnwire_log::log::now_ms;
 use turnwire_log::store::{HistoryMatch, HistoryPrefill, HistoryState, SessionKey, SessionStatus};
 
 /// How long after its reply a request may be sent again, if this process does not know whether the answer arrived.
 const RESEND_WINDOW_MS: i64 = 10 * 60 * 1000;
+
+/// How many calls of one answer are joined, and how often a request searches for such answers.
+const MAX_JOINED_CALLS: usize = 16;
+const MAX_JOIN_SEARCHES: usize = 32;
 
 /// The longest title of a session that a client did not name.
 const MAX_TITLE: usize = 60;
@@ -82,11 +86,7 @@ impl Conversation {
         let messages: Vec<Msg> = messages.iter().filter(is_said).cloned().collect();
         let steps = history_steps(&messages);
         let root = HistoryDigest::root(caller.tenant(), agent, &caller.0.holder);
-        let digests = steps.iter().scan(root, |digest, step| {
-            *digest = digest.with_step(step);
-            Some(*digest)
-        });
-        let digests = digests.collect();
+        let digests = digests_of(root, &steps);
         Self {
             messages,
             steps,
@@ -98,6 +98,64 @@ impl Conversation {
             is_resent: is_resent(headers),
             has_key: headers.contains_key("idempotency-key"),
         }
+    }
+
+    /// Joins calls that belong to one answer of a known conversation. Some clients put each result behind its call: call,
+    /// result, call, result; so one answer looks like several.
+    pub(crate) async fn with_joined_calls(mut self, app: &App, caller: &Caller) -> ApiResult<Self> {
+        let is_apart = (0..self.steps.len()).any(|at| self.joined_calls(at, 2).is_some());
+        if !is_apart || !app.config.conversations.recognize {
+            return Ok(self);
+        }
+        let find =
+            async |digests: &[HistoryDigest]| app.log.find_history(caller.tenant(), digests).await;
+        let answers = self.steps.iter().zip(&self.digests).rev();
+        let last_answer = answers.filter(|(step, _)| step.is_answer).map(|(_, digest)| *digest);
+        if !find(&last_answer.take(1).collect::<Vec<_>>()).await?.is_empty() {
+            return Ok(self);
+        }
+        let (mut at, mut before, mut searches) = (0, self.root, 0);
+        while at < self.steps.len() && searches < MAX_JOIN_SEARCHES {
+            let joined = (2..=MAX_JOINED_CALLS).map_while(|count| self.joined_calls(at, count));
+            let joined: Vec<_> = joined.collect();
+            if !joined.is_empty() {
+                searches += 1;
+                let digest = |[answer, _]: &[HistoryStep; 2]| before.with_step(answer);
+                let digests: Vec<_> = joined.iter().rev().map(digest).collect();
+                let found = find(&digests).await?.first().map(|found| found.mark.digest);
+                let known = joined
+                    .into_iter()
+                    .enumerate()
+                    .find(|(_, joined)| Some(digest(joined)) == found);
+                if let Some((extra, joined)) = known {
+                    self.join_steps(at, extra + 2, joined);
+                }
+            }
+            before = self.steps.get(at).map_or(before, |step| before.with_step(step));
+            at += 1;
+        }
+        self.digests = digests_of(self.root, &self.steps);
+        Ok(self)
+    }
+
+    fn joined_calls(&self, at: usize, count: usize) -> Option<[HistoryStep; 2]> {
+        join_calls(self.steps.get(at..)?, count)
+    }
+
+    /// Replaces answers and their results by joined ones, and moves the messages of the results behind the calls.
+    fn join_steps(&mut self, at: usize, count: usize, joined: [HistoryStep; 2]) {
+        let begin = at.checked_sub(1).and_then(|before| self.steps.get(before));
+        let mut begin = begin.map_or(0, |before| before.message_count);
+        let (mut calls, mut results) = (Vec::new(), Vec::new());
+        let start = begin;
+        for step in self.steps.iter().skip(at).take(2 * count) {
+            let messages = self.messages.get(begin..step.message_count).unwrap_or_default();
+            if step.is_answer { &mut calls } else { &mut results }.extend_from_slice(messages);
+            begin = step.message_count;
+        }
+        calls.append(&mut results);
+        self.messages.splice(start..begin, calls);
+        self.steps.splice(at..at + 2 * count, joined);
     }
 
     /// The messages from an index on.
@@ -119,10 +177,17 @@ impl Conversation {
         if self.prefill_step().is_some() { self.messages_from(before) } else { &[] }
     }
 
-    /// The index of the first message after the last answer.
+    /// The index of the first message after the last answer, or after the last item of the assistant that is no step of the
+    /// conversation, such as reasoning.
     pub(crate) fn new_from(&self) -> usize {
         let answers = self.complete_steps().iter().rev().find(|step| step.is_answer);
-        answers.map_or(0, |step| step.message_count)
+        let answers = answers.map_or(0, |step| step.message_count);
+        let is_result = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult(_));
+        let is_item =
+            |msg: &Msg| msg.role() == Role::Assistant && !msg.content().iter().any(is_result);
+        let last_user = self.messages.iter().rposition(|msg| msg.role() == Role::User);
+        let before = self.messages.get(..last_user.unwrap_or(0)).unwrap_or_default();
+        answers.max(before.iter().rposition(is_item).map_or(0, |at| at + 1))
     }
 
     /// How the request changes a session that is at an expected state.
@@ -331,6 +396,15 @@ impl Conversation {
         let is_recent = || now_ms().saturating_sub(updated_ms) < RESEND_WINDOW_MS;
         self.is_resent || app.deliveries.is_lost(session, state).unwrap_or_else(is_recent)
     }
+}
+
+/// The digest after each step.
+fn digests_of(root: HistoryDigest, steps: &[HistoryStep]) -> Vec<HistoryDigest> {
+    let digests = steps.iter().scan(root, |digest, step| {
+        *digest = digest.with_step(step);
+        Some(*digest)
+    });
+    digests.collect()
 }
 
 fn hash(bytes: &[u8]) -> i64 {

@@ -62,6 +62,7 @@ pub(crate) async fn handle_request(
     let agent = asked.model.as_str();
     let conversation =
         Conversation::new(app, caller, agent, &asked.messages, headers, &asked.extra, body);
+    let conversation = conversation.with_joined_calls(app, caller).await?;
     let mut context = client_context(&request, &asked, manner.wire);
     let ignored = check_options(app, agent, &context)?;
     context.ignored_options.clone_from(&ignored);

@@ -8,7 +8,7 @@ use crate::limits::FairQueue;
 use crate::stream::parse_message;
 use turnwire_agent::ClientContext;
 use turnwire_agent::schema::{self, SchemaError};
-use turnwire_core::{Msg, Role};
+use turnwire_core::{Msg, Role, Seq};
 use turnwire_log::store::MessageQuery;
 use turnwire_log::{OpenReply, Session};
 use turnwire_wires::model_request::ToolChoice;
@@ -75,13 +75,28 @@ pub(crate) async fn changed_context(
     if forces_call {
         return Ok(Some(client.clone()));
     }
-    let before =
-        MessageQuery { before: Some(reply.first_seq()), limit: 2, ..MessageQuery::default() };
-    // The last one may be the beginning of the reply.
-    let stored = session.list_messages(&before).await?;
-    let before: Vec<Msg> = stored.iter().filter_map(|stored| parse_message(&stored.json)).collect();
-    let (now, _) = ClientContext::in_force(&before, Some(reply.msg()));
+    let question = answered_message(session, reply.first_seq()).await?;
+    let (now, _) = ClientContext::in_force(question.as_slice(), Some(reply.msg()));
     Ok((now != *client).then(|| client.clone()))
+}
+
+/// The user's message that a reply answers. `first` is the seq of the reply's first event. Between them there may be the
+/// reply that a retry replaces, and the beginning of the reply that the client gave.
+pub(crate) async fn answered_message(session: &Session, first: Seq) -> ApiResult<Option<Msg>> {
+    let mut before = first;
+    loop {
+        let query = MessageQuery { before: Some(before), limit: 1, ..MessageQuery::default() };
+        let Some(stored) = session.list_messages(&query).await?.pop() else { return Ok(None) };
+        let msg = parse_message(&stored.json);
+        if msg.as_ref().is_some_and(|msg| msg.role() == Role::User) {
+            return Ok(msg);
+        }
+        let is_reply = stored.event_id.is_empty();
+        if is_reply && !stored.superseded {
+            return Ok(None);
+        }
+        before = stored.first;
+    }
 }
 
 /// Checks a client context.

@@ -457,3 +457,49 @@ async fn a_call_of_a_sub_agent_can_be_referred_to_before_and_after_its_result() 
     let third = ask(&history).await;
     assert_eq!(third.session(), first.session());
 }
+
+#[tokio::test]
+async fn results_may_stand_behind_their_calls() {
+    for words in OWN {
+        let server = TestServer::new(words.path);
+        let ask = async |history: &[Value]| {
+            let body = words.ask("asker", history).to_string();
+            let answer = server.send("ann", words.path, &[], body).await;
+            assert_eq!(answer.status, 200, "{}", answer.text);
+            answer
+        };
+        let mut history = vec![user("two")];
+        let first = ask(&history).await;
+        assert_eq!((words.calls)(&first.body), ["c1", "d1"]);
+        let made = (words.to_history)(&first.body);
+        let results = |id, text| (words.results)(&[(id, text)]);
+        if made.len() == 2 {
+            history.extend([made[0].clone()].into_iter().chain(results("c1", "A")));
+            history.extend([made[1].clone()].into_iter().chain(results("d1", "B")));
+        } else {
+            // One message has both calls.
+            history.extend(made.into_iter().chain((words.results)(&[("c1", "A"), ("d1", "B")])));
+        }
+        let second = ask(&history).await;
+        assert_eq!(second.session(), first.session());
+        assert_eq!((words.text)(&second.body), "A, B");
+        history.extend((words.to_history)(&second.body));
+        history.push(user("two"));
+        assert_eq!(ask(&history).await.session(), first.session());
+        assert_eq!(server.sessions().await, 1);
+    }
+}
+
+#[tokio::test]
+async fn items_before_the_first_message_reach_the_agent() {
+    let server = TestServer::new(RESPONSES.path);
+    let mut client = Client::new(&server, &RESPONSES);
+    client.history.push(json!({"type": "vendor_item", "value": 1}));
+    let (_, session) = client.say("one").await;
+    let query = turnwire_log::store::MessageQuery { limit: 9, ..Default::default() };
+    let stored = server.session(&session).await.list_messages(&query).await.unwrap();
+    let first: Value = serde_json::from_slice(&stored[0].json).unwrap();
+    assert_eq!(first["content"][0]["type"], "vendor_item", "{first}");
+    let (_, again) = client.say("two").await;
+    assert_eq!(again, session);
+}

@@ -326,6 +326,31 @@ async fn a_result_never_goes_to_one_of_two_sessions() {
 }
 
 #[tokio::test]
+async fn a_reply_that_is_retried_is_still_the_json_that_was_requested() {
+    let server = TestServer::new();
+    let format = json!({"type": "json_schema", "name": "x", "schema": {"type": "object"}});
+    let body = json!({"model": "demo", "input": "json", "text": {"format": format}});
+    let first = server.create_in("s", &body).await.json();
+    assert_eq!(first["output"].as_array().unwrap().len(), 1, "{first}");
+    let mut reply = first["id"].as_str().unwrap().rsplit('~').next().unwrap().to_owned();
+    for _ in 0..2 {
+        let again = server.post(&format!("/v1/sessions/s/messages/{reply}/retry"), "").await;
+        assert_eq!(again.status, 202, "{}", again.text);
+        again.json()["reply_id"].as_str().unwrap().clone_into(&mut reply);
+        let id = format!("resp_s~{reply}");
+        // It waits for the end.
+        server.get(&format!("/v1/responses/{id}?stream=true")).await;
+        let second = server.get(&format!("/v1/responses/{id}")).await.json();
+        assert_eq!(second["status"], "completed", "{second}");
+        let texts = |response: &Value| -> Vec<Value> {
+            let items = response["output"].as_array().unwrap().iter();
+            items.map(|item| item["content"][0]["text"].clone()).collect()
+        };
+        assert_eq!(texts(&second), texts(&first));
+    }
+}
+
+#[tokio::test]
 async fn a_session_stays_with_its_agent_and_its_name() {
     let server = TestServer::new();
     let made = server.create_in("s", &json!({"model": "demo", "input": "hello"})).await.json();

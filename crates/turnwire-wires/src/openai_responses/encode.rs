@@ -57,6 +57,8 @@ struct OpenResponse {
     output: Vec<Option<Json>>,
     /// The reasoning item that the next thinking block continues.
     reasoning: Option<OpenReasoning>,
+    /// The position of the last thinking block: the start of its part is written with its first text.
+    waiting_part: Option<usize>,
     /// The last complete text.
     last_text: String,
     usage: Option<TokenCounts>,
@@ -293,6 +295,7 @@ impl OpenResponse {
             last_block: 0,
             output: Vec::new(),
             reasoning: None,
+            waiting_part: None,
             last_text: String::new(),
             usage: None,
             has_client_calls: false,

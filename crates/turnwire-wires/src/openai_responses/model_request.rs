@@ -248,7 +248,11 @@ impl InputWriter<'_> {
         let text = outcome.text_with_failure();
         let has_data = outcome.data().next().is_some();
         let output = if has_data {
-            let mut parts = vec![input_text(&text)];
+            let is_data_only = !outcome.is_error() && outcome.parts().iter().all(is_data);
+            let mut parts = Vec::new();
+            if !is_data_only {
+                parts.push(input_text(&text));
+            }
             parts.extend(outcome.parts().iter().filter_map(|part| match part {
                 Part::Data(block) => Some(data_part(block)),
                 Part::Text(_) | Part::Other(_) => None,
@@ -260,6 +264,14 @@ impl InputWriter<'_> {
         let is_custom = item::has_item_type(&outcome.call.rest, item::CUSTOM_CALL);
         let id = self.ids.next_result_id();
         self.items.push_output(&id, is_custom, output);
+    }
+}
+
+fn is_data(part: &Part) -> bool {
+    match part {
+        Part::Data(_) => true,
+        Part::Text(block) => block.text.is_empty(),
+        Part::Other(_) => false,
     }
 }
 

@@ -14,8 +14,9 @@ pub(super) struct OutputBlock {
     pub id: String,
     /// The id of its item.
     pub item_id: String,
-    /// The index of the part: a reasoning item may have several.
+    /// The index of the part: a reasoning item may have several, or none.
     pub part: usize,
+    pub part_state: PartState,
     /// The JSON between the number and the delta in every delta frame of the block.
     delta_prefix: String,
     /// The text so far.
@@ -47,6 +48,21 @@ impl OutputKind {
     }
 }
 
+/// How far the part of a block is written.
+pub(super) enum PartState {
+    /// It has not started. The item starts with it.
+    First,
+    /// It has not started. It continues the item of the block before.
+    Next,
+    Open,
+}
+
+impl PartState {
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self, Self::Open)
+    }
+}
+
 #[derive(Clone, Copy)]
 pub(super) enum BlockState {
     /// It is held back: nothing is written.
@@ -66,6 +82,7 @@ impl OutputBlock {
             id: id.to_owned(),
             item_id: String::new(),
             part: 0,
+            part_state: PartState::First,
             delta_prefix: String::new(),
             text: String::new(),
             extra: Fields::default(),
@@ -203,7 +220,8 @@ impl OutputBlock {
     pub(super) fn discarded_item(&self) -> Fields {
         let item = match &self.kind {
             OutputKind::Thinking => {
-                let summary = vec![Part::summary(&self.text)];
+                let text = Some(self.text.as_str()).filter(|text| !text.is_empty());
+                let summary = text.into_iter().map(Part::summary).collect();
                 Json::from_value(&frame::Reasoning {
                     id: &self.item_id,
                     r#type: "reasoning",
@@ -228,7 +246,7 @@ impl OutputBlock {
         self.prepare_delta_prefix(index);
         let id = &self.item_id;
         let mut put = FrameWriter { number, out };
-        if self.part == 0 {
+        if matches!(self.part_state, PartState::First) {
             let item = match &self.kind {
                 OutputKind::Text => Json::from_value(&frame::Message {
                     structured_output: self.is_structured,
@@ -250,6 +268,27 @@ impl OutputBlock {
                 put.write_frame("response.output_item.added", &added);
             }
         }
+        let is_text = matches!(
+            self.kind,
+            OutputKind::Text | OutputKind::Thinking | OutputKind::ToolCall { .. }
+        );
+        if matches!(self.kind, OutputKind::Text) {
+            self.open_part(number, index, out);
+        }
+        if is_text && !self.text.is_empty() {
+            self.open_part(number, index, out);
+            self.write_delta(*number, &self.text, out);
+            *number += 1;
+        }
+    }
+
+    /// Writes the start of the part, if it has one. Reasoning without text has no part.
+    #[inline]
+    pub(super) fn open_part(&mut self, number: &mut u64, index: usize, out: &mut Frames) {
+        if std::mem::replace(&mut self.part_state, PartState::Open).is_open() {
+            return;
+        }
+        let mut put = FrameWriter { number, out };
         match &self.kind {
             OutputKind::Text => {
                 let nothing = Fields::default();
@@ -262,14 +301,6 @@ impl OutputBlock {
                 put.write_frame("response.reasoning_summary_part.added", &added);
             }
             OutputKind::ToolCall { .. } | OutputKind::Data { .. } | OutputKind::Item(_) => {}
-        }
-        let is_text = matches!(
-            self.kind,
-            OutputKind::Text | OutputKind::Thinking | OutputKind::ToolCall { .. }
-        );
-        if is_text && !self.text.is_empty() {
-            self.write_delta(*put.number, &self.text, put.out);
-            *put.number += 1;
         }
     }
 
@@ -330,7 +361,7 @@ impl OutputBlock {
                 let part = Part::text(text, &self.extra);
                 put.write_frame("response.content_part.done", &self.at_part(index, &part));
             }
-            OutputKind::Thinking => {
+            OutputKind::Thinking if self.part_state.is_open() => {
                 let done = frame::SummaryDone {
                     item_id,
                     output_index: index,
@@ -358,7 +389,7 @@ impl OutputBlock {
                     &done,
                 );
             }
-            OutputKind::Data { .. } | OutputKind::Item(_) => {}
+            OutputKind::Thinking | OutputKind::Data { .. } | OutputKind::Item(_) => {}
         }
     }
 

@@ -72,7 +72,8 @@ impl OpenResponse {
             return;
         }
         block.text.push_str(delta);
-        if let BlockState::Live(_) = block.state {
+        if let BlockState::Live(index) = block.state {
+            block.open_part(&mut self.number, index, out);
             self.number += merged;
             block.write_delta(self.number, delta, out);
             self.number += 1;

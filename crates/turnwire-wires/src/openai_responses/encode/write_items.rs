@@ -1,7 +1,7 @@
 //! Writes the items of a response in order, as soon as it is known what becomes of them, and the final response.
 
 use super::super::{error, item};
-use super::block::{BlockState, OutputBlock, OutputKind};
+use super::block::{BlockState, OutputBlock, OutputKind, PartState};
 use super::frame::{self, ErrorBody, Incomplete, Part, Response};
 use super::{Delivery, OpenReasoning, OpenResponse, ResponseEnd};
 use crate::stream::Frames;
@@ -39,6 +39,7 @@ impl OpenResponse {
             return;
         }
         let is_thinking = matches!(block.kind, OutputKind::Thinking);
+        self.open_waiting_part(out);
         if !is_thinking {
             self.close_reasoning(&Fields::default(), out);
         }
@@ -46,6 +47,7 @@ impl OpenResponse {
         let Some(block) = self.blocks.get_mut(position) else { return };
         let index = if let Some((index, part, id)) = joined {
             block.part = part;
+            block.part_state = PartState::Next;
             block.item_id.clone_from(id);
             index
         } else {
@@ -57,9 +59,21 @@ impl OpenResponse {
         self.has_client_calls |= block.kind.is_call();
         let ended = block.ended;
         block.write_start(&mut self.number, index, out);
+        self.waiting_part = is_thinking.then_some(position);
         if ended || !matches!(block.kind, OutputKind::Text | OutputKind::Thinking) {
             // The input of a call that has not ended is incomplete.
             self.close_block(position, self.open_status, out);
+        }
+    }
+
+    /// Writes the start of a part that has no text yet, because another block begins: blocks are read in the order of their
+    /// starts.
+    fn open_waiting_part(&mut self, out: &mut Frames) {
+        let waiting = self.waiting_part.take().and_then(|position| self.blocks.get_mut(position));
+        if let Some(block) = waiting
+            && let BlockState::Live(index) = block.state
+        {
+            block.open_part(&mut self.number, index, out);
         }
     }
 
@@ -71,6 +85,7 @@ impl OpenResponse {
         block.state = BlockState::Done(index);
         block.write_end(&mut self.number, index, out);
         let text = std::mem::take(&mut block.text);
+        let has_part = block.part_state.is_open();
         if matches!(block.kind, OutputKind::Thinking) {
             let (extra, id) = (std::mem::take(&mut block.extra), block.item_id.clone());
             let parts = match self.reasoning.take() {
@@ -81,7 +96,7 @@ impl OpenResponse {
                 }
             };
             let mut open = OpenReasoning { index, id, parts };
-            open.parts.push(text);
+            open.parts.extend(has_part.then_some(text));
             if item::continues_reasoning(&extra) {
                 self.reasoning = Some(open);
             } else {

@@ -46,7 +46,9 @@ pub async fn count_input_tokens(
     if let Some(session) = named.session() {
         let at = match &named {
             NamedSession::OfResponse(previous) => previous.first.into(),
-            _ => session.head_state().head,
+            NamedSession::OfConversation(_) | NamedSession::InHeader(_) | NamedSession::None => {
+                session.head_state().head
+            }
         };
         input_tokens += estimate_history(session, at).await?;
     }

@@ -25,6 +25,7 @@ const LOOK_BACK: usize = 32;
 
 /// An item of the input.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "most items are messages")]
 pub(super) enum InputItem {
     /// Its content.
     Message(Msg),

@@ -7,12 +7,13 @@ use super::delete::is_deleted;
 use crate::app::App;
 use crate::auth::{Caller, is_valid_id};
 use crate::error::ApiResult;
+use crate::turns::client_context::answered_message;
 use std::fmt;
 use std::sync::Arc;
 use turnwire_agent::ClientContext;
-use turnwire_core::{Event, EventKind, Msg, Seq, ToolResult};
+use turnwire_core::{Event, EventKind, Seq, ToolResult};
 use turnwire_log::Session;
-use turnwire_log::store::{EventLines, MessageQuery};
+use turnwire_log::store::EventLines;
 
 /// The prefix of every id.
 const PREFIX: &str = "resp_";
@@ -103,12 +104,9 @@ pub(super) fn is_tool_result(event: &Event<'_>) -> bool {
     matches!(event.kind, EventKind::ExternalExecutionResult(_))
 }
 
-/// Whether the message before a reply requests JSON.
+/// Whether the message that a reply answers requests JSON.
 async fn wants_json(session: &Session, reply: Seq) -> ApiResult<bool> {
-    let query = MessageQuery { before: Some(reply), limit: 1, ..MessageQuery::default() };
-    let messages = session.list_messages(&query).await?;
-    let json = messages.last().and_then(|stored| std::str::from_utf8(&stored.json).ok());
-    let msg = json.and_then(|json| Msg::from_json(json).ok());
+    let msg = answered_message(session, reply).await?;
     Ok(msg.is_some_and(|msg| ClientContext::from_msg(&msg).answer_schema().is_some()))
 }
 

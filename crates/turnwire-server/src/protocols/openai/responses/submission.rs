@@ -39,6 +39,7 @@ impl Submission<'_> {
         let messages = resolve_references(app, caller, &model, named.session(), input).await?;
         let extra = &context.extra;
         let conversation = Conversation::new(app, caller, &model, &messages, headers, extra, body);
+        let conversation = conversation.with_joined_calls(app, caller).await?;
         let agent = model.as_str();
         let turn = ClientTurn { app, caller, uri, headers, body, agent, context, conversation };
         let part = match named {
