@@ -66,7 +66,6 @@ fn block_id<'k>(kind: &'k EventKind<'_>) -> Option<&'k str> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 mod tests {
     use super::*;
 
