@@ -8,6 +8,7 @@ use crate::model::{Model, ModelSettings};
 use crate::permission::Permissions;
 use crate::tool::{InputKind, Tool, ToolSpec};
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 use turnwire_core::Json;
 use turnwire_wires::ModelOptions;
@@ -78,10 +79,32 @@ impl LoopConfig {
             input_schema: spec.input.clone(),
             ..ToolDefinition::default()
         });
-        let clients = self.client_tools(client).into_iter().map(|tool| {
-            self.tool_as_function(tool, client).unwrap_or_else(|| tool.definition(&client.wire))
+        let clients = self.named_client_tools(client).into_iter().map(|(tool, name)| {
+            let written = self.tool_as_function(tool, client);
+            ToolDefinition { name, ..written.unwrap_or_else(|| tool.definition(&client.wire)) }
         });
         own.chain(clients).collect()
+    }
+
+    /// The client's tools with the names that the model gets. A protocol without groups has all functions in one list:
+    /// there a name that is taken begins with the group.
+    pub fn named_client_tools<'c>(
+        &self,
+        client: &'c ClientContext,
+    ) -> Vec<(&'c ClientTool, String)> {
+        let has_groups = self.model.wire().is_none_or(|(wire, _)| wire == client.wire);
+        let mut taken: HashSet<String> = HashSet::new();
+        let name = |tool: &'c ClientTool| {
+            let mut name = tool.name.clone();
+            if !has_groups && tool.kind.is_callable() {
+                if let Some(group) = tool.namespace.as_ref().filter(|_| taken.contains(&name)) {
+                    name = format!("{group}__{name}");
+                }
+                taken.insert(name.clone());
+            }
+            (tool, name)
+        };
+        self.client_tools(client).into_iter().map(name).collect()
     }
 
     /// The function that the model gets instead of a free-text tool, if its protocol has no such tools.

@@ -25,9 +25,9 @@ pub(super) struct CustomCalls {
 
 impl CustomCalls {
     pub(super) fn new(config: &LoopConfig, client: &ClientContext) -> Self {
-        let tools = config.client_tools(client).into_iter();
-        let tools = tools.filter(|tool| config.tool_as_function(tool, client).is_some());
-        let names = tools.map(|tool| tool.name.clone()).collect();
+        let tools = config.named_client_tools(client).into_iter();
+        let tools = tools.filter(|(tool, _)| config.tool_as_function(tool, client).is_some());
+        let names = tools.map(|(_, name)| name).collect();
         Self { names, wire: client.wire.clone(), open: HashMap::new() }
     }
 

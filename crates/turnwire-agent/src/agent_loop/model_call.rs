@@ -96,7 +96,9 @@ impl AgentLoop<'_> {
         let mut settings = self.config.model_settings.clone();
         settings.temperature = options.temperature.or(settings.temperature);
         let custom_calls = CustomCalls::new(self.config, &self.client);
-        let messages = custom_calls.to_functions(self.model_messages());
+        let call_groups = CallGroups::new(self.config, &self.client);
+        let messages = call_groups.rename_calls(self.model_messages());
+        let messages = custom_calls.to_functions(messages);
         let mut request =
             EditableRequest { messages, tools: specs, tool_choice, output, settings, options };
         for middleware in self.config.middleware.iter() {
@@ -160,7 +162,7 @@ impl AgentLoop<'_> {
         let messages = self.request.history.iter().chain([&self.reply]);
         let depth = self.journal.sub_agent_depth();
         let mut call_ids = CallIds::new(&prefix, depth, messages, self.journal.used_call_ids());
-        let mut call_groups = CallGroups::new(&self.client);
+        let mut call_groups = CallGroups::new(self.config, &self.client);
         let mut custom_calls = CustomCalls::new(self.config, &self.client);
         let mut waiting: Vec<Event<'static>> = Vec::new();
         let mut broken: Option<ModelError> = None;

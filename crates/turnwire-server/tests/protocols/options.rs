@@ -504,6 +504,37 @@ async fn calls_of_custom_tools_and_of_groups_reach_the_client() {
     assert_eq!(server.provider.last().body["tools"].as_array().unwrap().len(), 2);
 }
 
+#[tokio::test]
+async fn functions_of_groups_with_the_same_name_are_told_apart_on_another_protocol() {
+    let server = TestServer::new().await;
+    let group = |name: &str| json!({"type": "namespace", "name": name, "tools": [{"type": "function", "name": "find"}]});
+    let tools = json!([group("files"), group("web")]);
+    for (called, of) in [("find", "files"), ("web__find", "web")] {
+        server.provider.calls.lock().push_back((called, "{}"));
+        let answer = server.responses("chat", &json!({"tools": tools, "user": of})).await;
+        let call = &answer.body["output"][0];
+        let expected = (&json!("find"), &json!(of));
+        assert_eq!((&call["name"], &call["namespace"]), expected, "{}", answer.body);
+        let seen = server.provider.last().body;
+        let names: Vec<&Value> = seen["tools"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|tool| &tool["function"]["name"])
+            .collect();
+        assert_eq!(names, ["find", "web__find"]);
+
+        let output =
+            json!({"type": "function_call_output", "call_id": call["call_id"], "output": "done"});
+        let input = json!([{"role": "user", "content": "Hi!"}, call, output]);
+        let body = json!({"model": "chat", "input": input, "tools": tools, "user": of});
+        let next = server.post("/v1/responses", &[], &body).await;
+        assert_eq!(next.headers["turnwire-session"], answer.headers["turnwire-session"]);
+        let messages = server.provider.last().body["messages"].clone();
+        assert_eq!(messages[1]["tool_calls"][0]["function"]["name"], called, "{messages}");
+    }
+}
+
 /// A free-text call, the tool's result, and what the provider sees of both, on a protocol that has only functions.
 #[tokio::test]
 async fn free_text_tools_are_functions_for_a_model_of_another_protocol() {
