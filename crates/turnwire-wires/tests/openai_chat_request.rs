@@ -321,6 +321,7 @@ fn tools_choice_output_and_the_rest_have_their_fields() {
         max_tokens: Some(9),
         temperature: Some(0.5),
         speaker_format: SpeakerFormat::SingleAgent,
+        prompt_caching: false,
         stream: true,
         options: turnwire_wires::ModelOptions::default(),
         extra,
