@@ -20,7 +20,6 @@
 //! assert_ne!(digest(&sent), digest(&again[..2]));
 //! ```
 
-use crate::store::SessionNumber;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use turnwire_core::{ContentBlock, Msg, Part, Payload, Role, Source, ToolCall};
@@ -73,16 +72,6 @@ impl HistoryDigest {
         hasher.update(self.0);
         hasher.update(b"call id");
         add_part(&mut hasher, id.as_bytes());
-        Self::from_hasher(hasher)
-    }
-
-    /// The digest by which a client that has used a session finds it again. `self` is the digest of an empty conversation.
-    #[must_use]
-    pub fn with_session(self, session: SessionNumber) -> Self {
-        let mut hasher = Sha256::new();
-        hasher.update(self.0);
-        hasher.update(b"session");
-        hasher.update(session.0.to_le_bytes());
         Self::from_hasher(hasher)
     }
 

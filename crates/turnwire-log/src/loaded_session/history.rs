@@ -49,19 +49,22 @@ impl Transaction<'_> {
         self.state_changed = true;
     }
 
-    /// Marks the input that was just set, so that a request without history finds the session; and the session itself, so
-    /// that it is known whose conversation it is.
+    /// Marks the input that was just set, so that a request without history finds the session.
     pub fn mark_input(&mut self) {
         if let (Some(state), Some(seq)) = (&self.live.state.history, self.live.last.seq()) {
-            let session = state.root.with_session(self.live.number);
-            let mark = |digest| HistoryMark { digest, seq, client: state.client };
-            self.history.extend([session, state.input].map(mark));
+            let mark = HistoryMark { digest: state.input, seq, client: state.client };
+            self.history.push(mark);
         }
     }
 
-    /// The conversation changes in a way that the client does not know of.
+    /// The conversation changes in a way that the client does not know of. Only whose it was remains.
     pub(super) fn forget_history(&mut self) {
-        self.state_changed |= self.live.state.history.take().is_some();
+        if let Some(state) = &mut self.live.state.history
+            && !state.reply_id.is_empty()
+        {
+            *state = HistoryState::forgotten(state.root);
+            self.state_changed = true;
+        }
     }
 
     /// Marks the answer of a reply that has ended.
@@ -86,7 +89,8 @@ impl Transaction<'_> {
     }
 
     fn mark_answer(&mut self, msg: &Msg, calls: &[ToolCall], seq: Seq) {
-        let Some(state) = &mut self.live.state.history else { return };
+        let state = self.live.state.history.as_mut();
+        let Some(state) = state.filter(|state| state.reply_id == msg.id()) else { return };
         let skip = usize::try_from(state.blocks).unwrap_or(usize::MAX);
         // Clients send the beginning that they gave and the rest of the answer as one, or as two messages.
         let prefill = state.prefill.as_ref();

@@ -8,7 +8,7 @@ use turnwire_core::{Head, Seq};
 /// How far a client that keeps its own history knows the conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryState {
-    /// The empty conversation of the same client.
+    /// The empty conversation of the same client. It stays after input that came another way; the rest is forgotten then.
     pub root: HistoryDigest,
     /// The conversation up to the last input.
     pub input: HistoryDigest,
@@ -19,7 +19,7 @@ pub struct HistoryState {
     pub client: i64,
     /// A hash of the client's request, to recognise it when it is sent again.
     pub request: i64,
-    /// The reply that answers the input.
+    /// The reply that answers the input; empty if the client does not know how the conversation went on.
     pub reply_id: String,
     /// The position before the input, if it is the results of calls of an open reply.
     pub results_after: Option<Head>,
@@ -39,6 +39,21 @@ pub struct HistoryPrefill {
 }
 
 impl HistoryState {
+    /// The state after input that the client does not know of.
+    pub(crate) fn forgotten(root: HistoryDigest) -> Self {
+        Self {
+            root,
+            input: root,
+            answer: None,
+            client: 0,
+            request: 0,
+            reply_id: String::new(),
+            results_after: None,
+            blocks: 0,
+            prefill: None,
+        }
+    }
+
     /// The state in a compact form: about 75 bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let Self { root, input, answer, client, request, reply_id, .. } = self;

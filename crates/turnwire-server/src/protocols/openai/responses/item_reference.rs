@@ -98,9 +98,8 @@ async fn find_sessions(
     for id in in_ids {
         let Ok(key) = caller.session_key(id) else { continue };
         let Some(session) = app.log.open_session(&key).await? else { continue };
-        let mark = root.with_session(session.number());
-        let marked = app.log.find_history(caller.tenant(), &[mark]).await?;
-        if marked.iter().any(|found| found.session == key) {
+        let history = session.snapshot().await?.state.history;
+        if history.is_some_and(|history| history.root == root) {
             sessions.push(session);
         }
     }
