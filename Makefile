@@ -19,7 +19,7 @@ must_not_skip = if [ "$${TURNWIRE_REQUIRE_ALL:-}" = 1 ]; then echo "$(1) is requ
 
 pytest = PYTHONPATH=tests/peers $(PEERS)/$(1)/bin/python -m pytest -q -p skips
 
-.PHONY: help run test test-rust test-fuzz test-peers test-agentscope test-openai test-openapi test-anthropic test-stateless \
+.PHONY: help run test test-rust test-fuzz test-peers test-agentscope test-openai test-openapi test-anthropic test-stateless test-clients \
 	test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-typescript \
 	test-console console chromium peers-build check check-rust check-typescript check-packages check-dependencies api-record format bench bench-server bench-agent bench-typescript abuse fuzz soak clean
 
@@ -64,6 +64,10 @@ test-anthropic: $(PEERS)/anthropic/ready peers-build ## against the real anthrop
 
 test-stateless: $(PEERS)/stateless/ready tests/peers/node/stateless/node_modules/ready peers-build ## clients that keep their own history, with Turnwire in front of a provider and without
 	TURNWIRE="$(CURDIR)/target/debug/turnwire" $(call pytest,stateless) tests/peers/stateless
+
+# Not part of `make test`: the programs are large, and each starts many times.
+test-clients: $(PEERS)/stateless/ready tests/peers/node/programs/node_modules/ready peers-build ## coding assistants do a task, with Turnwire in front of a provider and without, and while it is killed
+	TURNWIRE="$(CURDIR)/target/debug/turnwire" $(call pytest,stateless) tests/peers/programs
 
 test-ag-ui: tests/peers/node/ag-ui/node_modules/ready peers-build ## against the real @ag-ui/client package
 	cd tests/peers/node/ag-ui && TURNWIRE="$(CURDIR)/target/debug/turnwire" \

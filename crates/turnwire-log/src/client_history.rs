@@ -280,7 +280,7 @@ pub fn join_calls(steps: &[HistoryStep], count: usize) -> Option<[HistoryStep; 2
 }
 
 /// A text without the elements that programs add and change.
-fn without_context_tags(text: &str) -> String {
+pub fn without_context_tags(text: &str) -> String {
     let mut rest = text.to_owned();
     for tag in CONTEXT_TAGS {
         let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));

@@ -6,7 +6,7 @@ It logs each request, and its answer follows from the conversation that it is sh
 |---|---|
 | ends with tool results | text that quotes them; or the forced tool, if a tool is required |
 | forces a tool (`required`, or a name) | a call of that tool, with an input that fits its schema |
-| the last user message says `[NAME VALUE]`, once or several times, and NAME is offered | these calls |
+| the last user message says `[NAME VALUE]`, once or several times, and NAME is offered | these calls; those after ", then " follow the results of those before |
 | asks for JSON | JSON that fits the schema |
 | anything else | text with the number of items, their digest, and what the user said; images are named by their size |
 
@@ -20,9 +20,10 @@ import hashlib
 import json
 import re
 import secrets
+import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -32,6 +33,8 @@ from conversation import ANTHROPIC, CHAT, RESPONSES, Conversation, Invalid, Json
 PATHS = {"/v1/chat/completions": CHAT, "/v1/responses": RESPONSES, "/v1/messages": ANTHROPIC}
 # The headers of a request that change what a provider does.
 HEADERS = ["anthropic-beta", "anthropic-version", "openai-beta", "authorization", "x-api-key", "user-agent"]
+# Elements that programs add to user messages and results.
+CONTEXT_TAGS = ["system-reminder", "environment_context", "turn_context"]
 # What the model thinks, where the request turns thinking on.
 THOUGHT = "The user wants an answer."
 
@@ -81,17 +84,44 @@ def sample(schema: Json, name: str, root: Json) -> Any:
     return {"integer": 7, "number": 1.5, "boolean": True, "null": None}.get(str(kind), f"some {name}")
 
 
-def compose(seen: Conversation, attempt: int) -> Answer:
-    # Not from thinking: clients may leave it out, and other wires cannot hold it.
-    shown = [item for item in seen.items if item["kind"] != "thinking"]
-    digest = hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()[:8]
-    said = seen.said
+def without_context(text: str) -> str:
+    """A text without the elements that programs add."""
+    return re.sub(rf"\s*<({'|'.join(CONTEXT_TAGS)})>.*?</\1>", "", text, flags=re.DOTALL)
+
+
+def next_calls(said: list[Json], offered: Json) -> list[Call]:
+    """The calls that the last user message asks for and that were not made yet."""
+    users = [index for index, item in enumerate(said) if item["kind"] == "user"]
+    if not users:
+        return []
+    made = len([item for item in said[users[-1] :] if item["kind"] == "call"])
+    for step in said[users[-1]]["text"].split(", then "):
+        wanted = [(name, value) for name, value in re.findall(r"\[(\w+) ([^\]]*)\]", step) if name in offered]
+        if wanted and made <= 0:
+            return [Call(name, json.dumps(call_input(offered[name], value))) for name, value in wanted]
+        made -= len(wanted)
+    return []
+
+
+def call_input(schema: Json, value: str) -> Json:
+    """An input whose first required field has this value."""
+    fields = schema.get("properties", {"value": {}})
+    required = schema.get("required") or list(fields)[:1]
+    others = {name: sample(fields[name], name, schema) for name in required[1:]}
+    return {required[0]: value} | others
+
+
+def compose(shown: list[Json], seen: Conversation, attempt: int, stable: Callable[[str], str]) -> Answer:
+    """The answer depends on the items that are `shown`. `stable` replaces what differs from run to run."""
+    digest = hashlib.sha256(stable(json.dumps(shown, sort_keys=True)).encode()).hexdigest()[:8]
+    said = [item | {"text": without_context(item["text"])} if item["kind"] == "user" else item for item in seen.said]
+    said = [item for item in said if item["kind"] != "user" or item["text"].strip()]
     last = said[-1] if said else {"kind": "nothing"}
     results = []
     for item in reversed(said):
         if item["kind"] != "result":
             break
-        results.insert(0, item["text"])
+        results.insert(0, without_context(item["text"]))
     words = last.get("text", "") if last["kind"] == "user" else ""
     if last["kind"] in ("image", "file"):
         words = " ".join(item["text"] for item in said[-3:] if item["kind"] == "user")
@@ -104,10 +134,7 @@ def compose(seen: Conversation, attempt: int) -> Answer:
         raise Invalid("tool_choice needs tools")
     calls, text = [], ""
     if choice != "none":
-        for name, value in re.findall(r"\[(\w+) ([^\]]*)\]", words):
-            if name in offered:
-                first = next(iter(offered[name].get("properties", {"value": {}})))
-                calls.append(Call(name, json.dumps({first: value})))
+        calls = next_calls(said, offered)
         if isinstance(choice, dict):
             calls = [call for call in calls if call.name == choice["name"]] or [forced(choice["name"], offered)]
         elif choice == "required" and not calls:
@@ -367,8 +394,16 @@ class FakeProvider:
     def __init__(self, port: int = 0) -> None:
         # Whether the same request again gets another answer.
         self.counts_attempts = True
+        # Replaces what differs in the same conversation from run to run: answers do not depend on it.
+        self.stable: Callable[[str], str] = str
+        # Answers do not depend on thinking: clients may leave it out, and other wires cannot hold it.
+        self.unseen = {"thinking"}
+        # Whether the next stream breaks in its middle.
+        self.cuts_next = False
         # An event at which each stream waits in its middle.
         self.hold: threading.Event | None = None
+        # How many streams have waited so.
+        self.held = 0
         self.log: list[Json] = []
         self.attempts: dict[str, int] = {}
         # What `previous_response_id` and `item_reference` name: the input and output of each response, and each item of it.
@@ -443,7 +478,8 @@ class FakeProvider:
             with self.lock:
                 key = json.dumps([seen.items, seen.tools, seen.options], sort_keys=True)
                 attempt = self.attempts[key] = self.attempts.get(key, 0) + 1
-            answer = compose(seen, attempt if self.counts_attempts else 1)
+            shown = [item for item in seen.items if item["kind"] not in self.unseen]
+            answer = compose(shown, seen, attempt if self.counts_attempts else 1, self.stable)
             entry["answer"] = {"text": answer.text, "calls": [[call.name, json.loads(call.arguments)] for call in answer.calls]}
         except (Invalid, KeyError, TypeError, ValueError) as error:
             message = str(error) if isinstance(error, Invalid) else f"invalid request: {error!r}"
@@ -464,9 +500,15 @@ class FakeProvider:
         request.send_header("transfer-encoding", "chunked")
         request.end_headers()
         frames = list(stream(answer, body))
+        cut, self.cuts_next = self.cuts_next, False
         for index, (name, frame) in enumerate(frames):
-            if self.hold and index == len(frames) // 2:
-                self.hold.wait(60)
+            if (hold := self.hold) and index == len(frames) // 2:
+                self.held += 1
+                hold.wait(60)
+            if cut and index == len(frames) // 2:
+                request.connection.shutdown(socket.SHUT_RDWR)
+                request.close_connection = True
+                return
             text = frame if isinstance(frame, str) else json.dumps(frame)
             event = (f"event: {name}\n" if name else "") + f"data: {text}\n\n"
             encoded = event.encode()

@@ -122,7 +122,12 @@ impl ClientTurn<'_> {
         match self.conversation.recognize(app, caller).await? {
             Recognized::Unknown => self.start(id).await,
             Recognized::Results { session } => {
-                self.submit_to_named(self.open(&session).await?).await
+                let session = self.open(&session).await?;
+                let state = session.snapshot().await?.state.history;
+                let change = self.conversation.continue_from(false, state.as_ref());
+                // The client's next request has this history again.
+                let change = change.or_else(|| self.conversation.change(ExpectedHistory::Anything));
+                self.submit_results(session, change).await
             }
             Recognized::Continue { session, answer, new_from } => {
                 let session = self.open(&session).await?;

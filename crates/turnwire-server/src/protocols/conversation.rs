@@ -18,10 +18,14 @@ use crate::config::ConversationsConfig;
 use crate::error::ApiResult;
 use crate::turns::send::{ExpectedHistory, HistoryChange};
 use http::HeaderMap;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
 use turnwire_agent::is_random_id;
 use turnwire_core::{ContentBlock, Fields, Msg, Role, Seq, ToolResult};
 use turnwire_log::HistoryInput;
-use turnwire_log::client_history::{HistoryDigest, HistoryStep, history_steps, join_calls};
+use turnwire_log::client_history::{
+    HistoryDigest, HistoryStep, history_steps, join_calls, without_context_tags,
+};
 use turnwire_log::log::now_ms;
 use turnwire_log::store::{HistoryMatch, HistoryPrefill, HistoryState, SessionKey, SessionStatus};
 
@@ -31,6 +35,11 @@ const RESEND_WINDOW_MS: i64 = 10 * 60 * 1000;
 /// How many calls of one answer are joined, and how often a request searches for such answers.
 const MAX_JOINED_CALLS: usize = 16;
 const MAX_JOIN_SEARCHES: usize = 32;
+
+/// Fields that a repeated request may have otherwise: the conversation, which is compared by its content; how the answer
+/// is sent; and what the client notes.
+const NOT_COMPARED: [&str; 6] =
+    ["messages", "input", "stream", "stream_options", "metadata", "client_metadata"];
 
 /// The longest title of a session that a client did not name.
 const MAX_TITLE: usize = 60;
@@ -46,7 +55,7 @@ pub(crate) struct Conversation {
     digests: Vec<HistoryDigest>,
     /// A hash of the id that the client sends for its conversation; 0 if it sends none.
     client: i64,
-    /// A hash of the request.
+    /// A hash of the request's options.
     request: i64,
     /// The client says that it sends the request again.
     is_resent: bool,
@@ -94,7 +103,7 @@ impl Conversation {
             digests,
             client: client_id(&app.config.conversations, headers, extra)
                 .map_or(0, |id| hash(id.as_bytes())),
-            request: hash(body),
+            request: hash_options(body),
             is_resent: is_resent(headers),
             has_key: headers.contains_key("idempotency-key"),
         }
@@ -278,7 +287,11 @@ impl Conversation {
     /// A title for people: the beginning of the first user message.
     pub(crate) fn title(&self) -> String {
         let mut users = self.messages.iter().filter(|msg| msg.role() == Role::User);
-        let text = users.find_map(|msg| msg.text(" ")).unwrap_or_default();
+        let text = users.find_map(|msg| {
+            let text = without_context_tags(&msg.text("\n")?);
+            Some(text).filter(|text| !text.trim().is_empty())
+        });
+        let text = text.unwrap_or_default();
         let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
         if line.chars().count() <= MAX_TITLE {
             return line.to_owned();
@@ -290,6 +303,9 @@ impl Conversation {
     pub(crate) async fn recognize(&self, app: &App, caller: &Caller) -> ApiResult<Recognized> {
         let last = self.digests.last().filter(|_| app.config.conversations.recognize);
         let Some(&input) = last else { return Ok(Recognized::Unknown) };
+        if let Some(lost) = self.find_begun_answer(app, caller).await? {
+            return Ok(lost);
+        }
         // An answer cannot begin inside of a reply that waits for results, nor with a call.
         let has_results = self.new_results().next().is_some();
         if self.prefill_step().is_some_and(|begun| has_results || begun.prefill_text().is_none()) {
@@ -301,25 +317,57 @@ impl Conversation {
         loop {
             let matches = app.log.find_history(caller.tenant(), &digests).await?;
             let Some(found) = matches.first().map(|found| found.mark.digest) else {
-                return self.find_calls(app, caller).await;
+                let waiting = self.find_calls(app, caller).await?;
+                return Ok(waiting.unwrap_or(Recognized::Unknown));
             };
             let usable =
                 matches.into_iter().filter(|found| caller.session_key(&found.session.id).is_ok());
             let decision = self.decide(app, input, found, usable.collect());
-            if let Some(decision) = decision {
-                return Ok(decision);
+            match decision {
+                // The client may have changed the answer that made the calls.
+                Some(branch @ Recognized::Branch { .. }) => {
+                    return Ok(self.find_calls(app, caller).await?.unwrap_or(branch));
+                }
+                Some(decision) => return Ok(decision),
+                None => {}
             }
             let next = digests.iter().position(|digest| *digest == found).map_or(0, |at| at + 1);
             digests.drain(..next);
         }
     }
 
+    /// Finds the lost answer that the request has the beginning of. Programs such as Codex keep what arrived of an answer
+    /// when their connection breaks, and send it with the request that they repeat.
+    async fn find_begun_answer(&self, app: &App, caller: &Caller) -> ApiResult<Option<Recognized>> {
+        let is_begun = self.prefill_step().is_some() && !self.has_key;
+        // The input, and the answer before it.
+        let known: Vec<_> = self.digests.iter().rev().skip(1).take(2).copied().collect();
+        let Some(&input) = known.first().filter(|_| is_begun) else { return Ok(None) };
+        let matches = app.log.find_history(caller.tenant(), &known).await?;
+        Ok(matches.into_iter().find_map(|found| {
+            let HistoryMatch { session, mark, now, updated_ms } = found;
+            let state = now.history.filter(|state| {
+                state.input == input
+                    && state.request == self.request
+                    && !self.is_other_client(mark.client)
+                    && caller.session_key(&session.id).is_ok()
+                    && is_lost(app, &session, state, updated_ms)
+            })?;
+            Some(Recognized::Resend { session, state })
+        }))
+    }
+
+    /// Whether a state was marked by a client that gave its conversation another id.
+    fn is_other_client(&self, marked: i64) -> bool {
+        self.client != 0 && marked != 0 && self.client != marked
+    }
+
     /// Finds the session that waits for the new results, if the ids of their calls look random: no other conversation
     /// of this client has them.
-    async fn find_calls(&self, app: &App, caller: &Caller) -> ApiResult<Recognized> {
+    async fn find_calls(&self, app: &App, caller: &Caller) -> ApiResult<Option<Recognized>> {
         let ids: Vec<&str> = self.new_results().map(|result| result.id.as_str()).collect();
         if ids.is_empty() || !ids.iter().all(|id| is_random_id(id)) {
-            return Ok(Recognized::Unknown);
+            return Ok(None);
         }
         let digests: Vec<_> = ids.iter().map(|id| self.root.with_call(id)).collect();
         let matches = app.log.find_history(caller.tenant(), &digests).await?;
@@ -328,10 +376,8 @@ impl Conversation {
                 && caller.session_key(&found.session.id).is_ok()
                 && found.now.history.as_ref().is_some_and(|state| state.answer.is_some())
         };
-        Ok(match matches.into_iter().find(waits) {
-            Some(HistoryMatch { session, .. }) => Recognized::Results { session },
-            None => Recognized::Unknown,
-        })
+        let waiting = matches.into_iter().find(waits);
+        Ok(waiting.map(|HistoryMatch { session, .. }| Recognized::Results { session }))
     }
 
     fn decide(
@@ -347,9 +393,7 @@ impl Conversation {
         let is_last_answer = step + 2 >= complete;
         let (mut resend, mut next, mut retry, mut branch) = (None, None, None, None);
         for HistoryMatch { session, mark, now, updated_ms } in matches {
-            let is_other_client =
-                self.client != 0 && mark.client != 0 && self.client != mark.client;
-            let state = now.history.as_ref().filter(|_| !is_other_client);
+            let state = now.history.as_ref().filter(|_| !self.is_other_client(mark.client));
             let is_same_input = is_last_answer && state.is_some_and(|state| state.input == input);
             if let Some(state) = state.filter(|_| is_same_input) {
                 if self.is_resend(app, &session, state, updated_ms) {
@@ -393,8 +437,7 @@ impl Conversation {
         if self.has_key {
             return state.results_after.is_some();
         }
-        let is_recent = || now_ms().saturating_sub(updated_ms) < RESEND_WINDOW_MS;
-        self.is_resent || app.deliveries.is_lost(session, state).unwrap_or_else(is_recent)
+        self.is_resent || is_lost(app, session, state, updated_ms)
     }
 }
 
@@ -405,6 +448,23 @@ fn digests_of(root: HistoryDigest, steps: &[HistoryStep]) -> Vec<HistoryDigest> 
         Some(*digest)
     });
     digests.collect()
+}
+
+/// Whether the answer to an input did not arrive.
+fn is_lost(app: &App, session: &SessionKey, state: &HistoryState, updated_ms: i64) -> bool {
+    let is_recent = || now_ms().saturating_sub(updated_ms) < RESEND_WINDOW_MS;
+    app.deliveries.is_lost(session, state).unwrap_or_else(is_recent)
+}
+
+/// A hash of a request's fields, without those that do not change its answer.
+fn hash_options(body: &[u8]) -> i64 {
+    let Ok(fields) = serde_json::from_slice::<BTreeMap<String, &RawValue>>(body) else {
+        return hash(body);
+    };
+    let options = fields.iter().filter(|(name, _)| !NOT_COMPARED.contains(&name.as_str()));
+    let options: String =
+        options.flat_map(|(name, value)| [name, ":", value.get(), "\n"]).collect();
+    hash(options.as_bytes())
 }
 
 fn hash(bytes: &[u8]) -> i64 {

@@ -33,8 +33,9 @@ impl HeldCall {
         }
         let begins = matches!(event.kind, EventKind::ModelCallStart(_));
         let ends = matches!(event.kind, EventKind::ModelCallEnd(_) | EventKind::ReplyEnd(_));
-        // A call that goes on live will not be discarded as one that a crash has broken off.
-        self.is_open = !is_live && !ends && (begins || self.is_open);
+        // A call that goes on live will not be discarded. One that a crash has broken off first ends its blocks.
+        let goes_on = is_live && !is_block_end(&event.kind);
+        self.is_open = !goes_on && !ends && (begins || self.is_open);
         self.events.push(event.into_owned());
         if self.is_open { Vec::new() } else { self.release() }
     }
@@ -43,6 +44,16 @@ impl HeldCall {
     pub(super) fn release(&mut self) -> Vec<Event<'static>> {
         std::mem::take(&mut self.events)
     }
+}
+
+fn is_block_end(kind: &EventKind<'_>) -> bool {
+    matches!(
+        kind,
+        EventKind::TextBlockEnd(_)
+            | EventKind::ThinkingBlockEnd(_)
+            | EventKind::DataBlockEnd(_)
+            | EventKind::ToolCallEnd(_)
+    )
 }
 
 /// The block that an event belongs to.
@@ -104,6 +115,16 @@ mod tests {
         let mut held = HeldCall::new(Some(Head::new(3)));
         let expected: [&[u64]; 7] = [&[], &[], &[], &[1, 3, 4], &[5], &[6], &[7]];
         assert_eq!(seqs(&mut held, &events), expected);
+        // After a crash the first call is ended while the client waits.
+        let broken = [
+            event(1, START),
+            text(2, "a"),
+            event(3, r#""type":"TEXT_BLOCK_END","block_id":"a""#),
+            event(4, r#""type":"MODEL_CALL_END","discard":["a"]"#),
+        ];
+        let mut held = HeldCall::new(Some(Head::new(2)));
+        let expected: [&[u64]; 4] = [&[], &[], &[], &[1, 4]];
+        assert_eq!(seqs(&mut held, &broken), expected);
         // The first call is live.
         let mut held = HeldCall::new(Some(Head::new(2)));
         let expected: [&[u64]; 4] = [&[], &[], &[1, 2, 3], &[4]];

@@ -1,6 +1,6 @@
 //! Clients that name no session: their history leads to the conversation that it belongs to.
 
-use crate::harness::{Answer, ProtocolCase, TestServer, user};
+use crate::harness::{Answer, ProtocolCase, RANDOM_CALL, TestServer, user};
 use crate::{anthropic, chat};
 use serde_json::{Value, json};
 
@@ -502,4 +502,67 @@ async fn items_before_the_first_message_reach_the_agent() {
     assert_eq!(first["content"][0]["type"], "vendor_item", "{first}");
     let (_, again) = client.say("two").await;
     assert_eq!(again, session);
+}
+
+#[tokio::test]
+async fn a_lost_answer_comes_again_although_the_program_changed_its_request() {
+    // Codex notes other things with each request, and keeps what arrived of the answer. Claude Code does not stream the
+    // second time.
+    for words in ALL {
+        for (begun, turns) in [(false, 0), (true, 0), (false, 1), (true, 1)] {
+            let server = TestServer::new(words.path);
+            let mut client = Client::new(&server, words);
+            for _ in 0..turns {
+                client.say("before").await;
+            }
+            client.history.push(user("again"));
+            let mut body = words.ask("mirror", &client.history);
+            body["stream"] = true.into();
+            body["metadata"] = json!({"turn": "1"});
+            server.send_and_leave(client.token, words.path, body.to_string()).await;
+            if begun {
+                client.history.push(json!({"role": "assistant", "content": "aga"}));
+            }
+            let answer = client.send().await;
+            assert_eq!(client.seen(&answer).0, ["again", "before A again"][turns]);
+            assert_eq!(server.sessions().await, 1, "{} {begun} {turns}", words.path);
+        }
+    }
+}
+
+#[tokio::test]
+async fn results_find_their_call_although_the_client_changed_the_answer() {
+    for words in ALL {
+        let server = TestServer::new(words.path);
+        let mut history = vec![user("hello"), json!({"role": "assistant", "content": "Hello."})];
+        history.push(user("random"));
+        let send = async |history: &[Value]| {
+            let body = words.ask("asker", history).to_string();
+            let answer = server.send("ann", words.path, &[], body).await;
+            assert_eq!(answer.status, 200, "{}", answer.text);
+            answer
+        };
+        let asked = send(&history).await;
+        // A connection broke, and the client has the beginning of the answer twice.
+        history.push(json!({"role": "assistant", "content": "I call."}));
+        history.extend((words.to_history)(&asked.body));
+        history.extend((words.results)(&[(RANDOM_CALL, "done")]));
+        let done = send(&history).await;
+        assert_eq!((words.text)(&done.body), "done");
+        assert_eq!(done.session(), asked.session());
+        history.extend((words.to_history)(&done.body));
+        history.push(user("both"));
+        assert_eq!(send(&history).await.session(), asked.session());
+        assert_eq!(server.sessions().await, 1);
+    }
+}
+
+#[tokio::test]
+async fn a_title_is_what_the_user_said() {
+    let server = TestServer::new(chat::CASE.path);
+    let mut client = Client::new(&server, &chat::CASE);
+    client.history.push(user("<environment_context>\n<cwd>/home</cwd>\n</environment_context>"));
+    let (_, session) = client.say("<system-reminder>now</system-reminder>\nHow are you?").await;
+    let shown = server.session(&session).await.snapshot().await.unwrap();
+    assert_eq!(shown.title, "How are you?");
 }

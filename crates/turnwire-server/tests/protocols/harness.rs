@@ -121,6 +121,15 @@ impl TestServer {
         tokio::time::timeout(PATIENCE, answered).await.expect("it takes too long")
     }
 
+    /// Sends a request, and leaves before the response.
+    pub async fn send_and_leave(&self, token: &str, path: &str, body: impl Into<Body>) {
+        let request = Request::post(path).header("content-type", "application/json");
+        let caller = self.auth.authenticate_token(token).unwrap();
+        let router = self.router.clone().layer(Extension(caller));
+        let response = router.oneshot(request.body(body.into()).unwrap()).await.unwrap();
+        assert_eq!(response.status(), 200);
+    }
+
     /// Asks, with everything allowed.
     pub async fn ask(&self, headers: &[(&str, &str)], body: &Value) -> Answer {
         self.send("all", self.path, headers, body.to_string()).await
@@ -190,7 +199,10 @@ impl Replier for MirrorAgent {
     }
 }
 
-/// Has the client execute `c1`; then asks a person about `c2` and has the client execute `c3` at the
+/// A call id as providers make them.
+pub const RANDOM_CALL: &str = "call_9f3b1c77d20e4a6c8b51";
+
+/// Has the client execute `c1` ([`RANDOM_CALL`] with `random`); then asks a person about `c2` and has the client execute `c3` at the
 /// same time; then says what came of it. With `two` there are `c1` and `d1` at first. With `team` it is
 /// a sub-agent that has the client execute `s1`.
 struct CallingAgent;
@@ -215,9 +227,10 @@ impl Replier for CallingAgent {
             let call = partial.blocks::<ToolCall>().find(|call| call.id == id)?;
             Some(call.state.clone())
         };
-        let lines = match (state("c1"), state("c2"), state("c3")) {
+        let first = if wish == "random" { RANDOM_CALL } else { "c1" };
+        let lines = match (state(first), state("c2"), state("c3")) {
             (None, ..) => {
-                let ids: &[&str] = if wish == "two" { &["c1", "d1"] } else { &["c1"] };
+                let ids: &[&str] = if wish == "two" { &["c1", "d1"] } else { &[first] };
                 let mut lines = calls(ids);
                 lines.push(require("REQUIRE_EXTERNAL_EXECUTION", ids));
                 lines
