@@ -14,6 +14,7 @@
 //! assert_eq!(ClientContext::from_msg(&msg).tools[0].name, "open_page");
 //! ```
 
+use crate::places::{BlockIndex, split_entries};
 use serde::{Deserialize, Serialize};
 use turnwire_core::{ContentBlock, Fields, Json, Msg, Role, ToolResult};
 use turnwire_wires::client_request::ClientToolDefinition;
@@ -35,6 +36,9 @@ pub struct ClientContext {
     /// Instructions in addition to the system prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
+    /// The system messages of the client's conversation. Each request brings all of them again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub system: Vec<SystemMessage>,
     /// Nobody can approve calls: calls that need an approval are denied at once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unattended: bool,
@@ -50,6 +54,55 @@ pub struct ClientContext {
     /// Options and tools that the model does not get, by the client's names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignored_options: Vec<String>,
+}
+
+/// A system message of a client's conversation.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SystemMessage {
+    /// Its text.
+    pub content: Vec<ContentBlock>,
+    /// Its metadata: among it what only the client's protocol has.
+    #[serde(default, skip_serializing_if = "Fields::is_empty")]
+    pub metadata: Fields,
+    /// How many entries of the conversation follow it: user messages, answers, results of calls. `None`: it is before
+    /// all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub following: Option<usize>,
+}
+
+impl SystemMessage {
+    /// The system messages of a conversation.
+    ///
+    /// ```
+    /// use turnwire_agent::SystemMessage;
+    /// use turnwire_core::Msg;
+    ///
+    /// let messages = [Msg::system("", "Be brief."), Msg::user("", "Hi!"), Msg::system("", "It is late.")];
+    /// let found = SystemMessage::collect(&messages);
+    /// assert_eq!((found[0].following, found[1].following), (None, Some(0)));
+    /// ```
+    pub fn collect(messages: &[Msg]) -> Vec<Self> {
+        let entries = split_entries(messages);
+        let system = messages.iter().enumerate().filter(|(_, msg)| msg.role() == Role::System);
+        let read = |(at, msg): (usize, &Msg)| {
+            let is_before =
+                |entry: &&Vec<BlockIndex>| entry.iter().any(|(message, _)| *message < at);
+            let before = entries.iter().filter(is_before).count();
+            Self {
+                content: msg.content().to_vec(),
+                metadata: msg.metadata().clone(),
+                following: (before > 0).then(|| entries.len() - before),
+            }
+        };
+        system.map(read).collect()
+    }
+
+    /// The message for the model.
+    pub(crate) fn to_msg(&self) -> Msg {
+        let msg = Msg::builder(Role::System).name("system").content(self.content.clone());
+        let msg = msg.all_metadata(self.metadata.clone()).build();
+        msg.unwrap_or_else(|_| Msg::system("system", ""))
+    }
 }
 
 /// A tool that the client executes.

@@ -1,6 +1,6 @@
 //! The configuration of an agent, and what a client's message adds to it. The agent loop reads it.
 
-use crate::client_context::{ClientContext, ClientTool};
+use crate::client_context::{ClientContext, ClientTool, SystemMessage};
 use crate::client_options::ClientOptions;
 use crate::hints::HintStore;
 use crate::middleware::MiddlewareChain;
@@ -10,7 +10,7 @@ use crate::tool::{InputKind, Tool, ToolSpec};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
-use turnwire_core::Json;
+use turnwire_core::{Json, Msg};
 use turnwire_wires::ModelOptions;
 use turnwire_wires::model_request::{ToolDefinition, ToolKind};
 
@@ -121,11 +121,18 @@ impl LoopConfig {
         client.answer_schema().or_else(|| self.output_schema.clone())
     }
 
-    /// The system prompt, with the instructions of the client.
-    pub fn system_prompt(&self, client: &ClientContext) -> Option<String> {
-        let told = [self.system.as_str(), client.instructions.as_deref().unwrap_or_default()];
-        let told: Vec<&str> = told.into_iter().filter(|text| !text.is_empty()).collect();
-        (!told.is_empty()).then(|| told.join("\n\n"))
+    /// The system messages before the conversation: those of the client as they came, or one with the agent's own prompt
+    /// and their texts, because many models accept only one.
+    pub fn system_messages(&self, client: &ClientContext) -> Vec<Msg> {
+        let first = client.system.iter().filter(|message| message.following.is_none());
+        let instructions = client.instructions.iter().map(|text| Msg::system("system", &**text));
+        let of_client = instructions.chain(first.map(SystemMessage::to_msg));
+        if self.system.is_empty() {
+            return of_client.collect();
+        }
+        let texts = of_client.filter_map(|msg| msg.text("\n")).filter(|text| !text.is_empty());
+        let texts: Vec<String> = std::iter::once(self.system.clone()).chain(texts).collect();
+        vec![Msg::system("system", texts.join("\n\n"))]
     }
 
     /// Which options of clients reach the model.

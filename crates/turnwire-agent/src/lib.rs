@@ -83,6 +83,7 @@ pub mod mcp;
 pub mod middleware;
 pub mod model;
 pub mod permission;
+mod places;
 pub mod plan;
 pub mod replier;
 pub mod schema;
@@ -94,7 +95,7 @@ mod truncate;
 
 pub use agent::{Agent, AgentBuilder, CallError};
 pub use call_ids::{is_random_id, tool_call_ids};
-pub use client_context::{ClientContext, ClientTool};
+pub use client_context::{ClientContext, ClientTool, SystemMessage};
 pub use client_options::ClientOptions;
 pub use close_reply::close_reply;
 pub use conversation::Conversation;

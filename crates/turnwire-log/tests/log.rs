@@ -194,3 +194,35 @@ async fn a_client_that_goes_away_in_the_middle_leaves_the_append_to_land() {
     }
     assert_eq!(session.head_state().head.get() % 5, 0);
 }
+
+#[test]
+fn fields_of_a_protocol_and_caching_marks_do_not_change_a_digest() {
+    use turnwire_core::{ContentBlock, Json, Msg, Role};
+    use turnwire_log::client_history::{HistoryDigest, history_steps};
+    let read = |blocks: &str| -> Vec<ContentBlock> {
+        Json::parse(blocks).and_then(|blocks| blocks.parse_as()).unwrap_or_default()
+    };
+    let digest = |user: &str, answer: &str| {
+        let messages = [
+            (Role::User, user),
+            (Role::Assistant, answer),
+            (Role::User, r#"[{"type":"text","text":"?"}]"#),
+        ];
+        let messages = messages.map(|(role, blocks)| {
+            Msg::builder(role).content(read(blocks)).metadata("native", user).build()
+        });
+        let messages: Vec<Msg> = messages.into_iter().flatten().collect();
+        assert_eq!(messages.len(), 3);
+        let root = HistoryDigest::root("t", "a", "h");
+        history_steps(&messages).iter().fold(root, HistoryDigest::with_step)
+    };
+    let marked = r#"[{"type":"text","text":"Hi!","native":{"anthropic":{"cache_control":{}}}},
+        {"type":"data","source":{"type":"url","url":"u"},"native":{"openai-chat":{"detail":"low"}}}]"#;
+    let plain =
+        r#"[{"type":"text","text":"Hi!"},{"type":"data","source":{"type":"url","url":"u"}}]"#;
+    let refused = r#"[{"type":"thinking","thinking":"x","signature":"s"},
+        {"type":"text","text":"No.","part_type":"refusal"}]"#;
+    let said = r#"[{"type":"text","text":"No."}]"#;
+    assert_eq!(digest(marked, refused), digest(plain, said));
+    assert_ne!(digest(plain, said), digest(said, said));
+}

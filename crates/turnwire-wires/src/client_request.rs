@@ -10,8 +10,8 @@
 //!     {"role": "assistant", "content": "Hello."},
 //!     {"role": "user", "content": "And now?"}
 //! ]}"#)?;
-//! assert_eq!(request.instructions.as_deref(), Some("Be brief."));
 //! assert_eq!(request.messages.len(), 4);
+//! assert_eq!(request.messages[0].text("").as_deref(), Some("Be brief."));
 //! assert_eq!(request.messages[3].text("").as_deref(), Some("And now?"));
 //! # Ok::<(), turnwire_core::Error>(())
 //! ```
@@ -31,8 +31,6 @@ pub struct ClientRequest {
     pub stream: bool,
     /// Whether the stream reports the tokens, if the protocol lets the client choose.
     pub include_usage: bool,
-    /// The client's system prompt.
-    pub instructions: Option<String>,
     /// The tools that the client executes.
     pub tools: Vec<ClientToolDefinition>,
     /// The JSON Schema that the answer must match.
@@ -120,9 +118,7 @@ impl ClientRequest {
         let messages = messages.ok_or_else(|| invalid_request("`messages` is missing"))?;
         for (at, message) in messages.into_iter().enumerate() {
             let read = decode(message.text());
-            for msg in read.map_err(|error| error.at(format!("messages[{at}]")))? {
-                self.add_message(msg);
-            }
+            self.messages.extend(read.map_err(|error| error.at(format!("messages[{at}]")))?);
         }
         Ok(())
     }
@@ -133,25 +129,6 @@ impl ClientRequest {
         self.output_schema = options.response_format.and_then(|format| format.schema());
         self.extra = fields;
         Ok(())
-    }
-
-    /// Adds a message of the request.
-    pub(crate) fn add_message(&mut self, msg: Msg) {
-        if msg.role() == Role::System {
-            self.add_instructions(&msg.text("\n").unwrap_or_default());
-        }
-        self.messages.push(msg);
-    }
-
-    pub(crate) fn add_instructions(&mut self, text: &str) {
-        if text.trim().is_empty() {
-            return;
-        }
-        let instructions = self.instructions.get_or_insert_default();
-        if !instructions.is_empty() {
-            instructions.push_str("\n\n");
-        }
-        instructions.push_str(text);
     }
 
     /// Refuses a request without a model, without user input, or with an empty user message.

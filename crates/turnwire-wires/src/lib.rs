@@ -51,6 +51,7 @@ mod lenient;
 pub mod loss;
 pub mod model_options;
 pub mod model_request;
+pub mod native;
 pub mod ollama;
 pub mod openai_chat;
 pub mod openai_responses;

@@ -8,7 +8,7 @@
 //! let messages = [Msg::system("", "Be brief."), Msg::user("ann", "Hi!")];
 //! let request = Request { model: "m", messages: &messages, ..Request::default() };
 //! let prompt = build_prompt(request.messages, SpeakerFormat::SingleAgent);
-//! assert!(matches!(&prompt[..], [PromptMessage::System(_), PromptMessage::User(_)]));
+//! assert!(matches!(&prompt[..], [PromptMessage::System(_), PromptMessage::User { .. }]));
 //! ```
 
 mod call_names;

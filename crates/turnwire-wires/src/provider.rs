@@ -22,6 +22,14 @@ use turnwire_core::{BlockType, ContentBlock, Error, ErrorKind, Fields, Json, Res
 /// The field of a provider's own item that names the wire it came on.
 const FROM_WIRE_FIELD: &str = "from_wire";
 
+/// The field of a text block with the type of the part that it was, if that is not text: `refusal`.
+pub(crate) const PART_TYPE: &str = "part_type";
+
+/// Whether a text is a refusal, by its other fields.
+pub(crate) fn is_refusal(rest: &Fields) -> bool {
+    rest.raw(PART_TYPE).is_some_and(|word| *word == Json::from("refusal"))
+}
+
 /// The type of a block that wraps an item that cannot be a block itself; also the field that holds the item.
 const WRAPPER_TYPE: &str = "provider_item";
 

@@ -42,7 +42,7 @@ fn a_plain_question() {
         json!({
             "model": "claude",
             "max_tokens": 4096,
-            "system": "Be brief.\n\nNow.",
+            "system": [text("Be brief."), text("Now.")],
             "messages": [{"role": "user", "content": [text("Hi!")]}],
         })
     );

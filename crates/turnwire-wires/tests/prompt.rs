@@ -28,10 +28,10 @@ fn short_prompt(messages: &[Msg], agents: SpeakerFormat) -> Vec<String> {
 
 fn show_message(turn: &PromptMessage<'_>) -> String {
     match turn {
-        PromptMessage::System(text) => format!("system {text}"),
-        PromptMessage::User(parts) => {
+        PromptMessage::System(msg) => format!("system {}", msg.text("\n").unwrap_or_default()),
+        PromptMessage::User { parts, .. } => {
             let parts = parts.iter().map(|part| match part {
-                UserPart::Text(text) => text.to_string(),
+                UserPart::Text(block) => block.text.clone(),
                 UserPart::Data(_) => "(data)".to_owned(),
                 UserPart::Item(_) => "(item)".to_owned(),
             });

@@ -279,7 +279,8 @@ def test_a_session_goes_on_and_takes_only_what_is_new(server: TurnwireServer, wa
     assert [text for role, text in texts if role == "user"] == ["Hello", "How is the weather?"]
     assert [role for role, _ in texts] == ["user", "assistant", "user", "assistant"]
     offered = server.messages(first.session)[0]["metadata"]["client"]
-    assert offered["instructions"] == "Be brief." and offered["extra"]["metadata"] == {"user_id": "ann"}
+    assert [block["text"] for message in offered["system"] for block in message["content"]] == ["Be brief."]
+    assert offered["extra"]["metadata"] == {"user_id": "ann"}
     with pytest.raises(anthropic.BadRequestError, match="has nothing new"):
         way(client, asked(*history), {SESSION: first.session})
 

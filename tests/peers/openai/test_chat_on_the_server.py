@@ -247,7 +247,8 @@ def test_a_session_goes_on_and_takes_only_what_is_new(server: TurnwireServer, wa
     assert [msg["role"] for msg in messages] == ["user", "assistant", "user", "assistant"]
     assert [msg["content"][0]["text"] for msg in messages[::2]] == ["Hello", "How is the weather?"]
     offered = messages[0]["metadata"]["client"]
-    assert offered["instructions"] == "Be brief.\n\nBe kind." and offered["extra"]["temperature"] == 0.5
+    texts = [block["text"] for message in offered["system"] for block in message["content"]]
+    assert texts == ["Be brief.", "Be kind."] and offered["extra"]["temperature"] == 0.5
     with pytest.raises(openai.BadRequestError, match="has nothing new"):
         way(client, asked(*history), {SESSION: first.session})
 

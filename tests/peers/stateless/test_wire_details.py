@@ -62,6 +62,7 @@ def text(words: str, **more: Any) -> Json:
     return {"type": "text", "text": words} | more
 
 
+# Each one has a history of its own: one that another has, too, would be recognised, and only the log's form of it sent.
 DETAILS: dict[str, dict[str, Json]] = {
     CHAT: {
         "system_in_the_middle": chat(
@@ -193,11 +194,11 @@ DETAILS: dict[str, dict[str, Json]] = {
         ),
         "thinking_in_history": anthropic(
             HI,
-            assistant([{"type": "thinking", "thinking": "A greeting.", "signature": "signed"}, text("Hello!")]),
+            assistant([{"type": "thinking", "thinking": "A greeting.", "signature": "signed"}, text("Hello, you!")]),
             HI,
             thinking={"type": "adaptive", "display": "summarized"},
         ),
-        "redacted_thinking": anthropic(HI, assistant([{"type": "redacted_thinking", "data": "sealed"}, text("Hello!")]), HI),
+        "redacted_thinking": anthropic(HI, assistant([{"type": "redacted_thinking", "data": "sealed"}, text("Hello, friend!")]), HI),
         "effort": anthropic(output_config={"effort": "low"}),
         "context_management": anthropic(context_management={"edits": [{"type": "clear_tool_uses_20250919"}]}),
         "deferred_tool": anthropic(tools=[TOOL | {"defer_loading": True}]),

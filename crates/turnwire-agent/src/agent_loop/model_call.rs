@@ -6,6 +6,7 @@ use super::{AgentLoop, Flow};
 use crate::call_ids::CallIds;
 use crate::middleware::EditableRequest;
 use crate::model::{ModelError, ModelRequest};
+use crate::places::{insert_messages, split_entries};
 use crate::plan::OfferedTools;
 use crate::replier::AgentError;
 use crate::structured::{AnswerToolRewriter, was_corrected};
@@ -245,9 +246,25 @@ impl AgentLoop<'_> {
         let said = crate::compaction::model_view(self.request.history.iter().chain(reply));
         let limit = self.config.result_limit;
         let said = said.iter().map(|msg| truncate_results(msg, limit).into_owned());
-        let said = join_prefills(said);
-        let system = self.config.system_prompt(&self.client);
-        system.map(|system| Msg::system("system", system)).into_iter().chain(said).collect()
+        let said = insert_messages(join_prefills(said), self.later_system_messages());
+        self.config.system_messages(&self.client).into_iter().chain(said).collect()
+    }
+
+    /// The client's system messages inside of the conversation, each with the number of entries that follow it now.
+    fn later_system_messages(&self) -> Vec<(usize, Msg)> {
+        let system = self.client.system.iter();
+        let mut system = system.filter_map(|it| Some((it.following?, it.to_msg()))).peekable();
+        if system.peek().is_none() {
+            return Vec::new();
+        }
+        // What the user said beside the results came with the same request.
+        let is_said = |block: &&ContentBlock| matches!(block, ContentBlock::Hint(hint) if hint.source.as_deref() == Some("user"));
+        let blocks = self.reply.content().iter().skip(self.blocks_before_client);
+        let is_since_results = self.blocks_before_client > 0;
+        let since: Vec<ContentBlock> =
+            blocks.skip_while(|block| is_since_results && is_said(block)).cloned().collect();
+        let since = split_entries(&[Msg::assistant("", since)]).len();
+        system.map(|(following, msg)| (following + since, msg)).collect()
     }
 
     /// The tool choice of the next model call. What the client requires holds until there is a call: then the model

@@ -4,7 +4,7 @@
 //! are joined again. Every message is marked: only the client says that it is part of the conversation.
 
 use crate::error::{ApiError, ApiResult};
-use turnwire_core::{ContentBlock, Msg, Role, ToolCallState};
+use turnwire_core::{ContentBlock, Msg, MsgBuilder, Role, ToolCallState};
 use turnwire_wires::model_request::PREFILL;
 
 /// In the metadata of a message: nobody but the client says that it is part of the conversation.
@@ -27,7 +27,7 @@ pub(crate) fn to_log_messages(history: &[Msg]) -> ApiResult<Vec<Msg>> {
                 reply.extend(results);
                 if !said.is_empty() {
                     messages.extend(claimed_reply(std::mem::take(&mut reply))?);
-                    messages.push(claimed(Role::User, said)?);
+                    messages.push(claimed(msg.to_builder(), Role::User, said)?);
                 }
             }
         }
@@ -47,11 +47,11 @@ fn claimed_reply(blocks: Vec<ContentBlock>) -> ApiResult<Option<Msg>> {
     if blocks.is_empty() {
         return Ok(None);
     }
-    claimed(Role::Assistant, blocks).map(Some)
+    claimed(Msg::builder(Role::Assistant), Role::Assistant, blocks).map(Some)
 }
 
-fn claimed(role: Role, blocks: Vec<ContentBlock>) -> ApiResult<Msg> {
-    let msg = Msg::builder(role).name(role.to_string()).content(blocks);
+fn claimed(msg: MsgBuilder, role: Role, blocks: Vec<ContentBlock>) -> ApiResult<Msg> {
+    let msg = msg.name(role.to_string()).content(blocks);
     msg.metadata(CLAIMED, true).build().map_err(|error| invalid_message(&error))
 }
 

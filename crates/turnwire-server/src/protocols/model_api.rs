@@ -25,7 +25,7 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use std::sync::Arc;
-use turnwire_agent::{ClientContext, ClientTool};
+use turnwire_agent::{ClientContext, ClientTool, SystemMessage};
 use turnwire_core::{Event, EventKind};
 use turnwire_wires::client_request::ClientRequest;
 use turnwire_wires::collect::ErrorResponse;
@@ -100,8 +100,7 @@ pub(crate) fn estimate_tokens(app: &App, body: &[u8], manner: &ModelApi) -> ApiR
         description: &tool.description,
         schema: tool.input_schema.as_ref(),
     });
-    let (instructions, schema) = (asked.instructions.as_deref(), asked.output_schema.as_ref());
-    Ok(estimate_request(&asked.messages, instructions, schema, tools))
+    Ok(estimate_request(&asked.messages, None, asked.output_schema.as_ref(), tools))
 }
 
 /// An error unless the model is an agent of this server.
@@ -202,7 +201,7 @@ fn client_context(
     ClientContext {
         tools: asked.tools.iter().cloned().map(ClientTool::from).collect(),
         output_schema: asked.output_schema.clone(),
-        instructions: asked.instructions.clone(),
+        system: SystemMessage::collect(&asked.messages),
         unattended: true,
         extra: asked.extra.clone(),
         wire: wire.to_owned(),

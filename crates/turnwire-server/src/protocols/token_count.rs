@@ -6,7 +6,7 @@
 use crate::error::ApiResult;
 use crate::stream::parse_message;
 use turnwire_agent::compaction::{BYTES_PER_TOKEN, estimate_tokens};
-use turnwire_core::{Head, Json, Msg, Role};
+use turnwire_core::{Head, Json, Msg};
 use turnwire_log::Session;
 use turnwire_log::store::MessageQuery;
 
@@ -24,12 +24,7 @@ pub(super) fn estimate_request<'r>(
     output_schema: Option<&Json>,
     tools: impl Iterator<Item = ToolText<'r>>,
 ) -> usize {
-    // Texts of system messages are in the instructions.
-    let said: usize = messages
-        .iter()
-        .filter(|msg| msg.role() != Role::System)
-        .map(|msg| estimate_tokens(std::slice::from_ref(msg)))
-        .sum();
+    let said: usize = messages.iter().map(|msg| estimate_tokens(std::slice::from_ref(msg))).sum();
     let json_bytes = |json: Option<&Json>| json.map_or(0, |json| json.text().len());
     let tool_bytes =
         |tool: ToolText<'r>| tool.name.len() + tool.description.len() + json_bytes(tool.schema);

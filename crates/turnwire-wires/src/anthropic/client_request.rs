@@ -4,7 +4,8 @@ use super::{NAME, message};
 use crate::client_request::{ClientRequest, ClientToolDefinition, get_field, take_field};
 use crate::json::fields;
 use crate::model_request::ToolKind;
-use turnwire_core::{Fields, Json, Result};
+use crate::native;
+use turnwire_core::{Fields, Json, Msg, Result, Role};
 
 /// Reads a request.
 pub fn read(text: &str) -> Result<ClientRequest> {
@@ -14,16 +15,24 @@ pub fn read(text: &str) -> Result<ClientRequest> {
     if let Some(system) = fields.remove("system").filter(|system| !system.is_null()) {
         let as_message = Json::from(fields! { "role": "system", "content": system });
         let read = message::decode(as_message.text());
-        read.map_err(|error| error.at("system"))?
-            .into_iter()
-            .for_each(|msg| request.add_message(msg));
+        request.messages.extend(read.map_err(|error| error.at("system"))?);
     }
     for tool in take_field::<Vec<Fields>>(&mut fields, "tools")?.unwrap_or_default() {
         request.tools.push(read_tool(tool)?);
     }
-    request.read_messages(&mut fields, message::decode)?;
+    request.read_messages(&mut fields, read_message)?;
     request.set_options(NAME, fields)?;
     request.validate()
+}
+
+/// Reads a message. A system message keeps its role: it is not part of `system`.
+fn read_message(text: &str) -> Result<Vec<Msg>> {
+    let role = fields! { "role": "system" };
+    let keep_role = |msg: Msg| match msg.role() {
+        Role::System => native::set_on_message(msg, NAME, &role),
+        Role::User | Role::Assistant | Role::Tool => native::keep_result_parts(msg, NAME),
+    };
+    Ok(message::decode(text)?.into_iter().map(keep_role).collect())
 }
 
 fn read_tool(tool: Fields) -> Result<ClientToolDefinition> {
@@ -42,7 +51,7 @@ fn read_tool(tool: Fields) -> Result<ClientToolDefinition> {
 mod tests {
     use super::*;
     use serde_json::json;
-    use turnwire_core::{Msg, ToolResult};
+    use turnwire_core::ToolResult;
 
     fn request_with(more: &serde_json::Value) -> Result<ClientRequest> {
         let mut body = json!({"model": "a", "messages": [{"role": "user", "content": "Hi!"}]});
@@ -78,7 +87,7 @@ mod tests {
         }))
         .unwrap();
         assert!(request.stream);
-        assert_eq!(request.instructions.as_deref(), Some("Be brief.\nBe kind."));
+        assert_eq!(request.messages[0].text("\n").as_deref(), Some("Be brief.\nBe kind."));
         assert_eq!(request.tools[0].name, "open_page");
         assert_eq!(request.output_schema.unwrap().text(), r#"{"type":"object"}"#);
         let extra: serde_json::Value = request.extra.parse_as().unwrap();

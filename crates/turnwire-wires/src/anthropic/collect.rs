@@ -18,10 +18,9 @@ pub struct Message {
     role: &'static str,
     model: String,
     content: Vec<Fields>,
-    /// `end_turn`, `max_tokens`, `tool_use`, `pause_turn` or `refusal`.
+    /// `end_turn`, `stop_sequence`, `max_tokens`, `tool_use`, `pause_turn` or `refusal`.
     stop_reason: Option<&'static str>,
-    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
-    stop_sequence: Option<()>,
+    stop_sequence: Option<String>,
     usage: Usage,
     #[serde(skip)]
     open: OpenBlock,
@@ -114,8 +113,14 @@ impl Message {
         }
     }
 
-    pub(super) fn set_end(&mut self, stop_reason: Option<&'static str>, usage: Usage) {
+    pub(super) fn set_end(
+        &mut self,
+        stop_reason: Option<&'static str>,
+        stop_sequence: Option<&str>,
+        usage: Usage,
+    ) {
         self.stop_reason = stop_reason.or(self.stop_reason);
+        self.stop_sequence = stop_sequence.map(str::to_owned);
         self.usage = usage;
     }
 

@@ -3,7 +3,7 @@
 use super::NAME;
 use crate::json::fields;
 use crate::model_request::{is_text, media_type, sniff_image_type};
-use crate::provider;
+use crate::{native, provider};
 use turnwire_core::{
     ContentBlock, DataBlock, Fields, Json, Part, Payload, Source, TextBlock, ThinkingBlock,
     ToolCall, ToolResult, ToolResultState,
@@ -31,7 +31,21 @@ pub(super) fn plain_text(text: &str) -> Fields {
 pub(super) fn write_text(block: &TextBlock) -> Fields {
     let mut fields = plain_text(&block.text);
     copy_fields(TEXT_FIELDS, &block.rest, &mut fields);
+    native::add(&mut fields, &block.rest, NAME);
     fields
+}
+
+/// Moves the fields of a block that ours does not have to where only this protocol finds them.
+fn keep_other_fields(mut rest: Fields, known: &[&str]) -> Fields {
+    let mut others = Fields::default();
+    for (key, value) in &std::mem::take(&mut rest) {
+        let to = if known.contains(&key) { &mut rest } else { &mut others };
+        to.insert(key, value.clone());
+    }
+    if !others.is_empty() {
+        native::set(&mut rest, NAME, &others);
+    }
+    rest
 }
 
 /// Copies the fields with these names. Others may be another provider's, and Anthropic refuses unknown ones.
@@ -65,6 +79,7 @@ pub(super) fn write_call(call: &ToolCall, id: &str) -> Fields {
         "input": input_to_json(&call.input),
     };
     copy_fields(CALL_FIELDS, &call.rest, &mut fields);
+    native::add(&mut fields, &call.rest, NAME);
     fields
 }
 
@@ -98,6 +113,12 @@ fn input_text(input: &Json) -> String {
 
 /// An image or a document, if Anthropic accepts it.
 pub(super) fn write_data(block: &DataBlock) -> Option<Fields> {
+    let mut fields = write_plain_data(block)?;
+    native::add(&mut fields, &block.rest, NAME);
+    Some(fields)
+}
+
+fn write_plain_data(block: &DataBlock) -> Option<Fields> {
     let media = media_type(block).unwrap_or_default();
     match &block.source {
         Source::Base64(source) => {
@@ -186,6 +207,11 @@ pub(super) fn read_data(fields: &Fields) -> Option<DataBlock> {
         _ => return None,
     };
     block.name = fields.get("title").ok()?;
+    let mut others = fields.clone();
+    for known in ["type", "source", "title"] {
+        others.remove(known);
+    }
+    block.rest = keep_other_fields(others, &[]);
     Some(block)
 }
 
@@ -220,7 +246,11 @@ fn read_known(fields: &Fields) -> Option<ContentBlock> {
     let mut rest = fields.clone();
     let word: String = rest.need("type").ok()?;
     Some(match word.as_str() {
-        "text" => TextBlock { text: rest.need("text").ok()?, rest, ..TextBlock::default() }.into(),
+        "text" => {
+            let text = rest.need("text").ok()?;
+            let rest = keep_other_fields(rest, TEXT_FIELDS);
+            TextBlock { text, rest, ..TextBlock::default() }.into()
+        }
         "thinking" => ThinkingBlock {
             thinking: rest.need("thinking").ok()?,
             rest,
@@ -236,7 +266,7 @@ fn read_known(fields: &Fields) -> Option<ContentBlock> {
             id: rest.need("id").ok()?,
             name: rest.take("name").ok()?.unwrap_or_default(),
             input: rest.remove("input").map_or_else(|| "{}".to_owned(), |json| input_text(&json)),
-            rest,
+            rest: keep_other_fields(rest, CALL_FIELDS),
             ..ToolCall::default()
         }
         .into(),
@@ -248,7 +278,7 @@ fn read_known(fields: &Fields) -> Option<ContentBlock> {
                     .remove("content")
                     .map_or_else(|| Some(Payload::default()), |content| read_payload(&content))?,
                 state: if is_error { ToolResultState::Error } else { ToolResultState::Success },
-                rest,
+                rest: keep_other_fields(rest, &[]),
                 ..ToolResult::default()
             }
             .into()

@@ -13,6 +13,7 @@ use super::NAME;
 use super::collect::Message;
 use super::frame::KNOWN_FRAMES;
 use crate::collect::WholeResponse;
+use crate::json::string_field;
 use crate::stream::{self, Encode, Frames, StreamFailure, UnsettledCalls};
 use output::Output;
 use queue::{BlockQueue, QueuedContent};
@@ -43,6 +44,8 @@ struct OpenMessage {
     usage: TokenCounts,
     /// How the last model call ended.
     reason: FinishedReason,
+    /// The stop sequence that ended it, if the provider says so.
+    stop_sequence: Option<String>,
 }
 
 impl AnthropicEncoder {
@@ -198,6 +201,7 @@ impl OpenMessage {
             queue: BlockQueue::default(),
             usage: TokenCounts::default(),
             reason: FinishedReason::default(),
+            stop_sequence: None,
         }
     }
 
@@ -281,6 +285,8 @@ impl OpenMessage {
                 queue.close_blocks(out);
                 self.usage.add(end.usage);
                 self.reason = end.finished_reason.clone();
+                let about: Option<Fields> = event.metadata.get(NAME).ok().flatten();
+                self.stop_sequence = about.and_then(|it| string_field(&it, "stop_sequence"));
             }
             // Not shown to clients of this wire, or handled by the caller.
             event_kinds!(
@@ -353,6 +359,7 @@ impl OpenMessage {
             FinishedReason::Length => "max_tokens",
             FinishedReason::Refusal | FinishedReason::ContentFilter => "refusal",
             _ if self.queue.has_calls() => "tool_use",
+            FinishedReason::Completed if self.stop_sequence.is_some() => "stop_sequence",
             // Anthropic uses it when its own loop reaches its limit.
             FinishedReason::ExceedMaxIters => "pause_turn",
             FinishedReason::Completed
@@ -372,6 +379,8 @@ impl OpenMessage {
 
     /// Writes `message_delta`: the stop reason and the tokens.
     fn write_message_delta(&self, stop_reason: Option<&'static str>, out: &mut Output<'_>) {
-        out.push_message_delta(stop_reason, self.usage);
+        let sequence = self.stop_sequence.as_deref();
+        let sequence = sequence.filter(|_| stop_reason == Some("stop_sequence"));
+        out.push_message_delta(stop_reason, sequence, self.usage);
     }
 }

@@ -10,12 +10,15 @@ use crate::model_request::{
     build_prompt, describe_omitted_data, is_name_char, normalize_data, sanitize_call_name,
     to_json_list,
 };
-use crate::provider;
+use crate::{native, provider};
 use std::collections::HashSet;
-use turnwire_core::{DataBlock, Fields, Json, Part};
+use turnwire_core::{ContentBlock, DataBlock, Fields, Json, Part};
 
 /// Anthropic requires a token limit.
 const DEFAULT_MAX_TOKENS: u32 = 4096;
+
+/// The field of a caching mark.
+const CACHE_MARK: &str = "cache_control";
 
 /// The maximum length of a tool name.
 const MAX_NAME_LENGTH: usize = 128;
@@ -25,15 +28,21 @@ const MAX_NAME_LENGTH: usize = 128;
 const MIN_CACHED_BYTES: usize = 16 * 1024;
 
 pub(super) fn build_body(request: &Request<'_>) -> Json {
-    let mut system: Vec<String> = Vec::new();
-    let mut messages = Messages::default();
+    let mut system: Vec<Fields> = Vec::new();
+    let mut messages =
+        Messages { list: Vec::new(), separates_users: request.options.is_from(NAME) };
     let mut calls =
         ReplyWriter { ids: CallIds::new(usize::MAX, is_name_char), tools: request.tools };
     for message in build_prompt(request.messages, request.speaker_format) {
         match message {
-            PromptMessage::System(text) if text.trim().is_empty() => {}
-            PromptMessage::System(text) => system.push(text),
-            PromptMessage::User(parts) => {
+            PromptMessage::System(msg) => {
+                let blocks = msg.content().iter().filter_map(system_block);
+                match native::get(msg.metadata(), NAME) {
+                    Some(_) => messages.push("system", blocks),
+                    None => system.extend(blocks.filter(|block| !is_blank(block))),
+                }
+            }
+            PromptMessage::User { parts, .. } => {
                 messages.push("user", parts.iter().filter_map(user_block));
             }
             PromptMessage::Assistant(parts) => {
@@ -51,10 +60,11 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
     let caches = wants_cache_marks(request) && messages.is_worth_caching();
     if caches {
         messages.mark_last_input();
+        if let Some(block) = system.last_mut() {
+            block.insert(CACHE_MARK, fields! { "type": "ephemeral" });
+        }
     }
-    if !system.is_empty() {
-        body.insert("system", system_prompt(&system.join("\n\n"), caches));
-    }
+    body.insert_some("system", write_system(&system));
     body.insert("messages", messages.into_json());
     let offered = reduce_to_allowed_tools(request.tools, &request.tool_choice, NAME);
     let tools: Vec<Json> = offered.tools.into_iter().filter_map(write_tool).collect();
@@ -90,20 +100,29 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
 /// Whether marks for the cache are up to us: a client of this protocol sets its own, or none.
 fn wants_cache_marks(request: &Request<'_>) -> bool {
     let has_own = request.options.is_from(NAME) || request.options.cache_control.is_some();
-    request.prompt_caching && !has_own && request.extra.raw(CACHE_CONTROL).is_none()
+    request.prompt_caching && !has_own && request.extra.raw(CACHE_MARK).is_none()
 }
 
-fn system_prompt(text: &str, caches: bool) -> Json {
-    if !caches {
-        return text.into();
+/// The system prompt: a text, or blocks if there are several or one has more than text.
+fn write_system(blocks: &[Fields]) -> Option<Json> {
+    match blocks {
+        [] => None,
+        [block] if block.len() == 2 && has_type(block, "text") => block.raw("text").cloned(),
+        blocks => Some(to_json_list(&blocks.iter().map(Json::from).collect::<Vec<_>>())),
     }
-    let mut block = plain_text(text);
-    block.insert(CACHE_CONTROL, fields! { "type": "ephemeral" });
-    to_json_list(&[block.into()])
 }
 
-/// The field of a block up to which the provider caches.
-const CACHE_CONTROL: &str = "cache_control";
+fn system_block(block: &ContentBlock) -> Option<Fields> {
+    match block {
+        ContentBlock::Text(block) => Some(content::write_text(block)),
+        ContentBlock::Other(item) => provider::block_to_item(NAME, item),
+        ContentBlock::Thinking(_)
+        | ContentBlock::Hint(_)
+        | ContentBlock::Data(_)
+        | ContentBlock::ToolCall(_)
+        | ContentBlock::ToolResult(_) => None,
+    }
+}
 
 /// A tool in the form of this protocol; `None` if it is not written.
 fn write_tool(tool: &ToolDefinition) -> Option<Json> {
@@ -136,8 +155,12 @@ fn tool_choice(choice: &ToolChoice) -> Json {
 
 /// The messages in Anthropic's format: adjacent ones of one role are joined, none is empty, and the first and the last are
 /// the user's, unless the last is the beginning of the answer.
-#[derive(Default)]
-struct Messages(Vec<(&'static str, Vec<Fields>)>);
+struct Messages {
+    list: Vec<(&'static str, Vec<Fields>)>,
+    /// Adjacent messages of the user stay separate: the client speaks this protocol, and sent them so. Results are joined
+    /// with what the user says beside them.
+    separates_users: bool,
+}
 
 impl Messages {
     fn push(&mut self, role: &'static str, blocks: impl IntoIterator<Item = Fields>) {
@@ -145,22 +168,42 @@ impl Messages {
         if blocks.peek().is_none() {
             return;
         }
-        match self.0.last_mut() {
-            Some((last, content)) if *last == role => content.extend(blocks),
-            _ => self.0.push((role, blocks.collect())),
+        let is_separate = |content: &[Fields]| {
+            let is_result = |block: &Fields| has_type(block, "tool_result");
+            self.separates_users && role == "user" && !content.iter().all(is_result)
+        };
+        match self.list.last_mut() {
+            Some((last, content)) if *last == role && !is_separate(content) => {
+                content.extend(blocks);
+            }
+            _ => self.list.push((role, blocks.collect())),
+        }
+    }
+
+    /// Removes caching marks of earlier turns: clients move them, and Anthropic accepts only a few.
+    fn keep_last_cache_marks(&mut self) {
+        let is_marked = |block: &Fields| block.raw(CACHE_MARK).is_some();
+        let is_last = |(role, blocks): &(&str, Vec<Fields>)| {
+            *role != "system" && blocks.iter().any(is_marked)
+        };
+        let last = self.list.iter().rposition(is_last).unwrap_or(0);
+        let earlier = self.list.iter_mut().take(last).filter(|(role, _)| *role != "system");
+        for block in earlier.flat_map(|(_, blocks)| blocks) {
+            block.remove(CACHE_MARK);
         }
     }
 
     /// The messages as Anthropic accepts them.
     fn completed(self, has_prefill: bool) -> Self {
-        let mut messages = Self::default();
-        for (role, blocks) in self.without_orphans().0 {
+        let mut messages = Self { list: Vec::new(), separates_users: self.separates_users };
+        for (role, blocks) in self.without_orphans().list {
             messages.push(role, without_trailing_thinking(role, blocks));
         }
-        if messages.0.first().is_some_and(|(role, _)| *role == "assistant") {
-            messages.0.insert(0, ("user", vec![plain_text(FIRST_USER_TEXT)]));
+        messages.keep_last_cache_marks();
+        if messages.list.first().is_some_and(|(role, _)| *role == "assistant") {
+            messages.list.insert(0, ("user", vec![plain_text(FIRST_USER_TEXT)]));
         }
-        match messages.0.last() {
+        match messages.list.last() {
             None => messages.push("user", [plain_text(ONLY_USER_TEXT)]),
             // If the last block is an item of Anthropic's, the model paused there and continues from it.
             Some(("assistant", blocks))
@@ -175,22 +218,22 @@ impl Messages {
 
     /// Whether it is a conversation that goes on, and long enough for the cache.
     fn is_worth_caching(&self) -> bool {
-        let has_answer = self.0.iter().any(|(role, _)| *role == "assistant");
-        let blocks = self.0.iter().flat_map(|(_, blocks)| blocks);
+        let has_answer = self.list.iter().any(|(role, _)| *role == "assistant");
+        let blocks = self.list.iter().flat_map(|(_, blocks)| blocks);
         let bytes: usize = blocks.map(|block| Json::from(block).text().len()).sum();
         has_answer && bytes >= MIN_CACHED_BYTES
     }
 
     /// Marks the end of the last input: the next request begins with the same.
     fn mark_last_input(&mut self) {
-        let last = self.0.iter_mut().rev().find(|(role, _)| *role == "user");
+        let last = self.list.iter_mut().rev().find(|(role, _)| *role == "user");
         if let Some(block) = last.and_then(|(_, blocks)| blocks.last_mut()) {
-            block.insert(CACHE_CONTROL, fields! { "type": "ephemeral" });
+            block.insert(CACHE_MARK, fields! { "type": "ephemeral" });
         }
     }
 
     fn into_json(self) -> Json {
-        let messages = self.0.iter().map(|(role, blocks)| {
+        let messages = self.list.iter().map(|(role, blocks)| {
             let blocks: Vec<Json> = blocks.iter().map(Json::from).collect();
             Json::from(fields! { "role": *role, "content": to_json_list(&blocks) })
         });
@@ -200,14 +243,14 @@ impl Messages {
     /// Removes calls of Anthropic's own tools without a result, and results without a call: Anthropic refuses both, and an
     /// interrupted reply leaves them behind. After the last user message a call stays: its result is still to come.
     fn without_orphans(mut self) -> Self {
-        let blocks = || self.0.iter().flat_map(|(_, blocks)| blocks);
+        let blocks = || self.list.iter().flat_map(|(_, blocks)| blocks);
         let called: HashSet<String> = blocks().filter_map(server_call_id).collect();
         let answered_ids: HashSet<String> = blocks().filter_map(server_result_id).collect();
         let is_spoken = |(role, blocks): &(&str, Vec<Fields>)| {
             *role == "user" && !blocks.iter().all(|block| has_type(block, "tool_result"))
         };
-        let over = self.0.iter().rposition(is_spoken).unwrap_or(0);
-        for (at, (_, blocks)) in self.0.iter_mut().enumerate() {
+        let over = self.list.iter().rposition(is_spoken).unwrap_or(0);
+        for (at, (_, blocks)) in self.list.iter_mut().enumerate() {
             blocks.retain(|block| match (server_call_id(block), server_result_id(block)) {
                 (Some(id), _) => at > over || answered_ids.contains(&id),
                 (None, Some(id)) => called.contains(&id),
@@ -258,7 +301,7 @@ fn is_blank(block: &Fields) -> bool {
 
 fn user_block(part: &UserPart<'_>) -> Option<Fields> {
     match part {
-        UserPart::Text(text) => Some(plain_text(text)),
+        UserPart::Text(block) => Some(content::write_text(block)),
         UserPart::Data(block) => Some(data_block(block).unwrap_or_else(|line| line)),
         UserPart::Item(item) => provider::block_to_item(NAME, item),
     }
@@ -303,7 +346,9 @@ impl ReplyWriter<'_> {
         for outcome in outcomes {
             let id = self.ids.next_result_id();
             let has_data = outcome.data().next().is_some();
-            let content = if has_data && !outcome.is_error() {
+            let content = if let Some(parts) = outcome.client_parts(NAME) {
+                to_json_list(&result_parts(parts))
+            } else if has_data && !outcome.is_error() {
                 let mut parts = result_parts(outcome.parts());
                 parts.extend(outcome.running_note().map(|note| plain_text(&note).into()));
                 to_json_list(&parts)
@@ -317,7 +362,11 @@ impl ReplyWriter<'_> {
                     outcome.data().map(|block| data_block(block).unwrap_or_else(|line| line)),
                 );
             }
-            blocks.push(content::write_result(&id, content, outcome.is_error()));
+            let mut block = content::write_result(&id, content, outcome.is_error());
+            if let Some(result) = outcome.result {
+                native::add(&mut block, &result.rest, NAME);
+            }
+            blocks.push(block);
         }
         blocks.extend(failed_data);
         blocks

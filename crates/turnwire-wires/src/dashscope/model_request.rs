@@ -19,12 +19,14 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
     let mut calls = ReplyWriter { ids: CallIds::new(usize::MAX, |_| true), tools: request.tools };
     for message in build_prompt(request.messages, request.speaker_format) {
         match message {
-            PromptMessage::System(text) => {
+            PromptMessage::System(msg) => {
                 let mut draft = MessageDraft::new("system");
-                draft.content.push(ContentPart::Text(text));
+                draft.content.extend(msg.text("\n").map(ContentPart::Text));
                 messages.push(OutgoingMessage::Draft(draft));
             }
-            PromptMessage::User(parts) => messages.push(OutgoingMessage::Draft(user_draft(&parts))),
+            PromptMessage::User { parts, .. } => {
+                messages.push(OutgoingMessage::Draft(user_draft(&parts)));
+            }
             PromptMessage::Assistant(parts) => {
                 messages.push(OutgoingMessage::Draft(calls.assistant_draft(&parts)));
             }
@@ -41,7 +43,7 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
     let is_empty =
         |message: &OutgoingMessage| matches!(message, OutgoingMessage::Draft(it) if it.is_empty());
     if messages.iter().all(is_empty) {
-        messages.push(OutgoingMessage::Draft(user_draft(&[UserPart::Text(ONLY_USER_TEXT.into())])));
+        messages.push(OutgoingMessage::Draft(user_draft(&[UserPart::text(ONLY_USER_TEXT)])));
     }
     // Multimodal generation requires lists, text generation requires text.
     let lists = messages.iter().any(|message| match message {
@@ -77,7 +79,7 @@ enum OutgoingMessage {
 fn user_draft(parts: &[UserPart<'_>]) -> MessageDraft {
     let mut draft = MessageDraft::new("user");
     draft.content.extend(parts.iter().filter_map(|part| match part {
-        UserPart::Text(text) => Some(ContentPart::Text(text.clone().into_owned())),
+        UserPart::Text(block) => Some(ContentPart::Text(block.text.clone())),
         UserPart::Data(block) => Some(data_or_note(block)),
         UserPart::Item(item) => item_to_part(item),
     }));

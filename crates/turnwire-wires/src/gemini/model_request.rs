@@ -23,11 +23,14 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
     let mut contents = Contents::default();
     for message in build_prompt(request.messages, request.speaker_format) {
         let (role, parts) = match message {
-            PromptMessage::System(text) => {
+            PromptMessage::System(msg) => {
+                let text = msg.text("\n").unwrap_or_default();
                 system.push(part::text_part(&text, &Fields::default()));
                 continue;
             }
-            PromptMessage::User(parts) => ("user", parts.iter().filter_map(user_part).collect()),
+            PromptMessage::User { parts, .. } => {
+                ("user", parts.iter().filter_map(user_part).collect())
+            }
             PromptMessage::Assistant(parts) => ("model", assistant_parts(&parts, request)),
             PromptMessage::ToolResults(outcomes) => {
                 ("user", result_parts(&outcomes, request.tools))
@@ -79,7 +82,7 @@ impl Contents {
 
 fn user_part(part: &UserPart<'_>) -> Option<Json> {
     match part {
-        UserPart::Text(text) => Some(part::text_part(text, &Fields::default())),
+        UserPart::Text(block) => Some(part::text_part(&block.text, &Fields::default())),
         UserPart::Data(block) => Some(data_or_note(block)),
         UserPart::Item(item) => part::item_to_part(item),
     }

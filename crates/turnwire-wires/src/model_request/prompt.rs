@@ -2,6 +2,7 @@
 
 use super::SpeakerFormat;
 use super::speakers::HistoryText;
+use crate::native;
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use turnwire_core::{
@@ -12,10 +13,15 @@ use turnwire_core::{
 /// One message of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PromptMessage<'a> {
-    /// The system prompt.
-    System(String),
-    /// From the user, another agent, or a hint. Never empty.
-    User(Vec<UserPart<'a>>),
+    /// A system message with text.
+    System(&'a Msg),
+    /// From the user, another agent, or a hint.
+    User {
+        /// Its parts; at least one.
+        parts: Vec<UserPart<'a>>,
+        /// The message that it is, if it is exactly one.
+        msg: Option<&'a Msg>,
+    },
     /// From the model. Never empty.
     Assistant(Vec<AssistantPart<'a>>),
     /// The outcomes of the calls in the message before: exactly one for each call, in their order.
@@ -26,11 +32,18 @@ pub enum PromptMessage<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UserPart<'a> {
     /// Text.
-    Text(Cow<'a, str>),
+    Text(Cow<'a, TextBlock>),
     /// Bytes, or their URL.
     Data(&'a DataBlock),
     /// A block of an unknown type.
     Item(&'a Fields),
+}
+
+impl UserPart<'_> {
+    /// A part with this text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text(Cow::Owned(TextBlock::new(text)))
+    }
 }
 
 /// A part of an assistant message.
@@ -123,6 +136,13 @@ impl<'a> CallOutcome<'a> {
         }
     }
 
+    /// The parts of the output, if a client sent them on this wire and the call succeeded.
+    pub(crate) fn client_parts(&self, wire: &str) -> Option<&'a [Part]> {
+        let is_native = |result: &&ToolResult| native::get(&result.rest, wire).is_some();
+        self.result.filter(is_native).filter(|_| !self.is_error() && !self.parts().is_empty())?;
+        Some(self.parts())
+    }
+
     /// The data blocks of the output.
     pub fn data(&self) -> impl Iterator<Item = &'a DataBlock> {
         self.parts().iter().filter_map(|part| match part {
@@ -197,12 +217,14 @@ impl<'a> PromptBuilder<'a> {
     fn push_message(&mut self, msg: &'a Msg) {
         match msg.role() {
             Role::System => {
-                let text = msg.text("\n").unwrap_or_default();
-                if !text.is_empty() {
-                    self.messages.push(PromptMessage::System(text));
+                if msg.text("").is_some_and(|text| !text.is_empty()) {
+                    self.messages.push(PromptMessage::System(msg));
                 }
             }
-            Role::User => self.push_user(msg.content().iter().filter_map(user_part).collect()),
+            Role::User => {
+                let parts = msg.content().iter().filter_map(user_part).collect();
+                self.push_user(parts, Some(msg));
+            }
             Role::Assistant => {
                 for (at, block) in (self.blocks_before..).zip(msg.content()) {
                     self.push_block(at, block);
@@ -225,15 +247,15 @@ impl<'a> PromptBuilder<'a> {
             ContentBlock::ToolResult(_) => return self.end_assistant(),
             ContentBlock::Hint(hint) => {
                 self.end_assistant();
-                return self.push_user(hint_parts(hint));
+                return self.push_user(hint_parts(hint), None);
             }
         };
         self.assistant_parts.push((at, part));
     }
 
-    fn push_user(&mut self, parts: Vec<UserPart<'a>>) {
+    fn push_user(&mut self, parts: Vec<UserPart<'a>>, msg: Option<&'a Msg>) {
         if !parts.is_empty() {
-            self.messages.push(PromptMessage::User(parts));
+            self.messages.push(PromptMessage::User { parts, msg });
         }
     }
 
@@ -281,7 +303,7 @@ fn take_result<'a>(
 fn user_part(block: &ContentBlock) -> Option<UserPart<'_>> {
     match block {
         ContentBlock::Text(block) if block.text.is_empty() => None,
-        ContentBlock::Text(block) => Some(UserPart::Text((&block.text).into())),
+        ContentBlock::Text(block) => Some(UserPart::Text(Cow::Borrowed(block))),
         ContentBlock::Data(block) => Some(UserPart::Data(block)),
         ContentBlock::Other(item) => Some(UserPart::Item(item)),
         ContentBlock::Thinking(_)
@@ -294,12 +316,12 @@ fn user_part(block: &ContentBlock) -> Option<UserPart<'_>> {
 fn hint_parts(hint: &HintBlock) -> Vec<UserPart<'_>> {
     match &hint.hint {
         Payload::Text(text) if text.is_empty() => Vec::new(),
-        Payload::Text(text) => vec![UserPart::Text(text.into())],
+        Payload::Text(text) => vec![UserPart::text(text)],
         Payload::Parts(parts) => parts
             .iter()
             .filter_map(|part| match part {
                 Part::Text(block) if block.text.is_empty() => None,
-                Part::Text(block) => Some(UserPart::Text((&block.text).into())),
+                Part::Text(block) => Some(UserPart::Text(Cow::Borrowed(block))),
                 Part::Data(block) => Some(UserPart::Data(block)),
                 Part::Other(item) => Some(UserPart::Item(item)),
             })

@@ -1,6 +1,7 @@
 //! Writes messages of several agents for a model that knows only a user and itself.
 
 use super::prompt::{PromptMessage, UserPart};
+use std::borrow::Cow;
 use turnwire_core::{ContentBlock, DataBlock, Msg};
 
 const HISTORY_HEADING: &str = "# Conversation History\n\
@@ -51,7 +52,7 @@ impl<'a> HistoryText<'a> {
     fn add_data(&mut self, block: &'a DataBlock) {
         self.begin_text();
         if !self.text.is_empty() {
-            self.parts.push(UserPart::Text(std::mem::take(&mut self.text).into()));
+            self.parts.push(UserPart::text(std::mem::take(&mut self.text)));
         }
         self.parts.push(UserPart::Data(block));
     }
@@ -65,8 +66,8 @@ impl<'a> HistoryText<'a> {
         // After data the text begins with a line end that is not needed.
         let text = std::mem::take(&mut self.text);
         let text = if self.parts.is_empty() { text } else { text.trim_start().to_owned() };
-        self.parts.push(UserPart::Text(text.into()));
-        Some(PromptMessage::User(std::mem::take(&mut self.parts)))
+        self.parts.push(UserPart::text(text));
+        Some(PromptMessage::User { parts: std::mem::take(&mut self.parts), msg: None })
     }
 }
 
@@ -77,10 +78,10 @@ pub(super) fn name_prefixed_message(msg: &Msg) -> Option<PromptMessage<'_>> {
         match block {
             ContentBlock::Text(block) if block.text.is_empty() => {}
             ContentBlock::Text(block) if msg.name().is_empty() => {
-                parts.push(UserPart::Text((&block.text).into()));
+                parts.push(UserPart::Text(Cow::Borrowed(block)));
             }
             ContentBlock::Text(block) => {
-                parts.push(UserPart::Text(format!("[{}]: {}", msg.name(), block.text).into()));
+                parts.push(UserPart::text(format!("[{}]: {}", msg.name(), block.text)));
             }
             ContentBlock::Data(block) => parts.push(UserPart::Data(block)),
             ContentBlock::Thinking(_)
@@ -90,5 +91,5 @@ pub(super) fn name_prefixed_message(msg: &Msg) -> Option<PromptMessage<'_>> {
             | ContentBlock::Other(_) => {}
         }
     }
-    (!parts.is_empty()).then_some(PromptMessage::User(parts))
+    (!parts.is_empty()).then_some(PromptMessage::User { parts, msg: None })
 }

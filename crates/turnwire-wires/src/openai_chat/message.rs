@@ -2,9 +2,13 @@
 //!
 //! Consecutive assistant and tool messages are one reply of ours.
 
-use super::parts::{AssistantMessage, call_part, data_part, item_part, parse_data_url, text_part};
+use super::parts::{
+    AssistantMessage, call_part, data_part, item_part, parse_data_url, text_block_part, text_part,
+    to_content,
+};
 use super::stream_blocks::{REASONING_DETAILS, REASONING_FIELD};
-use crate::provider::item_to_block;
+use crate::native;
+use crate::provider::{PART_TYPE, item_to_block};
 use serde_json::{Map, Value, json};
 use turnwire_core::block::{Base64Source, UrlSource};
 use turnwire_core::{
@@ -100,7 +104,7 @@ impl MessageReader {
         }
         let mut blocks = read_blocks(message.get("content"));
         if !get_str(message, "refusal").is_empty() {
-            blocks.push(TextBlock::new(get_str(message, "refusal")).into());
+            blocks.push(refusal_block(get_str(message, "refusal")));
         }
         if let Some(list) = message.get("annotations").filter(|list| !is_empty(list))
             && let Some(ContentBlock::Text(block)) = blocks.last_mut()
@@ -133,17 +137,26 @@ impl MessageReader {
             called.clone_from(&call.name);
         }
         let output = match message.get("content") {
-            Some(Value::Array(list)) => Payload::Parts(
-                list.iter()
-                    .filter_map(|part| part.get("text")?.as_str())
-                    .map(|text| Part::Text(TextBlock::new(text)))
-                    .collect(),
-            ),
+            Some(Value::Array(list)) => {
+                Payload::Parts(list.iter().filter_map(read_block).filter_map(result_part).collect())
+            }
             Some(Value::String(text)) => Payload::Text(text.clone()),
             _ => Payload::Text(String::new()),
         };
         let name = name.map_or(called, str::to_owned);
         self.content.push(ToolResult::success(id, output).named(name).into());
+    }
+}
+
+fn result_part(block: ContentBlock) -> Option<Part> {
+    match block {
+        ContentBlock::Text(block) => Some(Part::Text(block)),
+        ContentBlock::Data(block) => Some(Part::Data(block)),
+        ContentBlock::Other(item) => Some(Part::Other(item)),
+        ContentBlock::Thinking(_)
+        | ContentBlock::Hint(_)
+        | ContentBlock::ToolCall(_)
+        | ContentBlock::ToolResult(_) => None,
     }
 }
 
@@ -169,27 +182,71 @@ fn read_block(part: &Value) -> Option<ContentBlock> {
     let known: Option<ContentBlock> = match get_str(part, "type") {
         "text" | "input_text" | "output_text" => match get_str(part, "text") {
             "" => return None,
-            text => Some(TextBlock::new(text).into()),
+            text => {
+                let mut block = TextBlock::new(text);
+                keep_other_fields(part, "text", &[], &mut block.rest);
+                Some(block.into())
+            }
         },
-        "refusal" => Some(TextBlock::new(get_str(part, "refusal")).into()),
+        "refusal" => Some(refusal_block(get_str(part, "refusal"))),
         "thinking" => Some(thinking_block(&thinking_text(part.get("thinking")), "content")),
         "image_url" => {
             let url = inner("image_url", "url").or_else(|| part.get("image_url")?.as_str());
             url.map(|url| data_block(url, "image/*", None))
+                .map(|block| with_other_fields(block, part, "image_url", &["url"]))
         }
         "input_audio" => inner("input_audio", "data").map(|bytes| {
             let kind = match inner("input_audio", "format") {
                 Some("mp3") => "audio/mpeg".to_owned(),
                 format => format!("audio/{}", format.unwrap_or("wav")),
             };
-            base64_block(bytes, Some(&kind), None)
+            let block = base64_block(bytes, Some(&kind), None);
+            with_other_fields(block, part, "input_audio", &["data", "format"])
         }),
-        "file" => {
-            inner("file", "file_data").map(|url| data_block(url, "", inner("file", "filename")))
-        }
+        "file" => inner("file", "file_data").map(|url| {
+            let block = data_block(url, "", inner("file", "filename"));
+            with_other_fields(block, part, "file", &["file_data", "filename"])
+        }),
         _ => None,
     };
     known.or_else(|| Some(item_to_block(super::NAME, fields(part))))
+}
+
+fn refusal_block(text: &str) -> ContentBlock {
+    let mut block = TextBlock::new(text);
+    block.rest.insert(PART_TYPE, "refusal");
+    block.into()
+}
+
+fn with_other_fields(
+    mut block: DataBlock,
+    part: &JsonObject,
+    content: &str,
+    known: &[&str],
+) -> ContentBlock {
+    keep_other_fields(part, content, known, &mut block.rest);
+    block.into()
+}
+
+/// Keeps the fields of a part that our block does not have, such as `detail`. `content` names the field with the content,
+/// of which the block has the `known` fields.
+fn keep_other_fields(part: &JsonObject, content: &str, known: &[&str], rest: &mut Fields) {
+    let mut others = Fields::default();
+    for (key, value) in part.iter().filter(|(key, value)| *key != "type" && !value.is_null()) {
+        if key != content {
+            others.insert(key, value.clone());
+        } else if let Value::Object(inner) = value {
+            let is_other = |(key, value): &(&String, &Value)| {
+                !known.contains(&key.as_str()) && !value.is_null()
+            };
+            let inner =
+                inner.iter().filter(is_other).map(|(key, value)| (key.clone(), value.clone()));
+            others.insert_fields(key, &inner.collect());
+        }
+    }
+    if !others.is_empty() {
+        native::set(rest, super::NAME, &others);
+    }
 }
 
 fn fields(object: &JsonObject) -> Fields {
@@ -226,7 +283,7 @@ fn reasoning_detail_block(entry: &Value) -> Option<ContentBlock> {
     Some(block.into())
 }
 
-fn data_block(url: &str, kind: &str, name: Option<&str>) -> ContentBlock {
+fn data_block(url: &str, kind: &str, name: Option<&str>) -> DataBlock {
     if let Some((kind, bytes)) = parse_data_url(url) {
         return base64_block(bytes, kind, name);
     }
@@ -235,7 +292,7 @@ fn data_block(url: &str, kind: &str, name: Option<&str>) -> ContentBlock {
     with_name(DataBlock::from_source(Source::Url(source)), name)
 }
 
-fn base64_block(bytes: &str, kind: Option<&str>, name: Option<&str>) -> ContentBlock {
+fn base64_block(bytes: &str, kind: Option<&str>, name: Option<&str>) -> DataBlock {
     let source = Base64Source {
         data: bytes.to_owned(),
         media_type: kind.map(str::to_owned),
@@ -244,8 +301,8 @@ fn base64_block(bytes: &str, kind: Option<&str>, name: Option<&str>) -> ContentB
     with_name(DataBlock::from_source(Source::Base64(source)), name)
 }
 
-fn with_name(block: DataBlock, name: Option<&str>) -> ContentBlock {
-    DataBlock { name: name.map(str::to_owned), ..block }.into()
+fn with_name(block: DataBlock, name: Option<&str>) -> DataBlock {
+    DataBlock { name: name.map(str::to_owned), ..block }
 }
 
 fn read_call(piece: &Value) -> ToolCall {
@@ -284,13 +341,13 @@ pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
     for msg in messages {
         match msg.role() {
             Role::System | Role::User => {
-                let parts = msg.content().iter().filter_map(user_part).collect();
+                let parts = msg.content().iter().filter_map(message_part).collect();
                 let mut message = json!({"role": msg.role()});
                 if let Some(map) = message.as_object_mut() {
                     if !msg.name().is_empty() {
                         map.insert("name".to_owned(), msg.name().into());
                     }
-                    map.insert("content".to_owned(), encode_content(parts));
+                    map.insert("content".to_owned(), to_content(parts));
                 }
                 all.push(message);
             }
@@ -315,19 +372,10 @@ fn is_reply(message: &Value) -> bool {
     message.get("role").is_some_and(|role| role == "assistant" || role == "tool")
 }
 
-/// A single text is a string; anything else is a list.
-fn encode_content(mut parts: Vec<Value>) -> Value {
-    match parts.as_mut_slice() {
-        [Value::Object(part)] if get_str(part, "type") == "text" => {
-            part.remove("text").unwrap_or_default()
-        }
-        _ => parts.into(),
-    }
-}
-
-fn user_part(block: &ContentBlock) -> Option<Value> {
+/// A part of a user or system message.
+pub(super) fn message_part(block: &ContentBlock) -> Option<Value> {
     match block {
-        ContentBlock::Text(block) => Some(text_part(&block.text)),
+        ContentBlock::Text(block) => Some(text_block_part(block)),
         ContentBlock::Data(block) => data_part(block).ok(),
         ContentBlock::Other(fields) => item_part(fields),
         ContentBlock::Thinking(_)
@@ -346,14 +394,14 @@ fn encode_reply(msg: &Msg, all: &mut Vec<Value>) {
             return;
         }
         let parts = std::mem::take(&mut step.parts);
-        let content = if parts.is_empty() { Value::Null } else { encode_content(parts) };
+        let content = if parts.is_empty() { Value::Null } else { to_content(parts) };
         all.push(step.into_json(if first { msg.name() } else { "" }, content));
         first = false;
     };
     for block in msg.content() {
         match block {
             ContentBlock::Text(block) if block.text.is_empty() => {}
-            ContentBlock::Text(block) => step.parts.push(text_part(&block.text)),
+            ContentBlock::Text(block) => step.add_text(block),
             ContentBlock::Thinking(block) => step.add_thinking(block, Some("reasoning_content")),
             ContentBlock::ToolCall(block) => {
                 step.calls.push(call_part(block, &block.id, &block.name, &block.input));

@@ -1,7 +1,11 @@
 //! Writes the body of a chat completion request.
 
 use super::NAME;
-use super::parts::{AssistantMessage, call_part, data_part, item_part, text_part};
+use super::message::message_part;
+use super::parts::{
+    AssistantMessage, add_native, call_part, data_part, is_plain_text, item_part, text_block_part,
+    text_part, to_content,
+};
 use crate::json::fields;
 use crate::model_options::{ModelOption, write_options};
 use crate::model_request::{
@@ -10,12 +14,16 @@ use crate::model_request::{
     build_prompt, describe_omitted_data, input_to_object_text, is_text, media_type, normalize_data,
     openai_accepts_image, read_text_file, sanitize_call_name, to_json_list,
 };
+use crate::native;
 use serde_json::{Value, json};
-use turnwire_core::{DataBlock, Fields, Json, Result, ToolCall};
+use turnwire_core::{DataBlock, Fields, Json, Msg, Part, Result, ToolCall};
 
 /// The maximum lengths that `OpenAI` accepts for a call id and a tool name.
 const MAX_ID_LENGTH: usize = 40;
 const MAX_NAME_LENGTH: usize = 64;
+
+/// The field of a caching mark, which providers of Anthropic models accept.
+const CACHE_MARK: &str = "cache_control";
 
 /// Writes the body of a request.
 pub(super) fn build_body(request: &Request<'_>) -> Result<Json> {
@@ -134,13 +142,13 @@ fn build_messages(request: &Request<'_>) -> Vec<Value> {
     let mut messages = Vec::new();
     for message in build_prompt(request.messages, request.speaker_format) {
         match message {
-            PromptMessage::System(text) => {
-                messages.push(json!({"role": "system", "content": text}));
-            }
-            PromptMessage::User(parts) => {
+            PromptMessage::System(msg) => messages.push(system_message(msg)),
+            PromptMessage::User { parts, msg } => {
                 let parts: Vec<Value> = parts.iter().filter_map(user_part).collect();
                 if !parts.is_empty() {
-                    messages.push(json!({"role": "user", "content": to_content(parts)}));
+                    let mut message = json!({"role": "user", "content": to_content(parts)});
+                    add_native(&mut message, msg.map(Msg::metadata));
+                    messages.push(message);
                 }
             }
             PromptMessage::Assistant(parts) => {
@@ -154,7 +162,38 @@ fn build_messages(request: &Request<'_>) -> Vec<Value> {
     if messages.is_empty() {
         messages.push(json!({"role": "user", "content": ONLY_USER_TEXT}));
     }
+    keep_last_cache_marks(&mut messages);
     messages
+}
+
+/// Removes caching marks of earlier turns: clients move them, and there may be only a few.
+fn keep_last_cache_marks(messages: &mut [Value]) {
+    let is_said = |message: &Value| {
+        message.get("role").is_some_and(|role| role != "system" && role != "developer")
+    };
+    let is_marked = |message: &Value| {
+        let parts = message.get("content").and_then(Value::as_array);
+        parts.is_some_and(|parts| parts.iter().any(|part| part.get(CACHE_MARK).is_some()))
+    };
+    let last = messages.iter().rposition(|message| is_said(message) && is_marked(message));
+    let earlier = messages.iter_mut().take(last.unwrap_or(0));
+    for message in earlier.filter(|message| is_said(message)) {
+        let parts = message.get_mut("content").and_then(Value::as_array_mut);
+        for part in parts.into_iter().flatten().filter_map(Value::as_object_mut) {
+            part.remove(CACHE_MARK);
+        }
+    }
+}
+
+/// A system message. One of a client of this protocol is written as it came.
+fn system_message(msg: &Msg) -> Value {
+    let Some(native) = native::get(msg.metadata(), NAME) else {
+        return json!({"role": "system", "content": msg.text("\n")});
+    };
+    let parts = msg.content().iter().filter_map(message_part).collect();
+    let mut message = json!({"role": native::system_role(&native), "content": to_content(parts)});
+    add_native(&mut message, Some(msg.metadata()));
+    message
 }
 
 /// What the assistant messages of one request share.
@@ -192,7 +231,7 @@ impl ReplyWriter<'_> {
 
 fn user_part(part: &UserPart<'_>) -> Option<Value> {
     match part {
-        UserPart::Text(text) => Some(text_part(text)),
+        UserPart::Text(block) => Some(text_block_part(block)),
         UserPart::Data(block) => Some(data_or_note(block).unwrap_or_else(|line| text_part(&line))),
         UserPart::Item(fields) => item_part(fields),
     }
@@ -219,23 +258,11 @@ fn data_to_part(block: &DataBlock) -> std::result::Result<Value, &'static str> {
     }
 }
 
-/// A single text is a string, which every compatible API accepts.
-fn to_content(mut parts: Vec<Value>) -> Value {
-    match parts.as_mut_slice() {
-        [Value::Object(part)] if is_text_part(part) => part.remove("text").unwrap_or_default(),
-        _ => parts.into(),
-    }
-}
-
-fn is_text_part(part: &serde_json::Map<String, Value>) -> bool {
-    part.get("type").is_some_and(|kind| kind == "text")
-}
-
 fn assistant_message(parts: &[AssistantPart<'_>], calls: &mut ReplyWriter<'_>) -> Option<Value> {
     let mut message = AssistantMessage::default();
     for part in parts {
         match part {
-            AssistantPart::Text(block) => message.parts.push(text_part(&block.text)),
+            AssistantPart::Text(block) => message.add_text(block),
             AssistantPart::Thinking(block) => match calls.thinking {
                 ThinkingPolicy::Never => {}
                 ThinkingPolicy::Original => message.add_thinking(block, None),
@@ -256,9 +283,9 @@ fn assistant_message(parts: &[AssistantPart<'_>], calls: &mut ReplyWriter<'_>) -
     }
     let parts = std::mem::take(&mut message.parts);
     let content = if parts.is_empty() {
-        // Content may be null beside tool calls; otherwise some APIs require text.
-        if message.calls.is_empty() { "".into() } else { Value::Null }
-    } else if parts.iter().all(|part| part.as_object().is_some_and(is_text_part)) {
+        // Content may be null beside tool calls or a refusal; otherwise some APIs require text.
+        if message.needs_content() { "".into() } else { Value::Null }
+    } else if parts.iter().all(|part| part.as_object().is_some_and(is_plain_text)) {
         // Many compatible APIs accept no list here.
         let texts: Vec<&str> = parts.iter().filter_map(|part| part.get("text")?.as_str()).collect();
         texts.join("\n").into()
@@ -266,6 +293,15 @@ fn assistant_message(parts: &[AssistantPart<'_>], calls: &mut ReplyWriter<'_>) -
         parts.into()
     };
     Some(message.into_json("", content))
+}
+
+/// A part of a result of a client of this protocol.
+fn result_part(part: &Part) -> Option<Value> {
+    match part {
+        Part::Text(block) => Some(text_block_part(block)),
+        Part::Data(block) => Some(data_or_note(block).unwrap_or_else(|line| text_part(&line))),
+        Part::Other(fields) => item_part(fields),
+    }
 }
 
 /// Adds one tool message per call, then a user message with the data that a tool message cannot hold.
@@ -276,6 +312,12 @@ fn push_results(
 ) {
     let mut result_data = Vec::new();
     for outcome in outcomes {
+        let id = calls.ids.next_result_id();
+        if let Some(parts) = outcome.client_parts(NAME) {
+            let parts: Vec<Value> = parts.iter().filter_map(result_part).collect();
+            messages.push(json!({"role": "tool", "tool_call_id": id, "content": parts}));
+            continue;
+        }
         let mut text = outcome.text_with_failure();
         let mut parts = Vec::new();
         for block in outcome.data() {
@@ -287,7 +329,6 @@ fn push_results(
                 }
             }
         }
-        let id = calls.ids.next_result_id();
         if !parts.is_empty() {
             let name = &outcome.call.name;
             result_data.push(text_part(&format!("What the call {id} of {name} gave:")));

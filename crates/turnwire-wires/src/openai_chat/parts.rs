@@ -2,8 +2,10 @@
 
 use super::stream_blocks::{AUDIO_ID, REASONING_DETAILS, REASONING_FIELD};
 use crate::model_request::media_type;
+use crate::native;
+use crate::provider::is_refusal;
 use serde_json::{Map, Value, json};
-use turnwire_core::{DataBlock, Fields, Source, ThinkingBlock, ToolCall};
+use turnwire_core::{DataBlock, Fields, Source, TextBlock, ThinkingBlock, ToolCall};
 
 /// The media type of a data URL, and its bytes as base64.
 pub(super) fn parse_data_url(url: &str) -> Option<(Option<&str>, &str)> {
@@ -14,6 +16,12 @@ pub(super) fn parse_data_url(url: &str) -> Option<(Option<&str>, &str)> {
 
 /// A part for data, or the reason why there is none.
 pub(super) fn data_part(block: &DataBlock) -> Result<Value, &'static str> {
+    let mut part = plain_data_part(block)?;
+    add_native(&mut part, Some(&block.rest));
+    Ok(part)
+}
+
+fn plain_data_part(block: &DataBlock) -> Result<Value, &'static str> {
     let kind = media_type(block).unwrap_or("");
     let family = kind.split_once('/').map_or("", |(family, _)| family);
     match &block.source {
@@ -77,6 +85,45 @@ pub(super) fn text_part(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
+/// A text part, with the fields that only this protocol has.
+pub(super) fn text_block_part(block: &TextBlock) -> Value {
+    let mut part = text_part(&block.text);
+    add_native(&mut part, Some(&block.rest));
+    part
+}
+
+/// Adds the fields that only this protocol has to a message or a part. Those that it has already stay.
+pub(super) fn add_native(to: &mut Value, holder: Option<&Fields>) {
+    let native = holder.and_then(|holder| native::get(holder, super::NAME));
+    if let Some(native) = native.and_then(|native| native.parse_as().ok()) {
+        add_missing(to, native);
+    }
+}
+
+fn add_missing(to: &mut Value, more: Value) {
+    if let (Value::Object(to), Value::Object(more)) = (to, more) {
+        for (key, value) in more {
+            match to.get_mut(&key) {
+                Some(known) => add_missing(known, value),
+                None => drop(to.insert(key, value)),
+            }
+        }
+    }
+}
+
+/// A single text is a string, which every compatible API accepts; anything else is a list.
+pub(super) fn to_content(mut parts: Vec<Value>) -> Value {
+    match parts.as_mut_slice() {
+        [Value::Object(part)] if is_plain_text(part) => part.remove("text").unwrap_or_default(),
+        _ => parts.into(),
+    }
+}
+
+/// Whether a part has only text.
+pub(super) fn is_plain_text(part: &Map<String, Value>) -> bool {
+    part.len() == 2 && part.get("type").is_some_and(|kind| kind == "text")
+}
+
 /// A tool call, with this input.
 pub(super) fn call_part(call: &ToolCall, id: &str, name: &str, input: &str) -> Value {
     let mut piece = if call.rest.raw("custom").is_some() {
@@ -105,9 +152,19 @@ pub(super) struct AssistantMessage {
     reasoning: Map<String, Value>,
     details: Vec<Value>,
     audio: Option<String>,
+    refusal: String,
 }
 
 impl AssistantMessage {
+    /// Adds text. A refusal has a field of its own.
+    pub(super) fn add_text(&mut self, block: &TextBlock) {
+        if is_refusal(&block.rest) {
+            self.refusal.push_str(&block.text);
+        } else {
+            self.parts.push(text_part(&block.text));
+        }
+    }
+
     /// Adds thinking to the field that it came in, or to `otherwise` if that is unknown.
     pub(super) fn add_thinking(&mut self, block: &ThinkingBlock, otherwise: Option<&str>) {
         if let Ok(Some(details)) = block.rest.get::<Vec<Map<String, Value>>>(REASONING_DETAILS) {
@@ -158,12 +215,18 @@ impl AssistantMessage {
         known
     }
 
+    /// Whether it has neither calls nor a refusal, which may be without content.
+    pub(super) fn needs_content(&self) -> bool {
+        self.calls.is_empty() && self.refusal.is_empty()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.parts.is_empty()
             && self.calls.is_empty()
             && self.reasoning.is_empty()
             && self.details.is_empty()
             && self.audio.is_none()
+            && self.refusal.is_empty()
     }
 
     /// The message, with this content.
@@ -174,6 +237,9 @@ impl AssistantMessage {
             message.insert("name".to_owned(), name.into());
         }
         message.insert("content".to_owned(), content);
+        if !self.refusal.is_empty() {
+            message.insert("refusal".to_owned(), self.refusal.into());
+        }
         message.extend(self.reasoning);
         if !self.details.is_empty() {
             message.insert(REASONING_DETAILS.to_owned(), self.details.into());

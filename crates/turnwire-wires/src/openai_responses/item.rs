@@ -3,6 +3,7 @@
 
 use crate::json::fields;
 use crate::lenient::{self, Flag, Raw, TextOrNumber};
+use crate::native;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use turnwire_core::block::{Base64Source, DataBlock, Source};
@@ -43,8 +44,7 @@ pub(super) struct Item<'a> {
 pub(super) const ITEM_TYPE: &str = "item_type";
 /// The field with the provider's id of the item.
 pub(super) const ITEM_ID: &str = "item_id";
-/// The field with the type of the part that a text was, if it is not the usual one.
-pub(super) const PART_TYPE: &str = "part_type";
+pub(super) use crate::provider::PART_TYPE;
 
 pub(super) const CUSTOM_CALL: &str = "custom_tool_call";
 pub(super) const IMAGE_CALL: &str = "image_generation_call";
@@ -129,6 +129,15 @@ fn fields_without(raw: &RawValue, own: &[&str]) -> Fields {
         }
     }
     fields
+}
+
+/// Keeps the fields of an input part that our block does not have, such as `detail`.
+pub(super) fn keep_other_fields(part: &RawValue, rest: &mut Fields) {
+    let own = ["type", "text", "image_url", "file_url", "file_data", "filename", "input_audio"];
+    let others = fields_without(part, &own);
+    if !others.is_empty() {
+        native::set(rest, super::NAME, &others);
+    }
 }
 
 /// The extra fields of a text block, from its part and its message.

@@ -1,14 +1,22 @@
 //! Converts images, audio and files to and from input parts.
 
+use super::NAME;
 use super::item::Item;
 use crate::lenient::{TextOrNumber, parse_optional};
 use crate::model_request::media_type;
+use crate::native;
 use serde::Deserialize;
 use turnwire_core::block::{Base64Source, UrlSource};
 use turnwire_core::{DataBlock, Fields, Json, Source};
 
 /// The input part for a data block, or the reason why there is none.
 pub(super) fn data_to_part(block: &DataBlock) -> Result<Fields, &'static str> {
+    let mut part = plain_part(block)?;
+    native::add(&mut part, &block.rest, NAME);
+    Ok(part)
+}
+
+fn plain_part(block: &DataBlock) -> Result<Fields, &'static str> {
     let kind = media_type(block).unwrap_or_default();
     let (family, format) = kind.split_once('/').unwrap_or((kind, ""));
     match (family, &block.source) {

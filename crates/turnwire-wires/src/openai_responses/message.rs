@@ -4,7 +4,7 @@ use super::item::{self, Item};
 use super::{NAME, media};
 use crate::json::fields;
 use crate::model_request::media_type;
-use crate::{lenient, provider};
+use crate::{lenient, native, provider};
 use serde_json::value::RawValue;
 use turnwire_core::block::{Base64Source, Source};
 use turnwire_core::{
@@ -32,7 +32,7 @@ pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
 /// A part of a user or system message. Data that the protocol cannot hold is left out without a note, unlike in a request.
 fn user_part(block: &ContentBlock) -> Option<Fields> {
     match block {
-        ContentBlock::Text(block) => Some(input_text(&block.text)),
+        ContentBlock::Text(block) => Some(text_part(block)),
         ContentBlock::Data(block) => media::data_to_part(block).ok(),
         ContentBlock::Thinking(_)
         | ContentBlock::Hint(_)
@@ -44,6 +44,13 @@ fn user_part(block: &ContentBlock) -> Option<Fields> {
 
 pub(super) fn input_text(text: &str) -> Fields {
     fields! { "type": "input_text", "text": text }
+}
+
+/// A text, with the fields that only this protocol has.
+pub(super) fn text_part(block: &TextBlock) -> Fields {
+    let mut part = input_text(&block.text);
+    native::add(&mut part, &block.rest, NAME);
+    part
 }
 
 /// Writes items, for messages and for requests.
@@ -71,6 +78,18 @@ impl ItemWriter {
             message.insert("content", content);
         }
         message.insert_some("phase", extra.raw("phase").cloned());
+        self.push(&message);
+    }
+
+    /// Adds a system message of a client as it came: with its role, for example `developer`.
+    pub(super) fn write_system_item(&mut self, msg: &Msg, native: &Fields) {
+        let parts: Vec<Fields> = msg.content().iter().filter_map(user_part).collect();
+        let mut message = typed_item("message");
+        message.insert("role", native::system_role(native));
+        if let Ok(content) = Json::from_value(&parts) {
+            message.insert("content", content);
+        }
+        native::add(&mut message, msg.metadata(), NAME);
         self.push(&message);
     }
 
@@ -105,7 +124,7 @@ impl ItemWriter {
 
     /// Adds text of the model. Message ids are optional, and ours would be refused.
     pub(super) fn push_text(&mut self, block: &TextBlock) {
-        let refused = block.rest.raw(item::PART_TYPE).is_some_and(|word| *word == "refusal".into());
+        let refused = provider::is_refusal(&block.rest);
         let mut part = typed_item(if refused { "refusal" } else { "output_text" });
         part.insert(if refused { "refusal" } else { "text" }, block.text.as_str());
         for key in ["annotations", "logprobs"] {
@@ -180,7 +199,7 @@ fn typed_item(word: &str) -> Fields {
 
 fn output_part(part: &Part) -> Option<Fields> {
     match part {
-        Part::Text(block) => Some(input_text(&block.text)),
+        Part::Text(block) => Some(text_part(block)),
         Part::Data(block) => media::data_to_part(block).ok(),
         Part::Other(_) => None,
     }
@@ -283,10 +302,15 @@ impl MessageReader {
                     if role == Role::Assistant {
                         block.rest = item::text_extra(Some(raw_part), raw);
                         block.id = item.id.to_string();
+                    } else {
+                        item::keep_other_fields(raw_part, &mut block.rest);
                     }
                     block.into()
                 }
-                (None, Some(data)) if role != Role::System => data.into(),
+                (None, Some(mut data)) if role != Role::System => {
+                    item::keep_other_fields(raw_part, &mut data.rest);
+                    data.into()
+                }
                 // A message is not a valid part of a message.
                 _ if parse_role(&part).is_some() => continue,
                 _ => match unknown_item_block(raw_part) {
@@ -367,8 +391,15 @@ fn read_output(item: &Item<'_>) -> Payload {
     let parts = item::parse_list(Some(raw)).into_iter().map(|raw| {
         let part = item::parse_part(raw);
         match (item::part_text(&part), media::part_to_data(&part)) {
-            (Some(text), _) => Part::Text(TextBlock::new(text)),
-            (None, Some(data)) => Part::Data(data),
+            (Some(text), _) => {
+                let mut block = TextBlock::new(text);
+                item::keep_other_fields(raw, &mut block.rest);
+                Part::Text(block)
+            }
+            (None, Some(mut data)) => {
+                item::keep_other_fields(raw, &mut data.rest);
+                Part::Data(data)
+            }
             (None, None) => Part::Other(lenient::parse(raw)),
         }
     });

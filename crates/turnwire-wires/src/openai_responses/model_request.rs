@@ -1,6 +1,6 @@
 //! Writes the body of a Responses request.
 
-use super::message::{ItemWriter, input_text};
+use super::message::{ItemWriter, input_text, text_part};
 use super::{NAME, item, media};
 use crate::json::fields;
 use crate::model_options::{ModelOption, write_options};
@@ -10,10 +10,10 @@ use crate::model_request::{
     build_prompt, describe_omitted_data, input_to_object_text, is_text, media_type, normalize_data,
     openai_accepts_image, sanitize_call_name, to_json_list,
 };
-use crate::provider;
+use crate::{native, provider};
 use serde_json::{Value, json};
 use turnwire_core::{
-    DataBlock, Fields, Json, Part, Result, Source, TextBlock, ThinkingBlock, ToolCall,
+    DataBlock, Fields, Json, Msg, Part, Result, Source, TextBlock, ThinkingBlock, ToolCall,
 };
 
 /// The maximum lengths that `OpenAI` accepts for an id and a tool name. A client that began its conversation here may send
@@ -145,11 +145,8 @@ struct InputWriter<'a> {
 impl InputWriter<'_> {
     fn push_message(&mut self, message: PromptMessage<'_>) {
         match message {
-            PromptMessage::System(text) if self.items.list.is_empty() => {
-                self.instructions.push(text);
-            }
-            PromptMessage::System(text) => self.items.push_message("system", &[input_text(&text)]),
-            PromptMessage::User(parts) => self.push_user(&parts),
+            PromptMessage::System(msg) => self.push_system(msg),
+            PromptMessage::User { parts, .. } => self.push_user(&parts),
             PromptMessage::Assistant(parts) => self.push_assistant(&parts),
             PromptMessage::ToolResults(outcomes) => {
                 for outcome in &outcomes {
@@ -159,11 +156,24 @@ impl InputWriter<'_> {
         }
     }
 
+    /// Adds a system message. One of a client of this protocol is an item again.
+    fn push_system(&mut self, msg: &Msg) {
+        if let Some(native) = native::get(msg.metadata(), NAME) {
+            return self.items.write_system_item(msg, &native);
+        }
+        let text = msg.text("\n").unwrap_or_default();
+        if self.items.list.is_empty() {
+            self.instructions.push(text);
+        } else {
+            self.items.push_message("system", &[input_text(&text)]);
+        }
+    }
+
     fn push_user(&mut self, parts: &[UserPart<'_>]) {
         let mut message = Vec::new();
         for part in parts {
             match part {
-                UserPart::Text(text) => message.push(input_text(text)),
+                UserPart::Text(block) => message.push(text_part(block)),
                 UserPart::Data(block) => message.push(data_part(block)),
                 // For example, the answer to a question of the provider's own tools.
                 UserPart::Item(fields) => {
@@ -247,19 +257,18 @@ impl InputWriter<'_> {
     fn push_outcome(&mut self, outcome: &CallOutcome<'_>) {
         let text = outcome.text_with_failure();
         let has_data = outcome.data().next().is_some();
-        let output = if has_data {
+        let parts = if let Some(parts) = outcome.client_parts(NAME) {
+            parts.iter().filter_map(result_part).collect()
+        } else if has_data {
             let is_data_only = !outcome.is_error() && outcome.parts().iter().all(is_data);
-            let mut parts = Vec::new();
-            if !is_data_only {
-                parts.push(input_text(&text));
-            }
-            parts.extend(outcome.parts().iter().filter_map(|part| match part {
-                Part::Data(block) => Some(data_part(block)),
-                Part::Text(_) | Part::Other(_) => None,
-            }));
-            Json::from_value(&parts).unwrap_or_else(|_| Json::from(text))
+            let text = (!is_data_only).then(|| input_text(&text));
+            text.into_iter().chain(outcome.data().map(data_part)).collect()
         } else {
-            Json::from(text)
+            Vec::new()
+        };
+        let output = match parts.as_slice() {
+            [] => Json::from(text),
+            parts => Json::from_value(parts).unwrap_or_else(|_| Json::from(text)),
         };
         let is_custom = item::has_item_type(&outcome.call.rest, item::CUSTOM_CALL);
         let id = self.ids.next_result_id();
@@ -272,6 +281,14 @@ fn is_data(part: &Part) -> bool {
         Part::Data(_) => true,
         Part::Text(block) => block.text.is_empty(),
         Part::Other(_) => false,
+    }
+}
+
+fn result_part(part: &Part) -> Option<Fields> {
+    match part {
+        Part::Text(block) => Some(text_part(block)),
+        Part::Data(block) => Some(data_part(block)),
+        Part::Other(_) => None,
     }
 }
 

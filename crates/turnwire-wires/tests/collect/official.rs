@@ -34,6 +34,9 @@ pub fn add_up_chat(frames: &[Value]) -> Result<Value, Value> {
             }
         }
     }
+    if message["content"] == "" && message.get("tool_calls").is_some() {
+        message["content"] = Value::Null;
+    }
     choice["message"] = message;
     let first = chunks.clone().next().unwrap();
     let mut whole = json!({"id": first["id"], "object": "chat.completion", "created": first["created"],

@@ -67,12 +67,13 @@ impl<'o> Output<'o> {
     pub(super) fn push_message_delta(
         &mut self,
         stop_reason: Option<&'static str>,
+        stop_sequence: Option<&str>,
         usage: TokenCounts,
     ) {
-        let delta = StopDelta { stop_reason, stop_sequence: None };
+        let delta = StopDelta { stop_reason, stop_sequence };
         self.frames.push("message_delta", &Frame::MessageDelta { delta, usage: usage.into() });
         if let Some(whole) = self.whole {
-            whole.set_end(stop_reason, usage.into());
+            whole.set_end(stop_reason, stop_sequence, usage.into());
         }
     }
 
@@ -101,7 +102,7 @@ enum Frame<'a> {
     MessageStart { message: StartMessage<'a> },
     ContentBlockStart { index: u64, content_block: Json },
     ContentBlockStop { index: u64 },
-    MessageDelta { delta: StopDelta, usage: Usage },
+    MessageDelta { delta: StopDelta<'a>, usage: Usage },
     MessageStop {},
     Error { error: ErrorBody<'a> },
 }
@@ -143,9 +144,9 @@ struct StartMessage<'a> {
 }
 
 #[derive(Serialize)]
-struct StopDelta {
+struct StopDelta<'a> {
     stop_reason: Option<&'static str>,
-    stop_sequence: Option<()>,
+    stop_sequence: Option<&'a str>,
 }
 
 #[derive(Clone, Copy, Serialize)]

@@ -1,6 +1,6 @@
 //! One block of a response while it is written.
 
-use super::super::item::{self, CUSTOM_CALL, IMAGE_CALL, ITEM_ID, PART_TYPE};
+use super::super::item::{self, CUSTOM_CALL, IMAGE_CALL, ITEM_ID};
 use super::super::item_id::ItemId;
 use super::frame::{self, Part};
 use crate::stream::Frames;
@@ -426,9 +426,4 @@ impl FrameWriter<'_> {
         self.out.push(name, &frame);
         *self.number += 1;
     }
-}
-
-/// Whether a text is a refusal.
-pub(super) fn is_refusal(extra: &Fields) -> bool {
-    extra.raw(PART_TYPE).is_some_and(|word| *word == Json::from("refusal"))
 }

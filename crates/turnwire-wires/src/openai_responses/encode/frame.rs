@@ -103,7 +103,7 @@ pub(super) enum Part<'a> {
 
 impl<'a> Part<'a> {
     pub(super) fn text(text: &'a str, extra: &'a Fields) -> Self {
-        if super::block::is_refusal(extra) {
+        if crate::provider::is_refusal(extra) {
             return Self::Refusal(text);
         }
         let list = |key| extra.raw(key).filter(|value: &&Json| value.text().starts_with('['));

@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use turnwire_agent::{ClientContext, ClientTool};
 use turnwire_core::{ContentBlock, Fields, Msg, ToolResult};
-use turnwire_wires::ModelOptions;
 use turnwire_wires::openai_responses::read_tools;
+use turnwire_wires::{ModelOptions, native};
 
 /// A request for a response.
 #[derive(Debug)]
@@ -41,9 +41,7 @@ impl CreateRequest {
         let conversation = conversation_id(&mut body)?;
         let input = body.remove("input").ok_or_else(|| invalid_request("`input` is missing"))?;
         let instructions: Option<String> = take_field(&mut body, "instructions")?;
-        let mut said: Vec<_> =
-            instructions.into_iter().filter(|text| !text.trim().is_empty()).collect();
-        let input = parse_items(input.text(), &mut said)?;
+        let input = parse_items(input.text())?;
         let tools: Vec<Fields> = take_field(&mut body, "tools")?.unwrap_or_default();
         let tools = read_tools(tools).map_err(|error| invalid_request(error.to_string()))?;
         let previous: Option<String> = take_field(&mut body, "previous_response_id")?;
@@ -69,7 +67,7 @@ impl CreateRequest {
             context: ClientContext {
                 tools: tools.into_iter().map(ClientTool::from).collect(),
                 output_schema,
-                instructions: (!said.is_empty()).then(|| said.join("\n\n")),
+                instructions: instructions.filter(|text| !text.trim().is_empty()),
                 // This protocol cannot ask for approvals.
                 unattended: true,
                 extra: body,
@@ -104,8 +102,8 @@ fn take_field<T: DeserializeOwned>(fields: &mut Fields, key: &str) -> ApiResult<
     fields.take(key).map_err(|error| invalid_request(format!("invalid `{key}`: {error}")))
 }
 
-/// Parses the input. Texts of system and developer messages are added to `said`.
-fn parse_items(input: &str, said: &mut Vec<String>) -> ApiResult<Vec<InputItem>> {
+/// Parses the input.
+fn parse_items(input: &str) -> ApiResult<Vec<InputItem>> {
     if input.starts_with('"') {
         return Ok(vec![InputItem::Message(user_message(input, "input")?)]);
     }
@@ -113,7 +111,7 @@ fn parse_items(input: &str, said: &mut Vec<String>) -> ApiResult<Vec<InputItem>>
         .map_err(|_| invalid_request("`input` must be a string or a list of items"))?;
     let mut items = Vec::with_capacity(list.len());
     for (at, raw) in list.into_iter().enumerate() {
-        items.extend(parse_item(raw, at, said)?);
+        items.extend(parse_item(raw, at)?);
     }
     Ok(items)
 }
@@ -126,15 +124,14 @@ struct ItemHead {
     id: Option<String>,
 }
 
-fn parse_item(raw: &RawValue, at: usize, said: &mut Vec<String>) -> ApiResult<Option<InputItem>> {
+fn parse_item(raw: &RawValue, at: usize) -> ApiResult<Option<InputItem>> {
     let place = format!("input[{at}]");
     let head: ItemHead = serde_json::from_str(raw.get())
         .map_err(|error| invalid_request(format!("{place} is not a valid item: {error}")))?;
     let msg = match (head.r#type.as_deref(), head.role.as_deref()) {
         (None | Some("message"), Some("user")) => user_message(raw.get(), &place)?,
         (None | Some("message"), Some("system" | "developer")) => {
-            said.extend(joined_text(&parse_message(raw.get(), &place)?));
-            return Ok(None);
+            system_message(raw.get(), &place)?
         }
         (None | Some("message"), Some("assistant")) => parse_message(raw.get(), &place)?,
         // The short form of a reference has no type.
@@ -160,7 +157,7 @@ fn parse_item(raw: &RawValue, at: usize, said: &mut Vec<String>) -> ApiResult<Op
             if msg.first::<ToolResult>().is_none() {
                 return Err(invalid_request(format!("{place} is not a tool result")));
             }
-            msg
+            native::keep_result_parts(msg, wire()?.name)
         }
         // Calls, reasoning: items that only a model creates.
         (Some(_), _) => {
@@ -200,6 +197,13 @@ fn parse_message(raw: &str, place: &str) -> ApiResult<Msg> {
     read.into_iter().next().ok_or_else(|| invalid_request(format!("{place} is empty")))
 }
 
-fn joined_text(msg: &Msg) -> Option<String> {
-    msg.text("\n").filter(|text| !text.trim().is_empty())
+/// A system message, with its role and other fields that only this protocol has.
+fn system_message(raw: &str, place: &str) -> ApiResult<Msg> {
+    let msg = parse_message(raw, place)?;
+    let mut fields: Fields = serde_json::from_str(raw)
+        .map_err(|error| invalid_request(format!("{place} is invalid: {error}")))?;
+    for known in ["type", "content", "id", "status"] {
+        fields.remove(known);
+    }
+    Ok(native::set_on_message(msg, wire()?.name, &fields))
 }

@@ -15,6 +15,7 @@ use crate::stream::ReplyPosition;
 use crate::turns::idempotency::read_header;
 use http::{HeaderMap, Uri};
 use std::sync::Arc;
+use turnwire_agent::{ClientContext, SystemMessage};
 use turnwire_log::Session;
 use turnwire_log::store::MessageQuery;
 
@@ -37,6 +38,7 @@ impl Submission<'_> {
         let named = NamedSession::find(app, caller, headers, &asked).await?;
         let CreateRequest { model, context, input, .. } = asked;
         let messages = resolve_references(app, caller, &model, named.session(), input).await?;
+        let context = ClientContext { system: SystemMessage::collect(&messages), ..context };
         let extra = &context.extra;
         let conversation = Conversation::new(app, caller, &model, &messages, headers, extra, body);
         let conversation = conversation.with_joined_calls(app, caller).await?;
