@@ -65,6 +65,7 @@ pub use client_request::read_tools;
 pub use encode::ResponseBuilder;
 #[cfg(feature = "schema")]
 pub use encode::frame::Response;
+pub use encode::settings::ResponseSettings;
 pub use item_id::{ItemId, find_item};
 
 /// The wire's name, in the registry and in kept items.

@@ -19,6 +19,7 @@ mod checked_router;
 mod contract;
 mod conversations;
 mod harness;
+mod open_responses;
 mod options;
 mod prefill;
 mod response_conversations;

@@ -3,6 +3,7 @@
 mod block;
 mod collect_blocks;
 pub(super) mod frame;
+pub(super) mod settings;
 mod write_items;
 
 use super::NAME;
@@ -11,7 +12,9 @@ use crate::provider::unix_seconds;
 use crate::stream::{Encode, EncoderOptions, Frames, StreamFailure, UnsettledCalls};
 use block::{OutputBlock, OutputKind};
 use frame::Response;
+use settings::ResponseSettings;
 use std::collections::HashMap;
+use std::sync::Arc;
 use turnwire_core::event::{Custom, ModelCallEnd, ReplyEnd, TokenCounts};
 use turnwire_core::{Event, EventKind, Fields, FinishedReason, Json, event_kinds};
 
@@ -22,6 +25,7 @@ pub(super) struct ResponsesEncoder {
     /// The session, if the ids of items say where they are stored.
     session: Option<String>,
     wants_json: bool,
+    settings: Arc<ResponseSettings>,
     response: Option<Box<OpenResponse>>,
     /// The reply that has ended; its later events are ignored.
     ended_reply: String,
@@ -40,8 +44,11 @@ struct OpenResponse {
     session: Option<String>,
     /// Text that is not JSON waits until it is known whether it is needed.
     wants_json: bool,
+    settings: Arc<ResponseSettings>,
     model: String,
     created: i64,
+    /// When the reply ended, or began to wait for the client.
+    completed: i64,
     /// `response.created` was written.
     announced: bool,
     /// The number of the next frame.
@@ -165,6 +172,7 @@ impl ResponsesEncoder {
             // Without an id of its own it is not a response that a client can refer to.
             session: encoding.session_id.clone().filter(|_| encoding.id.is_some()),
             wants_json: encoding.wants_json,
+            settings: Arc::new(encoding.wire.get().cloned().unwrap_or_default()),
             response: None,
             ended_reply: String::new(),
             delivery: if encoding.collects { Delivery::Whole } else { Delivery::Streamed },
@@ -208,6 +216,7 @@ impl ResponsesEncoder {
             Box::new(OpenResponse {
                 session: self.session.clone(),
                 wants_json: self.wants_json,
+                settings: Arc::clone(&self.settings),
                 delivery: self.delivery,
                 ..OpenResponse::new(reply_id, created_at, id, model)
             })
@@ -234,6 +243,9 @@ impl ResponsesEncoder {
 impl Encode for ResponsesEncoder {
     fn encode(&mut self, event: &Event<'_>, out: &mut Frames) {
         let Some(response) = self.response_for_event(event, out) else { return };
+        if matches!(event.kind, EventKind::ReplyEnd(_) | EventKind::RequireExternalExecution(_)) {
+            response.completed = unix_seconds(&event.created_at);
+        }
         if let EventKind::ReplyEnd(end) = &event.kind {
             self.finish(end, out);
         } else {
@@ -286,7 +298,9 @@ impl OpenResponse {
             session: None,
             wants_json: false,
             model: model.unwrap_or_default().to_owned(),
+            settings: Arc::default(),
             created: unix_seconds(created_at),
+            completed: 0,
             announced: false,
             number: 0,
             blocks: Vec::new(),
@@ -414,7 +428,7 @@ impl OpenResponse {
                 created_at: self.created,
                 model: &self.model,
                 status: "in_progress",
-                ..Response::default()
+                ..Response::new(&self.settings)
             };
             let frame = frame::Lifecycle {
                 r#type: name,

@@ -6,6 +6,7 @@
 
 mod current_response;
 mod delete;
+mod echo;
 mod input;
 mod input_tokens;
 mod item_reference;
@@ -44,6 +45,7 @@ use std::sync::Arc;
 use submission::Submission;
 use turnwire_core::event::UserInterrupt;
 use turnwire_core::{Event, Head, Json, Seq};
+use turnwire_wires::openai_responses::ResponseSettings;
 use turnwire_wires::{EncoderOptions, Wire};
 
 fn wire() -> ApiResult<&'static Wire> {
@@ -53,13 +55,14 @@ fn wire() -> ApiResult<&'static Wire> {
 
 /// The options of a response's encoder.
 fn encoding(found: &FoundResponse) -> EncoderOptions {
-    EncoderOptions {
+    let options = EncoderOptions {
         session_id: Some(found.session.id().to_owned()),
         model: Some(found.session.agent().to_owned()),
         id: Some(found.id.to_string()),
         wants_json: found.wants_json,
         ..EncoderOptions::default()
-    }
+    };
+    options.with(ResponseSettings::from_request(&found.request))
 }
 
 /// Sends user messages or tool results, and returns the agent's response.

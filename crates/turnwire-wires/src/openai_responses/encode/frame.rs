@@ -1,5 +1,6 @@
 //! The frames of the stream to clients.
 
+use super::settings::ResponseSettings;
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -203,65 +204,45 @@ pub(super) struct Image<'a> {
     pub result: &'a str,
 }
 
-/// The response, including fields that clients expect and that are always the same here.
+/// The response.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema), schemars(transform = crate::json::declare_ignored_options))]
 pub struct Response<'a> {
     pub(super) id: &'a str,
     pub(super) object: &'static str,
     pub(super) created_at: i64,
+    pub(super) completed_at: Option<i64>,
     pub(super) status: &'a str,
     pub(super) error: Option<ErrorBody<'a>>,
     pub(super) incomplete_details: Option<Incomplete<'a>>,
-    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
-    pub(super) instructions: Option<()>,
     pub(super) model: &'a str,
     #[cfg_attr(feature = "schema", schemars(with = "Vec<Fields>"))]
     pub(super) output: &'a [Json],
-    pub(super) parallel_tool_calls: bool,
-    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
-    pub(super) previous_response_id: Option<()>,
-    pub(super) tool_choice: &'static str,
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<Fields>"))]
-    pub(super) tools: [(); 0],
-    #[cfg_attr(feature = "schema", schemars(with = "Option<f64>"))]
-    pub(super) temperature: Option<()>,
-    #[cfg_attr(feature = "schema", schemars(with = "Option<f64>"))]
-    pub(super) top_p: Option<()>,
-    #[cfg_attr(feature = "schema", schemars(with = "Fields"))]
-    pub(super) metadata: EmptyObject,
+    #[serde(flatten)]
+    pub(super) settings: &'a ResponseSettings,
     pub(super) usage: Option<Usage>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) structured_output: Option<&'a Json>,
 }
 
-impl Default for Response<'_> {
-    fn default() -> Self {
+impl<'a> Response<'a> {
+    pub(super) fn new(settings: &'a ResponseSettings) -> Self {
         Self {
             id: "",
             object: "response",
             created_at: 0,
+            completed_at: None,
             status: "",
             error: None,
             incomplete_details: None,
-            instructions: None,
             model: "",
             output: &[],
-            parallel_tool_calls: true,
-            previous_response_id: None,
-            tool_choice: "auto",
-            tools: [],
-            temperature: None,
-            top_p: None,
-            metadata: EmptyObject {},
+            settings,
             usage: None,
             structured_output: None,
         }
     }
 }
-
-#[derive(Serialize)]
-pub(super) struct EmptyObject {}
 
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "ResponseError"))]

@@ -244,7 +244,8 @@ impl OpenResponse {
             output: &output,
             usage: end.and(self.usage).map(frame::Usage::from),
             structured_output: end.and_then(|end| end.structured_output.as_ref()),
-            ..Response::default()
+            completed_at: (status == "completed").then(|| self.completed.max(self.created)),
+            ..Response::new(&self.settings)
         };
         if self.delivery == Delivery::Whole {
             self.whole = Json::from_value(&response).ok();

@@ -4,14 +4,15 @@
 //! The id locates the response, so nothing has to be stored for it.
 
 use super::delete::is_deleted;
+use super::echo::request_fields;
 use crate::app::App;
 use crate::auth::{Caller, is_valid_id};
-use crate::error::ApiResult;
+use crate::error::{ApiError, ApiResult};
 use crate::turns::client_context::answered_message;
 use std::fmt;
 use std::sync::Arc;
 use turnwire_agent::ClientContext;
-use turnwire_core::{Event, EventKind, Seq, ToolResult};
+use turnwire_core::{ContentBlock, Event, EventKind, Fields, Msg, Role, Seq, ToolResult};
 use turnwire_log::Session;
 use turnwire_log::store::EventLines;
 
@@ -33,8 +34,10 @@ pub(super) struct FoundResponse {
     pub id: ResponseId,
     /// The seq of the reply's first event.
     pub first: Seq,
-    /// Whether the user's message requests JSON.
+    /// Whether the request asks for JSON.
     pub wants_json: bool,
+    /// The fields of the request that the response repeats.
+    pub request: Fields,
     /// Whether retention has kept all its events.
     pub is_kept: bool,
 }
@@ -82,19 +85,21 @@ impl ResponseId {
         if !is_ours || is_deleted(&session, &name.reply).await? {
             return Ok(None);
         }
+        let mut results = Vec::new();
         if let Some(seq) = name.results {
             let is_inside = seq > first && end.includes(seq);
-            if !is_inside || read_results(&session, seq).await?.is_none() {
-                return Ok(None);
-            }
+            let found = if is_inside { read_results(&session, seq).await? } else { None };
+            let Some(found) = found else { return Ok(None) };
+            results = found;
         }
-        let wants_json = wants_json(&session, first).await?;
+        let context = request_context(&session, first, results).await?;
         Ok(Some(FoundResponse {
             is_kept: first >= snapshot.first,
             session,
             id: name,
             first,
-            wants_json,
+            wants_json: context.answer_schema().is_some(),
+            request: request_fields(&context)?,
         }))
     }
 }
@@ -104,10 +109,17 @@ pub(super) fn is_tool_result(event: &Event<'_>) -> bool {
     matches!(event.kind, EventKind::ExternalExecutionResult(_))
 }
 
-/// Whether the message that a reply answers requests JSON.
-async fn wants_json(session: &Session, reply: Seq) -> ApiResult<bool> {
-    let msg = answered_message(session, reply).await?;
-    Ok(msg.is_some_and(|msg| ClientContext::from_msg(&msg).answer_schema().is_some()))
+/// What the client sent along: with these results, or with the message that the reply answers.
+async fn request_context(
+    session: &Session,
+    reply: Seq,
+    results: Vec<ToolResult>,
+) -> ApiResult<ClientContext> {
+    let question = answered_message(session, reply).await?;
+    let blocks: Vec<ContentBlock> = results.into_iter().map(Into::into).collect();
+    let results = Msg::builder(Role::Assistant).content(blocks).build();
+    let results = results.map_err(ApiError::internal)?;
+    Ok(ClientContext::in_force(question.as_slice(), Some(&results)).0)
 }
 
 /// The tool results of the client at a seq, if they are there.
