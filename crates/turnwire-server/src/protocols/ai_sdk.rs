@@ -264,7 +264,7 @@ fn has_id(msg: &Msg, name: Option<&str>) -> bool {
 fn has_same_content(a: &Msg, b: &Msg) -> bool {
     let is_same = |(a, b): (&ContentBlock, &ContentBlock)| match (a, b) {
         (ContentBlock::Text(a), ContentBlock::Text(b)) => a.text == b.text,
-        (ContentBlock::Data(stored), ContentBlock::Data(said)) => links::is_same_data(stored, said),
+        (ContentBlock::Data(stored), ContentBlock::Data(sent)) => links::is_same_data(stored, sent),
         (ContentBlock::Other(a), ContentBlock::Other(b)) => a == b,
         _ => false,
     };
@@ -282,8 +282,8 @@ struct ChatContext<'a> {
 impl ChatContext<'_> {
     /// Does what the request is for.
     async fn handle(&self, request: &ChatRequest) -> ApiResult<Response> {
-        let asked = request.trailing_user_ids().map_err(invalid_request)?;
-        let known = self.last_known(&asked).await?;
+        let user_ids = request.trailing_user_ids().map_err(invalid_request)?;
+        let known = self.last_known(&user_ids).await?;
         let is_known = |id: &str| known.as_deref() == Some(id);
         let continued = request.continued_message().map_err(invalid_request)?;
         let messages = NewMessages::from_request(request, is_known)?;
@@ -467,7 +467,7 @@ impl ChatContext<'_> {
     async fn follow(&self, response: &ResponseKey) -> ApiResult<ReplySubscriber> {
         let wire = Wire::named("ai-sdk")
             .ok_or_else(|| ApiError::internal("the wire ai-sdk is missing"))?;
-        let tell = ReplyStreamOptions {
+        let options = ReplyStreamOptions {
             wire,
             encoding: EncoderOptions::default(),
             reply_id: response.reply_id.clone(),
@@ -475,7 +475,7 @@ impl ChatContext<'_> {
             pause: PausePolicy::Any,
             expires_at: self.caller.expires_at(),
         };
-        follow_reply(self.app, &self.session, tell).await
+        follow_reply(self.app, &self.session, options).await
     }
 
     fn respond(&self, key: &ResponseKey, follow: ReplySubscriber) -> Response {

@@ -241,9 +241,10 @@ async fn last_question(
             if finder.find(line).is_none() {
                 continue;
             }
-            let asked = parse_question(seq, line)?;
-            let asked = asked.filter(|asked| asked.calls.iter().any(|asked| asked.id == call));
-            found = asked.map(|asked| (seq, asked)).or(found);
+            let question = parse_question(seq, line)?;
+            let question =
+                question.filter(|question| question.calls.iter().any(|pending| pending.id == call));
+            found = question.map(|question| (seq, question)).or(found);
         }
         from = last.next();
     }

@@ -19,15 +19,15 @@ pub(crate) fn to_log_messages(history: &[Msg]) -> ApiResult<Vec<Msg>> {
             Role::System => {}
             Role::Assistant => reply.extend(msg.content().iter().cloned().map(settle_call)),
             Role::User | Role::Tool => {
-                let (results, said): (Vec<_>, Vec<_>) = msg
+                let (results, content): (Vec<_>, Vec<_>) = msg
                     .content()
                     .iter()
                     .cloned()
                     .partition(|block| matches!(block, ContentBlock::ToolResult(_)));
                 reply.extend(results);
-                if !said.is_empty() {
+                if !content.is_empty() {
                     messages.extend(claimed_reply(std::mem::take(&mut reply))?);
-                    messages.push(claimed(msg.to_builder(), Role::User, said)?);
+                    messages.push(claimed(msg.to_builder(), Role::User, content)?);
                 }
             }
         }

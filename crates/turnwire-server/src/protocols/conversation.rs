@@ -277,9 +277,9 @@ impl Conversation {
         new.filter(|msg| msg.role() == Role::User)
             .filter(|msg| msg.content().iter().any(|block| !is_result(block)))
             .map(|msg| {
-                let said = msg.content().iter().filter(|block| !is_result(block)).cloned();
-                let said = msg.to_builder().content(said.collect::<Vec<_>>()).build();
-                said.unwrap_or_else(|_| msg.clone())
+                let content = msg.content().iter().filter(|block| !is_result(block)).cloned();
+                let content = msg.to_builder().content(content.collect::<Vec<_>>()).build();
+                content.unwrap_or_else(|_| msg.clone())
             })
             .collect()
     }

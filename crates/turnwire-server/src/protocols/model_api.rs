@@ -52,18 +52,15 @@ pub(crate) struct ModelRequest {
 }
 
 /// Handles a request.
-pub(crate) async fn handle_request(
-    request: ModelRequest,
-    manner: &ModelApi,
-) -> ApiResult<Response> {
-    let asked = parse_request(&request.body, manner)?;
-    require_model(&request.app, &asked.model)?;
+pub(crate) async fn handle_request(request: ModelRequest, api: &ModelApi) -> ApiResult<Response> {
+    let parsed = parse_request(&request.body, api)?;
+    require_model(&request.app, &parsed.model)?;
     let ModelRequest { app, caller, uri, headers, body } = &request;
-    let agent = asked.model.as_str();
+    let agent = parsed.model.as_str();
     let conversation =
-        Conversation::new(app, caller, agent, &asked.messages, headers, &asked.extra, body);
+        Conversation::new(app, caller, agent, &parsed.messages, headers, &parsed.extra, body);
     let conversation = conversation.with_joined_calls(app, caller).await?;
-    let mut context = client_context(&request, &asked, manner.wire);
+    let mut context = client_context(&request, &parsed, api.wire);
     let ignored = check_options(app, agent, &context)?;
     context.ignored_options.clone_from(&ignored);
     let turn = ClientTurn { app, caller, uri, headers, body, agent, context, conversation };
@@ -71,8 +68,8 @@ pub(crate) async fn handle_request(
     // The response may take minutes and needs little of this: free the memory.
     let (app, caller) = (Arc::clone(&request.app), request.caller.clone());
     drop(request);
-    let asked = ClientRequest { messages: Vec::new(), ..asked };
-    let mut response = respond(&app, &caller, &asked, &turn, (manner, &ignored)).await?;
+    let parsed = ClientRequest { messages: Vec::new(), ..parsed };
+    let mut response = respond(&app, &caller, &parsed, &turn, (api, &ignored)).await?;
     add_ignored_header(&mut response, &ignored);
     if turn.replayed {
         mark_replayed(&mut response);
@@ -81,10 +78,10 @@ pub(crate) async fn handle_request(
 }
 
 /// Parses a request.
-fn parse_request(body: &[u8], manner: &ModelApi) -> ApiResult<ClientRequest> {
+fn parse_request(body: &[u8], api: &ModelApi) -> ApiResult<ClientRequest> {
     let text =
         std::str::from_utf8(body).map_err(|_| ApiError::bad_request("the body is not UTF-8"))?;
-    (manner.parse)(text).map_err(|error| {
+    (api.parse)(text).map_err(|error| {
         ApiError::bad_request(error.to_string())
             .kind("not_a_request")
             .hint("`model` is the name of an agent, and `messages` ends with what is new")
@@ -92,15 +89,15 @@ fn parse_request(body: &[u8], manner: &ModelApi) -> ApiResult<ClientRequest> {
 }
 
 /// Estimates the tokens of a request. Nothing is stored.
-pub(crate) fn estimate_tokens(app: &App, body: &[u8], manner: &ModelApi) -> ApiResult<usize> {
-    let asked = parse_request(body, manner)?;
-    require_model(app, &asked.model)?;
-    let tools = asked.tools.iter().map(|tool| ToolText {
+pub(crate) fn estimate_tokens(app: &App, body: &[u8], api: &ModelApi) -> ApiResult<usize> {
+    let parsed = parse_request(body, api)?;
+    require_model(app, &parsed.model)?;
+    let tools = parsed.tools.iter().map(|tool| ToolText {
         name: &tool.name,
         description: &tool.description,
         schema: tool.input_schema.as_ref(),
     });
-    Ok(estimate_request(&asked.messages, None, asked.output_schema.as_ref(), tools))
+    Ok(estimate_request(&parsed.messages, None, parsed.output_schema.as_ref(), tools))
 }
 
 /// An error unless the model is an agent of this server.
@@ -117,28 +114,28 @@ fn require_model(app: &App, model: &str) -> ApiResult<()> {
 async fn respond(
     app: &App,
     caller: &Caller,
-    asked: &ClientRequest,
+    parsed: &ClientRequest,
     turn: &ReplyPart,
-    (manner, ignored): (&ModelApi, &[String]),
+    (api, ignored): (&ModelApi, &[String]),
 ) -> ApiResult<Response> {
-    let (prefix, reply) = (manner.id_prefix, &turn.reply_id);
+    let (prefix, reply) = (api.id_prefix, &turn.reply_id);
     let id = match turn.begin {
         ReplyPosition::After(cursor) => format!("{prefix}{reply}.{cursor}"),
         ReplyPosition::Start | ReplyPosition::Snapshot | ReplyPosition::SnapshotAt(_) => {
             format!("{prefix}{reply}")
         }
     };
-    let wire = Wire::named(manner.wire).ok_or_else(|| ApiError::internal("the wire is missing"))?;
-    let tell = ReplyStreamOptions {
+    let wire = Wire::named(api.wire).ok_or_else(|| ApiError::internal("the wire is missing"))?;
+    let options = ReplyStreamOptions {
         wire,
         encoding: EncoderOptions {
-            model: Some(asked.model.clone()),
+            model: Some(parsed.model.clone()),
             id: Some(id),
-            wants_json: asked.output_schema.is_some(),
-            collects: !asked.stream,
+            wants_json: parsed.output_schema.is_some(),
+            collects: !parsed.stream,
             ..EncoderOptions::default()
         }
-        .with(StreamOptions { include_usage: asked.include_usage || !asked.stream }),
+        .with(StreamOptions { include_usage: parsed.include_usage || !parsed.stream }),
         reply_id: turn.reply_id.clone(),
         begin: turn.begin,
         pause: PausePolicy::ExternalOnly,
@@ -147,12 +144,12 @@ async fn respond(
     // Tool results begin another response, also when this one is repeated.
     let is_result = |event: &Event<'_>| matches!(event.kind, EventKind::ExternalExecutionResult(_));
     let delivery = turn.begin_delivery(app);
-    let follow = follow_reply(app, &turn.session, tell).await?;
+    let follow = follow_reply(app, &turn.session, options).await?;
     let follow = follow.end_before(is_result).with_delivery(delivery);
-    let collects = !asked.stream;
+    let collects = !parsed.stream;
     let follow =
         if collects || turn.replayed { follow.without_discarded(collects) } else { follow };
-    if asked.stream {
+    if parsed.stream {
         return Ok(sse_response(app, follow));
     }
     let response = collect_response(follow, ignored).await?;
@@ -195,15 +192,15 @@ async fn collect_response(follow: ReplySubscriber, ignored: &[String]) -> ApiRes
 /// What the client sends along with its message.
 fn client_context(
     request: &ModelRequest,
-    asked: &ClientRequest,
+    parsed: &ClientRequest,
     wire: &'static str,
 ) -> ClientContext {
     ClientContext {
-        tools: asked.tools.iter().cloned().map(ClientTool::from).collect(),
-        output_schema: asked.output_schema.clone(),
-        system: SystemMessage::collect(&asked.messages),
+        tools: parsed.tools.iter().cloned().map(ClientTool::from).collect(),
+        output_schema: parsed.output_schema.clone(),
+        system: SystemMessage::collect(&parsed.messages),
         unattended: true,
-        extra: asked.extra.clone(),
+        extra: parsed.extra.clone(),
         wire: wire.to_owned(),
         headers: passed_headers(&request.headers),
         ..ClientContext::default()

@@ -24,13 +24,14 @@ pub(super) fn estimate_request<'r>(
     output_schema: Option<&Json>,
     tools: impl Iterator<Item = ToolText<'r>>,
 ) -> usize {
-    let said: usize = messages.iter().map(|msg| estimate_tokens(std::slice::from_ref(msg))).sum();
+    let message_tokens: usize =
+        messages.iter().map(|msg| estimate_tokens(std::slice::from_ref(msg))).sum();
     let json_bytes = |json: Option<&Json>| json.map_or(0, |json| json.text().len());
     let tool_bytes =
         |tool: ToolText<'r>| tool.name.len() + tool.description.len() + json_bytes(tool.schema);
     let tools: usize = tools.map(tool_bytes).sum();
     let bytes = instructions.map_or(0, str::len) + json_bytes(output_schema) + tools;
-    said + bytes.div_ceil(BYTES_PER_TOKEN)
+    message_tokens + bytes.div_ceil(BYTES_PER_TOKEN)
 }
 
 /// The tokens of the history of a session up to a place.

@@ -34,10 +34,10 @@ pub(crate) async fn check_last_message(app: &App, tenant: &str, messages: &[Msg]
 pub(crate) fn check_options(
     app: &App,
     agent: &str,
-    offer: &ClientContext,
+    context: &ClientContext,
 ) -> ApiResult<Vec<String>> {
     let Some(agent) = app.agents.get(agent) else { return Ok(Vec::new()) };
-    agent.check_client(offer).map_err(|why| {
+    agent.check_client(context).map_err(|why| {
         ApiError::bad_request(format!("{why}; nothing was stored"))
             .kind("unsupported_option")
             .hint("docs/agents.md lists the options of each model protocol")
@@ -50,11 +50,11 @@ pub(crate) fn note_ignored_options(app: &App, agent: &str, messages: &mut [Msg])
     let Some(last) = messages.iter_mut().rev().find(|msg| msg.role() == Role::User) else {
         return Ok(());
     };
-    let mut offer = ClientContext::from_msg(last);
-    let ignored_options = check_options(app, agent, &offer)?;
-    if offer.ignored_options != ignored_options {
-        offer.ignored_options = ignored_options;
-        *last = offer.replace_in(last.clone());
+    let mut context = ClientContext::from_msg(last);
+    let ignored_options = check_options(app, agent, &context)?;
+    if context.ignored_options != ignored_options {
+        context.ignored_options = ignored_options;
+        *last = context.replace_in(last.clone());
     }
     Ok(())
 }
@@ -103,14 +103,14 @@ pub(crate) async fn answered_message(session: &Session, first: Seq) -> ApiResult
 pub(crate) async fn check_client_context(
     app: &App,
     tenant: &str,
-    offer: &ClientContext,
+    context: &ClientContext,
 ) -> ApiResult<()> {
-    schema::check_tools(&offer.tools).map_err(|why| {
+    schema::check_tools(&context.tools).map_err(|why| {
         ApiError::unprocessable(format!("{why}; nothing was stored"))
             .kind("tools_too_large")
             .hint("send only the tools that this turn needs, with shorter schemas")
     })?;
-    let Some(output_schema) = offer.answer_schema() else { return Ok(()) };
+    let Some(output_schema) = context.answer_schema() else { return Ok(()) };
     let _permit = app.schemas.acquire(tenant).await?;
     schema::check_schema(&output_schema).await.map_err(|error| {
         let kind = match &error {

@@ -124,7 +124,7 @@ impl Turns {
             .into_iter()
             .map(|hint| stamp_event(Event::new(reply_id.to_owned(), hint), session))
             .collect();
-        let told = persist(session, &self.shutdown, &[], |tx| {
+        let stored = persist(session, &self.shutdown, &[], |tx| {
             for event in &events {
                 if tx.reply(reply_id).is_none() {
                     return Err(AgentError::Stopped);
@@ -134,7 +134,7 @@ impl Turns {
             }
             tx.reply(reply_id).map(|reply| reply.msg().clone()).ok_or(AgentError::Stopped)
         });
-        Ok(told.await?.0)
+        Ok(stored.await?.0)
     }
 
     /// Hints about calls that ran in the background of another process and have not reported since.

@@ -73,15 +73,15 @@ pub async fn create(
     headers: HeaderMap,
     BodyBytes(body): BodyBytes,
 ) -> ApiResult<Response> {
-    let mut asked = CreateRequest::parse(&body)?;
-    models::require_model(&app, &asked.model)?;
-    asked.context.headers = protocols::passed_headers(&headers);
-    let ignored = check_options(&app, &asked.model, &asked.context)?;
-    asked.context.ignored_options.clone_from(&ignored);
-    let asking =
+    let mut request = CreateRequest::parse(&body)?;
+    models::require_model(&app, &request.model)?;
+    request.context.headers = protocols::passed_headers(&headers);
+    let ignored = check_options(&app, &request.model, &request.context)?;
+    request.context.ignored_options.clone_from(&ignored);
+    let submission =
         Submission { app: &app, caller: &caller, uri: &uri, headers: &headers, body: &body };
-    let (stream, background) = (asked.stream, asked.background);
-    let found = asking.submit(asked).await?;
+    let (stream, background) = (request.stream, request.background);
+    let found = submission.submit(request).await?;
     // The response may take minutes and does not need the body: free the memory.
     drop(body);
     let after = found.id.results.map_or(Head::EMPTY, Seq::previous);
@@ -167,7 +167,7 @@ async fn follow(
     found: &FoundResponse,
     encoding: EncoderOptions,
 ) -> ApiResult<ReplySubscriber> {
-    let tell = ReplyStreamOptions {
+    let options = ReplyStreamOptions {
         wire: wire()?,
         encoding,
         reply_id: found.id.reply.clone(),
@@ -178,7 +178,7 @@ async fn follow(
         pause: PausePolicy::ExternalOnly,
         expires_at: caller.expires_at(),
     };
-    Ok(protocols::follow_reply(app, &found.session, tell).await?.end_before(is_tool_result))
+    Ok(protocols::follow_reply(app, &found.session, options).await?.end_before(is_tool_result))
 }
 
 /// A response of a session that the caller may use.

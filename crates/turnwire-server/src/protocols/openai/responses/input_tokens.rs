@@ -30,10 +30,10 @@ pub async fn count_input_tokens(
     headers: HeaderMap,
     BodyBytes(body): BodyBytes,
 ) -> ApiResult<Json<InputTokens>> {
-    let asked = CreateRequest::parse(&body)?;
-    models::require_model(&app, &asked.model)?;
-    let named = NamedSession::find(&app, &caller, &headers, &asked).await?;
-    let CreateRequest { model, context, input, .. } = asked;
+    let request = CreateRequest::parse(&body)?;
+    models::require_model(&app, &request.model)?;
+    let named = NamedSession::find(&app, &caller, &headers, &request).await?;
+    let CreateRequest { model, context, input, .. } = request;
     let messages = resolve_references(&app, &caller, &model, named.session(), input).await?;
     let tools = context.tools.iter().map(|tool| ToolText {
         name: &tool.name,

@@ -33,10 +33,10 @@ pub(super) struct Submission<'r> {
 
 impl Submission<'_> {
     /// Stores what is new in the request, and returns its response.
-    pub async fn submit(&self, asked: CreateRequest) -> ApiResult<FoundResponse> {
+    pub async fn submit(&self, request: CreateRequest) -> ApiResult<FoundResponse> {
         let Self { app, caller, uri, headers, body } = *self;
-        let named = NamedSession::find(app, caller, headers, &asked).await?;
-        let CreateRequest { model, context, input, .. } = asked;
+        let named = NamedSession::find(app, caller, headers, &request).await?;
+        let CreateRequest { model, context, input, .. } = request;
         let messages = resolve_references(app, caller, &model, named.session(), input).await?;
         let context = ClientContext { system: SystemMessage::collect(&messages), ..context };
         let extra = &context.extra;
@@ -112,11 +112,11 @@ impl NamedSession {
         app: &App,
         caller: &Caller,
         headers: &HeaderMap,
-        asked: &CreateRequest,
+        request: &CreateRequest,
     ) -> ApiResult<Self> {
-        let named = if let Some(id) = &asked.previous {
+        let named = if let Some(id) = &request.previous {
             Self::OfResponse(find_previous(app, caller, id).await?)
-        } else if let Some(id) = &asked.conversation {
+        } else if let Some(id) = &request.conversation {
             Self::OfConversation(find_conversation(app, caller, id).await?)
         } else {
             Self::None
