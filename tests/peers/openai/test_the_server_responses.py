@@ -284,7 +284,8 @@ def test_what_the_client_brings_goes_to_the_agent(server: TurnwireServer, client
     )
     user = server.messages(session_of(response))[0]
     offer = user["metadata"]["client"]
-    assert offer["instructions"] == "Be brief.\n\nBe kind."
+    assert offer["instructions"] == "Be brief."
+    assert [message["content"][0]["text"] for message in offer["system"]] == ["Be kind."]
     assert [tool["name"] for tool in offer["tools"]] == ["open_page"]
     assert offer["unattended"] is True
     assert (offer["extra"]["temperature"], offer["extra"]["metadata"]) == (0.5, {"trip": "1"})

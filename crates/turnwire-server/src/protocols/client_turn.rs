@@ -112,6 +112,9 @@ impl ClientTurn<'_> {
         if self.conversation.new_results().next().is_some() {
             return self.submit_results(session, change).await;
         }
+        if self.conversation.is_answered_in(self.app, session.key()).await? {
+            return Err(nothing_new());
+        }
         let from = self.conversation.new_from();
         self.send_history(session, from, change).await.map_err(with_session_hint)
     }
@@ -213,12 +216,7 @@ impl ClientTurn<'_> {
             if let Some(result) = self.conversation.new_results().next() {
                 return Err(unknown_call(&result.id));
             }
-            return Err(ApiError::bad_request(
-                "the request has nothing new: no user message follows the last assistant message; \
-                 nothing was stored",
-            )
-            .kind("nothing_new")
-            .hint("end `messages` with a user message"));
+            return Err(nothing_new());
         };
         *last = self.context.attach_to(last.clone());
         Ok(NewMessages { claimed, messages, prefill: to_prefill(prefill)? })
@@ -292,6 +290,15 @@ async fn input_and_reply(
     let before = current.iter().take(at).rev().take(input_count);
     let count = before.take_while(|stored| is_input(stored)).count();
     Ok(current.drain(at - count..).map(|stored| stored.id).collect())
+}
+
+fn nothing_new() -> ApiError {
+    ApiError::bad_request(
+        "the request has nothing new: no user message follows the last assistant message; nothing was \
+         stored",
+    )
+    .kind("nothing_new")
+    .hint("end `messages` with a user message")
 }
 
 /// Whether another request has changed the session that was found.

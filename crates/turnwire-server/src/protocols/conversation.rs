@@ -299,6 +299,15 @@ impl Conversation {
         line.chars().take(MAX_TITLE - 1).chain(['…']).collect()
     }
 
+    /// Whether a session has had exactly this conversation, and it ends with an answer. Then the last message is not the
+    /// beginning of another answer.
+    pub(crate) async fn is_answered_in(&self, app: &App, session: &SessionKey) -> ApiResult<bool> {
+        let last = self.digests.last().filter(|_| self.prefill_step().is_some());
+        let Some(&digest) = last else { return Ok(false) };
+        let found = app.log.find_history(&session.tenant, &[digest]).await?;
+        Ok(found.iter().any(|found| found.session == *session))
+    }
+
     /// Finds what the request continues.
     pub(crate) async fn recognize(&self, app: &App, caller: &Caller) -> ApiResult<Recognized> {
         let last = self.digests.last().filter(|_| app.config.conversations.recognize);

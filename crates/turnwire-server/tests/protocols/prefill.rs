@@ -97,3 +97,15 @@ async fn a_later_turn_with_the_beginning_of_an_answer_continues_its_session() {
     let texts: Vec<String> = seen(&server).into_iter().map(|(_, text)| text).collect();
     assert_eq!(texts, ["Hi!", REST, "And?", &whole, "Thanks."]);
 }
+
+#[tokio::test]
+async fn an_answer_that_a_named_session_has_is_not_continued() {
+    let server = TestServer::new().await;
+    let path = "/v1/chat/completions";
+    let messages = [said("user", "Hi!"), said("assistant", REST)];
+    let session = ask(&server, path, "chat", &messages[..1]).await;
+    let body = json!({"model": "chat", "messages": messages});
+    let answer = server.post(path, &[("turnwire-session", &session)], &body).await;
+    assert_eq!(answer.status, 400, "{}", answer.body);
+    assert!(answer.body.to_string().contains("nothing_new"), "{}", answer.body);
+}
