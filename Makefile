@@ -194,6 +194,11 @@ $(PEERS)/durable-streams/ready:
 $(PEERS)/%/ready: tests/peers/%/requirements.txt
 	$(venv)
 
+# Some of the programs' packages for other platforms are not in every registry, so `npm ci` finds the lock file incomplete.
+tests/peers/node/programs/node_modules/ready: tests/peers/node/programs/package.json
+	cd tests/peers/node/programs && npm install --silent --no-audit --no-fund --no-package-lock
+	touch $@
+
 tests/peers/node/%/node_modules/ready: tests/peers/node/%/package-lock.json
 	cd tests/peers/node/$* && npm ci --silent --no-audit --no-fund
 	touch $@
