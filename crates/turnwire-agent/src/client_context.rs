@@ -86,8 +86,8 @@ impl SystemMessage {
         let system = messages.iter().enumerate().filter(|(_, msg)| msg.role() == Role::System);
         let read = |(at, msg): (usize, &Msg)| {
             let is_before =
-                |entry: &&Vec<BlockIndex>| entry.iter().any(|(message, _)| *message < at);
-            let before = entries.iter().filter(is_before).count();
+                |entry: &Vec<BlockIndex>| entry.first().is_some_and(|(message, _)| *message < at);
+            let before = entries.partition_point(is_before);
             Self {
                 content: msg.content().to_vec(),
                 metadata: msg.metadata().clone(),

@@ -215,6 +215,18 @@ pub fn history_steps<'m>(messages: impl IntoIterator<Item = &'m Msg>) -> Vec<His
 }
 
 impl HistoryStep {
+    /// Whether this is an answer with calls, and the other step has results of them and nothing else, in messages of its
+    /// own.
+    fn is_followed_by_results(&self, results: &Self) -> bool {
+        let is_own = |result: &StepResult| self.calls.iter().any(|call| call.id == result.id);
+        self.is_answer
+            && !self.calls.is_empty()
+            && results.text.is_empty()
+            && results.data.is_empty()
+            && results.results.iter().all(is_own)
+            && self.message_count < results.message_count
+    }
+
     fn merge(&mut self, other: Self) {
         self.message_count = other.message_count;
         self.text.push_str(&other.text);
@@ -240,43 +252,30 @@ impl HistoryStep {
 /// # Ok::<(), turnwire_core::Error>(())
 /// ```
 pub fn join_calls(steps: &[HistoryStep], count: usize) -> Option<[HistoryStep; 2]> {
-    let mut pairs = steps.chunks_exact(2).take(count);
-    let [answer, results] = pairs.next()? else { return None };
-    let mut joined = [answer.clone(), results.clone()];
-    let mut answer_messages = 0;
-    let mut before = answer.message_count;
-    let is_pair = |answer: &HistoryStep, results: &HistoryStep| {
-        let is_own = |result: &StepResult| answer.calls.iter().any(|call| call.id == result.id);
-        answer.is_answer
-            && !answer.calls.is_empty()
-            && results.text.is_empty()
-            && results.data.is_empty()
-            && results.results.iter().all(is_own)
-            && answer.message_count < results.message_count
-    };
-    if !is_pair(answer, results) {
-        return None;
-    }
-    let mut joined_count = 1;
-    let mut end = results.message_count;
-    for pair in pairs {
+    let steps = steps.get(..2 * count).filter(|_| count > 1)?;
+    let mut joined: Option<[HistoryStep; 2]> = None;
+    for pair in steps.chunks_exact(2) {
         let [answer, results] = pair else { return None };
-        let is_calls_only = answer.text.is_empty() && answer.data.is_empty();
-        if !is_calls_only || !is_pair(answer, results) || answer.message_count <= end {
+        if !answer.is_followed_by_results(results) {
             return None;
         }
-        answer_messages += answer.message_count - end;
-        end = results.message_count;
-        let [all_calls, all_results] = &mut joined;
-        all_calls.merge(answer.clone());
+        let Some([calls, all_results]) = &mut joined else {
+            joined = Some([answer.clone(), results.clone()]);
+            continue;
+        };
+        if !answer.text.is_empty() || !answer.data.is_empty() {
+            return None;
+        }
+        // The messages of these calls move before all results.
+        let messages = answer.message_count.checked_sub(all_results.message_count);
+        let message_count = calls.message_count + messages.filter(|count| *count > 0)?;
+        calls.merge(answer.clone());
+        calls.message_count = message_count;
         all_results.merge(results.clone());
-        joined_count += 1;
     }
-    before += answer_messages;
-    let [all_calls, all_results] = &mut joined;
-    all_calls.message_count = before;
-    all_results.sort_results(&all_calls.calls);
-    (joined_count == count && count > 1).then_some(joined)
+    let [calls, mut results] = joined?;
+    results.sort_results(&calls.calls);
+    Some([calls, results])
 }
 
 /// A text without the elements that programs add and change.

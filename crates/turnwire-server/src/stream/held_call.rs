@@ -4,6 +4,7 @@
 //! the blocks to discard. Clients of some protocols cannot take text back, so the events of a call are held until it is
 //! known what becomes of them.
 
+use std::collections::HashSet;
 use turnwire_core::{Event, EventKind, Head, event_kinds};
 
 /// Holds the events of one model call at a time.
@@ -24,10 +25,10 @@ impl HeldCall {
     pub(super) fn push(&mut self, event: Event<'_>) -> Vec<Event<'static>> {
         let is_live = event.seq.zip(self.until).is_some_and(|(seq, until)| !until.includes(seq));
         if let EventKind::ModelCallEnd(end) = &event.kind {
+            let discard: HashSet<&str> = end.discard.iter().map(String::as_str).collect();
             let is_discarded = |held: &Event<'_>| {
                 let id = block_id(&held.kind);
-                held.reply_id == event.reply_id
-                    && id.is_some_and(|id| end.discard.iter().any(|discarded| discarded == id))
+                held.reply_id == event.reply_id && id.is_some_and(|id| discard.contains(id))
             };
             self.events.retain(|held| !is_discarded(held));
         }

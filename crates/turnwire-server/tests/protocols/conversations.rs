@@ -38,7 +38,7 @@ const OWN: [&ProtocolCase; 4] = [&chat::CASE, &anthropic::CASE, &RESPONSES, &BY_
 /// A conversation as its client has it: every one waits for the call `c1`.
 struct Conversation<'h> {
     server: &'h TestServer,
-    words: &'static ProtocolCase,
+    protocol: &'static ProtocolCase,
     token: &'static str,
     history: Vec<Value>,
     session: String,
@@ -47,17 +47,17 @@ struct Conversation<'h> {
 impl<'h> Conversation<'h> {
     async fn begin(
         server: &'h TestServer,
-        words: &'static ProtocolCase,
+        protocol: &'static ProtocolCase,
         token: &'static str,
         text: &str,
     ) -> Self {
         let mut history = vec![user(text)];
-        let body = words.ask("asker", &history).to_string();
-        let answer = server.send(token, words.path, &[], body).await;
-        assert_eq!((answer.status, (words.calls)(&answer.body)), (200, vec!["c1".to_owned()]));
-        history.extend((words.to_history)(&answer.body));
+        let body = protocol.ask("asker", &history).to_string();
+        let answer = server.send(token, protocol.path, &[], body).await;
+        assert_eq!((answer.status, (protocol.calls)(&answer.body)), (200, vec!["c1".to_owned()]));
+        history.extend((protocol.to_history)(&answer.body));
         let session = answer.session().to_owned();
-        Self { server, words, token, history, session }
+        Self { server, protocol, token, history, session }
     }
 
     async fn bring(&self, result: &str) -> Answer {
@@ -66,16 +66,16 @@ impl<'h> Conversation<'h> {
 
     async fn bring_as(&self, token: &str, agent: &str, history: &[Value], result: &str) -> Answer {
         let mut history = history.to_vec();
-        history.extend((self.words.results)(&[("c1", result)]));
-        let body = self.words.ask(agent, &history).to_string();
-        self.server.send(token, self.words.path, &[], body).await
+        history.extend((self.protocol.results)(&[("c1", result)]));
+        let body = self.protocol.ask(agent, &history).to_string();
+        self.server.send(token, self.protocol.path, &[], body).await
     }
 
     /// The result is taken in this conversation's own session.
     async fn goes_on(&self, result: &str) {
         let answer = self.bring(result).await;
         assert_eq!(answer.status, 200, "{}", answer.text);
-        assert_eq!((self.words.text)(&answer.body), result);
+        assert_eq!((self.protocol.text)(&answer.body), result);
         assert_eq!(answer.session(), self.session);
     }
 }
@@ -88,10 +88,10 @@ fn is_elsewhere(answer: &Answer, others: &[&str]) {
 
 #[tokio::test]
 async fn two_conversations_of_one_person_are_told_apart_by_what_was_said() {
-    for words in OWN {
-        let server = TestServer::new(words.path);
-        let red = Conversation::begin(&server, words, "ann", "the red one").await;
-        let blue = Conversation::begin(&server, words, "ann", "the blue one").await;
+    for protocol in OWN {
+        let server = TestServer::new(protocol.path);
+        let red = Conversation::begin(&server, protocol, "ann", "the red one").await;
+        let blue = Conversation::begin(&server, protocol, "ann", "the blue one").await;
         red.goes_on("RED").await;
         is_elsewhere(&red.bring("RED again").await, &[&red.session, &blue.session]);
         blue.goes_on("BLUE").await;
@@ -100,10 +100,10 @@ async fn two_conversations_of_one_person_are_told_apart_by_what_was_said() {
 
 #[tokio::test]
 async fn nobody_is_answered_out_of_another_persons_conversation() {
-    for words in ALL {
-        let server = TestServer::new(words.path);
-        let ann = Conversation::begin(&server, words, "ann", "same words").await;
-        let ben = Conversation::begin(&server, words, "ben", "same words").await;
+    for protocol in ALL {
+        let server = TestServer::new(protocol.path);
+        let ann = Conversation::begin(&server, protocol, "ann", "same protocol").await;
+        let ben = Conversation::begin(&server, protocol, "ben", "same protocol").await;
         ann.goes_on("ANN").await;
         // Hers has its result: his is not there for her, nor for anybody else.
         is_elsewhere(&ann.bring("forged").await, &[&ann.session, &ben.session]);
@@ -122,15 +122,15 @@ async fn nobody_is_answered_out_of_another_persons_conversation() {
 
 #[tokio::test]
 async fn conversations_that_are_the_same_do_not_block_each_other() {
-    for words in OWN {
-        let server = TestServer::new(words.path);
-        let one = Conversation::begin(&server, words, "ann", "same words").await;
-        let two = Conversation::begin(&server, words, "ann", "same words").await;
+    for protocol in OWN {
+        let server = TestServer::new(protocol.path);
+        let one = Conversation::begin(&server, protocol, "ann", "same protocol").await;
+        let two = Conversation::begin(&server, protocol, "ann", "same protocol").await;
         let (first, second) = tokio::join!(one.bring("1"), two.bring("2"));
         assert_eq!((first.status, second.status), (200, 200), "{} {}", first.text, second.text);
         // Each client gets what comes of its own result.
-        assert_eq!((words.text)(&first.body), "1");
-        assert_eq!((words.text)(&second.body), "2");
+        assert_eq!((protocol.text)(&first.body), "1");
+        assert_eq!((protocol.text)(&second.body), "2");
         assert_ne!(first.session(), second.session());
         is_elsewhere(&one.bring("3").await, &[first.session(), second.session()]);
     }
@@ -138,9 +138,9 @@ async fn conversations_that_are_the_same_do_not_block_each_other() {
 
 #[tokio::test]
 async fn what_does_not_fit_a_conversation_starts_another() {
-    for words in ALL {
-        let server = TestServer::new(words.path);
-        let own = Conversation::begin(&server, words, "ann", "the red one").await;
+    for protocol in ALL {
+        let server = TestServer::new(protocol.path);
+        let own = Conversation::begin(&server, protocol, "ann", "the red one").await;
         let text = Value::from(own.history.clone()).to_string();
         let altered = |from: &str, to: &str| -> Vec<Value> {
             assert!(text.contains(from), "{text}");
@@ -159,9 +159,9 @@ async fn what_does_not_fit_a_conversation_starts_another() {
         let of_twin = own.bring_as("ann", "twin", &own.history, "forged").await;
         is_elsewhere(&of_twin, &[&own.session]);
         let mut forged = own.history.clone();
-        forged.extend((words.results)(&[("c7", "forged")]));
-        let body = words.ask("asker", &forged).to_string();
-        let answer = server.send("ann", words.path, &[], body).await;
+        forged.extend((protocol.results)(&[("c7", "forged")]));
+        let body = protocol.ask("asker", &forged).to_string();
+        let answer = server.send("ann", protocol.path, &[], body).await;
         assert_eq!(answer.status, 400, "{}", answer.text);
         // White space is nothing that was said.
         let spaced = altered("the red one", " the  red\\n one ");
@@ -173,20 +173,20 @@ async fn what_does_not_fit_a_conversation_starts_another() {
 /// A client that keeps its own history, of an agent that repeats what it is given.
 struct Client<'s> {
     server: &'s TestServer,
-    words: &'static ProtocolCase,
+    protocol: &'static ProtocolCase,
     token: &'static str,
     headers: Vec<(&'static str, &'static str)>,
     history: Vec<Value>,
 }
 
 impl<'s> Client<'s> {
-    fn new(server: &'s TestServer, words: &'static ProtocolCase) -> Self {
-        Self { server, words, token: "ann", headers: Vec::new(), history: Vec::new() }
+    fn new(server: &'s TestServer, protocol: &'static ProtocolCase) -> Self {
+        Self { server, protocol, token: "ann", headers: Vec::new(), history: Vec::new() }
     }
 
     async fn send(&self) -> Answer {
-        let body = self.words.ask("mirror", &self.history).to_string();
-        let answer = self.server.send(self.token, self.words.path, &self.headers, body).await;
+        let body = self.protocol.ask("mirror", &self.history).to_string();
+        let answer = self.server.send(self.token, self.protocol.path, &self.headers, body).await;
         assert_eq!(answer.status, 200, "{}", answer.text);
         answer
     }
@@ -195,13 +195,13 @@ impl<'s> Client<'s> {
     async fn say(&mut self, text: &str) -> (String, String) {
         self.history.push(user(text));
         let answer = self.send().await;
-        self.history.extend((self.words.to_history)(&answer.body));
+        self.history.extend((self.protocol.to_history)(&answer.body));
         self.seen(&answer)
     }
 
     /// What the agent was given, without numbers, and the session.
     fn seen(&self, answer: &Answer) -> (String, String) {
-        let text = (self.words.text)(&answer.body);
+        let text = (self.protocol.text)(&answer.body);
         let seen: Vec<&str> = text
             .split(" | ")
             .map(|part| part.split(" #").next().unwrap_or_default())
@@ -213,9 +213,9 @@ impl<'s> Client<'s> {
 
 #[tokio::test]
 async fn a_conversation_is_one_session_from_turn_to_turn() {
-    for words in OWN {
-        let server = TestServer::new(words.path);
-        let mut client = Client::new(&server, words);
+    for protocol in OWN {
+        let server = TestServer::new(protocol.path);
+        let mut client = Client::new(&server, protocol);
         let (seen, session) = client.say("one").await;
         assert_eq!(seen, "one");
         for (text, expected) in [
@@ -233,13 +233,13 @@ async fn a_conversation_is_one_session_from_turn_to_turn() {
 
 #[tokio::test]
 async fn what_clients_change_on_the_way_does_not_matter() {
-    for words in OWN {
-        let server = TestServer::new(words.path);
-        let mut client = Client::new(&server, words);
+    for protocol in OWN {
+        let server = TestServer::new(protocol.path);
+        let mut client = Client::new(&server, protocol);
         let (_, session) = client.say("one\n\ntwo ").await;
         client.history[0] = user("one two<system-reminder>now</system-reminder>");
         client.history.insert(0, json!({"role": "system", "content": "Be brief."}));
-        if words.messages == "messages" && words.path.ends_with("messages") {
+        if protocol.messages == "messages" && protocol.path.ends_with("messages") {
             client.history[0] = user("<system-reminder>later</system-reminder>");
         }
         let (_, again) = client.say("three").await;
@@ -249,9 +249,9 @@ async fn what_clients_change_on_the_way_does_not_matter() {
 
 #[tokio::test]
 async fn an_edited_turn_branches_and_the_first_session_stays() {
-    for words in OWN {
-        let server = TestServer::new(words.path);
-        let mut client = Client::new(&server, words);
+    for protocol in OWN {
+        let server = TestServer::new(protocol.path);
+        let mut client = Client::new(&server, protocol);
         let (_, session) = client.say("one").await;
         client.say("two").await;
         client.say("three").await;
@@ -272,26 +272,26 @@ async fn an_edited_turn_branches_and_the_first_session_stays() {
 
 #[tokio::test]
 async fn the_last_turn_again_is_another_answer_in_the_same_session() {
-    for words in OWN {
-        let server = TestServer::new(words.path);
-        let mut client = Client::new(&server, words);
+    for protocol in OWN {
+        let server = TestServer::new(protocol.path);
+        let mut client = Client::new(&server, protocol);
         let (_, session) = client.say("one").await;
         client.history.push(user("two"));
         let first = client.send().await;
         let second = client.send().await;
-        assert_ne!((words.text)(&first.body), (words.text)(&second.body), "asked again");
+        assert_ne!((protocol.text)(&first.body), (protocol.text)(&second.body), "asked again");
         assert_eq!(client.seen(&second), ("one A two".to_owned(), session.clone()));
-        client.history.extend((words.to_history)(&second.body));
+        client.history.extend((protocol.to_history)(&second.body));
         assert_eq!(client.say("three").await, ("one A two A three".to_owned(), session));
     }
 }
 
 #[tokio::test]
 async fn a_request_that_the_client_says_is_sent_again_gets_the_same_answer() {
-    for words in OWN {
-        let server = TestServer::new(words.path);
+    for protocol in OWN {
+        let server = TestServer::new(protocol.path);
         for turns in [0, 1] {
-            let mut client = Client::new(&server, words);
+            let mut client = Client::new(&server, protocol);
             for _ in 0..turns {
                 client.say("before").await;
             }
@@ -299,7 +299,7 @@ async fn a_request_that_the_client_says_is_sent_again_gets_the_same_answer() {
             let first = client.send().await;
             client.headers.push(("x-stainless-retry-count", "1"));
             let second = client.send().await;
-            assert_eq!((words.text)(&first.body), (words.text)(&second.body));
+            assert_eq!((protocol.text)(&first.body), (protocol.text)(&second.body));
             assert_eq!(first.session(), second.session());
         }
         assert_eq!(server.sessions().await, 2);
@@ -308,16 +308,16 @@ async fn a_request_that_the_client_says_is_sent_again_gets_the_same_answer() {
 
 #[tokio::test]
 async fn conversations_that_begin_the_same_are_never_mixed() {
-    for words in ALL {
-        let server = TestServer::new(words.path);
-        let mut red = Client::new(&server, words);
-        let mut blue = Client::new(&server, words);
+    for protocol in ALL {
+        let server = TestServer::new(protocol.path);
+        let mut red = Client::new(&server, protocol);
+        let mut blue = Client::new(&server, protocol);
         let (_, red_session) = red.say("same").await;
         let (_, blue_session) = blue.say("same").await;
         assert_ne!(red_session, blue_session);
         assert_eq!(red.say("red").await, ("same A red".to_owned(), red_session));
         assert_eq!(blue.say("blue").await, ("same A blue".to_owned(), blue_session));
-        let mut ben = Client::new(&server, words);
+        let mut ben = Client::new(&server, protocol);
         ben.token = "ben";
         ben.history.clone_from(&red.history);
         let (seen, session) = ben.say("mine").await;
@@ -330,9 +330,9 @@ async fn conversations_that_begin_the_same_are_never_mixed() {
 
 #[tokio::test]
 async fn an_unknown_history_is_taken_in_and_marked() {
-    for words in ALL {
-        let server = TestServer::new(words.path);
-        let mut client = Client::new(&server, words);
+    for protocol in ALL {
+        let server = TestServer::new(protocol.path);
+        let mut client = Client::new(&server, protocol);
         client.history = vec![user("one"), json!({"role": "assistant", "content": "#77"})];
         let (seen, session) = client.say("two").await;
         assert_eq!(seen, "one A two");
@@ -350,12 +350,25 @@ async fn an_unknown_history_is_taken_in_and_marked() {
 
 /// Sends the history as references, and expects that an item is unknown.
 async fn expect_unknown_item(client: &Client<'_>, agent: &str) {
-    let body = client.words.ask(agent, &client.history).to_string();
+    let body = client.protocol.ask(agent, &client.history).to_string();
     let before = client.server.sessions().await;
-    let answer = client.server.send(client.token, client.words.path, &client.headers, body).await;
+    let answer =
+        client.server.send(client.token, client.protocol.path, &client.headers, body).await;
     assert_eq!((answer.status, &answer.body["error"]["code"]), (404, &json!("item_not_found")));
     assert!(answer.error_message().contains("send the item itself"), "{}", answer.text);
     assert_eq!(client.server.sessions().await, before, "nothing was stored");
+}
+
+#[tokio::test]
+async fn a_request_has_a_limited_number_of_references() {
+    let server = TestServer::new(BY_REFERENCE.path);
+    let mut client = Client::new(&server, &BY_REFERENCE);
+    let reference = |number| json!({"type": "item_reference", "id": format!("msg_{number}")});
+    client.history.extend((0..4097).map(reference));
+    let body = client.protocol.ask("demo", &client.history).to_string();
+    let answer = server.send(client.token, client.protocol.path, &client.headers, body).await;
+    assert_eq!(answer.status, 400, "{}", answer.text);
+    assert!(answer.error_message().contains("at most 4096"), "{}", answer.text);
 }
 
 #[tokio::test]
@@ -460,30 +473,30 @@ async fn a_call_of_a_sub_agent_can_be_referred_to_before_and_after_its_result() 
 
 #[tokio::test]
 async fn results_may_stand_behind_their_calls() {
-    for words in OWN {
-        let server = TestServer::new(words.path);
+    for protocol in OWN {
+        let server = TestServer::new(protocol.path);
         let ask = async |history: &[Value]| {
-            let body = words.ask("asker", history).to_string();
-            let answer = server.send("ann", words.path, &[], body).await;
+            let body = protocol.ask("asker", history).to_string();
+            let answer = server.send("ann", protocol.path, &[], body).await;
             assert_eq!(answer.status, 200, "{}", answer.text);
             answer
         };
         let mut history = vec![user("two")];
         let first = ask(&history).await;
-        assert_eq!((words.calls)(&first.body), ["c1", "d1"]);
-        let made = (words.to_history)(&first.body);
-        let results = |id, text| (words.results)(&[(id, text)]);
+        assert_eq!((protocol.calls)(&first.body), ["c1", "d1"]);
+        let made = (protocol.to_history)(&first.body);
+        let results = |id, text| (protocol.results)(&[(id, text)]);
         if made.len() == 2 {
             history.extend([made[0].clone()].into_iter().chain(results("c1", "A")));
             history.extend([made[1].clone()].into_iter().chain(results("d1", "B")));
         } else {
             // One message has both calls.
-            history.extend(made.into_iter().chain((words.results)(&[("c1", "A"), ("d1", "B")])));
+            history.extend(made.into_iter().chain((protocol.results)(&[("c1", "A"), ("d1", "B")])));
         }
         let second = ask(&history).await;
         assert_eq!(second.session(), first.session());
-        assert_eq!((words.text)(&second.body), "A, B");
-        history.extend((words.to_history)(&second.body));
+        assert_eq!((protocol.text)(&second.body), "A, B");
+        history.extend((protocol.to_history)(&second.body));
         history.push(user("two"));
         assert_eq!(ask(&history).await.session(), first.session());
         assert_eq!(server.sessions().await, 1);
@@ -508,49 +521,49 @@ async fn items_before_the_first_message_reach_the_agent() {
 async fn a_lost_answer_comes_again_although_the_program_changed_its_request() {
     // Codex notes other things with each request, and keeps what arrived of the answer. Claude Code does not stream the
     // second time.
-    for words in ALL {
+    for protocol in ALL {
         for (begun, turns) in [(false, 0), (true, 0), (false, 1), (true, 1)] {
-            let server = TestServer::new(words.path);
-            let mut client = Client::new(&server, words);
+            let server = TestServer::new(protocol.path);
+            let mut client = Client::new(&server, protocol);
             for _ in 0..turns {
                 client.say("before").await;
             }
             client.history.push(user("again"));
-            let mut body = words.ask("mirror", &client.history);
+            let mut body = protocol.ask("mirror", &client.history);
             body["stream"] = true.into();
             body["metadata"] = json!({"turn": "1"});
-            server.send_and_leave(client.token, words.path, body.to_string()).await;
+            server.send_and_leave(client.token, protocol.path, body.to_string()).await;
             if begun {
                 client.history.push(json!({"role": "assistant", "content": "aga"}));
             }
             let answer = client.send().await;
             assert_eq!(client.seen(&answer).0, ["again", "before A again"][turns]);
-            assert_eq!(server.sessions().await, 1, "{} {begun} {turns}", words.path);
+            assert_eq!(server.sessions().await, 1, "{} {begun} {turns}", protocol.path);
         }
     }
 }
 
 #[tokio::test]
 async fn results_find_their_call_although_the_client_changed_the_answer() {
-    for words in ALL {
-        let server = TestServer::new(words.path);
+    for protocol in ALL {
+        let server = TestServer::new(protocol.path);
         let mut history = vec![user("hello"), json!({"role": "assistant", "content": "Hello."})];
         history.push(user("random"));
         let send = async |history: &[Value]| {
-            let body = words.ask("asker", history).to_string();
-            let answer = server.send("ann", words.path, &[], body).await;
+            let body = protocol.ask("asker", history).to_string();
+            let answer = server.send("ann", protocol.path, &[], body).await;
             assert_eq!(answer.status, 200, "{}", answer.text);
             answer
         };
         let asked = send(&history).await;
         // A connection broke, and the client has the beginning of the answer twice.
         history.push(json!({"role": "assistant", "content": "I call."}));
-        history.extend((words.to_history)(&asked.body));
-        history.extend((words.results)(&[(RANDOM_CALL, "done")]));
+        history.extend((protocol.to_history)(&asked.body));
+        history.extend((protocol.results)(&[(RANDOM_CALL, "done")]));
         let done = send(&history).await;
-        assert_eq!((words.text)(&done.body), "done");
+        assert_eq!((protocol.text)(&done.body), "done");
         assert_eq!(done.session(), asked.session());
-        history.extend((words.to_history)(&done.body));
+        history.extend((protocol.to_history)(&done.body));
         history.push(user("both"));
         assert_eq!(send(&history).await.session(), asked.session());
         assert_eq!(server.sessions().await, 1);

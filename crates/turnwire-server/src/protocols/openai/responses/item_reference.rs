@@ -18,6 +18,8 @@ use turnwire_log::client_history::HistoryDigest;
 use turnwire_log::store::MessageQuery;
 use turnwire_wires::openai_responses::{ItemId, find_item};
 
+/// How many references one request may have.
+const MAX_REFERENCES: usize = 4096;
 /// How many sessions the items of one request may belong to.
 const MAX_SESSIONS: usize = 64;
 /// How many messages back the messages of a reply's sub-agents are searched.
@@ -42,6 +44,13 @@ pub(super) async fn resolve_references(
     input: Vec<InputItem>,
 ) -> ApiResult<Vec<Msg>> {
     let ids: Vec<&str> = input.iter().filter_map(InputItem::reference).collect();
+    if ids.len() > MAX_REFERENCES {
+        return Err(invalid_request(format!(
+            "`input` has {} references; at most {MAX_REFERENCES} are allowed",
+            ids.len()
+        ))
+        .hint("continue with `previous_response_id`, and send only what is new"));
+    }
     let mut seen = HashSet::new();
     if let Some(twice) = ids.iter().find(|id| !seen.insert(**id)) {
         return Err(invalid_request(format!("duplicate item with id '{twice}' in `input`"))
@@ -125,6 +134,9 @@ async fn read_items(
     let mut bytes = 0;
     for ((session, reply), ids) in by_reply {
         let messages = find_reply(sessions, session, reply, &ids).await?;
+        if let Some(id) = ids.first().filter(|_| messages.is_empty()) {
+            return Err(unknown_item(id));
+        }
         for id in ids.iter().chain(&of_providers) {
             let Some(blocks) = messages.iter().find_map(|msg| find_item(msg, id)) else { continue };
             let json = Json::from_value(&blocks).map_err(ApiError::internal)?;
