@@ -8,6 +8,8 @@ PYTHON ?= python3
 CHROMIUM ?= /usr/bin/chromium
 FUZZ_SECONDS ?= 600
 SOAK_ROUNDS ?= 1000
+CLUSTER_ROUNDS ?= 200
+FAILOVERS ?= 10
 EXAMPLES := $(CURDIR)/target/debug/examples
 BIOME := tools/typescript/node_modules/.bin/biome
 
@@ -19,9 +21,9 @@ must_not_skip = if [ "$${TURNWIRE_REQUIRE_ALL:-}" = 1 ]; then echo "$(1) is requ
 
 pytest = PYTHONPATH=tests/peers $(PEERS)/$(1)/bin/python -m pytest -q -p skips
 
-.PHONY: help run test test-rust test-fuzz test-peers test-agentscope test-openai test-openapi test-anthropic test-stateless test-clients \
-	test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-typescript \
-	test-console console chromium peers-build check check-rust check-typescript check-packages check-dependencies api-record format bench bench-server bench-agent bench-typescript abuse fuzz soak clean
+.PHONY: help run test test-rust test-fuzz test-peers test-agentscope test-openai test-openapi test-anthropic test-stateless test-clients test-copilotkit \
+	test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-browser-clients test-typescript \
+	test-console test-deploy deploy-example console console-shots console-figures chromium postgres nginx peers-build check check-rust check-typescript check-packages check-dependencies api-record format bench bench-server bench-agent bench-typescript abuse fuzz soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,14 +38,37 @@ test: ## everything: checks, Rust, a short fuzz run, the peers; lists what this 
 	@if [ "$${TURNWIRE_REQUIRE_ALL:-}" != 1 ] && [ -s "$(TURNWIRE_SKIPS)" ]; then \
 	echo "$$(sort -u "$(TURNWIRE_SKIPS)" | wc -l) checks could not run here:"; sort -u "$(TURNWIRE_SKIPS)"; fi
 
-test-rust: ## the Rust tests, documentation included
+test-rust: postgres ## the Rust tests, documentation included
 	cargo test --workspace --all-features
+
+# The tests start them in folders and on ports of their own. Where they cannot be installed, their tests are skipped.
+postgres:
+	@if { command -v initdb || ls /usr/lib/postgresql/*/bin/initdb; } >/dev/null 2>&1 && { command -v pgbouncer || ls /usr/sbin/pgbouncer; } >/dev/null 2>&1; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql pgbouncer >/dev/null; \
+	else $(call must_not_skip,Postgres and pgbouncer,install them); fi
+
+nginx:
+	@if { command -v nginx || ls /usr/sbin/nginx; } >/dev/null 2>&1; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq nginx-light >/dev/null; \
+	else $(call must_not_skip,nginx,install it); fi
+
+# Status 3: a program is not installed.
+test-deploy: postgres nginx peers-build ## the example in deploy/: three nodes behind nginx, one is killed in the middle of a reply
+	@TURNWIRE="$(CURDIR)/target/debug/turnwire" deploy/test || { [ $$? = 3 ] || exit 1; \
+	$(call must_not_skip,the example in deploy/,install Postgres and nginx); \
+	$(call skip,the example in deploy/,Postgres or nginx is not installed); }
+
+deploy-example: ## run Postgres, three nodes and nginx on this machine until Ctrl-C
+	cargo build --release -p turnwire
+	@TURNWIRE="$(CURDIR)/target/release/turnwire" deploy/run
 
 # The same inputs each time: `make fuzz` looks for new ones.
 test-fuzz: ## every fuzz target for a few seconds
 	FUZZ_SEED=1 fuzz/run 4
 
-test-peers: test-agentscope test-openai test-openapi test-anthropic test-stateless test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-typescript test-console ## the real packages of other projects, and a browser, against Turnwire
+test-peers: test-agentscope test-openai test-openapi test-anthropic test-stateless test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-browser-clients test-typescript test-console test-deploy ## the real packages of other projects, and a browser, against Turnwire
 
 test-agentscope: $(PEERS)/agentscope/ready peers-build ## against the real agentscope package
 	TURNWIRE="$(CURDIR)/target/debug/turnwire" SAMPLES="$(EXAMPLES)/agentscope_samples" \
@@ -66,8 +91,12 @@ test-stateless: $(PEERS)/stateless/ready tests/peers/node/stateless/node_modules
 	TURNWIRE="$(CURDIR)/target/debug/turnwire" $(call pytest,stateless) tests/peers/stateless
 
 # Not part of `make test`: the programs are large, and each starts many times.
-test-clients: $(PEERS)/stateless/ready tests/peers/node/programs/node_modules/ready peers-build ## coding assistants do a task, with Turnwire in front of a provider and without, and while it is killed
+test-clients: test-copilotkit $(PEERS)/stateless/ready tests/peers/node/programs/node_modules/ready peers-build ## CopilotKit, and coding assistants that do a task, with Turnwire in front of a provider and without, and while it is killed
 	TURNWIRE="$(CURDIR)/target/debug/turnwire" $(call pytest,stateless) tests/peers/programs
+
+test-copilotkit: $(addprefix tests/peers/node/,$(addsuffix /node_modules/ready,browser copilotkit)) chromium peers-build
+	cd tests/peers/node/copilotkit && TURNWIRE="$(CURDIR)/target/debug/turnwire" CHROMIUM="$(CHROMIUM)" \
+	node --test --test-reporter=spec
 
 test-ag-ui: tests/peers/node/ag-ui/node_modules/ready peers-build ## against the real @ag-ui/client package
 	cd tests/peers/node/ag-ui && TURNWIRE="$(CURDIR)/target/debug/turnwire" \
@@ -94,6 +123,10 @@ test-eventsource: tests/peers/node/eventsource/node_modules/ready chromium peers
 	cd tests/peers/node/eventsource && TURNWIRE="$(CURDIR)/target/debug/turnwire" CHROMIUM="$(CHROMIUM)" \
 	node --test --test-reporter=spec
 
+test-browser-clients: tests/peers/node/browser/node_modules/ready chromium peers-build ## chat front ends of other projects in a real Chromium
+	cd tests/peers/node/browser && TURNWIRE="$(CURDIR)/target/debug/turnwire" CHROMIUM="$(CHROMIUM)" \
+	node --test --test-reporter=spec
+
 test-typescript: clients/typescript/node_modules/ready peers-build ## the TypeScript client against the real server
 	cd clients/typescript && TURNWIRE="$(CURDIR)/target/debug/turnwire" npm test --silent
 
@@ -102,6 +135,14 @@ test-console: console/node_modules/ready $(addprefix tests/peers/node/,$(addsuff
 	cd console && npx vite build --logLevel warn --outDir ../target/console --emptyOutDir
 	diff -r console/dist target/console || { echo "console/dist is out of date: run make console and commit it"; exit 1; }
 	cd console && TURNWIRE="$(CURDIR)/target/debug/turnwire" CHROMIUM="$(CHROMIUM)" node --test --test-reporter=spec e2e/
+
+console-shots: console/node_modules/ready chromium ## pictures of the console's main states at three widths, in target/console-shots: look at them
+	cargo build --quiet -p turnwire
+	cd console && TURNWIRE="$(CURDIR)/target/debug/turnwire" CHROMIUM="$(CHROMIUM)" node e2e/shots.mjs
+
+console-figures: console/node_modules/ready chromium ## measure the console: scripts, paint, long tasks, many events and sessions
+	cargo build --quiet --release -p turnwire
+	cd console && TURNWIRE="$(CURDIR)/target/release/turnwire" CHROMIUM="$(CHROMIUM)" node e2e/figures.mjs
 
 console: console/node_modules/ready ## build the console that the binary serves
 	cd console && npm run --silent build
@@ -168,8 +209,10 @@ abuse: ## attack a server: memory and time under each attack, beside the bound (
 	cargo build --quiet --release -p turnwire
 	TURNWIRE="$(CURDIR)/target/release/turnwire" $(PYTHON) tests/abuse/run.py $(ATTACKS)
 
-soak: ## kill the server SOAK_ROUNDS (1000) times under load: nothing may be lost
+soak: ## kill the server SOAK_ROUNDS (1000) times under load, disturb a cluster CLUSTER_ROUNDS (200) times, fail its database over FAILOVERS (10) times: nothing may be lost
 	SOAK_ROUNDS=$(SOAK_ROUNDS) cargo test --release -p turnwire --test crash -- --nocapture nothing_is_lost
+	CLUSTER_ROUNDS=$(CLUSTER_ROUNDS) FAILOVERS=$(FAILOVERS) cargo test --release -p turnwire --test cluster -- \
+	--nocapture --test-threads=1 under_random_faults fails_over
 
 fuzz: ## every fuzz target for FUZZ_SECONDS (600)
 	fuzz/run $(FUZZ_SECONDS)

@@ -15,7 +15,7 @@
 //! # }
 //! ```
 
-use crate::agent_loop::AgentLoop;
+use crate::agent_loop::{AgentLoop, summarize_conversation};
 use crate::client_context::ClientContext;
 use crate::client_options::ClientOptions;
 use crate::config::LoopConfig;
@@ -23,7 +23,7 @@ use crate::hints::{HintStore, InMemoryHints};
 use crate::middleware::Middleware;
 use crate::model::{Model, ModelSettings};
 use crate::permission::{Permissions, Rule};
-use crate::replier::{AgentError, Journal, Replier, ReplyRequest};
+use crate::replier::{AgentError, Journal, Replier, ReplyRequest, Summary};
 use crate::structured::AnswerSchema;
 use crate::tool::Tool;
 use crate::truncate::RESULT_LIMIT;
@@ -117,7 +117,7 @@ impl Agent {
         tokio::spawn(async move {
             let mut journal = ChannelJournal(sender.clone());
             if let Err(error) = agent.run_request(request, &mut journal, schema).await {
-                // The receiver may be gone: then nobody needs the error.
+                // Without a receiver the error is not needed.
                 let _ = sender.send(Err(error)).await;
             }
         });
@@ -187,8 +187,8 @@ impl Agent {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), turnwire_agent::CallError> {
-    /// let said = r#"{"goal": "tea", "steps": ["boil water", "pour"]}"#;
-    /// let friday = Agent::builder("friday", ScriptedModel::new([vec![ScriptStep::text(said)]])).build();
+    /// let answer = r#"{"goal": "tea", "steps": ["boil water", "pour"]}"#;
+    /// let friday = Agent::builder("friday", ScriptedModel::new([vec![ScriptStep::text(answer)]])).build();
     /// let (reply, plan) = friday.call_as::<TaskPlan>([Msg::user("ann", "How is tea made?")]).await?;
     /// assert_eq!((plan.goal.as_str(), plan.steps.len()), ("tea", 2));
     /// assert!(reply.has_structured_output());
@@ -292,6 +292,10 @@ impl Replier for Agent {
         self.config.check_client(client)
     }
 
+    async fn summarize(&self, conversation: &[Msg]) -> Result<Option<Summary>, AgentError> {
+        summarize_conversation(&self.config, conversation).await
+    }
+
     async fn run(
         &self,
         request: ReplyRequest,
@@ -377,7 +381,7 @@ impl AgentBuilder {
         self
     }
 
-    /// How the model is told who wrote each message, in a conversation of several agents.
+    /// How messages name their authors, in a conversation of several agents.
     pub fn speakers(mut self, agents: SpeakerFormat) -> Self {
         self.config.model_settings.agents = agents;
         self

@@ -7,6 +7,8 @@ mod custom_calls;
 mod model_call;
 mod tool_calls;
 
+pub(crate) use compact_history::summarize_conversation;
+
 use crate::client_context::ClientContext;
 use crate::config::LoopConfig;
 use crate::hints::{HintSender, HintStore, InMemoryHints};
@@ -14,6 +16,7 @@ use crate::middleware::{EventFilter, ReplyContext, WrappedTool};
 use crate::plan::{AnswerCheck, ReplyState, Step, next_step};
 use crate::replier::{AgentError, Journal, ReplyRequest};
 use crate::schema::AnswerError;
+use crate::sent_history::SentHistory;
 use crate::structured::{self, AnswerSchema};
 use crate::tool::{Tool, ToolSpec};
 use std::sync::Arc;
@@ -38,6 +41,8 @@ pub(crate) struct AgentLoop<'r> {
     client: ClientContext,
     /// How many blocks of the reply came before it.
     blocks_before_client: usize,
+    /// What the client's history has beside what the log keeps of it, and how many blocks of the reply came before it.
+    sent: (SentHistory, usize),
     /// The client's tools that the model can call.
     client_tools: Vec<ToolSpec>,
     /// The schema that the answer must match, until it is compiled.
@@ -92,6 +97,7 @@ impl<'r> AgentLoop<'r> {
             client_tools: config.client_specs(&client),
             client,
             blocks_before_client,
+            sent: SentHistory::in_force(&request.history, request.partial.as_ref()),
             uncompiled_schema: schema,
             answer_schema: Ok(None),
             checked_answer: None,
@@ -180,6 +186,7 @@ impl<'r> AgentLoop<'r> {
             find_tool: &|name| self.find_spec(name),
             permissions: &self.config.permissions,
             accepted_rules: &self.request.accepted_rules,
+            input: self.request.input.as_ref(),
             max_iterations: self.config.max_iterations,
             answer: match (&self.answer_schema, &self.checked_answer) {
                 (Ok(None), _) => AnswerCheck::Unconstrained,
@@ -320,12 +327,7 @@ impl<'r> AgentLoop<'r> {
 
     /// Ends the reply with an error.
     async fn fail_reply(&mut self, kind: ErrorType, message: String) -> Result<(), AgentError> {
-        let error = ReplyError { r#type: kind, message, ..ReplyError::default() };
-        let end = ReplyEnd {
-            finished_reason: FinishedReason::Error,
-            error: Some(error),
-            ..ReplyEnd::default()
-        };
+        let end = ReplyEnd::failed(ReplyError::new(kind, message));
         self.commit(vec![self.event(end)]).await
     }
 

@@ -126,10 +126,10 @@ mod tests {
 
     fn start(ids: &mut CallIds, id: &'static str) -> String {
         let start = ToolCallStart { tool_call_id: id.into(), tool_call_name: "f".into() };
-        match ids.rewrite_ids(Event::new("r", start)).kind {
-            EventKind::ToolCallStart(start) => start.tool_call_id.into_owned(),
-            _ => panic!("it stays what it is"),
-        }
+        let EventKind::ToolCallStart(start) = ids.rewrite_ids(Event::new("r", start)).kind else {
+            panic!("the kind of an event never changes")
+        };
+        start.tool_call_id.into_owned()
     }
 
     fn reply(id: &str) -> Msg {

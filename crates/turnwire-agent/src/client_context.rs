@@ -9,12 +9,13 @@
 //! use turnwire_core::Msg;
 //!
 //! let tool = ClientTool { name: "open_page".to_owned(), ..ClientTool::default() };
-//! let offer = ClientContext { tools: vec![tool], ..ClientContext::default() };
-//! let msg = offer.attach_to(Msg::user("ann", "Show me the news."));
+//! let context = ClientContext { tools: vec![tool], ..ClientContext::default() };
+//! let msg = context.attach_to(Msg::user("ann", "Show me the news."));
 //! assert_eq!(ClientContext::from_msg(&msg).tools[0].name, "open_page");
 //! ```
 
 use crate::places::{BlockIndex, split_entries};
+use crate::request_metadata;
 use serde::{Deserialize, Serialize};
 use turnwire_core::{ContentBlock, Fields, Json, Msg, Role, ToolResult};
 use turnwire_wires::client_request::ClientToolDefinition;
@@ -169,36 +170,19 @@ impl ClientTool {
 impl ClientContext {
     /// Reads the context of a message; empty if it has none or an invalid one.
     pub fn from_msg(msg: &Msg) -> Self {
-        msg.metadata().get::<Self>(METADATA_KEY).ok().flatten().unwrap_or_default()
+        request_metadata::value_of_message(METADATA_KEY, msg).unwrap_or_default()
     }
 
     /// The context of a reply: that of the last tool result that has one, or of the message that is answered. Also
     /// returns how many blocks of the reply came before it.
     pub fn in_force(history: &[Msg], reply: Option<&Msg>) -> (Self, usize) {
-        let blocks = reply.map(Msg::content).unwrap_or_default();
-        let of_result = |(at, block): (usize, &ContentBlock)| match block {
-            ContentBlock::ToolResult(result) => {
-                Some((result.metadata.get::<Self>(METADATA_KEY).ok().flatten()?, at + 1))
-            }
-            ContentBlock::Text(_)
-            | ContentBlock::Thinking(_)
-            | ContentBlock::Data(_)
-            | ContentBlock::Hint(_)
-            | ContentBlock::ToolCall(_)
-            | ContentBlock::Other(_) => None,
-        };
-        if let Some(found) = blocks.iter().enumerate().rev().find_map(of_result) {
-            return found;
-        }
-        let last = history.iter().rev().find(|msg| msg.role() == Role::User);
-        (last.map(Self::from_msg).unwrap_or_default(), 0)
+        let (found, before) = request_metadata::value_for_reply(METADATA_KEY, history, reply);
+        (found.unwrap_or_default(), before)
     }
 
     /// Adds the context to a tool result: it replaces that of the message from here on.
     pub fn attach_to_result(&self, result: &mut ToolResult) {
-        if let Ok(json) = Json::from_value(self) {
-            result.metadata.insert(METADATA_KEY, json);
-        }
+        request_metadata::set_on_result(METADATA_KEY, self, result);
     }
 
     /// Removes a context from a tool result.
@@ -234,7 +218,6 @@ impl ClientContext {
 
     /// Adds the context to a message, and replaces an existing one.
     pub fn replace_in(&self, msg: Msg) -> Msg {
-        let Ok(json) = Json::from_value(self) else { return msg };
-        msg.to_builder().metadata(METADATA_KEY, json).build().unwrap_or(msg)
+        request_metadata::set_on_message(METADATA_KEY, self, msg)
     }
 }

@@ -78,7 +78,7 @@ impl ClientOptions {
         };
         let mut removed = Vec::new();
         for option in ModelOption::ALL.iter().copied().filter(|option| !is_allowed(*option)) {
-            if options.says_more(option) {
+            if options.differs_from_default(option) {
                 removed.push(options.client_name(option).to_owned());
             }
             options.remove(option);

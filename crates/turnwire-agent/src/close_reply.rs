@@ -10,7 +10,7 @@ use turnwire_core::event::{
 };
 use turnwire_core::{
     ContentBlock, DataBlock, Event, EventKind, Fields, FinishedReason, ModelCalls, Msg, Part,
-    Payload, ReplyError, Source, ToolResult, ToolResultState,
+    Payload, ReplyError, Source, ToolResult, ToolResultState, content_blocks,
 };
 
 /// Returns the events that close a reply: they end open blocks and an open model call, give tool calls
@@ -80,13 +80,7 @@ pub fn close_reply(
             ContentBlock::ToolResult(result) if result.finished_at.is_none() => {
                 closing.interrupt_result(result);
             }
-            ContentBlock::ToolCall(_)
-            | ContentBlock::ToolResult(_)
-            | ContentBlock::Text(_)
-            | ContentBlock::Thinking(_)
-            | ContentBlock::Data(_)
-            | ContentBlock::Hint(_)
-            | ContentBlock::Other(_) => {}
+            content_blocks!(ToolCall ToolResult Text Thinking Data Hint Other) => {}
         }
     }
     closing.push(ReplyEnd { finished_reason: reason, error, ..ReplyEnd::default() });
@@ -147,13 +141,7 @@ impl ClosingEvents<'_> {
             ContentBlock::ToolCall(call) if call.finished_at.is_none() => {
                 self.push(ToolCallEnd { tool_call_id: call.id.clone().into(), extra });
             }
-            ContentBlock::Text(_)
-            | ContentBlock::Thinking(_)
-            | ContentBlock::Data(_)
-            | ContentBlock::ToolCall(_)
-            | ContentBlock::ToolResult(_)
-            | ContentBlock::Hint(_)
-            | ContentBlock::Other(_) => {}
+            content_blocks!(Text Thinking Data ToolCall ToolResult Hint Other) => {}
         }
     }
 
@@ -164,7 +152,7 @@ impl ClosingEvents<'_> {
             self.end_result(&result.id, result.state.clone());
             return;
         }
-        if is_empty(&result.output) {
+        if result.output.is_empty() {
             self.push_interrupted_text(&result.id);
         }
         self.end_result(&result.id, ToolResultState::Interrupted);
@@ -209,13 +197,6 @@ fn addressable_blocks(msg: &Msg) -> Vec<&ContentBlock> {
         .collect();
     blocks.reverse();
     blocks
-}
-
-fn is_empty(output: &Payload) -> bool {
-    match output {
-        Payload::Text(text) => text.is_empty(),
-        Payload::Parts(parts) => parts.is_empty(),
-    }
 }
 
 /// Whether the fold would reject the end of this data. Asks the fold itself, which owns the rule.

@@ -19,7 +19,7 @@ pub const BYTES_PER_TOKEN: usize = 4;
 const DATA_BYTES: usize = 1600 * BYTES_PER_TOKEN;
 
 /// The first line of a summary.
-const SUMMARY_PREFIX: &str = "What was said before, in short:\n";
+pub const SUMMARY_PREFIX: &str = "What was said before, in short:\n";
 
 /// The most characters of one block in the text to summarize.
 const MAX_BLOCK_CHARS: usize = 4000;
@@ -64,7 +64,8 @@ struct Section<'m> {
 
 impl Section<'_> {
     fn content(&self) -> &[ContentBlock] {
-        self.msg.content().get(self.blocks.clone()).unwrap_or_default()
+        let content = self.msg.content();
+        content.get(self.blocks.start..self.blocks.end.min(content.len())).unwrap_or_default()
     }
 
     fn is_question(&self) -> bool {
@@ -230,6 +231,14 @@ pub(crate) fn select_oldest(
     let text = before.into_iter().chain(old).collect::<Vec<_>>().join("\n\n");
     let text = crate::truncate::truncate_text(&text, most);
     Some(OldPart { extent: extent_before(&pieces, first, question)?, text })
+}
+
+/// A whole conversation as text, for the model that summarizes: at most so many bytes.
+pub(crate) fn describe_conversation(messages: &[Msg], most: usize) -> String {
+    let whole = |msg| Section { msg, message_index: 0, blocks: 0..usize::MAX };
+    let view = model_view(messages);
+    let texts = view.iter().map(whole).filter_map(|piece| describe_section(&piece));
+    crate::truncate::truncate_text(&texts.collect::<Vec<_>>().join("\n\n"), most)
 }
 
 fn extent_before(
@@ -454,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_of_what_is_not_there_is_none() {
+    fn a_summary_of_missing_messages_is_ignored() {
         let reach = SummaryExtent {
             kind: SOURCE_TYPE.to_owned(),
             upto: "gone".to_owned(),

@@ -7,12 +7,18 @@ use crate::middleware::MiddlewareChain;
 use crate::model::{Model, ModelSettings};
 use crate::permission::Permissions;
 use crate::tool::{InputKind, Tool, ToolSpec};
+use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 use turnwire_core::{Json, Msg};
 use turnwire_wires::ModelOptions;
 use turnwire_wires::model_request::{ToolDefinition, ToolKind};
+
+/// The field of a request that asks for compaction.
+const CONTEXT_MANAGEMENT: &str = "context_management";
+/// The least number of tokens that a client can have its conversation compacted to.
+const MIN_THRESHOLD: u32 = 1000;
 
 /// The configuration of an agent.
 pub(crate) struct LoopConfig {
@@ -151,9 +157,33 @@ impl LoopConfig {
         (options, removed)
     }
 
+    /// Above how many tokens a client requests that its conversation is compacted: `context_management` of the Responses
+    /// API. `None`: the client does not request it, or the provider of the model does it.
+    pub fn compact_threshold(&self, client: &ClientContext) -> Option<u32> {
+        #[derive(Deserialize)]
+        struct Entry {
+            r#type: String,
+            compact_threshold: Option<u32>,
+        }
+        let is_same_wire = self.model.wire().is_some_and(|(wire, _)| wire == client.wire);
+        let is_native = is_same_wire && *self.client_options() == ClientOptions::All;
+        if is_native || client.wire != "openai-responses" {
+            return None;
+        }
+        let entries: Vec<Entry> = client.extra.get(CONTEXT_MANAGEMENT).ok().flatten()?;
+        let compaction = entries.into_iter().filter(|entry| entry.r#type == "compaction");
+        compaction
+            .filter_map(|entry| entry.compact_threshold)
+            .min()
+            .map(|tokens| tokens.max(MIN_THRESHOLD))
+    }
+
     /// Checks what a client sends along. Returns the names of options and tools that the model does not get.
     pub fn check_client(&self, client: &ClientContext) -> Result<Vec<String>, String> {
         let (options, mut ignored) = self.model_options(client);
+        let wire = self.model.wire().map_or("", |(wire, _)| wire);
+        let checked = client.options().check_answer(wire, &options);
+        checked.map_err(|error| error.message().to_owned())?;
         let tools = self.tool_definitions(client);
         let mut is_written = Box::new(|_: &ClientTool| true) as Box<dyn Fn(&ClientTool) -> bool>;
         if let Some((wire, model)) = self.model.wire() {
@@ -170,6 +200,9 @@ impl LoopConfig {
         let is_taken = |tool: &ClientTool| taken.iter().any(|other| std::ptr::eq(*other, tool));
         let lost = client.tools.iter().filter(|tool| !is_taken(tool) || !is_written(tool));
         ignored.extend(lost.map(|tool| format!("tools.{}", tool.name)));
+        if self.compact_threshold(client).is_some() {
+            ignored.retain(|name| name != CONTEXT_MANAGEMENT);
+        }
         Ok(ignored)
     }
 }

@@ -231,11 +231,7 @@ impl Conversation {
                 self.log.close_open_replies(&FinishedReason::Interrupted, None);
             }
             Err(AgentError::Failed(why) | AgentError::LogLost(why)) => {
-                let error = ReplyError {
-                    r#type: ErrorType::Internal,
-                    message: why.clone(),
-                    ..ReplyError::default()
-                };
+                let error = ReplyError::new(ErrorType::Internal, why.clone());
                 self.log.close_open_replies(&FinishedReason::Error, Some(&error));
                 return Err(AgentError::Failed(why));
             }

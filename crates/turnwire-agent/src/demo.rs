@@ -33,13 +33,18 @@ mod scenes;
 mod tools;
 mod writer;
 
-use crate::replier::{AgentError, Journal, Replier, ReplyRequest};
+use crate::compaction::describe_conversation;
+use crate::replier::{AgentError, Journal, Replier, ReplyRequest, Summary};
 use async_trait::async_trait;
 use pace::PacedJournal;
 use scene_choice::Scene;
 use std::time::Duration;
+use turnwire_core::event::TokenCounts;
 use turnwire_core::{Msg, Role};
 use writer::ReplyWriter;
+
+/// The length of a summary.
+const SUMMARY_BYTES: usize = 1000;
 
 /// The offline demo agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +108,12 @@ impl Replier for DemoAgent {
 
     fn model_name(&self) -> &'static str {
         scenes::MODEL_NAME
+    }
+
+    /// The beginnings of all messages.
+    async fn summarize(&self, conversation: &[Msg]) -> Result<Option<Summary>, AgentError> {
+        let text = describe_conversation(conversation, SUMMARY_BYTES);
+        Ok(Some(Summary { text, usage: TokenCounts::default() }))
     }
 
     async fn run(

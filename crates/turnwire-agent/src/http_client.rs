@@ -11,24 +11,29 @@ use std::sync::Arc;
 /// What we call ourselves.
 pub(crate) const USER_AGENT: &str = concat!("turnwire/", env!("CARGO_PKG_VERSION"));
 
-/// The beginning of a client, for plain http or for https.
+/// Builds a client for plain http or for https.
 ///
-/// Redirects are not followed: a key must not travel. A proxy of the environment (`HTTPS_PROXY`,
-/// `ALL_PROXY`, `NO_PROXY`) is used for https, where it sees nothing but the host's name; a plain http
-/// address is always reached directly, since a proxy would see the key. It is HTTP/1.1, so that one
-/// answer is one connection: whoever drops the answer closes it, and no other waits behind it.
+/// Redirects are not followed, so that a key is sent to no other host. A proxy of the environment
+/// (`HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`) is used for https, where it sees only the host's name. Plain
+/// http never uses a proxy, because it would see the key. HTTP/1.1 has one response per connection:
+/// dropping the response closes the connection, and responses do not wait for each other.
 pub fn client_builder(is_plain: bool) -> Result<ClientBuilder, rustls::Error> {
-    let builder = ClientBuilder::new()
+    let builder = builder_with_tls(tls_config(is_plain)?);
+    Ok(if is_plain { builder.no_proxy() } else { builder })
+}
+
+/// The same with other rules of trust.
+pub fn builder_with_tls(tls: ClientConfig) -> ClientBuilder {
+    ClientBuilder::new()
         .redirect(Policy::none())
         .http1_only()
         .referer(false)
         .user_agent(USER_AGENT)
-        .tls_backend_preconfigured(tls_config(is_plain)?);
-    Ok(if is_plain { builder.no_proxy() } else { builder })
+        .tls_backend_preconfigured(tls)
 }
 
-/// TLS that trusts what the system trusts. Without a need for it, it trusts nobody: a machine that has
-/// no certificates can talk to a model of its own.
+/// TLS with the system's trusted certificates. For plain http it has none, so that a machine without
+/// certificates can use a local model.
 pub fn tls_config(is_plain: bool) -> Result<ClientConfig, rustls::Error> {
     let provider: Arc<CryptoProvider> = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))

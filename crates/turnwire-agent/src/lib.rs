@@ -57,6 +57,8 @@
 //! | [`fn@close_reply`] | ending a reply that cannot continue |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// Our own enums are matched without `_`, so that the compiler finds the places for a new variant.
+#![warn(clippy::wildcard_enum_match_arm)]
 
 /// Runs the example of the README as a test.
 #[cfg(doctest)]
@@ -86,7 +88,9 @@ pub mod permission;
 mod places;
 pub mod plan;
 pub mod replier;
+mod request_metadata;
 pub mod schema;
+pub mod sent_history;
 pub mod structured;
 pub mod sub_agent;
 pub mod tool;
@@ -102,6 +106,7 @@ pub use conversation::Conversation;
 pub use demo::DemoAgent;
 #[cfg(feature = "mcp")]
 pub use mcp::McpServer;
-pub use replier::{AgentError, Journal, Replier, ReplyRequest, SubAgentReply};
+pub use replier::{AgentError, Journal, Replier, ReplyRequest, SubAgentReply, Summary};
+pub use sent_history::{SentAnswer, SentHistory};
 pub use sub_agent::AgentTool;
 pub use truncate::RESULT_LIMIT;

@@ -10,7 +10,7 @@
 //! use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
 //! use turnwire_core::{FinishedReason, Msg};
 //!
-//! /// Lets nobody talk about the weather.
+//! /// Refuses questions about the weather.
 //! struct NoWeather;
 //!
 //! #[async_trait]

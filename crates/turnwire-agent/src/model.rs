@@ -51,7 +51,7 @@ pub struct ModelSettings {
     pub temperature: Option<f64>,
     /// The most output tokens.
     pub max_tokens: Option<u32>,
-    /// How the model is told who wrote each message, in a conversation of several agents.
+    /// How messages name their authors, in a conversation of several agents.
     pub agents: SpeakerFormat,
     /// Other parameters of the provider, by its names.
     pub extra: Fields,
@@ -133,6 +133,6 @@ impl ModelError {
 
 impl From<ModelError> for ReplyError {
     fn from(error: ModelError) -> Self {
-        Self { r#type: error.kind, message: error.message, ..Self::default() }
+        Self::new(error.kind, error.message)
     }
 }

@@ -149,7 +149,7 @@ fn match_field(tool: &ToolSpec, input: &InputValue, field: &str, pattern: &Patte
     let fits = values.iter().map(|(value, is_exact)| match pattern.match_value(value) {
         // Some programs ignore the case of keys.
         MatchResult::Yes if !is_exact => MatchResult::Unsure,
-        fit => fit,
+        fit @ (MatchResult::Yes | MatchResult::Unsure | MatchResult::No) => fit,
     });
     let fits: Vec<MatchResult> = fits.collect();
     match fits.first() {

@@ -3,7 +3,7 @@
 //! A client cuts a conversation into other messages than the log does, and the log may have replaced the oldest ones by a
 //! summary. But both have the same entries: a user message, an answer of the model, the results of its calls.
 
-use turnwire_core::{ContentBlock, Msg, Role};
+use turnwire_core::{ContentBlock, Msg, Role, content_blocks};
 
 /// Kinds of entries.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -20,14 +20,7 @@ impl EntryKind {
             (Role::Assistant, ContentBlock::Hint(_)) | (Role::User | Role::System, _) => {
                 Self::Input
             }
-            (
-                Role::Assistant,
-                ContentBlock::Text(_)
-                | ContentBlock::Thinking(_)
-                | ContentBlock::Data(_)
-                | ContentBlock::ToolCall(_)
-                | ContentBlock::Other(_),
-            ) => Self::Answer,
+            (Role::Assistant, content_blocks!(Text Thinking Data ToolCall Other)) => Self::Answer,
         }
     }
 }
@@ -143,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_user_says_beside_results_is_an_entry() {
+    fn user_text_beside_results_is_an_entry() {
         let hint = HintBlock { hint: "And?".into(), ..HintBlock::default() };
         let result = ToolResult::success("1", "ok");
         let call = ToolCall::new("1", "f", "{}");

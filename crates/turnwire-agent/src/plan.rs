@@ -9,7 +9,7 @@ use crate::schema::AnswerError;
 use crate::structured::{is_correction_hint, was_corrected};
 use crate::tool::{Executor, InputKind, ToolSpec};
 use turnwire_core::{
-    Behavior, ContentBlock, FinishedReason, HintBlock, Json, ModelCalls, Msg, Payload,
+    Behavior, ContentBlock, Event, EventKind, FinishedReason, HintBlock, Json, ModelCalls, Msg,
     PermissionRule, ToolCall, ToolCallState, ToolResult, ToolResultState,
 };
 
@@ -25,6 +25,8 @@ pub struct ReplyState<'s> {
     pub permissions: &'s Permissions,
     /// Rules that users accepted in this session.
     pub accepted_rules: &'s [PermissionRule],
+    /// The answer that the reply waited for, if it is known.
+    pub input: Option<&'s Event<'static>>,
     /// The limit of model calls in one reply.
     pub max_iterations: u32,
     /// The state of the answer, if it must match a JSON Schema.
@@ -202,17 +204,15 @@ fn call_action(
     let spec = (state.find_tool)(&call.name);
     match &call.state {
         ToolCallState::Asking | ToolCallState::Submitted => None,
-        // The user denied it.
-        ToolCallState::Finished if result.is_none() => Some(CallAction::Refuse(
-            ToolResultState::Denied,
-            "The user did not allow this call.".to_owned(),
-        )),
+        ToolCallState::Finished if result.is_none() => {
+            Some(CallAction::Refuse(ToolResultState::Denied, denial_text(state.input, &call.id)))
+        }
         ToolCallState::Pending
         | ToolCallState::Allowed
         | ToolCallState::Finished
         | ToolCallState::Other(_) => Some(match (spec, result) {
             (Some(spec), Some(_)) if spec.resumes => CallAction::Run(ResultStarted::Yes),
-            (Some(spec), Some(result)) if spec.idempotent && is_empty(&result.output) => {
+            (Some(spec), Some(result)) if spec.idempotent && result.output.is_empty() => {
                 CallAction::Run(ResultStarted::Yes)
             }
             (_, Some(_)) => CallAction::Interrupt,
@@ -223,6 +223,28 @@ fn call_action(
             (Some(spec), None) => apply_rules(state, call, spec),
         }),
     }
+}
+
+/// Tells the model why a call was not allowed: an expired question is not a decision.
+fn denial_text(input: Option<&Event<'_>>, call: &str) -> String {
+    let answer = input.and_then(|event| {
+        let EventKind::UserConfirmResult(answer) = &event.kind else { return None };
+        let result = answer.confirm_results.iter().find(|one| one.tool_call.id == call)?;
+        Some((result, is_timeout(event)))
+    });
+    let Some((result, is_expired)) = answer else { return "This call was not allowed.".to_owned() };
+    if is_expired {
+        return "Nobody answered in time: the question expired. The call has not run.".to_owned();
+    }
+    let reason: Option<String> = result.rest.get("message").ok().flatten();
+    let reason = reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
+    let told = "The user did not allow this call.";
+    reason.map_or_else(|| told.to_owned(), |reason| format!("{told} Reason: {reason}"))
+}
+
+/// Whether the server gave this answer because nobody else did in time.
+pub(crate) fn is_timeout(answer: &Event<'_>) -> bool {
+    answer.metadata.get::<String>("reason").ok().flatten().as_deref() == Some("timeout")
 }
 
 /// Applies the permission rules to a call that has not started.
@@ -257,18 +279,10 @@ fn invalid_input_reason(input: &str) -> Option<String> {
     Some(format!("Invalid tool input: it is {why}."))
 }
 
-fn is_empty(output: &Payload) -> bool {
-    match output {
-        Payload::Text(text) => text.is_empty(),
-        Payload::Parts(parts) => parts.is_empty(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::structured::AnswerSchema;
-    use turnwire_core::Event;
 
     const START: &str = r#""type":"MODEL_CALL_START""#;
     const END: &str = r#""type":"MODEL_CALL_END""#;
@@ -302,6 +316,7 @@ mod tests {
             find_tool: &|_| None,
             permissions: &Permissions::default(),
             accepted_rules: &[],
+            input: None,
             max_iterations: limit,
             answer: read.as_ref().map_or(AnswerCheck::Unconstrained, AnswerCheck::Checked),
             is_model_silent: is_silent,
@@ -311,6 +326,26 @@ mod tests {
 
     fn events(parts: &[&[String]]) -> Vec<String> {
         parts.concat()
+    }
+
+    #[test]
+    fn the_model_is_told_why_a_call_was_not_allowed_and_an_expired_question_is_no_decision() {
+        let told = |metadata: &str, message: &str| {
+            let event = format!(
+                r#"{{"type":"USER_CONFIRM_RESULT","reply_id":"r","metadata":{metadata},"confirm_results":
+                [{{"confirmed":false,"tool_call":{{"type":"tool_call","id":"c","name":"t","input":""}}{message}}}]}}"#
+            );
+            let event = Event::from_json(&event).unwrap().into_owned();
+            (denial_text(Some(&event), "c"), denial_text(Some(&event), "another"))
+        };
+        let unknown = "This call was not allowed.";
+        assert_eq!(denial_text(None, "c"), unknown);
+        let denied = ("The user did not allow this call.".to_owned(), unknown.to_owned());
+        assert_eq!(told("{}", ""), denied);
+        let reason = r#","message":" too expensive ""#;
+        assert_eq!(told("{}", reason).0, "The user did not allow this call. Reason: too expensive");
+        let expired = told(r#"{"reason":"timeout"}"#, "").0;
+        assert_eq!(expired, "Nobody answered in time: the question expired. The call has not run.");
     }
 
     #[test]
@@ -330,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_put_right_once_even_at_the_limit() {
+    fn an_invalid_answer_is_corrected_once_even_at_the_limit() {
         let shape = AnswerSchema::new(&Json::parse(r#"{"type":"integer"}"#).unwrap()).unwrap();
         let shape = Some(&shape);
         let start = [START.to_owned()];
@@ -350,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn who_refuses_is_not_asked_for_a_form() {
+    fn a_refusal_is_not_checked_against_the_schema() {
         let shape = AnswerSchema::new(&Json::parse(r#"{"type":"integer"}"#).unwrap()).unwrap();
         for reason in ["refusal", "length", "error", "content_filter", "truncated"] {
             let end = format!(r#"{END},"finished_reason":"{reason}""#);

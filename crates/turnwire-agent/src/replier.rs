@@ -65,10 +65,10 @@ use crate::hints::HintStore;
 use async_trait::async_trait;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
-use turnwire_core::event::SubAgent;
+use turnwire_core::event::{SubAgent, TokenCounts};
 use turnwire_core::{Event, ModelCalls, Msg, PermissionRule};
-use turnwire_wires::ModelOption;
 use turnwire_wires::model_request::ToolKind;
+use turnwire_wires::{ModelOption, ModelOptions};
 
 /// A request to start a reply or to continue one.
 #[derive(Debug, Clone)]
@@ -165,6 +165,15 @@ pub trait Journal: Send {
     }
 }
 
+/// A summary of a conversation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// The summary.
+    pub text: String,
+    /// What it cost.
+    pub usage: TokenCounts,
+}
+
 /// Why an agent cannot continue.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AgentError {
@@ -192,12 +201,20 @@ pub trait Replier: Send + Sync + 'static {
     /// tool choice that the model cannot be given. Returns the names of options and tools that have no effect.
     fn check_client(&self, client: &ClientContext) -> Result<Vec<String>, String> {
         let options = client.options();
-        let set = ModelOption::ALL.iter().copied().filter(|option| options.says_more(*option));
+        let checked = options.check_answer("", &ModelOptions::default());
+        checked.map_err(|error| error.message().to_owned())?;
+        let set =
+            ModelOption::ALL.iter().copied().filter(|option| options.differs_from_default(*option));
         // The form of the answer is every agent's own matter.
         let set = set.filter(|option| *option != ModelOption::ResponseFormat);
         let set = set.map(|option| options.client_name(option).to_owned());
         let hosted = client.tools.iter().filter(|tool| tool.kind == ToolKind::Hosted);
         Ok(set.chain(hosted.map(|tool| format!("tools.{}", tool.name))).collect())
+    }
+
+    /// Summarizes a conversation, for a client that continues with the summary. `None`: this agent cannot.
+    async fn summarize(&self, _conversation: &[Msg]) -> Result<Option<Summary>, AgentError> {
+        Ok(None)
     }
 
     /// Starts or continues a reply. Returns after it committed a `REPLY_END`, or a `REQUIRE_…` event: then

@@ -306,13 +306,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_wrapped_for_the_provider_and_unwrapped_again() {
+    fn a_schema_other_than_an_object_is_wrapped_for_the_provider_and_unwrapped_again() {
         let list = shape(
             r##"{"type":"array","items":{"$ref":"#/$defs/n"},"$defs":{"n":{"type":"integer"}}}"##,
         );
-        let told: Value = list.output().schema.parse_as().unwrap();
-        assert_eq!(told.pointer("/properties/answer/type"), Some(&json!("array")));
-        assert_eq!(told.pointer("/$defs/n/type"), Some(&json!("integer")));
+        let schema: Value = list.output().schema.parse_as().unwrap();
+        assert_eq!(schema.pointer("/properties/answer/type"), Some(&json!("array")));
+        assert_eq!(schema.pointer("/$defs/n/type"), Some(&json!("integer")));
         assert_eq!(read(&list, r#"{"answer":[1,2]}"#).unwrap(), "[1,2]");
         assert_eq!(read(&list, "[3]").unwrap(), "[3]");
         assert!(read(&list, r#"{"answer":["x"]}"#).unwrap_err().contains("/0"));
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_words_count() {
+    fn the_last_text_counts() {
         let any = shape(r#"{"type":"object"}"#);
         let talk: Vec<ContentBlock> = vec!["Here: {".into(), r#"{"a":1}"#.into()];
         assert_eq!(any.parse_reply(&Msg::assistant("a", talk)).unwrap().text(), r#"{"a":1}"#);

@@ -281,9 +281,9 @@ impl ToolContext {
         self.send(UpdateContent::Part(Box::new(part.into()))).await;
     }
 
-    pub(crate) async fn send(&self, said: UpdateContent) {
+    pub(crate) async fn send(&self, content: UpdateContent) {
         // If the receiver is gone, the reply was stopped.
-        let _ = self.sender.send(ToolUpdate { call_id: self.call_id.clone(), content: said }).await;
+        let _ = self.sender.send(ToolUpdate { call_id: self.call_id.clone(), content }).await;
     }
 
     /// Sends findings after the tool went to the [background](ToolOutput::Background).

@@ -7,7 +7,7 @@
 use crate::model::{Model, ModelError, ModelRequest, ModelStream};
 use futures_util::StreamExt;
 use std::collections::{HashMap, HashSet};
-use turnwire_core::{ContentBlock, EventKind, Msg};
+use turnwire_core::{ContentBlock, EventKind, Msg, content_blocks};
 use turnwire_wires::ModelOption;
 use turnwire_wires::model_request::{ToolChoice, ToolDefinition};
 
@@ -110,11 +110,7 @@ impl ProviderNames {
         let concerns = |block: &ContentBlock| match block {
             ContentBlock::ToolCall(call) => is_told(&call.name),
             ContentBlock::ToolResult(result) => is_told(&result.name),
-            ContentBlock::Text(_)
-            | ContentBlock::Thinking(_)
-            | ContentBlock::Data(_)
-            | ContentBlock::Hint(_)
-            | ContentBlock::Other(_) => false,
+            content_blocks!(Text Thinking Data Hint Other) => false,
         };
         if !msg.content().iter().any(concerns) {
             return msg.clone();
@@ -127,11 +123,7 @@ impl ProviderNames {
                 ContentBlock::ToolResult(result) => {
                     result.name = self.provider_name(&result.name).to_owned();
                 }
-                ContentBlock::Text(_)
-                | ContentBlock::Thinking(_)
-                | ContentBlock::Data(_)
-                | ContentBlock::Hint(_)
-                | ContentBlock::Other(_) => {}
+                content_blocks!(Text Thinking Data Hint Other) => {}
             }
             block
         });
@@ -186,12 +178,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_provider_takes_stays() {
+    fn valid_tool_names_stay() {
         assert_eq!(provider_names(&["read", "get-weather_2"]), ["read", "get-weather_2"]);
     }
 
     #[test]
-    fn no_two_tools_are_told_by_one_name() {
+    fn no_two_tools_have_the_same_name_for_the_provider() {
         assert_eq!(
             provider_names(&["a/b", "a__b", "a.b", "a b", "ä", "", "é"]),
             ["a__b_2", "a__b", "a_b", "a_b_2", "_", "unnamed", "__2"]

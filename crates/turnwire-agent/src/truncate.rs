@@ -87,7 +87,7 @@ mod tests {
     use turnwire_core::DataBlock;
 
     #[test]
-    fn head_and_tail_stay_and_a_line_says_how_much_is_missing() {
+    fn head_and_tail_stay_and_a_line_states_how_much_is_missing() {
         let text = format!("{}é{}", "a".repeat(60), "z".repeat(60));
         assert_eq!(truncate_text(&text, 7), "aaaa\n[114 characters were left out here]\nzzz");
         assert_eq!(truncate_text(&text, 121), text);

@@ -48,6 +48,25 @@ pub enum ContentBlock {
     Other(Fields),
 }
 
+/// A pattern for [`ContentBlock`]s by the names of their variants. A `match` names with it the blocks that it ignores, so
+/// that a new variant is a compile error there.
+///
+/// ```
+/// use turnwire_core::{ContentBlock, content_blocks};
+///
+/// fn text_of(block: &ContentBlock) -> &str {
+///     match block {
+///         ContentBlock::Text(block) => &block.text,
+///         ContentBlock::Thinking(block) => &block.thinking,
+///         content_blocks!(Data Hint ToolCall ToolResult Other) => "",
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! content_blocks {
+    ($($variant:ident)+) => { $($crate::ContentBlock::$variant(_))|+ };
+}
+
 macro_rules! block_types {
     ($($(#[$doc:meta])* $variant:ident = $word:literal,)+) => {
         /// The `type` of a block. The older media blocks have their own types, although they are
@@ -200,6 +219,16 @@ pub enum Part {
 }
 
 impl Part {
+    /// The block as a part; `None` for a block that cannot be inside of others.
+    pub fn from_block(block: ContentBlock) -> Option<Self> {
+        match block {
+            ContentBlock::Text(block) => Some(Self::Text(block)),
+            ContentBlock::Data(block) => Some(Self::Data(block)),
+            ContentBlock::Other(fields) => Some(Self::Other(fields)),
+            content_blocks!(Thinking Hint ToolCall ToolResult) => None,
+        }
+    }
+
     /// The part's id; empty if it has none.
     pub fn id(&self) -> &str {
         match self {
@@ -253,6 +282,14 @@ pub enum Payload {
 }
 
 impl Payload {
+    /// Whether it has neither text nor parts.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::Text(text) => text.is_empty(),
+            Self::Parts(parts) => parts.is_empty(),
+        }
+    }
+
     /// The text of all text parts, joined by the separator.
     pub fn text(&self, separator: &str) -> String {
         match self {

@@ -45,10 +45,10 @@ use crate::base64;
 use crate::block::{ContentBlock, Part, Payload, Source, ToolResult};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, EventKind, ModelCallEnd, ReplyEnd, ReplyStart};
-use crate::event_kinds;
 use crate::msg::{Msg, Usage, check_role};
 use crate::names::Role;
 use crate::work;
+use crate::{content_blocks, event_kinds};
 use block_index::BlockIndex;
 use memory::Seen;
 use std::collections::HashSet;
@@ -408,13 +408,7 @@ fn open_source(block: &ContentBlock, place: usize) -> Option<&Source> {
             },
             Payload::Text(_) => None,
         },
-        ContentBlock::Data(_)
-        | ContentBlock::ToolResult(_)
-        | ContentBlock::Text(_)
-        | ContentBlock::Thinking(_)
-        | ContentBlock::Hint(_)
-        | ContentBlock::ToolCall(_)
-        | ContentBlock::Other(_) => None,
+        content_blocks!(Data ToolResult Text Thinking Hint ToolCall Other) => None,
     }
 }
 

@@ -78,25 +78,37 @@ impl Json {
 
 /// The text without white space between tokens, or `None` if there is none.
 fn remove_white_space(text: &str) -> Option<String> {
+    let bytes = text.as_bytes();
     let mut out: Option<String> = None;
-    let mut kept = 0;
-    let (mut in_string, mut escaped) = (false, false);
-    for (at, byte) in text.bytes().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = in_string,
-            b'"' => in_string = !in_string,
-            b' ' | b'\n' | b'\r' | b'\t' if !in_string => {
+    let (mut at, mut kept) = (0, 0);
+    while let Some(byte) = bytes.get(at) {
+        at = match byte {
+            b'"' => string_end(bytes, at + 1),
+            b' ' | b'\n' | b'\r' | b'\t' => {
                 out.get_or_insert_with(|| String::with_capacity(text.len()))
                     .push_str(text.get(kept..at).unwrap_or_default());
                 kept = at + 1;
+                kept
             }
-            _ => {}
-        }
+            _ => at + 1,
+        };
     }
     let mut out = out?;
     out.push_str(text.get(kept..).unwrap_or_default());
     Some(out)
+}
+
+/// The position behind the string of which this is the first position.
+fn string_end(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(found) = bytes.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+        at += found + 1;
+        if bytes.get(at - 1) == Some(&b'"') {
+            return at;
+        }
+        // The character behind a backslash.
+        at += 1;
+    }
+    bytes.len()
 }
 
 impl<T: Into<Value>> From<T> for Json {

@@ -99,6 +99,13 @@ object! {
     }
 }
 
+impl ReplyError {
+    /// An error of this type, with a message for people.
+    pub fn new(r#type: ErrorType, message: impl Into<String>) -> Self {
+        Self { r#type, message: message.into(), rest: Fields::default() }
+    }
+}
+
 /// Whether a message of this role may contain a block of this type. Unknown types are allowed in every
 /// role.
 pub(crate) fn check_role(role: Role, block: BlockType, id: &str) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Positions in a session's log: [`Seq`] is one event, [`Head`] is the end of what is there.
+//! Positions in a session's log: [`Seq`] is one event, [`Head`] is the end of the log.
 //!
 //! ```
 //! use turnwire_core::{Head, Seq};

@@ -123,7 +123,7 @@ mod replies {
     }
 
     #[test]
-    fn a_resumed_reply_that_says_so_again_keeps_its_name_also_after_a_stop() {
+    fn a_resumed_reply_with_a_second_start_keeps_its_name_also_after_a_stop() {
         let msg = fold(&[event("REPLY_START", json!({"name": "alice", "role": "user"}))]);
         let cursor = serde_json::to_string(&msg.cursor()).unwrap();
         let mut later = Msg::from_json(&msg.to_json())
@@ -159,7 +159,7 @@ mod replies {
     }
 
     #[test]
-    fn nothing_comes_after_the_end_but_what_is_no_part_of_the_reply() {
+    fn after_the_end_come_only_events_outside_of_the_reply() {
         let mut msg = fold(&[event("REPLY_END", json!({"id": "end"}))]);
         for late in [
             event("REPLY_END", json!({"id": "another"})),
@@ -357,7 +357,7 @@ mod blocks_of_text {
     }
 
     #[test]
-    fn discarded_blocks_are_taken_out_and_their_ids_are_free_again() {
+    fn discarded_blocks_are_removed_and_their_ids_are_free_again() {
         let end = event("MODEL_CALL_END", json!({"discard": ["b", "c", "never there"]}));
         let mut events = vec![text_start("a"), text_start("b"), text_delta("b", "lost")];
         events.extend(call("c"));
@@ -411,7 +411,7 @@ mod blocks_of_text {
     }
 
     #[test]
-    fn of_blocks_with_one_id_the_last_counts_also_after_a_stop_and_in_a_table() {
+    fn the_last_of_several_blocks_with_one_id_counts_also_after_a_stop_and_in_a_table() {
         for others in [0, 20] {
             let mut blocks = vec![json!({"type": "text", "text": "", "id": "a"}); 3];
             blocks.extend(
@@ -480,7 +480,7 @@ mod data {
     }
 
     #[test]
-    fn what_is_not_base64_is_refused() {
+    fn invalid_base64_is_refused_without_a_change() {
         let mut msg = fold(&[start(), delta("aGVs")]);
         for bad in ["!", "=", "a=b=", "ü"] {
             assert_eq!(refused_kind(&mut msg, &delta(bad)), ErrorKind::BadBase64, "{bad}");
@@ -788,7 +788,7 @@ mod streams {
     const HI: &str = r#"{"type":"MESSAGE","id":"e1","message":{"id":"u1","name":"alice","role":"user","content":"hi"}}"#;
 
     #[test]
-    fn whole_messages_stand_where_they_came_and_a_repeat_changes_nothing() {
+    fn whole_messages_keep_their_position_and_a_repeat_changes_nothing() {
         let mut folder = Folder::default();
         assert_eq!(push(&mut folder, HI), Ok(Outcome::Applied));
         assert_eq!(

@@ -124,7 +124,7 @@ fn a_stream_folds_to_these_bytes() {
 }
 
 #[test]
-fn of_a_repeated_key_the_last_value_counts() {
+fn the_last_value_of_a_repeated_key_counts() {
     let line = r#"{"type":"USER_INTERRUPT","reply_id":"r","x":1,"x":2,"type":"USER_INTERRUPT"}"#;
     let event = Event::from_json(line).unwrap();
     assert_eq!(event.rest.get::<u8>("x").unwrap(), Some(2));
@@ -156,7 +156,7 @@ fn line_breaks_inside_a_field_are_removed() {
 }
 
 #[test]
-fn the_error_says_why_json_is_not_an_event() {
+fn the_error_states_why_json_is_not_an_event() {
     for (line, expected) in [
         ("", "NotJson: EOF while parsing a value at line 1 column 0"),
         ("{\"type\":", "NotJson: EOF while parsing a value at line 1 column 8"),
@@ -207,7 +207,7 @@ fn the_error_says_why_json_is_not_an_event() {
 }
 
 #[test]
-fn the_error_says_where_json_is_not_a_message() {
+fn the_error_states_where_json_is_not_a_message() {
     for (line, expected) in [
         (r#"{"role":"user"}"#, "NotAMessage: `content` is missing"),
         (r#"{"content":"hi"}"#, "NotAMessage: `role` is missing"),

@@ -105,7 +105,7 @@ fn every_block_makes_a_message_and_every_part_a_result() {
 }
 
 #[test]
-fn text_is_joined_and_no_text_is_none() {
+fn texts_are_joined_and_missing_text_is_none() {
     let msg = Msg::assistant("a", ["one".into(), ThinkingBlock::new("hm").into(), "two".into()]);
     assert_eq!(msg.text("\n").as_deref(), Some("one\ntwo"));
     assert_eq!(msg.text("").as_deref(), Some("onetwo"));

@@ -20,16 +20,18 @@
 //! assert_ne!(digest(&sent), digest(&again[..2]));
 //! ```
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use turnwire_core::{ContentBlock, Msg, Part, Payload, Role, Source, ToolCall};
+use std::borrow::Cow;
+use turnwire_core::{ContentBlock, Json, Msg, Part, Payload, Role, Source, ToolCall};
 
 /// Text that programs add to user messages and change from turn to turn. It does not count.
 const CONTEXT_TAGS: [&str; 3] = ["system-reminder", "environment_context", "turn_context"];
 
 /// A digest of a conversation up to the end of a step. Two conversations of different tenants, agents
 /// or holders of credentials never have the same one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct HistoryDigest(pub [u8; 16]);
 
 impl HistoryDigest {
@@ -145,9 +147,15 @@ impl HistoryStep {
     }
 
     fn add_block(&mut self, block: &ContentBlock) {
+        if self.is_answer
+            && let Some(text) = answer_text(block)
+        {
+            return self.add_text(text);
+        }
         match block {
-            ContentBlock::Text(block) if self.is_answer => self.add_text(&block.text),
-            ContentBlock::Text(block) => self.add_text(&without_context_tags(&block.text)),
+            ContentBlock::Text(block) if !self.is_answer => {
+                self.add_text(&without_context_tags(&block.text));
+            }
             ContentBlock::Data(block) if !self.is_answer => {
                 self.data.push(source_digest(&block.source));
             }
@@ -157,7 +165,8 @@ impl HistoryStep {
                 content: payload_content(&result.output),
             }),
             // Clients drop thinking and what they do not know.
-            ContentBlock::Data(_)
+            ContentBlock::Text(_)
+            | ContentBlock::Data(_)
             | ContentBlock::Thinking(_)
             | ContentBlock::Hint(_)
             | ContentBlock::Other(_) => {}
@@ -168,6 +177,20 @@ impl HistoryStep {
     fn sort_results(&mut self, calls: &[StepCall]) {
         let place = |result: &StepResult| calls.iter().position(|call| call.id == result.id);
         self.results.sort_by_key(|result| place(result).unwrap_or(usize::MAX));
+    }
+}
+
+/// The text of a block of an answer, as clients send it back. Audio comes back as its provider's id, without its transcript.
+pub(crate) fn answer_text(block: &ContentBlock) -> Option<&str> {
+    const AUDIO_ID: &str = "audio_id";
+    match block {
+        ContentBlock::Text(block) => block.rest.raw(AUDIO_ID).is_none().then_some(&block.text),
+        ContentBlock::Data(block) => block.rest.raw(AUDIO_ID).map(Json::text),
+        ContentBlock::Thinking(_)
+        | ContentBlock::Hint(_)
+        | ContentBlock::ToolCall(_)
+        | ContentBlock::ToolResult(_)
+        | ContentBlock::Other(_) => None,
     }
 }
 
@@ -279,14 +302,17 @@ pub fn join_calls(steps: &[HistoryStep], count: usize) -> Option<[HistoryStep; 2
 }
 
 /// A text without the elements that programs add and change.
-pub fn without_context_tags(text: &str) -> String {
-    let mut rest = text.to_owned();
+pub fn without_context_tags(text: &str) -> Cow<'_, str> {
+    let mut rest = Cow::Borrowed(text);
     for tag in CONTEXT_TAGS {
+        if !text.contains('<') {
+            break;
+        }
         let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
         while let Some(start) = rest.find(&open)
             && let Some(length) = rest.get(start..).and_then(|from| from.find(&close))
         {
-            rest.replace_range(start..start + length + close.len(), "");
+            rest.to_mut().replace_range(start..start + length + close.len(), "");
         }
     }
     rest

@@ -5,6 +5,8 @@
 
 mod totals;
 
+#[cfg(feature = "postgres")]
+pub(crate) use totals::ExactSum;
 pub use totals::{AgentTotals, SessionUsage};
 
 use serde::{Deserialize, Serialize};

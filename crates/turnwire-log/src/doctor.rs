@@ -15,7 +15,6 @@ use crate::store::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::time::Duration;
 use turnwire_core::{EventKind, Head, Seq};
 
 /// How many bytes of the log are read at a time.
@@ -197,7 +196,7 @@ async fn superseded_ids(store: &dyn Store, record: &SessionRecord) -> Result<BTr
 }
 
 async fn write_state(store: &dyn Store, session: SessionNumber, state: SessionState) -> Result<()> {
-    let lease = store.acquire_lease(session, "doctor", Duration::from_secs(30)).await?;
+    let lease = store.acquire_lease(session, "doctor").await?;
     let append =
         Append { state: Some(state), ..Append::empty(session, lease.fence, crate::log::now_ms()) };
     store.append(append).await

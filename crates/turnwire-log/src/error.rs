@@ -1,5 +1,6 @@
 //! The errors of a log and its engines.
 
+use crate::store::cluster::Node;
 use turnwire_core::Seq;
 
 /// A result with [`Error`].
@@ -15,6 +16,9 @@ pub enum Error {
     /// Another owner has the session: nothing was written.
     #[error("another owner has this session now")]
     Fenced,
+    /// Another node has the session and is alive: requests that change it go there.
+    #[error("the session belongs to node {}", .0.id)]
+    Owned(Box<Node>),
     /// The events do not continue at the log's end: nothing was written. Read the head again.
     #[error("the log has changed meanwhile")]
     OutOfOrder,

@@ -13,10 +13,12 @@ mod transaction;
 
 pub use history::HistoryInput;
 pub use open_reply::{OpenReply, PendingCalls};
+pub use state::{RULE_REVOKED, is_same_rule};
 pub use transaction::{PushOutcome, Transaction};
 
 use crate::store::{
-    Fence, IdempotencyRecord, QueuedMessage, SessionNumber, SessionState, SessionStatus,
+    Fence, IdempotencyRecord, QueuedMessage, SessionNumber, SessionRecord, SessionState,
+    SessionStatus,
 };
 use crate::tail_cache::TailCache;
 use std::collections::{HashMap, VecDeque};
@@ -31,6 +33,10 @@ pub(crate) enum FinishedMessage {
     Whole(String),
 }
 
+/// How many recent events are read after a restart to recognise repeats, besides those of open
+/// replies.
+const RECENT_EVENTS: u64 = 1000;
+
 /// How many finished messages are kept in memory; others are looked up in the store.
 const MAX_FINISHED: usize = 256;
 /// How many ids of events outside of replies are remembered at least.
@@ -41,6 +47,10 @@ const MAX_OTHER_IDS: usize = 1 << 15;
 pub(crate) struct LoadedSession {
     pub number: SessionNumber,
     pub fence: Fence,
+    /// The term of this process's lease under which it was acquired. `None` if it was only loaded to read.
+    pub lease_term: Option<u64>,
+    /// How often this process acquired the session after another node may have written it.
+    pub ownership: u64,
     pub first: Seq,
     /// The last seq that was assigned, durable or not.
     pub last: Head,
@@ -68,6 +78,8 @@ impl LoadedSession {
         Self {
             number: no,
             fence,
+            lease_term: None,
+            ownership: 0,
             first,
             last,
             state,
@@ -100,6 +112,37 @@ impl LoadedSession {
                 self.finished.remove(&oldest);
                 self.knows_all_finished = false;
             }
+        }
+    }
+
+    /// A session as it is stored, without what is in its events. [`replay`](Self::replay) adds those from
+    /// [`replay_from`](Self::replay_from) on.
+    pub fn from_record(record: &SessionRecord, fence: Fence, lease_term: Option<u64>) -> Self {
+        let SessionRecord { number, first, head, state, .. } = record;
+        Self { lease_term, ..Self::new(*number, fence, *first, *head, state.clone()) }
+    }
+
+    /// The first event to replay in a session that is new here.
+    pub fn replay_from(&self) -> Seq {
+        let recent = self.last.minus(RECENT_EVENTS).next();
+        let from = self.state.open_from.map_or(recent, |open| recent.min(open));
+        from.max(self.first)
+    }
+
+    /// Continues to a later record of the session, and returns the first event to replay.
+    pub fn continue_to(&mut self, record: &SessionRecord) -> Seq {
+        let from = self.last.next().max(record.first);
+        (self.first, self.last, self.state) = (record.first, record.head, record.state.clone());
+        from
+    }
+
+    /// Removes replies that ended before the first one that is open.
+    pub fn close_ended_replies(&mut self) {
+        let open_from = self.state.open_from;
+        let is_open = |reply: &OpenReply| open_from.is_some_and(|open| reply.first >= open);
+        let ended: Vec<OpenReply> = self.replies.extract_if(.., |reply| !is_open(reply)).collect();
+        for reply in ended {
+            self.remember(reply.msg.id().to_owned(), FinishedMessage::Reply(reply.ids));
         }
     }
 

@@ -289,27 +289,12 @@ impl Store for MemoryStore {
         self.0.lock().delete(session)
     }
 
-    // The lease does not expire, because no other process can see this store.
-    async fn acquire_lease(
-        &self,
-        session: SessionNumber,
-        _owner: &str,
-        _ttl: Duration,
-    ) -> Result<Lease> {
+    async fn acquire_lease(&self, session: SessionNumber, _owner: &str) -> Result<Lease> {
         let mut data = self.0.lock();
         let fence = Fence(data.last_fence + 1);
         data.get_mut(session)?.acquire(fence);
         data.last_fence = fence.0;
         Ok(Lease { fence })
-    }
-
-    async fn renew_lease(
-        &self,
-        session: SessionNumber,
-        lease: Lease,
-        _ttl: Duration,
-    ) -> Result<()> {
-        self.0.lock().get(session)?.check_fence(lease.fence)
     }
 
     fn append(&self, append: Append) -> StoreFuture<()> {
@@ -323,12 +308,6 @@ impl Store for MemoryStore {
         max_bytes: usize,
     ) -> Result<Vec<EventLines>> {
         self.0.lock().get(session)?.read(from, max_bytes)
-    }
-
-    async fn wait_for_events(&self, session: SessionNumber, after: Head) -> Result<Head> {
-        let mut end = self.0.lock().get(session)?.end.subscribe();
-        // The sender is dropped with the session.
-        end.wait_for(|last| *last > after).await.map(|last| *last).map_err(|_| Error::NoSession)
     }
 
     async fn find_message(

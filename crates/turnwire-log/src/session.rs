@@ -4,20 +4,22 @@
 mod append;
 mod history;
 mod load;
+mod owner;
 
 use crate::error::{Error, Result};
 use crate::loaded_session::{LoadedSession, OpenReply, PendingCalls, Transaction};
-use crate::log::ReadQueue;
+use crate::log::LogContext;
 use crate::projection::parse_event;
 use crate::store::{
     EventLines, QueuedMessage, SessionKey, SessionNumber, SessionPatch, SessionRecord,
-    SessionState, SessionStatus, Store,
+    SessionState, SessionStatus,
 };
 use append::ChangeOutcome;
+use load::Access;
 use parking_lot::Mutex;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::watch;
 use turnwire_core::{Event, Head, Seq};
 
@@ -31,9 +33,7 @@ pub struct Session {
     epoch: String,
     agent: String,
     created_ms: i64,
-    store: Arc<dyn Store>,
-    owner: Arc<str>,
-    reads: ReadQueue,
+    log: Arc<LogContext>,
     details: Mutex<Details>,
     inner: Mutex<Inner>,
     /// Held by the task that loads the session.
@@ -42,6 +42,8 @@ pub struct Session {
     deleted: AtomicBool,
     /// Whether it was used since the last eviction.
     recently_used: AtomicBool,
+    /// Counts what may have changed finished messages.
+    history_version: AtomicU64,
 }
 
 /// What a client may change.
@@ -60,6 +62,17 @@ struct Inner {
     /// How often unwritten changes had to be discarded.
     failures: u64,
     last_error: Option<Error>,
+    /// The lease under which the session was owned last, and how often others may have written it before that.
+    ownership: Ownership,
+}
+
+/// Whether this process has owned a session without interruption.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ownership {
+    /// The term of this process's lease, while the session is owned.
+    lease_term: Option<u64>,
+    /// How often the session was acquired after another node may have had it.
+    count: u64,
 }
 
 /// The durable head of a session and what it is doing there.
@@ -97,6 +110,8 @@ pub struct Snapshot {
     pub open: Vec<OpenReply>,
     /// The queued messages.
     pub queue: Vec<QueuedMessage>,
+    /// A number that changes when another node may have written the session in between.
+    pub ownership: u64,
     /// The title for people; may be empty.
     pub title: String,
     /// Any data that the creator stored with it.
@@ -111,12 +126,7 @@ impl Snapshot {
 }
 
 impl Session {
-    pub(crate) fn new(
-        record: SessionRecord,
-        store: Arc<dyn Store>,
-        owner: Arc<str>,
-        reads: ReadQueue,
-    ) -> Self {
+    pub(crate) fn new(record: SessionRecord, log: Arc<LogContext>) -> Self {
         let head =
             HeadState { head: record.head, status: record.state.status, ..HeadState::default() };
         Self {
@@ -125,21 +135,20 @@ impl Session {
             epoch: record.epoch,
             agent: record.agent,
             created_ms: record.created_ms,
-            store,
-            owner,
-            reads,
+            log,
             details: Mutex::new(Details { title: record.title, metadata: record.metadata }),
             inner: Mutex::default(),
             loading: tokio::sync::Mutex::default(),
             head: watch::Sender::new(head),
             deleted: AtomicBool::new(false),
             recently_used: AtomicBool::new(true),
+            history_version: AtomicU64::new(0),
         }
     }
 
     /// Runs a read of the engine when it is the tenant's turn.
     async fn read_fairly<T>(&self, read: impl Future<Output = Result<T>>) -> Result<T> {
-        self.reads.run(&self.key.tenant, read).await
+        self.log.reads.run(&self.key.tenant, read).await
     }
 
     /// Its tenant and id.
@@ -203,7 +212,7 @@ impl Session {
     ) -> Result<(R, Receipt), E> {
         let mut change = Some(change);
         loop {
-            self.prepare(touched).await?;
+            self.prepare(Access::Write, touched).await?;
             match self.apply_change(&mut change)? {
                 ChangeOutcome::NotLoaded => {}
                 ChangeOutcome::NoChange { done, head, appends, failures } => {
@@ -218,11 +227,20 @@ impl Session {
         }
     }
 
-    /// The session as it is, with durable events only.
+    /// The session as it is, with durable events only. It shows everything that any node has shown before.
     pub async fn snapshot(self: &Arc<Self>) -> Result<Snapshot> {
+        self.snapshot_with(Access::Read).await
+    }
+
+    /// The same, for a task that works on the session: `Owned` if another node owns it.
+    pub async fn snapshot_as_owner(self: &Arc<Self>) -> Result<Snapshot> {
+        self.snapshot_with(Access::Write).await
+    }
+
+    async fn snapshot_with(self: &Arc<Self>, access: Access) -> Result<Snapshot> {
         loop {
             let (snapshot, appends, failures) = {
-                self.prepare(&[]).await?;
+                self.prepare(access, &[]).await?;
                 let inner = self.inner.lock();
                 let Some(live) = &inner.live else { continue };
                 let about = self.details.lock().clone();
@@ -232,6 +250,7 @@ impl Session {
                     state: live.state.clone(),
                     open: live.replies.clone(),
                     queue: live.queue.iter().cloned().collect(),
+                    ownership: live.ownership,
                     title: about.title,
                     metadata: about.metadata,
                 };
@@ -256,37 +275,50 @@ impl Session {
         if !durable.includes(from) {
             return Ok(Vec::new());
         }
+        // What a former owner has in memory may never have become durable: another node may have written other events there.
         let at_hand = {
             let inner = self.inner.lock();
-            inner.live.as_ref().and_then(|live| live.tail.read(from, durable, max_bytes))
+            let live = inner.live.as_ref().filter(|live| self.is_current_owner(live));
+            live.and_then(|live| live.tail.read(from, durable, max_bytes))
         };
         if let Some(rows) = at_hand {
             return Ok(rows);
         }
         // The engine may have events beyond the head that was announced. A client that saw them
         // would come back with a resume token from the future.
-        let rows = self.read_fairly(self.store.read_events(self.number, from, max_bytes)).await?;
+        let rows =
+            self.read_fairly(self.log.store.read_events(self.number, from, max_bytes)).await?;
         Ok(rows.iter().filter_map(|rows| rows.up_to(durable)).collect())
     }
 
     /// The first event that is kept; the seq after the head if none is.
     pub async fn first_seq(&self) -> Result<Seq> {
-        if let Some(live) = &self.inner.lock().live {
+        if let Some(live) = &self.inner.lock().live
+            && self.is_current_owner(live)
+        {
             return Ok(live.first);
         }
-        let record =
-            self.read_fairly(self.store.find_session(&self.key)).await?.ok_or(Error::NoSession)?;
+        let record = self
+            .read_fairly(self.log.store.find_session(&self.key))
+            .await?
+            .ok_or(Error::NoSession)?;
         Ok(record.first)
     }
 
-    /// The first event of the earliest open reply, if the session is loaded.
-    pub fn open_from(&self) -> Option<Seq> {
-        self.inner.lock().live.as_ref()?.state.open_from
+    /// The first event of the earliest open reply.
+    pub async fn open_from(&self) -> Result<Option<Seq>> {
+        if let Some(live) = &self.inner.lock().live
+            && self.is_current_owner(live)
+        {
+            return Ok(live.state.open_from);
+        }
+        let record = self.read_fairly(self.log.store.find_session(&self.key)).await?;
+        Ok(record.ok_or(Error::NoSession)?.state.open_from)
     }
 
     /// Changes title or metadata.
     pub async fn patch(&self, patch: SessionPatch) -> Result<()> {
-        let record = self.store.patch_session(self.number, patch).await?;
+        let record = self.log.store.patch_session(self.number, patch).await?;
         *self.details.lock() = Details { title: record.title, metadata: record.metadata };
         Ok(())
     }

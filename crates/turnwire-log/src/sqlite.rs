@@ -41,6 +41,7 @@
 //! | how blobs are stored | `blobs.rs` |
 //! | usage totals | `totals.rs` |
 //! | how conversations are recognised | `history.rs` |
+//! | copying to and from another engine | `copy.rs` |
 //! | background work | `maintenance.rs`, `checkpoint.rs` |
 //! | error messages | `errors.rs` |
 
@@ -50,7 +51,7 @@ mod batch;
 mod blobs;
 mod check;
 mod checkpoint;
-mod end_watchers;
+mod copy;
 mod errors;
 mod events;
 mod file;
@@ -65,7 +66,6 @@ mod segment;
 mod session_index;
 mod sessions;
 mod shared;
-mod sql_integers;
 mod store_impl;
 mod tail;
 mod tail_table;
@@ -74,13 +74,13 @@ mod writer;
 
 pub use backup::{ExistingStore, restore};
 pub use check::{FindingKind, Progress, StoreFinding};
+pub use copy::SqliteCopy;
 #[doc(hidden)]
 pub use tail_table::LayoutSizes;
 
 use crate::error::{Error, Result};
-use crate::store::SessionNumber;
+use crate::sql_integers;
 use batch::Batch;
-use end_watchers::EndWatchers;
 use errors::SqliteError;
 use file::{Access, FileContent, FileLock};
 use maintenance::Maintenance;
@@ -97,7 +97,6 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 use tail::Tails;
 use tail_table::TailTable;
-use turnwire_core::Head;
 use writer::{Grouping, Job, Writer};
 
 /// How to open a store.
@@ -122,6 +121,8 @@ pub struct SqliteStore {
     query_steps: Option<u64>,
     /// `None` if it was opened read-only.
     writing: Option<Writing>,
+    /// Keeps servers away while the store is copied.
+    source_lock: Option<FileLock>,
 }
 
 /// The threads of a writable store.
@@ -163,7 +164,6 @@ impl SqliteStore {
             tails: Mutex::new(opened.tails),
             publish_lock: RwLock::new(()),
             write_turn: Mutex::new(()),
-            end_watchers: EndWatchers::default(),
             unindexed: AtomicBool::new(opened.has_unindexed),
             max_bytes: AtomicU64::new(options.max_bytes.unwrap_or(u64::MAX)),
             file,
@@ -189,6 +189,7 @@ impl SqliteStore {
             shared,
             query_steps: options.query_steps,
             writing: Some(Writing { jobs: Some(jobs), threads, _lock: lock }),
+            source_lock: None,
         })
     }
 
@@ -203,13 +204,12 @@ impl SqliteStore {
             tails: Mutex::default(),
             publish_lock: RwLock::new(()),
             write_turn: Mutex::new(()),
-            end_watchers: EndWatchers::default(),
             unindexed: AtomicBool::new(false),
             max_bytes: AtomicU64::new(u64::MAX),
             file,
         });
         let readers = Readers::new(Arc::clone(&shared), Access::Inspect);
-        Ok(Self { shared, readers, query_steps: None, writing: None })
+        Ok(Self { shared, readers, query_steps: None, writing: None, source_lock: None })
     }
 
     /// The path of the file.
@@ -252,19 +252,6 @@ impl SqliteStore {
         let (job, answer) = Job::large_task(company, bytes, work);
         self.send_job(job)?;
         answer.await.unwrap_or_else(|_| Err(writer_ended(&self.shared.file)))
-    }
-
-    /// The head of a session.
-    async fn log_end(&self, session: SessionNumber) -> Result<Head> {
-        if self.writing.is_some()
-            && let Some(last) = self.shared.tails.lock().last(session.0)
-        {
-            return Ok(last);
-        }
-        let look = move |conn: &Connection, tails: &mut Tails| {
-            Ok(sessions::find_by_number(conn, session, &*tails)?.ok_or(Error::NoSession)?.head)
-        };
-        self.readers.read(look, |_, last| Ok(last)).await
     }
 
     /// Indexes all pending text, but not past the deadline of the search that needs it.

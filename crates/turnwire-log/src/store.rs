@@ -5,12 +5,13 @@
 //! become durable together. Every engine must pass [`conformance`](mod@crate::conformance).
 
 mod blobs;
+pub mod cluster;
 mod event_lines;
 mod history;
 mod queries;
 
 pub use blobs::{BLOB_PIECE_BYTES, Blob, BlobInfo, BlobReferences, NewBlob, UploadNumber, to_hex};
-pub use event_lines::EventLines;
+pub use event_lines::{EventLines, EventPage};
 pub use history::{HistoryMark, HistoryMatch, HistoryPrefill, HistoryState, MAX_HISTORY_MATCHES};
 pub use queries::{MessageQuery, SessionQuery};
 
@@ -45,12 +46,17 @@ impl SessionKey {
 }
 
 /// The engine's number of one incarnation of a session. Never reused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SessionNumber(pub i64);
 
 /// The number that an append must carry. A later owner has a higher one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fence(pub u64);
+
+impl Fence {
+    /// The fence of nobody: every append with it is refused.
+    pub(crate) const NONE: Self = Self(0);
+}
 
 /// What a session is doing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +70,19 @@ pub enum SessionStatus {
     Running,
     /// A reply is open and waits for an approval or for a result from outside.
     Waiting,
+}
+
+/// How the last reply of a session's own agent ended, unless it ended well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum SessionOutcome {
+    /// It ended with an error.
+    Failed,
+    /// Somebody stopped it, or it was interrupted.
+    Stopped,
+    /// Nobody answered one of its pending calls in time.
+    Expired,
 }
 
 /// A session as it is stored.
@@ -103,6 +122,9 @@ pub struct SessionState {
     /// The first event of the earliest reply that is still open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_from: Option<Seq>,
+    /// How its last reply ended, unless it ended well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<SessionOutcome>,
     /// The tokens of all its replies.
     #[serde(default)]
     pub usage: Usage,
@@ -401,19 +423,9 @@ pub trait Store: Send + Sync + 'static {
     /// `NoSession`.
     async fn delete_session(&self, session: SessionNumber) -> Result<()>;
 
-    /// Takes the lease of a session, from any other owner. It may end with the store that granted
-    /// it: after opening a store, acquire it again.
-    async fn acquire_lease(
-        &self,
-        session: SessionNumber,
-        owner: &str,
-        ttl: Duration,
-    ) -> Result<Lease>;
-
-    /// Extends a lease; `Fenced` if another owner has it now. Nothing in this workspace calls it
-    /// yet: both engines here allow one process at a time, and their leases do not expire. An
-    /// engine that several processes share needs it.
-    async fn renew_lease(&self, session: SessionNumber, lease: Lease, ttl: Duration) -> Result<()>;
+    /// Takes the lease of a session. `Owned` if another [node](cluster::Node) has it that is alive;
+    /// an owner that is no node counts as gone. After opening a store, acquire it again.
+    async fn acquire_lease(&self, session: SessionNumber, owner: &str) -> Result<Lease>;
 
     /// Writes an append. The future is ready when it is durable. The call itself reserves the
     /// position in the queue.
@@ -427,11 +439,6 @@ pub trait Store: Send + Sync + 'static {
         from: Seq,
         max_bytes: usize,
     ) -> Result<Vec<EventLines>>;
-
-    /// Waits until there are events after a seq, and returns the head. Nothing in this workspace
-    /// calls it yet: a [`Session`](crate::Session) learns from its own appends. A process that
-    /// follows sessions of another process needs it.
-    async fn wait_for_events(&self, session: SessionNumber, after: Head) -> Result<Head>;
 
     /// Finds a finished message.
     async fn find_message(&self, session: SessionNumber, id: &str)
@@ -466,7 +473,7 @@ pub trait Store: Send + Sync + 'static {
     async fn find_history(&self, digests: &[HistoryDigest]) -> Result<Vec<HistoryMatch>>;
 
     /// Starts the upload of a blob in pieces. An upload that [`store_blob`](Self::store_blob) does
-    /// not complete is removed when the store is opened again.
+    /// not complete is removed some time later.
     async fn begin_upload(&self) -> Result<UploadNumber>;
 
     /// Adds a piece of at most [`BLOB_PIECE_BYTES`] to an upload.
@@ -543,6 +550,12 @@ pub trait Store: Send + Sync + 'static {
             }
         }
         Ok(None)
+    }
+
+    /// What processes need that use the store together. `None` if only one process at a time can
+    /// open it.
+    fn cluster(&self) -> Option<&dyn cluster::ClusterStore> {
+        None
     }
 
     /// Deletes what retention no longer allows.

@@ -20,6 +20,15 @@ pub enum SessionPattern {
     Prefix(Box<str>),
 }
 
+impl std::fmt::Display for SessionPattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Id(id) => f.write_str(id),
+            Self::Prefix(prefix) => write!(f, "{prefix}*"),
+        }
+    }
+}
+
 impl SessionPattern {
     /// Parses a pattern.
     pub fn new(text: &str) -> Self {

@@ -160,10 +160,7 @@ async fn a_state_that_is_wrong_is_put_right() {
         (healthy.state.status, healthy.state.open_from),
         (SessionStatus::Running, Seq::new(2))
     );
-    let lease = store
-        .acquire_lease(session.number(), "x", std::time::Duration::from_secs(9))
-        .await
-        .unwrap();
+    let lease = store.acquire_lease(session.number(), "x").await.unwrap();
     let append = Append {
         state: Some(SessionState::default()),
         ..Append::empty(session.number(), lease.fence, 1)
@@ -182,10 +179,7 @@ async fn an_event_that_does_not_fit_is_named_and_the_rest_still_counts() {
     let store = &**log.store();
     let session = session(&log).await;
     publish(&session, &[user_message("u")]).await;
-    let lease = store
-        .acquire_lease(session.number(), "x", std::time::Duration::from_secs(9))
-        .await
-        .unwrap();
+    let lease = store.acquire_lease(session.number(), "x").await.unwrap();
     let bytes = "{\"type\":\"TEXT_BLOCK_END\",\"reply_id\":\"r\",\"block_id\":\"?\"}\nnothing\n";
     let append = Append {
         lines: Some(turnwire_log::store::EventLines {

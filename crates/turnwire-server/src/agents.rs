@@ -34,9 +34,9 @@ use turnwire_agent::permission::Rule;
 use turnwire_agent::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
 use turnwire_agent::{
     Agent, AgentBuilder, AgentError, AgentTool, ClientContext, DemoAgent, Journal, McpServer,
-    Replier, ReplyRequest,
+    Replier, ReplyRequest, Summary,
 };
-use turnwire_core::ToolCall;
+use turnwire_core::{Msg, ToolCall};
 
 /// The agents of the settings.
 pub struct ConfiguredAgents {
@@ -351,6 +351,10 @@ impl Replier for DescribedAgent {
 
     fn check_client(&self, client: &ClientContext) -> Result<Vec<String>, String> {
         self.replier.check_client(client)
+    }
+
+    async fn summarize(&self, conversation: &[Msg]) -> Result<Option<Summary>, AgentError> {
+        self.replier.summarize(conversation).await
     }
 
     async fn run(&self, turn: ReplyRequest, journal: &mut dyn Journal) -> Result<(), AgentError> {

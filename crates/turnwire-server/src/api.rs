@@ -115,39 +115,23 @@ const BYTES: &str = "application/octet-stream";
 const NDJSON: &str = "application/x-ndjson";
 const SSE: &str = "text/event-stream";
 
+macro_rules! route_methods {
+    ($($name:ident $method:ident)+) => {
+        impl Route {
+            $(fn $name<H, T, A>(path: &'static str, access: Access, id: &'static str, handler: H) -> Self
+            where
+                H: Handler<T, Arc<App>> + Endpoint<A>,
+                T: 'static,
+            {
+                Self::new::<H, A>(Method::$method, path, access, id, routing::$name(handler))
+            })+
+        }
+    };
+}
+
+route_methods!(get GET post POST patch PATCH delete DELETE);
+
 impl Route {
-    fn get<H, T, A>(path: &'static str, access: Access, id: &'static str, handler: H) -> Self
-    where
-        H: Handler<T, Arc<App>> + Endpoint<A>,
-        T: 'static,
-    {
-        Self::new::<H, A>(Method::GET, path, access, id, routing::get(handler))
-    }
-
-    fn post<H, T, A>(path: &'static str, access: Access, id: &'static str, handler: H) -> Self
-    where
-        H: Handler<T, Arc<App>> + Endpoint<A>,
-        T: 'static,
-    {
-        Self::new::<H, A>(Method::POST, path, access, id, routing::post(handler))
-    }
-
-    fn patch<H, T, A>(path: &'static str, access: Access, id: &'static str, handler: H) -> Self
-    where
-        H: Handler<T, Arc<App>> + Endpoint<A>,
-        T: 'static,
-    {
-        Self::new::<H, A>(Method::PATCH, path, access, id, routing::patch(handler))
-    }
-
-    fn delete<H, T, A>(path: &'static str, access: Access, id: &'static str, handler: H) -> Self
-    where
-        H: Handler<T, Arc<App>> + Endpoint<A>,
-        T: 'static,
-    {
-        Self::new::<H, A>(Method::DELETE, path, access, id, routing::delete(handler))
-    }
-
     fn new<H: Endpoint<A>, A>(
         method: Method,
         path: &'static str,
@@ -209,6 +193,12 @@ impl Route {
             is_required: true,
         });
         body.content.push((media_type, schema_of::<T>));
+        self
+    }
+
+    /// The body may be left out.
+    fn optional(mut self) -> Self {
+        self.body.iter_mut().for_each(|body| body.is_required = false);
         self
     }
 

@@ -2,6 +2,7 @@
 
 use crate::StartError;
 use crate::auth::Auth;
+use crate::cluster::ClusterNode;
 use crate::config::Config;
 use crate::deliveries::Deliveries;
 use crate::error::ApiResult;
@@ -44,6 +45,8 @@ pub struct App {
     pub(crate) searches: FairQueue,
     /// The bytes of incomplete blob uploads.
     pub(crate) uploads: ByteBudget,
+    /// This process as a node of a cluster, if the store can be shared.
+    pub(crate) cluster: Option<Arc<ClusterNode>>,
     /// Which answers have arrived at their clients.
     pub(crate) deliveries: Deliveries,
     /// Metrics.
@@ -57,11 +60,21 @@ pub struct App {
 }
 
 impl App {
-    /// Creates the state from settings, log and agents.
+    /// Creates the state from settings, log and agents, for a store that only this process uses.
     pub fn new(
         config: Config,
         log: Arc<Log>,
         agents: BTreeMap<String, Arc<dyn Replier>>,
+    ) -> Result<Arc<Self>, StartError> {
+        Self::in_cluster(config, log, agents, None)
+    }
+
+    /// The same for a node of a cluster, if the store can be shared: [`ClusterNode::open_log`] comes first.
+    pub fn in_cluster(
+        config: Config,
+        log: Arc<Log>,
+        agents: BTreeMap<String, Arc<dyn Replier>>,
+        cluster: Option<Arc<ClusterNode>>,
     ) -> Result<Arc<Self>, StartError> {
         let auth = Auth::new(&config, |name| std::env::var(name).ok()).map_err(|why| {
             StartError::new(why).hint("`turnwire config check` looks at all settings")
@@ -73,6 +86,7 @@ impl App {
             shutdown: shutdown.clone(),
             force_stop: closing.clone(),
             heartbeat: config.limits.heartbeat.0,
+            outlives_store_errors: cluster.is_some(),
         });
         let metrics = Metrics::new();
         let config = Arc::new(config);
@@ -96,6 +110,7 @@ impl App {
             turns,
             streams,
             ingest: Ingest::new(&metrics),
+            cluster,
             deliveries: Deliveries::default(),
             metrics,
             tasks: TaskTracker::new(),

@@ -23,7 +23,7 @@ pub(crate) use expiry::{expired_error, is_expired, wait_until_expired};
 pub use scopes::{Scope, Scopes};
 pub use tenant::Tenant;
 pub(crate) use tenant::{ConnectionPermit, TOO_MANY_CONNECTIONS};
-pub(crate) use tickets::Ticket;
+pub(crate) use tickets::{SharedTicket, Ticket};
 pub use turnwire_log::visible_sessions::SessionPattern;
 
 use crate::config::{Config, Limits};
@@ -249,6 +249,11 @@ impl Auth {
         self.anonymous.clone().expect("open to all")
     }
 
+    /// A tenant, with its limits on this node.
+    pub(crate) fn tenant(&self, name: &str) -> Arc<Tenant> {
+        self.tenants.get(name)
+    }
+
     /// Whether everybody may do everything.
     pub fn is_open(&self) -> bool {
         self.anonymous.is_some()
@@ -299,15 +304,18 @@ impl Auth {
         if is_expired(caller.expires_at(), now) {
             return Err(expired_error());
         }
-        self.tickets
-            .issue(&caller.0, self.max_tickets, now)
-            .ok_or_else(|| ApiError::too_many("too many unused tickets").retry_after(60))
+        self.tickets.issue(&caller.0, self.max_tickets, now).ok_or_else(too_many_tickets)
     }
 
     /// Uses up a ticket and returns its identity.
     pub(crate) fn redeem_ticket(&self, text: &str) -> Result<Arc<Identity>, AuthError> {
         self.tickets.redeem(text, Instant::now()).ok_or(AuthError::InvalidTicket)
     }
+}
+
+#[cold]
+pub(crate) fn too_many_tickets() -> ApiError {
+    ApiError::too_many("too many unused tickets").retry_after(60)
 }
 
 /// The token of `Bearer TOKEN`; `Bearer` may have any case.

@@ -10,7 +10,6 @@ use crate::auth::hex;
 use crate::config::{Config, Sha256};
 use crate::error::{ApiError, ApiResult};
 use bytes::Bytes;
-use turnwire_core::block::UrlSource;
 use turnwire_core::{ContentBlock, DataBlock, Msg, Source, TextBlock};
 use turnwire_log::Store;
 use turnwire_wires::model_request::describe_omitted_data as left_out_words;
@@ -161,7 +160,7 @@ async fn offload_block(app: &App, tenant: &str, block: &mut DataBlock) -> Result
     let said = media_type.as_deref().unwrap_or(media_type::UNKNOWN);
     let stored = store_blob(app, tenant, said, bytes).await.map_err(OffloadError::Rejected)?;
     let url = blob_url(&app.config, &stored.hash);
-    block.source = Source::Url(UrlSource { url, media_type, ..UrlSource::default() });
+    block.source = Source::url(url, media_type);
     Ok(())
 }
 
@@ -169,7 +168,7 @@ async fn offload_block(app: &App, tenant: &str, block: &mut DataBlock) -> Result
 mod tests {
     use super::*;
     use crate::auth::sha256;
-    use turnwire_core::Part;
+    use turnwire_core::{Part, content_blocks};
     use turnwire_log::MemoryStore;
     use turnwire_log::store::Blob;
 
@@ -194,11 +193,7 @@ mod tests {
                 None => "a link".to_owned(),
             },
             ContentBlock::Text(block) => block.text.clone(),
-            ContentBlock::Thinking(_)
-            | ContentBlock::Hint(_)
-            | ContentBlock::ToolCall(_)
-            | ContentBlock::ToolResult(_)
-            | ContentBlock::Other(_) => String::new(),
+            content_blocks!(Thinking Hint ToolCall ToolResult Other) => String::new(),
         };
         msg.content().iter().map(word).collect()
     }

@@ -13,6 +13,7 @@ mod access;
 mod agents;
 mod check;
 mod client_options;
+mod cluster;
 mod conversations;
 mod limits;
 mod links;
@@ -25,13 +26,14 @@ pub use agents::{
     Permission, Prices, StructuredOutput, Timeouts, ToolPattern, ToolSource,
 };
 pub use client_options::ClientOptionsSetting;
+pub use cluster::ClusterConfig;
 pub use conversations::ConversationsConfig;
 pub use limits::{Limits, LogConfig, LogFormat, Producers, Retention};
 pub use links::LinksConfig;
 pub use problem::{ConfigError, Problem};
 pub use value::{
-    ByteSize, HostName, HumanDuration, ListenAddress, MediaPattern, Origin, Sha256, StoreUrl,
-    WebUrl,
+    ByteSize, DatabaseUrl, HostName, HumanDuration, ListenAddress, MediaPattern, Origin, Sha256,
+    StoreUrl, WebUrl,
 };
 
 use problem::SettingsText;
@@ -63,6 +65,8 @@ pub struct Config {
     pub tls: Option<TlsConfig>,
     /// The agent of sessions that name none.
     pub default_agent: String,
+    /// The currency of the prices: a code of ISO 4217.
+    pub currency: String,
     /// The agents.
     pub agents: BTreeMap<String, AgentConfig>,
     /// MCP servers whose tools agents may use.
@@ -77,6 +81,8 @@ pub struct Config {
     pub links: LinksConfig,
     /// How conversations of clients that keep their own history are recognised.
     pub conversations: ConversationsConfig,
+    /// Several servers over one database.
+    pub cluster: ClusterConfig,
     /// How long events, keys and blobs are kept.
     pub retention: Retention,
     /// Producers: agents in other processes.
@@ -102,6 +108,7 @@ impl Default for Config {
             behind_proxy: false,
             tls: None,
             default_agent: "demo".to_owned(),
+            currency: "USD".to_owned(),
             agents: BTreeMap::new(),
             mcp: BTreeMap::new(),
             external_tools: BTreeMap::new(),
@@ -109,6 +116,7 @@ impl Default for Config {
             limits: Limits::default(),
             links: LinksConfig::default(),
             conversations: ConversationsConfig::default(),
+            cluster: ClusterConfig::default(),
             retention: Retention::default(),
             producers: Producers::default(),
             log: LogConfig::default(),
@@ -123,6 +131,18 @@ impl Config {
     pub(crate) fn set_bound(&self, address: SocketAddr) {
         // A second server with the same settings keeps the address of the first.
         let _ = self.bound.set(address);
+    }
+
+    /// A digest of what all nodes of a cluster should have in common.
+    pub(crate) fn digest(&self) -> String {
+        let Self { agents, mcp, external_tools, auth, limits, links, .. } = self;
+        let Self { conversations, retention, producers, default_agent, .. } = self;
+        let text = format!(
+            "{default_agent:?} {agents:?} {mcp:?} {external_tools:?} {auth:?} {limits:?} {links:?} {conversations:?} \
+             {retention:?} {producers:?} {:?}",
+            self.cluster.lease
+        );
+        crate::auth::hex(&crate::auth::sha256(text.as_bytes()), 8)
     }
 
     /// The server's URL, without a `/` at the end.

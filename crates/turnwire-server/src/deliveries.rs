@@ -34,6 +34,16 @@ pub(crate) struct Deliveries(Arc<Mutex<Answers>>);
 struct Answers {
     states: HashMap<AnswerKey, DeliveryState>,
     order: VecDeque<AnswerKey>,
+    /// How many requests are being stored in each session.
+    prepared: HashMap<SessionKey, usize>,
+}
+
+/// A request that is being stored. Others see it in the log before its answer has begun: until then its answer is not
+/// lost.
+#[derive(Debug)]
+pub(crate) struct PreparedDelivery {
+    answers: Deliveries,
+    session: SessionKey,
 }
 
 /// An answer that is being sent. If it is dropped before [`complete`](Self::complete), the client has left.
@@ -44,6 +54,12 @@ pub(crate) struct Delivery {
 }
 
 impl Deliveries {
+    /// Notes that a request is about to be stored in a session, whose answer will be sent.
+    pub(crate) fn prepare(&self, session: &SessionKey) -> PreparedDelivery {
+        *self.0.lock().prepared.entry(session.clone()).or_default() += 1;
+        PreparedDelivery { answers: self.clone(), session: session.clone() }
+    }
+
     /// Begins to send an answer.
     pub(crate) fn begin(&self, session: &SessionKey, reply: &str, after: Head) -> Delivery {
         let key = (session.clone(), reply.to_owned(), after);
@@ -56,7 +72,11 @@ impl Deliveries {
     pub(crate) fn is_lost(&self, session: &SessionKey, state: &HistoryState) -> Option<bool> {
         let after = state.results_after.unwrap_or_default();
         let key = (session.clone(), state.reply_id.clone(), after);
-        self.0.lock().states.get(&key).map(|state| *state == DeliveryState::Broken)
+        let answers = self.0.lock();
+        match answers.states.get(&key) {
+            Some(state) => Some(*state == DeliveryState::Broken),
+            None => answers.prepared.contains_key(session).then_some(false),
+        }
     }
 
     fn set(&self, key: &AnswerKey, state: DeliveryState) {
@@ -67,6 +87,25 @@ impl Deliveries {
                 && let Some(oldest) = answers.order.pop_front()
             {
                 answers.states.remove(&oldest);
+            }
+        }
+    }
+}
+
+impl PreparedDelivery {
+    /// Begins to send the answer.
+    pub(crate) fn begin(self, reply: &str, after: Head) -> Delivery {
+        self.answers.begin(&self.session, reply, after)
+    }
+}
+
+impl Drop for PreparedDelivery {
+    fn drop(&mut self) {
+        let mut answers = self.answers.0.lock();
+        if let Some(count) = answers.prepared.get_mut(&self.session) {
+            *count -= 1;
+            if *count == 0 {
+                answers.prepared.remove(&self.session);
             }
         }
     }

@@ -21,9 +21,11 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use parking_lot::Mutex;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +52,71 @@ struct Inner {
     /// For the server's log only.
     detail: Option<String>,
 }
+
+/// The error type if another node owns the session.
+const OWNED_ELSEWHERE: &str = "owned_elsewhere";
+
+/// An error as one node sends it to another.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ErrorParts {
+    status: u16,
+    kind: String,
+    message: String,
+    hint: String,
+    header: Option<(String, String)>,
+    detail: Option<String>,
+}
+
+impl From<ApiError> for ErrorParts {
+    fn from(error: ApiError) -> Self {
+        let Inner { status, kind, message, hint, header, detail } = *error.0;
+        let to_text = |(name, value): (HeaderName, HeaderValue)| {
+            Some((name.to_string(), value.to_str().ok()?.to_owned()))
+        };
+        Self {
+            status: status.as_u16(),
+            kind: kind.to_owned(),
+            message: message.into_owned(),
+            hint: hint.into_owned(),
+            header: header.and_then(to_text),
+            detail,
+        }
+    }
+}
+
+impl From<ErrorParts> for ApiError {
+    fn from(parts: ErrorParts) -> Self {
+        let from_text = |(name, value): (String, String)| {
+            Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
+        };
+        Self(Box::new(Inner {
+            status: StatusCode::from_u16(parts.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+            kind: intern(parts.kind),
+            message: parts.message.into(),
+            hint: parts.hint.into(),
+            header: parts.header.and_then(from_text),
+            detail: parts.detail,
+        }))
+    }
+}
+
+/// The error type of another node. There are as many as the code has, so each is kept once for good.
+fn intern(kind: String) -> &'static str {
+    static KNOWN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut known = KNOWN.lock();
+    match known.get(kind.as_str()) {
+        Some(kind) => kind,
+        None if known.len() < MAX_KINDS => {
+            let kind: &'static str = kind.leak();
+            known.insert(kind);
+            kind
+        }
+        None => "internal",
+    }
+}
+
+/// More error types than the code has.
+const MAX_KINDS: usize = 1000;
 
 /// The body of an error.
 #[derive(Serialize, JsonSchema)]
@@ -187,6 +254,11 @@ impl ApiError {
         self.0.kind
     }
 
+    /// Whether the session belongs to another node, so that nothing was done here.
+    pub(crate) fn is_owned_elsewhere(&self) -> bool {
+        self.0.kind == OWNED_ELSEWHERE
+    }
+
     /// The message for people.
     pub fn message(&self) -> &str {
         &self.0.message
@@ -248,6 +320,10 @@ impl From<turnwire_log::Error> for ApiError {
             )
             .kind("fenced")
             .hint("a producer with a higher fence has taken over; use a higher fence to take it back"),
+            Error::Owned(node) => Self::conflict("another node works on this session; nothing was stored")
+                .kind(OWNED_ELSEWHERE)
+                .hint("try again when the reply has ended")
+                .detail(format!("node {}", node.id)),
             Error::OutOfOrder => {
                 Self::conflict("the log has changed in the meantime; nothing was stored")
                     .kind("out_of_order")

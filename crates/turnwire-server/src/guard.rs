@@ -9,6 +9,7 @@ mod shared_body;
 use crate::App;
 use crate::api::{self, Access, RouteLayer};
 use crate::auth::{AuthError, Caller, Identity, TOO_MANY_CONNECTIONS, expired_error, is_expired};
+use crate::cluster;
 use crate::error::{ApiError, ApiResult, LogDetail};
 use crate::extract::Query;
 use crate::listen::{ActiveRequest, ClientConnection, Signal, TrackedBody};
@@ -143,7 +144,7 @@ impl Guard {
         // Whether the connection ends with this response.
         let mut is_last = is_stopping;
         let admitted =
-            if is_stopping { Err(stopping()) } else { self.admit(conn, &mut request, start) };
+            if is_stopping { Err(stopping()) } else { self.admit(conn, &mut request, start).await };
         let mut response = match admitted {
             Ok(AdmissionResult::Pass(context)) => self.dispatch(conn, context, request).await,
             Ok(AdmissionResult::Answered(answer)) => {
@@ -225,7 +226,7 @@ impl Guard {
         layer.finish(response, context.start)
     }
 
-    fn admit(
+    async fn admit(
         &self,
         conn: &Arc<ClientConnection>,
         request: &mut Request<SharedBody>,
@@ -242,7 +243,7 @@ impl Guard {
                 return Ok(AdmissionResult::Answered(answer));
             }
         }
-        let identity = self.identify(request);
+        let identity = self.identify(request).await;
         if let Ok(identity) = &identity {
             identity.tenant.count_request(start)?;
             conn.set_tenant(&identity.tenant)?;
@@ -253,12 +254,15 @@ impl Guard {
 
     /// Authenticates a request. A ticket is removed from the URL, so that nothing after this can
     /// log it.
-    fn identify(&self, request: &mut Request<SharedBody>) -> Result<Arc<Identity>, AuthError> {
+    async fn identify(
+        &self,
+        request: &mut Request<SharedBody>,
+    ) -> Result<Arc<Identity>, AuthError> {
         match request.uri().query().and_then(split_ticket) {
             None => self.app.auth.authenticate_headers(request.headers()),
             Some((ticket, rest)) => {
                 // It is used up in any case: it was in a URL.
-                let redeemed = self.app.auth.redeem_ticket(&ticket);
+                let redeemed = cluster::tickets::redeem(&self.app, &ticket).await;
                 let found = match self.app.auth.authenticate_headers(request.headers()) {
                     Err(AuthError::Missing) => redeemed,
                     found => found,

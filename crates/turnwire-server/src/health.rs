@@ -3,6 +3,7 @@
 use crate::App;
 use crate::api;
 use crate::auth::Caller;
+use crate::cluster;
 use crate::error::{ApiError, ApiResult};
 use axum::Json;
 use axum::extract::State;
@@ -56,7 +57,7 @@ pub(crate) async fn create_ticket(
     State(app): State<Arc<App>>,
     caller: Caller,
 ) -> ApiResult<Response> {
-    let ticket = app.auth.issue_ticket(&caller)?;
+    let ticket = cluster::tickets::issue(&app, &caller).await?;
     let body = TicketView { ticket: ticket.text, expires_in: ticket.expires_in.as_secs() };
     let headers = [(CACHE_CONTROL, HeaderValue::from_static("no-store"))];
     Ok((StatusCode::CREATED, headers, Json(body)).into_response())

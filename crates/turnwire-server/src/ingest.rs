@@ -25,7 +25,9 @@ pub(crate) use batch::{Batch, WIRES};
 pub(crate) use params::{PipeQuery, PublishQuery, find_wire};
 pub(crate) use pipe::Pipe;
 pub(crate) use producer::Publisher;
-pub(crate) use publish::{Published, PublishedView, SkippedEvent, accept_client_events, publish};
+pub(crate) use publish::{
+    PublishOperation, Published, PublishedView, SkippedEvent, accept_client_events, publish_body,
+};
 
 use crate::App;
 use crate::error::ApiResult;

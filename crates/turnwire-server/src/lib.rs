@@ -15,6 +15,7 @@
 //! | `socket` | both, over a WebSocket |
 //! | [`turns`] | runs agents and logs what they do |
 //! | `protocols` | AG-UI, AI SDK, OpenAI, Anthropic, content blocks |
+//! | [`cluster`] | several servers over one database |
 //! | [`blobs`] | files, stored once per tenant by their hash |
 //! | `links` | fetches links in messages |
 //! | `limits` | limits that stay fair between tenants |
@@ -30,6 +31,7 @@ mod api;
 mod app;
 pub mod auth;
 pub mod blobs;
+pub mod cluster;
 pub mod config;
 #[cfg(feature = "console")]
 mod console;
@@ -57,6 +59,7 @@ pub use agents::agents_from_config;
 pub use api::router;
 pub use app::App;
 pub use auth::{Caller, Scope};
+pub use cluster::ClusterNode;
 pub use error::{ApiError, ApiResult};
 pub use listen::Server;
 pub use start_error::StartError;

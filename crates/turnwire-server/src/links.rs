@@ -35,7 +35,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use tokio::time::{Instant, timeout_at};
 use turnwire_core::block::{DataKind, UrlSource};
-use turnwire_core::{ContentBlock, DataBlock, Msg, Source};
+use turnwire_core::{BlockKind, ContentBlock, DataBlock, Msg, Source};
 use url::Url;
 use web::WebFetcher;
 
@@ -133,17 +133,12 @@ pub(crate) async fn fetch_links(
 
 /// All links of a message, with the indices of their blocks.
 fn links_in(msg: &Msg) -> impl Iterator<Item = (usize, &DataBlock, &UrlSource)> {
-    msg.content().iter().enumerate().filter_map(|(at, block)| match block {
-        ContentBlock::Data(block) => match &block.source {
+    msg.content().iter().enumerate().filter_map(|(at, block)| {
+        let block = DataBlock::from_block(block)?;
+        match &block.source {
             Source::Url(source) => Some((at, block, source)),
             Source::Base64(_) | Source::Other(_) => None,
-        },
-        ContentBlock::Text(_)
-        | ContentBlock::Thinking(_)
-        | ContentBlock::Hint(_)
-        | ContentBlock::ToolCall(_)
-        | ContentBlock::ToolResult(_)
-        | ContentBlock::Other(_) => None,
+        }
     })
 }
 

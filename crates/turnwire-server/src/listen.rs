@@ -79,6 +79,8 @@ impl Server {
         });
         let looking = tokio::spawn(check_deadlines(Arc::clone(&all)));
         let chores = tokio::spawn(crate::maintenance::run(Arc::clone(&self.app)));
+        let node = self.app.cluster.clone();
+        let node_work = node.clone().map(|node| tokio::spawn(node.run(Arc::clone(&self.app))));
         if let Err(error) = self.app.turns.recover().await {
             // A session that is opened later is recovered then.
             tracing::error!(%error, "recovering open replies failed");
@@ -119,6 +121,11 @@ impl Server {
         self.app.tasks.wait().await;
         // It ends with the token that was cancelled above.
         let _ = chores.await;
+        if let (Some(node), Some(work)) = (node, node_work) {
+            node.leave().await;
+            // Its listener closes last: other nodes of this machine take a closed one for a process that has ended.
+            work.abort();
+        }
     }
 }
 

@@ -20,14 +20,33 @@ pub(crate) async fn run(app: Arc<App>) {
         tokio::select! {
             () = app.shutdown.cancelled() => return,
             _ = sweep.tick() => {
-                app.log.evict_idle();
+                if let Err(error) = app.log.evict_idle().await {
+                    tracing::warn!(%error, "cannot give up the leases of idle sessions");
+                }
             }
             _ = retain.tick() => apply_retention(&app).await,
         }
     }
 }
 
+/// Applies retention, unless another node does it.
 async fn apply_retention(app: &App) {
+    if let Some(cluster) = &app.cluster {
+        let claimed = match cluster.store() {
+            Ok(store) => {
+                store.claim_task("retention", &cluster.id(), app.config.retention.every.0).await
+            }
+            Err(error) => Err(error),
+        };
+        match claimed {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => {
+                tracing::warn!(%error, "retention failed; it will be retried");
+                return;
+            }
+        }
+    }
     let config = &app.config.retention;
     let now = jiff::Timestamp::now().as_millisecond();
     let before =

@@ -14,6 +14,8 @@
 //! | `{"type":"stop","session_id"}` | `accepted` |
 //! | `{"type":"ping"}` | `pong` |
 //!
+//! The Responses API has a socket of its own (`responses`).
+//!
 //! An answer repeats the `id` of its command. A failure is answered with `error`, which has
 //! `command`, `code`, `message` and `hint`; the connection stays open.
 //!
@@ -24,6 +26,7 @@
 mod blocks;
 mod command;
 mod connection;
+mod responses;
 mod subscriptions;
 mod writer;
 
@@ -32,12 +35,18 @@ pub(crate) const WIRES: [&str; 3] = [blocks::WIRE, "turnwire", "agentscope"];
 
 use crate::App;
 use crate::auth::{Caller, wait_until_expired};
+use crate::error::{ApiError, ApiResult};
 use crate::limits::UnreadBytes;
 use crate::listen::ClientConnection;
-use axum::extract::ws::{Message, WebSocket};
+use crate::protocols::openai::responses::socket::ResponseSocket;
+use axum::Extension;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::response::Response;
 use connection::{Flow, SocketConnection};
 use futures_util::StreamExt;
 use futures_util::stream::SplitStream;
+use responses::Responses;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +57,7 @@ use turnwire_wires::Wire;
 use writer::{Outgoing, SocketWriter};
 
 /// The buffer size of a socket, each way.
-pub(crate) const BUFFER: usize = 4096;
+const BUFFER: usize = 4096;
 /// The heads of frames, and control frames between them.
 const FRAME_OVERHEAD: usize = 64 * 1024;
 /// How long a client may take to close after it was told to.
@@ -77,23 +86,48 @@ struct CloseReason {
 const EXPIRED: CloseReason =
     CloseReason { code: code::UNAUTHORIZED, reason: "credentials expired" };
 
+/// What a socket is for.
+pub(crate) struct SocketOptions {
+    pub(crate) wire: &'static Wire,
+    /// The largest message of the client.
+    pub(crate) max_message: usize,
+    /// If it is a socket of the Responses API.
+    pub(crate) responses: Option<ResponseSocket>,
+}
+
+/// Accepts a socket, and serves it until it closes.
+pub(crate) fn accept(
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+    app: Arc<App>,
+    caller: Option<Caller>,
+    options: SocketOptions,
+    conn: Option<Extension<Arc<ClientConnection>>>,
+) -> ApiResult<Response> {
+    let upgrade = upgrade.map_err(|why| {
+        ApiError::bad_request(format!("not a WebSocket request: {}", why.body_text()))
+            .hint("connect with a WebSocket client: ws:// or wss://")
+    })?;
+    let conn = conn.map(|Extension(conn)| conn);
+    Ok(upgrade
+        .max_message_size(options.max_message)
+        .max_frame_size(options.max_message)
+        .read_buffer_size(BUFFER)
+        .write_buffer_size(BUFFER)
+        .on_upgrade(move |socket| serve(socket, app, caller, options, conn)))
+}
+
 /// Serves a socket until it closes.
-pub(crate) async fn serve(
+async fn serve(
     socket: WebSocket,
     app: Arc<App>,
     caller: Option<Caller>,
-    wire: &'static Wire,
+    options: SocketOptions,
     conn: Option<Arc<ClientConnection>>,
 ) {
+    let SocketOptions { wire, max_message, responses } = options;
     if let Some(conn) = &conn {
         let tenant = caller.as_ref().map_or_else(|| "".into(), |caller| caller.tenant().clone());
-        let most = app
-            .config
-            .limits
-            .websocket_frame
-            .bytes()
-            .saturating_mul(2)
-            .saturating_add(FRAME_OVERHEAD);
+        let most = max_message.saturating_mul(2).saturating_add(FRAME_OVERHEAD);
         conn.set_websocket(UnreadBytes::new(app.buffered.clone(), tenant), most);
     }
     let (sink, mut stream) = socket.split();
@@ -107,10 +141,11 @@ pub(crate) async fn serve(
         conn,
         tenant_connection: None,
         subscriptions,
+        responses: responses.map(Responses::new),
         out: out_,
     };
     let close = read_commands(&app, &mut stream, &mut connection, &writer).await;
-    connection.subscriptions.end().await;
+    connection.end().await;
     drop(connection);
     if let Some(CloseReason { code, reason }) = close {
         let _ = timeout(CLOSE_TIMEOUT, out.send(Outgoing::Close(code, reason))).await;
@@ -135,7 +170,8 @@ async fn read_commands(
     let mut rate = MessageRate::new(app.config.limits.websocket_messages_per_second);
     let time_limit = app.config.limits.headers_timeout.0;
     let credentials = sleep_until(Instant::now() + time_limit);
-    tokio::pin!(credentials);
+    let lifetime = sleep_until(Instant::now() + app.config.limits.response_socket.0);
+    tokio::pin!(credentials, lifetime);
     if let Flow::Break(close) = connection.greet().await {
         return close;
     }
@@ -143,12 +179,25 @@ async fn read_commands(
         let expires_at = connection.caller.as_ref().and_then(Caller::expires_at);
         let message = tokio::select! {
             biased;
-            () = app.shutdown.cancelled() => {
+            () = app.shutdown.cancelled(), if !connection.is_responding() => {
                 return Some(CloseReason { code: code::GOING_AWAY, reason: "the server is stopping" });
             }
             () = writer.wait_closed() => return None,
             () = wait_until_expired(expires_at) => return Some(EXPIRED),
+            text = connection.wait_request() => {
+                let Some(text) = text else { continue };
+                if let Flow::Break(close) = connection.handle_text(&text).await {
+                    return close;
+                }
+                if !connection.has_waiting_requests() {
+                    connection.with_unread_bytes(UnreadBytes::clear);
+                }
+                continue;
+            }
             message = stream.next() => message?,
+            () = &mut lifetime, if connection.responses.is_some() && !connection.is_responding() => {
+                return connection.end_old_socket().await;
+            }
             () = &mut credentials, if connection.caller.is_none() => {
                 return Some(CloseReason { code: code::UNAUTHORIZED, reason: "no credentials received" });
             }
@@ -195,7 +244,7 @@ async fn read_commands(
         if let Flow::Break(close) = flow {
             return close;
         }
-        if !is_control {
+        if !is_control && !connection.has_waiting_requests() {
             connection.with_unread_bytes(UnreadBytes::clear);
         }
         // Nothing is read while a command runs.
@@ -231,28 +280,17 @@ impl MessageRate {
 #[expect(clippy::wildcard_enum_match_arm, reason = "an enum of tungstenite")]
 fn close_reason(error: axum::Error) -> Option<CloseReason> {
     let error = error.into_inner().downcast::<tungstenite::Error>().ok()?;
-    match *error {
+    let (code, reason) = match *error {
         tungstenite::Error::Io(error) if error.kind() == ErrorKind::QuotaExceeded => {
-            Some(CloseReason {
-                code: code::TRY_AGAIN,
-                reason: "the server holds too many bytes; try again later",
-            })
+            (code::TRY_AGAIN, "the server holds too many bytes; try again later")
         }
         tungstenite::Error::Io(error) if error.kind() == ErrorKind::FileTooLarge => {
-            Some(CloseReason {
-                code: code::TOO_LARGE,
-                reason: "too many frames without the end of a message",
-            })
+            (code::TOO_LARGE, "too many frames without the end of a message")
         }
-        tungstenite::Error::Capacity(_) => {
-            Some(CloseReason { code: code::TOO_LARGE, reason: "a message is too large" })
-        }
-        tungstenite::Error::Utf8(_) => {
-            Some(CloseReason { code: code::NOT_UTF8, reason: "a text message is not UTF-8" })
-        }
-        tungstenite::Error::Protocol(_) => {
-            Some(CloseReason { code: code::PROTOCOL, reason: "WebSocket protocol error" })
-        }
-        _ => None,
-    }
+        tungstenite::Error::Capacity(_) => (code::TOO_LARGE, "a message is too large"),
+        tungstenite::Error::Utf8(_) => (code::NOT_UTF8, "a text message is not UTF-8"),
+        tungstenite::Error::Protocol(_) => (code::PROTOCOL, "WebSocket protocol error"),
+        _ => return None,
+    };
+    Some(CloseReason { code, reason })
 }

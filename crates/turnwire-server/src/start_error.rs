@@ -56,12 +56,12 @@ impl From<turnwire_log::Error> for StartError {
                 "a store can be used by one server only: stop the other one, or use another with --store"
             }
             Error::Denied(_) => {
-                "this user needs permission to read and write the file and its folder; or choose another store with --store"
+                "this user must be allowed to read and write the store; or choose another one with --store"
             }
             Error::Full(_) => "make room on the disk, or choose another place with --store",
             Error::Version(_) => "use the version of Turnwire that wrote it, or a later one",
             Error::Damaged(_) => {
-                "`turnwire doctor` checks and repairs; `turnwire restore` brings a backup back"
+                "`turnwire doctor` checks the store; if it cannot be repaired, restore the last backup"
             }
             _ => "choose another store with --store",
         };

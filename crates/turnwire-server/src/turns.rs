@@ -15,6 +15,7 @@
 //! | [`idempotency`] | a repeated request returns the stored response |
 //! | `waiting_sessions` | lists sessions with pending calls |
 //! | `session_worker` | the task that works on one session |
+//! | `history_cache` | keeps the conversations of the last turns in memory |
 //! | `journal` | makes the events of agents durable |
 //! | `usage_counter` | counts tokens, cost and model latency |
 //! | `event_origin` | who sends which events |
@@ -27,6 +28,7 @@ mod deadlines;
 mod end_replies;
 pub(crate) mod event_origin;
 pub mod hints;
+mod history_cache;
 pub mod idempotency;
 pub(crate) mod journal;
 pub mod retry;
@@ -42,6 +44,7 @@ use crate::config::{Config, OnRestart};
 use crate::metrics::AgentMetrics;
 use deadlines::{Deadlines, WaitLimits};
 use end_replies::end_own_replies;
+use history_cache::HistoryCache;
 use parking_lot::Mutex;
 use session_worker::run_session;
 use std::collections::{BTreeMap, HashMap};
@@ -76,6 +79,7 @@ pub struct Turns {
     /// Answers that the agent has not received yet, with the id of the reply.
     answers: Mutex<HashMap<SessionNumber, (String, Event<'static>)>>,
     deadlines: Deadlines,
+    histories: HistoryCache,
     /// Random for each process: background work of another process is lost.
     process: String,
     /// Cancelled when the server stops.
@@ -108,6 +112,7 @@ impl Turns {
             worker_count: watch::Sender::new(0),
             answers: Mutex::default(),
             deadlines: Deadlines::default(),
+            histories: HistoryCache::default(),
             process: SystemStamp.id(),
             shutdown: CancellationToken::new(),
         })
@@ -132,26 +137,47 @@ impl Turns {
 
     /// Continues what an earlier process left: replies continue, or end if the settings say so, and
     /// queued messages are answered. Also starts the tasks that watch deadlines.
+    ///
+    /// In a cluster only the second: what other nodes have left is continued when they are gone.
     pub async fn recover(self: &Arc<Self>) -> Result<()> {
-        for record in self.log.store().list_open_sessions().await? {
-            if record.state.is_forking {
-                tracing::warn!(session = &*record.key.id, "removing an unfinished fork");
-                self.log.delete_session(&record.key).await?;
-                continue;
-            }
-            if record.agent == EXTERNAL {
-                continue;
-            }
-            let Some(session) = self.log.open_session(&record.key).await? else { continue };
-            if self.stops_on_restart(&record) {
-                // A store that cannot be written yet must not delay the start.
-                tokio::spawn(self.clone().end_then_wake(session));
-            } else {
-                self.wake(&session);
+        if !self.is_in_cluster() {
+            for record in self.log.store().list_open_sessions().await? {
+                self.continue_session(record).await?;
             }
         }
         self.start_deadline_tasks();
         Ok(())
+    }
+
+    /// Continues a session that has something to do and that no process works on.
+    pub(crate) async fn continue_session(self: &Arc<Self>, record: SessionRecord) -> Result<()> {
+        if record.state.is_forking {
+            tracing::warn!(session = &*record.key.id, "removing an unfinished fork");
+            self.log.delete_session(&record.key).await?;
+            return Ok(());
+        }
+        // Another node may have the agent.
+        let is_missing = self.is_in_cluster() && !self.agents.contains_key(&record.agent);
+        if record.agent == EXTERNAL || is_missing {
+            return Ok(());
+        }
+        let Some(session) = self.log.open_session(&record.key).await? else { return Ok(()) };
+        if self.stops_on_restart(&record) {
+            // A store that cannot be written yet must not delay the start.
+            tokio::spawn(self.clone().end_then_wake(session));
+        } else {
+            self.wake(&session);
+        }
+        Ok(())
+    }
+
+    fn is_in_cluster(&self) -> bool {
+        !self.log.lease().is_permanent()
+    }
+
+    /// Whether a worker of this process works on a session.
+    pub(crate) fn works_on(&self, session: &Session) -> bool {
+        self.workers.lock().contains_key(&session.number())
     }
 
     async fn end_then_wake(self: Arc<Self>, session: Arc<Session>) {

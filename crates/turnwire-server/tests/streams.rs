@@ -22,6 +22,7 @@ fn shared() -> Arc<StreamContext> {
         shutdown: CancellationToken::new(),
         force_stop: CancellationToken::new(),
         heartbeat: Duration::from_secs(15),
+        outlives_store_errors: false,
     })
 }
 

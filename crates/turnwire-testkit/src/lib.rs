@@ -17,6 +17,7 @@
 //! |---|---|
 //! | [`reply`] | random well-formed replies, with the message that they must fold into |
 //! | `net` | with the feature `net`: HTTP and SSE clients, and a proxy that cuts connections |
+//! | [`postgres`] | a real Postgres, and pgbouncer |
 //! | [`stream`] | streams of many replies, with repeated and misplaced events |
 //! | [`values`] | random messages, blocks and events |
 
@@ -25,6 +26,7 @@
 
 #[cfg(feature = "net")]
 pub mod net;
+pub mod postgres;
 pub mod reply;
 mod skip;
 pub mod stream;

@@ -171,11 +171,7 @@ impl ReplyBuilder {
             };
             if reason == FinishedReason::Error {
                 let types = [ErrorType::Upstream, ErrorType::RateLimit, ErrorType::Setup];
-                let error = ReplyError {
-                    r#type: pick(rng, &types).clone(),
-                    message: text(rng),
-                    ..ReplyError::default()
-                };
+                let error = ReplyError::new(pick(rng, &types).clone(), text(rng));
                 end.error = Some(error.clone());
                 builder = builder.error(error);
             }

@@ -66,7 +66,11 @@ fn main() -> io::Result<()> {
 
 fn encoder(run_id: &str) -> Result<Box<dyn Encode>, String> {
     let wire = Wire::named("ag-ui").ok_or("there is no wire ag-ui")?;
-    let run = RunOptions { run_id: Some(run_id.to_owned()), resets_client: false };
+    let run = RunOptions {
+        run_id: Some(run_id.to_owned()),
+        resets_client: false,
+        ..RunOptions::default()
+    };
     let encoding =
         EncoderOptions { session_id: Some("t".to_owned()), ..EncoderOptions::default() }.with(run);
     wire.encoder(&encoding).map_err(|error| error.to_string())

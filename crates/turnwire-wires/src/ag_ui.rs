@@ -62,6 +62,19 @@ pub struct RunOptions {
     /// Whether a client that reconnects has messages in another order or with gaps: then the encoder
     /// first clears them.
     pub resets_client: bool,
+    /// What the client understands.
+    pub version: ClientVersion,
+}
+
+/// Which AG-UI a client understands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ClientVersion {
+    /// 1.0.
+    #[default]
+    V1,
+    /// An older one: it names no version in its requests, and fails on what only 1.0 has (sub-agents, the outcome
+    /// `cancelled`, the list of pending calls).
+    Before1,
 }
 
 pub(crate) static WIRE: Wire = Wire {

@@ -28,7 +28,7 @@ mod strict;
 
 use crate::registry::{MessageCodec, Wire};
 use crate::stream::{Decode, Encode, EventSink, Frames};
-use crate::turnwire::{legacy_names, read_messages};
+use crate::turnwire::{legacy_names, read_messages, write_messages};
 use base64_groups::{Base64Groups, Regrouped};
 use turnwire_core::event::{Chunk, Custom, CustomValue};
 use turnwire_core::{Event, EventKind, Json, Msg, Result, event_kinds};
@@ -43,9 +43,7 @@ pub(crate) static WIRE: Wire = Wire {
     encode: Some(|_| Box::new(EventEncoder::default())),
     messages: Some(MessageCodec {
         decode: |text| read_messages(text, decode_message),
-        encode: |messages| {
-            messages.iter().filter_map(|msg| Json::parse(&encode_message(msg)).ok()).collect()
-        },
+        encode: |messages| write_messages(messages, encode_message),
     }),
     ..Wire::EMPTY
 };

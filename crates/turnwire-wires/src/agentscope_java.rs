@@ -50,9 +50,9 @@ pub use message::{
 
 use crate::registry::{MessageCodec, Wire};
 use crate::stream::{Decode, Encode, EventSink, Frames};
-use crate::turnwire::read_messages;
+use crate::turnwire::{read_messages, write_messages};
 use open_replies::OpenReplies;
-use turnwire_core::{Event, Fields, Json, Result};
+use turnwire_core::{Event, Fields, Result};
 
 pub(crate) static WIRE: Wire = Wire {
     name: "agentscope-java",
@@ -65,9 +65,7 @@ pub(crate) static WIRE: Wire = Wire {
     encode: Some(|_| Box::new(EventEncoder::default())),
     messages: Some(MessageCodec {
         decode: |text| read_messages(text, decode_message),
-        encode: |messages| {
-            messages.iter().filter_map(|msg| Json::parse(&encode_message(msg)).ok()).collect()
-        },
+        encode: |messages| write_messages(messages, encode_message),
     }),
     ..Wire::EMPTY
 };

@@ -18,6 +18,7 @@
 
 use crate::model_options::ModelOptions;
 use crate::model_request::ToolKind;
+use serde_json::value::RawValue;
 use turnwire_core::{
     ContentBlock, Error, ErrorKind, Fields, Json, Msg, Result, Role, TextBlock, ToolResult,
 };
@@ -68,7 +69,7 @@ impl ClientToolDefinition {
         let input_schema = fields.remove(schema).filter(|schema| !schema.is_null());
         if input_schema.as_ref().is_some_and(|schema| !schema.text().starts_with('{')) {
             return Err(invalid_request(format!(
-                "the `{schema}` of the tool {name} are no JSON Schema"
+                "`{schema}` of the tool {name} is not a JSON Schema"
             )));
         }
         Ok(Self {
@@ -97,9 +98,10 @@ pub(crate) fn take_name(fields: &mut Fields) -> Result<String> {
 impl ClientRequest {
     /// Reads the fields that all protocols share; returns the others.
     pub(crate) fn read(text: &str) -> Result<(Self, Fields)> {
-        let mut fields: Fields = Json::parse(text)?
-            .parse_as()
-            .map_err(|_| invalid_request("a request must be a JSON object"))?;
+        let Ok(mut fields) = serde_json::from_str::<Fields>(text) else {
+            Json::parse(text)?;
+            return Err(invalid_request("a request must be a JSON object"));
+        };
         let request = Self {
             model: take_field(&mut fields, "model")?.unwrap_or_default(),
             stream: take_field(&mut fields, "stream")?.unwrap_or_default(),
@@ -108,31 +110,34 @@ impl ClientRequest {
         Ok((request, fields))
     }
 
-    /// Reads `messages`.
-    pub(crate) fn read_messages(
-        &mut self,
-        fields: &mut Fields,
-        decode: fn(&str) -> Result<Vec<Msg>>,
-    ) -> Result<()> {
-        let messages: Option<Vec<Json>> = take_field(fields, "messages")?;
+    /// Reads the rest of a request: the tools and messages of its protocol, then its options. Refuses a request that cannot be
+    /// answered.
+    pub(crate) fn read_rest(
+        mut self,
+        wire: &str,
+        mut fields: Fields,
+        read_tool: fn(Fields) -> Result<ClientToolDefinition>,
+        read_message: fn(&str) -> Result<Vec<Msg>>,
+    ) -> Result<Self> {
+        for tool in take_field::<Vec<Fields>>(&mut fields, "tools")?.unwrap_or_default() {
+            self.tools.push(read_tool(tool)?);
+        }
+        let messages = fields.remove("messages").filter(|messages| !messages.is_null());
         let messages = messages.ok_or_else(|| invalid_request("`messages` is missing"))?;
-        for (at, message) in messages.into_iter().enumerate() {
-            let read = decode(message.text());
+        let list: Vec<&RawValue> = serde_json::from_str(messages.text())
+            .map_err(|error| invalid_request(format!("`messages` {error}")))?;
+        for (at, message) in list.into_iter().enumerate() {
+            let read = read_message(message.get());
             self.messages.extend(read.map_err(|error| error.at(format!("messages[{at}]")))?);
         }
-        Ok(())
-    }
-
-    /// Takes the fields that are left as the options of the model call.
-    pub(crate) fn set_options(&mut self, wire: &str, fields: Fields) -> Result<()> {
         let options = ModelOptions::read(wire, &fields)?;
         self.output_schema = options.response_format.and_then(|format| format.schema());
         self.extra = fields;
-        Ok(())
+        self.validate()
     }
 
     /// Refuses a request without a model, without user input, or with an empty user message.
-    pub(crate) fn validate(self) -> Result<Self> {
+    fn validate(self) -> Result<Self> {
         if self.model.is_empty() {
             return Err(invalid_request("`model` is missing; set it to the name of an agent"));
         }

@@ -65,3 +65,44 @@ pub(crate) fn declare_ignored_options(schema: &mut schemars::Schema) {
         properties.insert("ignored_options".to_owned(), list);
     }
 }
+
+/// Escapes text for a JSON string.
+pub(crate) fn escape(text: &str, out: &mut String) {
+    let mut kept = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        if byte >= b' ' && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        out.push_str(text.get(kept..at).unwrap_or_default());
+        kept = at + 1;
+        match byte {
+            b'"' => out.push_str("\\\""),
+            b'\\' => out.push_str("\\\\"),
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            control => {
+                let digit = |n: u8| char::from_digit(u32::from(n), 16).unwrap_or('0');
+                out.push_str("\\u00");
+                out.push(digit(control >> 4));
+                out.push(digit(control & 15));
+            }
+        }
+    }
+    out.push_str(text.get(kept..).unwrap_or_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_escaped_as_json() {
+        let text: String =
+            (0..0x300).filter_map(char::from_u32).chain("\u{2028}🙂".chars()).collect();
+        let mut written = "\"".to_owned();
+        escape(&text, &mut written);
+        written.push('"');
+        assert_eq!(serde_json::from_str::<String>(&written).unwrap(), text);
+    }
+}

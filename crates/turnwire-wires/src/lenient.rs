@@ -42,7 +42,7 @@ pub(crate) struct Present(pub bool);
 
 /// An object; anything else is `None`. Boxed, because serde moves values around while it reads, and moving a large
 /// struct costs more than the allocation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Object<T>(pub Option<Box<T>>);
 
 /// An object; anything else is the default. Not boxed, for small structs.
@@ -50,7 +50,7 @@ pub(crate) struct Object<T>(pub Option<Box<T>>);
 pub(crate) struct ObjectOrDefault<T>(pub T);
 
 /// The objects of a list; its other items are skipped.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct List<T>(pub Vec<T>);
 
 /// A string, or a list; anything else is `None`.
@@ -63,7 +63,7 @@ pub(crate) enum TextOrList<'a, T> {
 }
 
 /// Of a list of alternatives the first whose index is 0 or missing; the others are skipped.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct First<T>(pub Option<Box<T>>);
 
 /// Any JSON, not parsed yet.
@@ -118,7 +118,7 @@ pub(crate) fn parse_text<'a, T: Deserialize<'a> + Default>(text: &'a str) -> T {
 }
 
 /// Parses an object; `None` if it is missing or something else.
-pub(crate) fn parse_object<'a, T: Deserialize<'a>>(raw: Raw<'a>) -> Option<T> {
+pub(crate) fn parse_object<'a, T: Deserialize<'a> + Default>(raw: Raw<'a>) -> Option<T> {
     serde_json::from_str::<Object<T>>(raw?.get()).ok()?.0.map(|value| *value)
 }
 
@@ -226,15 +226,9 @@ impl<'de> Deserialize<'de> for Present {
     }
 }
 
-impl<'de, T: Deserialize<'de>> Lenient<'de> for Object<T> {
+impl<'de, T: Deserialize<'de> + Default> Lenient<'de> for Object<T> {
     fn from_map<A: MapAccess<'de>>(map: A) -> Result<Self, A::Error> {
         T::deserialize(MapAccessDeserializer::new(map)).map(|object| Self(Some(Box::new(object))))
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        read(from)
     }
 }
 
@@ -244,13 +238,7 @@ impl<'de, T: Deserialize<'de> + Default> Lenient<'de> for ObjectOrDefault<T> {
     }
 }
 
-impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for ObjectOrDefault<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        read(from)
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Lenient<'de> for List<T> {
+impl<'de, T: Deserialize<'de> + Default> Lenient<'de> for List<T> {
     fn from_list<A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error> {
         let mut all = Vec::new();
         while let Some(Object(item)) = list.next_element()? {
@@ -260,13 +248,7 @@ impl<'de, T: Deserialize<'de>> Lenient<'de> for List<T> {
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        read(from)
-    }
-}
-
-impl<'de, T: Deserialize<'de> + Alternative> Lenient<'de> for First<T> {
+impl<'de, T: Deserialize<'de> + Default + Alternative> Lenient<'de> for First<T> {
     fn from_list<A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error> {
         let mut first = None;
         while let Some(Object(item)) = list.next_element::<Object<T>>()? {
@@ -276,11 +258,20 @@ impl<'de, T: Deserialize<'de> + Alternative> Lenient<'de> for First<T> {
     }
 }
 
-impl<'de, T: Deserialize<'de> + Alternative> Deserialize<'de> for First<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        read(from)
-    }
+macro_rules! deserialize_containers_leniently {
+    ($($name:ident)+) => {$(
+        impl<'de, T> Deserialize<'de> for $name<T>
+        where
+            Self: Lenient<'de>,
+        {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                read(from)
+            }
+        }
+    )+};
 }
+
+deserialize_containers_leniently!(Object ObjectOrDefault List First);
 
 impl<'de: 'a, 'a, T: Deserialize<'de>> Lenient<'de> for TextOrList<'a, T> {
     fn from_text(text: Cow<'de, str>) -> Self {
@@ -298,24 +289,6 @@ impl<'de: 'a, 'a, T: Deserialize<'de>> Lenient<'de> for TextOrList<'a, T> {
 impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for TextOrList<'a, T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         read(from)
-    }
-}
-
-impl<T> Default for Object<T> {
-    fn default() -> Self {
-        Self(None)
-    }
-}
-
-impl<T> Default for List<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<T> Default for First<T> {
-    fn default() -> Self {
-        Self(None)
     }
 }
 

@@ -42,6 +42,7 @@ pub mod ai_sdk;
 pub mod anthropic;
 pub mod blocks;
 pub mod body;
+pub mod cache_marks;
 pub mod client_request;
 pub mod collect;
 pub mod dashscope;

@@ -137,6 +137,10 @@ options! {
     Logprobs logprobs: bool,
     /// for how many tokens at each position
     TopLogprobs top_logprobs: u32,
+    /// the kinds of output: text, audio
+    Modalities modalities: Vec<String>,
+    /// voice and format of spoken output
+    Audio audio: Json,
 }
 
 /// How much a model reasons.
@@ -218,7 +222,7 @@ impl ModelOptions {
             let mut fields = ModelOption::ALL.iter().flat_map(|option| option.fields(&self.wire));
             fields.any(|path| path.split('.').next() == Some(name))
         };
-        let fields = self.original.iter().filter(|(name, value)| !known(name) && says(value));
+        let fields = self.original.iter().filter(|(name, value)| !known(name) && has_value(value));
         fields.map(|(name, _)| name.to_owned()).collect()
     }
 
@@ -236,7 +240,7 @@ impl ModelOptions {
             return Vec::new();
         }
         let options = ModelOption::ALL.iter().copied();
-        let missing = options.filter(|option| self.says_more(*option));
+        let missing = options.filter(|option| self.differs_from_default(*option));
         let missing = missing.filter(|option| match option.support(wire) {
             Support::Field(_) => {
                 let temperature = self.temperature.filter(|_| *option == ModelOption::Temperature);
@@ -257,7 +261,7 @@ impl ModelOptions {
     }
 
     /// Whether an option is set to something else than what is done without it.
-    pub fn says_more(&self, option: ModelOption) -> bool {
+    pub fn differs_from_default(&self, option: ModelOption) -> bool {
         match option {
             ModelOption::Store => self.store == Some(true),
             ModelOption::Logprobs => self.logprobs == Some(true),
@@ -268,7 +272,9 @@ impl ModelOptions {
                 !matches!(self.response_format, None | Some(ResponseFormat::Text))
             }
             ModelOption::Include => self.include.as_ref().is_some_and(|list| !list.is_empty()),
-            ModelOption::Metadata => self.metadata.as_ref().is_some_and(says),
+            ModelOption::Metadata => self.metadata.as_ref().is_some_and(has_value),
+            ModelOption::Modalities => find_other(self.modalities.as_deref(), "text").is_some(),
+            ModelOption::Audio => self.audio.as_ref().is_some_and(has_value),
             ModelOption::Truncation => {
                 self.truncation.as_deref().is_some_and(|it| it != "disabled")
             }
@@ -291,6 +297,40 @@ impl ModelOptions {
             | ModelOption::User
             | ModelOption::SafetyIdentifier => self.is_set(option),
         }
+    }
+
+    /// What these options ask for in the answer that only a model of the client's protocol gives.
+    fn protocol_values(&self) -> [(ModelOption, Option<&str>); 3] {
+        let logprobs =
+            self.differs_from_default(ModelOption::Logprobs).then_some("log probabilities");
+        [
+            (ModelOption::Modalities, find_other(self.modalities.as_deref(), "text")),
+            (ModelOption::Logprobs, logprobs),
+            // Every model of ours gives its reasoning.
+            (
+                ModelOption::Include,
+                find_other(self.include.as_deref(), "reasoning.encrypted_content"),
+            ),
+        ]
+    }
+
+    /// Checks that the answer can have what only a model of the client's protocol gives: audio, log probabilities, values of
+    /// `include`. `wire` is the protocol of the model, and `passed` are the options that reach it.
+    pub fn check_answer(&self, wire: &str, passed: &Self) -> Result<()> {
+        let is_same = self.is_from(wire);
+        let asked = self.protocol_values().into_iter().zip(passed.protocol_values());
+        let mut missing = asked.filter(|(_, (_, passed))| !is_same || passed.is_none());
+        let first = missing.find_map(|((option, value), _)| Some((option, value?)));
+        let Some((option, value)) = first else { return Ok(()) };
+        let why = if is_same {
+            "the settings of this agent do not let clients choose it".to_owned()
+        } else {
+            format!("only a model of the protocol {} does", self.wire)
+        };
+        Err(invalid_request(format!(
+            "`{}` asks for {value}, which the agent's model does not give: {why}",
+            self.client_name(option)
+        )))
     }
 
     /// Checks that a model of this wire can be made to call the tool that these options require. The error says why not.
@@ -331,7 +371,12 @@ impl ModelOptions {
     }
 }
 
-/// Whether a value says something: it is not null, false, or empty.
-fn says(value: &Json) -> bool {
+/// Whether a value is set: it is not null, false, or empty.
+fn has_value(value: &Json) -> bool {
     !matches!(value.text(), "null" | "false" | "[]" | "{}" | "\"\"")
+}
+
+/// The first value of a list that is not the usual one.
+fn find_other<'a>(list: Option<&'a [String]>, usual: &str) -> Option<&'a str> {
+    list.unwrap_or_default().iter().map(String::as_str).find(|value| *value != usual)
 }

@@ -34,7 +34,7 @@ pub(crate) use schema::{input_schema, is_strict_schema};
 use crate::json::fields;
 use crate::model_options::{ModelOptions, ResponseFormat};
 use serde::{Deserialize, Serialize};
-use turnwire_core::{Fields, Json, Msg, Role};
+use turnwire_core::{ContentBlock, Fields, Json, Msg, Role};
 
 /// The first user message of a conversation that begins with the model, for providers that require one.
 pub(crate) const FIRST_USER_TEXT: &str = "(The conversation begins with your words.)";
@@ -51,6 +51,11 @@ pub const PREFILL: &str = "prefill";
 /// Whether a message is the beginning of an answer that the model continues.
 pub fn is_prefill(msg: &Msg) -> bool {
     msg.role() == Role::Assistant && msg.metadata().get(PREFILL).is_ok_and(|it| it == Some(true))
+}
+
+/// Whether a block of a reply is such a beginning: the client gave it behind tool results.
+pub fn is_prefill_block(block: &ContentBlock) -> bool {
+    matches!(block, ContentBlock::Text(text) if text.rest.raw(PREFILL).is_some())
 }
 
 /// The argument of a free-text tool that is written as a function.
@@ -97,7 +102,8 @@ impl Request<'_> {
 
     /// Whether the model continues the last message.
     pub(crate) fn ends_with_prefill(&self) -> bool {
-        self.messages.last().is_some_and(is_prefill)
+        let is_begun = |msg: &Msg| msg.content().last().is_some_and(is_prefill_block);
+        self.messages.last().is_some_and(|last| is_prefill(last) || is_begun(last))
     }
 
     /// Whether the client asked for JSON without a schema.
@@ -232,6 +238,16 @@ impl ToolDefinition {
     pub(crate) fn as_native(&self, wire: &str) -> Option<Json> {
         let native = self.native_to(wire).filter(|native| !native.kind.is_function())?;
         Some(Json::from(&native.fields))
+    }
+
+    /// The tool as a request on this wire has it: a tool of the wire itself unchanged, and a function as `write_function`
+    /// writes it. `None` if the request does not have it.
+    pub(crate) fn write(&self, wire: &str, write_function: fn(&Self) -> Fields) -> Option<Json> {
+        if !self.is_written_to(wire) {
+            return None;
+        }
+        let function = || self.with_native(wire, write_function(self)).into();
+        Some(self.as_native(wire).unwrap_or_else(function))
     }
 
     /// The description to write: a client of the same wire may leave it out.

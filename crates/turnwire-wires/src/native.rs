@@ -39,6 +39,63 @@ pub(crate) fn add(to: &mut Fields, holder: &Fields, wire: &str) {
     }
 }
 
+/// In the fields of a wire on the last block of an answer: the fields of the message that has the answer.
+pub(crate) const MESSAGE: &str = "message";
+
+/// Keeps fields of a message in a block of it.
+pub(crate) fn set_message_fields(rest: &mut Fields, wire: &str, fields: &Fields) {
+    let mut own = get(rest, wire).unwrap_or_default();
+    own.insert(MESSAGE, fields);
+    set(rest, wire, &own);
+}
+
+/// The fields of a message in a block of it, by wire.
+pub fn message_fields(rest: &Fields) -> Fields {
+    let mut found = Fields::default();
+    if !mentions(rest, MESSAGE) {
+        return found;
+    }
+    for (wire, fields) in &rest.get::<Fields>(KEY).ok().flatten().unwrap_or_default() {
+        let fields = fields.parse_as::<Fields>().unwrap_or_default();
+        found.insert_some(wire, fields.raw(MESSAGE).cloned());
+    }
+    found
+}
+
+/// Adds fields of a message to a block of it, by wire.
+pub fn add_message_fields(rest: &mut Fields, by_wire: &Fields) {
+    for (wire, fields) in by_wire {
+        if let Ok(fields) = fields.parse_as() {
+            set_message_fields(rest, wire, &fields);
+        }
+    }
+}
+
+/// Copies the fields of all wires from one block to another.
+pub fn copy(from: &Fields, to: &mut Fields) {
+    to.insert_some(KEY, from.raw(KEY).cloned());
+}
+
+/// Whether some fields may have this one. Cheap, for those that have none.
+pub(crate) fn mentions(holder: &Fields, field: &str) -> bool {
+    holder.raw(KEY).is_some_and(|by_wire| by_wire.text().contains(field))
+}
+
+/// Takes a field off the fields of all wires, and returns it by the names of the wires. Wires without other fields stay: on a
+/// tool result they say that its parts came so.
+pub(crate) fn take_from_all(holder: &mut Fields, field: &str) -> Option<Fields> {
+    let by_wire: Fields = holder.get(KEY).ok()??;
+    let (mut left, mut taken) = (Fields::default(), Fields::default());
+    for (wire, fields) in &by_wire {
+        let Ok(mut fields) = fields.parse_as::<Fields>() else { continue };
+        taken.insert_some(wire, fields.remove(field));
+        left.insert(wire, fields);
+    }
+    holder.remove(KEY);
+    holder.insert_fields(KEY, &left);
+    Some(taken).filter(|taken| !taken.is_empty())
+}
+
 /// The role of a system message in `OpenAI`'s protocols.
 pub(crate) fn system_role(native: &Fields) -> &'static str {
     let is_developer = native.raw("role").is_some_and(|role| *role == "developer".into());

@@ -23,6 +23,7 @@
 //! A finish reason of ours that the protocol does not have is in `native_finish_reason` (OpenRouter's name for a
 //! provider's own reason) and in the `code` of an error.
 
+mod audio;
 mod chunk;
 mod client_request;
 mod collect;

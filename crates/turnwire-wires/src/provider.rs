@@ -9,15 +9,16 @@ mod model_call;
 pub(crate) mod text_blocks;
 mod think_tags;
 
-pub(crate) use call_ids::UniqueCallIds;
-pub(crate) use decoder::{ProviderDecoder, ProviderStream};
+pub(crate) use decoder::{ProviderDecoder, ProviderStream, model_call_in};
 pub(crate) use error::{error_name, error_type_of_status, error_type_of_words, reply_error};
 pub(crate) use history::HistoryReader;
 pub(crate) use model_call::{BlockKind, ModelCall, ModelCallInfo, set_count, unix_seconds};
 pub(crate) use think_tags::{Segment, ThinkTagParser};
 
 use serde::Deserialize;
-use turnwire_core::{BlockType, ContentBlock, Error, ErrorKind, Fields, Json, Result};
+use turnwire_core::{
+    BlockType, ContentBlock, Error, ErrorKind, Fields, Json, Result, ToolResultState,
+};
 
 /// The field of a provider's own item that names the wire it came on.
 const FROM_WIRE_FIELD: &str = "from_wire";
@@ -88,6 +89,11 @@ pub(crate) fn block_to_item(wire: &str, block: &Fields) -> Option<Fields> {
         Some(word) if *word == Json::from(WRAPPER_TYPE) => item.get(WRAPPER_TYPE).ok()?,
         _ => Some(item),
     }
+}
+
+/// Whether a result is an error for the model. One of a running background task is not.
+pub(crate) fn has_failed(state: &ToolResultState) -> bool {
+    !matches!(state, ToolResultState::Success | ToolResultState::Running)
 }
 
 /// Parses a frame, which must be a JSON object.

@@ -28,9 +28,7 @@ use serde::Serialize;
 use std::any::Any;
 use std::sync::Arc;
 use turnwire_core::event::ReplyEnd;
-use turnwire_core::{
-    Error, ErrorKind, ErrorType, Event, FinishedReason, ReplyError, Result, ToolCall,
-};
+use turnwire_core::{Error, ErrorKind, ErrorType, Event, ReplyError, Result, ToolCall};
 
 /// Receives the events of a decoder.
 pub type EventSink<'s> = dyn FnMut(Event<'_>) + 's;
@@ -73,7 +71,7 @@ pub struct DecoderOptions {
     pub max_frame_bytes: usize,
 }
 
-/// What a provider's stream stands for.
+/// What a provider's stream contains.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum StreamScope {
     /// A whole reply: the decoder adds `REPLY_START` and `REPLY_END`.
@@ -268,20 +266,16 @@ pub struct StreamFailure {
 impl StreamFailure {
     /// The error that the client gets.
     pub(crate) fn error(&self) -> ReplyError {
-        crate::provider::reply_error(self.error_type.clone(), self.message.clone())
+        ReplyError::new(self.error_type.clone(), self.message.clone())
     }
 
     /// For encoders that write an error of the stream like one of the reply.
     pub(crate) fn as_reply_end(&self) -> ReplyEnd {
-        ReplyEnd {
-            finished_reason: FinishedReason::Error,
-            error: Some(self.error()),
-            ..ReplyEnd::default()
-        }
+        ReplyEnd::failed(self.error())
     }
 }
 
-/// Pending calls that an encoder cannot tell from the events of a reply alone.
+/// Pending calls that an encoder cannot recognise by the events of a reply alone.
 #[derive(Debug, Clone, Default)]
 pub struct UnsettledCalls {
     /// The ids of calls that wait for an approval: not for the client to execute.

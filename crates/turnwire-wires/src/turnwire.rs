@@ -54,6 +54,11 @@ impl Encode for CanonicalCodec {
     }
 }
 
+/// The messages of wires that write each one as text.
+pub(crate) fn write_messages(messages: &[Msg], write: fn(&Msg) -> String) -> Vec<Json> {
+    messages.iter().filter_map(|msg| Json::parse(&write(msg)).ok()).collect()
+}
+
 /// Reads a list of messages, or a single one, for protocols in which one message is one of ours.
 pub(crate) fn read_messages(text: &str, read: fn(&str) -> Result<Msg>) -> Result<Vec<Msg>> {
     if !text.trim_ascii_start().starts_with('[') {

@@ -276,7 +276,7 @@ fn arguments_in_the_start_count_unless_others_follow() {
 }
 
 #[test]
-fn a_call_whose_id_is_missing_or_taken_gets_one_of_its_own() {
+fn a_call_without_an_id_or_with_a_used_one_gets_a_unique_id() {
     let tool = |id: &str| json!({"type": "tool_use", "id": id, "name": "t", "input": {}});
     let frames =
         vec![block(0, tool("a")), end(0), block(1, tool("a")), end(1), block(2, tool("")), end(2)];
@@ -609,7 +609,7 @@ fn unknown_frames_survive_and_pings_and_done_do_not() {
 }
 
 #[test]
-fn a_frame_that_cannot_be_read_is_named_and_the_stream_goes_on() {
+fn an_unreadable_frame_is_reported_and_the_stream_continues() {
     let body = lines(&[start("m"), block(0, json!({"type": "text", "text": ""}))])
         + "{\"type\":\n[1]\n{}\n"
         + &lines(&[text(0, "on"), end(0), stop("end_turn"), json!({"type": "message_stop"})]);

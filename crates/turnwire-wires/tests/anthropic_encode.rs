@@ -162,7 +162,7 @@ fn the_message_has_the_name_that_the_server_gives_it() {
 }
 
 #[test]
-fn a_turn_that_waited_goes_on_as_another_message() {
+fn a_turn_that_waited_continues_as_another_message() {
     let mut encoder =
         Wire::named("anthropic").unwrap().encoder(&EncoderOptions::default()).unwrap();
     let mut frames = Frames::default();
@@ -186,7 +186,7 @@ fn a_turn_that_waited_goes_on_as_another_message() {
 }
 
 #[test]
-fn what_the_agent_served_itself_is_left_out_and_tokens_add_up() {
+fn calls_that_the_agent_executed_are_left_out_and_tokens_add_up() {
     let events = [
         begin(),
         model_call([text("t1", "Let me look."), call("a", "{}")].concat()),

@@ -153,7 +153,7 @@ fn images_documents_and_what_is_neither() {
 }
 
 #[test]
-fn an_older_image_block_that_does_not_say_its_type_is_looked_at() {
+fn the_type_of_an_older_image_block_is_detected_from_its_bytes() {
     let image = r#"{"role":"user","name":"","content":[{"type":"image","source":{"type":"base64","data":"iVBORw0KGgoAAAA="}}]}"#;
     assert_eq!(
         messages(&[Msg::from_json(image).unwrap()])[0]["content"][0]["source"]["media_type"],
@@ -162,7 +162,7 @@ fn an_older_image_block_that_does_not_say_its_type_is_looked_at() {
 }
 
 #[test]
-fn parallel_results_share_a_turn_with_what_the_user_says_next() {
+fn parallel_results_share_a_turn_with_the_next_user_message() {
     let reply = Msg::assistant(
         "",
         [
@@ -327,7 +327,7 @@ fn no_turn_is_empty_and_the_first_is_a_users() {
 }
 
 #[test]
-fn an_image_that_the_model_made_is_told_and_not_shown() {
+fn a_generated_image_is_described_in_text_and_not_sent() {
     let reply = Msg::assistant("", DataBlock::bytes([1], "image/png"));
     assert_eq!(
         messages(&[Msg::user("", "Go."), reply])[1]["content"],
@@ -469,7 +469,7 @@ fn a_model_that_refuses_a_temperature_gets_none() {
 }
 
 #[test]
-fn an_output_with_an_image_that_is_not_whole_yet_says_so() {
+fn an_incomplete_image_in_an_output_is_marked() {
     let seen = vec![Part::from(DataBlock::bytes([1], "image/png"))];
     let result = ToolResult::success("a", seen);
     let running = ToolResult { state: ToolResultState::Running, ..result };

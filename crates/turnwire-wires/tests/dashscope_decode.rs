@@ -64,7 +64,7 @@ fn a_stream_with_all_its_framing_is_read() {
 }
 
 #[test]
-fn the_string_null_is_no_finish_reason() {
+fn the_string_null_is_not_a_finish_reason() {
     let cut = read(&[
         r#"{"output":{"choices":[{"message":{"content":"a"},"finish_reason":"null"}]},"request_id":"r"}"#,
     ]);
@@ -174,7 +174,7 @@ fn calls_come_in_fragments_or_again_and_again() {
 }
 
 #[test]
-fn calls_without_an_index_are_told_apart_by_their_ids() {
+fn calls_without_an_index_are_distinguished_by_their_ids() {
     let without = |id: &str, arguments: &str| {
         json!({"role": "assistant", "content": "", "tool_calls": [
             {"id": id, "function": {"name": "f", "arguments": arguments}},
@@ -270,7 +270,7 @@ fn an_error_is_the_last_event() {
 }
 
 #[test]
-fn an_empty_code_is_no_error_and_nothing_erases_tokens() {
+fn an_empty_code_is_not_an_error_and_missing_usage_keeps_the_tokens() {
     let read = read(&[
         r#"{"status_code":200,"code":"","message":"","output":{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]},"usage":{"input_tokens":2,"output_tokens":1}}"#,
         r#"{"output":null,"usage":{"input_tokens":0,"output_tokens":null},"request_id":null}"#,

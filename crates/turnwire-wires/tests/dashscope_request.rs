@@ -85,8 +85,8 @@ fn a_conversation_with_media_has_lists_as_content() {
                 {"image": "data:image/png;base64,YWJj"},
                 {"audio": "https://example.com/a.mp3"},
                 {"video": "oss://bucket/a.mp4"},
-                {"text": "[image/png was left out: the model cannot read this address]"},
-                {"text": "[application/pdf was left out: the model takes only images, audio and video]"},
+                {"text": "[image/png was left out: the model cannot read this URL]"},
+                {"text": "[application/pdf was left out: the model accepts only images, audio and video]"},
             ]},
         ])
     );

@@ -159,7 +159,7 @@ fn a_stream_that_begins_in_the_middle_of_a_call_is_read() {
 }
 
 #[test]
-fn what_only_gemini_knows_is_kept_verbatim_between_the_texts() {
+fn items_that_only_gemini_knows_are_kept_verbatim_between_the_texts() {
     let read = parts(&[
         r#"{"text":"a"}"#,
         r#"{"executableCode":{"language":"PYTHON","code":"1 + 1"}}"#,

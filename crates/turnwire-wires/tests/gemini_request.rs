@@ -43,7 +43,7 @@ fn a_plain_conversation_has_the_system_prompt_apart() {
 }
 
 #[test]
-fn data_goes_inline_or_as_an_address_and_the_rest_is_said_to_be_left_out() {
+fn data_is_sent_inline_or_as_a_url_and_other_data_is_noted_as_left_out() {
     let named =
         DataBlock { name: Some("a.bin".into()), ..DataBlock::url("file:///a", "image/png") };
     let untyped = DataBlock::from_source(match DataBlock::bytes(b"abc", "").source {
@@ -70,14 +70,14 @@ fn data_goes_inline_or_as_an_address_and_the_rest_is_said_to_be_left_out() {
             {"inlineData": {"mimeType": "image/png", "data": "YWJj"}},
             {"fileData": {"mimeType": "audio/mpeg", "fileUri": "https://example.com/a.mp3"}},
             {"fileData": {"mimeType": "application/pdf", "fileUri": "gs://bucket/a.pdf"}},
-            {"text": "[image/png \"a.bin\" was left out: the model cannot read this address]"},
+            {"text": "[image/png \"a.bin\" was left out: the model cannot read this URL]"},
             {"text": "[data was left out: its type is not known]"},
         ]}])
     );
 }
 
 #[test]
-fn parallel_results_share_one_turn_and_say_what_failed() {
+fn parallel_results_share_one_turn_and_failures_are_marked() {
     assert_eq!(
         messages_body(WIRE, &tool_round())["contents"],
         json!([
@@ -100,7 +100,7 @@ fn parallel_results_share_one_turn_and_say_what_failed() {
 }
 
 #[test]
-fn a_call_without_a_result_was_interrupted_and_an_input_that_is_no_json_is_sent_as_text() {
+fn a_call_without_a_result_was_interrupted_and_an_input_that_is_not_json_is_sent_as_text() {
     let interrupted = "The call was interrupted before it gave a result.";
     let body = messages_body(WIRE, &crashed_round());
     assert_eq!(
@@ -168,7 +168,7 @@ fn signatures_and_items_go_back_on_the_very_part() {
 }
 
 #[test]
-fn what_a_stream_became_goes_back_as_it_came() {
+fn a_decoded_stream_is_sent_back_unchanged() {
     let parts = [
         r#"{"text":"Hm.","thought":true,"thoughtSignature":"S1"}"#,
         r#"{"text":"a","partMetadata":{"k":1}}"#,
@@ -194,7 +194,7 @@ fn what_a_stream_became_goes_back_as_it_came() {
 }
 
 #[test]
-fn gemini_3_is_told_that_a_call_of_another_model_has_no_signature() {
+fn a_call_of_another_model_is_sent_to_gemini_3_with_a_placeholder_signature() {
     let messages = tool_round();
     let request =
         Request { model: "models/gemini-3-pro", messages: &messages, ..Request::default() };

@@ -81,6 +81,8 @@ fn example(option: ModelOption) -> Value {
         ModelOption::Store | ModelOption::Logprobs => json!(true),
         ModelOption::Include => json!(["reasoning.encrypted_content"]),
         ModelOption::Truncation => json!("auto"),
+        ModelOption::Modalities => json!(["text", "audio"]),
+        ModelOption::Audio => json!({"voice": "ash", "format": "pcm16"}),
     }
 }
 
@@ -89,7 +91,7 @@ fn model_wires() -> impl Iterator<Item = &'static str> {
 }
 
 #[test]
-fn each_wire_writes_the_options_that_the_table_says_and_names_the_others() {
+fn each_wire_writes_the_options_of_the_table_and_names_the_others() {
     for option in ModelOption::ALL.iter().copied() {
         let mut given = json!({});
         given[option.name()] = example(option);
@@ -135,6 +137,7 @@ fn a_model_of_the_same_wire_gets_the_fields_unchanged() {
                 "parallel_tool_calls": true, "reasoning_effort": "low", "user": "u", "logit_bias": {"1": 2},
                 "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}},
                 "prediction": {"type": "content", "content": "x"}, "service_tier": "flex", "metadata": {"a": "b"},
+                "modalities": ["text", "audio"], "audio": {"voice": "ash", "format": "pcm16"},
             }),
         ),
         (
@@ -411,4 +414,40 @@ fn a_changed_option_is_written_in_its_canonical_form() {
     options.max_tokens = Some(10);
     let body = written("openai-chat", &options, &[]);
     assert_eq!((&body["max_tokens"], &body["x"]), (&json!(10), &json!(1)));
+}
+
+#[test]
+fn options_that_only_the_same_protocol_supports_are_refused_unless_they_reach_the_model() {
+    let none = ModelOptions::default();
+    let include = ["reasoning.encrypted_content", "message.output_text.logprobs"];
+    let asking = [
+        ("openai-chat", json!({"modalities": ["text", "audio"]}), "`modalities` asks for audio"),
+        ("openai-chat", json!({"logprobs": true}), "`logprobs` asks for log probabilities"),
+        (
+            "openai-responses",
+            json!({"include": include}),
+            "`include` asks for message.output_text.logprobs",
+        ),
+    ];
+    for (wire, given, asked) in asking {
+        let options = read(wire, &given);
+        assert!(options.check_answer(wire, &options).is_ok(), "{given}");
+        let error = |model: &str, passed| {
+            let error = options.check_answer(model, passed).unwrap_err();
+            let (what, why) = error.message().split_once(": ").unwrap();
+            assert_eq!(what, format!("{asked}, which the agent's model does not give"));
+            why.to_owned()
+        };
+        assert_eq!(error(wire, &none), "the settings of this agent do not let clients choose it");
+        let other = format!("only a model of the protocol {wire} does");
+        assert_eq!(error("anthropic", &options), other);
+        assert_eq!(error("", &none), other);
+    }
+    let usual = [
+        ("openai-chat", json!({"modalities": ["text"], "logprobs": false})),
+        ("openai-responses", json!({"include": ["reasoning.encrypted_content"]})),
+    ];
+    for (wire, given) in usual {
+        assert!(read(wire, &given).check_answer("anthropic", &none).is_ok(), "{given}");
+    }
 }

@@ -90,7 +90,7 @@ fn think_tags_are_thinking_also_when_cut_and_never_closed() {
 }
 
 #[test]
-fn what_is_generated_without_a_chat_is_read_too() {
+fn responses_of_the_generate_endpoint_are_read() {
     let read = read(&[
         r#"{"model":"m","response":"","thinking":"plan","done":false}"#,
         r#"{"model":"m","response":"do","done":false}"#,

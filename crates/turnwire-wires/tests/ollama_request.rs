@@ -75,7 +75,7 @@ fn only_images_that_are_sent_along_are_taken() {
         messages(&conversation),
         json!([{
             "role": "user",
-            "content": "Look:\n[image/png was left out: the model cannot read addresses]\n[audio/wav was left out: the model takes only images]",
+            "content": "Look:\n[image/png was left out: the model cannot read URLs]\n[audio/wav was left out: the model accepts only images]",
             "images": ["YWJj"],
         }])
     );
@@ -100,7 +100,7 @@ fn results_are_messages_of_their_own_and_their_images_follow_all_of_them() {
 }
 
 #[test]
-fn a_call_without_a_result_was_interrupted_and_an_input_that_is_no_json_is_sent_as_text() {
+fn a_call_without_a_result_was_interrupted_and_an_input_that_is_not_json_is_sent_as_text() {
     let interrupted = "Error: The call was interrupted before it gave a result.";
     assert_eq!(
         messages(&crashed_round()),

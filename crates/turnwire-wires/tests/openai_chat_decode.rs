@@ -191,7 +191,7 @@ fn parallel_calls_grow_at_the_same_time() {
 }
 
 #[test]
-fn calls_without_an_index_are_told_apart_by_their_ids() {
+fn calls_without_an_index_are_distinguished_by_their_ids() {
     let msg = fold(&[
         delta(json!({"tool_calls": [
             {"id": "a", "function": {"name": "f", "arguments": "[1"}},
@@ -205,7 +205,7 @@ fn calls_without_an_index_are_told_apart_by_their_ids() {
 }
 
 #[test]
-fn calls_that_all_have_the_index_0_are_told_apart_by_their_ids() {
+fn calls_that_all_have_the_index_0_are_distinguished_by_their_ids() {
     let whole =
         |id: &str| json!({"index": 0, "id": id, "function": {"name": "f", "arguments": "{}"}});
     let msg = fold(&[call(whole("a")), call(whole("b"))]);
@@ -250,7 +250,7 @@ fn the_older_function_call_is_a_call() {
 }
 
 #[test]
-fn text_behind_a_call_is_a_new_block_and_the_call_goes_on() {
+fn text_after_a_call_is_a_new_block_and_the_call_continues() {
     let msg = fold(&[
         delta(json!({"content": "one"})),
         call(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "["}})),
@@ -399,7 +399,7 @@ fn an_error_ends_the_call_whatever_its_form() {
 }
 
 #[test]
-fn a_code_that_says_success_is_no_error() {
+fn a_success_code_is_not_an_error() {
     let last = json!({"code": 0, "message": "Success", "usage": {"prompt_tokens": 1}});
     let msg = fold(&[delta(json!({"content": "x"})), finish("stop"), last]);
     assert_eq!(msg.finished_reason(), Some(&FinishedReason::Completed));
@@ -479,7 +479,23 @@ fn only_the_first_of_several_choices_becomes_the_reply() {
 }
 
 #[test]
-fn what_a_text_refers_to_stays_with_it() {
+fn the_log_probabilities_of_a_text_stay_with_it() {
+    let token =
+        |text: &str| json!({"token": text, "logprob": -0.5, "bytes": null, "top_logprobs": []});
+    let piece = |text: &str| {
+        let logprobs = json!({"content": [token(text)], "refusal": null});
+        json!({"id": "c", "choices": [{"index": 0, "delta": {"content": text}, "logprobs": logprobs}]})
+    };
+    let wrong = json!({"id": "c", "choices": [{"index": 0, "delta": {"content": "!"}, "logprobs": {"content": 7}}]});
+    let msg = fold(&[piece("Hel"), piece("lo"), wrong]);
+    let block = msg.first::<TextBlock>().unwrap();
+    assert_eq!(block.text, "Hello!");
+    let expected = json!({"logprobs": [token("Hel"), token("lo")]});
+    assert_eq!(block.rest.parse_as::<Value>().unwrap(), expected);
+}
+
+#[test]
+fn citations_stay_with_their_text() {
     let cited = |piece: &str| {
         json!({"id": "c", "citations": ["https://a.example"], "search_results": [{"title": "A"}],
             "choices": [{"index": 0, "delta": {"content": piece}}]})
@@ -510,14 +526,19 @@ fn pictures_and_sound_that_a_model_made_are_data() {
         delta(json!({"audio": {"data": "C"}})),
         delta(json!({"audio": {"expires_at": 9}})),
     ]);
-    assert_eq!(block_texts(&msg), ["text See", "data c-1", "text Hi", "data c-3"]);
+    assert_eq!(block_texts(&msg), ["text See", "data c-1", "data au1", "text Hi"]);
     let data: Vec<&DataBlock> = msg.blocks().collect();
     assert_eq!(
         data.iter().map(|block| block.media_type()).collect::<Vec<_>>(),
         [Some("image/png"), Some("audio/*")]
     );
     assert!(data.iter().all(|block| block.decoded().unwrap().unwrap() == [0, 1, 2]));
-    assert_eq!(data.last().unwrap().rest.parse_as::<Value>().unwrap(), json!({"audio_id": "au1"}));
+    assert_eq!(
+        data.last().unwrap().rest.parse_as::<Value>().unwrap(),
+        json!({"audio_id": "au1", "audio_expires_at": 9})
+    );
+    let transcript: &TextBlock = msg.blocks().last().unwrap();
+    assert_eq!(transcript.rest.parse_as::<Value>().unwrap(), json!({"audio_id": "au1"}));
 }
 
 #[test]

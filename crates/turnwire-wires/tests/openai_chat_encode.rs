@@ -4,11 +4,12 @@
 
 use serde_json::{Value, json};
 use turnwire_core::event::{
-    Block, ConfirmResult, Custom, CustomValue, ExternalExecutionResult, Message, ModelCallEnd,
-    ModelCallStart, ReplyEnd, ReplyStart, RequireExternalExecution, SubAgent, TextBlockDelta,
-    TextBlockEnd, TextBlockStart, ThinkingBlockDelta, ThinkingBlockEnd, ThinkingBlockStart,
-    TokenCounts, ToolCallDelta, ToolCallEnd, ToolCallStart, ToolResultEnd, ToolResultStart,
-    ToolResultTextDelta, UserConfirmResult,
+    Block, ConfirmResult, Custom, CustomValue, DataBlockEnd, DataBlockStart,
+    ExternalExecutionResult, Message, ModelCallEnd, ModelCallStart, ReplyEnd, ReplyStart,
+    RequireExternalExecution, SubAgent, TextBlockDelta, TextBlockEnd, TextBlockStart,
+    ThinkingBlockDelta, ThinkingBlockEnd, ThinkingBlockStart, TokenCounts, ToolCallDelta,
+    ToolCallEnd, ToolCallStart, ToolResultEnd, ToolResultStart, ToolResultTextDelta,
+    UserConfirmResult,
 };
 use turnwire_core::{
     ErrorType, Event, EventKind, Fields, FinishedReason, Json, Msg, ReplyError, Seq, TextBlock,
@@ -224,7 +225,7 @@ fn a_turn_that_waits_for_the_client_ends_with_its_calls() {
 }
 
 #[test]
-fn a_turn_that_waited_goes_on_as_another_answer() {
+fn a_turn_that_waited_continues_as_another_response() {
     let encoding =
         EncoderOptions { id: Some("chatcmpl-2".to_owned()), ..EncoderOptions::default() };
     let mut encoder = Wire::named("openai-chat").unwrap().encoder(&encoding).unwrap();
@@ -318,7 +319,7 @@ fn an_error_comes_last_and_behind_the_usage() {
 }
 
 #[test]
-fn a_turn_that_breaks_off_is_no_success() {
+fn a_truncated_turn_is_not_a_success() {
     let events = [start(), event(TextBlockStart { block_id: "b".into() })];
     assert_eq!(
         written(&events),
@@ -343,16 +344,28 @@ fn structured_output_is_the_text_of_a_reply_without_text() {
 }
 
 #[test]
-fn what_a_text_refers_to_comes_with_the_end() {
+fn citations_and_log_probabilities_come_with_the_end_of_a_text() {
     let note = json!([{"type": "url_citation", "url_citation": {"url": "https://a.example"}}]);
+    let tokens = json!([{"token": "x", "logprob": -0.5, "bytes": [120], "top_logprobs": []}]);
     let mut events = text("b", &["x"]);
     let mut extra = Fields::default();
     extra.insert("annotations", note.clone());
+    extra.insert("logprobs", tokens.clone());
     events.pop();
     events.push(event(TextBlockEnd { block_id: "b".into(), text: None, extra }));
     events.push(completed());
     let frames = encode(&EncoderOptions::default(), &events);
     assert_eq!(frames.last().unwrap().pointer("/choices/0/delta/annotations").unwrap(), &note);
+    let logprobs = json!({"content": tokens, "refusal": null});
+    assert_eq!(frames.last().unwrap()["choices"][0]["logprobs"], logprobs);
+    let collecting = EncoderOptions { collects: true, ..EncoderOptions::default() };
+    let mut encoder = Wire::named("openai-chat").unwrap().encoder(&collecting).unwrap();
+    let mut written = Frames::default();
+    for event in &events {
+        encoder.encode(event, &mut written);
+    }
+    let whole: Value = encoder.take_response().unwrap().unwrap().parse_as().unwrap();
+    assert_eq!(whole["choices"][0]["logprobs"], logprobs);
 }
 
 #[test]
@@ -483,4 +496,50 @@ fn no_event_breaks_the_encoder() {
             encode(&EncoderOptions::default().with(StreamOptions { include_usage: true }), &events);
         assert!(frames.iter().all(|frame| !frame.to_string().contains('\n')));
     });
+}
+
+#[test]
+fn audio_goes_through_as_it_came_with_its_transcript() {
+    let deltas = [
+        json!({"audio": {"id": "au1"}}),
+        json!({"audio": {"transcript": "Hel"}}),
+        json!({"audio": {"data": "AAE"}}),
+        json!({"audio": {"transcript": "lo"}}),
+        json!({"audio": {"data": "C"}}),
+        json!({"audio": {"expires_at": 9}}),
+    ];
+    let chunk = |delta: &Value, reason: Option<&str>| json!({"id": "r", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]});
+    let mut frames: Vec<Value> = deltas.iter().map(|delta| chunk(delta, None)).collect();
+    frames.push(chunk(&json!({}), Some("stop")));
+    let lines: Vec<String> = frames.iter().map(Value::to_string).collect();
+    let wire = Wire::named("openai-chat").unwrap();
+    let decoder = wire.decoder(&DecoderOptions::default()).unwrap();
+    let events = decoder.decode_all(lines.join("\n").as_bytes()).unwrap();
+    let expected: Vec<Value> =
+        [role()].into_iter().chain(deltas).chain([json!(["stop", null])]).collect();
+    assert_eq!(written(&events), expected);
+
+    let mut encoder =
+        wire.encoder(&EncoderOptions { collects: true, ..EncoderOptions::default() }).unwrap();
+    for event in &events {
+        encoder.encode(event, &mut Frames::default());
+    }
+    let whole: Value = encoder.take_response().unwrap().unwrap().parse_as().unwrap();
+    let message = whole.pointer("/choices/0/message").unwrap();
+    assert_eq!(message.get("content"), Some(&Value::Null));
+    let audio = json!({"id": "au1", "data": "AAEC", "transcript": "Hello", "expires_at": 9});
+    assert_eq!(message.get("audio"), Some(&audio));
+}
+
+#[test]
+fn data_other_than_audio_output_is_left_out() {
+    let block_id = || "d".into();
+    let media_type = Some("audio/mpeg".to_owned());
+    let events = [
+        vec![start(), event(DataBlockStart { block_id: block_id(), media_type, name: None })],
+        text("b", &["Hi"]),
+        vec![event(DataBlockEnd { block_id: block_id(), extra: Fields::default() }), completed()],
+    ]
+    .concat();
+    assert_eq!(written(&events), [role(), json!({"content": "Hi"}), json!(["stop", null])]);
 }

@@ -49,7 +49,7 @@ fn a_plain_conversation_is_roles_and_texts() {
 }
 
 #[test]
-fn media_is_written_as_the_provider_takes_it_and_said_to_be_left_out_otherwise() {
+fn media_are_written_in_the_providers_form_or_noted_as_left_out() {
     let named =
         DataBlock { name: Some("a.pdf".into()), ..DataBlock::bytes([1], "application/pdf") };
     let content: [Part; 9] = [
@@ -73,10 +73,10 @@ fn media_is_written_as_the_provider_takes_it_and_said_to_be_left_out_otherwise()
             {"type": "input_audio", "input_audio": {"data": "AQ==", "format": "mp3"}},
             {"type": "file", "file": {"filename": "a.pdf",
                 "file_data": "data:application/pdf;base64,AQ=="}},
-            left_out("[video/mp4 was left out: the model does not take this kind]"),
-            left_out("[audio/ogg was left out: only wav and mp3 are taken]"),
-            left_out("[image/png was left out: its address is not on the web]"),
-            left_out("[application/pdf was left out: the model takes only images by their address]"),
+            left_out("[video/mp4 was left out: the model does not accept this kind]"),
+            left_out("[audio/ogg was left out: only wav and mp3 are accepted]"),
+            left_out("[image/png was left out: its URL is neither http nor https]"),
+            left_out("[application/pdf was left out: the model accepts only images by URL]"),
         ]}])
     );
 }
@@ -120,7 +120,7 @@ fn every_call_gets_exactly_one_result_and_images_follow_all_of_them() {
             result("1", "a map"),
             result("2", "Error: no such file"),
             result("3", "Error: The call was denied."),
-            result("4", "The result follows.\n[video/mp4 was left out: the model does not take this kind]"),
+            result("4", "The result follows.\n[video/mp4 was left out: the model does not accept this kind]"),
             result("5", "Error: The call was interrupted before it gave a result."),
             {"role": "user", "content": [
                 {"type": "text", "text": "What the call 1 of map gave:"},
@@ -204,7 +204,7 @@ fn deepseek_and_moonshot_get_all_thinking_back() {
 }
 
 #[test]
-fn what_a_provider_said_is_sent_back_as_it_was() {
+fn what_a_provider_sent_is_sent_back_unchanged() {
     let details = json!([
         {"type": "reasoning.text", "text": "Let me", "index": 0, "signature": "s"},
         {"type": "reasoning.encrypted", "data": "x9", "index": 1},
@@ -252,7 +252,7 @@ fn items_of_another_provider_are_left_out() {
 }
 
 #[test]
-fn sound_that_the_model_made_is_named_and_other_data_is_said_to_be_left_out() {
+fn generated_audio_is_named_and_other_data_is_noted_as_left_out() {
     let mut sound = DataBlock::bytes([1], "audio/*");
     sound.rest.insert("audio_id", "au1");
     let image = DataBlock::bytes([1], "image/png");
@@ -265,7 +265,7 @@ fn sound_that_the_model_made_is_named_and_other_data_is_said_to_be_left_out() {
 }
 
 #[test]
-fn several_agents_are_told_apart() {
+fn several_agents_are_distinguished() {
     let conversation = [
         Msg::system("", "You are B."),
         Msg::assistant("A", "View A"),
@@ -447,7 +447,7 @@ fn assistant_and_tool_messages_between_users_are_one_reply() {
 }
 
 #[test]
-fn a_role_that_no_chat_has_is_an_error_that_says_where() {
+fn an_unknown_role_is_an_error_with_its_position() {
     let error = wire().decode_messages(r#"[{"role":"user","content":"a"},{"role":"x"}]"#);
     assert_eq!(
         error.unwrap_err().to_string(),
@@ -456,7 +456,7 @@ fn a_role_that_no_chat_has_is_an_error_that_says_where() {
 }
 
 #[test]
-fn what_others_say_of_their_thinking_is_not_sent_to_openai() {
+fn thinking_of_other_providers_is_not_sent_to_openai() {
     let mut call = ToolCall::new("1", "f", "{}");
     call.rest.insert("extra_content", json!({"google": {"thought_signature": "t"}}));
     let thought = thinking("Hm", json!({"reasoning_field": "reasoning_content"}));
@@ -477,4 +477,19 @@ fn what_others_say_of_their_thinking_is_not_sent_to_openai() {
             {"id": "1", "type": "function", "function": function,
                 "extra_content": {"google": {"thought_signature": "t"}}}]})
     );
+}
+
+#[test]
+fn audio_of_an_earlier_answer_is_sent_back_as_its_id() {
+    let sent = r#"[{"role": "user", "content": "Hi!"},
+        {"role": "assistant", "audio": {"id": "au1", "transcript": "Hello."}},
+        {"role": "user", "content": "And?"}]"#;
+    let read = wire().decode_messages(sent).unwrap();
+    assert_eq!(read.get(1).and_then(|msg| msg.text("")).as_deref(), Some("Hello."));
+    let expected = json!([
+        {"role": "user", "content": "Hi!"},
+        {"role": "assistant", "content": null, "audio": {"id": "au1"}},
+        {"role": "user", "content": "And?"},
+    ]);
+    assert_eq!(messages(&read), expected);
 }

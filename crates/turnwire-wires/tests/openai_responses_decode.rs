@@ -100,7 +100,7 @@ fn a_text_is_counted_once_however_often_it_is_repeated() {
 }
 
 #[test]
-fn a_text_that_only_its_end_says_comes_from_there() {
+fn a_text_that_only_the_end_event_has_is_written() {
     for ends in [
         json!({"type": "response.output_text.done", "output_index": 0, "content_index": 0, "text": "Hi"}),
         done(0, &said("msg_1", "Hi")),
@@ -112,7 +112,7 @@ fn a_text_that_only_its_end_says_comes_from_there() {
 }
 
 #[test]
-fn what_is_missing_at_the_end_of_the_deltas_is_made_up_for() {
+fn text_that_the_deltas_lack_is_completed_at_the_end() {
     let frames = [
         created(),
         added(0, &empty("m")),
@@ -144,7 +144,7 @@ fn a_hole_in_the_deltas_is_set_right_by_the_end() {
 }
 
 #[test]
-fn items_are_told_apart_by_their_place_when_ids_rotate() {
+fn items_are_distinguished_by_their_index_when_ids_rotate() {
     let msg = message(&[
         created(),
         added(0, &empty("a")),
@@ -165,7 +165,7 @@ fn items_are_told_apart_by_their_place_when_ids_rotate() {
 }
 
 #[test]
-fn items_that_all_have_the_place_0_are_told_apart_by_their_names() {
+fn items_that_all_have_the_index_0_are_distinguished_by_their_names() {
     let call = |arguments: &str, id: &str| {
         json!({"type": "function_call", "id": id, "call_id": format!("call_{id}"), "name": "f",
             "arguments": arguments})
@@ -237,7 +237,7 @@ fn a_call_that_ends_as_another_item_was_the_providers_own() {
 }
 
 #[test]
-fn items_of_the_final_response_that_were_never_streamed_are_taken_and_others_are_not_doubled() {
+fn items_of_the_final_response_that_were_never_streamed_are_added_once() {
     let call = json!({"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": "{}"});
     let msg = message(&[
         created(),
@@ -420,7 +420,7 @@ fn reasoning_has_a_block_for_each_part_and_the_last_one_has_the_item() {
 }
 
 #[test]
-fn reasoning_that_says_nothing_is_kept_for_its_encrypted_content() {
+fn empty_reasoning_is_kept_for_its_encrypted_content() {
     let item = json!({"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "x"});
     let msg = message(&[created(), added(0, &item), done(0, &item), completed(&json!([]))]);
     assert_eq!(
@@ -593,7 +593,7 @@ fn fields_of_the_wrong_type_fail_nothing_that_can_do_without_them() {
 }
 
 #[test]
-fn a_frame_that_cannot_be_read_is_named_and_the_stream_goes_on() {
+fn an_unreadable_frame_is_reported_and_the_stream_continues() {
     let body = [
         created().to_string(),
         // A real recording has such lines: the last brace is missing.
@@ -624,7 +624,7 @@ fn a_frame_that_cannot_be_read_is_named_and_the_stream_goes_on() {
 }
 
 #[test]
-fn a_model_call_of_a_reply_that_goes_on_has_no_start_and_no_end_of_the_reply() {
+fn a_model_call_inside_a_running_reply_has_no_start_and_no_end_of_the_reply() {
     let decoding = DecoderOptions {
         reply_id: Some("r".to_owned()),
         block_prefix: Some("r-2".to_owned()),

@@ -112,7 +112,23 @@ fn a_text_is_written_as_it_comes() {
 }
 
 #[test]
-fn what_follows_a_call_waits_until_it_is_known_who_executes_it() {
+fn the_log_probabilities_of_a_text_come_with_its_end() {
+    let tokens = json!([{"token": "x", "logprob": -0.5, "bytes": [120], "top_logprobs": []}]);
+    let mut events = [start().to_vec(), text("b", &["x"])].concat();
+    events.pop();
+    let extra = [("logprobs", Json::from(tokens.clone()))].into_iter().collect();
+    events.push(event(TextBlockEnd { block_id: "b".into(), text: None, extra }));
+    events.push(end());
+    let frames = frames(&events);
+    let of_type = |kind: &str| frames.iter().find(|frame| frame["type"] == kind).unwrap();
+    assert_eq!(of_type("response.output_text.done")["logprobs"], tokens);
+    assert_eq!(of_type("response.content_part.done")["part"]["logprobs"], tokens);
+    let output = &of_type("response.completed")["response"]["output"];
+    assert_eq!(output[0]["content"][0]["logprobs"], tokens);
+}
+
+#[test]
+fn blocks_after_a_call_wait_until_it_is_known_who_executes_it() {
     let mut encoder = wire().encoder(&EncoderOptions::default()).unwrap();
     let mut frames = Frames::default();
     for event in start().into_iter().chain(call("c")).chain(text("b", &["Hi"])) {
@@ -146,7 +162,7 @@ fn blocks_keep_their_order_around_a_call_of_the_client() {
 }
 
 #[test]
-fn a_block_that_was_taken_back_is_not_in_the_response() {
+fn a_discarded_block_is_not_in_the_response() {
     for ended in [false, true] {
         let mut script = text("b", &["Hel"]);
         if !ended {
@@ -399,7 +415,7 @@ fn a_response_is_called_what_the_server_calls_it() {
 }
 
 #[test]
-fn what_comes_after_a_pause_is_another_response() {
+fn events_after_a_pause_are_another_response() {
     let encoding = EncoderOptions { id: Some("second".to_owned()), ..EncoderOptions::default() };
     let mut encoder = wire().encoder(&encoding).unwrap();
     let mut out = Frames::default();

@@ -153,7 +153,7 @@ fn data(kind: &str, data: &str, name: Option<&str>) -> DataBlock {
 }
 
 #[test]
-fn media_go_in_the_form_that_the_provider_takes_and_the_rest_is_said_in_words() {
+fn media_are_sent_in_the_providers_form_and_others_are_described_in_text() {
     let blocks: Vec<(DataBlock, Value)> = vec![
         (
             data("image/png", "AAAA", None),
@@ -165,7 +165,7 @@ fn media_go_in_the_form_that_the_provider_takes_and_the_rest_is_said_in_words() 
         ),
         (
             data("audio/mpeg", "AAAA", None),
-            json!({"type": "input_text", "text": "[audio/mpeg was left out: sound is not taken]"}),
+            json!({"type": "input_text", "text": "[audio/mpeg was left out: audio is not accepted]"}),
         ),
         (
             data("application/pdf", "AAAA", Some("a.pdf")),
@@ -181,7 +181,7 @@ fn media_go_in_the_form_that_the_provider_takes_and_the_rest_is_said_in_words() 
         ),
         (
             data("video/mp4", "AAAA", Some("a.mp4")),
-            json!({"type": "input_text", "text": "[video/mp4 \"a.mp4\" was left out: this kind of data is not taken]"}),
+            json!({"type": "input_text", "text": "[video/mp4 \"a.mp4\" was left out: this kind of data is not accepted]"}),
         ),
         (
             data("text/plain", "AAAA", None),
@@ -189,7 +189,7 @@ fn media_go_in_the_form_that_the_provider_takes_and_the_rest_is_said_in_words() 
         ),
         (
             data("application/zip", "AAAA", None),
-            json!({"type": "input_text", "text": "[application/zip was left out: this kind of file is not taken]"}),
+            json!({"type": "input_text", "text": "[application/zip was left out: this kind of file is not accepted]"}),
         ),
         (
             data("image/svg+xml", "AAAA", None),
@@ -268,7 +268,7 @@ fn items(list: &Value) -> Vec<Msg> {
 }
 
 #[test]
-fn what_the_provider_made_is_sent_back_untouched() {
+fn items_of_the_provider_are_sent_back_unchanged() {
     let made = json!([
         {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "a"},
             {"type": "summary_text", "text": "b"}], "content": [], "encrypted_content": "opaque", "status": null},
@@ -295,7 +295,7 @@ fn what_the_provider_made_is_sent_back_untouched() {
 }
 
 #[test]
-fn what_another_provider_made_is_not_sent() {
+fn items_of_another_provider_are_not_sent() {
     let mut signed = ThinkingBlock::new("hm");
     signed.rest.insert("signature", "s");
     let other: Fields =

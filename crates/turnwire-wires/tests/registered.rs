@@ -3,14 +3,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::fs;
-use std::path::Path;
-use turnwire_wires::Wire;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
 use turnwire_wires::registry::ResumeMode;
+use turnwire_wires::{Loss, Wire};
+
+fn path_in_repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
 
 fn read(path: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    fs::read_to_string(root.join(path)).unwrap()
+    fs::read_to_string(path_in_repository(path)).unwrap()
 }
 
 #[test]
@@ -51,7 +55,7 @@ fn table_of_names<'p>(page: &'p str, heading: &str) -> Vec<(Vec<&'p str>, &'p st
 }
 
 #[test]
-fn docs_wires_md_says_how_clients_of_every_wire_resume() {
+fn docs_wires_md_lists_how_clients_of_every_wire_resume() {
     let page = read("docs/wires.md");
     let mut rows = Vec::new();
     for (names, text) in table_of_names(&page, "| wire | a client that reconnects gets |") {
@@ -68,6 +72,31 @@ fn docs_wires_md_says_how_clients_of_every_wire_resume() {
     rows.sort_by_key(|row| row.0);
     expected.sort_by_key(|row| row.0);
     assert_eq!(rows, expected);
+}
+
+/// The table of all losses. `TURNWIRE_WRITE=1` writes it into the page.
+#[test]
+fn docs_wires_md_lists_every_loss_of_every_wire() {
+    const HEAD: &str = "| what is lost | in streams of | in messages of |\n|---|---|---|\n";
+    let page = read("docs/wires.md");
+    let (before, rest) = page.split_once(HEAD).unwrap();
+    let end = rest.find("\n\n").unwrap() + 1;
+    let names = |has_loss: &dyn Fn(&Wire) -> bool| {
+        let names = Wire::all().filter(|wire| has_loss(wire)).map(|wire| wire.name);
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let mut expected = String::new();
+    for loss in Loss::ALL {
+        let streams = names(&|wire| wire.stream_losses.contains(loss));
+        let messages = names(&|wire| wire.message_losses.contains(loss));
+        writeln!(expected, "| {} | {streams} | {messages} |", loss.about()).unwrap();
+    }
+    if env::var_os("TURNWIRE_WRITE").is_some() {
+        let page = format!("{before}{HEAD}{expected}{}", &rest[end..]);
+        fs::write(path_in_repository("docs/wires.md"), page).unwrap();
+    } else {
+        assert_eq!(&rest[..end], expected, "run this test with TURNWIRE_WRITE=1");
+    }
 }
 
 #[test]

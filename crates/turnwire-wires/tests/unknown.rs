@@ -111,7 +111,7 @@ fn a_turn_without_an_id_gets_one() {
 }
 
 #[test]
-fn a_sub_agent_without_a_name_and_a_call_is_none() {
+fn fields_without_name_and_call_are_not_a_sub_agent() {
     let body = r#"{"type":"message_start","message_id":"m"}
 {"type":"content_block_start","index":0,"content_block":{"type":"text","text":"","subagent":""}}
 {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}}"#;

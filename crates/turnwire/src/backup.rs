@@ -1,7 +1,7 @@
 //! `turnwire backup` and `turnwire restore`: copy a store to a file, and make a store from it.
 
-use crate::input::print_stderr;
-use crate::store::{self, CommandError, Mode, StoreArgs};
+use crate::input::{CommandError, print_stderr};
+use crate::store::{self, Mode, StoreArgs};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -31,9 +31,9 @@ Examples:
   turnwire backup /mnt/backup/turnwire.db --store sqlite:/var/lib/turnwire/turnwire.db";
 
 impl Backup {
-    pub(crate) fn run(self) -> ExitCode {
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         store::block_on(async {
-            let store = self.which.open(Mode::Read)?;
+            let store = self.which.open_file(Mode::Read, "backup")?;
             let bar = store::progress_bar(store::STAGE_TEMPLATE, Some(0));
             let done = store.backup(&self.file, store::show_progress(bar.clone())).await;
             bar.finish_and_clear();
@@ -73,15 +73,8 @@ Examples:
   turnwire restore turnwire-2026-01-31.db --replace";
 
 impl Restore {
-    pub(crate) fn run(self) -> ExitCode {
-        match self.restore() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(cannot) => cannot.report(),
-        }
-    }
-
-    fn restore(self) -> Result<(), CommandError> {
-        let to = self.which.path()?;
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let to = self.which.path("restore")?;
         let existing = if self.replace { ExistingStore::Replace } else { ExistingStore::Keep };
         if existing == ExistingStore::Keep && to.exists() {
             return Err(CommandError::new(
@@ -94,6 +87,6 @@ impl Restore {
         bar.finish_and_clear();
         done?;
         print_stderr(format_args!("restored {} to {}", self.file.display(), to.display()));
-        Ok(())
+        Ok(ExitCode::SUCCESS)
     }
 }

@@ -22,7 +22,7 @@ mod target;
 mod watchers;
 mod wires;
 
-use crate::input::{EXIT_ERROR, print_stderr};
+use crate::input::CommandError;
 use clap::{Args, Subcommand};
 use error::{BenchError, Result};
 use report::Report;
@@ -82,9 +82,10 @@ enum Measurement {
 
 const AFTER: &str = "\
 Exit status:
-  0  measured
-  1  the server lost, repeated or reordered events
-  2  wrong usage, or the measurement failed: the server is unreachable, refuses, or disconnects
+  0    measured
+  1    the server lost, repeated or reordered events
+  2    wrong usage, or the measurement failed: the server is unreachable, refuses, or disconnects
+  141  the reader of the output closed the pipe
 
 Examples:
   turnwire serve &
@@ -95,23 +96,12 @@ Examples:
   turnwire bench replies --agent clock --replies 100";
 
 impl Bench {
-    pub(crate) fn run(self) -> ExitCode {
-        let report = match self.measure() {
-            Ok(report) => report,
-            Err(failed) => {
-                print_stderr(format_args!("error: {failed}"));
-                return ExitCode::from(EXIT_ERROR);
-            }
-        };
+    pub(crate) fn run(self) -> std::result::Result<ExitCode, CommandError> {
+        let report = self.measure().map_err(|failed| CommandError::new(failed.to_string(), ""))?;
         let status = u8::from(report.is_failed());
         let text = if self.json { report.into_json() + "\n" } else { report.to_text() };
-        match io::stdout().write_all(text.as_bytes()) {
-            Ok(()) => ExitCode::from(status),
-            Err(error) => {
-                print_stderr(format_args!("error: cannot write: {error}"));
-                ExitCode::from(EXIT_ERROR)
-            }
-        }
+        io::stdout().write_all(text.as_bytes())?;
+        Ok(ExitCode::from(status))
     }
 
     fn measure(&self) -> Result<Report> {

@@ -33,8 +33,8 @@ pub(crate) use saved_files::SaveFolder;
 pub(crate) use screen::{Screen, Terminal};
 
 use crate::client::{Client, ClientError, Endpoint, RetryLimit, SessionInfo};
-use crate::input::{IoFailure, print_stderr};
-use crate::store::CommandError;
+use crate::input::{CommandError, print_stderr};
+use crate::store;
 use approval::Approver;
 use clap::Args;
 use conversation::{ChatError, Conversation, ReplyOutcome};
@@ -43,7 +43,7 @@ use local_server::{LocalOptions, LocalServer};
 use page::Style;
 use plain::PlainRenderer;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use turnwire_server::config::StoreUrl;
@@ -104,7 +104,7 @@ pub(crate) struct Chat {
     #[arg(long)]
     yes: bool,
 
-    /// The store: sqlite:PATH or memory: [default: as for `turnwire serve`]
+    /// The store: sqlite:PATH, a URL of Postgres, or memory: [default: as for `turnwire serve`]
     #[arg(long, value_name = "URL")]
     store: Option<StoreUrl>,
 
@@ -142,18 +142,12 @@ Examples:
   NO_COLOR=1 turnwire chat --store memory: \"show me an image\" --save .";
 
 impl Chat {
-    pub(crate) fn run(self) -> ExitCode {
-        let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-            Ok(runtime) => runtime,
-            Err(error) => {
-                return CommandError::new(format!("cannot start the runtime: {error}"), "")
-                    .report();
-            }
-        };
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let runtime = store::new_runtime()?;
         let done = runtime.block_on(self.start());
         // A thread may still wait for a line of input.
         runtime.shutdown_background();
-        done.unwrap_or_else(|cannot| cannot.report())
+        done
     }
 
     async fn start(self) -> Result<ExitCode, CommandError> {
@@ -242,15 +236,15 @@ impl Chat {
                 .map(|()| ReplyOutcome::Completed),
             None => self.run_once(&mut conversation, message).await,
         };
-        Ok(match done {
-            Ok(ReplyOutcome::Completed) => ExitCode::SUCCESS,
-            Ok(ReplyOutcome::Failed | ReplyOutcome::Stopped) => ExitCode::FAILURE,
-            Ok(ReplyOutcome::Detached) => ExitCode::from(INTERRUPTED),
-            Err(ChatError::Write(error)) => IoFailure::Write(error).report(Path::new("-")),
+        match done {
+            Ok(ReplyOutcome::Completed) => Ok(ExitCode::SUCCESS),
+            Ok(ReplyOutcome::Failed | ReplyOutcome::Stopped) => Ok(ExitCode::FAILURE),
+            Ok(ReplyOutcome::Detached) => Ok(ExitCode::from(INTERRUPTED)),
+            Err(ChatError::Write(error)) => Err(error.into()),
             Err(ChatError::Server(error) | ChatError::NotSent(error)) => {
-                return Err(to_command_error(&error));
+                Err(to_command_error(&error))
             }
-        })
+        }
     }
 
     /// The session of the options.

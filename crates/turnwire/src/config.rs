@@ -1,6 +1,6 @@
 //! `turnwire config check`: checks the settings without starting a server.
 
-use crate::input::{IoFailure, print_stderr};
+use crate::input::{CommandError, print_stderr};
 use crate::serve::{DEFAULT_CONFIG, read_config};
 use crate::store;
 use clap::{Args, Subcommand};
@@ -31,34 +31,32 @@ struct Check {
 }
 
 impl Settings {
-    pub(crate) fn run(self) -> ExitCode {
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         let SettingsCommand::Check(check) = self.command;
         let file = check.file.unwrap_or_else(|| DEFAULT_CONFIG.into());
         let config = match read_config(Some(&file)) {
             Ok(config) => config,
             Err(error) => {
                 print_stderr(format_args!("error: {error}"));
-                return ExitCode::FAILURE;
+                return Ok(ExitCode::FAILURE);
             }
         };
         if let Err(why) = Auth::new(&config, |name| std::env::var(name).ok()) {
             print_stderr(format_args!("error: {}: {why}", file.display()));
-            return ExitCode::FAILURE;
+            return Ok(ExitCode::FAILURE);
         }
         let warnings = match build_agents(&config, None) {
             Ok(built) => built.warnings,
             Err(error) => {
                 print_stderr(format_args!("error: {error}"));
-                return ExitCode::FAILURE;
+                return Ok(ExitCode::FAILURE);
             }
         };
         for warning in warnings {
             print_stderr(format_args!("warning: {warning}"));
         }
-        match io::stdout().lock().write_all(summary(&file, &config).as_bytes()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => IoFailure::Write(error).report(Path::new("-")),
-        }
+        io::stdout().lock().write_all(summary(&file, &config).as_bytes())?;
+        Ok(ExitCode::SUCCESS)
     }
 }
 

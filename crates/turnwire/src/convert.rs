@@ -1,6 +1,6 @@
 //! `turnwire convert`: converts a stream of one wire to another.
 
-use crate::input::{self, EXIT_ERROR, WireParser, print_stderr};
+use crate::input::{self, CommandError, WireParser, print_stderr};
 use crate::reply_sequencer::ReplySequencer;
 use clap::Args;
 use std::io::{self, Write};
@@ -50,19 +50,11 @@ Examples:
   turnwire convert --from turnwire --to ag-ui --sse reply.ndjson";
 
 impl Convert {
-    pub(crate) fn run(self) -> ExitCode {
-        let decoder = self.from.decoder(&DecoderOptions::default());
-        let encoder =
-            self.to.encoder(&EncoderOptions::default().with(StreamOptions { include_usage: true }));
-        let (mut decoder, encode) = match (decoder, encoder) {
-            (Ok(decoder), Ok(encode)) => (decoder, encode),
-            (Err(error), _) | (_, Err(error)) => {
-                print_stderr(format_args!("error: {error}"));
-                return ExitCode::from(EXIT_ERROR);
-            }
-        };
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let mut decoder = self.from.decoder(&DecoderOptions::default())?;
+        let options = EncoderOptions::default().with(StreamOptions { include_usage: true });
         let mut writing = Conversion {
-            encode,
+            encode: self.to.encoder(&options)?,
             repeats: RepeatDetector::default(),
             turns: (!self.to.interleaves_replies).then(ReplySequencer::default),
             last_word: self.to.end_marker.filter(|_| self.sse),
@@ -78,11 +70,9 @@ impl Convert {
         });
         decoder.end(&mut |decoded| writing.push_decoded(decoded));
         writing.end();
-        let written = writing.flush(&mut out).map_err(input::IoFailure::Write);
-        match done.and(written) {
-            Ok(()) => ExitCode::from(u8::from(writing.failed)),
-            Err(failed) => failed.report(&self.file),
-        }
+        let written = writing.flush(&mut out).map_err(CommandError::from);
+        done.and(written)?;
+        Ok(ExitCode::from(u8::from(writing.failed)))
     }
 }
 

@@ -1,11 +1,10 @@
 //! `turnwire doctor`: checks a store, and repairs what can be derived from its events.
 
-use crate::input::{IoFailure, print_stderr};
-use crate::store::{self, CommandError, Mode, StoreArgs};
+use crate::input::{CommandError, print_stderr};
+use crate::store::{self, Mode, OpenStore, StoreArgs};
 use clap::Args;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 use turnwire_log::doctor::{self, SessionFinding};
 use turnwire_log::store::{SessionNumber, SessionRecord, Store};
@@ -18,7 +17,7 @@ const CONCURRENT_CHECKS: usize = 4;
 
 /// Check a store, and repair what can be derived from its events
 ///
-/// Reads the whole file: damaged pages and rows, missing events, leftovers. Then it folds the
+/// Reads the whole file, if the store is one: damaged pages and rows, missing events, leftovers. Then it folds the
 /// events of every session again and compares the result with the stored messages. Events are never
 /// changed; messages are derived from them and can be rebuilt.
 #[derive(Args)]
@@ -54,31 +53,37 @@ struct Summary {
 }
 
 impl Doctor {
-    pub(crate) fn run(self) -> ExitCode {
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         store::block_on(self.check())
     }
 
     async fn check(self) -> Result<ExitCode, CommandError> {
         let mode = if self.repair { Mode::Write } else { Mode::Read };
-        let store = self.which.open(mode)?;
+        let OpenStore { store, file, name } = self.which.open(mode).await?;
         let mut summary = Summary::default();
-        let bar = store::progress_bar(store::STAGE_TEMPLATE, Some(0));
-        let found = store.check(store::show_progress(bar.clone())).await;
-        bar.finish_and_clear();
-        let mut lines: Vec<String> = Vec::new();
-        for finding in found? {
-            summary.findings += 1;
-            let about = finding.session.as_ref().map(|key| format!("{}/{}: ", key.tenant, key.id));
-            lines.push(format!("{}{}", about.unwrap_or_default(), finding.text));
-        }
-        if let Err(error) = print_lines(&lines) {
-            return Ok(IoFailure::Write(error).report(Path::new("-")));
-        }
-        if let Err(error) = check_sessions(&store, mode, &mut summary).await? {
-            return Ok(IoFailure::Write(error).report(Path::new("-")));
-        }
-        Ok(report_summary(&store, &summary, mode))
+        let lines = match &file {
+            Some(file) => check_file(file, &mut summary).await?,
+            // The database checks its own pages.
+            None => Vec::new(),
+        };
+        print_lines(&lines)?;
+        check_sessions(&*store, mode, &mut summary).await?;
+        Ok(report_summary(&name, &summary, mode))
     }
+}
+
+/// Reads the whole file, and returns a line for each finding.
+async fn check_file(file: &SqliteStore, summary: &mut Summary) -> Result<Vec<String>, Error> {
+    let bar = store::progress_bar(store::STAGE_TEMPLATE, Some(0));
+    let found = file.check(store::show_progress(bar.clone())).await;
+    bar.finish_and_clear();
+    let mut lines = Vec::new();
+    for finding in found? {
+        summary.findings += 1;
+        let about = finding.session.as_ref().map(|key| format!("{}/{}: ", key.tenant, key.id));
+        lines.push(format!("{}{}", about.unwrap_or_default(), finding.text));
+    }
+    Ok(lines)
 }
 
 fn print_lines(lines: &[String]) -> io::Result<()> {
@@ -89,12 +94,12 @@ fn print_lines(lines: &[String]) -> io::Result<()> {
     out.flush()
 }
 
-/// Checks all sessions. The inner error is a failed output.
+/// Checks all sessions.
 async fn check_sessions(
-    store: &SqliteStore,
+    store: &dyn Store,
     mode: Mode,
     summary: &mut Summary,
-) -> Result<io::Result<()>, CommandError> {
+) -> Result<(), CommandError> {
     let bar = store::progress_bar("{spinner} sessions {pos} {per_sec}", None);
     let mut after = SessionNumber(0);
     loop {
@@ -117,9 +122,7 @@ async fn check_sessions(
                 Err(error) => {
                     summary.findings += 1;
                     let line = format!("{}/{}: cannot be checked: {error}", key.tenant, key.id);
-                    if let Err(error) = bar.suspend(|| print_lines(&[line])) {
-                        return Ok(Err(error));
-                    }
+                    bar.suspend(|| print_lines(&[line]))?;
                     continue;
                 }
             };
@@ -129,21 +132,19 @@ async fn check_sessions(
             summary.findings += found.len() as u64;
             let about = |finding: &SessionFinding| format!("{}/{}: {finding}", key.tenant, key.id);
             let lines: Vec<String> = found.iter().map(about).collect();
-            if let Err(error) = bar.suspend(|| print_lines(&lines)) {
-                return Ok(Err(error));
-            }
+            bar.suspend(|| print_lines(&lines))?;
             if mode == Mode::Write {
                 summary.repaired += repair_session(store, record, &found).await?;
             }
         }
     }
     bar.finish_and_clear();
-    Ok(Ok(()))
+    Ok(())
 }
 
 /// Repairs a session, checks it again, and returns how many findings are gone.
 async fn repair_session(
-    store: &SqliteStore,
+    store: &dyn Store,
     record: &SessionRecord,
     found: &[SessionFinding],
 ) -> Result<u64, Error> {
@@ -156,16 +157,15 @@ async fn repair_session(
     Ok((found.len() as u64).saturating_sub(left.len() as u64))
 }
 
-fn report_summary(store: &SqliteStore, summary: &Summary, mode: Mode) -> ExitCode {
+fn report_summary(name: &str, summary: &Summary, mode: Mode) -> ExitCode {
     let Summary { sessions, findings, repaired } = summary;
-    let path = store.path().display();
     match (findings, mode) {
         (0, _) => {
-            print_stderr(format_args!("{path}: {sessions} sessions, no findings"));
+            print_stderr(format_args!("{name}: {sessions} sessions, no findings"));
             ExitCode::SUCCESS
         }
         (_, Mode::Read) => {
-            print_stderr(format_args!("{path}: {sessions} sessions, {findings} findings"));
+            print_stderr(format_args!("{name}: {sessions} sessions, {findings} findings"));
             print_stderr(
                 "hint: stop the server and run `turnwire doctor --repair` to rebuild messages",
             );
@@ -173,7 +173,7 @@ fn report_summary(store: &SqliteStore, summary: &Summary, mode: Mode) -> ExitCod
         }
         (_, Mode::Write) => {
             print_stderr(format_args!(
-                "{path}: {sessions} sessions, {findings} findings, {repaired} of them repaired"
+                "{name}: {sessions} sessions, {findings} findings, {repaired} of them repaired"
             ));
             if findings == repaired { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }

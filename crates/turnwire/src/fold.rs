@@ -1,6 +1,6 @@
 //! `turnwire fold`: folds events into one message per reply.
 
-use crate::input::{self, EXIT_ERROR, IoFailure, WireParser, print_stderr};
+use crate::input::{self, CommandError, EXIT_ERROR, WireParser, print_stderr};
 use clap::Args;
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -50,28 +50,19 @@ Examples:
   curl -sN http://localhost:4747/v1/sessions/s/events?until=idle | turnwire fold";
 
 impl Fold {
-    pub(crate) fn run(self) -> ExitCode {
-        let mut decoder = match self.wire.decoder(&DecoderOptions::default()) {
-            Ok(decoder) => decoder,
-            Err(error) => {
-                print_stderr(format_args!("error: {error}"));
-                return ExitCode::from(EXIT_ERROR);
-            }
-        };
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let mut decoder = self.wire.decoder(&DecoderOptions::default())?;
         let mut folding = FoldRun::new(self.tolerant);
         let unread = input::read_chunks(&self.file, |bytes| {
             decoder.feed(bytes, &mut |decoded| folding.push_decoded(decoded));
             Ok(())
         });
         if let Err(failed) = &unread {
-            failed.report(&self.file);
+            failed.report();
         }
         // Events before a read error still count.
-        match folding.finish(decoder, io::stdout().lock()) {
-            Ok(_) if unread.is_err() => ExitCode::from(EXIT_ERROR),
-            Ok(code) => code,
-            Err(error) => IoFailure::Write(error).report(&self.file),
-        }
+        let code = folding.finish(decoder, io::stdout().lock())?;
+        Ok(if unread.is_err() { ExitCode::from(EXIT_ERROR) } else { code })
     }
 }
 

@@ -1,11 +1,15 @@
 //! What the commands share: reading input, parsing wire names, printing errors, exit statuses.
 
 use clap::builder::PossibleValue;
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use turnwire_log::Error;
+use turnwire_server::StartError;
+use turnwire_server::config::ConfigError;
 use turnwire_wires::Wire;
 
 /// The exit status of a program that a broken pipe ended.
@@ -17,7 +21,10 @@ pub(crate) const EXIT_ERROR: u8 = 2;
 pub(crate) fn read_chunks(
     file: &Path,
     mut each: impl FnMut(&[u8]) -> io::Result<()>,
-) -> Result<(), IoFailure> {
+) -> Result<(), CommandError> {
+    let cannot_read = |error: io::Error| {
+        CommandError::new(format!("cannot read {}: {error}", file.display()), "")
+    };
     let mut input: Box<dyn Read> = if file == Path::new("-") {
         let stdin = io::stdin();
         if stdin.is_terminal() {
@@ -25,42 +32,88 @@ pub(crate) fn read_chunks(
         }
         Box::new(stdin.lock())
     } else {
-        Box::new(File::open(file).map_err(IoFailure::Read)?)
+        Box::new(File::open(file).map_err(cannot_read)?)
     };
     let mut buffer = vec![0; 256 * 1024];
     loop {
         match input.read(&mut buffer) {
             Ok(0) => return Ok(()),
-            Ok(count) => each(buffer.get(..count).unwrap_or_default()).map_err(IoFailure::Write)?,
+            Ok(count) => each(buffer.get(..count).unwrap_or_default())?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(IoFailure::Read(error)),
+            Err(error) => return Err(cannot_read(error)),
         }
     }
 }
 
-/// Why a command stopped.
-pub(crate) enum IoFailure {
-    Read(io::Error),
-    Write(io::Error),
+/// Why a command failed, with a hint.
+#[derive(Debug)]
+pub(crate) struct CommandError {
+    message: String,
+    hint: Cow<'static, str>,
+    /// The reader of the output has closed the pipe, so it cannot be reported.
+    is_broken_pipe: bool,
 }
 
-impl IoFailure {
+impl CommandError {
+    pub(crate) fn new(message: impl Into<String>, hint: impl Into<Cow<'static, str>>) -> Self {
+        Self { message: message.into(), hint: hint.into(), is_broken_pipe: false }
+    }
+
     /// Prints the error, and returns the exit status.
-    pub(crate) fn report(&self, file: &Path) -> ExitCode {
-        match self {
-            Self::Read(error) => {
-                print_stderr(format_args!("error: cannot read {}: {error}", file.display()));
-            }
-            Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                return ExitCode::from(EXIT_BROKEN_PIPE);
-            }
-            Self::Write(error) => print_stderr(format_args!("error: cannot write: {error}")),
+    pub(crate) fn report(&self) -> ExitCode {
+        if self.is_broken_pipe {
+            return ExitCode::from(EXIT_BROKEN_PIPE);
+        }
+        print_stderr(format_args!("error: {}", self.message));
+        if !self.hint.is_empty() {
+            print_stderr(format_args!("hint: {}", self.hint));
         }
         ExitCode::from(EXIT_ERROR)
     }
 }
 
-/// Prints a line to standard error. If that fails, there is nobody to tell.
+/// A failed output.
+impl From<io::Error> for CommandError {
+    fn from(error: io::Error) -> Self {
+        let is_broken_pipe = error.kind() == io::ErrorKind::BrokenPipe;
+        Self { is_broken_pipe, ..Self::new(format!("cannot write: {error}"), "") }
+    }
+}
+
+impl From<turnwire_core::Error> for CommandError {
+    fn from(error: turnwire_core::Error) -> Self {
+        Self::new(error.to_string(), "")
+    }
+}
+
+impl From<ConfigError> for CommandError {
+    fn from(error: ConfigError) -> Self {
+        Self::new(format!("invalid settings\n{error}"), "")
+    }
+}
+
+/// With its hint in the message.
+impl From<StartError> for CommandError {
+    fn from(error: StartError) -> Self {
+        Self::new(error.to_string(), "")
+    }
+}
+
+impl From<Error> for CommandError {
+    fn from(error: Error) -> Self {
+        let hint = if matches!(error, Error::Locked(_)) {
+            "a server uses it; `turnwire sessions`, `sessions export`, `backup`, and `doctor` \
+             without --repair work at the same time"
+        } else if matches!(error, Error::Version(_)) {
+            "use the version of Turnwire that wrote it, or a later one"
+        } else {
+            ""
+        };
+        Self::new(error.to_string(), hint)
+    }
+}
+
+/// Prints a line to standard error. A failure is ignored: it could not be reported.
 pub(crate) fn print_stderr(line: impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }

@@ -10,6 +10,7 @@ mod chat;
 mod client;
 mod config;
 mod convert;
+mod copy;
 mod doctor;
 mod fold;
 mod input;
@@ -51,10 +52,11 @@ enum Command {
     Doctor(doctor::Doctor),
     Backup(backup::Backup),
     Restore(backup::Restore),
+    Copy(copy::Copy),
 }
 
 fn main() -> ExitCode {
-    match Cli::parse().command {
+    let done = match Cli::parse().command {
         Some(Command::Serve(command)) => command.run(),
         Some(Command::Chat(command)) => command.run(),
         Some(Command::Replay(command)) => command.run(),
@@ -69,9 +71,11 @@ fn main() -> ExitCode {
         Some(Command::Doctor(command)) => command.run(),
         Some(Command::Backup(command)) => command.run(),
         Some(Command::Restore(command)) => command.run(),
+        Some(Command::Copy(command)) => command.run(),
         None => match Cli::command().print_help() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(_) => ExitCode::FAILURE,
+            Ok(()) => Ok(ExitCode::SUCCESS),
+            Err(_) => Ok(ExitCode::FAILURE),
         },
-    }
+    };
+    done.unwrap_or_else(|failed| failed.report())
 }

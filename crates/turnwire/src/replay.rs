@@ -2,19 +2,19 @@
 
 use crate::chat::{self, Renderer, SaveFolder, Screen, Terminal};
 use crate::client::{Client, RetryLimit};
-use crate::input::IoFailure;
-use crate::store::{self, CommandError, Mode, StoreArgs};
+use crate::input::CommandError;
+use crate::store::{self, Mode, OpenStore, StoreArgs};
 use clap::Args;
 use jiff::Timestamp;
 use std::collections::HashSet;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::time::sleep;
 use turnwire_core::event::Message;
 use turnwire_core::{Event, Head, Msg};
-use turnwire_log::store::{SessionKey, Store};
+use turnwire_log::store::SessionKey;
 use turnwire_log::transfer::{self, ExportError};
 
 /// Longer pauses are cut: nobody watches an hour of waiting for an approval.
@@ -79,7 +79,7 @@ fn speed(text: &str) -> Result<f64, String> {
 }
 
 impl Replay {
-    pub(crate) fn run(self) -> ExitCode {
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         store::block_on(self.start())
     }
 
@@ -96,14 +96,11 @@ impl Replay {
             return Ok(ExitCode::FAILURE);
         };
         let events = parse_events(&lines)?;
-        let done = match self.at {
-            Some(at) => print_messages_at(&events, Head::new(at)),
-            None => self.show(&events).await,
-        };
-        Ok(match done {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => IoFailure::Write(error).report(Path::new("-")),
-        })
+        match self.at {
+            Some(at) => print_messages_at(&events, Head::new(at))?,
+            None => self.show(&events).await?,
+        }
+        Ok(ExitCode::SUCCESS)
     }
 
     async fn read_from_server(&self, url: &str) -> Result<Option<String>, CommandError> {
@@ -121,7 +118,7 @@ impl Replay {
     }
 
     async fn read_from_store(&self, which: StoreArgs) -> Result<Option<String>, CommandError> {
-        let store = which.open(Mode::Read)?;
+        let OpenStore { store, .. } = which.open(Mode::Read).await?;
         let key = SessionKey::new(self.tenant.as_str(), self.session.as_str());
         let Some(record) = store.find_session(&key).await? else { return Ok(None) };
         let mut out = Vec::new();

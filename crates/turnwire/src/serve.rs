@@ -1,24 +1,21 @@
 //! `turnwire serve`: reads the settings, starts the server, and stops it on a signal.
 
-use crate::input::{EXIT_ERROR, print_stderr};
+use crate::input::CommandError;
 use crate::store::{self, Mode};
 use clap::Args;
-use std::fmt;
 #[cfg(unix)]
 use std::future::poll_fn;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 #[cfg(unix)]
 use std::task::{Context, Poll};
-use turnwire_log::Log;
 use turnwire_server::agents::ConfiguredAgents;
 use turnwire_server::config::{
     Config, ConfigError, HostName, ListenAddress, LogConfig, LogFormat, Origin, Overrides,
     StoreUrl, WebUrl,
 };
-use turnwire_server::{App, Server, StartError, agents_from_config};
+use turnwire_server::{App, ClusterNode, Server, StartError, agents_from_config};
 
 /// The default settings file.
 pub(crate) const DEFAULT_CONFIG: &str = "turnwire.toml";
@@ -35,7 +32,7 @@ pub(crate) struct Serve {
     /// Address to listen on [default: 127.0.0.1:4747]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<ListenAddress>,
-    /// The store: sqlite:PATH or memory: [default: a file in your data folder]
+    /// The store: sqlite:PATH, a URL of Postgres, or memory: [default: a file in your data folder]
     #[arg(long, value_name = "URL")]
     store: Option<StoreUrl>,
     /// The settings file [default: turnwire.toml, if it exists]
@@ -64,58 +61,15 @@ pub(crate) struct Serve {
     log: Option<String>,
 }
 
-/// Why the server cannot start.
-pub(crate) enum ServeError {
-    Config(ConfigError),
-    Start(StartError),
-}
-
-impl fmt::Display for ServeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Config(error) => error.fmt(f),
-            Self::Start(error) => error.fmt(f),
-        }
-    }
-}
-
-impl From<ConfigError> for ServeError {
-    fn from(error: ConfigError) -> Self {
-        Self::Config(error)
-    }
-}
-
-impl From<turnwire_log::Error> for ServeError {
-    fn from(error: turnwire_log::Error) -> Self {
-        Self::Start(error.into())
-    }
-}
-
-impl From<StartError> for ServeError {
-    fn from(error: StartError) -> Self {
-        Self::Start(error)
-    }
-}
-
 impl Serve {
-    pub(crate) fn run(self) -> ExitCode {
-        match self.start() {
-            Ok(()) => return ExitCode::SUCCESS,
-            Err(ServeError::Config(error)) => {
-                print_stderr(format_args!("error: invalid settings\n{error}"));
-            }
-            Err(error) => print_stderr(format_args!("error: {error}")),
-        }
-        ExitCode::from(EXIT_ERROR)
-    }
-
-    fn start(self) -> Result<(), ServeError> {
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         let mut config = read_config(self.config.as_deref())?;
         config.apply(self.overrides())?;
         init_logging(&config.log)?;
         raise_file_limit();
         disable_huge_pages();
-        let url = config.store.clone().map_or_else(store::default_url, Ok)?;
+        let url = config.store.clone().map_or_else(store::default_url, Ok);
+        let url = url.map_err(StartError::from)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             // Blocking threads. Store reads and schema checks have their own limits and need few.
@@ -127,23 +81,22 @@ impl Serve {
         let served = runtime.block_on(async {
             let interrupts = Interrupts::listen();
             adopt_orphans();
-            let store = store::open_store(&url, Mode::Write)?;
-            // One process writes to a store at a time; its pid names it in the lease.
-            let log = Arc::new(Log::new(store, format!("pid-{}", std::process::id())));
+            let store = store::open_store(&url, Mode::Write).await.map_err(StartError::from)?;
+            let (log, node) = ClusterNode::open_log(&config, store).await?;
             let ConfiguredAgents { agents, warnings } = agents_from_config(&config).await?;
             for warning in warnings {
                 tracing::warn!("{warning}");
             }
-            let app = App::new(config, log, agents)?;
+            let app = App::in_cluster(config, log, agents, node)?;
             let server = Server::bind(app)?;
             let (version, address) = (env!("CARGO_PKG_VERSION"), server.url());
-            // If that fails, there is nobody to tell.
+            // A failure could not be reported.
             let _ =
                 writeln!(io::stdout(), "Turnwire {version} listens on {address}  (store {url})");
             tracing::info!(version, address, store = %url, "listening");
             server.run(wait_for_shutdown(interrupts)).await;
             tracing::info!("stopped");
-            Ok(())
+            Ok(ExitCode::SUCCESS)
         });
         // The runtime waits for threads that wait for such processes, and its tasks may start more.
         end_descendants();
@@ -225,7 +178,7 @@ fn raise_file_limit() {
 }
 
 #[cfg(not(unix))]
-fn more_files() {}
+fn raise_file_limit() {}
 
 /// Thousands of sessions hold a little memory each, scattered over the heap: most of each 2 MiB
 /// page would be unused.
@@ -237,7 +190,7 @@ fn disable_huge_pages() {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn small_pages() {}
+fn disable_huge_pages() {}
 
 /// Waits for a signal to stop. A second signal exits at once.
 async fn wait_for_shutdown(mut interrupts: Interrupts) {

@@ -4,6 +4,7 @@ mod export;
 mod import;
 mod list;
 
+use crate::input::CommandError;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
@@ -39,7 +40,7 @@ Examples:
   turnwire sessions import chat-1.ndjson --store sqlite:other.db";
 
 impl Sessions {
-    pub(crate) fn run(self) -> ExitCode {
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         match self.command {
             None => self.list.run(),
             Some(Command::Export(command)) => command.run(),
@@ -49,7 +50,7 @@ impl Sessions {
 }
 
 /// Makes untrusted text safe for one line of a terminal.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()
 }
 

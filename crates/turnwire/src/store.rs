@@ -1,16 +1,16 @@
 //! The store of a command: the `--store` option, opening it, errors, progress bars.
 
-use crate::input::{EXIT_ERROR, print_stderr};
+use crate::input::CommandError;
 use crate::serve::read_config;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use tokio::runtime::{Builder, Runtime};
 use turnwire_log::sqlite::{Options, Progress};
-use turnwire_log::{Error, MemoryStore, SqliteStore, Store};
-use turnwire_server::config::StoreUrl;
+use turnwire_log::{Error, MemoryStore, PostgresStore, SqliteStore, Store};
+use turnwire_server::config::{DatabaseUrl, StoreUrl};
 
 /// How a store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,11 +22,29 @@ pub(crate) enum Mode {
 }
 
 /// Opens the store that a URL names.
-pub(crate) fn open_store(url: &StoreUrl, mode: Mode) -> Result<Arc<dyn Store>, Error> {
-    match url {
-        StoreUrl::Memory => Ok(Arc::new(MemoryStore::default())),
-        StoreUrl::Sqlite(path) => Ok(Arc::new(open_sqlite(path, mode)?)),
-    }
+pub(crate) async fn open_store(url: &StoreUrl, mode: Mode) -> Result<Arc<dyn Store>, Error> {
+    Ok(match url {
+        StoreUrl::Memory => Arc::new(MemoryStore::default()),
+        StoreUrl::Sqlite(path) => Arc::new(open_sqlite(path, mode)?),
+        StoreUrl::Postgres(url) => open_postgres(url, mode).await?,
+    })
+}
+
+async fn open_postgres(url: &DatabaseUrl, mode: Mode) -> Result<Arc<PostgresStore>, Error> {
+    Ok(Arc::new(match mode {
+        Mode::Read => PostgresStore::open_read_only(url.secret()).await?,
+        Mode::Write => PostgresStore::open(url.secret()).await?,
+    }))
+}
+
+/// A store that a command has opened.
+pub(crate) struct OpenStore {
+    /// What all engines can do.
+    pub(crate) store: Arc<dyn Store>,
+    /// The file, if it is one, for what only files can do.
+    pub(crate) file: Option<Arc<SqliteStore>>,
+    /// Its path, or its URL without the password.
+    pub(crate) name: String,
 }
 
 fn open_sqlite(path: &Path, mode: Mode) -> Result<SqliteStore, Error> {
@@ -51,87 +69,91 @@ pub(crate) fn default_url() -> Result<StoreUrl, Error> {
 /// The `--store` option.
 #[derive(Args, Default)]
 pub(crate) struct StoreArgs {
-    /// The store: sqlite:PATH [default: as for `turnwire serve`]
+    /// The store: sqlite:PATH or a URL of Postgres [default: as for `turnwire serve`]
     #[arg(long, value_name = "URL")]
     store: Option<StoreUrl>,
 }
 
 impl StoreArgs {
-    /// The path of the store: from the option, the environment, the settings, or the default.
-    pub(crate) fn path(self) -> Result<PathBuf, CommandError> {
-        let url = match self.store {
-            Some(url) => url,
-            None => configured_url()?.map_or_else(default_url, Ok)?,
-        };
-        match url {
+    pub(crate) fn new(store: Option<StoreUrl>) -> Self {
+        Self { store }
+    }
+
+    /// The store: from the option, the environment, the settings, or the default.
+    pub(crate) fn url(self) -> Result<StoreUrl, CommandError> {
+        match self.store {
+            Some(url) => Ok(url),
+            None => Ok(read_config(None)?.store.map_or_else(default_url, Ok)?),
+        }
+    }
+
+    /// The path of the store, for a command that works with files.
+    pub(crate) fn path(self, command: &str) -> Result<PathBuf, CommandError> {
+        match self.url()? {
             StoreUrl::Sqlite(path) => Ok(path),
-            StoreUrl::Memory => Err(CommandError::new(
-                "a store in memory exists only inside its server",
-                "name a file with --store sqlite:PATH",
+            StoreUrl::Memory => Err(memory_error()),
+            StoreUrl::Postgres(url) => Err(CommandError::new(
+                format!("`turnwire {command}` works with files, and {url} is a Postgres database"),
+                "use `pg_dump --schema=turnwire` and `pg_restore`, or the backups of your database; `turnwire copy` writes it to \
+                 a file; or name a file with --store sqlite:PATH",
             )),
         }
     }
 
-    pub(crate) fn open(self, mode: Mode) -> Result<Arc<SqliteStore>, CommandError> {
-        let path = self.path()?;
-        if mode == Mode::Read && !path.exists() {
-            return Err(CommandError::new(
-                format!("there is no store at {}", path.display()),
-                "name it with --store sqlite:PATH; `turnwire serve` creates one",
-            ));
+    /// Opens the store.
+    pub(crate) async fn open(self, mode: Mode) -> Result<OpenStore, CommandError> {
+        match self.url()? {
+            StoreUrl::Memory => Err(memory_error()),
+            StoreUrl::Sqlite(path) => {
+                let file = open_existing(&path, mode)?;
+                let name = file.path().display().to_string();
+                Ok(OpenStore { store: Arc::<SqliteStore>::clone(&file), file: Some(file), name })
+            }
+            StoreUrl::Postgres(url) => {
+                let store = open_postgres(&url, mode).await?;
+                Ok(OpenStore { store, file: None, name: url.to_string() })
+            }
         }
-        Ok(Arc::new(open_sqlite(&path, mode)?))
+    }
+
+    /// Opens the store, which must be a file.
+    pub(crate) fn open_file(
+        self,
+        mode: Mode,
+        command: &str,
+    ) -> Result<Arc<SqliteStore>, CommandError> {
+        open_existing(&self.path(command)?, mode)
     }
 }
 
-fn configured_url() -> Result<Option<StoreUrl>, CommandError> {
-    let cannot = |error| CommandError::new(format!("invalid settings\n{error}"), "");
-    Ok(read_config(None).map_err(cannot)?.store)
+pub(crate) fn memory_error() -> CommandError {
+    CommandError::new(
+        "a store in memory exists only inside its server",
+        "name a file with --store sqlite:PATH",
+    )
 }
 
-/// Why a command failed, with a hint.
-#[derive(Debug)]
-pub(crate) struct CommandError {
-    message: String,
-    hint: Cow<'static, str>,
-}
-
-impl CommandError {
-    pub(crate) fn new(message: impl Into<String>, hint: impl Into<Cow<'static, str>>) -> Self {
-        Self { message: message.into(), hint: hint.into() }
+fn open_existing(path: &Path, mode: Mode) -> Result<Arc<SqliteStore>, CommandError> {
+    if mode == Mode::Read && !path.exists() {
+        return Err(CommandError::new(
+            format!("there is no store at {}", path.display()),
+            "name it with --store sqlite:PATH; `turnwire serve` creates one",
+        ));
     }
-
-    /// Prints the error, and returns the exit status.
-    pub(crate) fn report(&self) -> ExitCode {
-        print_stderr(format_args!("error: {}", self.message));
-        if !self.hint.is_empty() {
-            print_stderr(format_args!("hint: {}", self.hint));
-        }
-        ExitCode::from(EXIT_ERROR)
-    }
-}
-
-impl From<Error> for CommandError {
-    fn from(error: Error) -> Self {
-        let hint = if matches!(error, Error::Locked(_)) {
-            "a server uses it; `turnwire sessions`, `sessions export`, `backup`, and `doctor` \
-             without --repair work at the same time"
-        } else if matches!(error, Error::Version(_)) {
-            "use the version of Turnwire that wrote it, or a later one"
-        } else {
-            ""
-        };
-        Self::new(error.to_string(), hint)
-    }
+    Ok(Arc::new(open_sqlite(path, mode)?))
 }
 
 /// Runs a command's future to its end.
-pub(crate) fn block_on(work: impl Future<Output = Result<ExitCode, CommandError>>) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let done = runtime
-        .map_err(|error| CommandError::new(format!("cannot start the runtime: {error}"), ""))
-        .and_then(|runtime| runtime.block_on(work));
-    done.unwrap_or_else(|cannot| cannot.report())
+pub(crate) fn block_on(
+    work: impl Future<Output = Result<ExitCode, CommandError>>,
+) -> Result<ExitCode, CommandError> {
+    new_runtime()?.block_on(work)
+}
+
+/// A runtime for one command.
+pub(crate) fn new_runtime() -> Result<Runtime, CommandError> {
+    let runtime = Builder::new_multi_thread().enable_all().build();
+    runtime.map_err(|error| CommandError::new(format!("cannot start the runtime: {error}"), ""))
 }
 
 /// A progress bar on standard error.

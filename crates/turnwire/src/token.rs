@@ -1,10 +1,9 @@
 //! `turnwire token new`: creates a bearer token.
 
-use crate::input::{EXIT_ERROR, IoFailure, print_stderr};
+use crate::input::CommandError;
 use clap::{Args, Subcommand};
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 use turnwire_server::auth::{self, Scope};
 
@@ -60,16 +59,13 @@ fn plain(text: &str) -> Result<String, String> {
 }
 
 impl Token {
-    pub(crate) fn run(self) -> ExitCode {
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         let TokenCommand::New(new) = self.command;
         let Some((token, hash)) = auth::generate_token() else {
-            print_stderr("error: the system's random number generator failed");
-            return ExitCode::from(EXIT_ERROR);
+            return Err(CommandError::new("the system's random number generator failed", ""));
         };
-        match io::stdout().lock().write_all(new.text(&token, &hash).as_bytes()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => IoFailure::Write(error).report(Path::new("-")),
-        }
+        io::stdout().lock().write_all(new.text(&token, &hash).as_bytes())?;
+        Ok(ExitCode::SUCCESS)
     }
 }
 

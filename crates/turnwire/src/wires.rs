@@ -1,10 +1,9 @@
 //! `turnwire wires`: lists the wires with their directions and losses.
 
-use crate::input::{IoFailure, print_stderr};
+use crate::input::CommandError;
 use clap::Args;
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 use turnwire_wires::{Loss, Wire};
 
@@ -16,21 +15,19 @@ pub(crate) struct Wires {
 }
 
 impl Wires {
-    pub(crate) fn run(self) -> ExitCode {
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         let text = match self.wire.as_deref().map(|name| (name, Wire::named(name))) {
             None => all_wires_table(),
             Some((_, Some(wire))) => describe_wire(wire),
             Some((name, None)) => {
                 let names: Vec<&str> = Wire::all().map(|wire| wire.name).collect();
                 let names = names.join(", ");
-                print_stderr(format_args!("error: unknown wire {name}; known wires: {names}"));
-                return ExitCode::from(crate::input::EXIT_ERROR);
+                let message = format!("unknown wire {name}; known wires: {names}");
+                return Err(CommandError::new(message, ""));
             }
         };
-        match io::stdout().lock().write_all(text.as_bytes()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => IoFailure::Write(error).report(Path::new("-")),
-        }
+        io::stdout().lock().write_all(text.as_bytes())?;
+        Ok(ExitCode::SUCCESS)
     }
 }
 

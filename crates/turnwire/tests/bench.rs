@@ -161,7 +161,7 @@ fn a_broken_connection_is_reported() {
 }
 
 #[test]
-fn wrong_settings_are_told_before_anything_is_sent() {
+fn invalid_settings_are_reported_before_anything_is_sent() {
     for args in [
         &["ingest", "--connections", "10", "--sessions", "5"][..],
         &["ingest", "--batch", "0"],

@@ -199,7 +199,7 @@ fn repeated_and_unknown_events_are_accepted() {
 }
 
 #[test]
-fn whole_messages_are_printed_where_they_stand() {
+fn whole_messages_are_printed_in_order() {
     let message = r#"{"type":"MESSAGE","id":"e","message":{"id":"u","name":"alice","role":"user","content":"hi"}}"#;
     let mut lines = vec![message.to_owned()];
     lines.extend(reply_lines("a", "one"));

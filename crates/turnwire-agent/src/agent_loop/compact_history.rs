@@ -1,10 +1,12 @@
 //! Replaces the oldest part of a conversation by a summary when the context window is full.
 
 use super::AgentLoop;
-use crate::compaction::{BYTES_PER_TOKEN, OldPart, estimate_bytes, select_oldest};
+use crate::compaction::{
+    BYTES_PER_TOKEN, OldPart, describe_conversation, estimate_bytes, select_oldest,
+};
 use crate::config::LoopConfig;
-use crate::model::{ModelRequest, ModelSettings};
-use crate::replier::{AgentError, ReplyRequest};
+use crate::model::{ModelError, ModelRequest, ModelSettings};
+use crate::replier::{AgentError, Summary};
 use futures_util::StreamExt;
 use turnwire_core::event::{Hint, ModelCallEnd, ModelCallStart, TokenCounts};
 use turnwire_core::{EventKind, Fields, Msg, Payload};
@@ -16,17 +18,22 @@ what was asked for, what was decided, facts, names, numbers, and what is still t
 greetings and detours. Write nothing but the summary.";
 
 impl AgentLoop<'_> {
+    /// The most tokens that the model gets: the setting, or less if the client requests it.
+    fn context_window(&self) -> Option<u32> {
+        let threshold = self.config.compact_threshold(&self.client);
+        self.config.context_window.into_iter().chain(threshold).min()
+    }
+
     /// Summarizes the oldest part of the conversation if it is too long for the model. The log keeps
     /// everything, and gets the summary too.
     pub(super) async fn compact(&mut self, tools: &[ToolDefinition]) -> Result<(), AgentError> {
-        let Some(window) = self.config.context_window else { return Ok(()) };
-        let window = usize::try_from(window).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
-        let told: usize =
+        let window = window_bytes(self.context_window());
+        let messages: usize =
             self.model_messages().iter().map(|msg| estimate_bytes(msg.content())).sum();
         let tools = tools
             .iter()
             .map(|tool| tool.name.len() + tool.description.len() + tool.input_schema.text().len());
-        if told + tools.sum::<usize>() <= window {
+        if messages + tools.sum::<usize>() <= window {
             return Ok(());
         }
         let Some(old) = select_oldest(&self.request.history, &self.reply, window / 2, window)
@@ -35,10 +42,13 @@ impl AgentLoop<'_> {
         };
         let OldPart { extent: reach, text } = old;
         let prefix = format!("{}summary-", self.block_prefix());
+        let summary = tokio::select! {
+            biased;
+            () = self.request.stop.cancelled() => return Err(AgentError::Stopped),
+            summary = summarize(self.config, &self.request.reply_id, &prefix, text) => summary,
+        };
         // Without a summary the model gets the whole conversation: perhaps it fits.
-        let Some((summary, usage, about)) =
-            summarize(self.config, self.request, &prefix, text).await?
-        else {
+        let Ok(Some(ModelSummary { text: summary, usage, metadata })) = summary else {
             return Ok(());
         };
         let start = ModelCallStart { model_name: self.config.model.name().to_owned() };
@@ -51,23 +61,31 @@ impl AgentLoop<'_> {
             hint: Payload::Text(summary),
         };
         let mut end = self.event(end);
-        end.metadata = about;
+        end.metadata = metadata;
         let events = vec![self.event(start), end, self.event(hint)];
         self.commit(events).await
     }
 }
 
-/// Asks the model for a summary. Returns it with its token counts and the metadata of its end event.
+/// A summary that the model has written.
+struct ModelSummary {
+    text: String,
+    usage: TokenCounts,
+    /// The metadata of the end event.
+    metadata: Fields,
+}
+
+/// Asks the model for a summary. `None`: it has written nothing.
 async fn summarize(
     config: &LoopConfig,
-    request: &ReplyRequest,
+    reply_id: &str,
     prefix: &str,
     text: String,
-) -> Result<Option<(String, TokenCounts, Fields)>, AgentError> {
+) -> Result<Option<ModelSummary>, ModelError> {
     let messages = [Msg::system("system", SUMMARY_INSTRUCTIONS), Msg::user("", text)];
     let tuning = ModelSettings::default();
     let ask = ModelRequest {
-        reply_id: &request.reply_id,
+        reply_id,
         block_prefix: prefix,
         messages: &messages,
         tools: &[],
@@ -76,23 +94,33 @@ async fn summarize(
         settings: &tuning,
         options: &ModelOptions::default(),
     };
-    let work = async {
-        let mut answer = config.model.stream(ask).await.ok()?;
-        let (mut summary, mut usage) = (String::new(), TokenCounts::default());
-        let mut about = Fields::default();
-        while let Some(event) = answer.next().await {
-            let event = event.ok()?;
-            if let EventKind::TextBlockDelta(delta) = event.kind {
-                summary.push_str(&delta.delta);
-            } else if let EventKind::ModelCallEnd(end) = event.kind {
-                (usage, about) = (end.usage, event.metadata);
-            }
+    let mut answer = config.model.stream(ask).await?;
+    let (mut text, mut usage) = (String::new(), TokenCounts::default());
+    let mut metadata = Fields::default();
+    while let Some(event) = answer.next().await {
+        let event = event?;
+        if let EventKind::TextBlockDelta(delta) = event.kind {
+            text.push_str(&delta.delta);
+        } else if let EventKind::ModelCallEnd(end) = event.kind {
+            (usage, metadata) = (end.usage, event.metadata);
         }
-        (!summary.trim().is_empty()).then_some((summary, usage, about))
-    };
-    tokio::select! {
-        biased;
-        () = request.stop.cancelled() => Err(AgentError::Stopped),
-        done = work => Ok(done),
     }
+    Ok((!text.trim().is_empty()).then_some(ModelSummary { text, usage, metadata }))
+}
+
+/// Summarizes a conversation that is not a reply of this agent.
+pub(crate) async fn summarize_conversation(
+    config: &LoopConfig,
+    messages: &[Msg],
+) -> Result<Option<Summary>, AgentError> {
+    let text = describe_conversation(messages, window_bytes(config.context_window));
+    let summary = summarize(config, "summary", "summary-", text).await;
+    let summary = summary.map_err(|error| AgentError::Failed(error.to_string()))?;
+    Ok(summary.map(|ModelSummary { text, usage, .. }| Summary { text, usage }))
+}
+
+/// The context window in bytes of text.
+fn window_bytes(tokens: Option<u32>) -> usize {
+    let tokens = tokens.map_or(usize::MAX, |tokens| usize::try_from(tokens).unwrap_or(usize::MAX));
+    tokens.saturating_mul(BYTES_PER_TOKEN)
 }

@@ -6,7 +6,7 @@ use crate::config::LoopConfig;
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use turnwire_core::event::ToolCallDelta;
-use turnwire_core::{ContentBlock, Event, EventKind, Fields, Json, Msg};
+use turnwire_core::{BlockKind, ContentBlock, Event, EventKind, Fields, Json, Msg, ToolCall};
 use turnwire_wires::model_request::FREE_TEXT;
 
 /// The fields that mark a free-text call, by the client's wire.
@@ -40,14 +40,9 @@ impl CustomCalls {
     }
 
     fn message_to_functions(&self, msg: Msg) -> Msg {
-        let is_free_text = |block: &ContentBlock| match block {
-            ContentBlock::ToolCall(call) => self.names.contains(&call.name) && has_mark(&call.rest),
-            ContentBlock::Text(_)
-            | ContentBlock::Thinking(_)
-            | ContentBlock::Hint(_)
-            | ContentBlock::Data(_)
-            | ContentBlock::ToolResult(_)
-            | ContentBlock::Other(_) => false,
+        let is_free_text = |block: &ContentBlock| {
+            ToolCall::from_block(block)
+                .is_some_and(|call| self.names.contains(&call.name) && has_mark(&call.rest))
         };
         if !msg.content().iter().any(is_free_text) {
             return msg;

@@ -9,18 +9,46 @@ use crate::model::{ModelError, ModelRequest};
 use crate::places::{insert_messages, split_entries};
 use crate::plan::OfferedTools;
 use crate::replier::AgentError;
+use crate::sent_history::apply_answers;
 use crate::structured::{AnswerToolRewriter, was_corrected};
 use crate::truncate::truncate_results;
 use futures_util::StreamExt;
+use std::borrow::Cow;
 use std::pin::pin;
 use turnwire_core::event::{ModelCallEnd, ModelCallStart};
 use turnwire_core::{ContentBlock, ErrorType, Event, FinishedReason, Msg, Role};
 use turnwire_wires::model_options::ResponseFormat;
-use turnwire_wires::model_request::{ToolChoice, ToolDefinition, is_prefill};
+use turnwire_wires::model_request::{
+    PREFILL, ToolChoice, ToolDefinition, is_prefill, is_prefill_block,
+};
 use turnwire_wires::{ModelOption, ModelOptions};
 
 /// The most events that wait for a commit. Above it, the model's stream is not read.
 const MAX_PENDING_EVENTS: usize = 4096;
+
+/// What has arrived of a model's answer.
+#[derive(Default)]
+struct Received {
+    /// Events that are not committed yet.
+    events: Vec<Event<'static>>,
+    /// The error that ended the answer.
+    error: Option<ModelError>,
+    has_ended: bool,
+}
+
+impl Received {
+    fn add(&mut self, next: Option<Result<Event<'static>, ModelError>>) {
+        match next {
+            Some(Ok(event)) => self.events.push(event),
+            Some(Err(error)) => (self.error, self.has_ended) = (Some(error), true),
+            None => self.has_ended = true,
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        !self.has_ended && self.events.len() < MAX_PENDING_EVENTS
+    }
+}
 
 impl AgentLoop<'_> {
     /// Discards the output of an interrupted model call, which is then repeated.
@@ -145,14 +173,14 @@ impl AgentLoop<'_> {
         let stop = self.request.stop.clone();
         // Created once: polling a new future for each token would cost more than the token.
         let mut stopped = pin!(stop.cancelled());
-        let asked = tokio::select! {
+        let opened = tokio::select! {
             biased;
             () = &mut stopped => return Err(AgentError::Stopped),
-            asked = crate::tool_names::stream_with_provider_names(&*core.model, ask) => asked,
+            opened = crate::tool_names::stream_with_provider_names(&*core.model, ask) => opened,
         };
         // It holds the whole conversation, and the answer may take minutes.
         drop(request);
-        let mut answer = match asked {
+        let mut answer = match opened {
             Ok(answer) => answer,
             Err(error) => {
                 let start = ModelCallStart { model_name: core.model.name().to_owned() };
@@ -165,30 +193,21 @@ impl AgentLoop<'_> {
         let mut call_ids = CallIds::new(&prefix, depth, messages, self.journal.used_call_ids());
         let mut call_groups = CallGroups::new(self.config, &self.client);
         let mut custom_calls = CustomCalls::new(self.config, &self.client);
-        let mut waiting: Vec<Event<'static>> = Vec::new();
-        let mut broken: Option<ModelError> = None;
-        let mut has_ended = false;
+        let mut received = Received::default();
         loop {
-            if waiting.is_empty() {
-                if has_ended {
+            if received.events.is_empty() {
+                if received.has_ended {
                     break;
                 }
                 tokio::select! {
                     biased;
                     () = &mut stopped => return Err(AgentError::Stopped),
-                    next = answer.next() => match next {
-                        Some(Ok(event)) => waiting.push(event),
-                        Some(Err(error)) => {
-                            broken = Some(error);
-                            has_ended = true;
-                        }
-                        None => has_ended = true,
-                    },
+                    next = answer.next() => received.add(next),
                 }
                 continue;
             }
             // The next events arrive while these become durable.
-            let events = std::mem::take(&mut waiting);
+            let events = std::mem::take(&mut received.events);
             let events = events.into_iter().flat_map(|event| custom_calls.read_event(event));
             let events = events.map(|event| call_groups.add_group(event));
             let events = events.map(|event| call_ids.rewrite_ids(event));
@@ -205,19 +224,12 @@ impl AgentLoop<'_> {
                         done?;
                         break;
                     }
-                    next = answer.next(), if !has_ended && waiting.len() < MAX_PENDING_EVENTS => match next {
-                        Some(Ok(event)) => waiting.push(event),
-                        Some(Err(error)) => {
-                            broken = Some(error);
-                            has_ended = true;
-                        }
-                        None => has_ended = true,
-                    },
+                    next = answer.next(), if received.has_room() => received.add(next),
                 }
             }
         }
         self.is_model_silent = self.reply.content().len() == before;
-        match broken {
+        match received.error {
             Some(error) => self.fail_model_call(error).await,
             None if self.model_calls.open_blocks.is_some() => {
                 let why = "the model's answer is incomplete";
@@ -243,11 +255,18 @@ impl AgentLoop<'_> {
     /// truncated, old messages are replaced by a summary; everything else is as in the log.
     pub(super) fn model_messages(&self) -> Vec<Msg> {
         let reply = Some(&self.reply).filter(|reply| !reply.content().is_empty());
-        let said = crate::compaction::model_view(self.request.history.iter().chain(reply));
+        let messages = crate::compaction::model_view(self.request.history.iter().chain(reply));
         let limit = self.config.result_limit;
-        let said = said.iter().map(|msg| truncate_results(msg, limit).into_owned());
-        let said = insert_messages(join_prefills(said), self.later_system_messages());
-        self.config.system_messages(&self.client).into_iter().chain(said).collect()
+        let messages = messages.into_iter().map(|msg| match truncate_results(&msg, limit) {
+            Cow::Owned(truncated) => truncated,
+            Cow::Borrowed(_) => msg,
+        });
+        let mut messages = join_prefills(messages);
+        apply_answers(&mut messages);
+        let (sent, blocks_before) = &self.sent;
+        sent.apply(&mut messages, self.entries_since(*blocks_before));
+        let messages = insert_messages(messages, self.later_system_messages());
+        self.config.system_messages(&self.client).into_iter().chain(messages).collect()
     }
 
     /// The client's system messages inside of the conversation, each with the number of entries that follow it now.
@@ -257,14 +276,17 @@ impl AgentLoop<'_> {
         if system.peek().is_none() {
             return Vec::new();
         }
+        let since = self.entries_since(self.blocks_before_client);
+        system.map(|(following, msg)| (following + since, msg)).collect()
+    }
+
+    /// How many entries the reply has since a request that came after so many of its blocks.
+    fn entries_since(&self, blocks_before: usize) -> usize {
         // What the user said beside the results came with the same request.
         let is_said = |block: &&ContentBlock| matches!(block, ContentBlock::Hint(hint) if hint.source.as_deref() == Some("user"));
-        let blocks = self.reply.content().iter().skip(self.blocks_before_client);
-        let is_since_results = self.blocks_before_client > 0;
-        let since: Vec<ContentBlock> =
-            blocks.skip_while(|block| is_since_results && is_said(block)).cloned().collect();
-        let since = split_entries(&[Msg::assistant("", since)]).len();
-        system.map(|(following, msg)| (following + since, msg)).collect()
+        let blocks = self.reply.content().iter().skip(blocks_before);
+        let since = blocks.skip_while(|block| blocks_before > 0 && is_said(block)).cloned();
+        split_entries(&[Msg::assistant("", since.collect::<Vec<_>>())]).len()
     }
 
     /// The tool choice of the next model call. What the client requires holds until there is a call: then the model
@@ -306,13 +328,32 @@ impl AgentLoop<'_> {
 /// Joins the beginning of an answer that a client gave with the rest: the model wrote on without a break.
 fn join_prefills(messages: impl Iterator<Item = Msg>) -> Vec<Msg> {
     let mut joined: Vec<Msg> = Vec::new();
-    for msg in messages {
+    for msg in messages.map(join_prefill_blocks) {
         match joined.last_mut().filter(|last| is_prefill(last) && msg.role() == Role::Assistant) {
             Some(begun) => *begun = continue_message(begun, &msg),
             None => joined.push(msg),
         }
     }
     joined
+}
+
+/// Joins the beginning of an answer behind tool results with the text that follows it.
+fn join_prefill_blocks(msg: Msg) -> Msg {
+    if !msg.content().iter().any(is_prefill_block) {
+        return msg;
+    }
+    let mut blocks: Vec<ContentBlock> = Vec::new();
+    for block in msg.content() {
+        match (blocks.last_mut(), block) {
+            (Some(ContentBlock::Text(begun)), ContentBlock::Text(next))
+                if begun.rest.raw(PREFILL).is_some() =>
+            {
+                begun.text.push_str(&next.text);
+            }
+            _ => blocks.push(block.clone()),
+        }
+    }
+    msg.to_builder().content(blocks).build().unwrap_or(msg)
 }
 
 fn continue_message(begun: &Msg, rest: &Msg) -> Msg {

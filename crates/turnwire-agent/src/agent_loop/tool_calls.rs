@@ -11,10 +11,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use turnwire_core::event::{
-    Chunk, RequireExternalExecution, RequireUserConfirm, ToolResultDataDelta, ToolResultEnd,
+    RequireExternalExecution, RequireUserConfirm, ToolResultDataDelta, ToolResultEnd,
     ToolResultStart, ToolResultTextDelta,
 };
-use turnwire_core::{DataBlock, Event, Fields, Part, Source, ToolCall, ToolResultState};
+use turnwire_core::{DataBlock, Event, Fields, Part, ToolCall, ToolResultState};
 
 /// The most tool updates that wait for a commit.
 const MAX_PENDING_UPDATES: usize = 256;
@@ -199,11 +199,7 @@ impl AgentLoop<'_> {
         match part {
             Part::Text(block) => self.result_text(call_id, block.text),
             Part::Data(DataBlock { source, .. }) => {
-                let (media_type, chunk) = match source {
-                    Source::Base64(source) => (source.media_type, Chunk::Data(source.data.into())),
-                    Source::Url(source) => (source.media_type, Chunk::Url(source.url.into())),
-                    Source::Other(_) => (None, Chunk::Data(String::new().into())),
-                };
+                let (media_type, chunk) = source.into_chunk().unwrap_or_default();
                 self.event(ToolResultDataDelta {
                     tool_call_id: call_id.to_owned().into(),
                     block_id: String::new().into(),

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_and_what_has_come_are_the_whole() {
+    fn written_and_remaining_chunks_are_the_whole() {
         for chunks in [
             Chunks::Words("Grüße,\n\n- eins  zwei\n".to_owned()),
             Chunks::Pieces("{\"straße\":1}".to_owned(), 4),

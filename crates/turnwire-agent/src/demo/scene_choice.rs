@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_count_whole_in_any_case_and_in_the_order_of_the_table() {
+    fn whole_words_count_in_any_case_and_in_the_order_of_the_table() {
         for (message, scene) in [
             ("How is the weather?", Scene::Weather),
             ("WEATHER", Scene::Weather),

@@ -18,7 +18,7 @@ type SceneResult = Result<(), AgentError>;
 
 /// Thinking, then an answer that quotes the message.
 pub(super) async fn introduction(w: &mut ReplyWriter<'_, '_>, question: &str) -> SceneResult {
-    let said = [
+    let blocks = [
         DemoBlock::thinking(
             "No word here that I know a scene for. I will say what I heard, and what I can show.",
         ),
@@ -33,7 +33,7 @@ pub(super) async fn introduction(w: &mut ReplyWriter<'_, '_>, question: &str) ->
             quote::as_blockquote(question)
         )),
     ];
-    w.model_call(&said).await?;
+    w.model_call(&blocks).await?;
     w.end(None).await
 }
 
@@ -86,6 +86,7 @@ pub(super) async fn browser(w: &mut ReplyWriter<'_, '_>) -> SceneResult {
             format!("The page could not be opened:\n\n{}", quote::as_blockquote(&text))
         }
         ToolOutcome::Denied => "The page was not opened: that was not allowed.".to_owned(),
+        ToolOutcome::Expired => "The page was not opened: nobody answered in time.".to_owned(),
         ToolOutcome::Interrupted => "The page was not opened: that was interrupted.".to_owned(),
     };
     w.model_call(&[DemoBlock::text(answer)]).await?;
@@ -94,12 +95,12 @@ pub(super) async fn browser(w: &mut ReplyWriter<'_, '_>) -> SceneResult {
 
 /// Text and a picture.
 pub(super) async fn image(w: &mut ReplyWriter<'_, '_>) -> SceneResult {
-    let said = [
+    let blocks = [
         DemoBlock::text("Here is a sunset, drawn pixel by pixel:"),
         DemoBlock::picture(),
         DemoBlock::text("It is a PNG of 48 by 48 pixels."),
     ];
-    w.model_call(&said).await?;
+    w.model_call(&blocks).await?;
     w.end(None).await
 }
 
@@ -130,11 +131,11 @@ async fn research(w: &mut ReplyWriter<'_, '_>, call: &DemoCall) -> SceneResult {
     }
     let mut researcher = w.sub_agent("researcher", call);
     researcher.start().await?;
-    let said = [
+    let blocks = [
         DemoBlock::thinking("What is asked here? Who has looked into it before?"),
         DemoBlock::text(FINDINGS),
     ];
-    researcher.model_call(&said).await?;
+    researcher.model_call(&blocks).await?;
     let end = researcher.end_event();
     let (tool_call_id, delta) = (call.id.clone().into(), FINDINGS.into());
     let found = w.event(ToolResultTextDelta { tool_call_id, delta });
@@ -159,13 +160,10 @@ pub(super) async fn json(w: &mut ReplyWriter<'_, '_>, question: &str) -> SceneRe
 
 /// A model that fails.
 pub(super) async fn fail(w: &mut ReplyWriter<'_, '_>) -> SceneResult {
-    let error = ReplyError {
-        r#type: ErrorType::Upstream,
-        message: "the model broke off in the middle of its answer; ask again".to_owned(),
-        ..ReplyError::default()
-    };
-    let said = [DemoBlock::text("This was going to be a long and thoughtful answer, but the")];
-    w.model_call_with_reason(&said, FinishedReason::Error, Some(error.clone())).await?;
+    let message = "the model broke off in the middle of its answer; ask again";
+    let error = ReplyError::new(ErrorType::Upstream, message);
+    let blocks = [DemoBlock::text("This was going to be a long and thoughtful answer, but the")];
+    w.model_call_with_reason(&blocks, FinishedReason::Error, Some(error.clone())).await?;
     w.end_failed(error).await
 }
 
@@ -176,14 +174,14 @@ pub(super) async fn long(
     limit: LengthLimit,
 ) -> SceneResult {
     let numbers = DemoBlock::Text(Chunks::Numbers(deltas));
-    let said = match limit {
+    let blocks = match limit {
         LengthLimit::Within => vec![numbers],
         LengthLimit::Exceeded => {
             let most = format!("That is more than I give at once: {MAX_DELTAS} deltas it is.");
             vec![DemoBlock::thinking(most), numbers]
         }
     };
-    w.model_call(&said).await?;
+    w.model_call(&blocks).await?;
     w.end(None).await
 }
 
@@ -202,6 +200,7 @@ fn describe_trade(outcome: ToolOutcome) -> Option<String> {
         ToolOutcome::Done(done) => format!("Done. {done}"),
         ToolOutcome::Failed(why) => format!("The trade did not go through. {why}"),
         ToolOutcome::Denied => "You said no, so I have bought nothing.".to_owned(),
+        ToolOutcome::Expired => "Nobody answered in time, so I have bought nothing.".to_owned(),
         ToolOutcome::Interrupted => "The trade was interrupted, and I cannot tell whether it went \
                                  through. I did not try again: please look at your orders first."
             .to_owned(),

@@ -3,7 +3,9 @@
 use super::chunks::Chunks;
 use super::quote;
 use super::writer::ReplyWriter;
+use crate::permission::Permissions;
 use crate::replier::AgentError;
+use crate::tool::ToolSpec;
 use serde::Deserialize;
 use turnwire_core::event::{
     RequireExternalExecution, RequireUserConfirm, ToolResultEnd, ToolResultStart,
@@ -62,6 +64,12 @@ impl DemoCall {
         let call = ToolCall::new(self.id.clone(), self.tool.name(), self.input.clone());
         ToolCall { state, suggested_rules, rest: self.tool.title(), ..call }
     }
+
+    /// The tool as the permission rules see it.
+    fn spec(&self) -> ToolSpec {
+        let spec = ToolSpec::new(self.tool.name(), "", serde_json::Map::new().into());
+        ToolSpec { behavior: Behavior::Ask, ..spec }
+    }
 }
 
 /// The outcome of a call.
@@ -71,6 +79,8 @@ pub(super) enum ToolOutcome {
     Done(String),
     Failed(String),
     Denied,
+    /// Nobody answered in time.
+    Expired,
     Interrupted,
 }
 
@@ -81,6 +91,7 @@ impl From<&ToolResult> for ToolOutcome {
             ToolResultState::Success | ToolResultState::Running => Self::Done(text()),
             ToolResultState::Error | ToolResultState::Other(_) => Self::Failed(text()),
             ToolResultState::Interrupted => Self::Interrupted,
+            ToolResultState::Denied if text() == EXPIRED => Self::Expired,
             ToolResultState::Denied => Self::Denied,
         }
     }
@@ -90,6 +101,8 @@ pub(super) const WEATHER: &str =
     "Paris, now: 18 °C, light rain.\nTonight: 13 °C, clear.\nTomorrow: 22 °C, sunny.";
 
 const DENIED: &str = "The user did not allow this call. It has not run.";
+
+const EXPIRED: &str = "Nobody answered in time: the question expired. It has not run.";
 
 const INTERRUPTED: &str = "Interrupted: nobody knows whether this has run. It is not run again.";
 
@@ -123,15 +136,24 @@ impl ReplyWriter<'_, '_> {
             (ToolCallState::Asking, _) => Ok(ToolOutcome::Waits),
             // Only a denial finishes a call whose result has not ended.
             (ToolCallState::Finished, _) => {
-                self.result(call, DENIED, ToolResultState::Denied).await?;
-                Ok(ToolOutcome::Denied)
+                // A text that a crash interrupted is continued.
+                let begun = result.map(|begun| begun.output.text("")).unwrap_or_default();
+                let is_expired =
+                    if begun.is_empty() { self.is_expired } else { EXPIRED.starts_with(&begun) };
+                let text = if is_expired { EXPIRED } else { DENIED };
+                self.result(call, text, ToolResultState::Denied).await?;
+                Ok(if is_expired { ToolOutcome::Expired } else { ToolOutcome::Denied })
             }
             (_, Some(begun)) => self.interrupt(call, begun).await,
             (ToolCallState::Allowed, None) => {
                 self.trade(call, known.map_or(&*call.input, |known| &known.input)).await
             }
             (ToolCallState::Pending | ToolCallState::Submitted | ToolCallState::Other(_), None) => {
-                self.ask_user(call).await
+                if self.is_accepted(call) {
+                    self.trade(call, &call.input).await
+                } else {
+                    self.ask_user(call).await
+                }
             }
         }
     }
@@ -149,15 +171,15 @@ impl ReplyWriter<'_, '_> {
         Ok(ToolOutcome::Waits)
     }
 
+    /// Whether a rule that the user accepted covers the call.
+    fn is_accepted(&self, call: &DemoCall) -> bool {
+        let rules = Permissions::default();
+        rules.decide(self.accepted_rules, &call.spec(), &call.input) == Behavior::Allow
+    }
+
     async fn ask_user(&mut self, call: &DemoCall) -> Result<ToolOutcome, AgentError> {
-        let rule = PermissionRule {
-            tool_name: call.tool.name().to_owned(),
-            rule_content: Some("ACME".to_owned()),
-            behavior: Behavior::Allow,
-            source: "demo".to_owned(),
-            ..PermissionRule::default()
-        };
-        let tool_calls = vec![call.to_tool_call(ToolCallState::Asking, vec![rule])];
+        let rules = Permissions::suggest(&call.spec(), &call.input);
+        let tool_calls = vec![call.to_tool_call(ToolCallState::Asking, rules)];
         self.emit(RequireUserConfirm { tool_calls }).await?;
         Ok(ToolOutcome::Waits)
     }

@@ -4,13 +4,14 @@ use super::block::DemoBlock;
 use super::pace::PacedJournal;
 use super::scenes::MODEL_NAME;
 use super::tools::{DemoCall, DemoTool};
+use crate::plan::is_timeout;
 use crate::replier::{AgentError, ReplyRequest};
 use turnwire_core::event::{
     ModelCallEnd, ModelCallStart, ReplyEnd, ReplyStart, SubAgent, TokenCounts,
 };
 use turnwire_core::{
-    ContentBlock, Event, EventKind, FinishedReason, Json, Msg, ReplyError, Role, Source, ToolCall,
-    ToolResult,
+    ContentBlock, Event, EventKind, FinishedReason, Json, Msg, PermissionRule, ReplyError, Role,
+    Source, ToolCall, ToolResult, content_blocks,
 };
 
 /// A reply being written. Every step first checks the log.
@@ -22,6 +23,10 @@ pub(super) struct ReplyWriter<'w, 'j> {
     /// The identity of a sub-agent.
     agent: Option<Box<SubAgent>>,
     partial: Option<&'w Msg>,
+    /// Rules that users accepted in this session.
+    pub(super) accepted_rules: &'w [PermissionRule],
+    /// Whether the reply continues because a question expired.
+    pub(super) is_expired: bool,
     /// The length of the message.
     input_tokens: i64,
     so_far: Counts,
@@ -59,6 +64,8 @@ impl<'w, 'j> ReplyWriter<'w, 'j> {
             name: MODEL_NAME,
             agent: None,
             partial: request.partial.as_ref(),
+            accepted_rules: &request.accepted_rules,
+            is_expired: request.input.as_ref().is_some_and(is_timeout),
             input_tokens: count_words(question),
             so_far: Counts::default(),
         }
@@ -77,6 +84,8 @@ impl<'w, 'j> ReplyWriter<'w, 'j> {
             name,
             agent: Some(Box::new(agent)),
             partial: None,
+            accepted_rules: self.accepted_rules,
+            is_expired: self.is_expired,
             input_tokens: count_words(&call.input),
             so_far: Counts::default(),
             pace: self.pace,
@@ -98,23 +107,23 @@ impl<'w, 'j> ReplyWriter<'w, 'j> {
     }
 
     /// One model call and its blocks.
-    pub(super) async fn model_call(&mut self, said: &[DemoBlock<'_>]) -> Result<(), AgentError> {
-        let calls = said.iter().any(|said| matches!(said, DemoBlock::Call(..)));
+    pub(super) async fn model_call(&mut self, blocks: &[DemoBlock<'_>]) -> Result<(), AgentError> {
+        let calls = blocks.iter().any(|block| matches!(block, DemoBlock::Call(..)));
         let reason = if calls { FinishedReason::ToolCalls } else { FinishedReason::Completed };
-        self.model_call_with_reason(said, reason, None).await
+        self.model_call_with_reason(blocks, reason, None).await
     }
 
     /// One model call and how it ends.
     pub(super) async fn model_call_with_reason(
         &mut self,
-        said: &[DemoBlock<'_>],
+        blocks: &[DemoBlock<'_>],
         finished_reason: FinishedReason,
         error: Option<ReplyError>,
     ) -> Result<(), AgentError> {
         self.so_far.model_calls += 1;
-        let ids: Vec<String> = said.iter().map(|said| self.block_id(said)).collect();
+        let ids: Vec<String> = blocks.iter().map(|block| self.block_id(block)).collect();
         // At least one, so that the sum grows with each call.
-        let output_tokens = said.iter().map(|said| said.chunks().tokens()).sum::<i64>().max(1);
+        let output_tokens = blocks.iter().map(|block| block.chunks().tokens()).sum::<i64>().max(1);
         self.so_far.output_tokens += output_tokens;
         if self.written_tokens() >= self.so_far.output_tokens {
             return Ok(());
@@ -122,19 +131,19 @@ impl<'w, 'j> ReplyWriter<'w, 'j> {
         if ids.iter().all(|id| matches!(self.progress(id), Progress::NotStarted)) {
             self.start_model_call().await?;
         }
-        for (said, id) in said.iter().zip(&ids) {
+        for (block, id) in blocks.iter().zip(&ids) {
             let known = match self.progress(id) {
                 Progress::Ended => continue,
                 Progress::Begun(bytes) => bytes,
                 Progress::NotStarted => {
-                    self.emit(said.start(id)).await?;
+                    self.emit(block.start(id)).await?;
                     0
                 }
             };
-            for chunk in said.chunks().remaining_after(known) {
-                self.emit_delta(said.delta(id, chunk)).await?;
+            for chunk in block.chunks().remaining_after(known) {
+                self.emit_delta(block.delta(id, chunk)).await?;
             }
-            self.emit(said.end(id)).await?;
+            self.emit(block.end(id)).await?;
         }
         let usage = TokenCounts {
             input_tokens: self.input_tokens,
@@ -163,13 +172,8 @@ impl<'w, 'j> ReplyWriter<'w, 'j> {
 
     /// Ends the reply with an error.
     pub(super) async fn end_failed(&mut self, error: ReplyError) -> Result<(), AgentError> {
-        let end = ReplyEnd {
-            session_id: self.session_id.to_owned(),
-            finished_reason: FinishedReason::Error,
-            error: Some(error),
-            ..ReplyEnd::default()
-        };
-        self.emit(end).await
+        let session_id = self.session_id.to_owned();
+        self.emit(ReplyEnd { session_id, ..ReplyEnd::failed(error) }).await
     }
 
     /// The end of the reply, to commit together with other events.
@@ -214,8 +218,8 @@ impl<'w, 'j> ReplyWriter<'w, 'j> {
         self.partial?.blocks::<ToolResult>().find(|known| known.id == call.id)
     }
 
-    fn block_id(&mut self, said: &DemoBlock<'_>) -> String {
-        match said {
+    fn block_id(&mut self, block: &DemoBlock<'_>) -> String {
+        match block {
             DemoBlock::Call(call, _) => call.id.clone(),
             DemoBlock::Thinking(_) | DemoBlock::Text(_) | DemoBlock::Picture(_) => {
                 self.so_far.blocks += 1;
@@ -244,13 +248,7 @@ impl<'w, 'j> ReplyWriter<'w, 'j> {
             ContentBlock::ToolCall(call) if call.id == id => {
                 Some((call.input.len(), &call.finished_at))
             }
-            ContentBlock::Text(_)
-            | ContentBlock::Thinking(_)
-            | ContentBlock::Data(_)
-            | ContentBlock::ToolCall(_)
-            | ContentBlock::ToolResult(_)
-            | ContentBlock::Hint(_)
-            | ContentBlock::Other(_) => None,
+            content_blocks!(Text Thinking Data ToolCall ToolResult Hint Other) => None,
         });
         match found {
             None => Progress::NotStarted,

@@ -181,6 +181,7 @@ impl McpConnection {
 const METHOD_NOT_FOUND: i32 = -32601;
 
 /// Why the connection failed. Messages of libraries may contain the address, which may be secret.
+#[expect(clippy::wildcard_enum_match_arm, reason = "an enum of rmcp's")]
 fn connect_failure(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::JsonRpcError(error) => format!("refuses: {}", error.message),
@@ -200,6 +201,7 @@ fn connect_failure(error: &ClientInitializeError) -> String {
 }
 
 /// Why a request failed.
+#[expect(clippy::wildcard_enum_match_arm, reason = "an enum of rmcp's")]
 pub(super) fn request_failure(error: &ServiceError) -> String {
     match error {
         ServiceError::McpError(error) => format!("says: {}", error.message),

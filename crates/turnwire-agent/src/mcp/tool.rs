@@ -53,6 +53,7 @@ impl McpTool {
     }
 
     /// The error for the model.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "an enum of rmcp's")]
     fn call_error(&self, error: &ServiceError) -> ToolError {
         let server = self.connection.server();
         match error {

@@ -158,16 +158,16 @@ impl Model for ClockModel {
     async fn stream(&self, ask: ModelRequest<'_>) -> Result<ModelStream, ModelError> {
         let question = ask.messages.iter().rev().find(|msg| msg.role() == Role::User);
         let question = question.and_then(|msg: &Msg| msg.text("\n")).unwrap_or_default();
-        let saying = ClockStream {
+        let clock = ClockStream {
             request: ClockRequest::parse(&question),
             reply: ask.reply_id.to_owned(),
             block: format!("{}1", ask.block_prefix),
             begin: (Instant::now(), SystemTime::now()),
             at: 0,
         };
-        let events = stream::unfold(saying, |mut saying| async move {
-            let kind = saying.next().await?;
-            Some((Ok(Event::new(saying.reply.clone(), kind)), saying))
+        let events = stream::unfold(clock, |mut clock| async move {
+            let kind = clock.next().await?;
+            Some((Ok(Event::new(clock.reply.clone(), kind)), clock))
         });
         Ok(events.boxed())
     }
@@ -179,7 +179,7 @@ mod tests {
     use crate::Agent;
 
     #[test]
-    fn a_token_says_which_it_is_and_when_it_was_said() {
+    fn a_token_has_its_position_and_time() {
         let sent_at = UNIX_EPOCH + Duration::from_micros(1_723_456_789_012_345);
         let token = TimedToken::new(1_342, sent_at);
         let text = token.to_string();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_says_how_much_and_how_fast() {
+    fn a_message_sets_the_number_of_tokens_and_their_rate() {
         let request = |tokens, rate| ClockRequest { tokens, rate };
         assert_eq!(ClockRequest::parse("30 tokens, 10 a second"), request(30, 10));
         assert_eq!(ClockRequest::parse(&request(7, 9).to_string()), request(7, 9));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_says_each_token_when_it_is_due() {
+    async fn each_token_is_sent_when_it_is_due() {
         let agent = Agent::builder("clock", ClockModel).build();
         let begin = Instant::now();
         let reply = agent.call([Msg::user("ann", "26 tokens, 50 a second")]).await.unwrap();

@@ -166,7 +166,7 @@ fn stream_steps(lines: Vec<ScriptStep>, reply: &str, prefix: &str, model: &str) 
     let mut steps = Vec::new();
     let event = |kind: EventKind<'static>| StreamStep::Event(Event::new(reply.to_owned(), kind));
     steps.push(event(ModelCallStart { model_name: model.to_owned() }.into()));
-    let (mut calls, mut tokens, mut said) = (false, 0, None);
+    let (mut calls, mut tokens, mut given_reason) = (false, 0, None);
     for (at, line) in lines.into_iter().enumerate() {
         let block = format!("{prefix}{at}");
         let extra = Fields::default();
@@ -208,11 +208,11 @@ fn stream_steps(lines: Vec<ScriptStep>, reply: &str, prefix: &str, model: &str) 
                 return steps;
             }
             ScriptStep::Wait(time) => steps.push(StreamStep::Wait(time)),
-            ScriptStep::End(reason) => said = Some(reason),
+            ScriptStep::End(reason) => given_reason = Some(reason),
         }
     }
     let usual = if calls { FinishedReason::ToolCalls } else { FinishedReason::Completed };
-    let finished_reason = said.unwrap_or(usual);
+    let finished_reason = given_reason.unwrap_or(usual);
     let usage = TokenCounts { input_tokens: 1, output_tokens: tokens, ..TokenCounts::default() };
     steps.push(event(ModelCallEnd { usage, finished_reason, ..ModelCallEnd::default() }.into()));
     steps

@@ -165,7 +165,7 @@ impl Segments {
     pub(super) fn with_wide_stars(&self) -> Self {
         let wide = |segment: &Segment| match segment {
             Segment::One(glob) if *glob == Glob::new("*") => Segment::Many(1),
-            other => other.clone(),
+            Segment::One(_) | Segment::Many(_) => segment.clone(),
         };
         Self(self.0.iter().map(wide).collect())
     }

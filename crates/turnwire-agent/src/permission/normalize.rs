@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn percent_encoding_is_taken_off_layer_by_layer() {
+    fn percent_encoding_is_decoded_layer_by_layer() {
         assert_eq!(decode_percent("%252e%2E/%2561"), "../a");
         assert_eq!(normalize_segment("%7euser%2f%2e%c3%a9"), "~user%2F.é");
         assert_eq!(normalize_segment("%ff%41"), "%FFA");

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_refused() {
+    fn an_invalid_path_pattern_is_refused() {
         for pattern in
             ["", "/tmp/", "/tmp//a", "/tmp/../a", "./a", "~/a", "C:\\a", "/a\n", "/a**", "/a/**b"]
         {

@@ -16,7 +16,7 @@ fn path(pattern: &str) -> Pattern {
 }
 
 #[test]
-fn what_was_accepted_spares_a_question_and_lifts_no_ban() {
+fn an_accepted_rule_avoids_a_question_and_overrides_no_deny() {
     let tool = ToolSpec { behavior: Behavior::Ask, ..tool("run") };
     let input = r#"{"command":"ls"}"#;
     let suggested = Permissions::suggest(&tool, input);
@@ -55,7 +55,7 @@ fn a_rule_is_about_tools_by_segments_of_their_names() {
 }
 
 #[test]
-fn what_is_not_certain_counts_only_where_it_is_stricter() {
+fn an_uncertain_match_counts_only_where_it_is_stricter() {
     let odd = r#"{"path":"../x"}"#;
     let inside = |behavior| Rule::new("write", behavior).input("path", path("/tmp/**"));
     let rest = |behavior| Rule::new("write", behavior);

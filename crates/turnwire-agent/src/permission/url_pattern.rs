@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_lead_elsewhere_is_not_certainly_the_same() {
+    fn a_url_that_could_lead_elsewhere_is_not_a_certain_match() {
         for value in [
             "https://evil.test/.example.com/",
             "https://evil.test/x.example.com/a",
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_refused() {
+    fn an_invalid_url_pattern_is_refused() {
         for pattern in [
             "",
             "example.com",

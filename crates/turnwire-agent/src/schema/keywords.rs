@@ -61,11 +61,8 @@ impl Assertions {
 
     /// The steps to check a value.
     pub(super) fn steps(&self, value: &Value) -> u64 {
-        let steps = match value {
-            Value::String(text) => to_u64(text.len() / BYTES_PER_STEP),
-            _ => 0,
-        };
-        self.steps.saturating_add(steps)
+        let text = value.as_str().map_or(0, str::len);
+        self.steps.saturating_add(to_u64(text / BYTES_PER_STEP))
     }
 }
 

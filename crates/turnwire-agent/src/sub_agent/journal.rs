@@ -11,7 +11,7 @@ use turnwire_core::event::SubAgent;
 use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{
     ContentBlock, ErrorType, Event, EventKind, FinishedReason, ModelCalls, Msg, Part, ReplyError,
-    TextBlock, ToolCall, ToolCallState,
+    TextBlock, ToolCall, ToolCallState, content_blocks,
 };
 
 /// The journal of one sub-agent.
@@ -121,11 +121,7 @@ impl SubAgentJournal {
             events.extend(closing.into_iter().map(|event| with_agent(event, &sub.agent)));
         }
         if self.has_begun {
-            let error = ReplyError {
-                r#type: ErrorType::Internal,
-                message: format!("the agent failed: {why}"),
-                ..ReplyError::default()
-            };
+            let error = ReplyError::new(ErrorType::Internal, format!("the agent failed: {why}"));
             let closing =
                 close_reply(&self.reply, &self.model_calls, FinishedReason::Error, Some(error));
             events.extend(closing.into_iter().map(|event| with_agent(event, &self.agent)));
@@ -177,6 +173,7 @@ impl SubAgentJournal {
             if event.reply_id == self.reply.id() {
                 self.has_begun = true;
                 self.reply.append_event_tolerant(event);
+                self.model_calls.observe(event);
                 continue;
             }
             let at = self.sub_replies.iter().position(|sub| sub.msg.id() == event.reply_id);
@@ -190,6 +187,7 @@ impl SubAgentJournal {
             });
             let Some(sub) = self.sub_replies.get_mut(at) else { continue };
             sub.msg.append_event_tolerant(event);
+            sub.model_calls.observe(event);
             if sub.msg.finished_at().is_some() {
                 self.sub_replies.remove(at);
             }
@@ -220,10 +218,10 @@ impl Journal for SubAgentJournal {
         let place =
             self.context.sender.clone().reserve_owned().await.map_err(|_| AgentError::Stopped)?;
         self.apply(&events);
-        let (durable, told) = oneshot::channel();
+        let (durable, is_durable) = oneshot::channel();
         let call_id = self.context.call_id.clone();
         place.send(ToolUpdate { call_id, content: UpdateContent::Events(events, durable) });
-        told.await.map_err(|_| AgentError::Stopped)
+        is_durable.await.map_err(|_| AgentError::Stopped)
     }
 
     fn hints(&self) -> Option<Arc<dyn HintStore>> {
@@ -265,10 +263,6 @@ fn result_parts(blocks: &[ContentBlock]) -> impl Iterator<Item = Part> {
     blocks.iter().filter_map(|block| match block {
         ContentBlock::Text(block) => Some(Part::Text(TextBlock::new(block.text.clone()))),
         ContentBlock::Data(block) => Some(Part::Data(block.clone())),
-        ContentBlock::Thinking(_)
-        | ContentBlock::Hint(_)
-        | ContentBlock::ToolCall(_)
-        | ContentBlock::ToolResult(_)
-        | ContentBlock::Other(_) => None,
+        content_blocks!(Thinking Hint ToolCall ToolResult Other) => None,
     })
 }

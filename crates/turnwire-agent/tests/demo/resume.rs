@@ -112,7 +112,7 @@ async fn an_answer_that_came_while_it_was_down_is_enough() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_it_waits_it_says_nothing() {
+async fn a_waiting_reply_sends_nothing() {
     for question in ["approve", "parallel", "browser"] {
         let mut session = Session::default();
         let demo = DemoAgent::with_rate(0.0);

@@ -261,7 +261,7 @@ async fn more_than_a_million_deltas_are_a_million() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_words_give_the_same_events() {
+async fn the_same_message_gives_the_same_events() {
     for question in ["hello", "weather", "approve", "parallel", "browser", "image", "team", "json"]
     {
         let (first, second) =

@@ -170,7 +170,7 @@ async fn a_hint_taken_before_a_crash_is_delivered_once() {
 }
 
 #[tokio::test]
-async fn a_model_that_has_nothing_to_say_to_a_hint_ends_the_reply() {
+async fn an_empty_answer_to_a_hint_ends_the_reply() {
     let mailbox = Arc::new(InMemoryHints::default());
     mailbox.post("s", HintBlock::new("Mind the gap.")).await;
     let model = FakeModel::new(|_| Vec::new());

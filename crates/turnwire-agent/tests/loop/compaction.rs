@@ -5,13 +5,13 @@ use crate::harness::Harness;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
-use turnwire_agent::Agent;
 use turnwire_agent::compaction::SummaryExtent;
 use turnwire_agent::model::ModelError;
 use turnwire_agent::model::script::ScriptStep;
 use turnwire_agent::tool::{ToolError, function};
+use turnwire_agent::{Agent, ClientContext, Replier as _};
 use turnwire_core::stamp::FixedStamp;
-use turnwire_core::{ErrorType, FinishedReason, HintBlock, Msg, ToolCall, ToolResult};
+use turnwire_core::{ErrorType, FinishedReason, HintBlock, Json, Msg, ToolCall, ToolResult};
 
 #[derive(Deserialize, JsonSchema)]
 struct Page {
@@ -173,7 +173,7 @@ async fn without_a_summary_the_model_gets_everything() {
 }
 
 #[tokio::test]
-async fn a_summary_is_no_round_of_the_reply() {
+async fn a_summary_does_not_count_as_an_iteration() {
     let model = FakeModel::new(choose);
     let friday = Agent::builder("friday", model.clone())
         .tool(function("read", "", async |_: Page| Ok::<_, ToolError>("")))
@@ -192,4 +192,56 @@ async fn a_history_that_fits_is_not_compacted() {
     let mut harness = Harness::new("Hi.");
     harness.run(&agent(&model)).await.unwrap();
     assert_eq!(model.requests().len(), 1);
+}
+
+/// Asks for compaction above so many tokens, as a client of the Responses API.
+fn with_threshold(harness: &mut Harness, tokens: u32, wire: &str) {
+    let management = serde_json::json!([{"type": "compaction", "compact_threshold": tokens}]);
+    let client = ClientContext {
+        extra: [("context_management", Json::from(management))].into_iter().collect(),
+        wire: wire.to_owned(),
+        ..ClientContext::default()
+    };
+    let question = harness.history.pop().unwrap();
+    harness.history.push(client.attach_to(question));
+}
+
+#[tokio::test]
+async fn a_client_can_have_its_conversation_compacted_earlier() {
+    for (tokens, wire, expected) in [
+        (1000, "openai-responses", 1),
+        // No less than a thousand tokens stay.
+        (1, "openai-responses", 1),
+        (100_000, "openai-responses", 0),
+        (1000, "openai-chat", 0),
+    ] {
+        let model = FakeModel::new(choose);
+        let friday = Agent::builder("friday", model.clone()).system("Be brief.").build();
+        let mut harness = long("And now?");
+        with_threshold(&mut harness, tokens, wire);
+        let client = ClientContext::from_msg(harness.history.last().unwrap());
+        let ignored = friday.check_client(&client).unwrap();
+        assert_eq!(ignored.is_empty(), wire == "openai-responses", "{ignored:?}");
+        harness.run(&friday).await.unwrap();
+        assert_eq!(summaries(&harness.reply()).len(), expected, "{tokens} {wire}");
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_outside_of_a_reply_is_summarized() {
+    let model = FakeModel::new(choose);
+    let conversation =
+        [Msg::user("ann", "We meet on Tuesday."), Msg::assistant("friday", "Noted.")];
+    let summary = agent(&model).summarize(&conversation).await.unwrap().unwrap();
+    assert_eq!(summary.text, "They talked.");
+    let [request] = &model.requests()[..] else { panic!("one call") };
+    assert!(is_summary_request(request));
+    assert!(
+        request.text().contains("ann: We meet on Tuesday.") && request.text().contains("Noted.")
+    );
+
+    let failing =
+        FakeModel::new(|_| vec![ScriptStep::Fail(ModelError::new(ErrorType::Upstream, "down"))]);
+    let error = agent(&failing).summarize(&conversation).await.unwrap_err();
+    assert!(error.to_string().contains("down"), "{error}");
 }

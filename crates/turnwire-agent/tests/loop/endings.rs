@@ -71,7 +71,7 @@ fn a_call(results: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_model_that_stops_early_ends_the_reply_and_says_why() {
+async fn a_model_that_stops_early_ends_the_reply_with_the_reason() {
     for reason in [
         FinishedReason::Refusal,
         FinishedReason::Length,
@@ -156,7 +156,7 @@ async fn a_tool_that_takes_too_long() {
 }
 
 #[tokio::test]
-async fn an_unknown_tool_and_an_input_that_is_no_json() {
+async fn an_unknown_tool_and_an_input_that_is_not_json_are_errors() {
     for (tool, input, why) in [("nothing", "{}", "no tool"), ("huge", "{\"a\":", "not JSON")] {
         let (harness, types) = event_types(vec![ScriptStep::call("c", tool, input)]).await;
         assert_eq!(types, expand_sequence(&a_call("TOOL_RESULT_TEXT_DELTA")));

@@ -108,6 +108,13 @@ fn assert_all_ended(harness: &Harness) {
             event.reply_id == reply.msg.id() && event.kind.type_name() == "REPLY_END"
         };
         assert_eq!(harness.events.iter().filter(is_end).count(), 1, "{}", reply.msg.id());
+        let count = |kind: &str| {
+            let is_it = |event: &&turnwire_core::Event<'_>| {
+                event.reply_id == reply.msg.id() && event.kind.type_name() == kind
+            };
+            harness.events.iter().filter(is_it).count()
+        };
+        assert_eq!(count("MODEL_CALL_START"), count("MODEL_CALL_END"), "{}", reply.msg.id());
         for (call, result) in reply.msg.tool_calls() {
             assert!(result.is_some_and(|result| result.finished_at.is_some()), "{}", call.id);
         }
@@ -485,6 +492,7 @@ impl Replier for FaultyAgent {
         let id = &turn.reply_id;
         let begin = [
             event(id, r#""type":"REPLY_START","name":"careless""#),
+            event(id, r#""type":"MODEL_CALL_START","model_name":"m""#),
             event(id, r#""type":"TEXT_BLOCK_START","block_id":"b""#),
         ];
         match self.0 {
@@ -505,7 +513,7 @@ impl Replier for FaultyAgent {
 }
 
 #[tokio::test]
-async fn whatever_it_leaves_open_is_closed() {
+async fn open_blocks_are_closed_at_the_end() {
     for what in ["nothing", "foreign", "forgets", "panics", "hangs", "fails"] {
         let tool = AgentTool::from_replier("researcher", FaultyAgent(what), "")
             .time_limit(Duration::from_millis(if what == "hangs" { 20 } else { 60_000 }));

@@ -67,7 +67,7 @@ async fn a_yes_a_no_and_another_input() {
     for (decide, state, output) in [
         (approve as Decide, ToolResultState::Success, "bought in Paris"),
         (edit, ToolResultState::Success, "bought in Rome"),
-        (deny, ToolResultState::Denied, "The user did not allow this call."),
+        (deny, ToolResultState::Denied, "This call was not allowed."),
     ] {
         let (mut harness, model, friday) = run_until_pending(&[("c", "trade")]).await;
         assert_eq!(

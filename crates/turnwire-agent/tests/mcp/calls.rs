@@ -53,7 +53,7 @@ impl Model for RecordingModel {
 }
 
 #[tokio::test]
-async fn the_model_hears_names_that_it_can_say_and_the_log_has_their_own() {
+async fn the_model_gets_valid_tool_names_and_the_log_keeps_the_original_ones() {
     let harness = McpHarness::child().await;
     let tool_names = Arc::new(Mutex::new(Vec::new()));
     let answers = [vec![ScriptStep::call("c", "files__echo", "{}")], vec![ScriptStep::text("So.")]];

@@ -208,7 +208,7 @@ async fn a_refusal_without_an_end_of_its_body_is_enough() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_stream_but_whole_is_an_answer() {
+async fn a_response_without_streaming_is_accepted() {
     let whole = r#"{"id":"x","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":5}}"#;
     let fake = FakeProvider::start([status_response(
         "200 OK",

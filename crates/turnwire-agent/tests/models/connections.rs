@@ -67,7 +67,7 @@ async fn a_connection_is_used_again_behind_a_refusal() {
 }
 
 #[tokio::test]
-async fn a_connection_that_says_it_closes_is_not_used_again() {
+async fn a_connection_with_connection_close_is_not_reused() {
     let body = says_all(&["hello"]);
     let close = status_response("200 OK", "connection: close\r\n", &body);
     // Bytes that arrive before a request belong to no request.

@@ -106,7 +106,7 @@ async fn redirects_are_not_followed() {
 }
 
 #[test]
-fn a_model_that_cannot_be_made_says_why() {
+fn a_model_that_cannot_be_built_returns_the_reason() {
     let why = |name: &str, base: &str| {
         HttpModel::builder(name).base_url(base).build().unwrap_err().message
     };

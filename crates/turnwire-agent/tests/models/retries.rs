@@ -111,7 +111,7 @@ async fn it_is_tried_as_often_as_it_may_be() {
 }
 
 #[tokio::test]
-async fn a_provider_that_wants_to_be_left_alone_for_long_is() {
+async fn a_long_retry_after_is_obeyed() {
     let later = status_response("429 Too Many Requests", "retry-after: 3600\r\n", "");
     let fake = FakeProvider::start([later, hello_response()]).await;
     let error = fails(&model_at("openai", &fake).build().unwrap()).await;
@@ -182,7 +182,7 @@ async fn where_both_fail_both_are_named() {
 }
 
 #[tokio::test]
-async fn a_model_that_says_nothing_is_tried_again_and_its_connections_are_closed() {
+async fn a_silent_model_is_retried_and_its_connections_are_closed() {
     let beats = ": still there\n\n".repeat(3);
     let silent = [
         vec![ServerStep::Hold],

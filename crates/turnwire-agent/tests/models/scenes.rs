@@ -110,7 +110,7 @@ fn check(wire: &str, scene: Scene, events: &[Event<'static>]) {
 }
 
 #[tokio::test]
-async fn every_provider_says_every_scene_however_its_bytes_are_cut() {
+async fn every_provider_decodes_every_scene_however_its_bytes_are_split() {
     for wire in WIRES {
         for scene in SCENES {
             let lines = body(wire, scene);
@@ -263,7 +263,7 @@ async fn the_next_request_is_the_fold_of_the_emitted_events() {
 }
 
 #[tokio::test]
-async fn a_piece_of_a_letter_at_the_end_of_a_chunk_is_no_problem() {
+async fn a_character_split_across_chunks_is_read() {
     let lines = says_all(&["🌍"]);
     let at_globe = lines.find('🌍').unwrap();
     for cut in 1..4 {

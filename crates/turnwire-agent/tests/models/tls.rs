@@ -158,7 +158,7 @@ async fn a_proxy_of_the_environment_leads_to_a_secure_address_and_sees_no_key() 
 }
 
 #[tokio::test]
-async fn a_proxy_that_wants_a_name_gets_it_and_is_named_without_it_when_it_refuses() {
+async fn a_proxy_gets_its_credentials_and_errors_name_it_without_them() {
     let proxy =
         FakeProvider::start([status_response("407 Proxy Authentication Required", "", "no")]).await;
     let place = proxy.base.strip_prefix("http://").unwrap();

@@ -3,6 +3,7 @@
 use super::BlockType;
 use crate::base64;
 use crate::error::{Error, ErrorKind, Result};
+use crate::event::Chunk;
 use crate::json::{Fields, entries_of, entry_if, entry_known};
 use crate::object::{FromFields, deserialize_from_fields, object};
 use serde::ser::SerializeMap;
@@ -88,23 +89,46 @@ object! {
     }
 }
 
+impl Source {
+    /// Bytes that are base64 already.
+    pub fn base64(data: impl Into<String>, media_type: Option<String>) -> Self {
+        Self::Base64(Base64Source { data: data.into(), media_type, rest: Fields::default() })
+    }
+
+    /// A URL to the bytes.
+    pub fn url(url: impl Into<String>, media_type: Option<String>) -> Self {
+        Self::Url(UrlSource { url: url.into(), media_type, rest: Fields::default() })
+    }
+
+    /// Media type, such as `image/png`, if known.
+    pub fn media_type(&self) -> Option<&str> {
+        match self {
+            Self::Base64(source) => source.media_type.as_deref(),
+            Self::Url(source) => source.media_type.as_deref(),
+            Self::Other(_) => None,
+        }
+    }
+
+    /// The media type and the content as events have them; `None` for a source of an unknown type.
+    pub fn into_chunk(self) -> Option<(Option<String>, Chunk<'static>)> {
+        match self {
+            Self::Base64(source) => Some((source.media_type, Chunk::Data(source.data.into()))),
+            Self::Url(source) => Some((source.media_type, Chunk::Url(source.url.into()))),
+            Self::Other(_) => None,
+        }
+    }
+}
+
 impl DataBlock {
     /// A block with these bytes.
     pub fn bytes(bytes: impl AsRef<[u8]>, media_type: impl Into<String>) -> Self {
-        Self::from_source(Source::Base64(Base64Source {
-            data: base64::encode(bytes.as_ref()),
-            media_type: Some(media_type.into()),
-            rest: Fields::default(),
-        }))
+        let data = base64::encode(bytes.as_ref());
+        Self::from_source(Source::base64(data, Some(media_type.into())))
     }
 
     /// A block with this URL.
     pub fn url(url: impl Into<String>, media_type: impl Into<String>) -> Self {
-        Self::from_source(Source::Url(UrlSource {
-            url: url.into(),
-            media_type: Some(media_type.into()),
-            rest: Fields::default(),
-        }))
+        Self::from_source(Source::url(url, Some(media_type.into())))
     }
 
     /// A block with this source.
@@ -135,11 +159,7 @@ impl DataBlock {
 
     /// Media type, such as `image/png`, if known.
     pub fn media_type(&self) -> Option<&str> {
-        match &self.source {
-            Source::Base64(source) => source.media_type.as_deref(),
-            Source::Url(source) => source.media_type.as_deref(),
-            Source::Other(_) => None,
-        }
+        self.source.media_type()
     }
 
     pub(super) fn from_kind(kind: DataKind, mut fields: Fields) -> Result<Self> {

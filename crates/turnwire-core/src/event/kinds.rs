@@ -499,6 +499,13 @@ impl EventKind<'_> {
     }
 }
 
+impl ReplyEnd {
+    /// The end of a reply that failed.
+    pub fn failed(error: ReplyError) -> Self {
+        Self { finished_reason: FinishedReason::Error, error: Some(error), ..Self::default() }
+    }
+}
+
 impl From<HintBlock> for Hint {
     fn from(block: HintBlock) -> Self {
         Self { block_id: block.id, source: block.source, hint: block.hint }

@@ -1,7 +1,7 @@
 //! The values that events carry besides text and blocks.
 
 use super::Text;
-use crate::block::{PermissionRule, ToolCall};
+use crate::block::{PermissionRule, Source, ToolCall};
 use crate::json::Json;
 use crate::msg::Usage;
 use crate::object::object;
@@ -13,6 +13,16 @@ pub enum Chunk<'a> {
     Data(Text<'a>),
     /// A URL.
     Url(Text<'a>),
+}
+
+impl Chunk<'_> {
+    /// The content as a data block has it.
+    pub fn into_source(self, media_type: Option<String>) -> Source {
+        match self {
+            Self::Data(data) => Source::base64(data, media_type),
+            Self::Url(url) => Source::url(url, media_type),
+        }
+    }
 }
 
 impl Default for Chunk<'_> {

@@ -3,9 +3,7 @@
 use super::block_index::Family;
 use super::{Fold, check_source_end, close_source};
 use crate::base64;
-use crate::block::{
-    Base64Source, ContentBlock, DataBlock, HintBlock, Source, TextBlock, ThinkingBlock, UrlSource,
-};
+use crate::block::{ContentBlock, DataBlock, HintBlock, Source, TextBlock, ThinkingBlock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{
     Chunk, DataBlockDelta, DataBlockEnd, DataBlockStart, Event, Hint, TextBlockEnd, TextBlockStart,
@@ -143,10 +141,7 @@ impl Fold<'_> {
         start: &DataBlockStart<'_>,
         event: &Event<'_>,
     ) -> Result<()> {
-        let source = Source::Base64(Base64Source {
-            media_type: start.media_type.clone(),
-            ..Base64Source::default()
-        });
+        let source = Source::base64("", start.media_type.clone());
         self.start_block(ContentBlock::Data(DataBlock {
             id: start.block_id.to_string(),
             name: start.name.clone(),
@@ -210,16 +205,8 @@ pub(super) fn append_chunk(
 ) -> Result<()> {
     match (chunk, source) {
         (Chunk::Url(url), source) => {
-            let known = match source {
-                Source::Base64(known) => known.media_type.take(),
-                Source::Url(known) => known.media_type.take(),
-                Source::Other(_) => None,
-            };
-            *source = Source::Url(UrlSource {
-                url: url.to_string(),
-                media_type: media_type.cloned().or(known),
-                rest: Fields::default(),
-            });
+            let known = source.media_type().map(str::to_owned);
+            *source = Source::url(&**url, media_type.cloned().or(known));
             Ok(())
         }
         (Chunk::Data(data), Source::Base64(source)) => {

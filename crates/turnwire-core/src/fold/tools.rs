@@ -4,8 +4,7 @@ use super::block_index::Family;
 use super::blocks::{append_chunk, append_late, check_open, find, set_extra, unknown_block_error};
 use super::{Fold, close_parts};
 use crate::block::{
-    Base64Source, BlockType, ContentBlock, DataBlock, Part, Payload, Source, TextBlock, ToolCall,
-    ToolResult,
+    BlockType, ContentBlock, DataBlock, Part, Payload, Source, TextBlock, ToolCall, ToolResult,
 };
 use crate::error::Result;
 use crate::event::{
@@ -95,10 +94,7 @@ impl Fold<'_> {
         if let Some(block) = self.data_part(id, block_id) {
             return append(&mut block.source, &delta.chunk, delta.media_type.as_ref());
         }
-        let mut source = Source::Base64(Base64Source {
-            media_type: delta.media_type.clone(),
-            ..Base64Source::default()
-        });
+        let mut source = Source::base64("", delta.media_type.clone());
         append(&mut source, &delta.chunk, delta.media_type.as_ref())?;
         let result = find!(self, ToolResult, id)?;
         let parts = parts_mut(result);

@@ -201,7 +201,7 @@ fn an_open_container_shows_its_children() {
 }
 
 #[test]
-fn of_a_repeated_key_the_last_value_wins_in_the_first_place() {
+fn a_repeated_key_has_its_last_value_at_its_first_position() {
     check(
         Open,
         &[
@@ -361,7 +361,7 @@ fn leads_to(early: &Value, late: &Value) -> bool {
 }
 
 #[test]
-fn what_is_shown_only_ever_grows() {
+fn the_shown_value_only_grows() {
     for text in DOCUMENTS {
         if text.starts_with(r#"{"a""#) {
             continue; // has repeated keys

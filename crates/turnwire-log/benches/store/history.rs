@@ -92,7 +92,7 @@ async fn append(store: &SqliteStore, id: String, history: Vec<HistoryMark>) {
         now_ms: 0,
     };
     let (record, _) = store.create_session(new).await.unwrap();
-    let lease = store.acquire_lease(record.number, "bench", Duration::from_mins(1)).await.unwrap();
+    let lease = store.acquire_lease(record.number, "bench").await.unwrap();
     let known = history.first().map(|mark| HistoryState {
         root: mark.digest,
         input: mark.digest,

@@ -85,7 +85,7 @@ pub(crate) async fn create_session(store: &SqliteStore, id: String) -> (SessionN
         now_ms: 0,
     };
     let no = store.create_session(new).await.unwrap().0.number;
-    (no, store.acquire_lease(no, "bench", Duration::from_mins(1)).await.unwrap().fence)
+    (no, store.acquire_lease(no, "bench").await.unwrap().fence)
 }
 
 impl Load {

@@ -1,18 +1,13 @@
 //! The harness of the cases: a store that can be opened again, and an owner that writes to it.
 
 use super::Engine;
-use crate::error::Result;
 use crate::store::{
     Append, EventLines, Fence, NewSession, SessionKey, SessionNumber, SessionQuery, SessionRecord,
     SessionState, SessionStatus, Store, StoredMessage,
 };
 use bytes::Bytes;
 use std::sync::Arc;
-use std::time::Duration;
-use turnwire_core::{Fields, Head, Seq};
-
-/// Long enough for every case.
-pub(super) const TTL: Duration = Duration::from_mins(10);
+use turnwire_core::{Fields, Seq};
 
 /// Asserts that a result is this error.
 macro_rules! assert_refused {
@@ -68,15 +63,6 @@ impl Harness {
 /// A seq from a number.
 pub(super) fn seq(place: u64) -> Seq {
     Seq::new(place).unwrap()
-}
-
-/// [`Store::wait_for_events`] with plain numbers.
-pub(super) async fn wait_after(
-    store: &dyn Store,
-    session: SessionNumber,
-    after: u64,
-) -> Result<u64> {
-    store.wait_for_events(session, Head::new(after)).await.map(Head::get)
 }
 
 /// A session to create.
@@ -155,7 +141,7 @@ impl Owner {
 
     /// Acquires the lease of an existing session.
     pub(super) async fn of(store: &dyn Store, record: SessionRecord) -> Self {
-        let fence = store.acquire_lease(record.number, "owner", TTL).await.unwrap().fence;
+        let fence = store.acquire_lease(record.number, "owner").await.unwrap().fence;
         Self { key: record.key, no: record.number, fence, last: record.head.get(), now_ms: 0 }
     }
 

@@ -1,7 +1,7 @@
 //! Leases: only the current owner can write.
 
 use super::appends::assert_unchanged;
-use super::harness::{Harness, Owner, TTL, assert_durable, assert_refused, lines, new};
+use super::harness::{Harness, Owner, assert_durable, assert_refused, lines, new};
 use crate::error::Error;
 use crate::store::{Append, Fence, Lease, QueuedMessage, SessionState};
 use bytes::Bytes;
@@ -11,14 +11,13 @@ pub(super) async fn a_later_owner_has_the_higher_fence(harness: &mut Harness) {
     let mut leases: Vec<Lease> = Vec::new();
     for round in 0..6 {
         let owner = ["one", "two", "two"][round % 3];
-        let lease = harness.store().acquire_lease(record.number, owner, TTL).await.unwrap();
+        let lease = harness.store().acquire_lease(record.number, owner).await.unwrap();
         assert!(leases.iter().all(|earlier| earlier.fence < lease.fence), "{leases:?} {lease:?}");
-        harness.store().renew_lease(record.number, lease, TTL).await.unwrap();
+        let append =
+            |lease: &Lease| harness.store().append(Append::empty(record.number, lease.fence, 0));
+        append(&lease).await.unwrap();
         for earlier in &leases {
-            assert_refused!(
-                harness.store().renew_lease(record.number, *earlier, TTL).await,
-                Error::Fenced
-            );
+            assert_refused!(append(earlier).await, Error::Fenced);
         }
         leases.push(lease);
         if round % 2 == 1 {
@@ -48,10 +47,6 @@ pub(super) async fn an_outdated_owner_is_fenced_and_writes_nothing(harness: &mut
         let dequeue = vec!["q".to_owned()];
         let state = Some(SessionState::default());
         assert_refused!(store.append(Append { state, dequeue, ..append }).await, Error::Fenced);
-        assert_refused!(
-            store.renew_lease(old.no, Lease { fence: old.fence }, TTL).await,
-            Error::Fenced
-        );
         assert_unchanged(store, &new).await;
     });
     let mut new = Owner::of(harness.store(), record).await;
@@ -68,8 +63,6 @@ pub(super) async fn nobody_writes_without_a_lease(harness: &mut Harness) {
             let append =
                 Append { fence, lines: Some(lines(record.number, 1, 1)), ..nobody.nothing() };
             assert_refused!(store.append(append).await, Error::Fenced);
-            let lease = Lease { fence };
-            assert_refused!(store.renew_lease(record.number, lease, TTL).await, Error::Fenced);
         }
         assert_eq!(store.find_session(&record.key).await.unwrap().as_ref(), Some(&record));
     });
@@ -83,7 +76,7 @@ pub(super) async fn a_queued_append_of_the_old_owner_does_not_land_after_the_tak
         let mut old = Owner::new(store, "t", &round.to_string()).await;
         // Some appends that nobody awaits, then immediately the new owner.
         let pending: Vec<_> = (0..round * 3).map(|_| store.append(old.events(2))).collect();
-        store.acquire_lease(old.no, "new", TTL).await.unwrap();
+        store.acquire_lease(old.no, "new").await.unwrap();
         let end = old.record(store).await.head;
         let mut landed = 0;
         let mut fenced = false;
@@ -115,7 +108,7 @@ pub(super) async fn a_takeover_in_the_middle_loses_nothing_that_was_acknowledged
             for _ in 0..15 {
                 let fence = {
                     let record = store.find_session(&key).await.unwrap().unwrap();
-                    store.acquire_lease(record.number, "one of four", TTL).await.unwrap().fence
+                    store.acquire_lease(record.number, "one of four").await.unwrap().fence
                 };
                 // The head is only certain now, unless the next owner took over already.
                 let record = store.find_session(&key).await.unwrap().unwrap();

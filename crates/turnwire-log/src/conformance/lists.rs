@@ -3,8 +3,8 @@
 use super::harness::{Harness, Owner, all_of, assert_durable, ids, new, open_from};
 use crate::cost::{Cost, UsageTotal};
 use crate::store::{
-    Append, HeldHint, Producer, QueuedMessage, SessionQuery, SessionRecord, SessionState,
-    SessionStatus, Store, StoredMessage,
+    Append, HeldHint, Producer, QueuedMessage, SessionOutcome, SessionQuery, SessionRecord,
+    SessionState, SessionStatus, Store, StoredMessage,
 };
 use crate::visible_sessions::{SessionPattern, VisibleSessions};
 use turnwire_core::Usage;
@@ -224,6 +224,7 @@ pub(super) async fn a_state_comes_back_as_it_was_written(harness: &mut Harness) 
     let mut usage = Usage { input_tokens: i64::MAX, output_tokens: 2, ..Usage::default() };
     usage.rest.insert("more", 3);
     let state = SessionState {
+        outcome: Some(SessionOutcome::Failed),
         history: None,
         status: SessionStatus::Waiting,
         open_from: Some(super::harness::seq(2)),

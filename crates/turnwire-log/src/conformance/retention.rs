@@ -2,7 +2,6 @@
 
 use super::harness::{
     Harness, Owner, assert_durable, assert_refused, line, lines, message, open_from, seq,
-    wait_after,
 };
 use crate::error::Error;
 use crate::store::{
@@ -100,7 +99,6 @@ pub(super) async fn everything_can_go_and_the_log_goes_on(harness: &mut Harness)
         assert_begins_at(store, &owner, 6).await;
         assert_begins_at(store, &empty, 1).await;
         assert_eq!(store.read_events(owner.no, seq(6), 100).await.unwrap(), []);
-        assert_eq!(wait_after(store, owner.no, 4).await.unwrap(), 5);
         let again = store.apply_retention(at_most(0)).await.unwrap();
         assert_eq!(again, RetentionReport::default());
     });

@@ -1,8 +1,6 @@
 //! Sessions: create, find, change, delete.
 
-use super::harness::{
-    Harness, Owner, TTL, all_of, assert_durable, assert_refused, message, new, seq,
-};
+use super::harness::{Harness, Owner, all_of, assert_durable, assert_refused, message, new, seq};
 use crate::error::Error;
 use crate::store::{
     Append, IdempotencyRecord, MessageQuery, NewSession, QueuedMessage, SessionKey, SessionPatch,
@@ -216,12 +214,11 @@ pub(super) async fn a_deleted_session_is_gone_with_all_it_had(harness: &mut Harn
             assert_eq!(super::harness::ids(&list), ["stays"]);
         }
         assert_refused!(store.read_events(gone.no, seq(1), 100).await, Error::NoSession);
-        assert_refused!(store.wait_for_events(gone.no, Head::EMPTY).await, Error::NoSession);
         let patch = SessionPatch::default();
         assert_refused!(store.patch_session(gone.no, patch).await, Error::NoSession);
-        assert_refused!(store.acquire_lease(gone.no, "me", TTL).await, Error::NoSession);
-        let lease = crate::store::Lease { fence: gone.fence };
-        assert_refused!(store.renew_lease(gone.no, lease, TTL).await, Error::NoSession);
+        assert_refused!(store.acquire_lease(gone.no, "me").await, Error::NoSession);
+        let append = Append::empty(gone.no, gone.fence, 0);
+        assert_refused!(store.append(append).await, Error::NoSession);
         assert_refused!(
             store.replace_messages(gone.no, vec![message("m", 1, 3, "")]).await,
             Error::NoSession

@@ -21,14 +21,14 @@ pub struct AgentTotals {
 
 /// An exact sum, so that what was added can be subtracted again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct ExactSum {
-    input: i128,
-    output: i128,
-    cache_input: i128,
-    cache_creation: i128,
-    cost: i128,
+pub(crate) struct ExactSum {
+    pub(crate) input: i128,
+    pub(crate) output: i128,
+    pub(crate) cache_input: i128,
+    pub(crate) cache_creation: i128,
+    pub(crate) cost: i128,
     /// How many sessions have a known cost.
-    with_cost: i64,
+    pub(crate) with_cost: i64,
 }
 
 /// The part of a session's state that is summed up.
@@ -48,11 +48,20 @@ impl SessionUsage {
         let SessionState { usage, cost, subs, .. } = state;
         Self { usage: usage.clone(), cost: *cost, subs: subs.clone() }
     }
+
+    /// The whole under the name "", and the share of each sub-agent under its own.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (&str, UsageTotal)> {
+        let whole = UsageTotal { usage: self.usage.clone(), cost: self.cost };
+        let subs = self.subs.iter().filter(|(name, _)| !name.is_empty());
+        let subs = subs.map(|(name, total)| (name.as_str(), total.clone()));
+        std::iter::once(("", whole)).chain(subs)
+    }
 }
 
 impl ExactSum {
     /// Adds usage, or with a negative sign subtracts it.
-    fn add(&mut self, usage: &Usage, cost: Option<Cost>, sign: i128) {
+    pub(crate) fn add(&mut self, usage: &Usage, cost: Option<Cost>, sign: i128) {
         let times = |count: i64| sign * i128::from(count);
         self.input += times(usage.input_tokens);
         self.output += times(usage.output_tokens);
@@ -93,6 +102,16 @@ impl AgentTotals {
                 }
                 self.subs.entry(name.clone()).or_default().add(usage, *cost, sign);
             }
+        }
+    }
+
+    /// Sets the whole, under the name "", or the share of a sub-agent. Of too many, the first count.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn set_part(&mut self, sub: &str, sum: ExactSum) {
+        if sub.is_empty() {
+            self.sum = sum;
+        } else if self.subs.len() < MAX_SUB_AGENTS {
+            self.subs.insert(sub.to_owned(), sum);
         }
     }
 

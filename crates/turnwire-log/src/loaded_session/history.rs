@@ -2,12 +2,13 @@
 
 use super::open_reply::OpenReply;
 use super::transaction::Transaction;
-use crate::client_history::{HistoryDigest, HistoryStep};
+use crate::client_history::{HistoryDigest, HistoryStep, answer_text};
 use crate::store::{HistoryMark, HistoryPrefill, HistoryState, SessionStatus};
-use turnwire_core::{ContentBlock, Head, Json, Msg, Seq, ToolCall};
+use serde::{Deserialize, Serialize};
+use turnwire_core::{Head, Json, Msg, Seq, ToolCall};
 
 /// Input of a client that keeps its own history.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HistoryInput {
     /// The empty conversation of the same client.
     pub root: HistoryDigest,
@@ -113,22 +114,10 @@ impl Transaction<'_> {
 /// the text is JSON already.
 fn answer_texts(msg: &Msg, skip: usize) -> Vec<&str> {
     let blocks = msg.content().iter().skip(skip);
-    let texts: Vec<&str> = blocks.filter_map(text_of).collect();
+    let texts: Vec<&str> = blocks.filter_map(answer_text).collect();
     let is_json = texts.iter().any(|text| text.trim_start().starts_with(['{', '[']));
     match msg.structured_output().map(Json::text) {
         Some(output) if !is_json => vec![output],
         _ => texts,
-    }
-}
-
-fn text_of(block: &ContentBlock) -> Option<&str> {
-    match block {
-        ContentBlock::Text(block) => Some(&block.text),
-        ContentBlock::Thinking(_)
-        | ContentBlock::Hint(_)
-        | ContentBlock::Data(_)
-        | ContentBlock::ToolCall(_)
-        | ContentBlock::ToolResult(_)
-        | ContentBlock::Other(_) => None,
     }
 }

@@ -1,9 +1,12 @@
-//! What the end of a reply and an approval change in the state of a session.
+//! What the end of a reply, an approval and a revoked rule change in the state of a session.
 
 use super::open_reply::OpenReply;
 use crate::cost::UsageTotal;
-use crate::store::SessionState;
-use turnwire_core::{Event, EventKind};
+use crate::store::{SessionOutcome, SessionState};
+use turnwire_core::{Event, EventKind, FinishedReason, PermissionRule};
+
+/// The name of the `CUSTOM` event that revokes an accepted rule; its value is the rule.
+pub const RULE_REVOKED: &str = "rule_revoked";
 
 /// How many sub-agents are counted separately.
 const MAX_SUB_AGENTS: usize = 64;
@@ -37,4 +40,44 @@ impl SessionState {
             }
         }
     }
+
+    /// Removes a rule that a user revoked.
+    pub(crate) fn revoke_rule(&mut self, event: &Event<'_>) {
+        let EventKind::Custom(custom) = &event.kind else { return };
+        if custom.name != RULE_REVOKED {
+            return;
+        }
+        if let Ok(revoked) = serde_json::from_str::<PermissionRule>(custom.value.0.text()) {
+            self.rules.retain(|rule| !is_same_rule(rule, &revoked));
+        }
+    }
+
+    /// Notes how the reply of the session's own agent goes.
+    pub(crate) fn note_outcome(&mut self, event: &Event<'_>, is_of_sub_agent: bool) {
+        if matches!(event.kind, EventKind::ReplyStart(_)) && !is_of_sub_agent {
+            self.outcome = None;
+        } else if let EventKind::UserConfirmResult(_) | EventKind::ExternalExecutionResult(_) =
+            event.kind
+        {
+            let reason: Option<String> = event.metadata.get("reason").ok().flatten();
+            if reason.as_deref() == Some("timeout") {
+                self.outcome = Some(SessionOutcome::Expired);
+            }
+        } else if let EventKind::ReplyEnd(end) = &event.kind
+            && !is_of_sub_agent
+        {
+            if end.finished_reason == FinishedReason::Error {
+                self.outcome = Some(SessionOutcome::Failed);
+            } else if end.finished_reason == FinishedReason::Interrupted {
+                self.outcome.get_or_insert(SessionOutcome::Stopped);
+            }
+        }
+    }
+}
+
+/// Whether two rules mean the same. Fields that are only for display may differ.
+pub fn is_same_rule(one: &PermissionRule, other: &PermissionRule) -> bool {
+    one.tool_name == other.tool_name
+        && one.rule_content == other.rule_content
+        && one.behavior == other.behavior
 }

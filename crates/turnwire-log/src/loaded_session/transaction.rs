@@ -113,6 +113,11 @@ impl<'s> Transaction<'s> {
         self.live.last
     }
 
+    /// A number that changes when another node may have written the session in between.
+    pub fn ownership(&self) -> u64 {
+        self.live.ownership
+    }
+
     /// Whether the open replies belong to the producer and not to the session's own agent.
     pub fn is_produced(&self) -> bool {
         self.live.state.is_produced
@@ -220,6 +225,7 @@ impl<'s> Transaction<'s> {
         }
         reply.update_waiting(event);
         live.state.accept_rules(event);
+        live.state.note_outcome(event, reply.of_sub_agent);
         let forgets = matches!(event.kind, EventKind::ExternalExecutionResult(_));
         let has_ended = reply.msg.finished_at().is_some();
         let at = match fresh {
@@ -291,6 +297,7 @@ impl<'s> Transaction<'s> {
         if !self.live.insert_other_id(&event.id) {
             return Ok(false);
         }
+        self.live.state.revoke_rule(event);
         if let EventKind::Supersede(supersede) = &event.kind {
             self.superseded.extend(supersede.message_ids.iter().cloned());
             self.forget_history();

@@ -2,18 +2,14 @@
 
 use crate::error::{Error, Result};
 use crate::store::{
-    Append, EventLines, Fence, MessageQuery, QueuedMessage, SessionRecord, StoredMessage,
+    Append, EventLines, EventPage, Fence, MessageQuery, QueuedMessage, SessionRecord, StoredMessage,
 };
-use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
-use tokio::sync::watch;
-use turnwire_core::{Head, Seq};
+use turnwire_core::Seq;
 
 #[derive(Debug)]
 pub(super) struct StoredSession {
     pub(super) record: SessionRecord,
-    /// The head, for those who wait.
-    pub(super) end: watch::Sender<Head>,
     pub(super) segments: BTreeMap<Seq, Segment>,
     /// By the seq of the first event.
     pub(super) messages: BTreeMap<(Seq, String), StoredMessage>,
@@ -54,7 +50,6 @@ impl StoredSession {
     pub(super) fn new(record: SessionRecord) -> Self {
         Self {
             record,
-            end: watch::Sender::new(Head::EMPTY),
             segments: BTreeMap::new(),
             messages: BTreeMap::new(),
             queue: Vec::new(),
@@ -102,7 +97,6 @@ impl StoredSession {
         if let Some(lines) = append.lines.filter(|lines| lines.count > 0) {
             self.record.head = lines.last().into();
             self.segments.insert(lines.first, Segment { lines, at_ms: append.now_ms });
-            self.end.send_replace(self.record.head);
         }
         Ok(())
     }
@@ -112,22 +106,13 @@ impl StoredSession {
             return Err(Error::Trimmed(self.record.first));
         }
         let holder = self.segments.range(..=from).next_back().map_or(from, |(first, _)| *first);
-        let mut left = max_bytes;
-        let mut found: Vec<EventLines> = Vec::new();
-        for segment in self.segments.range(holder..).map(|(_, segment)| segment) {
-            if segment.lines.last() < from {
-                continue;
-            }
-            let lines = lines_from(&segment.lines, from);
-            let Some(lines) = lines_within(&lines, left, found.is_empty()) else { break };
-            left = left.saturating_sub(lines.bytes.len());
-            let whole = lines.last() == segment.lines.last();
-            found.push(lines);
-            if !whole {
+        let mut page = EventPage::new(from, max_bytes);
+        for (_, segment) in self.segments.range(holder..) {
+            if !page.push(&segment.lines) {
                 break;
             }
         }
-        Ok(found)
+        Ok(page.finish())
     }
 
     pub(super) fn message(&self, id: &str) -> Option<&StoredMessage> {
@@ -186,21 +171,4 @@ fn lines_from(lines: &EventLines, from: Seq) -> EventLines {
         count: u32::try_from(count).unwrap_or(lines.count),
         bytes: lines.bytes.slice(byte_offset(lines, first)..),
     }
-}
-
-/// As many events as fit, and one that does not fit if there must be one.
-fn lines_within(lines: &EventLines, room: usize, one_at_least: bool) -> Option<EventLines> {
-    if lines.bytes.len() <= room {
-        return Some(lines.clone());
-    }
-    let (mut count, mut end) = (0, 0);
-    for (_, line) in lines.iter() {
-        let next = end + line.len() + 1;
-        if next > room && !(count == 0 && one_at_least) {
-            break;
-        }
-        (count, end) = (count + 1, next);
-    }
-    let bytes: Bytes = lines.bytes.slice(..end.min(lines.bytes.len()));
-    (count > 0).then_some(EventLines { first: lines.first, count, bytes })
 }

@@ -4,6 +4,7 @@ use super::{HeadState, Inner, Receipt, Session};
 use crate::error::{Error, Result};
 use crate::loaded_session::Transaction;
 use crate::store::StoreFuture;
+use crate::store::cluster::SessionHead;
 use std::sync::Arc;
 use turnwire_core::Head;
 
@@ -15,7 +16,10 @@ impl Session {
     ) -> Result<ChangeOutcome<R>, E> {
         let mut inner = self.inner.lock();
         let Inner { live: slot, appends_started: appends, failures, .. } = &mut *inner;
-        let Some(live) = slot else { return Ok(ChangeOutcome::NotLoaded) };
+        // A change that is found unnecessary must be judged by the latest state, too.
+        let Some(live) = slot.as_mut().filter(|live| self.is_current_owner(live)) else {
+            return Ok(ChangeOutcome::NotLoaded);
+        };
         let Some(change) = change.take() else { return Ok(ChangeOutcome::NotLoaded) };
         live.tail.watched = self.head.receiver_count() > 0;
         let mut tx = Transaction::new(live, crate::log::now_ms());
@@ -35,6 +39,7 @@ impl Session {
         }
         let stored = tx.count();
         let append = tx.into_append();
+        let supersedes = !append.superseded.is_empty();
         *appends += 1;
         let head = HeadState {
             head: live.last,
@@ -44,10 +49,10 @@ impl Session {
             failures: *failures,
         };
         // The call reserves the position in the engine's queue, so it happens under the lock.
-        let pending = Some(self.store.append(append));
+        let pending = Some(self.log.store.append(append));
         Ok(ChangeOutcome::Appending(
             done,
-            PendingAppend { session: self.clone(), pending, head, stored },
+            PendingAppend { session: self.clone(), pending, head, stored, supersedes },
         ))
     }
 
@@ -76,24 +81,35 @@ impl Session {
         }
     }
 
-    fn finish_append(&self, head: HeadState, result: &Result<()>) {
+    fn finish_append(&self, head: HeadState, supersedes: bool, result: &Result<()>) {
+        if supersedes {
+            self.change_history();
+        }
         let mut inner = self.inner.lock();
         inner.appends_finished += 1;
         match result {
             Ok(()) => {
                 drop(inner);
-                self.head.send_if_modified(|now| {
+                if let Some(listener) = self.log.append_listener.get() {
+                    let HeadState { head, status, .. } = head;
+                    listener(SessionHead { session: self.number, head, status });
+                }
+                let is_news = self.head.send_if_modified(|now| {
                     // A later append may have finished earlier, and its head is newer.
-                    let newer = head.append_count > now.append_count;
-                    if newer {
-                        *now = HeadState {
-                            is_deleted: now.is_deleted,
-                            failures: now.failures,
-                            ..head
-                        };
+                    let is_newer = head.append_count > now.append_count;
+                    if is_newer {
+                        now.append_count = head.append_count;
                     }
-                    newer
+                    // Another node may have continued the session, and its events were seen here already.
+                    if is_newer && head.head >= now.head {
+                        (now.head, now.status) = (head.head, head.status);
+                    }
+                    is_newer
                 });
+                if !is_news {
+                    // Wakes a load that waits until all appends have finished.
+                    self.head.send_modify(|_| ());
+                }
             }
             Err(error) => {
                 if head.failures == inner.failures {
@@ -124,6 +140,7 @@ pub(super) struct PendingAppend {
     pending: Option<StoreFuture<()>>,
     head: HeadState,
     stored: u32,
+    supersedes: bool,
 }
 
 impl PendingAppend {
@@ -131,7 +148,7 @@ impl PendingAppend {
         if let Some(pending) = &mut self.pending {
             let result = pending.await;
             self.pending = None;
-            self.session.finish_append(self.head, &result);
+            self.session.finish_append(self.head, self.supersedes, &result);
             result?;
         }
         Ok(Receipt { head: self.head.head, stored: self.stored })
@@ -141,8 +158,8 @@ impl PendingAppend {
 impl Drop for PendingAppend {
     fn drop(&mut self) {
         let Some(pending) = self.pending.take() else { return };
-        let (session, head) = (self.session.clone(), self.head);
-        let land = async move { session.finish_append(head, &pending.await) };
+        let (session, head, supersedes) = (self.session.clone(), self.head, self.supersedes);
+        let land = async move { session.finish_append(head, supersedes, &pending.await) };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(land);
         }

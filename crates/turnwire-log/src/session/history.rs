@@ -7,24 +7,35 @@ use crate::projection::{self, parse_event};
 use crate::store::{MessageQuery, Store, StoredMessage};
 use crate::transfer;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use turnwire_core::event::SubAgent;
 use turnwire_core::{EventKind, Msg, Seq};
 
 impl Session {
     /// A finished message.
     pub async fn find_message(&self, id: &str) -> Result<Option<StoredMessage>> {
-        self.read_fairly(self.store.find_message(self.number, id)).await
+        self.read_fairly(self.log.store.find_message(self.number, id)).await
     }
 
     /// Finished messages, in the order of their first events.
     pub async fn list_messages(&self, query: &MessageQuery) -> Result<Vec<StoredMessage>> {
-        self.read_fairly(self.store.list_messages(self.number, query)).await
+        self.read_fairly(self.log.store.list_messages(self.number, query)).await
+    }
+
+    /// A number that changes when finished messages may be others than before: some were superseded, or another process
+    /// may have written the session meanwhile. New messages do not change it.
+    pub fn history_version(&self) -> u64 {
+        self.history_version.load(Ordering::Acquire)
+    }
+
+    pub(super) fn change_history(&self) {
+        self.history_version.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Iterates over all finished messages, page by page.
     pub fn message_pages(&self) -> MessagePages<Arc<dyn Store>> {
-        MessagePages::new(Arc::clone(&self.store), self.number)
-            .with_fair_reads(self.reads.clone(), &self.key.tenant)
+        MessagePages::new(Arc::clone(&self.log.store), self.number)
+            .with_fair_reads(self.log.reads.clone(), &self.key.tenant)
     }
 
     /// Which sub-agent wrote a finished message and for which call. Its first event has this; once
@@ -49,7 +60,7 @@ impl Session {
         let snapshot = self.snapshot().await?;
         let first = match snapshot.open.iter().find(|reply| reply.msg.id() == id) {
             Some(reply) => reply.first,
-            None => match self.read_fairly(self.store.find_message(self.number, id)).await? {
+            None => match self.read_fairly(self.log.store.find_message(self.number, id)).await? {
                 Some(message) => message.first,
                 None => return Ok(None),
             },
@@ -57,7 +68,7 @@ impl Session {
         let (mut msg, mut from): (Option<Msg>, Seq) = (None, first);
         while from <= at && snapshot.head.includes(from) {
             let rows =
-                self.read_fairly(self.store.read_events(self.number, from, READ_BYTES)).await?;
+                self.read_fairly(self.log.store.read_events(self.number, from, READ_BYTES)).await?;
             let last = projection::for_each_event(&rows, |seq, _, event| {
                 if seq > at {
                     return;
@@ -87,11 +98,13 @@ impl Session {
             sub_agents: true,
             ..MessageQuery::default()
         };
-        let stored = self.read_fairly(self.store.list_messages(self.number, &query)).await?;
+        // The open replies first: a reply that ends meanwhile is then in both lists, instead of in neither.
+        let open = self.snapshot().await?.open;
+        let stored = self.read_fairly(self.log.store.list_messages(self.number, &query)).await?;
         let stored = stored.into_iter().filter(|message| message.last > at);
         let mut begun: Vec<(Seq, String)> =
             stored.map(|message| (message.first, message.id)).collect();
-        for reply in self.snapshot().await?.open {
+        for reply in open {
             if reply.first <= at && begun.iter().all(|(_, id)| *id != reply.msg.id()) {
                 begun.push((reply.first, reply.msg.id().to_owned()));
             }

@@ -7,9 +7,9 @@ use super::history;
 use super::messages;
 use super::segment::Segment;
 use super::sessions;
-use super::sql_integers;
 use super::totals;
 use crate::error::Error;
+use crate::sql_integers;
 use crate::store::{Append, HistoryState, SessionState};
 use rusqlite::{Connection, params};
 
@@ -71,7 +71,8 @@ pub(super) fn add_append(batch: &mut Batch<'_>, append: &Append) -> Result<(), S
     Ok(())
 }
 
-fn set_state(
+/// Sets the state, if there is one, and when a message last began or ended.
+pub(super) fn set_state(
     conn: &Connection,
     session: i64,
     now_ms: i64,

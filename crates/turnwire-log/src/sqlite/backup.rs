@@ -44,7 +44,7 @@ impl SqliteStore {
     }
 }
 
-fn refuse_existing(path: &Path, hint: &str) -> Result<()> {
+pub(super) fn refuse_existing(path: &Path, hint: &str) -> Result<()> {
     match path.try_exists() {
         Ok(false) => Ok(()),
         Ok(true) => Err(Error::Store(format!("{} already exists; {hint}", path.display()))),

@@ -12,8 +12,8 @@
 use super::batch::Batch;
 use super::errors::SqliteError;
 use super::messages::{checksum, damaged_row};
-use super::sql_integers;
 use crate::error::Error;
+use crate::sql_integers;
 use crate::store::{BlobInfo, BlobReferences, NewBlob, to_hex};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};

@@ -2,9 +2,9 @@
 
 use super::errors::SqliteError;
 use super::segment::Segment;
-use super::sql_integers;
 use super::tail::{TailRow, TailView};
 use crate::error::Error;
+use crate::sql_integers;
 use crate::store::EventLines;
 use rusqlite::{Connection, OptionalExtension};
 use std::path::Path;

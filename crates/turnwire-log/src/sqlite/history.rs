@@ -2,8 +2,8 @@
 
 use super::errors::SqliteError;
 use super::sessions;
-use super::sql_integers;
 use crate::client_history::HistoryDigest;
+use crate::sql_integers;
 use crate::store::{HistoryMark, HistoryMatch, MAX_HISTORY_MATCHES, SessionKey};
 use rusqlite::{Connection, params};
 

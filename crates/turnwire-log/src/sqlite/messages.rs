@@ -2,8 +2,8 @@
 
 use super::errors::SqliteError;
 use super::search;
-use super::sql_integers;
 use crate::error::Error;
+use crate::sql_integers;
 use crate::store::{IdempotencyRecord, MessageQuery, QueuedMessage, StoredMessage};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};

@@ -1,6 +1,6 @@
 //! A segment: consecutive events of one session, as one row stores them.
 
-use super::sql_integers;
+use crate::sql_integers;
 use crate::store::EventLines;
 use bytes::{Bytes, BytesMut};
 use memchr::memchr_iter;

@@ -2,8 +2,8 @@
 
 use super::errors::SqliteError;
 use super::shared::SharedState;
-use super::sql_integers;
 use crate::error::Error;
+use crate::sql_integers;
 use crate::store::Fence;
 use rusqlite::{Connection, OptionalExtension};
 use std::collections::HashMap;

@@ -2,9 +2,9 @@
 
 use super::errors::SqliteError;
 use super::search;
-use super::sql_integers;
 use super::tail::Tails;
 use crate::error::Error;
+use crate::sql_integers;
 use crate::store::{
     HistoryState, NewSession, SessionKey, SessionNumber, SessionPatch, SessionQuery, SessionRecord,
     SessionState, SessionStatus, new_epoch,

@@ -1,6 +1,5 @@
 //! State that the writer, the readers and the checkpoints share.
 
-use super::end_watchers::EndWatchers;
 use super::tail::Tails;
 use parking_lot::{Mutex, RwLock};
 use std::path::PathBuf;
@@ -16,7 +15,6 @@ pub(super) struct SharedState {
     /// Held during a write transaction, and during the last part of a checkpoint: the write-ahead
     /// log can only restart without a writer.
     pub(super) write_turn: Mutex<()>,
-    pub(super) end_watchers: EndWatchers,
     /// Whether there is text that searches do not find yet.
     pub(super) unindexed: AtomicBool,
     /// The maximum size of the file in bytes.

@@ -27,10 +27,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use turnwire_core::{Head, Seq};
-
-/// How often a read-only store looks for new events.
-const POLL_INTERVAL: Duration = Duration::from_millis(200);
+use turnwire_core::Seq;
 
 /// Creates a session, or finds it.
 fn create_or_find(
@@ -155,27 +152,10 @@ impl Store for SqliteStore {
 
     // Only one process can have the file, so a lease ends only when another task of this process
     // takes it.
-    async fn acquire_lease(
-        &self,
-        session: SessionNumber,
-        _owner: &str,
-        _ttl: Duration,
-    ) -> Result<Lease> {
+    async fn acquire_lease(&self, session: SessionNumber, _owner: &str) -> Result<Lease> {
         self.write(Grouping::Shared, move |batch| {
             batch.index_entry(session.0)?;
             Ok(Lease { fence: batch.index.acquire_lease(session.0) })
-        })
-        .await
-    }
-
-    async fn renew_lease(
-        &self,
-        session: SessionNumber,
-        lease: Lease,
-        _ttl: Duration,
-    ) -> Result<()> {
-        self.write(Grouping::Shared, move |batch| {
-            Ok(batch.index_entry(session.0)?.check_fence(lease.fence)?)
         })
         .await
     }
@@ -217,21 +197,6 @@ impl Store for SqliteStore {
             events::read_events(conn, &file, session.0, from, max_bytes, &memory)
         };
         self.readers.read(memory, query).await
-    }
-
-    async fn wait_for_events(&self, session: SessionNumber, after: Head) -> Result<Head> {
-        // Added before the head is read, so that no event is missed in between.
-        let mut waiter = self.shared.end_watchers.add_waiter(session.0);
-        loop {
-            let last = self.log_end(session).await?;
-            if last > after {
-                return Ok(last);
-            }
-            if self.writing.is_some() {
-                return waiter.wait_beyond(after).await;
-            }
-            tokio::time::sleep(POLL_INTERVAL).await;
-        }
     }
 
     async fn find_message(

@@ -2,7 +2,7 @@
 //! that subscribers near the head read no file.
 
 use super::segment::Segment;
-use super::sql_integers;
+use crate::sql_integers;
 use rusqlite::Connection;
 use std::collections::HashMap;
 use turnwire_core::{Head, Seq};

@@ -3,8 +3,8 @@
 use super::batch::Batch;
 use super::errors::SqliteError;
 use super::segment::Segment;
-use super::sql_integers;
 use super::tail::{TailChange, TailRow, Tails};
+use crate::sql_integers;
 use rusqlite::{Connection, params};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -141,16 +141,13 @@ impl TailTable {
 }
 
 /// Writes the events of a transaction, and returns the new heads.
-pub(super) fn write_segments(batch: &mut Batch<'_>) -> Result<Vec<(i64, Head)>, SqliteError> {
+pub(super) fn write_segments(batch: &mut Batch<'_>) -> Result<(), SqliteError> {
     let segments = batch.take_segments();
     if segments.is_empty() {
-        return Ok(Vec::new());
+        return Ok(());
     }
     let conn = batch.write_connection()?;
     let sizes = batch.tail_table.sizes;
-    let ends =
-        segments.iter().filter_map(|(session, segments)| Some((*session, segments.last()?.head())));
-    let ends: Vec<(i64, Head)> = ends.collect();
     // The tail rows of sessions that must move, all read under one lock.
     let gathered: Vec<Option<Vec<TailRow>>> = {
         let tails = batch.shared.tails.lock();
@@ -192,7 +189,7 @@ pub(super) fn write_segments(batch: &mut Batch<'_>) -> Result<Vec<(i64, Head)>, 
         }
     }
     sweep(batch, conn, &moved)?;
-    Ok(ends)
+    Ok(())
 }
 
 /// Writes tail rows, and segments that follow them, as few rows of `segments`.

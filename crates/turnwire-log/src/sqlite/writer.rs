@@ -18,7 +18,6 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use turnwire_core::Head;
 
 /// The maximum of one transaction, so that nobody waits long for others.
 const GROUP_JOBS: usize = 4096;
@@ -302,7 +301,7 @@ impl Writer {
         self.connect().map_err(|error| FailedTransaction { error, retry: false })?;
         let conn = &self.conn;
         let mut batch = Batch::new(conn, &shared, &mut self.index, &mut self.tail_table);
-        let written = run_jobs(&mut batch, group).and_then(|(results, ends)| {
+        let written = run_jobs(&mut batch, group).and_then(|results| {
             if batch.has_begun() {
                 let _publish = shared.publish_lock.write();
                 conn.prepare_cached("COMMIT")
@@ -310,10 +309,10 @@ impl Writer {
                     .map_err(|error| FailedTransaction { error, retry: false })?;
                 shared.tails.lock().apply(batch.changes.drain(..));
             }
-            Ok((results, ends))
+            Ok(results)
         });
         match written {
-            Ok((results, ends)) => {
+            Ok(results) => {
                 let (begun, gone) = (batch.has_begun(), std::mem::take(&mut batch.deleted));
                 if batch.has_unindexed {
                     shared.unindexed.store(true, Ordering::Release);
@@ -326,10 +325,8 @@ impl Writer {
                 self.tail_table.committed();
                 for session in gone {
                     self.index.forget(session);
-                    shared.end_watchers.close_session(session);
                     self.maintenance.add(MaintenanceTask::RemoveDeleted);
                 }
-                shared.end_watchers.notify(&ends);
                 if begun {
                     self.checkpoint_signal.add(group.iter().map(Job::bytes).sum());
                 }
@@ -418,10 +415,11 @@ fn fill_group(group: &mut Vec<Job>, jobs: &Receiver<Job>) -> Option<Job> {
     None
 }
 
-type GroupResult = (Vec<Result<()>>, Vec<(i64, Head)>);
-
 /// Runs all statements of a transaction except the commit.
-fn run_jobs(batch: &mut Batch<'_>, group: &mut [Job]) -> Result<GroupResult, FailedTransaction> {
+fn run_jobs(
+    batch: &mut Batch<'_>,
+    group: &mut [Job],
+) -> Result<Vec<Result<()>>, FailedTransaction> {
     let fail = |error| FailedTransaction { retry: errors::concerns_one_request(&error), error };
     let mut results = Vec::with_capacity(group.len());
     for job in group {
@@ -432,7 +430,7 @@ fn run_jobs(batch: &mut Batch<'_>, group: &mut [Job]) -> Result<GroupResult, Fai
         });
     }
     match tail_table::write_segments(batch) {
-        Ok(ends) => Ok((results, ends)),
+        Ok(()) => Ok(results),
         Err(SqliteError::Sql(error)) => Err(fail(error)),
         Err(SqliteError::Log(error)) => {
             Err(fail(rusqlite::Error::ToSqlConversionFailure(Box::new(error))))

@@ -56,7 +56,7 @@ pub struct NewBlob {
 }
 
 /// The blobs that JSON refers to: every hash after `blobs/`, anywhere.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct BlobReferences(BTreeSet<[u8; 32]>);
 
 impl BlobReferences {
@@ -78,6 +78,11 @@ impl BlobReferences {
         if let Ok(json) = serde_json::to_vec(fields) {
             self.add(&json);
         }
+    }
+
+    /// Adds a reference.
+    pub fn insert(&mut self, hash: [u8; 32]) {
+        self.0.insert(hash);
     }
 
     /// The hashes, each once.
@@ -102,6 +107,12 @@ impl super::Append {
     /// The blobs that it refers to.
     pub fn blob_references(&self) -> BlobReferences {
         let mut found = BlobReferences::default();
+        self.add_blob_references(&mut found);
+        found
+    }
+
+    /// Adds the blobs that it refers to.
+    pub fn add_blob_references(&self, found: &mut BlobReferences) {
         if let Some(lines) = &self.lines {
             found.add(&lines.bytes);
         }
@@ -111,7 +122,6 @@ impl super::Append {
         for queued in &self.enqueue {
             found.add(&queued.json);
         }
-        found
     }
 }
 

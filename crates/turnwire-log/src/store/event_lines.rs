@@ -57,3 +57,51 @@ impl EventLines {
         })
     }
 }
+
+/// The events of one read, collected row by row. For engines that store events as [`EventLines`].
+#[derive(Debug)]
+pub struct EventPage {
+    from: Seq,
+    room: usize,
+    rows: Vec<EventLines>,
+}
+
+impl EventPage {
+    /// An empty page of the events from a seq on, which have at most so many bytes. The first event
+    /// may have more.
+    pub fn new(from: Seq, max_bytes: usize) -> Self {
+        Self { from, room: max_bytes, rows: Vec::new() }
+    }
+
+    /// Adds the next row, as far as it belongs to the page. Returns whether there is room for more.
+    pub fn push(&mut self, row: &EventLines) -> bool {
+        let Some(lines) = row.starting_at(self.from.max(row.first)) else { return true };
+        let Some(lines) = self.fitting(lines) else { return false };
+        self.room = self.room.saturating_sub(lines.bytes.len());
+        let is_whole = lines.last() == row.last();
+        self.rows.push(lines);
+        is_whole
+    }
+
+    /// The events that were collected.
+    pub fn finish(self) -> Vec<EventLines> {
+        self.rows
+    }
+
+    /// As many events as fit; one that does not fit if the page is empty.
+    fn fitting(&self, lines: EventLines) -> Option<EventLines> {
+        if lines.bytes.len() <= self.room {
+            return Some(lines);
+        }
+        let (mut count, mut end) = (0, 0);
+        for (_, line) in lines.iter() {
+            let next = end + line.len() + 1;
+            if next > self.room && !(count == 0 && self.rows.is_empty()) {
+                break;
+            }
+            (count, end) = (count + 1, next);
+        }
+        let bytes = lines.bytes.slice(..end.min(lines.bytes.len()));
+        (count > 0).then_some(EventLines { first: lines.first, count, bytes })
+    }
+}

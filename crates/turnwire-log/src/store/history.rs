@@ -3,6 +3,7 @@
 use super::{SessionKey, SessionState};
 use crate::client_history::HistoryDigest;
 use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
 use turnwire_core::{Head, Seq};
 
 /// How far a client that keeps its own history knows the conversation.
@@ -30,7 +31,7 @@ pub struct HistoryState {
 }
 
 /// The beginning of an answer that a client gives, and the model continues.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryPrefill {
     /// The conversation before it.
     pub before: HistoryDigest,

@@ -319,14 +319,18 @@ impl SessionImport {
         let made = self.import_chunks(&session, chunks).await;
         match made {
             Ok(()) => {
-                let mut report = self.shared.report.lock();
-                report.sessions += 1;
-                report.events += self.events;
+                let imported = {
+                    let mut report = self.shared.report.lock();
+                    report.sessions += 1;
+                    report.events += self.events;
+                    report.sessions
+                };
                 // Imported sessions need not stay in memory.
-                if report.sessions.is_multiple_of(u64::from(MAX_CONCURRENT_SESSIONS)) {
-                    drop(report);
+                if imported.is_multiple_of(u64::from(MAX_CONCURRENT_SESSIONS)) {
                     drop(session);
-                    self.shared.log.evict_idle();
+                    if let Err(error) = self.shared.log.evict_idle().await {
+                        self.shared.stop_import(error);
+                    }
                 }
             }
             Err(failed) => {

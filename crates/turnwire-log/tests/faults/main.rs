@@ -264,7 +264,7 @@ fn what_a_failed_sync_refused_does_not_come_back_beside_what_was_written_instead
             now_ms: 0,
         };
         let (session, _) = store.create_session(new).await.unwrap();
-        let lease = store.acquire_lease(session.number, "o", Duration::from_secs(9)).await.unwrap();
+        let lease = store.acquire_lease(session.number, "o").await.unwrap();
         let put = |first, line| store.append(append(session.number, lease.fence, first, line));
         put(1, "1").await.unwrap();
         // The writer and the checkpoint thread have the file and the log open.

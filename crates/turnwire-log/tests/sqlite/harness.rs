@@ -85,7 +85,7 @@ impl Owner {
     /// Acquires the lease of a session, and creates it if necessary.
     pub(crate) async fn new(store: &SqliteStore, id: &str) -> Self {
         let no = store.create_session(new(id)).await.unwrap().0.number;
-        let fence = store.acquire_lease(no, "test", Duration::from_mins(1)).await.unwrap().fence;
+        let fence = store.acquire_lease(no, "test").await.unwrap().fence;
         let last = record(store, id).await.unwrap().head.get();
         Self { id: id.to_owned(), no, fence, last, now_ms: 0 }
     }

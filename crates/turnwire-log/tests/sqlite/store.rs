@@ -3,11 +3,9 @@
 use crate::harness::*;
 use bytes::Bytes;
 use std::sync::Arc;
-use std::time::Duration;
-use turnwire_core::Head;
 use turnwire_log::sqlite::{LayoutSizes, Options};
 use turnwire_log::store::{
-    Append, Blob, EventLines, IdempotencyRecord, Lease, QueuedMessage, Retention, SessionKey,
+    Append, Blob, EventLines, IdempotencyRecord, QueuedMessage, Retention, SessionKey,
     SessionNumber, SessionPatch, SessionQuery, SessionState, Store,
 };
 use turnwire_log::{Error, SearchQuery, SqliteStore, VisibleSessions};
@@ -163,9 +161,8 @@ async fn fences_rise_when_the_store_is_opened_again() {
     assert!(fences.is_sorted() && fences.first() < fences.last(), "{fences:?}");
     let store = open(&path);
     let no = record(&store, "s").await.unwrap().number;
-    let lease = Lease { fence: *fences.last().unwrap() };
-    let renewed = store.renew_lease(no, lease, Duration::from_secs(1)).await;
-    assert!(matches!(renewed, Err(Error::Fenced)), "a lease of a process that has ended");
+    let late = store.append(Append::empty(no, *fences.last().unwrap(), 0)).await;
+    assert!(matches!(late, Err(Error::Fenced)), "a lease of a process that has ended");
 }
 
 #[tokio::test]
@@ -369,10 +366,6 @@ async fn a_tool_looks_at_a_store_that_a_server_writes() {
         store.append(owner.events(round % 3 + 1)).await.unwrap();
         assert_events(&tool, &owner, 1, owner.last).await;
     }
-    let (waiting, no, last) = (Arc::clone(&tool), owner.no, Head::new(owner.last));
-    let waiting = tokio::spawn(async move { waiting.wait_for_events(no, last).await });
-    store.append(owner.events(1)).await.unwrap();
-    assert_eq!(waiting.await.unwrap().unwrap().get(), owner.last);
     sentence!(tool.create_session(new("t")).await, Denied);
     sentence!(tool.append(owner.events(1)).await, Denied);
     sentence!(tool.delete_session(owner.no).await, Denied);

@@ -236,6 +236,7 @@ fn path_description(path: &str, name: &str) -> &'static str {
         "id" if path.starts_with("/v1/responses") => "The response's id",
         "id" if path.starts_with("/v1/conversations") => "The conversation's id",
         "id" => "The message's id",
+        "item" => "The item's id",
         "hash" => "The SHA-256 of the bytes: 64 hexadecimal digits",
         "agent" => "The agent's name; GET /v1/agents lists them",
         "thread" => "The thread's id, which is the session's",

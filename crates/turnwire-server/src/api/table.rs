@@ -8,23 +8,25 @@ use super::bodies::{
 };
 use super::{ANY, BYTES, HeaderParam, JSON, NDJSON, Route, SSE};
 use crate::auth::Action::{
-    Administer, CancelResponse, Chat, Confirm, Fork, Publish, Read, Regenerate, StartWithHint,
-    StoreBlob,
+    Administer, CancelResponse, Chat, Confirm, DeleteItem, Fork, ListModels, Publish, Read,
+    Regenerate, StartWithHint, StoreBlob,
 };
 use crate::error::Dialect;
 use crate::health::{self, HealthStatus, TicketView};
 use crate::ingest::PublishedView;
+use crate::protocols::ag_ui::join::ThreadView;
 use crate::protocols::anthropic::TokenCount;
+use crate::protocols::openai::conversation_items as items;
 use crate::protocols::openai::conversations::{self, ConversationView};
 use crate::protocols::openai::models::{ModelList, ModelView};
-use crate::protocols::openai::responses::{DeletedView, InputTokens, ItemList};
+use crate::protocols::openai::responses::{CompactedResponse, DeletedView, InputTokens, ItemList};
 use crate::protocols::{ag_ui, ai_sdk, anthropic, blocks, openai};
 use crate::routes::{
-    self, AgentList, ApprovalList, BlobView, MessagePage, PipedReply, SessionPage, SessionResponse,
-    SessionView,
+    self, AgentList, ApprovalList, BlobView, DecisionList, HitList, MeView, MessagePage,
+    PipedReply, SessionPage, SessionResponse, SessionView,
 };
 use crate::turns::send::Accepted;
-use turnwire_core::Msg;
+use turnwire_core::{Fields, Msg};
 use turnwire_wires::anthropic::Message;
 use turnwire_wires::blocks::History;
 use turnwire_wires::openai_chat::ChatCompletion;
@@ -91,6 +93,22 @@ fn sessions() -> Vec<Route> {
         Route::post("/v1/sessions/{s}/fork", Requires(Fork), "forkSession", routes::fork_session)
             .summary("Create a session from the log of another one up to an event")
             .returns::<SessionView>(201, "The new session"),
+        Route::get(
+            "/v1/sessions/{s}/decisions",
+            Requires(Read),
+            "listDecisions",
+            routes::list_decisions,
+        )
+        .summary("List the decisions about pending calls, and the rules that were accepted")
+        .returns::<DecisionList>(200, "The decisions"),
+        Route::post(
+            "/v1/sessions/{s}/rules/revoke",
+            Requires(Confirm),
+            "revokeRule",
+            routes::revoke_rule,
+        )
+        .summary("Revoke a rule that was accepted with an approval")
+        .returns_nothing(204, "Revoked"),
     ]
 }
 
@@ -98,7 +116,11 @@ fn messages() -> Vec<Route> {
     let path = "/v1/sessions/{s}/messages";
     let one = "/v1/sessions/{s}/messages/{id}";
     let retry = "/v1/sessions/{s}/messages/{id}/retry";
+    let search = "/v1/sessions/{s}/search";
     vec![
+        Route::get(search, Requires(Read), "searchMessages", routes::search_messages)
+            .summary("Find the messages of a session that have some words")
+            .returns::<HitList>(200, "The messages, with excerpts"),
         Route::get(path, Requires(Read), "listMessages", routes::list_messages)
             .summary("List messages, with the token to watch from without a gap")
             .returns::<MessagePage>(200, "One page, oldest message first"),
@@ -117,6 +139,8 @@ fn messages() -> Vec<Route> {
         Route::post(retry, Requires(Regenerate), "retryMessage", routes::retry_message)
             .summary("Answer a message again; the old reply leaves the history")
             .header(IDEMPOTENCY_KEY)
+            .body::<MessageBody>(JSON, "The message that replaces it")
+            .optional()
             .returns::<Accepted>(202, "The new reply has started")
             .returns_as::<String>(200, SSE, "The reply, with `Accept: text/event-stream`"),
     ]
@@ -174,6 +198,9 @@ fn blobs_agents_approvals() -> Vec<Route> {
         Route::get("/v1/approvals", Requires(Read), "listApprovals", routes::list_approvals)
             .summary("List the pending calls of all sessions")
             .returns::<ApprovalList>(200, "The pending calls"),
+        Route::get("/v1/me", Requires(Read), "getMe", routes::get_me)
+            .summary("Get the holder of the credentials, and their scopes")
+            .returns::<MeView>(200, "The holder"),
         Route::post("/v1/tickets", NoTicket, "createTicket", health::create_ticket)
             .summary("Create a ticket for EventSource and WebSocket: one use, 60 seconds")
             .returns::<TicketView>(201, "The ticket"),
@@ -193,6 +220,12 @@ fn protocols() -> Vec<Route> {
             .header(LAST_FRAME_ID)
             .body::<AgUiRunInput>(JSON, "RunAgentInput")
             .returns_as::<String>(200, SSE, "The run"),
+        Route::get("/ag-ui/{agent}", Requires(Read), "agUiJoin", ag_ui::join::join)
+            .summary("AG-UI: find the run of a thread, as TanStack AI does, and join it")
+            .header(LAST_FRAME_ID)
+            .any_query()
+            .returns::<ThreadView>(200, "The run to join, or with `runId` its events")
+            .returns_as::<String>(200, SSE, ""),
         Route::post("/ag-ui/{agent}/{thread}/stop", Requires(Chat), "agUiStop", ag_ui::stop)
             .summary("AG-UI: stop the reply that runs in a thread")
             .returns_nothing(204, "Stopped"),
@@ -216,23 +249,25 @@ fn protocols() -> Vec<Route> {
 /// Agents as models: OpenAI's and Anthropic's.
 fn models() -> Vec<Route> {
     let model = RequiresAtLeast(Chat, &[Publish]);
-    vec![
-        Route::get("/v1/models", Requires(Read), "listModels", openai::models::list_models)
+    let all = vec![
+        Route::get("/v1/models", Requires(ListModels), "listModels", openai::models::list_models)
             .summary("List the agents as models of OpenAI and Anthropic")
             .errors_of(Dialect::OpenAi)
-            .any_query()
             .returns::<ModelList>(200, "The models"),
-        Route::get("/v1/models/{model}", Requires(Read), "getModel", openai::models::get_model)
-            .summary("Get an agent as a model")
-            .errors_of(Dialect::OpenAi)
-            .any_query()
-            .returns::<ModelView>(200, "The model"),
+        Route::get(
+            "/v1/models/{model}",
+            Requires(ListModels),
+            "getModel",
+            openai::models::get_model,
+        )
+        .summary("Get an agent as a model")
+        .errors_of(Dialect::OpenAi)
+        .returns::<ModelView>(200, "The model"),
         Route::post("/v1/chat/completions", model, "createChatCompletion", openai::chat::complete)
             .summary("OpenAI Chat Completions: an agent as a model")
             .errors_of(Dialect::OpenAi)
             .header(SESSION)
             .header(IDEMPOTENCY_KEY)
-            .any_query()
             .body::<ChatCompletionRequest>(JSON, "A Chat Completions request")
             .returns::<ChatCompletion>(200, "The completion, or its chunks with `stream: true`")
             .returns_as::<String>(200, SSE, ""),
@@ -244,7 +279,6 @@ fn models() -> Vec<Route> {
         )
         .summary("Anthropic Messages: estimate the tokens of a request")
         .errors_of(Dialect::Anthropic)
-        .any_query()
         .body::<AnthropicRequest>(JSON, "A Messages request")
         .returns::<TokenCount>(200, "The estimate"),
         Route::post("/v1/messages", model, "createMessage", anthropic::messages)
@@ -252,24 +286,33 @@ fn models() -> Vec<Route> {
             .errors_of(Dialect::Anthropic)
             .header(SESSION)
             .header(IDEMPOTENCY_KEY)
-            .any_query()
             .body::<AnthropicRequest>(JSON, "A Messages request")
             .returns::<Message>(200, "The message, or its events with `stream: true`")
             .returns_as::<String>(200, SSE, ""),
-    ]
+    ];
+    all.into_iter().map(Route::any_query).collect()
 }
 
 fn responses() -> Vec<Route> {
-    vec![
+    let all = vec![
         Route::post("/v1/responses", Requires(Chat), "createResponse", openai::responses::create)
             .summary("OpenAI Responses: an agent as a model")
-            .errors_of(Dialect::OpenAi)
             .header(SESSION)
             .header(IDEMPOTENCY_KEY)
-            .any_query()
             .body::<ResponseRequest>(JSON, "A Responses request")
             .returns::<Response<'_>>(200, "The response, or its events with `stream: true`")
             .returns_as::<String>(200, SSE, ""),
+        Route::get(
+            "/v1/responses",
+            Requires(Chat),
+            "openResponseSocket",
+            openai::responses::socket::open_response_socket,
+        )
+        .summary("OpenAI Responses: open a WebSocket that creates one response after the other")
+        .errors_of(Dialect::OpenAi)
+        .header(SESSION)
+        .any_query()
+        .returns_nothing(101, "The socket"),
         Route::get(
             "/v1/responses/{id}",
             Requires(Read),
@@ -277,8 +320,6 @@ fn responses() -> Vec<Route> {
             openai::responses::retrieve,
         )
         .summary("Get a response, or stream its events again")
-        .errors_of(Dialect::OpenAi)
-        .any_query()
         .returns::<Response<'_>>(200, "The response, or its events with `stream=true`")
         .returns_as::<String>(200, SSE, ""),
         Route::post(
@@ -288,8 +329,6 @@ fn responses() -> Vec<Route> {
             openai::responses::cancel,
         )
         .summary("Stop a response")
-        .errors_of(Dialect::OpenAi)
-        .any_query()
         .returns::<Response<'_>>(200, "The response"),
         Route::delete(
             "/v1/responses/{id}",
@@ -298,8 +337,6 @@ fn responses() -> Vec<Route> {
             openai::responses::delete,
         )
         .summary("Remove a response and its input from the history")
-        .errors_of(Dialect::OpenAi)
-        .any_query()
         .returns::<DeletedView>(200, "Deleted"),
         Route::get(
             "/v1/responses/{id}/input_items",
@@ -308,9 +345,19 @@ fn responses() -> Vec<Route> {
             openai::responses::list_input_items,
         )
         .summary("List the items that a response answers")
-        .errors_of(Dialect::OpenAi)
-        .any_query()
         .returns::<ItemList>(200, "One page"),
+        Route::post(
+            "/v1/responses/compact",
+            RequiresAtLeast(Chat, &[Read]),
+            "compactResponse",
+            openai::responses::compact,
+        )
+        .summary("OpenAI Responses: replace a conversation by its user messages and a summary")
+        .errors_of(Dialect::OpenAi)
+        .header(SESSION)
+        .any_query()
+        .body::<ResponseRequest>(JSON, "A Responses request; `input` may be missing")
+        .returns::<CompactedResponse>(200, "The compacted conversation"),
         Route::post(
             "/v1/responses/input_tokens",
             Requires(Chat),
@@ -318,17 +365,17 @@ fn responses() -> Vec<Route> {
             openai::responses::count_input_tokens,
         )
         .summary("OpenAI Responses: estimate the tokens of a request")
-        .errors_of(Dialect::OpenAi)
         .header(SESSION)
-        .any_query()
         .body::<ResponseRequest>(JSON, "A Responses request")
         .returns::<InputTokens>(200, "The estimate"),
-    ]
+    ];
+    all.into_iter().map(|route| route.errors_of(Dialect::OpenAi).any_query()).collect()
 }
 
 fn conversations() -> Vec<Route> {
     let (path, one) = ("/v1/conversations", "/v1/conversations/{id}");
-    let items = "/v1/conversations/{id}/items";
+    let list = "/v1/conversations/{id}/items";
+    let item = "/v1/conversations/{id}/items/{item}";
     let all = vec![
         Route::post(path, Requires(Chat), "createConversation", conversations::create_conversation)
             .summary("OpenAI Conversations: create a session")
@@ -344,14 +391,31 @@ fn conversations() -> Vec<Route> {
         )
         .summary("Delete a session with all its events and messages")
         .returns::<DeletedView>(200, "Deleted, also after a crash"),
-        Route::get(
-            items,
-            Requires(Read),
-            "listConversationItems",
-            conversations::list_conversation_items,
+        Route::post(one, Requires(Chat), "updateConversation", conversations::update_conversation)
+            .summary("Change the metadata of a session")
+            .returns::<ConversationView>(200, "The conversation"),
+        Route::get(list, Requires(Read), "listConversationItems", items::list_conversation_items)
+            .summary("List the history of a session as items")
+            .returns::<ItemList>(200, "One page"),
+        Route::post(
+            list,
+            Requires(Chat),
+            "createConversationItems",
+            items::create_conversation_items,
         )
-        .summary("List the history of a session as items")
-        .returns::<ItemList>(200, "One page"),
+        .summary("Add items to the history of a session, without a reply")
+        .returns::<ItemList>(200, "The items"),
+        Route::get(item, Requires(Read), "getConversationItem", items::get_conversation_item)
+            .summary("Get an item of a session's history")
+            .returns::<Fields>(200, "The item"),
+        Route::delete(
+            item,
+            Requires(DeleteItem),
+            "deleteConversationItem",
+            items::delete_conversation_item,
+        )
+        .summary("Remove an item from a session's history")
+        .returns::<ConversationView>(200, "The conversation"),
     ];
     all.into_iter().map(|route| route.errors_of(Dialect::OpenAi).any_query()).collect()
 }

@@ -22,10 +22,14 @@ pub(crate) enum Action {
     Fork,
     /// Cancel a response of the Responses API, which returns the response.
     CancelResponse,
+    /// Delete an item of a conversation, which returns the conversation.
+    DeleteItem,
     /// Send a hint that starts a reply.
     StartWithHint,
     /// Upload a blob.
     StoreBlob,
+    /// List the agents as models: clients do that before they chat.
+    ListModels,
     /// Read what concerns the whole server, such as metrics.
     Administer,
 }
@@ -47,11 +51,12 @@ impl Action {
             Self::Chat => RequiredScopes::All(&[Scope::Chat]),
             Self::Publish => RequiredScopes::All(&[Scope::Publish]),
             Self::Confirm => RequiredScopes::All(&[Scope::Approve]),
-            Self::Regenerate | Self::Fork | Self::CancelResponse => {
+            Self::Regenerate | Self::Fork | Self::CancelResponse | Self::DeleteItem => {
                 RequiredScopes::All(&[Scope::Chat, Scope::Read])
             }
             Self::StartWithHint => RequiredScopes::All(&[Scope::Publish, Scope::Chat]),
             Self::StoreBlob => RequiredScopes::Any(&[Scope::Chat, Scope::Publish]),
+            Self::ListModels => RequiredScopes::Any(&[Scope::Chat, Scope::Read]),
             Self::Administer => RequiredScopes::All(&[Scope::Admin]),
         }
     }
@@ -66,8 +71,10 @@ impl Action {
             Self::Regenerate => "retry or edit a message",
             Self::Fork => "copy a session",
             Self::CancelResponse => "cancel a response",
+            Self::DeleteItem => "delete an item of a conversation",
             Self::StartWithHint => "start a reply with a hint",
             Self::StoreBlob => "upload a blob",
+            Self::ListModels => "list the models",
             Self::Administer => "read what concerns the whole server",
         }
     }

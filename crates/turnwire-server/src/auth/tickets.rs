@@ -1,14 +1,18 @@
 //! Tickets: short-lived credentials that a browser puts into a URL when it cannot set a header. Valid once,
 //! for a minute, and never longer than the credentials that created it.
 
-use super::Identity;
+use super::{Auth, Identity, Scope, Scopes};
+use crate::error::{ApiError, ApiResult};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::Timestamp;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
+use turnwire_log::visible_sessions::SessionPattern;
 
 /// How long a ticket is valid.
 const LIFETIME: Duration = Duration::from_mins(1);
@@ -51,6 +55,68 @@ impl Tickets {
     }
 }
 
+/// A ticket as nodes of a cluster share it: what its identity may do. Its text is not in here.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct SharedTicket {
+    tenant: String,
+    scopes: Vec<String>,
+    subject: Option<String>,
+    sessions: Option<Vec<String>>,
+    /// How long the credentials of its maker were valid when it was made, and when that was, in milliseconds since 1970.
+    expires: Option<(u64, i64)>,
+    holder: String,
+}
+
+impl SharedTicket {
+    /// Creates a ticket for the holder of credentials.
+    pub(crate) fn issue(maker: &Identity) -> ApiResult<(Ticket, Self)> {
+        let now = Instant::now();
+        if super::is_expired(maker.expires_at, now) {
+            return Err(super::expired_error());
+        }
+        let text = random_text().ok_or_else(|| ApiError::internal("no random numbers"))?;
+        let left = maker.expires_at.map(|at| at.saturating_duration_since(now));
+        let expires = left.map(|left| {
+            (u64::try_from(left.as_millis()).unwrap_or(u64::MAX), Timestamp::now().as_millisecond())
+        });
+        let scopes = Scope::ALL.into_iter().filter(|scope| maker.scopes.allow(*scope));
+        let shared = Self {
+            tenant: maker.tenant.name().to_string(),
+            scopes: scopes.map(|scope| scope.name().to_owned()).collect(),
+            subject: maker.subject.as_deref().map(str::to_owned),
+            sessions: maker
+                .sessions
+                .as_ref()
+                .map(|rules| rules.iter().map(ToString::to_string).collect()),
+            expires,
+            holder: maker.holder.to_string(),
+        };
+        let expires_in = left.map_or(LIFETIME, |left| left.min(LIFETIME));
+        Ok((Ticket { text, expires_in }, shared))
+    }
+
+    /// The identity of its holder.
+    pub(crate) fn into_identity(self, auth: &Auth) -> Option<Arc<Identity>> {
+        let scopes: Option<Scopes> =
+            self.scopes.iter().map(|name| name.parse::<Scope>().ok()).collect();
+        let expires_at = self.expires.map(|(left, made_ms)| {
+            // A clock that is behind makes the time shorter, never longer.
+            let since = Timestamp::now().as_millisecond().abs_diff(made_ms);
+            Instant::now() + Duration::from_millis(left.saturating_sub(since))
+        });
+        let sessions = self.sessions;
+        Some(Arc::new(Identity {
+            subject: self.subject.map(Into::into),
+            sessions: sessions
+                .map(|rules| rules.iter().map(|rule| SessionPattern::new(rule)).collect()),
+            expires_at,
+            is_ticket: true,
+            holder: self.holder.into(),
+            ..Identity::new(auth.tenant(&self.tenant), scopes?)
+        }))
+    }
+}
+
 /// 256 random bits as text for a URL.
 pub(crate) fn random_text() -> Option<String> {
     let mut bytes = [0; 32];
@@ -63,7 +129,7 @@ mod tests {
     use super::*;
 
     fn anybody() -> Arc<Identity> {
-        crate::auth::Auth::without_credentials(&crate::config::Limits::default()).anonymous()
+        Auth::without_credentials(&crate::config::Limits::default()).anonymous()
     }
 
     #[test]

@@ -54,6 +54,7 @@ pub struct AgentConfig {
     #[serde(default)]
     pub on_hint: OnHint,
     /// The model that is called when the first one fails.
+    #[serde(default, deserialize_with = "Fallback::read")]
     pub fallback: Option<Fallback>,
     /// The most output tokens of one model call.
     pub max_tokens: Option<u32>,
@@ -177,7 +178,8 @@ impl Prices {
 }
 
 /// The model that is called when the first one fails: its name, or a table.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Fallback {
     /// The model.
     pub model: ModelRef,
@@ -191,20 +193,10 @@ pub struct Fallback {
     pub price_per_million: Option<Prices>,
 }
 
-impl<'de> Deserialize<'de> for Fallback {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct FallbackTable {
-            model: ModelRef,
-            base_url: Option<WebUrl>,
-            api_key_env: Option<String>,
-            api_key_file: Option<std::path::PathBuf>,
-            price_per_million: Option<Prices>,
-        }
-
+impl Fallback {
+    /// Reads a table, or only the name of the model.
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Self>, D::Error> {
         struct Either;
-
         impl<'de> Visitor<'de> for Either {
             type Value = Fallback;
 
@@ -215,9 +207,8 @@ impl<'de> Deserialize<'de> for Fallback {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Fallback, E> {
-                let model = text.parse().map_err(E::custom)?;
                 Ok(Fallback {
-                    model,
+                    model: text.parse().map_err(E::custom)?,
                     base_url: None,
                     api_key_env: None,
                     api_key_file: None,
@@ -226,13 +217,10 @@ impl<'de> Deserialize<'de> for Fallback {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Fallback, A::Error> {
-                let FallbackTable { model, base_url, api_key_env, api_key_file, price_per_million } =
-                    FallbackTable::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(Fallback { model, base_url, api_key_env, api_key_file, price_per_million })
+                Fallback::deserialize(MapAccessDeserializer::new(map))
             }
         }
-
-        from.deserialize_any(Either)
+        from.deserialize_any(Either).map(Some)
     }
 }
 

@@ -5,7 +5,8 @@ mod agents;
 use super::Config;
 use super::limits::{Limits, Retention};
 use super::problem::{Problem, SettingsText};
-use super::{ConversationsConfig, LinksConfig};
+use super::{ClusterConfig, ConversationsConfig, LinksConfig};
+use crate::auth::is_valid_id;
 use http::HeaderName;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ pub(crate) fn check(config: &Config, source: &SettingsText<'_>) -> Vec<Problem> 
     check_budgets(&config.limits, &mut wrong);
     check_links(&config.links, &mut wrong);
     check_conversations(&config.conversations, &mut wrong);
+    check_cluster(&config.cluster, &mut wrong);
     problems
 }
 
@@ -42,7 +44,7 @@ type Report<'a> = dyn FnMut(&[&str], String) + 'a;
 fn check_credentials(config: &Config, wrong: &mut Report<'_>) {
     for (index, token) in config.auth.tokens.iter().enumerate() {
         let index = index.to_string();
-        if !is_tenant_name(&token.tenant) {
+        if !is_valid_id(&token.tenant) {
             wrong(&["auth", "tokens", &index, "tenant"], TENANT_RULE.into());
         }
         if token.scopes.is_empty() {
@@ -80,17 +82,13 @@ fn check_credentials(config: &Config, wrong: &mut Report<'_>) {
             );
         }
     }
-    if jwt.tenant.as_deref().is_some_and(|tenant| !is_tenant_name(tenant)) {
+    if jwt.tenant.as_deref().is_some_and(|tenant| !is_valid_id(tenant)) {
         wrong(&path("tenant"), TENANT_RULE.into());
     }
 }
 
-const TENANT_RULE: &str = "a tenant is 1 to 128 of A-Z a-z 0-9 . _ : -";
-
 /// Tenants are named as sessions are.
-pub(crate) fn is_tenant_name(name: &str) -> bool {
-    crate::auth::is_valid_id(name)
-}
+const TENANT_RULE: &str = "a tenant is 1 to 128 of A-Z a-z 0-9 . _ : -";
 
 fn check_limits(limits: &Limits, wrong: &mut Report<'_>) {
     let mut at_least = |key: &str, value: u64, least: u64| {
@@ -117,6 +115,7 @@ fn check_limits(limits: &Limits, wrong: &mut Report<'_>) {
         ("idle_timeout", limits.idle_timeout),
         ("write_stall", limits.write_stall),
         ("heartbeat", limits.heartbeat),
+        ("response_socket", limits.response_socket),
     ];
     for (key, _) in zero.into_iter().filter(|(_, time)| time.0.is_zero()) {
         wrong(&["limits", key], "must be more than 0".into());
@@ -156,6 +155,36 @@ fn check_conversations(conversations: &ConversationsConfig, wrong: &mut Report<'
     let is_name = |name: &str| HeaderName::from_bytes(name.as_bytes()).is_ok();
     if let Some(name) = conversations.id_headers.iter().find(|name| !is_name(name)) {
         wrong(&["conversations", "id_headers"], format!("{name:?} is not the name of a header"));
+    }
+}
+
+/// A node needs some time to renew its lease, also on a busy machine.
+const MIN_LEASE: Duration = Duration::from_secs(1);
+
+fn check_cluster(cluster: &ClusterConfig, wrong: &mut Report<'_>) {
+    if cluster.lease.0 < MIN_LEASE {
+        wrong(
+            &["cluster", "lease"],
+            "a lease of less than 1s would be lost on a busy machine".into(),
+        );
+    }
+    if cluster.listen.is_some_and(|address| address.ip().is_unspecified())
+        && cluster.advertise.is_none()
+    {
+        let message =
+            "other nodes cannot reach this address: set `cluster.advertise` to HOST:PORT, too";
+        wrong(&["cluster", "listen"], message.into());
+    }
+    if cluster.poll.0.is_zero() {
+        wrong(&["cluster", "poll"], "must be more than 0".into());
+    }
+    let is_address = |address: &str| {
+        address
+            .rsplit_once(':')
+            .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+    };
+    if cluster.advertise.as_deref().is_some_and(|address| !is_address(address)) {
+        wrong(&["cluster", "advertise"], "expected HOST:PORT, for example 10.0.0.5:4748".into());
     }
 }
 

@@ -54,6 +54,8 @@ pub struct Limits {
     pub requests_per_second: u32,
     /// Messages of one WebSocket per second on average, pings included; a burst may have ten times as many.
     pub websocket_messages_per_second: u32,
+    /// How long a WebSocket of the Responses API may be open.
+    pub response_socket: HumanDuration,
     /// Unused tickets.
     pub tickets: usize,
     /// How long a search, or another list of sessions, may take.
@@ -88,6 +90,7 @@ impl Default for Limits {
             connections_per_tenant: 20_000,
             requests_per_second: 100_000,
             websocket_messages_per_second: 1_000,
+            response_socket: seconds(3600),
             tickets: 10_000,
             search_timeout: seconds(5),
             searches: 4,

@@ -148,45 +148,13 @@ fn nearest_name(message: &str) -> Option<&str> {
         message.strip_prefix("unknown field `").or(message.strip_prefix("unknown variant `"))?;
     let (wrong, expected) = rest.split_once('`')?;
     let known = expected.split('`').skip(1).step_by(2);
-    let (distance, name) = known.map(|name| (edit_distance(wrong, name), name)).min()?;
+    let (distance, name) = known.map(|name| (strsim::levenshtein(wrong, name), name)).min()?;
     (distance <= 1 + wrong.len() / 3).then_some(name)
-}
-
-/// The Levenshtein distance.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = i;
-        let mut left = i + 1;
-        for (cell, y) in row.iter_mut().skip(1).zip(b.chars()) {
-            let above = *cell;
-            left = (diagonal + usize::from(x != y)).min(above + 1).min(left + 1);
-            diagonal = above;
-            *cell = left;
-        }
-        if let Some(first) = row.first_mut() {
-            *first = i + 1;
-        }
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_distance_is_that_of_levenshtein() {
-        for (a, b, expected) in [
-            ("", "", 0),
-            ("listen", "lisen", 1),
-            ("kitten", "sitting", 3),
-            ("abc", "", 3),
-            ("", "abc", 3),
-        ] {
-            assert_eq!(edit_distance(a, b), expected, "{a} {b}");
-        }
-    }
 
     #[test]
     fn a_far_name_is_no_suggestion() {

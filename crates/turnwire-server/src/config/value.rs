@@ -135,6 +135,40 @@ pub enum StoreUrl {
     Memory,
     /// In this SQLite file.
     Sqlite(PathBuf),
+    /// In this Postgres database.
+    Postgres(DatabaseUrl),
+}
+
+/// A `postgres://` URL. It may have a password, which is shown nowhere.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DatabaseUrl(String);
+
+impl DatabaseUrl {
+    /// The URL, with its password.
+    pub fn secret(&self) -> &str {
+        &self.0
+    }
+}
+
+/// User, hosts and database, without password and parameters.
+impl fmt::Display for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let url = self.0.split('?').next().unwrap_or_default();
+        let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
+        match rest.rsplit_once('@') {
+            Some((user, place)) => {
+                let user = user.split(':').next().unwrap_or_default();
+                write!(f, "{scheme}://{user}@{place}")
+            }
+            None => write!(f, "{scheme}://{rest}"),
+        }
+    }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
 }
 
 impl FromStr for StoreUrl {
@@ -148,10 +182,13 @@ impl FromStr for StoreUrl {
         match (text, sqlite()) {
             ("memory" | "memory:", _) => Ok(Self::Memory),
             (_, Some(path)) if !path.is_empty() => Ok(Self::Sqlite(path.into())),
-            _ => Err(format!(
-                "invalid store \"{text}\": expected \"sqlite:PATH\", such as \"sqlite:turnwire.db\", or \
-                 \"memory:\", which is lost when the server ends"
-            )),
+            _ if ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) => {
+                Ok(Self::Postgres(DatabaseUrl(text.to_owned())))
+            }
+            // The text may hold a password.
+            _ => Err("invalid store: expected \"sqlite:PATH\", such as \"sqlite:turnwire.db\", \
+                      \"postgres://USER:PASSWORD@HOST/DATABASE\", or \"memory:\", which is lost when the server ends"
+                .to_owned()),
         }
     }
 }
@@ -161,6 +198,7 @@ impl fmt::Display for StoreUrl {
         match self {
             Self::Memory => f.write_str("memory:"),
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::Postgres(url) => write!(f, "{url}"),
         }
     }
 }
@@ -388,13 +426,18 @@ mod tests {
     }
 
     #[test]
-    fn a_store_is_a_file_or_memory() {
+    fn a_store_is_a_file_a_database_or_memory() {
         let store = |text: &str| text.parse::<StoreUrl>().ok();
         assert_eq!(store("memory:"), Some(StoreUrl::Memory));
         assert_eq!(store("sqlite:a/b.db"), Some(StoreUrl::Sqlite("a/b.db".into())));
         assert_eq!(store("sqlite:///a/b.db"), Some(StoreUrl::Sqlite("/a/b.db".into())));
         assert_eq!(store("sqlite:"), None);
-        assert_eq!(store("postgres://x"), None);
+        assert_eq!(store("mysql://x"), None);
+        let url = "postgres://me:pass:w@rd@one:5433,two/turnwire?sslmode=require&password=x";
+        let database = store(url).unwrap();
+        assert_eq!(database.to_string(), "postgres://me@one:5433,two/turnwire");
+        assert!(!format!("{database:?}").contains("pass"));
+        assert!(matches!(database, StoreUrl::Postgres(secret) if secret.secret() == url));
     }
 
     #[test]

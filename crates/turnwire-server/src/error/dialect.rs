@@ -89,14 +89,8 @@ impl From<&ApiError> for OpenAiErrorBody {
             _ => error.name(),
         };
         let message = message_with_hint(error);
-        Self {
-            error: OpenAiError {
-                message,
-                r#type: kind.into(),
-                param: None,
-                code: Some(code.into()),
-            },
-        }
+        let param = (code == "previous_response_not_found").then(|| "previous_response_id".into());
+        Self { error: OpenAiError { message, r#type: kind.into(), param, code: Some(code.into()) } }
     }
 }
 

@@ -17,7 +17,7 @@ const HEADERS: HeaderValue = HeaderValue::from_static(
 );
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "x-request-id, retry-after, location, turnwire-ignored-options, x-workflow-run-id, \
-     x-workflow-stream-tail-index",
+     x-workflow-stream-tail-index, x-resumable-stream-id",
 );
 
 pub(crate) struct Origins {

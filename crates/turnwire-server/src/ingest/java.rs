@@ -57,13 +57,9 @@ impl JavaReplies {
         frames: &BodyFrames<'_>,
     ) -> ApiResult<Vec<BatchEvent<'static>>> {
         let alone = batch::decode_frames(&mut batch::new_decoder(WIRE, None)?, body, frames)?;
-        let (open, _) = session
-            .transact(&[], |tx| {
-                let own = tx.replies().iter().find(|reply| !reply.is_of_sub_agent());
-                let own = own.map(|reply| (reply.msg().id().to_owned(), reply.first_seq()));
-                Ok::<_, ApiError>(own)
-            })
-            .await?;
+        let snapshot = session.snapshot().await?;
+        let own = snapshot.open.iter().find(|reply| !reply.is_of_sub_agent());
+        let open = own.map(|reply| (reply.msg().id().to_owned(), reply.first_seq()));
         let mut decoder = match (find_edge(&alone), open) {
             (Some(ReplyEdge::Start(id) | ReplyEdge::End(id)), Some((open, first)))
                 if id == open =>

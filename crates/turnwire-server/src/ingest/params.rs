@@ -44,7 +44,7 @@ impl<'de> Deserialize<'de> for Flag {
 }
 
 /// What to do with an event that does not fit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Tolerance {
     /// Refuse the request.
     #[default]

@@ -10,6 +10,7 @@ use super::producer::Publisher;
 use super::publish::SkippedEvent;
 use crate::App;
 use crate::auth::{Caller, Scope, expired_error, wait_until_expired};
+use crate::cluster::operation::take_ownership;
 use crate::error::{ApiError, ApiResult};
 use crate::extract;
 use crate::limits::UnreadBytes;
@@ -101,6 +102,7 @@ impl Pipe {
             skipped: Vec::new(),
             stored: 0,
         };
+        take_ownership(&reply.app, &reply.session).await?;
         let given: Vec<&str> = reply.given_id.as_deref().into_iter().collect();
         reply.session.transact(&given, |tx| reply.check_may_begin(tx)).await?;
         let decoder = wire.decoder(&decoding).map_err(ApiError::internal)?;
@@ -132,11 +134,7 @@ impl Pipe {
                 Err(error)
             }
             PipeEnd::BadEvent(error) => {
-                let reason = ReplyError {
-                    r#type: ErrorType::InvalidRequest,
-                    message: error.message().to_owned(),
-                    ..ReplyError::default()
-                };
+                let reason = ReplyError::new(ErrorType::InvalidRequest, error.message());
                 self.reply.end_reply(&FinishedReason::Error, Some(&reason)).await?;
                 self.reply.app.ingest.counts.count_refused(1);
                 Err(error)

@@ -5,6 +5,7 @@ use super::params::Tolerance;
 use super::producer::Publisher;
 use crate::App;
 use crate::auth::Caller;
+use crate::cluster::operation::{OwnerOperation, run_at_owner};
 use crate::error::{ApiError, ApiResult};
 use crate::turns::client_events::{self, EventsAccepted};
 use crate::turns::event_origin::EventOrigin;
@@ -13,14 +14,14 @@ use axum::body::Body;
 use axum::response::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::sync::Arc;
 use turnwire_core::{Error, ErrorKind, Event, EventKind, Head};
 use turnwire_log::{PushOutcome, Session};
 
 /// What became of a request.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Published {
     pub last: Head,
     pub stored: u64,
@@ -51,15 +52,72 @@ pub struct PublishedView<'a> {
 }
 
 /// An event that was left out.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct SkippedEvent {
     pub at: usize,
     pub r#type: String,
     pub message: String,
 }
 
+/// Stores the events of a producer that a request brings: all, or none.
+pub(crate) async fn publish_body(
+    app: &Arc<App>,
+    session: &Arc<Session>,
+    publisher: Publisher<'_>,
+    wire: &str,
+    body: &[u8],
+    tolerance: Tolerance,
+) -> ApiResult<Published> {
+    if app.cluster.is_none() || session.is_owned() {
+        let batch = super::read_batch(app, session, wire, body).await?;
+        let result = publish(app, session, publisher, batch, tolerance).await;
+        if !result.as_ref().is_err_and(ApiError::is_owned_elsewhere) {
+            return result;
+        }
+    }
+    let operation = PublishOperation {
+        id: publisher.id.to_owned(),
+        fence: publisher.fence,
+        holder: publisher.holder.to_owned(),
+        is_admin: publisher.is_admin,
+        wire: wire.to_owned(),
+        body: super::batch::read_text(body)?.to_owned(),
+        tolerance,
+    };
+    run_at_owner(app, session, operation).await
+}
+
+/// Events of a producer, on their way to the owner of the session.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct PublishOperation {
+    id: String,
+    fence: u64,
+    holder: String,
+    is_admin: bool,
+    wire: String,
+    body: String,
+    tolerance: Tolerance,
+}
+
+impl OwnerOperation for PublishOperation {
+    const NAME: &'static str = "publish";
+    type Output = Published;
+
+    async fn run(self, app: &Arc<App>, session: &Arc<Session>) -> ApiResult<Published> {
+        let Self { id, fence, holder, is_admin, wire, body, tolerance } = &self;
+        let publisher = Publisher { id, fence: *fence, holder, is_admin: *is_admin };
+        let batch = super::read_batch(app, session, wire, body.as_bytes()).await?;
+        publish(app, session, publisher, batch, *tolerance).await
+    }
+
+    /// Events are known by their ids.
+    fn is_repeatable(&self) -> bool {
+        true
+    }
+}
+
 /// Stores the events of a producer: all, or none.
-pub(crate) async fn publish(
+async fn publish(
     app: &App,
     session: &Arc<Session>,
     publisher: Publisher<'_>,

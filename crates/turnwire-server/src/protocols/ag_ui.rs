@@ -1,10 +1,13 @@
-//! AG-UI: `POST /ag-ui/{agent}` and `POST /ag-ui/{agent}/{thread}/stop`.
+//! AG-UI: `POST /ag-ui/{agent}`, `GET /ag-ui/{agent}` (`join`) and `POST /ag-ui/{agent}/{thread}/stop`.
 //!
 //! A client sends its whole history with each request. What is new decides what the request does: new user messages
 //! start a reply, answers continue one, and without either the client resumes and gets the current state. So a
 //! repeated request does nothing twice.
 //!
 //! With `Last-Event-ID` a request stores nothing: it continues the response that the frame belongs to.
+
+mod edits;
+pub(crate) mod join;
 
 use super::resume::{check_resumable, last_event_id};
 use super::{
@@ -14,7 +17,7 @@ use super::{
 use crate::app::App;
 use crate::auth::{Action, Caller, is_valid_id};
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{BodyBytes, Path};
+use crate::extract::{BodyBytes, Path, Query};
 use crate::stream::{
     FrameId, PausePolicy, ReplyPosition, ReplyStreamOptions, ReplySubscriber, ResponseKey,
     sse_response_with,
@@ -22,33 +25,57 @@ use crate::stream::{
 use crate::turns::EXTERNAL;
 use crate::turns::client_context;
 use crate::turns::client_events;
+use crate::turns::hints::is_hint_message;
 use crate::turns::send::{SendRequest, is_blank, send_all};
 use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderMap, StatusCode};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use std::collections::HashSet;
 use std::sync::Arc;
 use turnwire_agent::{ClientContext, ClientTool};
 use turnwire_core::{Event, Fields, Json, Msg, Role, ToolCall};
 use turnwire_log::{PendingCalls, Session, Snapshot};
-use turnwire_wires::ag_ui::{HistoryDifference, PendingReply, RunInput, RunOptions};
+use turnwire_wires::ag_ui::{ClientVersion, HistoryDifference, PendingReply, RunInput, RunOptions};
 use turnwire_wires::{EncoderOptions, Frames, Wire, sse as lines};
 
 /// How often a request is evaluated again after it lost a race.
 const MAX_ATTEMPTS: usize = 3;
+
+/// What stands behind the `?`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+pub struct RunQuery {
+    /// Whose history counts where the client has another one than the thread.
+    #[serde(default)]
+    history: HistoryOwner,
+}
+
+/// Whose history counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum HistoryOwner {
+    /// The thread's: a client that lacks messages gets them.
+    #[default]
+    Thread,
+    /// The client's: messages that it lacks were edited or are to be answered again.
+    Client,
+}
 
 /// A run: new messages, answers, or a resume.
 pub async fn run(
     State(app): State<Arc<App>>,
     caller: Caller,
     Path(agent): Path<String>,
+    Query(query): Query<RunQuery>,
     headers: HeaderMap,
     BodyBytes(body): BodyBytes,
 ) -> ApiResult<Response> {
     let text = std::str::from_utf8(&body)
         .map_err(|_| ApiError::bad_request("the body is not UTF-8").hint(EXAMPLE_INPUT))?;
     let input = RunInput::parse(text).map_err(|why| invalid_input(&why))?;
-    let request = RunRequest { app: &app, caller: &caller, agent: &agent, input: &input };
+    let owner = query.history;
+    let request = RunRequest { app: &app, caller: &caller, agent: &agent, input: &input, owner };
     if let Some(id) = last_event_id(&headers)? {
         return request.resume_after(&id).await;
     }
@@ -96,6 +123,7 @@ struct RunRequest<'a> {
     caller: &'a Caller,
     agent: &'a str,
     input: &'a RunInput,
+    owner: HistoryOwner,
 }
 
 impl RunRequest<'_> {
@@ -153,6 +181,9 @@ impl RunRequest<'_> {
 
     async fn handle(&self, session: &Arc<Session>, thread: &ThreadState) -> ApiResult<Response> {
         let new = self.new_messages(&thread.known)?;
+        if let Some(response) = self.apply_client_history(session, thread, &new).await? {
+            return Ok(response);
+        }
         let answers = self.input.answers(&thread.waiting()).map_err(|why| invalid_input(&why))?;
         if !new.is_empty() {
             if let Some(error) = self.busy_reason(thread) {
@@ -226,7 +257,7 @@ impl RunRequest<'_> {
 
     /// How the client's history differs from ours, if the caller may read it.
     fn difference(&self, thread: &ThreadState) -> HistoryDifference {
-        if !self.caller.can(Action::Read) {
+        if !self.caller.can(Action::Read) || self.owner == HistoryOwner::Client {
             return HistoryDifference::None;
         }
         if thread.has_superseded {
@@ -294,8 +325,15 @@ impl RunRequest<'_> {
     fn encoding(&self, resets_client: bool) -> EncoderOptions {
         let session_id = Some(self.input.thread_id.clone());
         let run_id = Some(self.input.run_id.clone());
-        EncoderOptions { session_id, ..EncoderOptions::default() }
-            .with(RunOptions { run_id, resets_client })
+        let version = match self.input.protocol_version {
+            Some(_) => ClientVersion::V1,
+            None => ClientVersion::Before1,
+        };
+        EncoderOptions { session_id, ..EncoderOptions::default() }.with(RunOptions {
+            run_id,
+            resets_client,
+            version,
+        })
     }
 
     /// Why no message can be sent now.
@@ -352,6 +390,8 @@ struct ThreadState {
     last_reply: Option<String>,
     /// The role of the last message.
     last_role: Option<Role>,
+    /// The first user message after those that the client has.
+    left_out: Option<String>,
 }
 
 impl ThreadState {
@@ -365,6 +405,7 @@ impl ThreadState {
             difference: HistoryDifference::None,
             last_reply: None,
             last_role: None,
+            left_out: None,
             snapshot,
         };
         thread.known.extend(thread.snapshot.queue.iter().map(|queued| queued.id.clone()));
@@ -384,6 +425,7 @@ impl ThreadState {
                     let text = std::str::from_utf8(&stored.json).map_err(ApiError::internal)?;
                     let msg = Msg::from_json(text).map_err(ApiError::internal)?;
                     thread.track_last(&msg);
+                    thread.track_left_out(&msg, &ids);
                     comparison.add(&msg);
                 }
                 // What was stored after the snapshot is not known yet: sending it again fails, and the request is
@@ -416,6 +458,18 @@ impl ThreadState {
         }
     }
 
+    /// Tracks what the client lacks at the end.
+    fn track_left_out(&mut self, msg: &Msg, ids: &HashSet<String>) {
+        if msg.role() != Role::User || is_hint_message(msg) {
+            return;
+        }
+        if ids.contains(msg.id()) {
+            self.left_out = None;
+        } else {
+            self.left_out.get_or_insert_with(|| msg.id().to_owned());
+        }
+    }
+
     /// The pending calls, to match answers with.
     fn waiting(&self) -> Vec<PendingReply<'_>> {
         let waiting = self.pending.iter().map(|pending| {
@@ -434,6 +488,11 @@ impl ThreadState {
     fn open_reply(&self) -> Option<String> {
         let own = self.snapshot.open.iter().find(|reply| !reply.is_of_sub_agent());
         own.or(self.snapshot.open.first()).map(|reply| reply.msg().id().to_owned())
+    }
+
+    /// Whether a reply runs, and does not wait.
+    fn is_running(&self) -> bool {
+        !self.snapshot.open.is_empty() && self.pending.is_empty()
     }
 
     /// The last reply that has ended.

@@ -5,6 +5,7 @@
 //! | the request ends with | effect |
 //! |---|---|
 //! | user messages that the session does not have | sends them |
+//! | one such message, after a message that others follow in the session | replaces these (`left_out`) |
 //! | a user message that the session has, named in `messageId` | edits it |
 //! | the trigger `regenerate-message` | answers the last message, or the named one, again |
 //! | an assistant message that continues | submits answers to pending calls (`continuation`) |
@@ -15,6 +16,7 @@
 //! transports do. The id of a run, `CHAT~REPLY~BEGIN`, locates the response, so nothing is stored for it.
 
 mod continuation;
+mod left_out;
 
 use super::resume::{check_resumable, last_event_id};
 use super::{follow_reply, open_or_create_session, require_agent, sse_response};
@@ -48,11 +50,17 @@ use turnwire_wires::{EncoderOptions, Wire};
 /// How many messages one request may bring.
 const MAX_NEW_MESSAGES: usize = 64;
 
+/// The protocol's name in the list of wires.
+const WIRE: &str = "ai-sdk";
+
 /// The header that tells clients the protocol's version.
 const VERSION_HEADER: HeaderName = HeaderName::from_static("x-vercel-ai-ui-message-stream");
 
 /// The header with the id of the run, with which a workflow transport reconnects.
 const RUN_HEADER: HeaderName = HeaderName::from_static("x-workflow-run-id");
+
+/// The same for assistant-ui's transport with `resumable`.
+const RESUMABLE_HEADER: HeaderName = HeaderName::from_static("x-resumable-stream-id");
 
 /// The header with the number of the last frame. Workflow transports need it after a negative `startIndex`.
 const TAIL_HEADER: HeaderName = HeaderName::from_static("x-workflow-stream-tail-index");
@@ -216,13 +224,18 @@ impl<'r> NewMessages<'r> {
     }
 }
 
-/// A message with what the application sends along.
+/// A message with what the application sends along. What the message itself has counts if that is nothing.
 fn with_context(request: &ChatRequest, msg: Msg) -> Msg {
-    let (extra, wire) = (request.rest.clone(), "ai-sdk".to_owned());
-    if extra.is_empty() {
+    let sent = ClientContext {
+        tools: request.tools.iter().cloned().map(Into::into).collect(),
+        instructions: request.system.clone(),
+        extra: request.rest.clone(),
+        ..ClientContext::default()
+    };
+    if sent == ClientContext::default() && ClientContext::from_msg(&msg) != sent {
         return msg;
     }
-    ClientContext { extra, wire, ..ClientContext::default() }.attach_to(msg)
+    ClientContext { wire: WIRE.to_owned(), ..sent }.attach_to(msg)
 }
 
 fn nothing_new() -> ApiError {
@@ -292,10 +305,20 @@ impl ChatContext<'_> {
         }
         // Also with `regenerate-message`: then an earlier request did not arrive.
         if !messages.messages.is_empty() {
-            return self.send_messages(messages.validate()?).await;
+            let mut messages = messages.validate()?;
+            let left_out = self.left_out(request, messages.len()).await?;
+            self.end_abandoned_reply(request, left_out.is_some()).await?;
+            return match (left_out, messages.pop()) {
+                (Some(id), Some(msg)) if messages.is_empty() => self.replace(&id, msg).await,
+                (_, last) => {
+                    messages.extend(last);
+                    self.send_messages(messages).await
+                }
+            };
         }
         if request.trigger == Trigger::Regenerate {
             self.caller.require(Action::Regenerate)?;
+            self.end_abandoned_reply(request, true).await?;
             let id = match request.message_id.clone().or(known) {
                 Some(id) => id,
                 None => self.last_message_id().await?.ok_or_else(nothing_new)?,
@@ -304,24 +327,34 @@ impl ChatContext<'_> {
             return self.stream_accepted(sent.map_err(with_protocol_hint)?.accepted()).await;
         }
         if let Some(msg) = request.edited_message(is_known).map_err(invalid_request)? {
-            return self.edit(with_context(request, check_message(msg)?)).await;
+            return self.edit(request, with_context(request, check_message(msg)?)).await;
         }
         self.resume_running(|question| has_id(question, known.as_deref())).await
     }
 
     /// Edits a message. If its content is the same, it is answered again.
-    async fn edit(&self, msg: Msg) -> ApiResult<Response> {
+    async fn edit(&self, request: &ChatRequest, msg: Msg) -> ApiResult<Response> {
         self.caller.require(Action::Regenerate)?;
         let is_same = |known: &Msg| has_id(known, Some(msg.id())) && has_same_content(known, &msg);
-        let idempotency_key = self.idempotency_key.as_ref();
-        let sent = if open_reply(&self.session.snapshot().await?).is_some() {
-            return self.resume_running(is_same).await;
-        } else if self.find_message(msg.id()).await?.is_some_and(|known| is_same(&known)) {
-            retry(self.app, &self.session, msg.id(), idempotency_key).await
-        } else {
+        if open_reply(&self.session.snapshot().await?).is_some() {
+            match self.resume_running(is_same).await {
+                Err(error) if error.name() == "busy" => {
+                    self.end_abandoned_reply(request, true).await?;
+                }
+                done => return done,
+            }
+        }
+        if !self.find_message(msg.id()).await?.is_some_and(|known| is_same(&known)) {
             let id = msg.id().to_owned();
-            edit(self.app, &self.session, &id, msg, idempotency_key).await
-        };
+            return self.replace(&id, msg).await;
+        }
+        let sent = retry(self.app, &self.session, msg.id(), self.idempotency_key.as_ref()).await;
+        self.stream_accepted(sent.map_err(with_protocol_hint)?.accepted()).await
+    }
+
+    /// Replaces a message and everything after it.
+    async fn replace(&self, id: &str, msg: Msg) -> ApiResult<Response> {
+        let sent = edit(self.app, &self.session, id, msg, self.idempotency_key.as_ref()).await;
         self.stream_accepted(sent.map_err(with_protocol_hint)?.accepted()).await
     }
 
@@ -361,7 +394,7 @@ impl ChatContext<'_> {
     async fn send_messages(&self, messages: Vec<Msg>) -> ApiResult<Response> {
         let what = SendRequest {
             messages,
-            idempotency_key: self.idempotency_key.as_ref(),
+            idempotency_key: self.idempotency_key.clone(),
             ..SendRequest::default()
         };
         let sent = send_all(self.app, &self.session, what).await.map_err(with_protocol_hint)?;
@@ -465,8 +498,8 @@ impl ChatContext<'_> {
     }
 
     async fn follow(&self, response: &ResponseKey) -> ApiResult<ReplySubscriber> {
-        let wire = Wire::named("ai-sdk")
-            .ok_or_else(|| ApiError::internal("the wire ai-sdk is missing"))?;
+        let wire =
+            Wire::named(WIRE).ok_or_else(|| ApiError::internal("the wire ai-sdk is missing"))?;
         let options = ReplyStreamOptions {
             wire,
             encoding: EncoderOptions::default(),
@@ -483,7 +516,8 @@ impl ChatContext<'_> {
         let mut response = sse_response(self.app, follow);
         response.headers_mut().insert(VERSION_HEADER, HeaderValue::from_static("v1"));
         if let Ok(run) = HeaderValue::try_from(run) {
-            response.headers_mut().insert(RUN_HEADER, run);
+            response.headers_mut().insert(RUN_HEADER, run.clone());
+            response.headers_mut().insert(RESUMABLE_HEADER, run);
         }
         response
     }

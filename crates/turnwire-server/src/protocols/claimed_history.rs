@@ -36,6 +36,22 @@ pub(crate) fn to_log_messages(history: &[Msg]) -> ApiResult<Vec<Msg>> {
     Ok(messages)
 }
 
+/// The same with system messages, for a conversation that has them outside of requests.
+pub(crate) fn to_conversation(history: &[Msg]) -> ApiResult<Vec<Msg>> {
+    let mut messages = Vec::new();
+    for part in
+        history.chunk_by(|one, next| [one, next].iter().all(|msg| msg.role() != Role::System))
+    {
+        match part {
+            [msg] if msg.role() == Role::System => {
+                messages.push(claimed(msg.to_builder(), Role::System, msg.content().to_vec())?);
+            }
+            part => messages.extend(to_log_messages(part)?),
+        }
+    }
+    Ok(messages)
+}
+
 /// The beginning of an answer that a client gives, as a message of the log.
 pub(crate) fn to_prefill(messages: &[Msg]) -> ApiResult<Option<Msg>> {
     let begun = to_log_messages(messages)?.into_iter().next();

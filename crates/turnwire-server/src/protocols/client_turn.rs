@@ -20,7 +20,7 @@ use crate::turns::send::{
 };
 use http::{HeaderMap, Uri};
 use std::sync::Arc;
-use turnwire_agent::ClientContext;
+use turnwire_agent::{ClientContext, SentHistory};
 use turnwire_core::{Head, Msg, Role};
 use turnwire_log::Session;
 use turnwire_log::store::{MessageQuery, SessionKey, StoredMessage};
@@ -52,19 +52,8 @@ pub(crate) struct ReplyPart {
     pub(crate) begin: ReplyPosition,
     /// Whether the request is a repeated one.
     pub(crate) replayed: bool,
-}
-
-impl ReplyPart {
-    /// Begins to send it, and notes whether the client receives all of it.
-    pub(crate) fn begin_delivery(&self, app: &App) -> Delivery {
-        let after = match self.begin {
-            ReplyPosition::After(cursor) => cursor,
-            ReplyPosition::Start | ReplyPosition::Snapshot | ReplyPosition::SnapshotAt(_) => {
-                Head::EMPTY
-            }
-        };
-        app.deliveries.begin(self.session.key(), &self.reply_id, after)
-    }
+    /// Notes whether the client receives all of it.
+    pub(crate) delivery: Delivery,
 }
 
 impl ClientTurn<'_> {
@@ -144,8 +133,14 @@ impl ClientTurn<'_> {
             Recognized::Branch { session, at, new_from } => {
                 let source = self.open(&session).await?;
                 let key = new_session_key(caller, id.map(str::to_owned))?;
-                let fork = fork_log(app, source, at.into(), key, None).await?;
-                self.send_history(fork, new_from, self.conversation.first_change()).await
+                match fork_log(app, source, at.into(), key, None).await {
+                    Ok(fork) => {
+                        self.send_history(fork, new_from, self.conversation.first_change()).await
+                    }
+                    // Retention has removed the events, but the client has the conversation.
+                    Err(error) if error.name() == "trimmed" => self.start(id).await,
+                    Err(error) => Err(error),
+                }
             }
             Recognized::Resend { session, state } => {
                 let session = self.open(&session).await?;
@@ -153,15 +148,31 @@ impl ClientTurn<'_> {
                     Some(head) => ReplyPosition::After(head),
                     None => ReplyPosition::Start,
                 };
-                Ok(ReplyPart { session, reply_id: state.reply_id, begin, replayed: true })
+                let after = state.results_after.unwrap_or_default();
+                let delivery = app.deliveries.begin(session.key(), &state.reply_id, after);
+                let reply_id = state.reply_id;
+                Ok(ReplyPart { session, reply_id, begin, replayed: true, delivery })
             }
-            Recognized::Retry { session, state } => {
+            Recognized::Cut { session, state, from, kept } => {
                 let session = self.open(&session).await?;
-                let begun = usize::from(!self.conversation.prefill().is_empty());
-                let count = self.conversation.new_messages().len() + begun;
-                let superseded = input_and_reply(&session, &state.reply_id, count).await?;
+                let new = NewMessages {
+                    claimed: vec![*kept],
+                    ..self.split_messages(from, self.conversation.sent())?
+                };
                 let change = self.conversation.change(ExpectedHistory::Input(state.input));
-                let change = change.map(|change| HistoryChange { superseded, ..change });
+                let change = change.map(|change| HistoryChange {
+                    superseded: vec![state.reply_id.clone()],
+                    stops: Some(state.reply_id),
+                    ..change
+                });
+                self.send(session, new, change).await
+            }
+            Recognized::Retry { session, state, input_count, is_lost } => {
+                let session = self.open(&session).await?;
+                let superseded = input_and_reply(&session, &state.reply_id, input_count).await?;
+                let change = self.conversation.change(ExpectedHistory::Input(state.input));
+                let stops = is_lost.then_some(state.reply_id);
+                let change = change.map(|change| HistoryChange { superseded, stops, ..change });
                 self.send_history(session, self.conversation.new_from(), change).await
             }
         }
@@ -175,7 +186,7 @@ impl ClientTurn<'_> {
     /// Starts a session that takes the whole history in.
     async fn start(&self, id: Option<&str>) -> ApiResult<ReplyPart> {
         let Self { app, caller, .. } = self;
-        let mut new = self.split_messages(0)?;
+        let mut new = self.split_messages(0, self.conversation.sent())?;
         // A session with a random id is created only after its messages are known to be valid.
         if id.is_none() {
             new.messages = links::fetch_links(app, caller.tenant(), new.messages).await?;
@@ -193,12 +204,21 @@ impl ClientTurn<'_> {
         from: usize,
         change: Option<HistoryChange>,
     ) -> ApiResult<ReplyPart> {
-        let new = self.split_messages(from)?;
+        let mut sent = self.conversation.sent().clone();
+        // Without a change the session does not have the client's history, so it may not have this answer.
+        let is_last_answer = change.is_some() && from == self.conversation.new_from();
+        if let Some(answer) = self.conversation.sent_answer().filter(|_| is_last_answer) {
+            sent.answer = match last_reply(&session).await? {
+                Some(reply) => answer.without(&reply),
+                None => None,
+            };
+        }
+        let new = self.split_messages(from, &sent)?;
         self.send(session, new, change).await
     }
 
     /// The messages from an index on. The last user message has the client context.
-    fn split_messages(&self, from: usize) -> ApiResult<NewMessages> {
+    fn split_messages(&self, from: usize, sent: &SentHistory) -> ApiResult<NewMessages> {
         let has_results = self.conversation.new_results().next().is_some();
         let mut messages = if has_results { Vec::new() } else { self.conversation.new_messages() };
         let prefill = self.conversation.prefill();
@@ -218,7 +238,7 @@ impl ClientTurn<'_> {
             }
             return Err(nothing_new());
         };
-        *last = self.context.attach_to(last.clone());
+        *last = sent.attach_to(self.context.attach_to(last.clone()));
         Ok(NewMessages { claimed, messages, prefill: to_prefill(prefill)? })
     }
 
@@ -235,12 +255,17 @@ impl ClientTurn<'_> {
             messages,
             claimed,
             prefill,
-            idempotency_key: key.as_ref(),
+            idempotency_key: key,
             history: change,
             ..SendRequest::default()
         };
+        let delivery = app.deliveries.prepare(session.key());
         let sent = send(app, &session, request).await?;
-        reply_part(session, &sent)
+        let replayed = matches!(sent, SendOutcome::Replayed(_));
+        let Accepted { reply_id, .. } = sent.accepted().clone();
+        let reply_id = reply_id.ok_or_else(|| ApiError::internal("the message has no reply"))?;
+        let delivery = delivery.begin(&reply_id, Head::EMPTY);
+        Ok(ReplyPart { session, reply_id, begin: ReplyPosition::Start, replayed, delivery })
     }
 
     async fn submit_results(
@@ -252,6 +277,7 @@ impl ClientTurn<'_> {
             results: self.conversation.new_results().cloned().collect(),
             earlier: self.conversation.earlier_results().cloned().collect(),
             messages: self.conversation.new_messages(),
+            prefill: self.conversation.prefill_after_results(),
         };
         submit_results_to(self, &results, session, change).await
     }
@@ -265,13 +291,6 @@ struct NewMessages {
     messages: Vec<Msg>,
     /// The beginning of the answer.
     prefill: Option<Msg>,
-}
-
-fn reply_part(session: Arc<Session>, sent: &SendOutcome) -> ApiResult<ReplyPart> {
-    let replayed = matches!(sent, SendOutcome::Replayed(_));
-    let Accepted { reply_id, .. } = sent.accepted().clone();
-    let reply_id = reply_id.ok_or_else(|| ApiError::internal("the message has no reply"))?;
-    Ok(ReplyPart { session, reply_id, begin: ReplyPosition::Start, replayed })
 }
 
 /// The ids of a reply, of the input that it answers, and of what follows.
@@ -289,7 +308,21 @@ async fn input_and_reply(
     };
     let before = current.iter().take(at).rev().take(input_count);
     let count = before.take_while(|stored| is_input(stored)).count();
-    Ok(current.drain(at - count..).map(|stored| stored.id).collect())
+    let is_open = at == current.len();
+    let mut ids: Vec<String> = current.drain(at - count..).map(|stored| stored.id).collect();
+    if is_open {
+        ids.push(reply.to_owned());
+    }
+    Ok(ids)
+}
+
+/// The last reply of a session.
+async fn last_reply(session: &Session) -> ApiResult<Option<Msg>> {
+    let query = MessageQuery { limit: LOOK_BACK, ..MessageQuery::default() };
+    let stored = session.list_messages(&query).await?;
+    let current = stored.iter().rev().filter(|stored| !stored.superseded);
+    let mut replies = current.filter_map(|stored| parse_message(&stored.json));
+    Ok(replies.find(|msg| msg.role() == Role::Assistant))
 }
 
 fn nothing_new() -> ApiError {

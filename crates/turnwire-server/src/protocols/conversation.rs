@@ -10,7 +10,11 @@
 //! | is where a session ended earlier | a fork of the session at this place continues |
 //! | includes the new input, whose answer did not arrive | the same answer again |
 //! | includes the new input, whose answer did arrive | a retry: another answer |
+//! | is the last input, and the beginning of its answer follows, which broke off | the session continues from there |
 //! | does not exist | a new session takes the whole history in, marked as the client's claim |
+
+mod cut_answer;
+mod lost_answers;
 
 use crate::app::App;
 use crate::auth::{Caller, sha256};
@@ -18,19 +22,18 @@ use crate::config::ConversationsConfig;
 use crate::error::ApiResult;
 use crate::turns::send::{ExpectedHistory, HistoryChange};
 use http::HeaderMap;
+use lost_answers::is_lost;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
-use turnwire_agent::is_random_id;
-use turnwire_core::{ContentBlock, Fields, Msg, Role, Seq, ToolResult};
+use turnwire_agent::{SentAnswer, SentHistory, is_random_id};
+use turnwire_core::stamp::{Stamp, SystemStamp};
+use turnwire_core::{ContentBlock, Fields, Msg, Role, Seq, TextBlock, ToolResult};
 use turnwire_log::HistoryInput;
 use turnwire_log::client_history::{
     HistoryDigest, HistoryStep, history_steps, join_calls, without_context_tags,
 };
-use turnwire_log::log::now_ms;
 use turnwire_log::store::{HistoryMatch, HistoryPrefill, HistoryState, SessionKey, SessionStatus};
-
-/// How long after its reply a request may be sent again, if this process does not know whether the answer arrived.
-const RESEND_WINDOW_MS: i64 = 10 * 60 * 1000;
+use turnwire_wires::model_request::PREFILL;
 
 /// How many calls of one answer are joined, and how often a request searches for such answers.
 const MAX_JOINED_CALLS: usize = 16;
@@ -48,6 +51,8 @@ const MAX_TITLE: usize = 60;
 pub(crate) struct Conversation {
     /// Without system prompts.
     messages: Vec<Msg>,
+    /// What belongs to this request alone, and was taken off the messages.
+    sent: SentHistory,
     steps: Vec<HistoryStep>,
     /// The digest before the first step.
     root: HistoryDigest,
@@ -61,6 +66,8 @@ pub(crate) struct Conversation {
     is_resent: bool,
     /// The request has an idempotency key, which says whether it was sent before.
     has_key: bool,
+    /// The protocol lets a request give the beginning of the answer behind tool results.
+    takes_prefill_after_results: bool,
 }
 
 /// What a request continues.
@@ -72,8 +79,12 @@ pub(crate) enum Recognized {
     Branch { session: SessionKey, at: Seq, new_from: usize },
     /// The same request was accepted before.
     Resend { session: SessionKey, state: HistoryState },
-    /// The same input was answered before, and the client asks again.
-    Retry { session: SessionKey, state: HistoryState },
+    /// The same input was answered before, and the client asks again; or the answer did not arrive, and the client has
+    /// added to the input (`is_lost`). The input was `input_count` messages.
+    Retry { session: SessionKey, state: HistoryState, input_count: usize, is_lost: bool },
+    /// The client got only the beginning of the last answer, and goes on from there. `from` is the index of the first
+    /// message of this beginning, and `kept` is what remains of the answer.
+    Cut { session: SessionKey, state: HistoryState, from: usize, kept: Box<Msg> },
     /// Only the calls of the new results are known: a reply of this session waits for them.
     Results { session: SessionKey },
     /// No session has any of it.
@@ -86,18 +97,18 @@ impl Conversation {
         app: &App,
         caller: &Caller,
         agent: &str,
-        messages: &[Msg],
+        mut messages: Vec<Msg>,
         headers: &HeaderMap,
         extra: &Fields,
         body: &[u8],
     ) -> Self {
-        let is_said = |msg: &&Msg| msg.role() != Role::System;
-        let messages: Vec<Msg> = messages.iter().filter(is_said).cloned().collect();
+        messages.retain(|msg| msg.role() != Role::System);
         let steps = history_steps(&messages);
         let root = HistoryDigest::root(caller.tenant(), agent, &caller.0.holder);
         let digests = digests_of(root, &steps);
         Self {
             messages,
+            sent: SentHistory::default(),
             steps,
             root,
             digests,
@@ -106,22 +117,35 @@ impl Conversation {
             request: hash_options(body),
             is_resent: is_resent(headers),
             has_key: headers.contains_key("idempotency-key"),
+            takes_prefill_after_results: false,
         }
+    }
+
+    /// Lets the request give the beginning of the answer behind tool results.
+    pub(crate) fn with_prefill_after_results(mut self) -> Self {
+        self.takes_prefill_after_results = true;
+        self
     }
 
     /// Joins calls that belong to one answer of a known conversation. Some clients put each result behind its call: call,
     /// result, call, result; so one answer looks like several.
     pub(crate) async fn with_joined_calls(mut self, app: &App, caller: &Caller) -> ApiResult<Self> {
+        self.join_calls(app, caller).await?;
+        self.sent = SentHistory::take_from(&mut self.messages);
+        Ok(self)
+    }
+
+    async fn join_calls(&mut self, app: &App, caller: &Caller) -> ApiResult<()> {
         let is_apart = (0..self.steps.len()).any(|at| self.joined_calls(at, 2).is_some());
         if !is_apart || !app.config.conversations.recognize {
-            return Ok(self);
+            return Ok(());
         }
         let find =
             async |digests: &[HistoryDigest]| app.log.find_history(caller.tenant(), digests).await;
         let answers = self.steps.iter().zip(&self.digests).rev();
         let last_answer = answers.filter(|(step, _)| step.is_answer).map(|(_, digest)| *digest);
         if !find(&last_answer.take(1).collect::<Vec<_>>()).await?.is_empty() {
-            return Ok(self);
+            return Ok(());
         }
         let (mut at, mut before, mut searches) = (0, self.root, 0);
         while at < self.steps.len() && searches < MAX_JOIN_SEARCHES {
@@ -144,7 +168,21 @@ impl Conversation {
             at += 1;
         }
         self.digests = digests_of(self.root, &self.steps);
-        Ok(self)
+        Ok(())
+    }
+
+    /// What belongs to this request alone.
+    pub(crate) fn sent(&self) -> &SentHistory {
+        &self.sent
+    }
+
+    /// What the last answer has beside its text and its calls.
+    pub(crate) fn sent_answer(&self) -> Option<SentAnswer> {
+        let steps = self.complete_steps();
+        let last = steps.iter().rposition(|step| step.is_answer)?;
+        let before = last.checked_sub(1).and_then(|before| steps.get(before));
+        let from = before.map_or(0, |before| before.message_count);
+        SentAnswer::read(self.messages.get(from..self.new_from())?)
     }
 
     fn joined_calls(&self, at: usize, count: usize) -> Option<[HistoryStep; 2]> {
@@ -186,6 +224,18 @@ impl Conversation {
         if self.prefill_step().is_some() { self.messages_from(before) } else { &[] }
     }
 
+    /// The beginning of the answer behind tool results, as the blocks of the reply that continues.
+    pub(crate) fn prefill_after_results(&self) -> Vec<ContentBlock> {
+        let begun = if self.takes_prefill_after_results { self.prefill() } else { &[] };
+        let texts = begun.iter().flat_map(Msg::blocks::<TextBlock>);
+        let to_block = |block: &TextBlock| {
+            let mut block = TextBlock { id: SystemStamp.id(), ..block.clone() };
+            block.rest.insert(PREFILL, true);
+            ContentBlock::from(block)
+        };
+        texts.map(to_block).collect()
+    }
+
     /// The index of the first message after the last answer, or after the last item of the assistant that is no step of the
     /// conversation, such as reasoning.
     pub(crate) fn new_from(&self) -> usize {
@@ -209,7 +259,13 @@ impl Conversation {
             results_after: None,
             prefill: self.history_prefill(),
         };
-        Some(HistoryChange { input, expected, superseded: Vec::new(), is_first: false })
+        Some(HistoryChange {
+            input,
+            expected,
+            superseded: Vec::new(),
+            is_first: false,
+            stops: None,
+        })
     }
 
     /// The beginning of the answer that the client gives, as a step.
@@ -288,7 +344,7 @@ impl Conversation {
     pub(crate) fn title(&self) -> String {
         let mut users = self.messages.iter().filter(|msg| msg.role() == Role::User);
         let text = users.find_map(|msg| {
-            let text = without_context_tags(&msg.text("\n")?);
+            let text = without_context_tags(&msg.text("\n")?).into_owned();
             Some(text).filter(|text| !text.trim().is_empty())
         });
         let text = text.unwrap_or_default();
@@ -315,9 +371,9 @@ impl Conversation {
         if let Some(lost) = self.find_begun_answer(app, caller).await? {
             return Ok(lost);
         }
-        // An answer cannot begin inside of a reply that waits for results, nor with a call.
-        let has_results = self.new_results().next().is_some();
-        if self.prefill_step().is_some_and(|begun| has_results || begun.prefill_text().is_none()) {
+        // An answer cannot begin with a call.
+        let is_refused = self.new_results().next().is_some() && !self.takes_prefill_after_results;
+        if self.prefill_step().is_some_and(|begun| is_refused || begun.prefill_text().is_none()) {
             return Ok(Recognized::Unknown);
         }
         let answers = self.complete_steps().iter().zip(&self.digests).rev();
@@ -326,8 +382,7 @@ impl Conversation {
         loop {
             let matches = app.log.find_history(caller.tenant(), &digests).await?;
             let Some(found) = matches.first().map(|found| found.mark.digest) else {
-                let waiting = self.find_calls(app, caller).await?;
-                return Ok(waiting.unwrap_or(Recognized::Unknown));
+                return self.find_other(app, caller, Recognized::Unknown).await;
             };
             let usable =
                 matches.into_iter().filter(|found| caller.session_key(&found.session.id).is_ok());
@@ -335,7 +390,7 @@ impl Conversation {
             match decision {
                 // The client may have changed the answer that made the calls.
                 Some(branch @ Recognized::Branch { .. }) => {
-                    return Ok(self.find_calls(app, caller).await?.unwrap_or(branch));
+                    return self.find_other(app, caller, branch).await;
                 }
                 Some(decision) => return Ok(decision),
                 None => {}
@@ -345,25 +400,20 @@ impl Conversation {
         }
     }
 
-    /// Finds the lost answer that the request has the beginning of. Programs such as Codex keep what arrived of an answer
-    /// when their connection breaks, and send it with the request that they repeat.
-    async fn find_begun_answer(&self, app: &App, caller: &Caller) -> ApiResult<Option<Recognized>> {
-        let is_begun = self.prefill_step().is_some() && !self.has_key;
-        // The input, and the answer before it.
-        let known: Vec<_> = self.digests.iter().rev().skip(1).take(2).copied().collect();
-        let Some(&input) = known.first().filter(|_| is_begun) else { return Ok(None) };
-        let matches = app.log.find_history(caller.tenant(), &known).await?;
-        Ok(matches.into_iter().find_map(|found| {
-            let HistoryMatch { session, mark, now, updated_ms } = found;
-            let state = now.history.filter(|state| {
-                state.input == input
-                    && state.request == self.request
-                    && !self.is_other_client(mark.client)
-                    && caller.session_key(&session.id).is_ok()
-                    && is_lost(app, &session, state, updated_ms)
-            })?;
-            Some(Recognized::Resend { session, state })
-        }))
+    /// Finds a session that has no state of the conversation but the request belongs to.
+    async fn find_other(
+        &self,
+        app: &App,
+        caller: &Caller,
+        otherwise: Recognized,
+    ) -> ApiResult<Recognized> {
+        if let Some(waiting) = self.find_calls(app, caller).await? {
+            return Ok(waiting);
+        }
+        if let Some(cut) = self.find_cut_answer(app, caller).await? {
+            return Ok(cut);
+        }
+        Ok(self.find_extended_input(app, caller).await?.unwrap_or(otherwise))
     }
 
     /// Whether a state was marked by a client that gave its conversation another id.
@@ -411,7 +461,11 @@ impl Conversation {
                     && state.results_after.is_none()
                     && complete > 1
                 {
-                    retry.get_or_insert(Recognized::Retry { session, state: state.clone() });
+                    let begun = usize::from(!self.prefill().is_empty());
+                    let input_count = self.new_messages().len() + begun;
+                    let state = state.clone();
+                    let is_lost = false;
+                    retry.get_or_insert(Recognized::Retry { session, state, input_count, is_lost });
                 } else if found != input {
                     branch.get_or_insert((session, mark.seq));
                 }
@@ -457,12 +511,6 @@ fn digests_of(root: HistoryDigest, steps: &[HistoryStep]) -> Vec<HistoryDigest> 
         Some(*digest)
     });
     digests.collect()
-}
-
-/// Whether the answer to an input did not arrive.
-fn is_lost(app: &App, session: &SessionKey, state: &HistoryState, updated_ms: i64) -> bool {
-    let is_recent = || now_ms().saturating_sub(updated_ms) < RESEND_WINDOW_MS;
-    app.deliveries.is_lost(session, state).unwrap_or_else(is_recent)
 }
 
 /// A hash of a request's fields, without those that do not change its answer.

@@ -53,14 +53,16 @@ pub(crate) struct ModelRequest {
 
 /// Handles a request.
 pub(crate) async fn handle_request(request: ModelRequest, api: &ModelApi) -> ApiResult<Response> {
-    let parsed = parse_request(&request.body, api)?;
+    let mut parsed = parse_request(&request.body, api)?;
     require_model(&request.app, &parsed.model)?;
+    let mut context = client_context(&request, &parsed, api.wire);
     let ModelRequest { app, caller, uri, headers, body } = &request;
+    let messages = std::mem::take(&mut parsed.messages);
     let agent = parsed.model.as_str();
     let conversation =
-        Conversation::new(app, caller, agent, &parsed.messages, headers, &parsed.extra, body);
-    let conversation = conversation.with_joined_calls(app, caller).await?;
-    let mut context = client_context(&request, &parsed, api.wire);
+        Conversation::new(app, caller, agent, messages, headers, &parsed.extra, body);
+    let conversation =
+        conversation.with_prefill_after_results().with_joined_calls(app, caller).await?;
     let ignored = check_options(app, agent, &context)?;
     context.ignored_options.clone_from(&ignored);
     let turn = ClientTurn { app, caller, uri, headers, body, agent, context, conversation };
@@ -68,10 +70,10 @@ pub(crate) async fn handle_request(request: ModelRequest, api: &ModelApi) -> Api
     // The response may take minutes and needs little of this: free the memory.
     let (app, caller) = (Arc::clone(&request.app), request.caller.clone());
     drop(request);
-    let parsed = ClientRequest { messages: Vec::new(), ..parsed };
-    let mut response = respond(&app, &caller, &parsed, &turn, (api, &ignored)).await?;
+    let replayed = turn.replayed;
+    let mut response = respond(&app, &caller, &parsed, turn, (api, &ignored)).await?;
     add_ignored_header(&mut response, &ignored);
-    if turn.replayed {
+    if replayed {
         mark_replayed(&mut response);
     }
     Ok(response)
@@ -115,7 +117,7 @@ async fn respond(
     app: &App,
     caller: &Caller,
     parsed: &ClientRequest,
-    turn: &ReplyPart,
+    turn: ReplyPart,
     (api, ignored): (&ModelApi, &[String]),
 ) -> ApiResult<Response> {
     let (prefix, reply) = (api.id_prefix, &turn.reply_id);
@@ -143,9 +145,8 @@ async fn respond(
     };
     // Tool results begin another response, also when this one is repeated.
     let is_result = |event: &Event<'_>| matches!(event.kind, EventKind::ExternalExecutionResult(_));
-    let delivery = turn.begin_delivery(app);
     let follow = follow_reply(app, &turn.session, options).await?;
-    let follow = follow.end_before(is_result).with_delivery(delivery);
+    let follow = follow.end_before(is_result).with_delivery(turn.delivery);
     let collects = !parsed.stream;
     let follow =
         if collects || turn.replayed { follow.without_discarded(collects) } else { follow };

@@ -4,12 +4,13 @@ use super::SESSION_HEADER;
 use super::client_turn::{ClientTurn, ReplyPart};
 use crate::error::{ApiError, ApiResult};
 use crate::stream::ReplyPosition;
-use crate::turns::client_context::changed_context;
+use crate::turns::client_context::ContextChange;
 use crate::turns::client_events::{AcceptOptions, accept_events_with};
 use crate::turns::idempotency::read_header;
 use crate::turns::send::HistoryChange;
 use std::collections::HashSet;
 use std::sync::Arc;
+use turnwire_agent::SentHistory;
 use turnwire_core::event::{ExternalExecutionResult, Hint};
 use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{ContentBlock, Event, Msg, Part, Payload, Seq, ToolCall, ToolResult};
@@ -27,6 +28,8 @@ pub(crate) struct NewResults {
     /// Results before the last answer. Some clients put each result behind its call.
     pub(crate) earlier: Vec<ToolResult>,
     pub(crate) messages: Vec<Msg>,
+    /// The beginning of the answer, if the client gives it.
+    pub(crate) prefill: Vec<ContentBlock>,
 }
 
 /// Submits results to a session. The same reply continues, and the response is the rest of it.
@@ -69,16 +72,28 @@ pub(crate) async fn submit_results_to(
     }
     events.extend(user_hint(new, own));
     assign_event_ids(turn, &mut events)?;
-    let client = changed_context(&session, own_reply, &turn.context).await?;
-    let options =
-        AcceptOptions { when_idle: None, history: change.as_ref(), client: client.as_ref() };
+    let ClientTurn { context, conversation, .. } = turn;
+    let answer = conversation.sent_answer().and_then(|answer| answer.without(own_reply.msg()));
+    let sent = SentHistory { answer, ..conversation.sent().clone() };
+    let changed = ContextChange::find(&session, own_reply, context, &sent).await?;
+    let options = AcceptOptions {
+        when_idle: None,
+        history: change.as_ref(),
+        client: changed.client.as_ref(),
+        sent: changed.sent.as_ref(),
+        prefill: &new.prefill,
+    };
+    let delivery = turn.app.deliveries.prepare(session.key());
     let taken = accept_events_with(turn.app, &session, turn.caller, &events, options).await?;
     if taken.stored == 0 {
         // The same request was handled at the same time.
         return replay_or_reject(turn, session, ids.first().copied().unwrap_or_default()).await;
     }
-    let (reply_id, begin) = (own.to_owned(), ReplyPosition::After(taken.cursor_before()));
-    Ok(ReplyPart { session, reply_id, begin, replayed: false })
+    // The response is only what the model adds.
+    let after = if new.prefill.is_empty() { taken.cursor_before() } else { taken.last };
+    let (reply_id, begin) = (own.to_owned(), ReplyPosition::After(after));
+    let delivery = delivery.begin(&reply_id, snapshot.head);
+    Ok(ReplyPart { session, reply_id, begin, replayed: false, delivery })
 }
 
 fn unique_call_ids(results: &[ToolResult]) -> ApiResult<Vec<&str>> {
@@ -175,8 +190,10 @@ async fn replay_or_reject(
     if let Some(key) = read_header(turn.headers)? {
         let wanted = format!("{}-0", turn.request_id(key));
         if let Some(seq) = find_event(&session, first, &wanted).await? {
-            let begin = ReplyPosition::After(seq.previous());
-            return Ok(ReplyPart { session, reply_id, begin, replayed: true });
+            let after = seq.previous();
+            let delivery = turn.app.deliveries.begin(session.key(), &reply_id, after);
+            let begin = ReplyPosition::After(after);
+            return Ok(ReplyPart { session, reply_id, begin, replayed: true, delivery });
         }
     }
     Err(ApiError::conflict(format!(

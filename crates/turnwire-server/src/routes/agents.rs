@@ -20,6 +20,8 @@ use turnwire_log::cost::UsageTotal;
 pub struct AgentList {
     agents: Vec<AgentView>,
     default_agent: String,
+    /// The currency of prices and costs.
+    currency: String,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -70,7 +72,8 @@ pub async fn list_agents(
             SpentView { usage, cost: cost.map(Cost::amount) }
         }),
     });
-    Ok(Json(AgentList { agents: agents.collect(), default_agent }))
+    let currency = app.config.currency.clone();
+    Ok(Json(AgentList { agents: agents.collect(), default_agent, currency }))
 }
 
 /// The tokens and costs of each agent in the sessions that the caller may use. A sub-agent that is not an agent of

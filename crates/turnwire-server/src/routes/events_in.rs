@@ -1,5 +1,6 @@
 //! `POST /v1/sessions/{s}/events`: events in.
 
+use super::request::find_session;
 use crate::App;
 use crate::auth::{Action, Caller, is_valid_id};
 use crate::error::{ApiError, ApiResult};
@@ -48,18 +49,15 @@ where
     if !ingest::WIRES.contains(&wire) {
         return Err(unsupported_wire(wire));
     }
-    let key = caller.session_key(id)?;
-    let session = app.log.open_session(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
+    let session = find_session(app, caller, id).await?;
     let limit = app.config.limits.body.bytes();
     let bytes = read_body(app, caller.tenant(), request, limit).await?;
-    let batch = ingest::read_batch(app, &session, wire, &bytes).await?;
-    let result = match publisher {
-        Some(publisher) => {
-            ingest::publish(app, &session, publisher, batch, query.tolerant.into()).await?
-        }
-        None => {
-            ingest::accept_client_events(app, caller, &session, batch, query.when_idle()).await?
-        }
+    let result = if let Some(publisher) = publisher {
+        let tolerance = query.tolerant.into();
+        ingest::publish_body(app, &session, publisher, wire, &bytes, tolerance).await?
+    } else {
+        let batch = ingest::read_batch(app, &session, wire, &bytes).await?;
+        ingest::accept_client_events(app, caller, &session, batch, query.when_idle()).await?
     };
     Ok(result.to_response(&session))
 }

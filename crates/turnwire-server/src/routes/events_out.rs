@@ -1,5 +1,6 @@
 //! `GET /v1/sessions/{s}/events`: streams the log from a cursor on, then new events.
 
+use super::request::find_session;
 use crate::app::App;
 use crate::auth::{Caller, expired_error, is_expired};
 use crate::error::{ApiError, ApiResult};
@@ -48,8 +49,7 @@ pub async fn watch_events(
     Query(query): Query<WatchQuery>,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
-    let key = caller.session_key(&id)?;
-    let session = app.log.open_session(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
+    let session = find_session(&app, &caller, &id).await?;
     let format = stream_format(&query)?;
     let until = match query.until.as_deref() {
         None => EndCondition::Never,

@@ -55,7 +55,7 @@ pub async fn fork_session(
     Query(place): Query<ForkQuery>,
     JsonBody(new): JsonBody<ForkBody>,
 ) -> ApiResult<impl IntoResponse> {
-    let source = app.log.open_session(&caller.session_key(&id)?).await?.ok_or(Error::NoSession)?;
+    let source = request::find_session(&app, &caller, &id).await?;
     let key = sessions::new_session_key(&caller, new.id)?;
     let snapshot = source.snapshot().await?;
     let at = match &place.at {

@@ -114,7 +114,7 @@ pub async fn list_messages(
 ) -> ApiResult<impl IntoResponse> {
     let wire =
         listed.wire.as_deref().filter(|name| *name != "turnwire").map(message_wire).transpose()?;
-    let session = app.log.open_session(&caller.session_key(&id)?).await?.ok_or(Error::NoSession)?;
+    let session = request::find_session(&app, &caller, &id).await?;
     let snapshot = session.snapshot().await?;
     let sub_agents = matches!(listed.agents, Some(AgentFilter::All));
     let before = match &listed.before {
@@ -293,8 +293,7 @@ pub async fn get_message(
     Path((session, id)): Path<(String, String)>,
     Query(when): Query<GetMessageQuery>,
 ) -> ApiResult<impl IntoResponse> {
-    let session =
-        app.log.open_session(&caller.session_key(&session)?).await?.ok_or(Error::NoSession)?;
+    let session = request::find_session(&app, &caller, &session).await?;
     let snapshot = session.snapshot().await?;
     let at = match &when.at {
         Some(text) => request::parse_position(&session, snapshot.head, text)?,

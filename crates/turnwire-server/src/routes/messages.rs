@@ -1,7 +1,9 @@
 //! `POST /v1/sessions/{s}/messages`, and removing a queued message.
 
+use super::request::find_session;
 use crate::app::App;
 use crate::auth::Caller;
+use crate::cluster::operation::{OwnerOperation, run_at_owner};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{BodyBytes, Path, Query};
 use crate::stream::{
@@ -15,7 +17,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::ACCEPT;
 use http::{HeaderMap, StatusCode, Uri};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use turnwire_core::{Fields, Msg};
 use turnwire_log::Session;
@@ -55,8 +57,22 @@ pub async fn cancel_message(
     Path((id, message)): Path<(String, String)>,
 ) -> ApiResult<StatusCode> {
     let session = find_session(&app, &caller, &id).await?;
-    session
-        .transact(&[&message], |tx| {
+    run_at_owner(&app, &session, CancelMessage(message)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Removes the message with this id from the queue.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct CancelMessage(String);
+
+impl OwnerOperation for CancelMessage {
+    const NAME: &'static str = "cancel_message";
+    type Output = ();
+
+    async fn run(self, _app: &Arc<App>, session: &Arc<Session>) -> ApiResult<()> {
+        let Self(message) = self;
+        let touched = [message.as_str()];
+        let change = session.transact(&touched, |tx| {
             if tx.dequeue(&message).is_some() {
                 return Ok(());
             }
@@ -68,15 +84,13 @@ pub async fn cancel_message(
                 ApiError::not_found(format!("no message {message} is queued"))
                     .hint("GET /v1/sessions/{s} lists queued messages under `queued`")
             })
-        })
-        .await?;
-    Ok(StatusCode::NO_CONTENT)
-}
+        });
+        change.await.map(drop)
+    }
 
-/// A session that the caller may see.
-pub(super) async fn find_session(app: &App, caller: &Caller, id: &str) -> ApiResult<Arc<Session>> {
-    let session = app.log.open_session(&caller.session_key(id)?).await?;
-    session.ok_or_else(|| turnwire_log::Error::NoSession.into())
+    fn is_repeatable(&self) -> bool {
+        false
+    }
 }
 
 /// Reads a message, or `{"content": …}`, which becomes a user's message.

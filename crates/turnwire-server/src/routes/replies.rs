@@ -1,5 +1,6 @@
 //! `POST /v1/sessions/{s}/replies`: stores a stream as one reply.
 
+use super::request::find_session;
 use crate::App;
 use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
@@ -40,8 +41,7 @@ pub async fn pipe_reply(
     if !wire.can_decode() {
         return Err(undecodable_wire(wire));
     }
-    let key = caller.session_key(&id)?;
-    let session = app.log.open_session(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
+    let session = find_session(&app, &caller, &id).await?;
     let pipe = Pipe::new(app.clone(), session.clone(), &caller, wire, publisher, query).await?;
     let piped =
         app.tasks.spawn(pipe.run(request.into_body())).await.map_err(ApiError::internal)??;

@@ -1,6 +1,9 @@
-//! Parsing that several handlers share.
+//! Parsing and lookups that several handlers share.
 
+use crate::app::App;
+use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
+use std::sync::Arc;
 use turnwire_core::Head;
 use turnwire_log::Session;
 
@@ -21,4 +24,10 @@ pub fn parse_position(session: &Session, head: Head, text: &str) -> ApiResult<He
         ApiError::bad_request("invalid `at`: expected a seq or a resume token EPOCH.SEQ")
     })?;
     Ok(Head::new(seq).min(head))
+}
+
+/// A session that the caller may see.
+pub async fn find_session(app: &App, caller: &Caller, id: &str) -> ApiResult<Arc<Session>> {
+    let session = app.log.open_session(&caller.session_key(id)?).await?;
+    session.ok_or_else(|| turnwire_log::Error::NoSession.into())
 }

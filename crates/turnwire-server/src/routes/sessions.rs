@@ -4,6 +4,7 @@ use super::view::{self, SessionResponse, SessionView};
 use crate::Caller;
 use crate::app::App;
 use crate::auth::is_valid_id;
+use crate::cluster::operation::{OwnerOperation, run_at_owner};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{JsonBody, Path, Query};
 use crate::turns::EXTERNAL;
@@ -18,10 +19,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
 use turnwire_core::{Fields, Stamp, stamp::SystemStamp};
-use turnwire_log::SearchQuery;
 use turnwire_log::store::{
     NewSession, SessionKey, SessionNumber, SessionPatch, SessionQuery, SessionRecord, SessionStatus,
 };
+use turnwire_log::{SearchQuery, Session};
 
 /// The default and the largest page.
 const DEFAULT_PAGE: usize = 50;
@@ -170,7 +171,7 @@ pub async fn list_sessions(
 }
 
 /// Parses a search. A text without words finds everything.
-fn parse_search(typed: &str) -> ApiResult<Option<SearchQuery>> {
+pub(super) fn parse_search(typed: &str) -> ApiResult<Option<SearchQuery>> {
     SearchQuery::new(typed).map_err(|why| {
         ApiError::bad_request(why.to_string())
             .kind("search_too_long")
@@ -258,7 +259,8 @@ pub async fn patch_session(
     let patch = SessionPatch { title: patch.title, metadata: patch.metadata };
     check_title_and_metadata(patch.title.as_deref(), patch.metadata.as_ref())?;
     let session = app.log.open_session(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
-    session.patch(patch).await?;
+    let SessionPatch { title, metadata } = patch;
+    run_at_owner(&app, &session, PatchOperation { title, metadata }).await?;
     let record = view::find_record(&app, &caller, &id).await?;
     Ok(Json(SessionResponse::for_caller(&caller, &app, record).await?))
 }
@@ -270,14 +272,52 @@ pub async fn delete_session(
     Path(id): Path<String>,
 ) -> ApiResult<impl IntoResponse> {
     let key = caller.session_key(&id)?;
-    // Only saves work: events after the deletion are refused anyway.
-    if let Some(session) = app.log.loaded_session(&key) {
-        app.turns.cancel_reply(&session, None);
-    }
-    if !app.log.delete_session(&key).await? {
-        return Err(turnwire_log::Error::NoSession.into());
-    }
+    let session = app.log.open_session(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
+    run_at_owner(&app, &session, DeleteSession {}).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Changes title or metadata.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct PatchOperation {
+    title: Option<String>,
+    metadata: Option<Fields>,
+}
+
+impl OwnerOperation for PatchOperation {
+    const NAME: &'static str = "patch";
+    type Output = ();
+
+    async fn run(self, _app: &Arc<App>, session: &Arc<Session>) -> ApiResult<()> {
+        let Self { title, metadata } = self;
+        Ok(session.patch(SessionPatch { title, metadata }).await?)
+    }
+
+    fn is_repeatable(&self) -> bool {
+        true
+    }
+}
+
+/// Deletes the session.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct DeleteSession {}
+
+impl OwnerOperation for DeleteSession {
+    const NAME: &'static str = "delete";
+    type Output = ();
+
+    async fn run(self, app: &Arc<App>, session: &Arc<Session>) -> ApiResult<()> {
+        // Only saves work: events after the deletion are refused anyway.
+        app.turns.cancel_reply(session, None);
+        if !app.log.delete_session(session.key()).await? {
+            return Err(turnwire_log::Error::NoSession.into());
+        }
+        Ok(())
+    }
+
+    fn is_repeatable(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

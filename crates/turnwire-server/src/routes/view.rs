@@ -9,7 +9,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 use turnwire_core::{ContentBlock, Fields, Head, Msg, ToolCall, Usage};
-use turnwire_log::store::{QueuedMessage, SessionRecord, SessionState, SessionStatus};
+use turnwire_log::store::{
+    QueuedMessage, SessionOutcome, SessionRecord, SessionState, SessionStatus,
+};
 use turnwire_log::{Cost, PendingCalls, Session, Snapshot};
 
 /// A session.
@@ -19,6 +21,9 @@ pub struct SessionView {
     agent: String,
     title: Option<String>,
     status: SessionStatus,
+    /// How its last reply ended, unless it ended well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<SessionOutcome>,
     epoch: String,
     #[schemars(with = "u64")]
     last_seq: Head,
@@ -121,6 +126,7 @@ impl SessionView {
             agent: about.agent.to_owned(),
             title: Some(title).filter(|title| !title.is_empty()),
             status: state.status,
+            outcome: state.outcome,
             epoch: about.epoch.to_owned(),
             last_seq: head,
             last_event_id: format!("{}.{head}", about.epoch),

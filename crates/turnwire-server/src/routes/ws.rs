@@ -5,7 +5,7 @@ use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::Query;
 use crate::listen::ClientConnection;
-use crate::socket;
+use crate::socket::{self, SocketOptions};
 use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::WebSocketUpgrade;
@@ -32,20 +32,9 @@ pub async fn open_socket(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> ApiResult<Response> {
     let wire = socket_wire(query.wire.as_deref())?;
-    let upgrade = upgrade.map_err(|why| {
-        ApiError::bad_request(format!("not a WebSocket request: {}", why.body_text()))
-            .hint("connect with a WebSocket client: ws:// or wss://")
-    })?;
-    let limit = app.config.limits.websocket_frame.bytes();
-    Ok(upgrade
-        .max_message_size(limit)
-        .max_frame_size(limit)
-        .read_buffer_size(socket::BUFFER)
-        .write_buffer_size(socket::BUFFER)
-        .on_upgrade(move |socket| {
-            let conn = conn.map(|Extension(conn)| conn);
-            socket::serve(socket, app, caller, wire, conn)
-        }))
+    let max_message = app.config.limits.websocket_frame.bytes();
+    let options = SocketOptions { wire, max_message, responses: None };
+    socket::accept(upgrade, app, caller, options, conn)
 }
 
 fn socket_wire(name: Option<&str>) -> ApiResult<&'static Wire> {

@@ -235,7 +235,7 @@ async fn position_before(session: &Session, token: &str) -> ApiResult<StartPosit
         ResumePoint::Invalid(_) => session.head_state().head,
     };
     let before = cursor.minus(1);
-    let before = session.open_from().map_or(before, |open| before.min(open.previous()));
+    let before = session.open_from().await?.map_or(before, |open| before.min(open.previous()));
     Ok(StartPosition::After(before))
 }
 

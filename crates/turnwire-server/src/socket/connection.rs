@@ -1,5 +1,6 @@
 //! The state of one WebSocket connection, shared by the commands of all protocols.
 
+use super::responses::Responses;
 use super::subscriptions::Subscriptions;
 use super::writer::{Outgoing, Sender};
 use super::{CloseReason, blocks, code};
@@ -8,6 +9,7 @@ use crate::auth::{Action, Caller, ConnectionPermit, expired_error, is_expired};
 use crate::error::{ApiError, ApiResult};
 use crate::limits::UnreadBytes;
 use crate::listen::ClientConnection;
+use crate::protocols::openai::responses::socket::SocketError;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,6 +27,8 @@ pub(super) struct SocketConnection {
     /// Counts for the tenant, unless the TCP connection does so already.
     pub tenant_connection: Option<ConnectionPermit>,
     pub subscriptions: Subscriptions,
+    /// If this is a socket of the Responses API.
+    pub responses: Option<Responses>,
     pub out: Sender,
 }
 
@@ -43,7 +47,9 @@ impl SocketConnection {
 
     /// Runs the command of a text message, and answers it.
     pub async fn handle_text(&mut self, text: &str) -> Flow {
-        if self.speaks_blocks() {
+        if self.responses.is_some() {
+            self.handle_response_message(text).await
+        } else if self.speaks_blocks() {
             self.handle_blocks_command(text).await
         } else {
             self.handle_command(text).await
@@ -54,10 +60,38 @@ impl SocketConnection {
     pub async fn handle_binary(&mut self) -> Flow {
         let error = ApiError::bad_request("binary messages are not supported")
             .hint("send commands as text messages");
-        if self.speaks_blocks() {
+        if self.responses.is_some() {
+            self.send_text(SocketError::from(error).message()).await
+        } else if self.speaks_blocks() {
             self.send_blocks_error(None, None, &error).await
         } else {
             self.send_error("", None, &error).await
+        }
+    }
+
+    /// Whether a response of the Responses API is running.
+    pub fn is_responding(&self) -> bool {
+        self.responses.as_ref().is_some_and(Responses::is_running)
+    }
+
+    /// Whether requests wait for the response that is running.
+    pub fn has_waiting_requests(&self) -> bool {
+        self.responses.as_ref().is_some_and(Responses::has_waiting)
+    }
+
+    /// Waits until the running response has ended, and returns the next request, if one waits.
+    pub async fn wait_request(&mut self) -> Option<String> {
+        match &mut self.responses {
+            Some(responses) => responses.wait_next().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Ends what it sends.
+    pub async fn end(&mut self) {
+        self.subscriptions.end().await;
+        if let Some(responses) = &mut self.responses {
+            responses.end().await;
         }
     }
 

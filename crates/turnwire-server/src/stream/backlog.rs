@@ -171,7 +171,8 @@ pub(super) async fn warm_up_encoder(
 /// The cursor before the first event of the turn that a cursor is in.
 pub(super) async fn turn_start(session: &Session, cursor: Head) -> Result<Head> {
     let Some(at) = cursor.seq() else { return Ok(Head::EMPTY) };
-    let mut start = session.open_from().filter(|open| *open <= at).map_or(cursor, Seq::previous);
+    let mut start =
+        session.open_from().await?.filter(|open| *open <= at).map_or(cursor, Seq::previous);
     // Some messages back: sub-agents end before their parents.
     let query = MessageQuery {
         before: Some(at.next()),

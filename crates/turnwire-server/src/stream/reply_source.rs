@@ -213,6 +213,16 @@ impl ReplySubscriber {
         self.numbered(&id.response).skip_frames(id.number.saturating_add(1))
     }
 
+    /// The next frames, for a transport other than server-sent events. Empty: nothing has happened for a while. `None`: the
+    /// response has ended.
+    pub(crate) async fn next_frames(&mut self) -> Option<Result<Frames>> {
+        Some(match self.advance().await? {
+            Ok(Next::Frames) => Ok(std::mem::take(&mut self.source.frames)),
+            Ok(Next::Heartbeat) => Ok(Frames::default()),
+            Err(error) => Err(error),
+        })
+    }
+
     /// Counts the frames that the response has so far, without the end marker. They are not sent.
     pub(crate) async fn count_frames(mut self) -> Result<u64> {
         let (position, source) = self.parts();

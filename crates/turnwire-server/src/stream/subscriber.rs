@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use turnwire_core::Head;
-use turnwire_log::{HeadState, Result, Session};
+use turnwire_log::{Error, HeadState, Result, Session};
 use turnwire_wires::Wire;
 
 /// What all subscribers share.
@@ -31,7 +31,12 @@ pub struct StreamContext {
     pub force_stop: CancellationToken,
     /// How often a silent stream sends a heartbeat.
     pub heartbeat: Duration,
+    /// Whether streams stay open while the store cannot be read, because it is a database that may come back.
+    pub outlives_store_errors: bool,
 }
+
+/// How long a stream waits until it reads again after an error of the store.
+const READ_PAUSE: Duration = Duration::from_millis(500);
 
 /// One client that follows a session or a reply.
 pub struct Subscriber<S> {
@@ -242,6 +247,15 @@ impl<S: Source> Subscriber<S> {
                 Ok(Step::End(end)) => {
                     self.state = State::Ending;
                     Box::pin(self.source.end(&self.position, end)).await;
+                }
+                // A database may be away for a while, and come back.
+                Err(Error::Store(_)) if self.position.context.outlives_store_errors => {
+                    let token = self.source.stop_token(&self.position.context).clone();
+                    token.run_until_cancelled(tokio::time::sleep(READ_PAUSE)).await;
+                    now = Instant::now();
+                    if now >= self.position.last_sent + self.position.context.heartbeat {
+                        return Some(Ok(Next::Heartbeat));
+                    }
                 }
                 Err(error) => {
                     self.state = State::Ended;

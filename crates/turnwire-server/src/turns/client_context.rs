@@ -6,8 +6,8 @@ use crate::config::Config;
 use crate::error::{ApiError, ApiResult};
 use crate::limits::FairQueue;
 use crate::stream::parse_message;
-use turnwire_agent::ClientContext;
 use turnwire_agent::schema::{self, SchemaError};
+use turnwire_agent::{ClientContext, SentHistory};
 use turnwire_core::{Msg, Role, Seq};
 use turnwire_log::store::MessageQuery;
 use turnwire_log::{OpenReply, Session};
@@ -59,25 +59,37 @@ pub(crate) fn note_ignored_options(app: &App, agent: &str, messages: &mut [Msg])
     Ok(())
 }
 
-/// What a request with tool results changes: its client context, if it differs from the one that the reply follows, or
-/// requires a tool call again.
-pub(crate) async fn changed_context(
-    session: &Session,
-    reply: &OpenReply,
-    client: &ClientContext,
-) -> ApiResult<Option<ClientContext>> {
-    let forces_call = !matches!(
-        client.options().tool_choice,
-        None | Some(
-            ToolChoice::Auto | ToolChoice::None | ToolChoice::Allowed { required: false, .. }
-        )
-    );
-    if forces_call {
-        return Ok(Some(client.clone()));
+/// What a request with tool results changes.
+#[derive(Debug, Default)]
+pub(crate) struct ContextChange {
+    /// Its client context, if it differs from the one that the reply follows, or requires a tool call again.
+    pub(crate) client: Option<ClientContext>,
+    /// What its history has beside what the log keeps of it, if that differs.
+    pub(crate) sent: Option<SentHistory>,
+}
+
+impl ContextChange {
+    /// What a request changes for a reply.
+    pub(crate) async fn find(
+        session: &Session,
+        reply: &OpenReply,
+        client: &ClientContext,
+        sent: &SentHistory,
+    ) -> ApiResult<Self> {
+        let forces_call = !matches!(
+            client.options().tool_choice,
+            None | Some(
+                ToolChoice::Auto | ToolChoice::None | ToolChoice::Allowed { required: false, .. }
+            )
+        );
+        let question = answered_message(session, reply.first_seq()).await?;
+        let (now, _) = ClientContext::in_force(question.as_slice(), Some(reply.msg()));
+        let (sent_before, _) = SentHistory::in_force(question.as_slice(), Some(reply.msg()));
+        Ok(Self {
+            client: (forces_call || now != *client).then(|| client.clone()),
+            sent: (*sent != sent_before).then(|| sent.clone()),
+        })
     }
-    let question = answered_message(session, reply.first_seq()).await?;
-    let (now, _) = ClientContext::in_force(question.as_slice(), Some(reply.msg()));
-    Ok((now != *client).then(|| client.clone()))
 }
 
 /// The user's message that a reply answers. `first` is the seq of the reply's first event. Between them there may be the

@@ -8,30 +8,34 @@ use super::deadlines;
 use super::end_replies::end_own_replies;
 use super::event_origin::EventOrigin;
 use super::hints::WhenIdle;
+use super::journal::stamp_event;
 use super::send::HistoryChange;
 use super::{EXTERNAL, own_reply};
 use crate::app::App;
 use crate::auth::{Action, Caller, is_valid_id};
+use crate::cluster::operation::{OwnerOperation, run_at_owner};
 use crate::error::{ApiError, ApiResult};
+use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 use turnwire_agent::permission::check_input;
-use turnwire_agent::{AgentError, ClientContext};
+use turnwire_agent::{AgentError, ClientContext, SentHistory};
 use turnwire_core::event::{
-    ConfirmResult, ExternalExecutionResult, UserConfirmResult, UserInterrupt,
+    Block, ConfirmResult, ExternalExecutionResult, UserConfirmResult, UserInterrupt,
 };
 use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{
-    Event, EventKind, Fields, FinishedReason, Head, PermissionRule, ToolCall, ToolCallState,
-    ToolResult, ToolResultState, event_kinds,
+    ContentBlock, Event, EventKind, Fields, FinishedReason, Head, PermissionRule, ToolCall,
+    ToolCallState, ToolResult, ToolResultState, event_kinds,
 };
 use turnwire_log::{OpenReply, PushOutcome, Session, Transaction};
+use turnwire_wires::native;
 
 pub use deadlines::first_deadline;
 
 /// What became of the events.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventsAccepted {
     /// The head of the log after them.
     pub last: Head,
@@ -62,7 +66,7 @@ pub async fn accept_events(
 }
 
 /// How events are accepted.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct AcceptOptions<'a> {
     /// What to do with hints while no reply is open. Starting a reply requires the scope `chat`.
     pub when_idle: Option<WhenIdle>,
@@ -71,6 +75,10 @@ pub struct AcceptOptions<'a> {
     pub history: Option<&'a HistoryChange>,
     /// What a client sends along with tool results, for the rest of the reply.
     pub client: Option<&'a ClientContext>,
+    /// What the client's history has beside what the log keeps of it, if that changes with the results.
+    pub sent: Option<&'a SentHistory>,
+    /// The beginning of the answer that the client gives behind tool results, as blocks of the reply.
+    pub prefill: &'a [ContentBlock],
 }
 
 /// The same, with options.
@@ -81,15 +89,82 @@ pub async fn accept_events_with(
     events: &[Event<'_>],
     options: AcceptOptions<'_>,
 ) -> ApiResult<EventsAccepted> {
-    let AcceptOptions { when_idle, history, client } = options;
     for event in events {
         let action = required_action(event)?;
-        let is_own_text = history.is_some() && matches!(action, Action::Publish);
+        let is_own_text = options.history.is_some() && matches!(action, Action::Publish);
         caller.require(if is_own_text { Action::Chat } else { action })?;
     }
-    if when_idle == Some(WhenIdle::Reply) {
+    if options.when_idle == Some(WhenIdle::Reply) {
         caller.require(Action::StartWithHint)?;
     }
+    let subject = caller.subject().map(ToString::to_string);
+    if app.cluster.is_none() {
+        return accept_here(app, session, events, options, subject).await;
+    }
+    let events = events.iter().map(|event| event.clone().into_owned()).collect();
+    run_at_owner(app, session, AcceptOperation::new(events, options, subject)).await
+}
+
+/// Events that were checked, on their way to the owner of the session.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct AcceptOperation {
+    events: Vec<Event<'static>>,
+    when_idle: Option<WhenIdle>,
+    history: Option<HistoryChange>,
+    client: Option<ClientContext>,
+    sent: Option<SentHistory>,
+    prefill: Vec<ContentBlock>,
+    /// Who sends them.
+    subject: Option<String>,
+}
+
+impl AcceptOperation {
+    fn new(
+        events: Vec<Event<'static>>,
+        options: AcceptOptions<'_>,
+        subject: Option<String>,
+    ) -> Self {
+        Self {
+            events,
+            when_idle: options.when_idle,
+            history: options.history.cloned(),
+            client: options.client.cloned(),
+            sent: options.sent.cloned(),
+            prefill: options.prefill.to_vec(),
+            subject,
+        }
+    }
+}
+
+impl OwnerOperation for AcceptOperation {
+    const NAME: &'static str = "accept";
+    type Output = EventsAccepted;
+
+    async fn run(self, app: &Arc<App>, session: &Arc<Session>) -> ApiResult<EventsAccepted> {
+        let options = AcceptOptions {
+            when_idle: self.when_idle,
+            history: self.history.as_ref(),
+            client: self.client.as_ref(),
+            sent: self.sent.as_ref(),
+            prefill: &self.prefill,
+        };
+        accept_here(app, session, &self.events, options, self.subject).await
+    }
+
+    /// An answer counts once, but the second time it is an error.
+    fn is_repeatable(&self) -> bool {
+        false
+    }
+}
+
+async fn accept_here(
+    app: &Arc<App>,
+    session: &Arc<Session>,
+    events: &[Event<'_>],
+    options: AcceptOptions<'_>,
+    by: Option<String>,
+) -> ApiResult<EventsAccepted> {
+    let AcceptOptions { when_idle, history, client, sent, prefill } = options;
     let when_idle = when_idle.unwrap_or_else(|| app.turns.when_idle(session.agent()));
     let touched: Vec<&str> =
         events.iter().map(|event| &*event.reply_id).filter(|id| !id.is_empty()).collect();
@@ -98,11 +173,13 @@ pub async fn accept_events_with(
         app,
         session,
         client,
+        sent,
         when_idle,
         stored: 0,
         repeated: 0,
         stopped,
         started: None,
+        by,
     };
     let (handler, receipt) = session
         .transact(&touched, |tx| {
@@ -111,6 +188,9 @@ pub async fn accept_events_with(
             }
             for event in events {
                 handler.accept(tx, event)?;
+            }
+            if handler.stored > 0 {
+                handler.add_prefill(tx, prefill)?;
             }
             if let Some(history) = history.filter(|_| handler.stored > 0) {
                 history.apply(tx);
@@ -161,11 +241,14 @@ struct ClientEventHandler<'a> {
     app: &'a Arc<App>,
     session: &'a Arc<Session>,
     client: Option<&'a ClientContext>,
+    sent: Option<&'a SentHistory>,
     when_idle: WhenIdle,
     stored: u32,
     repeated: u32,
     stopped: Vec<String>,
     started: Option<String>,
+    /// Who sends them, if the credentials name somebody.
+    by: Option<String>,
 }
 
 impl ClientEventHandler<'_> {
@@ -178,16 +261,19 @@ impl ClientEventHandler<'_> {
             EventKind::UserConfirmResult(answer) => {
                 let reply = find_open_reply(tx, event)?;
                 let kind = checked_confirmation(reply, answer)?;
-                let event = answer_event(reply, event, kind);
+                let client = client_of(event);
+                let mut event = answer_event(reply, event, kind);
+                event.metadata.insert_some("by", self.by.clone());
+                event.metadata.insert_some("client", client);
                 self.store_answer(tx, event)
             }
             EventKind::ExternalExecutionResult(answer) => {
                 let reply = find_open_reply(tx, event)?;
                 let mut kind = checked_results(reply, answer)?;
-                if let (Some(client), Some(last), false) =
-                    (self.client, kind.execution_results.last_mut(), reply.is_of_sub_agent())
-                {
-                    client.attach_to_result(last);
+                let last = kind.execution_results.last_mut();
+                if let Some(last) = last.filter(|_| !reply.is_of_sub_agent()) {
+                    self.client.iter().for_each(|client| client.attach_to_result(last));
+                    self.sent.iter().for_each(|sent| sent.attach_to_result(last));
                 }
                 let event = answer_event(reply, event, kind);
                 self.store_answer(tx, event)
@@ -212,6 +298,17 @@ impl ClientEventHandler<'_> {
     fn store_answer(&mut self, tx: &mut Transaction<'_>, event: Event<'static>) -> ApiResult<()> {
         let event = self.push(tx, event)?;
         self.app.turns.store_answer_for_agent(self.session, tx, event);
+        Ok(())
+    }
+
+    /// Adds the beginning of the answer to the reply.
+    fn add_prefill(&mut self, tx: &mut Transaction<'_>, blocks: &[ContentBlock]) -> ApiResult<()> {
+        let own = own_reply(self.session, tx).map(|own| own.msg().id().to_owned());
+        let Some(own) = own.filter(|_| !blocks.is_empty()) else { return Ok(()) };
+        for block in blocks {
+            let event = Event::new(own.clone(), Block { block: Box::new(block.clone()) });
+            self.push(tx, stamp_event(event, self.session))?;
+        }
         Ok(())
     }
 
@@ -375,6 +472,12 @@ fn reason_of(result: &ConfirmResult) -> ApiResult<Option<String>> {
     }
 }
 
+/// What a client calls itself, for others to read. A long name is ignored.
+fn client_of(event: &Event<'_>) -> Option<String> {
+    let name: Option<String> = event.metadata.get("client").ok().flatten();
+    name.filter(|name| (1..=100).contains(&name.len()))
+}
+
 fn checked_input(call: &ToolCall) -> ApiResult<String> {
     let wrong = |why: &str| {
         ApiError::unprocessable(format!("the edited input of the call {} is {why}", call.id))
@@ -408,14 +511,17 @@ fn checked_results(
             rest: message_id_field(result),
             ..ToolResult::default()
         };
-        // Only the server adds one, after it was checked.
+        // A model of the client's own protocol gets them back.
+        native::copy(&result.rest, &mut taken.rest);
+        // Only the server adds them, after they were checked.
         ClientContext::remove_from_result(&mut taken);
+        SentHistory::remove_from_result(&mut taken);
         Ok(taken)
     });
     Ok(ExternalExecutionResult { execution_results: results.collect::<ApiResult<_>>()? })
 }
 
-/// Of the other fields of a result only `message_id`, the id that its client gave the message:
+/// Of the canonical fields of a result only `message_id`, the id that its client gave the message:
 /// clients that know the message by that id must not get it under another.
 fn message_id_field(result: &ToolResult) -> Fields {
     let id = result.rest.get::<String>("message_id").ok().flatten();

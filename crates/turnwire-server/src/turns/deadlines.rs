@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use turnwire_agent::AgentError;
 use turnwire_core::{FinishedReason, Head, ToolCall, ToolCallState};
 use turnwire_log::store::{SessionKey, SessionNumber, SessionStatus};
-use turnwire_log::{OpenReply, Session, Snapshot};
+use turnwire_log::{Error, OpenReply, Session, Snapshot};
 
 /// The clock may be changed during a sleep, so no sleep is longer.
 const MAX_SLEEP: Duration = Duration::from_secs(30);
@@ -127,14 +127,15 @@ impl Turns {
         loop {
             let (due, pause) = self.deadlines.take_due(Timestamp::now());
             for key in due {
-                if let Err(error) = self.expire_calls(&key).await {
-                    tracing::warn!(session = &*key.id, %error, "an expired call could not be closed; will retry");
-                    let later = Timestamp::now().checked_add(Duration::from_secs(5));
-                    if let (Ok(later), Ok(Some(session))) =
-                        (later, self.log.open_session(&key).await)
-                    {
-                        self.deadlines.insert(later, session.number(), key);
-                    }
+                let error = match self.expire_calls(&key).await {
+                    // The node that owns the session does it.
+                    Ok(()) | Err(Error::Owned(_)) => continue,
+                    Err(error) => error,
+                };
+                tracing::warn!(session = &*key.id, %error, "an expired call could not be closed; will retry");
+                let later = Timestamp::now().checked_add(Duration::from_secs(5));
+                if let (Ok(later), Ok(Some(session))) = (later, self.log.open_session(&key).await) {
+                    self.deadlines.insert(later, session.number(), key);
                 }
             }
             tokio::select! {
@@ -149,6 +150,7 @@ impl Turns {
     async fn expire_calls(self: &Arc<Self>, key: &SessionKey) -> turnwire_log::Result<()> {
         let Some(session) = self.log.open_session(key).await? else { return Ok(()) };
         let Some(limits) = self.wait_limits(session.agent()) else { return Ok(()) };
+        session.acquire_ownership().await?;
         self.end_abandoned(&session, limits).await?;
         self.deny_calls(&session, "timeout", |reply| {
             late_calls(reply, limits, &ToolCallState::Asking)
@@ -202,7 +204,7 @@ impl Turns {
             Ok((None, _)) | Err(AgentError::Stopped) => Ok(()),
             // It was deleted a moment ago.
             Err(_) if session.head_state().is_deleted => Ok(()),
-            Err(halt) => Err(turnwire_log::Error::Store(halt.to_string())),
+            Err(halt) => Err(Error::Store(halt.to_string())),
         }
     }
 
@@ -235,17 +237,16 @@ impl Turns {
                     .filter_map(|reply| denial(reply, of(reply).into_iter(), reason))
                     .collect();
                 for mut event in denied {
-                    tx.push(&mut event, None)
-                        .map_err(|why| turnwire_log::Error::Refused { at: 0, why })?;
+                    tx.push(&mut event, None).map_err(|why| Error::Refused { at: 0, why })?;
                     self.store_answer_for_agent(session, tx, event);
                 }
                 // Whether the reply continues or still waits: a worker has to look.
                 self.wake(session);
-                Ok::<_, turnwire_log::Error>(())
+                Ok::<_, Error>(())
             })
             .await;
         match denied {
-            Err(turnwire_log::Error::NoSession) => Ok(()),
+            Err(Error::NoSession) => Ok(()),
             other => other.map(drop),
         }
     }
@@ -285,6 +286,15 @@ impl Turns {
 
     async fn close_silent_producer(self: &Arc<Self>, key: &SessionKey, last: Head) {
         let Ok(Some(session)) = self.log.open_session(key).await else { return };
+        match session.acquire_ownership().await {
+            Ok(()) => {}
+            // The node that owns the session does it.
+            Err(Error::Owned(_)) => return,
+            Err(error) => {
+                tracing::warn!(session = session.id(), %error, "the reply of a silent producer could not be ended");
+                return;
+            }
+        }
         let interrupted = FinishedReason::Interrupted;
         let closed = persist(&session, &self.shutdown, &[], |tx| {
             let is_elsewhere = tx.is_produced() || session.agent() == EXTERNAL;

@@ -12,6 +12,7 @@ use super::send::{agent_missing, start_reply};
 use super::{EXTERNAL, Turns};
 use crate::error::{ApiError, ApiResult};
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
@@ -31,7 +32,7 @@ pub(super) const BACKGROUND: &str = "background";
 const MAX_HELD_HINTS: usize = 64;
 
 /// What to do with a hint while no reply is open.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WhenIdle {
     /// The next reply reads it.
     #[default]
@@ -259,7 +260,7 @@ fn hint_as_message(event: Event<'static>, session: &Session) -> ApiResult<Event<
 }
 
 /// Whether a message consists of hints that came while no reply was open.
-pub(super) fn is_hint_message(msg: &Msg) -> bool {
+pub(crate) fn is_hint_message(msg: &Msg) -> bool {
     let is_hint = |block: &ContentBlock| matches!(block, ContentBlock::Hint(_));
     msg.finished_reason().is_none()
         && !msg.content().is_empty()

@@ -4,8 +4,8 @@ use crate::auth::{Caller, hex, sha256};
 use crate::error::{ApiError, ApiResult};
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use turnwire_log::store::IdempotencyRecord;
 use turnwire_log::{Log, Session, Transaction};
@@ -43,7 +43,7 @@ pub(crate) fn mark_replayed(response: &mut Response) {
 }
 
 /// The idempotency key of a request, with a fingerprint of the request.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct IdempotencyKey {
     tenant: Arc<str>,
     key: String,

@@ -20,6 +20,8 @@ use turnwire_log::{Error, OpenReply, Receipt, Session, Transaction};
 pub(super) struct LogJournal {
     session: Arc<Session>,
     reply_id: String,
+    /// Changes if another node has written the session since the run began.
+    ownership: u64,
     stop: CancellationToken,
     failure: Option<AgentError>,
     /// How long an approval may take, in seconds.
@@ -44,6 +46,7 @@ impl LogJournal {
         turns: &Arc<Turns>,
         session: &Arc<Session>,
         partial: &Msg,
+        ownership: u64,
         stop: &CancellationToken,
     ) -> Self {
         let (agent, reply_id) = (session.agent(), partial.id());
@@ -51,6 +54,7 @@ impl LogJournal {
         Self {
             session: session.clone(),
             reply_id: reply_id.to_owned(),
+            ownership,
             stop: stop.clone(),
             failure: None,
             timeout_seconds: turns.approval_timeout(agent).map(ceil_seconds),
@@ -105,8 +109,9 @@ impl LogJournal {
             }
         }
         let touched: Vec<&str> = touched.iter().map(String::as_str).collect();
-        let Self { session, reply_id, stop, hints, .. } = self;
+        let Self { session, reply_id, stop, hints, ownership, .. } = self;
         let (written, _) = persist(session, stop, &touched, |tx| {
+            check_ownership(tx, *ownership)?;
             if stop.is_cancelled() {
                 return Err(AgentError::Stopped);
             }
@@ -159,6 +164,14 @@ impl LogJournal {
     }
 }
 
+/// An agent must not continue from what it knows if another node has continued its reply meanwhile.
+fn check_ownership(tx: &Transaction<'_>, since: u64) -> Result<(), AgentError> {
+    if tx.ownership() == since {
+        return Ok(());
+    }
+    Err(AgentError::LogLost("another node may have worked on the session meanwhile".to_owned()))
+}
+
 /// What to do with events if there are hints that the agent has not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum UnreadHints {
@@ -185,8 +198,9 @@ impl Journal for LogJournal {
         if let Some(halt) = &self.failure {
             return Err(halt.clone());
         }
-        let Self { session, reply_id, stop, hints, .. } = self;
+        let Self { session, reply_id, stop, hints, ownership, .. } = self;
         let (news, _) = persist(session, stop, &[], |tx| {
+            check_ownership(tx, *ownership)?;
             let own = own_reply(session, tx).filter(|own| own.msg().id() == reply_id);
             let own = own.ok_or(AgentError::Stopped)?;
             let is_new = count_hints(own.msg()) != *hints;

@@ -10,6 +10,7 @@ use super::send::{
     check_not_forking, has_content_to_store, start_reply,
 };
 use crate::app::App;
+use crate::cluster::operation::take_ownership;
 use crate::error::{ApiError, ApiResult};
 use crate::links;
 use crate::stream::parse_message;
@@ -36,7 +37,7 @@ pub async fn retry(
     retry_with(app, session, id, None, idempotency_key).await
 }
 
-/// Replaces a user's message, and answers the new one. The id of `msg` is ignored.
+/// Replaces a user's message, and answers the new one. Its id is kept unless it is in use.
 pub async fn edit(
     app: &Arc<App>,
     session: &Arc<Session>,
@@ -53,6 +54,7 @@ pub async fn edit(
     client_context::check_last_message(app, &session.key().tenant, std::slice::from_ref(&msg))
         .await?;
     if has_content_to_store(app, &msg) {
+        take_ownership(app, session).await?;
         // Nothing is stored for a request that will be refused.
         let (earlier, _) =
             session.transact(&[], |tx| check_can_retry(app, session, tx, idempotency_key)).await?;
@@ -78,6 +80,7 @@ async fn retry_with(
         return Ok(SendOutcome::Replayed(answer));
     }
     loop {
+        take_ownership(app, session).await?;
         let snapshot = session.snapshot().await?;
         let plan = match plan_retry(session, id).await {
             Ok(plan) => plan.with_replacement(app, session, words.as_ref()).await,
@@ -242,7 +245,9 @@ impl RetryPlan {
         words: Option<&Msg>,
     ) -> ApiResult<Self> {
         if let Some(msg) = words {
-            let msg = msg.to_builder().id("").metadata(REPLACES, self.message_id.as_str()).build();
+            let is_used = session.find_message(msg.id()).await?.is_some();
+            let id = if is_used { "" } else { msg.id() };
+            let msg = msg.to_builder().id(id).metadata(REPLACES, self.message_id.as_str()).build();
             let msg = msg.map_err(ApiError::internal)?;
             let taken = PreparedMessage::new(app, session, msg).await?;
             self.superseded.insert(0, std::mem::replace(&mut self.message_id, taken.id.clone()));

@@ -1,30 +1,33 @@
 //! Takes messages and starts replies. Called by the HTTP route, the WebSocket and the protocols.
 
-use super::EXTERNAL;
 use super::client_context;
+use super::end_replies::end_own_replies;
 use super::idempotency::IdempotencyKey;
 use super::journal::stamp_event;
+use super::{EXTERNAL, own_reply};
 use crate::app::App;
 use crate::auth::is_valid_id;
 use crate::blobs;
+use crate::cluster::operation::{OwnerOperation, run_at_owner, take_ownership};
 use crate::error::{ApiError, ApiResult};
 use crate::links;
+use crate::stream::parse_message;
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use turnwire_core::event::{Message, ReplyStart, Supersede};
 use turnwire_core::stamp::{Stamp, SystemStamp};
-use turnwire_core::{ContentBlock, Event, Head, Msg, Role, Seq};
+use turnwire_core::{ContentBlock, Event, FinishedReason, Head, Msg, Role, Seq};
 use turnwire_log::client_history::HistoryDigest;
 use turnwire_log::store::{QueuedMessage, SessionStatus};
-use turnwire_log::{HistoryInput, PushOutcome, Session, Transaction};
+use turnwire_log::{HistoryInput, OpenReply, PushOutcome, Session, Transaction};
 
 /// How many messages of one session may be queued.
 const MAX_QUEUED: usize = 64;
 
 /// What to do with a message while a reply is open.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IfBusy {
     /// Refuse it.
     #[default]
@@ -49,7 +52,7 @@ pub struct Accepted {
 }
 
 /// The result of a request that starts a reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SendOutcome {
     /// It was done now.
     New(Accepted),
@@ -67,8 +70,8 @@ impl SendOutcome {
 }
 
 /// Messages for an agent.
-#[derive(Debug, Default)]
-pub struct SendRequest<'a> {
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct SendRequest {
     /// Messages of the user, oldest first. The last one is answered.
     pub messages: Vec<Msg>,
     /// Events that belong to the turn and come before the reply, such as the state of files.
@@ -78,7 +81,7 @@ pub struct SendRequest<'a> {
     /// The id of the reply, if a client knows it already.
     pub reply_id: Option<String>,
     /// The idempotency key of the request.
-    pub idempotency_key: Option<&'a IdempotencyKey>,
+    pub idempotency_key: Option<IdempotencyKey>,
     /// Messages that the client says were part of the conversation before, oldest first. They come before
     /// `messages`, and may be of any role; without `messages` the last one is answered.
     pub claimed: Vec<Msg>,
@@ -89,7 +92,7 @@ pub struct SendRequest<'a> {
 }
 
 /// How a request of a client that keeps its own history changes the conversation.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HistoryChange {
     /// The new input.
     pub input: HistoryInput,
@@ -100,10 +103,12 @@ pub struct HistoryChange {
     pub superseded: Vec<String>,
     /// Whether to mark the input, too: no earlier state of the conversation leads to the session.
     pub is_first: bool,
+    /// The open reply that the input stops.
+    pub stops: Option<String>,
 }
 
 /// What a session must be at.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub enum ExpectedHistory {
     /// Anything: the session is new, or the client named it.
     Anything,
@@ -139,7 +144,12 @@ impl HistoryChange {
 
     /// Notes the input in the session.
     pub(crate) fn apply(&self, tx: &mut Transaction<'_>) {
-        tx.set_history(self.input.clone());
+        let mut input = self.input.clone();
+        if input.results_after.is_some() && input.prefill.is_some() {
+            // The answer begins behind the beginning that the client gave.
+            input.results_after = Some(tx.head());
+        }
+        tx.set_history(input);
         if self.is_first {
             tx.mark_input();
         }
@@ -155,19 +165,38 @@ pub async fn send(
     if_busy: IfBusy,
     idempotency_key: Option<&IdempotencyKey>,
 ) -> ApiResult<SendOutcome> {
-    send_all(
-        app,
-        session,
-        SendRequest { messages: vec![msg], if_busy, idempotency_key, ..SendRequest::default() },
-    )
-    .await
+    let idempotency_key = idempotency_key.cloned();
+    let request =
+        SendRequest { messages: vec![msg], if_busy, idempotency_key, ..SendRequest::default() };
+    send_all(app, session, request).await
 }
 
 /// Takes messages: all, or none.
 pub async fn send_all(
     app: &Arc<App>,
     session: &Arc<Session>,
-    request: SendRequest<'_>,
+    request: SendRequest,
+) -> ApiResult<SendOutcome> {
+    run_at_owner(app, session, request).await
+}
+
+impl OwnerOperation for SendRequest {
+    const NAME: &'static str = "send";
+    type Output = SendOutcome;
+
+    async fn run(self, app: &Arc<App>, session: &Arc<Session>) -> ApiResult<SendOutcome> {
+        send_here(app, session, self).await
+    }
+
+    fn is_repeatable(&self) -> bool {
+        self.idempotency_key.is_some()
+    }
+}
+
+async fn send_here(
+    app: &Arc<App>,
+    session: &Arc<Session>,
+    request: SendRequest,
 ) -> ApiResult<SendOutcome> {
     let SendRequest {
         messages,
@@ -179,6 +208,7 @@ pub async fn send_all(
         prefill,
         history,
     } = request;
+    let idempotency_key = idempotency_key.as_ref();
     if let Some(idempotency_key) = idempotency_key
         && let Some(answer) = idempotency_key.find_response(&app.log).await?
     {
@@ -227,7 +257,36 @@ pub async fn send_all(
             Ok::<_, ApiError>(SendOutcome::New(accepted))
         })
         .await?;
+    if let (Some(stopped), SendOutcome::New(_)) =
+        (history.and_then(|it| it.stops.as_deref()), &sent)
+    {
+        app.turns.cancel_reply(session, Some(stopped));
+    }
     Ok(sent)
+}
+
+/// Stores messages without a reply, and returns them as they are stored. Nothing is stored while a reply is open.
+pub(crate) async fn add_messages(
+    app: &Arc<App>,
+    session: &Arc<Session>,
+    messages: Vec<Msg>,
+) -> ApiResult<Vec<Msg>> {
+    take_ownership(app, session).await?;
+    let messages = links::fetch_links(app, &session.key().tenant, messages).await?;
+    let mut prepared = Vec::with_capacity(messages.len());
+    for msg in messages {
+        prepared.push(PreparedMessage::new(app, session, msg).await?);
+    }
+    let ids: Vec<&str> = prepared.iter().map(|prepared| prepared.id.as_str()).collect();
+    let change = session.transact(&ids, |tx| {
+        check_not_forking(tx)?;
+        if !tx.replies().is_empty() || tx.queue().next().is_some() {
+            return Err(busy(tx.status()));
+        }
+        prepared.iter().try_for_each(|prepared| prepared.append_to(tx).map(drop))
+    });
+    change.await?;
+    Ok(prepared.iter().filter_map(|prepared| parse_message(&prepared.json)).collect())
 }
 
 /// A message that may be logged: it was checked, and its links were fetched.
@@ -316,7 +375,9 @@ impl Admission<'_> {
         if let Some(history) = self.history {
             history.check(tx)?;
         }
-        if tx.replies().is_empty() && tx.queue().next().is_none() {
+        let stops =
+            self.history.is_some_and(|history| stopped_reply(self.session, tx, history).is_some());
+        if (tx.replies().is_empty() || stops) && tx.queue().next().is_none() {
             return Ok(Decision::StartReply);
         }
         if self.if_busy == IfBusy::Refuse || !self.is_one {
@@ -362,6 +423,11 @@ impl PendingSend<'_> {
     }
 
     fn start_reply(&self, tx: &mut Transaction<'_>) -> ApiResult<Accepted> {
+        if self.history.is_some_and(|history| stopped_reply(self.session, tx, history).is_some()) {
+            end_own_replies(tx, self.session, &FinishedReason::Interrupted, None)
+                .map_err(ApiError::internal)?;
+            self.app.turns.count_stopped(self.session, 1);
+        }
         let superseded = self.history.map(|history| &history.superseded);
         if let Some(superseded) = superseded.filter(|superseded| !superseded.is_empty()) {
             let supersede = Supersede { message_ids: superseded.clone() };
@@ -409,6 +475,18 @@ impl PendingSend<'_> {
             queued: false,
         }
     }
+}
+
+/// The open reply that a client's input stops. A question to a user is never taken back so.
+fn stopped_reply<'t>(
+    session: &Session,
+    tx: &'t Transaction<'_>,
+    history: &HistoryChange,
+) -> Option<&'t OpenReply> {
+    let mut pending = tx.replies().iter().filter_map(OpenReply::pending_calls);
+    let asks = pending.any(|pending| !pending.confirm.is_empty());
+    let own = own_reply(session, tx).filter(|_| !asks);
+    own.filter(|own| Some(own.msg().id()) == history.stops.as_deref())
 }
 
 /// Starts a reply of the session's agent. It is open from here on: no other reply starts, and after
@@ -492,7 +570,7 @@ pub(super) fn check_not_forking(tx: &Transaction<'_>) -> ApiResult<()> {
 }
 
 /// Why no reply can start now.
-pub(super) fn busy(status: SessionStatus) -> ApiError {
+pub(crate) fn busy(status: SessionStatus) -> ApiError {
     let what = match status {
         SessionStatus::Idle => "messages are queued",
         SessionStatus::Running => "a reply is running",

@@ -2,6 +2,7 @@
 //! nothing is left to do.
 
 use super::end_replies::end_own_replies;
+use super::history_cache::History;
 use super::journal::{LogJournal, RetryBackoff, persist, stamp_event};
 use super::{Turns, own_reply, send};
 use crate::blobs;
@@ -10,13 +11,13 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
-use turnwire_agent::{AgentError, ClientContext, ReplyRequest, SubAgentReply, tool_call_ids};
+use turnwire_agent::{AgentError, ClientContext, ReplyRequest, SubAgentReply};
 use turnwire_core::event::Message;
 use turnwire_core::{
     ErrorType, Event, FinishedReason, ModelCalls, Msg, PermissionRule, ReplyError, Role, Seq,
 };
 use turnwire_log::store::{MessageQuery, QueuedMessage, SessionNumber, SessionStatus};
-use turnwire_log::{Session, Snapshot, Transaction};
+use turnwire_log::{Error, Session, Snapshot, Transaction};
 
 /// How long an agent may take to stop.
 const STOP_GRACE: Duration = Duration::from_secs(5);
@@ -35,14 +36,6 @@ enum NextStep {
     Idle,
 }
 
-/// The conversation before a reply.
-#[derive(Default)]
-struct History {
-    messages: Vec<Msg>,
-    /// The ids of calls in superseded messages.
-    superseded_calls: Vec<String>,
-}
-
 /// The open reply of the session's own agent.
 struct OwnReply {
     id: String,
@@ -51,6 +44,8 @@ struct OwnReply {
     calls: ModelCalls,
     subs: Vec<SubAgentReply>,
     rules: Vec<PermissionRule>,
+    /// Changes if another node has written the session meanwhile.
+    ownership: u64,
 }
 
 /// Works until nothing is left to do.
@@ -58,17 +53,28 @@ pub(super) async fn run_session(turns: Arc<Turns>, session: Arc<Session>) {
     let mut worker =
         SessionWorker { turns: turns.clone(), number: session.number(), is_finished: false };
     let mut backoff = RetryBackoff::new(session.id());
+    let mut ownership = 0;
     while !turns.shutdown.is_cancelled() {
-        let done = match session.snapshot().await {
+        let done = match session.snapshot_as_owner().await {
             Ok(snapshot) => {
                 backoff = RetryBackoff::new(session.id());
+                ownership = snapshot.ownership;
                 turns.run_step(&session, &mut worker, snapshot).await
+            }
+            Err(Error::Owned(_)) => {
+                // The other node continues it.
+                worker.finish_unless_woken();
+                Ok(())
             }
             Err(error) => backoff.wait(error, &turns.shutdown).await,
         };
         if let Err(AgentError::LogLost(why) | AgentError::Failed(why)) = done {
-            // In a deleted session nothing is left to do. Otherwise another process owns its log
-            // now, or the log is damaged.
+            // In a deleted session nothing is left to do. If this process has acquired the session again, it continues
+            // from the log. Otherwise another process owns the session now, or the log is damaged.
+            if session.is_owned() && session.ownership() != ownership {
+                tracing::info!(session = session.id(), why, "starting again from the log");
+                continue;
+            }
             if !session.head_state().is_deleted {
                 tracing::error!(session = session.id(), why, "stopped working on a session");
             }
@@ -164,8 +170,8 @@ impl Turns {
         let stop = self.shutdown.child_token();
         self.set_running_reply(session, Some((turn.id.clone(), stop.clone())));
         let history = Box::pin(self.prepare_history(session, &mut turn, &stop)).await;
-        let mut journal = LogJournal::new(self, session, &turn.partial, &stop);
-        let history = history.map(|History { messages, superseded_calls }| {
+        let mut journal = LogJournal::new(self, session, &turn.partial, turn.ownership, &stop);
+        let history = history.map(|History { messages, superseded_calls, .. }| {
             journal.used_calls = superseded_calls;
             messages
         });
@@ -215,7 +221,7 @@ impl Turns {
         turn: &mut OwnReply,
         stop: &CancellationToken,
     ) -> Result<History, AgentError> {
-        let mut history = self.read_history(session, turn.first, usize::MAX, stop).await?;
+        let mut history = self.read_whole_history(session, turn.first, stop).await?;
         let lost = self.lost_background_calls(history.messages.iter().chain([&turn.partial]));
         if !lost.is_empty() {
             turn.partial = self.log_lost_work(session, &turn.id, lost).await?;
@@ -283,6 +289,27 @@ impl Turns {
         Ok(asked.is_some_and(|msg| ClientContext::from_msg(msg).unattended))
     }
 
+    /// All messages before a seq. Those of the turn before are kept in memory.
+    async fn read_whole_history(
+        &self,
+        session: &Arc<Session>,
+        before: Seq,
+        stop: &CancellationToken,
+    ) -> Result<History, AgentError> {
+        let version = session.history_version();
+        let mut history = self.histories.take(session, version, before).unwrap_or_default();
+        let query = MessageQuery {
+            before: Some(before),
+            after: history.last,
+            limit: usize::MAX,
+            sub_agents: false,
+            ..MessageQuery::default()
+        };
+        self.extend_history(session, &mut history, &query, stop).await?;
+        self.histories.insert(session, version, &history);
+        Ok(history)
+    }
+
     /// The last messages before a seq.
     async fn read_history(
         &self,
@@ -297,29 +324,32 @@ impl Turns {
             sub_agents: false,
             ..MessageQuery::default()
         };
+        let mut history = History::default();
+        self.extend_history(session, &mut history, &query, stop).await?;
+        Ok(history)
+    }
+
+    /// Adds messages of a session.
+    async fn extend_history(
+        &self,
+        session: &Session,
+        history: &mut History,
+        query: &MessageQuery,
+        stop: &CancellationToken,
+    ) -> Result<(), AgentError> {
         let mut backoff = RetryBackoff::new(session.id());
         let stored = loop {
-            match session.list_messages(&query).await {
+            match session.list_messages(query).await {
                 Ok(stored) => break stored,
                 Err(error) => backoff.wait(error, stop).await?,
             }
         };
-        let mut history = History::default();
         for message in stored {
-            let text = std::str::from_utf8(&message.json).map_err(|why| why.to_string());
-            let msg = text.and_then(|text| Msg::from_json(text).map_err(|why| why.to_string()));
             let damaged =
                 |why| AgentError::LogLost(format!("message {} is damaged: {why}", message.id));
-            match msg {
-                Ok(msg) if message.superseded => {
-                    history.superseded_calls.extend(tool_call_ids(&msg).map(str::to_owned));
-                }
-                Ok(msg) => history.messages.push(msg),
-                Err(_) if message.superseded => {}
-                Err(why) => return Err(damaged(why)),
-            }
+            history.add(&message).map_err(damaged)?;
         }
-        Ok(history)
+        Ok(())
     }
 
     /// Replaces blob URLs in the conversation with the bytes.
@@ -378,7 +408,7 @@ impl Turns {
 }
 
 fn next_step(snapshot: Snapshot) -> NextStep {
-    let Snapshot { open, queue, state, .. } = snapshot;
+    let Snapshot { open, queue, state, ownership, .. } = snapshot;
     let next = queue.into_iter().next();
     if state.is_produced {
         return if next.is_some() { NextStep::AwaitProducer } else { NextStep::Idle };
@@ -404,6 +434,7 @@ fn next_step(snapshot: Snapshot) -> NextStep {
             calls: reply.model_calls().clone(),
             subs,
             rules: state.rules.clone(),
+            ownership,
         })),
     }
 }

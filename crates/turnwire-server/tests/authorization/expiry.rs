@@ -378,3 +378,18 @@ async fn a_socket_closes_when_its_credentials_expire_unless_it_brings_new_ones()
     }
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_socket_of_responses_closes_when_its_credentials_expire() {
+    let server = server();
+    let short = jwt("ada", "read chat", now() + 1.5);
+    let idle = server.try_socket_at("/v1/responses", Some(&short)).await;
+    let mut busy = server.try_socket_at("/v1/responses", Some(&short)).await.unwrap();
+    busy.send(json!({"type": "response.create", "model": "endless", "input": "hello"})).await;
+    for mut socket in [idle.unwrap(), busy] {
+        assert_eq!(socket.closed().await, (4401, "credentials expired".to_owned()));
+    }
+    let refused = server.try_socket_at("/v1/responses", Some(&short)).await;
+    assert_eq!(refused.map(drop), Err(401));
+    server.stop().await;
+}

@@ -150,7 +150,12 @@ impl Server {
 
     /// Opens a socket, or says with which status that was refused.
     pub async fn try_socket(&self, query: &str, token: Option<&str>) -> Result<Socket, u16> {
-        let url = format!("ws://{}/v1/ws?{query}", self.address());
+        self.try_socket_at(&format!("/v1/ws?{query}"), token).await
+    }
+
+    /// The same on any path.
+    pub async fn try_socket_at(&self, path: &str, token: Option<&str>) -> Result<Socket, u16> {
+        let url = format!("ws://{}{path}", self.address());
         let mut request = url.into_client_request().unwrap();
         if let Some(token) = token {
             let bearer = format!("Bearer {token}").parse().unwrap();

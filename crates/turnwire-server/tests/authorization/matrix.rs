@@ -187,6 +187,7 @@ impl Matrix {
             RowRequest::Socket { wire, commands } => {
                 self.socket(wire, &commands, &shown, &scene).await
             }
+            RowRequest::ResponseSocket(message) => self.response_socket(message, &shown).await,
         }
     }
 
@@ -223,6 +224,29 @@ impl Matrix {
         let whole = within(incoming.read_to_end()).await.unwrap();
         check_http(method, &path, &whole).await;
         (status, whole.head.clone() + &whole.text())
+    }
+
+    async fn response_socket(&self, message: Value, shown: &Credentials) -> (u16, String) {
+        let ticket = shown.ticket.as_ref().map(|ticket| format!("?ticket={ticket}"));
+        let path = format!("/v1/responses{}", ticket.unwrap_or_default());
+        let opened = self.server.try_socket_at(&path, shown.bearer.as_deref()).await;
+        let mut socket = match opened {
+            Ok(socket) => socket,
+            Err(status) => return (status, String::new()),
+        };
+        socket.send(message).await;
+        let mut received = String::new();
+        loop {
+            let event = socket.next().await.unwrap();
+            let _ = write!(received, "{event}");
+            match event["type"].as_str().unwrap() {
+                "error" => {
+                    return (u16::try_from(event["status"].as_u64().unwrap()).unwrap(), received);
+                }
+                "response.completed" => return (200, received),
+                _ => {}
+            }
+        }
     }
 
     async fn socket(

@@ -28,6 +28,8 @@ pub enum RowRequest {
         wire: &'static str,
         commands: Vec<Value>,
     },
+    /// A request on a socket of the Responses API.
+    ResponseSocket(Value),
 }
 
 fn get(path: impl Into<String>) -> RowRequest {
@@ -42,7 +44,7 @@ impl RowRequest {
     fn with(mut self, name: &'static str, value: &str) -> Self {
         match &mut self {
             Self::Http { headers, .. } => headers.push((name, value.to_owned())),
-            Self::Socket { .. } => panic!("a command has no headers"),
+            Self::Socket { .. } | Self::ResponseSocket(_) => panic!("a command has no headers"),
         }
         self
     }
@@ -141,6 +143,12 @@ fn blocks(commands: impl IntoIterator<Item = Value>) -> RowRequest {
     RowRequest::Socket { wire: "blocks", commands: commands.into_iter().collect() }
 }
 
+fn response_socket(more: Value) -> RowRequest {
+    let mut message = json!({"type": "response.create", "model": "demo"});
+    message.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    RowRequest::ResponseSocket(message)
+}
+
 fn events(scene: &Scene, event: Value) -> RowRequest {
     turnwire([json!({"type": "events", "session_id": scene.id, "events": [event]})])
 }
@@ -171,6 +179,9 @@ pub const ROWS: &[Row] = rows! {
     "retryMessage" "" Idle |s| post(session_path(s, "/messages/r1/retry"), "");
     "retryMessage" "and follow the reply" Idle |s| post(session_path(s, "/messages/r1/retry"), "").with("accept", "text/event-stream");
     "forkSession" "" Idle |s| post(session_path(s, "/fork"), json!({"id": format!("{}-fork", s.id)}));
+    "listDecisions" "" Idle |s| get(session_path(s, "/decisions"));
+    "revokeRule" "" Idle |s| post(session_path(s, "/rules/revoke"), json!({"rule": {"tool_name": "x", "behavior": "allow"}}));
+    "searchMessages" "" Idle |s| get(session_path(s, "/search?q=ruby"));
     "watchEvents" "" Idle |s| get(session_path(s, "/events?after=0"));
     "watchEvents" "as lines" Idle |s| get(session_path(s, "/events")).with("accept", "application/x-ndjson");
     "publishEvents" "of a producer" Elsewhere |s| post(session_path(s, "/events"), reply()).with("turnwire-producer", "p.1");
@@ -184,6 +195,7 @@ pub const ROWS: &[Row] = rows! {
     "getBlob" "" Nothing |s| get(format!("/v1/blobs/{}", s.blob));
     "putBlob" "that is there" Nothing |_| post("/v1/blobs", "opal-blob");
     "deleteBlob" "" Stored |s| get(format!("/v1/blobs/{}", s.blob));
+    "getMe" "" Idle |_| get("/v1/me");
     "listAgents" "" Idle |_| get("/v1/agents?usage=true");
     "listApprovals" "" Asking |_| get("/v1/approvals");
     "createTicket" "" Nothing |_| post("/v1/tickets", "");
@@ -197,6 +209,8 @@ pub const ROWS: &[Row] = rows! {
         post("/ag-ui/demo", run)
     };
     "agUiRun" "a result" Calling |s| post("/ag-ui/demo", run(s, json!([{"id": "own", "role": "tool", "toolCallId": s.call, "content": "done"}])));
+    "agUiJoin" "find" Idle |s| get(format!("/ag-ui/demo?threadId={}", s.id));
+    "agUiJoin" "join" Idle |s| get(format!("/ag-ui/demo?runId={}&offset=-1", s.id));
     "agUiStop" "" Open |s| post(format!("/ag-ui/external/{}/stop", s.id), "");
     "aiSdkChat" "a new chat" Nothing |s| post("/ai-sdk/demo", chat(s, "submit-message", json!([parts("own", "hello")])));
     "aiSdkChat" "a message" Idle |s| post("/ai-sdk/demo", chat(s, "submit-message", json!([parts("own", "hello")])));
@@ -218,16 +232,25 @@ pub const ROWS: &[Row] = rows! {
     "createResponse" "a new session" Nothing |s| post("/v1/responses", json!({"model": "demo", "input": "hello"})).with("turnwire-session", &s.id);
     "createResponse" "behind another" Idle |s| post("/v1/responses", json!({"model": "demo", "input": "hello", "previous_response_id": format!("resp_{}~r1", s.id)}));
     "createResponse" "a result" Calling |s| post("/v1/responses", json!({"model": "demo", "input": [{"type": "function_call_output", "call_id": s.call, "output": "done"}]})).with("turnwire-session", &s.id);
+    "openResponseSocket" "a new session" Nothing |_| response_socket(json!({"input": "hello"}));
+    "openResponseSocket" "behind another" Idle |s| response_socket(json!({"input": "hello", "previous_response_id": format!("resp_{}~r1", s.id)}));
+    "openResponseSocket" "in a conversation" Idle |s| response_socket(json!({"input": "hello", "conversation": format!("conv_{}", s.id)}));
     "getResponse" "" Idle |s| get(response(s));
     "getResponse" "as a stream" Idle |s| get(response(s) + "?stream=true");
     "cancelResponse" "that has ended" Idle |s| post(response(s) + "/cancel", "");
     "deleteResponse" "" Idle |s| get(response(s));
     "listInputItems" "" Idle |s| get(response(s) + "/input_items");
+    "compactResponse" "" Nothing |_| post("/v1/responses/compact", json!({"model": "demo", "input": "hello"}));
+    "compactResponse" "behind another" Idle |s| post("/v1/responses/compact", json!({"model": "demo", "previous_response_id": format!("resp_{}~r1", s.id)}));
     "countInputTokens" "" Nothing |_| post("/v1/responses/input_tokens", json!({"model": "demo", "input": "hello"}));
     "countInputTokens" "behind another" Idle |s| post("/v1/responses/input_tokens", json!({"model": "demo", "input": "hello", "previous_response_id": format!("resp_{}~r1", s.id)}));
     "createConversation" "" Nothing |_| post("/v1/conversations", "");
     "getConversation" "" Idle |s| get(format!("/v1/conversations/conv_{}", s.id));
     "deleteConversation" "" Idle |s| get(format!("/v1/conversations/conv_{}", s.id));
+    "updateConversation" "" Idle |s| post(format!("/v1/conversations/conv_{}", s.id), json!({"metadata": {"a": "b"}}));
+    "createConversationItems" "" Idle |s| post(format!("/v1/conversations/conv_{}/items", s.id), json!({"items": [{"role": "user", "content": "x"}]}));
+    "getConversationItem" "" Idle |s| get(format!("/v1/conversations/conv_{}/items/msg_u1", s.id));
+    "deleteConversationItem" "" Idle |s| get(format!("/v1/conversations/conv_{}/items/msg_u1", s.id));
     "listConversationItems" "" Idle |s| get(format!("/v1/conversations/conv_{}/items", s.id));
     "createResponse" "in a conversation" Idle |s| post("/v1/responses", json!({"model": "demo", "input": "hello", "conversation": format!("conv_{}", s.id)}));
     "countTokens" "" Nothing |_| post("/v1/messages/count_tokens", hello_request());

@@ -66,7 +66,14 @@ fn a_mistake_is_named_with_its_line_its_key_and_what_is_expected() {
             "[limits]\nheaders = 12",
             vec!["turnwire.toml:2:1: limits.headers: must be at least 1024"],
         ),
-        ("store = \"postgres://x\"", vec!["turnwire.toml:1:9: store: ", "sqlite:PATH"]),
+        (
+            "store = \"mysql://x\"",
+            vec![
+                "turnwire.toml:1:9: store: ",
+                "sqlite:PATH",
+                "postgres://USER:PASSWORD@HOST/DATABASE",
+            ],
+        ),
         ("origins = [\"*\"]", vec!["turnwire.toml:1:12: origins: ", "list each site"]),
         ("[tls]\ncert = \"a.pem\"", vec!["turnwire.toml:1:1: tls: ", "missing field `key`"]),
         (
@@ -129,6 +136,7 @@ fn a_secret_in_the_wrong_place_is_not_repeated() {
     for text in [
         "[agents.a]\nmodel = \"demo\"\napi_key = \"sk-secret\"",
         "[auth.jwt]\nsecret = \"sk-secret\"",
+        "store = \"postgre://user:sk-secret@host/database\"",
         "[[auth.tokens]]\ntenant = \"a\"\nsha256 = \"sk-secret\"\nscopes = []",
     ] {
         let error = error(text);

@@ -30,7 +30,7 @@ async fn a_fence_is_known_after_the_session_was_let_go() {
     drop(server.session("s").await);
     server.publish("s", "p.5", &start("r")).await.assert_stored(1, 0);
     while server.app.log.loaded_count() > 0 {
-        server.app.log.evict_idle();
+        server.app.log.evict_idle().await.unwrap();
         tokio::task::yield_now().await;
     }
     server.publish("s", "p.4", &end("r")).await.assert_error(409, "fenced", &[]);

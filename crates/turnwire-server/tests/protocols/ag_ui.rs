@@ -337,3 +337,81 @@ async fn the_same_request_many_times_at_once_is_done_once() {
         assert_eq!(server.count(&thread).await, Some(2));
     }
 }
+
+#[tokio::test]
+async fn a_client_older_than_1_0_gets_nothing_that_it_would_fail_on() {
+    let server = TestServer::new();
+    let old = server.run(&says("t", "m", "browser")).await;
+    assert_eq!(old.end()["outcome"], Value::Null, "calls are pending, so it has not succeeded");
+    // TanStack AI executes its tools when it gets this event.
+    let custom = old.events().into_iter().find(|it| it["name"] == "tool-input-available").unwrap();
+    assert_eq!(custom["value"]["toolCallId"], json!(server.asked("t").await[0]));
+    assert_eq!(custom["value"]["toolName"], "open_page");
+    assert!(custom["value"]["input"]["url"].is_string(), "{custom}");
+    let mut new = says("u", "m", "browser");
+    new["protocolVersion"] = json!("1.0");
+    let pending = server.run(&new).await.end()["outcome"]["pendingToolCallIds"].take();
+    assert_eq!(pending.as_array().map(Vec::len), Some(1));
+    let team = server.run(&says("v", "m", "team")).await;
+    let is_of_subagent =
+        |event: &Value| event["type"].as_str().is_some_and(|kind| kind.starts_with("SUBAGENT"));
+    assert!(!team.events().iter().any(is_of_subagent));
+    assert_eq!(team.end()["outcome"], json!({"type": "success"}));
+}
+
+#[tokio::test]
+async fn a_client_that_joins_texts_and_calls_lacks_nothing() {
+    let server = TestServer::new();
+    let first = server.run(&says("t", "m1", "weather")).await;
+    let snapshot = server.run(&input("t", &json!([]))).await;
+    let snapshot = snapshot.events().into_iter().find(|it| it["type"] == "MESSAGES_SNAPSHOT");
+    let messages = snapshot.unwrap()["messages"].as_array().unwrap().clone();
+    // As assistant-ui sends them: calls under the id of another message, results under ids of their own.
+    let mut joined = Vec::new();
+    for (at, mut message) in messages.into_iter().enumerate() {
+        if message.get("toolCalls").is_some() || message["role"] == "tool" {
+            message["id"] = json!(format!("own-{at}"));
+        }
+        joined.push(message);
+    }
+    assert!(joined.iter().any(|message| message["id"].as_str().unwrap().starts_with("own-")));
+    joined.push(json!({"id": "m2", "role": "user", "content": "hello"}));
+    let second = server.run(&input("t", &json!(joined))).await;
+    assert_eq!((first.status, second.status), (StatusCode::OK, StatusCode::OK));
+    assert!(!second.events().iter().any(|it| it["type"] == "MESSAGES_SNAPSHOT"));
+}
+
+#[tokio::test]
+async fn edits_and_new_answers_of_a_client_whose_history_counts() {
+    let server = TestServer::new();
+    let run = async |messages: Value| {
+        let answer =
+            server.post("/ag-ui/demo?history=client", input("t", &messages).to_string()).await;
+        assert_eq!(answer.status, 200, "{messages}");
+        assert!(!answer.events().iter().any(|it| it["type"] == "MESSAGES_SNAPSHOT"));
+        answer
+    };
+    let user = |id: &str, text: &str| json!({"id": id, "role": "user", "content": text});
+    let users = async || -> Vec<String> {
+        let query = MessageQuery { limit: 100, ..MessageQuery::default() };
+        let stored = server.session("t").await.unwrap().list_messages(&query).await.unwrap();
+        let current = stored.into_iter().filter(|it| !it.superseded && !it.event_id.is_empty());
+        current.map(|it| it.id).collect()
+    };
+    run(json!([user("m1", "one")])).await;
+    run(json!([user("m1", "one"), user("m2", "two")])).await;
+    run(json!([user("m1", "one"), user("m3", "three")])).await;
+    assert_eq!(users().await, ["m1", "m3"]);
+    let count = server.count("t").await;
+    run(json!([user("m1", "one"), user("m3", "three")])).await;
+    assert_eq!(users().await, ["m1", "m3"], "answered again");
+    assert_eq!(server.count("t").await, count.map(|count| count + 1));
+    // A reply that waits ends when the client goes on.
+    run(json!([user("m4", "approve")])).await;
+    run(json!([user("m4", "approve"), user("m5", "never mind")])).await;
+    assert_eq!(users().await, ["m4", "m5"]);
+    // By default a client that lacks messages gets them.
+    let behind = server.run(&input("t", &json!([user("m6", "six")]))).await;
+    assert!(behind.events().iter().any(|it| it["type"] == "MESSAGES_SNAPSHOT"));
+    assert_eq!(users().await, ["m4", "m5", "m6"]);
+}

@@ -290,20 +290,10 @@ async fn a_message_that_waits_is_shown_again_and_nothing_is_said_meanwhile() {
     assert_eq!(server.say("m", "approve").await.chunks(), first.chunks());
     let named = json!({"id": "c", "messageId": "m", "messages": [user("m", "approve")]});
     assert_eq!(server.post(named).await.chunks(), first.chunks());
-    let edited = json!({"id": "c", "messageId": "m", "messages": [user("m", "other")]});
-    for request in [
-        json!({"id": "c", "messages": [user("m", "approve"), user("m2", "x")]}),
-        json!({"id": "c", "messages": [user("m", "x")], "trigger": "regenerate-message"}),
-        edited,
-    ] {
-        let answer = server.post(request.clone()).await;
-        assert_eq!(
-            (answer.status.as_u16(), &answer.error()["type"]),
-            (409, &json!("busy")),
-            "{request}"
-        );
-        assert!(answer.error()["hint"].as_str().unwrap().contains("/stop"));
-    }
+    let more = json!({"id": "c", "messages": [user("m", "approve"), user("m2", "x")]});
+    let answer = server.post(more).await;
+    assert_eq!((answer.status.as_u16(), &answer.error()["type"]), (409, &json!("busy")));
+    assert!(answer.error()["hint"].as_str().unwrap().contains("/stop"));
     assert_eq!(server.history().await.len(), 1);
     server.ask("POST", "/ai-sdk/demo/c/stop", "", None).await;
     assert_eq!(server.ask("GET", "/ai-sdk/demo/c/stream", "", None).await.status, 204);
@@ -389,4 +379,105 @@ async fn a_result_of_the_clients_goes_into_the_reply() {
     let answer = server.post(answering(&reply, &call, output)).await;
     assert_eq!(answer.reply(), reply);
     assert!(answer.message_text().contains(r#"> {"title":"News"}"#), "{}", answer.text);
+}
+
+/// A request as the transports of the AI SDK send it: with a trigger, and all messages that the client has.
+fn submitted(messages: &[Value]) -> Value {
+    json!({"id": "c", "trigger": "submit-message", "messages": messages})
+}
+
+fn assistant(id: &str, parts: &Value) -> Value {
+    json!({"id": id, "role": "assistant", "parts": parts})
+}
+
+#[tokio::test]
+async fn a_new_message_replaces_what_the_client_has_left_out() {
+    let server = TestServer::new();
+    let first = server.post(submitted(&[user("m1", "one")])).await.reply();
+    let begin = [user("m1", "one"), assistant(&first, &json!([]))];
+    let with = |message: Value| submitted(&[&begin[..], &[message]].concat());
+    server.post(with(user("m2", "two"))).await.reply();
+    let edited = server.post(with(user("m3", "other"))).await;
+    assert!(edited.message_text().contains("> other\n"), "{}", edited.text);
+    let ids =
+        async || -> Vec<String> { server.history().await.into_iter().map(|(_, id)| id).collect() };
+    assert_eq!(ids().await, ["m1", &first, "m3", &edited.reply()]);
+    // The same request again does nothing twice.
+    assert_eq!(server.post(with(user("m3", "other"))).await.error()["type"], "nothing_new");
+    // A client that does not send its history leaves nothing out.
+    let appended = server.say("m4", "more").await.reply();
+    assert_eq!(ids().await, ["m1", &first, "m3", &edited.reply(), "m4", &appended]);
+    let anew = server.post(submitted(&[user("m5", "anew")])).await.reply();
+    assert_eq!(ids().await, ["m5", &anew]);
+}
+
+#[tokio::test]
+async fn what_another_wire_has_said_is_never_left_out() {
+    let server = TestServer::new();
+    let first = server.post(submitted(&[user("m1", "one")])).await.reply();
+    let run = json!({"threadId": "c", "runId": "r", "messages": [
+        {"id": "m1", "role": "user", "content": "one"}, {"id": "m2", "role": "user", "content": "two"}]});
+    assert_eq!(server.ask("POST", "/ag-ui/demo", &run.to_string(), None).await.status, 200);
+    let request =
+        submitted(&[user("m1", "one"), assistant(&first, &json!([])), user("m3", "three")]);
+    server.post(request).await.reply();
+    let users = server.history().await.into_iter().filter(|(role, _)| role == "user");
+    assert_eq!(users.map(|(_, id)| id).collect::<Vec<_>>(), ["m1", "m2", "m3"]);
+}
+
+#[tokio::test]
+async fn a_message_instead_of_an_answer_ends_the_reply_if_the_client_cancels_its_calls() {
+    let server = TestServer::new();
+    server.say("m", "approve").await;
+    let (reply, call) = server.waiting().await;
+    let instead = |state: &str| {
+        let part =
+            json!({"type": "dynamic-tool", "toolName": "t", "toolCallId": call, "state": state});
+        submitted(&[user("m", "x"), assistant(&reply, &json!([part])), user("m2", "never mind")])
+    };
+    let refused = server.post(instead("approval-requested")).await;
+    assert_eq!(refused.error()["type"], "busy");
+    server.waiting().await;
+    let answer = server.post(instead("output-error")).await;
+    assert!(answer.message_text().contains("> never mind\n"), "{}", answer.text);
+    assert_eq!(server.history().await.len(), 4);
+}
+
+#[tokio::test]
+async fn a_reply_that_waits_ends_when_its_message_is_answered_again_or_edited() {
+    let server = TestServer::new();
+    server.say("m", "approve").await;
+    let (reply, _) = server.waiting().await;
+    let again = json!({"id": "c", "trigger": "regenerate-message", "messages": [user("m", "x")]});
+    assert_ne!(server.post(again).await.reply(), reply);
+    let (other, _) = server.waiting().await;
+    assert_ne!(other, reply);
+    let edited = json!({"id": "c", "messageId": "m", "messages": [user("m", "other")]});
+    assert!(server.post(edited).await.message_text().contains("> other\n"));
+    assert_eq!(server.history().await.len(), 2);
+}
+
+#[tokio::test]
+async fn tools_and_instructions_of_a_page_reach_the_agent() {
+    let server = TestServer::new();
+    let mut request = submitted(&[user("m", "hello")]);
+    request["tools"] =
+        json!({"paint": {"description": "Paints", "parameters": {"type": "object"}}});
+    request["system"] = json!("Be brief.");
+    request["other"] = json!(1);
+    server.post(request).await.reply();
+    let stored = server.session("c").await.unwrap().find_message("m").await.unwrap().unwrap();
+    let client =
+        serde_json::from_slice::<Value>(&stored.json).unwrap()["metadata"]["client"].take();
+    let expected = json!({"wire": "ai-sdk", "instructions": "Be brief.", "extra": {"other": 1},
+        "tools": [{"name": "paint", "description": "Paints", "input": {"type": "object"}}]});
+    assert_eq!(client, expected);
+    // An application's own field of this name is left alone.
+    let mut own = submitted(&[user("n", "hello")]);
+    (own["id"], own["tools"]) = (json!("d"), json!(["search"]));
+    server.post(own).await.reply();
+    let stored = server.session("d").await.unwrap().find_message("n").await.unwrap().unwrap();
+    let client =
+        serde_json::from_slice::<Value>(&stored.json).unwrap()["metadata"]["client"].take();
+    assert_eq!(client, json!({"wire": "ai-sdk", "extra": {"tools": ["search"]}}));
 }

@@ -1,14 +1,16 @@
 //! The blocks protocol: rights, races, and what no client of its would send.
 
 #[path = "../resume/running.rs"]
-mod running;
+pub mod running;
 
 use crate::checked_http::send_http;
 use futures_util::{SinkExt, StreamExt};
+use http::HeaderValue;
 use running::{Running, within};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::{Message, client::IntoClientRequest};
@@ -58,9 +60,7 @@ impl TestServer {
     }
 
     async fn socket(&self) -> Socket {
-        let url = format!("ws://{}/v1/ws", self.server.address);
-        let (socket, _) = connect_async(url.into_client_request().unwrap()).await.unwrap();
-        let mut socket = Socket(socket);
+        let mut socket = Socket::open(self.server.address, "/v1/ws", &[]).await;
         assert_eq!(socket.next().await, json!({"type": "connected"}));
         socket
     }
@@ -88,10 +88,22 @@ impl TestServer {
     }
 }
 
-struct Socket(WebSocketStream<MaybeTlsStream<TcpStream>>);
+pub struct Socket(pub WebSocketStream<MaybeTlsStream<TcpStream>>);
 
 impl Socket {
-    async fn next(&mut self) -> Value {
+    pub async fn open(
+        server: SocketAddr,
+        path: &str,
+        headers: &[(&'static str, &'static str)],
+    ) -> Self {
+        let mut request = format!("ws://{server}{path}").into_client_request().unwrap();
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, HeaderValue::from_static(value));
+        }
+        Self(connect_async(request).await.unwrap().0)
+    }
+
+    pub async fn next(&mut self) -> Value {
         loop {
             match within(self.0.next()).await.unwrap().unwrap() {
                 Message::Text(text) => return serde_json::from_str(&text).unwrap(),
@@ -101,7 +113,7 @@ impl Socket {
         }
     }
 
-    async fn send(&mut self, command: &Value) {
+    pub async fn send(&mut self, command: &Value) {
         self.0.send(Message::text(command.to_string())).await.unwrap();
     }
 

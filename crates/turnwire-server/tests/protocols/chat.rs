@@ -47,11 +47,3 @@ async fn a_sub_agents_call_is_the_clients() {
 async fn a_key_makes_one_of_two() {
     harness::a_key_makes_one_of_two(&CASE).await;
 }
-
-#[test]
-fn the_page_names_every_loss() {
-    harness::the_page_names_every_loss(
-        include_str!("../../../../docs/chat-completions.md"),
-        "openai-chat",
-    );
-}

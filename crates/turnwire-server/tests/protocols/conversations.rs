@@ -3,6 +3,8 @@
 use crate::harness::{Answer, ProtocolCase, RANDOM_CALL, TestServer, user};
 use crate::{anthropic, chat};
 use serde_json::{Value, json};
+use turnwire_core::Seq;
+use turnwire_log::store::{MessageQuery, Retention};
 
 const RESPONSES: ProtocolCase = ProtocolCase {
     path: "/v1/responses",
@@ -32,7 +34,7 @@ const BY_REFERENCE: ProtocolCase = ProtocolCase {
     ..RESPONSES
 };
 
-const ALL: [&ProtocolCase; 3] = [&chat::CASE, &anthropic::CASE, &RESPONSES];
+pub const ALL: [&ProtocolCase; 3] = [&chat::CASE, &anthropic::CASE, &RESPONSES];
 const OWN: [&ProtocolCase; 4] = [&chat::CASE, &anthropic::CASE, &RESPONSES, &BY_REFERENCE];
 
 /// A conversation as its client has it: every one waits for the call `c1`.
@@ -171,28 +173,35 @@ async fn what_does_not_fit_a_conversation_starts_another() {
 }
 
 /// A client that keeps its own history, of an agent that repeats what it is given.
-struct Client<'s> {
+pub struct Client<'s> {
     server: &'s TestServer,
     protocol: &'static ProtocolCase,
     token: &'static str,
-    headers: Vec<(&'static str, &'static str)>,
-    history: Vec<Value>,
+    pub headers: Vec<(&'static str, &'static str)>,
+    /// Fields of each request beside its history.
+    pub fields: Vec<(&'static str, &'static str)>,
+    pub history: Vec<Value>,
 }
 
 impl<'s> Client<'s> {
-    fn new(server: &'s TestServer, protocol: &'static ProtocolCase) -> Self {
-        Self { server, protocol, token: "ann", headers: Vec::new(), history: Vec::new() }
+    pub fn new(server: &'s TestServer, protocol: &'static ProtocolCase) -> Self {
+        let (headers, fields, history) = (Vec::new(), Vec::new(), Vec::new());
+        Self { server, protocol, token: "ann", headers, fields, history }
     }
 
     async fn send(&self) -> Answer {
-        let body = self.protocol.ask("mirror", &self.history).to_string();
+        let mut body = self.protocol.ask("mirror", &self.history);
+        for (name, value) in &self.fields {
+            body[*name] = json!(value);
+        }
+        let body = body.to_string();
         let answer = self.server.send(self.token, self.protocol.path, &self.headers, body).await;
         assert_eq!(answer.status, 200, "{}", answer.text);
         answer
     }
 
     /// Says something, and returns what the agent was given, and the session.
-    async fn say(&mut self, text: &str) -> (String, String) {
+    pub async fn say(&mut self, text: &str) -> (String, String) {
         self.history.push(user(text));
         let answer = self.send().await;
         self.history.extend((self.protocol.to_history)(&answer.body));
@@ -271,6 +280,29 @@ async fn an_edited_turn_branches_and_the_first_session_stays() {
 }
 
 #[tokio::test]
+async fn conversations_are_recognised_after_retention_has_removed_their_events() {
+    for protocol in ALL {
+        let server = TestServer::new(protocol.path);
+        let mut client = Client::new(&server, protocol);
+        let (_, session) = client.say("one").await;
+        client.say("two").await;
+        client.say("three").await;
+        let turn = client.history.len() / 3;
+        let retention = Retention { before_ms: Some(i64::MAX), ..Retention::default() };
+        server.app.log.apply_retention(retention).await.unwrap();
+        assert!(server.session(&session).await.first_seq().await.unwrap() > Seq::FIRST);
+        let expected = "one A two A three A four".to_owned();
+        assert_eq!(client.say("four").await, (expected, session.clone()));
+        // An edit of an earlier turn: the events up to there are gone, but the client has the conversation.
+        client.history.truncate(turn);
+        let (seen, branch) = client.say("TWO").await;
+        assert_eq!(seen, "one A TWO");
+        assert_ne!(branch, session);
+        assert_eq!(client.say("THREE").await, ("one A TWO A THREE".to_owned(), branch));
+    }
+}
+
+#[tokio::test]
 async fn the_last_turn_again_is_another_answer_in_the_same_session() {
     for protocol in OWN {
         let server = TestServer::new(protocol.path);
@@ -336,7 +368,7 @@ async fn an_unknown_history_is_taken_in_and_marked() {
         client.history = vec![user("one"), json!({"role": "assistant", "content": "#77"})];
         let (seen, session) = client.say("two").await;
         assert_eq!(seen, "one A two");
-        let query = turnwire_log::store::MessageQuery { limit: 9, ..Default::default() };
+        let query = MessageQuery { limit: 9, ..Default::default() };
         let stored = server.session(&session).await.list_messages(&query).await.unwrap();
         let claimed: Vec<bool> = stored
             .iter()
@@ -509,7 +541,7 @@ async fn items_before_the_first_message_reach_the_agent() {
     let mut client = Client::new(&server, &RESPONSES);
     client.history.push(json!({"type": "vendor_item", "value": 1}));
     let (_, session) = client.say("one").await;
-    let query = turnwire_log::store::MessageQuery { limit: 9, ..Default::default() };
+    let query = MessageQuery { limit: 9, ..Default::default() };
     let stored = server.session(&session).await.list_messages(&query).await.unwrap();
     let first: Value = serde_json::from_slice(&stored[0].json).unwrap();
     assert_eq!(first["content"][0]["type"], "vendor_item", "{first}");
@@ -578,4 +610,115 @@ async fn a_title_is_what_the_user_said() {
     let (_, session) = client.say("<system-reminder>now</system-reminder>\nHow are you?").await;
     let shown = server.session(&session).await.snapshot().await.unwrap();
     assert_eq!(shown.title, "How are you?");
+}
+
+#[tokio::test]
+async fn a_client_that_lost_an_answer_may_go_on_from_what_arrived() {
+    // Claude Code keeps the text that arrived, and asks to go on.
+    for protocol in ALL {
+        for (turns, begun, expected) in [
+            (0, "aga", Some("again aga go on")),
+            (1, "bef", Some("before A again bef go on")),
+            // This is not how the answer begins: the client has changed it.
+            (0, "other", None),
+        ] {
+            let server = TestServer::new(protocol.path);
+            let mut client = Client::new(&server, protocol);
+            for _ in 0..turns {
+                client.say("before").await;
+            }
+            client.history.push(user("again"));
+            let mut body = protocol.ask("mirror", &client.history);
+            body["stream"] = true.into();
+            let first = server.send_and_leave(client.token, protocol.path, body.to_string()).await;
+            server.until_idle(&first).await;
+            client.history.push(json!({"role": "assistant", "content": begun}));
+            let (seen, session) = client.say("go on").await;
+            let count = server.sessions().await;
+            let Some(expected) = expected else {
+                assert_eq!((seen.as_str(), count), ("again other go on", 2), "{}", protocol.path);
+                continue;
+            };
+            assert_eq!((seen.as_str(), count), (expected, 1), "{}", protocol.path);
+            let next = client.say("more").await;
+            assert_eq!(next, (format!("{expected} A more"), session.clone()));
+            let query = MessageQuery { limit: 100, ..MessageQuery::default() };
+            let stored = server.session(&session).await.list_messages(&query).await.unwrap();
+            let current = stored.iter().filter(|stored| !stored.superseded);
+            let texts: Vec<String> =
+                current.map(|stored| String::from_utf8(stored.json.to_vec()).unwrap()).collect();
+            assert_eq!(texts.len(), 6 + 2 * turns);
+            assert!(texts.iter().any(|text| text.contains(&format!("\"{begun}\""))));
+            assert!(!texts.iter().any(|text| text.contains("claimed")), "{texts:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_lost_a_whole_answer_may_add_to_its_message() {
+    // Claude Code adds that the answer was cut off, if nothing of it arrived.
+    for protocol in ALL {
+        for turns in [0, 1] {
+            let server = TestServer::new(protocol.path);
+            let mut client = Client::new(&server, protocol);
+            for _ in 0..turns {
+                client.say("before").await;
+            }
+            let kind = if protocol.messages == "input" { "input_text" } else { "text" };
+            let block = |text: &str| json!({"type": kind, "text": text});
+            client.history.push(user("again"));
+            let mut body = protocol.ask("mirror", &client.history);
+            body["stream"] = true.into();
+            let first = server.send_and_leave(client.token, protocol.path, body.to_string()).await;
+            client.history.pop();
+            let more = json!({"role": "user", "content": [block("again"), block("go on")]});
+            client.history.push(more);
+            let answer = client.send().await;
+            let expected = ["again+go on", "before A again+go on"][turns];
+            assert_eq!(client.seen(&answer), (expected.to_owned(), first.clone()));
+            client.history.extend((protocol.to_history)(&answer.body));
+            assert_eq!(client.say("more").await, (format!("{expected} A more"), first));
+            assert_eq!(server.sessions().await, 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_arrived_and_was_shortened_is_another_conversation() {
+    for protocol in ALL {
+        let server = TestServer::new(protocol.path);
+        let mut client = Client::new(&server, protocol);
+        let (_, session) = client.say("again").await;
+        client.history.truncate(1);
+        client.history.push(json!({"role": "assistant", "content": "aga"}));
+        assert_ne!(client.say("go on").await.1, session);
+        assert_eq!(server.sessions().await, 2);
+    }
+}
+
+#[tokio::test]
+async fn a_long_conversation_is_the_same_from_memory_and_from_the_log() {
+    // Long conversations are kept in memory from turn to turn.
+    let server = TestServer::new(chat::CASE.path);
+    let mut client = Client::new(&server, &chat::CASE);
+    let mut expected = String::new();
+    for turn in 0..20 {
+        let words = format!("{turn}t");
+        expected += &words;
+        assert_eq!(client.say(&words).await.0, expected, "{turn}");
+        expected += " A ";
+    }
+    // Another answer supersedes the last turn: its message stays, its answer is another one.
+    let (answer, question) = (client.history.pop().unwrap(), client.history.pop().unwrap());
+    client.history.push(question);
+    let again = client.send().await;
+    assert_eq!(client.seen(&again).0, expected.trim_end_matches(" A "));
+    client.history.extend((client.protocol.to_history)(&again.body));
+    assert_ne!(client.history.last(), Some(&answer));
+    let session = server.session(again.session()).await;
+    let (seen, id) = client.say("end").await;
+    assert_eq!((seen, id.as_str()), (format!("{expected}end"), session.id()));
+    let query = MessageQuery { limit: 100, ..MessageQuery::default() };
+    let stored = session.list_messages(&query).await.unwrap();
+    assert_eq!(stored.iter().filter(|stored| stored.superseded).count(), 2);
 }

@@ -51,6 +51,10 @@ impl TestServer {
     /// With a path that is asked. The tokens are `all`, `mine`, which reaches only sessions that begin
     /// so, and `other`, of another tenant; `ann` and `ben` are people of one tenant.
     pub fn new(path: &'static str) -> Self {
+        Self::with_settings(path, "")
+    }
+
+    pub fn with_settings(path: &'static str, more: &str) -> Self {
         let hash = |token: &str| {
             use sha2::{Digest, Sha256};
             let bytes = Sha256::digest(token);
@@ -66,7 +70,7 @@ impl TestServer {
              sessions = [\"mine*\"]\n\
              [[auth.tokens]]\ntenant = \"other\"\nsha256 = \"{}\"\nscopes = [\"admin\"]\n\
              [[auth.tokens]]\ntenant = \"default\"\nsha256 = \"{}\"\nscopes = [\"admin\"]\nsubject = \"ann\"\n\
-             [[auth.tokens]]\ntenant = \"default\"\nsha256 = \"{}\"\nscopes = [\"admin\"]\nsubject = \"ben\"\n",
+             [[auth.tokens]]\ntenant = \"default\"\nsha256 = \"{}\"\nscopes = [\"admin\"]\nsubject = \"ben\"\n{more}",
             hash("all"),
             hash("mine"),
             hash("other"),
@@ -122,12 +126,20 @@ impl TestServer {
     }
 
     /// Sends a request, and leaves before the response.
-    pub async fn send_and_leave(&self, token: &str, path: &str, body: impl Into<Body>) {
+    pub async fn send_and_leave(&self, token: &str, path: &str, body: impl Into<Body>) -> String {
         let request = Request::post(path).header("content-type", "application/json");
         let caller = self.auth.authenticate_token(token).unwrap();
         let router = self.router.clone().layer(Extension(caller));
         let response = router.oneshot(request.body(body.into()).unwrap()).await.unwrap();
         assert_eq!(response.status(), 200);
+        response.headers()["turnwire-session"].to_str().unwrap().to_owned()
+    }
+
+    /// Waits until a reply has ended.
+    pub async fn until_idle(&self, session: &str) {
+        let session = self.session(session).await;
+        let mut head = session.watch_head();
+        head.wait_for(|head| head.status == SessionStatus::Idle).await.unwrap();
     }
 
     /// Asks, with everything allowed.
@@ -477,13 +489,4 @@ pub async fn a_key_makes_one_of_two(case: &ProtocolCase) {
     let theirs = server.send("other", case.path, &key, hello.to_string()).await;
     assert_ne!(theirs.text, one.text);
     assert_eq!(server.ask(&key, &case.ask("demo", &[user("Ho")])).await.status, 422);
-}
-
-/// The page about a protocol names everything that its wire cannot hold.
-pub fn the_page_names_every_loss(page: &str, wire: &str) {
-    let wire = turnwire_wires::Wire::named(wire).unwrap();
-    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
-    for loss in wire.stream_losses {
-        assert!(page.contains(loss.about()), "the page does not name: {}", loss.about());
-    }
 }

@@ -15,6 +15,7 @@ mod chat;
 mod checked_http;
 #[path = "../openapi/checked_router.rs"]
 mod checked_router;
+mod client_ids;
 #[path = "../openapi/contract.rs"]
 mod contract;
 mod conversations;
@@ -22,8 +23,11 @@ mod harness;
 mod open_responses;
 mod options;
 mod prefill;
+mod response_compaction;
 mod response_conversations;
 mod response_items;
+mod response_socket;
 mod responses;
 mod resume_ids;
 mod schemas;
+mod sent_history;

@@ -1,5 +1,15 @@
 //! What the public Open Responses specification requires of a response, in the cases that its acceptance suite has. The
 //! suite itself is not part of this repository.
+//!
+//! | its case | ours |
+//! |---|---|
+//! | `basic-response`, `system-prompt`, `image-input`, `multi-turn` | `a_text_an_image_a_file_…` |
+//! | `streaming-response` | `a_stream_has_whole_responses_and_numbered_events` |
+//! | `tool-calling` | the same, and `a_function_call_gets_its_result` |
+//! | `assistant-phase`, `response-output-phase-schema` | `phases_of_messages_…` |
+//! | `compact-response`, `compact-missing-model` | `response_compaction` |
+//! | `websocket-response`, `websocket-sequential-responses`, `websocket-continuation`, `websocket-reconnect-store-false-recovery`, `websocket-previous-response-not-found`, `websocket-failed-continuation-evicts-cache` | `response_socket` |
+//! | `websocket-compact-new-chain` | `response_compaction` |
 
 use crate::responses::TestServer;
 use serde_json::{Value, json};
@@ -63,7 +73,7 @@ fn is_function(tool: &Value) -> bool {
 }
 
 /// Checks a response, and returns it.
-fn checked(response: Value) -> Value {
+pub fn checked(response: Value) -> Value {
     for (field, is_valid) in REQUIRED {
         assert!(response.get(field).is_some_and(is_valid), "`{field}` of {response}");
     }
@@ -78,7 +88,7 @@ async fn create(server: &TestServer, more: Value) -> Value {
     checked(answer.json())
 }
 
-fn user(content: impl Into<Value>) -> Value {
+pub fn user(content: impl Into<Value>) -> Value {
     json!({"type": "message", "role": "user", "content": content.into()})
 }
 
@@ -161,6 +171,7 @@ async fn a_response_repeats_its_request() {
     });
     let second = create(&server, asked.clone()).await;
     for key in [
+        "previous_response_id",
         "instructions",
         "temperature",
         "top_p",
@@ -189,4 +200,35 @@ async fn a_response_repeats_its_request() {
     let mut second = second;
     second.as_object_mut().unwrap().remove("ignored_options");
     assert_eq!(again, second);
+}
+
+#[tokio::test]
+async fn phases_of_messages_are_taken_and_given_back() {
+    let server = TestServer::new();
+    let assistant = |phase: &str, text: &str| json!({"type": "message", "role": "assistant", "phase": phase, "content": text});
+    let input = json!([
+        assistant("commentary", "I look it up."),
+        assistant("final_answer", "It is four."),
+        user("Say it again."),
+    ]);
+    assert_eq!(create(&server, json!({"input": input})).await["status"], "completed");
+
+    // A model that names the phases of its messages.
+    let events: Vec<Value> = ["commentary", "final_answer"]
+        .iter()
+        .flat_map(|phase| {
+            [
+                json!({"type": "TEXT_BLOCK_START", "block_id": phase}),
+                json!({"type": "TEXT_BLOCK_DELTA", "block_id": phase, "delta": phase}),
+                json!({"type": "TEXT_BLOCK_END", "block_id": phase, "extra": {"phase": phase}}),
+            ]
+        })
+        .collect();
+    let start = json!({"type": "REPLY_START", "name": "demo"});
+    let all = [vec![start], events, vec![json!({"type": "REPLY_END"})]].concat();
+    server.publish("s", "r", all).await;
+    let response = checked(server.get("/v1/responses/resp_s~r").await.json());
+    let phases: Vec<&Value> =
+        response["output"].as_array().unwrap().iter().map(|item| &item["phase"]).collect();
+    assert_eq!(phases, ["commentary", "final_answer"]);
 }

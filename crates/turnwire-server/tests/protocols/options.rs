@@ -56,6 +56,11 @@ impl FakeProvider {
         base
     }
 
+    /// Answers the next request with this call.
+    pub(crate) fn call_next(&self, name: &'static str, input: &'static str) {
+        self.calls.lock().push_back((name, input));
+    }
+
     pub(crate) fn last(&self) -> Received {
         self.received.lock().last().unwrap().clone()
     }
@@ -355,6 +360,25 @@ async fn a_model_of_another_protocol_gets_what_it_has_and_the_client_is_told_the
         String::from_utf8_lossy(&text)
             .contains(r#""ignored_options":["truncation","tools.web_search"]"#)
     );
+}
+
+#[tokio::test]
+async fn values_that_only_a_model_of_the_same_protocol_gives_are_refused_elsewhere() {
+    let server = TestServer::new().await;
+    let answer = server.chat("messages", &json!({"logprobs": true})).await;
+    assert_eq!((answer.status, &answer.body["error"]["code"]), (400, &json!("unsupported_option")));
+    assert!(answer.body["error"]["message"].as_str().unwrap().contains("`logprobs`"));
+    assert_eq!(server.chat("messages", &json!({"logprobs": false})).await.status, 200);
+
+    let include = |value: &str| json!({"include": [value]});
+    for value in ["message.output_text.logprobs", "web_search_call.action.sources"] {
+        let answer = server.responses("messages", &include(value)).await;
+        let error = &answer.body["error"];
+        assert_eq!((answer.status, &error["code"]), (400, &json!("unsupported_option")), "{value}");
+        assert!(error["message"].as_str().unwrap().contains(value), "{error}");
+    }
+    let reasoning = include("reasoning.encrypted_content");
+    assert_eq!(server.responses("messages", &reasoning).await.status, 200);
 }
 
 #[tokio::test]

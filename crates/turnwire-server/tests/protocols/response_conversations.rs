@@ -27,6 +27,7 @@ async fn a_conversation_is_a_session() {
     for response in [&first, &second] {
         let expected = format!("resp_{session}~");
         assert!(response["id"].as_str().unwrap().starts_with(&expected), "{response}");
+        assert_eq!(response["conversation"], json!({"id": id}));
     }
     assert_eq!(server.sessions().await, 1);
 
@@ -76,10 +77,109 @@ async fn a_conversation_that_does_not_fit_is_refused() {
         let body = json!({"model": "demo", "input": "x", "conversation": wrong});
         assert_eq!(server.create(&body).await.status, 400, "{wrong}");
     }
-    for body in [json!({"items": [{"role": "user", "content": "x"}]}), json!({"metadata": 7})] {
+    for body in [json!({"items": [{"role": "nobody", "content": "x"}]}), json!({"metadata": 7})] {
         let answer = server.post("/v1/conversations", body.to_string()).await;
         assert_eq!(answer.status, 400, "{body}: {}", answer.text);
     }
     let unknown = server.post("/v1/conversations", json!({"model": "nobody"}).to_string()).await;
     assert_eq!((unknown.status.as_u16(), server.sessions().await), (404, 1));
+}
+
+fn texts(list: &Value) -> Vec<(String, String)> {
+    let items = list["data"].as_array().unwrap().iter();
+    let read = |item: &Value| {
+        let text = item["content"][0]["text"].as_str().or(item["output"].as_str());
+        let role = item["role"].as_str().or(item["type"].as_str()).unwrap();
+        (role.to_owned(), text.unwrap_or_default().to_owned())
+    };
+    items.map(read).collect()
+}
+
+fn pair(role: &str, text: &str) -> (String, String) {
+    (role.to_owned(), text.to_owned())
+}
+
+#[tokio::test]
+async fn items_are_added_read_and_deleted() {
+    let server = TestServer::new();
+    let first = json!([{"type": "message", "role": "user", "content": "My name is Ann."}]);
+    let id = create(&server, &json!({"model": "demo", "items": first})).await;
+    let path = format!("/v1/conversations/{id}");
+    let more = json!({"items": [
+        {"role": "assistant", "content": "Hello Ann!"},
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "input_text", "text": "Look."}]},
+        {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "a tree"},
+    ]});
+    let added = server.post(&format!("{path}/items"), more.to_string()).await.json();
+    assert_eq!((&added["object"], &added["has_more"]), (&json!("list"), &json!(false)));
+    let list = server.get(&format!("{path}/items?order=asc")).await.json();
+    let said = [
+        pair("user", "My name is Ann."),
+        pair("assistant", "Hello Ann!"),
+        pair("system", "Be brief."),
+        pair("user", "Look."),
+        pair("function_call", ""),
+        pair("function_call_output", "a tree"),
+    ];
+    assert_eq!(texts(&list), said);
+    assert_eq!(texts(&added), said[1..]);
+
+    for item in list["data"].as_array().unwrap() {
+        let item_path = format!("{path}/items/{}", item["id"].as_str().unwrap());
+        assert_eq!(server.get(&item_path).await.json(), *item);
+    }
+    // Two items of one message can only be deleted together.
+    let id_of = |at: usize| list["data"][at]["id"].as_str().unwrap();
+    let call = server.delete(&format!("{path}/items/{}", id_of(4))).await;
+    assert_eq!((call.status.as_u16(), call.code()), (409, "item_not_deletable".to_owned()));
+    let first = format!("{path}/items/{}", id_of(0));
+    assert_eq!(server.delete(&first).await.json()["id"], id);
+    for answer in [server.get(&first).await, server.delete(&first).await] {
+        assert_eq!((answer.status.as_u16(), answer.code()), (404, "item_not_found".to_owned()));
+    }
+    let list = server.get(&format!("{path}/items?order=asc")).await.json();
+    assert_eq!(texts(&list), said[1..]);
+
+    // The next response has them before it.
+    let body = json!({"model": "demo", "input": "hello", "conversation": id});
+    assert_eq!(server.create(&body).await.json()["status"], "completed");
+    let list = server.get(&format!("{path}/items?order=asc")).await.json();
+    assert_eq!(texts(&list)[..6], [&said[1..], &[pair("user", "hello")]].concat());
+
+    let update = json!({"metadata": {"topic": "trees"}}).to_string();
+    assert_eq!(server.post(&path, update).await.json()["metadata"], json!({"topic": "trees"}));
+    assert_eq!(server.get(&path).await.json()["metadata"], json!({"topic": "trees"}));
+    assert_eq!(server.post(&path, "{}").await.status, 400);
+}
+
+#[tokio::test]
+async fn items_that_cannot_be_added_are_refused_and_nothing_is_stored() {
+    let server = TestServer::new();
+    server.calls("waiting", "r", &["c1"]).await;
+    let add = async |conversation: &str, items: Value| {
+        let body = json!({"items": items}).to_string();
+        server.post(&format!("/v1/conversations/{conversation}/items"), body).await
+    };
+    let user = json!({"role": "user", "content": "x"});
+    let busy = add("conv_waiting", json!([user])).await;
+    assert_eq!((busy.status.as_u16(), busy.code()), (409, "busy".to_owned()));
+    assert_eq!(add("conv_nobody", json!([user])).await.code(), "conversation_not_found");
+
+    let id = create(&server, &json!({"model": "demo"})).await;
+    for (items, status) in [
+        (json!([]), 400),
+        (json!(vec![user.clone(); 21]), 400),
+        (json!([user, {"role": "nobody", "content": "x"}]), 400),
+        (json!([{"type": "item_reference", "id": "msg_nothing"}]), 404),
+    ] {
+        let answer = add(&id, items.clone()).await;
+        assert_eq!(answer.status, status, "{items}: {}", answer.text);
+    }
+    let too_many = json!({"items": vec![user; 21]}).to_string();
+    assert_eq!(server.post("/v1/conversations", too_many).await.status, 400);
+    let list = server.get(&format!("/v1/conversations/{id}/items")).await.json();
+    assert_eq!(list["data"], json!([]));
+    assert_eq!(server.sessions().await, 2);
 }

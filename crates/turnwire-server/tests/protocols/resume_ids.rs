@@ -408,6 +408,55 @@ async fn an_ag_ui_snapshot_of_a_running_reply_continues_after_every_frame() {
     posts.check_every_cut(&server.restart().await, &uncut).await;
 }
 
+/// `TanStack` AI asks after a reload what there is in a thread, and joins it.
+#[tokio::test]
+async fn a_client_that_only_knows_its_thread_finds_and_joins_the_run() {
+    let server = TestServer::new();
+    let made = json!({"id": "t", "agent": "external"}).to_string();
+    assert_eq!(server.ask("POST", "/v1/sessions", &made, None).await.status, 201);
+    let find = async |query: &str| {
+        let answer = server.ask("GET", &format!("/ag-ui/external?{query}"), "", None).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        serde_json::from_str::<Value>(&answer.text).unwrap()
+    };
+    let found = find("threadId=t&limit=20&history=client").await;
+    assert_eq!(found, json!({"messages": [], "activeRun": {"runId": "t"}}));
+    for unknown in ["u", "a%20b", ""] {
+        let found = find(&format!("threadId={unknown}")).await;
+        assert_eq!(found, json!({"messages": [], "activeRun": null}));
+    }
+    let (before, after) = (published()[..6].to_vec(), published()[6..].to_vec());
+    for event in before {
+        server.publish("t", &event).await;
+    }
+    let joins = Client::gets("/ag-ui/external?runId=t&offset=-1".to_owned());
+    let opened = server.open(joins.method, &joins.path, &joins.body, None).await;
+    for event in after {
+        server.publish("t", &event).await;
+    }
+    let bytes = axum::body::to_bytes(opened.into_body(), usize::MAX).await.unwrap();
+    let uncut = frames(std::str::from_utf8(&bytes).unwrap());
+    let kinds: Vec<Value> = uncut
+        .iter()
+        .map(|frame| serde_json::from_str::<Value>(&frame.data).unwrap()["type"].take())
+        .collect();
+    assert_eq!((&kinds[0], kinds.last().unwrap()), (&json!("RUN_STARTED"), &json!("RUN_FINISHED")));
+    assert!(kinds.contains(&json!("MESSAGES_SNAPSHOT")), "{kinds:?}");
+    joins.check_every_cut(&server, &uncut).await;
+    // A page that keeps the ids of its runs names its thread in the address.
+    let named = Client::gets("/ag-ui/external?threadId=t&runId=own-7&offset=-1".to_owned());
+    let named = named.ask(&server, None).await;
+    assert!(named.frames()[0].data.contains("own-7"), "{}", named.text);
+    for (query, status) in
+        [("runId=own-7&offset=-1", 404), ("runId=a%20b", 404), ("offset=-1", 400)]
+    {
+        let answer = server.ask("GET", &format!("/ag-ui/external?{query}"), "", None).await;
+        assert_eq!(answer.status, status, "{query}: {}", answer.text);
+    }
+    let wrong = server.ask("GET", "/ag-ui/demo?threadId=t", "", None).await;
+    assert_eq!((wrong.status, wrong.error_kind().as_str()), (409, "wrong_agent"));
+}
+
 #[tokio::test]
 async fn workflow_transports_get_the_last_frames_and_their_number() {
     let server = TestServer::new();

@@ -14,7 +14,11 @@ use turnwire_log::{Error, MemoryStore, Result, Store};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     Appends,
+    /// The answers to appends that are durable.
+    Acknowledgements,
     Reads,
+    /// Lists of messages, after they were read.
+    Messages,
     Deletes,
     /// Searches of the tenant `slow`.
     Searches,
@@ -127,13 +131,7 @@ impl Gate {
     }
 
     async fn wait_open(&self, pass: Operation) {
-        let mut state = self.state.subscribe();
-        if !state.borrow().closed.contains(&pass) {
-            return;
-        }
-        self.state.send_modify(|state| state.waiting.push(pass));
-        let _ = state.wait_for(|state| !state.closed.contains(&pass)).await;
-        self.state.send_modify(|state| state.remove_waiting(pass));
+        wait_open(&self.state, pass).await;
     }
 
     fn check_writable(&self) -> Result<()> {
@@ -141,6 +139,16 @@ impl Gate {
         self.state.send_modify(|state| state.refused += 1);
         Err(error)
     }
+}
+
+async fn wait_open(gate: &watch::Sender<State>, pass: Operation) {
+    let mut state = gate.subscribe();
+    if !state.borrow().closed.contains(&pass) {
+        return;
+    }
+    gate.send_modify(|state| state.waiting.push(pass));
+    let _ = state.wait_for(|state| !state.closed.contains(&pass)).await;
+    gate.send_modify(|state| state.remove_waiting(pass));
 }
 
 /// The result of the store in memory, which is ready at once.
@@ -179,6 +187,7 @@ impl Hooks for Gate {
     async fn after_messages(&self, messages: &[StoredMessage]) -> Result<()> {
         let bytes = messages.iter().map(StoredMessage::size).sum();
         self.state.send_modify(|state| state.largest_page = state.largest_page.max(bytes));
+        self.wait_open(Operation::Messages).await;
         Ok(())
     }
 
@@ -188,7 +197,12 @@ impl Hooks for Gate {
         }
         let mut held = self.held.lock();
         if !self.state.borrow().closed.contains(&Operation::Appends) {
-            return store.append(append);
+            let (stored, gate) = (store.append(append), self.state.clone());
+            return Box::pin(async move {
+                let stored = stored.await;
+                wait_open(&gate, Operation::Acknowledgements).await;
+                stored
+            });
         }
         let (sender, done) = oneshot::channel();
         held.push_back((append, sender));

@@ -7,6 +7,7 @@
 //! | 4, 5, 6, 11: resume tokens | `tokens` |
 //! | 8, 9, 10, 16, 17: connections | `connections` |
 //! | 12, 13, 15: requests that race | `requests` |
+//! | 12: a session that changes its owner | `lease` |
 //! | 14: tools | `tools` |
 //! | a store that is full or fails | `store_errors` |
 //! | histories that do not fit in memory | `long_histories` |
@@ -24,6 +25,7 @@ mod connections;
 mod contract;
 mod gated_store;
 mod harness;
+mod lease;
 mod long_histories;
 mod order;
 mod requests;

@@ -1,7 +1,7 @@
 use crate::gated_store::Operation;
 use crate::harness::*;
 use serde_json::Value;
-use turnwire_core::Head;
+use turnwire_core::{Head, Seq};
 
 /// More than the live feed keeps.
 const MANY: usize = 1500;
@@ -37,6 +37,22 @@ async fn row_01_an_event_lands_between_the_messages_and_the_watching() {
     let mut watching = server.watch(&format!("after={token}")).await;
     server.publish(&end("r")).await;
     assert_eq!(watching.seqs(10).await, (6..=10).collect::<Vec<_>>());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_reply_that_ends_while_open_messages_are_listed_is_listed() {
+    let server = Harness::new();
+    let session = server.session("external").await;
+    server.publish(&[start("r"), deltas("r", 0..3)].concat()).await;
+    server.gate.close(Operation::Messages);
+    let at = Seq::new(4).unwrap();
+    let listing = session.clone();
+    let listing = tokio::spawn(async move { listing.unfinished_messages_at(at).await });
+    server.gate.wait_for_waiting(Operation::Messages, 1).await;
+    assert_eq!(server.publish(&end("r")).await.status, 200);
+    server.gate.open(Operation::Messages);
+    assert_eq!(listing.await.unwrap().unwrap(), ["r"]);
     server.stop().await;
 }
 

@@ -272,3 +272,29 @@ async fn searches_of_one_tenant_keep_nobody_else_waiting() {
     }
     server.stop().await;
 }
+
+#[tokio::test]
+async fn equal_requests_at_the_same_time_get_answers_of_their_own() {
+    let server = Harness::new();
+    for (path, body) in [
+        ("/v1/chat/completions", json!({"messages": [{"role": "user", "content": "hello"}]})),
+        ("/v1/responses", json!({"input": "hello"})),
+    ] {
+        let mut body = body;
+        body["model"] = json!("demo");
+        let ask = || server.begin("POST", path, &[], &body.to_string());
+        // The log has the first one, which is about to be answered, when the second one arrives.
+        server.gate.close(Operation::Acknowledgements);
+        let first = ask();
+        server.gate.wait_for_waiting(Operation::Acknowledgements, 1).await;
+        let second = ask();
+        server.gate.wait_for_waiting(Operation::Acknowledgements, 2).await;
+        server.gate.open(Operation::Acknowledgements);
+        let sessions = [first.await.unwrap(), second.await.unwrap()].map(|answer| {
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            answer.header("turnwire-session").unwrap().to_owned()
+        });
+        assert_ne!(sessions[0], sessions[1]);
+    }
+    server.stop().await;
+}

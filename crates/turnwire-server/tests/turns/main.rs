@@ -13,6 +13,7 @@ mod chaos;
 mod checked_router;
 #[path = "../openapi/contract.rs"]
 mod contract;
+mod deciding;
 mod demo;
 mod failing;
 mod fake_agent;

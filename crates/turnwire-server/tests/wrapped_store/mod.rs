@@ -5,7 +5,7 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use turnwire_core::{Head, Seq};
+use turnwire_core::Seq;
 use turnwire_log::client_history::HistoryDigest;
 use turnwire_log::cost::AgentTotals;
 use turnwire_log::store::*;
@@ -19,6 +19,7 @@ pub trait Hooks: Send + Sync + 'static {
         Ok(())
     }
     async fn before_delete(&self) {}
+    async fn before_lease(&self, _: &MemoryStore, _: SessionNumber) {}
     async fn before_list(&self, _: &SessionQuery) {}
     /// Before messages or events are read.
     fn before_read(&self) -> Result<()> {
@@ -100,16 +101,9 @@ impl<H: Hooks> Store for WrappedStore<H> {
         self.hooks.before_delete().await;
         self.store.delete_session(session).await
     }
-    async fn acquire_lease(
-        &self,
-        session: SessionNumber,
-        owner: &str,
-        ttl: Duration,
-    ) -> Result<Lease> {
-        self.store.acquire_lease(session, owner, ttl).await
-    }
-    async fn renew_lease(&self, session: SessionNumber, lease: Lease, ttl: Duration) -> Result<()> {
-        self.store.renew_lease(session, lease, ttl).await
+    async fn acquire_lease(&self, session: SessionNumber, owner: &str) -> Result<Lease> {
+        self.hooks.before_lease(&self.store, session).await;
+        self.store.acquire_lease(session, owner).await
     }
     fn append(&self, append: Append) -> StoreFuture<()> {
         self.hooks.append(&self.store, append)
@@ -122,9 +116,6 @@ impl<H: Hooks> Store for WrappedStore<H> {
     ) -> Result<Vec<EventLines>> {
         self.hooks.before_events().await?;
         self.store.read_events(session, from, max_bytes).await
-    }
-    async fn wait_for_events(&self, session: SessionNumber, after: Head) -> Result<Head> {
-        self.store.wait_for_events(session, after).await
     }
     async fn find_message(
         &self,

@@ -8,7 +8,7 @@ use super::turn_state::{OpenMessage, RunState, StreamedKind, hash_text};
 use super::write_messages::block_activity;
 use crate::stream::Frames;
 use turnwire_core::event::{DataBlockStart, TextBlockEnd, ThinkingBlockEnd};
-use turnwire_core::{ContentBlock, Event, Json, Msg};
+use turnwire_core::{ContentBlock, Event, Json, Msg, content_blocks};
 
 impl Encoder {
     /// A text, thinking or tool call block starts.
@@ -183,14 +183,8 @@ impl Encoder {
     ) {
         let known = self.turn.client_messages.id_of(message_kind, id).unwrap_or(id).to_owned();
         self.discard_message(message_kind, id, &known, event, out);
-        let next = format!("{known}-2");
-        self.turn.client_messages.add_block(
-            message_kind,
-            id,
-            &next,
-            &event.reply_id,
-            event.is_from_sub_agent(),
-        );
+        let (next, sub) = (format!("{known}-2"), event.is_from_sub_agent());
+        self.turn.client_messages.add_block(message_kind, id, &next, &event.reply_id, sub);
     }
 
     /// Discards a block's message.
@@ -282,20 +276,11 @@ impl Encoder {
             ContentBlock::Text(block) => (StreamedKind::Text, "", &block.text),
             ContentBlock::Thinking(block) => (StreamedKind::Thinking, "", &block.thinking),
             ContentBlock::ToolCall(call) => (StreamedKind::Call, &*call.name, &call.input),
-            ContentBlock::Data(_)
-            | ContentBlock::Hint(_)
-            | ContentBlock::ToolResult(_)
-            | ContentBlock::Other(_) => {
-                let sub = event.is_from_sub_agent();
-                self.turn.client_messages.add_block(
-                    MessageKind::Activity,
-                    &id,
-                    &id,
-                    &event.reply_id,
-                    sub,
-                );
-                let known =
-                    self.turn.client_messages.id_of(MessageKind::Activity, &id).unwrap_or(&id);
+            content_blocks!(Data Hint ToolResult Other) => {
+                let (kind, sub) = (MessageKind::Activity, event.is_from_sub_agent());
+                let messages = &mut self.turn.client_messages;
+                messages.add_block(kind, &id, &id, &event.reply_id, sub);
+                let known = messages.id_of(kind, &id).unwrap_or(&id);
                 return write_activity(known, block, &event.reply_id, sub, out);
             }
         };

@@ -9,9 +9,10 @@ use super::write_messages::{
     write_content,
 };
 use crate::stream::Frames;
+use serde_json::Map;
 use std::collections::{HashMap, HashSet};
 use turnwire_core::event::ConfirmResult;
-use turnwire_core::{ContentBlock, Event, Msg, ToolCall, ToolResult};
+use turnwire_core::{ContentBlock, Event, Json, Msg, ToolCall, ToolResult};
 
 impl Encoder {
     pub(super) fn result_start(&mut self, id: &str, event: &Event<'_>, out: &mut Frames) {
@@ -91,6 +92,7 @@ impl Encoder {
                 call: call.id.clone(),
                 name: known.unwrap_or_else(|| call.name.clone()),
                 confirm,
+                input: Json::parse(&call.input).unwrap_or_else(|_| Json::from(Map::new())),
                 rules: call.suggested_rules.clone(),
                 reply: event.reply_id.to_string(),
                 is_subagent: event.is_from_sub_agent(),

@@ -7,7 +7,7 @@ use super::write_messages::{
 };
 use crate::json::fields;
 use std::collections::{HashMap, HashSet};
-use turnwire_core::{ContentBlock, Fields, Msg};
+use turnwire_core::{ContentBlock, Fields, Msg, content_blocks};
 
 /// The messages of a turn in the client's order.
 #[derive(Default)]
@@ -40,10 +40,7 @@ impl MessageKind {
             ContentBlock::Text(_) => Self::Text,
             ContentBlock::Thinking(_) => Self::Thinking,
             ContentBlock::ToolCall(_) => Self::Call,
-            ContentBlock::Data(_)
-            | ContentBlock::Hint(_)
-            | ContentBlock::ToolResult(_)
-            | ContentBlock::Other(_) => Self::Activity,
+            content_blocks!(Data Hint ToolResult Other) => Self::Activity,
         }
     }
 }
@@ -122,9 +119,17 @@ impl ClientMessages {
         Self { earlier_ids: earlier, ..Self::default() }
     }
 
+    fn position(&self, kind: MessageKind, block: &str) -> Option<usize> {
+        self.positions.get(kind as usize)?.get(block).copied()
+    }
+
     fn entry(&self, kind: MessageKind, block: &str) -> Option<&Entry> {
-        let &at = self.positions.get(kind as usize)?.get(block)?;
-        self.entries.get(at)
+        self.entries.get(self.position(kind, block)?)
+    }
+
+    fn entry_mut(&mut self, kind: MessageKind, block: &str) -> Option<&mut Entry> {
+        let at = self.position(kind, block)?;
+        self.entries.get_mut(at)
     }
 
     /// Whether the block has or had a message.
@@ -140,8 +145,7 @@ impl ClientMessages {
 
     /// Records that a block's message has content.
     pub(super) fn mark_filled(&mut self, kind: MessageKind, block: &str) {
-        let at = self.positions.get(kind as usize).and_then(|positions| positions.get(block));
-        if let Some(entry) = at.and_then(|&at| self.entries.get_mut(at)) {
+        if let Some(entry) = self.entry_mut(kind, block) {
             entry.filled = true;
         }
     }
@@ -158,8 +162,7 @@ impl ClientMessages {
 
     /// Records that a block's message was discarded.
     pub(super) fn discard(&mut self, kind: MessageKind, block: &str) {
-        let at = self.positions.get(kind as usize).and_then(|positions| positions.get(block));
-        if let Some(entry) = at.and_then(|&at| self.entries.get_mut(at)) {
+        if let Some(entry) = self.entry_mut(kind, block) {
             entry.kind = EntryKind::Discarded;
         }
     }
@@ -167,14 +170,9 @@ impl ClientMessages {
     /// Adds a result: the client puts it after the call and its earlier results.
     pub(super) fn add_result(&mut self, call: &str, id: &str, reply: &str, sub: bool) {
         let gone = self.is_discarded(MessageKind::Call, call);
-        let at = self
-            .positions
-            .get(MessageKind::Call as usize)
-            .and_then(|positions| positions.get(call));
-        let Some(&call_at) = at.filter(|_| !gone) else {
+        let Some(mut at) = self.position(MessageKind::Call, call).filter(|_| !gone) else {
             return self.append_result(call, id, reply, sub);
         };
-        let mut at = call_at;
         while self.entries.get(at + 1).is_some_and(|entry| entry.kind == EntryKind::Result) {
             at += 1;
         }

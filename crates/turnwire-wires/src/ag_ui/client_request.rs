@@ -44,41 +44,89 @@ pub struct RunInput {
 }
 
 /// Compares a client's messages with the conversation, message by message.
+///
+/// Clients older than 1.0 may join a text and the calls after it in one message, and give results ids of their own: their
+/// calls and results are found by the id of the call.
 #[derive(Debug)]
 pub struct HistoryComparison<'a> {
-    theirs: HashMap<String, &'a Fields>,
+    by_id: HashMap<String, &'a Fields>,
+    calls: HashMap<String, Value>,
+    results: HashSet<String>,
     found: HistoryDifference,
+}
+
+/// Whether a client has a message.
+enum Presence {
+    Missing,
+    Other,
+    Same,
 }
 
 impl HistoryComparison<'_> {
     /// Compares the next message of the conversation.
     pub fn add(&mut self, message: &Msg) {
         for ours in streamed_messages(message) {
-            let role = string_field(&ours, "role");
-            let is_beside = matches!(role.as_deref(), Some("reasoning" | "activity"));
+            let role = string_field(&ours, "role").unwrap_or_default();
+            let is_beside = matches!(role.as_str(), "reasoning" | "activity");
             if is_beside || self.found == HistoryDifference::Gaps {
                 continue;
             }
-            let theirs = string_field(&ours, "id").and_then(|id| self.theirs.get(&id).copied());
-            self.found = match (theirs, self.found) {
-                (None, _) => HistoryDifference::Behind,
-                (Some(_), HistoryDifference::Behind) => HistoryDifference::Gaps,
-                (Some(has), found) => {
-                    let is_user = role.as_deref() == Some("user");
-                    let is_same = string_field(has, "role") == role
-                        && (is_user
-                            || MessageContent::from_fields(has)
-                                == MessageContent::from_fields(&ours));
-                    if is_same { found } else { HistoryDifference::Behind }
+            self.found = match (self.find(&ours, &role), self.found) {
+                (Presence::Other | Presence::Same, HistoryDifference::Behind) => {
+                    HistoryDifference::Gaps
                 }
+                (Presence::Same, found) => found,
+                (Presence::Missing | Presence::Other, _) => HistoryDifference::Behind,
             };
         }
+    }
+
+    /// Whether the client has this message of ours.
+    fn find(&self, ours: &Fields, role: &str) -> Presence {
+        let theirs = string_field(ours, "id").and_then(|id| self.by_id.get(&id).copied());
+        let is_other = |theirs: &Fields| string_field(theirs, "role").as_deref() != Some(role);
+        if theirs.is_some_and(is_other) {
+            return Presence::Other;
+        }
+        let is_same = match role {
+            "user" => return theirs.map_or(Presence::Missing, |_| Presence::Same),
+            "tool" if theirs.is_none() => {
+                let call = string_field(ours, "toolCallId").unwrap_or_default();
+                let is_there = self.results.contains(&call);
+                return if is_there { Presence::Same } else { Presence::Missing };
+            }
+            _ => {
+                let calls = tool_calls(ours);
+                let own = theirs.map(tool_calls).unwrap_or_default();
+                let has = |entry: &(String, Value)| {
+                    own.contains(entry) || self.calls.get(&entry.0) == Some(&entry.1)
+                };
+                let has_calls = calls.iter().all(has);
+                if theirs.is_none() && (!has_calls || calls.is_empty()) {
+                    return Presence::Missing;
+                }
+                let text = |fields: &Fields| fields.get::<Value>("content").ok().flatten();
+                let has_text = theirs.is_some_and(|theirs| text(theirs) == text(ours));
+                has_calls && (has_text || text(ours).is_none())
+            }
+        };
+        if is_same { Presence::Same } else { Presence::Other }
     }
 
     /// The difference so far.
     pub fn difference(&self) -> HistoryDifference {
         self.found
     }
+}
+
+/// The calls of a message: ids with names and inputs.
+fn tool_calls(fields: &Fields) -> Vec<(String, Value)> {
+    let calls = fields.get::<Vec<Value>>("toolCalls").ok().flatten().unwrap_or_default();
+    let read = |mut call: Value| {
+        let id = call.get("id")?.as_str()?.to_owned();
+        Some((id, call.get_mut("function").map(Value::take).unwrap_or_default()))
+    };
+    calls.into_iter().filter_map(read).collect()
 }
 
 /// One entry of the client's context.
@@ -190,13 +238,25 @@ impl RunInput {
     /// Starts a comparison, for a conversation that is read message by message.
     pub fn comparison(&self) -> HistoryComparison<'_> {
         let with_id = |fields| Some((string_field(fields, "id")?, fields));
-        let theirs = self.messages.iter().filter_map(with_id).collect();
-        HistoryComparison { theirs, found: HistoryDifference::None }
+        let joined = if self.protocol_version.is_none() { &*self.messages } else { &[] };
+        HistoryComparison {
+            by_id: self.messages.iter().filter_map(with_id).collect(),
+            calls: joined.iter().flat_map(tool_calls).collect(),
+            results: joined.iter().filter_map(|it| string_field(it, "toolCallId")).collect(),
+            found: HistoryDifference::None,
+        }
     }
 
     /// The ids of the client's messages.
     pub fn message_ids(&self) -> HashSet<String> {
         self.messages.iter().filter_map(|fields| string_field(fields, "id")).collect()
+    }
+
+    /// The last message, if it is the user's: its id.
+    pub fn last_user_id(&self) -> Option<String> {
+        let last = self.messages.last()?;
+        let is_user = string_field(last, "role").as_deref() == Some("user");
+        string_field(last, "id").filter(|_| is_user)
     }
 
     /// The replies of which the client has at least a part.
@@ -308,26 +368,6 @@ impl RunInput {
             rest.insert_some(MESSAGE_ID, id);
             ToolResult { rest, ..result }.named(&call.name)
         }))
-    }
-}
-
-/// The content of a message without its other fields.
-#[derive(PartialEq)]
-struct MessageContent {
-    content: Option<Value>,
-    calls: Vec<(Value, Value)>,
-}
-
-impl MessageContent {
-    fn from_fields(fields: &Fields) -> Self {
-        let content = fields.get::<Value>("content").ok().flatten();
-        let calls = fields.get::<Vec<Value>>("toolCalls").ok().flatten().unwrap_or_default();
-        let part = |call: &mut Value, key| call.get_mut(key).map(Value::take).unwrap_or_default();
-        let calls = calls.into_iter().map(|mut call| {
-            let id = part(&mut call, "id");
-            (id, part(&mut call, "function"))
-        });
-        Self { content, calls: calls.collect() }
     }
 }
 

@@ -3,10 +3,10 @@
 //! A reply is one run. When the reply waits for the client, the run is finished, and the rest of
 //! the reply is another run. Everything that is opened within a run is closed before its end.
 
-use super::RunOptions;
 use super::client_messages::MessageKind;
 use super::turn_state::{RunState, Step, StreamedKind, TurnState};
 use super::write_messages::streamed_messages;
+use super::{ClientVersion, RunOptions};
 use crate::stream::{Encode, EncoderOptions, Frames, StreamFailure};
 use turnwire_core::event::{ModelCallEnd, ReplyEnd};
 use turnwire_core::{Event, EventKind, Fields, FinishedReason, Msg, ToolResult, event_kinds};
@@ -28,11 +28,13 @@ pub(super) struct Encoder {
     pub(super) resets_next_run: bool,
     /// Whether a client that reconnects must first drop its messages to get them in order.
     pub(super) resets_client: bool,
+    /// What the client understands.
+    pub(super) version: ClientVersion,
 }
 
 impl Encoder {
     pub(super) fn new(encoding: &EncoderOptions) -> Self {
-        let RunOptions { run_id, resets_client } =
+        let RunOptions { run_id, resets_client, version } =
             encoding.wire.get::<RunOptions>().cloned().unwrap_or_default();
         Self {
             session_id: encoding.session_id.clone(),
@@ -44,6 +46,7 @@ impl Encoder {
             deferred_frames: Frames::default(),
             resets_next_run: false,
             resets_client,
+            version,
         }
     }
 }
@@ -125,7 +128,6 @@ impl Encoder {
     }
 
     /// An event of a reply of this turn.
-    #[expect(clippy::too_many_lines, reason = "an arm for each kind")]
     fn reply_event(&mut self, event: &Event<'_>, out: &mut Frames) {
         use EventKind as K;
         self.turn.awaits_reply = false;
@@ -172,66 +174,48 @@ impl Encoder {
             // Already closed with its run.
             K::TextBlockEnd(end) if self.run != RunState::Open && end.text.is_none() => {}
             K::ToolCallEnd(_) if self.run != RunState::Open => {}
-            K::ModelCallStart(start) => {
+            event_kinds!(
+                ModelCallStart ModelCallEnd TextBlockStart TextBlockEnd ThinkingBlockStart
+                ThinkingBlockEnd ToolCallStart ToolCallEnd DataBlockStart DataBlockEnd Hint Block
+                ToolResultEnd
+            ) => {
                 self.open_run(event, out);
-                self.step_start(&start.model_name, event, out);
+                self.run_event(event, out);
             }
-            K::ModelCallEnd(end) => {
-                self.open_run(event, out);
-                self.step_end(end, event, out);
-            }
+            event_kinds!(notice session) => {}
+        }
+    }
+
+    /// An event that needs an open run.
+    fn run_event(&mut self, event: &Event<'_>, out: &mut Frames) {
+        use EventKind as K;
+        match &event.kind {
+            K::ModelCallStart(start) => self.step_start(&start.model_name, event, out),
+            K::ModelCallEnd(end) => self.step_end(end, event, out),
             K::TextBlockStart(start) => {
-                self.open_run(event, out);
                 self.block_start(StreamedKind::Text, &start.block_id, "", event, out);
             }
-            K::TextBlockEnd(end) => {
-                self.open_run(event, out);
-                self.text_end(end, event, out);
-            }
+            K::TextBlockEnd(end) => self.text_end(end, event, out),
             K::ThinkingBlockStart(start) => {
-                self.open_run(event, out);
                 self.block_start(StreamedKind::Thinking, &start.block_id, "", event, out);
             }
-            K::ThinkingBlockEnd(end) => {
-                self.open_run(event, out);
-                self.thinking_end(end, out);
-            }
+            K::ThinkingBlockEnd(end) => self.thinking_end(end, out),
             K::ToolCallStart(start) => {
-                self.open_run(event, out);
-                self.block_start(
-                    StreamedKind::Call,
-                    &start.tool_call_id,
-                    &start.tool_call_name,
-                    event,
-                    out,
-                );
+                let (id, name) = (&start.tool_call_id, &start.tool_call_name);
+                self.block_start(StreamedKind::Call, id, name, event, out);
             }
-            K::ToolCallEnd(end) => {
-                self.open_run(event, out);
-                self.close_message(StreamedKind::Call, &end.tool_call_id, out);
-            }
-            K::DataBlockStart(start) => {
-                self.open_run(event, out);
-                self.data_start(start, event, out);
-            }
-            K::DataBlockEnd(end) => {
-                self.open_run(event, out);
-                self.data_end(&end.block_id, event, out);
-            }
+            K::ToolCallEnd(end) => self.close_message(StreamedKind::Call, &end.tool_call_id, out),
+            K::DataBlockStart(start) => self.data_start(start, event, out),
+            K::DataBlockEnd(end) => self.data_end(&end.block_id, event, out),
             K::Hint(_) => {
-                self.open_run(event, out);
                 let mut folded = Msg::reply(event.reply_id.to_string(), "");
                 folded.append_event_tolerant(event);
                 for block in folded.content() {
                     self.whole_block(block, event, out);
                 }
             }
-            K::Block(whole) => {
-                self.open_run(event, out);
-                self.whole_block(&whole.block, event, out);
-            }
+            K::Block(whole) => self.whole_block(&whole.block, event, out),
             K::ToolResultEnd(end) => {
-                self.open_run(event, out);
                 if let Some(mut result) = self.turn.results.remove(&*end.tool_call_id) {
                     result.append_event_tolerant(event);
                     if let Some(result) = result.first::<ToolResult>() {
@@ -239,7 +223,10 @@ impl Encoder {
                     }
                 }
             }
-            event_kinds!(notice session) => {}
+            event_kinds!(
+                TextBlockDelta ThinkingBlockDelta ToolCallDelta DataBlockDelta ToolResultStart
+                ToolResultTextDelta ToolResultDataDelta reply pending_call notice session
+            ) => {}
         }
     }
 

@@ -32,7 +32,8 @@ pub(super) enum Frame<'a> {
         run_id: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
         result: Option<&'a Json>,
-        outcome: Outcome<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        outcome: Option<Outcome<'a>>,
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         usage: &'a [ModelUsage],
         #[serde(skip_serializing_if = "Fields::is_empty")]
@@ -170,6 +171,16 @@ pub(super) struct Input<'a> {
     pub thread_id: &'a str,
     pub run_id: &'a str,
     pub messages: &'a [Fields],
+    /// Clients older than 1.0 require these fields.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(super) unused: Option<UnusedInput>,
+}
+
+/// Empty fields of a run's input.
+#[derive(Serialize, Default)]
+pub(super) struct UnusedInput {
+    tools: [(); 0],
+    context: [(); 0],
 }
 
 /// The reply that a message belongs to.

@@ -1,9 +1,11 @@
 //! How runs and their sub-agents start, end and resume.
 
+use super::ClientVersion;
 use super::blocks::write_end;
 use super::encode::Encoder;
 use super::frame::{
-    Frame, Input, Interrupt, Outcome, ResponseSchema, SnapshotMetadata, SubagentOutcome, VERSION,
+    Frame, Input, Interrupt, Outcome, ResponseSchema, SnapshotMetadata, SubagentOutcome,
+    UnusedInput, VERSION,
 };
 use super::turn_state::{PendingCall, RunState, TurnState};
 use super::write_messages::own_metadata;
@@ -77,7 +79,8 @@ impl Encoder {
 
     fn write_run_start(&self, messages: &[Fields], out: &mut Frames) {
         let (thread_id, run_id) = (self.thread_id(), self.turn.run_id.as_str());
-        let input = Input { thread_id, run_id, messages };
+        let unused = (self.version == ClientVersion::Before1).then(UnusedInput::default);
+        let input = Input { thread_id, run_id, messages, unused };
         let input = Some(input).filter(|input| !input.messages.is_empty());
         out.push("", &Frame::RunStarted { thread_id, run_id, protocol_version: VERSION, input });
     }
@@ -124,7 +127,7 @@ impl Encoder {
             parent_subagent_run_id: parent.as_deref().filter(announced),
             parent_tool_call_id: reply.parent_call.as_deref(),
         };
-        out.push("", &frame);
+        self.push_subagent(&frame, out);
     }
 
     /// A sub-agent's reply ends.
@@ -142,28 +145,31 @@ impl Encoder {
         let Some(at) = self.turn.subagents.iter().position(|sub| sub == id) else { return };
         self.turn.closed_subagents.insert(self.turn.subagents.remove(at));
         let interrupted = end.finished_reason == FinishedReason::Interrupted;
-        match &end.error {
-            Some(error) => out.push(
-                "",
-                &Frame::SubagentError {
-                    subagent_run_id: id,
-                    message: &error.message,
-                    code: error.r#type.as_str(),
-                },
-            ),
+        let frame = match &end.error {
+            Some(error) => Frame::SubagentError {
+                subagent_run_id: id,
+                message: &error.message,
+                code: error.r#type.as_str(),
+            },
             None if interrupted || end.finished_reason == FinishedReason::Error => {
                 let code = end.finished_reason.as_str();
                 let message = if interrupted { "it was stopped" } else { "it failed" };
-                out.push("", &Frame::SubagentError { subagent_run_id: id, message, code });
+                Frame::SubagentError { subagent_run_id: id, message, code }
             }
-            None => out.push(
-                "",
-                &Frame::SubagentFinished {
-                    subagent_run_id: id,
-                    result: end.structured_output.as_ref().filter(|output| !output.is_null()),
-                    outcome: SubagentOutcome::Success,
-                },
-            ),
+            None => Frame::SubagentFinished {
+                subagent_run_id: id,
+                result: end.structured_output.as_ref().filter(|output| !output.is_null()),
+                outcome: SubagentOutcome::Success,
+            },
+        };
+        self.push_subagent(&frame, out);
+    }
+
+    /// Writes a frame about a sub-agent, if the client knows them.
+    fn push_subagent(&self, frame: &Frame<'_>, out: &mut Frames) {
+        match self.version {
+            ClientVersion::V1 => out.push("", frame),
+            ClientVersion::Before1 => {}
         }
     }
 
@@ -179,7 +185,8 @@ impl Encoder {
             let own = self.turn.pending.iter().filter(|ask| ask.confirm && ask.reply == id);
             let interrupt_ids = own.map(|pending| pending.call.as_str()).collect();
             let outcome = SubagentOutcome::Suspended { interrupt_ids };
-            out.push("", &Frame::SubagentFinished { subagent_run_id: &id, result: None, outcome });
+            let frame = Frame::SubagentFinished { subagent_run_id: &id, result: None, outcome };
+            self.push_subagent(&frame, out);
         }
     }
 
@@ -193,6 +200,11 @@ impl Encoder {
         let pending = &self.turn.pending;
         let interrupts: Vec<_> =
             pending.iter().filter(|pending| pending.confirm).map(to_interrupt).collect();
+        if self.version == ClientVersion::Before1 {
+            for pending in pending.iter().filter(|pending| !pending.confirm) {
+                write_tool_input(pending, out);
+            }
+        }
         let outcome = if interrupts.is_empty() {
             let calls = pending.iter().map(|pending| pending.call.as_str());
             Outcome::Success { pending_tool_call_ids: calls.collect() }
@@ -209,6 +221,17 @@ impl Encoder {
         metadata: Fields,
         out: &mut Frames,
     ) {
+        let outcome = match (self.version, outcome) {
+            (ClientVersion::V1, outcome) => Some(outcome),
+            // To these clients, a run that has succeeded has no pending calls.
+            (ClientVersion::Before1, Outcome::Success { pending_tool_call_ids }) => {
+                pending_tool_call_ids.is_empty().then(|| Outcome::Success { pending_tool_call_ids })
+            }
+            (ClientVersion::Before1, Outcome::Interrupt { interrupts }) => {
+                Some(Outcome::Interrupt { interrupts })
+            }
+            (ClientVersion::Before1, Outcome::Cancelled) => None,
+        };
         let frame = Frame::RunFinished {
             thread_id: self.thread_id(),
             run_id: &self.turn.run_id,
@@ -218,6 +241,11 @@ impl Encoder {
             metadata,
         };
         out.push("", &frame);
+        out.end_answer();
+    }
+
+    fn write_run_error(&self, message: &str, code: &str, out: &mut Frames) {
+        out.push("", &Frame::RunError { message, code, usage: &self.turn.usage });
         out.end_answer();
     }
 
@@ -232,17 +260,10 @@ impl Encoder {
         self.close_all(out);
         self.run = RunState::Idle;
         self.turn.ended = true;
-        let usage = &self.turn.usage;
         match (reason, error) {
-            (_, Some(error)) => {
-                let (message, code) = (error.message.as_str(), error.r#type.as_str());
-                out.push("", &Frame::RunError { message, code, usage });
-                out.end_answer();
-            }
+            (_, Some(error)) => self.write_run_error(&error.message, error.r#type.as_str(), out),
             (Some(FinishedReason::Error), None) => {
-                let (message, code) = ("the reply failed", "unknown");
-                out.push("", &Frame::RunError { message, code, usage });
-                out.end_answer();
+                self.write_run_error("the reply failed", "unknown", out);
             }
             (Some(FinishedReason::Interrupted), None) => {
                 self.write_run_end(Outcome::Cancelled, output, Fields::default(), out);
@@ -277,9 +298,7 @@ impl Encoder {
         }
         self.write_open_data(out);
         self.close_all(out);
-        let (message, code) = ("the events ended before the reply did", "incomplete");
-        out.push("", &Frame::RunError { message, code, usage: &self.turn.usage });
-        out.end_answer();
+        self.write_run_error("the events ended before the reply did", "incomplete", out);
         self.run = RunState::Idle;
         self.turn.ended = true;
     }
@@ -394,4 +413,15 @@ fn to_interrupt(pending: &PendingCall) -> Interrupt<'_> {
         subagent_run_id: pending.is_subagent.then_some(&*pending.reply),
         metadata: (!pending.rules.is_empty()).then(rules).unwrap_or_default(),
     }
+}
+
+/// The event by which `TanStack` AI knows that the page has to execute a call.
+fn write_tool_input(pending: &PendingCall, out: &mut Frames) {
+    let PendingCall { call, name, input, .. } = pending;
+    let value =
+        fields! { "toolCallId": call.as_str(), "toolName": name.as_str(), "input": input.clone() };
+    let value = to_json(&value);
+    let frame =
+        Frame::Custom { name: "tool-input-available", value: &value, subagent_run_id: None };
+    out.push("", &frame);
 }

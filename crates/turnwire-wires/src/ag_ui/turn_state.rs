@@ -6,7 +6,7 @@ use super::write_messages::BlockIds;
 use crate::stream::Frames;
 use std::collections::{HashMap, HashSet};
 use turnwire_core::event::TokenCounts;
-use turnwire_core::{Event, Msg, PermissionRule};
+use turnwire_core::{Event, Json, Msg, PermissionRule};
 
 /// The state of the current run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +105,7 @@ pub(super) struct PendingCall {
     pub name: String,
     /// Whether it waits for an approval; otherwise for a result of the client.
     pub confirm: bool,
+    pub input: Json,
     pub rules: Vec<PermissionRule>,
     pub reply: String,
     pub is_subagent: bool,

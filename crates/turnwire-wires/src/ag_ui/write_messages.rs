@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use turnwire_core::block::{DataKind, Source};
 use turnwire_core::{
     ContentBlock, DataBlock, Fields, Json, Msg, Part, Payload, Role, TextBlock, ToolResult,
-    ToolResultState,
+    ToolResultState, content_blocks,
 };
 
 /// How much of a message is written.
@@ -86,11 +86,9 @@ fn write_user(msg: &Msg, detail: Detail) -> Fields {
             let parts = blocks.iter().filter_map(|block| match block {
                 ContentBlock::Text(block) => Some(text_part(block, detail)),
                 ContentBlock::Data(block) => data_part(block, detail),
-                ContentBlock::Thinking(_)
-                | ContentBlock::Hint(_)
-                | ContentBlock::ToolCall(_)
-                | ContentBlock::ToolResult(_)
-                | ContentBlock::Other(_) => other_part(block, detail),
+                content_blocks!(Thinking Hint ToolCall ToolResult Other) => {
+                    other_part(block, detail)
+                }
             });
             to_json(&parts.collect::<Vec<_>>())
         }
@@ -308,11 +306,7 @@ pub(super) fn block_activity(block: &ContentBlock) -> (String, Json) {
     let word = match block {
         ContentBlock::Data(_) => "data",
         ContentBlock::Hint(_) => "hint",
-        ContentBlock::Text(_)
-        | ContentBlock::Thinking(_)
-        | ContentBlock::ToolCall(_)
-        | ContentBlock::ToolResult(_)
-        | ContentBlock::Other(_) => "block",
+        content_blocks!(Text Thinking ToolCall ToolResult Other) => "block",
     };
     (word.to_owned(), to_json(block))
 }

@@ -5,9 +5,9 @@
 //! characters of a delta wait for the next one, or for the end.
 
 use std::collections::BTreeMap;
-use turnwire_core::block::{Base64Source, Source};
+use turnwire_core::block::Source;
 use turnwire_core::event::{Chunk, DataBlockDelta, ToolResultDataDelta};
-use turnwire_core::{DataBlock, Event, EventKind, Fields, event_kinds};
+use turnwire_core::{DataBlock, Event, EventKind, event_kinds};
 
 /// Incomplete groups by reply; none for a block that is complete so far.
 #[derive(Default)]
@@ -202,8 +202,7 @@ fn regroup(partial: &str, data: &str) -> Option<(String, String)> {
         return Some((whole, partial));
     }
     // Padding in the middle ends a run; the bytes of all runs are encoded again as one.
-    let source = Base64Source { data: whole, media_type: None, rest: Fields::default() };
-    let bytes = DataBlock::from_source(Source::Base64(source)).decoded()?.ok()?;
+    let bytes = DataBlock::from_source(Source::base64(whole, None)).decoded()?.ok()?;
     match DataBlock::bytes(bytes, "").source {
         Source::Base64(source) => Some((source.data, partial)),
         Source::Url(_) | Source::Other(_) => None,

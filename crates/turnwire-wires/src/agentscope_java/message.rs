@@ -291,10 +291,9 @@ pub fn with_confirm_results(msg: &Msg, answers: &[ConfirmResult]) -> Msg {
 
 /// Joins the results in messages of the role tool to the replies that called for them.
 ///
-/// Java keeps the results of a reply's tools in messages of their own behind it, and every step of
-/// the reply in another message. A result goes to the message with its call, behind what is there,
-/// unless that has one already; a message of results that are all gone is gone too. What nobody
-/// called for stays where it is.
+/// Java stores every step of a reply in a message, and the results of its tools in messages after
+/// it. A result is appended to the message with its call, unless that has a result already. A message
+/// without remaining results is removed. Results without a call stay where they are.
 pub fn join_tool_messages(messages: Vec<Msg>) -> Vec<Msg> {
     let mut callers: HashMap<String, usize> = HashMap::new();
     let mut joined: Vec<Msg> = Vec::new();

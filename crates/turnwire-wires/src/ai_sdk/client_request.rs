@@ -20,6 +20,7 @@
 
 use super::tool::{input_json, payload_of};
 use super::{message, tool};
+use crate::client_request::ClientToolDefinition;
 use serde_json::Value;
 use std::collections::HashMap;
 use turnwire_core::event::{ConfirmResult, ExternalExecutionResult, UserConfirmResult};
@@ -32,16 +33,22 @@ use turnwire_core::{
 pub struct ChatRequest {
     /// The chat: our session.
     pub chat_id: String,
-    /// What the client wants.
+    /// What the client requests.
     pub trigger: Trigger,
     /// The message to regenerate, edit or continue.
     pub message_id: Option<String>,
+    /// Whether the request has a trigger. Every transport of the AI SDK sends one, and all messages of the chat.
+    pub has_trigger: bool,
+    /// The tools that the page executes, in the form of assistant-ui.
+    pub tools: Vec<ClientToolDefinition>,
+    /// Instructions of the page, in the form of assistant-ui.
+    pub system: Option<String>,
     /// Other fields that the application sends.
     pub rest: Fields,
     messages: Vec<Json>,
 }
 
-/// What a chat request wants.
+/// What a chat request asks for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Trigger {
     /// A reply to the new messages.
@@ -82,6 +89,7 @@ impl ChatRequest {
             rest.remove("messages").ok_or_else(|| bad_request("`messages` is missing"))?;
         let trigger: Option<String> =
             rest.take("trigger").map_err(|_| bad_request("`trigger` is not a string"))?;
+        let has_trigger = trigger.is_some();
         let trigger = match trigger.as_deref() {
             None | Some("submit-message") => Trigger::Submit,
             Some("regenerate-message") => Trigger::Regenerate,
@@ -98,6 +106,9 @@ impl ChatRequest {
                 .take("messageId")
                 .map_err(|_| bad_request("`messageId` is not a string"))?,
             messages: messages.parse_as().map_err(|_| bad_request("`messages` is not a list"))?,
+            has_trigger,
+            tools: take_tools(&mut rest).unwrap_or_default(),
+            system: take_system(&mut rest),
             rest,
         })
     }
@@ -133,6 +144,16 @@ impl ChatRequest {
             ids.push(head.id);
         }
         Ok(ids)
+    }
+
+    /// The id of the message before the last `count`. `None` if there is none.
+    pub fn id_before_last(&self, count: usize) -> Result<Option<String>> {
+        let at = self.messages.len().checked_sub(count + 1);
+        let Some((at, json)) = at.and_then(|at| Some((at, self.messages.get(at)?))) else {
+            return Ok(None);
+        };
+        let head: MessageHead = json.parse_as().map_err(|_| not_a_message(at))?;
+        Ok(Some(head.id))
     }
 
     /// The message that the client continues: the named one, or the last one.
@@ -194,6 +215,16 @@ impl ChatRequest {
         Ok(events)
     }
 
+    /// Whether the client has cancelled all these calls.
+    pub fn cancels_calls<'c>(&self, mut calls: impl Iterator<Item = &'c str>) -> Result<bool> {
+        let parts = self.tool_parts()?;
+        let is_cancelled = |call| {
+            let state = parts.get(call).and_then(|part| part.get::<String>("state").ok().flatten());
+            matches!(state.as_deref(), Some("output-error" | "output-denied"))
+        };
+        Ok(calls.all(is_cancelled))
+    }
+
     /// The tool parts by call id; the last one wins.
     fn tool_parts(&self) -> Result<HashMap<String, Fields>> {
         let mut found = HashMap::new();
@@ -210,6 +241,28 @@ impl ChatRequest {
         }
         Ok(found)
     }
+}
+
+/// Takes `tools` if it is an object of functions by name: `{NAME: {description, parameters}}`. Any other form belongs to the
+/// application.
+fn take_tools(rest: &mut Fields) -> Option<Vec<ClientToolDefinition>> {
+    let by_name: Fields = rest.get("tools").ok().flatten()?;
+    let read = |(name, json): (&str, &Json)| {
+        let mut fields: Fields = json.parse_as().ok()?;
+        fields.raw("parameters")?;
+        fields.insert("name", Json::from(name));
+        ClientToolDefinition::read(fields, "parameters").ok()
+    };
+    let tools = by_name.iter().map(read).collect::<Option<_>>()?;
+    rest.remove("tools");
+    Some(tools)
+}
+
+/// Takes `system` if it is a text.
+fn take_system(rest: &mut Fields) -> Option<String> {
+    let system: String = rest.get("system").ok().flatten()?;
+    rest.remove("system");
+    Some(system).filter(|text| !text.is_empty())
 }
 
 /// The fields that identify a message.

@@ -189,7 +189,7 @@ impl Step {
                     is_wrong = sent != replaced;
                     replaced.clone_into(sent);
                 }
-                // The client cannot drop the text, but it can be told.
+                // The client cannot drop the text, but gets a note about it.
                 _ => text.extra.insert("replaced_by", replaced),
             }
         }

@@ -1,7 +1,7 @@
 //! Reads the request of a client of the Messages API. The server calls this.
 
 use super::{NAME, message};
-use crate::client_request::{ClientRequest, ClientToolDefinition, get_field, take_field};
+use crate::client_request::{ClientRequest, ClientToolDefinition, get_field};
 use crate::json::fields;
 use crate::model_request::ToolKind;
 use crate::native;
@@ -17,12 +17,7 @@ pub fn read(text: &str) -> Result<ClientRequest> {
         let read = message::decode(as_message.text());
         request.messages.extend(read.map_err(|error| error.at("system"))?);
     }
-    for tool in take_field::<Vec<Fields>>(&mut fields, "tools")?.unwrap_or_default() {
-        request.tools.push(read_tool(tool)?);
-    }
-    request.read_messages(&mut fields, read_message)?;
-    request.set_options(NAME, fields)?;
-    request.validate()
+    request.read_rest(NAME, fields, read_tool, read_message)
 }
 
 /// Reads a message. A system message keeps its role: it is not part of `system`.

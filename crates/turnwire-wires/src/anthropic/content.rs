@@ -294,14 +294,6 @@ fn read_payload(content: &Json) -> Option<Payload> {
     }
     let blocks: Vec<Fields> =
         if content.is_null() { Vec::new() } else { content.parse_as().ok()? };
-    let parts = blocks.into_iter().map(|fields| match read_block(fields) {
-        ContentBlock::Text(block) => Some(Part::Text(block)),
-        ContentBlock::Data(block) => Some(Part::Data(block)),
-        ContentBlock::Other(item) => Some(Part::Other(item)),
-        ContentBlock::Thinking(_)
-        | ContentBlock::Hint(_)
-        | ContentBlock::ToolCall(_)
-        | ContentBlock::ToolResult(_) => None,
-    });
+    let parts = blocks.into_iter().map(|fields| Part::from_block(read_block(fields)));
     Some(Payload::Parts(parts.collect::<Option<Vec<Part>>>()?))
 }

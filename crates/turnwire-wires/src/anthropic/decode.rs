@@ -5,15 +5,14 @@ use super::content::{REDACTED_FIELD, read_data};
 use super::frame::{Delta, ErrorFields, Frame, KNOWN_FRAMES, Message, OtherFields, Usage};
 use crate::lenient::{Int, Text, parse_text};
 use crate::provider::{
-    BlockKind, ModelCall, ModelCallInfo, ProviderDecoder, parse_frame, reply_error, set_count,
+    BlockKind, ModelCall, ModelCallInfo, ProviderDecoder, model_call_in, parse_frame, reply_error,
+    set_count,
 };
 use crate::stream::{self, EventSink};
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, HashSet};
-use turnwire_core::event::{Chunk, TokenCounts};
-use turnwire_core::{
-    DataBlock, Error, ErrorKind, ErrorType, Fields, FinishedReason, Json, Result, Source,
-};
+use turnwire_core::event::TokenCounts;
+use turnwire_core::{DataBlock, Error, ErrorKind, ErrorType, Fields, FinishedReason, Json, Result};
 
 /// The first key of the blocks that come whole in `message_start`: beyond any index.
 const FIRST_WHOLE_KEY: u64 = 1 << 63;
@@ -68,13 +67,7 @@ impl AnthropicDecoder {
 }
 
 impl ProviderDecoder for AnthropicDecoder {
-    fn call(&self) -> &ModelCall {
-        &self.call
-    }
-
-    fn call_mut(&mut self) -> &mut ModelCall {
-        &mut self.call
-    }
+    model_call_in!(call);
 
     fn read_frame(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
         let frame: Frame<'_> = parse_frame(text)?;
@@ -382,7 +375,7 @@ impl AnthropicDecoder {
 
     fn emit_item(&mut self, item: Fields, out: &mut EventSink<'_>) {
         if let Some(block) = read_data(&item) {
-            return self.emit_data(&block, out);
+            return self.emit_data(block, out);
         }
         let id = item.get::<String>("id").ok().flatten().unwrap_or_default();
         if id.is_empty() || self.ids.insert(id) {
@@ -392,13 +385,9 @@ impl AnthropicDecoder {
         }
     }
 
-    fn emit_data(&mut self, block: &DataBlock, out: &mut EventSink<'_>) {
-        let chunk = match &block.source {
-            Source::Base64(source) => Chunk::Data(source.data.as_str().into()),
-            Source::Url(source) => Chunk::Url(source.url.as_str().into()),
-            Source::Other(_) => return,
-        };
-        self.call.emit_data_block("", block.media_type(), chunk, Fields::default(), out);
+    fn emit_data(&mut self, block: DataBlock, out: &mut EventSink<'_>) {
+        let Some((media_type, chunk)) = block.source.into_chunk() else { return };
+        self.call.emit_data_block("", media_type.as_deref(), chunk, Fields::default(), out);
     }
 
     /// Closes every open block, in the order of their indexes.

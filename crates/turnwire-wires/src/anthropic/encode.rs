@@ -23,22 +23,30 @@ use turnwire_core::{
 };
 
 pub(super) struct AnthropicEncoder {
-    model: Option<String>,
-    /// The id of the message; by default the reply's id.
-    id: Option<String>,
-    message: Option<OpenMessage>,
-    /// The reply that has ended; its later events are ignored.
-    ended_reply: String,
+    messages: Messages,
     collects: bool,
     /// The message so far, if it is collected.
     whole: Option<Message>,
 }
 
+/// The message of each reply, one after the other.
+struct Messages {
+    model: Option<String>,
+    /// The id of the message; by default the reply's id.
+    id: Option<String>,
+    open: Option<OpenMessage>,
+    /// The reply that has ended; its later events are ignored.
+    ended_reply: String,
+}
+
 /// The message that is being written.
+#[derive(Default)]
 struct OpenMessage {
     reply_id: String,
     /// The id of the message.
     message_id: String,
+    /// The model, if the request names it.
+    model: Option<String>,
     begun: bool,
     queue: BlockQueue,
     usage: TokenCounts,
@@ -50,14 +58,13 @@ struct OpenMessage {
 
 impl AnthropicEncoder {
     pub(super) fn new(encoding: &stream::EncoderOptions) -> Self {
-        Self {
+        let messages = Messages {
             model: encoding.model.clone(),
             id: encoding.id.clone(),
-            message: None,
+            open: None,
             ended_reply: String::new(),
-            collects: encoding.collects,
-            whole: None,
-        }
+        };
+        Self { messages, collects: encoding.collects, whole: None }
     }
 }
 
@@ -74,19 +81,15 @@ impl Encode for AnthropicEncoder {
         if !event.kind.is_part_of_reply() {
             return;
         }
-        let message_id = self.id.as_deref();
-        let Some(message) =
-            message_for_event(&mut self.message, &self.ended_reply, message_id, event, out)
-        else {
-            return;
-        };
+        // A reply may start while the last one has not ended; other events of another reply are ignored.
+        let begins = matches!(event.kind, EventKind::ReplyStart(_));
+        let Some(message) = self.messages.open(&event.reply_id, begins, out) else { return };
         if !message.begun {
-            message.begin(&event.kind, self.model.as_deref(), out);
+            message.begin(&event.kind, out);
         }
         if let EventKind::ReplyEnd(end) = &event.kind {
             message.finish(&end.finished_reason, end.error.as_ref(), out);
-            self.ended_reply = event.reply_id.to_string();
-            self.message = None;
+            self.messages.close(&event.reply_id);
         } else {
             message.push_event(event, out);
         }
@@ -94,7 +97,7 @@ impl Encode for AnthropicEncoder {
 
     fn end(&mut self, out: &mut Frames) {
         let out = &mut Output::new(out, self.collects, &mut self.whole);
-        end_unfinished(&mut self.message, out);
+        self.messages.end_unfinished(out);
     }
 
     fn take_response(&mut self) -> Option<WholeResponse> {
@@ -103,27 +106,16 @@ impl Encode for AnthropicEncoder {
 
     fn fail(&mut self, failure: &StreamFailure, out: &mut Frames) {
         let out = &mut Output::new(out, self.collects, &mut self.whole);
-        let (ended, message_id) = (&self.ended_reply, self.id.as_deref());
-        let id = &failure.reply_id;
-        let Some(message) = message_of_reply(&mut self.message, ended, message_id, id, false, out)
-        else {
-            return;
-        };
-        message.write_message_start(self.model.as_deref().unwrap_or_default(), out);
+        let Some(message) = self.messages.open(&failure.reply_id, false, out) else { return };
+        message.write_message_start("", out);
         message.finish(&FinishedReason::Error, Some(&failure.error()), out);
-        self.ended_reply.clone_from(id);
-        self.message = None;
+        self.messages.close(&failure.reply_id);
     }
 
     fn settle_calls(&mut self, reply_id: &str, calls: &UnsettledCalls, out: &mut Frames) {
         let out = &mut Output::new(out, self.collects, &mut self.whole);
-        let (ended, message_id) = (&self.ended_reply, self.id.as_deref());
-        let Some(message) =
-            message_of_reply(&mut self.message, ended, message_id, reply_id, false, out)
-        else {
-            return;
-        };
-        message.write_message_start(self.model.as_deref().unwrap_or_default(), out);
+        let Some(message) = self.messages.open(reply_id, false, out) else { return };
+        message.write_message_start("", out);
         for id in &calls.awaiting_approval {
             message.queue.mark_served(id, out);
         }
@@ -133,49 +125,42 @@ impl Encode for AnthropicEncoder {
     }
 }
 
-/// The message that an event belongs to. A reply may start while the last one has not ended; other events of another
-/// reply are ignored.
-fn message_for_event<'t>(
-    message: &'t mut Option<OpenMessage>,
-    ended: &str,
-    message_id: Option<&str>,
-    event: &Event<'_>,
-    out: &mut Output<'_>,
-) -> Option<&'t mut OpenMessage> {
-    let begins = matches!(event.kind, EventKind::ReplyStart(_));
-    message_of_reply(message, ended, message_id, &event.reply_id, begins, out)
-}
-
-/// The message of a reply; a new one if none is open, or if the reply begins.
-fn message_of_reply<'t>(
-    message: &'t mut Option<OpenMessage>,
-    ended: &str,
-    message_id: Option<&str>,
-    id: &str,
-    begins: bool,
-    out: &mut Output<'_>,
-) -> Option<&'t mut OpenMessage> {
-    if message.as_ref().is_none_or(|message| begins && message.reply_id != id) {
-        if id.is_empty() || ended == id {
-            return None;
+impl Messages {
+    /// The message of a reply; a new one if none is open, or if the reply begins.
+    fn open(&mut self, id: &str, begins: bool, out: &mut Output<'_>) -> Option<&mut OpenMessage> {
+        if self.open.as_ref().is_none_or(|message| begins && message.reply_id != id) {
+            if id.is_empty() || self.ended_reply == id {
+                return None;
+            }
+            self.end_unfinished(out);
+            self.open = Some(OpenMessage {
+                reply_id: id.to_owned(),
+                message_id: self.id.as_deref().unwrap_or(id).to_owned(),
+                model: self.model.clone(),
+                ..OpenMessage::default()
+            });
         }
-        end_unfinished(message, out);
-        *message = Some(OpenMessage::new(id, message_id));
+        self.open.as_mut().filter(|message| message.reply_id == id)
     }
-    message.as_mut().filter(|message| message.reply_id == id)
-}
 
-/// Ends a message whose reply has not ended.
-fn end_unfinished(message: &mut Option<OpenMessage>, out: &mut Output<'_>) {
-    let Some(mut message) = message.take() else { return };
-    message.write_message_start("", out);
-    message.queue.flush(out);
-    if message.queue.has_calls() {
-        // The reply waits for the client.
-        message.write_stop("tool_use", out);
-    } else {
-        // The reply was cut off. Without `message_stop` the client sees that.
-        message.write_message_delta(None, out);
+    /// The reply has ended.
+    fn close(&mut self, id: &str) {
+        id.clone_into(&mut self.ended_reply);
+        self.open = None;
+    }
+
+    /// Ends a message whose reply has not ended.
+    fn end_unfinished(&mut self, out: &mut Output<'_>) {
+        let Some(mut message) = self.open.take() else { return };
+        message.write_message_start("", out);
+        message.queue.flush(out);
+        if message.queue.has_calls() {
+            // The reply waits for the client.
+            message.write_stop("tool_use", out);
+        } else {
+            // The reply was cut off. Without `message_stop` the client sees that.
+            message.write_message_delta(None, out);
+        }
     }
 }
 
@@ -193,36 +178,20 @@ fn write_custom_frame(custom: &Custom, out: &mut Output<'_>) {
 }
 
 impl OpenMessage {
-    fn new(reply_id: &str, message_id: Option<&str>) -> Self {
-        Self {
-            reply_id: reply_id.to_owned(),
-            message_id: message_id.unwrap_or(reply_id).to_owned(),
-            begun: false,
-            queue: BlockQueue::default(),
-            usage: TokenCounts::default(),
-            reason: FinishedReason::default(),
-            stop_sequence: None,
-        }
-    }
-
     /// Writes the start, once the model is known or another frame needs it.
-    fn begin(&mut self, kind: &EventKind<'_>, model: Option<&str>, out: &mut Output<'_>) {
-        match (model, kind) {
-            (Some(model), _) => self.write_message_start(model, out),
-            (None, EventKind::ModelCallStart(start)) => {
-                self.write_message_start(&start.model_name, out);
-            }
-            (None, EventKind::ReplyStart(_)) => {}
-            (None, _) => self.write_message_start("", out),
+    fn begin(&mut self, kind: &EventKind<'_>, out: &mut Output<'_>) {
+        if let EventKind::ModelCallStart(start) = kind {
+            self.write_message_start(&start.model_name, out);
+        } else if self.model.is_some() || !matches!(kind, EventKind::ReplyStart(_)) {
+            self.write_message_start("", out);
         }
     }
 
+    /// Writes the start if it is missing, with this model unless the request names one.
     fn write_message_start(&mut self, model: &str, out: &mut Output<'_>) {
-        if self.begun {
-            return;
+        if !std::mem::replace(&mut self.begun, true) {
+            out.start_message(&self.message_id, self.model.as_deref().unwrap_or(model));
         }
-        self.begun = true;
-        out.start_message(&self.message_id, model);
     }
 
     fn push_event(&mut self, event: &Event<'_>, out: &mut Output<'_>) {
@@ -297,44 +266,22 @@ impl OpenMessage {
     }
 
     fn whole_block(&mut self, event: &Event<'_>, block: &ContentBlock, out: &mut Output<'_>) {
-        let queue = &mut self.queue;
-        match block {
-            ContentBlock::Text(block) => {
-                queue.push_whole(&block.id, QueuedContent::Text, &block.text, &block.rest, out);
-            }
+        let none = Fields::default();
+        let (content, text, extra) = match block {
+            ContentBlock::Text(block) => (QueuedContent::Text, &*block.text, &block.rest),
             ContentBlock::Thinking(block) => {
-                queue.push_whole(
-                    &block.id,
-                    QueuedContent::Thinking,
-                    &block.thinking,
-                    &block.rest,
-                    out,
-                );
+                (QueuedContent::Thinking, &*block.thinking, &block.rest)
             }
-            ContentBlock::Data(block) => {
-                queue.push_whole(
-                    &block.id,
-                    QueuedContent::from_data_event(event),
-                    "",
-                    &Fields::default(),
-                    out,
-                );
-            }
-            ContentBlock::ToolCall(call) => self.push_whole_call(call, out),
-            ContentBlock::ToolResult(result) => queue.mark_served(&result.id, out),
-            ContentBlock::Other(item) => {
-                if let Some(item) = crate::provider::block_to_item(NAME, item) {
-                    queue.push_whole(
-                        block.id(),
-                        QueuedContent::Item(item),
-                        "",
-                        &Fields::default(),
-                        out,
-                    );
-                }
-            }
-            ContentBlock::Hint(_) => {}
-        }
+            ContentBlock::Data(_) => (QueuedContent::from_data_event(event), "", &none),
+            ContentBlock::ToolCall(call) => return self.push_whole_call(call, out),
+            ContentBlock::ToolResult(result) => return self.queue.mark_served(&result.id, out),
+            ContentBlock::Other(item) => match crate::provider::block_to_item(NAME, item) {
+                Some(item) => (QueuedContent::Item(item), "", &none),
+                None => return,
+            },
+            ContentBlock::Hint(_) => return,
+        };
+        self.queue.push_whole(block.id(), content, text, extra, out);
     }
 
     fn push_whole_call(&mut self, call: &ToolCall, out: &mut Output<'_>) {

@@ -7,10 +7,11 @@ use super::decode::{parse_stop_reason, update_token_counts};
 use crate::json::fields;
 use crate::model_request::to_json_list;
 use crate::provider;
+use crate::provider::has_failed;
 use turnwire_core::event::TokenCounts;
 use turnwire_core::{
     ContentBlock, Error, ErrorKind, Fields, Json, Msg, MsgBuilder, Payload, Result, Role,
-    ToolResult, ToolResultState, Usage,
+    ToolResult, Usage,
 };
 
 pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
@@ -63,8 +64,7 @@ fn encode_result(block: &ToolResult) -> Fields {
         Payload::Text(text) => text.as_str().into(),
         Payload::Parts(parts) => to_json_list(&content::write_parts(parts, |_| None)),
     };
-    let is_fine = matches!(block.state, ToolResultState::Success | ToolResultState::Running);
-    content::write_result(&block.id, content, !is_fine)
+    content::write_result(&block.id, content, has_failed(&block.state))
 }
 
 pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {

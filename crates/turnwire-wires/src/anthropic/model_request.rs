@@ -2,6 +2,7 @@
 
 use super::content::{self, plain_text};
 use super::{NAME, schema};
+use crate::cache_marks::CACHE_MARK;
 use crate::json::fields;
 use crate::model_options::{ModelOption, reduce_to_allowed_tools, write_options};
 use crate::model_request::{
@@ -12,13 +13,10 @@ use crate::model_request::{
 };
 use crate::{native, provider};
 use std::collections::HashSet;
-use turnwire_core::{ContentBlock, DataBlock, Fields, Json, Part};
+use turnwire_core::{ContentBlock, DataBlock, Fields, Json, Part, content_blocks};
 
 /// Anthropic requires a token limit.
 const DEFAULT_MAX_TOKENS: u32 = 4096;
-
-/// The field of a caching mark.
-const CACHE_MARK: &str = "cache_control";
 
 /// The maximum length of a tool name.
 const MAX_NAME_LENGTH: usize = 128;
@@ -67,7 +65,8 @@ pub(super) fn build_body(request: &Request<'_>) -> Json {
     body.insert_some("system", write_system(&system));
     body.insert("messages", messages.into_json());
     let offered = reduce_to_allowed_tools(request.tools, &request.tool_choice, NAME);
-    let tools: Vec<Json> = offered.tools.into_iter().filter_map(write_tool).collect();
+    let tools: Vec<Json> =
+        offered.tools.into_iter().filter_map(|tool| tool.write(NAME, write_function)).collect();
     let options = &request.options;
     if !tools.is_empty() {
         body.insert("tools", to_json_list(&tools));
@@ -116,27 +115,16 @@ fn system_block(block: &ContentBlock) -> Option<Fields> {
     match block {
         ContentBlock::Text(block) => Some(content::write_text(block)),
         ContentBlock::Other(item) => provider::block_to_item(NAME, item),
-        ContentBlock::Thinking(_)
-        | ContentBlock::Hint(_)
-        | ContentBlock::Data(_)
-        | ContentBlock::ToolCall(_)
-        | ContentBlock::ToolResult(_) => None,
+        content_blocks!(Thinking Hint Data ToolCall ToolResult) => None,
     }
 }
 
-/// A tool in the form of this protocol; `None` if it is not written.
-fn write_tool(tool: &ToolDefinition) -> Option<Json> {
-    if !tool.is_written_to(NAME) {
-        return None;
-    }
-    if let Some(native) = tool.as_native(NAME) {
-        return Some(native);
-    }
+fn write_function(tool: &ToolDefinition) -> Fields {
     let mut fields = fields! { "name": tool.name.as_str() };
     fields.insert_unless_empty("description", &tool.description);
     fields.insert_some("input_schema", tool.written_schema(NAME));
     fields.insert_some("strict", tool.strict.filter(|_| tool.native_to(NAME).is_some()));
-    Some(tool.with_native(NAME, fields).into())
+    fields
 }
 
 fn tool_choice(choice: &ToolChoice) -> Json {
@@ -180,26 +168,12 @@ impl Messages {
         }
     }
 
-    /// Removes caching marks of earlier turns: clients move them, and Anthropic accepts only a few.
-    fn keep_last_cache_marks(&mut self) {
-        let is_marked = |block: &Fields| block.raw(CACHE_MARK).is_some();
-        let is_last = |(role, blocks): &(&str, Vec<Fields>)| {
-            *role != "system" && blocks.iter().any(is_marked)
-        };
-        let last = self.list.iter().rposition(is_last).unwrap_or(0);
-        let earlier = self.list.iter_mut().take(last).filter(|(role, _)| *role != "system");
-        for block in earlier.flat_map(|(_, blocks)| blocks) {
-            block.remove(CACHE_MARK);
-        }
-    }
-
     /// The messages as Anthropic accepts them.
     fn completed(self, has_prefill: bool) -> Self {
         let mut messages = Self { list: Vec::new(), separates_users: self.separates_users };
         for (role, blocks) in self.without_orphans().list {
             messages.push(role, without_trailing_thinking(role, blocks));
         }
-        messages.keep_last_cache_marks();
         if messages.list.first().is_some_and(|(role, _)| *role == "assistant") {
             messages.list.insert(0, ("user", vec![plain_text(FIRST_USER_TEXT)]));
         }
@@ -216,7 +190,7 @@ impl Messages {
         messages
     }
 
-    /// Whether it is a conversation that goes on, and long enough for the cache.
+    /// Whether the conversation has earlier replies, and is long enough for the cache.
     fn is_worth_caching(&self) -> bool {
         let has_answer = self.list.iter().any(|(role, _)| *role == "assistant");
         let blocks = self.list.iter().flat_map(|(_, blocks)| blocks);
@@ -375,10 +349,6 @@ impl ReplyWriter<'_> {
 
 /// The parts of a tool result.
 fn result_parts(parts: &[Part]) -> Vec<Json> {
-    let blocks = parts.iter().filter_map(|part| match part {
-        Part::Text(block) => Some(content::write_text(block)),
-        Part::Data(block) => Some(data_block(block).unwrap_or_else(|line| line)),
-        Part::Other(item) => provider::block_to_item(NAME, item),
-    });
+    let blocks = parts.iter().filter_map(|part| user_block(&part.into()));
     blocks.filter(|block| !is_blank(block)).map(Json::from).collect()
 }

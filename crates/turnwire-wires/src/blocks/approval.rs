@@ -18,6 +18,8 @@
 
 use super::client_request::bad_request;
 use super::conversions::{input_object, input_text};
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use std::collections::HashSet;
@@ -73,11 +75,7 @@ pub enum Verdict {
 
 /// The delta of an `approval_request`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "BlocksApprovalDetails")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "BlocksApprovalDetails"))]
 pub struct ApprovalDetails {
     /// The calls.
     pub action_requests: Vec<ActionRequest>,
@@ -89,11 +87,7 @@ pub struct ApprovalDetails {
 
 /// A call that waits for an approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "BlocksActionRequest")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "BlocksActionRequest"))]
 pub struct ActionRequest {
     /// The tool's name.
     pub name: String,
@@ -105,11 +99,7 @@ pub struct ActionRequest {
 
 /// How a call can be answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "BlocksReviewConfig")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "BlocksReviewConfig"))]
 pub struct ReviewConfig {
     /// Always true: other calls need no approval.
     pub require_approval: bool,

@@ -98,8 +98,8 @@ impl ReplyOwners {
 
     /// The owner of a block. A sub-agent's reply starts with its first block.
     fn find_or_add_owner(&mut self, fields: &Fields, out: &mut EventSink<'_>) -> OwnerIndex {
-        let said = |key| string_field(fields, key).filter(|word| !word.is_empty());
-        let (name, parent) = (said("subagent"), said("parent_tool_use_id"));
+        let text = |key| string_field(fields, key).filter(|word| !word.is_empty());
+        let (name, parent) = (text("subagent"), text("parent_tool_use_id"));
         if name.is_none() && parent.is_none() {
             return None;
         }

@@ -17,6 +17,8 @@
 use super::approval::{Approval, ApprovalDetails, ApprovalKey, Decision};
 use super::conversions::{DisplayMode, mode_name, parse_mode, source};
 use super::message::HistoryEncoder;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use turnwire_core::{DataBlock, Error, ErrorKind, Fields, Json, Msg, Part, Result};
 
@@ -157,7 +159,7 @@ pub struct AnswerFrame {
 
 /// The response of `GET /v2/sessions/{id}/history`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "BlocksHistory"))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "BlocksHistory"))]
 pub struct History {
     /// The session's id.
     pub session_id: String,
@@ -185,7 +187,7 @@ pub struct History {
 /// The state of a session's last turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "BlocksStatus"))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "BlocksStatus"))]
 pub enum Status {
     /// It has ended.
     #[default]
@@ -202,11 +204,7 @@ pub enum Status {
 
 /// A pending approval request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "BlocksPendingApproval")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "BlocksPendingApproval"))]
 pub struct PendingApproval {
     /// The request's key.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]

@@ -1,10 +1,11 @@
 //! Converts values between our types and the protocol's.
 
+use crate::provider::has_failed;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use std::hash::{DefaultHasher, Hasher};
-use turnwire_core::block::{Base64Source, DataKind, UrlSource};
+use turnwire_core::block::DataKind;
 use turnwire_core::{
     DataBlock, ErrorType, Fields, FinishedReason, Json, Source, ToolResultState, Usage,
 };
@@ -21,7 +22,7 @@ pub enum DisplayMode {
 }
 
 /// The text of a stopped turn.
-pub const USER_STOPPED: &str = "The conversation was stopped. Send a new message to go on.";
+pub const USER_STOPPED: &str = "The conversation was stopped. Send a new message to continue.";
 /// The text of a failed turn that may succeed when retried.
 pub const FAILED_FOR_NOW: &str = "Something went wrong. Please try again.";
 /// The text of a failed turn that would fail again.
@@ -101,13 +102,7 @@ pub(super) fn finished_reason(word: &str) -> FinishedReason {
 /// The protocol has only these two: interrupted and denied are errors, a background task is a
 /// success.
 pub(super) fn result_status(state: &ToolResultState) -> &'static str {
-    match state {
-        ToolResultState::Success | ToolResultState::Running => "success",
-        ToolResultState::Error
-        | ToolResultState::Interrupted
-        | ToolResultState::Denied
-        | ToolResultState::Other(_) => "error",
-    }
+    if has_failed(state) { "error" } else { "success" }
 }
 
 /// A tool's input as a JSON object: no input is an empty object, and other text is under
@@ -230,12 +225,8 @@ pub(super) fn data_block(fields: &Fields) -> DataBlock {
 /// The source of a URL: the bytes of a `data:` URL, otherwise the URL.
 pub(super) fn source(url: &str, media_type: Option<String>) -> Source {
     match data_url_base64(url, media_type.as_deref()) {
-        Some((found, data)) => Source::Base64(Base64Source {
-            data: data.to_owned(),
-            media_type: media_type.or(found),
-            ..Base64Source::default()
-        }),
-        None => Source::Url(UrlSource { url: url.to_owned(), media_type, ..UrlSource::default() }),
+        Some((found, data)) => Source::base64(data, media_type.or(found)),
+        None => Source::url(url, media_type),
     }
 }
 
@@ -245,8 +236,8 @@ fn data_url_base64<'u>(
     media_type: Option<&str>,
 ) -> Option<(Option<String>, &'u str)> {
     let rest = url.strip_prefix("data:")?;
-    let told = media_type.and_then(|word| rest.strip_prefix(word)?.strip_prefix(";base64,"));
-    if let Some(data) = told {
+    let declared = media_type.and_then(|word| rest.strip_prefix(word)?.strip_prefix(";base64,"));
+    if let Some(data) = declared {
         return Some((None, data));
     }
     let (found, data) = rest.split_once(";base64,")?;

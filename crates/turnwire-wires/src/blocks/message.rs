@@ -321,8 +321,8 @@ fn read_entry(entry: &Fields, messages: &mut Vec<Msg>) -> Result<()> {
     }
     let reason = string_field(entry, "stop_reason").map(|word| finished_reason(&word));
     let error = entry.get::<ReplyError>("error").ok().flatten();
-    let said = ReplyEnding { reason, error };
-    builder = if said.is_known() { said } else { end }.set(builder);
+    let own = ReplyEnding { reason, error };
+    builder = if own.is_known() { own } else { end }.set(builder);
     if let Ok(Some(usage)) = entry.get::<Usage>("usage") {
         builder = builder.usage(usage);
     }
@@ -421,7 +421,7 @@ fn read_block(fields: &Fields, end: &mut ReplyEnding) -> Option<ContentBlock> {
             let kind =
                 string_field(&extras, "code").map(|code| error_type(&code)).unwrap_or_default();
             let message = text("text");
-            end.error = Some(ReplyError { r#type: kind, message, ..ReplyError::default() });
+            end.error = Some(ReplyError::new(kind, message));
             return None;
         }
         WRAPPED_BLOCK if fields.raw("block").is_some() => {

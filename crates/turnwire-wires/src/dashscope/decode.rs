@@ -9,14 +9,13 @@ use super::message::{CallFields, Content, Message, Part};
 use crate::lenient::{Alternative, First, Int, Object, OptionalText, Raw};
 use crate::provider::text_blocks::{self, push_segment};
 use crate::provider::{
-    BlockKind, ModelCall, ModelCallInfo, ProviderDecoder, Segment, ThinkTagParser, UniqueCallIds,
+    BlockKind, ModelCall, ModelCallInfo, ProviderDecoder, Segment, ThinkTagParser, model_call_in,
     parse_frame, reply_error, set_count,
 };
 use crate::stream::{DecoderOptions, EventSink};
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use turnwire_core::event::Chunk;
 use turnwire_core::{ErrorType, Fields, FinishedReason, Json, Result};
 
 /// The key of the first tool call; the others follow.
@@ -24,7 +23,6 @@ const FIRST_CALL_KEY: u64 = text_blocks::THINKING_KEY + 1;
 
 pub(super) struct DashscopeDecoder {
     call: ModelCall,
-    ids: UniqueCallIds,
     mode: Mode,
     text: CumulativeText,
     thinking: CumulativeText,
@@ -95,7 +93,6 @@ impl DashscopeDecoder {
     pub(super) fn new(decoding: &DecoderOptions) -> Self {
         Self {
             call: ModelCall::new(NAME, decoding),
-            ids: UniqueCallIds::default(),
             mode: Mode::default(),
             text: CumulativeText::default(),
             thinking: CumulativeText::default(),
@@ -147,8 +144,8 @@ impl DashscopeDecoder {
         }
         let Self { call, mode, thinking, .. } = self;
         thinking.flush(*mode, |new| push_segment(call, Segment::Thinking(new), out));
-        let Self { call, mode, text: said, think, .. } = self;
-        said.push_frame(mode, text, |new| push_answer_text(call, think, new, out));
+        let Self { call, mode, text: so_far, think, .. } = self;
+        so_far.push_frame(mode, text, |new| push_answer_text(call, think, new, out));
     }
 
     fn push_parts(&mut self, parts: &[Part<'_>], out: &mut EventSink<'_>) {
@@ -182,14 +179,9 @@ impl DashscopeDecoder {
         let Some(media) = part.read_media(&mut text) else {
             return self.call.emit_item(part.to_item(), out);
         };
-        let chunk = if media.is_base64 {
-            Chunk::Data(media.value.into())
-        } else {
-            Chunk::Url(media.value.into())
-        };
         let any = format!("{}/*", media.key);
         let media_type = media.mime.unwrap_or(&any);
-        self.call.emit_data_block("", Some(media_type), chunk, Fields::default(), out);
+        self.call.emit_data_block("", Some(media_type), media.chunk, Fields::default(), out);
     }
 
     fn push_call(&mut self, called: &CallFields<'_>, at: i64, out: &mut EventSink<'_>) {
@@ -206,10 +198,8 @@ impl DashscopeDecoder {
                 return;
             }
             self.close_text(out);
-            let key = FIRST_CALL_KEY.saturating_add(self.ids.len());
-            let own = if id.is_empty() { self.call.new_id() } else { id.to_owned() };
-            let own = self.ids.make_unique(own);
-            self.call.start_block(key, BlockKind::ToolCall, &own, name, out);
+            let key = FIRST_CALL_KEY.saturating_add(self.call.tool_calls());
+            self.call.start_block(key, BlockKind::ToolCall, id, name, out);
             let open = OpenCall { key, id: id.to_owned(), input: CumulativeText::default() };
             if let Some(mut before) = self.calls.insert(index, open) {
                 before.end(&mut self.call, self.mode, out);
@@ -338,13 +328,7 @@ fn push_answer_text(
 }
 
 impl ProviderDecoder for DashscopeDecoder {
-    fn call(&self) -> &ModelCall {
-        &self.call
-    }
-
-    fn call_mut(&mut self) -> &mut ModelCall {
-        &mut self.call
-    }
+    model_call_in!(call);
 
     fn read_frame(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
         let frame: Frame<'_> = parse_frame(text)?;
@@ -370,7 +354,9 @@ impl ProviderDecoder for DashscopeDecoder {
     fn close_at_end(&mut self, out: &mut EventSink<'_>) {
         self.close_text(out);
         self.end_calls(out);
-        if self.call.finished_reason == Some(FinishedReason::Completed) && !self.ids.is_empty() {
+        if self.call.finished_reason == Some(FinishedReason::Completed)
+            && self.call.tool_calls() > 0
+        {
             self.call.finished_reason = Some(FinishedReason::ToolCalls);
         }
     }

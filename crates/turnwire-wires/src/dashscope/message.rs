@@ -14,10 +14,11 @@ use serde::Deserialize;
 use serde::de::MapAccess;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use turnwire_core::block::{Base64Source, DataKind, UrlSource};
+use turnwire_core::block::DataKind;
+use turnwire_core::event::Chunk;
 use turnwire_core::{
-    ContentBlock, DataBlock, Fields, Json, Msg, Result, Role, Source, TextBlock, ThinkingBlock,
-    ToolCall, ToolResult,
+    ContentBlock, DataBlock, Fields, Json, Msg, Result, Role, TextBlock, ThinkingBlock, ToolCall,
+    ToolResult, content_blocks,
 };
 
 /// Writes messages. A reply becomes several messages where one cannot keep the order of its blocks.
@@ -32,10 +33,7 @@ pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
                 ContentBlock::Thinking(_) => draft.is_empty(),
                 ContentBlock::ToolResult(_) => false,
                 ContentBlock::ToolCall(_) => true,
-                ContentBlock::Text(_)
-                | ContentBlock::Data(_)
-                | ContentBlock::Hint(_)
-                | ContentBlock::Other(_) => draft.calls.is_empty(),
+                content_blocks!(Text Data Hint Other) => draft.calls.is_empty(),
             };
             if !goes_on {
                 let done = std::mem::replace(&mut draft, MessageDraft::new(role));
@@ -142,8 +140,7 @@ pub(super) struct Media<'a> {
     /// The media type, if known.
     pub mime: Option<&'a str>,
     /// Whether `value` is base64 instead of a URL.
-    pub is_base64: bool,
-    pub value: &'a str,
+    pub chunk: Chunk<'a>,
 }
 
 impl Part<'_> {
@@ -156,9 +153,9 @@ impl Part<'_> {
         Some(match inline {
             Some((declared, data)) => {
                 let mime = (!declared.is_empty()).then_some(declared);
-                Media { key, mime, is_base64: true, value: data }
+                Media { key, mime, chunk: Chunk::Data(data.into()) }
             }
-            None => Media { key, mime: None, is_base64: false, value: text },
+            None => Media { key, mime: None, chunk: Chunk::Url(text.as_str().into()) },
         })
     }
 
@@ -234,18 +231,13 @@ fn push_blocks(part: &Part<'_>, blocks: &mut Vec<ContentBlock>) {
         blocks.push(item_to_block(NAME, part.to_item()));
         return;
     };
-    let (rest, media_type) = (Fields::default(), media.mime.map(str::to_owned));
+    let media_type = media.mime.map(str::to_owned);
     let kind = match (media.key, &media_type) {
         (_, Some(_)) => DataKind::Data,
         ("image", None) => DataKind::Image,
         ("audio", None) => DataKind::Audio,
         (_, None) => DataKind::Video,
     };
-    let value = media.value.to_owned();
-    let source = if media.is_base64 {
-        Source::Base64(Base64Source { data: value, media_type, rest })
-    } else {
-        Source::Url(UrlSource { url: value, media_type, rest })
-    };
+    let source = media.chunk.into_source(media_type);
     blocks.push(DataBlock { kind, ..DataBlock::from_source(source) }.into());
 }

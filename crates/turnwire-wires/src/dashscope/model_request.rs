@@ -146,12 +146,12 @@ fn data_or_note(block: &DataBlock) -> ContentPart {
             return Err(RASTER_IMAGES_ONLY);
         }
         let kind = default_media_type(&ready);
-        let key = media_key(kind).ok_or("the model takes only images, audio and video")?;
+        let key = media_key(kind).ok_or("the model accepts only images, audio and video")?;
         if let Source::Url(source) = &ready.source {
             let url = url::Url::parse(&source.url);
             let scheme = url.as_ref().map_or("", url::Url::scheme);
             if !["http", "https", "oss"].contains(&scheme) {
-                return Err("the model cannot read this address");
+                return Err("the model cannot read this URL");
             }
         }
         data_part(&ready, key, kind.unwrap_or_default()).ok_or("it cannot be read")

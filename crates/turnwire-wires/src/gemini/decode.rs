@@ -9,7 +9,7 @@ use super::partial_args::{ArgsWriter, Piece, parse_path};
 use crate::lenient::{Alternative, First, Int, List, Object, OptionalText, Raw};
 use crate::provider::text_blocks::{self, push_segment};
 use crate::provider::{
-    BlockKind, ModelCall, ModelCallInfo, ProviderDecoder, Segment, UniqueCallIds, parse_frame,
+    BlockKind, ModelCall, ModelCallInfo, ProviderDecoder, Segment, model_call_in, parse_frame,
     reply_error, set_count,
 };
 use crate::stream::{DecoderOptions, EventSink};
@@ -24,7 +24,6 @@ const CALL_KEY: u64 = text_blocks::THINKING_KEY + 1;
 
 pub(super) struct GeminiDecoder {
     call: ModelCall,
-    ids: UniqueCallIds,
     /// The call whose arguments come in pieces.
     partial: Option<PartialCall>,
     /// Output tokens and thinking tokens so far.
@@ -109,7 +108,6 @@ impl GeminiDecoder {
     pub(super) fn new(decoding: &DecoderOptions) -> Self {
         Self {
             call: ModelCall::new(NAME, decoding),
-            ids: UniqueCallIds::default(),
             partial: None,
             written: 0,
             thought: 0,
@@ -225,12 +223,7 @@ impl GeminiDecoder {
                 return;
             }
             text_blocks::close_text_blocks(&mut self.call, out);
-            let id = match call.id.or_empty() {
-                "" => self.call.new_id(),
-                id => id.to_owned(),
-            };
-            let id = self.ids.make_unique(id);
-            self.call.start_block(CALL_KEY, BlockKind::ToolCall, &id, name, out);
+            self.call.start_block(CALL_KEY, BlockKind::ToolCall, call.id.or_empty(), name, out);
             self.partial = Some(PartialCall::default());
         }
         let Some(partial) = &mut self.partial else { return };
@@ -371,13 +364,7 @@ impl GeminiDecoder {
 }
 
 impl ProviderDecoder for GeminiDecoder {
-    fn call(&self) -> &ModelCall {
-        &self.call
-    }
-
-    fn call_mut(&mut self) -> &mut ModelCall {
-        &mut self.call
-    }
+    model_call_in!(call);
 
     fn read_frame(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
         // Without `alt=sse` the frames are items of a list. An error always is.
@@ -397,7 +384,7 @@ impl ProviderDecoder for GeminiDecoder {
             self.close_partial_unfinished(out);
         }
         // Gemini's finish reason is the same with and without tool calls.
-        if self.stopped && !self.ids.is_empty() {
+        if self.stopped && self.call.tool_calls() > 0 {
             self.call.finished_reason = Some(FinishedReason::ToolCalls);
         }
     }

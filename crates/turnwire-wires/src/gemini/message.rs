@@ -3,14 +3,12 @@
 use super::part::{self, FunctionResponse, Part};
 use crate::lenient::{List, OptionalText};
 use crate::model_request::object_to_input;
-use crate::provider::{HistoryReader, item_to_block};
+use crate::provider::{HistoryReader, has_failed, item_to_block};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use turnwire_core::block::{Base64Source, UrlSource};
-use turnwire_core::event::Chunk;
 use turnwire_core::{
-    ContentBlock, DataBlock, Fields, Json, Msg, Part as Piece, Payload, Result, Role, Source,
-    TextBlock, ThinkingBlock, ToolCall, ToolResult, ToolResultState,
+    ContentBlock, DataBlock, Fields, Json, Msg, Part as Piece, Payload, Result, Role, TextBlock,
+    ThinkingBlock, ToolCall, ToolResult, ToolResultState,
 };
 
 /// Writes messages. A reply becomes `Content` objects: one of the role `model`, one with its tool results, and so on.
@@ -62,13 +60,7 @@ fn block_to_part(block: &ContentBlock) -> Option<Json> {
 }
 
 fn result_to_part(result: &ToolResult) -> Json {
-    let key = match result.state {
-        ToolResultState::Success | ToolResultState::Running => "output",
-        ToolResultState::Error
-        | ToolResultState::Interrupted
-        | ToolResultState::Denied
-        | ToolResultState::Other(_) => "error",
-    };
+    let key = if has_failed(&result.state) { "error" } else { "output" };
     let data: Vec<Json> = match &result.output {
         Payload::Text(_) => Vec::new(),
         Payload::Parts(parts) => parts
@@ -179,15 +171,7 @@ fn read_outcome(response: &str) -> (String, ToolResultState) {
 
 fn part_to_data(part: &Part<'_>) -> Option<DataBlock> {
     let (media_type, chunk) = part.data()?;
-    let (media_type, rest) = (media_type.map(str::to_owned), Fields::default());
-    let source = match chunk {
-        Chunk::Data(data) => {
-            Source::Base64(Base64Source { data: data.clone().into_owned(), media_type, rest })
-        }
-        Chunk::Url(url) => {
-            Source::Url(UrlSource { url: url.clone().into_owned(), media_type, rest })
-        }
-    };
+    let source = chunk.clone().into_source(media_type.map(str::to_owned));
     let mut block = DataBlock { rest: part.extra(), ..DataBlock::from_source(source) };
     if part.thought {
         block.rest.insert("thought", true);

@@ -157,7 +157,7 @@ fn data_or_note(block: &DataBlock) -> Json {
         match &ready.source {
             Source::Other(_) => return Err("its source is of an unknown kind"),
             Source::Url(source) if !is_web(&source.url) => {
-                return Err("the model cannot read this address");
+                return Err("the model cannot read this URL");
             }
             Source::Base64(_) | Source::Url(_) => {}
         }

@@ -3,6 +3,7 @@
 //! A model writes its arguments in order, so the JSON can be written as it comes, and only the path to the current position
 //! is kept. If a path leads back into a closed object, its key is written again, and the last one counts.
 
+use crate::json::escape;
 use std::fmt::Write as _;
 
 /// One step of a path.
@@ -144,12 +145,6 @@ impl OpenContainer {
         }
         self.count += 1;
     }
-}
-
-/// Escapes text for a JSON string.
-fn escape(text: &str, out: &mut String) {
-    let json = serde_json::Value::from(text).to_string();
-    out.push_str(json.get(1..json.len() - 1).unwrap_or_default());
 }
 
 /// The steps of a JSON path such as `$.recipe.steps[0]['a b']`.

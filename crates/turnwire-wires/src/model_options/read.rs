@@ -48,6 +48,8 @@ impl ModelOptions {
             truncation: reader.value(ModelOption::Truncation)?,
             logprobs: reader.value(ModelOption::Logprobs)?,
             top_logprobs: reader.value(ModelOption::TopLogprobs)?,
+            modalities: reader.value(ModelOption::Modalities)?,
+            audio: reader.value(ModelOption::Audio)?,
             wire: wire.to_owned(),
             original: Fields::default(),
             headers: Vec::new(),
@@ -63,7 +65,7 @@ impl ModelOptions {
 }
 
 /// Fields of a request that are never passed on as options: Turnwire writes them itself.
-const NOT_OPTIONS: [&str; 18] = [
+const NOT_OPTIONS: [&str; 16] = [
     "model",
     "messages",
     "input",
@@ -75,8 +77,6 @@ const NOT_OPTIONS: [&str; 18] = [
     "stream",
     "stream_options",
     "n",
-    "audio",
-    "modalities",
     "background",
     "previous_response_id",
     "conversation",

@@ -61,6 +61,8 @@ static TABLE: [Row; ModelOption::ALL.len()] = [
     (ModelOption::Truncation, [NO, S("truncation"), NO, NO, NO, NO, NO, NO]),
     (ModelOption::Logprobs, [S("logprobs"), NO, NO, NO, NO, NO, NO, NO]),
     (ModelOption::TopLogprobs, [S("top_logprobs"), S("top_logprobs"), NO, NO, NO, NO, NO, NO]),
+    (ModelOption::Modalities, [S("modalities"), NO, NO, NO, NO, NO, NO, NO]),
+    (ModelOption::Audio, [S("audio"), NO, NO, NO, NO, NO, NO, NO]),
 ];
 
 /// Other fields that a wire reads an option from, and passes on.

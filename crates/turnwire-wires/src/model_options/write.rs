@@ -70,6 +70,8 @@ fn write_option(
         ModelOption::Truncation => options.truncation.clone().map(Json::from),
         ModelOption::Logprobs => options.logprobs.map(Json::from),
         ModelOption::TopLogprobs => options.top_logprobs.map(Json::from),
+        ModelOption::Modalities => options.modalities.clone().map(Json::from),
+        ModelOption::Audio => options.audio.clone(),
     };
     if let Some(value) = value {
         paths::set(body, path, value);

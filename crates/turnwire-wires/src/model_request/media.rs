@@ -15,12 +15,7 @@ pub fn describe_omitted_data(block: &DataBlock, why: &str) -> String {
 
 /// The media type of a block, if known. Older media blocks give only a family, such as `image/*`.
 pub fn media_type(block: &DataBlock) -> Option<&str> {
-    let declared = match &block.source {
-        Source::Base64(source) => source.media_type.as_deref(),
-        Source::Url(source) => source.media_type.as_deref(),
-        Source::Other(_) => None,
-    };
-    declared.or(match block.kind {
+    block.media_type().or(match block.kind {
         DataKind::Data => None,
         DataKind::Image => Some("image/*"),
         DataKind::Audio => Some("audio/*"),
@@ -49,7 +44,7 @@ pub(crate) fn openai_accepts_image(kind: &str) -> bool {
 
 /// The type of image that no model accepts, and why.
 pub(crate) const SVG: &str = "image/svg+xml";
-pub(crate) const RASTER_IMAGES_ONLY: &str = "the model takes only images of pixels";
+pub(crate) const RASTER_IMAGES_ONLY: &str = "the model accepts only bitmap images";
 
 /// How the base64 of each image type begins.
 const IMAGE_SIGNATURES: [(&str, &str); 4] = [

@@ -3,11 +3,12 @@
 use super::SpeakerFormat;
 use super::speakers::HistoryText;
 use crate::native;
+use crate::provider::has_failed;
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use turnwire_core::{
     ContentBlock, DataBlock, Fields, HintBlock, Msg, Part, Payload, Role, TextBlock, ThinkingBlock,
-    ToolCall, ToolResult, ToolResultState,
+    ToolCall, ToolResult, ToolResultState, content_blocks,
 };
 
 /// One message of a prompt.
@@ -46,6 +47,16 @@ impl UserPart<'_> {
     }
 }
 
+impl<'a> From<&'a Part> for UserPart<'a> {
+    fn from(part: &'a Part) -> Self {
+        match part {
+            Part::Text(block) => Self::Text(Cow::Borrowed(block)),
+            Part::Data(block) => Self::Data(block),
+            Part::Other(item) => Self::Item(item),
+        }
+    }
+}
+
 /// A part of an assistant message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AssistantPart<'a> {
@@ -79,16 +90,7 @@ const RUNNING_TEXT: &str = "The call is still running.";
 impl<'a> CallOutcome<'a> {
     /// Whether the call failed.
     pub fn is_error(&self) -> bool {
-        match self.result.map(|result| &result.state) {
-            Some(ToolResultState::Success | ToolResultState::Running) => false,
-            Some(
-                ToolResultState::Error
-                | ToolResultState::Interrupted
-                | ToolResultState::Denied
-                | ToolResultState::Other(_),
-            )
-            | None => true,
-        }
+        self.result.is_none_or(|result| has_failed(&result.state))
     }
 
     /// A note for the model if the output is not complete.
@@ -306,10 +308,7 @@ fn user_part(block: &ContentBlock) -> Option<UserPart<'_>> {
         ContentBlock::Text(block) => Some(UserPart::Text(Cow::Borrowed(block))),
         ContentBlock::Data(block) => Some(UserPart::Data(block)),
         ContentBlock::Other(item) => Some(UserPart::Item(item)),
-        ContentBlock::Thinking(_)
-        | ContentBlock::Hint(_)
-        | ContentBlock::ToolCall(_)
-        | ContentBlock::ToolResult(_) => None,
+        content_blocks!(Thinking Hint ToolCall ToolResult) => None,
     }
 }
 
@@ -319,12 +318,8 @@ fn hint_parts(hint: &HintBlock) -> Vec<UserPart<'_>> {
         Payload::Text(text) => vec![UserPart::text(text)],
         Payload::Parts(parts) => parts
             .iter()
-            .filter_map(|part| match part {
-                Part::Text(block) if block.text.is_empty() => None,
-                Part::Text(block) => Some(UserPart::Text(Cow::Borrowed(block))),
-                Part::Data(block) => Some(UserPart::Data(block)),
-                Part::Other(item) => Some(UserPart::Item(item)),
-            })
+            .filter(|part| !matches!(part, Part::Text(block) if block.text.is_empty()))
+            .map(UserPart::from)
             .collect(),
     }
 }

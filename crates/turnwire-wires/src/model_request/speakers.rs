@@ -2,7 +2,7 @@
 
 use super::prompt::{PromptMessage, UserPart};
 use std::borrow::Cow;
-use turnwire_core::{ContentBlock, DataBlock, Msg};
+use turnwire_core::{ContentBlock, DataBlock, Msg, content_blocks};
 
 const HISTORY_HEADING: &str = "# Conversation History\n\
 The content between <history></history> tags contains your conversation history\n";
@@ -32,11 +32,7 @@ impl<'a> HistoryText<'a> {
                     self.text.push_str(&block.text);
                 }
                 ContentBlock::Data(block) => self.add_data(block),
-                ContentBlock::Thinking(_)
-                | ContentBlock::Hint(_)
-                | ContentBlock::ToolCall(_)
-                | ContentBlock::ToolResult(_)
-                | ContentBlock::Other(_) => {}
+                content_blocks!(Thinking Hint ToolCall ToolResult Other) => {}
             }
         }
     }
@@ -84,11 +80,7 @@ pub(super) fn name_prefixed_message(msg: &Msg) -> Option<PromptMessage<'_>> {
                 parts.push(UserPart::text(format!("[{}]: {}", msg.name(), block.text)));
             }
             ContentBlock::Data(block) => parts.push(UserPart::Data(block)),
-            ContentBlock::Thinking(_)
-            | ContentBlock::Hint(_)
-            | ContentBlock::ToolCall(_)
-            | ContentBlock::ToolResult(_)
-            | ContentBlock::Other(_) => {}
+            content_blocks!(Thinking Hint ToolCall ToolResult Other) => {}
         }
     }
     (!parts.is_empty()).then_some(PromptMessage::User { parts, msg: None })

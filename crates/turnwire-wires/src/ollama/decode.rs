@@ -5,8 +5,8 @@ use super::message::Message;
 use crate::lenient::{Flag, Int, Object, OptionalText, Raw};
 use crate::provider::text_blocks::{self, push_segment};
 use crate::provider::{
-    BlockKind, ModelCall, ModelCallInfo, ProviderDecoder, Segment, ThinkTagParser, UniqueCallIds,
-    error_type_of_words, parse_frame, reply_error, set_count,
+    BlockKind, ModelCall, ModelCallInfo, ProviderDecoder, Segment, ThinkTagParser,
+    error_type_of_words, model_call_in, parse_frame, reply_error, set_count,
 };
 use crate::stream::{DecoderOptions, EventSink};
 use serde::Deserialize;
@@ -18,7 +18,6 @@ const CALL_KEY: u64 = text_blocks::THINKING_KEY + 1;
 
 pub(super) struct OllamaDecoder {
     call: ModelCall,
-    ids: UniqueCallIds,
     think: ThinkTagParser,
 }
 
@@ -40,11 +39,7 @@ struct Line<'a> {
 
 impl OllamaDecoder {
     pub(super) fn new(decoding: &DecoderOptions) -> Self {
-        Self {
-            call: ModelCall::new(NAME, decoding),
-            ids: UniqueCallIds::default(),
-            think: ThinkTagParser::default(),
-        }
+        Self { call: ModelCall::new(NAME, decoding), think: ThinkTagParser::default() }
     }
 
     fn push_text(&mut self, thinking: Option<&str>, text: Option<&str>, out: &mut EventSink<'_>) {
@@ -68,12 +63,8 @@ impl OllamaDecoder {
         }
         for called in &message.tool_calls.0 {
             self.close_text(out);
-            let id = match called.id.or_empty() {
-                "" => self.call.new_id(),
-                id => id.to_owned(),
-            };
-            let id = self.ids.make_unique(id);
-            self.call.start_block(CALL_KEY, BlockKind::ToolCall, &id, called.name(), out);
+            let (id, name) = (called.id.or_empty(), called.name());
+            self.call.start_block(CALL_KEY, BlockKind::ToolCall, id, name, out);
             self.call.push_delta(CALL_KEY, &called.arguments(), out);
             self.call.close_block(CALL_KEY, Fields::default(), out);
         }
@@ -90,7 +81,7 @@ impl OllamaDecoder {
         self.call.metadata.insert_some("done_reason", word);
         self.call.finished_reason = Some(match word {
             Some("length") => FinishedReason::Length,
-            _ if !self.ids.is_empty() => FinishedReason::ToolCalls,
+            _ if self.call.tool_calls() > 0 => FinishedReason::ToolCalls,
             _ => FinishedReason::Completed,
         });
         self.call.finish(out);
@@ -112,13 +103,7 @@ impl OllamaDecoder {
 }
 
 impl ProviderDecoder for OllamaDecoder {
-    fn call(&self) -> &ModelCall {
-        &self.call
-    }
-
-    fn call_mut(&mut self) -> &mut ModelCall {
-        &mut self.call
-    }
+    model_call_in!(call);
 
     fn read_frame(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
         let line: Line<'_> = parse_frame(text)?;

@@ -7,10 +7,9 @@ use crate::provider::HistoryReader;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use turnwire_core::block::{Base64Source, DataKind};
+use turnwire_core::block::DataKind;
 use turnwire_core::{
-    ContentBlock, DataBlock, Fields, Json, Msg, Result, Role, Source, ThinkingBlock, ToolCall,
-    ToolResult,
+    ContentBlock, DataBlock, Json, Msg, Result, Role, Source, ThinkingBlock, ToolCall, ToolResult,
 };
 
 /// A message while it is built.
@@ -181,8 +180,7 @@ fn read_message(history: &mut HistoryReader, message: &Message<'_>) {
         blocks.push(ContentBlock::from(text));
     }
     blocks.extend(message.images().into_iter().map(|data| {
-        let rest = Fields::default();
-        let source = Source::Base64(Base64Source { data, media_type: None, rest });
+        let source = Source::base64(data, None);
         // The media type is unknown, so it is the older image block.
         let block = DataBlock { kind: DataKind::Image, ..DataBlock::from_source(source) };
         ContentBlock::from(block)

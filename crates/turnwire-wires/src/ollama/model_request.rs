@@ -96,8 +96,8 @@ fn add_data(draft: &mut MessageDraft, block: &DataBlock) {
         Ok(ready) => match (image_base64(&ready), read_text_file(&ready), &ready.source) {
             (Some(image), ..) => return draft.images.push(image.to_owned()),
             (None, Some(text), _) => return draft.text.push(text),
-            (None, None, Source::Url(_)) => "the model cannot read addresses",
-            (None, None, Source::Base64(_) | Source::Other(_)) => "the model takes only images",
+            (None, None, Source::Url(_)) => "the model cannot read URLs",
+            (None, None, Source::Base64(_) | Source::Other(_)) => "the model accepts only images",
         },
         Err(why) => why,
     };

@@ -65,6 +65,7 @@ pub(super) struct Choice<'a> {
     pub text: Text<'a>,
     pub finish_reason: Text<'a>,
     pub native_finish_reason: Text<'a>,
+    pub logprobs: Raw<'a>,
     /// Moonshot sends the usage here.
     pub usage: Raw<'a>,
     pub error: Raw<'a>,
@@ -121,6 +122,7 @@ pub(super) struct Audio<'a> {
     pub id: Text<'a>,
     pub data: Text<'a>,
     pub transcript: Text<'a>,
+    pub expires_at: Int,
 }
 
 /// A part of a content that is a list.

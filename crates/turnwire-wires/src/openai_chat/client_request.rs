@@ -6,7 +6,8 @@ use crate::client_request::{
 };
 use crate::model_request::ToolKind;
 use crate::native;
-use turnwire_core::{Fields, Json, Msg, Result, Role};
+use serde_json::Value;
+use turnwire_core::{ContentBlock, Fields, Json, Msg, Result, Role};
 
 /// Reads a request.
 pub fn read(text: &str) -> Result<ClientRequest> {
@@ -15,46 +16,85 @@ pub fn read(text: &str) -> Result<ClientRequest> {
     if let Some(mut options) = take_field::<Fields>(&mut fields, "stream_options")? {
         request.include_usage = take_field(&mut options, "include_usage")?.unwrap_or_default();
     }
-    for tool in take_field::<Vec<Fields>>(&mut fields, "tools")?.unwrap_or_default() {
-        request.tools.push(read_tool(tool)?);
-    }
-    request.read_messages(&mut fields, read_message)?;
-    request.set_options(NAME, fields)?;
-    request.validate()
+    request.read_rest(NAME, fields, read_tool, read_message)
 }
 
 /// Reads a message, with the fields that only this protocol has: its name, and whether it is of a developer.
 fn read_message(text: &str) -> Result<Vec<Msg>> {
-    let messages = message::decode(text)?;
-    let mut fields: Fields = Json::parse(text)?.parse_as()?;
-    fields.remove("content");
+    let message = message::parse_object(text)?;
+    let messages = message::decode_one(&message)?;
     let keep_fields = |msg: Msg| match msg.role() {
-        Role::System => native::set_on_message(msg, NAME, &fields),
-        Role::User => {
-            let mut fields = fields.clone();
-            fields.remove("role");
+        Role::System => native::set_on_message(msg, NAME, &fields_of(text, &["content"])),
+        Role::User if message.len() > 2 => {
+            let fields = fields_of(text, &["role", "content"]);
             if fields.is_empty() { msg } else { native::set_on_message(msg, NAME, &fields) }
         }
-        Role::Assistant | Role::Tool => native::keep_result_parts(msg, NAME),
+        Role::User => msg,
+        Role::Assistant | Role::Tool => {
+            let is_other = |(name, value): (&String, &Value)| {
+                !ANSWER_FIELDS.contains(&name.as_str()) && !value.is_null()
+            };
+            let is_answer = message.get("role").is_some_and(|role| role == "assistant");
+            let msg = native::keep_result_parts(msg, NAME);
+            if is_answer && message.iter().any(is_other) {
+                keep_answer_fields(msg, text)
+            } else {
+                msg
+            }
+        }
     };
     Ok(messages.into_iter().map(keep_fields).collect())
+}
+
+/// The fields of an answer that are read as its content.
+const ANSWER_FIELDS: [&str; 9] = [
+    "role",
+    "content",
+    "refusal",
+    "tool_calls",
+    "function_call",
+    "annotations",
+    "reasoning_content",
+    "reasoning",
+    "reasoning_details",
+];
+
+/// Keeps the other fields of an answer, such as `parsed` of the package `openai`, in its last block.
+fn keep_answer_fields(msg: Msg, text: &str) -> Msg {
+    let fields = fields_of(text, &ANSWER_FIELDS);
+    let fields: Fields = fields
+        .iter()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(name, value)| (name, value.clone()))
+        .collect();
+    let mut content = msg.content().to_vec();
+    let rest = match content.last_mut() {
+        Some(ContentBlock::Text(block)) => &mut block.rest,
+        Some(ContentBlock::Thinking(block)) => &mut block.rest,
+        Some(ContentBlock::Data(block)) => &mut block.rest,
+        Some(ContentBlock::ToolCall(call)) => &mut call.rest,
+        Some(ContentBlock::ToolResult(_) | ContentBlock::Hint(_) | ContentBlock::Other(_))
+        | None => {
+            return msg;
+        }
+    };
+    native::set_message_fields(rest, NAME, &fields);
+    msg.to_builder().content(content).build().unwrap_or(msg)
+}
+
+/// The fields of a message without some of them, as they came.
+fn fields_of(text: &str, without: &[&str]) -> Fields {
+    let mut fields: Fields = serde_json::from_str(text).unwrap_or_default();
+    for name in without {
+        fields.remove(name);
+    }
+    fields
 }
 
 /// Refuses options that an agent does not support.
 fn refuse_unsupported(fields: &mut Fields) -> Result<()> {
     if take_field::<f64>(fields, "n")?.is_some_and(|n| (n - 1.0).abs() > f64::EPSILON) {
         return Err(invalid_request("`n` must be 1: an agent gives one answer"));
-    }
-    if get_field::<bool>(fields, "logprobs")? == Some(true) {
-        return Err(invalid_request("`logprobs` is not supported by agents"));
-    }
-    if take_field::<Vec<String>>(fields, "modalities")?
-        .unwrap_or_default()
-        .iter()
-        .any(|it| it != "text")
-        || take_field::<Json>(fields, "audio")?.is_some()
-    {
-        return Err(invalid_request("`modalities` must be [\"text\"]: an agent answers with text"));
     }
     for name in ["functions", "function_call"] {
         if take_field::<Json>(fields, name)?.is_some() {
@@ -91,7 +131,7 @@ fn read_tool(tool: Fields) -> Result<ClientToolDefinition> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     fn request_with(more: &Value) -> Result<ClientRequest> {
         let mut body = json!({"model": "a", "messages": [{"role": "user", "content": "Hi!"}]});
@@ -146,8 +186,7 @@ mod tests {
             (json!({"model": ""}), "`model` is missing"),
             (json!({"n": 2}), "`n` must be 1"),
             (json!({"n": 0}), "`n` must be 1"),
-            (json!({"logprobs": true}), "logprobs"),
-            (json!({"modalities": ["text", "audio"]}), "modalities"),
+            (json!({"logprobs": 7}), "logprobs"),
             (json!({"functions": []}), "obsolete"),
             (json!({"messages": {}}), "`messages`"),
             (json!({"messages": [{"content": "x"}]}), "messages[0]"),

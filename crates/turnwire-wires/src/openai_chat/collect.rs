@@ -1,5 +1,6 @@
 //! The completion of a response without streaming. The encoder builds it while it writes the chunks.
 
+use super::audio::{Audio, AudioDelta};
 use super::error::ErrorBody;
 use crate::collect::{ErrorResponse, WholeResponse};
 #[cfg(feature = "schema")]
@@ -27,8 +28,7 @@ pub struct ChatCompletion {
 #[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "ChatCompletionChoice"))]
 struct Choice {
     index: u8,
-    #[cfg_attr(feature = "schema", schemars(with = "Option<Json>"))]
-    logprobs: Option<()>,
+    logprobs: Option<Logprobs>,
     /// `stop`, `length`, `tool_calls` or `content_filter`.
     finish_reason: Option<&'static str>,
     message: Message,
@@ -37,11 +37,27 @@ struct Choice {
     native_finish_reason: Option<String>,
 }
 
+/// The log probabilities of the tokens of an answer.
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "ChatCompletionLogprobs"))]
+pub(super) struct Logprobs {
+    content: Vec<Json>,
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Vec<Json>>"))]
+    refusal: Option<()>,
+}
+
+impl Logprobs {
+    /// `None` if there are none.
+    pub(super) fn new(content: Vec<Json>) -> Option<Self> {
+        (!content.is_empty()).then_some(Self { content, refusal: None })
+    }
+}
+
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "ChatCompletionMessage"))]
 struct Message {
     role: &'static str,
-    /// `null` beside tool calls without text.
+    /// `null` beside tool calls or audio without text.
     content: Option<String>,
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     refusal: Option<()>,
@@ -51,6 +67,8 @@ struct Message {
     tool_calls: Vec<ToolCall>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     annotations: Vec<Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    audio: Option<Audio>,
 }
 
 impl Default for Message {
@@ -62,6 +80,7 @@ impl Default for Message {
             reasoning_content: String::new(),
             tool_calls: Vec::new(),
             annotations: Vec::new(),
+            audio: None,
         }
     }
 }
@@ -69,7 +88,7 @@ impl Default for Message {
 /// A call for the client.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "ChatCompletionToolCall"))]
-struct ToolCall {
+pub(super) struct ToolCall {
     id: String,
     r#type: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,6 +97,20 @@ struct ToolCall {
     custom: Option<Custom>,
     #[serde(skip_serializing_if = "Option::is_none")]
     extra_content: Option<Json>,
+}
+
+impl From<turnwire_core::ToolCall> for ToolCall {
+    fn from(call: turnwire_core::ToolCall) -> Self {
+        let turnwire_core::ToolCall { id, name, input, mut rest, .. } = call;
+        let extra_content = rest.remove("extra_content");
+        let (r#type, function, custom) = if rest.raw("custom").is_some() {
+            ("custom", None, Some(Custom { name, input }))
+        } else {
+            let arguments = super::input_or_empty_object(&input).to_owned();
+            ("function", Some(Function { name, arguments }), None)
+        };
+        Self { id, r#type, function, custom, extra_content }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -161,26 +194,14 @@ impl ChatCompletion {
         }
     }
 
-    pub(super) fn push_call(&mut self, call: &turnwire_core::ToolCall, arguments: &str) {
+    pub(super) fn push_call(&mut self, call: ToolCall) {
         let [Choice { message, .. }] = &mut self.choices;
-        message.tool_calls.push(ToolCall {
-            id: call.id.clone(),
-            r#type: "function",
-            function: Some(Function { name: call.name.clone(), arguments: arguments.to_owned() }),
-            custom: None,
-            extra_content: call.rest.raw("extra_content").cloned(),
-        });
+        message.tool_calls.push(call);
     }
 
-    pub(super) fn push_custom_call(&mut self, call: &turnwire_core::ToolCall) {
+    pub(super) fn push_audio(&mut self, delta: AudioDelta<'_>) {
         let [Choice { message, .. }] = &mut self.choices;
-        message.tool_calls.push(ToolCall {
-            id: call.id.clone(),
-            r#type: "custom",
-            function: None,
-            custom: Some(Custom { name: call.name.clone(), input: call.input.clone() }),
-            extra_content: call.rest.raw("extra_content").cloned(),
-        });
+        message.audio.get_or_insert_default().push(delta);
     }
 
     pub(super) fn finish(
@@ -188,13 +209,15 @@ impl ChatCompletion {
         reason: &'static str,
         native: Option<&str>,
         annotations: &[Json],
+        logprobs: Option<&Logprobs>,
     ) {
         let [choice] = &mut self.choices;
+        choice.logprobs = logprobs.cloned();
         choice.finish_reason = Some(reason);
         choice.native_finish_reason = native.map(str::to_owned);
         choice.message.annotations.extend_from_slice(annotations);
-        let has_calls = !choice.message.tool_calls.is_empty();
-        choice.message.content.take_if(|text| has_calls && text.is_empty());
+        let has_more = !choice.message.tool_calls.is_empty() || choice.message.audio.is_some();
+        choice.message.content.take_if(|text| has_more && text.is_empty());
     }
 
     pub(super) fn set_usage(&mut self, usage: Usage) {

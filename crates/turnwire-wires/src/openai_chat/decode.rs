@@ -5,8 +5,8 @@ use super::error;
 use super::stream_blocks::{StreamBlocks, ThinkingOrigin};
 use crate::lenient::{Int, Object, parse_object};
 use crate::provider::{
-    ModelCall, ModelCallInfo, ProviderDecoder, Segment, ThinkTagParser, parse_frame, reply_error,
-    set_count,
+    ModelCall, ModelCallInfo, ProviderDecoder, Segment, ThinkTagParser, model_call_in, parse_frame,
+    reply_error, set_count,
 };
 use crate::stream::{DecoderOptions, EventSink};
 use serde_json::value::RawValue;
@@ -33,13 +33,7 @@ impl ChatDecoder {
 }
 
 impl ProviderDecoder for ChatDecoder {
-    fn call(&self) -> &ModelCall {
-        &self.blocks.call
-    }
-
-    fn call_mut(&mut self) -> &mut ModelCall {
-        &mut self.blocks.call
-    }
+    model_call_in!(blocks.call);
 
     fn read_frame(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
         let chunk: Chunk<'_> = parse_frame(text)?;
@@ -128,6 +122,9 @@ impl ChatDecoder {
             self.read_delta(&message, out);
         } else if choice.message.is_none() {
             self.push_text(&choice.text.0, out);
+        }
+        if let Some(raw) = choice.logprobs {
+            self.blocks.add_logprobs(raw);
         }
         self.update_usage(choice.usage);
         if !choice.finish_reason.is_empty() || !choice.native_finish_reason.is_empty() {

@@ -4,9 +4,11 @@
 //! result for it. A call that the agent executed is never written, because the client would execute it again.
 
 use super::StreamOptions;
-use super::collect::{ChatCompletion, TextField, Usage};
+use super::audio::AudioDelta;
+use super::collect::{self, ChatCompletion, Logprobs, TextField, Usage};
 use super::error::ErrorFrame;
 use crate::collect::WholeResponse;
+use crate::json::escape;
 use crate::provider::{reply_error, unix_seconds};
 use crate::stream::{Encode, EncoderOptions, Frames, StreamFailure, UnsettledCalls};
 use serde::Serialize;
@@ -21,7 +23,7 @@ pub(super) struct ChatEncoder {
     /// The id of the completion; by default the reply's id.
     id: Option<String>,
     include_usage: bool,
-    completion: OpenCompletion,
+    pub(super) completion: OpenCompletion,
     /// Whether to build `whole`.
     collects: bool,
     whole: Option<ChatCompletion>,
@@ -29,7 +31,7 @@ pub(super) struct ChatEncoder {
 
 /// The completion that is being written.
 #[derive(Default)]
-struct OpenCompletion {
+pub(super) struct OpenCompletion {
     id: String,
     state: State,
     created: i64,
@@ -44,9 +46,14 @@ struct OpenCompletion {
     /// Calls that have a result.
     served: HashSet<String>,
     usage: TokenCounts,
+    /// The open audio block.
+    pub(super) audio: Option<String>,
+    /// Text blocks that are transcripts of audio.
+    transcripts: HashSet<String>,
     /// Whether any text was written.
     has_text: bool,
     annotations: Vec<Json>,
+    logprobs: Vec<Json>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -145,6 +152,8 @@ struct Chunk<'a> {
 struct Choice<'a> {
     index: u8,
     delta: Delta<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logprobs: Option<&'a Logprobs>,
     finish_reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     native_finish_reason: Option<&'a str>,
@@ -158,6 +167,8 @@ struct Delta<'a> {
     content: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_calls: Option<[ToolCallPiece<'a>; 1]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    audio: Option<AudioDelta<'a>>,
     #[serde(skip_serializing_if = "<[Json]>::is_empty")]
     annotations: &'a [Json],
 }
@@ -165,26 +176,8 @@ struct Delta<'a> {
 #[derive(Serialize)]
 struct ToolCallPiece<'a> {
     index: usize,
-    id: &'a str,
-    r#type: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    function: Option<Function<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    custom: Option<Custom<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    extra_content: Option<&'a Json>,
-}
-
-#[derive(Serialize)]
-struct Function<'a> {
-    name: &'a str,
-    arguments: &'a str,
-}
-
-#[derive(Serialize)]
-struct Custom<'a> {
-    name: &'a str,
-    input: &'a str,
+    #[serde(flatten)]
+    call: &'a collect::ToolCall,
 }
 
 impl ChatEncoder {
@@ -222,7 +215,7 @@ impl ChatEncoder {
         match &event.kind {
             EventKind::TextBlockDelta(delta) => {
                 if completion.mark_grown(&delta.block_id, &delta.delta) {
-                    self.write_text(&delta.delta, out);
+                    self.write_text_of(&delta.block_id, &delta.delta, out);
                 }
             }
             EventKind::ThinkingBlockDelta(delta) => {
@@ -241,16 +234,24 @@ impl ChatEncoder {
                 }
             }
             EventKind::ModelCallEnd(end) => completion.add_model_call_end(end),
-            EventKind::TextBlockStart(start) => completion.begin_block(&start.block_id),
+            EventKind::TextBlockStart(start) => {
+                completion.begin_block(&start.block_id);
+                if completion.audio.is_some() {
+                    completion.transcripts.insert(start.block_id.to_string());
+                }
+            }
             EventKind::ThinkingBlockStart(start) => completion.begin_block(&start.block_id),
             EventKind::TextBlockEnd(end) => {
                 let grown = completion.open_blocks.remove(&*end.block_id);
-                completion.keep_annotations(&end.extra);
+                completion.keep_extras(&end.extra);
                 // Deltas that were written cannot be replaced.
                 if let (Some(false), Some(text)) = (grown, &end.text) {
-                    self.write_text(text, out);
+                    self.write_text_of(&end.block_id, text, out);
                 }
             }
+            EventKind::DataBlockStart(start) => self.audio_start(start, out),
+            EventKind::DataBlockDelta(delta) => self.audio_delta(delta, out),
+            EventKind::DataBlockEnd(end) => self.audio_end(end, out),
             EventKind::ThinkingBlockEnd(end) => {
                 completion.open_blocks.remove(&*end.block_id);
             }
@@ -289,7 +290,7 @@ impl ChatEncoder {
             // Not shown to clients of this wire, or handled by the caller.
             event_kinds!(
                 ReplyStart Hint ToolResultTextDelta ToolResultDataDelta ToolResultEnd
-                RequireUserConfirm RequireExternalExecution data notice session
+                RequireUserConfirm RequireExternalExecution notice session
             ) => {}
         }
     }
@@ -298,13 +299,29 @@ impl ChatEncoder {
     fn write_block(&mut self, block: &ContentBlock, out: &mut Frames) {
         match block {
             ContentBlock::Text(block) => {
-                self.completion.keep_annotations(&block.rest);
+                self.completion.keep_extras(&block.rest);
                 self.write_text(&block.text, out);
             }
             ContentBlock::Thinking(block) => self.write_thinking(&block.thinking, out),
             ContentBlock::ToolCall(call) => self.completion.hold_call(call.clone()),
             ContentBlock::ToolResult(result) => self.completion.mark_served(&result.id),
             ContentBlock::Data(_) | ContentBlock::Hint(_) | ContentBlock::Other(_) => {}
+        }
+    }
+
+    /// Writes text of a block, which may be the transcript of audio.
+    fn write_text_of(&mut self, block_id: &str, text: &str, out: &mut Frames) {
+        if self.completion.transcripts.contains(block_id) {
+            self.write_transcript(text, out);
+        } else {
+            self.write_text(text, out);
+        }
+    }
+
+    pub(super) fn write_audio(&mut self, delta: AudioDelta<'_>, out: &mut Frames) {
+        self.write_delta(Delta { audio: Some(delta), ..Delta::default() }, out);
+        if let Some(whole) = &mut self.whole {
+            whole.push_audio(delta);
         }
     }
 
@@ -373,11 +390,9 @@ impl ChatEncoder {
         native_finish_reason: Option<&str>,
         out: &mut Frames,
     ) {
-        self.write_chunk(
-            &[Choice { index: 0, delta, finish_reason, native_finish_reason }],
-            None,
-            out,
-        );
+        let logprobs = None;
+        let choice = Choice { index: 0, delta, logprobs, finish_reason, native_finish_reason };
+        self.write_chunk(&[choice], None, out);
     }
 
     fn write_chunk(&self, choices: &[Choice<'_>], usage: Option<Usage>, out: &mut Frames) {
@@ -414,11 +429,18 @@ impl ChatEncoder {
         if error.is_none() {
             let (word, native) = finish_reasons(reason, calls);
             let annotations = std::mem::take(&mut self.completion.annotations);
+            let logprobs = Logprobs::new(std::mem::take(&mut self.completion.logprobs));
             if let Some(whole) = &mut self.whole {
-                whole.finish(word, native, &annotations);
+                whole.finish(word, native, &annotations, logprobs.as_ref());
             }
-            let delta = Delta { annotations: &annotations, ..Delta::default() };
-            self.write_choice(delta, Some(word), native, out);
+            let last = Choice {
+                index: 0,
+                delta: Delta { annotations: &annotations, ..Delta::default() },
+                logprobs: logprobs.as_ref(),
+                finish_reason: Some(word),
+                native_finish_reason: native,
+            };
+            self.write_chunk(&[last], None, out);
         }
         if self.include_usage {
             let usage = Usage::from(self.completion.usage);
@@ -445,29 +467,16 @@ impl ChatEncoder {
         let mut calls: Vec<(usize, ToolCall)> =
             self.completion.client_calls.drain().map(|(_, it)| it).collect();
         calls.sort_by_key(|(place, _)| *place);
-        for (index, (_, call)) in calls.iter().enumerate() {
-            let is_custom = call.rest.raw("custom").is_some();
-            let arguments = super::input_or_empty_object(&call.input);
-            let function = Function { name: &call.name, arguments };
-            let custom = Custom { name: &call.name, input: &call.input };
-            let piece = ToolCallPiece {
-                index,
-                id: &call.id,
-                r#type: if is_custom { "custom" } else { "function" },
-                function: (!is_custom).then_some(function),
-                custom: is_custom.then_some(custom),
-                extra_content: call.rest.raw("extra_content"),
-            };
+        let has_calls = !calls.is_empty();
+        for (index, (_, call)) in calls.into_iter().enumerate() {
+            let call = collect::ToolCall::from(call);
+            let piece = ToolCallPiece { index, call: &call };
             self.write_delta(Delta { tool_calls: Some([piece]), ..Delta::default() }, out);
             if let Some(whole) = &mut self.whole {
-                if is_custom {
-                    whole.push_custom_call(call);
-                } else {
-                    whole.push_call(call, arguments);
-                }
+                whole.push_call(call);
             }
         }
-        !calls.is_empty()
+        has_calls
     }
 }
 
@@ -502,37 +511,13 @@ impl OpenCompletion {
         }
     }
 
-    fn keep_annotations(&mut self, extra: &Fields) {
-        if let Ok(Some(list)) = extra.get::<Vec<Json>>("annotations") {
-            self.annotations.extend(list);
+    /// Keeps what belongs to a text and is written at the end.
+    fn keep_extras(&mut self, extra: &Fields) {
+        let Self { annotations, logprobs, .. } = self;
+        for (key, kept) in [("annotations", annotations), ("logprobs", logprobs)] {
+            kept.extend(extra.get::<Vec<Json>>(key).ok().flatten().unwrap_or_default());
         }
     }
-}
-
-/// Escapes text for a JSON string.
-fn escape(text: &str, out: &mut String) {
-    let mut kept = 0;
-    for (at, byte) in text.bytes().enumerate() {
-        if byte >= b' ' && byte != b'"' && byte != b'\\' {
-            continue;
-        }
-        out.push_str(text.get(kept..at).unwrap_or_default());
-        kept = at + 1;
-        match byte {
-            b'"' => out.push_str("\\\""),
-            b'\\' => out.push_str("\\\\"),
-            b'\n' => out.push_str("\\n"),
-            b'\r' => out.push_str("\\r"),
-            b'\t' => out.push_str("\\t"),
-            control => {
-                let digit = |n: u8| char::from_digit(u32::from(n), 16).unwrap_or('0');
-                out.push_str("\\u00");
-                out.push(digit(control >> 4));
-                out.push(digit(control & 15));
-            }
-        }
-    }
-    out.push_str(text.get(kept..).unwrap_or_default());
 }
 
 /// The protocol's finish reason, and ours if the protocol has no equivalent.
@@ -549,20 +534,5 @@ fn finish_reasons(reason: &FinishedReason, calls: bool) -> (&'static str, Option
         | FinishedReason::Error
         | FinishedReason::Truncated
         | FinishedReason::Other(_) => ("stop", Some(reason.as_str())),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_is_escaped_as_json() {
-        let text: String =
-            (0..0x300).filter_map(char::from_u32).chain("\u{2028}🙂".chars()).collect();
-        let mut written = "\"".to_owned();
-        escape(&text, &mut written);
-        written.push('"');
-        assert_eq!(serde_json::from_str::<String>(&written).unwrap(), text);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Consecutive assistant and tool messages are one reply of ours.
 
+use super::audio::read_audio;
 use super::parts::{
     AssistantMessage, call_part, data_part, item_part, parse_data_url, text_block_part, text_part,
     to_content,
@@ -10,19 +11,32 @@ use super::stream_blocks::{REASONING_DETAILS, REASONING_FIELD};
 use crate::native;
 use crate::provider::{PART_TYPE, item_to_block};
 use serde_json::{Map, Value, json};
-use turnwire_core::block::{Base64Source, UrlSource};
 use turnwire_core::{
     ContentBlock, DataBlock, Error, ErrorKind, Fields, Json, Msg, Part, Payload, Result, Role,
-    Source, TextBlock, ThinkingBlock, ToolCall, ToolCallState, ToolResult,
+    Source, TextBlock, ThinkingBlock, ToolCall, ToolCallState, ToolResult, content_blocks,
 };
 
 /// Reads a list of messages, or a single one.
 pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
-    let list: Vec<Map<String, Value>> = if text.trim_ascii_start().starts_with('[') {
-        Json::parse(text)?.parse_as().map_err(not_a_message)?
-    } else {
-        vec![Json::parse(text)?.parse_as().map_err(not_a_message)?]
-    };
+    if text.trim_ascii_start().starts_with('[') {
+        let list: Vec<JsonObject> = Json::parse(text)?.parse_as().map_err(not_a_message)?;
+        return decode_all(&list);
+    }
+    decode_all(&[parse_object(text)?])
+}
+
+/// Parses a message as JSON.
+pub(super) fn parse_object(text: &str) -> Result<JsonObject> {
+    // A second time only for the error.
+    serde_json::from_str(text).or_else(|_| Json::parse(text)?.parse_as().map_err(not_a_message))
+}
+
+/// Reads a single message.
+pub(super) fn decode_one(message: &JsonObject) -> Result<Vec<Msg>> {
+    decode_all(std::slice::from_ref(message))
+}
+
+fn decode_all(list: &[JsonObject]) -> Result<Vec<Msg>> {
     let mut reading = MessageReader::default();
     for (at, message) in list.iter().enumerate() {
         reading.read_message(message).map_err(|error| error.at(format!("[{at}]")))?;
@@ -31,7 +45,7 @@ pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
     Ok(reading.messages)
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it stands where an error is mapped")]
+#[expect(clippy::needless_pass_by_value, reason = "called by `map_err`")]
 fn not_a_message(error: Error) -> Error {
     Error::new(ErrorKind::NotAMessage, error.message())
 }
@@ -44,7 +58,7 @@ struct MessageReader {
     content: Vec<ContentBlock>,
 }
 
-type JsonObject = Map<String, Value>;
+pub(super) type JsonObject = Map<String, Value>;
 
 fn get_str<'m>(message: &'m JsonObject, key: &str) -> &'m str {
     message.get(key).and_then(Value::as_str).unwrap_or_default()
@@ -112,6 +126,7 @@ impl MessageReader {
             block.rest.insert("annotations", list.clone());
         }
         self.content.extend(blocks);
+        self.content.extend(message.get("audio").into_iter().flat_map(read_audio));
         let calls = message.get("tool_calls").and_then(Value::as_array);
         for piece in calls.into_iter().flatten() {
             self.content.push(read_call(piece).into());
@@ -137,26 +152,14 @@ impl MessageReader {
             called.clone_from(&call.name);
         }
         let output = match message.get("content") {
-            Some(Value::Array(list)) => {
-                Payload::Parts(list.iter().filter_map(read_block).filter_map(result_part).collect())
-            }
+            Some(Value::Array(list)) => Payload::Parts(
+                list.iter().filter_map(read_block).filter_map(Part::from_block).collect(),
+            ),
             Some(Value::String(text)) => Payload::Text(text.clone()),
             _ => Payload::Text(String::new()),
         };
         let name = name.map_or(called, str::to_owned);
         self.content.push(ToolResult::success(id, output).named(name).into());
-    }
-}
-
-fn result_part(block: ContentBlock) -> Option<Part> {
-    match block {
-        ContentBlock::Text(block) => Some(Part::Text(block)),
-        ContentBlock::Data(block) => Some(Part::Data(block)),
-        ContentBlock::Other(item) => Some(Part::Other(item)),
-        ContentBlock::Thinking(_)
-        | ContentBlock::Hint(_)
-        | ContentBlock::ToolCall(_)
-        | ContentBlock::ToolResult(_) => None,
     }
 }
 
@@ -288,17 +291,11 @@ fn data_block(url: &str, kind: &str, name: Option<&str>) -> DataBlock {
         return base64_block(bytes, kind, name);
     }
     let media_type = Some(kind.to_owned()).filter(|kind| !kind.is_empty());
-    let source = UrlSource { url: url.to_owned(), media_type, ..UrlSource::default() };
-    with_name(DataBlock::from_source(Source::Url(source)), name)
+    with_name(DataBlock::from_source(Source::url(url, media_type)), name)
 }
 
-fn base64_block(bytes: &str, kind: Option<&str>, name: Option<&str>) -> DataBlock {
-    let source = Base64Source {
-        data: bytes.to_owned(),
-        media_type: kind.map(str::to_owned),
-        ..Base64Source::default()
-    };
-    with_name(DataBlock::from_source(Source::Base64(source)), name)
+pub(super) fn base64_block(bytes: &str, kind: Option<&str>, name: Option<&str>) -> DataBlock {
+    with_name(DataBlock::from_source(Source::base64(bytes, kind.map(str::to_owned))), name)
 }
 
 fn with_name(block: DataBlock, name: Option<&str>) -> DataBlock {
@@ -378,10 +375,7 @@ pub(super) fn message_part(block: &ContentBlock) -> Option<Value> {
         ContentBlock::Text(block) => Some(text_block_part(block)),
         ContentBlock::Data(block) => data_part(block).ok(),
         ContentBlock::Other(fields) => item_part(fields),
-        ContentBlock::Thinking(_)
-        | ContentBlock::Hint(_)
-        | ContentBlock::ToolCall(_)
-        | ContentBlock::ToolResult(_) => None,
+        content_blocks!(Thinking Hint ToolCall ToolResult) => None,
     }
 }
 

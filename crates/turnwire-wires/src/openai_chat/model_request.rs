@@ -3,8 +3,8 @@
 use super::NAME;
 use super::message::message_part;
 use super::parts::{
-    AssistantMessage, add_native, call_part, data_part, is_plain_text, item_part, text_block_part,
-    text_part, to_content,
+    AssistantMessage, add_message_fields, add_native, call_part, data_part, is_plain_text,
+    item_part, text_block_part, text_part, to_content,
 };
 use crate::json::fields;
 use crate::model_options::{ModelOption, write_options};
@@ -16,14 +16,11 @@ use crate::model_request::{
 };
 use crate::native;
 use serde_json::{Value, json};
-use turnwire_core::{DataBlock, Fields, Json, Msg, Part, Result, ToolCall};
+use turnwire_core::{DataBlock, Fields, Json, Msg, Result, ToolCall};
 
 /// The maximum lengths that `OpenAI` accepts for a call id and a tool name.
 const MAX_ID_LENGTH: usize = 40;
 const MAX_NAME_LENGTH: usize = 64;
-
-/// The field of a caching mark, which providers of Anthropic models accept.
-const CACHE_MARK: &str = "cache_control";
 
 /// Writes the body of a request.
 pub(super) fn build_body(request: &Request<'_>) -> Result<Json> {
@@ -45,7 +42,8 @@ pub(super) fn build_body(request: &Request<'_>) -> Result<Json> {
     {
         body.insert("temperature", temperature);
     }
-    let tools: Vec<Json> = request.tools.iter().filter_map(write_tool).collect();
+    let tools: Vec<Json> =
+        request.tools.iter().filter_map(|tool| tool.write(NAME, write_function)).collect();
     if !tools.is_empty() {
         body.insert("tools", to_json_list(&tools));
         let choice = tool_choice(&request.tool_choice);
@@ -68,20 +66,12 @@ pub(super) fn build_body(request: &Request<'_>) -> Result<Json> {
     Json::from_value(&write_options(request, NAME, body))
 }
 
-/// A tool in the form of this protocol; `None` if it is not written.
-fn write_tool(tool: &ToolDefinition) -> Option<Json> {
-    if !tool.is_written_to(NAME) {
-        return None;
-    }
-    if let Some(native) = tool.as_native(NAME) {
-        return Some(native);
-    }
+fn write_function(tool: &ToolDefinition) -> Fields {
     let mut function = fields! { "name": tool.name.as_str() };
     function.insert_some("description", tool.written_description(NAME));
     function.insert_some("parameters", tool.written_schema(NAME));
     function.insert_some("strict", tool.strict);
-    let whole = fields! { "type": "function", "function": function };
-    Some(tool.with_native(NAME, whole).into())
+    fields! { "type": "function", "function": function }
 }
 
 /// The tool choice; `None` is the default.
@@ -162,27 +152,7 @@ fn build_messages(request: &Request<'_>) -> Vec<Value> {
     if messages.is_empty() {
         messages.push(json!({"role": "user", "content": ONLY_USER_TEXT}));
     }
-    keep_last_cache_marks(&mut messages);
     messages
-}
-
-/// Removes caching marks of earlier turns: clients move them, and there may be only a few.
-fn keep_last_cache_marks(messages: &mut [Value]) {
-    let is_said = |message: &Value| {
-        message.get("role").is_some_and(|role| role != "system" && role != "developer")
-    };
-    let is_marked = |message: &Value| {
-        let parts = message.get("content").and_then(Value::as_array);
-        parts.is_some_and(|parts| parts.iter().any(|part| part.get(CACHE_MARK).is_some()))
-    };
-    let last = messages.iter().rposition(|message| is_said(message) && is_marked(message));
-    let earlier = messages.iter_mut().take(last.unwrap_or(0));
-    for message in earlier.filter(|message| is_said(message)) {
-        let parts = message.get_mut("content").and_then(Value::as_array_mut);
-        for part in parts.into_iter().flatten().filter_map(Value::as_object_mut) {
-            part.remove(CACHE_MARK);
-        }
-    }
 }
 
 /// A system message. One of a client of this protocol is written as it came.
@@ -250,7 +220,7 @@ fn data_to_part(block: &DataBlock) -> std::result::Result<Value, &'static str> {
         return Ok(text_part(&text));
     }
     match media_type(block) {
-        Some(kind) if is_text(kind) => Err("it is no text"),
+        Some(kind) if is_text(kind) => Err("it is not UTF-8 text"),
         Some(kind) if kind.starts_with("image/") && !openai_accepts_image(kind) => {
             Err(ACCEPTED_IMAGES_ONLY)
         }
@@ -260,6 +230,7 @@ fn data_to_part(block: &DataBlock) -> std::result::Result<Value, &'static str> {
 
 fn assistant_message(parts: &[AssistantPart<'_>], calls: &mut ReplyWriter<'_>) -> Option<Value> {
     let mut message = AssistantMessage::default();
+    let rests = parts.iter().filter_map(rest_of);
     for part in parts {
         match part {
             AssistantPart::Text(block) => message.add_text(block),
@@ -292,15 +263,21 @@ fn assistant_message(parts: &[AssistantPart<'_>], calls: &mut ReplyWriter<'_>) -
     } else {
         parts.into()
     };
-    Some(message.into_json("", content))
+    let mut message = message.into_json("", content);
+    for rest in rests {
+        add_message_fields(&mut message, rest);
+    }
+    Some(message)
 }
 
-/// A part of a result of a client of this protocol.
-fn result_part(part: &Part) -> Option<Value> {
+/// The other fields of a part.
+fn rest_of<'a>(part: &AssistantPart<'a>) -> Option<&'a Fields> {
     match part {
-        Part::Text(block) => Some(text_block_part(block)),
-        Part::Data(block) => Some(data_or_note(block).unwrap_or_else(|line| text_part(&line))),
-        Part::Other(fields) => item_part(fields),
+        AssistantPart::Text(block) => Some(&block.rest),
+        AssistantPart::Thinking(block) => Some(&block.rest),
+        AssistantPart::Data(block) => Some(&block.rest),
+        AssistantPart::ToolCall(call) => Some(&call.rest),
+        AssistantPart::Item(_) => None,
     }
 }
 
@@ -314,7 +291,8 @@ fn push_results(
     for outcome in outcomes {
         let id = calls.ids.next_result_id();
         if let Some(parts) = outcome.client_parts(NAME) {
-            let parts: Vec<Value> = parts.iter().filter_map(result_part).collect();
+            let parts: Vec<Value> =
+                parts.iter().filter_map(|part| user_part(&part.into())).collect();
             messages.push(json!({"role": "tool", "tool_call_id": id, "content": parts}));
             continue;
         }

@@ -1,6 +1,7 @@
 //! The parts of chat messages, for requests and for messages.
 
-use super::stream_blocks::{AUDIO_ID, REASONING_DETAILS, REASONING_FIELD};
+use super::audio::AUDIO_ID;
+use super::stream_blocks::{REASONING_DETAILS, REASONING_FIELD};
 use crate::model_request::media_type;
 use crate::native;
 use crate::provider::is_refusal;
@@ -35,20 +36,20 @@ fn plain_data_part(block: &DataBlock) -> Result<Value, &'static str> {
                     "type": "input_audio",
                     "input_audio": {"data": source.data, "format": format},
                 })),
-                None => Err("only wav and mp3 are taken"),
+                None => Err("only wav and mp3 are accepted"),
             },
             "text" | "application" if is_document(kind) => {
                 let name = block.name.as_deref().unwrap_or("file");
                 let data = format!("data:{kind};base64,{}", source.data);
                 Ok(json!({"type": "file", "file": {"filename": name, "file_data": data}}))
             }
-            _ => Err("the model does not take this kind"),
+            _ => Err("the model does not accept this kind"),
         },
-        Source::Url(source) if !is_web(&source.url) => Err("its address is not on the web"),
+        Source::Url(source) if !is_web(&source.url) => Err("its URL is neither http nor https"),
         Source::Url(source) if family == "image" || kind.is_empty() && is_image(&source.url) => {
             Ok(image_part(&source.url))
         }
-        Source::Url(_) => Err("the model takes only images by their address"),
+        Source::Url(_) => Err("the model accepts only images by URL"),
         Source::Other(_) => Err("its source is not known"),
     }
 }
@@ -95,8 +96,16 @@ pub(super) fn text_block_part(block: &TextBlock) -> Value {
 /// Adds the fields that only this protocol has to a message or a part. Those that it has already stay.
 pub(super) fn add_native(to: &mut Value, holder: Option<&Fields>) {
     let native = holder.and_then(|holder| native::get(holder, super::NAME));
-    if let Some(native) = native.and_then(|native| native.parse_as().ok()) {
-        add_missing(to, native);
+    if let Some(mut native) = native {
+        native.remove(native::MESSAGE);
+        add_missing(to, native.parse_as().unwrap_or_default());
+    }
+}
+
+/// Adds the fields that a client's message has beside those of this protocol, from a block of it.
+pub(super) fn add_message_fields(to: &mut Value, rest: &Fields) {
+    if let Ok(Some(fields)) = native::message_fields(rest).get(super::NAME) {
+        add_missing(to, fields);
     }
 }
 
@@ -156,12 +165,12 @@ pub(super) struct AssistantMessage {
 }
 
 impl AssistantMessage {
-    /// Adds text. A refusal has a field of its own.
+    /// Adds text. A refusal has a field of its own, and the provider knows the transcript of its audio.
     pub(super) fn add_text(&mut self, block: &TextBlock) {
         if is_refusal(&block.rest) {
             self.refusal.push_str(&block.text);
-        } else {
-            self.parts.push(text_part(&block.text));
+        } else if block.rest.raw(AUDIO_ID).is_none() {
+            self.parts.push(text_block_part(block));
         }
     }
 
@@ -215,9 +224,9 @@ impl AssistantMessage {
         known
     }
 
-    /// Whether it has neither calls nor a refusal, which may be without content.
+    /// Whether it has neither calls, nor audio, nor a refusal, which may be without content.
     pub(super) fn needs_content(&self) -> bool {
-        self.calls.is_empty() && self.refusal.is_empty()
+        self.calls.is_empty() && self.audio.is_none() && self.refusal.is_empty()
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -1,10 +1,12 @@
 //! Builds blocks from a stream without block boundaries. A new block closes the one before it; tool calls stay open until
 //! the end.
 
+use super::audio::{AUDIO_ID, EXPIRES_AT, MEDIA_TYPE};
 use super::chunk::{Audio, CallPiece, Detail};
 use crate::lenient::{Object, Text};
 use crate::provider::{BlockKind, ModelCall};
 use crate::stream::EventSink;
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -21,8 +23,6 @@ const FIRST_CALL_KEY: u64 = 3;
 pub(super) const REASONING_FIELD: &str = "reasoning_field";
 /// The field of a thinking block with its entry of OpenRouter's `reasoning_details`, without the text.
 pub(super) const REASONING_DETAILS: &str = "reasoning_details";
-/// The field of a data block with the provider's id of the audio.
-pub(super) const AUDIO_ID: &str = "audio_id";
 
 /// Where thinking came from, and where it is sent back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,10 +50,13 @@ pub(super) struct StreamBlocks {
     /// The annotations of the open text block.
     annotations: Vec<Json>,
     last_annotations: String,
+    /// The log probabilities of its tokens.
+    logprobs: Vec<Json>,
     /// The references of the whole answer; Perplexity repeats them in every chunk.
     citations: String,
     search_results: String,
     audio_id: String,
+    audio_expires_at: Option<i64>,
     calls: Vec<CallSlot>,
     by_index: HashMap<i64, usize>,
     by_id: HashMap<String, usize>,
@@ -84,9 +87,11 @@ impl StreamBlocks {
             detail: ReasoningDetail::default(),
             annotations: Vec::new(),
             last_annotations: String::new(),
+            logprobs: Vec::new(),
             citations: String::new(),
             search_results: String::new(),
             audio_id: String::new(),
+            audio_expires_at: None,
             calls: Vec::new(),
             by_index: HashMap::new(),
             by_id: HashMap::new(),
@@ -190,14 +195,21 @@ impl StreamBlocks {
         }
     }
 
-    /// The references of the text, as fields of its block.
+    /// The references of the text, its log probabilities, and of which audio it is the transcript, as fields of its block.
     fn take_references(&mut self) -> Fields {
         let mut fields = Fields::default();
-        let annotations = std::mem::take(&mut self.annotations);
-        if !annotations.is_empty()
-            && let Ok(list) = Json::from_value(&annotations)
+        if self.call.is_open(AUDIO_KEY) {
+            fields.insert_unless_empty(AUDIO_ID, &self.audio_id);
+        }
+        for (key, list) in
+            [("annotations", &mut self.annotations), ("logprobs", &mut self.logprobs)]
         {
-            fields.insert("annotations", list);
+            let list = std::mem::take(list);
+            if !list.is_empty()
+                && let Ok(list) = Json::from_value(&list)
+            {
+                fields.insert(key, list);
+            }
         }
         for (key, text) in
             [("citations", &self.citations), ("search_results", &self.search_results)]
@@ -217,6 +229,17 @@ impl StreamBlocks {
         raw.get().clone_into(&mut self.last_annotations);
         if let Ok(list) = serde_json::from_str::<Vec<Json>>(raw.get()) {
             self.annotations.extend(list);
+        }
+    }
+
+    /// Adds the log probabilities of a choice. Those of a refusal are left out.
+    pub(super) fn add_logprobs(&mut self, raw: &RawValue) {
+        #[derive(Deserialize)]
+        struct Logprobs {
+            content: Option<Vec<Json>>,
+        }
+        if let Ok(Logprobs { content: Some(list) }) = serde_json::from_str(raw.get()) {
+            self.logprobs.extend(list);
         }
     }
 
@@ -251,15 +274,17 @@ impl StreamBlocks {
         self.call.emit_data_block("", media_type, chunk, Fields::default(), out);
     }
 
-    /// Appends audio. Its transcript is text.
+    /// Appends audio. Its transcript is a text block inside of it.
     pub(super) fn push_audio(&mut self, audio: &Audio<'_>, out: &mut EventSink<'_>) {
         if self.audio_id.is_empty() {
             self.audio_id = audio.id.0.clone().into_owned();
         }
+        self.audio_expires_at = audio.expires_at.0.or(self.audio_expires_at);
+        if !self.call.is_open(AUDIO_KEY) {
+            self.close_text_block(out);
+            self.call.start_block(AUDIO_KEY, BlockKind::Data, &self.audio_id, MEDIA_TYPE, out);
+        }
         if !audio.data.is_empty() {
-            if !self.call.is_open(AUDIO_KEY) {
-                self.call.start_block(AUDIO_KEY, BlockKind::Data, "", "audio/*", out);
-            }
             self.call.push_delta(AUDIO_KEY, &audio.data.0, out);
         }
         if !audio.transcript.is_empty() {
@@ -327,20 +352,11 @@ impl StreamBlocks {
         self.close_text_block(out);
         let Some(slot) = self.calls.get_mut(at) else { return };
         slot.begun = true;
-        let mut id = slot.id.clone();
-        if self.by_id.contains_key(&id) {
-            id = format!("{id}-{}", at + 1);
+        let key = FIRST_CALL_KEY + at as u64;
+        self.call.start_block(key, BlockKind::ToolCall, &slot.id, &slot.name, out);
+        if !slot.id.is_empty() {
+            self.by_id.entry(slot.id.clone()).or_insert(at);
         }
-        if !id.is_empty() {
-            self.by_id.insert(id.clone(), at);
-        }
-        self.call.start_block(
-            FIRST_CALL_KEY + at as u64,
-            BlockKind::ToolCall,
-            &id,
-            &slot.name,
-            out,
-        );
     }
 
     /// Closes all blocks, in the order in which they started.
@@ -349,6 +365,7 @@ impl StreamBlocks {
         if self.call.is_open(AUDIO_KEY) {
             let mut extra = Fields::default();
             extra.insert_unless_empty(AUDIO_ID, &self.audio_id);
+            extra.insert_some(EXPIRES_AT, self.audio_expires_at);
             self.call.close_block(AUDIO_KEY, extra, out);
         }
         for at in 0..self.calls.len() {

@@ -87,7 +87,7 @@ mod tests {
             (json!([{"name": "f"}]), "no `type`"),
             (json!([{"type": "function"}]), "no `name`"),
             (json!([{"type": "namespace", "tools": []}]), "no `name`"),
-            (json!([{"type": "function", "name": "f", "parameters": 7}]), "no JSON Schema"),
+            (json!([{"type": "function", "name": "f", "parameters": 7}]), "not a JSON Schema"),
         ] {
             let error = read(&tools).unwrap_err().to_string();
             assert!(error.contains(why), "{error} has no {why}");

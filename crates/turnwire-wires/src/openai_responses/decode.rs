@@ -9,7 +9,9 @@ mod parts;
 
 use super::{NAME, error};
 use crate::lenient::{self, IntOrText, Raw};
-use crate::provider::{ModelCall, ModelCallInfo, ProviderDecoder, parse_frame, set_count};
+use crate::provider::{
+    ModelCall, ModelCallInfo, ProviderDecoder, model_call_in, parse_frame, set_count,
+};
 use crate::stream::{DecoderOptions, EventSink};
 use frame::{Frame, IncompleteDetails, InputTokensDetails, Response, Usage};
 use items::ItemState;
@@ -146,13 +148,7 @@ impl ResponsesDecoder {
 }
 
 impl ProviderDecoder for ResponsesDecoder {
-    fn call(&self) -> &ModelCall {
-        &self.call
-    }
-
-    fn call_mut(&mut self) -> &mut ModelCall {
-        &mut self.call
-    }
+    model_call_in!(call);
 
     fn read_frame(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
         let frame: Frame<'_> = parse_frame(text)?;

@@ -411,32 +411,19 @@ impl OpenResponse {
         }
     }
 
-    /// Writes a frame with the next sequence number.
-    fn write_frame<T: serde::Serialize>(&mut self, out: &mut Frames, name: &'static str, body: &T) {
-        let frame = frame::Frame { r#type: name, sequence_number: self.number, body };
-        out.push(name, &frame);
-        self.number += 1;
-    }
-
     fn announce(&mut self, out: &mut Frames) {
         if std::mem::replace(&mut self.announced, true) {
             return;
         }
+        let response = Response {
+            id: &self.response_id,
+            created_at: self.created,
+            model: &self.model,
+            status: "in_progress",
+            ..Response::new(&self.settings)
+        };
         for name in ["response.created", "response.in_progress"] {
-            let response = Response {
-                id: &self.response_id,
-                created_at: self.created,
-                model: &self.model,
-                status: "in_progress",
-                ..Response::new(&self.settings)
-            };
-            let frame = frame::Lifecycle {
-                r#type: name,
-                sequence_number: self.number,
-                response: &response,
-            };
-            out.push(name, &frame);
-            self.number += 1;
+            write_lifecycle(name, &mut self.number, &response, out);
         }
     }
 
@@ -460,6 +447,17 @@ impl OpenResponse {
         out.push("", &fields);
         self.number += 1;
     }
+}
+
+/// Writes a frame with the response as it is.
+fn write_lifecycle(
+    name: &'static str,
+    number: &mut u64,
+    response: &Response<'_>,
+    out: &mut Frames,
+) {
+    out.push(name, &frame::Lifecycle { r#type: name, sequence_number: *number, response });
+    *number += 1;
 }
 
 impl IdSpace {

@@ -41,7 +41,7 @@ fn plain_part(block: &DataBlock) -> Result<Fields, &'static str> {
             );
             Ok(part)
         }
-        ("audio", Source::Url(_)) => Err("sound is taken only as bytes"),
+        ("audio", Source::Url(_)) => Err("audio is accepted only as bytes"),
         ("application" | "text", Source::Base64(source)) => {
             let mut part = typed_part("input_file");
             let name =
@@ -56,8 +56,8 @@ fn plain_part(block: &DataBlock) -> Result<Fields, &'static str> {
             part.insert("file_url", url);
             Ok(part)
         }
-        ("", _) => Err("it is not said what kind of data it is"),
-        _ => Err("this kind of data is not taken"),
+        ("", _) => Err("its media type is unknown"),
+        _ => Err("this kind of data is not accepted"),
     }
 }
 

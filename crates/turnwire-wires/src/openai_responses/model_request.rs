@@ -74,7 +74,8 @@ fn json_schema(output: &OutputFormat) -> Fields {
 }
 
 fn insert_tools(request: &Request<'_>, body: &mut Fields) {
-    let tools: Vec<Json> = request.tools.iter().filter_map(write_tool).collect();
+    let tools: Vec<Json> =
+        request.tools.iter().filter_map(|tool| tool.write(NAME, write_function)).collect();
     if !tools.is_empty() {
         body.insert("tools", to_json_list(&tools));
     } else if request.extra.raw("tools").is_none() {
@@ -100,14 +101,7 @@ fn insert_tools(request: &Request<'_>, body: &mut Fields) {
     }
 }
 
-/// A tool in the form of this protocol; `None` if it is not written.
-fn write_tool(tool: &ToolDefinition) -> Option<Json> {
-    if !tool.is_written_to(NAME) {
-        return None;
-    }
-    if let Some(native) = tool.as_native(NAME) {
-        return Some(native);
-    }
+fn write_function(tool: &ToolDefinition) -> Fields {
     let mut fields = fields! { "type": "function", "name": tool.name.as_str() };
     fields.insert_some("description", tool.written_description(NAME));
     fields.insert_some("parameters", tool.written_schema(NAME));
@@ -117,7 +111,7 @@ fn write_tool(tool: &ToolDefinition) -> Option<Json> {
         (None, None) => fields.insert("strict", false),
         (None, Some(_)) => {}
     }
-    Some(tool.with_native(NAME, fields).into())
+    fields
 }
 
 /// Whether the provider stores the response, so that its items can be referred to.
@@ -322,9 +316,9 @@ fn check_accepted(block: &DataBlock) -> std::result::Result<(), &'static str> {
     let kind = media_type(block).unwrap_or_default();
     match kind.split_once('/') {
         Some(("image", _)) if !openai_accepts_image(kind) => Err(ACCEPTED_IMAGES_ONLY),
-        Some(("audio", _)) => Err("sound is not taken"),
+        Some(("audio", _)) => Err("audio is not accepted"),
         Some(("application", _)) if !is_text(kind) && !ACCEPTED_DOCUMENTS.contains(&kind) => {
-            Err("this kind of file is not taken")
+            Err("this kind of file is not accepted")
         }
         _ => Ok(()),
     }

@@ -1,10 +1,10 @@
-//! Unique ids for the tool calls of one stream.
+//! Unique ids for the tool calls of one model call.
 
 use std::collections::HashMap;
 
 /// Makes ids of tool calls unique: two calls with one id would be one call.
 #[derive(Debug, Default)]
-pub(crate) struct UniqueCallIds {
+pub(super) struct UniqueCallIds {
     /// How often each id was requested.
     counts: HashMap<String, usize>,
     calls: u64,
@@ -12,7 +12,7 @@ pub(crate) struct UniqueCallIds {
 
 impl UniqueCallIds {
     /// This id, with a number appended if another call has it.
-    pub(crate) fn make_unique(&mut self, mut id: String) -> String {
+    pub(super) fn make_unique(&mut self, mut id: String) -> String {
         self.calls += 1;
         while let Some(count) = self.counts.get_mut(&id) {
             *count += 1;
@@ -23,13 +23,8 @@ impl UniqueCallIds {
     }
 
     /// The number of calls.
-    pub(crate) fn len(&self) -> u64 {
+    pub(super) fn len(&self) -> u64 {
         self.calls
-    }
-
-    /// Whether there was any call.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.calls == 0
     }
 }
 
@@ -38,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_that_is_taken_gets_a_number() {
+    fn a_used_id_gets_a_number() {
         let mut ids = UniqueCallIds::default();
         let given = ["a", "a-2", "a", "a", "b"].map(|id| ids.make_unique(id.to_owned()));
         assert_eq!(given, ["a", "a-2", "a-2-2", "a-3", "b"]);

@@ -22,6 +22,19 @@ pub(crate) trait ProviderDecoder: Send {
     fn close_at_end(&mut self, out: &mut EventSink<'_>);
 }
 
+/// The model call of a decoder, in this field: `call` and `call_mut` of [`ProviderDecoder`].
+macro_rules! model_call_in {
+    ($($field:ident).+) => {
+        fn call(&self) -> &ModelCall {
+            &self.$($field).+
+        }
+        fn call_mut(&mut self) -> &mut ModelCall {
+            &mut self.$($field).+
+        }
+    };
+}
+pub(crate) use model_call_in;
+
 /// A provider's stream as a decoder.
 pub(crate) struct ProviderStream<D>(pub D);
 

@@ -1,8 +1,9 @@
 //! The events of model calls, for the decoders: start, blocks, and exactly one end.
 
+use super::call_ids::UniqueCallIds;
 use super::error::reply_error;
 use crate::stream::{DecoderOptions, EventSink, StreamScope};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use turnwire_core::event::{
     Block, Chunk, Custom, CustomValue, DataBlockDelta, DataBlockEnd, DataBlockStart, ModelCallEnd,
     ModelCallStart, ReplyEnd, ReplyStart, TextBlockDelta, TextBlockEnd, TextBlockStart,
@@ -14,7 +15,7 @@ use turnwire_core::{
 };
 
 /// Emits the events of a reply and its model calls. `REPLY_START` and `MODEL_CALL_START` come before anything else, open
-/// blocks are closed, and the reply ends exactly once: as the provider said, or as truncated.
+/// blocks are closed, and the reply ends exactly once: with the provider's reason, or as truncated.
 pub(crate) struct ModelCall {
     wire: &'static str,
     scope: StreamScope,
@@ -31,14 +32,14 @@ pub(crate) struct ModelCall {
     /// The ids of the blocks of this model call.
     block_ids: Vec<String>,
     /// The ids of the tool calls of this model call.
-    call_ids: HashSet<String>,
+    call_ids: UniqueCallIds,
     /// The tokens counted so far; see [`set_count`].
     pub usage: TokenCounts,
-    /// Why the call ended, once the provider has said so. Without it the stream was truncated.
+    /// Why the call ended, once the provider has sent it. Without it the stream was truncated.
     pub finished_reason: Option<FinishedReason>,
     /// The error that ended the call.
     pub error: Option<ReplyError>,
-    /// What else the provider said about the call, such as its id and its own finish reason. It becomes metadata of
+    /// What else the provider sent about the call, such as its id and its own finish reason. It becomes metadata of
     /// `MODEL_CALL_END`, below the wire's name.
     pub metadata: Fields,
     /// The ids of blocks that the provider took back.
@@ -87,7 +88,7 @@ impl ModelCall {
             open: BTreeMap::new(),
             count: 0,
             block_ids: Vec::new(),
-            call_ids: HashSet::new(),
+            call_ids: UniqueCallIds::default(),
             usage: TokenCounts::default(),
             finished_reason: None,
             error: None,
@@ -118,7 +119,7 @@ impl ModelCall {
             return;
         }
         self.block_ids.clear();
-        self.call_ids.clear();
+        self.call_ids = UniqueCallIds::default();
         if self.begun {
             self.usage = TokenCounts::default();
             (self.finished_reason, self.error, self.metadata) = (None, None, Fields::default());
@@ -163,13 +164,9 @@ impl ModelCall {
         format!("{}-{}", self.prefix, self.count)
     }
 
-    /// The provider's id for a tool call, with a suffix if another call of this answer has the same.
-    fn unique_call_id(&mut self, id: &str) -> String {
-        let mut unused = id.to_owned();
-        while !self.call_ids.insert(unused.clone()) {
-            unused = format!("{unused}-{}", self.count);
-        }
-        unused
+    /// The number of tool calls of this model call.
+    pub(crate) fn tool_calls(&self) -> u64 {
+        self.call_ids.len()
     }
 
     pub(crate) fn is_open(&self, key: u64) -> bool {
@@ -177,7 +174,7 @@ impl ModelCall {
     }
 
     /// Starts a block. `key` identifies it while it is open, `id` is its id (empty: a new one), `name` the tool's name for a
-    /// tool call.
+    /// tool call. The id of a tool call gets a number if another call of this model call has the same.
     pub(crate) fn start_block(
         &mut self,
         key: u64,
@@ -187,10 +184,10 @@ impl ModelCall {
         out: &mut EventSink<'_>,
     ) {
         self.close_block(key, Fields::default(), out);
+        let id = if id.is_empty() { self.new_id() } else { id.to_owned() };
         let id = match kind {
-            _ if id.is_empty() => self.new_id(),
-            BlockKind::ToolCall => self.unique_call_id(id),
-            BlockKind::Text | BlockKind::Thinking | BlockKind::Data => id.to_owned(),
+            BlockKind::ToolCall => self.call_ids.make_unique(id),
+            BlockKind::Text | BlockKind::Thinking | BlockKind::Data => id,
         };
         match kind {
             BlockKind::Text => self.emit(TextBlockStart { block_id: id.as_str().into() }, out),
@@ -422,12 +419,10 @@ pub(crate) fn set_count(count: &mut i64, reported: Option<i64>) {
 }
 
 /// A time as seconds since 1970; 0 if it is unknown or invalid. A time without a zone is in UTC.
-pub(crate) fn unix_seconds(format_unix_time: &str) -> i64 {
-    let at = format_unix_time.parse::<jiff::Timestamp>().or_else(|_| {
-        format_unix_time
-            .parse::<jiff::civil::DateTime>()
-            .and_then(|format_unix_time| format_unix_time.to_zoned(jiff::tz::TimeZone::UTC))
-            .map(|format_unix_time| format_unix_time.timestamp())
+pub(crate) fn unix_seconds(time: &str) -> i64 {
+    let at = time.parse::<jiff::Timestamp>().or_else(|_| {
+        let civil: jiff::civil::DateTime = time.parse()?;
+        jiff::tz::TimeZone::UTC.to_timestamp(civil)
     });
     at.map_or(0, jiff::Timestamp::as_second)
 }

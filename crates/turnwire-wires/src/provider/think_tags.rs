@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tag_stays_text() {
+    fn text_that_is_not_a_tag_stays_text() {
         for plain in ["a < b", "</think> x", "<thinking>", "  ", "x <think", "`<think>` is a tag"] {
             assert_eq!(parse_however_cut(plain), [text(plain)]);
         }

@@ -119,7 +119,11 @@ fn after_a_user_message_without_a_reply_the_run_waits_for_the_reply_or_the_end()
 
 #[test]
 fn a_client_with_gaps_is_cleared_first() {
-    let run = RunOptions { run_id: Some("mine".to_owned()), resets_client: true };
+    let run = RunOptions {
+        run_id: Some("mine".to_owned()),
+        resets_client: true,
+        ..RunOptions::default()
+    };
     let encoding = EncoderOptions::default().with(run);
     let mut encoder = Wire::named("ag-ui").unwrap().encoder(&encoding).unwrap();
     let mut frames = Frames::default();

@@ -23,7 +23,11 @@ use turnwire_wires::ag_ui::{PendingReply, RunInput, RunOptions};
 use turnwire_wires::{Encode, EncoderOptions, Frames, Wire};
 
 fn encoder(run_id: Option<&str>) -> Box<dyn Encode> {
-    let run = RunOptions { run_id: run_id.map(str::to_owned), resets_client: false };
+    let run = RunOptions {
+        run_id: run_id.map(str::to_owned),
+        resets_client: false,
+        ..RunOptions::default()
+    };
     let encoding =
         EncoderOptions { session_id: Some("t".to_owned()), ..EncoderOptions::default() }.with(run);
     Wire::named("ag-ui").unwrap().encoder(&encoding).unwrap()
@@ -498,7 +502,7 @@ fn all_fields_of_a_request_are_read() {
 }
 
 #[test]
-fn an_invalid_request_says_why() {
+fn an_invalid_request_gets_the_reason() {
     for (text, why) in [
         ("[]", "NotARequest: expected a RunAgentInput object"),
         (r#"{"runId":"n","messages":[]}"#, "NotARequest: `threadId` is missing"),

@@ -29,16 +29,16 @@ impl BenchError {
 
     /// The server answered with an unexpected status.
     pub(super) fn unexpected_status(what: &str, status: u16, body: &[u8]) -> Self {
-        let said = error_text(body);
+        let details = error_text(body);
         let advice = match status {
-            401 | 403 => ". Give a token with --token, or in the variable TURNWIRE_TOKEN",
-            404 => ". Is that a Turnwire server, and its session still there?",
+            401 | 403 => ". Pass a token with --token, or in the variable TURNWIRE_TOKEN",
+            404 => ". Is it a Turnwire server, and does the session still exist?",
             429 => {
-                ". The limits of the server stand below the load: raise them, or use fewer connections"
+                ". The server's limits are lower than this load: raise them, or use fewer connections"
             }
             _ => "",
         };
-        Self(format!("{what} was answered with {status}{said}{advice}"))
+        Self(format!("{what} was answered with {status}{details}{advice}"))
     }
 }
 
@@ -56,7 +56,7 @@ fn advice(error: &io::Error) -> &'static str {
         Some(EMFILE | ENFILE) => {
             "No more files can be open at once: raise the hard limit (ulimit -Hn), or use fewer watchers"
         }
-        _ => "Is the server running? `turnwire serve` starts one; --url says where it is",
+        _ => "Is the server running? `turnwire serve` starts one; --url is its address",
     }
 }
 

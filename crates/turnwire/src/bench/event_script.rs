@@ -74,7 +74,7 @@ impl EventScript {
     pub(super) fn write_event(&mut self, now: &str, out: &mut Vec<u8>) {
         let Self { position: at, deltas_per_reply, .. } = *self;
         out.extend_from_slice(&self.head);
-        out.extend_from_slice(&to_hex(self.events));
+        let _ = std::io::Write::write_fmt(out, format_args!("{:016x}", self.events));
         out.extend_from_slice(b"\",\"created_at\":\"");
         out.extend_from_slice(now.as_bytes());
         self.events += 1;
@@ -166,16 +166,6 @@ pub(super) fn timestamp_now() -> String {
     let mut text = String::with_capacity(24);
     let _ = write!(text, "{:.3}", jiff::Timestamp::now());
     text
-}
-
-fn to_hex(mut value: u64) -> [u8; 16] {
-    let mut digits = [b'0'; 16];
-    for digit in digits.iter_mut().rev() {
-        let nibble = (value & 15) as u8;
-        *digit = if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
-        value >>= 4;
-    }
-    digits
 }
 
 fn write_mark(number: u64, out: &mut Vec<u8>) {

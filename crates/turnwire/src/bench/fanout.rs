@@ -41,6 +41,10 @@ pub(super) struct Fanout {
     /// Seconds to run before, unmeasured
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(..=9))]
     warm_up: u32,
+
+    /// URL of another node of the same cluster, at which the subscribers are [default: --url]
+    #[arg(long, value_name = "URL")]
+    watch_url: Option<String>,
 }
 
 const DELTAS_PER_REPLY: u64 = 1000;
@@ -70,8 +74,12 @@ impl Fanout {
         super::process::allow_open_files(u64::from(self.watchers))?;
         let (sessions, producer) =
             Sessions::create_with_producer(server, DeltaText::Marks, DELTAS_PER_REPLY).await?;
-        let streams = watchers::open_streams(server, self.watchers, |_| {
-            server.watch_request(sessions.only_name(), "after=now")
+        let node = match &self.watch_url {
+            Some(url) => Arc::new(server.at(url)?),
+            None => Arc::clone(server),
+        };
+        let streams = watchers::open_streams(&node, self.watchers, |_| {
+            node.watch_request(sessions.only_name(), "after=now")
         })
         .await?;
 

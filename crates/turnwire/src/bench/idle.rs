@@ -2,7 +2,7 @@
 
 use super::error::Result;
 use super::process::{allow_open_files, resident_kib};
-use super::report::{Report, thousands};
+use super::report::{Report, kib_to_f64, thousands};
 use super::sessions::{Cleanup, Sessions};
 use super::target::BenchTarget;
 use super::watchers;
@@ -60,13 +60,8 @@ impl Idle {
         report.setting("sessions", self.sessions);
         let each = kib_to_f64(with.saturating_sub(before)) / f64::from(self.watchers);
         report.figure("kib_per_watcher", "KiB for each watcher", each, 2);
-        report.figure("mib_before", "MiB of the server before", kib_to_f64(before) / 1024.0, 1);
-        report.figure("mib_with_watchers", "MiB with the watchers", kib_to_f64(with) / 1024.0, 1);
+        report.memory("mib_before", "MiB of the server before", before);
+        report.memory("mib_with_watchers", "MiB with the watchers", with);
         Ok(report)
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "memory is shown with a few digits")]
-pub(super) fn kib_to_f64(kib: u64) -> f64 {
-    kib as f64
 }

@@ -4,8 +4,7 @@ mod round;
 
 use super::error::{BenchError, Result};
 use super::fake_provider::FakeProvider;
-use super::idle::kib_to_f64;
-use super::report::{Report, thousands};
+use super::report::{Report, kib_to_f64, thousands};
 use super::sessions::Cleanup;
 use super::target::BenchTarget;
 use clap::Args;
@@ -149,18 +148,8 @@ impl Replies {
             let each = kib_to_f64(used.kib_with.saturating_sub(used.kib_before))
                 / f64::from(round.replies);
             report.figure("kib_per_reply", "KiB for each reply", each, 1);
-            report.figure(
-                "mib_before",
-                "MiB of the server before",
-                kib_to_f64(used.kib_before) / 1024.0,
-                1,
-            );
-            report.figure(
-                "mib_with_replies",
-                "MiB with the replies",
-                kib_to_f64(used.kib_with) / 1024.0,
-                1,
-            );
+            report.memory("mib_before", "MiB of the server before", used.kib_before);
+            report.memory("mib_with_replies", "MiB with the replies", used.kib_with);
             report.figure(
                 "processor_us_per_token",
                 "µs of the server's processors for a token",

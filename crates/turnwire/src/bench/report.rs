@@ -1,6 +1,7 @@
 //! The report of a measurement: text, or one JSON object.
 
 use super::latency::Latency;
+use indicatif::HumanCount;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 
@@ -33,6 +34,10 @@ impl Report {
     pub(super) fn figure(&mut self, key: &str, label: &str, value: f64, decimals: usize) {
         self.rows.push((label.to_owned(), decimal(value, decimals)));
         self.setting(key, value);
+    }
+
+    pub(super) fn memory(&mut self, key: &str, label: &str, kib: u64) {
+        self.figure(key, label, kib_to_f64(kib) / 1024.0, 1);
     }
 
     pub(super) fn latency(&mut self, key: &str, label: &str, latency: &Latency) {
@@ -69,15 +74,7 @@ impl Report {
 
 /// `1234567` as `1,234,567`.
 pub(super) fn thousands(value: u64) -> String {
-    let digits = value.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (at, digit) in digits.char_indices() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    HumanCount(value).to_string()
 }
 
 #[expect(
@@ -93,6 +90,11 @@ fn decimal(value: f64, decimals: usize) -> String {
 #[expect(clippy::cast_precision_loss, reason = "a rate is shown with a few digits")]
 pub(super) fn per_second(count: u64, seconds: f64) -> f64 {
     count as f64 / seconds
+}
+
+#[expect(clippy::cast_precision_loss, reason = "memory is shown with a few digits")]
+pub(super) fn kib_to_f64(kib: u64) -> f64 {
+    kib as f64
 }
 
 #[cfg(test)]

@@ -124,9 +124,7 @@ async fn resume_stream(
         ));
     }
     if order.first == Some(0) {
-        return Err(BenchError::new(
-            "the server took no notice of the cursor: it sent everything again",
-        ));
+        return Err(BenchError::new("the server ignored the cursor: it sent everything again"));
     }
     shared.caught_up.fetch_add(1, Ordering::Relaxed);
     let mut measured = shared.measured.lock().unwrap_or_else(PoisonError::into_inner);

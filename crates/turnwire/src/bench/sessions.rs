@@ -34,10 +34,8 @@ impl Sessions {
         let run = run_number();
         let names: Vec<String> = (0..count).map(|nth| format!("bench-{run:08x}-{nth}")).collect();
         let sessions = Self { server: Arc::clone(server), run, names };
-        let create = |server: &BenchTarget, name: &str| {
-            ("making a session", server.create_request(name, agent))
-        };
-        sessions.request_each("sessions", create).await?;
+        let requests = sessions.requests(|name| server.create_request(name, agent));
+        request_all(server, ("sessions", "making a session"), requests, |_, _| Ok(())).await?;
         Ok(sessions)
     }
 
@@ -77,37 +75,44 @@ impl Sessions {
         match after {
             Cleanup::Keep => Ok(()),
             Cleanup::Delete => {
-                self.request_each("removing", |server, name| {
-                    ("removing a session", server.delete_request(name))
-                })
-                .await
+                let requests = self.requests(|name| self.server.delete_request(name));
+                let labels = ("removing", "removing a session");
+                request_all(&self.server, labels, requests, |_, _| Ok(())).await.map(drop)
             }
         }
     }
 
-    /// Sends one request per session, over several connections.
-    async fn request_each(
-        &self,
-        label: &str,
-        request: impl Fn(&BenchTarget, &str) -> (&'static str, Vec<u8>),
-    ) -> Result<()> {
-        let progress = Arc::new(Progress::with_steps(label, self.names.len() as u64));
-        let mut hands = JoinSet::new();
-        for names in self.names.chunks(self.names.len().div_ceil(CONNECTIONS).max(1)) {
-            let server = Arc::clone(&self.server);
-            let progress = Arc::clone(&progress);
-            let requests: Vec<_> = names.iter().map(|name| request(&server, name)).collect();
-            hands.spawn(async move {
-                let mut conn = Connection::open(&server, ReceiveBuffer::Default).await?;
-                for (what, request) in requests {
-                    conn.send_ok_request(what, &request).await?;
-                    progress.add(1);
-                }
-                Ok(())
-            });
-        }
-        join_all(hands).await
+    /// A request for each session, with the session's name.
+    pub(super) fn requests(&self, request: impl Fn(&str) -> Vec<u8>) -> Vec<(String, Vec<u8>)> {
+        self.names.iter().map(|name| (name.clone(), request(name))).collect()
     }
+}
+
+/// Sends requests over several connections at once, and reads each response with its session's name. `labels` are
+/// the name of the progress bar, and of a request in an error.
+pub(super) async fn request_all<T: Send + 'static>(
+    server: &Arc<BenchTarget>,
+    (label, what): (&str, &'static str),
+    mut requests: Vec<(String, Vec<u8>)>,
+    read: fn(String, &[u8]) -> Result<T>,
+) -> Result<Vec<T>> {
+    let progress = Arc::new(Progress::with_steps(label, requests.len() as u64));
+    let most = requests.len().div_ceil(CONNECTIONS).max(1);
+    let mut hands = JoinSet::new();
+    while !requests.is_empty() {
+        let some = requests.split_off(requests.len().saturating_sub(most));
+        let (server, progress) = (Arc::clone(server), Arc::clone(&progress));
+        hands.spawn(async move {
+            let mut conn = Connection::open(&server, ReceiveBuffer::Default).await?;
+            let mut responses = Vec::new();
+            for (name, request) in some {
+                responses.push(read(name, conn.send_ok_request(what, &request).await?)?);
+                progress.add(1);
+            }
+            Ok(responses)
+        });
+    }
+    Ok(join_all(hands).await?.into_iter().flatten().collect())
 }
 
 /// What happens to the sessions after the measurement.
@@ -118,13 +123,19 @@ pub(super) enum Cleanup {
 }
 
 /// Waits for all tasks; the first failure ends them.
-pub(super) async fn join_all(mut tasks: JoinSet<Result<()>>) -> Result<()> {
-    while let Some(done) = tasks.join_next().await {
-        done.map_err(|error| {
-            BenchError::new(format!("a task of the load generator failed: {error}"))
-        })??;
+pub(super) async fn join_all<T: 'static>(mut tasks: JoinSet<Result<T>>) -> Result<Vec<T>> {
+    let mut all = Vec::new();
+    while let Some(done) = join_next(&mut tasks).await? {
+        all.push(done);
     }
-    Ok(())
+    Ok(all)
+}
+
+/// Waits for the next task to end; `None` after the last one.
+pub(super) async fn join_next<T: 'static>(tasks: &mut JoinSet<Result<T>>) -> Result<Option<T>> {
+    let Some(done) = tasks.join_next().await else { return Ok(None) };
+    let failed = |error| BenchError::new(format!("a task of the load generator failed: {error}"));
+    done.map_err(failed)?.map(Some)
 }
 
 /// Publishes events to one session.
@@ -149,17 +160,26 @@ impl Producer {
 
     /// Publishes deltas, many per request.
     pub(super) async fn publish(&mut self, deltas: u64) -> Result<()> {
-        const AT_ONCE: u64 = 1000;
         let progress = Progress::with_steps("events", deltas);
+        self.publish_in_batches(deltas, 1000, |count| progress.add(count)).await
+    }
+
+    /// The same, with at most so many deltas in a request; `sent` is called after each.
+    pub(super) async fn publish_in_batches(
+        &mut self,
+        deltas: u64,
+        at_once: u64,
+        sent: impl Fn(u64),
+    ) -> Result<()> {
         let time = timestamp_now();
         let mut left = deltas;
         while left > 0 {
-            let count = left.min(AT_ONCE);
+            let count = left.min(at_once);
             for _ in 0..count {
                 self.script.write_delta(&time, &mut self.body);
             }
             self.send().await?;
-            progress.add(count);
+            sent(count);
             left -= count;
         }
         Ok(())

@@ -3,7 +3,6 @@
 use super::connection::{Connection, ReceiveBuffer};
 use super::error::Result;
 use super::event_script::{DeltaText, timestamp_now};
-use super::idle::kib_to_f64;
 use super::process::resident_kib;
 use super::progress::Progress;
 use super::report::{Report, thousands};
@@ -56,9 +55,9 @@ impl Stalled {
         let title = format!("stalled: a subscriber reads nothing while {events} events arrive");
         let mut report = Report::new("stalled", title);
         report.setting("events", self.events);
-        report.figure("mib_before", "MiB of the server before", kib_to_f64(before) / 1024.0, 1);
-        report.figure("mib_most", "MiB at most", kib_to_f64(most.max(before)) / 1024.0, 1);
-        report.figure("mib_after", "MiB after", kib_to_f64(behind) / 1024.0, 1);
+        report.memory("mib_before", "MiB of the server before", before);
+        report.memory("mib_most", "MiB at most", most.max(before));
+        report.memory("mib_after", "MiB after", behind);
         Ok(report)
     }
 

@@ -19,6 +19,7 @@ pub(super) struct BenchTarget {
     pub(super) address: SocketAddr,
     /// As given, for messages.
     pub(super) url: String,
+    token: Option<String>,
     target: Protocol,
     /// The prefix of every path.
     prefix: String,
@@ -28,14 +29,14 @@ pub(super) struct BenchTarget {
 
 impl BenchTarget {
     pub(super) fn new(url: &str, token: Option<&str>, target: Protocol) -> Result<Self> {
-        let wrong = |why: &str| BenchError::new(format!("--url {url}: {why}"));
+        let wrong = |why: &str| BenchError::new(format!("cannot measure {url}: {why}"));
         let parsed = Url::parse(url).map_err(|error| wrong(&error.to_string()))?;
         if parsed.scheme() != "http" {
             return Err(wrong(
-                "only http:// can be measured; go past the TLS, to the server itself",
+                "only http:// can be measured; use the address of the server itself, without TLS",
             ));
         }
-        let host = parsed.host_str().ok_or_else(|| wrong("it names no host"))?;
+        let host = parsed.host_str().ok_or_else(|| wrong("it has no host"))?;
         let port = parsed.port_or_known_default().unwrap_or(80);
         let address = (host.trim_matches(['[', ']']), port)
             .to_socket_addrs()
@@ -52,7 +53,13 @@ impl BenchTarget {
             let _ = write!(common, "Authorization: Bearer {token}\r\n");
         }
         let prefix = parsed.path().trim_end_matches('/').to_owned();
-        Ok(Self { address, url: url.to_owned(), target, prefix, common })
+        let token = token.map(str::to_owned);
+        Ok(Self { address, url: url.to_owned(), token, target, prefix, common })
+    }
+
+    /// Another node of the same cluster.
+    pub(super) fn at(&self, url: &str) -> Result<Self> {
+        Self::new(url, self.token.as_deref(), self.target)
     }
 
     /// A request without a body.

@@ -1,8 +1,9 @@
 //! Opens many streams, some at a time, so that the listen queue does not overflow.
 
 use super::connection::{Connection, ReceiveBuffer, ResponseStream};
-use super::error::{BenchError, Result};
+use super::error::Result;
 use super::progress::Progress;
+use super::sessions::join_next;
 use super::target::BenchTarget;
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -44,8 +45,7 @@ async fn next_opened(
     opening: &mut JoinSet<Result<ResponseStream>>,
     progress: &Progress,
 ) -> Result<Option<ResponseStream>> {
-    let Some(done) = opening.join_next().await else { return Ok(None) };
-    progress.add(1);
-    done.map_err(|error| BenchError::new(format!("a task of the load generator failed: {error}")))?
-        .map(Some)
+    let opened = join_next(opening).await?;
+    progress.add(opened.iter().len() as u64);
+    Ok(opened)
 }

@@ -8,7 +8,7 @@ use super::latency::Latency;
 use super::process::processor_time;
 use super::progress::Progress;
 use super::report::{Report, thousands};
-use super::sessions::{Cleanup, Producer, Sessions};
+use super::sessions::{Cleanup, Sessions};
 use super::target::BenchTarget;
 use super::watchers;
 use clap::Args;
@@ -55,6 +55,9 @@ struct Target<'a> {
 
 /// The wire that the others are compared with.
 const CANONICAL: &str = "turnwire";
+
+/// Deltas per request while streams are watched: a few, as an external agent publishes them.
+const AT_ONCE: u64 = 64;
 
 impl Wires {
     pub(super) async fn run(&self, server: &Arc<BenchTarget>, after: Cleanup) -> Result<Report> {
@@ -144,7 +147,7 @@ impl Wires {
             }
         };
         let before = processor_time(self.pid)?;
-        publish_evenly(&mut producer, deltas - 1).await?;
+        producer.publish_in_batches(deltas - 1, AT_ONCE, drop).await?;
         producer.end().await?;
         if let Some(watcher) = watcher {
             watcher.await.map_err(|error| BenchError::new(error.to_string()))??;
@@ -221,22 +224,6 @@ async fn read_first_event(stream: &mut super::connection::ResponseStream) -> Res
         StreamEnd::Enough => Ok(()),
         StreamEnd::ByServer => Err(BenchError::new("a stream ended before its first event")),
     }
-}
-
-/// Publishes like an external agent: a few deltas per request.
-async fn publish_evenly(producer: &mut Producer, deltas: u64) -> Result<()> {
-    const AT_ONCE: u64 = 64;
-    let time = super::event_script::timestamp_now();
-    let mut left = deltas;
-    while left > 0 {
-        let count = left.min(AT_ONCE);
-        for _ in 0..count {
-            producer.script.write_delta(&time, &mut producer.body);
-        }
-        producer.send().await?;
-        left -= count;
-    }
-    Ok(())
 }
 
 /// The cost of an event on each wire.

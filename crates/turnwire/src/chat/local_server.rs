@@ -1,9 +1,9 @@
 //! A private server in this process, for `turnwire chat` without `--url`.
 
 use crate::client::Endpoint;
+use crate::input::CommandError;
 use crate::serve;
-use crate::store::{self, CommandError, Mode};
-use std::collections::BTreeMap;
+use crate::store::{self, Mode};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use turnwire_agent::model::http::HttpModel;
 use turnwire_agent::{Agent, DemoAgent, Replier};
-use turnwire_log::{Error, Log};
+use turnwire_log::Error;
 use turnwire_server::agents::ConfiguredAgents;
 use turnwire_server::auth::{self, Scopes};
 use turnwire_server::config::{
     AuthConfig, Config, ListenAddress, Overrides, Sha256, StoreUrl, TokenConfig,
 };
-use turnwire_server::{App, Server, StartError, agents_from_config};
+use turnwire_server::{App, ClusterNode, Server, StartError, agents_from_config};
 
 /// How long a shutdown may take.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
@@ -39,36 +39,29 @@ pub(crate) struct LocalOptions<'a> {
 
 impl LocalServer {
     pub(crate) async fn start(wanted: LocalOptions<'_>) -> Result<Self, CommandError> {
-        let cannot = |error: &dyn std::fmt::Display| {
-            CommandError::new(format!("invalid settings\n{error}"), "")
-        };
-        let mut config = serve::read_config(wanted.config).map_err(|error| cannot(&error))?;
+        let mut config = serve::read_config(wanted.config)?;
         let over = Overrides { store: wanted.store, ..Overrides::default() };
-        config.apply(over).map_err(|error| cannot(&error))?;
+        config.apply(over)?;
         let token = require_private_token(&mut config)?;
         let url = config.store.clone().map_or_else(store::default_url, Ok)?;
-        let log = store::open_store(&url, Mode::Write)
+        let store = store::open_store(&url, Mode::Write)
+            .await
             .map_err(|error| locked_store_error(error, &config))?;
-        let log = Arc::new(Log::new(log, format!("pid-{}", std::process::id())));
-        let built = agents_from_config(&config).await.map_err(|error| cannot(&error))?;
-        let ConfiguredAgents { mut agents, warnings } = built;
+        let (log, node) = ClusterNode::open_log(&config, store).await?;
+        let ConfiguredAgents { mut agents, warnings } = agents_from_config(&config).await?;
         for warning in warnings {
             tracing::warn!("{warning}");
         }
         if let Some(model) = wanted.model {
             agents.insert(model.to_owned(), build_model_agent(model)?);
         }
-        Self::run(config, log, agents, token).map_err(|error| start_error(&error))
+        config.listen = ListenAddress(([127, 0, 0, 1], 0).into());
+        let app = App::in_cluster(config, log, agents, node)?;
+        Ok(Self::run(app, token)?)
     }
 
-    fn run(
-        mut config: Config,
-        log: Arc<Log>,
-        agents: BTreeMap<String, Arc<dyn Replier>>,
-        token: String,
-    ) -> Result<Self, StartError> {
-        config.listen = ListenAddress(([127, 0, 0, 1], 0).into());
-        let server = Server::bind(App::new(config, log, agents)?)?;
+    fn run(app: Arc<App>, token: String) -> Result<Self, StartError> {
+        let server = Server::bind(app)?;
         let endpoint = Endpoint::new(&server.url(), Some(token)).map_err(StartError::new)?;
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(server.run(async move {
@@ -115,10 +108,6 @@ fn build_model_agent(model: &str) -> Result<Arc<dyn Replier>, CommandError> {
         return Err(CommandError::new(format!("cannot use {model}: {why}"), hint));
     }
     Ok(Arc::new(Agent::builder("assistant", made).build()))
-}
-
-fn start_error(error: &StartError) -> CommandError {
-    CommandError::new(error.to_string(), "")
 }
 
 /// A store that a server uses can only be reached through that server.

@@ -2,14 +2,13 @@
 //! events. Called by `view` for the history of a resumed session.
 
 use turnwire_core::event::{
-    Block, Chunk, DataBlockDelta, DataBlockEnd, DataBlockStart, Message, ReplyEnd, ReplyStart,
+    Block, DataBlockDelta, DataBlockEnd, DataBlockStart, Message, ReplyEnd, ReplyStart,
     TextBlockDelta, TextBlockEnd, TextBlockStart, ThinkingBlockDelta, ThinkingBlockEnd,
     ThinkingBlockStart, ToolCallDelta, ToolCallEnd, ToolCallStart, ToolResultDataDelta,
     ToolResultEnd, ToolResultStart, ToolResultTextDelta,
 };
 use turnwire_core::{
-    ContentBlock, DataBlock, Event, EventKind, Fields, Msg, Part, Payload, Role, Source,
-    ToolResult, ToolResultState,
+    ContentBlock, Event, EventKind, Fields, Msg, Part, Payload, Role, ToolResult, ToolResultState,
 };
 
 /// The events of a message. Open blocks stay open, so that later events continue them.
@@ -60,13 +59,9 @@ fn push_block(block: &ContentBlock, is_over: bool, out: &mut Vec<EventKind<'stat
         ContentBlock::Data(data) => {
             let block_id = || data.id.clone().into();
             let media_type = data.media_type().map(str::to_owned);
-            let start = DataBlockStart {
-                block_id: block_id(),
-                media_type: media_type.clone(),
-                name: data.name.clone(),
-            };
-            out.push(start.into());
-            if let Some(chunk) = chunk(data) {
+            let name = data.name.clone();
+            out.push(DataBlockStart { block_id: block_id(), media_type, name }.into());
+            if let Some((media_type, chunk)) = data.source.clone().into_chunk() {
                 out.push(DataBlockDelta { block_id: block_id(), media_type, chunk }.into());
             }
             if is_over || data.finished_at.is_some() {
@@ -107,8 +102,9 @@ fn push_result(result: &ToolResult, out: &mut Vec<EventKind<'static>>) {
                         out.push(ToolResultTextDelta { tool_call_id: id(), delta }.into());
                     }
                     Part::Data(data) => {
-                        let Some(chunk) = chunk(data) else { continue };
-                        let media_type = data.media_type().map(str::to_owned);
+                        let Some((media_type, chunk)) = data.source.clone().into_chunk() else {
+                            continue;
+                        };
                         let block_id = data.id.clone().into();
                         let tool_call_id = id();
                         let delta =
@@ -122,13 +118,5 @@ fn push_result(result: &ToolResult, out: &mut Vec<EventKind<'static>>) {
     }
     if result.state != ToolResultState::Running || result.finished_at.is_some() {
         out.push(ToolResultEnd { tool_call_id: id(), state: result.state.clone() }.into());
-    }
-}
-
-fn chunk(data: &DataBlock) -> Option<Chunk<'static>> {
-    match &data.source {
-        Source::Base64(source) => Some(Chunk::Data(source.data.clone().into())),
-        Source::Url(source) => Some(Chunk::Url(source.url.clone().into())),
-        Source::Other(_) => None,
     }
 }

@@ -12,7 +12,9 @@ use std::io;
 use tool_calls::ToolCallState;
 pub(crate) use tool_calls::tool_label;
 use turnwire_core::event::{SubAgent, TokenCounts};
-use turnwire_core::{ContentBlock, DataBlock, Event, EventKind, Folder, Role, Source, event_kinds};
+use turnwire_core::{
+    ContentBlock, DataBlock, Event, EventKind, Folder, Role, Source, content_blocks, event_kinds,
+};
 
 /// Saves images and other files of a reply.
 pub(crate) trait FileSaver {
@@ -175,12 +177,7 @@ impl Renderer {
             }
             EventKind::Block(block) => match &*block.block {
                 ContentBlock::Data(data) => self.save_and_show_data(data),
-                ContentBlock::Text(_)
-                | ContentBlock::Thinking(_)
-                | ContentBlock::Hint(_)
-                | ContentBlock::ToolCall(_)
-                | ContentBlock::ToolResult(_)
-                | ContentBlock::Other(_) => {
+                content_blocks!(Text Thinking Hint ToolCall ToolResult Other) => {
                     let what = block.block.block_type().as_str();
                     self.show_note(Style::DIM, &format!("» block of type {what}"));
                 }

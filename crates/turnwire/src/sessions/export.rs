@@ -1,8 +1,8 @@
 //! `turnwire sessions export`: writes sessions as JSON lines.
 
 use super::{DEFAULT_TENANT, one_line};
-use crate::input::{IoFailure, print_stderr};
-use crate::store::{self, CommandError, Mode, StoreArgs};
+use crate::input::{CommandError, print_stderr};
+use crate::store::{self, Mode, OpenStore, StoreArgs};
 use clap::Args;
 use indicatif::ProgressBar;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use turnwire_log::store::{SessionKey, SessionNumber, SessionRecord, Store};
 use turnwire_log::transfer::{self, ExportError};
-use turnwire_log::{Error, SqliteStore, private_file};
+use turnwire_log::{Error, private_file};
 
 /// How many sessions are read at a time.
 const PAGE_SIZE: usize = 500;
@@ -110,12 +110,13 @@ struct ExportCounts {
 }
 
 impl Export {
-    pub(crate) fn run(self) -> ExitCode {
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         store::block_on(self.export())
     }
 
     async fn export(self) -> Result<ExitCode, CommandError> {
-        let store = self.which.open(Mode::Read)?;
+        let OpenStore { store, .. } = self.which.open(Mode::Read).await?;
+        let store = &*store;
         let tenant = self.tenant.as_deref();
         let mut chosen = Vec::new();
         for id in &self.ids {
@@ -128,31 +129,26 @@ impl Export {
             };
             chosen.push(record);
         }
-        let mut out = match ExportTarget::open(self.output.clone()) {
-            Ok(out) => out,
-            Err(error) => return Ok(report_write_error(&self.output, error)),
-        };
+        let cannot_write = |error| write_error(&self.output, error);
+        let mut out = ExportTarget::open(self.output.clone()).map_err(cannot_write)?;
         let bar = store::progress_bar("{spinner} sessions {pos} {per_sec}", None);
         let done = if self.ids.is_empty() {
-            export_all(&store, tenant, out.writer(), &bar).await
+            export_all(store, tenant, out.writer(), &bar).await
         } else {
-            export_records(&store, &chosen, out.writer(), &bar).await
+            export_records(store, &chosen, out.writer(), &bar).await
         };
         bar.finish_and_clear();
         let written = match done {
             Ok(written) => written,
-            Err(ExportError::Write(error)) => {
+            Err(error) => {
                 out.discard();
-                return Ok(report_write_error(&self.output, error));
-            }
-            Err(ExportError::Log(error)) => {
-                out.discard();
-                return Err(error.into());
+                return Err(match error {
+                    ExportError::Write(error) => cannot_write(error),
+                    ExportError::Log(error) => error.into(),
+                });
             }
         };
-        if let Err(error) = out.finish() {
-            return Ok(report_write_error(&self.output, error));
-        }
+        out.finish().map_err(cannot_write)?;
         if self.output != Path::new("-") {
             let ExportCounts { sessions, events } = written;
             let to = self.output.display();
@@ -162,15 +158,15 @@ impl Export {
     }
 }
 
-fn report_write_error(path: &Path, error: io::Error) -> ExitCode {
+fn write_error(path: &Path, error: io::Error) -> CommandError {
     if path == Path::new("-") {
-        return IoFailure::Write(error).report(path);
+        return error.into();
     }
-    CommandError::new(format!("cannot write {}: {error}", path.display()), "").report()
+    CommandError::new(format!("cannot write {}: {error}", path.display()), "")
 }
 
 async fn export_all(
-    store: &SqliteStore,
+    store: &dyn Store,
     tenant: Option<&str>,
     out: &mut (dyn Write + Send),
     bar: &ProgressBar,
@@ -191,7 +187,7 @@ async fn export_all(
 }
 
 async fn export_records(
-    store: &SqliteStore,
+    store: &dyn Store,
     records: &[SessionRecord],
     out: &mut (dyn Write + Send),
     bar: &ProgressBar,
@@ -205,7 +201,7 @@ async fn export_records(
 }
 
 async fn export_session(
-    store: &SqliteStore,
+    store: &dyn Store,
     record: &SessionRecord,
     out: &mut (dyn Write + Send),
     written: &mut ExportCounts,

@@ -1,8 +1,8 @@
 //! `turnwire sessions import`: reads sessions that `export` has written.
 
 use super::{DEFAULT_TENANT, one_line};
-use crate::input::{EXIT_ERROR, print_stderr};
-use crate::store::{self, CommandError, Mode, StoreArgs};
+use crate::input::{CommandError, EXIT_ERROR, print_stderr};
+use crate::store::{self, Mode, OpenStore, StoreArgs};
 use clap::Args;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal};
@@ -53,7 +53,7 @@ Examples:
   zcat all.ndjson.gz | turnwire sessions import - --skip-existing";
 
 impl Import {
-    pub(crate) fn run(self) -> ExitCode {
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         store::block_on(self.import())
     }
 
@@ -61,7 +61,7 @@ impl Import {
         let (input, size) = open_input(&self.file).map_err(|error| {
             CommandError::new(format!("cannot read {}: {error}", self.file.display()), "")
         })?;
-        let store = self.which.open(Mode::Write)?;
+        let OpenStore { store, .. } = self.which.open(Mode::Write).await?;
         let existing = match (self.replace, self.skip_existing) {
             (true, _) => ExistingSession::Replace,
             (false, true) => ExistingSession::Skip,

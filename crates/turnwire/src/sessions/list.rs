@@ -1,18 +1,17 @@
 //! `turnwire sessions`: lists and searches sessions.
 
 use super::{DEFAULT_TENANT, one_line};
-use crate::input::{IoFailure, print_stderr};
-use crate::store::{self, CommandError, Mode, StoreArgs};
+use crate::input::{CommandError, print_stderr};
+use crate::store::{self, Mode, OpenStore, StoreArgs};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 use turnwire_core::{Fields, Head, Seq, Usage};
+use turnwire_log::SearchQuery;
 use turnwire_log::store::{SessionNumber, SessionQuery, SessionRecord, SessionStatus, Store};
-use turnwire_log::{SearchQuery, SqliteStore};
 
 /// How many sessions are read at a time.
 const PAGE_SIZE: usize = 500;
@@ -61,30 +60,28 @@ struct SessionLine<'a> {
 }
 
 impl List {
-    pub(crate) fn run(self) -> ExitCode {
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         store::block_on(self.list())
     }
 
     async fn list(mut self) -> Result<ExitCode, CommandError> {
-        let store = std::mem::take(&mut self.which).open(Mode::Read)?;
+        let opened = std::mem::take(&mut self.which).open(Mode::Read).await?;
         let limit = if self.limit == 0 { usize::MAX } else { self.limit };
-        let (records, is_more) = self.find_sessions(&store, limit).await?;
+        let (records, is_more) = self.find_sessions(&*opened.store, limit).await?;
         let text = if self.json { to_json_lines(&records) } else { to_table(&records) };
-        if let Err(error) = io::stdout().lock().write_all(text.as_bytes()) {
-            return Ok(IoFailure::Write(error).report(Path::new("-")));
-        }
+        io::stdout().lock().write_all(text.as_bytes())?;
         if is_more {
             print_stderr(format_args!("there are more: --limit 0 shows all"));
         }
         if records.is_empty() {
-            self.explain_empty_list(&store).await?;
+            self.explain_empty_list(&opened).await?;
         }
         Ok(ExitCode::SUCCESS)
     }
 
     async fn find_sessions(
         &self,
-        store: &SqliteStore,
+        store: &dyn Store,
         limit: usize,
     ) -> Result<(Vec<SessionRecord>, bool), CommandError> {
         let status = self.status.as_deref().map(|status| match status {
@@ -113,8 +110,8 @@ impl List {
         }
     }
 
-    async fn explain_empty_list(&self, store: &SqliteStore) -> Result<(), CommandError> {
-        let some = store.list_all_sessions(SessionNumber(0), 1000).await?;
+    async fn explain_empty_list(&self, opened: &OpenStore) -> Result<(), CommandError> {
+        let some = opened.store.list_all_sessions(SessionNumber(0), 1000).await?;
         let others = some.iter().find(|record| *record.key.tenant != *self.tenant);
         let own = some.iter().any(|record| *record.key.tenant == *self.tenant);
         match others {
@@ -124,7 +121,7 @@ impl List {
                 one_line(&other.key.tenant)
             )),
             _ if own => print_stderr("no matching sessions"),
-            _ => print_stderr(format_args!("no sessions in {}", store.path().display())),
+            _ => print_stderr(format_args!("no sessions in {}", opened.name)),
         }
         Ok(())
     }

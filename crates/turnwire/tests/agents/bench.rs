@@ -48,7 +48,7 @@ async fn the_benchmark_serves_the_model_over_http() {
 #[tokio::test]
 async fn an_agent_that_cannot_be_measured_is_reported() {
     let server = TestServer::start("");
-    for (agent, why) in [("demo", "no token came"), ("nobody", "nobody")] {
+    for (agent, why) in [("demo", "received no token"), ("nobody", "nobody")] {
         let output = bench(&server, &["--agent", agent, "--replies", "1"]);
         assert_eq!(output.status.code(), Some(2), "{agent}");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -40,7 +40,7 @@ async fn a_reply_continues_after_a_crash_and_repeats_nothing() {
 }
 
 #[tokio::test]
-async fn an_interrupted_reply_ends_if_the_settings_say_so() {
+async fn an_interrupted_reply_ends_if_configured() {
     let (server, reply, provider) = killed_in_the_middle("on_restart = \"stop\"").await;
     let message = server.message("s", &reply).await;
     assert_eq!(

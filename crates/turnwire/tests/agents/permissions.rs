@@ -70,7 +70,7 @@ async fn stop_reply(server: &TestServer) {
 }
 
 #[tokio::test]
-async fn an_accepted_rule_covers_exactly_what_its_description_says() {
+async fn an_accepted_rule_covers_exactly_its_description() {
     let provider = FakeProvider::start(calls_open_page).await;
     let server = start_server(&provider, "{ tool = \"*\", behavior = \"ask\" }");
     server.create_session("s").await;

@@ -170,7 +170,7 @@ fn a_pending_approval_survives_a_restart_and_another_clients_answer_is_reported(
     server.kill();
     let again = home.serve_at(&address);
     terminal.type_line("a");
-    terminal.wait_for("1: Always allow `execute_trade` for ACME", 1);
+    terminal.wait_for("1: Always allow `execute_trade` with exactly symbol = \"ACME\"", 1);
     terminal.type_line("1");
     terminal.wait_for("was allowed, always", 1);
     terminal.wait_for("Done. Bought 100 ACME", 1);
@@ -178,12 +178,17 @@ fn a_pending_approval_survives_a_restart_and_another_clients_answer_is_reported(
     terminal.press_key("Enter");
     terminal.wait_for("It is 18 °C in Paris", 1);
     assert!(again.get("/v1/sessions/s").contains("\"status\":\"idle\""));
-    // Another client answers first.
+    // Another client answers first, in a session without the rule.
+    terminal.wait_for_prompt("›");
+    terminal.type_line("/quit");
+    terminal.wait_for("left with 0", 1);
+    again.post("/v1/sessions", "{\"id\": \"t\"}");
+    let terminal = Terminal::start(&home, &[], &["chat", "--url", &again.url, "--session", "t"]);
     terminal.wait_for_prompt("›");
     terminal.type_line("parallel");
     terminal.wait_for_prompt(ASKS);
     again.post(
-        "/v1/sessions/s/events",
+        "/v1/sessions/t/events",
         "{\"type\": \"USER_INTERRUPT\", \"id\": \"other\", \"reply_id\": \"\"}",
     );
     terminal.type_line("y");
@@ -191,7 +196,7 @@ fn a_pending_approval_survives_a_restart_and_another_clients_answer_is_reported(
     terminal.wait_for("■ stopped", 1);
     terminal.wait_for_prompt("›");
     terminal.type_line("/sessions");
-    terminal.wait_for("* s ", 1);
+    terminal.wait_for("* t ", 1);
     terminal.type_line("/new");
     terminal.wait_for("New session:", 1);
     terminal.type_line("/quit");

@@ -7,11 +7,11 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `rounds` | the kills, and the load meanwhile |
-//! | `producer`, `chat_client`, `maintenance` | clients that write, and record what was acknowledged |
+//! | `producer`, `published_reply`, `chat_client`, `maintenance` | clients that write, and record what was acknowledged |
 //! | `watcher` | subscribers that follow sessions across restarts |
 //! | `check` | whether the server has what was acknowledged and shown |
 //! | `expectations` | what was sent, acknowledged and shown |
-//! | `server`, `server_address`, `http` | the server process, its address, and the HTTP client |
+//! | `server`, `server_address`, `http`, `connection` | the server process, its address, and the HTTP client |
 //! | `laws` | laws 8 and 9, each by name |
 //! | `start_failures` | shutdown, and reasons why a server does not start |
 
@@ -24,11 +24,13 @@
 
 mod chat_client;
 mod check;
+mod connection;
 mod expectations;
 mod http;
 mod laws;
 mod maintenance;
 mod producer;
+mod published_reply;
 mod rounds;
 mod server;
 mod server_address;
@@ -39,6 +41,10 @@ use expectations::Expectations;
 use rounds::EndMode;
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+/// A server that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How often the server is killed by default.
 const ROUNDS: u64 = 20;

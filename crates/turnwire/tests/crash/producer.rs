@@ -3,11 +3,11 @@
 use crate::chat_client::send_keyed;
 use crate::expectations::{Expectations, Kind, Stage, Violation};
 use crate::http::{Client, Request};
+use crate::published_reply::published_reply;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
-use turnwire_core::EventKind;
-use turnwire_testkit::{Rng, one_in, random_reply};
+use turnwire_testkit::{Rng, one_in};
 
 /// Events per session.
 const EVENTS_PER_SESSION: usize = 1500;
@@ -62,23 +62,10 @@ impl Producer<'_> {
         }
     }
 
-    /// The events of another reply, with ids that contain their position.
     fn next_reply(&mut self, rng: &mut Rng, to_do: &mut Vec<String>) {
         self.made += 1;
-        let id = format!("{}-r{}", self.session, self.made);
-        let made = loop {
-            let made = random_reply(rng, &id);
-            let can_be_sent = made.events.iter().all(|event| {
-                !matches!(event.kind, EventKind::UserConfirmResult(_) | EventKind::UserInterrupt(_))
-            });
-            if can_be_sent && made.message.finished_at().is_some() {
-                break made;
-            }
-        };
-        for (at, mut event) in made.events.into_iter().enumerate() {
-            event.id = format!("{id}-{at}").into();
-            to_do.push(event.to_json());
-        }
+        let events = published_reply(rng, &format!("{}-r{}", self.session, self.made));
+        to_do.extend(events.into_iter().map(|(_, json)| json));
     }
 
     /// Sends events until they are acknowledged, sometimes with repeated ones.

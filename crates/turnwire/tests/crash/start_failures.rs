@@ -42,7 +42,13 @@ fn a_store_is_used_by_one_server_at_a_time() {
     let pid = format!("pid {}", server.id());
     assert_refuses_to_start(
         serve_command(folder.path()),
-        &["is in use by another process", &pid, "--store"],
+        &[
+            "cannot open the store",
+            "is in use by another process",
+            &pid,
+            "one server only",
+            "--store",
+        ],
     );
     let mut conn = Connection::open(&server.address).unwrap();
     assert_eq!(conn.call(&Request::get("/readyz")).unwrap().status, 200);
@@ -52,7 +58,7 @@ fn a_store_is_used_by_one_server_at_a_time() {
 }
 
 #[test]
-fn a_port_that_is_taken_leaves_the_store_alone() {
+fn a_port_in_use_leaves_the_store_unchanged() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let server = Server::start(one.path());
     let store = store_url(other.path());
@@ -111,7 +117,10 @@ fn a_folder_without_write_permission_is_reported() {
             &format!("cannot run the program as nobody: {error}"),
         );
     }
-    assert_refuses_to_start(as_somebody(), &["cannot", "closed", "permissions", "read and write"]);
+    assert_refuses_to_start(
+        as_somebody(),
+        &["cannot open the store", "closed", "permissions", "read and write"],
+    );
 }
 
 /// Whether we ignore file permissions.
@@ -164,7 +173,10 @@ fn a_full_disk_is_reported_and_service_resumes_when_there_is_space() {
         return skip("a full disk", "cannot mount a tmpfs here");
     };
     disk.fill();
-    assert_refuses_to_start(serve_quietly(folder.path()), &["cannot open the store", "space"]);
+    assert_refuses_to_start(
+        serve_quietly(folder.path()),
+        &["cannot open the store", "no space left", "make room", "--store"],
+    );
     disk.make_room();
     let server = start_quietly(folder.path());
     let mut conn = Connection::open(&server.address).unwrap();

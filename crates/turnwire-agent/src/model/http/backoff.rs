@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_provider_wants_is_obeyed_or_not_waited_for() {
+    fn a_retry_after_is_obeyed_or_ends_the_retries() {
         let pauses = Backoff::default();
         let seconds = |wanted| pauses.delay(0, Some(Duration::from_secs(wanted)), 1.0);
         assert_eq!(seconds(7), Some(Duration::from_secs(7)));

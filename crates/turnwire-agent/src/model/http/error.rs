@@ -33,9 +33,9 @@ pub(super) fn from_status(
         }
     }
     let body = String::from_utf8_lossy(body);
-    let told = error_text(&body);
-    if !told.is_empty() {
-        message = format!("{message}: {}", sanitize(&told, secret));
+    let reason = error_text(&body);
+    if !reason.is_empty() {
+        message = format!("{message}: {}", sanitize(&reason, secret));
     }
     let retry_after = retry_after(headers).or_else(|| retry_delay_in_body(&body));
     ModelError {

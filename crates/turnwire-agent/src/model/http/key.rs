@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_named_by_its_place() {
+    fn an_invalid_key_is_reported_by_its_origin() {
         let missing = ApiKey::from_env("TURNWIRE_NO_SUCH_KEY").read().unwrap_err();
         assert_eq!(missing.kind, ErrorType::Authentication);
         assert!(missing.message.contains("TURNWIRE_NO_SUCH_KEY is not set"), "{missing}");
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_is_taken_out_and_no_key_takes_nothing_out() {
+    fn an_echoed_key_is_removed_and_an_empty_key_removes_nothing() {
         let key = ApiKey::from_text("sk-1").read().unwrap();
         assert_eq!(key.redacted("bad sk-1, sk-1!".to_owned()), "bad [key], [key]!");
         assert_eq!(Secret::default().redacted("bad".to_owned()), "bad");

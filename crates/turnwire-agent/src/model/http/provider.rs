@@ -239,7 +239,7 @@ impl Provider {
     }
 }
 
-/// Whether nobody between us and this address can read the request.
+/// Whether no third party can read the request on its way to this address.
 pub(super) fn is_confidential(address: &Url) -> bool {
     let is_here = match address.host() {
         Some(Host::Domain(name)) => name == "localhost",
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_and_what_is_no_model_is_refused() {
+    fn an_invalid_url_and_an_invalid_model_name_are_refused() {
         let (openai, ..) = find_provider("openai:m").unwrap();
         for base in ["ftp://h", "file:///etc", "h:1", "", "http://sk-1@h", "http://a:b@h"] {
             let error = openai.address(Some(base), "m").unwrap_err();
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_only_text_goes_to_another_path_of_dashscope() {
+    fn multimodal_requests_go_to_another_path_of_dashscope() {
         let (dashscope, ..) = find_provider("dashscope:m").unwrap();
         let address = dashscope.address(None, "m").unwrap();
         let path = |model: &str, body: &str| {
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_goes_where_the_provider_wants_it_and_to_no_other_address() {
+    fn a_key_is_sent_in_the_providers_header_and_only_to_its_address() {
         let key = ApiKey::from_text("k1").read().unwrap();
         for (name, header, value) in [
             ("openai:m", "authorization", "Bearer k1"),

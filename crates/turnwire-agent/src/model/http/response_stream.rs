@@ -194,8 +194,8 @@ impl ResponseStream {
             return self.unreadable();
         }
         let kind = error.r#type.clone();
-        let said = error::sanitize(&error.message, &self.secret);
-        let message = format!("{} failed: {said}", self.model_id);
+        let reason = error::sanitize(&error.message, &self.secret);
+        let message = format!("{} failed: {reason}", self.model_id);
         if matches!(kind, ErrorType::RateLimit | ErrorType::Upstream | ErrorType::Connection) {
             ModelError::transient(kind, message)
         } else {
@@ -225,13 +225,13 @@ impl ResponseStream {
 
     /// An excerpt of a body that is not a stream.
     fn body_excerpt(&self) -> String {
-        let told = if self.is_not_stream() {
+        let text = if self.is_not_stream() {
             error::error_text(&self.unparsed_text())
         } else {
             String::new()
         };
-        let said = error::sanitize(&told, &self.secret);
-        if said.is_empty() { said } else { format!(" ({said})") }
+        let excerpt = error::sanitize(&text, &self.secret);
+        if excerpt.is_empty() { excerpt } else { format!(" ({excerpt})") }
     }
 }
 

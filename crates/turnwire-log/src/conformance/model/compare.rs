@@ -1,6 +1,6 @@
 //! Compares a store with the model.
 
-use super::super::harness::{Harness, read_all, seq, wait_after};
+use super::super::harness::{Harness, read_all, seq};
 use super::expected::ExpectedSession;
 use super::random_run::RandomRun;
 use crate::error::Error;
@@ -67,9 +67,6 @@ impl RandomRun {
         if first > 1 {
             let trimmed = store.read_events(no, seq(self.rng.u64(1..first)), 100).await;
             assert!(matches!(trimmed, Err(Error::Trimmed(at)) if at.get() == first), "{trimmed:?}");
-        }
-        if last > 0 {
-            assert_eq!(wait_after(store, no, self.rng.u64(..last)).await.unwrap(), last);
         }
         let place = |rng: &mut Rng| (rng.u8(..3) == 0).then(|| seq(rng.u64(1..last + 2)));
         let query = MessageQuery {

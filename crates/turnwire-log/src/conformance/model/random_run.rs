@@ -1,6 +1,6 @@
 //! The random operations of a run.
 
-use super::super::harness::{Harness, TTL, new, seq};
+use super::super::harness::{Harness, new, seq};
 use super::expected::{ExpectedSession, Model};
 use crate::error::Error;
 use crate::store::{
@@ -98,7 +98,7 @@ impl RandomRun {
 
     async fn acquire(&mut self, store: &dyn Store) {
         let Some(session) = self.session() else { return };
-        let lease = store.acquire_lease(session.record.number, "run", TTL).await.unwrap();
+        let lease = store.acquire_lease(session.record.number, "run").await.unwrap();
         self.model_of(&session).acquired(lease.fence);
     }
 
@@ -106,8 +106,7 @@ impl RandomRun {
     async fn reopen(&mut self, harness: &mut Harness) {
         harness.reopen().await;
         for session in self.model.sessions.values_mut() {
-            let lease =
-                harness.store().acquire_lease(session.record.number, "run", TTL).await.unwrap();
+            let lease = harness.store().acquire_lease(session.record.number, "run").await.unwrap();
             session.acquired(lease.fence);
         }
     }

@@ -1,9 +1,9 @@
 //! Plans retention: goes through the rows of all sessions from the oldest on. Of each session,
 //! whole replies are deleted.
 
+use crate::sql_integers;
 use crate::sqlite::errors::SqliteError;
 use crate::sqlite::segment::Segment;
-use crate::sqlite::sql_integers;
 use crate::sqlite::tail::{TailRow, Tails};
 use crate::store::Retention;
 use rusqlite::{Connection, OptionalExtension};

@@ -17,6 +17,9 @@ pub(super) fn check(config: &Config, wrong: &mut Report<'_>) {
         let (agent, names) = (&config.default_agent, names.join(", "));
         wrong(&["default_agent"], format!("there is no agent \"{agent}\"; there are {names}"));
     }
+    if config.currency.len() != 3 || !config.currency.bytes().all(|b| b.is_ascii_uppercase()) {
+        wrong(&["currency"], "must be a currency code of three letters, such as \"USD\"".into());
+    }
     for (name, agent) in &config.agents {
         check_agent(name, agent, wrong);
         check_tools(config, name, agent, wrong);

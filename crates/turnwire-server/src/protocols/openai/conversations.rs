@@ -1,13 +1,13 @@
 //! `/v1/conversations`: sessions, in the form of OpenAI's conversations. The id of a conversation is `conv_SESSION`.
 
+use super::conversation_items::{add_items, check_count};
 use super::models;
-use super::responses::{DeletedView, ItemList, ItemQuery, invalid_request, message_items};
+use super::responses::{DeletedView, invalid_request};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{JsonBody, Path, Query};
+use crate::extract::{JsonBody, Path};
 use crate::routes::{check_title_and_metadata, new_session_key};
-use crate::stream::finished_messages_as_of;
 use axum::Json;
 use axum::extract::State;
 use schemars::JsonSchema;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use turnwire_core::Fields;
 use turnwire_log::Session;
-use turnwire_log::store::NewSession;
+use turnwire_log::store::{NewSession, SessionPatch};
 
 /// The prefix of every id.
 const PREFIX: &str = "conv_";
@@ -35,7 +35,7 @@ pub struct CreateConversation {
     metadata: Option<Fields>,
     /// The agent; the default agent if missing. OpenAI's protocol does not have this field.
     model: Option<String>,
-    /// Not supported: send the items with the first response.
+    /// The first items: at most 20.
     items: Option<Vec<Fields>>,
 }
 
@@ -45,10 +45,8 @@ pub async fn create_conversation(
     caller: Caller,
     JsonBody(new): JsonBody<CreateConversation>,
 ) -> ApiResult<Json<ConversationView>> {
-    if new.items.is_some_and(|items| !items.is_empty()) {
-        return Err(invalid_request("`items` is not supported; nothing was stored")
-            .hint("send them as `input` of the first response"));
-    }
+    let items = new.items.unwrap_or_default();
+    check_count(&items)?;
     let agent = new.model.unwrap_or_else(|| app.config.default_agent.clone());
     models::require_model(&app, &agent)?;
     let metadata = new.metadata.unwrap_or_default();
@@ -61,6 +59,12 @@ pub async fn create_conversation(
         now_ms: jiff::Timestamp::now().as_millisecond(),
     };
     let (session, _) = app.log.create_session(new).await?;
+    if !items.is_empty()
+        && let Err(error) = add_items(&app, &caller, &session, items).await
+    {
+        app.log.delete_session(session.key()).await?;
+        return Err(error);
+    }
     view(&session).await.map(Json)
 }
 
@@ -89,20 +93,25 @@ pub async fn delete_conversation(
     Ok(Json(DeletedView::new(id, "conversation.deleted")))
 }
 
-/// The history of a session as items.
-pub async fn list_conversation_items(
+/// The body of `POST /v1/conversations/{id}`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+pub struct UpdateConversation {
+    /// Replaces the metadata.
+    metadata: Option<Fields>,
+}
+
+/// Changes the metadata of a session.
+pub async fn update_conversation(
     State(app): State<Arc<App>>,
     caller: Caller,
     Path(id): Path<String>,
-    Query(query): Query<ItemQuery>,
-) -> ApiResult<Json<ItemList>> {
+    JsonBody(change): JsonBody<UpdateConversation>,
+) -> ApiResult<Json<ConversationView>> {
+    let metadata = change.metadata.ok_or_else(|| invalid_request("`metadata` is missing"))?;
+    check_title_and_metadata(None, Some(&metadata))?;
     let session = find_conversation(&app, &caller, &id).await?;
-    let mut items = Vec::new();
-    let head = session.head_state().head;
-    for msg in finished_messages_as_of(&session, head, head).await? {
-        items.extend(message_items(&msg)?);
-    }
-    query.page(items).map(Json)
+    session.patch(SessionPatch { title: None, metadata: Some(metadata) }).await?;
+    view(&session).await.map(Json)
 }
 
 /// The session of a conversation that the caller may use.
@@ -122,7 +131,7 @@ fn not_found(id: &str) -> ApiError {
         .hint("the id is `conv_` and the session's id; POST /v1/conversations creates one")
 }
 
-async fn view(session: &Arc<Session>) -> ApiResult<ConversationView> {
+pub(super) async fn view(session: &Arc<Session>) -> ApiResult<ConversationView> {
     Ok(ConversationView {
         id: format!("{PREFIX}{}", session.id()),
         object: "conversation",

@@ -4,6 +4,7 @@
 //! response begins. The reply continues whatever the client does, so every response runs in the background and
 //! can be retrieved.
 
+mod compact;
 mod current_response;
 mod delete;
 mod echo;
@@ -13,11 +14,13 @@ mod item_reference;
 mod items;
 mod request;
 mod response_id;
+pub(crate) mod socket;
 mod submission;
 
 use super::models;
 use crate::app::App;
 use crate::auth::{Caller, expired_error};
+use crate::deliveries::Delivery;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{BodyBytes, Path, Query};
 use crate::protocols::{self, add_ignored_header, with_ignored_options, with_session_header};
@@ -28,6 +31,7 @@ use crate::turns::client_context::check_options;
 use crate::turns::client_events;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+pub(crate) use compact::{CompactedResponse, compact};
 use current_response::read_current;
 pub(crate) use delete::{DeletedView, delete};
 use http::header::CONTENT_TYPE;
@@ -37,14 +41,14 @@ pub(crate) use input_tokens::{InputTokens, count_input_tokens};
 pub(crate) use items::ItemList;
 pub(super) use items::{ItemQuery, message_items};
 use request::CreateRequest;
-pub(super) use request::invalid_request;
+pub(super) use request::{invalid_request, parse_input};
 use response_id::{FoundResponse, ResponseId, is_tool_result};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 use submission::Submission;
 use turnwire_core::event::UserInterrupt;
-use turnwire_core::{Event, Head, Json, Seq};
+use turnwire_core::{Event, Json};
 use turnwire_wires::openai_responses::ResponseSettings;
 use turnwire_wires::{EncoderOptions, Wire};
 
@@ -73,19 +77,12 @@ pub async fn create(
     headers: HeaderMap,
     BodyBytes(body): BodyBytes,
 ) -> ApiResult<Response> {
-    let mut request = CreateRequest::parse(&body)?;
-    models::require_model(&app, &request.model)?;
-    request.context.headers = protocols::passed_headers(&headers);
-    let ignored = check_options(&app, &request.model, &request.context)?;
-    request.context.ignored_options.clone_from(&ignored);
-    let submission =
+    let request =
         Submission { app: &app, caller: &caller, uri: &uri, headers: &headers, body: &body };
-    let (stream, background) = (request.stream, request.background);
-    let found = submission.submit(request).await?;
+    let started = StartedResponse::start(request).await?;
     // The response may take minutes and does not need the body: free the memory.
     drop(body);
-    let after = found.id.results.map_or(Head::EMPTY, Seq::previous);
-    let delivery = app.deliveries.begin(found.session.key(), &found.id.reply, after);
+    let StartedResponse { found, ignored, delivery, stream, background } = started;
     if background && !stream {
         let current = read_current(&found).await?;
         // The client reads the rest by the id.
@@ -108,6 +105,31 @@ pub async fn create(
     let response = response.ok_or_else(|| ApiError::internal("the response is empty"))?;
     let response = with_ignored_options(response, &ignored);
     Ok(with_ignored_header(json_response(&found, &response), &ignored))
+}
+
+/// A response that a request has started.
+struct StartedResponse {
+    found: FoundResponse,
+    /// The options of the request that have no effect.
+    ignored: Vec<String>,
+    delivery: Delivery,
+    stream: bool,
+    background: bool,
+}
+
+impl StartedResponse {
+    /// Stores what is new in a request, and starts its response.
+    async fn start(submission: Submission<'_>) -> ApiResult<Self> {
+        let app = submission.app;
+        let mut request = CreateRequest::parse(submission.body)?;
+        models::require_model(app, &request.model)?;
+        request.context.headers = protocols::passed_headers(submission.headers);
+        let ignored = check_options(app, &request.model, &request.context)?;
+        request.context.ignored_options.clone_from(&ignored);
+        let (stream, background) = (request.stream, request.background);
+        let (found, delivery) = submission.submit(request).await?;
+        Ok(Self { found, ignored, delivery, stream, background })
+    }
 }
 
 fn with_ignored_header(mut response: Response, ignored: &[String]) -> Response {

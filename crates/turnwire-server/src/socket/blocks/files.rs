@@ -12,7 +12,7 @@ use crate::links;
 use serde_json::{Map, Value, json};
 use turnwire_core::event::{Custom, CustomValue, ReplyEnd, ReplyStart};
 use turnwire_core::stamp::SystemStamp;
-use turnwire_core::{ErrorType, Event, EventKind, FinishedReason, Msg, ReplyError};
+use turnwire_core::{ErrorType, Event, EventKind, Msg, ReplyError};
 use turnwire_log::store::SessionKey;
 use turnwire_wires::blocks::Chat;
 use turnwire_wires::{Encode, EncoderOptions, Frames};
@@ -115,13 +115,7 @@ impl SocketConnection {
         let ended = file_processing_event(json!({"status": "error", "message": error.message()}));
         let end = ReplyEnd {
             session_id: place.key.id.to_string(),
-            finished_reason: FinishedReason::Error,
-            error: Some(ReplyError {
-                r#type: ErrorType::InvalidRequest,
-                message: error.message().to_owned(),
-                ..ReplyError::default()
-            }),
-            ..ReplyEnd::default()
+            ..ReplyEnd::failed(ReplyError::new(ErrorType::InvalidRequest, error.message()))
         };
         self.send_provisional(&mut shown, place, [ended.into(), end.into()]).await;
     }

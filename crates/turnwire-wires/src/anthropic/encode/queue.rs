@@ -55,14 +55,10 @@ impl QueuedContent {
     /// A data block that starts with this event.
     pub(super) fn from_data_event(event: &Event<'_>) -> Self {
         let mut msg = Msg::reply(event.reply_id.to_string(), "");
-        fold_event(&mut msg, event);
+        // The message ignores an event that does not fit, and so does this.
+        let _ = msg.append_event(event);
         Self::Data(Box::new(msg))
     }
-}
-
-/// Folds an event. The message ignores an event that does not fit, and so does this.
-fn fold_event(msg: &mut Msg, event: &Event<'_>) {
-    let _ = msg.append_event(event);
 }
 
 impl BlockQueue {
@@ -71,20 +67,20 @@ impl BlockQueue {
         self.has_calls
     }
 
-    pub(super) fn start_block(&mut self, id: &str, slot: QueuedContent, out: &mut Output<'_>) {
-        self.push(QueuedBlock::new(id, slot), out);
+    pub(super) fn start_block(&mut self, id: &str, content: QueuedContent, out: &mut Output<'_>) {
+        self.push(QueuedBlock::new(id, content), out);
     }
 
     pub(super) fn push_whole(
         &mut self,
         id: &str,
-        slot: QueuedContent,
+        content: QueuedContent,
         text: &str,
         extra: &Fields,
         out: &mut Output<'_>,
     ) {
         let (text, extra) = (text.to_owned(), extra.clone());
-        self.push(QueuedBlock { text, extra, ended: true, ..QueuedBlock::new(id, slot) }, out);
+        self.push(QueuedBlock { text, extra, ended: true, ..QueuedBlock::new(id, content) }, out);
     }
 
     fn push(&mut self, block: QueuedBlock, out: &mut Output<'_>) {
@@ -114,7 +110,7 @@ impl BlockQueue {
 
     pub(super) fn fold_data(&mut self, id: &str, event: &Event<'_>) {
         if let Some(QueuedBlock { content: QueuedContent::Data(msg), .. }) = self.get(id) {
-            fold_event(msg, event);
+            let _ = msg.append_event(event);
         }
     }
 
@@ -232,6 +228,10 @@ impl QueuedBlock {
         }
     }
 
+    fn is_thinking(&self) -> bool {
+        matches!(self.content, QueuedContent::Thinking)
+    }
+
     /// Whether its text is written as it comes while it is the first block.
     fn is_live(&self) -> bool {
         matches!(self.content, QueuedContent::Text | QueuedContent::Thinking)
@@ -242,7 +242,7 @@ impl QueuedBlock {
         match &self.content {
             QueuedContent::Text | QueuedContent::Thinking => {
                 // Redacted thinking is another type of block, so the start waits.
-                if matches!(self.content, QueuedContent::Text) {
+                if !self.is_thinking() {
                     self.write_block_start(index, out);
                 }
                 self.write_text(&text, index, out);
@@ -283,18 +283,13 @@ impl QueuedBlock {
     }
 
     fn write_block_start(&mut self, index: u64, out: &mut Output<'_>) {
-        if self.begun {
+        if std::mem::replace(&mut self.begun, true) {
             return;
         }
-        self.begun = true;
-        let fields = match self.content {
-            QueuedContent::Thinking => {
-                fields! { "type": "thinking", "thinking": "", "signature": "" }
-            }
-            QueuedContent::Text
-            | QueuedContent::ToolCall { .. }
-            | QueuedContent::Data(_)
-            | QueuedContent::Item(_) => content::plain_text(""),
+        let fields = if self.is_thinking() {
+            fields! { "type": "thinking", "thinking": "", "signature": "" }
+        } else {
+            content::plain_text("")
         };
         out.start_block(&fields, index);
     }
@@ -307,20 +302,16 @@ impl QueuedBlock {
         }
         self.write_block_start(index, out);
         self.has_written = true;
-        match self.content {
-            QueuedContent::Thinking => out.push_delta(Delta::Thinking { thinking: text }, index),
-            QueuedContent::Text
-            | QueuedContent::ToolCall { .. }
-            | QueuedContent::Data(_)
-            | QueuedContent::Item(_) => {
-                out.push_delta(Delta::Text { text }, index);
-            }
+        if self.is_thinking() {
+            out.push_delta(Delta::Thinking { thinking: text }, index);
+        } else {
+            out.push_delta(Delta::Text { text }, index);
         }
     }
 
     /// Ends such a block, with its signature or citations.
     fn write_block_end(&mut self, index: u64, out: &mut Output<'_>) {
-        let is_thinking = matches!(self.content, QueuedContent::Thinking);
+        let is_thinking = self.is_thinking();
         if is_thinking && !self.begun {
             let block = ThinkingBlock { rest: self.extra.clone(), ..ThinkingBlock::default() };
             if content::redacted_data(&self.extra).is_some()

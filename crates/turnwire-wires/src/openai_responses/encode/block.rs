@@ -2,6 +2,7 @@
 
 use super::super::item::{self, CUSTOM_CALL, IMAGE_CALL, ITEM_ID};
 use super::super::item_id::ItemId;
+use super::IdSpace;
 use super::frame::{self, Part};
 use crate::stream::Frames;
 use std::fmt::Write;
@@ -45,6 +46,10 @@ impl OutputKind {
 
     pub(super) fn is_call(&self) -> bool {
         matches!(self, Self::ToolCall { .. })
+    }
+
+    pub(super) fn id_space(&self) -> IdSpace {
+        if self.is_call() { IdSpace::Call } else { IdSpace::Block }
     }
 }
 
@@ -245,7 +250,6 @@ impl OutputBlock {
     pub(super) fn write_start(&mut self, number: &mut u64, index: usize, out: &mut Frames) {
         self.prepare_delta_prefix(index);
         let id = &self.item_id;
-        let mut put = FrameWriter { number, out };
         if matches!(self.part_state, PartState::First) {
             let item = match &self.kind {
                 OutputKind::Text => Json::from_value(&frame::Message {
@@ -265,7 +269,7 @@ impl OutputBlock {
             };
             if let Ok(item) = &item {
                 let added = frame::ItemFrame { output_index: index, item };
-                put.write_frame("response.output_item.added", &added);
+                frame::write_frame("response.output_item.added", number, &added, out);
             }
         }
         let is_text = matches!(
@@ -288,17 +292,21 @@ impl OutputBlock {
         if std::mem::replace(&mut self.part_state, PartState::Open).is_open() {
             return;
         }
-        let mut put = FrameWriter { number, out };
         match &self.kind {
             OutputKind::Text => {
                 let nothing = Fields::default();
                 let part = Part::text("", &nothing);
-                put.write_frame("response.content_part.added", &self.at_part(index, &part));
+                frame::write_frame(
+                    "response.content_part.added",
+                    number,
+                    &self.at_part(index, &part),
+                    out,
+                );
             }
             OutputKind::Thinking => {
                 let part = Part::summary("");
                 let added = self.at_summary(index, &part);
-                put.write_frame("response.reasoning_summary_part.added", &added);
+                frame::write_frame("response.reasoning_summary_part.added", number, &added, out);
             }
             OutputKind::ToolCall { .. } | OutputKind::Data { .. } | OutputKind::Item(_) => {}
         }
@@ -347,7 +355,6 @@ impl OutputBlock {
     /// Writes the frames between the last delta and the end of the item.
     pub(super) fn write_end(&self, number: &mut u64, index: usize, out: &mut Frames) {
         let (item_id, text) = (self.item_id.as_str(), self.text.as_str());
-        let mut put = FrameWriter { number, out };
         match &self.kind {
             OutputKind::Text => {
                 let done = frame::TextDone {
@@ -355,11 +362,16 @@ impl OutputBlock {
                     output_index: index,
                     content_index: 0,
                     text,
-                    logprobs: &[],
+                    logprobs: frame::ListField::read(&self.extra, "logprobs"),
                 };
-                put.write_frame("response.output_text.done", &done);
+                frame::write_frame("response.output_text.done", number, &done, out);
                 let part = Part::text(text, &self.extra);
-                put.write_frame("response.content_part.done", &self.at_part(index, &part));
+                frame::write_frame(
+                    "response.content_part.done",
+                    number,
+                    &self.at_part(index, &part),
+                    out,
+                );
             }
             OutputKind::Thinking if self.part_state.is_open() => {
                 let done = frame::SummaryDone {
@@ -368,11 +380,13 @@ impl OutputBlock {
                     summary_index: self.part,
                     text,
                 };
-                put.write_frame("response.reasoning_summary_text.done", &done);
+                frame::write_frame("response.reasoning_summary_text.done", number, &done, out);
                 let part = Part::summary(text);
-                put.write_frame(
+                frame::write_frame(
                     "response.reasoning_summary_part.done",
+                    number,
                     &self.at_summary(index, &part),
+                    out,
                 );
             }
             OutputKind::ToolCall { name, .. } => {
@@ -380,14 +394,12 @@ impl OutputBlock {
                 let input = self.input(text);
                 let name = (!is_custom).then_some(name.as_str());
                 let done = frame::CallDone { item_id, output_index: index, name, input };
-                put.write_frame(
-                    if is_custom {
-                        "response.custom_tool_call_input.done"
-                    } else {
-                        "response.function_call_arguments.done"
-                    },
-                    &done,
-                );
+                let frame_name = if is_custom {
+                    "response.custom_tool_call_input.done"
+                } else {
+                    "response.function_call_arguments.done"
+                };
+                frame::write_frame(frame_name, number, &done, out);
             }
             OutputKind::Thinking | OutputKind::Data { .. } | OutputKind::Item(_) => {}
         }
@@ -413,17 +425,4 @@ impl OutputBlock {
 
 fn cannot_serialize() -> turnwire_core::Error {
     turnwire_core::Error::new(turnwire_core::ErrorKind::WrongShape, "it cannot be written")
-}
-
-struct FrameWriter<'a> {
-    number: &'a mut u64,
-    out: &'a mut Frames,
-}
-
-impl FrameWriter<'_> {
-    fn write_frame<T: serde::Serialize>(&mut self, name: &'static str, body: &T) {
-        let frame = frame::Frame { r#type: name, sequence_number: *self.number, body };
-        self.out.push(name, &frame);
-        *self.number += 1;
-    }
 }

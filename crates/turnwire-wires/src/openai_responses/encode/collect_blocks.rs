@@ -2,7 +2,7 @@
 
 use super::super::NAME;
 use super::block::{BlockState, OutputBlock, OutputKind};
-use super::{IdSpace, OpenResponse, frame};
+use super::{IdSpace, OpenResponse};
 use crate::provider;
 use crate::stream::Frames;
 use turnwire_core::block::DataKind;
@@ -12,11 +12,7 @@ use turnwire_core::{ContentBlock, Event, Fields, Json, Source};
 impl OpenResponse {
     pub(super) fn begin_block(&mut self, kind: OutputKind, id: &str, out: &mut Frames) {
         self.announce(out);
-        let id_space = if matches!(kind, OutputKind::ToolCall { .. }) {
-            IdSpace::Call
-        } else {
-            IdSpace::Block
-        };
+        let id_space = kind.id_space();
         let position = self.blocks.len();
         let Some(places) = self.positions.get_mut(id_space as usize) else { return };
         if !id.is_empty() && places.contains_key(id) {
@@ -146,49 +142,27 @@ impl OpenResponse {
         if self.reasoning.as_ref().is_some_and(|open| open.index == index) {
             self.reasoning = None;
         }
-        self.write_frame(
-            out,
-            "response.output_item.done",
-            &frame::ItemFrame { output_index: index, item: &item },
-        );
+        self.write_item_done(index, &item, out);
         if let Some(slot) = self.output.get_mut(index) {
             *slot = None;
         }
     }
 
     pub(super) fn write_whole_block(&mut self, block: &ContentBlock, out: &mut Frames) {
-        match block {
-            ContentBlock::Text(block) => {
-                self.push_whole_block(OutputKind::Text, &block.id, &block.text, &block.rest, out);
-            }
-            ContentBlock::Thinking(block) => {
-                self.push_whole_block(
-                    OutputKind::Thinking,
-                    &block.id,
-                    &block.thinking,
-                    &block.rest,
-                    out,
-                );
-            }
+        let (kind, text, extra) = match block {
+            ContentBlock::Text(block) => (OutputKind::Text, &block.text, &block.rest),
+            ContentBlock::Thinking(block) => (OutputKind::Thinking, &block.thinking, &block.rest),
             ContentBlock::Data(block) => {
                 // An older image block may have none.
                 let default = (block.kind == DataKind::Image).then_some("image/png");
                 let media_type = block.media_type().or(default).map(str::to_owned);
-                if let Source::Base64(source) = &block.source {
-                    let kind = OutputKind::Data { media_type, url: false };
-                    self.push_whole_block(kind, &block.id, &source.data, &block.rest, out);
-                }
+                let Source::Base64(source) = &block.source else { return };
+                (OutputKind::Data { media_type, url: false }, &source.data, &block.rest)
             }
             ContentBlock::ToolCall(call) => {
-                self.push_whole_block(
-                    OutputKind::tool_call(&call.name),
-                    &call.id,
-                    &call.input,
-                    &call.rest,
-                    out,
-                );
+                (OutputKind::tool_call(&call.name), &call.input, &call.rest)
             }
-            ContentBlock::ToolResult(result) => self.mark_served(&result.id, out),
+            ContentBlock::ToolResult(result) => return self.mark_served(&result.id, out),
             ContentBlock::Other(fields) => {
                 if let Some(item) = provider::block_to_item(NAME, fields)
                     && let Ok(item) = Json::from_value(&item)
@@ -197,9 +171,11 @@ impl OpenResponse {
                     self.blocks.push(OutputBlock::new(OutputKind::Item(item), ""));
                     self.release_blocks(false, out);
                 }
+                return;
             }
-            ContentBlock::Hint(_) => {}
-        }
+            ContentBlock::Hint(_) => return,
+        };
+        self.push_whole_block(kind, block.id(), text, extra, out);
     }
 
     pub(super) fn push_whole_block(
@@ -210,7 +186,7 @@ impl OpenResponse {
         extra: &Fields,
         out: &mut Frames,
     ) {
-        let id_space = if kind.is_call() { IdSpace::Call } else { IdSpace::Block };
+        let id_space = kind.id_space();
         let before = self.blocks.len();
         self.begin_block(kind, id, out);
         if before < self.blocks.len() {

@@ -1,6 +1,7 @@
 //! The frames of the stream to clients.
 
 use super::settings::ResponseSettings;
+use crate::stream::Frames;
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,6 +16,17 @@ pub(super) struct Frame<'a, T: Serialize> {
     pub sequence_number: u64,
     #[serde(flatten)]
     pub body: &'a T,
+}
+
+/// Writes a frame with the next sequence number.
+pub(super) fn write_frame<T: Serialize>(
+    name: &'static str,
+    number: &mut u64,
+    body: &T,
+    out: &mut Frames,
+) {
+    out.push(name, &Frame { r#type: name, sequence_number: *number, body });
+    *number += 1;
 }
 
 /// A frame with the response in it.
@@ -66,7 +78,7 @@ pub(super) struct TextDone<'a> {
     pub output_index: usize,
     pub content_index: usize,
     pub text: &'a str,
-    pub logprobs: &'a [u8],
+    pub logprobs: ListField<'a>,
 }
 
 #[derive(Serialize)]
@@ -97,9 +109,27 @@ pub(super) enum Input<'a> {
 
 /// A part of a message, or of a summary.
 pub(super) enum Part<'a> {
-    Text { text: &'a str, annotations: Option<&'a Json>, logprobs: Option<&'a Json> },
+    Text { text: &'a str, annotations: ListField<'a>, logprobs: ListField<'a> },
     Refusal(&'a str),
     Summary(&'a str),
+}
+
+/// A list in the extra fields of a block, which is written as an empty one if it is missing.
+pub(super) struct ListField<'a>(Option<&'a Json>);
+
+impl<'a> ListField<'a> {
+    pub(super) fn read(extra: &'a Fields, key: &str) -> Self {
+        Self(extra.raw(key).filter(|value| value.text().starts_with('[')))
+    }
+}
+
+impl Serialize for ListField<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Some(list) => list.serialize(serializer),
+            None => [(); 0].serialize(serializer),
+        }
+    }
 }
 
 impl<'a> Part<'a> {
@@ -107,7 +137,7 @@ impl<'a> Part<'a> {
         if crate::provider::is_refusal(extra) {
             return Self::Refusal(text);
         }
-        let list = |key| extra.raw(key).filter(|value: &&Json| value.text().starts_with('['));
+        let list = |key| ListField::read(extra, key);
         Self::Text { text, annotations: list("annotations"), logprobs: list("logprobs") }
     }
 
@@ -122,12 +152,8 @@ impl Serialize for Part<'_> {
         match self {
             Self::Text { text, annotations, logprobs } => {
                 map.serialize_entry("type", "output_text")?;
-                for (key, list) in [("annotations", annotations), ("logprobs", logprobs)] {
-                    match list {
-                        Some(list) => map.serialize_entry(key, list)?,
-                        None => map.serialize_entry(key, &[(); 0])?,
-                    }
-                }
+                map.serialize_entry("annotations", annotations)?;
+                map.serialize_entry("logprobs", logprobs)?;
                 map.serialize_entry("text", text)?;
             }
             Self::Refusal(text) => {

@@ -13,6 +13,8 @@ use turnwire_core::{Fields, Json};
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct ResponseSettings {
     background: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conversation: Option<Fields>,
     frequency_penalty: f64,
     instructions: Option<String>,
     max_output_tokens: Option<u64>,
@@ -62,6 +64,7 @@ impl ResponseSettings {
         let tool_choice = body.raw("tool_choice").filter(|choice| !choice.is_null()).cloned();
         Self {
             background: read(body, "background").unwrap_or_default(),
+            conversation: string_field(body, "conversation").map(|id| fields! { "id": id }),
             frequency_penalty: read(body, "frequency_penalty").unwrap_or_default(),
             instructions: string_field(body, "instructions"),
             max_output_tokens: read(body, "max_output_tokens"),

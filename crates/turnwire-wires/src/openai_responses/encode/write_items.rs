@@ -3,8 +3,9 @@
 use super::super::{error, item};
 use super::block::{BlockState, OutputBlock, OutputKind, PartState};
 use super::frame::{self, ErrorBody, Incomplete, Part, Response};
-use super::{Delivery, OpenReasoning, OpenResponse, ResponseEnd};
+use super::{Delivery, OpenReasoning, OpenResponse, ResponseEnd, write_lifecycle};
 use crate::stream::Frames;
+use serde::Serialize;
 use turnwire_core::event::ReplyEnd;
 use turnwire_core::{Fields, FinishedReason, Json, ReplyError};
 
@@ -111,13 +112,19 @@ impl OpenResponse {
         self.item_done(index, item, out);
     }
 
+    pub(super) fn write_item_done<T: Serialize>(
+        &mut self,
+        index: usize,
+        item: &T,
+        out: &mut Frames,
+    ) {
+        let done = frame::ItemFrame { output_index: index, item };
+        frame::write_frame("response.output_item.done", &mut self.number, &done, out);
+    }
+
     pub(super) fn item_done(&mut self, index: usize, item: Option<Json>, out: &mut Frames) {
         let Some(item) = item else { return };
-        self.write_frame(
-            out,
-            "response.output_item.done",
-            &frame::ItemFrame { output_index: index, item: &item },
-        );
+        self.write_item_done(index, &item, out);
         if let Some(slot) = self.output.get_mut(index) {
             *slot = Some(item);
         }
@@ -250,10 +257,7 @@ impl OpenResponse {
         if self.delivery == Delivery::Whole {
             self.whole = Json::from_value(&response).ok();
         }
-        let frame =
-            frame::Lifecycle { r#type: name, sequence_number: self.number, response: &response };
-        out.push(name, &frame);
-        self.number += 1;
+        write_lifecycle(name, &mut self.number, &response, out);
     }
 }
 

@@ -1,13 +1,13 @@
 //! One round of `bench replies`: starts replies, follows them, stops them.
 
-use crate::bench::connection::{Connection, ReceiveBuffer, ResponseStream};
+use crate::bench::connection::ResponseStream;
 use crate::bench::delta_marks::{MarkScanner, OrderCheck};
 use crate::bench::error::{BenchError, Result};
 use crate::bench::latency::Latency;
 use crate::bench::process::{allow_open_files, processor_time, resident_kib};
 use crate::bench::progress::Progress;
 use crate::bench::report::per_second;
-use crate::bench::sessions::{Cleanup, Sessions, join_all};
+use crate::bench::sessions::{Cleanup, Sessions, join_all, request_all};
 use crate::bench::target::BenchTarget;
 use crate::bench::watchers;
 use serde_json::{Value, json};
@@ -17,11 +17,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::task::JoinSet;
 use turnwire_agent::model::clock::{ClockRequest, TimedToken};
-
 /// The longest time from the end to the last subscriber.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
-/// How many replies are started or stopped concurrently.
-const CONNECTIONS: usize = 32;
 /// The longest round.
 const MAX_SECONDS: u32 = 600;
 
@@ -101,7 +98,7 @@ impl RoundSettings {
         })
         .await?;
 
-        let wish =
+        let request =
             ClockRequest { tokens: (rate * MAX_SECONDS).min(ClockRequest::MAX_TOKENS), rate };
         let shared = Arc::new(Shared {
             begin: Instant::now(),
@@ -120,7 +117,7 @@ impl RoundSettings {
         for stream in streams {
             watching.spawn(watch_replies(Arc::clone(&shared), stream));
         }
-        let ids = start_replies(server, &sessions.names, wish).await?;
+        let ids = start_replies(server, &sessions.names, request).await?;
         tokio::time::sleep(Duration::from_secs(u64::from(self.warm_up))).await;
         let used_before = self.pid.map(processor_time).transpose()?;
         shared.from.store(shared.now(), Ordering::Relaxed);
@@ -138,7 +135,7 @@ impl RoundSettings {
         if shared.received.load(Ordering::Relaxed) == 0 {
             sessions.finish(self.after).await?;
             return Err(BenchError::new(format!(
-                "no token came: the model of the agent {} has to be one that tells the time, such as \
+                "received no token: the model of the agent {} must put the time into its tokens, such as \
                  \"clock\"",
                 self.agent
             )));
@@ -169,21 +166,20 @@ impl RoundSettings {
 async fn start_replies(
     server: &Arc<BenchTarget>,
     sessions: &[String],
-    wish: ClockRequest,
+    request: ClockRequest,
 ) -> Result<Vec<(String, String)>> {
-    let body = format!(r#"{{"content":"{wish}"}}"#);
+    let body = format!(r#"{{"content":"{request}"}}"#);
     let requests = sessions.iter().map(|name| {
         let path = format!("/v1/sessions/{name}/messages");
         (name.clone(), server.post_request(&path, &body))
     });
-    let answers = request_each(server, "a message", requests.collect()).await?;
-    let reply = |(name, answer): (String, Vec<u8>)| {
-        let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
+    request_all(server, ("messages", "a message"), requests.collect(), |name, answer| {
+        let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
         let id = answer.get("reply_id").and_then(Value::as_str);
         let id = id.ok_or_else(|| BenchError::new("a message was answered without a reply_id"))?;
         Ok((name, id.to_owned()))
-    };
-    answers.into_iter().map(reply).collect()
+    })
+    .await
 }
 
 /// Stops the replies.
@@ -193,33 +189,8 @@ async fn stop_replies(server: &Arc<BenchTarget>, replies: &[(String, String)]) -
         let path = format!("/v1/sessions/{name}/events");
         (name.clone(), server.post_request(&path, &body.to_string()))
     });
-    request_each(server, "stopping a reply", requests.collect()).await.map(drop)
-}
-
-/// Sends a request per session, over several connections, and returns the responses.
-async fn request_each(
-    server: &Arc<BenchTarget>,
-    what: &'static str,
-    mut requests: Vec<(String, Vec<u8>)>,
-) -> Result<Vec<(String, Vec<u8>)>> {
-    let most = requests.len().div_ceil(CONNECTIONS).max(1);
-    let answers = Arc::new(Mutex::new(Vec::with_capacity(requests.len())));
-    let mut hands = JoinSet::new();
-    while !requests.is_empty() {
-        let some = requests.split_off(requests.len().saturating_sub(most));
-        let (server, answers) = (Arc::clone(server), Arc::clone(&answers));
-        hands.spawn(async move {
-            let mut conn = Connection::open(&server, ReceiveBuffer::Default).await?;
-            for (name, request) in some {
-                let answer = conn.send_ok_request(what, &request).await?.to_vec();
-                answers.lock().unwrap_or_else(PoisonError::into_inner).push((name, answer));
-            }
-            Ok(())
-        });
-    }
-    join_all(hands).await?;
-    let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(std::mem::take(&mut *answers))
+    let labels = ("stopping", "stopping a reply");
+    request_all(server, labels, requests.collect(), |_, _| Ok(())).await.map(drop)
 }
 
 async fn watch_replies(shared: Arc<Shared>, mut stream: ResponseStream) -> Result<()> {

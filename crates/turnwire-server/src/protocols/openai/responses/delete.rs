@@ -7,6 +7,7 @@ use super::find_response;
 use super::input::input_messages;
 use crate::app::App;
 use crate::auth::Caller;
+use crate::cluster::operation::take_ownership;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::Path;
 use crate::turns::journal::stamp_event;
@@ -59,6 +60,7 @@ pub async fn delete(
     let session = &found.session;
     let message = stamp_event(Event::new("", Message { message: Box::new(msg) }), session);
     let supersede = stamp_event(Event::new("", Supersede { message_ids }), session);
+    take_ownership(&app, session).await?;
     let touched = [reply.as_str(), mark.as_str()];
     let change = session.transact(&touched, |tx| {
         if tx.reply(reply).is_some() {

@@ -40,6 +40,14 @@ pub struct ItemList {
     has_more: bool,
 }
 
+impl ItemList {
+    /// All of these items.
+    pub(in super::super) fn whole(items: Vec<Fields>) -> Self {
+        let (first_id, last_id) = (items.first().and_then(item_id), items.last().and_then(item_id));
+        Self { object: "list", data: items, first_id, last_id, has_more: false }
+    }
+}
+
 impl ItemQuery {
     /// The page of these items, which are the oldest first.
     pub(in super::super) fn page(&self, mut items: Vec<Fields>) -> ApiResult<ItemList> {
@@ -60,8 +68,7 @@ impl ItemQuery {
         }
         let has_more = items.len() > limit;
         items.truncate(limit);
-        let (first_id, last_id) = (items.first().and_then(item_id), items.last().and_then(item_id));
-        Ok(ItemList { object: "list", data: items, first_id, last_id, has_more })
+        Ok(ItemList { has_more, ..ItemList::whole(items) })
     }
 }
 

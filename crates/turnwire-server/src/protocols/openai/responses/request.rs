@@ -1,13 +1,18 @@
 //! The body of `POST /v1/responses`.
 
-use super::item_reference::InputItem;
+use super::compact;
+use super::item_reference::{InputItem, resolve_references};
 use super::wire;
+use crate::app::App;
+use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use std::sync::Arc;
 use turnwire_agent::{ClientContext, ClientTool};
-use turnwire_core::{ContentBlock, Fields, Msg, ToolResult};
+use turnwire_core::{ContentBlock, Fields, Json, Msg, ToolResult};
+use turnwire_log::Session;
 use turnwire_wires::openai_responses::read_tools;
 use turnwire_wires::{ModelOptions, native};
 
@@ -54,6 +59,10 @@ impl CreateRequest {
         }
         let stream = take_field(&mut body, "stream")?.unwrap_or_default();
         let background = take_field(&mut body, "background")?.unwrap_or_default();
+        // The response repeats these.
+        body.insert_some("previous_response_id", previous.as_deref());
+        body.insert_some("conversation", conversation.as_deref());
+        body.insert_some("background", Some(true).filter(|_| background));
         let wire = wire()?.name.to_owned();
         let options = ModelOptions::read(&wire, &body);
         let options = options.map_err(|error| invalid_request(error.to_string()))?;
@@ -111,9 +120,23 @@ fn parse_items(input: &str) -> ApiResult<Vec<InputItem>> {
         .map_err(|_| invalid_request("`input` must be a string or a list of items"))?;
     let mut items = Vec::with_capacity(list.len());
     for (at, raw) in list.into_iter().enumerate() {
-        items.extend(parse_item(raw, at)?);
+        items.extend(parse_item(raw.get(), &format!("input[{at}]"))?);
     }
     Ok(items)
+}
+
+/// The messages of items that are added to a session.
+pub(in super::super) async fn parse_input(
+    app: &App,
+    caller: &Caller,
+    session: &Arc<Session>,
+    items: Vec<Fields>,
+) -> ApiResult<Vec<Msg>> {
+    let mut parsed = Vec::with_capacity(items.len());
+    for (at, item) in items.iter().enumerate() {
+        parsed.extend(parse_item(Json::from(item).text(), &format!("items[{at}]"))?);
+    }
+    resolve_references(app, caller, session.agent(), Some(session), parsed).await
 }
 
 #[derive(Deserialize)]
@@ -124,16 +147,13 @@ struct ItemHead {
     id: Option<String>,
 }
 
-fn parse_item(raw: &RawValue, at: usize) -> ApiResult<Option<InputItem>> {
-    let place = format!("input[{at}]");
-    let head: ItemHead = serde_json::from_str(raw.get())
+fn parse_item(raw: &str, place: &str) -> ApiResult<Option<InputItem>> {
+    let head: ItemHead = serde_json::from_str(raw)
         .map_err(|error| invalid_request(format!("{place} is not a valid item: {error}")))?;
     let msg = match (head.r#type.as_deref(), head.role.as_deref()) {
-        (None | Some("message"), Some("user")) => user_message(raw.get(), &place)?,
-        (None | Some("message"), Some("system" | "developer")) => {
-            system_message(raw.get(), &place)?
-        }
-        (None | Some("message"), Some("assistant")) => parse_message(raw.get(), &place)?,
+        (None | Some("message"), Some("user")) => user_message(raw, place)?,
+        (None | Some("message"), Some("system" | "developer")) => system_message(raw, place)?,
+        (None | Some("message"), Some("assistant")) => parse_message(raw, place)?,
         // The short form of a reference has no type.
         (Some("item_reference"), _) | (None, None) if head.id.is_some() => {
             return Ok(head.id.map(InputItem::Reference));
@@ -153,15 +173,16 @@ fn parse_item(raw: &RawValue, at: usize) -> ApiResult<Option<InputItem>> {
             if head.call_id.is_none_or(|id| id.is_empty()) {
                 return Err(invalid_request(format!("{place} has no `call_id`")));
             }
-            let msg = parse_message(raw.get(), &place)?;
+            let msg = parse_message(raw, place)?;
             if msg.first::<ToolResult>().is_none() {
                 return Err(invalid_request(format!("{place} is not a tool result")));
             }
             native::keep_result_parts(msg, wire()?.name)
         }
+        (Some("compaction"), _) if let Some(msg) = compact::read_item(raw, place)? => msg,
         // Calls, reasoning: items that only a model creates.
         (Some(_), _) => {
-            return Ok(parse_message(raw.get(), &place).ok().map(InputItem::Message));
+            return Ok(parse_message(raw, place).ok().map(InputItem::Message));
         }
     };
     Ok(Some(InputItem::Message(msg)))

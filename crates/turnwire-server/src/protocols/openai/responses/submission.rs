@@ -5,7 +5,8 @@ use super::request::{CreateRequest, invalid_request};
 use super::response_id::{FoundResponse, ResponseId};
 use crate::app::App;
 use crate::auth::Caller;
-use crate::error::ApiResult;
+use crate::deliveries::Delivery;
+use crate::error::{ApiError, ApiResult};
 use crate::protocols::client_turn::{ClientTurn, ReplyPart};
 use crate::protocols::conversation::Conversation;
 use crate::protocols::openai::conversations::find_conversation;
@@ -32,15 +33,15 @@ pub(super) struct Submission<'r> {
 }
 
 impl Submission<'_> {
-    /// Stores what is new in the request, and returns its response.
-    pub async fn submit(&self, request: CreateRequest) -> ApiResult<FoundResponse> {
+    /// Stores what is new in the request, and returns its response and the delivery of it.
+    pub async fn submit(&self, request: CreateRequest) -> ApiResult<(FoundResponse, Delivery)> {
         let Self { app, caller, uri, headers, body } = *self;
         let named = NamedSession::find(app, caller, headers, &request).await?;
         let CreateRequest { model, context, input, .. } = request;
         let messages = resolve_references(app, caller, &model, named.session(), input).await?;
         let context = ClientContext { system: SystemMessage::collect(&messages), ..context };
         let extra = &context.extra;
-        let conversation = Conversation::new(app, caller, &model, &messages, headers, extra, body);
+        let conversation = Conversation::new(app, caller, &model, messages, headers, extra, body);
         let conversation = conversation.with_joined_calls(app, caller).await?;
         let agent = model.as_str();
         let turn = ClientTurn { app, caller, uri, headers, body, agent, context, conversation };
@@ -84,7 +85,7 @@ impl Submission<'_> {
     }
 
     /// A response that was just started.
-    async fn find_started(&self, part: ReplyPart) -> ApiResult<FoundResponse> {
+    async fn find_started(&self, part: ReplyPart) -> ApiResult<(FoundResponse, Delivery)> {
         let results = match part.begin {
             ReplyPosition::After(cursor) => Some(cursor.next()),
             ReplyPosition::Start | ReplyPosition::Snapshot | ReplyPosition::SnapshotAt(_) => None,
@@ -92,7 +93,8 @@ impl Submission<'_> {
         let id =
             ResponseId { session: part.session.id().to_owned(), reply: part.reply_id, results };
         let found = ResponseId::find(&id.to_string(), self.app, self.caller).await?;
-        found.ok_or_else(|| turnwire_log::Error::NoSession.into())
+        let found = found.ok_or(turnwire_log::Error::NoSession)?;
+        Ok((found, part.delivery))
     }
 }
 
@@ -151,10 +153,12 @@ impl NamedSession {
 
 /// The response that a request continues.
 async fn find_previous(app: &App, caller: &Caller, id: &str) -> ApiResult<FoundResponse> {
-    let found = ResponseId::find(id, app, caller).await?;
-    found.ok_or_else(|| {
-        invalid_request(format!("Previous response with id '{id}' not found."))
-            .kind("previous_response_not_found")
-            .hint("it, or its session, may have been deleted")
-    })
+    ResponseId::find(id, app, caller).await?.ok_or_else(|| previous_not_found(id))
+}
+
+/// 400: there is no such response to continue from.
+pub(super) fn previous_not_found(id: &str) -> ApiError {
+    invalid_request(format!("Previous response with id '{id}' not found."))
+        .kind("previous_response_not_found")
+        .hint("send the whole input without `previous_response_id`")
 }

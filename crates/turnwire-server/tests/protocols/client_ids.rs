@@ -1,0 +1,128 @@
+//! Ids that programs send for their conversations, and the settings of `[conversations]`.
+
+use crate::chat;
+use crate::conversations::{ALL, Client};
+use crate::harness::{ProtocolCase, TestServer};
+
+/// Where a client sends an id.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Header(&'static str),
+    Field(&'static str),
+}
+
+/// The places that the default settings name.
+const DEFAULTS: [Place; 5] = [
+    Place::Header("X-Claude-Code-Session-Id"),
+    Place::Header("session-id"),
+    Place::Header("session_id"),
+    Place::Header("x-session-id"),
+    Place::Field("prompt_cache_key"),
+];
+
+fn client<'s>(
+    server: &'s TestServer,
+    protocol: &'static ProtocolCase,
+    place: Place,
+    id: &'static str,
+) -> Client<'s> {
+    let mut client = Client::new(server, protocol);
+    match place {
+        Place::Header(name) => client.headers.push((name, id)),
+        Place::Field(name) => client.fields.push((name, id)),
+    }
+    client
+}
+
+/// Whether a client with another id, and one with the same, continue a session whose history they have.
+async fn who_continues(
+    server: &TestServer,
+    protocol: &'static ProtocolCase,
+    place: Place,
+) -> [bool; 2] {
+    let mut first = client(server, protocol, place, "one");
+    let (_, session) = first.say("hello").await;
+    let mut other = client(server, protocol, place, "two");
+    other.history.clone_from(&first.history);
+    let (seen, of_other) = other.say("other").await;
+    assert_eq!(seen, "hello A other", "what the client has said is never lost");
+    let mut same = client(server, protocol, place, "one");
+    same.history = if of_other == session { other.history } else { first.history };
+    let (_, of_same) = same.say("same").await;
+    [of_other == session, of_same == session]
+}
+
+#[tokio::test]
+async fn conversations_with_different_ids_are_never_continued_as_one() {
+    for protocol in ALL {
+        for place in DEFAULTS {
+            let server = TestServer::new(protocol.path);
+            let found = who_continues(&server, protocol, place).await;
+            assert_eq!(found, [false, true], "{} {place:?}", protocol.path);
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_id_for_several_conversations_does_not_mix_them() {
+    // Programs ask for a title with the id of the conversation.
+    for protocol in ALL {
+        let server = TestServer::new(protocol.path);
+        let place = Place::Header("x-session-id");
+        let mut main = client(&server, protocol, place, "one");
+        let mut title = client(&server, protocol, place, "one");
+        let (_, session) = main.say("Fix the bug.").await;
+        let (seen, beside) = title.say("Generate a title: Fix the bug.").await;
+        assert_eq!(seen, "Generate a title: Fix the bug.");
+        assert_ne!(beside, session);
+        let next = main.say("Thanks.").await;
+        assert_eq!(next, ("Fix the bug. A Thanks.".to_owned(), session));
+        assert_eq!(title.say("Shorter.").await.1, beside);
+        assert_eq!(server.sessions().await, 2);
+    }
+}
+
+#[tokio::test]
+async fn a_client_without_an_id_continues_a_conversation_that_has_one() {
+    let server = TestServer::new(chat::CASE.path);
+    let mut program = client(&server, &chat::CASE, Place::Header("session-id"), "one");
+    let (_, session) = program.say("hello").await;
+    let mut other = Client::new(&server, &chat::CASE);
+    other.history.clone_from(&program.history);
+    assert_eq!(other.say("go on").await.1, session);
+    program.history.clone_from(&other.history);
+    assert_eq!(program.say("more").await.1, session);
+}
+
+#[tokio::test]
+async fn the_settings_name_other_ids_or_none() {
+    let settings =
+        "[conversations]\nid_headers = [\"x-session-id\", \"x-chat\"]\nid_fields = [\"chat\"]\n";
+    for (settings, place, expected) in [
+        (settings, Place::Header("x-chat"), [false, true]),
+        (settings, Place::Header("x-session-id"), [false, true]),
+        (settings, Place::Field("chat"), [false, true]),
+        // These are not in the lists any more, and do not count.
+        (settings, Place::Header("session-id"), [true, true]),
+        (settings, Place::Field("prompt_cache_key"), [true, true]),
+        ("[conversations]\nid_headers = []\n", Place::Header("x-session-id"), [true, true]),
+        ("[conversations]\nid_fields = []\n", Place::Field("prompt_cache_key"), [true, true]),
+    ] {
+        let server = TestServer::with_settings(chat::CASE.path, settings);
+        assert_eq!(who_continues(&server, &chat::CASE, place).await, expected, "{place:?}");
+    }
+}
+
+#[tokio::test]
+async fn with_recognition_turned_off_each_request_starts_a_session() {
+    for protocol in ALL {
+        let server =
+            TestServer::with_settings(protocol.path, "[conversations]\nrecognize = false\n");
+        let mut client = Client::new(&server, protocol);
+        let (_, first) = client.say("one").await;
+        let (seen, second) = client.say("two").await;
+        assert_eq!(seen, "one A two", "the history is taken in");
+        assert_ne!(first, second);
+        assert_eq!(server.sessions().await, 2);
+    }
+}

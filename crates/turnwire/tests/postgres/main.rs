@@ -1,0 +1,7 @@
+//! `--store postgres://…`, from outside.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod bad_input;
+mod commands;
+mod copies;
+mod harness;
