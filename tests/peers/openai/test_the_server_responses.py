@@ -666,3 +666,49 @@ def test_who_may_do_what(tmp_path: Any) -> None:
         bob.responses.create(model="demo", input=[result])
     assert "mine" in ann.responses.create(model="demo", input=[result]).output_text
     server.stop()
+
+
+def test_conversations_and_their_items(client: OpenAI) -> None:
+    conversation = client.conversations.create(
+        items=[{"type": "message", "role": "user", "content": "My name is Ann."}], metadata={"topic": "tea"}
+    )
+    assert conversation.metadata == {"topic": "tea"}
+    added = client.conversations.items.create(
+        conversation.id,
+        items=[
+            {"type": "message", "role": "assistant", "content": "Hello Ann!"},
+            {"type": "message", "role": "user", "content": "hello"},
+        ],
+    )
+    assert [item.type for item in added.data] == ["message", "message"]
+    listed = list(client.conversations.items.list(conversation.id, order="asc", limit=1))
+    assert [item.role for item in listed if item.type == "message"] == ["user", "assistant", "user"]
+    [first, *_] = listed
+    assert first.id
+    assert client.conversations.items.retrieve(first.id, conversation_id=conversation.id) == first
+    assert client.conversations.items.delete(first.id, conversation_id=conversation.id).id == conversation.id
+    with pytest.raises(openai.NotFoundError):
+        client.conversations.items.retrieve(first.id, conversation_id=conversation.id)
+    updated = client.conversations.update(conversation.id, metadata={"topic": "trees"})
+    assert updated.metadata == {"topic": "trees"}
+    response = client.responses.create(model="demo", input="and now?", conversation=conversation.id)
+    assert response.status == "completed"
+    assert len(list(client.conversations.items.list(conversation.id))) >= 4
+    assert client.conversations.delete(conversation.id).deleted
+
+
+def test_a_conversation_is_compacted(client: OpenAI) -> None:
+    said: Any = [
+        {"type": "message", "role": "user", "content": "We launch on Tuesday."},
+        {"type": "message", "role": "assistant", "content": "Noted."},
+    ]
+    compacted = client.responses.compact(model="demo", input=said)
+    assert [item.type for item in compacted.output] == ["message", "compaction"]
+    output: Any = [item.to_dict() for item in compacted.output]
+    response = client.responses.create(model="demo", input=[*output, {"role": "user", "content": "When?"}])
+    assert response.status == "completed"
+    items = client.responses.input_items.list(response.id, order="asc").data
+    texts = [item.content[0].text for item in items if item.type == "message"]
+    assert (texts[0], texts[-1]) == ("We launch on Tuesday.", "When?") and "Noted." in texts[1]
+    again = client.responses.compact(model="demo", previous_response_id=response.id)
+    assert [item.type for item in again.output] == ["message", "message", "compaction"]

@@ -22,7 +22,7 @@ class Invalid(Exception):
 
 @dataclass
 class Conversation:
-    # What was said, in order. `kind` is system, user, image, file, thinking, text (the assistant's), call,
+    # What was said, in order. `kind` is system, user, image, file, thinking, text (the assistant's), audio, call,
     # result or other.
     items: list[Json] = field(default_factory=list)
     tools: list[Json] = field(default_factory=list)
@@ -121,6 +121,8 @@ def read_chat(body: Json, found: Conversation) -> None:
         elif role == "assistant":
             found.add_text("thinking", message.get("reasoning_content") or "")
             found.add_text("text", read_text(content) or message.get("refusal") or "")
+            if message.get("audio"):
+                found.add("audio", audio=message["audio"]["id"])
             for call in message.get("tool_calls") or []:
                 made = call[call["type"]]
                 found.add_call(call["id"], made["name"], made["arguments"] if "arguments" in made else {"text": made["input"]})

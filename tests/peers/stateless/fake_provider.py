@@ -16,6 +16,7 @@ a real provider refuses (a result without its call, a call without its result) i
 By hand: `python fake_provider.py 4010`, then `GET /log` for what it saw, `DELETE /log` to forget it.
 """
 
+import base64
 import hashlib
 import json
 import re
@@ -182,7 +183,22 @@ def pieces_of(text: str) -> list[str]:
     return [text[at : at + 9] for at in range(0, len(text), 9)]
 
 
+def logprobs_of(text: str, count: int) -> list[Json]:
+    """The log probabilities of a text: a piece is a token, and there are `count` alternatives."""
+    tokens = []
+    for piece in pieces_of(text):
+        token = {"token": piece, "logprob": -len(piece) / 16, "bytes": list(piece.encode())}
+        tokens.append(token | {"top_logprobs": [token | {"token": f"{piece}{index}"} for index in range(count)]})
+    return tokens
+
+
 # ---- chat completions ----
+
+
+def chat_logprobs(text: str, body: Json) -> Json | None:
+    if not body.get("logprobs") or not text:
+        return None
+    return {"content": logprobs_of(text, body.get("top_logprobs") or 0), "refusal": None}
 
 
 def chat_body(answer: Answer, body: Json) -> Json:
@@ -192,8 +208,21 @@ def chat_body(answer: Answer, body: Json) -> Json:
             {"id": f"call_{call.id}", "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
             for call in answer.calls
         ]
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": chat_finish(answer)}
+    if speaks(body):
+        message |= {"content": None, "audio": spoken(answer)}
+    choice = {"index": 0, "message": message, "logprobs": chat_logprobs(answer.text, body), "finish_reason": chat_finish(answer)}
     return chat_head(answer, body, "chat.completion") | {"choices": [choice], "usage": chat_usage(answer)}
+
+
+def speaks(body: Json) -> bool:
+    return "audio" in (body.get("modalities") or [])
+
+
+def spoken(answer: Answer) -> Json:
+    """The answer as audio. Its bytes are the text."""
+    digest = hashlib.sha256(answer.text.encode()).hexdigest()[:12]
+    data = base64.b64encode(answer.text.encode()).decode()
+    return {"id": f"audio_{digest}", "expires_at": 1790003600, "data": data, "transcript": answer.text}
 
 
 def chat_head(answer: Answer, body: Json, kind: str) -> Json:
@@ -216,10 +245,20 @@ def chat_stream(answer: Answer, body: Json) -> Iterator[tuple[str | None, Json |
     head = chat_head(answer, body, "chat.completion.chunk")
 
     def chunk(delta: Json, finish: str | None = None) -> tuple[None, Json]:
-        return None, head | {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+        choice = {"index": 0, "delta": delta, "finish_reason": finish}
+        if logprobs := chat_logprobs(delta.get("content") or "", body):
+            choice["logprobs"] = logprobs
+        return None, head | {"choices": [choice]}
 
     yield chunk({"role": "assistant", "content": ""})
-    for piece in pieces_of(answer.text):
+    if speaks(body):
+        audio = spoken(answer)
+        yield chunk({"audio": {"id": audio["id"]}})
+        for at, piece in enumerate(pieces_of(audio["transcript"])):
+            yield chunk({"audio": {"transcript": piece}})
+            yield chunk({"audio": {"data": audio["data"][at * 12 : at * 12 + 12]}})
+        yield chunk({"audio": {"expires_at": audio["expires_at"]}})
+    for piece in pieces_of("" if speaks(body) else answer.text):
         yield chunk({"content": piece})
     for index, call in enumerate(answer.calls):
         start = {"index": index, "id": f"call_{call.id}", "type": "function"}
@@ -235,6 +274,12 @@ def chat_stream(answer: Answer, body: Json) -> Iterator[tuple[str | None, Json |
 # ---- Responses ----
 
 
+def responses_logprobs(text: str, body: Json) -> list[Json]:
+    if "message.output_text.logprobs" not in (body.get("include") or []):
+        return []
+    return logprobs_of(text, body.get("top_logprobs") or 0)
+
+
 def responses_output(answer: Answer, body: Json) -> list[Json]:
     output: list[Json] = []
     if (body.get("reasoning") or {}).get("effort"):
@@ -243,7 +288,8 @@ def responses_output(answer: Answer, body: Json) -> list[Json]:
             item["encrypted_content"] = f"sealed {answer.input_tokens}"
         output.append(item)
     if answer.text:
-        content = [{"type": "output_text", "text": answer.text, "annotations": [], "logprobs": []}]
+        content = [{"type": "output_text", "text": answer.text, "annotations": []}]
+        content[0]["logprobs"] = responses_logprobs(answer.text, body)
         message = {"id": f"msg_{answer.id}", "type": "message", "status": "completed", "role": "assistant"}
         output.append(message | {"content": content})
     for call in answer.calls:
@@ -307,8 +353,8 @@ def responses_stream(answer: Answer, body: Json) -> Iterator[tuple[str | None, J
             place["content_index"] = 0
             yield event("response.content_part.added", **place, part=part | {"text": ""})
             for piece in pieces_of(part["text"]):
-                yield event("response.output_text.delta", **place, delta=piece, logprobs=[])
-            yield event("response.output_text.done", **place, text=part["text"], logprobs=[])
+                yield event("response.output_text.delta", **place, delta=piece, logprobs=responses_logprobs(piece, body))
+            yield event("response.output_text.done", **place, text=part["text"], logprobs=part["logprobs"])
             yield event("response.content_part.done", **place, part=part)
         elif item["type"] == "function_call":
             started = item | {"status": "in_progress", "arguments": ""}

@@ -35,7 +35,7 @@ def read_page() -> dict[str, Snippet]:
     for part in section.split("\n### ")[1:]:
         snippet = Snippet(part.splitlines()[0])
         for before, language, code in re.findall(r"(.*?)\n\n```(\w+)\n(.*?)```", part, re.DOTALL):
-            if language in ("python", "js", "bash"):
+            if language in ("python", "js", "jsx", "bash"):
                 assert not snippet.code, f"{snippet.name} has two examples"
                 snippet.language, snippet.code = language, code
             else:
@@ -43,6 +43,11 @@ def read_page() -> dict[str, Snippet]:
                 snippet.files[path] = code
         found[snippet.name] = snippet
     return found
+
+
+def runs_here(snippet: Snippet) -> bool:
+    """Whether it needs neither a program nor a browser. `tests/peers/node/browser` runs those that need one."""
+    return snippet.name not in PROGRAMS and snippet.language != "jsx"
 
 
 def run(snippet: Snippet, server: TurnwireServer, folder: Path, programs: list[Path]) -> str:

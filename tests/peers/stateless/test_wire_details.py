@@ -263,11 +263,12 @@ def test_a_detail_reaches_the_provider(wire: str, name: str, scene: Any, record_
 
 
 def says(wire: str, answer: Json) -> Any:
-    """The text of an answer."""
+    """The text of an answer, and its log probabilities."""
     if wire == CHAT:
-        return answer["choices"][0]["message"].get("content")
+        [choice] = answer["choices"]
+        return choice["message"].get("content"), choice.get("logprobs")
     blocks = answer["content"] if wire == ANTHROPIC else [part for item in answer["output"] for part in item.get("content") or []]
-    return [block.get("text") for block in blocks]
+    return [(block.get("text"), block.get("logprobs")) for block in blocks]
 
 
 def test_the_provider_takes_every_detail(scene: Any) -> None:
