@@ -39,7 +39,7 @@ async function open(url) {
     });
     // It can be used when its first session is listed, and the picture of that is made.
     const listed = new MutationObserver(() => {
-      if (!document.querySelector('nav[aria-label="All conversations"] li')) return;
+      if (!document.querySelector('nav[aria-label="All conversations"] [role="listitem"]')) return;
       listed.disconnect();
       requestAnimationFrame(() => setTimeout(() => (window.usable = performance.now())));
     });
@@ -132,8 +132,8 @@ const figures = {
 
   async reply() {
     const server = await start({ rate: 500 });
-    for (const pane of ["", "?pane=timeline"]) {
-      const id = `reply${pane.length}`;
+    for (const pane of ["", "?pane=timeline", "?pane=trace"]) {
+      const id = `reply${pane.replace(/\W/g, "")}`;
       await server.create(id);
       const page = await open(`${server.console}/#/${id}${pane}`);
       await page.getByRole("status", { name: "Connection" }).getByText("live").waitFor();
@@ -141,7 +141,7 @@ const figures = {
         await server.say(id, "long 4000");
         await server.idle(id);
       });
-      say(`a reply at 500 deltas a second${pane && ", timeline open"}`, busy);
+      say(`a reply at 500 deltas a second${pane && `, ${pane.slice(6)} open`}`, busy);
       await page.context().close();
     }
   },
@@ -198,6 +198,99 @@ const figures = {
         }
       }),
     );
+  },
+
+  async trace() {
+    const server = await start();
+    await server.create("many");
+    await server.say("many", "long 49980");
+    const { last_seq: last } = await server.idle("many");
+    const took = [];
+    for (let run = 0; run < 5; run++) {
+      const page = await open("about:blank");
+      await page.goto(`${server.console}/`);
+      // The app is there, as it is for whoever clicks a conversation in the list.
+      await page.waitForFunction(() => window.usable);
+      await page.waitForLoadState("networkidle");
+      const ms = await page.evaluate(
+        () =>
+          new Promise((resolve) => {
+            const from = performance.now();
+            location.hash = "#/many?pane=trace";
+            const look = () => {
+              const row = document.querySelector(".trace .row");
+              const text = document.querySelector(".thread article[data-role='assistant'] .md");
+              if (row && text) requestAnimationFrame(() => setTimeout(() => resolve(performance.now() - from)));
+              else requestAnimationFrame(look);
+            };
+            look();
+          }),
+      );
+      took.push(ms);
+      await page.context().close();
+    }
+    say(`a session of ${last} events is opened with its trace`, `${middle(took).toFixed(0)} ms`);
+  },
+
+  async sessions() {
+    const server = await start();
+    const all = 10_000;
+    const create = async (from) => {
+      for (let n = from; n < all; n += 8)
+        await server.ask("POST", "/v1/sessions", { id: `s${n}`, title: `conversation ${n} about ${n % 97} things` });
+    };
+    await Promise.all(Array.from({ length: 8 }, (_, from) => create(from)));
+    const page = await open(`${server.console}/`);
+    await page.waitForFunction(() => window.usable);
+    const loaded = await page.evaluate(async () => {
+      const box = document.querySelector(".sessions-list");
+      const end = Date.now() + 180_000;
+      // To the end once: all of them are then in the list.
+      while (Date.now() < end) {
+        box.scrollTop = box.scrollHeight;
+        await new Promise((resolve) => setTimeout(resolve, 30));
+        if (!document.querySelector(".sessions-list > .link.center")) break;
+      }
+      return Math.round(box.scrollHeight / 52);
+    });
+    const frames = await page.evaluate(async () => {
+      const box = document.querySelector(".sessions-list");
+      box.scrollTop = 0;
+      const times = [];
+      let before = await new Promise(requestAnimationFrame);
+      for (let n = 0; n < 240; n++) {
+        box.scrollTop += 700;
+        const now = await new Promise(requestAnimationFrame);
+        times.push(now - before);
+        before = now;
+      }
+      times.sort((a, b) => a - b);
+      return { median: times[120], worst: times[239], late: times.filter((ms) => ms > 17.5).length };
+    });
+    say(
+      `${loaded} sessions are scrolled through, 240 frames`,
+      `${(1000 / frames.median).toFixed(0)} frames a second; ${frames.late} frames late, the worst ${frames.worst.toFixed(0)} ms`,
+    );
+    const searched = [];
+    for (const words of ["conversation 77", "about 42", "9876"]) {
+      await page.getByRole("searchbox").fill("");
+      await page.waitForFunction(() => !document.querySelector(".row-hit, mark"));
+      const ms = await page.evaluate(async (words) => {
+        const field = document.querySelector('input[type="search"]');
+        const asked = performance.now();
+        Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(field, words);
+        field.dispatchEvent(new Event("input", { bubbles: true }));
+        const first = words.split(" ").at(-1);
+        for (;;) {
+          await new Promise(requestAnimationFrame);
+          const rows = [...document.querySelectorAll(".virtual .row-title")];
+          if (rows.length > 0 && rows.every((row) => row.textContent.includes(first))) return performance.now() - asked;
+          if (performance.now() - asked > 10_000) return Number.NaN;
+        }
+      }, words);
+      searched.push(ms);
+    }
+    say("a search among them is answered", `${middle(searched).toFixed(0)} ms`);
   },
 
   async log() {

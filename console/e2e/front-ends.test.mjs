@@ -63,7 +63,7 @@ test(
       "nothing comes",
     );
     assert.equal(there.chat.status, "streaming");
-    await page.getByRole("button", { name: "Stop" }).click();
+    await page.getByRole("button", { name: "Stop", exact: true }).click();
     await said;
     await server.idle("s");
     await sameInChat(server, await reloadChat(server, "s"));
@@ -89,7 +89,7 @@ test("what the chat of the package ai asks a person is answered here", browserTe
     tools(there.chat).map(({ state }) => state),
     ["approval-requested"],
   );
-  const card = main(page).getByRole("region", { name: "Tool execute_trade" });
+  const card = main(page).getByRole("group", { name: "Tool execute_trade" });
   await card.getByRole("button", { name: "Allow once" }).click();
   await card.getByText("done").waitFor();
   await server.idle("s");
@@ -115,7 +115,7 @@ test(
       "nothing comes",
     );
     assert.equal(there.runs.length, 0, "it streams there, too");
-    await page.getByRole("button", { name: "Stop" }).click();
+    await page.getByRole("button", { name: "Stop", exact: true }).click();
     await said;
     await server.idle("s");
     await sameInAgUi(there);
@@ -136,7 +136,7 @@ test(
 test("what is asked here is answered by the client of @ag-ui/client, and shown as answered", browserTest, async (t) => {
   const { server, page } = await opened(t);
   await say(page, "please approve");
-  const card = main(page).getByRole("region", { name: "Tool execute_trade" });
+  const card = main(page).getByRole("group", { name: "Tool execute_trade" });
   await card.getByText("waiting for you").waitFor();
   const there = new AgUi(server, "s");
   await there.run();

@@ -1,16 +1,24 @@
 // Three panes: sessions, the conversation, and what is behind it. Below 900 px one at a time.
 import { useEffect, useLayoutEffect, useState, useSyncExternalStore } from "react";
 import { Conversation, OpenConversation } from "./conversation/conversation.tsx";
+import { useEscapeKey } from "./escape.ts";
 import { Help } from "./help.tsx";
 import { useKeys } from "./keys.ts";
 import { lazyComponent } from "./lazy.tsx";
+import { useCan } from "./me.ts";
+import { useHasMessageField } from "./message-field.ts";
+import { Palette } from "./palette.tsx";
 import { go, parse, useRoute } from "./route.ts";
 import { Sessions } from "./sessions/sessions.tsx";
+import { SignIn } from "./sessions/sign-in.tsx";
 import { useSessions } from "./sessions/store.ts";
 import { Icon } from "./ui/icon.tsx";
 import "./ui/ui.css";
+import "./small.css";
 
 const Inspect = lazyComponent(() => import("./inspect/inspect.tsx").then(({ Inspect }) => Inspect));
+
+const Overview = lazyComponent(() => import("./overview/overview.tsx").then(({ Overview }) => Overview));
 
 /** Asks for what the address needs with the first picture. */
 export function prepare(): void {
@@ -27,8 +35,8 @@ function complete(): void {
 }
 
 export function App() {
-  const { session, at, pane } = useRoute();
-  const { isLocked, isLoaded, sessions, query } = useSessions();
+  const { session, pane, page } = useRoute();
+  const { isLocked, isLoaded, sessions, query, error } = useSessions();
   // Where only one pane fits, whether a new conversation is written or the list is read.
   const [isWriting, setWriting] = useState(false);
   useEffect(() => {
@@ -45,18 +53,23 @@ export function App() {
     setWriting(true);
     setTimeout(() => document.getElementById("composer")?.focus());
   };
-  useKeys({ n: startNew });
+  const canChat = useCan("chat");
+  useKeys({ n: canChat ? startNew : null });
+  useEscapeKey();
   const isNarrow = useNarrow();
+  const hasField = useHasMessageField();
   const isFirstVisit = isLoaded && sessions.length === 0 && query === "";
   const shows = isLocked
-    ? "sessions"
-    : session === null
-      ? isWriting || isFirstVisit
-        ? "conversation"
-        : "sessions"
-      : pane === null
-        ? "conversation"
-        : "inspect";
+    ? "conversation"
+    : page === "overview"
+      ? "conversation"
+      : session === null
+        ? isWriting || isFirstVisit
+          ? "conversation"
+          : "sessions"
+        : pane === null
+          ? "conversation"
+          : "inspect";
   const hasPane = session !== null && pane !== null && !isLocked;
   useLayoutEffect(() => {
     const { dataset } = document.documentElement;
@@ -65,7 +78,7 @@ export function App() {
   }, [shows, hasPane]);
   return (
     <div className="app">
-      {!isLocked && at === null && (!isNarrow || shows === "conversation") && (
+      {hasField && (!isNarrow || shows === "conversation") && (
         <a
           className="skip"
           href="#composer"
@@ -77,11 +90,11 @@ export function App() {
           Skip to the message field
         </a>
       )}
-      <Sessions selected={session} isMain={isNarrow && shows === "sessions"} onNew={startNew} />
+      <Sessions selected={session} isMain={isNarrow && shows === "sessions"} onNew={canChat ? startNew : null} />
       {isLocked ? (
-        <main className="conversation">
-          <p className="dim center">Sign in to see the conversations of this server.</p>
-        </main>
+        <SignIn error={error} />
+      ) : page === "overview" ? (
+        <Overview>{(problem) => <main className="conversation">{problem}</main>}</Overview>
       ) : (
         <Conversation key={session} session={session} />
       )}
@@ -100,6 +113,7 @@ export function App() {
         </div>
       )}
       <Help />
+      <Palette startNew={canChat ? startNew : null} />
     </div>
   );
 }

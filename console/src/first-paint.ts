@@ -9,10 +9,17 @@
   } catch {
     // Then the system's theme applies.
   }
+  let width = 0;
+  try {
+    width = Number(localStorage.getItem("turnwire.list-width"));
+  } catch {
+    // Then it has its usual width.
+  }
+  if (width > 0) document.documentElement.style.setProperty("--list", `${width}px`);
   if (theme === "light" || theme === "dark") dataset["theme"] = theme;
   const { hash } = location;
   const opens = /^#\/?[^?@]/.test(hash);
-  const pane = opens && /[?&]pane=(?:timeline|wire|usage)(?:&|$)/.test(hash);
+  const pane = opens && /[?&]pane=(?:timeline|trace|wire|usage)(?:&|$)/.test(hash);
   dataset["opens"] = String(opens);
   dataset["pane"] = String(pane);
   dataset["shows"] = pane ? "inspect" : opens ? "conversation" : "sessions";

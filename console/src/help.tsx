@@ -1,5 +1,5 @@
 import { useEffect, useState } from "react";
-import { KEYS, useKeys } from "./keys.ts";
+import { hasKeys, KEYS, setHasKeys, useKeys } from "./keys.ts";
 import { Dialog } from "./ui/dialog.tsx";
 
 const ASKED = "turnwire:keys";
@@ -11,6 +11,7 @@ export function showKeys(): void {
 /** `?` lists the keys. */
 export function Help() {
   const [isOpen, setOpen] = useState(false);
+  const [isOn, setOn] = useState(hasKeys);
   useKeys({ "?": () => setOpen(true) });
   useEffect(() => {
     const open = () => setOpen(true);
@@ -38,6 +39,17 @@ export function Help() {
           </dd>
         </div>
       </dl>
+      <label className="check">
+        <input
+          type="checkbox"
+          checked={isOn}
+          onChange={({ target }) => {
+            setHasKeys(target.checked);
+            setOn(target.checked);
+          }}
+        />
+        Use shortcuts of a single key
+      </label>
     </Dialog>
   );
 }

@@ -2,7 +2,7 @@
 // conversation. The address holds all of it, so that a link shows what its sender saw.
 import { useSyncExternalStore } from "react";
 
-export const PANES = ["timeline", "wire", "usage"] as const;
+export const PANES = ["timeline", "trace", "wire", "usage"] as const;
 export type Pane = (typeof PANES)[number];
 
 export interface Route {
@@ -12,24 +12,36 @@ export interface Route {
   at: number | null;
   /** The pane that the inspector shows; null: the inspector is closed. */
   pane: Pane | null;
+  /** The message to show, if the address names one. */
+  message?: string | null;
+  /** Another page instead of a conversation. */
+  page?: "overview" | null;
 }
 
 /** `#/SESSION@SEQ?pane=wire`; session ids have no `@`, `?` or `/`. */
 export function parse(hash: string): Route {
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
   const [session = "", at = ""] = path.split("@", 2);
-  const pane = new URLSearchParams(query).get("pane");
+  const fields = new URLSearchParams(query);
+  const [pane, message] = [fields.get("pane"), fields.get("message")];
   const seq = Number.parseInt(at, 10);
   return {
     session: session === "" ? null : decode(session),
     at: Number.isSafeInteger(seq) && seq > 0 ? seq : null,
     pane: PANES.find((known) => known === pane) ?? null,
+    ...(message && { message }),
+    ...(session === "" && fields.get("page") === "overview" && { page: "overview" as const }),
   };
 }
 
-export function format({ session, at, pane }: Route): string {
+export function format({ session, at, pane, message, page }: Route): string {
   const place = session === null ? "" : encodeURIComponent(session) + (at === null ? "" : `@${at}`);
-  return `#/${place}${pane === null ? "" : `?pane=${pane}`}`;
+  const fields = [
+    ...(pane === null ? [] : [`pane=${pane}`]),
+    ...(message ? [`message=${encodeURIComponent(message)}`] : []),
+    ...(page ? [`page=${page}`] : []),
+  ];
+  return `#/${place}${fields.length === 0 ? "" : `?${fields.join("&")}`}`;
 }
 
 function decode(text: string): string {
@@ -75,7 +87,10 @@ export function useRoute(): Route {
 
 /** Navigates. `replace`: without an entry in the browser's history, for a scrubber that is dragged. */
 export function go(change: Partial<Route>, how: "push" | "replace" = "push"): void {
-  const to = format({ ...current(), ...change });
+  const { message = null, page: _page, ...now } = current();
+  // A message is of one session, and seen in the present.
+  const isElsewhere = change.session !== undefined || typeof change.at === "number";
+  const to = format({ ...now, message: isElsewhere ? null : message, ...change });
   if (to === (ahead ?? window.location.hash)) return;
   if (how === "push") {
     follow();

@@ -63,6 +63,14 @@ export function exact(iso: string): string {
   return Number.isNaN(at.getTime()) ? "" : EXACT.format(at);
 }
 
+const DAYS = new Intl.DateTimeFormat("en-GB", { weekday: "long", day: "numeric", month: "long", year: "numeric" });
+
+/** The day, for a heading between messages. */
+export function dayOf(iso: string): string {
+  const at = new Date(iso);
+  return Number.isNaN(at.getTime()) ? "" : DAYS.format(at);
+}
+
 /** The current time, updated at an interval. `null`: not updated. */
 export function useNow(every: number | null): number {
   const [now, setNow] = useState(() => Date.now());

@@ -21,6 +21,8 @@ export interface Options {
   retry?: Partial<Retry>;
   /** After how many milliseconds of silence a connection or request counts as lost. Default: 45 s. The server sends something every 15 s. */
   silence?: number;
+  /** What this client calls itself; decisions are logged with it. */
+  name?: string;
   /** For how many milliseconds a request without an answer is repeated. Default: 30 s. */
   patience?: number;
 }

@@ -1,6 +1,6 @@
 // `turnwire`: the client of a server and its sessions.
 
-import type { Fields } from "./generated/model.js";
+import type { Fields, Usage } from "./generated/model.js";
 import { FOREVER, Http, type Options, query } from "./http.js";
 import { newId } from "./id.js";
 import { type Pending, Session, type SessionInfo, type Status } from "./session.js";
@@ -22,6 +22,18 @@ export interface Agent {
   model: string;
   default: boolean;
   price_per_million?: unknown;
+  /** With `usage`: the tokens and costs of all its replies. */
+  usage?: Usage;
+  cost?: number;
+}
+
+/** Who the credentials belong to, and what they allow. */
+export interface Me {
+  tenant: string;
+  subject: string | null;
+  scopes: ("read" | "chat" | "publish" | "approve" | "admin")[];
+  /** Whether they are limited to some sessions. */
+  limited: boolean;
 }
 
 export interface Blob {
@@ -78,8 +90,13 @@ export class Client {
   }
 
   /** The agents of the server. */
-  agents(): Promise<{ agents: Agent[]; default_agent: string }> {
-    return this.#http.ask("GET", "/v1/agents");
+  agents({ usage }: { usage?: boolean } = {}): Promise<{ agents: Agent[]; default_agent: string; currency?: string }> {
+    return this.#http.ask("GET", `/v1/agents${query({ usage })}`);
+  }
+
+  /** Who the credentials belong to, and what they allow. */
+  me(): Promise<Me> {
+    return this.#http.ask("GET", "/v1/me");
   }
 
   /** Uploads bytes; equal bytes are stored once. The idle timeout does not apply during the upload. */

@@ -2,6 +2,7 @@
 
 import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 import type { Client } from "./index.js";
+import type { Content } from "./message.js";
 import type { ApproveOptions, Asking, Given, Sendable, Sent } from "./session.js";
 import { EMPTY, type SessionState, SessionView, type ViewOptions } from "./view.js";
 
@@ -12,10 +13,10 @@ export interface SessionActions {
   /** Removes a queued message. */
   cancel(messageId: string): Promise<void>;
   approve(asking: Asking, options?: ApproveOptions): Promise<void>;
-  deny(asking: Asking): Promise<void>;
+  deny(asking: Asking, reason?: string): Promise<void>;
   result(asking: Asking, given: Given | string): Promise<void>;
   stop(): Promise<void>;
-  retry(messageId: string): Promise<Sent>;
+  retry(messageId: string, content?: Content): Promise<Sent>;
   loadMore(): Promise<void>;
 }
 
@@ -61,10 +62,10 @@ function actionsOf(client: Client, id: string | null, view: SessionView | null):
       view ? view.send(content, options) : session().send(content, { queue: true, ...options }),
     cancel: async (messageId) => (view ?? session()).cancel(messageId),
     approve: async (asking, options) => session().approve(asking, options),
-    deny: async (asking) => session().deny(asking),
+    deny: async (asking, reason) => session().deny(asking, reason),
     result: async (asking, given) => session().result(asking, given),
     stop: async () => session().stop(),
-    retry: async (messageId) => session().retry(messageId),
+    retry: async (messageId, content) => session().retry(messageId, content),
     loadMore: async () => view?.loadMore(),
   };
 }

@@ -19,6 +19,36 @@ import { type Connect, Watch, type Watching } from "./watch.js";
 
 export type Status = "idle" | "running" | "waiting";
 
+/** How the last reply of a session ended, unless it ended well. */
+export type Outcome = "failed" | "stopped" | "expired";
+
+/** A decision about a pending call. */
+export interface Decision {
+  seq: number;
+  reply_id: string;
+  call_id: string;
+  at: string;
+  confirmed: boolean;
+  /** Nobody answered in time, so the server denied the call. */
+  expired: boolean;
+  /** Who decided, if the credentials name somebody. */
+  by?: string;
+  /** The client it was decided with, as it calls itself. */
+  client?: string;
+  reason?: string;
+  /** The input before and after it was edited. */
+  input_before?: string;
+  input_after?: string;
+  rules: PermissionRule[];
+}
+
+/** A message that a search found. */
+export interface Hit {
+  message_id: string;
+  seq: number;
+  excerpt: string;
+}
+
 /** Calls of a reply that wait for a person or a client. */
 export interface Pending {
   reply_id: string;
@@ -43,13 +73,14 @@ export interface SessionInfo {
   agent: string;
   title: string | null;
   status: Status;
+  outcome?: Outcome;
   epoch: string;
   last_seq: number;
   last_event_id: string;
   pending: Pending[];
   queued: Queued[];
   usage: Usage;
-  cost?: unknown;
+  cost?: number;
   created_at: string;
   updated_at: string;
   metadata: Fields;
@@ -183,9 +214,10 @@ export class Session {
     return this.http.ask("DELETE", `${this.#path}/messages/${encodeURIComponent(messageId)}`);
   }
 
-  /** Asks for a new reply to a message; the old reply leaves the history. */
-  retry(messageId: string): Promise<Sent> {
-    return this.#post(`/messages/${encodeURIComponent(messageId)}/retry`, undefined, { "idempotency-key": newId() });
+  /** Asks for a new reply to a message, or to new content in its place; what came after it leaves the history. */
+  retry(messageId: string, content?: Content): Promise<Sent> {
+    const body = content && { content };
+    return this.#post(`/messages/${encodeURIComponent(messageId)}/retry`, body, { "idempotency-key": newId() });
   }
 
   /** Allows a pending call: as it is, with an edited input, or with rules for later calls. */
@@ -200,13 +232,31 @@ export class Session {
     });
   }
 
-  /** Denies a pending call. */
-  deny(asking: Asking): Promise<void> {
-    return this.#confirm(asking.reply_id, { confirmed: false, tool_call: { id: asking.tool_call.id } });
+  /** Denies a pending call, with a reason for the agent. */
+  deny(asking: Asking, reason = ""): Promise<void> {
+    const message = reason.trim() || undefined;
+    return this.#confirm(asking.reply_id, { confirmed: false, tool_call: { id: asking.tool_call.id }, message });
   }
 
   #confirm(reply_id: string, result: unknown): Promise<void> {
-    return this.say({ type: "USER_CONFIRM_RESULT", reply_id, confirm_results: [result] });
+    const client = this.http.options.name;
+    const metadata = client && { client };
+    return this.say({ type: "USER_CONFIRM_RESULT", reply_id, confirm_results: [result], metadata });
+  }
+
+  /** The decisions about pending calls, and the accepted rules that still apply. */
+  decisions(options?: Signal): Promise<{ decisions: Decision[]; rules: PermissionRule[] }> {
+    return this.#get("/decisions", options);
+  }
+
+  /** Revokes an accepted rule. */
+  revoke(rule: PermissionRule): Promise<void> {
+    return this.#post("/rules/revoke", { rule });
+  }
+
+  /** The latest messages that have all these words, with excerpts. */
+  search(q: string, { limit, signal }: { limit?: number } & Signal = {}): Promise<{ hits: Hit[] }> {
+    return this.#get(`/search${query({ q, limit })}`, { signal });
   }
 
   /** Sends the result of a tool that the client executed. */

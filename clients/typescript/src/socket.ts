@@ -91,19 +91,23 @@ class Socket {
     return new Promise((_, over) => {
       const { session, after, raw, signal } = line;
       const command = ++this.#commands;
+      let isSubscribed = false;
       this.#watched.set(session, { line, command, active: false, over });
       signal.addEventListener("abort", () => {
         this.#watched.delete(session);
         // Silence is the same for all subscriptions.
         if (signal.reason instanceof TurnwireError) this.#end(signal.reason);
-        this.#send({ type: "unsubscribe", session_id: session });
+        // Before the socket is open, nothing can be sent.
+        if (isSubscribed) this.#send({ type: "unsubscribe", session_id: session });
         // Kept open for a subscriber that returns at once.
         setTimeout(() => this.#watched.size || this.#end(new TurnwireError("not needed")), 1000);
       });
       const from = after === "now" ? { after } : { last_event_id: after };
-      void this.#ready.then(
-        () => signal.aborted || this.#send({ type: "subscribe", id: command, session_id: session, ...from, raw }),
-      );
+      void this.#ready.then(() => {
+        if (signal.aborted) return;
+        isSubscribed = true;
+        this.#send({ type: "subscribe", id: command, session_id: session, ...from, raw });
+      });
     });
   }
 

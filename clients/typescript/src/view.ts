@@ -90,6 +90,7 @@ export class SessionView implements AsyncIterable<SessionState> {
   /** Messages of earlier pages, and the cursor of the next page. */
   #older: Msg[] = [];
   #before: string | null = null;
+  #loading: Promise<void> | undefined;
   /** The messages of sub-agents. */
   #origins = new Map<string, AgentOrigin>();
   #deadlines = new Map<string, { since: string | null; expires_at: string | null }>();
@@ -176,7 +177,12 @@ export class SessionView implements AsyncIterable<SessionState> {
   }
 
   /** Loads earlier messages. */
-  async loadMore(): Promise<void> {
+  loadMore(): Promise<void> {
+    // Whoever asks while a page is on its way waits for that page: twice the same would be in the list twice.
+    return (this.#loading ??= this.#loadEarlier().finally(() => void (this.#loading = undefined)));
+  }
+
+  async #loadEarlier(): Promise<void> {
     if (!this.#before) return;
     const { messages } = await this.#page({ before: this.#before, signal: this.#stop.signal });
     this.#older = [...messages.map((json) => Msg.from(json)), ...this.#older];

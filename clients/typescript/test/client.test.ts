@@ -255,13 +255,20 @@ function sockets(...answers: ((command: any, say: (frame: object | string) => vo
     onerror = null as any;
     commands: any[] = [];
     closed = false;
+    #isOpen = false;
     #answer = answers[Math.min(made.length, answers.length - 1)]!;
     constructor() {
       made.push(this);
       // One that does nothing does not open either.
-      if (this.#answer.length) queueMicrotask(() => this.onopen?.({}));
+      if (this.#answer.length)
+        queueMicrotask(() => {
+          this.#isOpen = true;
+          this.onopen?.({});
+        });
     }
     send(text: string) {
+      // As a real one does.
+      if (!this.#isOpen) throw new Error("the socket is still connecting");
       const command = JSON.parse(text);
       this.commands.push(command);
       queueMicrotask(() =>
@@ -327,6 +334,17 @@ test("a socket with expired credentials reconnects with a new token, a refused o
   );
   await expect(soon(events({ transport: other }, 2))).rejects.toMatchObject({ status: 401 });
   expect(refused).toHaveLength(1);
+});
+
+test("a watch that ends before its socket opens sends nothing on it", async () => {
+  const { made, transport } = sockets(() => {}, answers(1));
+  const client = connect({ ...quick, transport });
+  const stop = new AbortController();
+  const watch = client.session("s").watch({ signal: stop.signal });
+  await until(() => made.length === 1, "no socket is opened");
+  stop.abort();
+  await watch.next();
+  expect(made[0]!.commands).toEqual([]);
 });
 
 test("a socket with heartbeats stays open while there are no events", async () => {

@@ -1,10 +1,13 @@
-// The form of a pending call: its input, and the decision.
-import { useId, useRef, useState } from "react";
+// The form of a pending call: its whole input, and the decision.
+import { useEffect, useId, useRef, useState } from "react";
 import type { Approval } from "turnwire";
 import type { PermissionRule } from "turnwire/message";
+import { useEscape } from "../escape.ts";
+import { isWriting } from "../keys.ts";
 import { Problem } from "../ui/state.tsx";
 import type { Answers } from "./context.ts";
 import { pretty, wrongInput } from "./json.ts";
+import { useReview } from "./review.ts";
 import { covers } from "./rule.ts";
 import { TimeLeft } from "./time-left.tsx";
 import { Json } from "./tool.tsx";
@@ -23,6 +26,7 @@ export function ApprovalForm({ asking, answers }: { asking: Approval; answers: A
   const rules = call.suggested_rules.map((rule) => ({ rule, covers: covers(rule) }));
 
   const form = useRef<HTMLFormElement>(null);
+  const actions = useRef<HTMLDivElement>(null);
   const answer = async (say: () => Promise<void>) => {
     // The form disappears; move the focus to the call.
     if (form.current?.contains(document.activeElement))
@@ -43,6 +47,24 @@ export function ApprovalForm({ asking, answers }: { asking: Approval; answers: A
     setInput(pretty(call.input));
     setMode("edit");
   };
+  // The field disappears; the focus stays on the card.
+  const back = () => {
+    form.current?.closest<HTMLElement>(".tool")?.focus({ preventScroll: true });
+    setMode("ask");
+  };
+  useReview(call.id);
+  useEscape(mode !== "ask", back);
+  useCardKeys(form, (event) => {
+    if ((event.ctrlKey || event.metaKey) && mode === "ask" && !isBusy && !isWriting(event.target)) {
+      if (event.key === "Enter") {
+        // Whoever has not seen the end of the input is led there first.
+        if (isInView(actions.current)) allow([]);
+        else actions.current?.scrollIntoView({ block: "end" });
+      } else if (event.key === "Backspace") setMode("deny");
+      else return;
+      event.preventDefault();
+    }
+  });
 
   return (
     <form
@@ -89,7 +111,7 @@ export function ApprovalForm({ asking, answers }: { asking: Approval; answers: A
         </div>
       )}
       {error !== null && <Problem error={error} />}
-      <div className="actions">
+      <div className="actions" ref={actions}>
         {mode === "deny" ? (
           <button type="submit" className="button bad" disabled={isBusy}>
             Deny
@@ -110,19 +132,19 @@ export function ApprovalForm({ asking, answers }: { asking: Approval; answers: A
           </button>
         )}
         {mode !== "ask" && (
-          <button type="button" className="button quiet" disabled={isBusy} onClick={() => setMode("ask")}>
+          <button type="button" className="button quiet" disabled={isBusy} onClick={back}>
             Back
           </button>
         )}
         <TimeLeft expires={asking.expires_at} />
       </div>
-      {mode !== "deny" &&
+      {mode === "ask" &&
         rules.map(({ rule, covers }) => (
           <p key={covers} className="rules">
             <button
               type="button"
               className="button"
-              disabled={isBusy || wrong !== null}
+              disabled={isBusy}
               aria-label={covers}
               onClick={() => allow([rule])}
             >
@@ -133,6 +155,27 @@ export function ApprovalForm({ asking, answers }: { asking: Approval; answers: A
         ))}
     </form>
   );
+}
+
+function isInView(element: HTMLElement | null): boolean {
+  const box = element?.closest(".thread")?.getBoundingClientRect();
+  const here = element?.getBoundingClientRect();
+  return box !== undefined && here !== undefined && here.top >= box.top - 1 && here.bottom <= box.bottom + 1;
+}
+
+/** Keys that are pressed while the focus is on the card of this form, or inside it. */
+function useCardKeys(form: { current: HTMLFormElement | null }, onKeyDown: (event: KeyboardEvent) => void) {
+  const latest = useRef(onKeyDown);
+  useEffect(() => void (latest.current = onKeyDown));
+  useEffect(() => {
+    const card = form.current?.closest<HTMLElement>(".tool");
+    const listen = (event: KeyboardEvent) => {
+      // Cards of sub-agents are inside the card of their call.
+      if ((event.target as Element | null)?.closest(".tool") === card) latest.current(event);
+    };
+    card?.addEventListener("keydown", listen);
+    return () => card?.removeEventListener("keydown", listen);
+  }, [form]);
 }
 
 /** A call that a client executes; here a person may play the client. */

@@ -1,6 +1,8 @@
 // The message field. Enter sends; Stop takes the place of Send.
 import { type ClipboardEvent, type KeyboardEvent, memo, type ReactNode, useEffect, useRef, useState } from "react";
 import type { Sendable } from "turnwire";
+import { useIsMessageField } from "../message-field.ts";
+import { read, write } from "../storage.ts";
 import { Icon } from "../ui/icon.tsx";
 import { Problem } from "../ui/state.tsx";
 import { bytes } from "./data-block.tsx";
@@ -16,7 +18,10 @@ interface Props {
   isAsking?: boolean;
   /** Why writing is disabled. */
   closed?: string | null;
-  send: (content: Sendable, text: string) => Promise<void>;
+  /** Takes the message. If it cannot, the text comes back into the field. */
+  send: (content: Sendable, text: string) => Promise<void> | void;
+  /** A text to put into the field. */
+  refill?: { text: string } | null;
   stop?: () => Promise<void>;
   /** Shown before the buttons. */
   children?: ReactNode;
@@ -30,19 +35,19 @@ export const Composer = memo(function Composer({
   isAsking = false,
   closed = null,
   send,
+  refill = null,
   stop,
   children,
 }: Props) {
   const key = `turnwire.draft.${draft}`;
-  const [text, setText] = useState(() => sessionStorage.getItem(key) ?? "");
-  const [isSending, setSending] = useState(false);
+  const [text, setText] = useState(() => read(key, "tab") ?? "");
   const [error, setError] = useState<unknown>(null);
+  useIsMessageField(closed === null);
   const field = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
 
   useEffect(() => {
-    if (text === "") sessionStorage.removeItem(key);
-    else sessionStorage.setItem(key, text);
+    write(key, text === "" ? null : text, "tab");
     const { current } = field;
     // For browsers without `field-sizing`.
     if (!current || CSS.supports("field-sizing", "content")) return;
@@ -53,7 +58,12 @@ export const Composer = memo(function Composer({
   const isUploading = files.list.some(({ state }) => state === "uploading");
   const ready = files.list.filter(({ state }) => state === "ready");
   const hasSomething = text.trim() !== "" || ready.length > 0;
-  const canSend = hasSomething && !isUploading && !isSending && closed === null;
+  const canSend = hasSomething && !isUploading && closed === null;
+  useEffect(() => {
+    if (refill === null) return;
+    setText((now) => joined(refill.text, now));
+    field.current?.focus();
+  }, [refill]);
 
   const submit = async () => {
     if (!canSend) return;
@@ -68,20 +78,16 @@ export const Composer = memo(function Composer({
               source: { type: "url" as const, url, media_type: file.type || "application/octet-stream" },
             })),
           ];
-    setSending(true);
     setError(null);
+    // At once: what is typed from now on is the next message.
+    setText("");
+    files.clear();
+    field.current?.focus();
     try {
       await send(content, text);
-      // Now: navigation may remove this field.
-      sessionStorage.removeItem(key);
-      setText("");
-      files.clear();
     } catch (error) {
-      // The text stays.
+      setText((now) => joined(text, now));
       setError(error);
-    } finally {
-      setSending(false);
-      field.current?.focus();
     }
   };
   const halt = () => {
@@ -194,3 +200,8 @@ export const Composer = memo(function Composer({
     </form>
   );
 });
+
+/** A text that comes back, before what was typed since. */
+function joined(before: string, now: string): string {
+  return now === "" ? before : `${before}\n${now}`;
+}

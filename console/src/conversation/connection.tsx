@@ -1,6 +1,7 @@
 // The state of the connection.
 import { useSyncExternalStore } from "react";
 import type { Connection } from "turnwire";
+import { explain } from "../client.ts";
 import { duration, useNow } from "../time.ts";
 import { State } from "../ui/state.tsx";
 
@@ -18,18 +19,24 @@ function useOnline(): boolean {
   );
 }
 
-export function ConnectionState({ connection }: { connection: Connection }) {
+export function ConnectionState({ connection, retryNow }: { connection: Connection; retryNow: () => void }) {
   const isOnline = useOnline();
   const now = useNow(connection.state === "waiting" ? 250 : null);
   const { tone, text } = describe(connection, now, isOnline);
   return (
-    <span
-      className="connection"
-      role="status"
-      aria-label="Connection"
-      title={"error" in connection && connection.error ? connection.error.message : undefined}
-    >
-      <State tone={tone}>{text}</State>
+    <span className="connection">
+      <span
+        role="status"
+        aria-label="Connection"
+        title={"error" in connection && connection.error ? explain(connection.error).message : undefined}
+      >
+        <State tone={tone}>{text}</State>
+      </span>
+      {connection.state !== "live" && connection.state !== "connecting" && (
+        <button type="button" className="link" onClick={retryNow}>
+          Retry now
+        </button>
+      )}
     </span>
   );
 }

@@ -98,11 +98,13 @@ export function replaced(messages: readonly MsgJson[], all: readonly MsgJson[]):
   return found;
 }
 
-/** The state of a call, as a label. */
+/** The state of a call, as a label. An expired question is nobody's decision. */
 export function stateOf(
   call: ToolCall | null,
   result: ToolResult | null,
+  isExpired = false,
 ): { word: string; tone: "run" | "ok" | "bad" | "wait" | "idle" } {
+  if (isExpired && (result === null || result.state === "denied")) return { word: "expired", tone: "bad" };
   switch (result?.state) {
     case "success":
       return { word: "done", tone: "ok" };
@@ -129,9 +131,35 @@ export function stateOf(
     : { word: result?.state ?? call?.state ?? "", tone: "idle" };
 }
 
-/** All tokens of a reply; null if none were counted. */
-export function tokensOf({ usage }: Pick<MsgJson, "usage">): number | null {
-  if (!usage) return null;
-  const sum = usage.input_tokens + usage.output_tokens;
-  return sum === 0 ? null : sum;
+export interface Spent {
+  input: number;
+  output: number;
+  /** As charged at the time; null if nothing was. */
+  cost: number | null;
+  /** How many messages of sub-agents are included. */
+  agents: number;
+}
+
+/** Tokens and cost of a reply with all its sub-agents. */
+export function spent(message: MsgJson, nested: ReadonlyMap<string, MsgJson[]>, depth = 0): Spent {
+  const { usage, metadata } = message;
+  const own = metadata?.["cost"];
+  const sum: Spent = {
+    input: usage?.input_tokens ?? 0,
+    output: usage?.output_tokens ?? 0,
+    cost: typeof own === "number" ? own : null,
+    agents: 0,
+  };
+  if (depth > 8) return sum;
+  for (const block of message.content) {
+    if (block.type !== "tool_call") continue;
+    for (const agent of nested.get(block.id) ?? []) {
+      const part = spent(agent, nested, depth + 1);
+      sum.input += part.input;
+      sum.output += part.output;
+      if (part.cost !== null) sum.cost = (sum.cost ?? 0) + part.cost;
+      sum.agents += 1 + part.agents;
+    }
+  }
+  return sum;
 }

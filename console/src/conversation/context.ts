@@ -1,6 +1,6 @@
 // What the parts of a conversation share: pending calls, sub-agents, and actions.
 import { createContext } from "react";
-import type { Approval } from "turnwire";
+import type { Approval, Decision } from "turnwire";
 import type { MsgJson, PermissionRule } from "turnwire/message";
 
 export interface Answers {
@@ -15,10 +15,18 @@ export interface ConversationParts {
   /** The messages of sub-agents, by the tool call they work for. */
   nested: ReadonlyMap<string, MsgJson[]>;
   answers: Answers | null;
+  /** What was decided, by call id. */
+  decisions: ReadonlyMap<string, Decision>;
+  /** Answers again and edits; null if that is not possible now. */
+  turns: { retry: (id: string) => void; edit: (id: string, text: string) => void } | null;
+  /** When the session was forked from another; older replies that end later were cut off by that. */
+  forkedAt?: string | undefined;
 }
 
 export const ConversationContext = createContext<ConversationParts>({
   pending: new Map(),
   nested: new Map(),
   answers: null,
+  decisions: new Map(),
+  turns: null,
 });

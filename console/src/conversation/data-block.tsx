@@ -3,6 +3,7 @@ import { memo, useEffect, useState } from "react";
 import type { DataBlock } from "turnwire/message";
 import { BASE, token, useToken } from "../client.ts";
 import { Icon } from "../ui/icon.tsx";
+import { Picture } from "../ui/picture.tsx";
 import { blobPath, safeHref } from "./markdown/safe-urls.ts";
 
 export const Data = memo(function Data({ block, growing = false }: { block: DataBlock; growing?: boolean }) {
@@ -42,11 +43,11 @@ export const Data = memo(function Data({ block, growing = false }: { block: Data
   if (kind === "image" && !media.includes("svg")) {
     return (
       <figure className="picture">
-        <img src={url.url} alt={name || "image"} />
+        <Picture src={url.url} alt={name || "image"} />
         <figcaption>
           {name && <span>{name}</span>} <span>{media}</span>{" "}
           <a href={url.url} download={name || "image"}>
-            save
+            Save
           </a>
         </figcaption>
       </figure>

@@ -3,6 +3,8 @@ import { memo, useEffect, useRef, useState } from "react";
 import type { Connection, SessionInfo, Status } from "turnwire";
 import { client } from "../client.ts";
 import { useKeys } from "../keys.ts";
+import { useCan } from "../me.ts";
+import { setPageTitle } from "../page-title.ts";
 import { go, PANES, useRoute } from "../route.ts";
 import { useSessionActions } from "../sessions/actions.tsx";
 import { statusLabel } from "../sessions/status.ts";
@@ -19,15 +21,19 @@ interface Props {
   /** Whether the reply waits for a client instead of a person. */
   isExternal: boolean;
   connection: Connection;
+  /** The event that is shown; null: live. */
+  at: number | null;
+  /** Connects again now. */
+  retryNow: () => void;
 }
 
-export const Header = memo(function Header({ session, info, status, isExternal, connection }: Props) {
+export const Header = memo(function Header({ session, info, status, isExternal, connection, at, retryNow }: Props) {
   const { pane } = useRoute();
   // The list is refreshed more often than the session.
   const listed = useSessions().sessions.find(({ id }) => id === session);
   const title = (listed ?? info)?.title ?? null;
   const { entries, dialogs } = useSessionActions(session, title);
-  const { tone, word } = statusLabel(status, isExternal);
+  const { tone, word } = statusLabel(status, isExternal, (listed ?? info)?.outcome);
   useKeys({ t: () => go({ pane: pane === null ? "timeline" : null }) });
   return (
     <header className="head">
@@ -39,15 +45,14 @@ export const Header = memo(function Header({ session, info, status, isExternal, 
       >
         <Icon name="back" />
       </button>
-      <Title session={session} title={title} />
+      <Title session={session} title={title} at={at} />
       <span className="grow" />
-      {info !== null && (
-        <span className="agent" title="the agent of this conversation">
-          {info.agent}
-        </span>
+      {at !== null ? (
+        <State tone="wait">{`past, event ${at}`}</State>
+      ) : (
+        connection.state !== "closed" && <State tone={tone}>{word}</State>
       )}
-      {connection.state !== "closed" && <State tone={tone}>{word}</State>}
-      <ConnectionState connection={connection} />
+      <ConnectionState connection={connection} retryNow={retryNow} />
       <div className="panes" role="group" aria-label="Open the inspector">
         {PANES.map((name) => (
           <button
@@ -56,7 +61,7 @@ export const Header = memo(function Header({ session, info, status, isExternal, 
             aria-pressed={pane === name}
             onClick={() => go({ pane: pane === name ? null : name })}
           >
-            {name}
+            {name.charAt(0).toUpperCase() + name.slice(1)}
           </button>
         ))}
       </div>
@@ -67,7 +72,8 @@ export const Header = memo(function Header({ session, info, status, isExternal, 
 });
 
 /** The title; a click edits it in place. */
-function Title({ session, title }: { session: string; title: string | null }) {
+function Title({ session, title, at }: { session: string; title: string | null; at: number | null }) {
+  const canChat = useCan("chat");
   const [draft, setDraft] = useState<string | null>(null);
   // The new title is shown until the session is refreshed.
   const [written, setWritten] = useState<string | null>(null);
@@ -80,10 +86,7 @@ function Title({ session, title }: { session: string; title: string | null }) {
     wasEditing.current = draft !== null;
   }, [draft]);
   const shown = written ?? title;
-  useEffect(() => {
-    document.title = `${shown ?? "Conversation"} · Turnwire`;
-    return () => void (document.title = "Turnwire");
-  }, [shown]);
+  useEffect(() => setPageTitle(`${shown || "Conversation"}${at === null ? "" : ` (event ${at})`}`), [shown, at]);
   const save = async () => {
     const to = draft?.trim() ?? "";
     setDraft(null);
@@ -126,7 +129,8 @@ function Title({ session, title }: { session: string; title: string | null }) {
         ref={button}
         type="button"
         className="title"
-        title={failed ? "The title could not be changed" : "Rename"}
+        title={failed ? "The title could not be changed" : canChat ? "Rename" : undefined}
+        disabled={!canChat}
         onClick={() => setDraft(shown ?? "")}
       >
         {shown || <span className="dim">Untitled</span>}

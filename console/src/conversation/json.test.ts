@@ -35,6 +35,25 @@ describe("the input of a tool", () => {
   test("nothing hides in it", () => {
     expect(pretty('{"to":"a\u202eb\u200b"}')).toBe('{ "to": "a\\u202eb\\u200b" }');
     expect(JSON.parse(pretty('{"to":"a\u202eb"}'))).toEqual({ to: "a\u202eb" });
+    const hidden = [
+      "\u00ad",
+      "\u061c",
+      "\u200c",
+      "\u2028",
+      "\u2066",
+      "\u2800",
+      "\u3164",
+      "\ufe0f",
+      "\ue000",
+      "\u{e0041}",
+      "\u0007",
+    ];
+    for (const one of hidden) {
+      const shown = pretty(`{"to":"a${one}b"}`);
+      expect(shown, one).toMatch(/^[ -~]+$/);
+      if (one !== "\u0007") expect(JSON.parse(shown)).toEqual({ to: `a${one}b` });
+    }
+    expect(pretty('{"to":"❤\ufe0f 👩\u200d🚀"}')).toBe('{ "to": "❤\ufe0f 👩\u200d🚀" }');
   });
 
   test("it can be shown wherever it is cut", () => {

@@ -29,13 +29,22 @@ export function tokens(json: string): Piece[] | null {
   return found;
 }
 
-/** Characters that nobody sees, or that turn the direction of others, as JSON writes them: the same, for all to see. */
-function visible(text: string): string {
-  return text.replaceAll(
-    /[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g,
-    (hidden) => `\\u${hidden.charCodeAt(0).toString(16)}`,
+/** Writes invisible characters, and those that change the direction of text, as JSON escapes. */
+export function visible(text: string): string {
+  return text.replaceAll(HIDDEN, (hidden) =>
+    hidden
+      .split("")
+      .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`)
+      .join(""),
   );
 }
+/** A name on one line; one of blanks alone says so. */
+export function visibleName(name: string): string {
+  return visible(name).replaceAll(/\s+/g, " ").trim() || "(a name of blanks)";
+}
+/** Line breaks, tabs and the parts of an emoji are no secret. U+2800 is a blank Braille pattern. */
+const HIDDEN =
+  /(?![\n\t]|(?<=\p{Extended_Pictographic})\ufe0f|(?<=\p{Extended_Pictographic}\ufe0f?)\u200d(?=\p{Extended_Pictographic}))[\p{Default_Ignorable_Code_Point}\p{Bidi_Control}\p{Zl}\p{Zp}\p{Cc}\p{Co}\p{Cs}\u2800\ufff9-\ufffb]/gu;
 
 /** JSON laid out: on one line where it fits, otherwise one entry a line. Text that is no JSON is one piece. */
 export function layout(json: string): Piece[] {

@@ -1,23 +1,28 @@
 // One message: text, thinking, tool calls, results, time and tokens.
-import { memo, type ReactNode, useMemo, useState } from "react";
+import { memo, useContext, useMemo, useState } from "react";
 import type { HintBlock, MsgJson, ReplyError, ThinkingBlock } from "turnwire/message";
+import { useAbout } from "../me.ts";
+import { count, money } from "../money.ts";
 import { between, clock, duration, exact } from "../time.ts";
-import { Copy } from "../ui/copy.tsx";
 import { Icon } from "../ui/icon.tsx";
 import { Shape, State } from "../ui/state.tsx";
-import { type Item, items, tokensOf } from "./content-items.ts";
+import { type Item, items, spent } from "./content-items.ts";
+import { ConversationContext } from "./context.ts";
 import { Data } from "./data-block.tsx";
 import { Markdown } from "./markdown/markdown.tsx";
 import { Json, Tool } from "./tool.tsx";
+import { TraceButton } from "./trace-button.tsx";
+import { EditMessage, TurnActions } from "./turn-actions.tsx";
+import { UserText } from "./user-text.tsx";
 
 interface Props {
   message: MsgJson;
   isNested?: boolean;
-  /** Actions, such as Retry. */
-  actions?: ReactNode;
 }
 
-export const Message = memo(function Message({ message, isNested = false, actions }: Props) {
+export const Message = memo(function Message({ message, isNested = false }: Props) {
+  const [isEdited, setEdited] = useState(false);
+  const { turns } = useContext(ConversationContext);
   const { role, name, created_at = "" } = message;
   const shown = useMemo(() => items(message.content), [message.content]);
   const isReply = role === "assistant";
@@ -29,11 +34,16 @@ export const Message = memo(function Message({ message, isNested = false, action
       data-role={role}
       data-nested={isNested}
       data-open={isOpen}
+      data-message={message.id}
+      tabIndex={-1}
       aria-label={`${role === "user" ? "You" : who}${created_at && `, ${clock(created_at)}`}`}
       aria-busy={isOpen}
     >
       <header>
-        <span className="who">{role === "user" && name === "user" ? "you" : who}</span>
+        <h2 className="visually-hidden">{role === "user" && name === "user" ? "You" : who}</h2>
+        <bdi className="who" aria-hidden="true">
+          {role === "user" && name === "user" ? "you" : who}
+        </bdi>
         {created_at !== "" && (
           <time dateTime={created_at} title={exact(created_at)}>
             {clock(created_at)}
@@ -45,11 +55,16 @@ export const Message = memo(function Message({ message, isNested = false, action
           </span>
         )}
         {isReply && <ReplyStats message={message} />}
+        {isReply && <TraceButton reply={message.id ?? ""} call="" name={who} />}
       </header>
       <div className="content">
-        {shown.map((item, at) => (
-          <Content key={item.key} item={item} isOpen={isOpen} isLast={at === shown.length - 1} role={role} />
-        ))}
+        {isEdited && turns !== null ? (
+          <EditMessage message={message} onClose={() => setEdited(false)} />
+        ) : (
+          shown.map((item, at) => (
+            <Content key={item.key} item={item} isOpen={isOpen} isLast={at === shown.length - 1} role={role} />
+          ))
+        )}
         {isOpen && shown.length === 0 && (
           <p className="dim">
             <span className="caret" /> starting
@@ -63,41 +78,43 @@ export const Message = memo(function Message({ message, isNested = false, action
         )}
         <ReplyErrorNote message={message} />
       </div>
-      {!isOpen && !isNested && isReply && (
-        <footer>
-          <Copy text={() => textOf(message)} label="Copy reply" />
-          {actions}
-        </footer>
-      )}
+      {!isOpen && !isNested && <TurnActions message={message} edit={() => setEdited(true)} />}
     </article>
   );
 });
 
-function textOf({ content }: MsgJson): string {
-  return content.flatMap((block) => (block.type === "text" ? [block.text] : [])).join("\n\n");
-}
-
-/** Duration and tokens. */
+/** Duration, tokens and cost, sub-agents included. */
 function ReplyStats({ message }: { message: MsgJson }) {
+  const { nested, forkedAt } = useContext(ConversationContext);
+  const { currency } = useAbout();
   const ms = between(message.created_at, message.finished_at);
-  const tokens = tokensOf(message);
-  const { usage } = message;
+  // A reply that was open at a fork ends with the fork, whenever that was.
+  const isCut =
+    forkedAt !== undefined && (message.created_at ?? "") < forkedAt && (message.finished_at ?? "") >= forkedAt;
+  const { input, output, cost, agents } = spent(message, nested);
   return (
     <>
-      {ms !== null && (
+      {isCut && <State tone="wait">cut off by the fork</State>}
+      {ms !== null && !isCut && (
         <span className="num" title="total time, including waiting">
           {duration(ms)}
         </span>
       )}
-      {tokens !== null && usage && (
+      {input + output > 0 && (
         <span
           className="num"
-          title={`${usage.input_tokens} input${usage.cache_input_tokens ? ` (${usage.cache_input_tokens} cached)` : ""}, ${usage.output_tokens} output`}
+          title={`${count(input)} tokens in, ${count(output)} out${agents > 0 ? `, ${agents === 1 ? "1 sub-agent" : `${agents} sub-agents`} included` : ""}`}
         >
-          {tokens.toLocaleString("en")} tokens
+          {count(input + output)} tokens
         </span>
       )}
-      {message.finished_reason !== null &&
+      {cost !== null && (
+        <span className="num" title="as charged when the model calls ended">
+          {money(cost, currency)}
+        </span>
+      )}
+      {!isCut &&
+        message.finished_reason !== null &&
         message.finished_reason !== "completed" &&
         message.finished_reason !== "error" && (
           <State tone="bad">{FINISH_LABELS[message.finished_reason] ?? message.finished_reason}</State>
@@ -119,7 +136,7 @@ function Content({ item, isOpen, isLast, role }: { item: Item; isOpen: boolean; 
   switch (item.kind) {
     case "text": {
       // A user's text is shown verbatim.
-      if (role === "user") return <p className="plain">{item.block.text}</p>;
+      if (role === "user") return <UserText text={item.block.text} />;
       return <Markdown text={item.block.text} growing={isOpen && item.block.finished_at == null} />;
     }
     case "thinking":

@@ -4,21 +4,29 @@ import { type Approval, type Sendable, TurnwireError } from "turnwire";
 import type { MsgJson } from "turnwire/message";
 import { type UseSession, useSession } from "turnwire/react";
 import { client } from "../client.ts";
+import { useEscape } from "../escape.ts";
 import { useStateAt } from "../inspect/state-at.ts";
 import { useKeys } from "../keys.ts";
+import { can, useAbout } from "../me.ts";
 import { go, useRoute } from "../route.ts";
+import { forkOf } from "../sessions/fork.ts";
 import { refreshSessions } from "../sessions/store.ts";
 import { Problem } from "../ui/state.tsx";
 import { Announcer } from "./announcer.tsx";
 import { Composer } from "./composer.tsx";
 import { groupBySubAgentCall, replaced } from "./content-items.ts";
 import { type Answers, ConversationContext, type ConversationParts } from "./context.ts";
-import { deny } from "./deny.ts";
+import { changesDecisions, type Decided, useDecisions } from "./decisions.ts";
 import { DropFrame } from "./drop-frame.tsx";
+import { Facts } from "./facts.tsx";
 import { useFiles } from "./files.ts";
 import { Header } from "./header.tsx";
+import { LiveBar } from "./live-bar.tsx";
 import { Message } from "./message.tsx";
+import { post, setSender, useOutbox } from "./outbox.ts";
+import { Outbox } from "./outbox.tsx";
 import { Queue } from "./queue.tsx";
+import { showCard } from "./review.ts";
 import { Thread } from "./thread.tsx";
 
 export function OpenConversation({ session }: { session: string }) {
@@ -30,15 +38,22 @@ export function OpenConversation({ session }: { session: string }) {
 function Live({ session, again }: { session: string; again: () => void }) {
   const { at } = useRoute();
   const [retried, setRetried] = useState(0);
+  const [decided, setDecided] = useState(0);
   const live = useSession(client, session, {
-    onevent: ({ type }) => type === "SUPERSEDE" && setRetried((n) => n + 1),
+    onevent: (event) => {
+      if (event.type === "SUPERSEDE") setRetried((n) => n + 1);
+      if (changesDecisions(event)) setDecided((n) => n + 1);
+    },
   });
+  const decisions = useDecisions(session, live.ready, decided);
+  const about = useAbout();
+  const canChat = can(about, "chat");
   const old = useReplaced(session, live.ready, retried, live.messages);
   const files = useFiles();
-  const answers = useAnswers(session, live);
+  const answers = useAnswers(live);
   const pending = useMemo(() => new Map(live.pending.map((asking) => [asking.tool_call.id, asking])), [live.pending]);
   const nested = useMemo(() => groupBySubAgentCall(live.messages, live.agents), [live.messages, live.agents]);
-  const inside = useMemo<ConversationParts>(() => ({ pending, nested, answers }), [pending, nested, answers]);
+  const forkedAt = forkOf(live.session) === null ? undefined : live.session?.created_at;
   const [problem, setProblem] = useState<unknown>(null);
   const attempt = (work: Promise<unknown>) => void work.then(refreshSessions, setProblem);
 
@@ -46,11 +61,10 @@ function Live({ session, again }: { session: string; again: () => void }) {
   const isRunning = live.status !== "idle";
   const isPast = at !== null;
   useKeys({
-    a: first && !isPast ? () => attempt(answers.allow(first, {})) : null,
-    d: first && !isPast ? () => attempt(answers.deny(first, "")) : null,
-    Escape: isRunning ? () => attempt(live.stop()) : isPast ? () => go({ at: null }) : null,
+    Escape: isRunning && canChat && !isPast ? () => isHere() && attempt(live.stop()) : null,
     i: () => document.getElementById("composer")?.focus(),
   });
+  useEscape(isPast, () => go({ at: null }));
   // Refresh the list now instead of at its next interval.
   useEffect(() => refreshSessions(), [live.status]);
 
@@ -58,18 +72,42 @@ function Live({ session, again }: { session: string; again: () => void }) {
   const canRetry =
     last !== undefined &&
     live.status === "idle" &&
+    canChat &&
     live.queued.length === 0 &&
     live.session?.agent !== "external" &&
     last.finished_reason !== null;
-  const retry = useCallback(() => last?.id !== undefined && attempt(live.retry(last.id)), [last?.id, live.retry]);
-  const { send: say } = live;
-  const send = useCallback(
-    async (content: Sendable) => {
-      await say(content);
-      refreshSessions();
-    },
-    [say],
+  const { retry } = live;
+  const turns = useMemo(
+    () =>
+      canRetry
+        ? {
+            retry: (id: string) => attempt(retry(id)),
+            edit: (id: string, text: string) => attempt(retry(id, text)),
+          }
+        : null,
+    [canRetry, retry],
   );
+  const inside = useMemo<ConversationParts>(
+    () => ({ pending, nested, answers, decisions: decisions.byCall, turns, forkedAt }),
+    [pending, nested, answers, decisions, turns, forkedAt],
+  );
+  const { send: say } = live;
+  useEffect(
+    () =>
+      setSender(session, async (content, options) => {
+        const sent = await say(content, options);
+        refreshSessions();
+        return sent;
+      }),
+    [session, say],
+  );
+  const send = useCallback((content: Sendable, text: string) => post(session, content, text), [session]);
+  const known = useMemo(
+    () => new Set([...live.messages.map(({ id }) => id), ...live.queued.map(({ message_id }) => message_id)]),
+    [live.messages, live.queued],
+  );
+  const outgoing = useOutbox(session, known);
+  const [refill, setRefill] = useState<{ text: string } | null>(null);
   const agent = live.session?.agent ?? "the agent";
 
   return (
@@ -80,7 +118,10 @@ function Live({ session, again }: { session: string; again: () => void }) {
         status={live.status}
         isExternal={first === undefined}
         connection={live.connection}
+        at={at}
+        retryNow={again}
       />
+      <Facts session={session} info={live.session} decided={decisions} />
       {live.error !== null && (
         <Problem
           error={
@@ -99,44 +140,54 @@ function Live({ session, again }: { session: string; again: () => void }) {
       )}
       {problem !== null && <Problem error={problem} onClose={() => setProblem(null)} />}
       {isPast ? (
-        <Past session={session} at={at} />
+        <Past session={session} at={at} decided={decisions} />
       ) : (
         <ConversationContext value={inside}>
-          <Thread
-            messages={live.messages}
-            replaced={old}
-            hasMore={live.hasMore}
-            loadMore={live.loadMore}
-            retry={canRetry ? retry : null}
-          >
-            {!live.ready && live.error === null && <p className="dim center">loading</p>}
-            {live.ready && live.messages.length === 0 && <p className="dim center">No messages yet.</p>}
+          <Thread messages={live.messages} replaced={old} hasMore={live.hasMore} loadMore={live.loadMore}>
+            {!live.ready && live.error === null && <p className="dim center">Loading</p>}
+            {live.ready && live.messages.length === 0 && outgoing.length === 0 && (
+              <p className="dim center">No messages yet.</p>
+            )}
             <UnassignedReplies replies={nested.get("")} />
-            <Queue queued={live.queued} cancel={live.cancel} />
+            <Queue queued={live.queued} cancel={canChat ? live.cancel : null} />
+            <Outbox session={session} list={outgoing} edit={(text) => setRefill({ text })} />
           </Thread>
         </ConversationContext>
       )}
       <Announcer live={live} />
       {!isPast && live.pending.length > 0 && <WaitingBar pending={live.pending} />}
+      {!isPast && live.streaming !== null && live.pending.length === 0 && (
+        <LiveBar reply={live.streaming} pending={live.pending} stop={() => attempt(live.stop())} />
+      )}
       {!isPast && live.ready && live.error === null && (
         <Composer
+          refill={refill}
+          closed={canChat ? null : READ_ONLY}
           draft={session}
           agent={agent}
           files={files}
           isRunning={isRunning}
           isAsking={live.status === "waiting"}
           send={send}
-          stop={live.stop}
+          {...(canChat && { stop: live.stop })}
         />
       )}
     </DropFrame>
   );
 }
 
+const READ_ONLY = "Your token may read, but not write";
+
+/** Whether the focus is in the conversation, or nowhere: Escape in another pane stops no reply. */
+function isHere(): boolean {
+  const { activeElement } = document;
+  return activeElement === null || activeElement === document.body || activeElement.closest(".conversation") !== null;
+}
+
 const isGone = (error: Error) => error instanceof TurnwireError && error.status === 404;
 
 /** The decisions that can be made here. */
-function useAnswers(session: string, { approve, result }: UseSession): Answers {
+function useAnswers({ approve, deny, result }: UseSession): Answers {
   return useMemo(() => {
     const then = async (work: Promise<void>) => {
       await work;
@@ -144,10 +195,10 @@ function useAnswers(session: string, { approve, result }: UseSession): Answers {
     };
     return {
       allow: (asking, options) => then(approve(asking, options)),
-      deny: (asking, reason) => then(deny(session, asking, reason)),
+      deny: (asking, reason) => then(deny(asking, reason)),
       give: (asking, output, state) => then(result(asking, { output, state })),
     };
-  }, [session, approve, result]);
+  }, [approve, deny, result]);
 }
 
 /** Replies that a retry replaced. The history does not contain them, so they are requested. */
@@ -193,28 +244,50 @@ const isOver = (shown: ReadonlySet<string | undefined>) => (message: MsgJson) =>
 
 const NONE: MsgJson[] = [];
 
-function Past({ session, at }: { session: string; at: number }) {
-  const found = useStateAt(session, at);
+function Past({ session, at, decided }: { session: string; at: number; decided: Decided }) {
+  const { state: found, last } = useStateAt(session, at);
   const messages = found?.messages ?? NONE;
   const inside = useMemo<ConversationParts>(
-    () => ({ pending: new Map(), nested: groupBySubAgentCall(messages, found?.agents ?? []), answers: null }),
-    [messages, found],
+    () => ({
+      pending: new Map(),
+      nested: groupBySubAgentCall(messages, found?.agents ?? []),
+      answers: null,
+      turns: null,
+      decisions: new Map([...decided.byCall].filter(([, { seq }]) => seq <= at)),
+    }),
+    [messages, found, decided, at],
   );
+  if (last !== null && at > last)
+    return (
+      <Problem error={new Error(`This conversation has ${last} events; there is no event ${at}.`)}>
+        <div className="actions">
+          <button type="button" className="button" onClick={() => go({ at: null })}>
+            Show the latest
+          </button>
+        </div>
+      </Problem>
+    );
   return (
     <>
       <div className="past" role="status">
         <span>
-          state at event <b className="num">{at}</b>
+          You are viewing the past: the state at event <b className="num">{at}</b>
         </span>
         <button type="button" className="link" onClick={() => go({ at: null })}>
-          back to live
+          Back to live
         </button>
       </div>
       <ConversationContext value={inside}>
-        <Thread messages={messages} replaced={new Map()} hasMore={false} loadMore={async () => {}} retry={null}>
-          {found === null && <p className="dim center">loading</p>}
+        <Thread messages={messages} replaced={new Map()} hasMore={false} loadMore={async () => {}}>
+          {found === null && <p className="dim center">Loading</p>}
         </Thread>
       </ConversationContext>
+      <div className="past past-end">
+        <span>Messages can be sent in the present.</span>
+        <button type="button" className="button small" onClick={() => go({ at: null })}>
+          Return to the present
+        </button>
+      </div>
     </>
   );
 }
@@ -235,12 +308,7 @@ function UnassignedReplies({ replies }: { replies: MsgJson[] | undefined }) {
 function WaitingBar({ pending }: { pending: readonly Approval[] }) {
   const next = useRef(0);
   const isForMe = pending.some(({ kind }) => kind === "confirm");
-  const show = () => {
-    const { tool_call } = pending[next.current++ % pending.length] ?? {};
-    const card = document.querySelector<HTMLElement>(`[data-call="${CSS.escape(tool_call?.id ?? "")}"]`);
-    card?.scrollIntoView({ block: "center" });
-    card?.querySelector<HTMLElement>("button.main")?.focus();
-  };
+  const show = () => showCard(pending[next.current++ % pending.length]?.tool_call.id ?? "");
   return (
     <div className="waiting-bar">
       <span>
@@ -249,13 +317,8 @@ function WaitingBar({ pending }: { pending: readonly Approval[] }) {
           : `${pending.length} calls are waiting`}
       </span>
       <button type="button" className="link" onClick={show}>
-        {pending.length === 1 ? "show" : "show next"}
+        {pending.length === 1 ? "Show" : "Show next"}
       </button>
-      {isForMe && (
-        <span className="dim keys">
-          <kbd>a</kbd> allow <kbd>d</kbd> deny
-        </span>
-      )}
     </div>
   );
 }

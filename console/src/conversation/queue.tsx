@@ -4,7 +4,13 @@ import type { SessionState } from "turnwire";
 import { explain } from "../client.ts";
 import { State } from "../ui/state.tsx";
 
-export function Queue({ queued, cancel }: { queued: SessionState["queued"]; cancel: (id: string) => Promise<void> }) {
+export function Queue({
+  queued,
+  cancel,
+}: {
+  queued: SessionState["queued"];
+  cancel: ((id: string) => Promise<void>) | null;
+}) {
   const [error, setError] = useState<unknown>(null);
   if (queued.length === 0) return null;
   return (
@@ -13,9 +19,11 @@ export function Queue({ queued, cancel }: { queued: SessionState["queued"]; canc
         <li key={message_id}>
           <State tone="wait">queued</State>
           <span className="queue-text">{textOf(content)}</span>
-          <button type="button" className="link" onClick={() => void cancel(message_id).catch(setError)}>
-            remove
-          </button>
+          {cancel !== null && (
+            <button type="button" className="link" onClick={() => void cancel(message_id).catch(setError)}>
+              Remove
+            </button>
+          )}
         </li>
       ))}
       {error !== null && <li role="alert">{explain(error).message}</li>}

@@ -7,6 +7,8 @@ export interface Scroll {
   /** Whether the end is in view and stays there. */
   isFollowing: boolean;
   toEnd(): void;
+  /** Something else than the end is shown now. */
+  leaveEnd(): void;
 }
 
 /** `first`: the key of the first batch of messages; another one means that older ones came before it. */
@@ -70,5 +72,6 @@ export function useScroll(first: number | null): Scroll {
     mark(element);
   }, [first, mark]);
 
-  return { box, inside, isFollowing, toEnd };
+  const leaveEnd = useCallback(() => follow(false), [follow]);
+  return { box, inside, isFollowing, toEnd, leaveEnd };
 }

@@ -1,11 +1,16 @@
 // The messages of a conversation, from the oldest that is loaded to the end.
 import { memo, type ReactNode, useMemo, useState } from "react";
 import type { MsgJson } from "turnwire/message";
+import { lazyComponent } from "../lazy.tsx";
+import { dayOf } from "../time.ts";
 import { Icon } from "../ui/icon.tsx";
 import { LoadMore } from "../ui/load-more.tsx";
 import { Batches } from "./batches.ts";
+import { useJump } from "./jump.ts";
 import { Message } from "./message.tsx";
 import { useScroll } from "./scroll.ts";
+
+const CompareReplies = lazyComponent(() => import("./compare.tsx").then(({ CompareReplies }) => CompareReplies));
 
 interface Props {
   messages: readonly MsgJson[];
@@ -13,16 +18,15 @@ interface Props {
   replaced: ReadonlyMap<string, MsgJson[]>;
   hasMore: boolean;
   loadMore: () => Promise<void>;
-  /** Asks for another reply to the last message; null if that is not possible now. */
-  retry: (() => void) | null;
   /** Shown after the last message. */
   children?: ReactNode;
 }
 
-export function Thread({ messages, replaced, hasMore, loadMore, retry, children }: Props) {
+export function Thread({ messages, replaced, hasMore, loadMore, children }: Props) {
   const [batches] = useState(() => new Batches());
   const list = useMemo(() => batches.update(messages), [batches, messages]);
-  const { box, inside, isFollowing, toEnd } = useScroll(list[0]?.key ?? null);
+  const { box, inside, isFollowing, toEnd, leaveEnd } = useScroll(list[0]?.key ?? null);
+  useJump(box, messages, hasMore, loadMore, leaveEnd);
   return (
     <div className="thread-frame">
       <div className="thread" ref={box} tabIndex={0} role="region" aria-label="Messages">
@@ -34,7 +38,7 @@ export function Thread({ messages, replaced, hasMore, loadMore, retry, children 
               id={key}
               messages={messages}
               replaced={replaced}
-              retry={at === list.length - 1 ? retry : null}
+              before={list[at - 1]?.messages.at(-1)?.created_at}
             />
           ))}
           <Replaced replies={replaced.get("")} />
@@ -55,39 +59,37 @@ const MessageBatch = memo(function MessageBatch({
   id,
   messages,
   replaced,
-  retry,
-}: Pick<Props, "messages" | "replaced" | "retry"> & { id: number }) {
-  const last = messages.at(-1);
+  before,
+}: Pick<Props, "messages" | "replaced"> & { id: number; before: string | undefined }) {
   return (
     <div className="some" data-batch={id}>
-      {messages.map((message) => (
+      {messages.map((message, at) => (
         <div key={message.id}>
-          <Replaced replies={replaced.get(message.id ?? "")} />
-          <Message
-            message={message}
-            actions={message === last && retry !== null ? <RetryButton retry={retry} /> : undefined}
-          />
+          <Day at={message.created_at} before={at === 0 ? before : messages[at - 1]?.created_at} />
+          <Replaced replies={replaced.get(message.id ?? "")} now={message} />
+          <Message message={message} />
         </div>
       ))}
     </div>
   );
 });
 
-function RetryButton({ retry }: { retry: () => void }) {
+/** The date, where a new day begins. */
+function Day({ at, before }: { at: string | undefined; before: string | undefined }) {
+  if (!at) return null;
+  const day = dayOf(at);
+  if (day === "" || (before !== undefined && dayOf(before) === day)) return null;
   return (
-    <button
-      type="button"
-      className="icon-button"
-      onClick={retry}
-      title="Ask for a new reply; this one leaves the history and stays in the log"
-    >
-      <Icon name="retry" /> Retry
-    </button>
+    <div className="day" role="separator" aria-label={day}>
+      <time dateTime={at}>{day}</time>
+    </div>
   );
 }
 
-function Replaced({ replies }: { replies: readonly MsgJson[] | undefined }) {
+/** Earlier replies to the same message, and how they differ from the one that counts. */
+function Replaced({ replies, now }: { replies: readonly MsgJson[] | undefined; now?: MsgJson }) {
   const [isShown, setShown] = useState(false);
+  const [compared, setCompared] = useState<MsgJson | null>(null);
   if (!replies || replies.length === 0) return null;
   return (
     <div className="replaced">
@@ -95,7 +97,17 @@ function Replaced({ replies }: { replies: readonly MsgJson[] | undefined }) {
         <Icon name={isShown ? "down" : "right"} size={12} />{" "}
         {replies.length === 1 ? "1 earlier reply" : `${replies.length} earlier replies`}
       </button>
+      {now?.role === "assistant" && (
+        <button type="button" className="link" onClick={() => setCompared(replies.at(-1) ?? null)}>
+          Compare
+        </button>
+      )}
       {isShown && replies.map((message) => <Message key={message.id} message={message} isNested />)}
+      {compared !== null && now !== undefined && (
+        <CompareReplies before={compared} now={now} onClose={() => setCompared(null)}>
+          {(problem) => problem}
+        </CompareReplies>
+      )}
     </div>
   );
 }

@@ -9,7 +9,7 @@ export function TimeLeft({ expires }: { expires: string | null }) {
     <time
       className="left"
       dateTime={expires}
-      title={`denied automatically at ${exact(expires)}`}
+      title={`expires at ${exact(expires)}; the call then does not run`}
       data-soon={left < 30_000}
     >
       {left > 0 ? countdown(left) : "expired"}

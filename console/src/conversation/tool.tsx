@@ -1,6 +1,7 @@
 // A tool call as a card: input, state, result.
 import { memo, useContext, useMemo, useState } from "react";
 import type { Payload, ToolCall, ToolResult } from "turnwire/message";
+import { can, useAbout } from "../me.ts";
 import { between, duration } from "../time.ts";
 import { Copy } from "../ui/copy.tsx";
 import { State } from "../ui/state.tsx";
@@ -8,8 +9,11 @@ import { ApprovalForm, ExternalForm } from "./approval.tsx";
 import { stateOf } from "./content-items.ts";
 import { ConversationContext } from "./context.ts";
 import { Data } from "./data-block.tsx";
-import { layout, pretty } from "./json.ts";
+import { DecisionNote } from "./decision-note.tsx";
+import { layout, pretty, visible, visibleName } from "./json.ts";
+import { ansi, hasAnsi } from "./markdown/ansi.ts";
 import { Message } from "./message.tsx";
+import { TraceButton } from "./trace-button.tsx";
 
 export const Tool = memo(function Tool({
   call,
@@ -20,31 +24,46 @@ export const Tool = memo(function Tool({
   result: ToolResult | null;
   isOpen: boolean;
 }) {
-  const { pending, nested, answers } = useContext(ConversationContext);
+  const { pending, nested, answers, decisions } = useContext(ConversationContext);
   const id = call?.id ?? result?.id ?? "";
   const name = call?.name || result?.name || "tool";
   const { title } = (call ?? {}) as { title?: unknown };
+  const about = useAbout();
+  const [canApprove, canChat] = [can(about, "approve"), can(about, "chat")];
   const asking = pending.get(id);
   const agents = nested.get(id) ?? [];
   // A reply that ended has no running call: an open call was left unfinished.
-  const state = stateOf(call, result);
+  const decision = decisions.get(id);
+  const state = stateOf(call, result, decision?.expired);
   const shown = !isOpen && state.tone === "run" ? { word: "not finished", tone: "bad" as const } : state;
   const took = between(result?.created_at, result?.finished_at);
   return (
-    <section className="tool" tabIndex={-1} aria-label={`Tool ${name}`} data-tone={shown.tone} data-call={id}>
+    <section
+      className="tool"
+      role="group"
+      tabIndex={-1}
+      aria-label={`Tool ${name}`}
+      data-tone={shown.tone}
+      data-call={id}
+    >
       <header>
-        <span className="tool-name">{name}</span>
-        {typeof title === "string" && <span className="dim">{title}</span>}
+        <bdi className="tool-name">{visibleName(name)}</bdi>
+        {typeof title === "string" && <bdi className="dim">{visible(title)}</bdi>}
         <span className="grow" />
+        <TraceButton reply="" call={id} name={name} />
         {took !== null && <span className="dim num">{duration(took)}</span>}
         <State tone={shown.tone}>{shown.word}</State>
       </header>
-      {asking !== undefined && answers !== null && asking.kind === "confirm" ? (
+      {asking !== undefined && answers !== null && asking.kind === "confirm" && canApprove ? (
         <ApprovalForm key={id} asking={asking} answers={answers} />
       ) : (
         call !== null && <Json text={call.input} label="Input" growing={isOpen && call.finished_at == null} />
       )}
-      {asking !== undefined && answers !== null && asking.kind === "external" && (
+      {asking?.kind === "confirm" && answers !== null && !canApprove && (
+        <p className="decision dim">Your token may not approve calls; somebody else has to decide.</p>
+      )}
+      {decision !== undefined && <DecisionNote decision={decision} />}
+      {asking !== undefined && answers !== null && asking.kind === "external" && canChat && (
         <ExternalForm key={id} asking={asking} answers={answers} />
       )}
       {agents.length > 0 && (
@@ -115,6 +134,23 @@ function Output({ output, tone, isOpen }: { output: Payload; tone: string; isOpe
   );
 }
 
+/** Text as a terminal would colour it; a diff as a diff. */
+function Terminal({ text }: { text: string }) {
+  if (hasAnsi(text))
+    return ansi(text).map(({ text, className }, at) => (
+      <span key={at} className={className}>
+        {text}
+      </span>
+    ));
+  if (/^(?:diff --git |--- .*\n\+\+\+ )/m.test(text))
+    return text.split(/(?<=\n)/).map((line, at) => (
+      <span key={at} className={/^\+(?!\+\+)/.test(line) ? "hl-added" : /^-(?!--)/.test(line) ? "hl-removed" : ""}>
+        {line}
+      </span>
+    ));
+  return text;
+}
+
 /** A tool's text. Long text is truncated until expanded. */
 function Text({ text }: { text: string }) {
   const [isWhole, setWhole] = useState(false);
@@ -122,7 +158,7 @@ function Text({ text }: { text: string }) {
   return (
     <div className="copied">
       <pre tabIndex={0} aria-label="Output">
-        {isLong && !isWhole ? `${text.slice(0, LONG)}…` : text}
+        <Terminal text={isLong && !isWhole ? `${text.slice(0, LONG)}…` : text} />
       </pre>
       <Copy text={text} label="Copy output" />
       {isLong && (

@@ -1,39 +1,44 @@
 // The start page: suggestions, and how to connect a real model.
-import { useEffect, useState } from "react";
-import { type Agent, newId, type Sendable } from "turnwire";
+import { useState } from "react";
+import { newId, type Sendable } from "turnwire";
 import { client } from "../client.ts";
+import { can, useAbout } from "../me.ts";
 import { go } from "../route.ts";
 import { refreshSessions } from "../sessions/store.ts";
+import { read, write } from "../storage.ts";
 import { Copy } from "../ui/copy.tsx";
 import { Icon } from "../ui/icon.tsx";
 import { Problem } from "../ui/state.tsx";
 import { Composer } from "./composer.tsx";
 import { DropFrame } from "./drop-frame.tsx";
 import { useFiles } from "./files.ts";
+import { post } from "./outbox.ts";
 
 const PROMPTS: readonly (readonly [says: string, shows: string])[] = [
   ["How is the weather in Paris?", "a tool that streams its result"],
   ["Buy 100 shares of ACME, I will approve it", "a tool call that needs your approval"],
-  ["Do two things in parallel: the weather and a trade", "two tools at once, one needs approval"],
+  ["Do two things in parallel: look outside and buy shares", "two tools at once, one needs approval"],
   ["Draw me an image of a sunset", "text and an image"],
   ["Ask your team what makes agents work together", "a sub-agent"],
 ];
 
-const CONNECT = `[agents.friday]
-model = "anthropic:claude-sonnet"
+const CONNECT = `default_agent = "friday"
+
+[agents.friday]
+model = "anthropic:claude-sonnet-4-5"
 api_key_env = "ANTHROPIC_API_KEY"`;
 
 export function Welcome() {
   const files = useFiles();
-  const [agents, setAgents] = useState<{ agents: Agent[]; default_agent: string } | null>(null);
+  const server = useAbout();
+  const { agents, defaultAgent } = server;
+  const canChat = can(server, "chat");
   const [chosen, setChosen] = useState<string | null>(null);
   const [error, setError] = useState<unknown>(null);
-  useEffect(() => {
-    client.agents().then(setAgents, () => {});
-  }, []);
-  const agent = chosen ?? agents?.default_agent;
+  const agent = chosen ?? defaultAgent ?? undefined;
   const name = agent ?? "the agent";
-  const about = agents?.agents.find(({ name }) => name === agent);
+  const about = agents?.find(({ name }) => name === agent);
+  const hasModel = agents?.some(({ model }) => model !== "demo") ?? true;
   const start = async (content: Sendable, text: string) => {
     const id = newId();
     await client.create({
@@ -44,7 +49,11 @@ export function Welcome() {
         files.list.map(({ file }) => file.name),
       ),
     });
-    await client.session(id).send(content);
+    // The conversation shows it as being sent.
+    post(id, content, text);
+    // What was typed since then is a draft of the new conversation.
+    write(`turnwire.draft.${id}`, read("turnwire.draft.new", "tab"), "tab");
+    write("turnwire.draft.new", null, "tab");
     refreshSessions();
     go({ session: id, at: null });
   };
@@ -67,7 +76,7 @@ export function Welcome() {
             <h2>What should {name} do?</h2>
             {about !== undefined && about.about !== "" && <p className="dim">{about.about}</p>}
             {error !== null && <Problem error={error} onClose={() => setError(null)} />}
-            {about?.model === "demo" && (
+            {about?.model === "demo" && canChat && (
               <ul className="prompts">
                 {PROMPTS.map(([says, shows]) => (
                   <li key={says}>
@@ -79,16 +88,23 @@ export function Welcome() {
                 ))}
               </ul>
             )}
-            {agents !== null && <Connect />}
+            {!hasModel && <Connect />}
           </div>
         </div>
       </div>
-      <Composer draft="new" agent={name} files={files} isRunning={false} send={start}>
+      <Composer
+        draft="new"
+        agent={name}
+        files={files}
+        isRunning={false}
+        closed={canChat ? null : "Your token may read, but not write"}
+        send={start}
+      >
         {agents !== null && (
           <label className="choose">
             <span className="visually-hidden">Agent</span>
             <select value={agent} onChange={(event) => setChosen(event.target.value)}>
-              {agents.agents.map(({ name, model }) => (
+              {agents.map(({ name, model }) => (
                 <option key={name} value={name}>
                   {name === model ? name : `${name} · ${model}`}
                 </option>
@@ -107,8 +123,8 @@ function Connect() {
     <section className="connect" aria-label="Connect a real model">
       <h3>Connect a real model</h3>
       <p className="dim">
-        The demo needs no API key. To use a model, add this to <code>turnwire.toml</code> and start with{" "}
-        <code>turnwire serve --config turnwire.toml</code>:
+        The demo needs no API key. To use a model, write this to <code>turnwire.toml</code>, set{" "}
+        <code>ANTHROPIC_API_KEY</code> and start with <code>turnwire serve --config turnwire.toml</code>:
       </p>
       <div className="copied">
         <pre tabIndex={0} aria-label="Settings">

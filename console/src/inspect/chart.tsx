@@ -1,8 +1,7 @@
 // Small SVG charts. Each has a text alternative.
 import { duration } from "../time.ts";
-import { type Call, type Line, lines, type Reply, type Split } from "./reply-times.ts";
+import type { Call, Split } from "./reply-times.ts";
 
-const WORDS: Record<Line["doing"], string> = { model: "model", tool: "tool", wait: "waiting", agent: "sub-agent" };
 /** More bars than this are combined. */
 const BARS = 60;
 const HEIGHT = 48;
@@ -78,42 +77,5 @@ export function SplitBar({ parts }: { parts: Split }) {
         );
       })}
     </svg>
-  );
-}
-
-/** The steps of a reply, one line each, with those of its sub-agents below. */
-export function Waterfall({ reply, now, choose }: { reply: Reply; now: number; choose: (seq: number) => void }) {
-  const end = Math.max(reply.to ?? now, reply.from + 1);
-  const share = (at: number) => ((Math.min(Math.max(at, reply.from), end) - reply.from) / (end - reply.from)) * 100;
-  return (
-    <ol className="waterfall" aria-label="Steps of the reply">
-      {lines(reply).map(({ depth, doing, label, from, to, seq }, at) => {
-        const took = duration((to ?? now) - from);
-        const word = WORDS[doing];
-        return (
-          <li key={at}>
-            <button
-              type="button"
-              style={{ paddingLeft: `${depth * 12}px` }}
-              onClick={() => choose(seq)}
-              title={`${word} ${label}, ${took}, from event ${seq} on`}
-            >
-              {doing === "wait" ? `waiting: ${label}` : label}
-            </button>
-            <svg width="100%" height="12" aria-hidden="true" focusable="false">
-              <rect
-                className={`doing-${doing}`}
-                x={`${share(from).toFixed(3)}%`}
-                width={`${Math.max(0.5, share(to ?? now) - share(from)).toFixed(3)}%`}
-                y="2"
-                height="8"
-                rx="2"
-              />
-            </svg>
-            <span>{took}</span>
-          </li>
-        );
-      })}
-    </ol>
   );
 }

@@ -1,20 +1,24 @@
 // The inspector: the events of a conversation, the same events on any wire, and usage.
-import { useState } from "react";
+import { useEffect, useState } from "react";
+import type { Event } from "turnwire/message";
 import { explain } from "../client.ts";
 import { go, PANES, type Pane, useRoute } from "../route.ts";
+import { select, useSelection } from "../selection.ts";
 import { Icon } from "../ui/icon.tsx";
 import "./inspect.css";
 import { type Log, retry, useLog } from "./log.ts";
 import { Timeline } from "./timeline.tsx";
+import { Trace } from "./trace.tsx";
 import { UsagePane } from "./usage.tsx";
 import { WirePane } from "./wire.tsx";
 
-const NAMES: Record<Pane, string> = { timeline: "Timeline", wire: "Wire", usage: "Usage" };
+const NAMES: Record<Pane, string> = { timeline: "Timeline", trace: "Trace", wire: "Wire", usage: "Usage" };
 
 export function Inspect({ session, pane, isMain }: { session: string; pane: Pane; isMain: boolean }) {
   const log = useLog(session);
   const { at } = useRoute();
   const [wide, setWide] = useState(false);
+  useResolvedSelection(log);
   const Landmark = isMain ? "main" : "aside";
   return (
     <Landmark className="inspect" aria-label="Inspector" data-wide={wide}>
@@ -83,6 +87,23 @@ export function Inspect({ session, pane, isMain }: { session: string; pane: Pane
   );
 }
 
+/** What was selected in the conversation has no events yet: they are looked up here. */
+function useResolvedSelection(log: Log): void {
+  const selection = useSelection();
+  useEffect(() => {
+    if (selection === null || selection.from > 0) return;
+    const { reply, call } = selection;
+    const isPart = (event: Event) => {
+      const { reply_id, tool_call_id } = event as { reply_id?: string; tool_call_id?: string };
+      return call === "" ? reply_id === reply : tool_call_id === call;
+    };
+    const first = log.events.findIndex(isPart);
+    if (first < 0) return;
+    const last = log.events.findLastIndex(isPart);
+    select({ ...selection, from: log.seqs[first] ?? 0, to: log.seqs[last] ?? 0 });
+  }, [selection, log, log.version]);
+}
+
 function PaneContent({ session, pane, log, at }: { session: string; pane: Pane; log: Log; at: number | null }) {
   if (log.error !== null && log.events.length === 0) {
     const { message, hint } = explain(log.error);
@@ -99,6 +120,8 @@ function PaneContent({ session, pane, log, at }: { session: string; pane: Pane; 
   switch (pane) {
     case "timeline":
       return <Timeline log={log} at={at} />;
+    case "trace":
+      return <Trace log={log} at={at} />;
     case "wire":
       return <WirePane session={session} log={log} at={at} />;
     case "usage":

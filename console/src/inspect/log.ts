@@ -37,6 +37,8 @@ export class Log {
   #scheduled = false;
   #told = 0;
   #epoch = "";
+  /** The last event that a fork copied; 0 if it is no fork. */
+  #forkedAt = 0;
 
   /** The seq of the first event; 1 if there is none. */
   get first(): number {
@@ -69,7 +71,9 @@ export class Log {
     } else {
       const time = Date.parse(event.created_at ?? "");
       const known = Number.isNaN(time) ? (this.times.at(-1) ?? 0) : time;
-      this.turns.push(event.type === "MESSAGE" ? known : (this.turns.at(-1) ?? known));
+      // Times are relative to the message before; in a fork, its own events begin with the fork.
+      const begins = event.type === "MESSAGE" || (this.#forkedAt > 0 && event.seq === this.#forkedAt + 1);
+      this.turns.push(begins ? known : (this.turns.at(-1) ?? known));
       this.events.push(event);
       this.seqs.push(event.seq ?? this.last);
       this.times.push(known);
@@ -109,6 +113,8 @@ export class Log {
         if (this.#epoch !== epoch) this.#clear();
         this.#epoch = epoch;
         this.info = info;
+        const from = info.metadata["forked_from"] as { seq?: unknown } | undefined;
+        this.#forkedAt = typeof from?.seq === "number" ? from.seq : 0;
         const path = `/v1/sessions/${encodeURIComponent(session.id)}/events?after=${epoch}.${this.last}`;
         const response = await session.http.once("GET", path, { accept: "application/x-ndjson", signal });
         for await (const line of lines(response)) this.push(JSON.parse(line) as Event);

@@ -1,6 +1,6 @@
 import type { Event } from "turnwire/message";
 import { expect, test } from "vitest";
-import { cost, flatten, lines, type Reply, ReplyTimes, split, tokens } from "./reply-times.ts";
+import { costOf, flatten, lines, type Reply, ReplyTimes, split, tokens } from "./reply-times.ts";
 
 let seq = 0;
 /** Events with their times. */
@@ -105,10 +105,11 @@ test("a sub-agent lies inside the call that it works for, and its model counts a
     ["x", 1],
   ]);
   expect(lines(reply).map(({ doing, label, depth }) => `${"  ".repeat(depth)}${doing} ${label}`)).toEqual([
-    "tool tool a",
-    "  agent x",
-    "    model m",
-    "wait tool b",
+    "reply demo",
+    "  tool tool a",
+    "    agent x",
+    "      model m",
+    "  wait tool b",
   ]);
   expect(split(reply, 0)).toEqual({ model: 60, tool: 30, wait: 0, other: 10 });
   expect(tokens(reply).input_tokens).toBe(10);
@@ -142,14 +143,31 @@ test("it goes on where it stopped, and begins anew with the log", () => {
   expect(turns.calls).toEqual([]);
 });
 
-test("tokens cost what the server says that they cost", () => {
-  const usage = {
-    input_tokens: 1_000_000,
-    output_tokens: 500_000,
-    cache_input_tokens: 400_000,
-    cache_creation_input_tokens: 0,
-  };
-  expect(cost(usage, { input: 2, output: 10 }, "openai:x")).toBeCloseTo(1.2 + 5 + 0.8);
-  expect(cost(usage, { input: 2, output: 10, cache_input: 0.5 }, "openai:x")).toBeCloseTo(1.2 + 5 + 0.2);
-  expect(cost(usage, { input: 2, output: 10, cache_input: 0.5 }, "anthropic:x")).toBeCloseTo(2 + 5 + 0.2);
+test("costs are those of the log, sub-agents included, whatever prices are now", () => {
+  const sub = { reply_id: "r2", agent_path: "demo/x", parent_tool_call_id: "a" };
+  const log = source(
+    [0, begin],
+    [0, { type: "TOOL_CALL_START", reply_id, tool_call_id: "a", tool_call_name: "ask" }],
+    [1, call],
+    [2, { ...called, metadata: { cost: 0.25 } }],
+    [3, tool("a")],
+    [4, { ...begin, ...sub, name: "x" }],
+    [4, { ...call, ...sub }],
+    [5, { ...called, ...sub, metadata: { cost: 0.5 } }],
+    [6, { ...end, ...sub }],
+    [7, done("a")],
+    [8, call],
+    [9, called],
+    [9, end],
+  );
+  const reply = only(new ReplyTimes(log).sync());
+  expect(costOf(reply)).toBe(0.75);
+  expect(lines(reply).map(({ doing, cost }) => [doing, cost])).toEqual([
+    ["reply", 0.75],
+    ["model", 0.25],
+    ["tool", null],
+    ["agent", 0.5],
+    ["model", 0.5],
+    ["model", null],
+  ]);
 });

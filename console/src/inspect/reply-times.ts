@@ -12,20 +12,32 @@ export interface Span {
   from: number;
   /** `null`: not ended. */
   to: number | null;
-  /** Its first event. */
+  /** Its first event, and its last so far. */
   seq: number;
+  last: number;
   /** The tool call; empty for a model. */
   call: string;
+  /** When a model's first output came. */
+  firstToken: number | null;
+  /** Tokens and cost of a model call, as logged at its end. */
+  input: number;
+  output: number;
+  cost: number | null;
+  /** How it ended: `success`, `error`, `denied`, …; empty while it runs. */
+  state: string;
 }
 
 export interface Reply {
   id: string;
   name: string;
-  /** Its first event. */
+  /** Its first event, and its last so far. */
   seq: number;
+  last: number;
   from: number;
   to: number | null;
   reason: string;
+  /** The cost of its own model calls, as charged; null if none was. */
+  cost: number | null;
   spans: Span[];
   /** Tokens of its own model calls. */
   usage: Usage;
@@ -81,15 +93,31 @@ export class ReplyTimes {
   }
 
   #push(event: Event, seq: number, at: number): void {
-    if (event.type.endsWith("_DELTA")) return;
     const { reply_id } = event as { reply_id?: string };
     if (!reply_id || event.type === "CUSTOM") return;
+    if (event.type.endsWith("_DELTA")) return this.#delta(reply_id, seq, at);
     const reply = this.#reply(event, reply_id, seq, at);
+    reply.last = seq;
+    if (/^(?:TEXT|THINKING|DATA|TOOL_CALL)_/.test(event.type)) this.#delta(reply_id, seq, at);
     const begin = (doing: Doing, label: string, call = "") =>
-      void reply.spans.push({ doing, label, from: at, to: null, seq, call });
-    const end = (doing: Doing, call = "") => {
+      void reply.spans.push({
+        doing,
+        label,
+        from: at,
+        to: null,
+        seq,
+        last: seq,
+        call,
+        firstToken: null,
+        input: 0,
+        output: 0,
+        cost: null,
+        state: "",
+      });
+    const end = (doing: Doing, call = "", state = ""): Span | undefined => {
       const open = reply.spans.findLast((span) => span.to === null && span.doing === doing && span.call === call);
-      if (open !== undefined) open.to = at;
+      if (open !== undefined) Object.assign(open, { to: at, last: seq, state });
+      return open;
     };
     switch (event.type) {
       case "REPLY_START":
@@ -100,11 +128,16 @@ export class ReplyTimes {
         end("model");
         begin("model", event.model_name || "model");
         break;
-      case "MODEL_CALL_END":
-        end("model");
+      case "MODEL_CALL_END": {
+        const span = end("model", "", event.error ? "error" : (event.finished_reason ?? "completed"));
+        const cost = event.metadata?.["cost"];
+        const [input, output] = [event.input_tokens ?? 0, event.output_tokens ?? 0];
+        if (span !== undefined) Object.assign(span, { input, output, cost: typeof cost === "number" ? cost : null });
+        if (typeof cost === "number") reply.cost = (reply.cost ?? 0) + cost;
         for (const key of Object.keys(reply.usage) as (keyof Usage)[]) reply.usage[key] += event[key] ?? 0;
-        this.calls.push({ at, seq, input: event.input_tokens ?? 0, output: event.output_tokens ?? 0 });
+        this.calls.push({ at, seq, input, output });
         break;
+      }
       case "TOOL_CALL_START":
         this.#callers.set(event.tool_call_id, reply);
         break;
@@ -113,7 +146,7 @@ export class ReplyTimes {
         begin("tool", event.tool_call_name || "tool", event.tool_call_id);
         break;
       case "TOOL_RESULT_END":
-        end("tool", event.tool_call_id);
+        end("tool", event.tool_call_id, event.state ?? "");
         end("wait", event.tool_call_id);
         break;
       case "REQUIRE_USER_CONFIRM":
@@ -121,17 +154,30 @@ export class ReplyTimes {
         for (const { id, name } of event.tool_calls) begin("wait", name || "a person", id);
         break;
       case "USER_CONFIRM_RESULT":
-        for (const { tool_call } of event.confirm_results) end("wait", tool_call.id);
+        for (const { tool_call, confirmed } of event.confirm_results)
+          end("wait", tool_call.id, isTimeout(event) ? "expired" : confirmed ? "allowed" : "denied");
         break;
       case "EXTERNAL_EXECUTION_RESULT":
         for (const { id } of event.execution_results) end("wait", id);
         break;
       case "REPLY_END":
-        for (const span of reply.spans) span.to ??= at;
+        for (const span of reply.spans)
+          if (span.to === null) Object.assign(span, { to: at, last: seq, state: "stopped" });
         reply.to = at;
         reply.reason = event.finished_reason ?? "completed";
         break;
     }
+  }
+
+  /** Output of a model: the first counts. It belongs to whatever runs. */
+  #delta(reply_id: string, seq: number, at: number): void {
+    const reply = this.#all.get(reply_id);
+    if (reply === undefined) return;
+    reply.last = seq;
+    const span = reply.spans.findLast(({ to }) => to === null);
+    if (span === undefined) return;
+    span.last = seq;
+    if (span.doing === "model") span.firstToken ??= at;
   }
 
   #reply(event: Event, id: string, seq: number, at: number): Reply {
@@ -142,6 +188,8 @@ export class ReplyTimes {
         id,
         name: "",
         seq,
+        last: seq,
+        cost: null,
         from: at,
         to: null,
         reason: "",
@@ -163,38 +211,63 @@ export function flatten(reply: Reply, depth = 0): { reply: Reply; depth: number 
   return [{ reply, depth }, ...reply.children.flatMap((child) => flatten(child, depth + 1))];
 }
 
-/** One line of the waterfall. */
+/** One row of the trace: a reply, or a step of one. */
 export interface Line {
-  doing: Doing | "agent";
+  doing: Doing | "agent" | "reply";
   label: string;
   from: number;
   to: number | null;
+  /** Its events. */
   seq: number;
+  last: number;
   depth: number;
+  reply: string;
+  call: string;
+  firstToken: number | null;
+  input: number;
+  output: number;
+  cost: number | null;
+  state: string;
+  /** The reply whose time axis it shares. */
+  root: Reply;
 }
 
-/** The steps of a reply in order, with those of its sub-agents below the call they work for. */
-export function lines(reply: Reply, depth = 0): Line[] {
-  const below = (child: Reply): Line[] => [
-    {
-      doing: "agent",
-      label: child.name || "sub-agent",
-      from: child.from,
-      to: child.to,
-      seq: child.seq,
-      depth: depth + 1,
-    },
-    ...lines(child, depth + 2),
-  ];
+/** A reply with all its steps in order, those of its sub-agents below the call they work for. */
+export function lines(reply: Reply, root = reply, depth = 0): Line[] {
+  const { input_tokens, output_tokens } = tokens(reply);
+  const head: Line = {
+    doing: depth === 0 ? "reply" : "agent",
+    label: reply.name || (depth === 0 ? "reply" : "sub-agent"),
+    from: reply.from,
+    to: reply.to,
+    seq: reply.seq,
+    last: reply.last,
+    depth,
+    reply: reply.id,
+    call: "",
+    firstToken: null,
+    input: input_tokens,
+    output: output_tokens,
+    cost: costOf(reply),
+    state: reply.to === null ? "" : reply.reason,
+    root,
+  };
+  const below = (child: Reply): Line[] => lines(child, root, depth + 2);
   const ran = new Set(reply.spans.flatMap(({ doing, call }) => (doing === "tool" ? [call] : [])));
   return [
-    ...reply.spans.flatMap(({ call, ...span }) => [
-      { ...span, depth },
-      ...(span.doing === "tool" ? reply.children.filter((child) => child.call === call).flatMap(below) : []),
+    head,
+    ...reply.spans.flatMap((span) => [
+      { ...span, depth: depth + 1, reply: reply.id, root },
+      ...(span.doing === "tool" ? reply.children.filter((child) => child.call === span.call).flatMap(below) : []),
     ]),
     // A call that never ran has no result; but a log may contain anything.
     ...reply.children.filter(({ call }) => !ran.has(call)).flatMap(below),
   ];
+}
+
+/** The cost of a reply with its sub-agents, as charged; null if nothing was. */
+export function costOf(reply: Reply): number | null {
+  return reply.children.map(costOf).reduce((sum, part) => (part === null ? sum : (sum ?? 0) + part), reply.cost);
 }
 
 /** The tokens of a reply and all nested replies. */
@@ -206,6 +279,8 @@ export function tokens(reply: Reply): Usage {
   }
   return sum;
 }
+
+const isTimeout = ({ metadata }: Event): boolean => metadata?.["reason"] === "timeout";
 
 export interface Split {
   model: number;
@@ -240,25 +315,4 @@ export function split(reply: Reply, now: number): Split {
   }
   upTo(end);
   return found;
-}
-
-/** The price of a million tokens. */
-export interface Prices {
-  input: number;
-  output: number;
-  cache_input?: number;
-  cache_creation_input?: number;
-}
-
-/** The cost of tokens as the server counts it: Anthropic counts cached tokens beside the input, others in it. */
-export function cost(usage: Usage, prices: Prices, model: string): number {
-  const fresh = model.startsWith("anthropic:")
-    ? usage.input_tokens
-    : Math.max(0, usage.input_tokens - usage.cache_input_tokens);
-  const sum =
-    fresh * prices.input +
-    usage.output_tokens * prices.output +
-    usage.cache_input_tokens * (prices.cache_input ?? prices.input) +
-    usage.cache_creation_input_tokens * (prices.cache_creation_input ?? prices.input);
-  return sum / 1e6;
 }

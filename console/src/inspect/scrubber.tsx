@@ -2,6 +2,7 @@
 import { go } from "../route.ts";
 import { kindOf } from "./event-kinds.ts";
 import type { Log } from "./log.ts";
+import { Play } from "./play.tsx";
 
 /** The largest number of segments of the strip. */
 const PIECES = 160;
@@ -27,7 +28,15 @@ export function Scrubber({ log, at }: { log: Log; at: number | null }) {
           go({ at: seq >= last ? null : seq }, "replace");
         }}
       />
+      <p className="strip-legend" aria-hidden="true">
+        {(["text", "tool", "human", "model"] as const).map((kind) => (
+          <span key={kind} className={`legend-${kind}`}>
+            {kind}
+          </span>
+        ))}
+      </p>
       <div className="place">
+        <Play log={log} at={at} />
         <span>
           {at === null ? `${log.events.length} events` : `event ${shown} of ${last}`}
           {!log.ready && ", reading…"}

@@ -83,8 +83,8 @@ export class Replay {
   }
 }
 
-/** The conversation at an event; `null` while that event is not loaded. */
-export function useStateAt(session: string, at: number): StateAt | null {
+/** The conversation at an event, `null` while that event is not loaded; and the last event, once all are. */
+export function useStateAt(session: string, at: number): { state: StateAt | null; last: number | null } {
   const log = useLog(session);
   const kept = useRef<{
     log: typeof log;
@@ -93,7 +93,8 @@ export function useStateAt(session: string, at: number): StateAt | null {
     count: number;
     state: StateAt | null;
   } | null>(null);
-  if (!log.ready && log.last < at) return null;
+  const last = log.ready ? log.last : null;
+  if (log.last < at) return { state: null, last };
   let mine = kept.current;
   if (mine?.log !== log || mine.generation !== log.generation) {
     kept.current = mine = { log, generation: log.generation, replay: new Replay(log.events), count: -1, state: null };
@@ -103,5 +104,5 @@ export function useStateAt(session: string, at: number): StateAt | null {
     mine.count = count;
     mine.state = mine.replay.after(count);
   }
-  return mine.state;
+  return { state: mine.state, last };
 }

@@ -3,6 +3,7 @@
 import { type KeyboardEvent, memo, useCallback, useMemo, useReducer, useState } from "react";
 import { useKeys } from "../keys.ts";
 import { go } from "../route.ts";
+import { type Selection, useSelection } from "../selection.ts";
 import { duration, exact } from "../time.ts";
 import { ABOUT, detail, KINDS, type Kind, kindOf } from "./event-kinds.ts";
 import { Json } from "./json.tsx";
@@ -22,7 +23,9 @@ export function Timeline({ log, at }: { log: Log; at: number | null }) {
 
   const event = at === null ? -1 : log.indexOf(at);
   const nearest = at === null ? rows.length : rows.find(event);
-  const chosen = at !== null && shows(rows.at(nearest), event) ? nearest : -1;
+  const selection = useSelection();
+  const selected = at === null && selection !== null ? rows.find(log.indexOf(selection.from)) : -1;
+  const chosen = at === null ? selected : shows(rows.at(nearest), event) ? nearest : -1;
 
   const choose = useCallback((to: number) => go({ at: log.seqs[to - 1] ?? null }, "replace"), [log]);
   const toggle = useCallback(
@@ -64,6 +67,7 @@ export function Timeline({ log, at }: { log: Log; at: number | null }) {
           index={index}
           chosen={chosen}
           {...found}
+          isSelected={isWithin(log.seqs[found.from] ?? 0, selection)}
           choose={choose}
           toggle={toggle}
         />
@@ -93,7 +97,7 @@ export function Timeline({ log, at }: { log: Log; at: number | null }) {
           count={rows.length}
           columns={4}
           chosen={chosen}
-          follow={at === null}
+          follow={at === null && selected < 0}
           row={row}
           onKeyDown={(event: KeyboardEvent) => {
             if (!event.ctrlKey && !event.metaKey && !event.altKey && onKey(event)) event.preventDefault();
@@ -106,6 +110,10 @@ export function Timeline({ log, at }: { log: Log; at: number | null }) {
       <Scrubber log={log} at={at} />
     </div>
   );
+}
+
+function isWithin(seq: number, selection: Selection | null): boolean {
+  return selection !== null && selection.from <= seq && seq <= selection.to;
 }
 
 function shows(row: Row | null, event: number): boolean {
@@ -140,11 +148,24 @@ interface EventRowProps extends Row {
   generation: number;
   index: number;
   chosen: boolean;
+  /** Whether it is an event of the selected step. */
+  isSelected: boolean;
   choose: (to: number) => void;
   toggle: (from: number) => void;
 }
 
-const EventRow = memo(function EventRow({ log, index, chosen, from, to, member, open, choose, toggle }: EventRowProps) {
+const EventRow = memo(function EventRow({
+  log,
+  index,
+  chosen,
+  isSelected,
+  from,
+  to,
+  member,
+  open,
+  choose,
+  toggle,
+}: EventRowProps) {
   const first = log.events[from];
   if (first === undefined) return null;
   const count = to - from;
@@ -152,11 +173,15 @@ const EventRow = memo(function EventRow({ log, index, chosen, from, to, member, 
   const time = log.times[from] ?? 0;
   const [since, before] = [time - (log.turns[from] ?? time), time - (log.times[from - 1] ?? time)];
   const said = detail(log.events, from, to);
+  const path = first.agent_path?.split("/") ?? [];
+  const isOfSubAgent = first.parent_tool_call_id !== undefined || path.length > 1;
   return (
     <div
       {...rowAttributes("event", index, chosen)}
       data-kind={kindOf(first.type)}
       data-member={member}
+      data-agent={isOfSubAgent}
+      data-step={isSelected}
       aria-level={member ? 2 : 1}
       aria-expanded={group ? open : undefined}
       onClick={() => (open ? toggle(from) : choose(to))}
@@ -166,6 +191,7 @@ const EventRow = memo(function EventRow({ log, index, chosen, from, to, member, 
         {log.seqs[from]}
       </span>
       <span className="type" role="gridcell" title={first.type}>
+        {isOfSubAgent && <bdi className="of-agent">{path.at(-1) || "sub-agent"}</bdi>}
         <span>{first.type}</span>
         {group && (
           <button

@@ -1,45 +1,24 @@
 // The usage pane: tokens over time, and where the time of each reply went.
-import { useEffect, useMemo, useState } from "react";
+import { useMemo, useState } from "react";
 import type { Usage as Tokens } from "turnwire/message";
-import { client, explain } from "../client.ts";
+import { explain } from "../client.ts";
+import { useAbout } from "../me.ts";
+import { count, money } from "../money.ts";
 import { go } from "../route.ts";
+import { select } from "../selection.ts";
 import { ago, duration, exact, useNow } from "../time.ts";
-import { Bars, SplitBar, Waterfall } from "./chart.tsx";
+import { Bars, SplitBar } from "./chart.tsx";
 import type { Log } from "./log.ts";
-import { cost, type Prices, type Reply, ReplyTimes, split, tokens } from "./reply-times.ts";
+import { costOf, flatten, type Reply, ReplyTimes, split, tokens } from "./reply-times.ts";
 
 /** How many replies are shown at first, and added by each click. */
 const SOME = 20;
-
-interface Priced {
-  prices: Prices;
-  model: string;
-}
-
-/** The agent's token prices; null if the settings have none. */
-function usePrices(agent: string | undefined): Priced | null {
-  const [priced, setPriced] = useState<Priced | null>(null);
-  useEffect(() => {
-    let gone = false;
-    if (agent === undefined) return;
-    client.agents().then(
-      ({ agents }) => {
-        const found = agents.find(({ name }) => name === agent);
-        if (!gone && found?.price_per_million)
-          setPriced({ prices: found.price_per_million as Prices, model: found.model });
-      },
-      () => {},
-    );
-    return () => void (gone = true);
-  }, [agent]);
-  return priced;
-}
 
 export function UsagePane({ log, at }: { log: Log; at: number | null }) {
   const made = useMemo(() => new ReplyTimes(log), [log]);
   const { replies, calls } = made.sync();
   const [most, setMost] = useState(SOME);
-  const priced = usePrices(log.info?.agent);
+  const { currency } = useAbout();
   const running = replies.some(({ to }) => to === null);
   const now = Math.max(useNow(running ? 1000 : 30_000), log.times.at(-1) ?? 0);
   if (log.error !== null) {
@@ -54,7 +33,13 @@ export function UsagePane({ log, at }: { log: Log; at: number | null }) {
       </div>
     );
   }
-  const all = replies.map(tokens).reduce(add);
+  // The session's total counts replies that have ended, as the list and the header do.
+  const ended = replies.flatMap((reply) => flatten(reply)).filter(({ reply }) => reply.to !== null);
+  const all = ended.map(({ reply }) => reply.usage).reduce(add, NOTHING);
+  const cost = ended.reduce<number | null>(
+    (sum, { reply }) => (reply.cost === null ? sum : (sum ?? 0) + reply.cost),
+    null,
+  );
   const latest = replies.slice(-most).reverse();
   const chosen = at === null ? replies.at(-1) : (replies.findLast(({ seq }) => seq <= at) ?? replies[0]);
   return (
@@ -68,7 +53,7 @@ export function UsagePane({ log, at }: { log: Log; at: number | null }) {
         <Sum name="tokens out" value={count(all.output_tokens)} />
         <Sum name="model calls" value={count(calls.length)} />
         <Sum name="replies" value={count(replies.length)} />
-        {priced !== null && <Sum name="cost" value={money(cost(all, priced.prices, priced.model))} />}
+        {cost !== null && <Sum name="cost" value={money(cost, currency)} more="as charged when each call ended" />}
       </dl>
       <Bars calls={calls} choose={(seq) => go({ at: seq }, "replace")} />
       <h2>Where the time went</h2>
@@ -79,7 +64,7 @@ export function UsagePane({ log, at }: { log: Log; at: number | null }) {
       </p>
       <ol className="replies">
         {latest.map((reply) => (
-          <ReplyItem key={reply.id} reply={reply} now={now} priced={priced} open={reply === chosen} />
+          <ReplyItem key={reply.id} reply={reply} now={now} currency={currency} isChosen={reply === chosen} />
         ))}
       </ol>
       {replies.length > most && (
@@ -100,26 +85,43 @@ function Sum({ name, value, more }: { name: string; value: string; more?: string
   );
 }
 
-function ReplyItem({ reply, now, priced, open }: { reply: Reply; now: number; priced: Priced | null; open: boolean }) {
+function ReplyItem({
+  reply,
+  now,
+  currency,
+  isChosen,
+}: {
+  reply: Reply;
+  now: number;
+  currency: string;
+  isChosen: boolean;
+}) {
   const took = (reply.to ?? now) - reply.from;
   const sum = tokens(reply);
   const parts = split(reply, now);
-  const [wanted, setWanted] = useState<boolean | null>(null);
-  const shown = wanted ?? open;
+  const cost = costOf(reply);
   return (
     <li>
-      <button type="button" className="reply-head" aria-expanded={shown} onClick={() => setWanted(!shown)}>
+      <button
+        type="button"
+        className="reply-head"
+        aria-current={isChosen}
+        title="Show its steps in the trace"
+        onClick={() => {
+          select({ from: reply.seq, to: reply.last, reply: reply.id, call: "", by: "timeline" });
+          go({ pane: "trace" }, "replace");
+        }}
+      >
         <b>{reply.name || "reply"}</b>
         <time title={exact(new Date(reply.from).toISOString())}>{ago(reply.from, now)}</time>
         <span>{reply.to === null ? `${duration(took)} so far` : duration(took)}</span>
         <span>
           {count(sum.input_tokens)} in, {count(sum.output_tokens)} out
         </span>
-        {priced !== null && <span>{money(cost(sum, priced.prices, priced.model))}</span>}
+        {cost !== null && <span>{money(cost, currency)}</span>}
         {!["", "completed"].includes(reply.reason) && <span className="reason">{reply.reason}</span>}
       </button>
       <SplitBar parts={parts} />
-      {shown && <Waterfall reply={reply} now={now} choose={(seq) => go({ at: seq }, "replace")} />}
     </li>
   );
 }
@@ -133,7 +135,4 @@ function add(a: Tokens, b: Tokens): Tokens {
   };
 }
 
-const count = (number: number): string => number.toLocaleString("en");
-/** In the currency of the settings, whatever it is. */
-const money = (amount: number): string =>
-  amount.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: amount < 1 ? 5 : 2 });
+const NOTHING: Tokens = { input_tokens: 0, output_tokens: 0, cache_input_tokens: 0, cache_creation_input_tokens: 0 };

@@ -1,39 +1,77 @@
 // Actions on a whole conversation.
 import { type ReactNode, useId, useState } from "react";
 import { client } from "../client.ts";
-import { go, useRoute } from "../route.ts";
+import { lazyComponent } from "../lazy.tsx";
+import { useCan } from "../me.ts";
+import { format, go, useRoute } from "../route.ts";
 import { Dialog } from "../ui/dialog.tsx";
 import type { Entry } from "../ui/menu.tsx";
 import { Problem } from "../ui/state.tsx";
-import { forget, refreshSessions } from "./store.ts";
+import { forkOf } from "./fork.ts";
+import { forget, refreshSessions, useSessions } from "./store.ts";
+
+const CompareSessions = lazyComponent(() =>
+  import("../conversation/compare.tsx").then(({ CompareSessions }) => CompareSessions),
+);
+
+const FORMATS = { md: "Markdown", html: "HTML", ndjson: "events (NDJSON)" } as const;
+
+async function copyLink(session: string): Promise<void> {
+  const hash = format({ session, at: null, pane: null });
+  await navigator.clipboard.writeText(`${window.location.href.split("#")[0]}${hash}`);
+}
 
 export function useSessionActions(session: string, title: string | null): { entries: Entry[]; dialogs: ReactNode } {
   const { session: selected, at } = useRoute();
-  const [dialog, setDialog] = useState<"rename" | "delete" | null>(null);
+  const [dialog, setDialog] = useState<"rename" | "delete" | "compare" | null>(null);
   const [error, setError] = useState<unknown>(null);
   const name = title || "Untitled";
-  const fork = async () => {
+  const info = useSessions().sessions.find(({ id }) => id === session) ?? null;
+  const fork = forkOf(info);
+  const makeFork = async () => {
     // While an earlier state is shown, the fork starts there.
     const from = session === selected && at !== null ? { at } : {};
     const made = await client.session(session).fork({ ...from, title: `${name} (fork)` });
     refreshSessions();
     go({ session: made.id, at: null });
   };
-  const entries: Entry[] = [
+  const canChat = useCan("chat");
+  const change: Entry[] = [
     { name: "Rename", icon: "pen", run: () => setDialog("rename") },
     {
       name: session === selected && at !== null ? `Fork at event ${at}` : "Fork",
       icon: "fork",
-      run: () => void fork().catch(setError),
+      run: () => void makeFork().catch(setError),
     },
-    { name: "Export events", icon: "save", run: () => void exportEvents(session, name).catch(setError) },
-    { name: "Delete", icon: "trash", bad: true, run: () => setDialog("delete") },
+  ];
+  const entries: Entry[] = [
+    ...(canChat ? change : []),
+    { name: "Copy link", icon: "link", run: () => void copyLink(session).catch(setError) },
+    ...(["md", "html", "ndjson"] as const).map((format) => ({
+      name: `Export as ${FORMATS[format]}`,
+      icon: "save" as const,
+      run: () =>
+        void import("../share/export.ts").then(({ exportAs }) => exportAs(session, name, format)).catch(setError),
+    })),
+    ...(fork === null
+      ? []
+      : [{ name: "Compare with its origin", icon: "fork" as const, run: () => setDialog("compare") }]),
+    ...(canChat ? [{ name: "Delete", icon: "trash", bad: true, run: () => setDialog("delete") } as const] : []),
   ];
   const close = () => setDialog(null);
   const dialogs = (
     <>
       {dialog === "rename" && <Rename session={session} title={title ?? ""} onClose={close} />}
       {dialog === "delete" && <Delete session={session} name={name} onClose={close} />}
+      {dialog === "compare" && fork !== null && (
+        <CompareSessions
+          session={session}
+          other={{ id: fork.session, title: `Origin, ${fork.session.slice(0, 12)}` }}
+          onClose={close}
+        >
+          {(problem) => problem}
+        </CompareSessions>
+      )}
       {error !== null && (
         <Dialog title="Request failed" onClose={() => setError(null)}>
           <Problem error={error} />
@@ -110,20 +148,4 @@ function Delete({ session, name, onClose }: { session: string; name: string; onC
       </div>
     </Dialog>
   );
-}
-
-/** The log as a file: one event a line, as `turnwire fold` reads it. */
-async function exportEvents(session: string, name: string): Promise<void> {
-  const events = await client.session(session).export();
-  const url = URL.createObjectURL(new Blob([events], { type: "application/x-ndjson" }));
-  const link = document.createElement("a");
-  link.href = url;
-  link.download = `${
-    name
-      .replaceAll(/[^\p{L}\p{N}]+/gu, "-")
-      .replaceAll(/^-|-$/g, "")
-      .slice(0, 60) || session
-  }.ndjson`;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }

@@ -3,6 +3,7 @@ import { showKeys } from "../help.tsx";
 import { nextTheme, useTheme } from "../theme.ts";
 import { Icon } from "../ui/icon.tsx";
 import { Shape } from "../ui/state.tsx";
+import { More } from "./more.tsx";
 import { refreshSessions, useSessions } from "./store.ts";
 
 const THEMES = { system: "auto", light: "sun", dark: "moon" } as const;
@@ -32,10 +33,11 @@ export function Footer() {
       </span>
       {isSigned && !isLocked && (
         <button type="button" className="link" onClick={signOut}>
-          sign out
+          Sign out
         </button>
       )}
       <span className="grow" />
+      {!isLocked && <More />}
       <button
         type="button"
         className="icon-button"

@@ -1,7 +1,7 @@
 // The sessions as the server lists them, and what waits for a person. It is looked at again now and then,
 // and at once after something was done here; not while nobody sees it.
 import { useSyncExternalStore } from "react";
-import { type Pending, type SessionInfo, TurnwireError } from "turnwire";
+import { type Pending, type SessionInfo, type Status, TurnwireError } from "turnwire";
 import { impatientClient } from "../client.ts";
 
 export type PendingReply = Pending & { session_id: string; title: string | null };
@@ -32,8 +32,8 @@ let state: SessionList = {
   error: null,
   isLocked: false,
 };
-let stateJson = "";
 let query = "";
+let status: Status | null = null;
 /** How many sessions are refreshed. */
 let limit = PAGE;
 /** Whether more than that is listed, and the cursor of the next page. */
@@ -45,10 +45,14 @@ let timer: ReturnType<typeof setTimeout> | undefined;
 const listeners = new Set<() => void>();
 
 function setState(next: SessionList): void {
-  // Unchanged data is not drawn again.
-  const written = JSON.stringify([next, next.error?.message]);
-  if (written === stateJson) return;
-  stateJson = written;
+  // Unchanged data is not drawn again. Unchanged sessions are the same objects.
+  const isSame =
+    next.sessions.length === state.sessions.length &&
+    next.sessions.every((info, at) => info === state.sessions[at]) &&
+    JSON.stringify(next.waiting) === JSON.stringify(state.waiting) &&
+    next.error?.message === state.error?.message &&
+    (["hasMore", "query", "isLoaded", "isLocked"] as const).every((key) => next[key] === state[key]);
+  if (isSame) return;
   state = next;
   for (const listener of listeners) listener();
 }
@@ -70,9 +74,9 @@ async function refresh(): Promise<void> {
     if (stop.signal.aborted) return;
     isPaged &&= top.next_cursor !== null;
     if (!isPaged) cursor = top.next_cursor;
-    const sessions = isPaged ? [...top.sessions, ...sessionsBelow(top.sessions, state.sessions)] : top.sessions;
+    const above = top.sessions.map(reuseUnchanged);
     setState({
-      sessions: sessions.map(reuseUnchanged),
+      sessions: isPaged ? [...above, ...sessionsBelow(above, state.sessions)] : above,
       waiting,
       hasMore: cursor !== null,
       query: asked,
@@ -100,7 +104,7 @@ export function refreshSessions(): void {
 }
 
 const list = (q: string, options: { limit: number; cursor?: string; signal?: AbortSignal }) =>
-  impatientClient.sessions({ ...options, ...(q.trim() !== "" && { q }) });
+  impatientClient.sessions({ ...options, ...(q.trim() !== "" && { q }), ...(status !== null && { status }) });
 
 /** The part of the old list below the new top. The list is ordered by the last change, so changed sessions moved up. */
 export function sessionsBelow(top: readonly SessionInfo[], before: readonly SessionInfo[]): SessionInfo[] {
@@ -118,6 +122,12 @@ function reuseUnchanged(info: SessionInfo): SessionInfo {
   return info;
 }
 const rows = new Map<string, { info: SessionInfo; written: string }>();
+
+/** Lists only sessions with a status; null: all. */
+export function filterByStatus(to: Status | null): void {
+  status = to;
+  search(query);
+}
 
 /** Searches, and aborts the request for other words. */
 export function search(words: string): void {

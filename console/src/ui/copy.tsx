@@ -1,8 +1,16 @@
 import { useEffect, useState } from "react";
-import { Icon } from "./icon.tsx";
+import { Icon, type IconName } from "./icon.tsx";
 
 /** Copies a text to the clipboard, and confirms it. */
-export function Copy({ text, label = "Copy" }: { text: string | (() => string | Promise<string>); label?: string }) {
+export function Copy({
+  text,
+  label = "Copy",
+  icon = "copy",
+}: {
+  text: string | (() => string | Promise<string>);
+  label?: string;
+  icon?: IconName;
+}) {
   const [done, setDone] = useState<"" | "yes" | "no">("");
   useEffect(() => {
     if (done === "") return;
@@ -19,7 +27,7 @@ export function Copy({ text, label = "Copy" }: { text: string | (() => string | 
   };
   return (
     <button type="button" className="icon-button copy" aria-label={label} title={label} onClick={() => void copy()}>
-      <Icon name={done === "yes" ? "check" : "copy"} />
+      <Icon name={done === "yes" ? "check" : icon} />
       <span role="status">{done === "yes" ? "copied" : done === "no" ? "copying was not allowed" : ""}</span>
     </button>
   );

@@ -1,6 +1,7 @@
 // Markdown that grows. What has come is cut into blocks; a block that is over is never looked at again, so
 // that a long reply costs what is new of it.
 import { Lexer, type Token } from "marked";
+import { MATH } from "./math.ts";
 
 /** How many blocks at the end may still change: `-` behind a list may become one more item of it. */
 const OPEN = 2;
@@ -22,7 +23,7 @@ export class Blocks {
     // The last time everything is read as one: what comes late may say where a link above leads.
     if (!growing || !text.startsWith(this.#text)) this.#offset = this.#done = 0;
     const tail = text.slice(this.#offset).replaceAll(/\r\n|\r/g, "\n");
-    const tokens = Lexer.lex(growing ? mend(tail) : tail, { gfm: true });
+    const tokens = Lexer.lex(growing ? mend(tail) : tail, { gfm: true, extensions: MATH });
     this.#tokens = [...this.#tokens.slice(0, this.#done), ...tokens];
     this.#text = text;
     this.#isWhole = !growing;

@@ -61,7 +61,7 @@ The [end][ref].
 
 describe("markdown as elements", () => {
   test("what people write often", async () => {
-    expect(await html("## Hi\n\nA **b** `c`")).toBe("<h4>Hi</h4><p>A <strong>b</strong> <code>c</code></p>");
+    expect(await html("## Hi\n\nA **b** `c`")).toBe("<h3>Hi</h3><p>A <strong>b</strong> <code>c</code></p>");
     expect(await html("3. x\n4. y")).toBe('<ol start="3"><li>x</li><li>y</li></ol>');
     expect(await html("a &amp; b &lt;c&gt; `&lt;`")).toBe("<p>a &amp; b &lt;c&gt; <code>&amp;lt;</code></p>");
     expect(await html("x \\* y")).toBe("<p>x * y</p>");

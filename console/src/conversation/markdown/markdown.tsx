@@ -2,8 +2,9 @@
 // nothing outside is loaded.
 import type { Token, Tokens } from "marked";
 import { Fragment, memo, type ReactNode, useRef } from "react";
-import { Copy } from "../../ui/copy.tsx";
+import { Picture } from "../../ui/picture.tsx";
 import { Blocks } from "./blocks.ts";
+import { Code, MathText } from "./code.tsx";
 import { decode, safeHref, shownSource } from "./safe-urls.ts";
 import { useThrottled } from "./throttle.ts";
 
@@ -16,10 +17,14 @@ export const Markdown = memo(function Markdown({ text, growing = false }: { text
   const pause = 100 * blocks.current.cost;
   const shown = useThrottled(text, growing && pause > 50 ? Math.min(400, pause) : 0);
   const tokens = blocks.current.update(shown, growing);
+  // Levels that a text leaves out are left out here, too: headings only go down by one.
+  const levels = [
+    ...new Set(tokens.flatMap((token) => (token.type === "heading" ? [Number((token as Tokens.Heading).depth)] : []))),
+  ].sort((a, b) => a - b);
   return (
     <div className="md">
       {tokens.map((token, at) =>
-        token.type === "space" || token.type === "def" ? null : <Block key={at} token={token} />,
+        token.type === "space" || token.type === "def" ? null : <Block key={at} token={token} levels={levels} />,
       )}
     </div>
   );
@@ -27,11 +32,12 @@ export const Markdown = memo(function Markdown({ text, growing = false }: { text
 
 /** Equal text gives the same element. */
 const Block = memo(
-  function Block({ token }: { token: Token }) {
-    return block(token);
+  function Block({ token, levels }: { token: Token; levels: readonly number[] }) {
+    return block(token, 0, levels);
   },
   (before, now) =>
     before.token.raw === now.token.raw &&
+    (now.token.type !== "heading" || before.levels.join() === now.levels.join()) &&
     before.token.type === now.token.type &&
     links(before.token) === links(now.token),
 );
@@ -41,7 +47,7 @@ function links(token: Token): number {
   return token.type === "paragraph" ? (token.tokens ?? []).filter(({ type }) => type === "link").length : 0;
 }
 
-function block(token: Token, at = 0): ReactNode {
+function block(token: Token, at = 0, levels: readonly number[] = []): ReactNode {
   const it = token as Tokens.Generic;
   switch (token.type) {
     case "space":
@@ -50,14 +56,14 @@ function block(token: Token, at = 0): ReactNode {
     case "paragraph":
       return <p key={at}>{inline(it.tokens)}</p>;
     case "heading": {
-      // The page has its own h1 and h2.
-      const Tag = `h${Math.min(6, it["depth"] + 2)}` as "h3";
+      // The page has its own h1, and each message an h2.
+      const Tag = `h${Math.min(6, 3 + Math.max(0, levels.indexOf(it["depth"])))}` as "h3";
       return <Tag key={at}>{inline(it.tokens)}</Tag>;
     }
     case "code":
       return <Code key={at} text={it["text"]} lang={it["lang"] ?? ""} />;
     case "blockquote":
-      return <blockquote key={at}>{(it.tokens ?? []).map(block)}</blockquote>;
+      return <blockquote key={at}>{(it.tokens ?? []).map((inner, n) => block(inner, n, levels))}</blockquote>;
     case "hr":
       return <hr key={at} />;
     case "list": {
@@ -76,7 +82,7 @@ function block(token: Token, at = 0): ReactNode {
             ) : inner.type === "text" ? (
               <Fragment key={k}>{inline((inner as Tokens.Text).tokens ?? [inner])}</Fragment>
             ) : (
-              block(inner, k)
+              block(inner, k, levels)
             ),
           )}
         </li>
@@ -93,6 +99,12 @@ function block(token: Token, at = 0): ReactNode {
       return <Table key={at} table={it as Tokens.Table} />;
     case "text":
       return <Fragment key={at}>{inline(it.tokens ?? [token])}</Fragment>;
+    case "math":
+      return (
+        <p key={at}>
+          <MathText text={it["text"]} block />
+        </p>
+      );
     default:
       return <p key={at}>{it.raw}</p>;
   }
@@ -101,7 +113,7 @@ function block(token: Token, at = 0): ReactNode {
 function Table({ table }: { table: Tokens.Table }) {
   const align = (n: number) => ({ textAlign: table.align[n] ?? undefined });
   return (
-    <div className="md-table" tabIndex={0} role="region" aria-label="Table">
+    <div className="md-table" tabIndex={0} role="group" aria-label="Table">
       <table>
         <thead>
           <tr>
@@ -128,22 +140,6 @@ function Table({ table }: { table: Tokens.Table }) {
   );
 }
 
-/** Code with its language and a copy button. */
-export function Code({ text, lang = "" }: { text: string; lang?: string }) {
-  const name = lang.split(/\s/, 1)[0] ?? "";
-  return (
-    <figure className="code">
-      <figcaption>
-        <span>{name || "text"}</span>
-        <Copy text={text} label="Copy code" />
-      </figcaption>
-      <pre tabIndex={0} aria-label={name ? `Code, ${name}` : "Code"}>
-        <code>{text}</code>
-      </pre>
-    </figure>
-  );
-}
-
 function inline(tokens: readonly Token[] | undefined): ReactNode {
   return tokens?.map((token, at) => {
     const it = token as Tokens.Generic;
@@ -161,6 +157,8 @@ function inline(tokens: readonly Token[] | undefined): ReactNode {
         return <em key={at}>{inline(it.tokens)}</em>;
       case "del":
         return <del key={at}>{inline(it.tokens)}</del>;
+      case "math":
+        return <MathText key={at} text={it["text"]} block={it["block"]} />;
       case "codespan":
         return <code key={at}>{it["text"]}</code>;
       case "br":
@@ -179,7 +177,7 @@ function inline(tokens: readonly Token[] | undefined): ReactNode {
       case "image": {
         const source = shownSource(it["href"]);
         const href = safeHref(it["href"]);
-        if (source !== null) return <img key={at} src={source} alt={it["text"]} />;
+        if (source !== null) return <Picture key={at} src={source} alt={it["text"] || "image"} />;
         return href === null ? (
           <Fragment key={at}>{it["text"]}</Fragment>
         ) : (

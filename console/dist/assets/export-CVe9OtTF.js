@@ -1,0 +1,32 @@
+import{_ as e,at as t,g as n,lt as r}from"./index-GyvZ7I1v.js";import{plainText as i}from"./compare-CmsZvz3C.js";function a(e,t,n){let r=URL.createObjectURL(new Blob([e],{type:t})),i=document.createElement(`a`);i.href=r,i.download=n,i.click(),setTimeout(()=>URL.revokeObjectURL(r),1e4)}function o(e,t,n){return`${e.replaceAll(/[^\p{L}\p{N}]+/gu,`-`).replaceAll(/^-|-$/g,``).slice(0,60)||t}.${n}`}async function s(e){let n=[],r=null;do{let i=await t.session(e).history({limit:500,...r!==null&&{before:r}});n.unshift(...i.messages),r=i.next_before}while(r!==null);return n}var c=({role:e,name:t})=>e===`user`?t===`user`||!t?`You`:t:t||e;function l(e){let t=Math.max(2,...[...e.matchAll(/`+/g)].map(([e])=>e.length));return"`".repeat(t+1)}function u(t,r){let a=[`# ${t.replaceAll(/\s+/g,` `)}`];for(let t of r){a.push(`## ${c(t)}, ${e(t.created_at??``)} ${n(t.created_at??``)}`);for(let e of t.content)if(e.type===`text`)a.push(e.text);else if(e.type!==`thinking`){let t=i({content:[e]});t!==``&&a.push(`${l(t)}text\n${t}\n${l(t)}`)}}return`${a.join(`
+
+`)}\n`}var d=e=>e.replaceAll(`&`,`&amp;`).replaceAll(`<`,`&lt;`).replaceAll(`>`,`&gt;`).replaceAll(`"`,`&quot;`);function f(t,r){let a=r.map(t=>{let r=t.content.flatMap(e=>{if(e.type===`thinking`)return[];let t=i({content:[e]}),n=e.type===`text`?`p`:`pre`;return t===``?[]:[`<${n} dir="auto">${d(t)}</${n}>`]});return`<article class="${t.role===`user`?`user`:`agent`}">
+<header><b><bdi>${d(c(t))}</bdi></b> <time>${d(`${e(t.created_at??``)} ${n(t.created_at??``)}`)}</time></header>
+${r.join(`
+`)}
+</article>`});return`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${d(t)}</title>
+<style>
+:root { color-scheme: light dark; font: 15px/1.6 system-ui, sans-serif; }
+body { max-width: 780px; margin: 24px auto; padding: 0 16px; }
+p, pre { white-space: pre-wrap; overflow-wrap: anywhere; unicode-bidi: plaintext; }
+pre { padding: 8px 12px; border: 1px solid #8886; border-radius: 8px; font-size: 13px; }
+article { margin: 0 0 20px; }
+.user p { padding: 8px 14px; border-radius: 12px; background: #0f766e22; }
+time { color: #888; font-size: 13px; }
+</style>
+</head>
+<body>
+<h1>${d(t)}</h1>
+${a.join(`
+`)}
+</body>
+</html>
+`}async function p(e,n,r){let i=o(n,e,r);if(r===`ndjson`)return a(await t.session(e).export(),`application/x-ndjson`,i);let c=await s(e);r===`md`?a(u(n,c),`text/markdown`,i):a(f(n,c),`text/html`,i)}var m=1e3;async function h(e,n){let i=e.split(`
+`).filter(e=>e.trim()!==``).map((e,t)=>{try{return JSON.parse(e)}catch{throw Error(`Line ${t+1} of the file is no event.`)}}).filter(({type:e})=>e!==`USER_CONFIRM_RESULT`&&e!==`USER_INTERRUPT`);if(i.length===0)throw Error(`The file has no events.`);let a=r();await t.create({id:a,agent:`external`,title:n,metadata:{imported:!0}});let{http:o}=t.session(a),s=`/v1/sessions/${encodeURIComponent(a)}/events?tolerant=true`;for(let e=0;e<i.length;e+=m){let t=i.slice(e,e+m).map((t,n)=>JSON.stringify({...t,id:t.id??`${a}-${e+n}`,seq:void 0})).join(`
+`);await o.ask(`POST`,s,{body:t,headers:{"content-type":`application/x-ndjson`,"turnwire-producer":`console-import.1`}})}return a}export{p as exportAs,h as importLog};

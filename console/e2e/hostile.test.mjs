@@ -1,0 +1,204 @@
+// Texts that want to be more than text, in every place where foreign text appears: nothing runs, nothing is fetched, and
+// nothing hides a part of a decision.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { browserTest, open, serve, TIMEOUT, until, withBrowser } from "./harness.mjs";
+
+withBrowser();
+
+const OUT = "https://evil.example";
+const TEXTS = [
+  // Markup.
+  "<script>window.pwned = 1</script>",
+  "<img src=x onerror=window.pwned=1>",
+  `<img src="${OUT}/a.png">`,
+  "<svg onload=window.pwned=1>",
+  "<svg><script>window.pwned=1</script></svg>",
+  `<iframe src="${OUT}"></iframe>`,
+  `<link rel=stylesheet href="${OUT}/a.css">`,
+  "<style>*{display:none!important}</style>",
+  "<details open ontoggle=window.pwned=1>",
+  '<a href="javascript:window.pwned=1">click</a>',
+  "<body onload=window.pwned=1>",
+  "<input autofocus onfocus=window.pwned=1>",
+  "<video><source onerror=window.pwned=1></video>",
+  `<object data="${OUT}"></object>`,
+  `<base href="${OUT}/">`,
+  `<meta http-equiv="refresh" content="0;url=${OUT}">`,
+  `<form action="${OUT}"><button>Allow once</button></form>`,
+  "<!--<img src=x onerror=window.pwned=1>-->",
+  "<![CDATA[<script>window.pwned=1</script>]]>",
+  "&lt;script&gt;window.pwned=1&lt;/script&gt;",
+  "&#60;script&#62;window.pwned=1&#60;/script&#62;",
+  "</textarea><script>window.pwned=1</script>",
+  "</pre></div></main><h1>Allowed</h1>",
+  "<button class='button main'>Allow once</button>",
+  "{{constructor.constructor('window.pwned=1')()}}",
+  "${window.pwned=1}",
+  "<math><mtext><img src=x onerror=window.pwned=1></mtext></math>",
+  "$\\href{javascript:window.pwned=1}{x}$ and $\\text{<img src=x onerror=window.pwned=1>}$",
+  "$$\\begin{pmatrix} <script>window.pwned=1</script> \\end{pmatrix}$$",
+  // Links and pictures in Markdown.
+  "[click](javascript:window.pwned=1)",
+  "[click](JaVaScRiPt:window.pwned=1)",
+  "[click](java\tscript:window.pwned=1)",
+  "[click](data:text/html,<script>window.pwned=1</script>)",
+  "[click](vbscript:window.pwned=1)",
+  `![picture](${OUT}/pixel.png)`,
+  `![picture](//evil.example/pixel.png)`,
+  `![x](${OUT}/a.png "title onerror=window.pwned=1")`,
+  "![svg](data:image/svg+xml,<svg onload=window.pwned=1>)",
+  `[ref]\n\n[ref]: javascript:window.pwned=1`,
+  `<${OUT}>`,
+  "[a](https://good.example@evil.example/)",
+  "[https://good.example](https://evil.example/login)",
+  "```js\n</code></pre><script>window.pwned=1</script>\n```",
+  "```<img src=x onerror=window.pwned=1>\ncode\n```",
+  "`<img src=x onerror=window.pwned=1>`",
+  "| <img src=x onerror=window.pwned=1> | b |\n|---|---|\n| <script>window.pwned=1</script> | x |",
+  // Characters that change direction, or are not seen.
+  "\u202eevil etirw\u202c",
+  "\u2066\u202eabc\u2069",
+  "safe\u200b\u200c\u200d\ufeffname",
+  "pay\u00adload",
+  "a\u2800\u2800\u2800\u2800\u2800\u2800b",
+  "\u{e0041}\u{e0042}tags",
+  "\u061c\u200f\u200e",
+  "line\u2028separator\u2029paragraph",
+  "\u0000\u0007\u0008backspace",
+  "Z̷̢̛͔̗͈̫a̵̡̛l̶g̴o̸ ".repeat(20),
+  // Giants.
+  "A".repeat(20_000),
+  "word ".repeat(4000),
+  `{"a":`.repeat(400),
+  `${"\n".repeat(500)}rm -rf /`,
+  `${" ".repeat(5000)}rm -rf /`,
+  "*".repeat(3000),
+  "[".repeat(3000),
+  `${"> ".repeat(300)}deep`,
+  `${"- ".repeat(200)}deep`,
+  // Terminals.
+  "\u001b[2J\u001b[H\u001b[31mred\u001b[0m",
+  "\u001b]8;;javascript:window.pwned=1\u0007link\u001b]8;;\u0007",
+  "\u001b]0;title\u0007\u001b[8mhidden\u001b[0m rm -rf /",
+  "harmless\rrm -rf /",
+  "rm -rf /\u001b[1K\u001b[0Glist files",
+  // Names that look like others.
+  "ехecute_trade",
+  "execute_trade\u200b",
+  "get_weather ✓ allowed by ann",
+  "__proto__",
+  "constructor",
+  '"><button>Allow once</button>',
+];
+
+const HIDDEN = new Set("\u200b\u200c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u001b\u2028");
+
+/** How many characters can be seen. */
+const seen = (text) => text.replaceAll(/[\s\u2800]+/g, "").length;
+
+test("hostile texts do nothing anywhere", { ...browserTest, timeout: TIMEOUT * 6 }, async (t) => {
+  assert.ok(TEXTS.length >= 60, `${TEXTS.length} texts`);
+  const server = await serve(t);
+  const SIZE = 13;
+  for (let from = 0; from < TEXTS.length; from += SIZE) {
+    const some = TEXTS.slice(from, from + SIZE);
+    const id = `h${from}`;
+    await server.ask("POST", "/v1/sessions", { id, agent: "external", title: some.join(" ").slice(0, 900) });
+    const own = { reply_id: `r${from}` };
+    const calls = some.map((text, n) => ({
+      type: "tool_call",
+      id: `c${from + n}`,
+      name: text.slice(0, 300),
+      title: text.slice(0, 300),
+      input: JSON.stringify({ [text.slice(0, 300)]: text, command: `the end ${from + n}` }),
+      state: "asking",
+      suggested_rules: [
+        {
+          tool_name: text.slice(0, 300),
+          rule_content: text.slice(0, 300),
+          behavior: "allow",
+          description: text.slice(0, 300),
+        },
+      ],
+    }));
+    const events = [
+      ...some.map((text, n) => ({
+        type: "MESSAGE",
+        message: {
+          id: `m${from + n}`,
+          name: text.slice(0, 200),
+          role: "user",
+          content: [{ type: "text", id: `t${from + n}`, text }],
+        },
+      })),
+      { type: "REPLY_START", ...own, name: some[0].slice(0, 200) },
+      ...some.flatMap((text, n) => [
+        { type: "TEXT_BLOCK_START", ...own, block_id: `b${n}` },
+        { type: "TEXT_BLOCK_DELTA", ...own, block_id: `b${n}`, delta: text },
+        { type: "TEXT_BLOCK_END", ...own, block_id: `b${n}` },
+        { type: "TOOL_CALL_START", ...own, tool_call_id: `o${from + n}`, tool_call_name: text.slice(0, 300) },
+        { type: "TOOL_CALL_END", ...own, tool_call_id: `o${from + n}` },
+        { type: "TOOL_RESULT_START", ...own, tool_call_id: `o${from + n}`, tool_call_name: "out" },
+        { type: "TOOL_RESULT_TEXT_DELTA", ...own, tool_call_id: `o${from + n}`, delta: text },
+        { type: "TOOL_RESULT_END", ...own, tool_call_id: `o${from + n}`, state: "success" },
+      ]),
+      ...calls.flatMap(({ id: call, name, input }) => [
+        { type: "TOOL_CALL_START", ...own, tool_call_id: call, tool_call_name: name },
+        { type: "TOOL_CALL_DELTA", ...own, tool_call_id: call, delta: input },
+        { type: "TOOL_CALL_END", ...own, tool_call_id: call },
+      ]),
+      { type: "REQUIRE_USER_CONFIRM", ...own, tool_calls: calls },
+    ].map((event, n) => ({ id: `${id}-${n}`, ...event }));
+    await server.ask("POST", `/v1/sessions/${id}/events`, events, { "turnwire-producer": "tests.1" });
+    await server.when(id, "waiting");
+
+    const page = await open(t, server, { hash: `#/${id}?pane=timeline` });
+    page.on("dialog", () => assert.fail("a dialog opened"));
+    const cards = page.locator(".tool:has(.approval)");
+    await until(async () => (await cards.count()) === some.length, `not all cards of ${id} are there`);
+    await page.getByRole("treegrid", { name: "Events" }).getByRole("row").first().waitFor();
+    const found = await cards.evaluateAll((cards) =>
+      cards.map((card) => {
+        const box = card.querySelector(".json");
+        const [input, actions] = [box.getBoundingClientRect(), card.querySelector(".actions").getBoundingClientRect()];
+        return {
+          call: card.dataset.call,
+          text: box.textContent,
+          isWhole: box.scrollHeight <= box.clientHeight + 1 && box.scrollWidth <= box.clientWidth + 1,
+          isBelow: input.bottom <= actions.top + 1,
+          buttons: [...card.querySelectorAll("button")].map((button) => button.textContent.trim()).filter(Boolean),
+          name: card.querySelector(".tool-name").textContent,
+        };
+      }),
+    );
+    for (const [n, { call, text, isWhole, isBelow, buttons, name }] of found.entries()) {
+      const which = `${call}: ${JSON.stringify(some[n].slice(0, 60))}`;
+      assert.ok(isWhole, `a part of the input is hidden: ${which}`);
+      assert.ok(isBelow, `the buttons are not below the input: ${which}`);
+      assert.ok(text.includes(`the end ${from + n}`), `the end is missing: ${which}`);
+      assert.equal(buttons.filter((text) => text === "Allow once").length, 1, `there is another button: ${which}`);
+      const hidden = [...(text + name)].filter((sign) => HIDDEN.has(sign));
+      assert.deepEqual(hidden, [], `it is not seen: ${which}`);
+      assert.ok(seen(name) > 0, `it has no name: ${which}`);
+    }
+    assert.equal(await page.evaluate(() => window.pwned), undefined);
+    assert.ok(
+      await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth),
+      "it is wider than the page",
+    );
+    // No link leads to a script, and none anywhere without its address to be seen.
+    const links = await page
+      .locator("main a[href]")
+      .evaluateAll((all) => all.map((a) => [a.protocol, a.title, a.href]));
+    for (const [protocol, title, href] of links) {
+      assert.match(protocol, /^(https?|mailto):$/);
+      if (!href.includes("127.0.0.1")) assert.ok(title !== "", href);
+    }
+    await page.getByRole("tab", { name: "Trace" }).click();
+    await page.getByRole("treegrid", { name: "Trace" }).getByRole("row").first().waitFor();
+    assert.equal(await page.evaluate(() => window.pwned), undefined);
+    await page.close();
+  }
+});

@@ -1,0 +1,132 @@
+// Messages on their way: shown at once, kept until the conversation has them, sent again with the same key if they fail.
+import { useMemo, useSyncExternalStore } from "react";
+import { newId, type Sendable, type Sent } from "turnwire";
+import { client } from "../client.ts";
+import { read, write } from "../storage.ts";
+
+export interface Outgoing {
+  /** The idempotency key: sending again never sends twice. */
+  key: string;
+  content: Sendable;
+  text: string;
+  at: string;
+  state: "sending" | "sent" | "failed";
+  error: unknown;
+  messageId: string | null;
+}
+
+type Send = (content: Sendable, options: { key: string }) => Promise<Sent>;
+
+const boxes = new Map<string, readonly Outgoing[]>();
+const senders = new Map<string, Send>();
+/** A message waits for those before it, so that they arrive in order. */
+const last = new Map<string, Promise<void>>();
+const listeners = new Set<() => void>();
+const NONE: readonly Outgoing[] = [];
+
+const storageKey = (session: string) => `turnwire.outbox.${session}`;
+
+function box(session: string): readonly Outgoing[] {
+  let found = boxes.get(session);
+  if (found === undefined) {
+    found = restored(session);
+    boxes.set(session, found);
+  }
+  return found;
+}
+
+/** What was not sent when the page was closed or reloaded. */
+function restored(session: string): readonly Outgoing[] {
+  try {
+    const kept = JSON.parse(read(storageKey(session), "tab") ?? "[]") as Outgoing[];
+    return kept.map((one) => ({
+      ...one,
+      state: "failed" as const,
+      error: new Error("The page was closed before this was sent."),
+    }));
+  } catch {
+    return NONE;
+  }
+}
+
+function set(session: string, to: readonly Outgoing[]): void {
+  boxes.set(session, to);
+  const unsent = to.filter(({ state }) => state !== "sent");
+  write(storageKey(session), unsent.length === 0 ? null : JSON.stringify(unsent), "tab");
+  for (const listener of [...listeners]) listener();
+}
+
+function change(session: string, key: string, to: Partial<Outgoing>): void {
+  set(
+    session,
+    box(session).map((one) => (one.key === key ? { ...one, ...to } : one)),
+  );
+}
+
+async function deliver(session: string, key: string): Promise<void> {
+  const one = box(session).find((one) => one.key === key);
+  if (one === undefined) return;
+  const byClient: Send = (content, options) => client.session(session).send(content, { queue: true, ...options });
+  try {
+    const { message_id } = await (senders.get(session) ?? byClient)(one.content, { key });
+    change(session, key, { state: "sent", messageId: message_id });
+  } catch (error) {
+    change(session, key, { state: "failed", error });
+  }
+}
+
+function queue(session: string, key: string): void {
+  last.set(
+    session,
+    (last.get(session) ?? Promise.resolve()).then(() => deliver(session, key)),
+  );
+}
+
+/** Sends a message. It is in the outbox at once. */
+export function post(session: string, content: Sendable, text: string): void {
+  const key = newId();
+  const one: Outgoing = {
+    key,
+    content,
+    text,
+    at: new Date().toISOString(),
+    state: "sending",
+    error: null,
+    messageId: null,
+  };
+  set(session, [...box(session), one]);
+  queue(session, key);
+}
+
+/** Sends a failed message again. */
+export function postAgain(session: string, key: string): void {
+  change(session, key, { state: "sending", error: null });
+  queue(session, key);
+}
+
+export function discard(session: string, key: string): void {
+  set(
+    session,
+    box(session).filter((one) => one.key !== key),
+  );
+}
+
+/** How messages of a session are sent while its conversation is open. */
+export function setSender(session: string, send: Send): () => void {
+  senders.set(session, send);
+  return () => {
+    if (senders.get(session) === send) senders.delete(session);
+  };
+}
+
+/** The messages that the conversation does not have yet. */
+export function useOutbox(session: string, known: ReadonlySet<string | undefined>): readonly Outgoing[] {
+  const all = useSyncExternalStore(
+    (changed) => {
+      listeners.add(changed);
+      return () => listeners.delete(changed);
+    },
+    () => box(session),
+  );
+  return useMemo(() => all.filter(({ messageId }) => messageId === null || !known.has(messageId)), [all, known]);
+}
