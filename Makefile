@@ -23,7 +23,7 @@ pytest = PYTHONPATH=tests/peers $(PEERS)/$(1)/bin/python -m pytest -q -p skips
 
 .PHONY: help run test test-rust test-fuzz test-peers test-agentscope test-openai test-openapi test-anthropic test-stateless test-clients test-copilotkit \
 	test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-browser-clients test-typescript \
-	test-console test-deploy deploy-example console console-shots console-figures chromium postgres nginx peers-build check check-rust check-typescript check-packages check-dependencies api-record format bench bench-server bench-agent bench-typescript abuse fuzz soak clean
+	test-console test-deploy deploy-example console console-shots console-figures chromium postgres nginx peers-build check check-rust check-typescript check-packages check-dependencies api-record format bench bench-server bench-cluster bench-agent bench-typescript abuse fuzz soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -197,6 +197,9 @@ bench: $(PEERS)/agentscope/ready $(PEERS)/bench/ready bench-server ## the figure
 
 bench-server: $(PEERS)/durable-streams/ready ## the figures of the server, beside Electric's durable-streams
 	DURABLE_STREAMS="$(CURDIR)/$(PEERS)/durable-streams/bin/durable-streams-server" cargo bench -p turnwire --bench server
+
+bench-cluster: postgres ## the figures of several nodes over Postgres, beside pgbench
+	cargo bench -p turnwire --bench server -- cluster-ingest cluster-nodes cluster-latency cluster-takeover cluster-idle
 
 bench-agent: $(PEERS)/agentscope/ready ## the figures of the agents that reply, beside AgentScope's
 	AGENTSCOPE_PYTHON="$(CURDIR)/$(PEERS)/agentscope/bin/python" cargo bench -p turnwire-agent --bench agent

@@ -2,8 +2,6 @@
 //! clients, on the same server: `cargo bench -p turnwire-log --features postgres --bench postgres`.
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints, and may fail")]
 
-use std::io::Write;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use turnwire_core::{Fields, Head};
@@ -13,7 +11,7 @@ use turnwire_testkit::postgres::PostgresServer;
 
 const CLIENTS: usize = 256;
 const SESSIONS: usize = 1000;
-const SECONDS: u64 = 5;
+const SECONDS: u32 = 5;
 const ROUNDS: usize = 3;
 /// An event of 200 bytes.
 const EVENT_BYTES: usize = 200;
@@ -26,10 +24,7 @@ fn main() {
         return;
     };
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let (ours, theirs) = (server.create_database(), server.create_database());
-    server
-        .run(&theirs, "CREATE TABLE events (no bigserial PRIMARY KEY, session int8, bytes bytea)");
-    let url = server.url(&ours);
+    let url = server.url(&server.create_database());
     for round in 1..=ROUNDS {
         for events in [1, 64] {
             let appends = runtime.block_on(append(&url, round, events));
@@ -37,7 +32,7 @@ fn main() {
                 "round {round}: {appends:8.0} appends/s of {events} events, {CLIENTS} at once"
             );
         }
-        let inserts = pgbench(&server, &theirs);
+        let inserts = server.pgbench(CLIENTS, EVENT_BYTES, SECONDS);
         println!("round {round}: {inserts:8.0} commits/s of pgbench with {CLIENTS} clients");
     }
 }
@@ -83,7 +78,7 @@ async fn append_in_turn(
     start: Instant,
 ) -> u64 {
     let mut appends = 0;
-    while start.elapsed() < Duration::from_secs(SECONDS) && !sessions.is_empty() {
+    while start.elapsed() < Duration::from_secs(SECONDS.into()) && !sessions.is_empty() {
         for (number, fence, head) in &mut sessions {
             let lines = EventLines { first: head.next(), count, bytes: bytes.clone() };
             *head = lines.last().into();
@@ -93,26 +88,4 @@ async fn append_in_turn(
         }
     }
     appends
-}
-
-fn pgbench(server: &PostgresServer, database: &str) -> f64 {
-    let mut script = tempfile::NamedTempFile::new().unwrap();
-    let value = "x".repeat(EVENT_BYTES);
-    writeln!(script, "INSERT INTO events (session, bytes) VALUES (1, '{value}');").unwrap();
-    let (port, clients, seconds) =
-        (server.port().to_string(), CLIENTS.to_string(), SECONDS.to_string());
-    let out = Command::new("pgbench")
-        .args(["-n", "-h", "127.0.0.1", "-p", &port, "-U", "turnwire", "-c", &clients, "-j", "2"])
-        .args(["-T", &seconds, "-f"])
-        .arg(script.path())
-        .arg(database)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&out.stdout);
-    let rate = text.lines().find_map(|line| line.strip_prefix("tps = "));
-    let rate = rate.and_then(|rate| rate.split(' ').next()).and_then(|rate| rate.parse().ok());
-    rate.unwrap_or_else(|| {
-        println!("{text}{}", String::from_utf8_lossy(&out.stderr));
-        0.0
-    })
 }

@@ -3,7 +3,7 @@
 //! The server ends with the process that started it, however that ends, and its folder is removed.
 
 use crate::skip::skip;
-use std::io;
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -194,12 +194,69 @@ impl PostgresServer {
     }
 
     fn psql(&self, database: &str, sql: &str) -> io::Result<Output> {
-        let port = self.port.to_string();
-        Command::new("psql")
-            .args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"])
-            .args(["-h", "127.0.0.1", "-p", &port, "-U", USER, "-d", database, "-c", sql])
-            .stdin(Stdio::null())
-            .output()
+        let options = ["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", sql];
+        self.client("psql").args(options).stdin(Stdio::null()).output()
+    }
+
+    /// A program of Postgres that connects to this server.
+    fn client(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-U", USER]);
+        command
+    }
+
+    /// The commits per second of `pgbench`: one-row INSERTs of so many random letters.
+    ///
+    /// # Panics
+    ///
+    /// If it fails.
+    pub fn pgbench(&self, clients: usize, letters: usize, seconds: u32) -> f64 {
+        let database = self.create_database();
+        let table = "CREATE TABLE events (no bigserial PRIMARY KEY, session int8, bytes bytea)";
+        self.run(&database, table);
+        let value: String = (0..letters).map(|_| fastrand::alphanumeric()).collect();
+        let script = format!("INSERT INTO events (session, bytes) VALUES (1, '{value}');\n");
+        let mut pgbench = self
+            .client("pgbench")
+            .args(["-n", "-j", "2", "-c", &clients.to_string(), "-T", &seconds.to_string()])
+            .args(["-f", "-", &database])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| unreachable_program("pgbench", &error));
+        let written = pgbench.stdin.take().map(|mut stdin| stdin.write_all(script.as_bytes()));
+        let out = pgbench.wait_with_output();
+        let out = out.unwrap_or_else(|error| unreachable_program("pgbench", &error));
+        let text = String::from_utf8_lossy(&out.stdout);
+        let rate = text.lines().find_map(|line| line.strip_prefix("tps = "));
+        let rate = rate.and_then(|rate| rate.split(' ').next()?.parse().ok());
+        self.drop_database(&database);
+        assert!(written.is_some_and(|written| written.is_ok()) && rate.is_some(), "{text}");
+        rate.unwrap_or_default()
+    }
+
+    /// How many statements the clients of a database send in this time.
+    pub fn count_statements(&self, database: &str, time: Duration) -> usize {
+        let set = |what: &str| {
+            self.run("postgres", &format!("ALTER SYSTEM {what}"));
+            self.run("postgres", "SELECT pg_reload_conf()");
+        };
+        set("SET log_line_prefix = '%d '");
+        set("SET log_statement = 'all'");
+        // The processes of the server read their settings when their next statement arrives.
+        std::thread::sleep(Duration::from_secs(1));
+        let count = || {
+            let log = std::fs::read_to_string(Path::new(&self.folder).join("server.log"));
+            let kinds = ["statement", "execute"].map(|kind| format!("{database} LOG:  {kind}"));
+            let log = log.unwrap_or_default();
+            log.lines().filter(|line| kinds.iter().any(|kind| line.starts_with(kind))).count()
+        };
+        let before = count();
+        std::thread::sleep(time);
+        let statements = count() - before;
+        set("RESET log_statement");
+        set("RESET log_line_prefix");
+        statements
     }
 }
 

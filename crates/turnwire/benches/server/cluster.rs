@@ -165,20 +165,22 @@ pub fn ingest(rounds: usize, seconds: u32) -> Result<Vec<Figure>> {
 /// The same load on one node and on three.
 pub fn three_nodes_beside_one(rounds: usize, seconds: u32) -> Result<Vec<Figure>> {
     let server = start_postgres()?;
+    let measure = |nodes: usize| -> Result<f64> {
+        let sample = measure_ingest(&server, nodes, 3, 1, seconds)?;
+        let (events, p99) = (thousands(sample.events), sample.p99);
+        eprintln!("  nodes: {nodes}, {events} events/s (p99 {p99:.1} ms)");
+        Ok(sample.events)
+    };
     let mut ratios = Vec::new();
     for round in 0..rounds.max(1) {
-        let order = if round % 2 == 0 { [1, 3] } else { [3, 1] };
-        let mut events = [0.0; 2];
-        for nodes in order {
-            let sample = measure_ingest(&server, nodes, 3, 1, seconds)?;
-            events[usize::from(nodes == 3)] = sample.events;
-            eprintln!(
-                "  {nodes} nodes: {} events/s (p99 {:.1} ms)",
-                thousands(sample.events),
-                sample.p99
-            );
-        }
-        ratios.push(events[1] / events[0]);
+        let (one, three) = if round % 2 == 0 {
+            let one = measure(1)?;
+            (one, measure(3)?)
+        } else {
+            let three = measure(3)?;
+            (measure(1)?, three)
+        };
+        ratios.push(three / one);
     }
     let ratio = median(ratios.into_iter());
     let name = "Postgres, three nodes, 1 event per POST: times one node".to_owned();

@@ -156,3 +156,10 @@ pub fn thousands(value: f64) -> String {
     }
     text
 }
+
+/// The median; of an even number, the upper one.
+pub fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

@@ -1,7 +1,7 @@
 //! Ingest, alternating with the other server.
 
 use crate::Result;
-use crate::figures::{Figure, number, thousands};
+use crate::figures::{Figure, median, number, thousands};
 use crate::running_server::{RunningServer, ServerKind, TempFolder};
 
 struct IngestSample {
@@ -97,11 +97,4 @@ fn median_sample(turns: &[IngestSample]) -> IngestSample {
         events: median(turns.iter().map(|turn| turn.events)),
         p99: median(turns.iter().map(|turn| turn.p99)),
     }
-}
-
-/// The median; of an even number, the upper one.
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -4,10 +4,13 @@
 //! Each figure has a fresh server and a fresh store on the disk of the target folder. If Electric's
 //! `durable-streams` server is installed (`DURABLE_STREAMS` is its path), it gets the same events
 //! from the same load generator, alternating.
+//!
+//! The figures of a cluster run only by name: `make bench-cluster`.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![expect(clippy::print_stderr, reason = "and tells who waits what it is at")]
 
+mod cluster;
 mod figures;
 mod first_token;
 mod ingest;
@@ -15,6 +18,7 @@ mod replies;
 mod running_server;
 
 use clap::Parser;
+use clap::builder::PossibleValuesParser;
 use figures::Figure;
 use replies::Model;
 use running_server::ServerKind;
@@ -26,8 +30,8 @@ type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 /// The figures of the server
 #[derive(Parser)]
 struct Cli {
-    /// The figures [default: all]
-    #[arg(value_parser = NAMES)]
+    /// The figures [default: all of a single server]
+    #[arg(value_parser = PossibleValuesParser::new(SINGLE.into_iter().chain(CLUSTER)))]
     figures: Vec<String>,
 
     /// Rounds of ingest per server
@@ -43,7 +47,7 @@ struct Cli {
     bench: bool,
 }
 
-const NAMES: [&str; 14] = [
+const SINGLE: [&str; 14] = [
     "ingest-1",
     "ingest-64",
     "fanout",
@@ -60,6 +64,10 @@ const NAMES: [&str; 14] = [
     "reply-memory",
 ];
 
+/// Over a Postgres on this machine.
+const CLUSTER: [&str; 5] =
+    ["cluster-ingest", "cluster-nodes", "cluster-latency", "cluster-takeover", "cluster-idle"];
+
 fn main() {
     let cli = Cli::parse();
     running_server::allow_open_files();
@@ -68,9 +76,13 @@ fn main() {
         Some(peer) => vec![ServerKind::Turnwire, ServerKind::DurableStreams(peer.clone())],
         None => vec![ServerKind::Turnwire],
     };
-    let wanted = |name: &str| cli.figures.is_empty() || cli.figures.iter().any(|one| one == name);
+    let names: Vec<&str> = if cli.figures.is_empty() {
+        SINGLE.to_vec()
+    } else {
+        cli.figures.iter().map(String::as_str).collect()
+    };
     let mut table = Vec::new();
-    for name in NAMES.into_iter().filter(|name| wanted(name)) {
+    for name in names {
         eprintln!("{name} ...");
         let figures = match name {
             "ingest-1" => ingest::compare(&kinds, 1, cli.rounds, cli.seconds),
@@ -86,7 +98,12 @@ fn main() {
             "first-token" => first_token::first_token(),
             "replies-in-process" => replies::most_replies(Model::InProcess, cli.seconds),
             "replies-over-http" => replies::most_replies(Model::OverHttp, cli.seconds),
-            _ => replies::memory(),
+            "reply-memory" => replies::memory(),
+            "cluster-ingest" => cluster::ingest(cli.rounds, cli.seconds),
+            "cluster-nodes" => cluster::three_nodes_beside_one(cli.rounds, cli.seconds),
+            "cluster-latency" => cluster::latency(cli.seconds),
+            "cluster-takeover" => cluster::takeover(cli.rounds),
+            _ => cluster::idle(),
         };
         match figures {
             Ok(figures) => table.extend(figures),

@@ -4,7 +4,7 @@ use crate::Result;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use serde_json::Value;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -23,13 +23,15 @@ pub enum ServerKind {
     Turnwire,
     /// With these settings.
     Agents(String),
+    /// A node of a cluster, over this database.
+    Node(String),
     DurableStreams(PathBuf),
 }
 
 impl ServerKind {
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Turnwire | Self::Agents(_) => "turnwire",
+            Self::Turnwire | Self::Agents(_) | Self::Node(_) => "turnwire",
             Self::DurableStreams(_) => "durable-streams",
         }
     }
@@ -37,11 +39,13 @@ impl ServerKind {
     fn command(&self, port: u16, store: &Path) -> Result<Command> {
         let port = port.to_string();
         Ok(match self {
-            Self::Turnwire | Self::Agents(_) => {
+            Self::Turnwire | Self::Agents(_) | Self::Node(_) => {
                 let mut command = Command::new(TURNWIRE);
-                let file = store.join("turnwire.db");
                 command.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--store"]);
-                command.arg(format!("sqlite:{}", file.display()));
+                command.arg(match self {
+                    Self::Node(url) => url.clone(),
+                    _ => format!("sqlite:{}", store.join("turnwire.db").display()),
+                });
                 if let Self::Agents(settings) = self {
                     let file = store.join("turnwire.toml");
                     fs::write(&file, settings)?;
@@ -60,7 +64,7 @@ impl ServerKind {
 
     fn ready(&self) -> &'static str {
         match self {
-            Self::Turnwire | Self::Agents(_) => "/readyz",
+            Self::Turnwire | Self::Agents(_) | Self::Node(_) => "/readyz",
             Self::DurableStreams(_) => "/health",
         }
     }
@@ -117,7 +121,7 @@ impl RunningServer {
             .spawn()?;
         let url = format!("http://127.0.0.1:{port}");
         let mut running = Self { child, url, ready_after: Duration::ZERO };
-        while !is_ready(port, kind.ready()) {
+        while !is_ready(&running.url, kind.ready()) {
             if running.child.try_wait()?.is_some() || begin.elapsed() > START_TIMEOUT {
                 let said = fs::read_to_string(&log).unwrap_or_default();
                 return Err(format!("{} did not get ready: {}", kind.name(), said.trim()).into());
@@ -154,10 +158,13 @@ impl RunningServer {
         Ok(kib / 1024.0)
     }
 
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), signal)?)
+    }
+
     /// Stops it, and waits for its end.
     pub fn stop(mut self) -> Result<()> {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, Signal::TERM)?;
+        self.signal(Signal::TERM)?;
         let begin = Instant::now();
         while self.child.try_wait()?.is_none() {
             if begin.elapsed() > START_TIMEOUT {
@@ -176,18 +183,33 @@ impl Drop for RunningServer {
     }
 }
 
-fn is_ready(port: u16, path: &str) -> bool {
-    let ask = || -> std::io::Result<bool> {
-        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        let host = format!("127.0.0.1:{port}");
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
-        let mut status = [0; 12];
-        stream.read_exact(&mut status)?;
-        // Electric's server has no such path in this version: any response will do.
-        Ok(status.ends_with(b" 200") || (path == "/health" && status.ends_with(b" 404")))
-    };
-    ask().unwrap_or_default()
+fn is_ready(url: &str, path: &str) -> bool {
+    // Electric's server has no such path in this version: any response will do.
+    send_request(url, "GET", path, "", "")
+        .is_ok_and(|(status, _)| status == 200 || (path == "/health" && status == 404))
+}
+
+/// Sends a request on a connection of its own, and returns the status and the body.
+pub fn send_request(
+    url: &str,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &str,
+) -> io::Result<(u16, String)> {
+    let host = url.trim_start_matches("http://");
+    let mut stream = TcpStream::connect(host)?;
+    stream.set_read_timeout(Some(START_TIMEOUT))?;
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
+    )?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response)?;
+    let status = response.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let body = response.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
+    status.zip(body).ok_or_else(|| io::Error::other(format!("no response: {response}")))
 }
 
 /// Raises the limit of open files for ten thousand subscribers; child processes inherit it.

@@ -74,10 +74,7 @@ impl Fanout {
         super::process::allow_open_files(u64::from(self.watchers))?;
         let (sessions, producer) =
             Sessions::create_with_producer(server, DeltaText::Marks, DELTAS_PER_REPLY).await?;
-        let node = match &self.watch_url {
-            Some(url) => Arc::new(server.at(url)?),
-            None => Arc::clone(server),
-        };
+        let node = server.node_at(self.watch_url.as_deref())?;
         let streams = watchers::open_streams(&node, self.watchers, |_| {
             node.watch_request(sessions.only_name(), "after=now")
         })

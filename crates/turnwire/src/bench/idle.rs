@@ -30,6 +30,11 @@ pub(super) struct Idle {
     /// Seconds to wait before the memory is read
     #[arg(long, default_value_t = 5)]
     seconds: u32,
+
+    /// URL of another node of the same cluster, at which the subscribers are, and whose process id --pid is
+    /// [default: --url]
+    #[arg(long, value_name = "URL")]
+    watch_url: Option<String>,
 }
 
 impl Idle {
@@ -37,10 +42,11 @@ impl Idle {
         allow_open_files(u64::from(self.watchers))?;
         let sessions = Sessions::create(server, self.sessions as usize).await?;
         let before = resident_kib(self.pid)?;
-        let streams = watchers::open_streams(server, self.watchers, |nth| {
+        let node = server.node_at(self.watch_url.as_deref())?;
+        let streams = watchers::open_streams(&node, self.watchers, |nth| {
             let nth = nth as usize % sessions.names.len();
             let name = sessions.names.get(nth).map(String::as_str).unwrap_or_default();
-            server.watch_request(name, "after=now")
+            node.watch_request(name, "after=now")
         })
         .await?;
         tokio::time::sleep(Duration::from_secs(u64::from(self.seconds))).await;

@@ -4,6 +4,7 @@ use super::error::{BenchError, Result};
 use clap::ValueEnum;
 use std::fmt::Write as _;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 use url::Url;
 
 /// The protocol of the server.
@@ -57,9 +58,12 @@ impl BenchTarget {
         Ok(Self { address, url: url.to_owned(), token, target, prefix, common })
     }
 
-    /// Another node of the same cluster.
-    pub(super) fn at(&self, url: &str) -> Result<Self> {
-        Self::new(url, self.token.as_deref(), self.target)
+    /// Another node of the same cluster, if there is a URL of it.
+    pub(super) fn node_at(self: &Arc<Self>, url: Option<&str>) -> Result<Arc<Self>> {
+        match url {
+            Some(url) => Self::new(url, self.token.as_deref(), self.target).map(Arc::new),
+            None => Ok(Arc::clone(self)),
+        }
     }
 
     /// A request without a body.
