@@ -33,6 +33,44 @@ test("the tab says how many questions wait, and the inbox does not scroll away",
   assert.equal(await icon(), "./favicon.svg");
 });
 
+test("a hidden tab counts new questions and notifies, also where notifications cannot be shown", browserTest, async (t) => {
+  const server = await serve(t);
+  const page = await open(t, server);
+  await page.addInitScript(() => {
+    let isHidden = false;
+    Object.defineProperty(document, "hidden", { get: () => isHidden });
+    window.hide = (to) => {
+      isHidden = to;
+      document.dispatchEvent(new Event("visibilitychange"));
+    };
+    window.shown = [];
+    // As Chrome on Android does.
+    window.Notification = class {
+      static permission = "granted";
+      constructor(title) {
+        window.shown.push(title);
+        throw new TypeError("Illegal constructor");
+      }
+    };
+    localStorage.setItem("turnwire.notify", "on");
+  });
+  await page.reload();
+  await page.getByText("No conversations yet.").waitFor();
+  const asked = [];
+  page.on("request", (request) => asked.push(new URL(request.url()).pathname));
+  await page.evaluate(() => window.hide(true));
+  await asks(server, "one");
+  await until(async () => (await page.title()).startsWith("(1) "), "the title of a hidden tab does not count");
+  assert.deepEqual(await page.evaluate(() => window.shown), ["execute_trade waits for you"]);
+  await asks(server, "two");
+  await until(async () => (await page.title()).startsWith("(2) "), "a hidden tab stops counting");
+  await main(page).waitFor();
+  // Only one list may have been under way when the tab was hidden.
+  assert.ok(asked.filter((path) => path === "/v1/sessions").length <= 2, "it lists all sessions while hidden");
+  await page.evaluate(() => window.hide(false));
+  await page.getByRole("navigation", { name: "All conversations" }).getByRole("listitem").first().waitFor();
+});
+
 test("a lost connection is told in words, with a way to retry", browserTest, async (t) => {
   const server = await serve(t, { store: "sqlite:turnwire.db" });
   await server.create("s");

@@ -22,12 +22,16 @@ export function useNotifies(): boolean {
   }, notifies);
 }
 
-/** Tells of a question, unless somebody looks at the page. */
+/** Shows a notification of a question, unless somebody looks at the page. */
 export function notify(title: string, body: string, open: () => void): void {
   if (!notifies() || !document.hidden) return;
-  const shown = new Notification(title, { body, tag: "turnwire" });
-  shown.onclick = () => {
-    window.focus();
-    open();
-  };
+  try {
+    const shown = new Notification(title, { body, tag: "turnwire" });
+    shown.onclick = () => {
+      window.focus();
+      open();
+    };
+  } catch {
+    // Chrome on Android has the constructor and refuses to run it.
+  }
 }

@@ -1,5 +1,5 @@
-// The sessions as the server lists them, and what waits for a person. It is looked at again now and then,
-// and at once after something was done here; not while nobody sees it.
+// The sessions as the server lists them, and what waits for a person. Refreshed at an interval, and at once after something was
+// done here. In a hidden tab only the pending calls are, for the number in its title and for notifications.
 import { useSyncExternalStore } from "react";
 import { type Pending, type SessionInfo, type Status, TurnwireError } from "turnwire";
 import { impatientClient } from "../client.ts";
@@ -19,6 +19,8 @@ export interface SessionList {
 }
 
 const REFRESH_INTERVAL = 4000;
+/** The interval in a hidden tab. */
+const HIDDEN_INTERVAL = 15_000;
 const PAGE = 50;
 /** The largest page of the server: so many sessions are refreshed each time, whatever is listed below. */
 const MAX_REFRESHED = 200;
@@ -67,6 +69,11 @@ async function refresh(): Promise<void> {
   const stop = (running = new AbortController());
   const asked = query;
   try {
+    if (document.hidden && state.isLoaded) {
+      const waiting = await impatientClient.approvals({ limit: 50 });
+      if (!stop.signal.aborted) setState({ ...state, waiting, error: null, isLocked: false });
+      return;
+    }
     const [top, waiting] = await Promise.all([
       list(asked, { limit, signal: stop.signal }),
       impatientClient.approvals({ limit: 50 }),
@@ -93,8 +100,8 @@ async function refresh(): Promise<void> {
     if (running === stop) running = null;
     if (isStale) void refresh();
     // Without a valid token, asking again does not help.
-    else if (listeners.size > 0 && !document.hidden && !state.isLocked)
-      timer = setTimeout(() => void refresh(), REFRESH_INTERVAL);
+    else if (listeners.size > 0 && !state.isLocked)
+      timer = setTimeout(() => void refresh(), document.hidden ? HIDDEN_INTERVAL : REFRESH_INTERVAL);
   }
 }
 
