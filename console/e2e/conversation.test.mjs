@@ -159,6 +159,27 @@ test("what is sent while a reply runs waits for its turn", browserTest, async (t
   );
 });
 
+test("a queued message that was removed does not come back", browserTest, async (t) => {
+  const server = await serve(t, { rate: 100 });
+  const page = await open(t, server);
+  await say(page, "long 100000");
+  await grows(page);
+  await say(page, "not this one");
+  const queue = page.getByRole("list", { name: "Queued messages" });
+  await queue.getByText("not this one").waitFor();
+  await queue.getByRole("button", { name: "Remove" }).click();
+  await queue.waitFor({ state: "detached" });
+  assert.equal(await main(page).getByText("not this one").count(), 0, "it is shown as sent");
+  // A message that was sent and replaced is gone, too.
+  await page.getByRole("button", { name: "Stop", exact: true }).click();
+  await server.idle(session(page));
+  await page.getByRole("button", { name: "Edit", exact: true }).first().click();
+  await page.getByRole("form", { name: /^Edit/ }).getByRole("textbox").fill("hello");
+  await page.getByRole("form", { name: /^Edit/ }).getByRole("button", { name: "Send again" }).click();
+  await server.idle(session(page));
+  await until(async () => (await page.locator("article[data-outgoing]").count()) === 0, "it is shown as sent");
+});
+
 test("a search finds what was said, and says where nothing is", browserTest, async (t) => {
   const server = await serve(t);
   for (const [id, text] of [

@@ -1,5 +1,5 @@
 // Messages on their way: shown at once, kept until the conversation has them, sent again with the same key if they fail.
-import { useMemo, useSyncExternalStore } from "react";
+import { useEffect, useSyncExternalStore } from "react";
 import { newId, type Sendable, type Sent } from "turnwire";
 import { client } from "../client.ts";
 import { read, write } from "../storage.ts";
@@ -69,7 +69,9 @@ async function deliver(session: string, key: string): Promise<void> {
   const byClient: Send = (content, options) => client.session(session).send(content, { queue: true, ...options });
   try {
     const { message_id } = await (senders.get(session) ?? byClient)(one.content, { key });
-    change(session, key, { state: "sent", messageId: message_id });
+    // A conversation that is not open loads the message when it opens.
+    if (senders.has(session)) change(session, key, { state: "sent", messageId: message_id });
+    else discard(session, key);
   } catch (error) {
     change(session, key, { state: "failed", error });
   }
@@ -115,8 +117,17 @@ export function discard(session: string, key: string): void {
 export function setSender(session: string, send: Send): () => void {
   senders.set(session, send);
   return () => {
-    if (senders.get(session) === send) senders.delete(session);
+    if (senders.get(session) !== send) return;
+    senders.delete(session);
+    removeSent(session, () => true);
   };
+}
+
+/** Removes sent messages. Once the conversation had a message, it alone decides whether the message is still there. */
+function removeSent(session: string, isRemoved: (messageId: string) => boolean): void {
+  const before = box(session);
+  const rest = before.filter(({ messageId }) => messageId === null || !isRemoved(messageId));
+  if (rest.length < before.length) set(session, rest);
 }
 
 /** The messages that the conversation does not have yet. */
@@ -128,5 +139,6 @@ export function useOutbox(session: string, known: ReadonlySet<string | undefined
     },
     () => box(session),
   );
-  return useMemo(() => all.filter(({ messageId }) => messageId === null || !known.has(messageId)), [all, known]);
+  useEffect(() => removeSent(session, (id) => known.has(id)), [session, all, known]);
+  return all.filter(({ messageId }) => messageId === null || !known.has(messageId));
 }
