@@ -243,6 +243,28 @@ test("conversations are pinned, and many are deleted with a way back", browserTe
   await until(async () => (await fetch(`${server.url}/v1/sessions/b`)).status === 404, "it is never deleted");
 });
 
+test("the menu of a row lies above the rows after it, and inside of the list", browserTest, async (t) => {
+  const server = await serve(t);
+  for (const id of ["a", "b", "c"]) await server.ask("POST", "/v1/sessions", { id, title: `title ${id}` });
+  for (let n = 0; n < 20; n++) await server.ask("POST", "/v1/sessions", { id: `s${n}`, title: `number ${n}` });
+  const page = await open(t, server);
+  const isOnTop = () =>
+    page.getByRole("menuitem").evaluateAll((all) =>
+      all.every((item) => {
+        const { left, top, width, height } = item.getBoundingClientRect();
+        return item.contains(document.elementFromPoint(left + width / 2, top + height / 2));
+      }),
+    );
+  await rows(page).nth(2).waitFor();
+  for (const at of [0, 1, 10]) {
+    await rows(page).nth(at).hover();
+    await rows(page).nth(at).getByRole("button", { name: /^Menu/ }).click();
+    await page.getByRole("menuitem").first().waitFor();
+    assert.ok(await isOnTop(), `something lies over the menu of row ${at}`);
+    await page.keyboard.press("Escape");
+  }
+});
+
 test("the list can be made wider, and stays so", browserTest, async (t) => {
   const server = await serve(t);
   const page = await open(t, server);

@@ -1,4 +1,4 @@
-import { type KeyboardEvent, useEffect, useRef, useState } from "react";
+import { type KeyboardEvent, useEffect, useLayoutEffect, useRef, useState } from "react";
 import { Icon, type IconName } from "./icon.tsx";
 
 export interface Entry {
@@ -14,6 +14,10 @@ export function Menu({ label, entries }: { label: string; entries: readonly Entr
   const [isUp, setUp] = useState(false);
   const root = useRef<HTMLDivElement>(null);
   const button = useRef<HTMLButtonElement>(null);
+  const list = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    if (isOpen && button.current && list.current) setUp(opensUp(button.current, list.current));
+  }, [isOpen]);
   useEffect(() => {
     if (!isOpen) return;
     root.current?.querySelector<HTMLElement>("[role=menuitem]")?.focus();
@@ -41,8 +45,7 @@ export function Menu({ label, entries }: { label: string; entries: readonly Entr
     event.stopPropagation();
   };
   const toggle = () => {
-    const { bottom = 0 } = button.current?.getBoundingClientRect() ?? {};
-    setUp(bottom + 180 > window.innerHeight);
+    setUp(false);
     setOpen(!isOpen);
   };
   return (
@@ -60,7 +63,7 @@ export function Menu({ label, entries }: { label: string; entries: readonly Entr
         <Icon name="more" />
       </button>
       {isOpen && (
-        <div role="menu" aria-label={label} className="menu-list" data-up={isUp}>
+        <div ref={list} role="menu" aria-label={label} className="menu-list" data-up={isUp}>
           {entries.map(({ name, icon, run, bad = false }) => (
             <button
               key={name}
@@ -80,4 +83,17 @@ export function Menu({ label, entries }: { label: string; entries: readonly Entr
       )}
     </div>
   );
+}
+
+/** Whether a menu fits better above its button: inside of the box that scrolls, and of the window. */
+function opensUp(button: HTMLElement, list: HTMLElement): boolean {
+  let [top, bottom] = [0, window.innerHeight];
+  for (let box = button.parentElement; box !== null; box = box.parentElement) {
+    if (getComputedStyle(box).overflowY === "visible") continue;
+    const edges = box.getBoundingClientRect();
+    [top, bottom] = [Math.max(top, edges.top), Math.min(bottom, edges.bottom)];
+  }
+  const at = button.getBoundingClientRect();
+  const [above, below] = [at.top - top, bottom - at.bottom];
+  return below < list.offsetHeight + 4 && above > below;
 }
