@@ -190,10 +190,7 @@ test("keys of a single character can be turned off", browserTest, async (t) => {
 
 test("the keys of a card allow nothing before the end of its input was in view", browserTest, async (t) => {
   const server = await serve(t);
-  const input = JSON.stringify({
-    ...Object.fromEntries(Array.from({ length: 80 }, (_, n) => [`step_${n}`, "echo ok"])),
-  });
-  await asksFor(server, "long", "shell", input);
+  await asksFor(server, "long", "shell", LONG);
   const page = await open(t, server, { hash: "#/long" });
   const end = card(page, "shell").getByRole("button", { name: "Allow once" });
   await end.waitFor();
@@ -208,6 +205,84 @@ test("the keys of a card allow nothing before the end of its input was in view",
   assert.deepEqual(await decisions(server, "long"), []);
   await page.keyboard.press("Control+Enter");
   await until(async () => (await decisions(server, "long")).length === 1, "at the end it counts");
+});
+
+const LONG = JSON.stringify(Object.fromEntries(Array.from({ length: 80 }, (_, n) => [`step_${n}`, "echo ok"])));
+
+test("holding Ctrl Enter allows nothing that was not seen", browserTest, async (t) => {
+  const server = await serve(t);
+  await asksFor(server, "long", "shell", LONG);
+  const page = await open(t, server, { hash: "#/long" });
+  await card(page, "shell").getByRole("button", { name: "Allow once" }).waitFor();
+  await page.getByRole("region", { name: "Messages" }).evaluate((box) => void (box.scrollTop = 0));
+  await card(page, "shell").evaluate((it) => it.focus({ preventScroll: true }));
+  await page.keyboard.down("Control");
+  // A second `down` without an `up` is a repeat.
+  for (let n = 0; n < 10; n++) {
+    await page.keyboard.down("Enter");
+    await page.evaluate(() => new Promise(requestAnimationFrame));
+  }
+  await page.keyboard.up("Enter");
+  assert.deepEqual(await decisions(server, "long"), []);
+  await page.keyboard.press("Enter");
+  await until(async () => (await decisions(server, "long")).length === 1, "a key that is pressed again does not count");
+});
+
+test("on little height the keys allow nothing unseen, and lists load only what is near", browserTest, async (t) => {
+  const server = await serve(t);
+  for (let n = 0; n < 150; n++) await server.ask("POST", "/v1/sessions", { id: `s${n}`, title: `number ${n}` });
+  await server.ask("POST", "/v1/sessions", { id: "long", agent: "external", title: "long" });
+  const messages = Array.from({ length: 300 }, (_, n) => ({
+    type: "MESSAGE",
+    id: `e${n}`,
+    message: { id: `m${n}`, name: "user", role: "user", content: [{ type: "text", id: `t${n}`, text: `message ${n}` }] },
+  }));
+  await server.ask("POST", "/v1/sessions/long/events", messages, { "turnwire-producer": "tests.1" });
+  const call = { tool_call_id: "c1", tool_call_name: "shell" };
+  const tool_calls = [{ type: "tool_call", id: "c1", name: "shell", input: LONG, state: "asking" }];
+  const events = [
+    { type: "REPLY_START", name: "friday" },
+    { type: "TOOL_CALL_START", ...call },
+    { type: "TOOL_CALL_DELTA", ...call, delta: LONG },
+    { type: "TOOL_CALL_END", ...call },
+    { type: "REQUIRE_USER_CONFIRM", tool_calls },
+  ].map((event, n) => ({ id: `r${n}`, reply_id: "r", ...event }));
+  await server.ask("POST", "/v1/sessions/long/events", events, { "turnwire-producer": "tests.1" });
+  await server.when("long", "waiting");
+  const page = await open(t, server, { hash: "#/long", width: 320, height: 256 });
+  const allow = card(page, "shell").getByRole("button", { name: "Allow once" });
+  await allow.waitFor();
+  const thread = page.getByRole("region", { name: "Messages" });
+  assert.ok(await thread.evaluate((box) => box.clientHeight <= innerHeight && box.scrollHeight > box.clientHeight));
+  assert.ok((await page.locator("article").count()) < 150, "all messages are loaded");
+  await card(page, "shell").evaluate((it) => it.scrollIntoView({ block: "start" }));
+  await card(page, "shell").evaluate((it) => it.focus({ preventScroll: true }));
+  await page.keyboard.press("Control+Enter");
+  await until(
+    () => allow.evaluate((it) => it.getBoundingClientRect().bottom <= innerHeight + 1),
+    "it does not lead to the end",
+  );
+  assert.deepEqual(await decisions(server, "long"), []);
+  await page.keyboard.press("Control+Enter");
+  await until(async () => (await decisions(server, "long")).length === 1, "at the end it counts");
+  await page.goto(`${page.url().split("#")[0]}#/`);
+  const rows = page.getByRole("navigation", { name: "All conversations" }).getByRole("listitem");
+  await rows.first().waitFor();
+  assert.ok((await rows.count()) < 40, "every row is rendered");
+});
+
+test("the whole input is seen while it is edited, and an input that was not changed is not sent", browserTest, async (t) => {
+  const server = await serve(t);
+  await asksFor(server, "long", "shell", LONG);
+  const page = await open(t, server, { hash: "#/long" });
+  await card(page, "shell").getByRole("button", { name: "Edit" }).click();
+  const field = card(page, "shell").getByRole("textbox", { name: /^Tool input/ });
+  assert.ok(await field.evaluate((it) => it.scrollHeight <= it.clientHeight + 1), "a part of the input is hidden");
+  await accessible(page);
+  await card(page, "shell").getByRole("button", { name: "Allow once" }).click();
+  await until(async () => (await decisions(server, "long")).length === 1, "it is not allowed");
+  const [{ confirm_results: results }] = (await server.log("long")).filter(({ type }) => type === "USER_CONFIRM_RESULT");
+  assert.equal(results[0].tool_call?.input ?? LONG, LONG);
 });
 
 /** A server with the tokens of two people; the second may only read. */

@@ -167,15 +167,17 @@ test("hostile texts do nothing anywhere", { ...browserTest, timeout: TIMEOUT * 6
           call: card.dataset.call,
           text: box.textContent,
           isWhole: box.scrollHeight <= box.clientHeight + 1 && box.scrollWidth <= box.clientWidth + 1,
+          fits: card.scrollWidth <= card.clientWidth,
           isBelow: input.bottom <= actions.top + 1,
           buttons: [...card.querySelectorAll("button")].map((button) => button.textContent.trim()).filter(Boolean),
           name: card.querySelector(".tool-name").textContent,
         };
       }),
     );
-    for (const [n, { call, text, isWhole, isBelow, buttons, name }] of found.entries()) {
+    for (const [n, { call, text, isWhole, fits, isBelow, buttons, name }] of found.entries()) {
       const which = `${call}: ${JSON.stringify(some[n].slice(0, 60))}`;
       assert.ok(isWhole, `a part of the input is hidden: ${which}`);
+      assert.ok(fits, `something sticks out of the card: ${which}`);
       assert.ok(isBelow, `the buttons are not below the input: ${which}`);
       assert.ok(text.includes(`the end ${from + n}`), `the end is missing: ${which}`);
       assert.equal(buttons.filter((text) => text === "Allow once").length, 1, `there is another button: ${which}`);

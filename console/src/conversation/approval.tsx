@@ -1,9 +1,10 @@
 // The form of a pending call: its whole input, and the decision.
-import { useEffect, useId, useRef, useState } from "react";
+import { useEffect, useId, useLayoutEffect, useRef, useState } from "react";
 import type { Approval } from "turnwire";
 import type { PermissionRule } from "turnwire/message";
 import { useEscape } from "../escape.ts";
 import { isWriting } from "../keys.ts";
+import { growToContent } from "../ui/grow.ts";
 import { Problem } from "../ui/state.tsx";
 import type { Answers } from "./context.ts";
 import { pretty, wrongInput } from "./json.ts";
@@ -26,23 +27,27 @@ export function ApprovalForm({ asking, answers }: { asking: Approval; answers: A
   const rules = call.suggested_rules.map((rule) => ({ rule, covers: covers(rule) }));
 
   const form = useRef<HTMLFormElement>(null);
+  const field = useRef<HTMLTextAreaElement>(null);
+  // Whoever decides sees the whole input, also while it is edited.
+  useLayoutEffect(() => growToContent(field.current), [input, mode]);
   const actions = useRef<HTMLDivElement>(null);
-  const answer = async (say: () => Promise<void>) => {
+  const answer = async (send: () => Promise<void>) => {
     // The form disappears; move the focus to the call.
     if (form.current?.contains(document.activeElement))
       form.current.closest<HTMLElement>(".tool")?.focus({ preventScroll: true });
     setBusy(true);
     setError(null);
     try {
-      await say();
+      await send();
       // The events bring the outcome; until then the form stays as it is.
     } catch (error) {
       setError(error);
       setBusy(false);
     }
   };
+  const isChanged = mode === "edit" && input !== pretty(call.input);
   const allow = (always: PermissionRule[]) =>
-    void answer(() => answers.allow(asking, { always, ...(mode === "edit" && { input }) }));
+    void answer(() => answers.allow(asking, { always, ...(isChanged && { input }) }));
   const edit = () => {
     setInput(pretty(call.input));
     setMode("edit");
@@ -57,9 +62,9 @@ export function ApprovalForm({ asking, answers }: { asking: Approval; answers: A
   useCardKeys(form, (event) => {
     if ((event.ctrlKey || event.metaKey) && mode === "ask" && !isBusy && !isWriting(event.target)) {
       if (event.key === "Enter") {
-        // Whoever has not seen the end of the input is led there first.
-        if (isInView(actions.current)) allow([]);
-        else actions.current?.scrollIntoView({ block: "end" });
+        // Whoever has not seen the end of the input is led there first; a key that is still held down allows nothing.
+        if (!isInView(actions.current)) actions.current?.scrollIntoView({ block: "end" });
+        else if (!event.repeat) allow([]);
       } else if (event.key === "Backspace") setMode("deny");
       else return;
       event.preventDefault();
@@ -81,9 +86,9 @@ export function ApprovalForm({ asking, answers }: { asking: Approval; answers: A
         <div className="field">
           <label htmlFor={`${id}-input`}>Tool input (JSON)</label>
           <textarea
+            ref={field}
             id={`${id}-input`}
             className="mono"
-            rows={Math.min(16, input.split("\n").length + 1)}
             value={input}
             spellCheck={false}
             autoFocus
@@ -118,7 +123,7 @@ export function ApprovalForm({ asking, answers }: { asking: Approval; answers: A
           </button>
         ) : (
           <button type="submit" className="button main" disabled={isBusy || wrong !== null}>
-            {mode === "edit" ? "Allow with changes" : "Allow once"}
+            {isChanged ? "Allow with changes" : "Allow once"}
           </button>
         )}
         {mode === "ask" && (
@@ -157,10 +162,12 @@ export function ApprovalForm({ asking, answers }: { asking: Approval; answers: A
   );
 }
 
+/** Whether all of an element is in view: in the box that scrolls, and in the window. */
 function isInView(element: HTMLElement | null): boolean {
   const box = element?.closest(".thread")?.getBoundingClientRect();
   const here = element?.getBoundingClientRect();
-  return box !== undefined && here !== undefined && here.top >= box.top - 1 && here.bottom <= box.bottom + 1;
+  if (box === undefined || here === undefined) return false;
+  return here.top >= Math.max(0, box.top) - 1 && here.bottom <= Math.min(window.innerHeight, box.bottom) + 1;
 }
 
 /** Keys that are pressed while the focus is on the card of this form, or inside it. */

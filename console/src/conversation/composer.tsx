@@ -3,6 +3,7 @@ import { type ClipboardEvent, type KeyboardEvent, memo, type ReactNode, useEffec
 import type { Sendable } from "turnwire";
 import { useIsMessageField } from "../message-field.ts";
 import { read, write } from "../storage.ts";
+import { growToContent } from "../ui/grow.ts";
 import { Icon } from "../ui/icon.tsx";
 import { Problem } from "../ui/state.tsx";
 import { bytes } from "./data-block.tsx";
@@ -48,11 +49,7 @@ export const Composer = memo(function Composer({
 
   useEffect(() => {
     write(key, text === "" ? null : text, "tab");
-    const { current } = field;
-    // For browsers without `field-sizing`.
-    if (!current || CSS.supports("field-sizing", "content")) return;
-    current.style.height = "auto";
-    current.style.height = `${Math.min(current.scrollHeight + 2, window.innerHeight * 0.4)}px`;
+    growToContent(field.current, window.innerHeight * 0.4);
   }, [text, key]);
 
   const isUploading = files.list.some(({ state }) => state === "uploading");
