@@ -297,13 +297,18 @@ export class SessionView implements AsyncIterable<SessionState> {
 /** The old list if the new one has the same items. */
 function keepIfEqual<T extends object>(before: T[], now: T[]): T[] {
   const isOld = (item: T, at: number) =>
-    Object.entries(item).every(([key, value]) => before[at]![key as keyof T] === value);
+    item === before[at] || Object.entries(item).every(([key, value]) => before[at]![key as keyof T] === value);
   return before.length === now.length && now.every(isOld) ? before : now;
 }
 
-/** Before the next frame; soon, if the page is hidden. */
+/** Before the next frame. A page that is hidden before it gets none: then soon. */
 function nextFrame(then: () => void): void {
-  const { requestAnimationFrame: frame, document } = globalThis;
-  if (frame && !document?.hidden) frame(then);
-  else setTimeout(then, 16);
+  const { requestAnimationFrame: frame, cancelAnimationFrame: cancel, document } = globalThis;
+  const run = () => {
+    clearTimeout(timer);
+    cancel?.(asked);
+    then();
+  };
+  const timer = setTimeout(run, !document || document.hidden ? 16 : 200);
+  const asked = frame?.(run);
 }
