@@ -15,8 +15,9 @@ import { WirePane } from "./wire.tsx";
 const NAMES: Record<Pane, string> = { timeline: "Timeline", trace: "Trace", wire: "Wire", usage: "Usage" };
 
 export function Inspect({ session, pane, isMain }: { session: string; pane: Pane; isMain: boolean }) {
-  const log = useLog(session);
   const { at } = useRoute();
+  // The past is folded from each event as it was written.
+  const log = useLog(session, at === null && (pane === "trace" || pane === "usage"));
   const [wide, setWide] = useState(false);
   useResolvedSelection(log);
   const Landmark = isMain ? "main" : "aside";
@@ -111,7 +112,7 @@ function PaneContent({ session, pane, log, at }: { session: string; pane: Pane; 
       <div className="nothing" role="alert">
         <p>{message}</p>
         {hint !== undefined && <p>{hint}</p>}
-        <button type="button" onClick={() => retry(session)}>
+        <button type="button" onClick={() => retry(session, log)}>
           Try again
         </button>
       </div>

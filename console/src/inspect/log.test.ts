@@ -1,7 +1,7 @@
 // @vitest-environment happy-dom
 
 import type { Event } from "turnwire/message";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { Log } from "./log.ts";
 
 const at = (ms: number) => new Date(ms).toISOString();
@@ -42,6 +42,31 @@ test("a reset empties it, and what was made of it is void", () => {
   expect(made.generation).toBe(generation + 1);
   made.push(event(1));
   expect([made.last, made.ready]).toEqual([1, false]);
+});
+
+test("what is merged has the time of its first delta and the seq of its last", () => {
+  const made = new Log(true);
+  const delta = (seq: number, ms: number, block_id = "b") =>
+    made.push({ type: "TEXT_BLOCK_DELTA", reply_id: "r", block_id, delta: "x", seq, created_at: at(ms) } as Event);
+  made.push(event(1, "REPLY_START", at(1000)));
+  delta(5, 1010);
+  delta(6, 1020);
+  delta(7, 1030);
+  delta(8, 1040, "c");
+  expect(made.events.length).toBe(3);
+  expect([made.seqs, made.times]).toEqual([
+    [1, 7, 8],
+    [1000, 1010, 1040],
+  ]);
+});
+
+test("a page that is hidden before its next frame is told nevertheless", async () => {
+  vi.stubGlobal("requestAnimationFrame", () => 1);
+  const made = new Log();
+  const told = new Promise<void>((resolve) => void made.subscribe(resolve));
+  made.push(event(1));
+  await told;
+  vi.unstubAllGlobals();
 });
 
 test("those who look are told once for all that came together", async () => {

@@ -1,21 +1,25 @@
-// The events of one session as they were written: all that there are, and then those that come. Whoever
-// shows something of them shares one store per session.
+// The events of one session: all that there are, and then those that come. The panes of a session share a store.
+// The timeline needs each event as it was written; the trace and usage only need to know when something happened, so
+// for them the deltas of a block are merged, by the server and here: much less to load, and to keep.
 import { useEffect, useSyncExternalStore } from "react";
 import { type Connection, type Session, type SessionInfo, TurnwireError } from "turnwire";
 import type { Event } from "turnwire/message";
 import { client } from "../client.ts";
+import { joins } from "./rows.ts";
 
 /** How long an unused store is kept, for a return to the pane. */
 const KEEP = 10_000;
-/** The longest delay before new events are drawn, in milliseconds. Socket messages are drawn when they come. */
-const PAUSE = 50;
+/** The shortest time between two renders, in milliseconds. */
+const PAUSE = 200;
+/** After how many milliseconds a frame counts as missing. */
+const NO_FRAME = 200;
 /** The retry interval for a log that could not be read. */
 const AGAIN = 1000;
 
 export class Log {
-  /** In the order of the log. Grows in place; only this class changes it. */
+  /** In the order of the log. Grows in place; only this class changes it. A merged delta may lack its later text. */
   readonly events: Event[] = [];
-  /** The seq of each event; one without a seq has that of the event before. */
+  /** The seq of each event, of merged ones the last; one without a seq has that of the event before. */
   readonly seqs: number[] = [];
   /** The time of each event in milliseconds; one without a time has that of the event before. */
   readonly times: number[] = [];
@@ -39,6 +43,8 @@ export class Log {
   #epoch = "";
   /** The last event that a fork copied; 0 if it is no fork. */
   #forkedAt = 0;
+
+  constructor(readonly isMerged = false) {}
 
   /** The seq of the first event; 1 if there is none. */
   get first(): number {
@@ -68,6 +74,8 @@ export class Log {
     if (event.type === "RESET") {
       this.#clear();
       this.#epoch = event.epoch;
+    } else if (this.isMerged && this.#joinsLast(event)) {
+      this.seqs[this.seqs.length - 1] = event.seq ?? this.last;
     } else {
       const time = Date.parse(event.created_at ?? "");
       const known = Number.isNaN(time) ? (this.times.at(-1) ?? 0) : time;
@@ -82,12 +90,18 @@ export class Log {
     this.changed();
   }
 
+  #joinsLast(event: Event): boolean {
+    const before = this.events.at(-1);
+    return before !== undefined && joins(before, event);
+  }
+
   /** Follows a session until the signal aborts or a permanent error; may be called again after one. */
   async follow(id: string, signal: AbortSignal): Promise<void> {
     const session = client.session(id);
     this.error = null;
     try {
-      const watch = session.watch({ raw: true, after: await this.#load(session, signal), signal });
+      const after = this.isMerged ? this.#begin(session, signal) : await this.#load(session, signal);
+      const watch = session.watch({ raw: !this.isMerged, after, signal });
       watch.onconnection = (connection) => {
         this.connection = connection;
         this.changed();
@@ -101,6 +115,12 @@ export class Log {
       this.error = error instanceof Error ? error : new Error(String(error));
       this.changed();
     }
+  }
+
+  /** Merged events come with the stream, from the first on. */
+  #begin(session: Session, signal: AbortSignal): undefined {
+    this.#clear();
+    this.#ask(session, signal);
   }
 
   /** Reads the log and returns the cursor to follow from. A log without its beginning is only followed. */
@@ -117,7 +137,9 @@ export class Log {
         this.#forkedAt = typeof from?.seq === "number" ? from.seq : 0;
         const path = `/v1/sessions/${encodeURIComponent(session.id)}/events?after=${epoch}.${this.last}`;
         const response = await session.http.once("GET", path, { accept: "application/x-ndjson", signal });
-        for await (const line of lines(response)) this.push(JSON.parse(line) as Event);
+        for await (const some of lines(response)) {
+          for (const event of JSON.parse(`[${some.join(",")}]`) as Event[]) this.push(event);
+        }
         this.ready = true;
         this.changed();
         return `${epoch}.${this.last}`;
@@ -168,7 +190,7 @@ export class Log {
       this.version += 1;
       for (const listener of [...this.#listeners]) listener();
     };
-    const show = () => void (document.hidden ? setTimeout(tell) : requestAnimationFrame(tell));
+    const show = () => nextFrame(tell);
     const wait = this.#told + PAUSE - performance.now();
     if (wait > 0) setTimeout(show, wait);
     else show();
@@ -180,8 +202,19 @@ export class Log {
   }
 }
 
-/** The lines of a response, as they arrive. */
-async function* lines(response: Response): AsyncGenerator<string> {
+/** Before the next frame. A page that is hidden before it gets none: then soon. */
+function nextFrame(then: () => void): void {
+  const run = () => {
+    clearTimeout(timer);
+    cancelAnimationFrame(frame);
+    then();
+  };
+  const timer = setTimeout(run, document.hidden ? 0 : NO_FRAME);
+  const frame = requestAnimationFrame(run);
+}
+
+/** The lines of a response, as many as arrive together. */
+async function* lines(response: Response): AsyncGenerator<string[]> {
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
@@ -189,9 +222,9 @@ async function* lines(response: Response): AsyncGenerator<string> {
     if (done) break;
     const found = (rest + value).split("\n");
     rest = found.pop() ?? "";
-    yield* found;
+    yield found;
   }
-  if (rest !== "") yield rest;
+  if (rest !== "") yield [rest];
 }
 
 interface Held {
@@ -202,20 +235,23 @@ interface Held {
   timer?: ReturnType<typeof setTimeout>;
 }
 
+/** By session and whether deltas are merged. */
 const held = new Map<string, Held>();
+const keyOf = (session: string, isMerged: boolean) => `${isMerged ? "merged" : "raw"} ${session}`;
 
-/** Holds the store of a session: created by the first holder, dropped some time after the last. */
-function hold(session: string): Held {
-  let found = held.get(session);
+/** Holds a store of a session: created by the first holder, dropped some time after the last. */
+function hold(session: string, isMerged: boolean): Held {
+  const key = keyOf(session, isMerged);
+  let found = held.get(key);
   if (found === undefined) {
-    found = { log: new Log(), users: 0, started: false, stop: new AbortController() };
-    held.set(session, found);
+    found = { log: new Log(isMerged), users: 0, started: false, stop: new AbortController() };
+    held.set(key, found);
   }
   return found;
 }
 
-function use(session: string): () => void {
-  const mine = hold(session);
+function use(session: string, isMerged: boolean): () => void {
+  const mine = hold(session, isMerged);
   clearTimeout(mine.timer);
   mine.users += 1;
   // A failed store may work now: the token may have changed.
@@ -228,21 +264,21 @@ function use(session: string): () => void {
     if (mine.users > 0) return;
     mine.timer = setTimeout(() => {
       mine.stop.abort();
-      held.delete(session);
+      held.delete(keyOf(session, isMerged));
     }, KEEP);
   };
 }
 
 /** Starts again after a failure. */
-export function retry(session: string): void {
-  const mine = held.get(session);
+export function retry(session: string, log: Log): void {
+  const mine = held.get(keyOf(session, log.isMerged));
   if (mine !== undefined && mine.log.error !== null) void mine.log.follow(session, mine.stop.signal);
 }
 
-/** The events of a session; renders at most once per frame. */
-export function useLog(session: string): Log {
-  useEffect(() => use(session), [session]);
-  const { log } = hold(session);
+/** The events of a session, each as it was written unless `isMerged`; renders a few times a second at most. */
+export function useLog(session: string, isMerged = false): Log {
+  useEffect(() => use(session, isMerged), [session, isMerged]);
+  const { log } = hold(session, isMerged);
   useSyncExternalStore(
     (listener) => log.subscribe(listener),
     () => log.version,

@@ -85,6 +85,8 @@ export class ReplyTimes {
       this.#all.clear();
       this.#callers.clear();
     }
+    // The last delta may have been merged with later ones since.
+    if (events[this.#seen - 1]?.type.endsWith("_DELTA")) this.#seen -= 1;
     for (; this.#seen < events.length; this.#seen++) {
       const event = events[this.#seen];
       if (event !== undefined) this.#push(event, seqs[this.#seen] ?? 0, times[this.#seen] ?? 0);

@@ -21,7 +21,7 @@ export interface Row {
 }
 
 /** Whether two neighbours are deltas of the same block. */
-function joins(a: Event, b: Event): boolean {
+export function joins(a: Event, b: Event): boolean {
   if (a.type !== b.type || !isDelta(a.type)) return false;
   const [x, y] = [a, b] as { reply_id?: string; block_id?: string; tool_call_id?: string }[];
   return x?.reply_id === y?.reply_id && x?.block_id === y?.block_id && x?.tool_call_id === y?.tool_call_id;

@@ -1,5 +1,5 @@
 // The trace: each reply with its model calls, tools and sub-agents as a tree, on one time axis per reply.
-import { type KeyboardEvent, memo, useEffect, useMemo, useRef, useState } from "react";
+import { type KeyboardEvent, memo, useEffect, useMemo, useRef } from "react";
 import { useAbout } from "../me.ts";
 import { count, money } from "../money.ts";
 import { go } from "../route.ts";
@@ -29,13 +29,13 @@ function stateOf({ state, to }: Line): { tone: Tone; word: string } {
 }
 
 export function Trace({ log, at }: { log: Log; at: number | null }) {
-  const [made] = useState(() => new ReplyTimes(log));
+  const made = useMemo(() => new ReplyTimes(log), [log]);
   const { replies } = made.sync();
   const { currency } = useAbout();
   const isRunning = replies.some(({ to }) => to === null);
   const now = Math.max(useNow(isRunning ? 1000 : null), log.times.at(-1) ?? 0);
-  const kept = useRef(new Map<string, { version: string; lines: Line[] }>());
-  const all = useMemo(() => rowsOf(replies, kept.current), [replies, log.version]);
+  const kept = useMemo(() => new Map<string, { version: string; lines: Line[] }>(), [made]);
+  const all = useMemo(() => rowsOf(replies, kept), [replies, kept, log.version]);
   const selection = useSelection();
   const chosen = at === null ? indexOf(all, selection) : all.findLastIndex(({ seq }) => seq <= at);
   const line = all[chosen];
