@@ -7,8 +7,8 @@ const client = (entry: string) => fileURLToPath(new URL(`../clients/typescript/s
 const SERVER = process.env["TURNWIRE_URL"] ?? "http://127.0.0.1:4747";
 
 /**
- * What the first picture needs comes first: `src/first-paint.ts` as a plain script (a module would run too late), then the
- * styles. The app is fetched at the same time, and begun by that script when the picture is there.
+ * What the first picture needs is in the page itself: `src/first-paint.ts` as a plain script (a module would run too late), then
+ * the styles. The server allows them by their hashes. That script fetches the app after the first frame.
  */
 function firstPaint(): Plugin {
   const id = fileURLToPath(new URL("src/first-paint.ts", import.meta.url));
@@ -25,12 +25,20 @@ function firstPaint(): Plugin {
       order: "post",
       handler(html, { bundle = {} }) {
         const early = Object.values(bundle).find((file) => file.type === "chunk" && file.facadeModuleId === id);
-        if (!early)
+        if (early?.type !== "chunk")
           return html.replace("</title>", '</title><script type="module" src="./src/first-paint.ts"></script>');
-        const styles = html.match(/<link rel="stylesheet"[^>]*>/g) ?? [];
-        for (const style of styles) html = html.replace(style, "");
+        delete bundle[early.fileName];
+        const styles = [...html.matchAll(/<link rel="stylesheet"[^>]* href="\.\/([^"]+)">/g)].map(
+          ([link, path = ""]) => {
+            const file = bundle[path];
+            delete bundle[path];
+            html = html.replace(link, "");
+            return file?.type === "asset" ? `<style>${String(file.source).trim()}</style>` : link;
+          },
+        );
+        // A function, because `$` in a replacement has a meaning.
         return html
-          .replace("</title>", ["</title>", `<script src="./${early.fileName}"></script>`, ...styles].join("\n    "))
+          .replace("</title>", () => ["</title>", `<script>${early.code.trim()}</script>`, ...styles].join("\n    "))
           .replace(
             /<script type="module" crossorigin src="([^"]+)"><\/script>/,
             '<link rel="preload" as="script" fetchpriority="low" crossorigin href="$1" id="app">',

@@ -2,6 +2,7 @@
 // the test that opened it.
 
 import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { createServer, request } from "node:http";
@@ -122,7 +123,15 @@ const TYPES = {
 /** A proxy in front of a server that puts it below a path, as others do; and that has the files of a folder, if any. */
 export async function below(t, server, prefix, folder) {
   const { hostname, port } = new URL(server.url);
-  const policy = (await fetch(`${server.url}/`)).headers.get("content-security-policy");
+  let policy = (await fetch(`${server.url}/`)).headers.get("content-security-policy");
+  if (folder) {
+    // The page of the folder has another script and style in it than that of the program.
+    const page = readFileSync(join(folder, "index.html"), "utf8");
+    policy = policy.replaceAll(/ 'sha256-[^']*'/g, "").replaceAll(/(script|style)-src 'self'/g, (source, tag) => {
+      const inline = [...page.matchAll(new RegExp(`<${tag}>([^]*?)</${tag}>`, "g"))];
+      return source + inline.map(([, it]) => ` 'sha256-${createHash("sha256").update(it).digest("base64")}'`).join("");
+    });
+  }
   const files = new Map();
   const strip = (path) => (path.startsWith(prefix) ? path.slice(prefix.length) || "/" : null);
   const listener = createServer((asked, answer) => {

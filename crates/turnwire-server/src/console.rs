@@ -4,16 +4,40 @@ use crate::error::ApiError;
 use crate::extract::matches_etag;
 use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
     REFERRER_POLICY, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use sha2::{Digest, Sha256};
+use std::sync::LazyLock;
 use turnwire_console::File;
 
-const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
-    img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self'; connect-src 'self'; \
-    base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// The content security policy. The page may contain its own script and style, which are known by their hashes.
+static CONTENT_POLICY: LazyLock<String> = LazyLock::new(|| {
+    let page = turnwire_console::file("index.html");
+    let page = page.map_or("", |file| std::str::from_utf8(&file.bytes).unwrap_or(""));
+    let [scripts, styles] = ["script", "style"].map(|tag| inline_hashes(page, tag));
+    format!(
+        "default-src 'none'; script-src 'self'{scripts}; style-src 'self'{styles}; \
+         img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self'; connect-src 'self'; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+});
+
+/// The hash sources of the inline elements with this tag: ` 'sha256-…'` for each.
+fn inline_hashes(page: &str, tag: &str) -> String {
+    let (start, end) = (format!("<{tag}>"), format!("</{tag}>"));
+    page.split(&start)
+        .skip(1)
+        .filter_map(|rest| rest.split_once(&end))
+        .map(|(content, _)| {
+            format!(" 'sha256-{}'", BASE64_STANDARD.encode(Sha256::digest(content)))
+        })
+        .collect()
+}
 
 pub(crate) async fn page(request_headers: HeaderMap) -> Response {
     serve_file("index.html", &request_headers)
@@ -45,7 +69,7 @@ fn file_response(file: &'static File, request_headers: &HeaderMap) -> Response {
     put(CONTENT_TYPE, file.media_type);
     put(CACHE_CONTROL, keep);
     put(VARY, "accept-encoding");
-    put(CONTENT_SECURITY_POLICY, CONTENT_POLICY);
+    put(CONTENT_SECURITY_POLICY, &CONTENT_POLICY);
     put(REFERRER_POLICY, "no-referrer");
     put(ETAG, &file.etag);
     if matches_etag(request_headers, &file.etag) {

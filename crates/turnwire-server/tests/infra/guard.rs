@@ -158,7 +158,7 @@ async fn the_console_may_load_nothing_but_what_is_here() {
     assert_eq!(page.header("cache-control"), Some("no-cache"));
     let named: Vec<&str> =
         page.body.split('"').filter_map(|part| part.strip_prefix("./assets/")).collect();
-    assert!(named.len() >= 2, "{}", page.body);
+    assert!(!named.is_empty(), "{}", page.body);
     for name in named {
         let file = server.get(&format!("/assets/{name}")).await;
         assert_eq!(file.status, 200, "{name}");
