@@ -32,7 +32,7 @@ export const Header = memo(function Header({ session, info, status, isExternal, 
   // The list is refreshed more often than the session.
   const listed = useSessions().sessions.find(({ id }) => id === session);
   const title = (listed ?? info)?.title ?? null;
-  const { entries, dialogs } = useSessionActions(session, title);
+  const { entries, dialogs } = useSessionActions(session, title, listed ?? info);
   const { tone, word } = statusLabel(status, isExternal, (listed ?? info)?.outcome);
   useKeys({ t: () => go({ pane: pane === null ? "timeline" : null }) });
   return (

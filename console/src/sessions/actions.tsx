@@ -1,5 +1,6 @@
 // Actions on a whole conversation.
 import { type ReactNode, useId, useState } from "react";
+import type { SessionInfo } from "turnwire";
 import { client } from "../client.ts";
 import { lazyComponent } from "../lazy.tsx";
 import { useCan } from "../me.ts";
@@ -8,7 +9,7 @@ import { Dialog } from "../ui/dialog.tsx";
 import type { Entry } from "../ui/menu.tsx";
 import { Problem } from "../ui/state.tsx";
 import { forkOf } from "./fork.ts";
-import { forget, refreshSessions, useSessions } from "./store.ts";
+import { forget, refreshSessions } from "./store.ts";
 
 const CompareSessions = lazyComponent(() =>
   import("../conversation/compare.tsx").then(({ CompareSessions }) => CompareSessions),
@@ -21,12 +22,15 @@ async function copyLink(session: string): Promise<void> {
   await navigator.clipboard.writeText(`${window.location.href.split("#")[0]}${hash}`);
 }
 
-export function useSessionActions(session: string, title: string | null): { entries: Entry[]; dialogs: ReactNode } {
+export function useSessionActions(
+  session: string,
+  title: string | null,
+  info: SessionInfo | null,
+): { entries: Entry[]; dialogs: ReactNode } {
   const { session: selected, at } = useRoute();
   const [dialog, setDialog] = useState<"rename" | "delete" | "compare" | null>(null);
   const [error, setError] = useState<unknown>(null);
   const name = title || "Untitled";
-  const info = useSessions().sessions.find(({ id }) => id === session) ?? null;
   const fork = forkOf(info);
   const makeFork = async () => {
     // While an earlier state is shown, the fork starts there.

@@ -7,16 +7,16 @@ export type ListRow =
 
 const DAY = 86_400_000;
 
-/** The name of the group of a time. */
-export function groupOf(at: number, now: number): string {
-  const start = new Date(now);
-  start.setHours(0, 0, 0, 0);
-  const days = Math.ceil((start.getTime() - at) / DAY);
+const MONTH = new Intl.DateTimeFormat("en", { month: "long", year: "numeric" });
+
+/** The name of the group of a time; `today`: when the day began. */
+function groupOf(at: number, today: number): string {
+  const days = Math.ceil((today - at) / DAY);
   if (days <= 0) return "Today";
   if (days === 1) return "Yesterday";
   if (days < 7) return "Last 7 days";
   if (days < 30) return "Last 30 days";
-  return new Date(at).toLocaleDateString("en", { month: "long", year: "numeric" });
+  return Number.isNaN(at) ? "" : MONTH.format(at);
 }
 
 export function rowsOf(sessions: readonly SessionInfo[], pinned: ReadonlySet<string>, now: number): ListRow[] {
@@ -30,11 +30,12 @@ export function rowsOf(sessions: readonly SessionInfo[], pinned: ReadonlySet<str
     "Pinned",
     sessions.filter(({ id }) => pinned.has(id)),
   );
+  const today = new Date(now).setHours(0, 0, 0, 0);
   let name = "";
   let some: SessionInfo[] = [];
   for (const info of sessions) {
     if (pinned.has(info.id)) continue;
-    const group = groupOf(Date.parse(info.updated_at), now);
+    const group = groupOf(Date.parse(info.updated_at), today);
     if (group !== name) {
       add(name, some);
       some = [];

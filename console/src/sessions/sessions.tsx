@@ -251,7 +251,7 @@ interface RowProps {
 const Row = memo(function Row({ info, isSelected, now, query, isPinned, isMarked, mark }: RowProps) {
   const { pane } = useRoute();
   const { currency } = useAbout();
-  const { entries, dialogs } = useSessionActions(info.id, info.title);
+  const { entries, dialogs } = useSessionActions(info.id, info.title, info);
   const hit = useHit(info.id, info.last_seq, query);
   const isExternal = info.pending.length > 0 && info.pending.every(({ confirm }) => confirm.length === 0);
   const { tone, word } = statusLabel(info.status, isExternal, info.outcome);
