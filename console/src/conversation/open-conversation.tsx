@@ -1,6 +1,6 @@
 // One conversation, live or at an earlier event.
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
-import { type Approval, type Sendable, TurnwireError } from "turnwire";
+import { type AgentMessage, type Approval, type Sendable, TurnwireError } from "turnwire";
 import type { MsgJson } from "turnwire/message";
 import { type UseSession, useSession } from "turnwire/react";
 import { client } from "../client.ts";
@@ -52,7 +52,7 @@ function Live({ session, again }: { session: string; again: () => void }) {
   const files = useFiles();
   const answers = useAnswers(live);
   const pending = useMemo(() => new Map(live.pending.map((asking) => [asking.tool_call.id, asking])), [live.pending]);
-  const nested = useMemo(() => groupBySubAgentCall(live.messages, live.agents), [live.messages, live.agents]);
+  const nested = useNested(live.messages, live.agents);
   const forkedAt = forkOf(live.session) === null ? undefined : live.session?.created_at;
   const [problem, setProblem] = useState<unknown>(null);
   const attempt = (work: Promise<unknown>) => void work.then(refreshSessions, setProblem);
@@ -174,6 +174,24 @@ function Live({ session, again }: { session: string; again: () => void }) {
       )}
     </DropFrame>
   );
+}
+
+/** The messages of sub-agents by call; the same map while nothing in it changes, so that no message is rendered again. */
+function useNested(messages: readonly MsgJson[], agents: readonly AgentMessage[]): ReadonlyMap<string, MsgJson[]> {
+  const kept = useRef<ReadonlyMap<string, MsgJson[]>>(new Map());
+  return useMemo(() => {
+    if (agents.length > 0 || kept.current.size > 0) {
+      const now = groupBySubAgentCall(messages, agents);
+      if (!isEqual(now, kept.current)) kept.current = now;
+    }
+    return kept.current;
+  }, [messages, agents]);
+}
+
+function isEqual(a: ReadonlyMap<string, MsgJson[]>, b: ReadonlyMap<string, MsgJson[]>): boolean {
+  const isSame = (some: MsgJson[], others: MsgJson[] | undefined) =>
+    some.length === others?.length && some.every((message, at) => message === others[at]);
+  return a.size === b.size && [...a].every(([call, messages]) => isSame(messages, b.get(call)));
 }
 
 const READ_ONLY = "Your token may read, but not write";

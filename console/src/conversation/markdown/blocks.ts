@@ -23,7 +23,9 @@ export class Blocks {
     // The last time everything is read as one: what comes late may say where a link above leads.
     if (!growing || !text.startsWith(this.#text)) this.#offset = this.#done = 0;
     const tail = text.slice(this.#offset).replaceAll(/\r\n|\r/g, "\n");
-    const tokens = Lexer.lex(growing ? mend(tail) : tail, { gfm: true, extensions: MATH });
+    // To look for math, the rest of the text is read once more for each token.
+    const extensions = /\$|\\[[(]/.test(tail) ? { extensions: MATH } : {};
+    const tokens = Lexer.lex(growing ? mend(tail) : tail, { gfm: true, ...extensions });
     this.#tokens = [...this.#tokens.slice(0, this.#done), ...tokens];
     this.#text = text;
     this.#isWhole = !growing;
