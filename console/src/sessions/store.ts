@@ -74,23 +74,21 @@ async function refresh(): Promise<void> {
       if (!stop.signal.aborted) setState({ ...state, waiting, error: null, isLocked: false });
       return;
     }
-    const [top, waiting] = await Promise.all([
-      list(asked, { limit, signal: stop.signal }),
-      impatientClient.approvals({ limit: 50 }),
-    ]);
+    const top = await list(asked, { limit, signal: stop.signal });
     if (stop.signal.aborted) return;
     isPaged &&= top.next_cursor !== null;
     if (!isPaged) cursor = top.next_cursor;
-    const above = top.sessions.map(reuseUnchanged);
+    const above = reuseUnchanged(top.sessions);
     setState({
+      ...state,
       sessions: isPaged ? [...above, ...sessionsBelow(above, state.sessions)] : above,
-      waiting,
       hasMore: cursor !== null,
       query: asked,
       isLoaded: true,
-      error: null,
-      isLocked: false,
     });
+    // A search does not wait for the pending calls.
+    const waiting = await impatientClient.approvals({ limit: 50 });
+    if (!stop.signal.aborted) setState({ ...state, waiting, error: null, isLocked: false });
   } catch (error) {
     if (!stop.signal.aborted) {
       const isLocked = error instanceof TurnwireError && error.status === 401;
@@ -120,15 +118,14 @@ export function sessionsBelow(top: readonly SessionInfo[], before: readonly Sess
   return before.filter(({ id, updated_at }) => !ids.has(id) && (last === undefined || updated_at <= last.updated_at));
 }
 
-/** The same object if nothing changed, so that its row is not drawn again. */
-function reuseUnchanged(info: SessionInfo): SessionInfo {
-  const known = rows.get(info.id);
-  const written = JSON.stringify(info);
-  if (known?.written === written) return known.info;
-  rows.set(info.id, { info, written });
-  return info;
+/** The same objects where nothing changed, so that their rows are not drawn again. */
+function reuseUnchanged(infos: readonly SessionInfo[]): SessionInfo[] {
+  const before = new Map(state.sessions.map((info) => [info.id, info]));
+  return infos.map((info) => {
+    const known = before.get(info.id);
+    return known !== undefined && JSON.stringify(known) === JSON.stringify(info) ? known : info;
+  });
 }
-const rows = new Map<string, { info: SessionInfo; written: string }>();
 
 /** Lists only sessions with a status; null: all. */
 export function filterByStatus(to: Status | null): void {
@@ -136,9 +133,18 @@ export function filterByStatus(to: Status | null): void {
   search(query);
 }
 
+const searching = new Set<() => void>();
+
+/** Calls back when a search begins; returns a function that unsubscribes. */
+export function onSearch(listener: () => void): () => void {
+  searching.add(listener);
+  return () => void searching.delete(listener);
+}
+
 /** Searches, and aborts the request for other words. */
 export function search(words: string): void {
   query = words;
+  for (const listener of searching) listener();
   limit = PAGE;
   isPaged = false;
   cursor = null;
@@ -162,14 +168,13 @@ export async function showMore(): Promise<void> {
   const ids = new Set(state.sessions.map(({ id }) => id));
   setState({
     ...state,
-    sessions: [...state.sessions, ...sessions.filter(({ id }) => !ids.has(id)).map(reuseUnchanged)],
+    sessions: [...state.sessions, ...sessions.filter(({ id }) => !ids.has(id))],
     hasMore: cursor !== null,
   });
 }
 
 /** Removes a session that was deleted here from the list at once. */
 export function forget(id: string): void {
-  rows.delete(id);
   setState({ ...state, sessions: state.sessions.filter((info) => info.id !== id) });
 }
 
