@@ -32,6 +32,9 @@ function firstPaint(): Plugin {
           ([link, path = ""]) => {
             const file = bundle[path];
             delete bundle[path];
+            // Parts that load later must not ask for it.
+            for (const part of Object.values(bundle))
+              if (part.type === "chunk") part.viteMetadata?.importedCss.delete(path);
             html = html.replace(link, "");
             return file?.type === "asset" ? `<style>${String(file.source).trim()}</style>` : link;
           },
