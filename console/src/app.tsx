@@ -12,6 +12,7 @@ import { go, parse, useRoute } from "./route.ts";
 import { Sessions } from "./sessions/sessions.tsx";
 import { SignIn } from "./sessions/sign-in.tsx";
 import { useSessions } from "./sessions/store.ts";
+import { Boundary } from "./ui/boundary.tsx";
 import { Icon } from "./ui/icon.tsx";
 import "./ui/ui.css";
 import "./small.css";
@@ -90,30 +91,38 @@ export function App() {
           Skip to the message field
         </a>
       )}
-      <Sessions selected={session} isMain={isNarrow && shows === "sessions"} onNew={canChat ? startNew : null} />
-      {isLocked ? (
-        <SignIn error={error} />
-      ) : page === "overview" ? (
-        <Overview>{(problem) => <main className="conversation">{problem}</main>}</Overview>
-      ) : (
-        <Conversation key={session} session={session} />
-      )}
+      <Boundary name="The list of conversations">
+        <Sessions selected={session} isMain={isNarrow && shows === "sessions"} onNew={canChat ? startNew : null} />
+      </Boundary>
+      <Boundary name="This conversation" of={`${session} ${page}`}>
+        {isLocked ? (
+          <SignIn error={error} />
+        ) : page === "overview" ? (
+          <Overview>{(problem) => <main className="conversation">{problem}</main>}</Overview>
+        ) : (
+          <Conversation key={session} session={session} />
+        )}
+      </Boundary>
       {hasPane && (
         <div className="beside">
           <button type="button" className="link narrow beside-back" onClick={() => go({ pane: null })}>
             <Icon name="back" size={12} /> conversation
           </button>
-          <Inspect key={session} session={session} pane={pane} isMain={isNarrow}>
-            {(problem) => (
-              <aside className="inspect" aria-label="Inspector">
-                {problem}
-              </aside>
-            )}
-          </Inspect>
+          <Boundary name="This pane" of={`${session} ${pane}`}>
+            <Inspect key={session} session={session} pane={pane} isMain={isNarrow}>
+              {(problem) => (
+                <aside className="inspect" aria-label="Inspector">
+                  {problem}
+                </aside>
+              )}
+            </Inspect>
+          </Boundary>
         </div>
       )}
-      <Help />
-      <Palette startNew={canChat ? startNew : null} />
+      <Boundary name="The dialog">
+        <Help />
+        <Palette startNew={canChat ? startNew : null} />
+      </Boundary>
     </div>
   );
 }

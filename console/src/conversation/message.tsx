@@ -4,6 +4,7 @@ import type { HintBlock, MsgJson, ReplyError, ThinkingBlock } from "turnwire/mes
 import { useAbout } from "../me.ts";
 import { count, money } from "../money.ts";
 import { between, clock, duration, exact } from "../time.ts";
+import { Boundary } from "../ui/boundary.tsx";
 import { Icon } from "../ui/icon.tsx";
 import { Shape, State } from "../ui/state.tsx";
 import { type Item, items, spent } from "./content-items.ts";
@@ -21,6 +22,14 @@ interface Props {
 }
 
 export const Message = memo(function Message({ message, isNested = false }: Props) {
+  return (
+    <Boundary name="This message" raw={JSON.stringify(message.content)} of={message.finished_at ?? ""}>
+      <WholeMessage message={message} isNested={isNested} />
+    </Boundary>
+  );
+});
+
+function WholeMessage({ message, isNested }: Required<Props>) {
   const [isEdited, setEdited] = useState(false);
   const { turns } = useContext(ConversationContext);
   const { role, name, created_at = "" } = message;
@@ -62,7 +71,10 @@ export const Message = memo(function Message({ message, isNested = false }: Prop
           <EditMessage message={message} onClose={() => setEdited(false)} />
         ) : (
           shown.map((item, at) => (
-            <Content key={item.key} item={item} isOpen={isOpen} isLast={at === shown.length - 1} role={role} />
+            // Each on its own: a text that cannot be shown hides no question about a call.
+            <Boundary key={item.key} name="This part of the message" raw={rawText(item)} of={message.finished_at ?? ""}>
+              <Content item={item} isOpen={isOpen} isLast={at === shown.length - 1} role={role} />
+            </Boundary>
           ))
         )}
         {isOpen && shown.length === 0 && (
@@ -81,7 +93,14 @@ export const Message = memo(function Message({ message, isNested = false }: Prop
       {!isOpen && !isNested && <TurnActions message={message} edit={() => setEdited(true)} />}
     </article>
   );
-});
+}
+
+/** A part of a message as it was written. */
+function rawText(item: Item): string {
+  if (item.kind === "text") return item.block.text;
+  if (item.kind === "thinking") return item.block.thinking;
+  return JSON.stringify(item.kind === "tool" ? [item.call, item.result] : item.block);
+}
 
 /** Duration, tokens and cost, sub-agents included. */
 function ReplyStats({ message }: { message: MsgJson }) {
