@@ -56,7 +56,7 @@ let last: { hash: string; route: Route } | null = null;
 /** The current route, while the address follows. */
 let ahead: string | null = null;
 
-function current(): Route {
+export function currentRoute(): Route {
   const hash = ahead ?? window.location.hash;
   if (last?.hash !== hash) last = { hash, route: parse(hash) };
   return last.route;
@@ -82,12 +82,12 @@ function subscribe(changed: () => void): () => void {
 
 /** The current route. */
 export function useRoute(): Route {
-  return useSyncExternalStore(subscribe, current);
+  return useSyncExternalStore(subscribe, currentRoute);
 }
 
 /** Navigates. `replace`: without an entry in the browser's history, for a scrubber that is dragged. */
 export function go(change: Partial<Route>, how: "push" | "replace" = "push"): void {
-  const { message = null, page: _page, ...now } = current();
+  const { message = null, page: _page, ...now } = currentRoute();
   // A message is of one session, and seen in the present.
   const isElsewhere = change.session !== undefined || typeof change.at === "number";
   const to = format({ ...now, message: isElsewhere ? null : message, ...change });

@@ -1,5 +1,6 @@
 // A step of a reply that somebody selected: the trace, the timeline and the conversation show the same one.
 import { useSyncExternalStore } from "react";
+import { currentRoute } from "./route.ts";
 
 export interface Selection {
   /** Its events. */
@@ -13,11 +14,20 @@ export interface Selection {
 }
 
 let selection: Selection | null = null;
+/** The session of the selected step. */
+let session: string | null = null;
 const listeners = new Set<() => void>();
 
 export function select(to: Selection | null): void {
   selection = to;
+  session = currentRoute().session;
   for (const listener of [...listeners]) listener();
+}
+
+/** The selection; none once another session is open. */
+function current(): Selection | null {
+  if (session !== currentRoute().session) selection = null;
+  return selection;
 }
 
 export function useSelection(): Selection | null {
@@ -26,6 +36,6 @@ export function useSelection(): Selection | null {
       listeners.add(changed);
       return () => listeners.delete(changed);
     },
-    () => selection,
+    current,
   );
 }

@@ -32,12 +32,12 @@ export function useJump(
   }, [wanted, messages, hasMore, loadMore, leaveEnd, box]);
 }
 
-/** Scrolls to a part of the conversation and marks it for a moment. */
-export function show(element: HTMLElement): void {
+/** Scrolls to a part of the conversation and marks it for a moment. `takesFocus`: keys go there from now on. */
+export function show(element: HTMLElement, takesFocus = true): void {
   element.scrollIntoView({ block: "center" });
   // What is above it is laid out only now, and may move it.
   requestAnimationFrame(() => element.scrollIntoView({ block: "center" }));
-  element.focus({ preventScroll: true });
+  if (takesFocus) element.focus({ preventScroll: true });
   element.dataset["marked"] = "true";
   setTimeout(() => delete element.dataset["marked"], 2500);
 }

@@ -19,6 +19,8 @@ export function Play({ log, at }: { log: Log; at: number | null }) {
   useEffect(() => void (place.current = at));
   useEffect(() => {
     if (!isPlaying) return;
+    /** The position that was set last. Somebody who changes it stops the player. */
+    let set: number | null = null;
     let index = place.current === null ? 0 : Math.max(0, log.indexOf(place.current));
     let timer: ReturnType<typeof setTimeout>;
     // Where it should be by now, in milliseconds after `index`.
@@ -26,9 +28,12 @@ export function Play({ log, at }: { log: Log; at: number | null }) {
     let before = performance.now();
     const show = () => {
       const seq = log.seqs[index];
-      if (seq !== undefined) go({ at: seq >= log.last ? null : seq }, "replace");
+      if (seq === undefined) return;
+      set = seq >= log.last ? null : seq;
+      go({ at: set }, "replace");
     };
     const tick = () => {
+      if (place.current !== set) return setPlaying(false);
       const now = performance.now();
       owed += (now - before) * (speed === "4" ? 4 : 1);
       before = now;

@@ -1,4 +1,4 @@
-// Finds the part of the conversation that belongs to a step, and shows it.
+// Finds the part of the conversation that belongs to a step, and shows it. The focus stays: arrow keys go on in the trace.
 import { show } from "../conversation/jump.ts";
 
 export function showPlace(reply: string, call: string): void {
@@ -6,5 +6,5 @@ export function showPlace(reply: string, call: string): void {
   const find = (name: string, value: string) =>
     value === "" ? null : main?.querySelector<HTMLElement>(`[data-${name}="${CSS.escape(value)}"]`);
   const found = find("call", call) ?? find("message", reply);
-  if (found) show(found);
+  if (found) show(found, false);
 }
