@@ -9,19 +9,21 @@ export function Announcer({
   live: Pick<SessionState, "streaming" | "messages" | "pending">;
 }) {
   const [said, setSaid] = useState("");
-  const at = useRef<{ id: string | undefined; from: number; asked: number }>({ id: undefined, from: 0, asked: 0 });
+  const at = useRef<Place>({ id: undefined, from: 0, seen: 0, asked: 0 });
   useEffect(() => {
     const { current } = at;
     if (pending.length > current.asked) setSaid(`${pending.at(-1)?.tool_call.name} waits for your answer`);
     current.asked = pending.length;
     if (streaming && streaming.id !== current.id) {
-      at.current = { id: streaming.id, from: 0, asked: pending.length };
+      at.current = { id: streaming.id, from: 0, seen: 0, asked: pending.length };
       setSaid(`${streaming.name || "The agent"} is replying`);
       return;
     }
     const message = streaming ?? messages.find(({ id }) => id !== undefined && id === current.id);
     if (!message) return;
-    const next = sentences(text(message), current.from, streaming === null);
+    const all = text(message);
+    const next = sentences(all, current.from, streaming === null, current.seen);
+    current.seen = all.length;
     if (next === null) return;
     current.from = next.to;
     setSaid(next.text);
@@ -33,18 +35,29 @@ export function Announcer({
   );
 }
 
-/** What is new and finished behind `from`: up to the last end of a sentence, or all of it at the end. */
-export function sentences(text: string, from: number, isOver: boolean): { text: string; to: number } | null {
-  const rest = text.slice(from);
-  const end = isOver
-    ? rest.length
-    : Math.max(
-        ...[". ", ".\n", "! ", "? ", ":\n", "\n\n"].map((mark) =>
-          rest.lastIndexOf(mark) < 0 ? 0 : rest.lastIndexOf(mark) + mark.length,
-        ),
-      );
-  const said = rest.slice(0, end).trim();
-  return said === "" ? null : { text: said, to: from + end };
+interface Place {
+  id: string | undefined;
+  /** How much of the text was announced, and up to where no sentence ends. */
+  from: number;
+  seen: number;
+  asked: number;
+}
+
+/** What is new and finished behind `from`: up to the last end of a sentence, or all of it at the end. No sentence ends in `from..seen`. */
+export function sentences(
+  text: string,
+  from: number,
+  isOver: boolean,
+  seen = from,
+): { text: string; to: number } | null {
+  // The second character of a mark may be new.
+  const start = Math.max(from, seen - 1);
+  const fresh = text.slice(start);
+  const ends = [". ", ".\n", "! ", "? ", ":\n", "\n\n"].map((mark) => fresh.lastIndexOf(mark));
+  const last = Math.max(...ends);
+  const end = isOver ? text.length : last < 0 ? from : start + last + 2;
+  const said = text.slice(from, end).trim();
+  return said === "" ? null : { text: said, to: end };
 }
 
 function text({ content }: MsgJson): string {

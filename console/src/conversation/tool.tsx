@@ -3,6 +3,7 @@ import { memo, useContext, useMemo, useState } from "react";
 import type { Payload, ToolCall, ToolResult } from "turnwire/message";
 import { can, useAbout } from "../me.ts";
 import { between, duration } from "../time.ts";
+import { WAITING } from "../sessions/status.ts";
 import { Copy } from "../ui/copy.tsx";
 import { State } from "../ui/state.tsx";
 import { ApprovalForm, ExternalForm } from "./approval.tsx";
@@ -12,6 +13,7 @@ import { Data } from "./data-block.tsx";
 import { DecisionNote } from "./decision-note.tsx";
 import { layout, pretty, visible, visibleName } from "./json.ts";
 import { ansi, hasAnsi } from "./markdown/ansi.ts";
+import { useThrottled } from "./markdown/throttle.ts";
 import { Message } from "./message.tsx";
 import { TraceButton } from "./trace-button.tsx";
 
@@ -35,7 +37,12 @@ export const Tool = memo(function Tool({
   // A reply that ended has no running call: an open call was left unfinished.
   const decision = decisions.get(id);
   const state = stateOf(call, result, decision?.expired);
-  const shown = !isOpen && state.tone === "run" ? { word: "not finished", tone: "bad" as const } : state;
+  const shown =
+    !isOpen && state.tone === "run"
+      ? { word: "not finished", tone: "bad" as const }
+      : state.word === WAITING.you && !canApprove
+        ? { ...state, word: WAITING.decision }
+        : state;
   const took = between(result?.created_at, result?.finished_at);
   return (
     <section
@@ -80,6 +87,9 @@ export const Tool = memo(function Tool({
   );
 });
 
+/** From how many characters on a text is long. */
+const LONG = 1200;
+
 /** Formatted JSON, possibly incomplete. */
 export const Json = memo(function Json({
   text,
@@ -90,7 +100,9 @@ export const Json = memo(function Json({
   label: string;
   growing?: boolean;
 }) {
-  const pieces = useMemo(() => layout(text), [text]);
+  // All of it is laid out again.
+  const shown = useThrottled(text, growing && text.length > LONG ? 400 : 0);
+  const pieces = useMemo(() => layout(shown), [shown]);
   if (text === "")
     return growing ? (
       <pre className="json">
@@ -115,8 +127,6 @@ export const Json = memo(function Json({
     </div>
   );
 });
-
-const LONG = 1200;
 
 function Output({ output, tone, isOpen }: { output: Payload; tone: string; isOpen: boolean }) {
   const parts = typeof output === "string" ? (output === "" ? [] : [{ type: "text" as const, text: output }]) : output;

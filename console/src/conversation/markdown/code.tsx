@@ -5,7 +5,16 @@ import { Copy } from "../../ui/copy.tsx";
 type Highlight = typeof import("./highlight.ts").highlight;
 let highlight: Highlight | null = null;
 
-export const Code = memo(function Code({ text, lang = "" }: { text: string; lang?: string }) {
+/** Longer code gets its colours when it is complete. */
+const LONG = 2000;
+
+interface CodeProps {
+  text: string;
+  lang?: string;
+  growing?: boolean;
+}
+
+export const Code = memo(function Code({ text, lang = "", growing = false }: CodeProps) {
   const name = lang.split(/\s/, 1)[0] ?? "";
   const [, setLoaded] = useState(highlight !== null);
   useEffect(() => {
@@ -20,7 +29,8 @@ export const Code = memo(function Code({ text, lang = "" }: { text: string; lang
     );
     return () => void (isGone = true);
   }, [name]);
-  const pieces = name === "" ? null : (highlight?.(text, name) ?? null);
+  const isPlain = name === "" || (growing && text.length > LONG);
+  const pieces = isPlain ? null : (highlight?.(text, name) ?? null);
   return (
     <figure className="code">
       <figcaption>

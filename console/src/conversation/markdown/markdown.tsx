@@ -24,7 +24,9 @@ export const Markdown = memo(function Markdown({ text, growing = false }: { text
   return (
     <div className="md">
       {tokens.map((token, at) =>
-        token.type === "space" || token.type === "def" ? null : <Block key={at} token={token} levels={levels} />,
+        token.type === "space" || token.type === "def" ? null : (
+          <Block key={at} token={token} levels={levels} growing={growing && at === tokens.length - 1} />
+        ),
       )}
     </div>
   );
@@ -32,11 +34,12 @@ export const Markdown = memo(function Markdown({ text, growing = false }: { text
 
 /** Equal text gives the same element. */
 const Block = memo(
-  function Block({ token, levels }: { token: Token; levels: readonly number[] }) {
-    return block(token, 0, levels);
+  function Block({ token, levels, growing }: { token: Token; levels: readonly number[]; growing: boolean }) {
+    return block(token, 0, levels, growing);
   },
   (before, now) =>
     before.token.raw === now.token.raw &&
+    before.growing === now.growing &&
     (now.token.type !== "heading" || before.levels.join() === now.levels.join()) &&
     before.token.type === now.token.type &&
     links(before.token) === links(now.token),
@@ -47,7 +50,7 @@ function links(token: Token): number {
   return token.type === "paragraph" ? (token.tokens ?? []).filter(({ type }) => type === "link").length : 0;
 }
 
-function block(token: Token, at = 0, levels: readonly number[] = []): ReactNode {
+function block(token: Token, at = 0, levels: readonly number[] = [], growing = false): ReactNode {
   const it = token as Tokens.Generic;
   switch (token.type) {
     case "space":
@@ -61,7 +64,7 @@ function block(token: Token, at = 0, levels: readonly number[] = []): ReactNode 
       return <Tag key={at}>{inline(it.tokens)}</Tag>;
     }
     case "code":
-      return <Code key={at} text={it["text"]} lang={it["lang"] ?? ""} />;
+      return <Code key={at} text={it["text"]} lang={it["lang"] ?? ""} growing={growing} />;
     case "blockquote":
       return <blockquote key={at}>{(it.tokens ?? []).map((inner, n) => block(inner, n, levels))}</blockquote>;
     case "hr":
