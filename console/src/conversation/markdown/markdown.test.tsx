@@ -183,3 +183,15 @@ describe("what is half written", () => {
 function strip(tokens: readonly unknown[]): unknown {
   return JSON.parse(JSON.stringify(tokens));
 }
+
+test("a very long text is drawn in parts, and nothing of it is lost or changes while it grows", async () => {
+  const text = "some words ".repeat(4000).trim();
+  const made = await html(text);
+  const parts = (made: string) => made.split(/<span class="md-part">|<\/span>/).filter((part) => part !== "");
+  expect(parts(made).length).toBeGreaterThan(5);
+  expect(made.replaceAll(/<[^>]*>/g, "")).toBe(text);
+  const before = parts(await html(text.slice(0, 30_000)));
+  expect(parts(made).slice(0, before.length - 1)).toEqual(before.slice(0, -1));
+  // A text without spaces cannot be parted.
+  expect(await html("x".repeat(20_000))).toBe(`<p>${"x".repeat(20_000)}</p>`);
+});
