@@ -383,8 +383,19 @@ test("a token that may only read is offered nothing that would fail", browserTes
   const page = await open(t, server, { hash: "#/trade", forgives });
   await signIn(page, ben);
   await card(page).getByText("somebody else has to decide").waitFor();
+  assert.equal(await page.getByText(/(waiting|waits) for you/i).count(), 0, "it does not wait for them");
+  assert.ok(!(await page.title()).startsWith("("), await page.title());
+  const uploads = [];
+  page.on("request", (request) => request.url().endsWith("/v1/blobs") && uploads.push(request.url()));
+  await main(page).evaluate((it) => {
+    const dataTransfer = new DataTransfer();
+    dataTransfer.items.add(new File(["text"], "a.txt", { type: "text/plain" }));
+    for (const type of ["dragover", "drop"])
+      it.dispatchEvent(new DragEvent(type, { dataTransfer, bubbles: true, cancelable: true }));
+  });
   assert.ok(await composer(page).isDisabled());
-  for (const name of [/^Allow/, /^Deny/, "Edit", "Always", /^Stop/, "New conversation", "Retry"])
+  assert.deepEqual(uploads, [], "a dropped file is uploaded");
+  for (const name of [/^Allow/, /^Deny/, /^Delete/, "Edit", "Always", /^Stop/, "New conversation", "Retry"])
     assert.equal(await page.getByRole("button", { name }).count(), 0, `${name} is offered`);
   await page.getByRole("button", { name: "Conversation menu" }).click();
   assert.equal(await page.getByRole("menuitem", { name: /Rename|Fork|Delete/ }).count(), 0);

@@ -243,6 +243,49 @@ test("conversations are pinned, and many are deleted with a way back", browserTe
   await until(async () => (await fetch(`${server.url}/v1/sessions/b`)).status === 404, "it is never deleted");
 });
 
+test("a page that closes deletes all that was selected, and nothing else", browserTest, async (t) => {
+  const server = await serve(t);
+  const ids = Array.from({ length: 7 }, (_, n) => `s${n}`);
+  for (const id of ids) await server.ask("POST", "/v1/sessions", { id, title: `title ${id}` });
+  const page = await open(t, server);
+  await page.getByRole("button", { name: "Select" }).click();
+  for (const id of ids.slice(0, 6)) await page.getByRole("checkbox", { name: `Select title ${id}` }).check();
+  await page.getByRole("button", { name: "Delete 6" }).click();
+  await page.getByRole("button", { name: "Undo" }).waitFor();
+  await page.goto("about:blank");
+  await until(async () => {
+    const { sessions } = await server.ask("GET", "/v1/sessions");
+    return sessions.length === 1 && sessions[0].id === "s6";
+  }, "some are not deleted");
+});
+
+test("what is selected while others are deleted can still be undone", browserTest, async (t) => {
+  const server = await serve(t);
+  for (const id of ["a", "b"]) await server.ask("POST", "/v1/sessions", { id, title: `title ${id}` });
+  const page = await open(t, server);
+  let answer;
+  const held = new Promise((resolve) => (answer = resolve));
+  await page.route(/\/v1\/sessions\/a$/, async (route) => {
+    await held;
+    await route.continue();
+  });
+  const remove = async (id) => {
+    await page.getByRole("button", { name: "Select" }).click();
+    await page.getByRole("checkbox", { name: `Select title ${id}` }).check();
+    await page.getByRole("button", { name: "Delete 1" }).click();
+  };
+  await remove("a");
+  const undo = page.getByRole("button", { name: "Undo" });
+  await page.waitForRequest((request) => request.method() === "DELETE");
+  await until(async () => (await undo.count()) === 0, "what is being deleted is offered to be undone");
+  await remove("b");
+  answer();
+  await until(async () => (await fetch(`${server.url}/v1/sessions/a`)).status === 404, "it is never deleted");
+  await undo.click();
+  await rows(page).getByText("title b").waitFor();
+  assert.equal((await server.session("b")).id, "b");
+});
+
 test("the menu of a row lies above the rows after it, and inside of the list", browserTest, async (t) => {
   const server = await serve(t);
   for (const id of ["a", "b", "c"]) await server.ask("POST", "/v1/sessions", { id, title: `title ${id}` });

@@ -94,6 +94,112 @@ test("a session plays, and ends in the present", browserTest, async (t) => {
   assert.ok(places.size > 2, "it does not move");
 });
 
+test("arrow keys move through the trace, which keeps the focus", browserTest, async (t) => {
+  const server = await team(t);
+  const page = await open(t, server, { hash: "#/s?pane=trace" });
+  await trace(page).getByRole("row").nth(3).waitFor();
+  await trace(page).focus();
+  const chosen = trace(page).locator('[aria-selected="true"]');
+  for (const row of ["2", "3"]) {
+    await page.keyboard.press("ArrowDown");
+    await until(async () => (await chosen.getAttribute("aria-rowindex")) === row, `row ${row} is not selected`);
+  }
+  assert.ok(await trace(page).evaluate((it) => it === document.activeElement));
+});
+
+test("a step that is selected in one session is not selected in another", browserTest, async (t) => {
+  const server = await team(t);
+  await server.create("other");
+  await server.say("other", "team");
+  await server.idle("other");
+  const page = await open(t, server, { hash: "#/s?pane=trace" });
+  await step(page, "ask_researcher").click();
+  await page.getByRole("region", { name: "Selected step" }).waitFor();
+  await page.evaluate(() => void (location.hash = "#/other?pane=timeline"));
+  const events = page.getByRole("treegrid", { name: "Events" });
+  await events.getByRole("row").first().waitFor();
+  assert.equal(await events.locator('[data-step="true"]').count(), 0);
+  await page.getByRole("tab", { name: "Trace" }).click();
+  await step(page, "ask_researcher").waitFor();
+  assert.equal(await trace(page).locator('[aria-selected="true"]').count(), 0);
+});
+
+test("Escape, the slider and Back to live stop the player", browserTest, async (t) => {
+  const server = await serve(t, { rate: 10 });
+  await server.create("s");
+  await server.say("s", "weather");
+  await server.idle("s");
+  const page = await open(t, server, { hash: "#/s?pane=timeline" });
+  await page.getByText(/^\d+ events$/).waitFor();
+  const past = main(page).getByText("You are viewing the past");
+  const stops = {
+    Escape: () => page.keyboard.press("Escape"),
+    "Back to live": () => page.getByRole("button", { name: "Back to live" }).click(),
+    slider: () => page.getByRole("slider", { name: "Show the conversation at an event" }).fill("2"),
+  };
+  for (const [name, stop] of Object.entries(stops)) {
+    await page.getByRole("button", { name: "Play the session" }).click();
+    await past.waitFor();
+    await stop();
+    await page.getByRole("button", { name: "Play the session" }).waitFor();
+    const place = new URL(page.url()).hash;
+    await page.waitForTimeout(700);
+    if (name === "slider") await main(page).getByText("state at event 2").waitFor();
+    else assert.equal(await past.count(), 0, `${name} does not stop it`);
+    assert.ok(place.startsWith("#/s"));
+  }
+});
+
+test("long conversations are compared from where they part, and any two can be", browserTest, async (t) => {
+  const server = await serve(t);
+  const publish = (id, from, to, producer) =>
+    server.ask(
+      "POST",
+      `/v1/sessions/${id}/events`,
+      Array.from({ length: to - from }, (_, n) => ({
+        type: "MESSAGE",
+        id: `${id}-${from + n}`,
+        message: {
+          id: `${id}-${from + n}`,
+          name: "user",
+          role: "user",
+          content: [{ type: "text", id: "t", text: `${id} ${from + n}` }],
+        },
+      })),
+      { "turnwire-producer": `${producer}.1` },
+    );
+  await server.ask("POST", "/v1/sessions", { id: "origin", agent: "external", title: "origin" });
+  await publish("origin", 0, 300, "tests");
+  for (const id of ["left", "right"]) await server.ask("POST", "/v1/sessions/origin/fork", { id, title: id });
+  await publish("left", 0, 250, "tests");
+  await publish("right", 0, 3, "tests");
+  const page = await open(t, server);
+  await page.getByRole("button", { name: "Select" }).click();
+  const compare = page.getByRole("button", { name: "Compare" });
+  await page.getByRole("checkbox", { name: "Select left" }).check();
+  assert.ok(await compare.isDisabled());
+  await page.getByRole("checkbox", { name: "Select right" }).check();
+  await compare.click();
+  await page.getByText(/same in both/).waitFor();
+  const cells = page.getByRole("table", { name: "Two conversations" }).getByRole("cell");
+  assert.deepEqual(await cells.first().innerText(), "user\n\nleft 0");
+  assert.deepEqual(await cells.nth(1).innerText(), "user\n\nright 0");
+  await accessible(page);
+});
+
+test("the past says why it cannot be shown", browserTest, async (t) => {
+  const server = await team(t);
+  const page = await open(t, server, { forgives: /status of 403|status of 410/ });
+  await page.route(/\/events\?after=/, (route) =>
+    route.fulfill({ status: 403, json: { error: { type: "forbidden", message: "the log is not for you" } } }),
+  );
+  await page.goto(`${page.url().split("#")[0]}#/s@3`);
+  await main(page).getByText("the log is not for you").waitFor();
+  await page.unroute(/\/events\?after=/);
+  await main(page).getByRole("button", { name: "Try again" }).click();
+  await main(page).getByRole("article").first().waitFor();
+});
+
 test("a fork is compared with its origin", browserTest, async (t) => {
   const server = await serve(t);
   await server.create("origin");
@@ -160,6 +266,11 @@ test("a link leads to a message, and an event", browserTest, async (t) => {
   await page.goto("about:blank");
   await page.goto(link);
   await page.locator(`article[data-message="${id}"][data-marked]`).waitFor();
+  await page.goto(`${link.split("#")[0]}#/s@7?pane=timeline`);
+  await main(page).getByText("state at event 7").waitFor();
+  await page.getByRole("button", { name: "Conversation menu" }).click();
+  await page.getByRole("menuitem", { name: "Copy link to event 7" }).click();
+  assert.ok((await page.evaluate(() => navigator.clipboard.readText())).endsWith("#/s@7?pane=timeline"));
 });
 
 test("the overview says what runs, waits and failed, and what was spent by whom", browserTest, async (t) => {

@@ -82,28 +82,72 @@ function Side({ parts, skip, name }: { parts: readonly Part[]; skip: Part["kind"
   );
 }
 
+/** A conversation to compare, and the head of its column. */
+export interface Compared {
+  id: string;
+  title: string;
+}
+
+/** The history of a session, loaded from its end. */
+class Pages {
+  messages: MsgJson[] = [];
+  ids = new Set<string | undefined>();
+  isWhole = false;
+  #before: string | null = null;
+
+  constructor(
+    readonly session: string,
+    readonly signal: AbortSignal,
+  ) {}
+
+  /** Loads the page before. */
+  async load(): Promise<void> {
+    if (this.isWhole) return;
+    const { messages, next_before } = await client.session(this.session).history({
+      limit: PAGE,
+      signal: this.signal,
+      ...(this.#before !== null && { before: this.#before }),
+    });
+    this.messages.unshift(...messages);
+    for (const { id } of messages) this.ids.add(id);
+    this.#before = next_before;
+    this.isWhole = next_before === null;
+  }
+}
+
+const PAGE = 200;
+
+/** Both histories back to a message that is in both, or to their beginnings: from there on they can be aligned. */
+async function loadBoth(first: string, second: string, signal: AbortSignal) {
+  const [a, b] = [new Pages(first, signal), new Pages(second, signal)];
+  for (;;) {
+    await Promise.all([a.load(), b.load()]);
+    const common = a.messages.findIndex(({ id }) => b.ids.has(id));
+    const isWhole = a.isWhole && b.isWhole;
+    if (common < 0 && !isWhole) continue;
+    const from = common < 0 || isWhole ? 0 : b.messages.findIndex(({ id }) => id === a.messages[common]?.id);
+    return { a: isWhole ? a.messages : a.messages.slice(common), b: b.messages.slice(from), isWhole };
+  }
+}
+
 /** Two conversations: what they share is said in one line. */
 export function CompareSessions({
-  session,
-  other,
+  before,
+  now,
   onClose,
 }: {
-  session: string;
-  other: { id: string; title: string };
+  before: Compared;
+  now: Compared;
   onClose: () => void;
 }) {
-  const [found, setFound] = useState<[MsgJson[], MsgJson[]] | null>(null);
+  const [found, setFound] = useState<Awaited<ReturnType<typeof loadBoth>> | null>(null);
   const [error, setError] = useState<unknown>(null);
   useEffect(() => {
     const stop = new AbortController();
-    const history = (id: string) => client.session(id).history({ limit: 200, signal: stop.signal });
-    Promise.all([history(other.id), history(session)]).then(
-      ([a, b]) => setFound([a.messages, b.messages]),
-      (why: unknown) => stop.signal.aborted || setError(why),
-    );
+    loadBoth(before.id, now.id, stop.signal).then(setFound, (why: unknown) => stop.signal.aborted || setError(why));
     return () => stop.abort();
-  }, [session, other.id]);
-  const pairs = useMemo(() => (found === null ? null : aligned(...found)), [found]);
+  }, [before.id, now.id]);
+  const pairs = useMemo(() => (found === null ? null : aligned(found.a, found.b)), [found]);
   return (
     <Dialog title="Compare two conversations" isLarge onClose={onClose}>
       {error !== null && <Problem error={error} />}
@@ -112,13 +156,19 @@ export function CompareSessions({
       ) : (
         <>
           <p className="dim">
-            {pairs.shared === 1 ? "1 message is" : `${pairs.shared} messages are`} the same in both.
+            {found?.isWhole === false
+              ? "The messages before these are the same in both."
+              : `${pairs.shared === 1 ? "1 message is" : `${pairs.shared} messages are`} the same in both.`}
             {pairs.rows.length === 0 && " There is no difference."}
           </p>
           <div className="compare" role="table" aria-label="Two conversations">
             <div role="row">
-              <strong role="columnheader">{other.title}</strong>
-              <strong role="columnheader">This conversation</strong>
+              <strong role="columnheader">
+                <bdi>{before.title}</bdi>
+              </strong>
+              <strong role="columnheader">
+                <bdi>{now.title}</bdi>
+              </strong>
             </div>
             {pairs.rows.map(([before, now], at) => (
               <Pair key={at} before={before} now={now} />

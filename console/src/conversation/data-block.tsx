@@ -1,7 +1,7 @@
 // Bytes: pictures, sound, films, and files to save.
 import { memo, useEffect, useState } from "react";
 import type { DataBlock } from "turnwire/message";
-import { BASE, token, useToken } from "../client.ts";
+import { BASE, explain, token, useToken } from "../client.ts";
 import { Icon } from "../ui/icon.tsx";
 import { Picture } from "../ui/picture.tsx";
 import { blobPath, safeHref } from "./markdown/safe-urls.ts";
@@ -89,8 +89,8 @@ function useSource({ source }: DataBlock, growing: boolean): Url {
         else setFetched({ state: "ready", url: made });
       })
       .catch(
-        (error: Error) =>
-          !stop.signal.aborted && setFetched({ state: "failed", why: `cannot be loaded: ${error.message}` }),
+        (error: unknown) =>
+          !stop.signal.aborted && setFetched({ state: "failed", why: `cannot be loaded: ${explain(error).message}` }),
       );
     return () => {
       stop.abort();

@@ -1,11 +1,13 @@
 import { type DragEvent, type ReactNode, useState } from "react";
+import { useCan } from "../me.ts";
 import { Icon } from "../ui/icon.tsx";
 import type { Files } from "./files.ts";
 
-/** Files may be dropped anywhere on a conversation. */
+/** Files may be dropped anywhere on a conversation, by whoever may write. */
 export function DropFrame({ files, children }: { files: Files; children: ReactNode }) {
   const [isOver, setOver] = useState(false);
-  const has = (event: DragEvent) => event.dataTransfer.types.includes("Files");
+  const canChat = useCan("chat");
+  const has = (event: DragEvent) => canChat && event.dataTransfer.types.includes("Files");
   return (
     <main
       className="conversation"

@@ -29,11 +29,12 @@ interface Props {
 
 export const Header = memo(function Header({ session, info, status, isExternal, connection, at, retryNow }: Props) {
   const { pane } = useRoute();
+  const canApprove = useCan("approve");
   // The list is refreshed more often than the session.
   const listed = useSessions().sessions.find(({ id }) => id === session);
   const title = (listed ?? info)?.title ?? null;
   const { entries, dialogs } = useSessionActions(session, title, listed ?? info);
-  const { tone, word } = statusLabel(status, isExternal, (listed ?? info)?.outcome);
+  const { tone, word } = statusLabel(status, isExternal ? "client" : canApprove ? "you" : "decision", (listed ?? info)?.outcome);
   useKeys({ t: () => go({ pane: pane === null ? "timeline" : null }) });
   return (
     <header className="head">

@@ -7,7 +7,7 @@ import { client } from "../client.ts";
 import { useEscape } from "../escape.ts";
 import { useStateAt } from "../inspect/state-at.ts";
 import { useKeys } from "../keys.ts";
-import { can, useAbout } from "../me.ts";
+import { can, useAbout, useCan } from "../me.ts";
 import { go, useRoute } from "../route.ts";
 import { forkOf } from "../sessions/fork.ts";
 import { refreshSessions } from "../sessions/store.ts";
@@ -21,6 +21,7 @@ import { DropFrame } from "./drop-frame.tsx";
 import { Facts } from "./facts.tsx";
 import { useFiles } from "./files.ts";
 import { Header } from "./header.tsx";
+import { visibleName } from "./json.ts";
 import { LiveBar } from "./live-bar.tsx";
 import { Message } from "./message.tsx";
 import { post, setSender, useOutbox } from "./outbox.ts";
@@ -263,7 +264,7 @@ const isOver = (shown: ReadonlySet<string | undefined>) => (message: MsgJson) =>
 const NONE: MsgJson[] = [];
 
 function Past({ session, at, decided }: { session: string; at: number; decided: Decided }) {
-  const { state: found, last } = useStateAt(session, at);
+  const { state: found, last, error, retry } = useStateAt(session, at);
   const messages = found?.messages ?? NONE;
   const inside = useMemo<ConversationParts>(
     () => ({
@@ -297,7 +298,16 @@ function Past({ session, at, decided }: { session: string; at: number; decided: 
       </div>
       <ConversationContext value={inside}>
         <Thread messages={messages} replaced={new Map()} hasMore={false} loadMore={async () => {}}>
-          {found === null && <p className="dim center">Loading</p>}
+          {found === null && error === null && <p className="dim center">Loading</p>}
+          {error !== null && (
+            <Problem error={error}>
+              <div className="actions">
+                <button type="button" className="button" onClick={retry}>
+                  Try again
+                </button>
+              </div>
+            </Problem>
+          )}
         </Thread>
       </ConversationContext>
       <div className="past past-end">
@@ -325,14 +335,20 @@ function UnassignedReplies({ replies }: { replies: MsgJson[] | undefined }) {
 
 function WaitingBar({ pending }: { pending: readonly Approval[] }) {
   const next = useRef(0);
-  const isForMe = pending.some(({ kind }) => kind === "confirm");
+  const isQuestion = pending.some(({ kind }) => kind === "confirm");
+  const canApprove = useCan("approve");
+  const name = visibleName(pending[0]?.tool_call.name ?? "");
   const show = () => showCard(pending[next.current++ % pending.length]?.tool_call.id ?? "");
   return (
     <div className="waiting-bar">
       <span>
-        {pending.length === 1
-          ? `${pending[0]?.tool_call.name} waits for ${isForMe ? "you" : "a client"}`
-          : `${pending.length} calls are waiting`}
+        {pending.length === 1 ? (
+          <>
+            <bdi>{name}</bdi> waits for {isQuestion ? (canApprove ? "you" : "a decision") : "a client"}
+          </>
+        ) : (
+          `${pending.length} calls are waiting`
+        )}
       </span>
       <button type="button" className="link" onClick={show}>
         {pending.length === 1 ? "Show" : "Show next"}

@@ -3,7 +3,7 @@
 import { useRef } from "react";
 import type { AgentMessage } from "turnwire";
 import { type Cursor, type Event, Folder, Msg, type MsgJson, snapshot } from "turnwire/message";
-import { useLog } from "./log.ts";
+import { retry, useLog } from "./log.ts";
 
 /** A snapshot is kept after every so many events. */
 const EVERY = 1024;
@@ -83,8 +83,18 @@ export class Replay {
   }
 }
 
-/** The conversation at an event, `null` while that event is not loaded; and the last event, once all are. */
-export function useStateAt(session: string, at: number): { state: StateAt | null; last: number | null } {
+export interface PastState {
+  /** `null` while the event is not loaded. */
+  state: StateAt | null;
+  /** The last event, once all are loaded. */
+  last: number | null;
+  /** Why the log cannot be read. */
+  error: Error | null;
+  retry: () => void;
+}
+
+/** The conversation at an event. */
+export function useStateAt(session: string, at: number): PastState {
   const log = useLog(session);
   const kept = useRef<{
     log: typeof log;
@@ -94,7 +104,8 @@ export function useStateAt(session: string, at: number): { state: StateAt | null
     state: StateAt | null;
   } | null>(null);
   const last = log.ready ? log.last : null;
-  if (log.last < at) return { state: null, last };
+  const again = () => retry(session, log);
+  if (log.last < at) return { state: null, last, error: log.error, retry: again };
   let mine = kept.current;
   if (mine?.log !== log || mine.generation !== log.generation) {
     kept.current = mine = { log, generation: log.generation, replay: new Replay(log.events), count: -1, state: null };
@@ -104,5 +115,5 @@ export function useStateAt(session: string, at: number): { state: StateAt | null
     mine.count = count;
     mine.state = mine.replay.after(count);
   }
-  return { state: mine.state, last };
+  return { state: mine.state, last, error: null, retry: again };
 }

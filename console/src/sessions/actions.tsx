@@ -4,21 +4,22 @@ import type { SessionInfo } from "turnwire";
 import { client } from "../client.ts";
 import { lazyComponent } from "../lazy.tsx";
 import { useCan } from "../me.ts";
-import { format, go, useRoute } from "../route.ts";
+import { format, go, type Route, useRoute } from "../route.ts";
 import { Dialog } from "../ui/dialog.tsx";
 import type { Entry } from "../ui/menu.tsx";
 import { Problem } from "../ui/state.tsx";
 import { forkOf } from "./fork.ts";
 import { forget, refreshSessions } from "./store.ts";
 
-const CompareSessions = lazyComponent(() =>
+export const CompareSessions = lazyComponent(() =>
   import("../conversation/compare.tsx").then(({ CompareSessions }) => CompareSessions),
 );
 
 const FORMATS = { md: "Markdown", html: "HTML", ndjson: "events (NDJSON)" } as const;
 
-async function copyLink(session: string): Promise<void> {
-  const hash = format({ session, at: null, pane: null });
+/** Copies a link to a conversation, or to what is shown of it. */
+async function copyLink(to: Route): Promise<void> {
+  const hash = format(to);
   await navigator.clipboard.writeText(`${window.location.href.split("#")[0]}${hash}`);
 }
 
@@ -27,7 +28,8 @@ export function useSessionActions(
   title: string | null,
   info: SessionInfo | null,
 ): { entries: Entry[]; dialogs: ReactNode } {
-  const { session: selected, at } = useRoute();
+  const route = useRoute();
+  const { session: selected, at } = route;
   const [dialog, setDialog] = useState<"rename" | "delete" | "compare" | null>(null);
   const [error, setError] = useState<unknown>(null);
   const name = title || "Untitled";
@@ -50,7 +52,16 @@ export function useSessionActions(
   ];
   const entries: Entry[] = [
     ...(canChat ? change : []),
-    { name: "Copy link", icon: "link", run: () => void copyLink(session).catch(setError) },
+    { name: "Copy link", icon: "link", run: () => void copyLink({ session, at: null, pane: null }).catch(setError) },
+    ...(session === selected && at !== null
+      ? [
+          {
+            name: `Copy link to event ${at}`,
+            icon: "link" as const,
+            run: () => void copyLink({ ...route, message: null }).catch(setError),
+          },
+        ]
+      : []),
     ...(["md", "html", "ndjson"] as const).map((format) => ({
       name: `Export as ${FORMATS[format]}`,
       icon: "save" as const,
@@ -69,8 +80,8 @@ export function useSessionActions(
       {dialog === "delete" && <Delete session={session} name={name} onClose={close} />}
       {dialog === "compare" && fork !== null && (
         <CompareSessions
-          session={session}
-          other={{ id: fork.session, title: `Origin, ${fork.session.slice(0, 12)}` }}
+          before={{ id: fork.session, title: `Origin, ${fork.session.slice(0, 12)}` }}
+          now={{ id: session, title: "This conversation" }}
           onClose={close}
         >
           {(problem) => problem}

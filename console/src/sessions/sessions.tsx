@@ -1,6 +1,7 @@
 // The left pane: pending approvals and all conversations.
 import { memo, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import type { Outcome, SessionInfo } from "turnwire";
+import type { Compared } from "../conversation/compare.tsx";
 import { useKeys } from "../keys.ts";
 import { useAbout, useCan } from "../me.ts";
 import { count, money } from "../money.ts";
@@ -12,8 +13,8 @@ import { Icon } from "../ui/icon.tsx";
 import { LoadMore } from "../ui/load-more.tsx";
 import { Menu } from "../ui/menu.tsx";
 import { Problem, Shape } from "../ui/state.tsx";
-import { useSessionActions } from "./actions.tsx";
-import { deleteLater, undoDeletion, useDeletion } from "./deletion.ts";
+import { CompareSessions, useSessionActions } from "./actions.tsx";
+import { deleteLater, dismissError, undoDeletion, useDeletion } from "./deletion.ts";
 import { useHit } from "./excerpts.ts";
 import { Footer } from "./footer.tsx";
 import { rowsOf } from "./groups.ts";
@@ -40,18 +41,20 @@ export function Sessions({ selected, isMain, onNew }: Props) {
   const deletion = useDeletion();
   const [filter, setFilter] = useState<Filter>({ status: "", agent: "" });
   const [marked, setMarked] = useState<ReadonlySet<string> | null>(null);
+  const [compared, setCompared] = useState<readonly [Compared, Compared] | null>(null);
   const canChat = useCan("chat");
   const rows = useMemo(() => {
     const { status, agent } = filter;
     const shown = sessions.filter(
       (info) =>
-        !deletion.ids.has(info.id) &&
+        !deletion.hidden.has(info.id) &&
         (agent === "" || info.agent === agent) &&
         (!isOutcome(status) || info.outcome === status),
     );
     return rowsOf(shown, query === "" ? pins : NO_PINS, now);
-  }, [sessions, filter, deletion, pins, query, now]);
-  const count = waiting.reduce((sum, { confirm }) => sum + confirm.length, 0);
+  }, [sessions, filter, deletion.hidden, pins, query, now]);
+  const canApprove = useCan("approve");
+  const count = canApprove ? waiting.reduce((sum, { confirm }) => sum + confirm.length, 0) : 0;
   useEffect(() => setWaiting(count), [count]);
   const mark = useCallback((id: string) => {
     setMarked((before) => {
@@ -96,7 +99,7 @@ export function Sessions({ selected, isMain, onNew }: Props) {
             </div>
           </Problem>
         )}
-        {deletion.error !== null && <Problem error={deletion.error} onClose={undoDeletion} />}
+        {deletion.error !== null && <Problem error={deletion.error} onClose={dismissError} />}
         {(sessions.length > 0 || filter.status !== "") && (
           <div className="list-tools">
             <select
@@ -126,26 +129,41 @@ export function Sessions({ selected, isMain, onNew }: Props) {
               </select>
             )}
             <span className="grow" />
-            {canChat && (
-              <button type="button" className="link" onClick={() => setMarked(marked === null ? new Set() : null)}>
-                {marked === null ? "Select" : "Done"}
-              </button>
-            )}
+            <button type="button" className="link" onClick={() => setMarked(marked === null ? new Set() : null)}>
+              {marked === null ? "Select" : "Done"}
+            </button>
           </div>
         )}
         {marked !== null && (
           <div className="list-tools">
+            {canChat && (
+              <button
+                type="button"
+                className="button small bad"
+                disabled={marked.size === 0}
+                onClick={() => {
+                  if (selected !== null && marked.has(selected)) go({ session: null, at: null, pane: null });
+                  deleteLater([...marked]);
+                  setMarked(null);
+                }}
+              >
+                Delete {marked.size}
+              </button>
+            )}
             <button
               type="button"
-              className="button small bad"
-              disabled={marked.size === 0}
+              className="button small"
+              disabled={marked.size !== 2}
+              title="Select two conversations to compare them"
               onClick={() => {
-                if (selected !== null && marked.has(selected)) go({ session: null, at: null, pane: null });
-                deleteLater([...marked]);
-                setMarked(null);
+                const [first, second] = [...marked].map((id) => ({
+                  id,
+                  title: sessions.find((info) => info.id === id)?.title || `Untitled, ${id.slice(0, 12)}`,
+                }));
+                if (first && second) setCompared([first, second]);
               }}
             >
-              Delete {marked.size}
+              Compare
             </button>
           </div>
         )}
@@ -177,10 +195,12 @@ export function Sessions({ selected, isMain, onNew }: Props) {
         )}
         {hasMore && <LoadMore load={showMore} name="more conversations" className="center" inside=".sessions-list" />}
       </div>
-      {deletion.ids.size > 0 && (
+      {deletion.undoable.size > 0 && (
         <div className="undo" role="status">
           <span>
-            {deletion.ids.size === 1 ? "1 conversation deleted" : `${deletion.ids.size} conversations deleted`}
+            {deletion.undoable.size === 1
+              ? "1 conversation deleted"
+              : `${deletion.undoable.size} conversations deleted`}
           </span>
           <button type="button" className="link" onClick={undoDeletion}>
             Undo
@@ -189,6 +209,11 @@ export function Sessions({ selected, isMain, onNew }: Props) {
       )}
       <Footer />
       <Resizer />
+      {compared !== null && (
+        <CompareSessions before={compared[0]} now={compared[1]} onClose={() => setCompared(null)}>
+          {(problem) => problem}
+        </CompareSessions>
+      )}
     </div>
   );
 }
@@ -254,7 +279,8 @@ const Row = memo(function Row({ info, isSelected, now, query, isPinned, isMarked
   const { entries, dialogs } = useSessionActions(info.id, info.title, info);
   const hit = useHit(info.id, info.last_seq, query);
   const isExternal = info.pending.length > 0 && info.pending.every(({ confirm }) => confirm.length === 0);
-  const { tone, word } = statusLabel(info.status, isExternal, info.outcome);
+  const canApprove = useCan("approve");
+  const { tone, word } = statusLabel(info.status, isExternal ? "client" : canApprove ? "you" : "decision", info.outcome);
   const tokens = info.usage.input_tokens + info.usage.output_tokens;
   const at = info.updated_at;
   const to = { session: info.id, at: null, ...(hit !== null && { message: hit.message_id }) };

@@ -2,17 +2,26 @@ import type { Outcome, Status } from "turnwire";
 
 const OUTCOMES: Record<Outcome, string> = { failed: "failed", stopped: "stopped", expired: "expired, nobody answered" };
 
+/** What a waiting session waits for: whoever looks, somebody else who may decide, or a client. */
+export type WaitsFor = "you" | "decision" | "client";
+
+export const WAITING: Record<WaitsFor, string> = {
+  you: "waiting for you",
+  decision: "waiting for a decision",
+  client: "waiting for a client",
+};
+
 /** A session's status, in words. An idle session says how its last reply ended, unless it ended well. */
 export function statusLabel(
   status: Status,
-  isExternal = false,
+  waitsFor: WaitsFor = "you",
   outcome?: Outcome,
 ): { tone: "run" | "wait" | "idle" | "bad"; word: string } {
   switch (status) {
     case "running":
       return { tone: "run", word: "running" };
     case "waiting":
-      return { tone: "wait", word: isExternal ? "waiting for a client" : "waiting for you" };
+      return { tone: "wait", word: WAITING[waitsFor] };
     case "idle":
       return outcome === undefined ? { tone: "idle", word: "idle" } : { tone: "bad", word: OUTCOMES[outcome] };
   }
