@@ -11,6 +11,8 @@ import { joins } from "./rows.ts";
 const KEEP = 10_000;
 /** The shortest time between two renders, in milliseconds. */
 const PAUSE = 200;
+/** The same while merged events are loaded: they are few, and somebody waits for them. */
+const LOADING_PAUSE = 30;
 /** After how many milliseconds a frame counts as missing. */
 const NO_FRAME = 200;
 /** The retry interval for a log that could not be read. */
@@ -191,7 +193,8 @@ export class Log {
       for (const listener of [...this.#listeners]) listener();
     };
     const show = () => nextFrame(tell);
-    const wait = this.#told + PAUSE - performance.now();
+    const pause = this.isMerged && !this.ready ? LOADING_PAUSE : PAUSE;
+    const wait = this.#told + pause - performance.now();
     if (wait > 0) setTimeout(show, wait);
     else show();
   }

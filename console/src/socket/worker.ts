@@ -30,7 +30,8 @@ addEventListener("message", ({ data }: MessageEvent<Command>) => {
   if (!("url" in data)) return;
   const one = new WebSocket(data.url);
   open.set(socket, one);
-  one.onopen = () => tell({ socket, opened: true });
+  // The page subscribes then: that does not wait for what came on other sockets.
+  one.onopen = () => postMessage([{ socket, opened: true }]);
   one.onmessage = ({ data }) => tell({ socket, came: String(data) });
   one.onclose = ({ code, reason }) => {
     open.delete(socket);
