@@ -8,7 +8,7 @@ const SERVER = process.env["TURNWIRE_URL"] ?? "http://127.0.0.1:4747";
 
 /**
  * What the first picture needs is in the page itself: `src/first-paint.ts` as a plain script (a module would run too late), then
- * the styles. The server allows them by their hashes. That script fetches the app after the first frame.
+ * the styles. The server allows them by their hashes. The app is fetched meanwhile, and begun by that script after the first frame.
  */
 function firstPaint(): Plugin {
   const id = fileURLToPath(new URL("src/first-paint.ts", import.meta.url));

@@ -1,4 +1,4 @@
-// Runs before anything is painted, as a script of its own: which theme was chosen, and which panes the address
+// Runs before anything is painted, as a script inside the page: which theme was chosen, and which panes the address
 // asks for. The page that stands there before the app is then the one that the app draws. Then, with the first
 // frame behind it, it begins the app.
 {

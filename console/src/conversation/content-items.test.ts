@@ -137,5 +137,7 @@ describe("what is read out", () => {
     expect(sentences(text, 5, false)).toBeNull();
     expect(sentences(`${text}nger`, 5, true)).toEqual({ text: "Two is longer", to: 18 });
     expect(sentences("", 0, true)).toBeNull();
+    // A mark of which one character was there before is found, and all that was not announced.
+    expect(sentences("One. Two", 0, false, 4)).toEqual({ text: "One.", to: 5 });
   });
 });
