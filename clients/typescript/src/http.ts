@@ -77,6 +77,8 @@ export class Http {
   readonly base: string;
   readonly retry: Retry;
   readonly silence: number;
+  /** Each ends the pause of a lost connection. */
+  readonly pauses = new Set<() => void>();
 
   constructor(readonly options: Options) {
     this.base = (options.url ?? "").replace(/\/+$/, "");

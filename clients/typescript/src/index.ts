@@ -99,6 +99,11 @@ export class Client {
     return this.#http.ask("GET", "/v1/me");
   }
 
+  /** Retries each lost connection now instead of after its pause. */
+  reconnect(): void {
+    for (const end of [...this.#http.pauses]) end();
+  }
+
   /** Uploads bytes; equal bytes are stored once. The idle timeout does not apply during the upload. */
   upload(bytes: BodyInit, mediaType = (bytes as { type?: string }).type || "application/octet-stream"): Promise<Blob> {
     return this.#http.ask("POST", "/v1/blobs", {

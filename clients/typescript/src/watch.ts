@@ -99,13 +99,24 @@ export async function keepConnected(
       if (!lost) break;
       if (signal.aborted || !lost.passes) throw lost;
       const wait = retryDelay(http.retry, attempt++);
+      const paused = pause(http, wait, signal);
       sink.connection({ state: "waiting", retryAt: Date.now() + wait, error: lost });
-      await sleep(wait, signal);
+      await paused;
     }
   } catch (caught) {
     error = caught as Error;
   }
   sink.connection({ state: "closed", error: signal.aborted ? null : error });
+}
+
+/** Waits before the next attempt; `reconnect()` of the client ends it early. */
+async function pause({ pauses }: Http, ms: number, signal: AbortSignal): Promise<void> {
+  const early = linkedController(signal);
+  const end = () => early.abort();
+  pauses.add(end);
+  await sleep(ms, early.signal).catch(() => {});
+  pauses.delete(end);
+  signal.throwIfAborted();
 }
 
 /** The seq of a resume token; 0 if there is none. */

@@ -386,6 +386,16 @@ test("a signal ends a watch without an error, also while it waits", async () => 
   expect(watch.connection).toEqual({ state: "closed", error: null });
 });
 
+test("reconnect() ends the pause of a lost connection", async () => {
+  const { asked, fetch } = answering(lost, stream(frame(1)), error(404, "not_found"));
+  const client = connect({ ...quick, fetch, retry: { min: 60_000, max: 60_000 } });
+  const watch = client.session("s").watch({ signal: whileTesting() });
+  watch.onconnection = ({ state }) => state === "waiting" && client.reconnect();
+  const { value } = await watch.next();
+  expect(value?.seq).toBe(1);
+  expect(asked.length).toBeGreaterThan(1);
+}, 5000);
+
 test("an answer of 204 ends a watch until idle", async () => {
   const { asked, fetch } = answering(stream(frame(1)), () => new Response(null, { status: 204 }));
   const seen = [];
