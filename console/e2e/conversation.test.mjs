@@ -224,7 +224,7 @@ test("on a phone it is one pane at a time, and nothing sticks out", browserTest,
   await fits();
   await accessible(page);
   await picture(page, "phone-timeline");
-  await page.getByRole("button", { name: "conversation", exact: true }).click();
+  await page.getByRole("button", { name: "Conversation", exact: true }).click();
   await page.getByRole("button", { name: "All conversations" }).click();
   await list(page).getByRole("listitem").first().waitFor();
   await fits();

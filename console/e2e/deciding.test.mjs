@@ -235,7 +235,12 @@ test("on little height the keys allow nothing unseen, and lists load only what i
   const messages = Array.from({ length: 300 }, (_, n) => ({
     type: "MESSAGE",
     id: `e${n}`,
-    message: { id: `m${n}`, name: "user", role: "user", content: [{ type: "text", id: `t${n}`, text: `message ${n}` }] },
+    message: {
+      id: `m${n}`,
+      name: "user",
+      role: "user",
+      content: [{ type: "text", id: `t${n}`, text: `message ${n}` }],
+    },
   }));
   await server.ask("POST", "/v1/sessions/long/events", messages, { "turnwire-producer": "tests.1" });
   const call = { tool_call_id: "c1", tool_call_name: "shell" };
@@ -271,19 +276,25 @@ test("on little height the keys allow nothing unseen, and lists load only what i
   assert.ok((await rows.count()) < 40, "every row is rendered");
 });
 
-test("the whole input is seen while it is edited, and an input that was not changed is not sent", browserTest, async (t) => {
-  const server = await serve(t);
-  await asksFor(server, "long", "shell", LONG);
-  const page = await open(t, server, { hash: "#/long" });
-  await card(page, "shell").getByRole("button", { name: "Edit" }).click();
-  const field = card(page, "shell").getByRole("textbox", { name: /^Tool input/ });
-  assert.ok(await field.evaluate((it) => it.scrollHeight <= it.clientHeight + 1), "a part of the input is hidden");
-  await accessible(page);
-  await card(page, "shell").getByRole("button", { name: "Allow once" }).click();
-  await until(async () => (await decisions(server, "long")).length === 1, "it is not allowed");
-  const [{ confirm_results: results }] = (await server.log("long")).filter(({ type }) => type === "USER_CONFIRM_RESULT");
-  assert.equal(results[0].tool_call?.input ?? LONG, LONG);
-});
+test(
+  "the whole input is seen while it is edited, and an input that was not changed is not sent",
+  browserTest,
+  async (t) => {
+    const server = await serve(t);
+    await asksFor(server, "long", "shell", LONG);
+    const page = await open(t, server, { hash: "#/long" });
+    await card(page, "shell").getByRole("button", { name: "Edit" }).click();
+    const field = card(page, "shell").getByRole("textbox", { name: /^Tool input/ });
+    assert.ok(await field.evaluate((it) => it.scrollHeight <= it.clientHeight + 1), "a part of the input is hidden");
+    await accessible(page);
+    await card(page, "shell").getByRole("button", { name: "Allow once" }).click();
+    await until(async () => (await decisions(server, "long")).length === 1, "it is not allowed");
+    const [{ confirm_results: results }] = (await server.log("long")).filter(
+      ({ type }) => type === "USER_CONFIRM_RESULT",
+    );
+    assert.equal(results[0].tool_call?.input ?? LONG, LONG);
+  },
+);
 
 /** A server with the tokens of two people; the second may only read. */
 async function withTokens(t, second = ["read"]) {

@@ -33,59 +33,133 @@ test("the tab says how many questions wait, and the inbox does not scroll away",
   assert.equal(await icon(), "./favicon.svg");
 });
 
-test("a hidden tab counts new questions and notifies, also where notifications cannot be shown", browserTest, async (t) => {
-  const server = await serve(t);
-  const page = await open(t, server);
-  await page.addInitScript(() => {
-    let isHidden = false;
-    Object.defineProperty(document, "hidden", { get: () => isHidden });
-    window.hide = (to) => {
-      isHidden = to;
-      document.dispatchEvent(new Event("visibilitychange"));
-    };
-    window.shown = [];
-    // As Chrome on Android does.
-    window.Notification = class {
-      static permission = "granted";
-      constructor(title) {
-        window.shown.push(title);
-        throw new TypeError("Illegal constructor");
-      }
-    };
-    localStorage.setItem("turnwire.notify", "on");
-  });
-  await page.reload();
-  await page.getByText("No conversations yet.").waitFor();
-  const asked = [];
-  page.on("request", (request) => asked.push(new URL(request.url()).pathname));
-  await page.evaluate(() => window.hide(true));
-  await asks(server, "one");
-  await until(async () => (await page.title()).startsWith("(1) "), "the title of a hidden tab does not count");
-  assert.deepEqual(await page.evaluate(() => window.shown), ["execute_trade waits for you"]);
-  await asks(server, "two");
-  await until(async () => (await page.title()).startsWith("(2) "), "a hidden tab stops counting");
-  await main(page).waitFor();
-  // Only one list may have been under way when the tab was hidden.
-  assert.ok(asked.filter((path) => path === "/v1/sessions").length <= 2, "it lists all sessions while hidden");
-  await page.evaluate(() => window.hide(false));
-  await page.getByRole("navigation", { name: "All conversations" }).getByRole("listitem").first().waitFor();
-});
+test(
+  "a hidden tab counts new questions and notifies, also where notifications cannot be shown",
+  browserTest,
+  async (t) => {
+    const server = await serve(t);
+    const page = await open(t, server);
+    await page.addInitScript(() => {
+      let isHidden = false;
+      Object.defineProperty(document, "hidden", { get: () => isHidden });
+      window.hide = (to) => {
+        isHidden = to;
+        document.dispatchEvent(new Event("visibilitychange"));
+      };
+      window.shown = [];
+      // As Chrome on Android does.
+      window.Notification = class {
+        static permission = "granted";
+        constructor(title) {
+          window.shown.push(title);
+          throw new TypeError("Illegal constructor");
+        }
+      };
+      localStorage.setItem("turnwire.notify", "on");
+    });
+    await page.reload();
+    await page.getByText("No conversations yet.").waitFor();
+    const asked = [];
+    page.on("request", (request) => asked.push(new URL(request.url()).pathname));
+    await page.evaluate(() => window.hide(true));
+    await asks(server, "one");
+    await until(async () => (await page.title()).startsWith("(1) "), "the title of a hidden tab does not count");
+    assert.deepEqual(await page.evaluate(() => window.shown), ["execute_trade waits for you"]);
+    await asks(server, "two");
+    await until(async () => (await page.title()).startsWith("(2) "), "a hidden tab stops counting");
+    await main(page).waitFor();
+    // Only one list may have been under way when the tab was hidden.
+    assert.ok(asked.filter((path) => path === "/v1/sessions").length <= 2, "it lists all sessions while hidden");
+    await page.evaluate(() => window.hide(false));
+    await page.getByRole("navigation", { name: "All conversations" }).getByRole("listitem").first().waitFor();
+  },
+);
 
 test("a lost connection is told in words, with a way to retry", browserTest, async (t) => {
   const server = await serve(t, { store: "sqlite:turnwire.db" });
   await server.create("s");
-  const page = await open(t, server, { hash: "#/s", forgives: /ERR_|WebSocket|status of 502/ });
-  const connection = page.getByRole("status", { name: "Connection" });
-  await connection.getByText("live").waitFor();
+  const page = await open(t, server, { forgives: /ERR_|WebSocket|status of 502/ });
+  const row = page.getByRole("navigation", { name: "All conversations" }).getByRole("listitem");
+  await row.waitFor();
   const host = new URL(server.url).host;
   await server.end();
-  await page.getByText("The server cannot be reached.").first().waitFor();
-  await page.getByRole("button", { name: "Retry now" }).first().waitFor();
+  await page.getByText("The server cannot be reached.").waitFor();
   assert.equal(await page.getByText(/TypeError|Failed to fetch|undefined|NetworkError/).count(), 0);
   await accessible(page);
   await server.start(host);
-  await page.getByRole("button", { name: "Retry now" }).first().click();
-  await connection.getByText("live").waitFor();
+  await page.getByRole("button", { name: "Retry now" }).click();
+  await page.getByText("The server cannot be reached.").waitFor({ state: "detached" });
+  await row.click();
+  await page.getByRole("status", { name: "Connection" }).getByText("Live").waitFor();
+});
+
+test("one place shows the connection, and retrying keeps what is being edited", browserTest, async (t) => {
+  const server = await serve(t, { store: "sqlite:turnwire.db" });
+  await asks(server, "trade");
+  const page = await open(t, server, { hash: "#/trade?pane=wire", forgives: /ERR_|WebSocket|status of 502/ });
+  const connection = page.getByRole("status", { name: "Connection" });
+  await connection.getByText("Live").waitFor();
+  await page.getByRole("treegrid", { name: /^Frames/ }).waitFor();
+  await main(page).getByRole("button", { name: "Edit", exact: true }).last().click();
+  const field = page.getByRole("textbox", { name: /^Tool input/ });
+  await field.fill('{"symbol":"ACME","quantity":3}');
+  const host = new URL(server.url).host;
+  await server.end();
+  await connection.getByText("Reconnecting").waitFor();
+  // Long enough for all that asks the server by itself.
+  await page.waitForTimeout(5000);
+  assert.equal(await page.getByRole("button", { name: "Retry now" }).count(), 1);
+  assert.equal(await page.getByText(/cannot be reached|unreachable|interrupted|connection lost/).count(), 0);
+  assert.doesNotMatch(await connection.innerText(), /\d/, "each second is announced");
+  for (const pane of ["Timeline", "Usage"]) {
+    await page.getByRole("tab", { name: pane }).click();
+    assert.equal(await page.getByText(/reconnecting/i).count(), 1);
+  }
+  await accessible(page);
+  await server.start(host);
+  await page.getByRole("button", { name: "Retry now" }).click();
+  await connection.getByText("Live").waitFor();
+  assert.equal(await field.inputValue(), '{"symbol":"ACME","quantity":3}');
+  // The question is the same after the restart.
+  await page.getByRole("button", { name: "Allow with changes" }).click();
+  await main(page).getByText("done", { exact: true }).waitFor();
+});
+
+test("where the list is not shown, what waits is counted and one step away", browserTest, async (t) => {
+  const server = await serve(t);
+  for (const id of ["trade", "other"]) await asks(server, id);
+  const page = await open(t, server, { hash: "#/trade", width: 390, height: 800, mobile: true });
+  const back = page.getByRole("button", { name: "All conversations, 1 question waiting" });
+  await back.waitFor();
+  await page.goto(`${page.url().split("#")[0]}#/trade?pane=trace`);
+  const bar = page.locator(".beside .waiting-bar");
+  await bar.getByText("execute_trade waits for you").waitFor();
+  await accessible(page);
+  await picture(page, "waiting-390");
+  await bar.getByRole("button", { name: "Show" }).click();
+  await main(page).getByRole("button", { name: "Allow once" }).waitFor();
+  await until(() => page.evaluate(() => document.activeElement?.dataset.call !== undefined), "the card has no focus");
+  // Rows can be touched.
+  await page.goto(`${page.url().split("#")[0]}#/`);
+  const rows = page.getByRole("navigation", { name: "All conversations" }).getByRole("link");
+  await rows.first().waitFor();
+  for (const height of await rows.evaluateAll((all) => all.map((it) => it.getBoundingClientRect().height)))
+    assert.ok(height >= 44, `a row of ${height} pixels`);
+  const [row] = await page
+    .getByRole("listitem")
+    .evaluateAll((all) => all.filter((it) => it.ariaSetSize).map((it) => [it.ariaPosInSet, it.ariaSetSize]));
+  assert.deepEqual(row, ["1", "2"]);
+
+  const wide = await open(t, server, { hash: "#/trade?pane=trace", width: 1000, height: 700 });
+  await wide.getByRole("button", { name: "All conversations, 1 question waiting" }).click();
+  const list = wide.getByRole("complementary", { name: "Conversations" });
+  await list.getByRole("button", { name: "Review execute_trade" }).first().waitFor();
+  await accessible(wide);
+  await picture(wide, "list-1000");
+  await wide.keyboard.press("Escape");
+  await list.waitFor({ state: "hidden" });
+  assert.match(wide.url(), /#\/trade\?pane=trace$/);
+  await main(wide).getByRole("button", { name: "Allow once" }).click({ trial: true });
 });
 
 test("signing in is in the middle, focused and explained, and can be remembered", browserTest, async (t) => {
@@ -133,7 +207,7 @@ for (const { name, ...size } of SIZES)
         await page.getByRole("treegrid", { name: "Trace" }).getByRole("row").first().waitFor();
         await accessible(page);
         await picture(page, `size-${size.width}-trace`);
-        const back = page.getByRole("button", { name: "conversation", exact: true });
+        const back = page.getByRole("button", { name: "Conversation", exact: true });
         if (await back.isVisible()) await back.click();
       }
       const allow = main(page).getByRole("button", { name: "Allow once" });

@@ -9,6 +9,7 @@ import { useCan } from "./me.ts";
 import { useHasMessageField } from "./message-field.ts";
 import { Palette } from "./palette.tsx";
 import { go, parse, useRoute } from "./route.ts";
+import { ListBackdrop, PaneWaitingBar } from "./sessions/back-to-list.tsx";
 import { Sessions } from "./sessions/sessions.tsx";
 import { SignIn } from "./sessions/sign-in.tsx";
 import { useSessions } from "./sessions/store.ts";
@@ -94,6 +95,7 @@ export function App() {
       <Boundary name="The list of conversations">
         <Sessions selected={session} isMain={isNarrow && shows === "sessions"} onNew={canChat ? startNew : null} />
       </Boundary>
+      <ListBackdrop />
       <Boundary name="This conversation" of={`${session} ${page}`}>
         {isLocked ? (
           <SignIn error={error} />
@@ -106,8 +108,9 @@ export function App() {
       {hasPane && (
         <div className="beside">
           <button type="button" className="link narrow beside-back" onClick={() => go({ pane: null })}>
-            <Icon name="back" size={12} /> conversation
+            <Icon name="back" size={12} /> Conversation
           </button>
+          <PaneWaitingBar />
           <Boundary name="This pane" of={`${session} ${pane}`}>
             <Inspect key={session} session={session} pane={pane} isMain={isNarrow}>
               {(problem) => (

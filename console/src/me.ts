@@ -16,6 +16,8 @@ export interface About {
 const UNKNOWN: About = { me: null, agents: null, defaultAgent: null, currency: "USD" };
 let about = UNKNOWN;
 let isAsked = false;
+/** Counts requests: the answer for an earlier token does not count. */
+let generation = 0;
 const listeners = new Set<() => void>();
 
 function set(change: Partial<About>): void {
@@ -26,13 +28,17 @@ function set(change: Partial<About>): void {
 /** Asks again: another token may do something else. */
 export function refreshAbout(): void {
   isAsked = true;
+  const mine = ++generation;
   client.me().then(
-    (me) => set({ me }),
+    (me) => mine === generation && set({ me }),
     () => {},
   );
   client.agents().then(
-    ({ agents, default_agent, currency = "USD" }) => set({ agents, defaultAgent: default_agent, currency }),
-    () => (isAsked = false),
+    ({ agents, default_agent, currency = "USD" }) =>
+      mine === generation && set({ agents, defaultAgent: default_agent, currency }),
+    () => {
+      if (mine === generation) isAsked = false;
+    },
   );
 }
 

@@ -66,6 +66,9 @@ function Choices({ startNew, close }: { startNew: (() => void) | null; close: ()
     ];
   }, [found, text, startNew, session]);
   const chosen = Math.min(at, choices.length - 1);
+  useEffect(() => {
+    document.getElementById(`${id}-${chosen}`)?.scrollIntoView({ block: "nearest" });
+  }, [id, chosen]);
   const run = (choice: Choice | undefined) => {
     close();
     // After the dialog has given the focus back.

@@ -31,11 +31,8 @@ function current(): Selection | null {
 }
 
 export function useSelection(): Selection | null {
-  return useSyncExternalStore(
-    (changed) => {
-      listeners.add(changed);
-      return () => listeners.delete(changed);
-    },
-    current,
-  );
+  return useSyncExternalStore((changed) => {
+    listeners.add(changed);
+    return () => listeners.delete(changed);
+  }, current);
 }

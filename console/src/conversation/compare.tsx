@@ -131,15 +131,7 @@ async function loadBoth(first: string, second: string, signal: AbortSignal) {
 }
 
 /** Two conversations: what they share is said in one line. */
-export function CompareSessions({
-  before,
-  now,
-  onClose,
-}: {
-  before: Compared;
-  now: Compared;
-  onClose: () => void;
-}) {
+export function CompareSessions({ before, now, onClose }: { before: Compared; now: Compared; onClose: () => void }) {
   const [found, setFound] = useState<Awaited<ReturnType<typeof loadBoth>> | null>(null);
   const [error, setError] = useState<unknown>(null);
   useEffect(() => {

@@ -84,6 +84,7 @@ export const Composer = memo(function Composer({
       await send(content, text);
     } catch (error) {
       setText((now) => joined(text, now));
+      files.restore(ready);
       setError(error);
     }
   };

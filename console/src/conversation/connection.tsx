@@ -1,4 +1,4 @@
-// The state of the connection.
+// The state of the connection: the only place that shows it while a conversation is open.
 import { useSyncExternalStore } from "react";
 import type { Connection } from "turnwire";
 import { explain } from "../client.ts";
@@ -22,7 +22,7 @@ function useOnline(): boolean {
 export function ConnectionState({ connection, retryNow }: { connection: Connection; retryNow: () => void }) {
   const isOnline = useOnline();
   const now = useNow(connection.state === "waiting" ? 250 : null);
-  const { tone, text } = describe(connection, now, isOnline);
+  const { tone, text, left } = describe(connection, now, isOnline);
   return (
     <span className="connection">
       <span
@@ -32,6 +32,12 @@ export function ConnectionState({ connection, retryNow }: { connection: Connecti
       >
         <State tone={tone}>{text}</State>
       </span>
+      {/* Outside of the status: a screen reader would read every second. */}
+      {left !== undefined && (
+        <span className="dim num" aria-hidden="true">
+          in {left}
+        </span>
+      )}
       {connection.state !== "live" && connection.state !== "connecting" && (
         <button type="button" className="link" onClick={retryNow}>
           Retry now
@@ -45,22 +51,19 @@ export function describe(
   connection: Connection,
   now: number,
   isOnline: boolean,
-): { tone: "ok" | "run" | "bad" | "wait"; text: string } {
+): { tone: "ok" | "run" | "bad" | "wait"; text: string; left?: string } {
   switch (connection.state) {
     case "live":
-      return { tone: "ok", text: "live" };
+      return { tone: "ok", text: "Live" };
     case "connecting":
-      return { tone: "run", text: "connecting" };
+      return { tone: "run", text: "Connecting" };
     case "waiting": {
-      if (!isOnline) return { tone: "bad", text: "offline" };
+      if (!isOnline) return { tone: "bad", text: "Offline" };
       const left = connection.retryAt - now;
-      return {
-        tone: "wait",
-        text:
-          left < 1000 ? "reconnecting" : `reconnecting in ${duration(Math.ceil(left / 1000) * 1000).replace(".0", "")}`,
-      };
+      const rounded = duration(Math.ceil(left / 1000) * 1000).replace(".0", "");
+      return { tone: "wait", text: "Reconnecting", ...(left >= 1000 && { left: rounded }) };
     }
     case "closed":
-      return connection.error ? { tone: "bad", text: "error" } : { tone: "wait", text: "closed" };
+      return connection.error ? { tone: "bad", text: "Error" } : { tone: "wait", text: "Closed" };
   }
 }

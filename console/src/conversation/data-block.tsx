@@ -4,18 +4,19 @@ import type { DataBlock } from "turnwire/message";
 import { BASE, explain, token, useToken } from "../client.ts";
 import { Icon } from "../ui/icon.tsx";
 import { Picture } from "../ui/picture.tsx";
+import { visible } from "./json.ts";
 import { blobPath, safeHref } from "./markdown/safe-urls.ts";
 
 export const Data = memo(function Data({ block, growing = false }: { block: DataBlock; growing?: boolean }) {
   const { source, name } = block;
   const media = source.media_type ?? (block.type === "data" ? "" : `${block.type}/*`);
   const url = useSource(block, growing);
-  const label = name || media || "file";
+  const label = visible(name || media || "file");
   const kind = media.split("/", 1)[0];
   if (growing)
     return (
       <p className="data-wait">
-        {label}: {size(source)} so far
+        <bdi>{label}</bdi>: {size(source)} so far
       </p>
     );
   if (url.state === "outside") {
@@ -23,10 +24,10 @@ export const Data = memo(function Data({ block, growing = false }: { block: Data
       <p className="file">
         <Icon name="file" />
         {url.href === null ? (
-          label
+          <bdi>{label}</bdi>
         ) : (
           <a href={url.href} target="_blank" rel="noopener noreferrer">
-            {label}
+            <bdi>{label}</bdi>
           </a>
         )}
         <span className="dim">external; not loaded</span>
@@ -36,16 +37,21 @@ export const Data = memo(function Data({ block, growing = false }: { block: Data
   if (url.state === "failed")
     return (
       <p className="file">
-        <Icon name="file" /> {label} <span className="dim">{url.why}</span>
+        <Icon name="file" /> <bdi>{label}</bdi> <span className="dim">{url.why}</span>
       </p>
     );
-  if (url.state === "loading") return <p className="data-wait">{label}: loading</p>;
+  if (url.state === "loading")
+    return (
+      <p className="data-wait">
+        <bdi>{label}</bdi>: loading
+      </p>
+    );
   if (kind === "image" && !media.includes("svg")) {
     return (
       <figure className="picture">
         <Picture src={url.url} alt={name || "image"} />
         <figcaption>
-          {name && <span>{name}</span>} <span>{media}</span>{" "}
+          {name && <bdi>{visible(name)}</bdi>} <span>{media}</span>{" "}
           <a href={url.url} download={name || "image"}>
             Save
           </a>
@@ -59,7 +65,7 @@ export const Data = memo(function Data({ block, growing = false }: { block: Data
     <p className="file">
       <Icon name="file" />
       <a href={url.url} download={name || "file"}>
-        {label}
+        <bdi>{label}</bdi>
       </a>
       <span className="dim">{size(source)}</span>
     </p>

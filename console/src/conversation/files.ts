@@ -15,6 +15,8 @@ export interface Files {
   add(files: Iterable<File>): void;
   remove(key: number): void;
   clear(): void;
+  /** Puts back files that could not be sent. */
+  restore(list: readonly Attached[]): void;
 }
 
 export function useFiles(): Files {
@@ -38,5 +40,6 @@ export function useFiles(): Files {
   );
   const remove = useCallback((key: number) => setList((before) => before.filter((it) => it.key !== key)), []);
   const clear = useCallback(() => setList([]), []);
-  return useMemo(() => ({ list, add, remove, clear }), [list, add, remove, clear]);
+  const restore = useCallback((list: readonly Attached[]) => setList((now) => [...list, ...now]), []);
+  return useMemo(() => ({ list, add, remove, clear, restore }), [list, add, remove, clear, restore]);
 }

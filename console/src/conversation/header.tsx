@@ -7,9 +7,9 @@ import { useCan } from "../me.ts";
 import { setPageTitle } from "../page-title.ts";
 import { go, PANES, useRoute } from "../route.ts";
 import { useSessionActions } from "../sessions/actions.tsx";
+import { BackToList } from "../sessions/back-to-list.tsx";
 import { statusLabel } from "../sessions/status.ts";
 import { refreshSessions, useSessions } from "../sessions/store.ts";
-import { Icon } from "../ui/icon.tsx";
 import { Menu } from "../ui/menu.tsx";
 import { State } from "../ui/state.tsx";
 import { ConnectionState } from "./connection.tsx";
@@ -34,18 +34,15 @@ export const Header = memo(function Header({ session, info, status, isExternal, 
   const listed = useSessions().sessions.find(({ id }) => id === session);
   const title = (listed ?? info)?.title ?? null;
   const { entries, dialogs } = useSessionActions(session, title, listed ?? info);
-  const { tone, word } = statusLabel(status, isExternal ? "client" : canApprove ? "you" : "decision", (listed ?? info)?.outcome);
+  const { tone, word } = statusLabel(
+    status,
+    isExternal ? "client" : canApprove ? "you" : "decision",
+    (listed ?? info)?.outcome,
+  );
   useKeys({ t: () => go({ pane: pane === null ? "timeline" : null }) });
   return (
     <header className="head">
-      <button
-        type="button"
-        className="icon-button narrow"
-        aria-label="All conversations"
-        onClick={() => go({ session: null, at: null, pane: null })}
-      >
-        <Icon name="back" />
-      </button>
+      <BackToList />
       <Title session={session} title={title} at={at} />
       <span className="grow" />
       {at !== null ? (

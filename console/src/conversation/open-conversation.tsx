@@ -110,6 +110,13 @@ function Live({ session, again }: { session: string; again: () => void }) {
   const outgoing = useOutbox(session, known);
   const [refill, setRefill] = useState<{ text: string } | null>(null);
   const agent = live.session?.agent ?? "the agent";
+  // A connection that is only lost keeps the page as it is, with all that is being edited.
+  const isClosed = live.connection.state === "closed";
+  const retryNow = useCallback(() => {
+    refreshSessions();
+    if (isClosed) again();
+    else client.reconnect();
+  }, [isClosed, again]);
 
   return (
     <DropFrame files={files}>
@@ -120,7 +127,7 @@ function Live({ session, again }: { session: string; again: () => void }) {
         isExternal={first === undefined}
         connection={live.connection}
         at={at}
-        retryNow={again}
+        retryNow={retryNow}
       />
       <Facts session={session} info={live.session} decided={decisions} />
       {live.error !== null && (

@@ -8,6 +8,9 @@ let wanted: string | null = null;
 /** Scrolls to the card and focuses it, but none of its buttons: a key that was meant for something else decides nothing. */
 export function showCard(call: string): boolean {
   const card = document.querySelector<HTMLElement>(`[data-call="${CSS.escape(call)}"]:has(.approval)`);
+  // A sub-agent's card may be in something that is closed.
+  for (let box = card?.parentElement; box; box = box.parentElement)
+    if (box instanceof HTMLDetailsElement) box.open = true;
   card?.scrollIntoView({ block: "start" });
   card?.focus({ preventScroll: true });
   return card !== null;
@@ -16,8 +19,11 @@ export function showCard(call: string): boolean {
 /** Opens the conversation of a pending call at its card. */
 export function reviewCall(session: string, call: string): void {
   wanted = call;
-  go({ session, at: null });
-  if (showCard(call)) wanted = null;
+  // Where only one pane fits, it is the conversation.
+  go({ session, at: null, ...(window.matchMedia("(max-width: 899px)").matches && { pane: null }) });
+  setTimeout(() => {
+    if (wanted === call && showCard(call)) wanted = null;
+  });
 }
 
 /** Called by the card: shows it if somebody wants to review it. */

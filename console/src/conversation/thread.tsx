@@ -91,14 +91,18 @@ function Replaced({ replies, now }: { replies: readonly MsgJson[] | undefined; n
   const [isShown, setShown] = useState(false);
   const [compared, setCompared] = useState<MsgJson | null>(null);
   if (!replies || replies.length === 0) return null;
+  // What an edit replaced has users' messages, too.
+  const earlier = replies.filter(({ role }) => role === "assistant");
+  const count = earlier.length || replies.length;
+  const what = earlier.length === 0 ? "message" : count === 1 ? "reply" : "replies";
   return (
     <div className="replaced">
       <button type="button" className="link" aria-expanded={isShown} onClick={() => setShown(!isShown)}>
         <Icon name={isShown ? "down" : "right"} size={12} />{" "}
-        {replies.length === 1 ? "1 earlier reply" : `${replies.length} earlier replies`}
+        {`${count} earlier ${what}${what === "message" && count > 1 ? "s" : ""}`}
       </button>
-      {now?.role === "assistant" && (
-        <button type="button" className="link" onClick={() => setCompared(replies.at(-1) ?? null)}>
+      {now?.role === "assistant" && earlier.length > 0 && (
+        <button type="button" className="link" onClick={() => setCompared(earlier.at(-1) ?? null)}>
           Compare
         </button>
       )}

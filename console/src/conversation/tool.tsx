@@ -2,8 +2,8 @@
 import { memo, useContext, useMemo, useState } from "react";
 import type { Payload, ToolCall, ToolResult } from "turnwire/message";
 import { can, useAbout } from "../me.ts";
-import { between, duration } from "../time.ts";
 import { WAITING } from "../sessions/status.ts";
+import { between, duration } from "../time.ts";
 import { Copy } from "../ui/copy.tsx";
 import { State } from "../ui/state.tsx";
 import { ApprovalForm, ExternalForm } from "./approval.tsx";

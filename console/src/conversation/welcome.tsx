@@ -4,10 +4,10 @@ import { newId, type Sendable } from "turnwire";
 import { client } from "../client.ts";
 import { can, useAbout } from "../me.ts";
 import { go } from "../route.ts";
+import { BackToList } from "../sessions/back-to-list.tsx";
 import { refreshSessions } from "../sessions/store.ts";
 import { read, write } from "../storage.ts";
 import { Copy } from "../ui/copy.tsx";
-import { Icon } from "../ui/icon.tsx";
 import { Problem } from "../ui/state.tsx";
 import { Composer } from "./composer.tsx";
 import { DropFrame } from "./drop-frame.tsx";
@@ -60,14 +60,7 @@ export function Welcome() {
   return (
     <DropFrame files={files}>
       <header className="head">
-        <button
-          type="button"
-          className="icon-button narrow"
-          aria-label="All conversations"
-          onClick={() => window.dispatchEvent(new Event("turnwire:list"))}
-        >
-          <Icon name="back" />
-        </button>
+        <BackToList leave={() => window.dispatchEvent(new Event("turnwire:list"))} />
         <h1>New conversation</h1>
       </header>
       <div className="thread-frame">

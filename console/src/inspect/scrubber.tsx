@@ -41,9 +41,6 @@ export function Scrubber({ log, at }: { log: Log; at: number | null }) {
           {at === null ? `${log.events.length} events` : `event ${shown} of ${last}`}
           {!log.ready && ", reading…"}
         </span>
-        <span className="connection">
-          {at === null && log.ready && (log.connection.state === "waiting" ? "connection lost, reconnecting" : "")}
-        </span>
         <button type="button" className="live" aria-pressed={at === null} onClick={() => go({ at: null })}>
           live
         </button>

@@ -162,11 +162,6 @@ function Frames({
       {found !== undefined && (
         <Pair log={log} from={found.after + 1} to={found.seq || log.last} frames={found.frames} wire={wire} />
       )}
-      {!live && (
-        <p className="lost" role="status">
-          The stream was interrupted; reconnecting.
-        </p>
-      )}
     </>
   );
 }

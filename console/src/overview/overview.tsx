@@ -2,13 +2,14 @@
 import { useEffect, useMemo, useState } from "react";
 import type { Agent, SessionInfo } from "turnwire";
 import { client } from "../client.ts";
+import { visibleName } from "../conversation/json.ts";
 import { useAbout } from "../me.ts";
 import { count, money } from "../money.ts";
 import { setPageTitle } from "../page-title.ts";
-import { format, go } from "../route.ts";
+import { format } from "../route.ts";
+import { BackToList } from "../sessions/back-to-list.tsx";
 import { useSessions } from "../sessions/store.ts";
 import { ago, duration, exact, useNow } from "../time.ts";
-import { Icon } from "../ui/icon.tsx";
 import { Problem, Shape } from "../ui/state.tsx";
 import { byDay, type Day } from "./by-day.ts";
 import "./overview.css";
@@ -23,8 +24,12 @@ function useLatest(): { list: readonly SessionInfo[] | null; isAll: boolean; err
   const [error, setError] = useState<unknown>(null);
   useEffect(() => {
     const stop = new AbortController();
-    let timer: ReturnType<typeof setTimeout>;
+    let timer: ReturnType<typeof setTimeout> | undefined;
     const load = async () => {
+      // A hidden page is refreshed when somebody looks at it again.
+      if (document.hidden) return;
+      clearTimeout(timer);
+      timer = setTimeout(() => void load(), REFRESH);
       const list: SessionInfo[] = [];
       let cursor: string | null = null;
       try {
@@ -41,12 +46,14 @@ function useLatest(): { list: readonly SessionInfo[] | null; isAll: boolean; err
         if (stop.signal.aborted) return;
         setError(why);
       }
-      timer = setTimeout(() => void load(), REFRESH);
     };
+    const onVisible = () => void load();
     void load();
+    document.addEventListener("visibilitychange", onVisible);
     return () => {
       stop.abort();
       clearTimeout(timer);
+      document.removeEventListener("visibilitychange", onVisible);
     };
   }, []);
   return { list: found?.list ?? null, isAll: found?.isAll ?? true, error };
@@ -54,7 +61,7 @@ function useLatest(): { list: readonly SessionInfo[] | null; isAll: boolean; err
 
 export function Overview() {
   const { list, isAll, error } = useLatest();
-  const { waiting } = useSessions();
+  const { waiting, error: listError } = useSessions();
   const { currency } = useAbout();
   const now = useNow(5000);
   const [agents, setAgents] = useState<readonly Agent[]>([]);
@@ -74,18 +81,12 @@ export function Overview() {
   return (
     <main className="conversation overview">
       <header className="head">
-        <button
-          type="button"
-          className="icon-button narrow"
-          aria-label="All conversations"
-          onClick={() => go({ session: null, at: null, pane: null })}
-        >
-          <Icon name="back" />
-        </button>
+        <BackToList />
         <h1>Overview</h1>
       </header>
       <div className="overview-in" tabIndex={0} role="region" aria-label="Overview">
-        {error !== null && <Problem error={error} />}
+        {/* The list shows that the server is away. */}
+        {error !== null && listError === null && <Problem error={error} />}
         {list === null && error === null && <p className="dim">Loading</p>}
         <section aria-labelledby="waits">
           <h2 id="waits">
@@ -95,12 +96,16 @@ export function Overview() {
           <ul>
             {waiting.map((one) => (
               <li key={`${one.session_id} ${one.reply_id}`}>
-                <a href={format({ session: one.session_id, at: null, pane: null })}>{one.title || "Untitled"}</a>
+                <a href={format({ session: one.session_id, at: null, pane: null })}>
+                  <bdi>{one.title || "Untitled"}</bdi>
+                </a>
                 <span className="dim">
-                  {one.confirm.length > 0
-                    ? `${one.confirm.map(({ name }) => name).join(", ")} waits for a person`
-                    : `${one.external.map(({ name }) => name).join(", ")} waits for a client`}
-                  {", "}
+                  <bdi>
+                    {(one.confirm.length > 0 ? one.confirm : one.external)
+                      .map(({ name }) => visibleName(name))
+                      .join(", ")}
+                  </bdi>
+                  {one.confirm.length > 0 ? " waits for a person, " : " waits for a client, "}
                   <time dateTime={one.since} title={exact(one.since)}>
                     {duration(Math.max(0, now - Date.parse(one.since)))}
                   </time>
@@ -126,7 +131,9 @@ export function Overview() {
               <tbody>
                 {agents.map(({ name, usage, cost }) => (
                   <tr key={name}>
-                    <th scope="row">{name}</th>
+                    <th scope="row">
+                      <bdi>{name}</bdi>
+                    </th>
                     <td>{count(usage?.input_tokens ?? 0)}</td>
                     <td>{count(usage?.output_tokens ?? 0)}</td>
                     <td>{cost === undefined ? "–" : money(cost, currency)}</td>
@@ -171,9 +178,11 @@ function Sessions({
       <ul>
         {list.slice(0, 50).map(({ id, title, agent, updated_at }) => (
           <li key={id}>
-            <a href={format({ session: id, at: null, pane: null })}>{title || "Untitled"}</a>
+            <a href={format({ session: id, at: null, pane: null })}>
+              <bdi>{title || "Untitled"}</bdi>
+            </a>
             <span className="dim">
-              {agent},{" "}
+              <bdi>{agent}</bdi>,{" "}
               <time dateTime={updated_at} title={exact(updated_at)}>
                 {ago(updated_at, now)}
               </time>

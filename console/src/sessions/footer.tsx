@@ -8,28 +8,20 @@ import { refreshSessions, useSessions } from "./store.ts";
 
 const THEMES = { system: "auto", light: "sun", dark: "moon" } as const;
 
-/** Connection state, theme and keys. */
+/** Who is signed in, theme and keys. */
 export function Footer() {
   const isSigned = useToken() !== "";
-  const { error, isLoaded, isLocked } = useSessions();
+  const { isLoaded, isLocked } = useSessions();
   const theme = useTheme();
   const signOut = () => {
     setToken("");
     refreshSessions();
   };
-  const text = isLocked
-    ? "not signed in"
-    : error !== null
-      ? "server unreachable"
-      : !isLoaded
-        ? "connecting"
-        : isSigned
-          ? "signed in"
-          : "local, no auth";
+  const text = isLocked ? "Not signed in" : !isLoaded ? "Connecting" : isSigned ? "Signed in" : "Local, no auth";
   return (
     <div className="foot">
       <span className="foot-state" role="status" aria-label="Server">
-        <Shape tone={isLocked || error !== null ? "bad" : isLoaded ? "ok" : "run"} /> {text}
+        <Shape tone={isLocked ? "bad" : isLoaded ? "ok" : "run"} /> {text}
       </span>
       {isSigned && !isLocked && (
         <button type="button" className="link" onClick={signOut}>

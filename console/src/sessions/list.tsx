@@ -47,6 +47,12 @@ export function VirtualList({ rows, hasExcerpts, render }: Props) {
       scroller.removeEventListener("scroll", look);
     };
   }, []);
+  // Rows that are not rendered count, too.
+  const places = useMemo(() => {
+    let count = 0;
+    return rows.map(({ kind }) => (kind === "group" ? 0 : ++count));
+  }, [rows]);
+  const size = places.reduce((most, place) => Math.max(most, place), 0);
   const from = Math.max(0, before(offsets, view.top) - SPARE);
   const to = Math.min(rows.length, before(offsets, view.top + view.height) + SPARE);
   return (
@@ -59,7 +65,14 @@ export function VirtualList({ rows, hasExcerpts, render }: Props) {
             {row.name}
           </div>
         ) : (
-          <div key={row.key} className="row-place" role="listitem" style={style}>
+          <div
+            key={row.key}
+            className="row-place"
+            role="listitem"
+            aria-setsize={size}
+            aria-posinset={places[from + at]}
+            style={style}
+          >
             {render(row.info)}
           </div>
         );

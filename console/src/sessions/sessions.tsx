@@ -90,7 +90,8 @@ export function Sessions({ selected, isMain, onNew }: Props) {
       <Search />
       <PendingApprovals waiting={waiting} />
       <div className="sessions-list">
-        {error !== null && !isLocked && (
+        {/* An open conversation shows the state of its connection itself. */}
+        {error !== null && !isLocked && selected === null && (
           <Problem error={error}>
             <div className="actions">
               <button type="button" className="button small" onClick={refreshSessions}>
@@ -280,7 +281,11 @@ const Row = memo(function Row({ info, isSelected, now, query, isPinned, isMarked
   const hit = useHit(info.id, info.last_seq, query);
   const isExternal = info.pending.length > 0 && info.pending.every(({ confirm }) => confirm.length === 0);
   const canApprove = useCan("approve");
-  const { tone, word } = statusLabel(info.status, isExternal ? "client" : canApprove ? "you" : "decision", info.outcome);
+  const { tone, word } = statusLabel(
+    info.status,
+    isExternal ? "client" : canApprove ? "you" : "decision",
+    info.outcome,
+  );
   const tokens = info.usage.input_tokens + info.usage.output_tokens;
   const at = info.updated_at;
   const to = { session: info.id, at: null, ...(hit !== null && { message: hit.message_id }) };
@@ -345,8 +350,10 @@ const WIDTH = "turnwire.list-width";
 
 /** The edge of the list: dragged, or moved with the arrow keys. */
 function Resizer() {
+  const [now, setNow] = useState(() => Number(read(WIDTH)) || 260);
   const set = (width: number) => {
     const to = Math.round(Math.min(520, Math.max(200, width)));
+    setNow(to);
     document.documentElement.style.setProperty("--list", `${to}px`);
     write(WIDTH, String(to));
   };
@@ -363,7 +370,8 @@ function Resizer() {
       aria-label="Width of the list"
       aria-valuemin={200}
       aria-valuemax={520}
-      aria-valuenow={260}
+      aria-valuenow={now}
+      aria-valuetext={`${now} pixels`}
       tabIndex={0}
       onPointerDown={(event) => event.currentTarget.setPointerCapture(event.pointerId)}
       onPointerMove={(event) => event.currentTarget.hasPointerCapture(event.pointerId) && set(event.clientX)}
