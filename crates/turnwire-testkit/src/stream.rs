@@ -127,6 +127,22 @@ pub fn without_corrections(mut events: Vec<Event<'static>>) -> Vec<Event<'static
     events
 }
 
+/// The same events without replacements of sent text and without edits of tool input: for wires on which such a
+/// block is written again, as another one.
+pub fn without_rewrites(events: Vec<Event<'static>>) -> Vec<Event<'static>> {
+    let mut rewritten = without_corrections(events.clone());
+    for (event, original) in rewritten.iter_mut().zip(events) {
+        if let EventKind::UserConfirmResult(answer) = &mut event.kind {
+            for result in &mut answer.confirm_results {
+                result.tool_call.input.clear();
+            }
+        } else if let EventKind::ModelCallEnd(_) = &event.kind {
+            *event = original;
+        }
+    }
+    rewritten
+}
+
 /// The part of a block's life that an event is.
 #[derive(PartialEq)]
 enum Stage {

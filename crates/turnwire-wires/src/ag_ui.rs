@@ -86,9 +86,20 @@ pub(crate) static WIRE: Wire = Wire {
         Loss::Times,
         Loss::Metadata,
         Loss::UnknownFields,
+        // The name of a reply without text.
+        Loss::Names,
+        // The ends of runs say the rest, and there is no message to say it of.
+        Loss::EmptyMessages,
+        Loss::FailedStructuredOutput,
+        Loss::InputTokens,
+        Loss::RewrittenBlocks,
         Loss::CallStates,
+        // An interrupt has those of a call that waits.
+        Loss::SuggestedRules,
         Loss::ResultNames,
+        Loss::ResultPositions,
         Loss::ResultParts,
+        Loss::ResultPartDetails,
     ],
     resume: ResumeMode::Snapshot,
     encode: Some(|encoding| Box::new(encode::Encoder::new(encoding))),

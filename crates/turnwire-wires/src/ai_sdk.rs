@@ -73,14 +73,21 @@ pub(crate) static WIRE: Wire = Wire {
         Loss::Times,
         Loss::BlockIds,
         Loss::Interleaving,
+        Loss::CallStates,
         Loss::SuggestedRules,
         // The client gets the value.
         Loss::InputText,
+        Loss::InvalidInput,
+        Loss::ResultsWithoutCalls,
+        // Calls for which the client would wait.
+        Loss::CallsWithoutResults,
         // The client knows the call's.
         Loss::ResultNames,
+        Loss::ResultPositions,
+        Loss::FailedOutput,
+        Loss::DeniedOutput,
+        Loss::SingleParts,
         Loss::ResultMetadata,
-        // Those of a result that failed.
-        Loss::ResultParts,
         // They are parts of the main message.
         Loss::SubAgents,
     ],

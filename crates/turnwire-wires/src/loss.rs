@@ -71,12 +71,14 @@ losses! {
     Errors,
     /// structured output
     StructuredOutput,
+    /// structured output of failed replies
+    FailedStructuredOutput,
     /// token usage
     Usage,
     /// missing token usage: it reads as 0
     NoUsage,
-    /// tokens read from, or written to, a provider's cache
-    CacheUsage,
+    /// whether a provider's input tokens include those of its cache: they do
+    InputTokens,
     /// ids of text, thinking and data blocks
     BlockIds,
     /// empty text and thinking blocks
@@ -89,10 +91,10 @@ losses! {
     Interleaving,
     /// that sent text was replaced, or a sent block discarded
     Corrections,
+    /// ids and positions of texts that were replaced, and positions of calls whose input was edited: they are written again
+    RewrittenBlocks,
     /// the order of blocks between two model calls: thinking, text, then tool calls
     BlockOrder,
-    /// thinking
-    Thinking,
     /// text with `<think>` tags: it becomes thinking
     ThinkTags,
     /// provider fields of thinking blocks, such as the signature
@@ -115,8 +117,6 @@ losses! {
     MediaTypes,
     /// blocks of unknown types
     OtherBlocks,
-    /// tool calls
-    ToolCalls,
     /// tool calls that the agent executed itself
     ServedCalls,
     /// the state of a tool call
@@ -127,10 +127,18 @@ losses! {
     EmptyInput,
     /// the exact text of a tool input: it is parsed and serialized again
     InputText,
+    /// tool input that is not JSON: it becomes a JSON string
+    InvalidInput,
     /// tool results
     ToolResults,
+    /// that a tool result has no call: it gets one
+    ResultsWithoutCalls,
+    /// that a call has no result when its reply ends: it may get one that says so
+    CallsWithoutResults,
     /// tool names in results
     ResultNames,
+    /// the position of tool results: each follows its call
+    ResultPositions,
     /// result states: interrupted and denied become errors, running becomes success
     ResultStates,
     /// all result states
@@ -139,8 +147,16 @@ losses! {
     ResultMetadata,
     /// data in results
     ResultData,
+    /// the output of failed results, except its text; if there is none, the state becomes the text
+    FailedOutput,
+    /// the output of denied results
+    DeniedOutput,
+    /// whether a result is text, or a list with one text or nothing
+    SingleParts,
     /// the parts of a result: they are joined into one text
     ResultParts,
+    /// parts of results that are neither text nor data, and the names, older forms and ids of data in results
+    ResultPartDetails,
     /// result text beyond 500 characters
     LongResults,
     /// sub-agent replies as separate messages

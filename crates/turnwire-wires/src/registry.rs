@@ -45,7 +45,7 @@
 //! static LINES: Wire = Wire {
 //!     name: "lines",
 //!     about: "text deltas, one per line",
-//!     stream_losses: &[Loss::Thinking, Loss::ToolCalls],
+//!     stream_losses: &[Loss::Hints, Loss::ToolResults],
 //!     decode: Some(|_| Box::new(Lines)),
 //!     encode: Some(|_| Box::new(Lines)),
 //!     ..Wire::EMPTY

@@ -91,6 +91,9 @@ impl Client {
         fields.insert("state".to_owned(), state.into());
         fields.insert("input".to_owned(), chunk["input"].clone());
         fields.insert("providerExecuted".to_owned(), chunk["providerExecuted"].clone());
+        if !chunk["providerMetadata"].is_null() {
+            fields.insert("callProviderMetadata".to_owned(), chunk["providerMetadata"].clone());
+        }
         part
     }
 
@@ -206,6 +209,9 @@ impl Client {
                 assert!(part["approval"].is_object(), "an answer without a question: {chunk}");
                 part["state"] = "approval-responded".into();
                 part["approval"]["approved"] = chunk["approved"].clone();
+                if !chunk["reason"].is_null() {
+                    part["approval"]["reason"] = chunk["reason"].clone();
+                }
             }
             "tool-output-available" | "tool-output-error" | "tool-output-denied" => {
                 assert!(!open.inputs.contains(id), "an output before the input of {id}");
@@ -224,6 +230,10 @@ impl Client {
                     if let Some(value) = chunk.get(key) {
                         part.insert(key.to_owned(), value.clone());
                     }
+                }
+                if !chunk["providerMetadata"].is_null() {
+                    let key = "resultProviderMetadata".to_owned();
+                    part.insert(key, chunk["providerMetadata"].clone());
                 }
             }
             _ => panic!("an unknown chunk: {chunk}"),

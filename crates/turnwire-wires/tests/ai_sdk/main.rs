@@ -135,12 +135,12 @@ fn a_result_is_previewed_and_then_complete() {
 fn a_reply_with_an_approval_ends_its_response_and_continues_in_the_next() {
     let mut encoder = encoder();
     let first = response(encoder.as_mut(), &events(&[&CALL[..], &[ASK]].concat()));
-    let asked = [
+    let expected = [
         r#"{"type":"tool-approval-request","approvalId":"c","toolCallId":"c"}"#,
         r#"{"type":"finish-step"}"#,
         r#"{"type":"finish","finishReason":"tool-calls"}"#,
     ];
-    assert_eq!(texts(&first), [&BEGUN[..], &asked].concat());
+    assert_eq!(texts(&first), [&BEGUN[..], &expected].concat());
     let answer = r#"{"type":"USER_CONFIRM_RESULT","confirm_results":[{"confirmed":true,"tool_call":{"id":"c","name":"f","input":"{\"a\":2}"}}]}"#;
     let rest = [
         answer,
@@ -176,7 +176,8 @@ fn a_denial_without_a_request_is_requested_and_answered_automatically() {
     let lines = [&CALL[..], &denied].concat();
     client.response(&chunks(&response(encoder().as_mut(), &events(&lines))));
     let part = json!({"type": "dynamic-tool", "toolCallId": "c", "toolName": "f", "input": {"a": 1},
-        "state": "output-denied", "providerExecuted": true, "approval": {"id": "c", "approved": false}});
+        "state": "output-denied", "providerExecuted": true,
+        "approval": {"id": "c", "approved": false, "reason": "a rule"}});
     assert_eq!(client.parts[1], part);
 }
 
@@ -250,16 +251,16 @@ fn a_long_text_can_be_discarded_and_keeps_blocks_beside_it() {
         &delta,
         &delta,
     ];
-    let said = |end: &str| -> Vec<(String, usize)> {
+    let texts_and_lengths = |end: &str| -> Vec<(String, usize)> {
         let client = client(&events(&[&long[..], &[end]].concat()));
         let texts = client.parts.iter().filter(|part| part["type"] == "text");
         let seen = texts.map(|part| part["text"].as_str().unwrap_or_default());
         seen.map(|text| (text.chars().take(5).collect(), text.len())).collect()
     };
     let (short, whole) = (("short".to_owned(), 5), ("on an".to_owned(), 300_000));
-    let gone = said(r#"{"type":"MODEL_CALL_END","discard":["long"]}"#);
+    let gone = texts_and_lengths(r#"{"type":"MODEL_CALL_END","discard":["long"]}"#);
     assert_eq!(gone, std::slice::from_ref(&short));
-    let kept = said(r#"{"type":"MODEL_CALL_END","discard":["a"]}"#);
+    let kept = texts_and_lengths(r#"{"type":"MODEL_CALL_END","discard":["a"]}"#);
     assert_eq!(kept, [short, whole]);
 }
 
@@ -346,7 +347,7 @@ fn several_turns_are_several_responses() {
 
 /// The texts and calls that the client must have.
 fn expected_parts(message: &Msg) -> Vec<Value> {
-    let told = message.content().iter().filter_map(|block| match block {
+    let parts = message.content().iter().filter_map(|block| match block {
         ContentBlock::Text(block) => Some(json!(["text", block.text])),
         ContentBlock::Thinking(block) => Some(json!(["reasoning", block.thinking])),
         ContentBlock::ToolCall(call) => {
@@ -362,7 +363,7 @@ fn expected_parts(message: &Msg) -> Vec<Value> {
         }
         _ => None,
     });
-    told.collect()
+    parts.collect()
 }
 
 /// The outcome of a call, if the message has one.
@@ -385,7 +386,7 @@ fn outcome(message: &Msg, id: &str) -> Value {
 }
 
 fn client_parts(client: &Client, message: &Msg) -> Vec<Value> {
-    let told = client.parts.iter().filter_map(|part| match part["type"].as_str()? {
+    let parts = client.parts.iter().filter_map(|part| match part["type"].as_str()? {
         word @ ("text" | "reasoning") => Some(json!([word, part["text"]])),
         "dynamic-tool" => {
             let id = part["toolCallId"].as_str()?;
@@ -397,7 +398,7 @@ fn client_parts(client: &Client, message: &Msg) -> Vec<Value> {
         }
         _ => None,
     });
-    told.collect()
+    parts.collect()
 }
 
 #[test]

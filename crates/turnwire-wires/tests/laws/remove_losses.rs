@@ -1,6 +1,7 @@
 //! Removes from messages what a wire cannot hold.
 
 use serde_json::Value;
+use std::collections::HashSet;
 use turnwire_core::block::{DataKind, Source};
 use turnwire_core::{
     ContentBlock, DataBlock, ErrorType, Fields, FinishedReason, Json, Msg, Part, Payload,
@@ -117,6 +118,7 @@ fn remove_in_message(loss: Loss, msg: &mut PlainMessage) {
         Loss::Metadata => msg.metadata = Fields::default(),
         Loss::UnknownFields => msg.rest = Fields::default(),
         Loss::StructuredOutput => msg.structured_output = None,
+        Loss::FailedStructuredOutput if msg.error.is_some() => msg.structured_output = None,
         Loss::StructuredText => {
             let text = |block: &ContentBlock| matches!(block, ContentBlock::Text(block) if !block.text.is_empty());
             if let Some(output) =
@@ -149,10 +151,20 @@ fn remove_in_message(loss: Loss, msg: &mut PlainMessage) {
             }
         }
         Loss::Usage => msg.usage = None,
+        // The client stops waiting for them.
+        Loss::CallsWithoutResults if is_cut(msg) => {
+            for block in &mut msg.content {
+                if let ContentBlock::ToolResult(result) = block
+                    && result.state == ToolResultState::Running
+                {
+                    result.state = ToolResultState::Interrupted;
+                }
+            }
+        }
         Loss::NoUsage => msg.usage = Some(msg.usage.take().unwrap_or_default()),
-        Loss::CacheUsage => {
+        Loss::InputTokens => {
             if let Some(usage) = &mut msg.usage {
-                (usage.cache_input_tokens, usage.cache_creation_input_tokens) = (0, 0);
+                usage.input_tokens = 0;
             }
         }
         _ => {}
@@ -162,6 +174,14 @@ fn remove_in_message(loss: Loss, msg: &mut PlainMessage) {
 
 fn is_unfinished(msg: &PlainMessage) -> bool {
     matches!(msg.finished_reason, None | Some(FinishedReason::Truncated))
+}
+
+fn is_cut(msg: &PlainMessage) -> bool {
+    let failed = matches!(
+        msg.finished_reason,
+        Some(FinishedReason::Interrupted | FinishedReason::Truncated | FinishedReason::Error)
+    );
+    failed || msg.error.is_some()
 }
 
 fn has(content: &[ContentBlock], is: impl Fn(&ContentBlock) -> bool) -> bool {
@@ -174,7 +194,6 @@ fn remove_in_blocks(loss: Loss, content: &mut Vec<ContentBlock>) {
             content.retain(|block| !is_empty(block));
             each_part(content, |part| !matches!(part, Part::Text(block) if block.text.is_empty()));
         }
-        Loss::Thinking => content.retain(|block| !matches!(block, ContentBlock::Thinking(_))),
         Loss::UnsignedThinking => content.retain(|block| match block {
             ContentBlock::Thinking(block) => is_signed(block),
             _ => true,
@@ -192,8 +211,13 @@ fn remove_in_blocks(loss: Loss, content: &mut Vec<ContentBlock>) {
             content.retain(|block| !matches!(block, ContentBlock::Other(_)));
             each_part(content, |part| !matches!(part, Part::Other(_)));
         }
-        Loss::ToolCalls => content.retain(|block| !matches!(block, ContentBlock::ToolCall(_))),
         Loss::ToolResults => content.retain(|block| !matches!(block, ContentBlock::ToolResult(_))),
+        Loss::ResultsWithoutCalls => add_calls(content),
+        Loss::CallsWithoutResults => content.retain(|block| match block {
+            ContentBlock::ToolResult(result) => !NO_RESULT.contains(&&*result.output.text("")),
+            _ => true,
+        }),
+        Loss::ResultPositions => place_results(content),
         Loss::ServedCalls => {
             let served: Vec<String> = content.iter().filter_map(result_id).collect();
             content.retain(|block| match block {
@@ -230,6 +254,43 @@ fn result_id(block: &ContentBlock) -> Option<String> {
         ContentBlock::ToolResult(result) => Some(result.id.clone()),
         _ => None,
     }
+}
+
+/// What the results say that calls without a result get.
+const NO_RESULT: [&str; 3] = ["It was stopped.", "There is no result.", "The input is not JSON."];
+
+/// Adds calls for results that have none.
+fn add_calls(content: &mut Vec<ContentBlock>) {
+    let mut calls: HashSet<String> = content.iter().filter_map(call_id).collect();
+    for block in std::mem::take(content) {
+        if let ContentBlock::ToolResult(result) = &block
+            && calls.insert(result.id.clone())
+        {
+            content.push(ToolCall::new(&*result.id, &*result.name, "{}").into());
+        }
+        content.push(block);
+    }
+}
+
+fn call_id(block: &ContentBlock) -> Option<String> {
+    match block {
+        ContentBlock::ToolCall(call) => Some(call.id.clone()),
+        _ => None,
+    }
+}
+
+/// Moves each result behind its call, and those without a call to the end.
+fn place_results(content: &mut Vec<ContentBlock>) {
+    let is_result = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult(_));
+    let (mut results, others): (Vec<_>, Vec<_>) = content.drain(..).partition(is_result);
+    results.sort_by_key(result_id);
+    for block in others {
+        let id = block.id().to_owned();
+        let is_call = matches!(block, ContentBlock::ToolCall(_));
+        content.push(block);
+        content.extend(results.extract_if(.., |result| is_call && result.id() == id));
+    }
+    content.append(&mut results);
 }
 
 /// Removes parts from results.
@@ -392,6 +453,9 @@ fn remove_in_call(loss: Loss, call: &mut ToolCall) {
         Loss::UnknownFields => call.rest = Fields::default(),
         Loss::EmptyInput if call.input.trim_ascii().is_empty() => "{}".clone_into(&mut call.input),
         Loss::InputText => call.input = normalize_input(&call.input),
+        Loss::InvalidInput if serde_json::from_str::<Value>(&call.input).is_err() => {
+            call.input = Value::from(call.input.as_str()).to_string();
+        }
         Loss::Times => clear_times(&mut call.created_at, &mut call.finished_at),
         _ => {}
     }
@@ -416,6 +480,16 @@ fn remove_in_result(loss: Loss, block: &mut ToolResult) {
                 _ => ToolResultState::Error,
             }
         }
+        Loss::DeniedOutput if block.state == ToolResultState::Denied => {
+            block.output = Payload::default();
+        }
+        Loss::FailedOutput
+            if matches!(block.state, ToolResultState::Error | ToolResultState::Interrupted) =>
+        {
+            let text = block.output.text("\n");
+            let text = if text.is_empty() { block.state.as_str().to_owned() } else { text };
+            block.output = Payload::Text(text);
+        }
         Loss::ResultMetadata => block.metadata = Fields::default(),
         Loss::ResultParts => join_text(&mut block.output),
         Loss::LongResults => {
@@ -428,11 +502,38 @@ fn remove_in_result(loss: Loss, block: &mut ToolResult) {
                 parts.retain(|part| matches!(part, Part::Text(_)));
             }
         }
+        Loss::SingleParts => {
+            if let Payload::Parts(parts) = &block.output
+                && matches!(parts.as_slice(), [] | [Part::Text(_)])
+            {
+                block.output = Payload::Text(block.output.text(""));
+            }
+        }
+        Loss::ResultPartDetails => remove_part_details(&mut block.output),
         Loss::UnknownFields => block.rest = Fields::default(),
         Loss::Times => clear_times(&mut block.created_at, &mut block.finished_at),
         _ => {}
     }
     remove_in_payload(loss, &mut block.output);
+}
+
+fn remove_part_details(output: &mut Payload) {
+    let Payload::Parts(parts) = output else { return };
+    parts.retain(|part| match part {
+        Part::Data(block) => !matches!(block.source, Source::Other(_)),
+        Part::Text(_) => true,
+        Part::Other(_) => false,
+    });
+    for part in parts.iter_mut() {
+        if let Part::Data(block) = part {
+            block.id.clear();
+            remove_in_data(Loss::DataNames, block);
+            remove_in_data(Loss::MediaTypes, block);
+        }
+    }
+    if let [Part::Text(only)] = parts.as_slice() {
+        *output = Payload::Text(only.text.clone());
+    }
 }
 
 /// Joins all text of an output, before everything else.
