@@ -239,7 +239,7 @@ impl Session {
 
     async fn snapshot_with(self: &Arc<Self>, access: Access) -> Result<Snapshot> {
         loop {
-            let (snapshot, appends, failures) = {
+            let (snapshot, pending) = {
                 self.prepare(access, &[]).await?;
                 let inner = self.inner.lock();
                 let Some(live) = &inner.live else { continue };
@@ -254,8 +254,11 @@ impl Session {
                     title: about.title,
                     metadata: about.metadata,
                 };
-                (snapshot, inner.appends_started, inner.failures)
+                // What was only read is durable.
+                let pending = live.lease_term.map(|_| (inner.appends_started, inner.failures));
+                (snapshot, pending)
             };
+            let Some((appends, failures)) = pending else { return Ok(snapshot) };
             match self.wait_until_durable(appends, failures).await {
                 Ok(()) => return Ok(snapshot),
                 // An append failed: take a new snapshot.

@@ -70,12 +70,13 @@ impl Session {
         let mut head = self.head.subscribe();
         loop {
             let now = *head.borrow_and_update();
-            if now.append_count >= appends {
-                return Ok(());
-            }
+            // First: after a failure, a session that is loaded again counts the lost appends, too.
             if now.failures != failures {
                 let why = self.inner.lock().last_error.clone();
                 return Err(why.unwrap_or(Error::OutOfOrder));
+            }
+            if now.append_count >= appends {
+                return Ok(());
             }
             head.changed().await.map_err(|_| Error::NoSession)?;
         }

@@ -175,8 +175,9 @@ impl Session {
                 head: record.head.max(head.head),
                 status: record.state.status,
                 is_deleted: head.is_deleted,
-                // All started appends have finished, or nothing that is read here depends on them.
-                append_count: inner.appends_started,
+                // Before a session is acquired, all its appends have finished. One that is only read says nothing about
+                // appends of before, which may still fail.
+                append_count: lease_term.map_or(head.append_count, |_| inner.appends_started),
                 failures: inner.failures,
             };
             let changed = new != *head;

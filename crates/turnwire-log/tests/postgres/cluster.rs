@@ -278,6 +278,13 @@ async fn a_former_owner_shows_what_the_new_one_wrote_and_not_its_own_append_that
         written = &mut hanging => panic!("the database is stopped, but {written:?}"),
         () = tokio::task::yield_now() => {}
     }
+    // Whoever sends the same event meanwhile waits for this append.
+    let mut repeated = Box::pin(push(&lost, "r", DELTA));
+    tokio::select! {
+        biased;
+        known = &mut repeated => panic!("the append hangs, but {known:?}"),
+        () = tokio::task::yield_now() => {}
+    }
     other.bury(&late).await;
     let taken = other.open("s").await;
     assert_eq!(
@@ -292,11 +299,12 @@ async fn a_former_owner_shows_what_the_new_one_wrote_and_not_its_own_append_that
     let text =
         String::from_utf8(rows.iter().flat_map(|rows| rows.bytes.to_vec()).collect()).unwrap();
     assert!(text.contains(r#""block_id":"other""#), "{text}");
-    // A read does not wait for the append either.
+    // A read does not wait for the append either, and does not acknowledge it.
     let snapshot = tokio::time::timeout(Duration::from_secs(20), lost.snapshot()).await;
     assert_eq!(snapshot.unwrap().unwrap().head.get(), 3);
     drop(stopped);
     assert!(hanging.await.is_err(), "the append of a former owner");
+    assert!(repeated.await.is_err(), "the same event, sent again before the append was lost");
     assert_eq!(taken.snapshot().await.unwrap().head.get(), 3);
 }
 
