@@ -282,6 +282,16 @@ pub enum Payload {
 }
 
 impl Payload {
+    /// Whether there is no content but white space.
+    pub fn is_blank(&self) -> bool {
+        let is_blank =
+            |part: &Part| matches!(part, Part::Text(block) if block.text.trim().is_empty());
+        match self {
+            Self::Text(text) => text.trim().is_empty(),
+            Self::Parts(parts) => parts.iter().all(is_blank),
+        }
+    }
+
     /// Whether it has neither text nor parts.
     pub fn is_empty(&self) -> bool {
         match self {

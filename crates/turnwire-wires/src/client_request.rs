@@ -19,9 +19,7 @@
 use crate::model_options::ModelOptions;
 use crate::model_request::ToolKind;
 use serde_json::value::RawValue;
-use turnwire_core::{
-    ContentBlock, Error, ErrorKind, Fields, Json, Msg, Result, Role, TextBlock, ToolResult,
-};
+use turnwire_core::{Error, ErrorKind, Fields, Json, Msg, Result, Role, ToolResult};
 
 /// A request of a client.
 #[derive(Debug, Clone, Default)]
@@ -145,9 +143,8 @@ impl ClientRequest {
         if !self.messages.iter().any(is_input) {
             return Err(invalid_request("`messages` has neither a user message nor a tool result"));
         }
-        let is_blank = |block: &ContentBlock| matches!(block, ContentBlock::Text(TextBlock { text, .. }) if text.trim().is_empty());
         let mut user_messages = self.messages.iter().filter(|msg| msg.role() == Role::User);
-        if user_messages.any(|msg| msg.content().iter().all(is_blank)) {
+        if user_messages.any(Msg::is_blank) {
             return Err(invalid_request("a user message is empty"));
         }
         Ok(self)

@@ -101,6 +101,12 @@ impl Msg {
         if texts.is_empty() { None } else { Some(texts.join(separator)) }
     }
 
+    /// Whether there is no content but white space.
+    pub fn is_blank(&self) -> bool {
+        let is_blank = |block: &ContentBlock| matches!(block, ContentBlock::Text(block) if block.text.trim().is_empty());
+        self.content.iter().all(is_blank)
+    }
+
     /// The blocks of one Rust type: `msg.blocks::<ToolCall>()`.
     pub fn blocks<B: BlockKind>(&self) -> impl Iterator<Item = &B> {
         self.content.iter().filter_map(B::from_block)

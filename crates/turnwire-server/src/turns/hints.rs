@@ -21,7 +21,7 @@ use turnwire_agent::hints::HintStore;
 use turnwire_core::event::{Hint, Message};
 use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{
-    ContentBlock, Event, EventKind, HintBlock, Msg, Part, Payload, Role, ToolResultState,
+    ContentBlock, Event, EventKind, HintBlock, Msg, Payload, Role, ToolResultState,
 };
 use turnwire_log::{OpenReply, PushOutcome, Session, Transaction};
 
@@ -69,7 +69,7 @@ impl Turns {
         if tx.has_hint(&event.id) {
             return Ok(HintOutcome::default());
         }
-        if is_blank(&hint.hint) {
+        if hint.hint.is_blank() {
             return Err(ApiError::unprocessable("the hint is empty: `hint` has no text"));
         }
         let mut made = Event::new("", EventKind::from((**hint).clone()));
@@ -141,15 +141,15 @@ impl Turns {
     /// Hints about calls that ran in the background of another process and have not reported since.
     pub(super) fn lost_background_calls<'m>(
         &self,
-        said: impl Iterator<Item = &'m Msg> + Clone,
+        messages: impl Iterator<Item = &'m Msg> + Clone,
     ) -> Vec<Hint> {
-        let hints = said.clone().flat_map(Msg::blocks::<HintBlock>);
-        let told: HashSet<String> = hints.filter_map(call_of_hint).collect();
-        let calls = said.flat_map(Msg::tool_calls);
+        let hints = messages.clone().flat_map(Msg::blocks::<HintBlock>);
+        let reported: HashSet<String> = hints.filter_map(call_of_hint).collect();
+        let calls = messages.flat_map(Msg::tool_calls);
         let lost = calls.filter_map(|(call, result)| {
             let result = result.filter(|result| result.state == ToolResultState::Running)?;
             let process: String = result.metadata.get(BACKGROUND).ok().flatten()?;
-            (process != self.process && !told.contains(&call.id)).then_some(call)
+            (process != self.process && !reported.contains(&call.id)).then_some(call)
         });
         lost.map(|call| {
             let source = json!({
@@ -226,15 +226,6 @@ fn find_named_reply<'t>(
     Ok(reply)
 }
 
-fn is_blank(hint: &Payload) -> bool {
-    match hint {
-        Payload::Text(text) => text.trim().is_empty(),
-        Payload::Parts(parts) => parts
-            .iter()
-            .all(|part| matches!(part, Part::Text(block) if block.text.trim().is_empty())),
-    }
-}
-
 /// A hint without a reply, as a message.
 fn hint_as_message(event: Event<'static>, session: &Session) -> ApiResult<Event<'static>> {
     let EventKind::Hint(hint) = event.kind else {
@@ -287,8 +278,8 @@ impl HintStore for BackgroundHints {
             let put = turns.store_hint(session, tx, &event, when_idle);
             put.map_err(|error| AgentError::Failed(error.to_string()))
         };
-        if let Err(halt) = persist(session, &turns.shutdown, &[], put).await {
-            tracing::error!(session = session.id(), error = %halt, "the result of a background tool was not logged");
+        if let Err(error) = persist(session, &turns.shutdown, &[], put).await {
+            tracing::error!(session = session.id(), error = %error, "the result of a background tool was not logged");
         }
     }
 

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use turnwire_core::event::{Message, ReplyStart, Supersede};
 use turnwire_core::stamp::{Stamp, SystemStamp};
-use turnwire_core::{ContentBlock, Event, FinishedReason, Head, Msg, Role, Seq};
+use turnwire_core::{Event, FinishedReason, Head, Msg, Role, Seq};
 use turnwire_log::client_history::HistoryDigest;
 use turnwire_log::store::{QueuedMessage, SessionStatus};
 use turnwire_log::{HistoryInput, OpenReply, PushOutcome, Session, Transaction};
@@ -517,8 +517,7 @@ pub(super) fn agent_missing(name: &str) -> ApiError {
 
 /// Whether a message has no content but white space.
 pub(crate) fn is_blank(msg: &Msg) -> bool {
-    let is_blank = |block: &ContentBlock| matches!(block, ContentBlock::Text(block) if block.text.trim().is_empty());
-    msg.content().iter().all(is_blank)
+    msg.is_blank()
 }
 
 /// Checks that a client may send this message.
@@ -531,7 +530,7 @@ pub(crate) fn check_message(msg: Msg) -> ApiResult<Msg> {
         .kind("wrong_role")
         .hint("an external agent publishes its replies with POST /v1/sessions/{s}/events"));
     }
-    if is_blank(&msg) {
+    if msg.is_blank() {
         return Err(ApiError::unprocessable(
             "the message is empty: `content` has no text and no file",
         )
