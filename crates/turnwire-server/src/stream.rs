@@ -45,4 +45,5 @@ pub use session_source::{EndCondition, SessionSource, SessionSubscriber, StartPo
 pub(crate) use snapshot::{finished_messages_as_of, parse_message};
 pub(crate) use sse_response::{sse_response, sse_response_with};
 pub use subscriber::{StreamContext, Subscriber};
+pub(crate) use writer::write_socket_frame;
 pub use writer::{Framing, Merge, StreamFormat};

@@ -281,7 +281,7 @@ fn has_routing_fields(text: &[u8]) -> bool {
 
 /// Writes a WebSocket frame with its session and token. Fields of the same names in the event are overwritten: an
 /// external agent may have its own ids.
-fn write_socket_frame(text: &str, session: &str, token: Option<&str>, out: &mut String) {
+pub(crate) fn write_socket_frame(text: &str, session: &str, token: Option<&str>, out: &mut String) {
     let names = [Some(("session_id", session)), token.map(|token| ("event_id", token))];
     if has_routing_fields(text.as_bytes())
         && let Ok(mut fields) = serde_json::from_str::<Fields>(text)

@@ -9,7 +9,8 @@ use super::super::connection::SocketConnection;
 use crate::blobs;
 use crate::error::{ApiError, ApiResult};
 use crate::links;
-use serde_json::{Map, Value, json};
+use crate::stream::write_socket_frame;
+use serde_json::{Value, json};
 use turnwire_core::event::{Custom, CustomValue, ReplyEnd, ReplyStart};
 use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{ErrorType, Event, EventKind, Msg, ReplyError};
@@ -72,7 +73,8 @@ impl SocketConnection {
     async fn store_files(&self, msg: Msg, place: &FileTurn<'_>) -> ApiResult<Msg> {
         let tenant = &*place.key.tenant;
         let taken = links::fetch_links(&self.app, tenant, vec![msg]).await?.pop();
-        let msg = taken.ok_or_else(|| ApiError::internal("a message is gone"))?;
+        let msg = taken
+            .ok_or_else(|| ApiError::internal("the message of an uploaded file is missing"))?;
         blobs::offload_data(&self.app, tenant, msg).await
     }
 
@@ -132,12 +134,10 @@ impl SocketConnection {
             shown.encoder.encode(&event, &mut shown.frames);
         }
         for (_, frame) in shown.frames.iter() {
-            let Ok(mut fields) = serde_json::from_str::<Map<String, Value>>(frame) else {
-                continue;
-            };
-            fields.insert("session_id".to_owned(), (*place.key.id).into());
+            let mut text = String::new();
+            write_socket_frame(frame, &place.key.id, None, &mut text);
             // If the client is gone, the read loop notices it.
-            let _ = self.send_text(Value::Object(fields).to_string()).await;
+            let _ = self.send_text(text.trim_end().to_owned()).await;
         }
     }
 }
