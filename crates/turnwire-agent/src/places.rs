@@ -15,12 +15,17 @@ enum EntryKind {
 
 impl EntryKind {
     fn new(role: Role, block: &ContentBlock) -> Self {
-        match (role, block) {
-            (Role::Tool, _) | (_, ContentBlock::ToolResult(_)) => Self::Results,
-            (Role::Assistant, ContentBlock::Hint(_)) | (Role::User | Role::System, _) => {
-                Self::Input
-            }
-            (Role::Assistant, content_blocks!(Text Thinking Data ToolCall Other)) => Self::Answer,
+        match block {
+            ContentBlock::ToolResult(_) => Self::Results,
+            ContentBlock::Hint(_) => match role {
+                Role::Tool => Self::Results,
+                Role::Assistant | Role::User | Role::System => Self::Input,
+            },
+            content_blocks!(Text Thinking Data ToolCall Other) => match role {
+                Role::Tool => Self::Results,
+                Role::Assistant => Self::Answer,
+                Role::User | Role::System => Self::Input,
+            },
         }
     }
 }

@@ -1,4 +1,6 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// Our own enums are matched without `_`, so that the compiler finds the places for a new variant.
+#![warn(clippy::wildcard_enum_match_arm)]
 #![doc = include_str!("../README.md")]
 //!
 //! ## Modules

@@ -154,10 +154,12 @@ fn to_accepted(event: &Event<'_>, data: Option<String>) -> Event<'static> {
 
 /// The original of an event.
 fn restore_original(event: Event<'_>) -> Event<'_> {
-    let original = match (event.rest.raw(ORIGINAL_FIELD), &event.kind) {
-        (Some(original), _) => Some(original.text()),
-        (None, EventKind::Custom(custom)) => from_custom(custom),
-        (None, _) => None,
+    let original = if let Some(original) = event.rest.raw(ORIGINAL_FIELD) {
+        Some(original.text())
+    } else if let EventKind::Custom(custom) = &event.kind {
+        from_custom(custom)
+    } else {
+        None
     };
     // A field of that name without an event belongs to somebody else.
     match original.and_then(|original| Event::from_json(original).ok()) {

@@ -83,26 +83,30 @@ fn text_block_id<'e>(event: &'e Event<'_>) -> Option<&'e str> {
 impl<E: Encode> Encode for StructuredOutputEncoder<E> {
     fn encode(&mut self, event: &Event<'_>, out: &mut Frames) {
         let id = text_block_id(event).filter(|_| !event.is_from_sub_agent());
-        match (&event.kind, id) {
-            (EventKind::TextBlockDelta(delta), Some(id)) => {
+        if let Some(id) = id {
+            if let EventKind::TextBlockDelta(delta) = &event.kind {
                 self.text_delta(event, id, &delta.delta, out);
-            }
-            (_, Some(id)) if self.json_blocks.contains(id) => self.inner.encode(event, out),
-            (_, Some(_)) => self.buffered.push(event.clone().into_owned()),
-            (EventKind::ReplyEnd(end), None) if !event.is_from_sub_agent() => {
-                if let Some(output) = &end.structured_output {
-                    self.buffered.clear();
-                    if self.json_blocks.is_empty() {
-                        let block = Box::new(TextBlock::new(output.text()).into());
-                        let text = Event::new(event.reply_id.to_string(), Block { block });
-                        self.inner.encode(&text, out);
-                    }
-                }
-                self.release(|_| true, out);
+            } else if self.json_blocks.contains(id) {
                 self.inner.encode(event, out);
+            } else {
+                self.buffered.push(event.clone().into_owned());
             }
-            _ => self.inner.encode(event, out),
+            return;
         }
+        if let EventKind::ReplyEnd(end) = &event.kind
+            && !event.is_from_sub_agent()
+        {
+            if let Some(output) = &end.structured_output {
+                self.buffered.clear();
+                if self.json_blocks.is_empty() {
+                    let block = Box::new(TextBlock::new(output.text()).into());
+                    let text = Event::new(event.reply_id.to_string(), Block { block });
+                    self.inner.encode(&text, out);
+                }
+            }
+            self.release(|_| true, out);
+        }
+        self.inner.encode(event, out);
     }
 
     fn fail(&mut self, failure: &StreamFailure, out: &mut Frames) {

@@ -92,7 +92,7 @@ impl AgentLoop<'_> {
             options.remove(ModelOption::ToolChoice);
             options.remove(ModelOption::ParallelToolCalls);
         }
-        let (mut output, mut veil) = (None, None);
+        let (mut output, mut rewriter) = (None, None);
         match self.answer_schema() {
             Some(shape) if self.has_native_output(&options) => {
                 let format = options.response_format.take();
@@ -117,7 +117,7 @@ impl AgentLoop<'_> {
                 }
                 options.remove(ModelOption::ResponseFormat);
                 options.forget_original(ModelOption::ToolChoice);
-                veil = Some(AnswerToolRewriter::new(answer.name.clone(), &self.block_prefix()));
+                rewriter = Some(AnswerToolRewriter::new(answer.name.clone(), &self.block_prefix()));
                 specs.push(answer);
             }
             None => {}
@@ -133,7 +133,7 @@ impl AgentLoop<'_> {
         for middleware in self.config.middleware.iter() {
             middleware.before_model(&mut request, &self.context).await;
         }
-        Ok((request, veil))
+        Ok((request, rewriter))
     }
 
     /// Adds the hints of the middleware. A repeated model call does not add them again.
@@ -153,7 +153,7 @@ impl AgentLoop<'_> {
     /// Calls the model, and commits its events as they arrive.
     pub(super) async fn call_model(&mut self, tools: OfferedTools) -> Result<Flow, AgentError> {
         self.has_unread_hints = false;
-        let (request, mut veil) = self.build_request(tools).await?;
+        let (request, mut rewriter) = self.build_request(tools).await?;
         if self.context.stop_reason().is_some() {
             return Err(AgentError::Stopped);
         }
@@ -211,8 +211,8 @@ impl AgentLoop<'_> {
             let events = events.into_iter().flat_map(|event| custom_calls.read_event(event));
             let events = events.map(|event| call_groups.add_group(event));
             let events = events.map(|event| call_ids.rewrite_ids(event));
-            let events = match &mut veil {
-                Some(veil) => events.map(|event| veil.rewrite(event)).collect(),
+            let events = match &mut rewriter {
+                Some(rewriter) => events.map(|event| rewriter.rewrite(event)).collect(),
                 None => events.collect(),
             };
             let events = self.filter_and_apply(events);
@@ -344,13 +344,13 @@ fn join_prefill_blocks(msg: Msg) -> Msg {
     }
     let mut blocks: Vec<ContentBlock> = Vec::new();
     for block in msg.content() {
-        match (blocks.last_mut(), block) {
-            (Some(ContentBlock::Text(begun)), ContentBlock::Text(next))
-                if begun.rest.raw(PREFILL).is_some() =>
-            {
-                begun.text.push_str(&next.text);
-            }
-            _ => blocks.push(block.clone()),
+        if let Some(ContentBlock::Text(begun)) = blocks.last_mut()
+            && begun.rest.raw(PREFILL).is_some()
+            && let ContentBlock::Text(next) = block
+        {
+            begun.text.push_str(&next.text);
+        } else {
+            blocks.push(block.clone());
         }
     }
     msg.to_builder().content(blocks).build().unwrap_or(msg)

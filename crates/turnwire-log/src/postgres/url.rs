@@ -110,10 +110,10 @@ impl DatabaseUrl {
     }
 
     pub(super) fn tls(&self) -> Result<Tls> {
-        match self.config.get_ssl_mode() {
-            SslMode::Disable => Ok(Tls::NONE),
-            _ => Tls::new(self.root_file.as_deref()),
+        if self.config.get_ssl_mode() == SslMode::Disable {
+            return Ok(Tls::NONE);
         }
+        Tls::new(self.root_file.as_deref())
     }
 }
 

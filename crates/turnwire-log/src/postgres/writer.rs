@@ -141,12 +141,12 @@ impl Writer {
         let shared = Arc::clone(&self.shared);
         let database = &shared.database;
         if !self.is_regular(append) {
-            return Err(match append::explain_refusal(database, append).await {
-                Error::OutOfOrder if append.lines.is_some() => {
-                    Error::Store("the append has another number of lines than it says".to_owned())
-                }
-                refusal => refusal,
-            });
+            let refusal = append::explain_refusal(database, append).await;
+            if append.lines.is_some() && matches!(refusal, Error::OutOfOrder) {
+                let why = "the append has another number of lines than it says";
+                return Err(Error::Store(why.to_owned()));
+            }
+            return Err(refusal);
         }
         match self.write_chains(&[Chain::new(append)]).await {
             Ok(written) if !written.is_empty() => Ok(()),

@@ -44,6 +44,7 @@ impl SqliteError {
 }
 
 /// The code of an SQLite error.
+#[expect(clippy::wildcard_enum_match_arm, reason = "an enum of rusqlite's")]
 pub(super) fn error_code(error: &rusqlite::Error) -> Option<ErrorCode> {
     match error {
         rusqlite::Error::SqliteFailure(error, _) | rusqlite::Error::SqlInputError { error, .. } => {
@@ -69,6 +70,7 @@ pub(super) fn concerns_one_request(error: &rusqlite::Error) -> bool {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "an enum of rusqlite's")]
 pub(super) fn from_sqlite(file: &Path, error: &rusqlite::Error) -> Error {
     let at = file.display();
     let Some(code) = error_code(error) else { return damaged_column(file, error) };
@@ -99,6 +101,7 @@ pub(super) fn from_sqlite(file: &Path, error: &rusqlite::Error) -> Error {
 }
 
 /// A column holds something that is never written there.
+#[expect(clippy::wildcard_enum_match_arm, reason = "an enum of rusqlite's")]
 fn damaged_column(file: &Path, error: &rusqlite::Error) -> Error {
     match error {
         rusqlite::Error::FromSqlConversionFailure(..)
@@ -114,6 +117,7 @@ fn damaged_column(file: &Path, error: &rusqlite::Error) -> Error {
 }
 
 /// An error of the system about a file.
+#[expect(clippy::wildcard_enum_match_arm, reason = "an enum of the standard library")]
 pub(super) fn from_io(file: &Path, doing: &str, error: &io::Error) -> Error {
     let sentence = format!("cannot {doing} {}: {error}", file.display());
     match error.kind() {

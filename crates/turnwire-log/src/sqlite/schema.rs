@@ -250,7 +250,9 @@ fn objects(conn: &Connection) -> rusqlite::Result<BTreeSet<Object>> {
         Ok::<_, rusqlite::Error>(match row.get_ref(column)? {
             ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
             ValueRef::Null => String::new(),
-            other => format!("{other:?}"),
+            other @ (ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Blob(_)) => {
+                format!("{other:?}")
+            }
         })
     };
     conn.prepare("SELECT name, type, tbl_name, sql FROM sqlite_schema")?
