@@ -134,8 +134,9 @@ impl PostgresStore {
 
     fn connect(url: &str, wanted: Wanted) -> Result<Arc<Shared>> {
         let mut random = [0; 1];
-        getrandom::fill(&mut random)
-            .map_err(|error| Error::Store(format!("no random numbers from the system: {error}")))?;
+        getrandom::fill(&mut random).map_err(|error| {
+            Error::Store(format!("the system returned no random numbers: {error}"))
+        })?;
         Ok(Arc::new(Shared {
             database: Database::new(&DatabaseUrl::parse(url, wanted)?)?,
             shard: i64::from(random[0]) % totals::SHARDS,

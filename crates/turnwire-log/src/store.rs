@@ -364,7 +364,7 @@ pub struct RetentionReport {
 pub fn new_epoch() -> Result<String> {
     let mut random = [0; 16];
     getrandom::fill(&mut random)
-        .map_err(|error| Error::Store(format!("no random numbers from the system: {error}")))?;
+        .map_err(|error| Error::Store(format!("the system returned no random numbers: {error}")))?;
     let alphabet = b"abcdefghijklmnopqrstuvwxyz234567";
     let letters = random.iter().filter_map(|byte| alphabet.get(usize::from(byte % 32)));
     Ok(letters.map(|&letter| char::from(letter)).collect())

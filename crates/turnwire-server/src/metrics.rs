@@ -101,12 +101,12 @@ impl Metrics {
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("turnwire");
         let requests = Family::<RequestLabels, Counter>::default();
-        registry.register("http_requests", "Requests that were answered", requests.clone());
+        registry.register("http_requests", "HTTP requests with a response", requests.clone());
         let durations =
             Family::<RouteLabels, Histogram>::new_with_constructor(|| Histogram::new(BUCKETS));
         registry.register_with_unit(
             "http_request_duration",
-            "From the head of a request to the head of its answer",
+            "Time from the headers of a request to the headers of its response",
             Unit::Seconds,
             durations.clone(),
         );
@@ -124,9 +124,12 @@ impl Metrics {
             registry.register(name, help, counter.clone());
             counter
         };
-        let events_stored = counter("events_stored", "Events from elsewhere that became durable");
-        let events_repeated = counter("events_repeated", "Events that were there already");
-        let events_refused = counter("events_refused", "Events that did not fit");
+        let events_stored =
+            counter("events_stored", "Events of external producers that were stored");
+        let events_repeated =
+            counter("events_repeated", "Events of external producers that were already stored");
+        let events_refused =
+            counter("events_refused", "Events of external producers that were refused");
         let slow_clients =
             counter("slow_clients", "Connections closed because the client was too slow");
         let bytes_sent = counter("bytes_sent", "Bytes sent, before TLS");

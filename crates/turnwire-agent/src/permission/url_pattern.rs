@@ -199,7 +199,7 @@ fn host_and_port(authority: &str) -> Result<(HostPattern, PortPattern), PatternE
         }
         host => {
             let parsed = Host::parse(host)
-                .map_err(|why| PatternError::new(format!("`{host}` is no host: {why}")))?;
+                .map_err(|why| PatternError::new(format!("invalid host `{host}`: {why}")))?;
             HostPattern::Exact(canonical_host(&parsed))
         }
     };

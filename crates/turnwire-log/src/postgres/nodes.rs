@@ -94,8 +94,9 @@ impl ClusterStore for PostgresStore {
 
     async fn secret(&self) -> Result<Vec<u8>> {
         let mut random = vec![0; 32];
-        getrandom::fill(&mut random)
-            .map_err(|error| Error::Store(format!("no random numbers from the system: {error}")))?;
+        getrandom::fill(&mut random).map_err(|error| {
+            Error::Store(format!("the system returned no random numbers: {error}"))
+        })?;
         let sql = "WITH new AS (
                        INSERT INTO turnwire.cluster (one, secret) VALUES (true, $1) ON CONFLICT DO NOTHING RETURNING secret)
                    SELECT secret FROM new UNION ALL SELECT secret FROM turnwire.cluster";

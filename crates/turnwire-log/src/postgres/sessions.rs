@@ -374,8 +374,9 @@ async fn acquire_in(
     }
     let current = "SELECT n.node FROM turnwire.sessions s JOIN turnwire.nodes n ON n.id = s.owner WHERE s.no = $1";
     let rows = tx.query(current, &params[..1]).await?;
-    let node =
-        rows.first().ok_or_else(|| Error::Store("the owner of a session is gone".to_owned()))?;
+    let node = rows.first().ok_or_else(|| {
+        Error::Store("the node that owns the session is not in the database".to_owned())
+    })?;
     Err(Error::Owned(Box::new(from_json(node.try_get(0)?)?)).into())
 }
 

@@ -74,7 +74,8 @@ impl SharedTicket {
         if super::is_expired(maker.expires_at, now) {
             return Err(super::expired_error());
         }
-        let text = random_text().ok_or_else(|| ApiError::internal("no random numbers"))?;
+        let text = random_text()
+            .ok_or_else(|| ApiError::internal("the system returned no random numbers"))?;
         let left = maker.expires_at.map(|at| at.saturating_duration_since(now));
         let expires = left.map(|left| {
             (u64::try_from(left.as_millis()).unwrap_or(u64::MAX), Timestamp::now().as_millisecond())

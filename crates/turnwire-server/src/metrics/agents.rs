@@ -55,21 +55,25 @@ impl AgentMetrics {
             first_token: Family::new_with_constructor(histogram),
             duration: Family::new_with_constructor(histogram),
         };
-        registry.register("replies", "Replies of agents here that have ended", own.replies.clone());
-        let help = "Replies that an agent works on; one that waits for somebody is none";
+        registry.register(
+            "replies",
+            "Finished replies of agents on this server",
+            own.replies.clone(),
+        );
+        let help = "Replies in progress, without those that wait for a client";
         registry.register("replies_running", help, own.running.clone());
-        registry.register("tokens", "Tokens that models counted", own.tokens.clone());
-        let help = "What the tokens cost, by the prices of the settings";
+        registry.register("tokens", "Tokens reported by models", own.tokens.clone());
+        let help = "Cost of the tokens, at the prices in the settings";
         registry.register("cost", help, own.cost.clone());
         registry.register_with_unit(
             "model_first_token",
-            "From the moment a model is asked until it says something",
+            "Time from the request to a model to its first token",
             Unit::Seconds,
             own.first_token.clone(),
         );
         registry.register_with_unit(
             "model_call_duration",
-            "From the moment a model is asked until its answer has ended",
+            "Time from the request to a model to the end of its response",
             Unit::Seconds,
             own.duration.clone(),
         );
