@@ -114,8 +114,8 @@ impl McpServer {
         Self::new(name, McpTransport::Remote(RemoteConfig { url, headers: Vec::new() }))
     }
 
-    fn new(name: String, way: McpTransport) -> Self {
-        Self { name, transport: way, start_limit: START_LIMIT, call_limit: CALL_LIMIT }
+    fn new(name: String, transport: McpTransport) -> Self {
+        Self { name, transport, start_limit: START_LIMIT, call_limit: CALL_LIMIT }
     }
 
     /// The name: the part before the `/` in the names of its tools.
@@ -182,13 +182,13 @@ impl McpServer {
 /// Hides settings and the address, which may be secret.
 impl fmt::Debug for McpServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let way = match &self.transport {
+        let transport = match &self.transport {
             McpTransport::Child(_) => "child",
             McpTransport::Remote(_) => "remote",
         };
         f.debug_struct("McpServer")
             .field("name", &self.name)
-            .field("way", &way)
+            .field("transport", &transport)
             .finish_non_exhaustive()
     }
 }

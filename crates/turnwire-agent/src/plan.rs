@@ -238,8 +238,8 @@ fn denial_text(input: Option<&Event<'_>>, call: &str) -> String {
     }
     let reason: Option<String> = result.rest.get("message").ok().flatten();
     let reason = reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
-    let told = "The user did not allow this call.";
-    reason.map_or_else(|| told.to_owned(), |reason| format!("{told} Reason: {reason}"))
+    let text = "The user did not allow this call.";
+    reason.map_or_else(|| text.to_owned(), |reason| format!("{text} Reason: {reason}"))
 }
 
 /// Whether the server gave this answer because nobody else did in time.
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn the_model_is_told_why_a_call_was_not_allowed_and_an_expired_question_is_no_decision() {
-        let told = |metadata: &str, message: &str| {
+        let text_of_answer = |metadata: &str, message: &str| {
             let event = format!(
                 r#"{{"type":"USER_CONFIRM_RESULT","reply_id":"r","metadata":{metadata},"confirm_results":
                 [{{"confirmed":false,"tool_call":{{"type":"tool_call","id":"c","name":"t","input":""}}{message}}}]}}"#
@@ -341,10 +341,13 @@ mod tests {
         let unknown = "This call was not allowed.";
         assert_eq!(denial_text(None, "c"), unknown);
         let denied = ("The user did not allow this call.".to_owned(), unknown.to_owned());
-        assert_eq!(told("{}", ""), denied);
+        assert_eq!(text_of_answer("{}", ""), denied);
         let reason = r#","message":" too expensive ""#;
-        assert_eq!(told("{}", reason).0, "The user did not allow this call. Reason: too expensive");
-        let expired = told(r#"{"reason":"timeout"}"#, "").0;
+        assert_eq!(
+            text_of_answer("{}", reason).0,
+            "The user did not allow this call. Reason: too expensive"
+        );
+        let expired = text_of_answer(r#"{"reason":"timeout"}"#, "").0;
         assert_eq!(expired, "Nobody answered in time: the question expired. The call has not run.");
     }
 

@@ -327,8 +327,8 @@ mod tests {
     #[test]
     fn the_last_text_counts() {
         let any = shape(r#"{"type":"object"}"#);
-        let talk: Vec<ContentBlock> = vec!["Here: {".into(), r#"{"a":1}"#.into()];
-        assert_eq!(any.parse_reply(&Msg::assistant("a", talk)).unwrap().text(), r#"{"a":1}"#);
+        let prose: Vec<ContentBlock> = vec!["Here: {".into(), r#"{"a":1}"#.into()];
+        assert_eq!(any.parse_reply(&Msg::assistant("a", prose)).unwrap().text(), r#"{"a":1}"#);
         let before: Vec<ContentBlock> = vec![r#"{"a":1}"#.into(), HintBlock::new("no").into()];
         assert_eq!(
             any.parse_reply(&Msg::assistant("a", before)).unwrap_err().to_string(),

@@ -168,7 +168,7 @@ impl SqliteStore {
             max_bytes: AtomicU64::new(options.max_bytes.unwrap_or(u64::MAX)),
             file,
         });
-        let (jobs, asked) = mpsc::channel();
+        let (jobs, received_jobs) = mpsc::channel();
         let (written, seen) = mpsc::sync_channel(1);
         let writer = Writer::new(
             Arc::clone(&shared),
@@ -181,7 +181,7 @@ impl SqliteStore {
         .with_runtime(tokio::runtime::Handle::try_current().ok());
         let checkpoints = Arc::clone(&shared);
         let threads = vec![
-            start_thread("turnwire-writer", move || writer.run(&asked))?,
+            start_thread("turnwire-writer", move || writer.run(&received_jobs))?,
             start_thread("turnwire-checkpoint", move || checkpoint::run(&checkpoints, &seen))?,
         ];
         Ok(Self {

@@ -157,8 +157,9 @@ async fn offload_block(app: &App, tenant: &str, block: &mut DataBlock) -> Result
     let Some(bytes) = decode_whole(block) else { return Ok(()) };
     let bytes = Bytes::from(bytes.map_err(OffloadError::InvalidBase64)?);
     let media_type = block.media_type().map(media_type::essence_or_unknown);
-    let said = media_type.as_deref().unwrap_or(media_type::UNKNOWN);
-    let stored = store_blob(app, tenant, said, bytes).await.map_err(OffloadError::Rejected)?;
+    let declared_type = media_type.as_deref().unwrap_or(media_type::UNKNOWN);
+    let stored =
+        store_blob(app, tenant, declared_type, bytes).await.map_err(OffloadError::Rejected)?;
     let url = blob_url(&app.config, &stored.hash);
     block.source = Source::url(url, media_type);
     Ok(())

@@ -166,7 +166,7 @@ async fn read_commands(
     let heartbeat = app.config.limits.heartbeat.0;
     let mut ping = interval_at(Instant::now() + heartbeat, heartbeat);
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut heard = Instant::now();
+    let mut last_received = Instant::now();
     let mut rate = MessageRate::new(app.config.limits.websocket_messages_per_second);
     let time_limit = app.config.limits.headers_timeout.0;
     let credentials = sleep_until(Instant::now() + time_limit);
@@ -204,7 +204,7 @@ async fn read_commands(
             _ = ping.tick() => {
                 // While something waits to be written, the write timeout applies instead.
                 let is_quiet = connection.out.capacity() == connection.out.max_capacity();
-                if is_quiet && heard.elapsed() >= heartbeat * 2 {
+                if is_quiet && last_received.elapsed() >= heartbeat * 2 {
                     return Some(CloseReason { code: code::SILENT, reason: "no pong received" });
                 }
                 connection.out.try_send(Outgoing::Ping).ok();
@@ -248,7 +248,7 @@ async fn read_commands(
             connection.with_unread_bytes(UnreadBytes::clear);
         }
         // Nothing is read while a command runs.
-        heard = Instant::now();
+        last_received = Instant::now();
     }
 }
 

@@ -318,8 +318,8 @@ impl ModelOptions {
     /// `include`. `wire` is the protocol of the model, and `passed` are the options that reach it.
     pub fn check_answer(&self, wire: &str, passed: &Self) -> Result<()> {
         let is_same = self.is_from(wire);
-        let asked = self.protocol_values().into_iter().zip(passed.protocol_values());
-        let mut missing = asked.filter(|(_, (_, passed))| !is_same || passed.is_none());
+        let requested = self.protocol_values().into_iter().zip(passed.protocol_values());
+        let mut missing = requested.filter(|(_, (_, passed))| !is_same || passed.is_none());
         let first = missing.find_map(|((option, value), _)| Some((option, value?)));
         let Some((option, value)) = first else { return Ok(()) };
         let why = if is_same {

@@ -49,11 +49,11 @@ impl McpConnection {
 
     /// The open connection; connects if necessary.
     pub(super) async fn client(&self) -> Result<LiveClient, McpError> {
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         let mut state = self.state.lock().await;
         // A caller that waited during a failed attempt does not try again.
         if let Some((at, why)) = &state.last_failure
-            && *at >= asked
+            && *at >= requested_at
         {
             return Err(why.clone());
         }
@@ -61,7 +61,10 @@ impl McpConnection {
             if self.is_alive(live).await {
                 return Ok(live.clone());
             }
-            tracing::warn!(server = self.server(), "MCP server is gone; reconnecting");
+            tracing::warn!(
+                server = self.server(),
+                "lost the connection to the MCP server; reconnecting"
+            );
             state.client = None;
         }
         let opened = tokio::time::timeout(self.server.start_limit, self.connect()).await;
@@ -169,8 +172,9 @@ impl McpConnection {
                 service.serve(process).await
             }
             McpTransport::Remote(remote) => {
-                let way = remote::transport(remote).map_err(|why| McpError::new(name, why))?;
-                service.serve(way).await
+                let transport =
+                    remote::transport(remote).map_err(|why| McpError::new(name, why))?;
+                service.serve(transport).await
             }
         };
         live.map(Arc::new).map_err(|error| McpError::new(name, connect_failure(&error)))

@@ -105,15 +105,15 @@ impl ScriptedModel {
     }
 
     fn next_answer(&self, messages: &[Msg]) -> Vec<ScriptStep> {
-        let mut asked = self.requests.lock();
+        let mut requests = self.requests.lock();
         let nth = if self.by_history {
             let rounds =
                 |msg: &Msg| msg.tool_calls().filter(|(_, result)| result.is_some()).count();
             messages.last().map_or(0, rounds)
         } else {
-            asked.len()
+            requests.len()
         };
-        asked.push(messages.to_vec());
+        requests.push(messages.to_vec());
         self.answers.get(nth).cloned().unwrap_or_default()
     }
 }

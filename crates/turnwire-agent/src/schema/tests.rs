@@ -22,9 +22,9 @@ fn chain(links: usize, apply_twice: impl Fn(Value) -> Value) -> Value {
     json!({"$defs": definitions, "$ref": format!("#/$defs/d{links}")})
 }
 
-type Way = (&'static str, fn(Value) -> Value);
+type NestedApplication = (&'static str, fn(Value) -> Value);
 
-fn ways_to_apply_twice() -> Vec<Way> {
+fn nested_applications() -> Vec<NestedApplication> {
     vec![
         ("anyOf", |a| json!({"anyOf": [a, a]})),
         ("allOf", |a| json!({"allOf": [a, a]})),
@@ -44,7 +44,7 @@ fn ways_to_apply_twice() -> Vec<Way> {
 
 #[test]
 fn a_schema_that_doubles_with_each_reference_is_refused() {
-    for (name, apply_twice) in ways_to_apply_twice() {
+    for (name, apply_twice) in nested_applications() {
         let refused = compile(&chain(30, apply_twice));
         assert!(matches!(refused, Err(SchemaError::TooLarge(_))), "{name}: {refused:?}");
         assert!(compile(&chain(6, apply_twice)).is_ok(), "{name}");

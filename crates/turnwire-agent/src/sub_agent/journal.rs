@@ -96,7 +96,7 @@ impl SubAgentJournal {
             Ok(()) => "it returned without ending its reply".to_owned(),
             Err(AgentError::Failed(why)) => why,
             // The parent gets the same error.
-            Err(halt @ (AgentError::Stopped | AgentError::LogLost(_))) => halt.to_string(),
+            Err(error @ (AgentError::Stopped | AgentError::LogLost(_))) => error.to_string(),
         };
         let closing = self.closing_events(&why);
         self.context.send(UpdateContent::FinalEvents(closing)).await;
@@ -245,17 +245,17 @@ fn final_output(reply: &Msg) -> ToolOutput {
     };
     let content = reply.content();
     let from = content.iter().rposition(is_call).map_or(0, |at| at + 1);
-    let given = match ToolOutput::from_parts(result_parts(content.get(from..).unwrap_or_default()))
+    let output = match ToolOutput::from_parts(result_parts(content.get(from..).unwrap_or_default()))
     {
         ToolOutput::Empty => ToolOutput::from_parts(result_parts(content)),
-        given @ (ToolOutput::Text(_)
+        output @ (ToolOutput::Text(_)
         | ToolOutput::Parts(_)
         | ToolOutput::Background(_)
-        | ToolOutput::Waiting) => given,
+        | ToolOutput::Waiting) => output,
     };
-    match (given, reply.structured_output()) {
+    match (output, reply.structured_output()) {
         (ToolOutput::Empty, Some(output)) => ToolOutput::Text(output.text().to_owned()),
-        (given, _) => given,
+        (output, _) => output,
     }
 }
 

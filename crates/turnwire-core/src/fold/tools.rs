@@ -157,10 +157,10 @@ impl Fold<'_> {
         self.change_known_calls(
             &ask.tool_calls,
             |call| &call.id,
-            |call, asked| {
+            |call, requested| {
                 if call.state != ToolCallState::Finished {
                     call.state = ToolCallState::Asking;
-                    call.suggested_rules.clone_from(&asked.suggested_rules);
+                    call.suggested_rules.clone_from(&requested.suggested_rules);
                 }
             },
         )

@@ -57,7 +57,7 @@ pub(super) async fn events_are_dense_and_in_order(harness: &mut Harness) {
         other.check(store).await;
     });
     // An owner that continues after the store was opened again.
-    let mut owner = Owner::of(harness.store(), owner.record(harness.store()).await).await;
+    let mut owner = Owner::acquire(harness.store(), owner.record(harness.store()).await).await;
     harness.store().append(owner.events(3)).await.unwrap();
     assert_durable!(harness, |store| owner.check(store).await);
 }
@@ -124,7 +124,7 @@ pub(super) async fn an_append_that_does_not_go_on_from_the_end_writes_nothing(
         assert_refused!(store.append(append).await, Error::OutOfOrder);
     }
     let empty = store.create_session(new("t", "empty", 0)).await.unwrap().0;
-    let empty = Owner::of(store, empty).await;
+    let empty = Owner::acquire(store, empty).await;
     let append = Append { lines: Some(lines(empty.no, 2, 1)), ..empty.nothing() };
     assert_refused!(store.append(append).await, Error::OutOfOrder);
     assert_durable!(harness, |store| {
@@ -132,7 +132,7 @@ pub(super) async fn an_append_that_does_not_go_on_from_the_end_writes_nothing(
         empty.check(store).await;
     });
     // Only the bad append was refused: a correct one is accepted.
-    let mut owner = Owner::of(harness.store(), owner.record(harness.store()).await).await;
+    let mut owner = Owner::acquire(harness.store(), owner.record(harness.store()).await).await;
     harness.store().append(owner.events(1)).await.unwrap();
     assert_durable!(harness, |store| owner.check(store).await);
 }
@@ -165,7 +165,7 @@ pub(super) async fn what_is_queued_behind_a_failed_append_fails_too(harness: &mu
 
     // A new owner depends on no failed append.
     assert_refused!(store.append(lost.events(1)).await, Error::OutOfOrder);
-    let owner = Owner::of(store, owner.record(store).await).await;
+    let owner = Owner::acquire(store, owner.record(store).await).await;
     store.append(owner.nothing()).await.unwrap();
     assert_durable!(harness, |store| assert_unchanged(store, &owner).await);
 }
@@ -206,7 +206,7 @@ pub(super) async fn a_failure_in_one_session_leaves_the_others_alone(harness: &m
     let deleted = Owner::new(store, "t", "deleted").await;
     store.delete_session(deleted.no).await.unwrap();
     let outdated = Owner::new(store, "t", "taken").await;
-    let taken = Owner::of(store, outdated.record(store).await).await;
+    let taken = Owner::acquire(store, outdated.record(store).await).await;
     let mut good = Owner::new(store, "t", "good").await;
     let bad = session_with_content(store, "bad").await;
     let (mut fine, mut refused) = (Vec::new(), Vec::new());

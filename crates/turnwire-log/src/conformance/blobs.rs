@@ -224,8 +224,8 @@ pub(super) async fn a_blob_stays_while_a_session_refers_to_it(harness: &mut Harn
     put_blob(store, "u", [1; 32], 1).await;
     let mut owner = Owner::new(store, "t", "s").await;
     store.append(event(&mut owner, [1; 32])).await.unwrap();
-    let said = message("m", 1, 1, &url([2; 32]));
-    store.append(Append { messages: vec![said], ..owner.nothing() }).await.unwrap();
+    let referring = message("m", 1, 1, &url([2; 32]));
+    store.append(Append { messages: vec![referring], ..owner.nothing() }).await.unwrap();
     store.append(Append { enqueue: vec![queued([3; 32])], ..owner.nothing() }).await.unwrap();
     let made = crate::store::NewSession { metadata: metadata([4; 32]), ..new("t", "made", 0) };
     let made = store.create_session(made).await.unwrap().0;
@@ -237,7 +237,7 @@ pub(super) async fn a_blob_stays_while_a_session_refers_to_it(harness: &mut Harn
     store.replace_messages(owner.no, vec![again]).await.unwrap();
     // A refused append refers to nothing.
     let old = owner.clone();
-    let mut owner = Owner::of(store, owner.record(store).await).await;
+    let mut owner = Owner::acquire(store, owner.record(store).await).await;
     let mut late = old.clone();
     assert_refused!(store.append(event(&mut late, [8; 32])).await, Error::Fenced);
     let gap = Append {

@@ -56,9 +56,13 @@ pub(super) async fn what_was_written_together_is_seen_together(harness: &mut Har
                 assert!(before.head <= known, "events to {}, messages to {known}", before.head);
                 assert!(known <= after.head, "messages to {known}, events to {}", after.head);
                 assert_eq!(before.state.usage.output_tokens.unsigned_abs(), before.head.get());
-                let asked =
+                let known_key =
                     store.find_idempotency_record("t", &before.head.to_string()).await.unwrap();
-                assert!(asked.is_some() || before.head.is_empty(), "no key for {}", before.head);
+                assert!(
+                    known_key.is_some() || before.head.is_empty(),
+                    "no key for {}",
+                    before.head
+                );
                 if finished {
                     break;
                 }

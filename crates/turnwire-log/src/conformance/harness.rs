@@ -136,11 +136,11 @@ pub(super) struct Owner {
 impl Owner {
     /// Creates a session and acquires its lease.
     pub(super) async fn new(store: &dyn Store, tenant: &str, id: &str) -> Self {
-        Self::of(store, store.create_session(new(tenant, id, 0)).await.unwrap().0).await
+        Self::acquire(store, store.create_session(new(tenant, id, 0)).await.unwrap().0).await
     }
 
     /// Acquires the lease of an existing session.
-    pub(super) async fn of(store: &dyn Store, record: SessionRecord) -> Self {
+    pub(super) async fn acquire(store: &dyn Store, record: SessionRecord) -> Self {
         let fence = store.acquire_lease(record.number, "owner").await.unwrap().fence;
         Self { key: record.key, no: record.number, fence, last: record.head.get(), now_ms: 0 }
     }

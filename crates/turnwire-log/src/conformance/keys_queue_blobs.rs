@@ -85,7 +85,7 @@ pub(super) async fn the_queue_keeps_its_order(harness: &mut Harness) {
         let expected = ["z", "a", "m '\" 日本\0"].map(queued);
         assert_eq!(store.list_queued(owner.no).await.unwrap(), expected);
     });
-    let mut owner = Owner::of(harness.store(), owner.record(harness.store()).await).await;
+    let mut owner = Owner::acquire(harness.store(), owner.record(harness.store()).await).await;
     let append = owner.events(1);
     let append = Append {
         enqueue: vec![queued("last")],
@@ -105,7 +105,7 @@ pub(super) async fn the_queue_changes_with_its_append_or_not_at_all(harness: &mu
     let old = Owner::new(store, "t", "s").await;
     let enqueue = ["a", "b", "c"].map(queued).into();
     store.append(Append { enqueue, ..old.nothing() }).await.unwrap();
-    let owner = Owner::of(store, old.record(store).await).await;
+    let owner = Owner::acquire(store, old.record(store).await).await;
     let change = |owner: &Owner| Append {
         enqueue: vec![queued("d")],
         dequeue: vec!["b".to_owned()],

@@ -37,7 +37,7 @@ pub(super) async fn an_outdated_owner_is_fenced_and_writes_nothing(harness: &mut
     harness.store().append(Append { enqueue: vec![queued], ..append }).await.unwrap();
     harness.store().append(old.reply(2, "n", "more")).await.unwrap();
     let record = old.record(harness.store()).await;
-    let new = Owner::of(harness.store(), record.clone()).await;
+    let new = Owner::acquire(harness.store(), record.clone()).await;
     assert_durable!(harness, |store| {
         let mut late = old.clone();
         assert_refused!(store.append(late.events(1)).await, Error::Fenced);
@@ -49,7 +49,7 @@ pub(super) async fn an_outdated_owner_is_fenced_and_writes_nothing(harness: &mut
         assert_refused!(store.append(Append { state, dequeue, ..append }).await, Error::Fenced);
         assert_unchanged(store, &new).await;
     });
-    let mut new = Owner::of(harness.store(), record).await;
+    let mut new = Owner::acquire(harness.store(), record).await;
     harness.store().append(new.events(2)).await.unwrap();
     assert_durable!(harness, |store| new.check(store).await);
 }
@@ -144,7 +144,7 @@ pub(super) async fn a_fenced_append_does_not_disturb_the_new_owner(harness: &mut
     let store = harness.store();
     let mut old = Owner::new(store, "t", "s").await;
     store.append(old.events(2)).await.unwrap();
-    let mut new = Owner::of(store, old.record(store).await).await;
+    let mut new = Owner::acquire(store, old.record(store).await).await;
     let mut pending = Vec::new();
     for _ in 0..10 {
         let late = (store.append(old.events(1)), store.append(old.nothing()));

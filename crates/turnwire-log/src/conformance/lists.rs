@@ -86,7 +86,7 @@ pub(super) async fn a_change_between_two_pages_hides_no_other_session(harness: &
     for at in 0..9 {
         let (record, _) =
             harness.store().create_session(new("t", &at.to_string(), at)).await.unwrap();
-        owners.push(Owner::of(harness.store(), record).await);
+        owners.push(Owner::acquire(harness.store(), record).await);
     }
     let mut query = SessionQuery { limit: 3, ..all_of("t") };
     let first = harness.store().list_sessions(&query).await.unwrap();
@@ -108,7 +108,7 @@ pub(super) async fn a_list_is_of_one_tenant_and_of_one_status(harness: &mut Harn
         for at in 0..12 {
             let store = harness.store();
             let (record, _) = store.create_session(new(tenant, &at.to_string(), 0)).await.unwrap();
-            let mut owner = Owner::of(store, record).await;
+            let mut owner = Owner::acquire(store, record).await;
             owner.now_ms = i64::try_from(at).unwrap() + 1;
             let status = all[at % 3];
             let state = match status {
@@ -251,7 +251,7 @@ pub(super) async fn a_state_comes_back_as_it_was_written(harness: &mut Harness) 
     harness.store().append(Append { state: Some(state.clone()), ..append }).await.unwrap();
     harness.store().append(owner.events(2)).await.unwrap();
     assert_durable!(harness, |store| assert_eq!(owner.record(store).await.state, state));
-    let owner = Owner::of(harness.store(), owner.record(harness.store()).await).await;
+    let owner = Owner::acquire(harness.store(), owner.record(harness.store()).await).await;
     let append = owner.nothing();
     let state = Some(SessionState::default());
     harness.store().append(Append { state, ..append }).await.unwrap();
@@ -294,7 +294,7 @@ pub(super) async fn totals_are_those_of_the_sessions_that_are_there(harness: &mu
     {
         let new = crate::store::NewSession { agent: agent.to_owned(), ..new(tenant, id, 0) };
         let (record, _) = harness.store().create_session(new).await.unwrap();
-        owners.push(Owner::of(harness.store(), record).await);
+        owners.push(Owner::acquire(harness.store(), record).await);
     }
     for (owner, tokens) in owners.iter_mut().zip([10, 20, 40, 80]) {
         append_usage(harness.store(), owner, 2, Some(9.0)).await;
@@ -320,7 +320,7 @@ pub(super) async fn totals_are_those_of_the_sessions_that_are_there(harness: &mu
     });
     // More than fits, and removed again.
     for owner in &mut owners {
-        *owner = Owner::of(harness.store(), owner.record(harness.store()).await).await;
+        *owner = Owner::acquire(harness.store(), owner.record(harness.store()).await).await;
     }
     for at in [0, 1] {
         append_usage(harness.store(), &mut owners[at], i64::MAX, None).await;

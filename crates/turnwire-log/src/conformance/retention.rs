@@ -102,7 +102,7 @@ pub(super) async fn everything_can_go_and_the_log_goes_on(harness: &mut Harness)
         let again = store.apply_retention(at_most(0)).await.unwrap();
         assert_eq!(again, RetentionReport::default());
     });
-    let mut owner = Owner::of(harness.store(), owner.record(harness.store()).await).await;
+    let mut owner = Owner::acquire(harness.store(), owner.record(harness.store()).await).await;
     assert_eq!(owner.last, 5);
     harness.store().append(owner.reply(3, "c", "")).await.unwrap();
     assert_durable!(harness, |store| assert_begins_at(store, &owner, 6).await);
@@ -121,7 +121,7 @@ pub(super) async fn an_open_reply_stays(harness: &mut Harness) {
     assert_eq!(store.apply_retention(at_most(0)).await.unwrap(), RetentionReport::default());
     assert_durable!(harness, |store| assert_begins_at(store, &owner, 4).await);
     // Once it has ended, it may be deleted.
-    let mut owner = Owner::of(harness.store(), owner.record(harness.store()).await).await;
+    let mut owner = Owner::acquire(harness.store(), owner.record(harness.store()).await).await;
     let append = owner.events(1);
     let messages = vec![message("open", 4, 8, "")];
     let state = Some(SessionState::default());
@@ -262,7 +262,7 @@ pub(super) async fn replies_of_one_append_are_told_apart_or_kept(harness: &mut H
     assert!([1, 4, 7].map(seq).contains(&first), "cut in the middle of a reply, at {first}");
     assert_eq!(done.events, first.get() - 1);
     assert_durable!(harness, |store| assert_begins_at(store, &owner, first.get()).await);
-    let mut owner = Owner::of(harness.store(), owner.record(harness.store()).await).await;
+    let mut owner = Owner::acquire(harness.store(), owner.record(harness.store()).await).await;
     let append = owner.events(1);
     let (state, messages) = (Some(SessionState::default()), vec![message("c", 7, 9, "")]);
     harness.store().append(Append { messages, state, ..append }).await.unwrap();

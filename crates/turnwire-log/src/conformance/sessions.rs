@@ -89,7 +89,7 @@ pub(super) async fn a_fork_is_open_until_it_is_complete(harness: &mut Harness) {
         assert_eq!(again, record);
         assert_eq!(store.list_open_sessions().await.unwrap(), std::slice::from_ref(&record));
     });
-    let owner = Owner::of(harness.store(), record).await;
+    let owner = Owner::acquire(harness.store(), record).await;
     let state = Some(SessionState::default());
     harness.store().append(Append { state, ..owner.nothing() }).await.unwrap();
     assert_durable!(harness, |store| assert_eq!(store.list_open_sessions().await.unwrap(), []));
@@ -257,7 +257,7 @@ pub(super) async fn a_session_made_again_has_nothing_of_the_deleted_one(harness:
         assert_eq!(store.list_messages(made.number, &query).await.unwrap(), []);
         assert_eq!(store.list_queued(made.number).await.unwrap(), []);
     });
-    let mut owner = Owner::of(harness.store(), made).await;
+    let mut owner = Owner::acquire(harness.store(), made).await;
     harness.store().append(owner.events(2)).await.unwrap();
     assert_durable!(harness, |store| owner.check(store).await);
 }

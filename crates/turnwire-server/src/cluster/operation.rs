@@ -59,7 +59,7 @@ pub(crate) struct SessionRef {
 }
 
 impl SessionRef {
-    fn of(session: &Session) -> Self {
+    fn new(session: &Session) -> Self {
         let SessionKey { tenant, id } = session.key().clone();
         Self { tenant, id, number: session.number() }
     }
@@ -151,7 +151,7 @@ impl ClusterNode {
     ) -> Result<CallAnswer, PeerError> {
         let unsendable = |error: serde_json::Error| PeerError::Unreachable(error.to_string());
         let operation = serde_json::value::to_raw_value(operation).map_err(unsendable)?;
-        let call = Call { session: SessionRef::of(session), name: O::NAME.to_owned(), operation };
+        let call = Call { session: SessionRef::new(session), name: O::NAME.to_owned(), operation };
         // A node that hangs does not answer, and is declared dead when its lease has ended.
         let mut peers = self.membership.peers();
         let died = async {
@@ -218,7 +218,7 @@ pub(crate) async fn take_ownership(app: &App, session: &Arc<Session>) -> ApiResu
             Err(Error::Owned(owner)) => owner,
             Err(error) => return Err(error.into()),
         };
-        let released = cluster.peers.post(&owner, "/release", &SessionRef::of(session)).await;
+        let released = cluster.peers.post(&owner, "/release", &SessionRef::new(session)).await;
         if matches!(released, Ok(false)) || Instant::now() + pause >= deadline {
             return Err(Error::Owned(owner).into());
         }

@@ -13,7 +13,7 @@ impl<'de> Deserialize<'de> for ClientOptionsSetting {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Given {
+        enum RawSetting {
             Word(String),
             List(Vec<String>),
         }
@@ -24,13 +24,13 @@ impl<'de> Deserialize<'de> for ClientOptionsSetting {
         };
         let wrong =
             |word: &str| D::Error::custom(format!("invalid option \"{word}\": {}", expected()));
-        match Given::deserialize(from).map_err(|_| D::Error::custom(expected()))? {
-            Given::Word(word) => match word.as_str() {
+        match RawSetting::deserialize(from).map_err(|_| D::Error::custom(expected()))? {
+            RawSetting::Word(word) => match word.as_str() {
                 "all" => Ok(Self(ClientOptions::All)),
                 "none" => Ok(Self(ClientOptions::None)),
                 word => Err(wrong(word)),
             },
-            Given::List(names) => {
+            RawSetting::List(names) => {
                 let option = |name: &String| ModelOption::named(name).ok_or_else(|| wrong(name));
                 let list = names.iter().map(option).collect::<Result<_, _>>()?;
                 Ok(Self(ClientOptions::List(list)))

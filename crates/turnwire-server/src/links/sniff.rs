@@ -72,13 +72,20 @@ const EXTENSIONS: [(&str, &str); 34] = [
 ];
 
 /// The media type of bytes. `told` is what their server sends, `name` the file name.
-pub(super) fn detect_media_type(told: Option<&str>, name: Option<&str>, bytes: &[u8]) -> String {
-    let told = told.and_then(essence).filter(|told| !GENERIC_TYPES.contains(&told.as_str()));
+pub(super) fn detect_media_type(
+    declared: Option<&str>,
+    name: Option<&str>,
+    bytes: &[u8],
+) -> String {
+    let declared =
+        declared.and_then(essence).filter(|declared| !GENERIC_TYPES.contains(&declared.as_str()));
     let seen = sniff_bytes(bytes);
-    match (told, seen) {
+    match (declared, seen) {
         // Servers mix up formats of one family; the bytes decide.
-        (Some(told), Some(seen)) if type_family(&told) == type_family(seen) => seen.to_owned(),
-        (Some(told), _) => told,
+        (Some(declared), Some(seen)) if type_family(&declared) == type_family(seen) => {
+            seen.to_owned()
+        }
+        (Some(declared), _) => declared,
         (None, Some(seen)) => seen.to_owned(),
         (None, None) => match name.and_then(type_by_extension) {
             Some(called) => called.to_owned(),
@@ -122,7 +129,7 @@ mod tests {
     #[test]
     fn bytes_are_what_they_are_said_to_be_unless_they_show_otherwise() {
         let png = b"\x89PNG\r\n\x1a\n....";
-        for (told, name, bytes, expected) in [
+        for (declared, name, bytes, expected) in [
             (Some("image/png"), None, &png[..], "image/png"),
             (Some("Image/JPEG; q=1"), None, png, "image/png"),
             (Some("text/html"), None, png, "text/html"),
@@ -140,7 +147,7 @@ mod tests {
             (None, None, b"RIFF....WEBPVP8 ", "image/webp"),
             (None, None, b"RIFF....WAVEfmt ", "audio/wav"),
         ] {
-            assert_eq!(detect_media_type(told, name, bytes), expected, "{told:?} {name:?}");
+            assert_eq!(detect_media_type(declared, name, bytes), expected, "{declared:?} {name:?}");
         }
     }
 }

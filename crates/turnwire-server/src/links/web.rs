@@ -91,27 +91,27 @@ impl WebFetcher {
             .map_err(|error| classify_error(&error))
     }
 
-    fn client(&self, way: ClientKind) -> Result<Client, LinkError> {
+    fn client(&self, kind: ClientKind) -> Result<Client, LinkError> {
         let mut clients = self.clients.lock();
-        if let Some(client) = clients.get(&way) {
+        if let Some(client) = clients.get(&kind) {
             return Ok(client.clone());
         }
-        let made = build_client(way).map_err(|error| {
+        let made = build_client(kind).map_err(|error| {
             tracing::error!(%error, "cannot create the HTTP client for links");
             LinkError::Failed("cannot be fetched: the server cannot use TLS".into())
         })?;
-        clients.insert(way, made.clone());
+        clients.insert(kind, made.clone());
         Ok(made)
     }
 }
 
-fn build_client(way: ClientKind) -> Result<Client, Box<dyn Error>> {
-    let builder = turnwire_agent::http_client::client_builder(way.is_plain)?
+fn build_client(kind: ClientKind) -> Result<Client, Box<dyn Error>> {
+    let builder = turnwire_agent::http_client::client_builder(kind.is_plain)?
         // A proxy would resolve names itself.
         .no_proxy()
         .connect_timeout(CONNECT_TIMEOUT)
         .pool_max_idle_per_host(0);
-    let builder = if way.is_trusted { builder } else { builder.dns_resolver(PublicResolver) };
+    let builder = if kind.is_trusted { builder } else { builder.dns_resolver(PublicResolver) };
     Ok(builder.build()?)
 }
 
@@ -187,7 +187,8 @@ async fn read_response(
     if headers.get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
         return Err(LinkError::Failed("has a content encoding that was not requested".into()));
     }
-    let told = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).map(str::to_owned);
+    let declared_type =
+        headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).map(str::to_owned);
     let is_large = |length: u64| usize::try_from(length).map_or(true, |length| length > most);
     if response.content_length().is_some_and(is_large) {
         return Err(LinkError::TooLarge(most));
@@ -203,5 +204,5 @@ async fn read_response(
         held.grow(chunk.len())?;
         bytes.extend_from_slice(&chunk);
     }
-    Ok(FetchedFile { bytes: bytes.freeze(), declared_type: told, name: file_name(url), held })
+    Ok(FetchedFile { bytes: bytes.freeze(), declared_type, name: file_name(url), held })
 }

@@ -112,11 +112,11 @@ struct Decisions {
 
 impl Decisions {
     fn push(&mut self, seq: Seq, event: &Event<'_>) {
-        if let EventKind::RequireUserConfirm(asked) = &event.kind {
+        if let EventKind::RequireUserConfirm(request) = &event.kind {
             if self.questions.len() >= MAX_QUESTIONS {
                 self.questions.clear();
             }
-            let calls = asked.tool_calls.iter();
+            let calls = request.tool_calls.iter();
             self.questions.extend(calls.map(|call| (call.id.clone(), call.input.clone())));
         } else if let EventKind::UserConfirmResult(answer) = &event.kind {
             let text = |key: &str| event.metadata.get::<String>(key).ok().flatten();

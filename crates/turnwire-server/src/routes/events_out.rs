@@ -127,19 +127,19 @@ fn ndjson_response(
         return Err(ApiError::not_acceptable("NDJSON is only available for the wire turnwire")
             .hint("omit the Accept header for a stream of this wire"));
     }
-    let gone = |why: String| {
+    let trimmed_error = |why: String| {
         ApiError::gone(why).kind("trimmed").hint(format!(
             "the earliest event is {first}; GET /v1/sessions/{{s}}/messages has the messages"
         ))
     };
     let cursor = match start {
         StartPosition::Beginning if first > Seq::FIRST => {
-            return Err(gone(format!("events before {first} were deleted by retention")));
+            return Err(trimmed_error(format!("events before {first} were deleted by retention")));
         }
         StartPosition::Beginning => Head::EMPTY,
         StartPosition::After(cursor) => cursor,
         StartPosition::Now => session.head_state().head,
-        StartPosition::Reset(why) => return Err(gone(why.to_owned())),
+        StartPosition::Reset(why) => return Err(trimmed_error(why.to_owned())),
     };
     let (to, expires_at) = (session.head_state().head, caller.expires_at());
     let body = stream::unfold((session.clone(), cursor), move |(session, cursor)| async move {

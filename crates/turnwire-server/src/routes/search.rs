@@ -56,12 +56,12 @@ pub async fn search_messages(
     State(app): State<Arc<App>>,
     caller: Caller,
     Path(id): Path<String>,
-    Query(asked): Query<SearchMessagesQuery>,
+    Query(query): Query<SearchMessagesQuery>,
 ) -> ApiResult<impl IntoResponse> {
-    let limit = asked.limit.unwrap_or(DEFAULT_HITS).clamp(1, MAX_HITS);
+    let limit = query.limit.unwrap_or(DEFAULT_HITS).clamp(1, MAX_HITS);
     let session = request::find_session(&app, &caller, &id).await?;
     let mut hits = Vec::new();
-    let Some(search) = super::sessions::parse_search(&asked.q)? else {
+    let Some(search) = super::sessions::parse_search(&query.q)? else {
         return Ok(Json(HitList { hits }));
     };
     let _permit = app.searches.acquire(caller.tenant()).await?;

@@ -145,18 +145,18 @@ impl SocketConnection {
         let agent = there.as_ref().map_or(default.as_str(), |session| session.agent());
         let place = FileTurn { key: &key, agent, reply_id: &reply_id };
         let MessageWithFiles { msg, events, shown } = self.fetch_files(&chat, &place).await?;
-        let said = async {
+        let request = async {
             let session = match &there {
                 Some(session) => session.clone(),
                 None => create_session(&self.app, key.clone(), default).await?,
             };
             let (messages, reply_id) = (vec![msg], Some(reply_id.clone()));
-            let said = SendRequest { messages, events, reply_id, ..SendRequest::default() };
-            let sent = send_all(&self.app, &session, said).await.map_err(with_blocks_hint)?;
+            let request = SendRequest { messages, events, reply_id, ..SendRequest::default() };
+            let sent = send_all(&self.app, &session, request).await.map_err(with_blocks_hint)?;
             Ok((session, sent))
         };
-        let (session, sent) = match said.await {
-            Ok(said) => said,
+        let (session, sent) = match request.await {
+            Ok(request) => request,
             Err(error) => {
                 self.show_failed(shown, &place, &error).await;
                 return Err(error);

@@ -15,8 +15,10 @@ impl PendingCalls {
     pub(super) fn observe(&mut self, event: &Event<'_>) {
         let Self(calls) = self;
         match &event.kind {
-            EventKind::RequireUserConfirm(asked) => {
-                calls.awaiting_approval.extend(asked.tool_calls.iter().map(|call| call.id.clone()));
+            EventKind::RequireUserConfirm(request) => {
+                calls
+                    .awaiting_approval
+                    .extend(request.tool_calls.iter().map(|call| call.id.clone()));
             }
             EventKind::UserConfirmResult(answers) => {
                 let is_answered =

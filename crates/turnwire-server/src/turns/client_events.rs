@@ -350,7 +350,7 @@ impl ClientEventHandler<'_> {
         self.stopped.extend(own_reply(self.session, tx).map(|own| own.msg().id().to_owned()));
         end_own_replies(tx, self.session, &FinishedReason::Interrupted, None)
             .map(drop)
-            .map_err(|halt: AgentError| ApiError::internal(halt))
+            .map_err(|error: AgentError| ApiError::internal(error))
     }
 }
 

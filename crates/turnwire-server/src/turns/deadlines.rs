@@ -204,7 +204,7 @@ impl Turns {
             Ok((None, _)) | Err(AgentError::Stopped) => Ok(()),
             // It was deleted a moment ago.
             Err(_) if session.head_state().is_deleted => Ok(()),
-            Err(halt) => Err(Error::Store(halt.to_string())),
+            Err(error) => Err(Error::Store(error.to_string())),
         }
     }
 
@@ -257,7 +257,7 @@ impl Turns {
         let silence = self.config.producers.silence.0;
         let pause = (silence / 8).clamp(Duration::from_millis(20), MAX_SLEEP);
         // The head of each producer's log, and since when it stands there.
-        let mut heard: HashMap<SessionNumber, (Head, Instant)> = HashMap::new();
+        let mut last_heads: HashMap<SessionNumber, (Head, Instant)> = HashMap::new();
         loop {
             tokio::time::sleep(pause).await;
             let open = match self.log.store().list_open_sessions().await {
@@ -267,7 +267,7 @@ impl Turns {
                     continue;
                 }
             };
-            let before = std::mem::take(&mut heard);
+            let before = std::mem::take(&mut last_heads);
             for record in open {
                 let is_elsewhere = record.state.is_produced || record.agent == EXTERNAL;
                 if !is_elsewhere || record.state.status != SessionStatus::Running {
@@ -276,7 +276,7 @@ impl Turns {
                 let same = before.get(&record.number).filter(|(last, _)| *last == record.head);
                 let since = same.map_or_else(Instant::now, |(_, since)| *since);
                 if since.elapsed() < silence {
-                    heard.insert(record.number, (record.head, since));
+                    last_heads.insert(record.number, (record.head, since));
                 } else {
                     self.close_silent_producer(&record.key, record.head).await;
                 }
@@ -308,8 +308,8 @@ impl Turns {
                 tracing::warn!(session = session.id(), "ended the reply of a silent producer");
             }
             Ok((false, _)) => {}
-            Err(halt) => {
-                tracing::warn!(session = session.id(), error = %halt, "the reply of a silent producer could not be ended");
+            Err(error) => {
+                tracing::warn!(session = session.id(), error = %error, "the reply of a silent producer could not be ended");
             }
         }
     }

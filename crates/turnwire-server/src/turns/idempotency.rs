@@ -61,9 +61,9 @@ impl IdempotencyKey {
         body: &[u8],
     ) -> ApiResult<Option<Self>> {
         let Some(key) = read_header(headers)? else { return Ok(None) };
-        let asked = uri.path_and_query().map_or("", |asked| asked.as_str());
-        let mut what = Vec::with_capacity(asked.len() + 1 + body.len());
-        what.extend_from_slice(asked.as_bytes());
+        let path = uri.path_and_query().map_or("", |path| path.as_str());
+        let mut what = Vec::with_capacity(path.len() + 1 + body.len());
+        what.extend_from_slice(path.as_bytes());
         what.push(0);
         what.extend_from_slice(body);
         Ok(Some(Self {

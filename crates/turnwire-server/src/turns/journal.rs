@@ -152,8 +152,8 @@ impl LogJournal {
         events: Vec<Event<'static>>,
         if_unread: UnreadHints,
     ) -> Result<bool, AgentError> {
-        if let Some(halt) = &self.failure {
-            return Err(halt.clone());
+        if let Some(error) = &self.failure {
+            return Err(error.clone());
         }
         if events.is_empty() {
             return Ok(true);
@@ -195,8 +195,8 @@ impl Journal for LogJournal {
     }
 
     async fn take_updates(&mut self) -> Result<Option<(Msg, ModelCalls)>, AgentError> {
-        if let Some(halt) = &self.failure {
-            return Err(halt.clone());
+        if let Some(error) = &self.failure {
+            return Err(error.clone());
         }
         let Self { session, reply_id, stop, hints, ownership, .. } = self;
         let (news, _) = persist(session, stop, &[], |tx| {
@@ -276,7 +276,7 @@ fn check_reply_id(
 /// Why a change was not made.
 enum PersistError {
     /// The change itself failed.
-    Halt(AgentError),
+    Refused(AgentError),
     /// The log failed.
     Log(Error),
 }
@@ -298,9 +298,9 @@ pub(crate) async fn persist<R>(
     let mut backoff = RetryBackoff::new(session.id());
     loop {
         // An attempt that was written after all is recognised by the ids of its events.
-        match session.transact(touched, |tx| change(tx).map_err(PersistError::Halt)).await {
+        match session.transact(touched, |tx| change(tx).map_err(PersistError::Refused)).await {
             Ok(done) => return Ok(done),
-            Err(PersistError::Halt(halt)) => return Err(halt),
+            Err(PersistError::Refused(error)) => return Err(error),
             Err(PersistError::Log(error)) => backoff.wait(error, stop).await?,
         }
     }

@@ -162,13 +162,13 @@ async fn plan_retry(session: &Session, id: &str) -> ApiResult<RetryPlan> {
     loop {
         let messages = behind.next_page().await?;
         if messages.is_empty() {
-            let offer = parse_message(&question.json)
+            let client_context = parse_message(&question.json)
                 .map(|msg| ClientContext::from_msg(&msg))
                 .unwrap_or_default();
             return Ok(RetryPlan {
                 message_id: question.id,
                 superseded,
-                client_context: offer,
+                client_context,
                 replacement: None,
             });
         }

@@ -178,7 +178,7 @@ impl Turns {
         let running = self.metrics.reply_running(session.agent());
         let result = match history {
             Ok(history) => self.call_agent(session, &turn, history, &mut journal, &stop).await,
-            Err(halt) => Err(halt),
+            Err(error) => Err(error),
         };
         drop(running);
         self.set_running_reply(session, None);
@@ -285,8 +285,8 @@ impl Turns {
             return Ok(false);
         };
         let history = self.read_history(session, own.first_seq(), 64, &self.shutdown).await?;
-        let asked = history.messages.iter().rev().find(|msg| msg.role() == Role::User);
-        Ok(asked.is_some_and(|msg| ClientContext::from_msg(msg).unattended))
+        let request = history.messages.iter().rev().find(|msg| msg.role() == Role::User);
+        Ok(request.is_some_and(|msg| ClientContext::from_msg(msg).unattended))
     }
 
     /// All messages before a seq. Those of the turn before are kept in memory.

@@ -75,10 +75,10 @@ impl BlockScripts<'_> {
 
     fn require_confirm(&mut self, id: &str) -> Step {
         let rules = vec![values::rule(self.rng)];
-        let asked = ToolCall { suggested_rules: rules.clone(), ..bare_call(id) };
+        let requested = ToolCall { suggested_rules: rules.clone(), ..bare_call(id) };
         let id = id.to_owned();
         // The list may contain a call that is not in this message.
-        let mut tool_calls = vec![asked];
+        let mut tool_calls = vec![requested];
         if self.rng.bool() {
             tool_calls.insert(0, bare_call("x_elsewhere"));
         }

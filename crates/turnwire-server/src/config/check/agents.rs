@@ -220,29 +220,29 @@ fn called_agents<'c>(config: &'c Config, name: &str) -> Vec<&'c str> {
 /// Reports agents that would call themselves through others, without end.
 fn check_cycles(config: &Config, wrong: &mut Report<'_>) {
     for name in config.agents.keys() {
-        let Some(way) = find_cycle(config, name) else { continue };
+        let Some(path) = find_cycle(config, name) else { continue };
         // Each cycle is reported once, at the first of its agents.
-        if way.iter().any(|other| *other < name.as_str()) {
+        if path.iter().any(|other| *other < name.as_str()) {
             continue;
         }
-        let way = way.join(" → ");
-        let message = format!("these agents call each other without end: {way}");
+        let path = path.join(" → ");
+        let message = format!("these agents call each other without end: {path}");
         wrong(&["agents", name, "tools"], message);
     }
 }
 
 /// The shortest cycle through an agent.
 fn find_cycle<'c>(config: &'c Config, name: &'c str) -> Option<Vec<&'c str>> {
-    let mut ways = std::collections::VecDeque::from([vec![name]]);
+    let mut paths = std::collections::VecDeque::from([vec![name]]);
     let mut seen = std::collections::BTreeSet::new();
-    while let Some(way) = ways.pop_front() {
-        for next in way.last().into_iter().flat_map(|last| called_agents(config, last)) {
-            let longer: Vec<&str> = way.iter().copied().chain([next]).collect();
+    while let Some(path) = paths.pop_front() {
+        for next in path.last().into_iter().flat_map(|last| called_agents(config, last)) {
+            let longer: Vec<&str> = path.iter().copied().chain([next]).collect();
             if next == name {
                 return Some(longer);
             }
             if seen.insert(next) {
-                ways.push_back(longer);
+                paths.push_back(longer);
             }
         }
     }

@@ -159,7 +159,7 @@ impl PipedReply {
             (Ok(((), receipt)), _) => receipt,
             (Err(_), Some(error)) => return Err(PipeEnd::LostReply(error)),
             (Err(AgentError::Stopped), None) => return Err(PipeEnd::Aborted(server_stopping())),
-            (Err(halt), None) => return Err(PipeEnd::LostReply(log_error(&session, &halt))),
+            (Err(error), None) => return Err(PipeEnd::LostReply(log_error(&session, &error))),
         };
         self.last = receipt.head;
         self.has_begun |= outcome.stored > 0;
@@ -214,7 +214,7 @@ impl PipedReply {
         if is_open || is_new || self.ended.is_some() {
             return Ok(());
         }
-        Err(ApiError::conflict("the reply was ended by somebody else; the rest was not stored")
+        Err(ApiError::conflict("another request ended the reply; the rest was not stored")
             .kind("ended"))
     }
 
@@ -250,7 +250,7 @@ impl PipedReply {
                 Ok(())
             }
             Err(AgentError::Stopped) => Err(server_stopping()),
-            Err(halt) => Err(log_error(&session, &halt)),
+            Err(error) => Err(log_error(&session, &error)),
         }
     }
 
@@ -322,9 +322,9 @@ pub(super) fn server_stopping() -> ApiError {
 }
 
 /// The error of an append that the log did not take.
-fn log_error(session: &Session, halt: &AgentError) -> ApiError {
+fn log_error(session: &Session, error: &AgentError) -> ApiError {
     if session.head_state().is_deleted {
         return turnwire_log::Error::NoSession.into();
     }
-    ApiError::internal(halt)
+    ApiError::internal(error)
 }

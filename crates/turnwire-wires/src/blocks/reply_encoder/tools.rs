@@ -242,14 +242,14 @@ impl ReplyEncoder {
         turn.approvals += 1;
         let count =
             event.seq.map_or_else(|| question_count(event).unwrap_or(turn.approvals), Seq::get);
-        for asked in &open {
-            self.call_end(turn, &asked.id, None, out);
-            if let Some(call) = self.calls.get_mut(&asked.id) {
+        for requested in &open {
+            self.call_end(turn, &requested.id, None, out);
+            if let Some(call) = self.calls.get_mut(&requested.id) {
                 call.state = CallState::Asking(count);
             }
         }
         let seconds = event.metadata.get::<u64>("timeout_seconds").ok().flatten();
-        let asked = ApprovalDetails::new(open, seconds.unwrap_or(APPROVAL_SECONDS));
+        let requested = ApprovalDetails::new(open, seconds.unwrap_or(APPROVAL_SECONDS));
         let approval_key = turn.approval_key(count);
         let who = &self.who;
         let block = ApprovalStart {
@@ -259,7 +259,7 @@ impl ReplyEncoder {
             who,
         };
         let index = turn.block_start(&block, out);
-        turn.block_delta(index, &asked, out);
+        turn.block_delta(index, &requested, out);
         turn.block_stop(index, Finality::NotText, out);
     }
 
@@ -295,11 +295,11 @@ impl ReplyEncoder {
     pub(super) fn request_execution(
         &mut self,
         turn: &mut TurnWriter,
-        asked: &[ToolCall],
+        requested: &[ToolCall],
         out: &mut Frames,
     ) {
         self.decide_final(turn, false, out);
-        let open: Vec<&ToolCall> = asked.iter().filter(|call| self.is_open(&call.id)).collect();
+        let open: Vec<&ToolCall> = requested.iter().filter(|call| self.is_open(&call.id)).collect();
         for call in &open {
             self.call_end(turn, &call.id, None, out);
         }
