@@ -34,6 +34,7 @@
 
 // Our own enums are matched without `_`, so that the compiler finds the places for a new variant.
 #![warn(clippy::wildcard_enum_match_arm)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod ag_ui;
 pub mod agentscope;
