@@ -222,7 +222,7 @@ fn fields_of_a_protocol_and_caching_marks_do_not_change_a_digest() {
         r#"[{"type":"text","text":"Hi!"},{"type":"data","source":{"type":"url","url":"u"}}]"#;
     let refused = r#"[{"type":"thinking","thinking":"x","signature":"s"},
         {"type":"text","text":"No.","part_type":"refusal"}]"#;
-    let said = r#"[{"type":"text","text":"No."}]"#;
-    assert_eq!(digest(marked, refused), digest(plain, said));
-    assert_ne!(digest(plain, said), digest(said, said));
+    let refusal = r#"[{"type":"text","text":"No."}]"#;
+    assert_eq!(digest(marked, refused), digest(plain, refusal));
+    assert_ne!(digest(plain, refusal), digest(refusal, refusal));
 }

@@ -85,12 +85,12 @@ fn messages_of_anthropic_keep_system_blocks_results_and_their_other_fields() {
     let body = pass_on(anthropic::read_request, ANTHROPIC, ANTHROPIC, asked.clone());
     assert_eq!((&body["system"], &body["messages"]), (&system, &messages));
     let body = pass_on(anthropic::read_request, ANTHROPIC, CHAT, asked);
-    let said: Vec<_> = body["messages"].as_array().unwrap().iter().take(4).collect();
+    let sent: Vec<_> = body["messages"].as_array().unwrap().iter().take(4).collect();
     let file = json!({"role": "user", "content": [text("A\n\nx"), text("Read.")]});
-    assert_eq!(said[0], &json!({"role": "system", "content": "Be terse.\nBe kind."}));
-    assert_eq!(said[1]["content"][1], file["content"][1]);
-    assert_eq!(said[2], &json!({"role": "user", "content": "Please."}));
-    assert_eq!(said[3], &json!({"role": "system", "content": "Be formal."}));
+    assert_eq!(sent[0], &json!({"role": "system", "content": "Be terse.\nBe kind."}));
+    assert_eq!(sent[1]["content"][1], file["content"][1]);
+    assert_eq!(sent[2], &json!({"role": "user", "content": "Please."}));
+    assert_eq!(sent[3], &json!({"role": "system", "content": "Be formal."}));
     assert!(!body.to_string().contains("cache_control"));
 }
 

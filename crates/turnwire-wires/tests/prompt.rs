@@ -202,19 +202,22 @@ fn every_call_gets_exactly_one_result_directly_after_it() {
             [SpeakerFormat::SingleAgent, SpeakerFormat::HistoryTags, SpeakerFormat::NamePrefix]
         {
             let turns = build_prompt(&messages, agents);
-            let mut asked: Vec<&str> = Vec::new();
+            let mut open_calls: Vec<&str> = Vec::new();
             for turn in &turns {
                 match turn {
                     PromptMessage::ToolResults(answers) => {
                         let ids: Vec<&str> = answers.iter().map(|it| it.call.id.as_str()).collect();
-                        assert_eq!(ids, std::mem::take(&mut asked));
+                        assert_eq!(ids, std::mem::take(&mut open_calls));
                         assert!(answers.iter().all(|answer| !answer.text().is_empty()));
                     }
                     turn => {
-                        assert!(asked.is_empty(), "{asked:?} have no answer before {turn:?}");
+                        assert!(
+                            open_calls.is_empty(),
+                            "{open_calls:?} have no answer before {turn:?}"
+                        );
                         if let PromptMessage::Assistant(said) = turn {
                             assert!(!said.is_empty());
-                            asked.extend(said.iter().filter_map(|said| match said {
+                            open_calls.extend(said.iter().filter_map(|said| match said {
                                 AssistantPart::ToolCall(call) => Some(call.id.as_str()),
                                 _ => None,
                             }));
@@ -222,7 +225,7 @@ fn every_call_gets_exactly_one_result_directly_after_it() {
                     }
                 }
             }
-            assert!(asked.is_empty());
+            assert!(open_calls.is_empty());
         }
     });
 }

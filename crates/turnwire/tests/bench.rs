@@ -130,34 +130,34 @@ fn fill_keeps_finished_replies() {
 #[test]
 fn an_unreachable_server_is_reported_with_advice() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let (status, said) = failure(&format!("http://{free}"), &INGEST);
+    let (status, stderr) = failure(&format!("http://{free}"), &INGEST);
     assert_eq!(status, 2);
-    assert!(said.contains("cannot reach") && said.contains("turnwire serve"), "{said}");
+    assert!(stderr.contains("cannot reach") && stderr.contains("turnwire serve"), "{stderr}");
 }
 
 #[test]
 fn a_token_is_asked_for_and_sent() {
     let fake = FakeServer::start(Fault::WantsToken);
-    let (status, said) = failure(&fake.url, &INGEST);
+    let (status, stderr) = failure(&fake.url, &INGEST);
     assert_eq!(status, 2);
-    assert!(said.contains("401") && said.contains("--token"), "{said}");
+    assert!(stderr.contains("401") && stderr.contains("--token"), "{stderr}");
     figures(&fake.url, &[&INGEST[..], &["--token", "secret"]].concat());
 }
 
 #[test]
 fn the_first_refusal_ends_the_measurement_in_the_servers_words() {
     let fake = FakeServer::start(Fault::RefusesEvents);
-    let (status, said) = failure(&fake.url, &INGEST);
+    let (status, stderr) = failure(&fake.url, &INGEST);
     assert_eq!(status, 2);
-    assert!(said.contains("a POST of events was answered with 422: no. Stop it."), "{said}");
+    assert!(stderr.contains("a POST of events was answered with 422: no. Stop it."), "{stderr}");
 }
 
 #[test]
 fn a_broken_connection_is_reported() {
     let fake = FakeServer::start(Fault::BreaksOff);
-    let (status, said) = failure(&fake.url, &INGEST);
+    let (status, stderr) = failure(&fake.url, &INGEST);
     assert_eq!(status, 2);
-    assert!(said.contains("broke"), "{said}");
+    assert!(stderr.contains("broke"), "{stderr}");
 }
 
 #[test]
@@ -168,11 +168,11 @@ fn invalid_settings_are_reported_before_anything_is_sent() {
         &["fanout", "--rate", "0"],
         &["idle"],
     ] {
-        let (status, said) = failure("http://127.0.0.1:1", args);
+        let (status, stderr) = failure("http://127.0.0.1:1", args);
         assert_eq!(status, 2, "{args:?}");
-        assert!(!said.contains("cannot reach"), "{said}");
+        assert!(!stderr.contains("cannot reach"), "{stderr}");
     }
-    let (status, said) = failure("https://127.0.0.1", &INGEST);
+    let (status, stderr) = failure("https://127.0.0.1", &INGEST);
     assert_eq!(status, 2);
-    assert!(said.contains("only http://"), "{said}");
+    assert!(stderr.contains("only http://"), "{stderr}");
 }

@@ -95,8 +95,8 @@ async fn a_new_message_drops_the_pending_approval() {
 async fn client_side_results_are_submitted() {
     let mut conversation = Conversation::new(friday(&FakeModel::new(obey)));
     let tool = ClientTool { name: "page".to_owned(), ..ClientTool::default() };
-    let offer = ClientContext { tools: vec![tool], ..ClientContext::default() };
-    conversation.send(offer.attach_to(Msg::user("user", "call page"))).await.unwrap();
+    let context = ClientContext { tools: vec![tool], ..ClientContext::default() };
+    conversation.send(context.attach_to(Msg::user("user", "call page"))).await.unwrap();
     let given = ToolResult::success("c1", "a page").named("page");
     let reply = conversation.submit_results(vec![given]).await.unwrap();
     assert_eq!(find_result(&reply, "c1").1, "a page");

@@ -195,8 +195,8 @@ async fn a_tool_of_the_client_waits_for_its_result() {
     let friday = agent([vec![call("c", "open_page")], vec![ScriptStep::text("Seen.")]]).build();
     let mut harness = Harness::new("browse");
     let tool = ClientTool { name: "open_page".to_owned(), ..ClientTool::default() };
-    let offer = ClientContext { tools: vec![tool], ..ClientContext::default() };
-    harness.history = harness.history.into_iter().map(|msg| offer.attach_to(msg)).collect();
+    let context = ClientContext { tools: vec![tool], ..ClientContext::default() };
+    harness.history = harness.history.into_iter().map(|msg| context.attach_to(msg)).collect();
     harness.run(&friday).await.unwrap();
     let types = harness.types();
     assert_eq!(types[types.len() - 2..], ["MODEL_CALL_END", "REQUIRE_EXTERNAL_EXECUTION"]);

@@ -122,8 +122,8 @@ async fn the_clients_output_schema_overrides_the_agents() {
     let friday = agent(&model).output_schema(schema()).build();
     let mut harness = Harness::new("How many?");
     let wanted = Json::parse(r#"{"type":"integer"}"#).unwrap();
-    let offer = ClientContext { output_schema: Some(wanted), ..ClientContext::default() };
-    harness.history = harness.history.iter().map(|msg| offer.attach_to(msg.clone())).collect();
+    let context = ClientContext { output_schema: Some(wanted), ..ClientContext::default() };
+    harness.history = harness.history.iter().map(|msg| context.attach_to(msg.clone())).collect();
     harness.run(&friday).await.unwrap();
     assert_eq!(harness.reply().structured_output().unwrap().text(), "3");
 }

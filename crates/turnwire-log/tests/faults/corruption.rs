@@ -14,15 +14,15 @@ use turnwire_log::{Error, SqliteStore, doctor};
 pub type StoreContents = BTreeMap<String, Result<String, Error>>;
 
 /// Reads everything that must be there.
-pub async fn read_everything(world: &Workload, store: &SqliteStore) -> StoreContents {
+pub async fn read_everything(workload: &Workload, store: &SqliteStore) -> StoreContents {
     let mut answers = StoreContents::new();
-    for past in &world.histories {
+    for past in &workload.histories {
         let past = std::mem::replace(&mut *past.lock(), SessionHistory::new(0));
         read_session(&past, store, &mut answers).await;
         let at: usize = past.key.id[1..].parse().unwrap();
-        *world.histories[at].lock() = past;
+        *workload.histories[at].lock() = past;
     }
-    let hashes: Vec<[u8; 32]> = world.blobs.lock().keys().copied().collect();
+    let hashes: Vec<[u8; 32]> = workload.blobs.lock().keys().copied().collect();
     for hash in hashes {
         let blob = store.read_blob("t", hash).await.map(|blob| format!("{blob:?}"));
         answers.insert(format!("blob {hash:?}"), blob);

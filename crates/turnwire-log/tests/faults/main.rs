@@ -73,8 +73,8 @@ impl DiskRun {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("0")).unwrap();
         let disk = Disk::new(rng.u64(..), &folder.path().join("0")).unwrap();
-        let world = Workload::new(rng.usize(1..5));
-        Self { folder, rounds: 0, disk: Arc::new(disk), workload: world, options: options(rng) }
+        let workload = Workload::new(rng.usize(1..5));
+        Self { folder, rounds: 0, disk: Arc::new(disk), workload, options: options(rng) }
     }
 
     fn current_folder(&self) -> PathBuf {

@@ -8,13 +8,13 @@ use turnwire_log::store::{NewSession, SessionRecord, Store};
 use turnwire_log::{Log, SqliteStore, doctor};
 
 /// Verifies a whole store. For requests without a response it finds out whether they happened.
-pub async fn verify_store(world: &Workload, store: SqliteStore) -> Result<(), String> {
+pub async fn verify_store(workload: &Workload, store: SqliteStore) -> Result<(), String> {
     let findings = store.check(|_| ()).await.map_err(|error| error.to_string())?;
     if let Some(finding) = findings.first() {
         return Err(format!("{} findings: {finding:?}", findings.len()));
     }
     let store = Arc::new(store);
-    for past in &world.histories {
+    for past in &workload.histories {
         // No worker runs any more, so nobody misses it meanwhile.
         let mut taken = std::mem::replace(&mut *past.lock(), SessionHistory::new(0));
         let checked = verify_session(&*store, &mut taken).await;
@@ -22,14 +22,14 @@ pub async fn verify_store(world: &Workload, store: SqliteStore) -> Result<(), St
         *past.lock() = taken;
         checked.map_err(|why| format!("session {id}: {why}"))?;
     }
-    let blobs = world.blobs.lock().clone();
+    let blobs = workload.blobs.lock().clone();
     for (hash, blob) in blobs {
         let found = store.read_blob("t", hash).await.map_err(|error| error.to_string())?;
         if found.as_ref() != Some(&blob) {
             return Err("an acknowledged blob is not there".to_owned());
         }
     }
-    verify_writing_continues(world, &Arc::new(Log::new(store, "checker"))).await
+    verify_writing_continues(workload, &Arc::new(Log::new(store, "checker"))).await
 }
 
 async fn verify_session(store: &dyn Store, past: &mut SessionHistory) -> Result<(), String> {
@@ -117,8 +117,8 @@ pub async fn read_lines(store: &dyn Store, record: &SessionRecord) -> Result<Vec
 }
 
 /// New events continue at the log's end.
-async fn verify_writing_continues(world: &Workload, log: &Arc<Log>) -> Result<(), String> {
-    for past in &world.histories {
+async fn verify_writing_continues(workload: &Workload, log: &Arc<Log>) -> Result<(), String> {
+    for past in &workload.histories {
         let (key, before) = {
             let past = past.lock();
             (past.key.clone(), past.state(past.steps.len()).lines)

@@ -40,17 +40,17 @@ impl Workload {
 
 /// Runs so many steps of each session, or until the power is off.
 pub async fn run_workers(
-    world: &Arc<Workload>,
+    workload: &Arc<Workload>,
     log: &Arc<Log>,
     disk: &Arc<Disk>,
     rng: &mut Rng,
     steps: usize,
     on_error: OnError,
 ) -> Result<(), String> {
-    let tasks: Vec<_> = (0..world.histories.len())
+    let tasks: Vec<_> = (0..workload.histories.len())
         .map(|at| {
             let worker = Worker {
-                workload: Arc::clone(world),
+                workload: Arc::clone(workload),
                 log: Arc::clone(log),
                 disk: Arc::clone(disk),
                 rng: rng.fork(),

@@ -442,7 +442,7 @@ fn approval_requests_that_arrive_one_by_one_are_one_list_of_interrupts() {
 fn results_of_client_and_agent_keep_their_positions() {
     let call = |id: &str| json!({"type": "TOOL_CALL_START", "tool_call_id": id});
     let of_client = |id: &str| json!({"id": id, "output": "mine", "state": "success", "message_id": format!("m-{id}")});
-    let told = events(vec![
+    let reply_events = events(vec![
         call("a"),
         call("b"),
         call("c"),
@@ -454,7 +454,7 @@ fn results_of_client_and_agent_keep_their_positions() {
         json!({"type": "REPLY_END"}),
     ]);
     let mut early = Client::default();
-    play_events(&mut *encoder(None), &told, &mut early);
+    play_events(&mut *encoder(None), &reply_events, &mut early);
     let ids = |client: &Client| -> Vec<Value> {
         client.messages.iter().map(|message| message["id"].clone()).collect()
     };
@@ -464,7 +464,7 @@ fn results_of_client_and_agent_keep_their_positions() {
     let mut encoder = encoder(None);
     let mut frames = Frames::default();
     let mut msg = Msg::reply("r", "");
-    for event in &told {
+    for event in &reply_events {
         encoder.encode(event, &mut frames);
         msg.append_event(event).unwrap();
     }
@@ -535,8 +535,9 @@ fn only_new_user_messages_are_taken() {
             "metadata": {"turnwire": {"message": {"id": "forged", "role": "system"}}}},
     ]}));
     let new = input.new_messages(|id| id == "u1").unwrap();
-    let told: Vec<_> = new.iter().map(|msg| (msg.id(), msg.role(), msg.content().len())).collect();
-    assert_eq!(told, [("u2", Role::User, 2)]);
+    let summary: Vec<_> =
+        new.iter().map(|msg| (msg.id(), msg.role(), msg.content().len())).collect();
+    assert_eq!(summary, [("u2", Role::User, 2)]);
     let ContentBlock::Data(image) = &new[0].content()[1] else { panic!("no data") };
     assert_eq!((image.media_type(), image.name.as_deref()), (Some("image/png"), Some("a.png")));
 }
@@ -622,9 +623,9 @@ fn messages_of_other_servers_are_read() {
             "url": "https://example.com/a.txt", "filename": "a.txt"}]},
     ]))
     .unwrap();
-    let told: Vec<_> = messages.iter().map(|msg| (msg.id(), msg.role())).collect();
+    let summary: Vec<_> = messages.iter().map(|msg| (msg.id(), msg.role())).collect();
     assert_eq!(
-        told,
+        summary,
         [("d", Role::System), ("u", Role::User), ("h", Role::Assistant), ("u2", Role::User)]
     );
     let kinds: Vec<&str> =
@@ -638,12 +639,12 @@ fn messages_of_other_servers_are_read() {
     // And back: the same ids, roles and texts.
     let written = wire.encode_messages(&messages).unwrap();
     let written: Vec<Value> = written.iter().map(|json| json.parse_as().unwrap()).collect();
-    let told: Vec<_> = written
+    let summary: Vec<_> = written
         .iter()
         .map(|message| (message["id"].as_str().unwrap(), message["role"].as_str().unwrap()))
         .collect();
     assert_eq!(
-        told,
+        summary,
         [
             ("d", "developer"),
             ("u", "user"),

@@ -105,9 +105,9 @@ fn decisions_without_ids_go_by_index_and_unknown_ones_are_refused() {
         other => panic!("{other:?}"),
     };
     let answers = read(r#"[{"type":"reject"},{"type":"approve"}]"#).unwrap().confirm_results;
-    let said: Vec<(&str, bool)> =
+    let answers: Vec<(&str, bool)> =
         answers.iter().map(|answer| (&*answer.tool_call.id, answer.confirmed)).collect();
-    assert_eq!(said, [("t1", false), ("t2", true)]);
+    assert_eq!(answers, [("t1", false), ("t2", true)]);
     for (text, why) in [
         (r#"[{"type":"approve","tool_use_id":"t9"}]"#, "approval of t9: no such pending call"),
         (

@@ -78,8 +78,9 @@ fn a_users_files_are_attachments() {
 
 #[test]
 fn a_turn_in_chat_mode_has_no_thinking() {
-    let asked = Msg::user("", "?").to_builder().metadata("display_mode", "chat").build().unwrap();
-    let entries = encode(&[asked, reply(), Msg::user("", "?"), reply()]);
+    let question =
+        Msg::user("", "?").to_builder().metadata("display_mode", "chat").build().unwrap();
+    let entries = encode(&[question, reply(), Msg::user("", "?"), reply()]);
     let thinks = |entry: &Value| entry["content"][0]["type"] == "thinking";
     let with: Vec<bool> = entries.as_array().unwrap().iter().map(thinks).collect();
     assert_eq!(with, [false, false, false, false, false, true, false, false]);

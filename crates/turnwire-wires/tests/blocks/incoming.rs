@@ -143,8 +143,9 @@ fn an_approval_request_without_ids_goes_by_tool_name() {
     let msg = fold(&events).remove(0);
     let states: Vec<&str> = msg.blocks::<ToolCall>().map(|call| call.state.as_str()).collect();
     assert_eq!(states, ["allowed", "finished"]);
-    let asked = events.iter().find(|event| matches!(event.kind, EventKind::RequireUserConfirm(_)));
-    let metadata = serde_json::to_value(&asked.unwrap().metadata).unwrap();
+    let request =
+        events.iter().find(|event| matches!(event.kind, EventKind::RequireUserConfirm(_)));
+    let metadata = serde_json::to_value(&request.unwrap().metadata).unwrap();
     assert_eq!(metadata, json!({"approval_key": "s_1", "timeout_seconds": 60}));
 }
 

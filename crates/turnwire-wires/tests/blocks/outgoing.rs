@@ -244,7 +244,8 @@ fn only_texts_after_the_last_tool_call_are_final() {
 #[test]
 fn an_approval_request_follows_the_call_and_its_result_follows() {
     let input = r#"{"quantity":100}"#;
-    let asked = r#"asks [{"name":"execute_trade","args":{"quantity":100},"tool_use_id":"t"}]"#;
+    let approval_request =
+        r#"asks [{"name":"execute_trade","args":{"quantity":100},"tool_use_id":"t"}]"#;
     let called = r#"calls execute_trade{"quantity":100}"#;
     for (confirmed, edited, state, call_line, decision) in [
         (true, "", "success", " gives ok", r#"{"tool_use_id":"t","type":"approve"}"#),
@@ -273,7 +274,7 @@ fn an_approval_request_follows_the_call_and_its_result_follows() {
         ]);
         let expected = [
             format!("{called}{call_line}"),
-            asked.to_owned(),
+            approval_request.to_owned(),
             format!("hears [{decision}]"),
             "says Done.".to_owned(),
         ];

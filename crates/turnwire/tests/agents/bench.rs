@@ -51,7 +51,7 @@ async fn an_agent_that_cannot_be_measured_is_reported() {
     for (agent, why) in [("demo", "received no token"), ("nobody", "nobody")] {
         let output = bench(&server, &["--agent", agent, "--replies", "1"]);
         assert_eq!(output.status.code(), Some(2), "{agent}");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains(why), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(stderr.contains(why), "{stderr}");
     }
 }

@@ -13,7 +13,7 @@ fn echo(request: &ReceivedRequest) -> Vec<FakeOutput> {
             FakeOutput::Hold,
             FakeOutput::Text(" no more.".into()),
         ],
-        heard => text(format!("{}: {heard}", last["role"].as_str().unwrap())),
+        input => text(format!("{}: {input}", last["role"].as_str().unwrap())),
     }
 }
 
@@ -47,16 +47,19 @@ async fn a_message_goes_in_and_a_reply_comes_out() {
     server.create_session("s").await;
     let mut watch = server.watch("/v1/sessions/s/events?after=now").await;
     let reply = server.send_message("s", "hello").await;
-    let mut said = String::new();
+    let mut reply_text = String::new();
     let end = loop {
         let event = watch.next().await.unwrap();
         if event["type"] == "TEXT_BLOCK_DELTA" {
-            said += event["delta"].as_str().unwrap();
+            reply_text += event["delta"].as_str().unwrap();
         } else if event["type"] == "REPLY_END" {
             break event;
         }
     };
-    assert_eq!((said.as_str(), &end["finished_reason"]), ("user: hello", &json!("completed")));
+    assert_eq!(
+        (reply_text.as_str(), &end["finished_reason"]),
+        ("user: hello", &json!("completed"))
+    );
     let message = server.message("s", &reply).await;
     assert_eq!(message_text(&message), "user: hello");
     assert_eq!(message["usage"]["input_tokens"], 1000);
@@ -173,8 +176,8 @@ async fn a_denied_call_is_reported_to_the_model() {
     server.create_session("s").await;
     let id = server.send_message("s", "open the news").await;
     server.until("s", "idle").await;
-    let said = message_text(&server.message("s", &id).await);
-    assert!(said.contains("The rules do not allow this call of open_page"), "{said}");
+    let reply_text = message_text(&server.message("s", &id).await);
+    assert!(reply_text.contains("The rules do not allow this call of open_page"), "{reply_text}");
 }
 
 #[tokio::test]

@@ -97,9 +97,9 @@ async fn serve(
     }
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
     let request = ReceivedRequest { head, body: serde_json::from_slice(&bytes[end..]).unwrap() };
-    let said = answers(&request);
+    let outputs = answers(&request);
     noted.lock().unwrap().push(request);
-    if let [FakeOutput::Status(status)] = said.as_slice() {
+    if let [FakeOutput::Status(status)] = outputs.as_slice() {
         let body = json!({"error": {"message": "no", "type": "t"}}).to_string();
         let length = body.len();
         let head = format!("HTTP/1.1 {status} No\r\ncontent-length: {length}\r\n\r\n{body}");
@@ -109,8 +109,8 @@ async fn serve(
     stream.write_all(head.as_bytes()).await?;
     let mut reason = "stop";
     let mut calls = 0;
-    for said in said {
-        let delta = match said {
+    for output in outputs {
+        let delta = match output {
             FakeOutput::Text(text) => json!({"role": "assistant", "content": text}),
             FakeOutput::Call(id, name, input) => {
                 reason = "tool_calls";

@@ -28,8 +28,8 @@ fn serves_when_it_is_told_to() {
                 json!({"tools": [tool("read"), tool("write"), tool("format_disk")]})
             }
             Some("tools/call") => {
-                let said = format!("{} has 3 lines", request["params"]["arguments"]["path"]);
-                json!({"content": [{"type": "text", "text": said}]})
+                let output_text = format!("{} has 3 lines", request["params"]["arguments"]["path"]);
+                json!({"content": [{"type": "text", "text": output_text}]})
             }
             _ => continue,
         };
@@ -80,8 +80,11 @@ async fn a_tool_of_an_mcp_server_is_called_by_the_rules() {
     assert_eq!(message["content"][0]["name"], "files/read");
     let reply = server.send_message("s", "/etc/passwd").await;
     server.until("s", "idle").await;
-    let said = message_text(&server.message("s", &reply).await);
-    assert!(said.contains("The rules do not allow this call of files/read"), "{said}");
+    let output_text = message_text(&server.message("s", &reply).await);
+    assert!(
+        output_text.contains("The rules do not allow this call of files/read"),
+        "{output_text}"
+    );
 }
 
 #[tokio::test]
@@ -100,8 +103,11 @@ async fn a_failing_mcp_server_keeps_turnwire_from_starting() {
             .unwrap();
         let output =
             turnwire(folder.path(), &["serve", "--listen", "127.0.0.1:0"]).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(!output.status.success() && said.contains(expected), "{said}\n has no {expected}");
+        let output_text = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            !output.status.success() && output_text.contains(expected),
+            "{output_text}\n has no {expected}"
+        );
         // Checking settings starts nothing.
         let check = turnwire(folder.path(), &["config", "check"]).output().unwrap();
         assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 /// Calls `open_page` with the message as input, and repeats the result.
 fn calls_open_page(request: &ReceivedRequest) -> Vec<FakeOutput> {
-    let said = request.last_message()["content"].as_str().unwrap();
+    let input = request.last_message()["content"].as_str().unwrap();
     if request.last_message()["role"] == "tool" {
-        return text(said);
+        return text(input);
     }
-    vec![FakeOutput::Call("c", "open_page", serde_json::from_str(said).unwrap())]
+    vec![FakeOutput::Call("c", "open_page", serde_json::from_str(input).unwrap())]
 }
 
 const OPEN_PAGE: &str =

@@ -61,14 +61,14 @@ fn run_rounds(cluster: &Cluster, rounds: u64, seed: u64) {
         thread::sleep(time.unwrap_or_default());
         cluster.nodes.iter().for_each(crate::nodes::Node::heal);
         if round % ROUNDS_PER_CHECK == 0 {
-            let findings = check(cluster, &load.world);
+            let findings = check(cluster, &load.test);
             println!("round {round}: {findings}");
             assert!(findings.is_empty(), "{:?}", findings.described);
         }
     }
-    let world = load.world.clone();
+    let test = load.test.clone();
     let findings = load.finish(cluster);
-    print_summary(cluster, &world, &findings);
+    print_summary(cluster, &test, &findings);
     println!("{rounds} rounds in {:.1} s", begun.elapsed().as_secs_f64());
     assert!(findings.is_empty(), "{findings}");
 }

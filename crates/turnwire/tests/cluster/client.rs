@@ -2,7 +2,7 @@
 
 use crate::PATIENCE;
 use crate::connection::{Answer, Connection, Request};
-use crate::world::{World, pause};
+use crate::harness::{ClusterTest, pause};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use turnwire_testkit::Rng;
@@ -17,32 +17,32 @@ const RETRY_PAUSE: Duration = Duration::from_millis(20);
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(2);
 
 pub struct Client {
-    pub world: Arc<World>,
+    pub test: Arc<ClusterTest>,
     pub rng: Rng,
     node: usize,
     connection: Option<Connection>,
 }
 
 impl Client {
-    pub fn new(world: &Arc<World>, mut rng: Rng) -> Self {
-        let node = rng.usize(..world.addresses.len());
-        Self { rng, ..Self::at(world, node) }
+    pub fn new(test: &Arc<ClusterTest>, mut rng: Rng) -> Self {
+        let node = rng.usize(..test.addresses.len());
+        Self { rng, ..Self::at(test, node) }
     }
 
     /// Begins with this node.
-    pub fn at(world: &Arc<World>, node: usize) -> Self {
-        Self { world: world.clone(), rng: Rng::new(), node, connection: None }
+    pub fn at(test: &Arc<ClusterTest>, node: usize) -> Self {
+        Self { test: test.clone(), rng: Rng::new(), node, connection: None }
     }
 
     /// Where its node is.
     pub fn address(&self) -> &str {
-        &self.world.addresses[self.node]
+        &self.test.addresses[self.node]
     }
 
     /// Goes to a random node, with one node to the same.
     pub fn move_on(&mut self) {
         self.connection = None;
-        let count = self.world.addresses.len();
+        let count = self.test.addresses.len();
         if count > 1 {
             self.node = (self.node + self.rng.usize(1..count)) % count;
         }
@@ -66,7 +66,7 @@ impl Client {
         match answer {
             Ok(answer) if answer.status < 500 => return Some(answer),
             Ok(answer) => self.check_failure(request, &answer),
-            Err(_) => self.world.history.count("requests broken off", 1),
+            Err(_) => self.test.history.count("requests broken off", 1),
         }
         self.move_on();
         pause(RETRY_PAUSE);
@@ -75,13 +75,13 @@ impl Client {
 
     /// A node that cannot serve says when to come again.
     fn check_failure(&self, request: &Request, answer: &Answer) {
-        self.world.history.count("requests refused with 503", 1);
+        self.test.history.count("requests refused with 503", 1);
         let says_when =
             answer.header("retry-after").is_some_and(|time| time.parse::<u32>().is_ok());
         if answer.status != 503 || !says_when {
             let (status, path, text) = (answer.status, &request.path, answer.text());
             let why = format!("{path}: {status}, retry-after: {says_when}: {text}");
-            self.world.history.report(&why);
+            self.test.history.report(&why);
         }
     }
 

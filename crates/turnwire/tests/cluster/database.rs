@@ -2,12 +2,12 @@
 
 use crate::client::Client;
 use crate::connection::{Connection, Request};
+use crate::harness::{ClusterTest, pause};
 use crate::load::{Load, check, print_summary, read_everything};
 use crate::nodes::{Cluster, ClusterOptions};
 use crate::producer::Producer;
 use crate::proxy::Link;
 use crate::published_reply::published_reply;
-use crate::world::{World, pause};
 use std::env;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,13 +36,13 @@ fn three_nodes_survive_a_database_that_is_away_for_a_while() {
 /// Watchers stay connected, producers get 503 with `Retry-After`, and everything goes on when the database is back.
 fn database_is_away(options: &ClusterOptions) {
     let Some(cluster) = Cluster::start("a database that is away", options) else { return };
-    let world = World::new(cluster.addresses());
-    let mut client = Client::at(&world, 0);
-    let session = world.create_session(&mut client, "external");
+    let test = ClusterTest::new(cluster.addresses());
+    let mut client = Client::at(&test, 0);
+    let session = test.create_session(&mut client, "external");
     let mut producer = Producer::new(&session.id, 0);
     let mut rng = Rng::new();
     producer.publish(&mut client, &published_reply(&mut rng, "before"));
-    let addresses = world.addresses.iter();
+    let addresses = test.addresses.iter();
     let mut watchers: Vec<Stream> =
         addresses.map(|address| Stream::open(address, &session.id)).collect();
     for watcher in &mut watchers {
@@ -59,7 +59,7 @@ fn database_is_away(options: &ClusterOptions) {
         refused += 1;
     }
     assert!(
-        world.history.counts()["requests refused with 503"] > 0,
+        test.history.counts()["requests refused with 503"] > 0,
         "nobody was told to come again"
     );
     cluster.nodes.iter().for_each(|node| node.database.set(Link::Open));
@@ -73,9 +73,9 @@ fn database_is_away(options: &ClusterOptions) {
         watcher.read_until("after");
     }
     session.settle();
-    read_everything(&cluster, &world);
-    let findings = check(&cluster, &world);
-    print_summary(&cluster, &world, &findings);
+    read_everything(&cluster, &test);
+    let findings = check(&cluster, &test);
+    print_summary(&cluster, &test, &findings);
     assert!(findings.is_empty(), "{findings}");
 }
 
@@ -134,28 +134,28 @@ fn database_fails_over(options: &ClusterOptions) {
     let cluster = Cluster::start_on(options, |_| url.clone());
     let load = Load::start(&cluster, &mut Rng::new());
     for number in 1..=failovers {
-        wait_for_progress(&load.world);
+        wait_for_progress(&load.test);
         primary.kill();
         let begun = Instant::now();
         standby.promote();
         let promoted = begun.elapsed();
-        wait_for_progress(&load.world);
+        wait_for_progress(&load.test);
         let (promoted, back) = (promoted.as_millis(), begun.elapsed().as_millis());
         println!("failover {number}: promoted after {promoted} ms, at work after {back} ms");
         let port = primary.port();
         primary = standby;
         standby = primary.start_standby(what, port).unwrap();
     }
-    let world = load.world.clone();
+    let test = load.test.clone();
     let findings = load.finish(&cluster);
-    print_summary(&cluster, &world, &findings);
+    print_summary(&cluster, &test, &findings);
     assert!(findings.is_empty(), "{findings}");
     drop((cluster, primary, standby));
 }
 
 /// Waits until more was acknowledged.
-fn wait_for_progress(world: &Arc<World>) {
-    let count = || world.history.counts().get("events acknowledged").copied().unwrap_or_default();
+fn wait_for_progress(test: &Arc<ClusterTest>) {
+    let count = || test.history.counts().get("events acknowledged").copied().unwrap_or_default();
     let (begun, before) = (Instant::now(), count());
     while count() < before + 50 {
         assert!(begun.elapsed() < MAX_RECOVERY * 2, "nothing is acknowledged");

@@ -17,7 +17,7 @@ pub struct History {
     sessions: Mutex<BTreeMap<String, SessionHistory>>,
     counts: Mutex<BTreeMap<&'static str, u64>>,
     /// What an agent says to a message: always the same.
-    said: Mutex<BTreeMap<String, String>>,
+    known_replies: Mutex<BTreeMap<String, String>>,
     /// What is wrong with no session.
     reports: Mutex<Vec<String>>,
 }
@@ -183,7 +183,7 @@ impl History {
 
     /// What was said to a message before; the first time, this.
     pub fn known_reply(&self, message: &str, reply: &str) -> String {
-        let mut said = self.said.lock().unwrap();
-        said.entry(message.to_owned()).or_insert_with(|| reply.to_owned()).clone()
+        let mut known_replies = self.known_replies.lock().unwrap();
+        known_replies.entry(message.to_owned()).or_insert_with(|| reply.to_owned()).clone()
     }
 }

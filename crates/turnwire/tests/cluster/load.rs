@@ -2,18 +2,18 @@
 
 use crate::checker::{Findings, Violation, check_runs, check_session};
 use crate::client::Client;
+use crate::harness::{ClusterTest, pause};
 use crate::nodes::Cluster;
 use crate::watcher::WIRES;
-use crate::world::{World, pause};
-use crate::{chatter, people, producer, reader, watcher};
+use crate::{approvers, producer, reader, users, watcher};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use turnwire_testkit::Rng;
 
 const PRODUCERS: usize = 3;
-const CHATTERS: usize = 4;
-const PEOPLE: usize = 2;
+const USERS: usize = 4;
+const APPROVERS: usize = 2;
 const READERS: usize = 2;
 const WATCHERS: usize = 8;
 
@@ -22,7 +22,7 @@ const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Running clients.
 pub struct Load {
-    pub world: Arc<World>,
+    pub test: Arc<ClusterTest>,
     writers: Vec<JoinHandle<()>>,
     /// They end when the writers have ended.
     others: Vec<JoinHandle<()>>,
@@ -30,42 +30,42 @@ pub struct Load {
 
 impl Load {
     pub fn start(cluster: &Cluster, rng: &mut Rng) -> Self {
-        let world = World::new(cluster.addresses());
+        let test = ClusterTest::new(cluster.addresses());
         let mut start = |count: usize, run: fn(&mut Client, usize)| -> Vec<JoinHandle<()>> {
             let clients = (0..count).map(|number| {
-                let mut client = Client::new(&world, rng.fork());
+                let mut client = Client::new(&test, rng.fork());
                 thread::spawn(move || run(&mut client, number))
             });
             clients.collect()
         };
         let mut writers = start(PRODUCERS, |client, _| producer::run(client));
-        writers.extend(start(CHATTERS, |client, _| chatter::run(client)));
-        let mut others = start(PEOPLE, |client, _| people::run(client));
+        writers.extend(start(USERS, |client, _| users::run(client)));
+        let mut others = start(APPROVERS, |client, _| approvers::run(client));
         others.extend(start(READERS, |client, _| reader::run(client)));
         others.extend(start(WATCHERS, |client, number| {
             watcher::run(client, WIRES[number % WIRES.len()]);
         }));
-        Self { world, writers, others }
+        Self { test, writers, others }
     }
 
     /// Waits until everything has come to rest, reads everything from every node, and checks.
     pub fn finish(self, cluster: &Cluster) -> Findings {
-        let world = self.world;
-        world.end();
+        let test = self.test;
+        test.end();
         self.writers.into_iter().for_each(|writer| writer.join().unwrap());
-        world.rest();
+        test.rest();
         self.others.into_iter().for_each(|other| other.join().unwrap());
-        read_everything(cluster, &world);
-        check(cluster, &world)
+        read_everything(cluster, &test);
+        check(cluster, &test)
     }
 }
 
 /// Reads the logs of all sessions from each node.
-pub fn read_everything(cluster: &Cluster, world: &World) {
+pub fn read_everything(cluster: &Cluster, test: &ClusterTest) {
     for address in cluster.addresses() {
-        let node = World::new(vec![address.clone()]);
+        let node = ClusterTest::new(vec![address.clone()]);
         let mut client = Client::new(&node, Rng::new());
-        for session in world.sessions() {
+        for session in test.sessions() {
             let begun = Instant::now();
             let log = loop {
                 if let Some(log) = reader::read_log(&mut client, &session.id) {
@@ -74,19 +74,19 @@ pub fn read_everything(cluster: &Cluster, world: &World) {
                 assert!(begun.elapsed() < READ_TIMEOUT, "{address} does not read {}", session.id);
                 pause(Duration::from_millis(20));
             };
-            world.history.record(&session.id, |history| history.last_logs.push(log));
+            test.history.record(&session.id, |history| history.last_logs.push(log));
         }
     }
 }
 
 /// Checks everything that was recorded so far.
-pub fn check(cluster: &Cluster, world: &World) -> Findings {
+pub fn check(cluster: &Cluster, test: &ClusterTest) -> Findings {
     let (runs, mut findings) = (cluster.tool_runs(), Findings::default());
-    for (name, session) in &*world.history.sessions() {
+    for (name, session) in &*test.history.sessions() {
         check_session(name, session, &runs, &mut findings);
     }
     check_runs(&runs, &mut findings);
-    for why in world.history.reports() {
+    for why in test.history.reports() {
         findings.report(Violation::Wrong, why);
     }
     findings
@@ -94,8 +94,8 @@ pub fn check(cluster: &Cluster, world: &World) -> Findings {
 
 /// Prints what the clients did.
 #[expect(clippy::print_stdout, reason = "a long test tells how far it is")]
-pub fn print_summary(cluster: &Cluster, world: &World, findings: &Findings) {
-    for (what, count) in world.history.counts() {
+pub fn print_summary(cluster: &Cluster, test: &ClusterTest, findings: &Findings) {
+    for (what, count) in test.history.counts() {
         println!("  {count:>9} {what}");
     }
     println!("  {:>9} tool runs", cluster.tool_runs().values().sum::<u64>());

@@ -9,12 +9,12 @@
 //! | `takeover` | nodes that are killed, shut down or hang, one at a time |
 //! | `database` | the database is away for a while, or fails over to a standby |
 //! | `load` | all clients at once, and the check at the end |
-//! | `producer`, `chatter`, `people` | clients that write |
+//! | `producer`, `users`, `approvers` | clients that write |
 //! | `reader`, `watcher`, `socket`, `transcript` | clients that read and subscribe |
 //! | `history`, `checker` | what clients did and saw, and what must not be in it |
 //! | `nodes`, `proxy` | the processes, and the connections that can be cut |
 //! | `fake_provider`, `marks` | the model, and tools that leave a mark outside |
-//! | `world`, `client` | what clients share; a client that goes to another node |
+//! | `harness`, `client` | what clients share; a client that goes to another node |
 
 #![cfg(unix)]
 #![expect(
@@ -25,8 +25,8 @@
     reason = "a test that cannot go on has failed, and a long one tells how far it is"
 )]
 
+mod approvers;
 mod chaos;
-mod chatter;
 mod checker;
 mod checker_tests;
 mod client;
@@ -35,11 +35,11 @@ mod connection;
 mod database;
 mod fake_provider;
 mod faults;
+mod harness;
 mod history;
 mod load;
 mod marks;
 mod nodes;
-mod people;
 mod producer;
 mod proxy;
 #[path = "../crash/published_reply.rs"]
@@ -51,8 +51,8 @@ mod server;
 mod socket;
 mod takeover;
 mod transcript;
+mod users;
 mod watcher;
-mod world;
 
 use std::time::Duration;
 

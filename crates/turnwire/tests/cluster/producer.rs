@@ -3,9 +3,9 @@
 use crate::checker::Violation;
 use crate::client::Client;
 use crate::connection::Request;
+use crate::harness::{ClusterTest, pause};
 use crate::history::Append;
 use crate::published_reply::published_reply;
-use crate::world::{World, pause};
 use std::time::Duration;
 use turnwire_testkit::one_in;
 
@@ -17,11 +17,11 @@ const MAX_PAUSE: Duration = Duration::from_millis(40);
 
 /// Publishes sessions until the test ends.
 pub fn run(client: &mut Client) {
-    while !client.world.is_ending() {
-        let session = client.world.clone().create_session(client, "external");
-        let mut producer = Producer::new(&session.id, client.world.next_number());
+    while !client.test.is_ending() {
+        let session = client.test.clone().create_session(client, "external");
+        let mut producer = Producer::new(&session.id, client.test.next_number());
         let (mut sent, mut replies) = (0, 0);
-        while sent < EVENTS_PER_SESSION && !client.world.is_ending() {
+        while sent < EVENTS_PER_SESSION && !client.test.is_ending() {
             replies += 1;
             let mut events =
                 published_reply(&mut client.rng, &format!("{}-r{replies}", session.id));
@@ -43,7 +43,7 @@ pub fn run(client: &mut Client) {
 /// Another node has what was just acknowledged.
 fn read_elsewhere(client: &mut Client, session: &str) {
     client.move_on();
-    client.world.clone().view(client, session);
+    client.test.clone().view(client, session);
 }
 
 /// One writer of one session.
@@ -70,7 +70,7 @@ impl Producer {
         events: &[(String, String)],
         is_first_attempt: bool,
     ) -> bool {
-        let history = &client.world.clone().history;
+        let history = &client.test.clone().history;
         let body = events.iter().map(|(_, json)| json.as_str()).collect::<Vec<_>>().join("\n");
         let path = format!("/v1/sessions/{}/events", self.session);
         let request = Request::new("POST", path, body)
@@ -112,7 +112,7 @@ impl Producer {
             acknowledged,
             writer: self.writer,
             names: events.iter().map(|(id, _)| id.clone()).collect(),
-            head: World::acknowledged_head(&json),
+            head: ClusterTest::acknowledged_head(&json),
             is_exact: stored == Some(count),
         };
         history.record(&self.session, |session| session.appends.push(append));

@@ -1,16 +1,16 @@
 //! How long a session stays without an owner, and what a node may do that has lost its sessions.
 
-use crate::chatter;
 use crate::client::Client;
 use crate::connection::{Connection, Request};
+use crate::harness::{ClusterTest, KnownSession, pause};
 use crate::history::LogEvent;
 use crate::load::{check, print_summary, read_everything};
 use crate::nodes::{Cluster, ClusterOptions};
 use crate::producer::Producer;
 use crate::published_reply::published_reply;
 use crate::reader::read_log;
+use crate::users;
 use crate::watcher::{WatchedWire, Watcher};
-use crate::world::{KnownSession, World, pause};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::thread;
@@ -28,36 +28,36 @@ const SLACK: Duration = Duration::from_secs(5);
 /// How long a node hangs.
 const HANG: Duration = Duration::from_secs(4);
 
-fn start_cluster(what: &str) -> Option<(Cluster, Arc<World>)> {
+fn start_cluster(what: &str) -> Option<(Cluster, Arc<ClusterTest>)> {
     let cluster = Cluster::start(what, &ClusterOptions { nodes: 3, lease: Some(LEASE) })?;
-    let world = World::new(cluster.addresses());
-    Some((cluster, world))
+    let test = ClusterTest::new(cluster.addresses());
+    Some((cluster, test))
 }
 
-fn finish(cluster: &Cluster, world: &World) {
-    read_everything(cluster, world);
-    let findings = check(cluster, world);
-    print_summary(cluster, world, &findings);
+fn finish(cluster: &Cluster, test: &ClusterTest) {
+    read_everything(cluster, test);
+    let findings = check(cluster, test);
+    print_summary(cluster, test, &findings);
     assert!(findings.is_empty(), "{findings}");
 }
 
 /// Publishes to a session through node 0, which owns it from then on, ends that node, and measures until another node
 /// has stored the next events.
 fn measure_takeover(what: &str, end: impl FnOnce(&Cluster)) -> Option<Duration> {
-    let (cluster, world) = start_cluster(what)?;
-    let mut owner = Client::at(&world, 0);
-    let session = world.create_session(&mut owner, "external");
+    let (cluster, test) = start_cluster(what)?;
+    let mut owner = Client::at(&test, 0);
+    let session = test.create_session(&mut owner, "external");
     let mut producer = Producer::new(&session.id, 0);
     let mut rng = Rng::new();
     producer.publish(&mut owner, &published_reply(&mut rng, "before"));
     end(&cluster);
     let begun = Instant::now();
-    producer.publish(&mut Client::at(&world, 1), &published_reply(&mut rng, "after"));
+    producer.publish(&mut Client::at(&test, 1), &published_reply(&mut rng, "after"));
     let time = begun.elapsed();
     println!("{what}: {} ms, lease {} ms", time.as_millis(), LEASE.as_millis());
     session.settle();
     cluster.nodes[0].heal();
-    finish(&cluster, &world);
+    finish(&cluster, &test);
     Some(time)
 }
 
@@ -75,11 +75,11 @@ fn a_node_that_shuts_down_hands_its_sessions_over_at_once() {
 
 #[test]
 fn a_reply_of_a_killed_node_goes_on_at_another() {
-    let Some((cluster, world)) = start_cluster("a reply of a killed node") else { return };
-    let mut owner = Client::at(&world, 0);
-    let session = world.create_session(&mut owner, "demo");
-    assert!(chatter::send(&mut owner, &session.id, 0, 0, WORDS, false));
-    let mut other = Client::at(&world, 1);
+    let Some((cluster, test)) = start_cluster("a reply of a killed node") else { return };
+    let mut owner = Client::at(&test, 0);
+    let session = test.create_session(&mut owner, "demo");
+    assert!(users::send(&mut owner, &session.id, 0, 0, WORDS, false));
+    let mut other = Client::at(&test, 1);
     wait_for_growth(&mut other, &session.id, 0);
     cluster.nodes[0].kill();
     let begun = Instant::now();
@@ -91,21 +91,21 @@ fn a_reply_of_a_killed_node_goes_on_at_another() {
         LEASE.as_millis()
     );
     assert!(begun.elapsed() < LEASE + SLACK, "{:?}", begun.elapsed());
-    talk_ends(&mut other, &world, &session);
+    check_reply_ends(&mut other, &test, &session);
     cluster.nodes[0].heal();
-    finish(&cluster, &world);
+    finish(&cluster, &test);
 }
 
 /// Waits until the demo agent has spoken. It says what it says without a take-over.
-fn talk_ends(client: &mut Client, world: &World, session: &KnownSession) {
-    chatter::wait_until_idle(client, &session.id);
+fn check_reply_ends(client: &mut Client, test: &ClusterTest, session: &KnownSession) {
+    users::wait_until_idle(client, &session.id);
     session.settle();
-    let undisturbed = world.create_session(client, "demo");
-    assert!(chatter::send(client, &undisturbed.id, 0, 0, WORDS, false));
-    chatter::wait_until_idle(client, &undisturbed.id);
+    let undisturbed = test.create_session(client, "demo");
+    assert!(users::send(client, &undisturbed.id, 0, 0, WORDS, false));
+    users::wait_until_idle(client, &undisturbed.id);
     undisturbed.settle();
     for session in [session, &undisturbed] {
-        chatter::check_replies(client, &session.id);
+        users::check_replies(client, &session.id);
     }
 }
 
@@ -122,12 +122,12 @@ fn wait_for_growth(client: &mut Client, session: &str, head: usize) -> Vec<LogEv
 
 #[test]
 fn a_node_that_hangs_longer_than_its_lease_writes_nothing_when_it_wakes() {
-    let Some((cluster, world)) = start_cluster("a node that hangs") else { return };
-    let mut owner = Client::at(&world, 0);
+    let Some((cluster, test)) = start_cluster("a node that hangs") else { return };
+    let mut owner = Client::at(&test, 0);
     // The demo agent speaks on this node, and a producer publishes through it.
-    let talk = world.create_session(&mut owner, "demo");
-    let session = world.create_session(&mut owner, "external");
-    assert!(chatter::send(&mut owner, &talk.id, 0, 0, WORDS, false));
+    let demo_session = test.create_session(&mut owner, "demo");
+    let session = test.create_session(&mut owner, "external");
+    assert!(users::send(&mut owner, &demo_session.id, 0, 0, WORDS, false));
     let mut rng = Rng::new();
     let mut producer = Producer::new(&session.id, 1);
     let mut events = published_reply(&mut rng, "reply");
@@ -144,12 +144,12 @@ fn a_node_that_hangs_longer_than_its_lease_writes_nothing_when_it_wakes() {
         .header("content-type", "application/x-ndjson");
     let sent = thread::spawn(move || Connection::open(&address)?.call(&request));
     // Another node takes both sessions over meanwhile.
-    let mut other = Client::at(&world, 1);
-    let (published, at) = (Instant::now(), read_log(&mut other, &talk.id).unwrap().len());
+    let mut other = Client::at(&test, 1);
+    let (published, at) = (Instant::now(), read_log(&mut other, &demo_session.id).unwrap().len());
     producer.raise_fence();
     producer.publish(&mut other, &late);
     println!("the producer goes on after {} ms", published.elapsed().as_millis());
-    wait_for_growth(&mut other, &talk.id, at);
+    wait_for_growth(&mut other, &demo_session.id, at);
     thread::sleep(HANG.saturating_sub(published.elapsed()));
     cluster.nodes[0].resume();
 
@@ -158,30 +158,30 @@ fn a_node_that_hangs_longer_than_its_lease_writes_nothing_when_it_wakes() {
         Ok(answer) => assert!(matches!(answer.status, 409 | 503), "{}", answer.text()),
         Err(error) => assert!(error.kind() != ErrorKind::InvalidData, "{error}"),
     }
-    talk_ends(&mut other, &world, &talk);
+    check_reply_ends(&mut other, &test, &demo_session);
     let log = read_log(&mut other, &session.id).unwrap();
     assert!(log.iter().all(|event| event.name != "stale"), "the late write was stored");
     session.settle();
-    finish(&cluster, &world);
+    finish(&cluster, &test);
 }
 
 #[test]
 fn watchers_of_a_node_that_hangs_come_back_elsewhere() {
-    let Some((cluster, world)) = start_cluster("watchers of a node that hangs") else { return };
-    let mut writer = Client::at(&world, 1);
-    let session = world.create_session(&mut writer, "external");
+    let Some((cluster, test)) = start_cluster("watchers of a node that hangs") else { return };
+    let mut writer = Client::at(&test, 1);
+    let session = test.create_session(&mut writer, "external");
     let mut producer = Producer::new(&session.id, 0);
     let mut rng = Rng::new();
     producer.publish(&mut writer, &published_reply(&mut rng, "before"));
     let watchers: Vec<_> = [WatchedWire::Raw, WatchedWire::Merged, WatchedWire::WebSocket]
         .into_iter()
         .map(|wire| {
-            let mut client = Client::at(&world, 0);
-            let mut watcher = Watcher::new(world.clone(), session.clone(), wire);
+            let mut client = Client::at(&test, 0);
+            let mut watcher = Watcher::new(test.clone(), session.clone(), wire);
             thread::spawn(move || watcher.follow(&mut client))
         })
         .collect();
-    wait_until_all_have(&world, &session.id, "before", watchers.len());
+    wait_until_all_have(&test, &session.id, "before", watchers.len());
     cluster.nodes[0].pause();
     producer.publish(&mut writer, &published_reply(&mut rng, "after"));
     session.settle();
@@ -189,15 +189,15 @@ fn watchers_of_a_node_that_hangs_come_back_elsewhere() {
         watcher.join().unwrap();
     }
     cluster.nodes[0].resume();
-    finish(&cluster, &world);
+    finish(&cluster, &test);
 }
 
 /// Waits until so many watchers have received the events of a reply.
-fn wait_until_all_have(world: &World, session: &str, reply: &str, watchers: usize) {
+fn wait_until_all_have(test: &ClusterTest, session: &str, reply: &str, watchers: usize) {
     let begun = Instant::now();
     loop {
         let (mut head, mut arrived) = (0, 0);
-        world.history.record(session, |history| {
+        test.history.record(session, |history| {
             let is_of_reply = |name: &String| name.starts_with(reply);
             let appends =
                 history.appends.iter().filter(|append| append.names.iter().any(is_of_reply));
@@ -214,18 +214,18 @@ fn wait_until_all_have(world: &World, session: &str, reply: &str, watchers: usiz
 
 #[test]
 fn a_session_is_read_and_written_at_every_node() {
-    let Some((cluster, world)) = start_cluster("every node") else { return };
-    let session = world.create_session(&mut Client::at(&world, 0), "external");
+    let Some((cluster, test)) = start_cluster("every node") else { return };
+    let session = test.create_session(&mut Client::at(&test, 0), "external");
     let mut producer = Producer::new(&session.id, 0);
     let mut rng = Rng::new();
     for round in 0..10 {
-        let mut writer = Client::at(&world, round % cluster.nodes.len());
+        let mut writer = Client::at(&test, round % cluster.nodes.len());
         producer.publish(&mut writer, &published_reply(&mut rng, &format!("r{round}")));
         // The check at the end knows which of these would be stale.
         for node in 0..cluster.nodes.len() {
-            assert!(read_log(&mut Client::at(&world, node), &session.id).is_some(), "node {node}");
+            assert!(read_log(&mut Client::at(&test, node), &session.id).is_some(), "node {node}");
         }
     }
     session.settle();
-    finish(&cluster, &world);
+    finish(&cluster, &test);
 }

@@ -3,10 +3,10 @@
 use crate::checker::Violation;
 use crate::client::Client;
 use crate::connection::{Connection, Request};
+use crate::harness::{ClusterTest, KnownSession, pause};
 use crate::history::{Shown, digest, token_seq};
 use crate::socket::{Received, Socket};
 use crate::transcript::Transcript;
-use crate::world::{KnownSession, World, pause};
 use serde_json::{Value, json};
 use std::io;
 use std::sync::Arc;
@@ -40,18 +40,18 @@ pub const WIRES: [WatchedWire; 4] =
 pub fn run(client: &mut Client, wire: WatchedWire) {
     let mut done: Vec<String> = Vec::new();
     loop {
-        let world = client.world.clone();
+        let test = client.test.clone();
         let is_wanted = |session: &KnownSession| {
             // Producers use block ids again, which AG-UI renames differently after a snapshot.
             let is_readable = wire != WatchedWire::AgUi || !session.id.starts_with("external");
             is_readable && !done.contains(&session.id)
         };
-        match world.pick_active(&mut client.rng, is_wanted) {
+        match test.pick_active(&mut client.rng, is_wanted) {
             Some(session) => {
-                Watcher::new(world, session.clone(), wire).follow(client);
+                Watcher::new(test, session.clone(), wire).follow(client);
                 done.push(session.id.clone());
             }
-            None if world.is_at_rest() => break,
+            None if test.is_at_rest() => break,
             None => pause(POLL),
         }
     }
@@ -59,7 +59,7 @@ pub fn run(client: &mut Client, wire: WatchedWire) {
 
 /// What one watcher has.
 pub struct Watcher {
-    world: Arc<World>,
+    test: Arc<ClusterTest>,
     session: Arc<KnownSession>,
     wire: WatchedWire,
     number: usize,
@@ -72,10 +72,10 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    pub fn new(world: Arc<World>, session: Arc<KnownSession>, wire: WatchedWire) -> Self {
+    pub fn new(test: Arc<ClusterTest>, session: Arc<KnownSession>, wire: WatchedWire) -> Self {
         Self {
-            number: world.next_number(),
-            world,
+            number: test.next_number(),
+            test,
             session,
             wire,
             token: None,
@@ -94,7 +94,7 @@ impl Watcher {
                 WatchedWire::WebSocket => self.read_socket(client),
                 WatchedWire::Raw | WatchedWire::Merged | WatchedWire::AgUi => self.read_sse(client),
             };
-            self.world
+            self.test
                 .history
                 .count(if read.is_ok() { "streams that ended" } else { "streams broken off" }, 1);
             client.move_on();
@@ -119,12 +119,12 @@ impl Watcher {
 
     fn report(&mut self, what: Violation, why: String) {
         self.is_broken = true;
-        self.world.history.record(&self.session.id, |session| session.wrong.push((what, why)));
+        self.test.history.record(&self.session.id, |session| session.wrong.push((what, why)));
     }
 
     fn is_finished(&mut self, client: &mut Client) -> bool {
         if self.session.is_settled() && self.end.is_none() {
-            let view = self.world.clone().view(client, &self.session.id);
+            let view = self.test.clone().view(client, &self.session.id);
             self.end = view.and_then(|view| view["last_seq"].as_u64());
         }
         self.has_everything()
@@ -179,7 +179,7 @@ impl Watcher {
     fn accepts(&mut self, status: u16) -> bool {
         match status {
             200 => return true,
-            503 => self.world.history.count("streams refused with 503", 1),
+            503 => self.test.history.count("streams refused with 503", 1),
             404 => self.report(Violation::StaleRead, "a stream was answered 404".to_owned()),
             status => self.report(Violation::Wrong, format!("a stream was answered {status}")),
         }
@@ -229,10 +229,9 @@ impl Watcher {
             // Some events have no frame.
             WatchedWire::AgUi => (seq.min(self.last + 1), None),
         };
-        let shown =
-            Shown { at: self.world.history.now(), watcher: self.number, first, seq, digest };
-        self.world.history.record(&self.session.id, |session| session.shown.push(shown));
-        self.world.history.count("events watched", 1);
+        let shown = Shown { at: self.test.history.now(), watcher: self.number, first, seq, digest };
+        self.test.history.record(&self.session.id, |session| session.shown.push(shown));
+        self.test.history.count("events watched", 1);
         self.last = seq;
         self.token = Some(token);
     }
@@ -250,6 +249,6 @@ impl Watcher {
             let why = format!("ag-ui has {mine:?} as {id}, not {text:?}; it got {trail}");
             self.report(Violation::Changed, why);
         }
-        self.world.history.count("ag-ui streams compared", 1);
+        self.test.history.count("ag-ui streams compared", 1);
     }
 }

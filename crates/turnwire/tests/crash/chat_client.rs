@@ -102,17 +102,17 @@ impl ChatSession<'_> {
     }
 
     fn run_messages(&mut self, rng: &mut Rng) {
-        let mut said = 0;
-        while said < MESSAGES_PER_SESSION && !self.expected.server.is_ending() {
+        let mut sent = 0;
+        while sent < MESSAGES_PER_SESSION && !self.expected.server.is_ending() {
             match rng.u32(..10) {
                 0..5 => {
-                    said += 1;
+                    sent += 1;
                     let path = self.path(if one_in(rng, 4) {
                         "/messages"
                     } else {
                         "/messages?queue=true"
                     });
-                    let id = format!("{}-m{said}", self.session);
+                    let id = format!("{}-m{sent}", self.session);
                     let content = *pick(rng, &WORDS);
                     let message = Request::post(path, &json!({"id": id, "content": content}));
                     send_keyed(self.expected, self.client, self.session, message);

@@ -20,7 +20,7 @@ pub struct LogCheck<'c> {
     expected: &'c Expectations,
     conn: Connection,
     /// The demo's reply per message: always the same, however often it was interrupted.
-    said: &'c mut HashMap<String, String>,
+    known_replies: &'c mut HashMap<String, String>,
 }
 
 /// The checked fields of an event.
@@ -66,9 +66,9 @@ impl<'c> LogCheck<'c> {
     pub fn new(
         expected: &'c Expectations,
         address: &str,
-        said: &'c mut HashMap<String, String>,
+        known_replies: &'c mut HashMap<String, String>,
     ) -> std::io::Result<Self> {
-        Ok(Self { expected, conn: Connection::open(address)?, said })
+        Ok(Self { expected, conn: Connection::open(address)?, known_replies })
     }
 
     fn call(&mut self, request: &Request) -> crate::http::Answer {
@@ -214,7 +214,8 @@ impl<'c> LogCheck<'c> {
                 continue;
             }
             let text = msg.text("\n").unwrap_or_default();
-            let known = self.said.entry(content.to_owned()).or_insert_with(|| text.clone());
+            let known =
+                self.known_replies.entry(content.to_owned()).or_insert_with(|| text.clone());
             if *known != text {
                 let why = format!("{id}: to {content:?} it said {text:?}, and before {known:?}");
                 self.expected.report(Violation::Wrong, why);

@@ -48,11 +48,11 @@ impl Producer<'_> {
             }
             sent += self.publish(rng, to_do.drain(..size).collect());
             if one_in(rng, 12) {
-                let said = Request::post(
+                let request = Request::post(
                     format!("/v1/sessions/{}/messages", self.session),
                     &json!({"id": format!("{}-m{sent}", self.session), "content": "are you there?"}),
                 );
-                send_keyed(self.expected, self.client, &self.session, said);
+                send_keyed(self.expected, self.client, &self.session, request);
             }
             self.expected.server.pause(Duration::from_micros(rng.u64(..12_000)));
         }

@@ -62,7 +62,7 @@ pub enum EndMode {
 /// Runs rounds in a folder, and prints a summary.
 pub fn run(folder: &Path, expected: &Arc<Expectations>, rounds: u64, ends: EndMode) {
     let mut rng = Rng::with_seed(expected.seed);
-    let mut said = HashMap::new();
+    let mut known_replies = HashMap::new();
     let begun = Instant::now();
     let mut server = Server::start(folder);
     expected.server.set_running(&server.address);
@@ -80,7 +80,9 @@ pub fn run(folder: &Path, expected: &Arc<Expectations>, rounds: u64, ends: EndMo
         expected.server.set_stopped();
         server = restart(folder, &mut rng, expected);
         expected.count("rounds", 1);
-        LogCheck::new(expected, &server.address, &mut said).unwrap().check_touched(&mut rng);
+        LogCheck::new(expected, &server.address, &mut known_replies)
+            .unwrap()
+            .check_touched(&mut rng);
         if !expected.has_no_violations() {
             return print_summary(expected, round, begun);
         }
@@ -102,7 +104,7 @@ pub fn run(folder: &Path, expected: &Arc<Expectations>, rounds: u64, ends: EndMo
     for watcher in load.watchers {
         watcher.join().unwrap();
     }
-    LogCheck::new(expected, &server.address, &mut said).unwrap().check_all(&blobs);
+    LogCheck::new(expected, &server.address, &mut known_replies).unwrap().check_all(&blobs);
     stop(server);
     print_summary(expected, rounds, begun);
     assert_doctor_finds_nothing(folder);

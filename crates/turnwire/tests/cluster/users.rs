@@ -3,8 +3,8 @@
 use crate::checker::Violation;
 use crate::client::Client;
 use crate::connection::Request;
+use crate::harness::{ClusterTest, pause};
 use crate::history::{Append, message_name};
-use crate::world::{World, pause};
 use serde_json::json;
 use std::time::{Duration, Instant};
 use turnwire_testkit::{one_in, pick};
@@ -17,14 +17,14 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// Between two looks at a session.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Talks until the test ends.
+/// Sends messages until the test ends.
 pub fn run(client: &mut Client) {
-    while !client.world.is_ending() {
+    while !client.test.is_ending() {
         let agent = *pick(&mut client.rng, &["marker", "marker", "demo"]);
-        let session = client.world.clone().create_session(client, agent);
-        let writer = client.world.next_number();
+        let session = client.test.clone().create_session(client, agent);
+        let writer = client.test.next_number();
         for number in 0..MESSAGES_PER_SESSION {
-            if client.world.is_ending() {
+            if client.test.is_ending() {
                 break;
             }
             let text = random_message(client, agent, &format!("{}-c{number}", session.id));
@@ -61,7 +61,7 @@ pub fn send(
     text: &str,
     may_wait: bool,
 ) -> bool {
-    let history = &client.world.clone().history;
+    let history = &client.test.clone().history;
     let id = format!("{session}-m{number}");
     let path = format!("/v1/sessions/{session}/messages?queue={may_wait}");
     let request = Request::post(path, &json!({"id": id, "content": text}))
@@ -71,7 +71,7 @@ pub fn send(
     let (acknowledged, json) = (history.now(), answer.json());
     match answer.status {
         202 => {
-            let head = if may_wait { 0 } else { World::acknowledged_head(&json) };
+            let head = if may_wait { 0 } else { ClusterTest::acknowledged_head(&json) };
             let names = vec![message_name(&id)];
             let reply = json["reply_id"].as_str().unwrap_or_default().to_owned();
             history.record(session, |session| {
@@ -98,18 +98,18 @@ pub fn send(
     }
 }
 
-/// Waits until nothing runs and nothing is in the queue. People answer the questions meanwhile.
+/// Waits until nothing runs and nothing is in the queue. Approvers decide on its calls meanwhile.
 pub fn wait_until_idle(client: &mut Client, session: &str) {
-    let world = client.world.clone();
+    let test = client.test.clone();
     let begun = Instant::now();
     loop {
-        let view = world.view(client, session).unwrap_or_default();
+        let view = test.view(client, session).unwrap_or_default();
         if view["status"] == "idle" && view["queued"].as_array().is_some_and(Vec::is_empty) {
             return;
         }
         if begun.elapsed() > SETTLE_TIMEOUT {
             let why = format!("does not come to rest: {view}");
-            world.history.record(session, |session| session.wrong.push((Violation::Lost, why)));
+            test.history.record(session, |session| session.wrong.push((Violation::Lost, why)));
             return;
         }
         pause(POLL);
@@ -118,7 +118,7 @@ pub fn wait_until_idle(client: &mut Client, session: &str) {
 
 /// Every reply says what an undisturbed agent says: nobody else wrote into it.
 pub fn check_replies(client: &mut Client, session: &str) {
-    let history = &client.world.clone().history;
+    let history = &client.test.clone().history;
     let mut replies = Vec::new();
     history.record(session, |session| replies.clone_from(&session.replies));
     // What the model is told about a tool that was interrupted differs.

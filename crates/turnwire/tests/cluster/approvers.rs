@@ -1,10 +1,10 @@
-//! People who answer approvals: always two at once, each at a random node, with different decisions. One may count.
+//! Clients that decide on approvals: always two at once, each at a random node, with different decisions. One may count.
 
 use crate::checker::Violation;
 use crate::client::Client;
 use crate::connection::Request;
+use crate::harness::{ClusterTest, pause};
 use crate::history::{Answer, Append, question_name};
-use crate::world::{World, pause};
 use serde_json::{Value, json};
 use std::thread;
 use std::time::Duration;
@@ -15,11 +15,11 @@ const POLL: Duration = Duration::from_millis(40);
 
 /// Answers questions until all writers have finished.
 pub fn run(client: &mut Client) {
-    let mut other = Client::new(&client.world, client.rng.fork());
-    while !client.world.is_at_rest() {
+    let mut other = Client::new(&client.test, client.rng.fork());
+    while !client.test.is_at_rest() {
         client.move_on();
         if let Some((session, reply, call)) = find_question(client) {
-            let answers = client.world.next_number();
+            let answers = client.test.next_number();
             thread::scope(|scope| {
                 let (session, reply, call) = (&session, &reply, &call);
                 scope.spawn(|| {
@@ -35,7 +35,7 @@ pub fn run(client: &mut Client) {
 
 /// A random pending question: its session, reply and call.
 fn find_question(client: &mut Client) -> Option<(String, Value, String)> {
-    let answered = client.world.answered.lock().unwrap().clone();
+    let answered = client.test.answered.lock().unwrap().clone();
     let list = client.call_once(&Request::get("/v1/approvals"))?.json();
     let mut questions = Vec::new();
     for pending in list["approvals"].as_array().into_iter().flatten() {
@@ -45,14 +45,14 @@ fn find_question(client: &mut Client) -> Option<(String, Value, String)> {
             let question = question(&pending["reply_id"], &call);
             if answered.contains(&question) {
                 let why = format!("{question} was answered, and is listed as pending");
-                client.world.history.record(&session, |session| {
+                client.test.history.record(&session, |session| {
                     session.wrong.push((Violation::StaleRead, why));
                 });
             }
             questions.push((session.clone(), pending["reply_id"].clone(), call));
         }
     }
-    client.world.history.count("lists of approvals", 1);
+    client.test.history.count("lists of approvals", 1);
     (!questions.is_empty()).then(|| pick(&mut client.rng, &questions).clone())
 }
 
@@ -69,19 +69,19 @@ pub fn answer(
     id: &str,
     is_allowed: bool,
 ) -> bool {
-    let world = client.world.clone();
+    let test = client.test.clone();
     let decision = json!({"confirmed": is_allowed, "tool_call": {"id": call}});
     let event = json!({"type": "USER_CONFIRM_RESULT", "id": id, "reply_id": reply, "confirm_results": [decision]});
-    let began = world.history.now();
+    let began = test.history.now();
     let response = client.call(&Request::post(format!("/v1/sessions/{session}/events"), &event));
-    let acknowledged = world.history.now();
+    let acknowledged = test.history.now();
     let is_accepted = response.status == 200;
     if !matches!(response.status, 200 | 409) {
         let why =
             format!("the decision {id} was answered {}: {}", response.status, response.text());
-        world.history.record(session, |session| session.wrong.push((Violation::Wrong, why)));
+        test.history.record(session, |session| session.wrong.push((Violation::Wrong, why)));
     }
-    world.history.record(session, |session| {
+    test.history.record(session, |session| {
         session.answers.push(Answer {
             question: question(reply, call),
             id: id.to_owned(),
@@ -91,16 +91,16 @@ pub fn answer(
             session.appends.push(Append {
                 began,
                 acknowledged,
-                writer: world.next_number(),
+                writer: test.next_number(),
                 names: vec![id.to_owned()],
-                head: World::acknowledged_head(&response.json()),
+                head: ClusterTest::acknowledged_head(&response.json()),
                 is_exact: false,
             });
         }
     });
     if is_accepted {
-        world.answered.lock().unwrap().push(question(reply, call));
+        test.answered.lock().unwrap().push(question(reply, call));
     }
-    world.history.count(if is_accepted { "answers accepted" } else { "answers refused" }, 1);
+    test.history.count(if is_accepted { "answers accepted" } else { "answers refused" }, 1);
     is_accepted
 }

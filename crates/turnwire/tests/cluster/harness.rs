@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 use turnwire_testkit::{Rng, pick};
 
-pub struct World {
+pub struct ClusterTest {
     pub addresses: Vec<String>,
     pub history: History,
     sessions: Mutex<Vec<Arc<KnownSession>>>,
@@ -39,7 +39,7 @@ impl KnownSession {
     }
 }
 
-impl World {
+impl ClusterTest {
     pub fn new(addresses: Vec<String>) -> Arc<Self> {
         Arc::new(Self {
             addresses,
