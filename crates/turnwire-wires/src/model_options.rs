@@ -2,7 +2,7 @@
 //!
 //! A client sends them by the names of its protocol. They are read once, travel with the message, and are written by the
 //! names of the model's protocol. If both are the same protocol, its fields are passed on unchanged, those that Turnwire
-//! does not know included. [`ModelOption::support`] is the table of what each wire has; the tests and `docs/wires.md` follow
+//! does not know included. [`ModelOption::support`] is the table of what each wire has; the tests and `docs/agents.md` follow
 //! it.
 //!
 //! ```

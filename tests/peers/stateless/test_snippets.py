@@ -11,8 +11,17 @@ from turnwire_server import TurnwireServer
 FOUND = snippets.read_page()
 
 
+# Every client that the page is for.
+CLIENTS = {
+    "openai (Python)", "openai (Node)", "anthropic (Python)", "anthropic (Node)", "pydantic-ai", "openai-agents",
+    "langchain-openai", "langchain-anthropic", "llm", "ai with @ai-sdk/openai", "ai with @ai-sdk/openai-compatible",
+    "ai with @ai-sdk/anthropic", "AI SDK UI", "AG-UI", "assistant-ui with the AI SDK", "assistant-ui with AG-UI", "TanStack AI",
+    "CopilotKit", *snippets.PROGRAMS,
+}  # fmt: skip
+
+
 def test_the_page_has_an_example_for_each_client() -> None:
-    assert len(FOUND) >= 16 and set(snippets.PROGRAMS) <= set(FOUND)
+    assert set(FOUND) == CLIENTS
 
 
 @pytest.mark.parametrize("name", [name for name in FOUND if snippets.runs_here(FOUND[name])])
