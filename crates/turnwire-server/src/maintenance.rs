@@ -23,6 +23,7 @@ pub(crate) async fn run(app: Arc<App>) {
                 if let Err(error) = app.log.evict_idle().await {
                     tracing::warn!(%error, "cannot give up the leases of idle sessions");
                 }
+                app.turns.forget_unloaded();
             }
             _ = retain.tick() => apply_retention(&app).await,
         }

@@ -118,6 +118,11 @@ impl Turns {
         })
     }
 
+    /// Removes the conversations of sessions that are not in memory any more. Called after idle sessions were evicted.
+    pub(crate) fn forget_unloaded(&self) {
+        self.histories.remove_unloaded();
+    }
+
     /// Makes a worker look at a session. It never waits, so it can be called inside a change: the
     /// worker sees the session after that change.
     pub fn wake(self: &Arc<Self>, session: &Arc<Session>) {

@@ -88,8 +88,51 @@ impl HistoryCache {
     }
 }
 
+impl HistoryCache {
+    /// Removes the conversations of sessions that are not in memory any more.
+    pub(super) fn remove_unloaded(&self) {
+        self.0.lock().retain(|entry| entry.session.strong_count() > 0);
+    }
+}
+
 impl Entry {
     fn is_of(&self, session: &Arc<Session>) -> bool {
         std::ptr::eq(self.session.as_ptr(), Arc::as_ptr(session))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwire_core::Fields;
+    use turnwire_log::store::{NewSession, SessionKey};
+    use turnwire_log::{Log, MemoryStore};
+
+    #[tokio::test]
+    async fn a_session_that_leaves_memory_takes_its_conversation_along() {
+        let log = Log::new(Arc::new(MemoryStore::default()), "test");
+        let cache = HistoryCache::default();
+        let messages = vec![Msg::user("ann", "Hi!"); MIN_MESSAGES];
+        let history = History { messages, bytes: 100, ..History::default() };
+        for id in ["idle", "used"] {
+            let new = NewSession {
+                key: SessionKey::new("t", id),
+                agent: "friday".to_owned(),
+                title: String::new(),
+                metadata: Fields::default(),
+                now_ms: 0,
+            };
+            let (session, _) = log.create_session(new).await.unwrap();
+            cache.insert(&session, 0, &history);
+        }
+        let used = log.open_session(&SessionKey::new("t", "used")).await.unwrap().unwrap();
+        cache.remove_unloaded();
+        assert_eq!(cache.0.lock().len(), 2);
+        // Sessions that were used since the last time stay.
+        log.evict_idle().await.unwrap();
+        assert_eq!(log.evict_idle().await.unwrap(), 1);
+        cache.remove_unloaded();
+        assert_eq!(cache.0.lock().len(), 1);
+        assert!(cache.take(&used, 0, Seq::FIRST).is_some());
     }
 }
