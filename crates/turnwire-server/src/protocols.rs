@@ -25,7 +25,7 @@ pub(crate) mod blocks;
 mod claimed_history;
 mod client_turn;
 mod conversation;
-mod model_api;
+pub(crate) mod model_api;
 pub(crate) mod openai;
 mod resume;
 mod token_count;

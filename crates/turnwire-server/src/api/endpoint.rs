@@ -6,6 +6,7 @@ use crate::App;
 use crate::auth::Caller;
 use crate::extract::{BodyBytes, JsonBody, Path, Query};
 use crate::listen::ClientConnection;
+use crate::protocols::model_api::ModelRequest;
 use axum::Extension;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -55,6 +56,7 @@ impl Input for Result<WebSocketUpgrade, WebSocketUpgradeRejection> {}
 impl Input for HeaderMap {}
 impl Input for Uri {}
 impl Input for BodyBytes {}
+impl Input for ModelRequest {}
 impl Input for Request {}
 
 /// A handler whose arguments are `A`.

@@ -2,13 +2,11 @@
 
 use super::model_api::{ModelApi, ModelRequest, estimate_tokens, handle_request};
 use crate::app::App;
-use crate::auth::Caller;
 use crate::error::ApiResult;
 use crate::extract::BodyBytes;
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
-use http::{HeaderMap, Uri};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
@@ -18,14 +16,8 @@ const MESSAGES_API: ModelApi =
     ModelApi { wire: "anthropic", id_prefix: "msg_", parse: read_request };
 
 /// Answers a user message, or continues with tool results.
-pub(crate) async fn messages(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    uri: Uri,
-    headers: HeaderMap,
-    BodyBytes(body): BodyBytes,
-) -> ApiResult<Response> {
-    handle_request(ModelRequest { app, caller, uri, headers, body }, &MESSAGES_API).await
+pub(crate) async fn messages(request: ModelRequest) -> ApiResult<Response> {
+    handle_request(request, &MESSAGES_API).await
 }
 
 /// How many tokens a request has.

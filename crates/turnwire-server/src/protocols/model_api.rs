@@ -14,12 +14,14 @@ use super::{
 use crate::app::App;
 use crate::auth::{Caller, expired_error};
 use crate::error::{ApiError, ApiResult, X_SHOULD_RETRY};
+use crate::extract::BodyBytes;
 use crate::stream::{
     CollectedAnswer, PausePolicy, ReplyPosition, ReplyStreamOptions, ReplySubscriber,
 };
 use crate::turns::client_context::check_options;
 use crate::turns::idempotency::mark_replayed;
 use axum::body::Body;
+use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -42,13 +44,26 @@ pub(crate) struct ModelApi {
     pub(crate) parse: fn(&str) -> turnwire_core::Result<ClientRequest>,
 }
 
-/// A request.
+/// A request of a client of a model API. Handlers take it as their argument.
 pub(crate) struct ModelRequest {
     pub(crate) app: Arc<App>,
     pub(crate) caller: Caller,
     pub(crate) uri: Uri,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+}
+
+impl FromRequest<Arc<App>> for ModelRequest {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> ApiResult<Self> {
+        let (mut parts, body) = request.into_parts();
+        let caller = Caller::from_request_parts(&mut parts, app).await?;
+        let (uri, headers) = (parts.uri.clone(), parts.headers.clone());
+        let request = Request::from_parts(parts, body);
+        let BodyBytes(body) = BodyBytes::from_request(request, app).await?;
+        Ok(Self { app: Arc::clone(app), caller, uri, headers, body })
+    }
 }
 
 /// Handles a request.

@@ -22,7 +22,8 @@ use crate::app::App;
 use crate::auth::{Caller, expired_error};
 use crate::deliveries::Delivery;
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{BodyBytes, Path, Query};
+use crate::extract::{Path, Query};
+use crate::protocols::model_api::ModelRequest;
 use crate::protocols::{self, add_ignored_header, with_ignored_options, with_session_header};
 use crate::stream::{
     CollectedAnswer, PausePolicy, ReplyPosition, ReplyStreamOptions, ReplySubscriber,
@@ -34,8 +35,8 @@ use axum::response::{IntoResponse, Response};
 pub(crate) use compact::{CompactedResponse, compact};
 use current_response::read_current;
 pub(crate) use delete::{DeletedView, delete};
+use http::HeaderValue;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Uri};
 pub(crate) use input::list_input_items;
 pub(crate) use input_tokens::{InputTokens, count_input_tokens};
 pub(crate) use items::ItemList;
@@ -70,13 +71,8 @@ fn encoding(found: &FoundResponse) -> EncoderOptions {
 }
 
 /// Sends user messages or tool results, and returns the agent's response.
-pub async fn create(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    uri: Uri,
-    headers: HeaderMap,
-    BodyBytes(body): BodyBytes,
-) -> ApiResult<Response> {
+pub(crate) async fn create(request: ModelRequest) -> ApiResult<Response> {
+    let ModelRequest { app, caller, uri, headers, body } = request;
     let request =
         Submission { app: &app, caller: &caller, uri: &uri, headers: &headers, body: &body };
     let started = StartedResponse::start(request).await?;
