@@ -11,10 +11,12 @@
 //! | includes the new input, whose answer did not arrive | the same answer again |
 //! | includes the new input, whose answer did arrive | a retry: another answer |
 //! | is the last input, and the beginning of its answer follows, which broke off | the session continues from there |
+//! | is the last input, and its answer follows, in which the provider paused | the answer continues in the session |
 //! | does not exist | a new session takes the whole history in, marked as the client's claim |
 
 mod cut_answer;
 mod lost_answers;
+mod paused_answer;
 
 use crate::app::App;
 use crate::auth::{Caller, sha256};
@@ -221,7 +223,8 @@ impl Conversation {
     /// The beginning of the answer that the client gives.
     pub(crate) fn prefill(&self) -> &[Msg] {
         let before = self.complete_steps().last().map_or(0, |step| step.message_count);
-        if self.prefill_step().is_some() { self.messages_from(before) } else { &[] }
+        let is_begun = self.prefill_step().is_some() || self.paused_item().is_some();
+        if is_begun { self.messages_from(before) } else { &[] }
     }
 
     /// The beginning of the answer behind tool results, as the blocks of the reply that continues.
@@ -374,6 +377,9 @@ impl Conversation {
         // An answer cannot begin with a call.
         let is_refused = self.new_results().next().is_some() && !self.takes_prefill_after_results;
         if self.prefill_step().is_some_and(|begun| is_refused || begun.prefill_text().is_none()) {
+        if let Some(paused) = self.find_paused_answer(app, caller).await? {
+            return Ok(paused);
+        }
             return Ok(Recognized::Unknown);
         }
         let answers = self.complete_steps().iter().zip(&self.digests).rev();

@@ -9,6 +9,7 @@
 mod ag_ui;
 mod ai_sdk;
 mod anthropic;
+mod anthropic_tools;
 mod blocks;
 mod chat;
 #[path = "../openapi/checked_http.rs"]

@@ -114,6 +114,22 @@ fn answer(path: &str, call: Option<(&str, &str)>) -> String {
         ("/v1/messages", call) => {
             let (block, delta, reason) = match call {
                 None => (
+        // A whole answer: its blocks and its stop reason.
+        ("/v1/messages", Some(("answer", answer))) => {
+            let answer: Value = serde_json::from_str(answer).unwrap();
+            let mut frames = vec![
+                json!({"type": "message_start", "message": {"id": "m", "role": "assistant", "content": [], "usage": {}}}),
+            ];
+            for (at, block) in answer["content"].as_array().unwrap().iter().enumerate() {
+                frames.push(
+                    json!({"type": "content_block_start", "index": at, "content_block": block}),
+                );
+                frames.push(json!({"type": "content_block_stop", "index": at}));
+            }
+            frames.push(json!({"type": "message_delta", "delta": {"stop_reason": answer["stop_reason"]}, "usage": {"output_tokens": 1}}));
+            frames.push(json!({"type": "message_stop"}));
+            frames
+        }
                     json!({"type": "text", "text": ""}),
                     json!({"type": "text_delta", "text": text}),
                     "end_turn",

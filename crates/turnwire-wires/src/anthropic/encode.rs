@@ -22,6 +22,9 @@ use turnwire_core::{
     ContentBlock, Event, EventKind, Fields, FinishedReason, ReplyError, ToolCall, event_kinds,
 };
 
+/// The stop reason of an answer in which the provider paused.
+const PAUSE_TURN: &str = "pause_turn";
+
 pub(super) struct AnthropicEncoder {
     messages: Messages,
     collects: bool,
@@ -54,6 +57,8 @@ struct OpenMessage {
     reason: FinishedReason,
     /// The stop sequence that ended it, if the provider says so.
     stop_sequence: Option<String>,
+    /// The provider paused: it goes on if the client sends the answer back.
+    is_paused: bool,
 }
 
 impl AnthropicEncoder {
@@ -255,6 +260,8 @@ impl OpenMessage {
                 self.usage.add(end.usage);
                 self.reason = end.finished_reason.clone();
                 let about: Option<Fields> = event.metadata.get(NAME).ok().flatten();
+                let stop_reason = about.as_ref().and_then(|it| string_field(it, "stop_reason"));
+                self.is_paused = stop_reason.is_some_and(|reason| reason == PAUSE_TURN);
                 self.stop_sequence = about.and_then(|it| string_field(&it, "stop_sequence"));
             }
             // Not shown to clients of this wire, or handled by the caller.
@@ -307,8 +314,9 @@ impl OpenMessage {
             FinishedReason::Refusal | FinishedReason::ContentFilter => "refusal",
             _ if self.queue.has_calls() => "tool_use",
             FinishedReason::Completed if self.stop_sequence.is_some() => "stop_sequence",
+            FinishedReason::Completed if self.is_paused => PAUSE_TURN,
             // Anthropic uses it when its own loop reaches its limit.
-            FinishedReason::ExceedMaxIters => "pause_turn",
+            FinishedReason::ExceedMaxIters => PAUSE_TURN,
             FinishedReason::Completed
             | FinishedReason::ToolCalls
             | FinishedReason::Interrupted
