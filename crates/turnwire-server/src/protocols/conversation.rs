@@ -46,6 +46,9 @@ const MAX_JOIN_SEARCHES: usize = 32;
 const NOT_COMPARED: [&str; 6] =
     ["messages", "input", "stream", "stream_options", "metadata", "client_metadata"];
 
+/// The field with a key for the provider's cache.
+const CACHE_KEY: &str = "prompt_cache_key";
+
 /// The longest title of a session that a client did not name.
 const MAX_TITLE: usize = 60;
 
@@ -60,7 +63,8 @@ pub(crate) struct Conversation {
     root: HistoryDigest,
     /// The digest after each step.
     digests: Vec<HistoryDigest>,
-    /// A hash of the id that the client sends for its conversation; 0 if it sends none.
+    /// A hash of the id that the client sends for its conversation; 0 if it sends none. It is odd if conversations with
+    /// different ids are different ones.
     client: i64,
     /// A hash of the request's options.
     request: i64,
@@ -114,8 +118,7 @@ impl Conversation {
             steps,
             root,
             digests,
-            client: client_id(&app.config.conversations, headers, extra)
-                .map_or(0, |id| hash(id.as_bytes())),
+            client: client_id(&app.config.conversations, headers, extra),
             request: hash_options(body),
             is_resent: is_resent(headers),
             has_key: headers.contains_key("idempotency-key"),
@@ -374,12 +377,12 @@ impl Conversation {
         if let Some(lost) = self.find_begun_answer(app, caller).await? {
             return Ok(lost);
         }
-        // An answer cannot begin with a call.
-        let is_refused = self.new_results().next().is_some() && !self.takes_prefill_after_results;
-        if self.prefill_step().is_some_and(|begun| is_refused || begun.prefill_text().is_none()) {
         if let Some(paused) = self.find_paused_answer(app, caller).await? {
             return Ok(paused);
         }
+        // An answer cannot begin with a call.
+        let is_refused = self.new_results().next().is_some() && !self.takes_prefill_after_results;
+        if self.prefill_step().is_some_and(|begun| is_refused || begun.prefill_text().is_none()) {
             return Ok(Recognized::Unknown);
         }
         let answers = self.complete_steps().iter().zip(&self.digests).rev();
@@ -424,7 +427,12 @@ impl Conversation {
 
     /// Whether a state was marked by a client that gave its conversation another id.
     fn is_other_client(&self, marked: i64) -> bool {
-        self.client != 0 && marked != 0 && self.client != marked
+        names_session(self.client) && names_session(marked) && self.client != marked
+    }
+
+    /// Whether a state was marked by a client that gave its conversation the same id.
+    fn is_same_client(&self, marked: i64) -> bool {
+        names_session(self.client) && self.client == marked
     }
 
     /// Finds the session that waits for the new results, if the ids of their calls look random: no other conversation
@@ -450,13 +458,15 @@ impl Conversation {
         app: &App,
         input: HistoryDigest,
         found: HistoryDigest,
-        matches: Vec<HistoryMatch>,
+        mut matches: Vec<HistoryMatch>,
     ) -> Option<Recognized> {
         let step = self.digests.iter().position(|digest| *digest == found)?;
         let new_from = self.steps.get(step)?.message_count;
         let complete = self.complete_steps().len();
         let is_last_answer = step + 2 >= complete;
         let (mut resend, mut next, mut retry, mut branch) = (None, None, None, None);
+        // Of several conversations with the same content the one with the same id counts.
+        matches.sort_by_key(|found| self.client == 0 || found.mark.client != self.client);
         for HistoryMatch { session, mark, now, updated_ms } in matches {
             let state = now.history.as_ref().filter(|_| !self.is_other_client(mark.client));
             let is_same_input = is_last_answer && state.is_some_and(|state| state.input == input);
@@ -465,7 +475,8 @@ impl Conversation {
                     resend.get_or_insert(Recognized::Resend { session, state: state.clone() });
                 } else if (now.status == SessionStatus::Idle || self.has_key)
                     && state.results_after.is_none()
-                    && complete > 1
+                    // Many conversations begin with the same message.
+                    && (complete > 1 || self.is_same_client(mark.client))
                 {
                     let begun = usize::from(!self.prefill().is_empty());
                     let input_count = self.new_messages().len() + begun;
@@ -537,12 +548,24 @@ fn hash(bytes: &[u8]) -> i64 {
     i64::from_be_bytes(first).max(i64::MIN + 1) | 1
 }
 
-/// The id that a client sends for its conversation.
-fn client_id(config: &ConversationsConfig, headers: &HeaderMap, extra: &Fields) -> Option<String> {
-    let header = config.id_headers.iter().find_map(|name| headers.get(name)?.to_str().ok());
-    let field = || config.id_fields.iter().find_map(|name| extra.get::<String>(name).ok()?);
-    let id = header.map(|id| id.trim().to_owned()).or_else(field);
-    id.filter(|id| !id.is_empty())
+/// A hash of the id that a client sends for its conversation; 0 if it sends none. Programs may use one key for the
+/// provider's cache for several conversations, or another one in each request: its hash is even.
+fn client_id(config: &ConversationsConfig, headers: &HeaderMap, extra: &Fields) -> i64 {
+    let hash_of =
+        |id: &str| Some(id.trim()).filter(|id| !id.is_empty()).map(|id| hash(id.as_bytes()));
+    let mut headers = config.id_headers.iter().filter_map(|name| headers.get(name)?.to_str().ok());
+    let fields = || {
+        config.id_fields.iter().find_map(|name| {
+            let id = hash_of(&extra.get::<String>(name).ok()??)?;
+            Some(if name == CACHE_KEY { id ^ 1 } else { id })
+        })
+    };
+    headers.find_map(hash_of).or_else(fields).unwrap_or_default()
+}
+
+/// Whether the hash of a client's id is one of an id that only one conversation has.
+fn names_session(client: i64) -> bool {
+    client & 1 == 1
 }
 
 /// Whether the client says that it sends the request again.

@@ -2,7 +2,8 @@
 
 use crate::chat;
 use crate::conversations::{ALL, Client};
-use crate::harness::{ProtocolCase, TestServer};
+use crate::harness::{ProtocolCase, TestServer, user};
+use serde_json::json;
 
 /// Where a client sends an id.
 #[derive(Clone, Copy, Debug)]
@@ -11,13 +12,12 @@ enum Place {
     Field(&'static str),
 }
 
-/// The places that the default settings name.
-const DEFAULTS: [Place; 5] = [
+/// The places of ids that the default settings name.
+const DEFAULTS: [Place; 4] = [
     Place::Header("X-Claude-Code-Session-Id"),
     Place::Header("session-id"),
     Place::Header("session_id"),
     Place::Header("x-session-id"),
-    Place::Field("prompt_cache_key"),
 ];
 
 fn client<'s>(
@@ -64,6 +64,59 @@ async fn conversations_with_different_ids_are_never_continued_as_one() {
 }
 
 #[tokio::test]
+async fn another_prompt_cache_key_in_each_turn_is_the_same_conversation() {
+    for protocol in ALL {
+        let server = TestServer::new(protocol.path);
+        let key = Place::Field("prompt_cache_key");
+        assert_eq!(who_continues(&server, protocol, key).await, [true, true], "{}", protocol.path);
+        assert_eq!(server.sessions().await, 1);
+    }
+}
+
+#[tokio::test]
+async fn the_prompt_cache_key_tells_conversations_with_the_same_content_apart() {
+    for protocol in ALL {
+        let server = TestServer::new(protocol.path);
+        let mut open = Vec::new();
+        for key in ["one", "two", "three"] {
+            let mut history = vec![user("the same")];
+            let mut body = protocol.ask("asker", &history);
+            body["prompt_cache_key"] = json!(key);
+            let answer = server.ask(&[], &body).await;
+            history.extend((protocol.to_history)(&answer.body));
+            history.extend((protocol.results)(&[("c1", key)]));
+            open.push((key, history, answer.session().to_owned()));
+        }
+        for (key, history, session) in open {
+            let mut body = protocol.ask("asker", &history);
+            body["prompt_cache_key"] = json!(key);
+            let answer = server.ask(&[], &body).await;
+            assert_eq!(answer.status, 200, "{}", answer.text);
+            assert_eq!(answer.session(), session, "{} {key}", protocol.path);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_first_message_again_is_a_retry_if_the_client_names_its_conversation() {
+    for protocol in ALL {
+        for (place, is_retry) in
+            [(Place::Header("x-session-id"), true), (Place::Field("prompt_cache_key"), false)]
+        {
+            let server = TestServer::new(protocol.path);
+            let (_, first) = client(&server, protocol, place, "one").say("hello").await;
+            let (_, again) = client(&server, protocol, place, "one").say("hello").await;
+            assert_eq!(first == again, is_retry, "{} {place:?}", protocol.path);
+            let (_, other) = client(&server, protocol, place, "two").say("hello").await;
+            assert_ne!(other, first);
+        }
+        let server = TestServer::new(protocol.path);
+        let (_, first) = Client::new(&server, protocol).say("hello").await;
+        assert_ne!(Client::new(&server, protocol).say("hello").await.1, first);
+    }
+}
+
+#[tokio::test]
 async fn one_id_for_several_conversations_does_not_mix_them() {
     // Programs ask for a title with the id of the conversation.
     for protocol in ALL {
@@ -104,7 +157,6 @@ async fn the_settings_name_other_ids_or_none() {
         (settings, Place::Field("chat"), [false, true]),
         // These are not in the lists any more, and do not count.
         (settings, Place::Header("session-id"), [true, true]),
-        (settings, Place::Field("prompt_cache_key"), [true, true]),
         ("[conversations]\nid_headers = []\n", Place::Header("x-session-id"), [true, true]),
         ("[conversations]\nid_fields = []\n", Place::Field("prompt_cache_key"), [true, true]),
     ] {
