@@ -292,6 +292,10 @@ impl Replier for Agent {
         self.config.check_client(client)
     }
 
+    fn check_content(&self, messages: &[Msg]) -> Result<Vec<String>, String> {
+        self.config.check_content(messages)
+    }
+
     async fn summarize(&self, conversation: &[Msg]) -> Result<Option<Summary>, AgentError> {
         summarize_conversation(&self.config, conversation).await
     }

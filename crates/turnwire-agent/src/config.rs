@@ -12,8 +12,9 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 use turnwire_core::{Json, Msg};
-use turnwire_wires::ModelOptions;
 use turnwire_wires::model_request::{ToolDefinition, ToolKind};
+use turnwire_wires::openai_responses::APPROVAL_CALL;
+use turnwire_wires::{ModelOptions, Wire, check_file_references};
 
 /// The field of a request that asks for compaction.
 const CONTEXT_MANAGEMENT: &str = "context_management";
@@ -63,8 +64,18 @@ impl LoopConfig {
 
     /// The specifications of the client's tools that the model can call.
     pub fn client_specs(&self, client: &ClientContext) -> Vec<ToolSpec> {
-        let tools = self.client_tools(client).into_iter().filter(|tool| tool.kind.is_callable());
+        let (tools, hosted): (Vec<_>, Vec<_>) =
+            self.client_tools(client).into_iter().partition(|tool| tool.kind.is_callable());
+        // The client answers whether the provider may call such a server.
+        let (server, question) = APPROVAL_CALL;
+        let asks = hosted.iter().any(|tool| tool.kind == ToolKind::Hosted && tool.name == server)
+            && self.find_tool(question).is_none();
+        let approvals = asks.then(|| ToolSpec {
+            input_kind: InputKind::Text,
+            ..ToolSpec::for_client(question, "", serde_json::Map::new().into())
+        });
         tools
+            .into_iter()
             .map(|tool| {
                 let input = tool.input.clone().unwrap_or_else(|| serde_json::Map::new().into());
                 let spec = ToolSpec::for_client(&*tool.name, &*tool.description, input);
@@ -74,6 +85,7 @@ impl LoopConfig {
                 };
                 ToolSpec { input_kind, ..spec }
             })
+            .chain(approvals)
             .collect()
     }
 
@@ -176,6 +188,13 @@ impl LoopConfig {
             .filter_map(|entry| entry.compact_threshold)
             .min()
             .map(|tokens| tokens.max(MIN_THRESHOLD))
+    }
+
+    /// Checks the content of a client's messages. Returns the kinds of content that the model does not get.
+    pub fn check_content(&self, messages: &[Msg]) -> Result<Vec<String>, String> {
+        let Some((wire, _)) = self.model.wire() else { return Ok(Vec::new()) };
+        check_file_references(wire, messages).map_err(|error| error.message().to_owned())?;
+        Ok(Wire::named(wire).map(|wire| wire.left_out_content(messages)).unwrap_or_default())
     }
 
     /// Checks what a client sends along. Returns the names of options and tools that the model does not get.

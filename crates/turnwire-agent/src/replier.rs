@@ -68,7 +68,7 @@ use tokio_util::sync::CancellationToken;
 use turnwire_core::event::{SubAgent, TokenCounts};
 use turnwire_core::{Event, ModelCalls, Msg, PermissionRule};
 use turnwire_wires::model_request::ToolKind;
-use turnwire_wires::{ModelOption, ModelOptions};
+use turnwire_wires::{ModelOption, ModelOptions, check_file_references};
 
 /// A request to start a reply or to continue one.
 #[derive(Debug, Clone)]
@@ -210,6 +210,13 @@ pub trait Replier: Send + Sync + 'static {
         let set = set.map(|option| options.client_name(option).to_owned());
         let hosted = client.tools.iter().filter(|tool| tool.kind == ToolKind::Hosted);
         Ok(set.chain(hosted.map(|tool| format!("tools.{}", tool.name))).collect())
+    }
+
+    /// Checks the content of the messages that a client sends: an error if the answer would be wrong without a part of it.
+    /// Returns the kinds of content that have no effect, such as `content.audio`.
+    fn check_content(&self, messages: &[Msg]) -> Result<Vec<String>, String> {
+        check_file_references("", messages).map_err(|error| error.message().to_owned())?;
+        Ok(Vec::new())
     }
 
     /// Summarizes a conversation, for a client that continues with the summary. `None`: this agent cannot.

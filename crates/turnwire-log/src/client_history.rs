@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
-use turnwire_core::{ContentBlock, Json, Msg, Part, Payload, Role, Source, ToolCall};
+use turnwire_core::{ContentBlock, Fields, Json, Msg, Part, Payload, Role, Source, ToolCall};
 
 /// Text that programs add to user messages and change from turn to turn. It does not count.
 const CONTEXT_TAGS: [&str; 3] = ["system-reminder", "environment_context", "turn_context"];
@@ -164,6 +164,8 @@ impl HistoryStep {
                 id: result.id.clone(),
                 content: payload_content(&result.output),
             }),
+            // Such as a file by its id.
+            ContentBlock::Other(item) if !self.is_answer => self.data.push(item_digest(item)),
             // Clients drop thinking and what they do not know.
             ContentBlock::Text(_)
             | ContentBlock::Data(_)
@@ -196,7 +198,10 @@ pub(crate) fn answer_text(block: &ContentBlock) -> Option<&str> {
 
 impl StepCall {
     fn new(call: &ToolCall) -> Self {
-        Self { id: call.id.clone(), name: call.name.clone(), input: canonical_json(&call.input) }
+        let is_item = call.rest.raw("item_type").is_some();
+        let input = if is_item { json_without_nulls(&call.input) } else { None };
+        let input = canonical_json(input.as_deref().unwrap_or(&call.input));
+        Self { id: call.id.clone(), name: call.name.clone(), input }
     }
 }
 
@@ -333,6 +338,13 @@ fn source_digest(source: &Source) -> [u8; 32] {
     }
 }
 
+/// Caching marks move from request to request.
+fn item_digest(item: &Fields) -> [u8; 32] {
+    let mut item = item.clone();
+    item.remove("cache_control");
+    Sha256::digest(canonical_json(Json::from(item).text())).into()
+}
+
 fn payload_content(payload: &Payload) -> String {
     let mut content = String::new();
     match payload {
@@ -344,7 +356,7 @@ fn payload_content(payload: &Payload) -> String {
                     Part::Data(block) => {
                         content.extend(source_digest(&block.source).map(char::from));
                     }
-                    Part::Other(_) => {}
+                    Part::Other(item) => content.extend(item_digest(item).map(char::from)),
                 }
             }
         }
@@ -364,6 +376,23 @@ fn canonical_json(text: &str) -> String {
         }
         Err(_) => text.split_whitespace().collect(),
     }
+}
+
+/// The input of a call that has an item of its own: programs write fields that the item does not have as null.
+fn json_without_nulls(text: &str) -> Option<String> {
+    fn remove_nulls(value: &mut Value) {
+        match value {
+            Value::Array(items) => items.iter_mut().for_each(remove_nulls),
+            Value::Object(fields) => {
+                fields.retain(|_, value| !value.is_null());
+                fields.values_mut().for_each(remove_nulls);
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    let mut value: Value = serde_json::from_str(text).ok()?;
+    remove_nulls(&mut value);
+    Some(value.to_string())
 }
 
 fn normalize_numbers(value: &mut Value) {

@@ -353,6 +353,10 @@ impl Replier for DescribedAgent {
         self.replier.check_client(client)
     }
 
+    fn check_content(&self, messages: &[Msg]) -> Result<Vec<String>, String> {
+        self.replier.check_content(messages)
+    }
+
     async fn summarize(&self, conversation: &[Msg]) -> Result<Option<Summary>, AgentError> {
         self.replier.summarize(conversation).await
     }

@@ -42,5 +42,6 @@ pub(crate) static WIRE: Wire = Wire {
     decode: Some(|decoding| Box::new(ProviderStream(decode::DashscopeDecoder::new(decoding)))),
     messages: Some(MessageCodec { decode: message::decode, encode: message::encode }),
     model_request: Some(|request| Ok(model_request::build_body(request))),
+    accepts_data: Some(model_request::accepts_data),
     ..Wire::EMPTY
 };

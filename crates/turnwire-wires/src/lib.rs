@@ -46,6 +46,7 @@ pub mod body;
 pub mod cache_marks;
 pub mod client_request;
 pub mod collect;
+mod content;
 pub mod dashscope;
 pub mod gemini;
 mod json;
@@ -64,6 +65,7 @@ pub mod stream;
 mod structured_output;
 mod turnwire;
 
+pub use content::check_file_references;
 pub use loss::Loss;
 pub use model_options::{ModelOption, ModelOptions};
 pub use model_request::Request;

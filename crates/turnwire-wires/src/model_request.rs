@@ -199,6 +199,11 @@ impl ToolDefinition {
         if !native.wire.starts_with("openai-") || native.wire == wire {
             return None;
         }
+        // Others are tools that the protocol defines.
+        let tool_type: Option<String> = native.fields.get("type").ok().flatten();
+        if tool_type.as_deref() != Some("custom") {
+            return None;
+        }
         // Chat Completions has an object inside, and the grammar in another one.
         let inner = |fields: &Fields, key: &str| fields.get::<Fields>(key).ok().flatten();
         let text = |fields: &Fields, key: &str| fields.get::<String>(key).ok().flatten();

@@ -75,6 +75,7 @@ pub(crate) static WIRE: Wire = Wire {
     }),
     messages: Some(MessageCodec { decode: message::decode, encode: message::encode }),
     model_request: Some(model_request::build_body),
+    accepts_data: Some(model_request::accepts_data),
     ..Wire::EMPTY
 };
 

@@ -23,6 +23,7 @@
 //! | a `reasoning` item | a thinking block for each part of its summary, or of its content; the last one has all other fields of the item (`id` is `item_id`), the others only `item_id` |
 //! | `function_call` | a tool call, its id is the `call_id`; `item_id`, `namespace`, `caller` are extra fields |
 //! | `custom_tool_call` | the same, with the plain string as input and `item_type` as an extra field |
+//! | `local_shell_call`, `shell_call`, `apply_patch_call`, `computer_call`, `tool_search_call`, `mcp_approval_request`, if the client executes them | the same, with the action as input; the item's other fields are kept for this wire only |
 //! | `image_generation_call` with a result | a data block, with `item_type` and the item's other fields |
 //! | any other item | a block of that type, verbatim; it is sent back on this wire only |
 //! | any other event | a `CUSTOM` event with the wire's name; the encoder writes it back |
@@ -47,6 +48,7 @@
 //! - Structured output that is not already the text is a message with `structured_output: true`. For a client that
 //!   requested JSON (`wants_json`) it is the only text: other texts wait, and are written only without structured output.
 
+mod client_call;
 mod client_request;
 mod decode;
 mod encode;
@@ -61,7 +63,8 @@ use crate::loss::{PROVIDER_MESSAGES, PROVIDER_STREAMS, loss_list};
 use crate::provider::ProviderStream;
 use crate::registry::{MessageCodec, ResumeMode, Wire};
 
-pub use client_request::read_tools;
+pub use client_call::{answered_call_id, hosted_call_id, is_client_call, refer_by_call_id};
+pub use client_request::{APPROVAL_CALL, read_tools};
 pub use encode::ResponseBuilder;
 #[cfg(feature = "schema")]
 pub use encode::frame::Response;
@@ -88,5 +91,6 @@ pub(crate) static WIRE: Wire = Wire {
     encode: Some(|encoding| Box::new(encode::ResponsesEncoder::new(encoding))),
     messages: Some(MessageCodec { decode: message::decode, encode: message::encode }),
     model_request: Some(model_request::build_body),
+    accepts_data: Some(model_request::accepts_data),
     ..Wire::EMPTY
 };

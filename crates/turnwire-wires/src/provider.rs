@@ -78,6 +78,11 @@ fn looks_like_our_block(item: &Fields) -> bool {
     }
 }
 
+/// The wire of a block that [`item_to_block`] made.
+pub(crate) fn wire_of_item(block: &Fields) -> Option<String> {
+    block.get(FROM_WIRE_FIELD).ok()?
+}
+
 /// The item inside a block that [`item_to_block`] made, if it came on this wire.
 pub(crate) fn block_to_item(wire: &str, block: &Fields) -> Option<Fields> {
     let mut item = block.clone();

@@ -68,7 +68,7 @@ use crate::model_request::Request;
 use crate::stream::{Decode, Decoder, DecoderOptions, Encode, EncoderOptions};
 use std::fmt;
 use std::sync::{PoisonError, RwLock};
-use turnwire_core::{Error, ErrorKind, Json, Msg, Result};
+use turnwire_core::{DataBlock, Error, ErrorKind, Json, Msg, Result};
 
 macro_rules! wires {
     ($($folder:ident)+) => {
@@ -129,6 +129,8 @@ pub struct Wire {
     pub messages: Option<MessageCodec>,
     /// Writes a request to a model, if it can.
     pub model_request: Option<WriteModelRequest>,
+    /// Whether such a request has an image, a recording or a file, not a note that describes it. `None`: it has all.
+    pub accepts_data: Option<fn(&DataBlock) -> bool>,
 }
 
 /// Creates a decoder for one stream.
@@ -175,6 +177,7 @@ impl Wire {
         encode: None,
         messages: None,
         model_request: None,
+        accepts_data: None,
     };
 
     /// All wires: the built-in ones, then registered ones.

@@ -82,6 +82,7 @@ DETAILS: dict[str, dict[str, Json]] = {
         "file": chat(
             user(text("Read."), {"type": "file", "file": {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PDF}"}})
         ),
+        "file_id": chat(user(text("Read it."), {"type": "file", "file": {"file_id": "file-7f3a"}})),
         "result_in_parts": chat(
             HI,
             assistant(None, tool_calls=[CHAT_CALL]),
@@ -117,6 +118,33 @@ DETAILS: dict[str, dict[str, Json]] = {
         "string": {"input": "Hello."},
         "file": responses(
             user({"type": "input_file", "filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PDF}"})
+        ),
+        "file_id": responses(
+            user(
+                {"type": "input_text", "text": "Read them."},
+                {"type": "input_file", "file_id": "file-7f3a"},
+                {"type": "input_image", "file_id": "file-9c51", "detail": "low"},
+            )
+        ),
+        "file_id_in_a_result": responses(
+            {"role": "user", "content": "Fetch it."},
+            ITEM,
+            {"type": "function_call_output", "call_id": ITEM["call_id"], "output": [{"type": "input_file", "file_id": "file-7f3a"}]},
+            tools=[{"type": "function", "strict": False} | FUNCTION],
+        ),
+        "local_shell_call": responses(
+            {"role": "user", "content": "List."},
+            {"type": "local_shell_call", "id": "lsh_1", "call_id": ITEM["call_id"], "status": "completed"}
+            | {"action": {"type": "exec", "command": ["ls"], "env": {}, "timeout_ms": None}},
+            {"type": "local_shell_call_output", "id": "lsh_1", "output": "a.txt"},
+            tools=[{"type": "local_shell"}],
+        ),
+        "apply_patch_call": responses(
+            {"role": "user", "content": "Patch."},
+            {"type": "apply_patch_call", "id": "apc_1", "call_id": ITEM["call_id"], "status": "completed"}
+            | {"operation": {"type": "delete_file", "path": "a.txt"}},
+            {"type": "apply_patch_call_output", "call_id": ITEM["call_id"], "status": "completed"},
+            tools=[{"type": "apply_patch"}],
         ),
         "image_detail": responses(user({"type": "input_image", "image_url": PNG_URL, "detail": "low"})),
         "result_with_image": responses(
@@ -177,6 +205,7 @@ DETAILS: dict[str, dict[str, Json]] = {
                 text("Read."),
             )
         ),
+        "file_id": anthropic(user({"type": "document", "source": {"type": "file", "file_id": "file_7f3a"}}, text("Read it."))),
         "failed_result": anthropic(
             HI, assistant([USE]), user({"type": "tool_result", "tool_use_id": USE["id"], "is_error": True, "content": "No."}), tools=[TOOL]
         ),

@@ -298,8 +298,9 @@ impl RunRequest<'_> {
 
     /// The response, with a header that names the options that the agent ignores.
     fn respond(&self, session: &Session, follow: ReplySubscriber) -> Response {
-        let ignored =
-            client_context::check_options(self.app, session.agent(), &client_context(self.input));
+        let messages = self.input.history().unwrap_or_default();
+        let context = client_context(self.input);
+        let ignored = client_context::check_options(self.app, session.agent(), &context, &messages);
         let mut response = sse_response(self.app, follow);
         add_ignored_header(&mut response, &ignored.unwrap_or_default());
         response

@@ -19,7 +19,9 @@ mod continuation;
 mod left_out;
 
 use super::resume::{check_resumable, last_event_id};
-use super::{follow_reply, open_or_create_session, require_agent, sse_response};
+use super::{
+    add_ignored_header, follow_reply, open_or_create_session, require_agent, sse_response,
+};
 use crate::app::App;
 use crate::auth::{Action, Caller, expired_error, wait_until_expired};
 use crate::error::{ApiError, ApiResult};
@@ -77,32 +79,54 @@ pub async fn chat(
     let text = std::str::from_utf8(&body)
         .map_err(|why| ApiError::bad_request(format!("the body is not UTF-8: {why}")))?;
     let request = ChatRequest::parse(text).map_err(invalid_request)?;
-    if let Some(id) = last_event_id(&headers)? {
+    let ignored = ignored_names(&app, &agent, &request);
+    let mut response = answer(&app, &caller, &agent, (&uri, &headers, &body), &request).await?;
+    add_ignored_header(&mut response, &ignored);
+    Ok(response)
+}
+
+/// The options, tools and kinds of content of a request that have no effect.
+fn ignored_names(app: &App, agent: &str, request: &ChatRequest) -> Vec<String> {
+    let messages = request.new_messages(|_| false).unwrap_or_default();
+    let context = match messages.last() {
+        Some(last) => ClientContext::from_msg(&with_context(request, last.clone())),
+        None => ClientContext { wire: WIRE.to_owned(), ..sent_context(request) },
+    };
+    client_context::check_options(app, agent, &context, &messages).unwrap_or_default()
+}
+
+/// Does what a request is for.
+async fn answer(
+    app: &Arc<App>,
+    caller: &Caller,
+    agent: &str,
+    (uri, headers, body): (&Uri, &HeaderMap, &[u8]),
+    request: &ChatRequest,
+) -> ApiResult<Response> {
+    if let Some(id) = last_event_id(headers)? {
         caller.require(Action::Read)?;
-        let session = find_session(&app, &caller, &request.chat_id, &agent).await?;
+        let session = find_session(app, caller, &request.chat_id, agent).await?;
         let session = session.ok_or(turnwire_log::Error::NoSession)?;
-        return ChatContext { app: &app, caller: &caller, session, idempotency_key: None }
-            .resume_after(&id)
-            .await;
+        return ChatContext { app, caller, session, idempotency_key: None }.resume_after(&id).await;
     }
-    let Some(known) = find_session(&app, &caller, &request.chat_id, &agent).await? else {
+    let Some(known) = find_session(app, caller, &request.chat_id, agent).await? else {
         // A request without a message creates no session.
-        let messages = NewMessages::from_request(&request, |_| false)?.validate()?;
-        client_context::check_last_message(&app, caller.tenant(), &messages).await?;
-        let new = open_or_create_session(&app, &caller, Some(&request.chat_id), &agent).await?;
-        let idempotency_key = IdempotencyKey::from_request(&new, &caller, &headers, &uri, &body)?;
-        return ChatContext { app: &app, caller: &caller, session: new, idempotency_key }
+        let messages = NewMessages::from_request(request, |_| false)?.validate()?;
+        client_context::check_last_message(app, caller.tenant(), &messages).await?;
+        let new = open_or_create_session(app, caller, Some(&request.chat_id), agent).await?;
+        let idempotency_key = IdempotencyKey::from_request(&new, caller, headers, uri, body)?;
+        return ChatContext { app, caller, session: new, idempotency_key }
             .send_messages(messages)
             .await;
     };
-    let idempotency_key = IdempotencyKey::from_request(&known, &caller, &headers, &uri, &body)?;
-    let chat = ChatContext { app: &app, caller: &caller, session: known, idempotency_key };
+    let idempotency_key = IdempotencyKey::from_request(&known, caller, headers, uri, body)?;
+    let chat = ChatContext { app, caller, session: known, idempotency_key };
     if let Some(idempotency_key) = &chat.idempotency_key
         && let Some(before) = idempotency_key.find_response::<Accepted>(&app.log).await?
     {
         return chat.stream_accepted(&before).await;
     }
-    chat.handle(&request).await
+    chat.handle(request).await
 }
 
 /// What stands behind the `?`.
@@ -226,16 +250,21 @@ impl<'r> NewMessages<'r> {
 
 /// A message with what the application sends along. What the message itself has counts if that is nothing.
 fn with_context(request: &ChatRequest, msg: Msg) -> Msg {
-    let sent = ClientContext {
-        tools: request.tools.iter().cloned().map(Into::into).collect(),
-        instructions: request.system.clone(),
-        extra: request.rest.clone(),
-        ..ClientContext::default()
-    };
+    let sent = sent_context(request);
     if sent == ClientContext::default() && ClientContext::from_msg(&msg) != sent {
         return msg;
     }
     ClientContext { wire: WIRE.to_owned(), ..sent }.attach_to(msg)
+}
+
+/// What the application sends along.
+fn sent_context(request: &ChatRequest) -> ClientContext {
+    ClientContext {
+        tools: request.tools.iter().cloned().map(Into::into).collect(),
+        instructions: request.system.clone(),
+        extra: request.rest.clone(),
+        ..ClientContext::default()
+    }
 }
 
 fn nothing_new() -> ApiError {

@@ -72,14 +72,14 @@ pub(crate) async fn handle_request(request: ModelRequest, api: &ModelApi) -> Api
     require_model(&request.app, &parsed.model)?;
     let mut context = client_context(&request, &parsed, api.wire);
     let ModelRequest { app, caller, uri, headers, body } = &request;
+    let ignored = check_options(app, &parsed.model, &context, &parsed.messages)?;
+    context.ignored_options.clone_from(&ignored);
     let messages = std::mem::take(&mut parsed.messages);
     let agent = parsed.model.as_str();
     let conversation =
         Conversation::new(app, caller, agent, messages, headers, &parsed.extra, body);
     let conversation =
         conversation.with_prefill_after_results().with_joined_calls(app, caller).await?;
-    let ignored = check_options(app, agent, &context)?;
-    context.ignored_options.clone_from(&ignored);
     let turn = ClientTurn { app, caller, uri, headers, body, agent, context, conversation };
     let turn = turn.submit().await?;
     // The response may take minutes and needs little of this: free the memory.

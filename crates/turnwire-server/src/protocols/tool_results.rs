@@ -16,6 +16,7 @@ use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{ContentBlock, Event, Msg, Part, Payload, Seq, ToolCall, ToolResult};
 use turnwire_log::store::{EventLines, MessageQuery};
 use turnwire_log::{OpenReply, PendingCalls, Session, Snapshot};
+use turnwire_wires::openai_responses::refer_by_call_id;
 
 /// How many messages back an answered call is searched.
 const LOOK_BACK: usize = 32;
@@ -42,6 +43,9 @@ pub(crate) async fn submit_results_to(
     let snapshot = session.snapshot().await?;
     let pending = snapshot.pending_calls();
     let mut results = new.results.clone();
+    for result in &mut results {
+        refer_by_call_id(result, external_calls(&pending));
+    }
     for call in external_calls(&pending) {
         let earlier = new.earlier.iter().rev().find(|result| result.id == call.id);
         if let Some(earlier) = earlier.filter(|_| !results.iter().any(|new| new.id == call.id)) {

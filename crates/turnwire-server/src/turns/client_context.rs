@@ -5,10 +5,11 @@ use crate::app::App;
 use crate::config::Config;
 use crate::error::{ApiError, ApiResult};
 use crate::limits::FairQueue;
+use crate::links::has_slow_links;
 use crate::stream::parse_message;
 use turnwire_agent::schema::{self, SchemaError};
 use turnwire_agent::{ClientContext, SentHistory};
-use turnwire_core::{Msg, Role, Seq};
+use turnwire_core::{ContentBlock, DataBlock, Msg, Role, Seq, Source};
 use turnwire_log::store::MessageQuery;
 use turnwire_log::{OpenReply, Session};
 use turnwire_wires::model_request::ToolChoice;
@@ -30,31 +31,56 @@ pub(crate) async fn check_last_message(app: &App, tenant: &str, messages: &[Msg]
     }
 }
 
-/// Checks that the agent can follow the client's options and tools. Returns the names of those that have no effect.
+/// Checks that the agent can follow the client's options and tools, and read what the client sends. Returns the names of
+/// the options, tools and kinds of content that have no effect.
 pub(crate) fn check_options(
     app: &App,
     agent: &str,
     context: &ClientContext,
+    messages: &[Msg],
 ) -> ApiResult<Vec<String>> {
     let Some(agent) = app.agents.get(agent) else { return Ok(Vec::new()) };
-    agent.check_client(context).map_err(|why| {
+    let refused = |why: String| {
         ApiError::bad_request(format!("{why}; nothing was stored"))
             .kind("unsupported_option")
-            .hint("docs/agents.md lists the options of each model protocol")
-    })
+            .hint("docs/agents.md lists what each model protocol takes")
+    };
+    let mut ignored = agent.check_client(context).map_err(refused)?;
+    let fetched: Option<Vec<Msg>> = messages
+        .iter()
+        .any(|msg| has_slow_links(&app.config, msg))
+        .then(|| messages.iter().map(|msg| without_links(app, msg)).collect());
+    let messages = fetched.as_deref().unwrap_or(messages);
+    ignored.extend(agent.check_content(messages).map_err(refused)?);
+    Ok(ignored)
+}
+
+/// A message without links that will be fetched: what the agent can read of them is not known yet.
+fn without_links(app: &App, msg: &Msg) -> Msg {
+    if !has_slow_links(&app.config, msg) {
+        return msg.clone();
+    }
+    let is_link = |block: &ContentBlock| {
+        matches!(block, ContentBlock::Data(DataBlock { source: Source::Url(_), .. }))
+    };
+    let content = msg.content().iter().filter(|block| !is_link(block)).cloned();
+    msg.to_builder().content(content.collect::<Vec<_>>()).build().unwrap_or_else(|_| msg.clone())
 }
 
 /// Notes in the last user message which of its options and tools have no effect; an error if the answer would be wrong
 /// without them.
 pub(crate) fn note_ignored_options(app: &App, agent: &str, messages: &mut [Msg]) -> ApiResult<()> {
-    let Some(last) = messages.iter_mut().rev().find(|msg| msg.role() == Role::User) else {
+    let Some(at) = messages.iter().rposition(|msg| msg.role() == Role::User) else {
         return Ok(());
     };
+    let Some(last) = messages.get(at) else { return Ok(()) };
     let mut context = ClientContext::from_msg(last);
-    let ignored_options = check_options(app, agent, &context)?;
+    let ignored_options = check_options(app, agent, &context, messages)?;
     if context.ignored_options != ignored_options {
         context.ignored_options = ignored_options;
-        *last = context.replace_in(last.clone());
+        if let Some(last) = messages.get_mut(at) {
+            *last = context.replace_in(last.clone());
+        }
     }
     Ok(())
 }

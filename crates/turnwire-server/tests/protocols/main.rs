@@ -16,7 +16,9 @@ mod chat;
 mod checked_http;
 #[path = "../openapi/checked_router.rs"]
 mod checked_router;
+mod client_calls;
 mod client_ids;
+mod content;
 #[path = "../openapi/contract.rs"]
 mod contract;
 mod conversations;

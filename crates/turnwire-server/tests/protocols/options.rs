@@ -94,6 +94,8 @@ fn answer(path: &str, call: Option<(&str, &str)>) -> String {
         ("/v1/responses", Some((name, input))) => {
             let item = match name {
                 "spawn" => {
+                // The whole item.
+                "item" => serde_json::from_str(input).unwrap(),
                     json!({"type": "function_call", "id": "fc_1", "call_id": "call_Xa81kQz", "name": name,
                     "namespace": "agents", "arguments": input, "status": "completed"})
                 }
@@ -111,9 +113,6 @@ fn answer(path: &str, call: Option<(&str, &str)>) -> String {
                 json!({"type": "response.completed", "response": {"id": "resp_1", "status": "completed", "output": [item]}}),
             ]
         }
-        ("/v1/messages", call) => {
-            let (block, delta, reason) = match call {
-                None => (
         // A whole answer: its blocks and its stop reason.
         ("/v1/messages", Some(("answer", answer))) => {
             let answer: Value = serde_json::from_str(answer).unwrap();
@@ -131,6 +130,9 @@ fn answer(path: &str, call: Option<(&str, &str)>) -> String {
             frames
         }
                     json!({"type": "text", "text": ""}),
+        ("/v1/messages", call) => {
+            let (block, delta, reason) = match call {
+                None => (
                     json!({"type": "text_delta", "text": text}),
                     "end_turn",
                 ),

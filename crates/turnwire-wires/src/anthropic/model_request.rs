@@ -289,6 +289,11 @@ fn data_block(block: &DataBlock) -> Result<Fields, Fields> {
         .map_err(|why| plain_text(&describe_omitted_data(block, why)))
 }
 
+/// Whether a request has data, not a note that describes it.
+pub(super) fn accepts_data(block: &DataBlock) -> bool {
+    data_block(block).is_ok()
+}
+
 /// Writes the model's messages and their tool results.
 struct ReplyWriter<'a> {
     ids: CallIds,

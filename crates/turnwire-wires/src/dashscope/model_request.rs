@@ -138,7 +138,17 @@ fn result_data_draft(outcomes: &[CallOutcome<'_>]) -> MessageDraft {
 
 /// A part for data, or a text that says what was left out.
 fn data_or_note(block: &DataBlock) -> ContentPart {
-    let bit = normalize_data(block).and_then(|ready| {
+    accepted_data(block).unwrap_or_else(|why| ContentPart::Text(describe_omitted_data(block, why)))
+}
+
+/// Whether a request has data, not a note that describes it.
+pub(super) fn accepts_data(block: &DataBlock) -> bool {
+    accepted_data(block).is_ok()
+}
+
+/// The part for data that the model can read; the error says why it cannot.
+fn accepted_data(block: &DataBlock) -> Result<ContentPart, &'static str> {
+    normalize_data(block).and_then(|ready| {
         if let Some(text) = read_text_file(&ready) {
             return Ok(ContentPart::Text(text));
         }
@@ -155,8 +165,7 @@ fn data_or_note(block: &DataBlock) -> ContentPart {
             }
         }
         data_part(&ready, key, kind.unwrap_or_default()).ok_or("it cannot be read")
-    });
-    bit.unwrap_or_else(|why| ContentPart::Text(describe_omitted_data(block, why)))
+    })
 }
 
 fn build_parameters(request: &Request<'_>) -> Fields {

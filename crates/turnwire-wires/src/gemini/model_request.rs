@@ -149,7 +149,19 @@ fn outcome_to_part(outcome: &CallOutcome<'_>, tools: &[ToolDefinition]) -> Json 
 
 /// A part with bytes or a URL that Gemini can read; otherwise a text that says what was left out.
 fn data_or_note(block: &DataBlock) -> Json {
-    let part = normalize_data(block).and_then(|ready| {
+    accepted_data(block).unwrap_or_else(|why| {
+        part::text_part(&describe_omitted_data(block, why), &Fields::default())
+    })
+}
+
+/// Whether a request has data, not a note that describes it.
+pub(super) fn accepts_data(block: &DataBlock) -> bool {
+    accepted_data(block).is_ok()
+}
+
+/// The part for data that the model can read; the error says why it cannot.
+fn accepted_data(block: &DataBlock) -> Result<Json, &'static str> {
+    normalize_data(block).and_then(|ready| {
         let is_web = |url: &str| {
             let url = url::Url::parse(url);
             matches!(url.as_ref().map_or("", url::Url::scheme), "http" | "https" | "gs")
@@ -167,9 +179,6 @@ fn data_or_note(block: &DataBlock) -> Json {
             (None, _) => None,
         };
         part::data_part(&ready, kind).ok_or("it cannot be read")
-    });
-    part.unwrap_or_else(|why| {
-        part::text_part(&describe_omitted_data(block, why), &Fields::default())
     })
 }
 

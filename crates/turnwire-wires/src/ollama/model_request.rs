@@ -91,17 +91,36 @@ fn result_data_draft(outcomes: &[CallOutcome<'_>]) -> MessageDraft {
 
 /// Adds an image or a text file, or a text that says what was left out.
 fn add_data(draft: &mut MessageDraft, block: &DataBlock) {
-    let why = match normalize_data(block) {
-        Ok(ready) if media_type(&ready) == Some(SVG) => RASTER_IMAGES_ONLY,
-        Ok(ready) => match (image_base64(&ready), read_text_file(&ready), &ready.source) {
-            (Some(image), ..) => return draft.images.push(image.to_owned()),
-            (None, Some(text), _) => return draft.text.push(text),
-            (None, None, Source::Url(_)) => "the model cannot read URLs",
-            (None, None, Source::Base64(_) | Source::Other(_)) => "the model accepts only images",
-        },
-        Err(why) => why,
-    };
-    draft.text.push(describe_omitted_data(block, why));
+    match accepted_data(block) {
+        Ok(AcceptedData::Image(base64)) => draft.images.push(base64),
+        Ok(AcceptedData::Text(text)) => draft.text.push(text),
+        Err(why) => draft.text.push(describe_omitted_data(block, why)),
+    }
+}
+
+/// Whether a request has data, not a note that describes it.
+pub(super) fn accepts_data(block: &DataBlock) -> bool {
+    accepted_data(block).is_ok()
+}
+
+/// Data that the model can read.
+enum AcceptedData {
+    Image(String),
+    Text(String),
+}
+
+/// Data that the model can read; the error says why it cannot.
+fn accepted_data(block: &DataBlock) -> Result<AcceptedData, &'static str> {
+    let ready = normalize_data(block)?;
+    if media_type(&ready) == Some(SVG) {
+        return Err(RASTER_IMAGES_ONLY);
+    }
+    match (image_base64(&ready), read_text_file(&ready), &ready.source) {
+        (Some(image), ..) => Ok(AcceptedData::Image(image.to_owned())),
+        (None, Some(text), _) => Ok(AcceptedData::Text(text)),
+        (None, None, Source::Url(_)) => Err("the model cannot read URLs"),
+        (None, None, Source::Base64(_) | Source::Other(_)) => Err("the model accepts only images"),
+    }
 }
 
 /// The tools to offer. The protocol has no tool choice, so only the allowed tools are offered.

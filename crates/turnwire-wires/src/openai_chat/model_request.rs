@@ -214,6 +214,11 @@ fn data_or_note(block: &DataBlock) -> std::result::Result<Value, String> {
         .map_err(|why| describe_omitted_data(block, why))
 }
 
+/// Whether a request has data, not a note that describes it.
+pub(super) fn accepts_data(block: &DataBlock) -> bool {
+    data_or_note(block).is_ok()
+}
+
 fn data_to_part(block: &DataBlock) -> std::result::Result<Value, &'static str> {
     // Only PDF is accepted as a file.
     if let Some(text) = read_text_file(block) {

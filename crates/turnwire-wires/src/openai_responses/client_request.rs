@@ -1,10 +1,14 @@
 //! Reads the tools of a client's Responses request. The server calls this.
 
+use super::client_call::{MCP_APPROVAL, client_tool};
 use crate::client_request::{
     ClientToolDefinition, get_field, invalid_request, take_field, take_name,
 };
 use crate::model_request::ToolKind;
 use turnwire_core::{Fields, Result};
+
+/// The name of the calls with which the provider of the hosted tool `mcp` asks whether it may call an MCP server.
+pub const APPROVAL_CALL: (&str, &str) = ("mcp", MCP_APPROVAL);
 
 /// Reads `tools`. The functions of a group come after the group.
 pub fn read_tools(tools: Vec<Fields>) -> Result<Vec<ClientToolDefinition>> {
@@ -19,10 +23,10 @@ pub fn read_tools(tools: Vec<Fields>) -> Result<Vec<ClientToolDefinition>> {
                 read.push(ClientToolDefinition::native(ToolKind::Custom, name, tool));
             }
             Some("namespace") => read_group(tool, &mut read)?,
-            Some(kind) => {
-                let kind = kind.to_owned();
-                read.push(ClientToolDefinition::native(ToolKind::Hosted, kind, tool));
-            }
+            Some(kind) => read.push(match client_tool(kind, &tool) {
+                Some(name) => ClientToolDefinition::native(ToolKind::Custom, name.to_owned(), tool),
+                None => ClientToolDefinition::native(ToolKind::Hosted, kind.to_owned(), tool),
+            }),
         }
     }
     Ok(read)
@@ -65,6 +69,10 @@ mod tests {
             {"type": "custom", "name": "patch", "format": {"type": "grammar", "syntax": "lark", "definition": "x"}},
             {"type": "namespace", "name": "agents", "tools": [{"type": "function", "name": "spawn"}]},
             {"type": "web_search", "external_web_access": true},
+            {"type": "local_shell"},
+            {"type": "shell", "environment": {"type": "local"}},
+            {"type": "shell", "environment": {"type": "container_auto"}},
+            {"type": "computer_use_preview", "display_width": 1},
         ]);
         let read = read(&tools).unwrap();
         let kinds: Vec<_> = read.iter().map(|tool| (&*tool.name, tool.kind)).collect();
@@ -74,6 +82,10 @@ mod tests {
             ("agents", ToolKind::Namespace),
             ("spawn", ToolKind::Function),
             ("web_search", ToolKind::Hosted),
+            ("local_shell", ToolKind::Custom),
+            ("shell", ToolKind::Custom),
+            ("shell", ToolKind::Hosted),
+            ("computer", ToolKind::Custom),
         ];
         assert_eq!(kinds, expected);
         assert_eq!(read[0].strict, Some(true));

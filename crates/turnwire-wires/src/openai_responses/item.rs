@@ -116,7 +116,7 @@ pub(super) fn part_text<'p>(part: &'p Item<'_>) -> Option<&'p str> {
     }
 }
 
-fn parse_fields(raw: &RawValue) -> Fields {
+pub(super) fn parse_fields(raw: &RawValue) -> Fields {
     lenient::parse(raw)
 }
 

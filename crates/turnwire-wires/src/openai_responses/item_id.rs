@@ -10,10 +10,11 @@
 //! assert_eq!(ItemId::parse("msg_0c3f"), None);
 //! ```
 
+use super::client_call::ClientCall;
 use super::{NAME, item};
 use crate::provider;
 use std::fmt;
-use turnwire_core::{ContentBlock, Msg, TextBlock, ThinkingBlock};
+use turnwire_core::{ContentBlock, Msg, TextBlock, ThinkingBlock, content_blocks};
 
 /// The last part of the id of a message that is the structured output of its reply.
 const STRUCTURED_OUTPUT: &str = "structured_output";
@@ -91,9 +92,16 @@ pub fn find_item(msg: &Msg, id: &str) -> Option<Vec<ContentBlock>> {
         return id.find_in(msg);
     }
     let is_item = |block: &&ContentBlock| {
-        let ContentBlock::Other(fields) = block else { return false };
-        let item = provider::block_to_item(NAME, fields);
-        let found: Option<String> = item.and_then(|item| item.get("id").ok().flatten());
+        let found: Option<String> = match block {
+            ContentBlock::Other(fields) => {
+                let item = provider::block_to_item(NAME, fields);
+                item.and_then(|item| item.get("id").ok().flatten())
+            }
+            ContentBlock::ToolCall(call) => {
+                ClientCall::of_call(&call.rest).and_then(|kind| kind.item_id(&call.id, &call.rest))
+            }
+            content_blocks!(Text Thinking Hint Data ToolResult) => None,
+        };
         found.as_deref() == Some(id)
     };
     Some(vec![msg.content().iter().find(is_item)?.clone()])

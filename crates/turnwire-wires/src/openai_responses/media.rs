@@ -131,6 +131,11 @@ pub(super) fn part_to_data(part: &Item<'_>) -> Option<DataBlock> {
     Some(DataBlock { name, ..DataBlock::from_source(source) })
 }
 
+/// The data block for the URL of an image.
+pub(super) fn image_from_url(url: &str) -> DataBlock {
+    DataBlock::from_source(source_from_url(url, Some("image/*")))
+}
+
 fn source_from_url(url: &str, kind: Option<&str>) -> Source {
     if let Some((kind, data)) = url.strip_prefix("data:").and_then(|url| url.split_once(";base64,"))
     {

@@ -1,15 +1,17 @@
 //! Converts items of an input or output to and from our messages.
 
+use super::client_call::{self, ClientCall};
 use super::item::{self, Item};
 use super::{NAME, media};
 use crate::json::fields;
 use crate::model_request::media_type;
 use crate::{lenient, native, provider};
 use serde_json::value::RawValue;
+use std::collections::HashSet;
 use turnwire_core::block::{Base64Source, Source};
 use turnwire_core::{
     ContentBlock, DataBlock, Error, ErrorKind, Fields, Json, Msg, Part, Payload, Result, Role,
-    TextBlock, ThinkingBlock, ToolCall, ToolResult, ToolResultState,
+    TextBlock, ThinkingBlock, ToolCall, ToolResult, ToolResultState, content_blocks,
 };
 
 /// Writes messages as items.
@@ -34,11 +36,12 @@ fn user_part(block: &ContentBlock) -> Option<Fields> {
     match block {
         ContentBlock::Text(block) => Some(text_part(block)),
         ContentBlock::Data(block) => media::data_to_part(block).ok(),
+        // For example, a file by its id.
+        ContentBlock::Other(fields) => provider::block_to_item(NAME, fields),
         ContentBlock::Thinking(_)
         | ContentBlock::Hint(_)
         | ContentBlock::ToolCall(_)
-        | ContentBlock::ToolResult(_)
-        | ContentBlock::Other(_) => None,
+        | ContentBlock::ToolResult(_) => None,
     }
 }
 
@@ -106,6 +109,10 @@ impl ItemWriter {
                         Json::from_value(&parts).unwrap_or_else(|_| Json::from(""))
                     }
                 };
+                if let Some(kind) = ClientCall::of_result(result) {
+                    let text = result.output.text("\n");
+                    return self.push(&kind.write_result(&result.id, Some(result), &text));
+                }
                 let is_custom = item::has_item_type(&result.rest, item::CUSTOM_CALL);
                 self.push_output(&result.id, is_custom, output);
             }
@@ -151,6 +158,9 @@ impl ItemWriter {
     }
 
     pub(super) fn push_call(&mut self, call: &ToolCall) {
+        if let Some(kind) = ClientCall::of_call(&call.rest) {
+            return self.push(&kind.write_call(&call.id, &call.input, &call.rest));
+        }
         let is_custom = item::has_item_type(&call.rest, item::CUSTOM_CALL);
         let (word, input) =
             if is_custom { (item::CUSTOM_CALL, "input") } else { ("function_call", "arguments") };
@@ -201,7 +211,7 @@ fn output_part(part: &Part) -> Option<Fields> {
     match part {
         Part::Text(block) => Some(text_part(block)),
         Part::Data(block) => media::data_to_part(block).ok(),
-        Part::Other(_) => None,
+        Part::Other(fields) => provider::block_to_item(NAME, fields),
     }
 }
 
@@ -236,6 +246,8 @@ pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
 #[derive(Default)]
 struct MessageReader {
     list: Vec<(Role, Vec<ContentBlock>)>,
+    /// The ids of calls that the provider executes. Their results are kept verbatim, as they are.
+    hosted_calls: HashSet<String>,
 }
 
 impl MessageReader {
@@ -283,12 +295,24 @@ impl MessageReader {
             _ => {
                 let block = match item.image() {
                     Some(data) => Some(image_block(&item, &data, raw).into()),
-                    None => unknown_item_block(raw),
+                    None => self.read_client_call(raw).or_else(|| unknown_item_block(raw)),
                 };
                 self.reply_content()?.extend(block);
             }
         }
         Ok(())
+    }
+
+    /// Reads the call or the result of a tool that the protocol defines and the client executes.
+    fn read_client_call(&mut self, raw: &RawValue) -> Option<ContentBlock> {
+        let item = item::parse_fields(raw);
+        if let Some(kind) = ClientCall::of_item(&item) {
+            return Some(kind.read_call(item).into());
+        }
+        self.hosted_calls.extend(client_call::hosted_call_id(&item));
+        let result = ClientCall::of_result_item(&item)?.read_result(item);
+        let is_clients = !result.id.is_empty() && !self.hosted_calls.contains(&result.id);
+        is_clients.then(|| result.into())
     }
 
     fn read_message(&mut self, item: &Item<'_>, raw: &RawValue) -> Result<()> {
@@ -383,6 +407,16 @@ fn image_block(item: &Item<'_>, data: &str, raw: &RawValue) -> DataBlock {
     block
 }
 
+/// A part of a result that only this protocol has, such as a file by its id.
+fn unknown_part(raw: &RawValue) -> Part {
+    match provider::item_to_block(NAME, lenient::parse(raw)) {
+        ContentBlock::Other(fields) => Part::Other(fields),
+        content_blocks!(Text Thinking Hint Data ToolCall ToolResult) => {
+            Part::Other(lenient::parse(raw))
+        }
+    }
+}
+
 fn read_output(item: &Item<'_>) -> Payload {
     let Some(raw) = item.output else { return Payload::Text(String::new()) };
     if !raw.get().starts_with('[') {
@@ -400,7 +434,7 @@ fn read_output(item: &Item<'_>) -> Payload {
                 item::keep_other_fields(raw, &mut data.rest);
                 Part::Data(data)
             }
-            (None, None) => Part::Other(lenient::parse(raw)),
+            (None, None) => unknown_part(raw),
         }
     });
     Payload::Parts(parts.collect())

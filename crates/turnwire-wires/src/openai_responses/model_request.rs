@@ -1,5 +1,6 @@
 //! Writes the body of a Responses request.
 
+use super::client_call::ClientCall;
 use super::message::{ItemWriter, input_text, text_part};
 use super::{NAME, item, media};
 use crate::json::fields;
@@ -169,13 +170,8 @@ impl InputWriter<'_> {
             match part {
                 UserPart::Text(block) => message.push(text_part(block)),
                 UserPart::Data(block) => message.push(data_part(block)),
-                // For example, the answer to a question of the provider's own tools.
-                UserPart::Item(fields) => {
-                    if let Some(item) = provider::block_to_item(NAME, fields) {
-                        self.items.push_message("user", &std::mem::take(&mut message));
-                        self.items.push(&item);
-                    }
-                }
+                // For example, a file by its id.
+                UserPart::Item(fields) => message.extend(provider::block_to_item(NAME, fields)),
             }
         }
         self.items.push_message("user", &message);
@@ -206,6 +202,9 @@ impl InputWriter<'_> {
     fn push_call(&mut self, call: &ToolCall) {
         let mut call = call.clone();
         call.id = self.ids.next_call_id(&call.id);
+        if ClientCall::of_call(&call.rest).is_some() {
+            return self.items.push_call(&call);
+        }
         call.name = sanitize_call_name(&call.name, self.tools, MAX_NAME_LENGTH).into_owned();
         // `OpenAI` requires this prefix; an item of another provider may have any id.
         let is_custom = item::has_item_type(&call.rest, item::CUSTOM_CALL);
@@ -250,6 +249,10 @@ impl InputWriter<'_> {
 
     fn push_outcome(&mut self, outcome: &CallOutcome<'_>) {
         let text = outcome.text_with_failure();
+        if let Some(kind) = ClientCall::of_call(&outcome.call.rest) {
+            let id = self.ids.next_result_id();
+            return self.items.push(&kind.write_result(&id, outcome.result, &text));
+        }
         let has_data = outcome.data().next().is_some();
         let parts = if let Some(parts) = outcome.client_parts(NAME) {
             parts.iter().filter_map(result_part).collect()
@@ -282,16 +285,24 @@ fn result_part(part: &Part) -> Option<Fields> {
     match part {
         Part::Text(block) => Some(text_part(block)),
         Part::Data(block) => Some(data_part(block)),
-        Part::Other(_) => None,
+        Part::Other(fields) => provider::block_to_item(NAME, fields),
     }
 }
 
 fn data_part(block: &DataBlock) -> Fields {
-    let part = normalize_data(block).and_then(|ready| {
-        check_accepted(&ready)?;
-        media::data_to_part(&ready)
-    });
-    part.unwrap_or_else(|why| input_text(&describe_omitted_data(block, why)))
+    accepted_data(block).unwrap_or_else(|why| input_text(&describe_omitted_data(block, why)))
+}
+
+/// The part for data that the model accepts; the error says why it does not.
+fn accepted_data(block: &DataBlock) -> std::result::Result<Fields, &'static str> {
+    let ready = normalize_data(block)?;
+    check_accepted(&ready)?;
+    media::data_to_part(&ready)
+}
+
+/// Whether a request has data, not a note that describes it.
+pub(super) fn accepts_data(block: &DataBlock) -> bool {
+    accepted_data(block).is_ok()
 }
 
 /// Documents other than text that are accepted as files.

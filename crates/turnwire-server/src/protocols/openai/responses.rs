@@ -39,6 +39,7 @@ use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 pub(crate) use input::list_input_items;
 pub(crate) use input_tokens::{InputTokens, count_input_tokens};
+use item_reference::InputItem;
 pub(crate) use items::ItemList;
 pub(super) use items::{ItemQuery, message_items};
 use request::CreateRequest;
@@ -49,7 +50,7 @@ use serde::Deserialize;
 use std::sync::Arc;
 use submission::Submission;
 use turnwire_core::event::UserInterrupt;
-use turnwire_core::{Event, Json};
+use turnwire_core::{Event, Json, Msg};
 use turnwire_wires::openai_responses::ResponseSettings;
 use turnwire_wires::{EncoderOptions, Wire};
 
@@ -120,7 +121,9 @@ impl StartedResponse {
         let mut request = CreateRequest::parse(submission.body)?;
         models::require_model(app, &request.model)?;
         request.context.headers = protocols::passed_headers(submission.headers);
-        let ignored = check_options(app, &request.model, &request.context)?;
+        let messages: Vec<Msg> =
+            request.input.iter().filter_map(InputItem::message).cloned().collect();
+        let ignored = check_options(app, &request.model, &request.context, &messages)?;
         request.context.ignored_options.clone_from(&ignored);
         let (stream, background) = (request.stream, request.background);
         let (found, delivery) = submission.submit(request).await?;

@@ -1,5 +1,6 @@
 //! Items: found by their index or ids, and turned into blocks when they are added or done.
 
+use super::super::client_call::ClientCall;
 use super::super::item::{self, Item, ReasoningPart};
 use super::ResponsesDecoder;
 use super::frame::{Frame, Response};
@@ -149,9 +150,10 @@ impl ResponsesDecoder {
                 self.complete_text(part_key(index, PartKind::ToolCall, 0), item.call_input(), out);
                 self.close_part(part_key(index, PartKind::ToolCall, 0), item::call_extra(raw), out);
             }
-            _ => match item.image() {
-                Some(image) => self.emit_image(index, &item, image, raw, out),
-                None => self.emit_item(lenient::parse(raw), out),
+            _ => match (item.image(), ClientCall::of_item(&item::parse_fields(raw))) {
+                (Some(image), _) => self.emit_image(index, &item, image, raw, out),
+                (None, Some(kind)) => self.emit_client_call(index, kind, raw, out),
+                (None, None) => self.emit_item(lenient::parse(raw), out),
             },
         }
         self.close_remaining(index, raw, out);
@@ -161,6 +163,25 @@ impl ResponsesDecoder {
                 self.call.discard.append(&mut seen.blocks);
             }
         }
+    }
+
+    /// Emits the call of a tool that the protocol defines and the client executes.
+    fn emit_client_call(
+        &mut self,
+        index: u64,
+        kind: &ClientCall,
+        raw: &RawValue,
+        out: &mut EventSink<'_>,
+    ) {
+        let call = kind.read_call(item::parse_fields(raw));
+        let named = Item {
+            call_id: TextOrNumber(call.id.as_str().into()),
+            name: TextOrNumber(kind.name.into()),
+            ..Item::default()
+        };
+        self.start_call(index, &named, out);
+        self.complete_text(part_key(index, PartKind::ToolCall, 0), &call.input, out);
+        self.close_part(part_key(index, PartKind::ToolCall, 0), call.rest, out);
     }
 
     /// Discards a call whose item ends as another type: the provider executed it, as Perplexity does with searches.

@@ -1,5 +1,6 @@
 //! One block of a response while it is written.
 
+use super::super::client_call::ClientCall;
 use super::super::item::{self, CUSTOM_CALL, IMAGE_CALL, ITEM_ID};
 use super::super::item_id::ItemId;
 use super::IdSpace;
@@ -134,6 +135,11 @@ impl OutputBlock {
     /// Gives its item an id. In a response of a session it says where the item is stored; otherwise it is the block's own,
     /// or one that is unique in the response.
     pub(super) fn assign_item_id(&mut self, index: usize, session: Option<&str>, reply: &str) {
+        // The client, and its next request, have the provider's own id of such an item.
+        if let Some(id) = self.client_call().and_then(|kind| kind.item_id(&self.id, &self.extra)) {
+            self.item_id = id;
+            return;
+        }
         if let (Some(session), Some(prefix)) = (session, self.id_prefix()) {
             let number = index.to_string();
             let block = if self.id.is_empty() { &number } else { &self.id };
@@ -168,6 +174,11 @@ impl OutputBlock {
         }
     }
 
+    /// The kind of a call that has an item of its own.
+    fn client_call(&self) -> Option<&'static ClientCall> {
+        ClientCall::of_call(&self.extra).filter(|_| self.kind.is_call())
+    }
+
     fn call_type(&self) -> &'static str {
         if item::has_item_type(&self.extra, CUSTOM_CALL) { CUSTOM_CALL } else { "function_call" }
     }
@@ -193,6 +204,16 @@ impl OutputBlock {
             })
             .ok(),
             OutputKind::Thinking => None,
+            OutputKind::ToolCall { .. } if let Some(kind) = self.client_call() => {
+                let mut item = kind.write_call(&self.id, text, &self.extra);
+                if item.raw("id").is_none() {
+                    item.insert("id", id.as_str());
+                }
+                if item.raw("status").is_some() {
+                    item.insert("status", status);
+                }
+                Some(item.into())
+            }
             OutputKind::ToolCall { name, .. } => {
                 let input = self.input(text);
                 Json::from_value(&frame::ToolCall {
@@ -262,6 +283,9 @@ impl OutputBlock {
                     summary: Vec::new(),
                     encrypted_content: None,
                 }),
+                OutputKind::ToolCall { .. } if self.client_call().is_some() => {
+                    self.item(&self.text, "in_progress").ok_or_else(cannot_serialize)
+                }
                 OutputKind::ToolCall { .. } | OutputKind::Data { .. } => {
                     self.item("", "in_progress").ok_or_else(cannot_serialize)
                 }
@@ -272,14 +296,14 @@ impl OutputBlock {
                 frame::write_frame("response.output_item.added", number, &added, out);
             }
         }
-        let is_text = matches!(
+        let has_deltas = matches!(
             self.kind,
             OutputKind::Text | OutputKind::Thinking | OutputKind::ToolCall { .. }
-        );
+        ) && self.client_call().is_none();
         if matches!(self.kind, OutputKind::Text) {
             self.open_part(number, index, out);
         }
-        if is_text && !self.text.is_empty() {
+        if has_deltas && !self.text.is_empty() {
             self.open_part(number, index, out);
             self.write_delta(*number, &self.text, out);
             *number += 1;
@@ -389,6 +413,7 @@ impl OutputBlock {
                     out,
                 );
             }
+            OutputKind::ToolCall { .. } if self.client_call().is_some() => {}
             OutputKind::ToolCall { name, .. } => {
                 let is_custom = self.call_type() == CUSTOM_CALL;
                 let input = self.input(text);

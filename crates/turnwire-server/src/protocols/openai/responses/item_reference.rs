@@ -77,6 +77,14 @@ pub(super) async fn resolve_references(
 }
 
 impl InputItem {
+    /// The message, if the client sent the item itself.
+    pub(super) fn message(&self) -> Option<&Msg> {
+        match self {
+            Self::Message(msg) => Some(msg),
+            Self::Reference(_) => None,
+        }
+    }
+
     fn reference(&self) -> Option<&str> {
         match self {
             Self::Message(_) => None,

@@ -9,11 +9,12 @@ use crate::error::{ApiError, ApiResult};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use std::collections::HashMap;
 use std::sync::Arc;
 use turnwire_agent::{ClientContext, ClientTool};
 use turnwire_core::{ContentBlock, Fields, Json, Msg, ToolResult};
 use turnwire_log::Session;
-use turnwire_wires::openai_responses::read_tools;
+use turnwire_wires::openai_responses::{answered_call_id, hosted_call_id, read_tools};
 use turnwire_wires::{ModelOptions, native};
 
 /// A request for a response.
@@ -118,11 +119,57 @@ fn parse_items(input: &str) -> ApiResult<Vec<InputItem>> {
     }
     let list: Vec<&RawValue> = serde_json::from_str(input)
         .map_err(|_| invalid_request("`input` must be a string or a list of items"))?;
+    let mut reader = ItemReader::default();
     let mut items = Vec::with_capacity(list.len());
-    for (at, raw) in list.into_iter().enumerate() {
-        items.extend(parse_item(raw.get(), &format!("input[{at}]"))?);
+    for (at, raw) in list.iter().enumerate() {
+        items.extend(parse_item(raw.get(), &format!("input[{at}]"), &mut reader)?);
     }
+    reader.finish()?;
     Ok(items)
+}
+
+/// What the items of an input so far mean for the next ones.
+#[derive(Default)]
+struct ItemReader {
+    /// The calls that the provider executed, as JSON, by their ids.
+    hosted_calls: HashMap<String, String>,
+    /// The type of a result after the last answer that belongs to no known kind of call.
+    unknown_result: Option<String>,
+}
+
+impl ItemReader {
+    /// Reads an item that only a model or an executed call creates.
+    fn read_item(&mut self, raw: &str, place: &str) -> Option<Msg> {
+        let item: Fields = serde_json::from_str(raw).ok()?;
+        self.hosted_calls.extend(hosted_call_id(&item).map(|id| (id, raw.to_owned())));
+        let call = answered_call_id(&item).and_then(|id| self.hosted_calls.get(&id));
+        let msg = match call {
+            Some(call) => {
+                // The result of such a call is kept as it is, too.
+                let both = parse_message(&format!("[{call},{raw}]"), place).ok()?;
+                let result = both.content().last().cloned().into_iter().collect::<Vec<_>>();
+                both.to_builder().content(result).build().ok()?
+            }
+            None => parse_message(raw, place).ok()?,
+        };
+        let item_type: String = item.get("type").ok().flatten().unwrap_or_default();
+        let is_known = call.is_some() || msg.first::<ToolResult>().is_some();
+        if !is_known {
+            self.unknown_result = Some(item_type).filter(|kind| kind.ends_with("_output"));
+        }
+        Some(msg)
+    }
+
+    /// Refuses results that no call of the conversation can have: the model would be asked the same again.
+    fn finish(self) -> ApiResult<()> {
+        let Some(item_type) = self.unknown_result else { return Ok(()) };
+        Err(invalid_request(format!(
+            "`input` ends with an item of the type {item_type:?}, which answers no call that is known here; nothing \
+             was stored"
+        ))
+        .kind("unsupported_option")
+        .hint("docs/openai.md lists the tools that a client may execute; take this one out of `tools`"))
+    }
 }
 
 /// The messages of items that are added to a session.
@@ -133,8 +180,10 @@ pub(in super::super) async fn parse_input(
     items: Vec<Fields>,
 ) -> ApiResult<Vec<Msg>> {
     let mut parsed = Vec::with_capacity(items.len());
+    let mut reader = ItemReader::default();
     for (at, item) in items.iter().enumerate() {
-        parsed.extend(parse_item(Json::from(item).text(), &format!("items[{at}]"))?);
+        let (item, place) = (Json::from(item), format!("items[{at}]"));
+        parsed.extend(parse_item(item.text(), &place, &mut reader)?);
     }
     resolve_references(app, caller, session.agent(), Some(session), parsed).await
 }
@@ -147,15 +196,19 @@ struct ItemHead {
     id: Option<String>,
 }
 
-fn parse_item(raw: &str, place: &str) -> ApiResult<Option<InputItem>> {
+fn parse_item(raw: &str, place: &str, reader: &mut ItemReader) -> ApiResult<Option<InputItem>> {
     let head: ItemHead = serde_json::from_str(raw)
         .map_err(|error| invalid_request(format!("{place} is not a valid item: {error}")))?;
     let msg = match (head.r#type.as_deref(), head.role.as_deref()) {
         (None | Some("message"), Some("user")) => user_message(raw, place)?,
         (None | Some("message"), Some("system" | "developer")) => system_message(raw, place)?,
-        (None | Some("message"), Some("assistant")) => parse_message(raw, place)?,
+        (None | Some("message"), Some("assistant")) => {
+            reader.unknown_result = None;
+            parse_message(raw, place)?
+        }
         // The short form of a reference has no type.
         (Some("item_reference"), _) | (None, None) if head.id.is_some() => {
+            reader.unknown_result = None;
             return Ok(head.id.map(InputItem::Reference));
         }
         (Some("item_reference"), _) => {
@@ -180,9 +233,9 @@ fn parse_item(raw: &str, place: &str) -> ApiResult<Option<InputItem>> {
             native::keep_result_parts(msg, wire()?.name)
         }
         (Some("compaction"), _) if let Some(msg) = compact::read_item(raw, place)? => msg,
-        // Calls, reasoning: items that only a model creates.
+        // Calls, reasoning, and results of tools that the protocol defines.
         (Some(_), _) => {
-            return Ok(parse_message(raw, place).ok().map(InputItem::Message));
+            return Ok(reader.read_item(raw, place).map(InputItem::Message));
         }
     };
     Ok(Some(InputItem::Message(msg)))
@@ -198,18 +251,24 @@ fn user_message(raw: &str, place: &str) -> ApiResult<Msg> {
                 return Err(invalid_request(format!("{place} has invalid base64")));
             }
             ContentBlock::Data(_) => is_said = true,
+            // Such as a file by its id: a model of the same protocol knows it.
+            ContentBlock::Other(part) if is_input_part(part) => is_said = true,
             ContentBlock::Thinking(_)
             | ContentBlock::Hint(_)
             | ContentBlock::ToolCall(_)
             | ContentBlock::ToolResult(_)
             | ContentBlock::Other(_) => {
                 return Err(invalid_request(format!("{place} has an unsupported part")).hint(
-                    "expected input_text, input_image or input_file, with text, data or URL",
+                    "expected input_text, input_image or input_file, with text, data, URL or `file_id`",
                 ));
             }
         }
     }
     if is_said { Ok(msg) } else { Err(invalid_request(format!("{place} is empty"))) }
+}
+
+fn is_input_part(part: &Fields) -> bool {
+    part.get::<String>("type").ok().flatten().is_some_and(|kind| kind.starts_with("input_"))
 }
 
 fn parse_message(raw: &str, place: &str) -> ApiResult<Msg> {

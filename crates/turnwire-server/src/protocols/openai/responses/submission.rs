@@ -17,8 +17,10 @@ use crate::turns::idempotency::read_header;
 use http::{HeaderMap, Uri};
 use std::sync::Arc;
 use turnwire_agent::{ClientContext, SystemMessage};
+use turnwire_core::{ContentBlock, Msg, ToolCall};
 use turnwire_log::Session;
 use turnwire_log::store::MessageQuery;
+use turnwire_wires::openai_responses::{is_client_call, refer_by_call_id};
 
 /// How many messages back the last one of a session is searched.
 const LOOK_BACK: usize = 32;
@@ -39,6 +41,7 @@ impl Submission<'_> {
         let named = NamedSession::find(app, caller, headers, &request).await?;
         let CreateRequest { model, context, input, .. } = request;
         let messages = resolve_references(app, caller, &model, named.session(), input).await?;
+        let messages = refer_by_call_ids(messages);
         let context = ClientContext { system: SystemMessage::collect(&messages), ..context };
         let extra = &context.extra;
         let conversation = Conversation::new(app, caller, &model, messages, headers, extra, body);
@@ -96,6 +99,28 @@ impl Submission<'_> {
         let found = found.ok_or(turnwire_log::Error::NoSession)?;
         Ok((found, part.delivery))
     }
+}
+
+/// Lets the results of an input refer to its calls by their call ids.
+fn refer_by_call_ids(messages: Vec<Msg>) -> Vec<Msg> {
+    let calls = messages.iter().flat_map(Msg::blocks::<ToolCall>);
+    let calls: Vec<_> = calls.filter(|call| is_client_call(call)).cloned().collect();
+    if calls.is_empty() {
+        return messages;
+    }
+    let refer = |msg: Msg| {
+        let mut content = msg.content().to_vec();
+        for block in &mut content {
+            if let ContentBlock::ToolResult(result) = block {
+                refer_by_call_id(result, calls.iter());
+            }
+        }
+        if content == msg.content() {
+            return msg;
+        }
+        msg.to_builder().content(content).build().unwrap_or(msg)
+    };
+    messages.into_iter().map(refer).collect()
 }
 
 /// The session that a request names.
