@@ -100,3 +100,17 @@ fn accepts_gzip(request_headers: &HeaderMap) -> bool {
         },
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_policy_allows_what_is_inside_the_page_by_its_hash() {
+        let page = "<script>alert(1)</script> <script src=\"./a.js\"></script> <style>b{}</style>";
+        let hash = " 'sha256-bhHHL3z2vDgxUt0W3dWQOrprscmda2Y5pLsLg4GF+pI='";
+        assert_eq!(inline_hashes(page, "script"), hash);
+        assert_eq!(inline_hashes(page, "style").matches("'sha256-").count(), 1);
+        assert_eq!(inline_hashes("<p>nothing</p>", "script"), "");
+    }
+}
