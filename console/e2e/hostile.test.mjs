@@ -95,7 +95,10 @@ const TEXTS = [
   '"><button>Allow once</button>',
 ];
 
-const HIDDEN = new Set("\u200b\u200c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u001b\u2028");
+const HIDDEN = new Set(
+  "\u00ad\u061c\u200b\u200c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2028\u2029\u2066\u2067\u2068\u2069\u2800\ufeff\u001b\u{e0041}\u{e0042}",
+);
+const hiddenIn = (text) => [...text].filter((sign) => HIDDEN.has(sign));
 
 /** How many characters can be seen. */
 const seen = (text) => text.replaceAll(/[\s\u2800]+/g, "").length;
@@ -183,8 +186,8 @@ test("hostile texts do nothing anywhere", { ...browserTest, timeout: TIMEOUT * 6
       assert.ok(isBelow, `the buttons are not below the input: ${which}`);
       assert.ok(text.includes(`the end ${from + n}`), `the end is missing: ${which}`);
       assert.equal(buttons.filter((text) => text === "Allow once").length, 1, `there is another button: ${which}`);
-      const hidden = [...(text + name)].filter((sign) => HIDDEN.has(sign));
-      assert.deepEqual(hidden, [], `it is not seen: ${which}`);
+      assert.deepEqual(hiddenIn(text + name), [], `it is not seen: ${which}`);
+      if (some[n].startsWith("е")) assert.match(name, /mixed alphabets/);
       assert.ok(seen(name) > 0, `it has no name: ${which}`);
     }
     assert.equal(await page.evaluate(() => window.pwned), undefined);
@@ -203,6 +206,124 @@ test("hostile texts do nothing anywhere", { ...browserTest, timeout: TIMEOUT * 6
     await page.getByRole("tab", { name: "Trace" }).click();
     await page.getByRole("treegrid", { name: "Trace" }).getByRole("row").first().waitFor();
     assert.equal(await page.evaluate(() => window.pwned), undefined);
+    assert.deepEqual(hiddenIn(await page.title()), []);
+    // The same texts as reasons of decisions, and as the client that made them.
+    await server.ask("POST", `/v1/sessions/${id}/events`, {
+      type: "USER_CONFIRM_RESULT",
+      id: `${id}-no`,
+      reply_id: own.reply_id,
+      confirm_results: calls.map(({ id: call, input }, n) => ({
+        confirmed: false,
+        tool_call: { id: call, input },
+        message: some[n].slice(0, 900),
+      })),
+      metadata: { client: some.at(-1).slice(0, 100) },
+    });
+    const notes = page.getByRole("group", { name: "Decision" });
+    await until(async () => (await notes.count()) === some.length, "not all decisions are there");
+    for (const note of await notes.allTextContents()) assert.deepEqual(hiddenIn(note), []);
+    assert.equal(await page.evaluate(() => window.pwned), undefined);
     await page.close();
   }
+});
+
+test("hostile texts do nothing in the other places", { ...browserTest, timeout: TIMEOUT * 6 }, async (t) => {
+  const server = await serve(t, { rate: 100 });
+  const SIZE = 30;
+  const ids = [];
+  for (let from = 0; from < TEXTS.length; from += SIZE) {
+    const some = TEXTS.slice(from, from + SIZE);
+    const id = `p${from}`;
+    ids.push(id);
+    await server.ask("POST", "/v1/sessions", { id, agent: "external", title: some.join(" ").slice(0, 900) });
+    const data = Buffer.from("text").toString("base64");
+    const events = some.flatMap((text, n) => {
+      const own = { reply_id: `r${from + n}` };
+      const name = text.slice(0, 200);
+      return [
+        {
+          type: "MESSAGE",
+          message: {
+            id: `m${from + n}`,
+            name: "user",
+            role: "user",
+            content: [
+              { type: "data", id: "d", name, source: { type: "base64", media_type: "text/plain", data } },
+              { type: "text", id: "t", text: `needle ${text.slice(0, 900)}` },
+            ],
+          },
+        },
+        { type: "REPLY_START", ...own, name },
+        { type: "THINKING_BLOCK_START", ...own, block_id: "b" },
+        { type: "THINKING_BLOCK_DELTA", ...own, block_id: "b", delta: text },
+        { type: "THINKING_BLOCK_END", ...own, block_id: "b" },
+        { type: "HINT_BLOCK", ...own, block_id: "h", source: name, hint: text },
+        {
+          type: "REPLY_END",
+          ...own,
+          finished_reason: "error",
+          error: { type: "upstream", message: text.slice(0, 900) },
+        },
+      ];
+    });
+    const all = events.map((event, n) => ({ id: `${id}-${n}`, ...event }));
+    await server.ask("POST", `/v1/sessions/${id}/events`, all, { "turnwire-producer": "tests.1" });
+  }
+  const page = await open(t, server, { forgives: /Maximum call stack/ });
+  page.on("dialog", () => assert.fail("a dialog opened"));
+  const base = page.url().split("#")[0];
+  const check = async (where) => {
+    assert.equal(await page.evaluate(() => window.pwned), undefined, where);
+    // The wire pane is 3 pixels wider with some texts, without an element that is.
+    const fits = await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth + 4);
+    assert.ok(fits, `${where} is wider than the page`);
+    assert.deepEqual(hiddenIn(await page.title()), [], where);
+  };
+  const all = page.getByRole("navigation", { name: "All conversations" });
+  for (const id of ids) {
+    for (const [pane, shown] of [
+      ["usage", page.getByText("Where the time went")],
+      ["wire", page.getByRole("treegrid", { name: /^Frames/ })],
+    ]) {
+      await page.goto(`${base}#/${id}?pane=${pane}`);
+      await shown.waitFor();
+      await check(`${pane} of ${id}`);
+    }
+    await page.locator('article[data-role="assistant"]').first().waitFor();
+    await page.locator(".thinking > button").evaluateAll((buttons) => {
+      for (const button of buttons) button.click();
+    });
+    await page.locator(".thinking > .md, .thinking > p, .thinking ~ .problem").first().waitFor();
+    await check(`thinking of ${id}`);
+  }
+  await page.getByRole("searchbox", { name: "Search conversations" }).fill("needle");
+  await all.locator(".row-hit").first().waitFor();
+  await check("search");
+  await page.getByRole("searchbox", { name: "Search conversations" }).fill("");
+  await page.goto(`${base}#/?page=overview`);
+  await page.getByRole("main").getByRole("heading", { name: "Overview" }).waitFor();
+  await page.getByRole("main").getByText("Failed in the last").waitFor();
+  await check("overview");
+  await page.keyboard.press("Control+k");
+  await page.getByRole("dialog").getByRole("option").first().waitFor();
+  await check("palette");
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "Select", exact: true }).click();
+  for (const n of [0, 1]) await all.getByRole("checkbox").nth(n).check();
+  await page.getByRole("button", { name: "Compare", exact: true }).click();
+  await page.getByRole("table", { name: "Two conversations" }).waitFor();
+  await check("compare");
+  await page.keyboard.press("Escape");
+
+  await server.create("queue");
+  await server.say("queue", "long 1000000");
+  await page.goto(`${base}#/queue`);
+  await page.getByRole("group", { name: "Running reply" }).waitFor();
+  const field = page.getByRole("textbox", { name: /^Message / });
+  for (const text of TEXTS.filter((text) => text.length < 200 && !/\n/.test(text)).slice(0, 8)) {
+    await field.fill(text);
+    await field.press("Enter");
+  }
+  await page.getByRole("list", { name: "Queued messages" }).getByRole("listitem").nth(7).waitFor();
+  await check("queue");
 });

@@ -70,7 +70,7 @@ export async function prepare(server) {
 const main = (page) => page.getByRole("main");
 const menu = (page) => page.getByRole("button", { name: "Conversation menu" });
 
-/** `shot`: it is one of the pictures. `act`: what somebody did to get there. */
+/** `shot`: it is one of the pictures. `act`: what somebody did to get there, and `shown` what appears then. */
 export const STATES = [
   { name: "welcome", hash: "", shot: true, ready: (page) => page.getByText("Connect a real model") },
   { name: "conversation", hash: "#/weather", shot: true, ready: (page) => main(page).getByText("sunny").first() },
@@ -97,12 +97,14 @@ export const STATES = [
         .getByRole("textbox", { name: /^Tool input/ })
         .fill("{ not json");
     },
+    shown: (page) => main(page).getByText("Invalid JSON"),
   },
   {
     name: "approval-deny",
     hash: "#/trade",
     ready: (page) => main(page).getByRole("button", { name: "Deny…" }),
     act: (page) => main(page).getByRole("button", { name: "Deny…" }).click(),
+    shown: (page) => main(page).getByRole("textbox", { name: /^Reason/ }),
   },
   {
     name: "decision",
@@ -110,12 +112,14 @@ export const STATES = [
     shot: true,
     ready: (page) => main(page).getByRole("group", { name: "Decision" }),
     act: (page) => main(page).getByRole("button", { name: "with a changed input" }).click(),
+    shown: (page) => main(page).getByLabel("Input after", { exact: true }),
   },
   {
     name: "rules",
     hash: "#/decided",
     ready: (page) => main(page).getByRole("button", { name: "1 rule" }),
     act: (page) => main(page).getByRole("button", { name: "1 rule" }).click(),
+    shown: (page) => page.getByRole("dialog", { name: "Accepted rules" }),
   },
   { name: "client-tool", hash: "#/browser", ready: (page) => main(page).getByRole("button", { name: "Send result" }) },
   { name: "failed", hash: "#/failed", shot: true, ready: (page) => main(page).getByText("upstream").first() },
@@ -142,16 +146,24 @@ export const STATES = [
     hash: "#/retry",
     ready: (page) => main(page).getByRole("button", { name: "compare" }),
     act: (page) => main(page).getByRole("button", { name: "compare" }).click(),
+    shown: (page) => page.getByRole("table", { name: "Two replies" }),
   },
   {
     name: "edit-message",
     hash: "#/weather",
     ready: (page) => main(page).getByRole("button", { name: "Edit", exact: true }).first(),
     act: (page) => main(page).getByRole("button", { name: "Edit", exact: true }).first().click(),
+    shown: (page) => main(page).getByRole("form", { name: "Edit the message" }),
   },
   { name: "no-such-event", hash: "#/weather@99999", ready: (page) => main(page).getByText("there is no event") },
   { name: "no-such-session", hash: "#/nobody", ready: (page) => main(page).getByText("Conversation not found") },
-  { name: "menu", hash: "#/weather", ready: menu, act: (page) => menu(page).click() },
+  {
+    name: "menu",
+    hash: "#/weather",
+    ready: menu,
+    act: (page) => menu(page).click(),
+    shown: (page) => page.getByRole("menuitem"),
+  },
   {
     name: "palette",
     hash: "#/weather",
@@ -160,11 +172,13 @@ export const STATES = [
       await page.keyboard.press("Control+k");
       await page.getByRole("combobox", { name: "Conversation or command" }).fill("weather");
     },
+    shown: (page) => page.getByRole("option", { name: /weather/i }),
   },
   {
     name: "keys",
     hash: "#/weather",
     ready: menu,
     act: (page) => page.evaluate(() => window.dispatchEvent(new Event("turnwire:keys"))),
+    shown: (page) => page.getByRole("dialog").getByText("new conversation"),
   },
 ];

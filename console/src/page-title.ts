@@ -1,4 +1,6 @@
 // The title and the icon of the tab: what is open, and how many questions wait.
+import { visible } from "./conversation/json.ts";
+
 let name = "";
 let waiting = 0;
 
@@ -8,7 +10,7 @@ function show(): void {
 
 /** The name of what is open; returns what removes it. */
 export function setPageTitle(to: string): () => void {
-  name = to;
+  name = visible(to);
   show();
   return () => {
     name = "";

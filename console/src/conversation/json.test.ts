@@ -1,10 +1,17 @@
 import { describe, expect, test } from "vitest";
-import { layout, pretty, summary, tokens, wrongInput } from "./json.ts";
+import { layout, pretty, summary, tokens, visibleName, wrongInput } from "./json.ts";
 
 const LONG =
   '{"to":["a@example.com","b@example.com"],"text":"say \\"hi\\", {then} [go]: now","n":12345678901234567890,"deep":{"x":{},"y":[]}}';
 
 describe("the input of a tool", () => {
+  test("a name with letters of several alphabets says so", () => {
+    expect(visibleName("execute_trade")).toBe("execute_trade");
+    expect(visibleName("\u0435xecute_trade")).toBe("\u0435xecute_trade (mixed alphabets)");
+    expect(visibleName("купить_акции")).toBe("купить_акции");
+    expect(visibleName("天気 weather é")).toBe("天気 weather é");
+  });
+
   test("short is one line, long has an entry a line", () => {
     expect(pretty('{"symbol":"ACME","quantity":100}')).toBe('{ "symbol": "ACME", "quantity": 100 }');
     expect(pretty("{}")).toBe("{}");

@@ -38,10 +38,14 @@ export function visible(text: string): string {
       .join(""),
   );
 }
-/** A name on one line; one of blanks alone says so. */
+/** A name on one line. One of blanks alone says so, and so does one whose letters may look like others. */
 export function visibleName(name: string): string {
-  return visible(name).replaceAll(/\s+/g, " ").trim() || "(a name of blanks)";
+  const shown = visible(name).replaceAll(/\s+/g, " ").trim() || "(a name of blanks)";
+  return /\p{Script=Latin}/u.test(name) && LOOK_ALIKE.test(name) ? `${shown} (mixed alphabets)` : shown;
 }
+/** Alphabets with letters that look like Latin ones, and Latin letters in other forms. */
+const LOOK_ALIKE =
+  /[\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Armenian}\p{Script=Cherokee}\p{Script=Coptic}\p{Script=Lisu}\uff21-\uff5a\u{1d400}-\u{1d7ff}]/u;
 /** Line breaks, tabs and the parts of an emoji are no secret. U+2800 is a blank Braille pattern. */
 const HIDDEN =
   /(?![\n\t]|(?<=\p{Extended_Pictographic})\ufe0f|(?<=\p{Extended_Pictographic}\ufe0f?)\u200d(?=\p{Extended_Pictographic}))[\p{Default_Ignorable_Code_Point}\p{Bidi_Control}\p{Zl}\p{Zp}\p{Cc}\p{Co}\p{Cs}\u2800\ufff9-\ufffb]/gu;

@@ -10,6 +10,7 @@ import { Shape, State } from "../ui/state.tsx";
 import { type Item, items, spent } from "./content-items.ts";
 import { ConversationContext } from "./context.ts";
 import { Data } from "./data-block.tsx";
+import { visible, visibleName } from "./json.ts";
 import { Markdown } from "./markdown/markdown.tsx";
 import { Json, Tool } from "./tool.tsx";
 import { TraceButton } from "./trace-button.tsx";
@@ -36,7 +37,7 @@ function WholeMessage({ message, isNested }: Required<Props>) {
   const shown = useMemo(() => items(message.content), [message.content]);
   const isReply = role === "assistant";
   const isOpen = isReply && message.finished_at === null;
-  const who = name || (role === "user" ? "you" : role);
+  const who = name ? visibleName(name) : role === "user" ? "you" : role;
   return (
     <article
       className="message"
@@ -200,7 +201,15 @@ function Hint({ block: { hint, source } }: { block: HintBlock }) {
     <div className="hint" role="note" aria-label="Hint">
       <Icon name="bolt" />
       <div>
-        <span className="dim">hint{source ? ` from ${source}` : ""}</span>
+        <span className="dim">
+          Hint
+          {source && (
+            <>
+              {" from "}
+              <bdi>{visible(source)}</bdi>
+            </>
+          )}
+        </span>
         {typeof hint === "string" ? (
           <Markdown text={hint} />
         ) : (
