@@ -93,9 +93,9 @@ fn answer(path: &str, call: Option<(&str, &str)>) -> String {
         }
         ("/v1/responses", Some((name, input))) => {
             let item = match name {
-                "spawn" => {
                 // The whole item.
                 "item" => serde_json::from_str(input).unwrap(),
+                "spawn" => {
                     json!({"type": "function_call", "id": "fc_1", "call_id": "call_Xa81kQz", "name": name,
                     "namespace": "agents", "arguments": input, "status": "completed"})
                 }
@@ -129,10 +129,10 @@ fn answer(path: &str, call: Option<(&str, &str)>) -> String {
             frames.push(json!({"type": "message_stop"}));
             frames
         }
-                    json!({"type": "text", "text": ""}),
         ("/v1/messages", call) => {
             let (block, delta, reason) = match call {
                 None => (
+                    json!({"type": "text", "text": ""}),
                     json!({"type": "text_delta", "text": text}),
                     "end_turn",
                 ),
