@@ -251,7 +251,7 @@ test("a conversation is exported in three forms, and its log comes back as a con
   await main(page).getByText("sunny").first().waitFor();
   writeFileSync(file, "no event\n");
   await page.locator('input[type="file"][accept*="ndjson"]').setInputFiles(file);
-  await page.getByRole("dialog").getByText("Line 1 of the file is no event.").waitFor();
+  await page.getByRole("dialog").getByText("Line 1 is not valid JSON.").waitFor();
   await accessible(page);
 });
 

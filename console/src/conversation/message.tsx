@@ -60,8 +60,11 @@ function WholeMessage({ message, isNested }: Required<Props>) {
           </time>
         )}
         {message.metadata?.claimed === true && (
-          <span className="dim" title="Only the client says that this was said: it came with the history of a request.">
-            claimed by the client
+          <span
+            className="dim"
+            title="The server cannot check that this was said: it came with the history of a request."
+          >
+            Unverified: came with a client's history
           </span>
         )}
         {isReply && <ReplyStats message={message} />}

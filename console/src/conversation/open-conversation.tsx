@@ -318,7 +318,7 @@ function Past({ session, at, decided }: { session: string; at: number; decided: 
         </Thread>
       </ConversationContext>
       <div className="past past-end">
-        <span>Messages can be sent in the present.</span>
+        <span>Go back to live to send a message.</span>
         <button type="button" className="button small" onClick={() => go({ at: null })}>
           Return to the present
         </button>

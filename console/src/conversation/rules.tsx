@@ -26,8 +26,8 @@ export function Rules({ session, decided }: { session: string; decided: Decided 
       {isOpen && (
         <Dialog title="Accepted rules" onClose={() => setOpen(false)}>
           <p className="dim">
-            Calls that a rule covers run without a question in this session. A revoked rule stops to count when the
-            agent next begins to work; calls that already ran are not undone.
+            Calls that a rule covers run without a question in this session. A revoked rule stops applying when the next
+            reply starts; calls that already ran are not undone.
           </p>
           {error !== null && <Problem error={error} />}
           {rules.length === 0 && <p>No rules: every call that needs an approval asks for it.</p>}

@@ -190,7 +190,7 @@ export function Sessions({ selected, isMain, onNew }: Props) {
             {query !== ""
               ? `No conversation contains “${query}”.`
               : sessions.length > 0 || filter.status !== ""
-                ? "No conversation fits."
+                ? "No conversation matches these filters."
                 : "No conversations yet."}
           </p>
         )}

@@ -129,7 +129,7 @@ export async function importLog(text: string, title: string): Promise<string> {
       try {
         return JSON.parse(line) as { type?: string; id?: string; seq?: unknown };
       } catch {
-        throw new Error(`Line ${at + 1} of the file is no event.`);
+        throw new Error(`Line ${at + 1} is not valid JSON.`);
       }
     })
     .filter(({ type }) => type !== "USER_CONFIRM_RESULT" && type !== "USER_INTERRUPT");
