@@ -21,7 +21,7 @@ must_not_skip = if [ "$${TURNWIRE_REQUIRE_ALL:-}" = 1 ]; then echo "$(1) is requ
 
 pytest = PYTHONPATH=tests/peers $(PEERS)/$(1)/bin/python -m pytest -q -p skips
 
-.PHONY: help run test test-rust test-fuzz test-peers test-agentscope test-openai test-openapi test-anthropic test-stateless test-clients test-copilotkit \
+.PHONY: help run test test-rust test-server-on-postgres test-fuzz test-peers test-agentscope test-openai test-openapi test-anthropic test-stateless test-clients test-copilotkit \
 	test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-browser-clients test-typescript \
 	test-console test-deploy deploy-example console console-shots console-figures chromium postgres nginx peers-build check check-rust check-typescript check-packages check-dependencies api-record format bench bench-server bench-cluster bench-agent bench-typescript abuse fuzz soak clean
 
@@ -34,12 +34,16 @@ run: ## fold the example stream
 # CI ends with the summaries of the test runners: there only cargo-deny may be skipped, and says so itself.
 test: ## everything: checks, Rust, a short fuzz run, the peers; lists what this machine cannot test
 	@mkdir -p target && : > "$(TURNWIRE_SKIPS)"
-	@$(MAKE) --no-print-directory check test-rust test-fuzz test-peers
+	@$(MAKE) --no-print-directory check test-rust test-server-on-postgres test-fuzz test-peers
 	@if [ "$${TURNWIRE_REQUIRE_ALL:-}" != 1 ] && [ -s "$(TURNWIRE_SKIPS)" ]; then \
 	echo "$$(sort -u "$(TURNWIRE_SKIPS)" | wc -l) checks could not run here:"; sort -u "$(TURNWIRE_SKIPS)"; fi
 
 test-rust: postgres ## the Rust tests, documentation included
 	cargo test --workspace --all-features
+
+test-server-on-postgres: postgres ## the tests of the server once more, with their sessions in Postgres instead of memory
+	TURNWIRE_TEST_STORE=postgres cargo test --workspace --all-features --test authorization --test fair --test hostile \
+	--test infra --test ingest --test links --test protocols --test resume --test sessions --test stopping --test streams --test turns
 
 # The tests start them in folders and on ports of their own. Where they cannot be installed, their tests are skipped.
 postgres:
@@ -163,8 +167,17 @@ check-rust:
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --quiet --workspace --all-targets --all-features -- -D warnings
+	$(call check_features,turnwire-log)
+	$(call check_features,turnwire-agent)
+	$(call check_features,turnwire-agent --features http)
+	$(call check_features,turnwire-server)
+	$(call check_features,turnwire)
 	$(doc)
 	$(PYTHON) tools/public-api/check.py
+
+# A crate without its default features: cargo builds the features of all crates of the workspace together, so the line
+# above does not find what is missing without one.
+check_features = cargo clippy --quiet --no-default-features -p $(1) -- -D warnings
 
 doc = RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --all-features --no-deps
 

@@ -12,6 +12,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
 use std::sync::LazyLock;
 use turnwire_console::File;
 
@@ -30,13 +31,13 @@ static CONTENT_POLICY: LazyLock<String> = LazyLock::new(|| {
 /// The hash sources of the inline elements with this tag: ` 'sha256-…'` for each.
 fn inline_hashes(page: &str, tag: &str) -> String {
     let (start, end) = (format!("<{tag}>"), format!("</{tag}>"));
-    page.split(&start)
-        .skip(1)
-        .filter_map(|rest| rest.split_once(&end))
-        .map(|(content, _)| {
-            format!(" 'sha256-{}'", BASE64_STANDARD.encode(Sha256::digest(content)))
-        })
-        .collect()
+    let elements = page.split(&start).skip(1).filter_map(|rest| rest.split_once(&end));
+    let mut sources = String::new();
+    for (content, _) in elements {
+        let hash = BASE64_STANDARD.encode(Sha256::digest(content));
+        let _ = write!(sources, " 'sha256-{hash}'");
+    }
+    sources
 }
 
 pub(crate) async fn page(request_headers: HeaderMap) -> Response {

@@ -21,3 +21,4 @@ mod history;
 mod manage;
 #[path = "sessions/reach.rs"]
 mod reach;
+mod test_store;

@@ -2,8 +2,11 @@
 //! the server has.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod test_store;
+
 use std::sync::Arc;
 use std::time::Duration;
+use test_store::test_store;
 use tokio_util::sync::CancellationToken;
 use turnwire_core::{Event, Fields, FinishedReason, Folder, Msg, Seq};
 use turnwire_log::store::{MessageQuery, NewSession, SessionKey};
@@ -146,7 +149,7 @@ fn law_8_whoever_is_cut_and_comes_back_folds_what_the_server_has() {
             replies += messages.len();
             events.extend(more);
         }
-        let log = Log::new(Arc::new(MemoryStore::default()), "test");
+        let log = Log::new(test_store(), "test");
         let mut writer = rng.fork();
         let watchers: Vec<Rng> = (0..20).map(|_| rng.fork()).collect();
         runtime.block_on(async {
@@ -193,7 +196,7 @@ fn on_every_wire_that_resumes_by_its_token_nothing_is_lost_or_doubled() {
         |rng| {
             let mut events = turnwire_testkit::random_reply(rng, "0a").events;
             events.extend(turnwire_testkit::random_reply(rng, "0b").events);
-            let log = Log::new(Arc::new(MemoryStore::default()), "test");
+            let log = Log::new(test_store(), "test");
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {

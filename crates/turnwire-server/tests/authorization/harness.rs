@@ -1,6 +1,7 @@
 //! Servers, agents and credentials.
 
 use crate::checked_http::send_http;
+use crate::test_store::test_store;
 use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -18,7 +19,6 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use turnwire_agent::{AgentError, Journal, Replier, ReplyRequest};
-use turnwire_log::MemoryStore;
 use turnwire_server::App;
 use turnwire_testkit::net::{HttpResponse, StreamingResponse};
 
@@ -102,7 +102,7 @@ impl Server {
              issuer = \"https://id.example\"\naudience = \"turnwire\"\nleeway = \"0s\"\n",
             file.display()
         );
-        let (running, app) = Running::start(Arc::new(MemoryStore::default()), &settings, agents);
+        let (running, app) = Running::start(test_store(), &settings, agents);
         Self { running, app, _folder: folder }
     }
 

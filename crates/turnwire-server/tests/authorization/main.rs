@@ -32,3 +32,5 @@ mod rows;
 mod running;
 mod scene;
 mod sockets;
+#[path = "../test_store/mod.rs"]
+mod test_store;

@@ -10,6 +10,8 @@
 mod fake_agent;
 #[path = "../resume/running.rs"]
 mod running;
+#[path = "../test_store/mod.rs"]
+mod test_store;
 
 use fake_agent::FakeAgent;
 use running::{Running, within};
@@ -18,10 +20,10 @@ use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use test_store::test_store;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use turnwire_agent::Replier;
-use turnwire_log::MemoryStore;
 use turnwire_testkit::net::{HttpResponse, http, send_http};
 
 /// How many replies of one tenant run.
@@ -55,7 +57,7 @@ async fn replies_of_one_tenant_that_never_end_do_not_hold_up_another() {
     let agent: Arc<dyn Replier> = actor.clone();
     let settings =
         format!("[limits]\nstop_timeout = \"50ms\"\n{}{}", token("many"), token("other"));
-    let store = Arc::new(MemoryStore::default());
+    let store = test_store();
     let (server, _) = Running::start(store, &settings, [("actor", agent)]);
     let to = server.address;
     let mut open = Vec::new();

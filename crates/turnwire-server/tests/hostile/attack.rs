@@ -2,6 +2,7 @@
 
 use crate::checked_http::send_http;
 use crate::running::{Running, within};
+use crate::test_store::test_store;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
@@ -13,7 +14,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use turnwire_agent::{DemoAgent, Replier};
-use turnwire_log::MemoryStore;
 use turnwire_testkit::net::{HttpResponse, StreamingResponse};
 
 /// The expected result.
@@ -114,7 +114,7 @@ impl Target {
             );
         }
         let demo: Arc<dyn Replier> = Arc::new(DemoAgent::with_rate(0.0));
-        let store = Arc::new(MemoryStore::default());
+        let store = test_store();
         let (server, _) = Running::start(store, &settings, [("demo", demo)]);
         let target = Self { server };
         target.ask("POST", "/v1/sessions", br#"{"id":"s","agent":"external"}"#).await;

@@ -29,6 +29,8 @@ mod rights;
 mod running;
 mod slow;
 mod sockets;
+#[path = "../test_store/mod.rs"]
+mod test_store;
 
 use attack::Target;
 

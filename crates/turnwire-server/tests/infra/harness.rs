@@ -1,5 +1,6 @@
 //! A real server on a free port, and a client that sends raw bytes.
 
+use crate::test_store::test_store;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -43,7 +44,7 @@ pub fn start_with(config: Config) -> Running {
 }
 
 pub fn log() -> Arc<turnwire_log::Log> {
-    Arc::new(turnwire_log::Log::new(Arc::new(turnwire_log::MemoryStore::default()), "test"))
+    Arc::new(turnwire_log::Log::new(test_store(), "test"))
 }
 
 impl Running {

@@ -13,4 +13,6 @@ mod config;
 mod guard;
 mod harness;
 mod limits;
+#[path = "../test_store/mod.rs"]
+mod test_store;
 mod tls;

@@ -17,3 +17,5 @@ mod java;
 mod producers;
 mod replies;
 mod socket;
+#[path = "../test_store/mod.rs"]
+mod test_store;

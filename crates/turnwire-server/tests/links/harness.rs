@@ -2,6 +2,7 @@
 
 use crate::checked_http::send_http;
 use crate::running::{Running, within};
+use crate::test_store::test_store;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -9,7 +10,6 @@ use std::sync::Arc;
 use turnwire_agent::{AgentError, Journal, Replier, ReplyRequest};
 use turnwire_core::event::ReplyEnd;
 use turnwire_core::{Event, Msg};
-use turnwire_log::MemoryStore;
 use turnwire_log::store::SessionKey;
 use turnwire_server::App;
 use turnwire_testkit::net::HttpResponse;
@@ -63,7 +63,7 @@ impl TestServer {
     pub fn open(settings: &str) -> Self {
         let received = Arc::<Mutex<Vec<Vec<Msg>>>>::default();
         let agent: Arc<dyn Replier> = Arc::new(RecordingAgent(received.clone()));
-        let store = Arc::new(MemoryStore::default());
+        let store = test_store();
         let (server, app) =
             Running::start(store, settings, [("demo", agent), ("never", Arc::new(StuckAgent))]);
         Self { server, app, received }

@@ -19,5 +19,7 @@ mod harness;
 mod private;
 #[path = "../resume/running.rs"]
 mod running;
+#[path = "../test_store/mod.rs"]
+mod test_store;
 mod tls;
 mod wires;

@@ -1,5 +1,6 @@
 //! AG-UI's routes.
 
+use crate::test_store::test_store;
 use axum::body::Body;
 use axum::{Extension, Router};
 use futures_util::future::join_all;
@@ -13,11 +14,10 @@ use std::time::Duration;
 use tower::ServiceExt;
 use turnwire_agent::{DemoAgent, Replier};
 use turnwire_log::store::{MessageQuery, SessionKey};
-use turnwire_log::{Log, MemoryStore, Session};
+use turnwire_log::{Log, Session};
 use turnwire_server::auth::Auth;
 use turnwire_server::config::Config;
 use turnwire_server::{App, Caller};
-use turnwire_wires::Wire;
 
 /// Nothing here takes so long.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -71,7 +71,7 @@ impl TestServer {
         let caller = auth.authenticate_token(token).unwrap();
         let demo: Arc<dyn Replier> = Arc::new(DemoAgent::with_rate(0.0));
         let agents = BTreeMap::from([("demo".to_owned(), demo.clone()), ("twin".to_owned(), demo)]);
-        let log = Arc::new(Log::new(Arc::new(MemoryStore::default()), "test"));
+        let log = Arc::new(Log::new(test_store(), "test"));
         let app = App::new(config, log, agents).unwrap();
         Self { app, caller }
     }
@@ -299,15 +299,6 @@ async fn several_new_messages_are_one_turn_and_the_last_is_answered() {
     assert!(done.text.contains("second"), "{}", done.text);
     assert_eq!(done.end()["outcome"]["type"], "success");
     assert_eq!(server.count("t").await, Some(3));
-}
-
-#[test]
-fn the_page_names_everything_that_is_lost() {
-    let page = include_str!("../../../../docs/ag-ui.md").split_whitespace().collect::<Vec<_>>();
-    let page = page.join(" ");
-    for loss in Wire::named("ag-ui").unwrap().stream_losses {
-        assert!(page.contains(loss.about()), "docs/ag-ui.md does not say: {}", loss.about());
-    }
 }
 
 /// The answers to one request that is sent so often at once.

@@ -1,5 +1,6 @@
 //! The AI SDK's routes.
 
+use crate::test_store::test_store;
 use axum::body::Body;
 use axum::{Extension, Router};
 use http::{Request, StatusCode};
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use tower::ServiceExt;
 use turnwire_agent::{DemoAgent, Replier};
 use turnwire_log::store::{MessageQuery, SessionKey, SessionStatus};
-use turnwire_log::{Log, MemoryStore, Session};
+use turnwire_log::{Log, Session};
 use turnwire_server::App;
 use turnwire_server::auth::Auth;
 use turnwire_server::config::Config;
@@ -65,7 +66,7 @@ impl TestServer {
             _ => Auth::new(&config, |_| None).unwrap(),
         };
         let caller = auth.authenticate_token(token).unwrap();
-        let log = Arc::new(Log::new(Arc::new(MemoryStore::default()), "test"));
+        let log = Arc::new(Log::new(test_store(), "test"));
         let app = App::new(config, log, agents).unwrap();
         let router = crate::checked_router::checked_router(app.clone()).layer(Extension(caller));
         Self { app, router }

@@ -11,7 +11,7 @@ async fn ask(server: &TestServer, messages: &Value, tools: &Value) -> Answer {
     answer
 }
 
-fn said(role: &str, content: Value) -> Value {
+fn message(role: &str, content: &Value) -> Value {
     json!({"role": role, "content": content})
 }
 
@@ -44,7 +44,7 @@ async fn a_client_executes_calls_of_the_tools_that_anthropic_defines() {
         let tools = json!([tool]);
         let name: &'static str = tool["name"].as_str().unwrap().to_owned().leak();
         server.provider.call_next(name, input);
-        let question = said("user", text(&format!("Use {name}.")));
+        let question = message("user", &text(&format!("Use {name}.")));
         let first = ask(&server, &json!([question]), &tools).await;
         assert_eq!(server.provider.last().body["tools"], tools);
         let call = &first.body["content"][0];
@@ -52,7 +52,8 @@ async fn a_client_executes_calls_of_the_tools_that_anthropic_defines() {
         assert_eq!((&call["name"], &call["input"]), (&json!(name), &input), "{}", first.body);
         assert_eq!(first.body["stop_reason"], "tool_use");
         let result = json!([{"type": "tool_result", "tool_use_id": call["id"], "content": result}]);
-        let messages = json!([question, said("assistant", json!([call])), said("user", result)]);
+        let messages =
+            json!([question, message("assistant", &json!([call])), message("user", &result)]);
         let second = ask(&server, &messages, &tools).await;
         assert_eq!(second.headers["turnwire-session"], first.headers["turnwire-session"]);
         assert_eq!(server.provider.last().body["messages"], messages);
@@ -73,13 +74,13 @@ async fn an_answer_in_which_the_provider_pauses_goes_on_in_its_session() {
         let server = TestServer::new().await;
         let script = json!({"content": paused, "stop_reason": "pause_turn"});
         server.provider.call_next("answer", script.to_string().leak());
-        let question = said("user", text("Search!"));
+        let question = message("user", &text("Search!"));
         let first = ask(&server, &json!([question]), &tools).await;
         assert_eq!(first.body["content"], paused);
         assert_eq!(first.body["stop_reason"], "pause_turn");
 
         // The client sends the answer back as it is.
-        let mut messages = vec![question, said("assistant", first.body["content"].clone())];
+        let mut messages = vec![question, message("assistant", &first.body["content"].clone())];
         let second = ask(&server, &json!(messages), &tools).await;
         assert_eq!(server.provider.last().body["messages"], json!(messages));
         let session = first.headers["turnwire-session"].clone();
@@ -89,8 +90,8 @@ async fn an_answer_in_which_the_provider_pauses_goes_on_in_its_session() {
         // And goes on after the rest, in one message.
         let mut whole = paused.as_array().unwrap().clone();
         whole.extend(second.body["content"].as_array().unwrap().clone());
-        messages[1] = said("assistant", json!(whole));
-        messages.push(said("user", text("Thanks.")));
+        messages[1] = message("assistant", &json!(whole));
+        messages.push(message("user", &text("Thanks.")));
         let third = ask(&server, &json!(messages), &tools).await;
         assert_eq!(third.headers["turnwire-session"], session, "{paused}");
         assert_eq!(server.provider.last().body["messages"].as_array().unwrap().len(), 3);

@@ -4,6 +4,7 @@
 pub mod running;
 
 use crate::checked_http::send_http;
+use crate::test_store::test_store;
 use futures_util::{SinkExt, StreamExt};
 use http::HeaderValue;
 use running::{Running, within};
@@ -16,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::{Message, client::IntoClientRequest};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 use turnwire_agent::{DemoAgent, Replier};
-use turnwire_log::{MemoryStore, Session};
+use turnwire_log::Session;
 use turnwire_server::App;
 use turnwire_testkit::net::HttpResponse;
 
@@ -37,7 +38,7 @@ const TOKENS: [(&str, &str, &str); 6] = [
 impl TestServer {
     fn open(settings: &str) -> Self {
         let demo: Arc<dyn Replier> = Arc::new(DemoAgent::with_rate(0.0));
-        let store = Arc::new(MemoryStore::default());
+        let store = test_store();
         let (server, app) = Running::start(store, settings, [("demo", demo)]);
         Self { server, app }
     }
@@ -380,16 +381,4 @@ async fn who_only_chats_is_shown_nothing() {
     assert_eq!(socket.next().await["type"], "pong", "and no frame before it");
     place.server.stop().await;
     assert_eq!(socket.closed().await, 1001, "a server that stops says so");
-}
-
-#[test]
-fn the_page_names_each_loss() {
-    let page = include_str!("../../../../docs/blocks.md");
-    let wire = turnwire_wires::Wire::named("blocks").unwrap();
-    for loss in wire.stream_losses {
-        assert!(page.contains(&format!("\n- {}\n", loss.about())), "{}", loss.about());
-    }
-    for loss in wire.message_losses.iter().filter(|loss| !wire.stream_losses.contains(loss)) {
-        assert!(page.contains(loss.about()), "{}", loss.about());
-    }
 }

@@ -1,6 +1,7 @@
 //! An agent in the place of a model, and somebody who asks it: what chat completions and Messages have
 //! in common.
 
+use crate::test_store::test_store;
 use async_trait::async_trait;
 use axum::body::Body;
 use axum::{Extension, Router};
@@ -14,7 +15,7 @@ use tower::ServiceExt;
 use turnwire_agent::{AgentError, DemoAgent, Journal, Replier, ReplyRequest};
 use turnwire_core::{Event, Msg, Role, ToolCall, ToolCallState, ToolResult};
 use turnwire_log::store::{SessionQuery, SessionStatus};
-use turnwire_log::{Log, MemoryStore, Session};
+use turnwire_log::{Log, Session};
 use turnwire_server::App;
 use turnwire_server::auth::Auth;
 use turnwire_server::config::Config;
@@ -87,7 +88,7 @@ impl TestServer {
         ];
         let agents: BTreeMap<_, _> =
             agents.into_iter().map(|(name, agent)| (name.to_owned(), agent)).collect();
-        let log = Arc::new(Log::new(Arc::new(MemoryStore::default()), "test"));
+        let log = Arc::new(Log::new(test_store(), "test"));
         let app = App::new(config, log, agents).unwrap();
         let router = crate::checked_router::checked_router(app.clone());
         Self { app, auth, path, router }

@@ -34,3 +34,5 @@ mod responses;
 mod resume_ids;
 mod schemas;
 mod sent_history;
+#[path = "../test_store/mod.rs"]
+mod test_store;

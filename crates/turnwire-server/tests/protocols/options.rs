@@ -1,5 +1,6 @@
 //! Options and tools of clients: what the agent's model gets of them, and what the client is told about the others.
 
+use crate::test_store::test_store;
 use axum::body::{Body, Bytes};
 use axum::response::Response;
 use axum::{Extension, Router};
@@ -11,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tower::ServiceExt;
+use turnwire_log::Log;
 use turnwire_log::store::SessionStatus;
-use turnwire_log::{Log, MemoryStore};
 use turnwire_server::auth::Auth;
 use turnwire_server::config::Config;
 use turnwire_server::{App, agents_from_config};
@@ -216,7 +217,7 @@ impl TestServer {
         let config = Config::parse("test", &settings).unwrap();
         let auth = Auth::new(&config, |_| None).unwrap();
         let agents = agents_from_config(&config).await.unwrap().agents;
-        let log = Arc::new(Log::new(Arc::new(MemoryStore::default()), "test"));
+        let log = Arc::new(Log::new(test_store(), "test"));
         let app = App::new(config, log, agents).unwrap();
         let router = turnwire_server::router(app.clone());
         Self { app, auth, router, provider }

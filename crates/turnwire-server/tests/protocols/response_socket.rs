@@ -4,13 +4,13 @@ use crate::blocks::Socket;
 use crate::blocks::running::{Running, within};
 use crate::checked_http::send_http;
 use crate::open_responses::checked;
+use crate::test_store::test_store;
 use async_trait::async_trait;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio_tungstenite::tungstenite::Message;
 use turnwire_agent::{AgentError, DemoAgent, Journal, Replier, ReplyRequest};
-use turnwire_log::MemoryStore;
 use turnwire_log::store::{SessionQuery, SessionStatus};
 use turnwire_server::App;
 
@@ -42,7 +42,7 @@ impl SocketServer {
         let demo: Arc<dyn Replier> = Arc::new(DemoAgent::with_rate(0.0));
         let slow: Arc<dyn Replier> = Arc::new(DemoAgent::with_rate(50.0));
         let agents = [("demo", demo), ("slow", slow), ("endless", Arc::new(Endless) as _)];
-        let (server, app) = Running::start(Arc::new(MemoryStore::default()), settings, agents);
+        let (server, app) = Running::start(test_store(), settings, agents);
         Self { server, app }
     }
 

@@ -1,5 +1,6 @@
 //! OpenAI's Responses and models.
 
+use crate::test_store::test_store;
 use axum::body::Body;
 use axum::{Extension, Router};
 use http::{Request, StatusCode};
@@ -10,7 +11,7 @@ use std::time::Duration;
 use tower::ServiceExt;
 use turnwire_agent::{DemoAgent, Replier};
 use turnwire_log::store::{MessageQuery, SessionKey, SessionQuery};
-use turnwire_log::{Log, MemoryStore, Session};
+use turnwire_log::{Log, Session};
 use turnwire_server::auth::Auth;
 use turnwire_server::config::Config;
 use turnwire_server::{App, Caller};
@@ -59,7 +60,7 @@ impl TestServer {
             Auth::without_credentials(&config.limits).authenticate_token("anybody").unwrap();
         let demo: Arc<dyn Replier> = Arc::new(DemoAgent::with_rate(0.0));
         let agents = BTreeMap::from([("demo".to_owned(), demo.clone()), ("twin".to_owned(), demo)]);
-        let log = Arc::new(Log::new(Arc::new(MemoryStore::default()), "test"));
+        let log = Arc::new(Log::new(test_store(), "test"));
         Self { app: App::new(config, log, agents).unwrap(), caller }
     }
 

@@ -1,6 +1,7 @@
 //! Responses that are cut after any frame and continued with `Last-Event-ID`, in AG-UI and the AI SDK. The control is
 //! the response that was not cut.
 
+use crate::test_store::test_store;
 use axum::body::Body;
 use axum::{Extension, Router};
 use futures_util::StreamExt;
@@ -11,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tower::ServiceExt;
 use turnwire_agent::{DemoAgent, Replier};
-use turnwire_log::{Log, MemoryStore};
+use turnwire_log::Log;
+use turnwire_log::Store;
 use turnwire_server::App;
 use turnwire_server::auth::Auth;
 use turnwire_server::config::Config;
@@ -26,7 +28,7 @@ const SCENES: [&str; 10] = [
 ];
 
 struct TestServer {
-    store: Arc<MemoryStore>,
+    store: Arc<dyn Store>,
     app: Arc<App>,
     router: Router,
 }
@@ -72,10 +74,10 @@ fn frames(text: &str) -> Vec<Frame> {
 
 impl TestServer {
     fn new() -> Self {
-        Self::over(Arc::new(MemoryStore::default()), "", "anybody")
+        Self::over(test_store(), "", "anybody")
     }
 
-    fn over(store: Arc<MemoryStore>, settings: &str, token: &str) -> Self {
+    fn over(store: Arc<dyn Store>, settings: &str, token: &str) -> Self {
         let demo: Arc<dyn Replier> = Arc::new(DemoAgent::with_rate(0.0));
         let agents = BTreeMap::from([("demo".to_owned(), demo)]);
         let config = Config::parse("test", settings).unwrap();
@@ -533,7 +535,7 @@ async fn to_continue_a_response_needs_the_right_to_read() {
     let settings = format!(
         "[[auth.tokens]]\ntenant = \"default\"\nsha256 = \"{hash}\"\nscopes = [\"chat\"]\n"
     );
-    let server = TestServer::over(Arc::new(MemoryStore::default()), &settings, "chat");
+    let server = TestServer::over(test_store(), &settings, "chat");
     for (path, body) in
         [("/ai-sdk/demo", chat("c", "hello")), ("/ag-ui/demo", run("t", &says("hello")))]
     {

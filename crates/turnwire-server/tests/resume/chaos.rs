@@ -1,6 +1,7 @@
 use crate::client::{self, ClientPlan, ResumeMethod, messages, sorted};
 use crate::running::{Running, within};
 use crate::socket;
+use crate::test_store::test_store;
 use crate::writers::{publish_replies, send_messages};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -8,7 +9,6 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::watch;
 use turnwire_agent::{DemoAgent, Replier};
-use turnwire_log::MemoryStore;
 use turnwire_testkit::net::{Proxy, send_http};
 use turnwire_testkit::{Rng, check_property};
 
@@ -36,7 +36,7 @@ fn whoever_is_cut_off_anywhere_has_in_the_end_what_the_server_has() {
 async fn run_chaos(mut rng: Rng) {
     let begun = Instant::now();
     let demo: Arc<dyn Replier> = Arc::new(DemoAgent::with_rate(2000.0));
-    let (server, _) = Running::start(Arc::new(MemoryStore::default()), "", [("demo", demo)]);
+    let (server, _) = Running::start(test_store(), "", [("demo", demo)]);
     let proxy = Proxy::start(server.address, rng.u64(..)).await.unwrap();
     let to = proxy.address;
     let (mut writers, mut ends) = (Vec::new(), Vec::new());

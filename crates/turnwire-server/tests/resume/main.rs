@@ -15,4 +15,6 @@ mod chaos;
 mod client;
 mod running;
 mod socket;
+#[path = "../test_store/mod.rs"]
+mod test_store;
 mod writers;

@@ -12,6 +12,8 @@
 #[path = "../infra/harness.rs"]
 #[expect(dead_code, reason = "its neighbours need more of it")]
 mod harness;
+#[path = "../test_store/mod.rs"]
+mod test_store;
 
 use harness::{start, token};
 use parking_lot::Mutex;

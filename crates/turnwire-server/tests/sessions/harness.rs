@@ -1,5 +1,6 @@
 //! The routes over an engine in memory, and events to put there.
 
+use crate::test_store::test_store;
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use tower::ServiceExt;
 use turnwire_core::Event;
 use turnwire_log::store::{Retention, SessionKey};
-use turnwire_log::{Error, Log, MemoryStore, Session};
+use turnwire_log::{Error, Log, Session};
 use turnwire_server::auth::{Auth, Identity, Scopes, SessionPattern};
 use turnwire_server::config::Config;
 use turnwire_server::{App, Caller};
@@ -54,7 +55,7 @@ impl Server {
         let config = Config::parse("turnwire.toml", settings).unwrap();
         let caller = everybody(&config);
         let agent: Arc<dyn turnwire_agent::Replier> = Arc::new(Silent);
-        let log = Arc::new(Log::new(Arc::new(MemoryStore::default()), "test"));
+        let log = Arc::new(Log::new(test_store(), "test"));
         let app = App::new(config, log, BTreeMap::from([("demo".to_owned(), agent)])).unwrap();
         let router = crate::checked_router::checked_router(app.clone());
         Self { app, router, caller }

@@ -239,7 +239,7 @@ fn history_and_then_the_events_behind_it_are_what_the_server_has() {
     check_property("history_and_then_the_events", 150, |rng| {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
-            .enable_time()
+            .enable_all()
             .build()
             .unwrap();
         runtime.block_on(async {

@@ -16,6 +16,8 @@ mod contract;
 mod fake_agent;
 #[path = "../resume/running.rs"]
 mod running;
+#[path = "../test_store/mod.rs"]
+mod test_store;
 
 use checked_http::send_http;
 use fake_agent::FakeAgent;
@@ -23,11 +25,11 @@ use running::{Running, within};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use test_store::test_store;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use turnwire_agent::Replier;
-use turnwire_log::MemoryStore;
 use turnwire_log::store::{SessionQuery, SessionRecord};
 use turnwire_server::App;
 use turnwire_testkit::net::{HttpResponse, StreamingResponse, http};
@@ -44,7 +46,7 @@ impl Harness {
         let actor = FakeAgent::new();
         let settings = format!("[limits]\nstop_timeout = \"{stop_timeout}\"\n");
         let agent: Arc<dyn Replier> = actor.clone();
-        let store = Arc::new(MemoryStore::default());
+        let store = test_store();
         let (server, app) = Running::start(store, &settings, [("actor", agent)]);
         let address = server.address;
         Self { server: Some(server), app, actor, address }

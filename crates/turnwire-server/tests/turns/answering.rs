@@ -1,12 +1,13 @@
 use crate::faulty_store::FaultyStore;
 use crate::harness::*;
+use crate::test_store::test_store;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use turnwire_core::event::{Custom, CustomValue};
 use turnwire_core::{Event, EventKind, FinishedReason, ToolCall, ToolCallState};
+use turnwire_log::Session;
 use turnwire_log::store::Producer;
-use turnwire_log::{MemoryStore, Session};
 use turnwire_server::Scope;
 use turnwire_server::auth::{Caller, Identity, Scopes};
 use turnwire_server::turns::client_events;
@@ -254,7 +255,7 @@ async fn what_waits_is_listed_over_all_sessions() {
 #[tokio::test]
 async fn a_question_that_nobody_answers_counts_as_denied() {
     let settings = "[agents.actor]\nmodel = \"demo\"\napproval_timeout = \"50ms\"";
-    let server = Harness::with_store(Arc::new(MemoryStore::default()), settings);
+    let server = Harness::with_store(test_store(), settings);
     server.app.turns.recover().await.unwrap();
     let session = server.session("s", "actor").await;
     let answer = server.send_text("ask two").await;
@@ -317,8 +318,7 @@ async fn answers_and_stops_of_a_producers_reply_are_only_logged() {
 
 #[tokio::test]
 async fn a_silent_producers_reply_is_closed_and_one_that_waits_is_not() {
-    let server =
-        Harness::with_store(Arc::new(MemoryStore::default()), "[producers]\nsilence = \"100ms\"");
+    let server = Harness::with_store(test_store(), "[producers]\nsilence = \"100ms\"");
     server.app.turns.recover().await.unwrap();
     let (silent, asking) =
         (server.session("s", "external").await, server.session("w", "external").await);

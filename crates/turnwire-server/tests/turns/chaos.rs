@@ -1,6 +1,7 @@
 //! Several clients send random requests while the server crashes and restarts.
 
 use crate::harness::*;
+use crate::test_store::test_store;
 use fastrand::Rng;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +11,7 @@ use tokio::runtime::Builder;
 use turnwire_core::EventKind;
 use turnwire_log::sqlite::Options;
 use turnwire_log::store::SessionStatus;
-use turnwire_log::{MemoryStore, Session, SqliteStore, Store};
+use turnwire_log::{Session, SqliteStore, Store};
 use turnwire_testkit::{check_property, one_in, pick};
 
 /// The responses that a client got.
@@ -24,7 +25,7 @@ struct ClientRecord {
 #[test]
 fn whatever_clients_do_at_once_each_message_is_answered_once_and_in_turn() {
     check_property("chaos in memory", 4, |rng| {
-        chaos(&(Arc::new(MemoryStore::default()) as _), rng);
+        chaos(&test_store(), rng);
     });
 }
 
@@ -66,7 +67,7 @@ fn chaos(store: &Arc<dyn Store>, rng: &mut Rng) {
         }
         runtime.shutdown_timeout(Duration::from_secs(20));
     }
-    let runtime = Builder::new_current_thread().build().unwrap();
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let server = Harness::with_store(store.clone(), "");
         let session = server.session("s", "demo").await;

@@ -1,9 +1,8 @@
 //! Who decided about a call, what was accepted along with it, and taking that back.
 
 use crate::harness::*;
+use crate::test_store::test_store;
 use serde_json::{Value, json};
-use std::sync::Arc;
-use turnwire_log::MemoryStore;
 
 async fn get(server: &Harness, path: &str) -> Value {
     let answer = server.request_json("GET", path, None, &Value::Null).await;
@@ -53,7 +52,7 @@ async fn a_decision_says_what_was_changed_and_an_accepted_rule_can_be_revoked() 
 #[tokio::test]
 async fn an_expired_question_is_told_apart_from_a_denial() {
     let settings = "[agents.actor]\nmodel = \"demo\"\napproval_timeout = \"50ms\"";
-    let server = Harness::with_store(Arc::new(MemoryStore::default()), settings);
+    let server = Harness::with_store(test_store(), settings);
     server.app.turns.recover().await.unwrap();
     let session = server.session("s", "actor").await;
     server.send_text("ask").await;

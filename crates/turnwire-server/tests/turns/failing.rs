@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use turnwire_core::{ErrorType, FinishedReason};
+use turnwire_log::MemoryStore;
 
 #[tokio::test]
 async fn an_agent_that_fails_leaves_a_reply_with_an_error() {
@@ -67,7 +68,7 @@ async fn a_sub_agents_reply_that_was_forgotten_is_closed() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_does_not_let_go_does_not_hold_up_the_session() {
-    let server = Harness::new();
+    let server = Harness::with_store(Arc::new(MemoryStore::default()), "");
     let session = server.session("s", "actor").await;
     let answer = server.send_text("stubborn").await;
     until(&session, |head| head.head.get() >= 3).await;

@@ -1,6 +1,7 @@
 //! A server without a network: the handlers over a store.
 
 use crate::fake_agent::FakeAgent;
+use crate::test_store::test_store;
 use axum::body::Body;
 use axum::{Extension, Router};
 use http::{HeaderMap, Request, StatusCode};
@@ -12,7 +13,7 @@ use tower::ServiceExt;
 use turnwire_agent::{DemoAgent, Replier};
 use turnwire_core::{Event, EventKind, Fields, Msg, Seq};
 use turnwire_log::store::{NewSession, SessionKey, SessionStatus};
-use turnwire_log::{HeadState, Log, MemoryStore, Session, Store};
+use turnwire_log::{HeadState, Log, Session, Store};
 use turnwire_server::auth::Auth;
 use turnwire_server::config::{Config, Limits};
 use turnwire_server::turns::client_events::{self, EventsAccepted};
@@ -42,7 +43,7 @@ impl Answer {
 
 impl Harness {
     pub fn new() -> Self {
-        Self::with_store(Arc::new(MemoryStore::default()), "")
+        Self::with_store(test_store(), "")
     }
 
     /// A server over a store, with these settings. It has not recovered anything yet.

@@ -2,6 +2,7 @@
 
 use crate::fake_model::{FakeModel, check_law_10, hints};
 use crate::harness::*;
+use crate::test_store::test_store;
 use axum::body::Body;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use turnwire_agent::tool::{ToolContext, ToolError, ToolOutput, streaming_functio
 use turnwire_agent::{Agent, Replier};
 use turnwire_core::{Event, EventKind, FinishedReason, HintBlock, Msg, Role, ToolResultState};
 use turnwire_log::store::SessionStatus;
-use turnwire_log::{MemoryStore, Session, Store};
+use turnwire_log::{Session, Store};
 use turnwire_wires::{Loss, Wire};
 
 fn hint(id: &str, text: &str) -> Value {
@@ -53,7 +54,7 @@ fn closed() -> Arc<Semaphore> {
 }
 
 fn harness_with(fake_model: &Arc<FakeModel>, gate: &Arc<Semaphore>, settings: &str) -> Harness {
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let store: Arc<dyn Store> = test_store();
     Harness::with_agents(store, settings, vec![("friday", friday_agent(fake_model, gate))])
 }
 
@@ -379,7 +380,7 @@ async fn body(response: http::Response<Body>) -> String {
 
 /// Runs a server, then ends it like a crash.
 fn run_server<R>(
-    store: &Arc<MemoryStore>,
+    store: &Arc<dyn Store>,
     fake_model: &Arc<FakeModel>,
     gate: &Arc<Semaphore>,
     live: impl AsyncFnOnce(Harness, Arc<Session>) -> R,
@@ -400,7 +401,7 @@ fn run_server<R>(
 
 #[test]
 fn a_hint_that_was_taken_is_there_after_a_crash_and_once() {
-    let store = Arc::new(MemoryStore::default());
+    let store = test_store();
     let fake_model = FakeModel::new([
         vec![ScriptStep::text("Well.")],
         vec![ScriptStep::text("Well.")],
@@ -439,7 +440,7 @@ fn a_hint_that_was_taken_is_there_after_a_crash_and_once() {
 #[test]
 fn work_in_the_background_that_died_with_its_process_is_said_to_have() {
     for dies_in_reply in [true, false] {
-        let store = Arc::new(MemoryStore::default());
+        let store = test_store();
         let call = || vec![ScriptStep::call("c", "search", "{}")];
         let fake_model = FakeModel::new(
             [call()].into_iter().chain((0..5).map(|_| vec![ScriptStep::text("So it is.")])),

@@ -27,5 +27,7 @@ mod retrying;
 mod sending;
 mod spending;
 mod subagents;
+#[path = "../test_store/mod.rs"]
+mod test_store;
 #[path = "../wrapped_store/mod.rs"]
 mod wrapped_store;

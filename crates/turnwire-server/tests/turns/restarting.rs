@@ -1,13 +1,14 @@
 //! Crashes: a runtime is dropped with all its tasks, without any cleanup.
 
 use crate::harness::*;
+use crate::test_store::test_store;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use turnwire_core::{FinishedReason, Msg};
+use turnwire_log::Store;
 use turnwire_log::store::SessionStatus;
-use turnwire_log::{MemoryStore, Store};
 use turnwire_testkit::check_property;
 
 fn runtime() -> Runtime {
@@ -16,7 +17,7 @@ fn runtime() -> Runtime {
 
 /// Runs a server, then ends it like a crash.
 fn run_server<R>(
-    store: &Arc<MemoryStore>,
+    store: &Arc<dyn Store>,
     settings: &str,
     live: impl AsyncFnOnce(Harness) -> R,
 ) -> R {
@@ -34,7 +35,7 @@ fn run_server<R>(
 #[test]
 fn a_crash_in_the_middle_of_a_reply_is_made_up_for() {
     check_property("crashes in the middle of a reply", 10, |rng| {
-        let store = Arc::new(MemoryStore::default());
+        let store = test_store();
         let reply = run_server(&store, "", async |server| {
             server.session("s", "actor").await;
             let answer = server.send_text("count").await;
@@ -75,7 +76,7 @@ fn a_crash_in_the_middle_of_a_reply_is_made_up_for() {
 
 #[test]
 fn a_crash_right_after_the_message_starts_its_reply_later() {
-    let store = Arc::new(MemoryStore::default());
+    let store = test_store();
     let reply = run_server(&store, "", async |server| {
         let session = server.session("s", "actor").await;
         // As if it had crashed between the commit and the agent's first event.
@@ -94,7 +95,7 @@ fn a_crash_right_after_the_message_starts_its_reply_later() {
 
 #[test]
 fn the_queue_survives_a_crash() {
-    let store = Arc::new(MemoryStore::default());
+    let store = test_store();
     run_server(&store, "", async |server| {
         server.session("s", "actor").await;
         server.send_text("hold").await;
@@ -115,7 +116,7 @@ fn the_queue_survives_a_crash() {
 
 #[test]
 fn the_queue_of_an_idle_session_gets_its_turn_after_a_restart() {
-    let store = Arc::new(MemoryStore::default());
+    let store = test_store();
     run_server(&store, "", async |server| {
         let session = server.session("s", "actor").await;
         // It crashed after the reply ended, before the next began.
@@ -143,7 +144,7 @@ fn the_queue_of_an_idle_session_gets_its_turn_after_a_restart() {
 
 #[test]
 fn an_approval_survives_a_crash_and_is_answered_once() {
-    let store = Arc::new(MemoryStore::default());
+    let store = test_store();
     let reply = run_server(&store, "", async |server| {
         let session = server.session("s", "actor").await;
         let answer = server.send_text("ask").await;
@@ -176,7 +177,7 @@ fn an_approval_survives_a_crash_and_is_answered_once() {
 
 #[test]
 fn the_time_limit_of_a_question_survives_a_crash() {
-    let store = Arc::new(MemoryStore::default());
+    let store = test_store();
     let settings =
         |time: &str| format!("[agents.actor]\nmodel = \"demo\"\napproval_timeout = \"{time}\"");
     let reply = run_server(&store, &settings("1h"), async |server| {
@@ -194,7 +195,7 @@ fn the_time_limit_of_a_question_survives_a_crash() {
 
 #[test]
 fn where_the_settings_say_so_an_open_reply_ends_with_a_restart() {
-    let store = Arc::new(MemoryStore::default());
+    let store = test_store();
     let settings = "[agents.actor]\nmodel = \"demo\"\non_restart = \"stop\"";
     let (held, asked) = run_server(&store, settings, async |server| {
         let (session, other) =
@@ -226,7 +227,7 @@ fn where_the_settings_say_so_an_open_reply_ends_with_a_restart() {
 
 #[test]
 fn a_graceful_stop_leaves_replies_open() {
-    let store = Arc::new(MemoryStore::default());
+    let store = test_store();
     let reply = run_server(&store, "", async |server| {
         let session = server.session("s", "actor").await;
         let answer = server.send_text("hold").await;
@@ -249,7 +250,7 @@ fn a_graceful_stop_leaves_replies_open() {
 
 #[test]
 fn an_owner_that_was_replaced_writes_nothing_more() {
-    let store = Arc::new(MemoryStore::default());
+    let store = test_store();
     let runtime = runtime();
     runtime.block_on(async {
         let old = Harness::with_store(store.clone(), "");

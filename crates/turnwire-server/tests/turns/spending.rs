@@ -2,6 +2,7 @@
 
 use crate::fake_model::FakeModel;
 use crate::harness::*;
+use crate::test_store::test_store;
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ use turnwire_agent::model::script::ScriptStep;
 use turnwire_agent::model::{MODEL_METADATA_KEY, Model, ModelError, ModelRequest, ModelStream};
 use turnwire_agent::{Agent, AgentTool, Replier};
 use turnwire_core::EventKind;
-use turnwire_log::{MemoryStore, Store};
+use turnwire_log::Store;
 
 /// Prices are per million tokens.
 const SETTINGS: &str = r#"
@@ -56,7 +57,7 @@ fn agent(model: &'static str, says: &[&str]) -> Agent {
     Agent::builder("friday", NamedModel(model, fake_model)).build()
 }
 
-fn harness(store: &Arc<MemoryStore>, settings: &str, friday: Agent) -> Harness {
+fn harness(store: &Arc<dyn Store>, settings: &str, friday: Agent) -> Harness {
     let store: Arc<dyn Store> = store.clone();
     let free = agent("openai:small", &["Hi."; 9]);
     let friday: Arc<dyn Replier> = Arc::new(friday);
@@ -76,7 +77,7 @@ async fn cost_of(server: &Harness, reply: &str) -> Value {
 #[tokio::test]
 async fn a_call_costs_what_its_model_costs_at_that_moment() {
     // One token in, one out.
-    let store = Arc::new(MemoryStore::default());
+    let store = test_store();
     for (life, (model, settings, cost, sum)) in [
         ("openai:big", SETTINGS.to_owned(), json!(3.0), json!(3.0)),
         ("anthropic:other", SETTINGS.to_owned(), json!(30.0), json!(33.0)),
@@ -107,7 +108,7 @@ async fn a_call_costs_what_its_model_costs_at_that_moment() {
 
 #[tokio::test]
 async fn a_reply_that_was_replaced_is_paid_for_all_the_same() {
-    let store = Arc::new(MemoryStore::default());
+    let store = test_store();
     let server = harness(&store, SETTINGS, agent("openai:big", &["Hi."; 9]));
     let session = server.session("s", "friday").await;
     let reply = server.send_text("hi").await.body["reply_id"].as_str().unwrap().to_owned();
@@ -120,7 +121,7 @@ async fn a_reply_that_was_replaced_is_paid_for_all_the_same() {
 
 #[tokio::test]
 async fn a_reply_that_is_stopped_says_what_it_had_cost() {
-    let store = Arc::new(MemoryStore::default());
+    let store = test_store();
     let fake_model =
         FakeModel::new([vec![ScriptStep::call("c", "ask", "{}")], vec![ScriptStep::text("So.")]]);
     let friday = Agent::builder("friday", fake_model.clone());
@@ -143,7 +144,7 @@ async fn a_reply_that_is_stopped_says_what_it_had_cost() {
 
 #[tokio::test]
 async fn each_agent_is_counted_by_its_own_prices() {
-    let store = Arc::new(MemoryStore::default());
+    let store = test_store();
     let helper = FakeModel::ungated([vec![ScriptStep::text("Found.")]]);
     let helper = Agent::builder("helper", NamedModel("openai:small", helper)).build();
     let fake_model = FakeModel::ungated([

@@ -2,6 +2,7 @@
 
 use crate::demo::answer_all;
 use crate::harness::*;
+use crate::test_store::test_store;
 use async_trait::async_trait;
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -14,8 +15,9 @@ use turnwire_agent::model::{Model, ModelError, ModelRequest, ModelStream};
 use turnwire_agent::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
 use turnwire_agent::{Agent, AgentTool, Replier};
 use turnwire_core::{Behavior, FinishedReason, ToolCall};
+use turnwire_log::Session;
+use turnwire_log::Store;
 use turnwire_log::store::SessionStatus;
-use turnwire_log::{MemoryStore, Session};
 use turnwire_testkit::check_property;
 
 /// A model that the test can inspect.
@@ -88,7 +90,7 @@ fn new_team() -> (Arc<dyn Replier>, SharedScript) {
     (Arc::new(main.build()), model)
 }
 
-fn harness(store: &Arc<MemoryStore>) -> (Harness, SharedScript) {
+fn harness(store: &Arc<dyn Store>) -> (Harness, SharedScript) {
     let (main, model) = new_team();
     (Harness::with_agents(store.clone(), "", vec![("main", main)]), model)
 }
@@ -107,7 +109,7 @@ async fn check_end(session: &Session, reply: &str) {
 
 #[tokio::test]
 async fn their_questions_reach_the_same_person() {
-    let (server, model) = harness(&Arc::default());
+    let (server, model) = harness(&test_store());
     let session = server.session("s", "main").await;
     let answer = server.send_text("go").await;
     let reply = answer.body["reply_id"].as_str().unwrap().to_owned();
@@ -150,7 +152,7 @@ async fn their_questions_reach_the_same_person() {
 
 #[tokio::test]
 async fn a_stop_ends_all_of_them() {
-    let (server, _) = harness(&Arc::default());
+    let (server, _) = harness(&test_store());
     let session = server.session("s", "main").await;
     let answer = server.send_text("go").await;
     until_waiting(&session).await;
@@ -176,7 +178,7 @@ fn they_go_on_after_crashes_anywhere() {
 }
 
 fn crash(rng: &mut Rng) {
-    let store = Arc::new(MemoryStore::default());
+    let store = test_store();
     let mut reply = String::new();
     for life in 0..=4 {
         // Only this thread runs, so the run ends exactly where it is cut.
@@ -206,7 +208,7 @@ fn crash(rng: &mut Rng) {
 
 #[tokio::test]
 async fn one_may_be_answered_while_another_still_works() {
-    let (server, _) = harness(&Arc::default());
+    let (server, _) = harness(&test_store());
     let session = server.session("s", "main").await;
     let answer = server.send_text("go").await;
     let mut n = 0;
