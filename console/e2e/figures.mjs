@@ -169,7 +169,7 @@ const figures = {
   async long() {
     const server = await start();
     await server.create("long");
-    const told = Array.from({ length: 2000 }, (_, at) => ({
+    const messages = Array.from({ length: 2000 }, (_, at) => ({
       type: "MESSAGE",
       id: `m${at}`,
       created_at: new Date(1e12 + at * 1000).toISOString(),
@@ -182,8 +182,8 @@ const figures = {
         finished_reason: "completed",
       },
     }));
-    for (let from = 0; from < told.length; from += 500)
-      await server.ask("POST", "/v1/sessions/long/events", told.slice(from, from + 500), {
+    for (let from = 0; from < messages.length; from += 500)
+      await server.ask("POST", "/v1/sessions/long/events", messages.slice(from, from + 500), {
         "turnwire-producer": "elsewhere.1",
         "content-type": "application/json",
       });

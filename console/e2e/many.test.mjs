@@ -8,8 +8,8 @@ withBrowser();
 
 const at = (n) => new Date(1e12 + n * 1000).toISOString();
 
-/** A session of so many messages, told by somebody else. */
-async function told(server, id, count) {
+/** A session of so many messages, of an external agent. */
+async function publishConversation(server, id, count) {
   await server.create(id);
   const events = Array.from({ length: count }, (_, n) => ({
     type: "MESSAGE",
@@ -37,7 +37,7 @@ test(
   browserTest,
   async (t) => {
     const server = await serve(t, { rate: 100 });
-    await told(server, "s", 1000);
+    await publishConversation(server, "s", 1000);
     const page = await open(t, server, { hash: "#/s" });
     const thread = page.getByRole("region", { name: "Messages" });
     const articles = page.locator("article");

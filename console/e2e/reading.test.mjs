@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { accessible, browserTest, open, picture, serve, until, withBrowser } from "./harness.mjs";
-import { told } from "./told.mjs";
+import { publishMessages } from "./publish-messages.mjs";
 
 withBrowser();
 
@@ -20,7 +20,7 @@ test("tables keep words whole, code has colours, math is set, days are told apar
   const server = await serve(t);
   const call = { type: "tool_call", id: "c", name: "build", input: "{}", state: "finished" };
   const result = (id, output) => ({ type: "tool_result", id, name: "build", output, state: "success" });
-  await told(server, "rich", [
+  await publishMessages(server, "rich", [
     {
       role: "user",
       text: "Look:\n```js\nconst answer = 42; // yes\n```\nand `inline`",
@@ -79,7 +79,7 @@ test("characters that change the direction of text reorder nothing around them",
   const server = await serve(t);
   const evil = "\u202eetirw ot\u202c \u2067abc";
   await server.ask("POST", "/v1/sessions", { id: "s", title: `x \u202egnp.exe` });
-  await told(server, "t", [{ role: "user", text: evil }]);
+  await publishMessages(server, "t", [{ role: "user", text: evil }]);
   const page = await open(t, server, { hash: "#/t" });
   const row = rows(page).filter({ hasText: "gnp.exe" });
   await row.waitFor();
@@ -180,8 +180,11 @@ test(
 test("a search shows where the words are, and leads there", browserTest, async (t) => {
   const server = await serve(t);
   const filler = Array.from({ length: 120 }, (_, n) => ({ role: "user", text: `filler ${n}` }));
-  await told(server, "deep", [{ role: "user", text: "somewhere here a pangolin hides in the text" }, ...filler]);
-  await told(server, "other", [{ role: "user", text: "nothing" }]);
+  await publishMessages(server, "deep", [
+    { role: "user", text: "somewhere here a pangolin hides in the text" },
+    ...filler,
+  ]);
+  await publishMessages(server, "other", [{ role: "user", text: "nothing" }]);
   const page = await open(t, server);
   await page.getByRole("searchbox").fill("pangolin");
   await until(async () => (await rows(page).count()) === 1, "it is not found");

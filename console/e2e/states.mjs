@@ -1,6 +1,6 @@
 // The states of the console that people see: for the checks of accessibility and for the pictures.
 
-import { told } from "./told.mjs";
+import { publishMessages } from "./publish-messages.mjs";
 
 const TABLE = "| city | today | tomorrow |\n|---|---|---|\n| Paris | 18 °C | 22 °C |\n| Reykjavík | 7 °C | 9 °C |";
 const RICH = `## A plan
@@ -38,7 +38,7 @@ export async function prepare(server) {
   await say("image", "A sunset", ["image"]);
   await say("failed", "Something fails", ["fail"]);
   await say("many", "Several things", ["hello", "weather", "team"]);
-  await told(server, "rich", [
+  await publishMessages(server, "rich", [
     { role: "user", text: "What do you suggest?\n```sh\nls -la # everything\n```", at: Date.now() - 90_000_000 },
     { role: "assistant", text: RICH },
   ]);

@@ -1,5 +1,5 @@
-/** A session whose messages are written by somebody else. */
-export async function told(server, id, messages) {
+/** A session whose messages an external agent publishes. */
+export async function publishMessages(server, id, messages) {
   await server.ask("POST", "/v1/sessions", { id, agent: "external", title: id });
   const events = messages.map(({ role, text, at = Date.now(), content }, n) => {
     const time = new Date(at).toISOString();
