@@ -497,7 +497,7 @@ fn an_image_is_data_and_one_that_cannot_be_read_is_an_item() {
 
 #[test]
 fn items_and_events_that_only_the_provider_knows_are_kept_verbatim() {
-    let item = json!({"type": "mcp_approval_request", "id": "mcpr", "name": "f", "arguments": "{ }", "n": 1.10});
+    let item = json!({"type": "mcp_list_tools", "id": "mcpl", "server_label": "f", "tools": [], "n": 1.10});
     let progress =
         json!({"type": "response.mcp_call.in_progress", "output_index": 0, "item_id": "mcp"});
     let frames =

@@ -63,7 +63,7 @@ fn expected_from_response(payloads: &[Value]) -> Expected {
             }
             "function_call" => expected.calls.push((text(&item["name"]), text(&item["arguments"]))),
             "custom_tool_call" => expected.calls.push((text(&item["name"]), text(&item["input"]))),
-            _ => {}
+            kind => expected.calls.extend(call_of_client_tool(kind, item)),
         }
     }
     let usage = &last["response"]["usage"];
@@ -75,6 +75,24 @@ fn expected_from_response(payloads: &[Value]) -> Expected {
         _ => "error",
     };
     Expected { reason: reason.to_owned(), ..expected }
+}
+
+/// Calls of tools that the protocol defines and the client executes.
+fn call_of_client_tool(kind: &str, item: &Value) -> Option<(String, String)> {
+    let is_hosted =
+        item["environment"]["type"].as_str().is_some_and(|t| t.starts_with("container"));
+    let (name, input) = match kind {
+        "local_shell_call" => ("local_shell", item["action"].to_string()),
+        "shell_call" if !is_hosted => ("shell", item["action"].to_string()),
+        "apply_patch_call" => ("apply_patch", item["operation"].to_string()),
+        "computer_call" => ("computer", item["action"].to_string()),
+        "tool_search_call" if item["execution"] == "client" => {
+            ("tool_search", item["arguments"].to_string())
+        }
+        "mcp_approval_request" => (kind, text(&item["arguments"])),
+        _ => return None,
+    };
+    Some((name.to_owned(), input))
 }
 
 fn texts(parts: &Value) -> String {
