@@ -1,7 +1,8 @@
 //! The store of the tests: in memory, or with `TURNWIRE_TEST_STORE=postgres` a database of its own in a real Postgres
 //! (`make test-server-on-postgres`).
 //!
-//! Tests that pause the clock, or decide when an append finishes, keep their store in memory.
+//! Tests that pause the clock, decide when an append finishes, or end a runtime in place of a process, keep their store in
+//! memory.
 
 use std::sync::{Arc, LazyLock};
 use std::thread;

@@ -1,14 +1,14 @@
 //! The demo agent in every scene, with a crash at any point.
 
 use crate::harness::*;
-use crate::test_store::test_store;
 use fastrand::Rng;
 use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Builder;
 use turnwire_core::{FinishedReason, Msg};
-use turnwire_log::Session;
 use turnwire_log::store::SessionStatus;
+use turnwire_log::{MemoryStore, Session, Store};
 use turnwire_testkit::check_property;
 
 /// Approves everything, and sends a result for each external call.
@@ -88,7 +88,8 @@ fn every_scene_is_whole_after_crashes_anywhere() {
 }
 
 fn crash(scene: &str, rng: &mut Rng) {
-    let store = test_store();
+    // In memory: the tasks of another store would outlive the runtime, which stands for the process.
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let mut reply = String::new();
     for life in 0..=4 {
         // Only this thread runs, so the run ends exactly where it is cut.
