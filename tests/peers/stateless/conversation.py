@@ -92,6 +92,10 @@ def describe_url(url: str) -> str:
     return describe_bytes(data, head.removesuffix(";base64"))
 
 
+def describe_file(part: Json) -> str:
+    return part["file_id"] if "file_id" in part else describe_url(part["file_data"])
+
+
 def read_request(wire: str, body: Json) -> Conversation:
     found = Conversation()
     {CHAT: read_chat, RESPONSES: read_responses, ANTHROPIC: read_anthropic}[wire](body, found)
@@ -157,7 +161,7 @@ def read_chat_part(part: Json, found: Conversation) -> None:
     elif part["type"] == "image_url":
         found.add("image", image=describe_url(part["image_url"]["url"]))
     elif part["type"] == "file":
-        found.add("file", file=describe_url(part["file"]["file_data"]))
+        found.add("file", file=describe_file(part["file"]))
     else:
         found.add("file", file=part["type"])
 
@@ -201,9 +205,9 @@ def read_responses_item(item: Json, found: Conversation) -> None:
                 if part["type"] == "input_text":
                     found.add_text("user", part["text"])
                 elif part["type"] == "input_image":
-                    found.add("image", image=describe_url(part["image_url"]))
+                    found.add("image", image=part.get("file_id") or describe_url(part["image_url"]))
                 elif part["type"] == "input_file":
-                    found.add("file", file=describe_url(part["file_data"]))
+                    found.add("file", file=describe_file(part))
                 else:
                     found.add("other", type=part["type"])
     elif kind == "function_call":
@@ -255,7 +259,10 @@ def read_anthropic_block(role: str, block: Json, found: Conversation) -> None:
         found.add_text("user" if role == "user" else "text", block["text"])
     elif kind in ("image", "document"):
         source = block["source"]
-        about = source["url"] if source["type"] == "url" else describe_bytes(source["data"], source["media_type"])
+        if source["type"] == "file":
+            about = source["file_id"]
+        else:
+            about = source["url"] if source["type"] == "url" else describe_bytes(source["data"], source["media_type"])
         found.add("image" if kind == "image" else "file", **{"image" if kind == "image" else "file": about})
     elif kind == "tool_use":
         found.add_call(block["id"], block["name"], block["input"])
