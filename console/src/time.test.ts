@@ -54,12 +54,12 @@ describe("times", () => {
 describe("the connection", () => {
   const error = new Error("lost");
   test.each([
-    [{ state: "live" as const }, true, "live"],
-    [{ state: "connecting" as const }, true, "connecting"],
-    [{ state: "waiting" as const, retryAt: NOW + 2100, error }, true, "reconnecting in 3 s"],
-    [{ state: "waiting" as const, retryAt: NOW + 500, error }, true, "reconnecting"],
-    [{ state: "waiting" as const, retryAt: NOW + 2100, error }, false, "offline"],
-    [{ state: "closed" as const, error }, true, "error"],
-    [{ state: "closed" as const, error: null }, true, "closed"],
+    [{ state: "live" as const }, true, "Live"],
+    [{ state: "connecting" as const }, true, "Connecting"],
+    [{ state: "waiting" as const, retryAt: NOW + 2100, error }, true, "Reconnecting"],
+    [{ state: "waiting" as const, retryAt: NOW + 500, error }, true, "Reconnecting"],
+    [{ state: "waiting" as const, retryAt: NOW + 2100, error }, false, "Offline"],
+    [{ state: "closed" as const, error }, true, "Error"],
+    [{ state: "closed" as const, error: null }, true, "Closed"],
   ])("%o, online: %s", (connection, isOnline, said) => expect(connectionAs(connection, NOW, isOnline).text).toBe(said));
 });
