@@ -78,7 +78,7 @@ test(
 test("a lost connection is told in words, with a way to retry", browserTest, async (t) => {
   const server = await serve(t, { store: "sqlite:turnwire.db" });
   await server.create("s");
-  const page = await open(t, server, { forgives: /ERR_|WebSocket|status of 502/ });
+  const page = await open(t, server, { forgives: /ERR_|WebSocket|status of 502|preload assets/ });
   const row = page.getByRole("navigation", { name: "All conversations" }).getByRole("listitem");
   await row.waitFor();
   const host = new URL(server.url).host;
