@@ -36,7 +36,7 @@ pub use value::{
     StoreUrl, WebUrl,
 };
 
-use problem::SettingsText;
+use problem::{Deserialized, SettingsText};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -63,8 +63,8 @@ pub struct Config {
     pub behind_proxy: bool,
     /// The certificate and its key.
     pub tls: Option<TlsConfig>,
-    /// The agent of sessions that name none.
-    pub default_agent: String,
+    /// The agent of sessions that name none, if it is set: see [`Config::default_agent`].
+    pub default_agent: Option<String>,
     /// The currency of the prices: a code of ISO 4217.
     pub currency: String,
     /// The agents.
@@ -107,7 +107,7 @@ impl Default for Config {
             hosts: Vec::new(),
             behind_proxy: false,
             tls: None,
-            default_agent: "demo".to_owned(),
+            default_agent: None,
             currency: "USD".to_owned(),
             agents: BTreeMap::new(),
             mcp: BTreeMap::new(),
@@ -127,6 +127,13 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The agent of sessions that name none: the one that is set, or the only agent of the settings, or `demo`.
+    pub fn default_agent(&self) -> &str {
+        let mut names = self.agents.keys();
+        let only_agent = names.next().filter(|_| names.next().is_none());
+        self.default_agent.as_ref().or(only_agent).map_or(Self::BUILT_IN_AGENTS[0], String::as_str)
+    }
+
     /// Sets the address that the server is bound to.
     pub(crate) fn set_bound(&self, address: SocketAddr) {
         // A second server with the same settings keeps the address of the first.
@@ -210,10 +217,18 @@ impl Config {
     /// Reads and checks the text of a file; errors call it `name`.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigError> {
         let source = SettingsText { name, text };
-        let mut config: Self = toml::from_str(text)
-            .map_err(|error| ConfigError(vec![source.problem_from_toml(&error)]))?;
+        let Deserialized { settings, mut problems, left_out } = source.deserialize::<Self>();
+        let Some(mut config) = settings else { return Err(ConfigError(problems)) };
         config.read_from = SettingsFile { name: name.to_owned(), text: text.to_owned() };
-        let problems = check::check(&config, &source);
+        // What follows from an entry that was left out is not reported.
+        let is_known = |found: &Problem| {
+            problems.iter().any(|known| found.key.starts_with(&known.key))
+                || left_out.iter().any(|name| found.message.contains(&format!("\"{name}\"")))
+        };
+        let mut further = check::check(&config, &source);
+        further.retain(|found| !is_known(found));
+        problems.extend(further);
+        problems.sort_by_key(|problem| problem.position);
         if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
     }
 
@@ -267,9 +282,9 @@ impl Config {
             }
         }
         put(&mut self.listen, over.listen);
-        put(&mut self.default_agent, over.default_agent);
         put(&mut self.log.level, over.log_level);
         put(&mut self.log.format, over.log_format);
+        self.default_agent = over.default_agent.or(self.default_agent.take());
         self.store = over.store.or(self.store.take());
         self.public_url = over.public_url.or(self.public_url.take());
         self.behind_proxy |= over.behind_proxy;

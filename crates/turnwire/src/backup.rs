@@ -82,6 +82,7 @@ impl Restore {
                 "name another path with --store sqlite:PATH, or replace it with --replace",
             ));
         }
+        store::check_folder(&to)?;
         let bar = store::progress_bar(store::STAGE_TEMPLATE, Some(0));
         let done = restore(&self.file, &to, existing, store::show_progress(bar.clone()));
         bar.finish_and_clear();

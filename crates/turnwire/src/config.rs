@@ -84,6 +84,6 @@ fn summary(file: &Path, config: &Config) -> String {
          agents       {agents} (default: {})\n",
         file.display(),
         config.listen.0,
-        config.default_agent,
+        config.default_agent(),
     )
 }

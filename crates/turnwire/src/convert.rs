@@ -1,6 +1,7 @@
 //! `turnwire convert`: converts a stream of one wire to another.
 
-use crate::input::{self, CommandError, WireParser, print_stderr};
+use crate::input::{self, CommandError, EXIT_INVALID, WireParser, print_stderr};
+use crate::recognition::Recognition;
 use crate::reply_sequencer::ReplySequencer;
 use clap::Args;
 use std::io::{self, Write};
@@ -41,13 +42,16 @@ partly repeated; the others are converted.
 
 Exit status:
   0    everything was converted
-  1    an invalid event, or a merged event that was partly repeated
+  1    an invalid event, a merged event that was partly repeated, or nothing that the wire knows
   2    wrong usage, or the input or output failed
   141  the reader of the output closed the pipe
 
 Examples:
   turnwire convert --from anthropic --to turnwire answer.sse
   turnwire convert --from turnwire --to ag-ui --sse reply.ndjson";
+
+/// How much output waits for the first event that is recognised.
+const MAX_HELD_BYTES: usize = 1024 * 1024;
 
 impl Convert {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
@@ -64,10 +68,22 @@ impl Convert {
             failed: false,
         };
         let mut out = io::stdout().lock();
+        let mut recognition = Recognition::new(self.from);
         let done = input::read_chunks(&self.file, |bytes| {
-            decoder.feed(bytes, &mut |decoded| writing.push_decoded(decoded));
-            writing.flush(&mut out)
+            recognition.push_bytes(bytes);
+            decoder.feed(bytes, &mut |decoded| {
+                recognition.push_decoded(&decoded);
+                writing.push_decoded(decoded);
+            });
+            // Nothing is written for an input of another wire.
+            let is_held = recognition.has_failed() && writing.text.len() < MAX_HELD_BYTES;
+            if is_held { Ok(()) } else { writing.flush(&mut out) }
         });
+        if recognition.has_failed() {
+            done?;
+            recognition.error("--from").report();
+            return Ok(ExitCode::from(EXIT_INVALID));
+        }
         decoder.end(&mut |decoded| writing.push_decoded(decoded));
         writing.end();
         let written = writing.flush(&mut out).map_err(CommandError::from);

@@ -6,6 +6,7 @@ use crate::store::{self, StoreArgs};
 use clap::Args;
 use indicatif::ProgressBar;
 use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -41,6 +42,10 @@ pub(crate) struct Copy {
     /// Only compare the two stores, and change nothing
     #[arg(long)]
     compare: bool,
+
+    /// The settings file that names the store to copy [default: turnwire.toml, if it exists]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 const AFTER: &str = "\
@@ -70,7 +75,10 @@ impl Target {
     async fn open(url: &StoreUrl) -> Result<Self, CommandError> {
         match url {
             StoreUrl::Memory => Err(store::memory_error()),
-            StoreUrl::Sqlite(path) => Ok(Self::File(Box::new(SqliteCopy::open(path)?))),
+            StoreUrl::Sqlite(path) => {
+                store::check_folder(path)?;
+                Ok(Self::File(Box::new(SqliteCopy::open(path)?)))
+            }
             StoreUrl::Postgres(url) => {
                 let store = PostgresStore::open_copy(url.secret()).await?;
                 warn_of_connections(&store).await?;
@@ -124,7 +132,7 @@ impl Copy {
     }
 
     async fn copy(self) -> Result<ExitCode, CommandError> {
-        let from = StoreArgs::new(self.from).url()?;
+        let from = StoreArgs::new(self.from, self.config).url()?;
         if from == self.to {
             return Err(CommandError::new(
                 format!("{from} cannot be copied to itself"),

@@ -1,6 +1,7 @@
 //! `turnwire fold`: folds events into one message per reply.
 
-use crate::input::{self, CommandError, EXIT_ERROR, WireParser, print_stderr};
+use crate::input::{self, CommandError, EXIT_ERROR, EXIT_INVALID, WireParser, print_stderr};
+use crate::recognition::Recognition;
 use clap::Args;
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -40,7 +41,7 @@ Problems go to standard error with their line and a name, such as
 
 Exit status:
   0    every event was folded (or, with --tolerant, only warned about)
-  1    a problem in the events, or an invalid event
+  1    a problem in the events, an invalid event, or nothing that the wire knows
   2    wrong usage, or the input or output failed
   141  the reader of the output closed the pipe
 
@@ -53,12 +54,21 @@ impl Fold {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         let mut decoder = self.wire.decoder(&DecoderOptions::default())?;
         let mut folding = FoldRun::new(self.tolerant);
+        let mut recognition = Recognition::new(self.wire);
         let unread = input::read_chunks(&self.file, |bytes| {
-            decoder.feed(bytes, &mut |decoded| folding.push_decoded(decoded));
+            recognition.push_bytes(bytes);
+            decoder.feed(bytes, &mut |decoded| {
+                recognition.push_decoded(&decoded);
+                folding.push_decoded(decoded);
+            });
             Ok(())
         });
         if let Err(failed) = &unread {
             failed.report();
+        }
+        if recognition.has_failed() {
+            recognition.error("--wire").report();
+            return Ok(ExitCode::from(if unread.is_err() { EXIT_ERROR } else { EXIT_INVALID }));
         }
         // Events before a read error still count.
         let code = folding.finish(decoder, io::stdout().lock())?;

@@ -14,6 +14,8 @@ use turnwire_wires::Wire;
 
 /// The exit status of a program that a broken pipe ended.
 const EXIT_BROKEN_PIPE: u8 = 141;
+/// The exit status for input with invalid events.
+pub(crate) const EXIT_INVALID: u8 = 1;
 /// The exit status for wrong usage, and for failed input or output.
 pub(crate) const EXIT_ERROR: u8 = 2;
 

@@ -14,6 +14,7 @@ mod copy;
 mod doctor;
 mod fold;
 mod input;
+mod recognition;
 mod replay;
 mod reply_sequencer;
 mod serve;

@@ -50,7 +50,24 @@ pub(crate) struct OpenStore {
 fn open_sqlite(path: &Path, mode: Mode) -> Result<SqliteStore, Error> {
     match mode {
         Mode::Read => SqliteStore::open_read_only(path),
-        Mode::Write => SqliteStore::open(path, Options::default()),
+        Mode::Write => {
+            check_folder(path)?;
+            SqliteStore::open(path, Options::default())
+        }
+    }
+}
+
+/// Only the folder of the default store is created: that of another path is more likely mistyped than wanted.
+pub(crate) fn check_folder(path: &Path) -> Result<(), Error> {
+    let is_default = matches!(default_url(), Ok(StoreUrl::Sqlite(default)) if default == path);
+    let missing = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+    match missing {
+        Some(folder) if !is_default => Err(Error::Store(format!(
+            "cannot create {}: there is no folder {}; create it, or name another file with --store sqlite:PATH",
+            path.display(),
+            folder.display()
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -72,18 +89,21 @@ pub(crate) struct StoreArgs {
     /// The store: sqlite:PATH or a URL of Postgres [default: as for `turnwire serve`]
     #[arg(long, value_name = "URL")]
     store: Option<StoreUrl>,
+    /// The settings file that names the store [default: turnwire.toml, if it exists]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 impl StoreArgs {
-    pub(crate) fn new(store: Option<StoreUrl>) -> Self {
-        Self { store }
+    pub(crate) fn new(store: Option<StoreUrl>, config: Option<PathBuf>) -> Self {
+        Self { store, config }
     }
 
     /// The store: from the option, the environment, the settings, or the default.
     pub(crate) fn url(self) -> Result<StoreUrl, CommandError> {
         match self.store {
             Some(url) => Ok(url),
-            None => Ok(read_config(None)?.store.map_or_else(default_url, Ok)?),
+            None => Ok(read_config(self.config.as_deref())?.store.map_or_else(default_url, Ok)?),
         }
     }
 

@@ -234,6 +234,25 @@ fn the_example_folds() {
 }
 
 #[test]
+fn an_input_of_another_wire_is_an_error_that_names_the_likely_wire() {
+    let chunk = r#"data: {"id":"c1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":"hello"},"finish_reason":null}]}"#;
+    let input = format!("{chunk}\n\ndata: [DONE]\n\n");
+    let folded = fold(&["--wire", "gemini"], input.as_bytes());
+    assert_eq!((folded.status, folded.messages.len()), (1, 0));
+    assert!(
+        folded.problems.contains("nothing in the input was recognised as gemini"),
+        "{}",
+        folded.problems
+    );
+    assert!(folded.problems.contains("use --wire openai-chat"), "{}", folded.problems);
+    let converted =
+        turnwire(&["convert", "--from", "anthropic", "--to", "turnwire"], input.as_bytes());
+    let err = String::from_utf8(converted.stderr).unwrap();
+    assert_eq!((converted.status.code(), &*converted.stdout), (Some(1), &b""[..]), "{err}");
+    assert!(err.contains("use --from openai-chat"), "{err}");
+}
+
+#[test]
 fn nothing_in_nothing_out() {
     let folded = fold(&[], b"");
     assert_eq!((folded.messages.len(), folded.problems.as_str(), folded.status), (0, "", 0));

@@ -138,6 +138,39 @@ fn commands_find_the_store_like_the_server() {
 }
 
 #[test]
+fn every_command_that_opens_a_store_takes_the_settings_that_name_it() {
+    let shell = TestHome::new();
+    shell.with_sessions();
+    std::fs::write(shell.path("other.toml"), "store = \"sqlite:a.db\"").unwrap();
+    for args in [
+        &["sessions", "--json"][..],
+        &["sessions", "export", "rome"],
+        &["doctor"],
+        &["backup", "a.bak"],
+        &["copy", "--to", "sqlite:copy.db"],
+        &["replay", "--session", "rome", "--at", "1"],
+    ] {
+        shell.run_ok(&[args, &["--config", "other.toml"]].concat());
+    }
+}
+
+#[test]
+fn a_mistyped_path_of_a_store_creates_no_folders() {
+    let shell = TestHome::new();
+    shell.with_sessions();
+    shell.run_ok(&["backup", "a.bak", "--store", "sqlite:a.db"]);
+    for args in [
+        &["serve", "--store", "sqlite:no/such/x.db"][..],
+        &["sessions", "import", "-", "--store", "sqlite:no/such/x.db"],
+        &["copy", "--from", "sqlite:a.db", "--to", "sqlite:no/such/x.db"],
+        &["restore", "a.bak", "--store", "sqlite:no/such/x.db"],
+    ] {
+        shell.run_failing(args, "", 2, "there is no folder no/such");
+        assert!(!shell.path("no").exists(), "{args:?}");
+    }
+}
+
+#[test]
 fn an_export_can_be_imported_without_changes() {
     let shell = TestHome::new();
     shell.with_sessions();

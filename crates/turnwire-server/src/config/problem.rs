@@ -1,8 +1,11 @@
 //! Errors in settings, with their line.
 
+use serde::de::DeserializeOwned;
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
-use toml::de::{DeTable, DeValue};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, Deserializer};
 
 /// One error in the settings. It does not quote the line, which may hold a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,9 +64,59 @@ pub(crate) struct SettingsText<'a> {
     pub(crate) text: &'a str,
 }
 
+/// How many wrong entries of a file are reported.
+const MAX_PROBLEMS: usize = 50;
+
+/// What could be read of the settings.
+pub(crate) struct Deserialized<T> {
+    /// The settings without the entries that are wrong.
+    pub(crate) settings: Option<T>,
+    /// What is wrong, in the order in which it was found.
+    pub(crate) problems: Vec<Problem>,
+    /// The names of these entries. A table, such as an agent's, is one of them if a field that it requires is wrong.
+    pub(crate) left_out: Vec<String>,
+}
+
 impl SettingsText<'_> {
+    /// Reads the settings. An entry that is wrong is left out, and the rest is read again, so that all wrong entries are
+    /// found at once.
+    pub(crate) fn deserialize<T: DeserializeOwned>(&self) -> Deserialized<T> {
+        let (mut table, errors) = DeTable::parse_recoverable(self.text);
+        if !errors.is_empty() {
+            let problems = errors.iter().map(|error| self.problem_from_toml(error)).collect();
+            return Deserialized { settings: None, problems, left_out: Vec::new() };
+        }
+        let mut problems: Vec<Problem> = Vec::new();
+        let mut left_out = Vec::new();
+        while problems.len() < MAX_PROBLEMS {
+            let error = match T::deserialize(Deserializer::from(table.clone())) {
+                Ok(settings) => {
+                    return Deserialized { settings: Some(settings), problems, left_out };
+                }
+                Err(error) => error,
+            };
+            let problem = self.problem_from_toml(&error);
+            let span = error.span().unwrap_or_default();
+            // A field is missing because it was wrong and left out: that was reported.
+            let is_reported = |known: &Problem| {
+                known.key == problem.key
+                    || missing_field(error.message()).is_some_and(|field| {
+                        known.key.strip_prefix(&problem.key) == Some(&format!(".{field}"))
+                    })
+            };
+            if !problems.iter().any(is_reported) {
+                problems.push(problem);
+            }
+            let is_mistyped = error.message().starts_with("unknown field");
+            let new_name = nearest_name(error.message()).filter(|_| is_mistyped);
+            let Some(name) = correct_entry(table.get_mut(), &span, new_name) else { break };
+            left_out.push(name);
+        }
+        Deserialized { settings: None, problems, left_out }
+    }
+
     /// The problem of a TOML error.
-    pub(crate) fn problem_from_toml(&self, error: &toml::de::Error) -> Problem {
+    fn problem_from_toml(&self, error: &toml::de::Error) -> Problem {
         let span = error.span();
         let key = span.clone().map(|span| self.key_at(&span)).unwrap_or_default();
         let mut message = error.message().trim_end().replace('\n', "; ");
@@ -126,6 +179,43 @@ fn path_to(table: &DeTable<'_>, span: &Range<usize>, path: &mut Vec<String>) -> 
     false
 }
 
+/// Removes the innermost entry that contains a position and returns its name. With `new_name`, the entry gets that name
+/// instead, unless another entry has it.
+fn correct_entry(
+    table: &mut DeTable<'_>,
+    span: &Range<usize>,
+    new_name: Option<&str>,
+) -> Option<String> {
+    let mut wrong = None;
+    for (key, value) in table.iter_mut() {
+        let is_inside = is_within(span, &key.span()) || is_within(span, &value.span());
+        let value = value.get_mut();
+        let corrected = if let DeValue::Table(inner) = value {
+            correct_entry(inner, span, new_name)
+        } else if let DeValue::Array(items) = value {
+            items.iter_mut().find_map(|item| {
+                let DeValue::Table(inner) = item.get_mut() else { return None };
+                correct_entry(inner, span, new_name)
+            })
+        } else {
+            None
+        };
+        if corrected.is_some() {
+            return corrected;
+        }
+        if is_inside {
+            wrong = Some(key.clone());
+            break;
+        }
+    }
+    let key = wrong?;
+    let value = table.remove(&**key.get_ref())?;
+    if let Some(name) = new_name.filter(|name| !table.contains_key(*name)) {
+        table.insert(Spanned::new(key.span(), Cow::Owned(name.to_owned())), value);
+    }
+    Some(key.into_inner().into_owned())
+}
+
 /// The offset of a key. A number in the path is an index into a list.
 fn find_key(table: &DeTable<'_>, path: &[&str]) -> Option<usize> {
     let (first, rest) = path.split_first()?;
@@ -140,6 +230,11 @@ fn find_key(table: &DeTable<'_>, path: &[&str]) -> Option<usize> {
         _ => None,
     };
     deeper.or(Some(key.span().start))
+}
+
+/// The name of the field that is missing, by an error message.
+fn missing_field(message: &str) -> Option<&str> {
+    Some(message.strip_prefix("missing field `")?.trim_end_matches('`'))
 }
 
 /// The known name nearest to the unknown one in an error message.

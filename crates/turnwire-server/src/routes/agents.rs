@@ -60,7 +60,7 @@ pub async fn list_agents(
     Query(params): Query<ListAgentsQuery>,
 ) -> ApiResult<Json<AgentList>> {
     let mut spent = if params.usage { Some(spent_by_agent(&app, &caller).await?) } else { None };
-    let default_agent = app.config.default_agent.clone();
+    let default_agent = app.config.default_agent().to_owned();
     let agents = app.agents.iter().map(|(name, agent)| AgentView {
         name: name.clone(),
         about: agent.description().to_owned(),

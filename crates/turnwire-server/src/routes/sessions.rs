@@ -49,7 +49,7 @@ pub async fn create_session(
     caller: Caller,
     JsonBody(new): JsonBody<CreateSession>,
 ) -> ApiResult<impl IntoResponse> {
-    let agent = new.agent.unwrap_or_else(|| app.config.default_agent.clone());
+    let agent = new.agent.unwrap_or_else(|| app.config.default_agent().to_owned());
     let key = new_session_key(&caller, new.id)?;
     let (title, metadata) = (new.title.unwrap_or_default(), new.metadata.unwrap_or_default());
     check_title_and_metadata(Some(&title), Some(&metadata))?;

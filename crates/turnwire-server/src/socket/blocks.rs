@@ -141,8 +141,8 @@ impl SocketConnection {
         }
         // A request that fails must not create a session.
         let reply_id = SystemStamp.id();
-        let default = &self.app.config.default_agent;
-        let agent = there.as_ref().map_or(default.as_str(), |session| session.agent());
+        let default = self.app.config.default_agent();
+        let agent = there.as_ref().map_or(default, |session| session.agent());
         let place = FileTurn { key: &key, agent, reply_id: &reply_id };
         let MessageWithFiles { msg, events, shown } = self.fetch_files(&chat, &place).await?;
         let request = async {

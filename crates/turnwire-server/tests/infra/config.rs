@@ -116,6 +116,44 @@ fn a_mistake_is_named_with_its_line_its_key_and_what_is_expected() {
 }
 
 #[test]
+fn all_mistakes_of_a_file_are_named_at_once_in_its_order_and_each_once() {
+    let text = "lisen = \"x\"\ndefault_agent = \"nobody\"\n[agents.a]\nmodel = \"gpt\"\ncolour = 1\n\
+        [agents.b]\nmodell = \"demo\"\n[limits]\nbody = -3\nheartbeat = \"0s\"\n";
+    let error = error(text);
+    let keys: Vec<&str> = error.lines().map(|line| line.split(": ").nth(1).unwrap()).collect();
+    let places: Vec<&str> = error.lines().map(|line| line.split(": ").next().unwrap()).collect();
+    assert_eq!(
+        keys,
+        [
+            "lisen",
+            "default_agent",
+            "agents.a.model",
+            "agents.a.colour",
+            "agents.b.modell",
+            "limits.body",
+            "limits.heartbeat"
+        ],
+        "{error}"
+    );
+    let lines = [1, 2, 4, 5, 7, 9, 10];
+    for (place, line) in places.iter().zip(lines) {
+        assert!(place.starts_with(&format!("turnwire.toml:{line}:")), "{error}");
+    }
+}
+
+#[test]
+fn the_only_agent_of_the_settings_is_the_default_agent() {
+    for (text, expected) in [
+        ("", "demo"),
+        ("[agents.a]\nmodel = \"demo\"", "a"),
+        ("[agents.a]\nmodel = \"demo\"\n[agents.b]\nmodel = \"demo\"", "demo"),
+        ("default_agent = \"external\"\n[agents.a]\nmodel = \"demo\"", "external"),
+    ] {
+        assert_eq!(Config::parse("test", text).unwrap().default_agent(), expected, "{text}");
+    }
+}
+
+#[test]
 fn a_second_token_is_found_in_its_own_line() {
     let hash = "0".repeat(64);
     let token = |tenant: &str| {

@@ -11,11 +11,15 @@ use turnwire_agent::schema::check_tool;
 pub(super) fn check(config: &Config, wrong: &mut Report<'_>) {
     let known =
         |name: &str| config.agents.contains_key(name) || Config::BUILT_IN_AGENTS.contains(&name);
-    if !known(&config.default_agent) {
+    let default_agent = config.default_agent();
+    if !known(default_agent) {
         let names: Vec<&str> =
             config.agents.keys().map(String::as_str).chain(Config::BUILT_IN_AGENTS).collect();
-        let (agent, names) = (&config.default_agent, names.join(", "));
-        wrong(&["default_agent"], format!("there is no agent \"{agent}\"; there are {names}"));
+        let names = names.join(", ");
+        wrong(
+            &["default_agent"],
+            format!("there is no agent \"{default_agent}\"; there are {names}"),
+        );
     }
     if config.currency.len() != 3 || !config.currency.bytes().all(|b| b.is_ascii_uppercase()) {
         wrong(&["currency"], "must be a currency code of three letters, such as \"USD\"".into());

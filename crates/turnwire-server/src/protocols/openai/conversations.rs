@@ -47,7 +47,7 @@ pub async fn create_conversation(
 ) -> ApiResult<Json<ConversationView>> {
     let items = new.items.unwrap_or_default();
     check_count(&items)?;
-    let agent = new.model.unwrap_or_else(|| app.config.default_agent.clone());
+    let agent = new.model.unwrap_or_else(|| app.config.default_agent().to_owned());
     models::require_model(&app, &agent)?;
     let metadata = new.metadata.unwrap_or_default();
     check_title_and_metadata(None, Some(&metadata))?;
