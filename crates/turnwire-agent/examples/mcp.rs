@@ -60,14 +60,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
         ],
         vec![ScriptStep::text("It stands where it should.")],
     ]);
-    let mut friday =
-        Agent::builder("friday", model).permissions([Rule::new("library/discard", Behavior::Deny)]);
-    for tool in library.connect().await? {
+    let library = library.connect().await?;
+    for tool in &library.tools {
         println!("{}: {}", tool.spec().name, tool.spec().description);
-        friday = friday.tool(tool);
     }
+    let friday = Agent::builder("friday", model)
+        .system(library.instructions)
+        .tools(library.tools)
+        .permissions([Rule::new("library/discard", Behavior::Deny)])
+        .build();
 
-    let reply = friday.build().call([Msg::user("ann", "Where is Middlemarch?")]).await?;
+    let reply = friday.call([Msg::user("ann", "Where is Middlemarch?")]).await?;
     for (call, result) in reply.tool_calls() {
         let output = result.map(|result| result.output.text("")).unwrap_or_default();
         println!("{} {} -> {output}", call.name, call.input);

@@ -81,6 +81,12 @@ impl Agent {
         }
     }
 
+    /// A builder with the settings of this agent, for a variant of it.
+    pub fn to_builder(&self) -> AgentBuilder {
+        let middleware = self.config.middleware.to_vec();
+        AgentBuilder { config: LoopConfig::clone(&self.config), middleware }
+    }
+
     /// The agent's name.
     pub fn name(&self) -> &str {
         &self.config.name
@@ -325,6 +331,14 @@ impl AgentBuilder {
     /// Adds a tool.
     pub fn tool(mut self, tool: impl Tool) -> Self {
         self.config.tools.push(Arc::new(tool));
+        self
+    }
+
+    /// Adds tools.
+    pub fn tools<T: Tool>(mut self, tools: impl IntoIterator<Item = T>) -> Self {
+        for tool in tools {
+            self = self.tool(tool);
+        }
         self
     }
 

@@ -22,6 +22,7 @@ const CONTEXT_MANAGEMENT: &str = "context_management";
 const MIN_THRESHOLD: u32 = 1000;
 
 /// The configuration of an agent.
+#[derive(Clone)]
 pub(crate) struct LoopConfig {
     pub name: String,
     pub description: String,

@@ -6,10 +6,8 @@
 //!
 //! # async fn friday(model: impl Model) -> Result<(), turnwire_agent::mcp::McpError> {
 //! let files = McpServer::command(["files-server", "--root", "."]).with_name("files");
-//! let mut friday = Agent::builder("friday", model);
-//! for tool in files.connect().await? {
-//!     friday = friday.tool(tool);
-//! }
+//! let files = files.connect().await?;
+//! let friday = Agent::builder("friday", model).system(files.instructions).tools(files.tools).build();
 //! # Ok(())
 //! # }
 //! ```
@@ -65,6 +63,18 @@ const CALL_LIMIT: Duration = Duration::from_mins(2);
 
 /// The longest time limit; it can be added to any time.
 const MAX_LIMIT: Duration = Duration::from_hours(24 * 365);
+
+/// The most bytes of a server's instructions that are used.
+const MAX_INSTRUCTIONS: usize = 32 * 1024;
+
+/// What an MCP server has for an agent.
+#[derive(Clone, Default)]
+pub struct McpTools {
+    /// Its tools.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// How to use them, for the system prompt of the agent; may be empty.
+    pub instructions: String,
+}
 
 /// An MCP server and how to connect to it.
 #[derive(Clone)]
@@ -169,13 +179,21 @@ impl McpServer {
     }
 
     /// Connects and lists the tools. The connection lives as long as the tools.
-    pub async fn connect(&self) -> Result<Vec<Arc<dyn Tool>>, McpError> {
+    pub async fn connect(&self) -> Result<McpTools, McpError> {
         let link = Arc::new(McpConnection::new(self.clone()));
         let tools = link.tools().await?;
         let tools = tools.into_iter().map(|tool| -> Arc<dyn Tool> {
             Arc::new(McpTool::new(&self.name, tool, link.clone(), self.call_limit))
         });
-        Ok(tools.collect())
+        let (tools, mut instructions) = (tools.collect(), link.instructions().await);
+        if instructions.len() > MAX_INSTRUCTIONS {
+            tracing::warn!(
+                server = self.name,
+                "instructions of the MCP server are too long: only a part is used"
+            );
+            instructions.truncate(instructions.floor_char_boundary(MAX_INSTRUCTIONS));
+        }
+        Ok(McpTools { tools, instructions })
     }
 }
 

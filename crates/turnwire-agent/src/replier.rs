@@ -197,6 +197,12 @@ pub trait Replier: Send + Sync + 'static {
     /// The name of its model: `WIRE:MODEL`, or a word such as `demo`.
     fn model_name(&self) -> &str;
 
+    /// What the agent cannot use at the moment, such as an MCP server that is down: a sentence each. It replies all the
+    /// same.
+    fn unavailable(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Checks what a client sends along with its message: an error if the answer would be wrong without it, such as a
     /// tool choice that the model cannot be given. Returns the names of options and tools that have no effect.
     fn check_client(&self, client: &ClientContext) -> Result<Vec<String>, String> {

@@ -19,22 +19,27 @@
 //! # }).unwrap();
 //! ```
 
+mod mcp;
+
+pub use mcp::McpServers;
+
 use crate::config::{
-    AgentConfig, Config, ConfigError, Fallback, McpConfig, ModelRef, Problem, StructuredOutput,
-    ToolSource, WebUrl,
+    AgentConfig, Config, ConfigError, Fallback, ModelRef, Problem, StructuredOutput, ToolSource,
+    WebUrl,
 };
 use async_trait::async_trait;
+use mcp::McpAgent;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use turnwire_agent::model::clock::ClockModel;
-use turnwire_agent::model::http::{ApiKey, HttpModel};
+use turnwire_agent::model::http::{ApiKey, HttpModel, HttpModelBuilder};
 use turnwire_agent::model::{Model as _, ModelError};
 use turnwire_agent::permission::Rule;
 use turnwire_agent::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
 use turnwire_agent::{
-    Agent, AgentBuilder, AgentError, AgentTool, ClientContext, DemoAgent, Journal, McpServer,
-    Replier, ReplyRequest, Summary,
+    Agent, AgentError, AgentTool, ClientContext, DemoAgent, Journal, Replier, ReplyRequest, Summary,
 };
 use turnwire_core::{Msg, ToolCall};
 
@@ -46,68 +51,24 @@ pub struct ConfiguredAgents {
     pub warnings: Vec<Problem>,
 }
 
-/// The tools of MCP servers, by the server's name.
-pub type McpTools = BTreeMap<String, Vec<Arc<dyn Tool>>>;
-
-/// Connects to the MCP servers of the settings, and builds the agents. Calls no model.
+/// Connects to the MCP servers of the settings, and builds the agents. Calls no model. An MCP server that cannot be used
+/// is no error: see [`Replier::unavailable`].
 pub async fn agents_from_config(config: &Config) -> Result<ConfiguredAgents, ConfigError> {
-    let tools = connect_mcp_servers(config).await?;
-    build_agents(config, Some(&tools))
+    let servers = McpServers::connect(config).await?;
+    build_agents(config, Some(&servers))
 }
 
-/// Starts or connects to the MCP servers whose tools agents use, all at once.
-pub async fn connect_mcp_servers(config: &Config) -> Result<McpTools, ConfigError> {
-    let patterns = || config.agents.values().flat_map(|agent| &agent.tools);
-    let is_used = |name: &str| patterns().any(|pattern| pattern.may_match_server(name));
-    let used = config.mcp.iter().filter(|(name, _)| is_used(name));
-    let connecting = used.map(|(name, settings)| async move {
-        let tools = mcp_server(name, settings)?.connect().await;
-        tools.map(|tools| (name.clone(), tools)).map_err(|error| (name, error.to_string()))
-    });
-    let mut found = McpTools::new();
-    let mut problems = Vec::new();
-    for connected in futures_util::future::join_all(connecting).await {
-        match connected {
-            Ok((name, tools)) => drop(found.insert(name, tools)),
-            Err((name, why)) => problems.push(config.problem(&["mcp", name], why)),
-        }
-    }
-    if problems.is_empty() { Ok(found) } else { Err(ConfigError(problems)) }
-}
-
-/// The MCP server of a setting, or the problem with it.
-fn mcp_server<'c>(
-    name: &'c String,
-    settings: &McpConfig,
-) -> Result<McpServer, (&'c String, String)> {
-    let McpConfig { command, env, url, token_env, start_timeout, call_timeout } = settings;
-    let server = match (command, url) {
-        (Some(command), _) => {
-            let program = McpServer::command(command.iter().cloned());
-            env.iter().fold(program, McpServer::inherit)
-        }
-        (None, Some(url)) => McpServer::url(url.0.as_str()),
-        (None, None) => return Err((name, "requires either `command` or `url`".to_owned())),
-    };
-    let server = server.with_name(name).start_limit(start_timeout.0).call_limit(call_timeout.0);
-    let Some(variable) = token_env else { return Ok(server) };
-    match std::env::var(variable) {
-        Ok(token) => Ok(server.header("authorization", format!("Bearer {}", token.trim()))),
-        Err(_) => Err((name, format!("its token is missing: {variable} is not set"))),
-    }
-}
-
-/// Builds the agents. Calls no model. Without `mcp_tools`, agents have no tools of MCP servers, and patterns for them are
+/// Builds the agents. Calls no model. Without `servers`, agents have no tools of MCP servers, and patterns for them are
 /// not checked.
 pub fn build_agents(
     config: &Config,
-    mcp_tools: Option<&McpTools>,
+    servers: Option<&Arc<McpServers>>,
 ) -> Result<ConfiguredAgents, ConfigError> {
     let demo = DemoAgent::from_env()
         .map_err(|error| ConfigError::single(DemoAgent::RATE_VARIABLE, error.to_string()))?;
     let mut builder = AgentsBuilder {
         config,
-        mcp_tools,
+        servers,
         demo: Arc::new(demo),
         built: BTreeMap::new(),
         problems: Vec::new(),
@@ -128,7 +89,7 @@ pub fn build_agents(
 /// Builds agents, those that others have as tools first.
 struct AgentsBuilder<'c> {
     config: &'c Config,
-    mcp_tools: Option<&'c McpTools>,
+    servers: Option<&'c Arc<McpServers>>,
     demo: Arc<dyn Replier>,
     built: BTreeMap<String, Arc<dyn Replier>>,
     problems: Vec<Problem>,
@@ -155,13 +116,13 @@ impl AgentsBuilder<'_> {
                 };
                 Arc::new(Agent::builder(name, ClockModel).description(about).build())
             }
-            ModelRef::Wire { .. } => Arc::new(self.with_model(name, settings)?),
+            ModelRef::Wire { .. } => self.with_model(name, settings)?,
         };
         self.built.insert(name.to_owned(), agent.clone());
         Some(agent)
     }
 
-    fn with_model(&mut self, name: &str, settings: &AgentConfig) -> Option<Agent> {
+    fn with_model(&mut self, name: &str, settings: &AgentConfig) -> Option<Arc<dyn Replier>> {
         let model = model(self.config, name, settings).map_err(|found| self.problems.push(found));
         let tools = self.tools(name, settings);
         let (model, tools) = (model.ok()?, tools?);
@@ -176,16 +137,22 @@ impl AgentsBuilder<'_> {
             "" => format!("An agent on {}", model.name()),
             about => about.to_owned(),
         };
-        let builder = Agent::builder(name, model)
+        let agent = Agent::builder(name, model)
             .system(settings.system.clone())
             .description(about)
             .permissions(settings.permissions.iter().map(Rule::from))
             .max_iterations(settings.max_iterations)
-            .client_options(settings.client_options());
-        Some(tools.into_iter().fold(builder, AgentBuilder::tool).build())
+            .client_options(settings.client_options())
+            .tools(tools)
+            .build();
+        let uses_mcp = settings.tools.iter().any(|pattern| pattern.source == ToolSource::Mcp);
+        Some(match self.servers.filter(|_| uses_mcp) {
+            Some(servers) => Arc::new(McpAgent::new(agent, settings, servers.clone())),
+            None => Arc::new(agent),
+        })
     }
 
-    /// The tools of an agent, each once.
+    /// The tools of an agent, each once, without those of MCP servers.
     fn tools(&mut self, name: &str, settings: &AgentConfig) -> Option<Vec<Arc<dyn Tool>>> {
         let config = self.config;
         let is_wanted =
@@ -213,26 +180,46 @@ impl AgentsBuilder<'_> {
                 }
             }
         }
-        let Some(mcp_tools) = self.mcp_tools else { return are_there.then_some(tools) };
-        let all = || mcp_tools.values().flatten();
-        tools.extend(all().filter(|tool| is_wanted(ToolSource::Mcp, &tool.spec().name)).cloned());
-        for (index, pattern) in settings.tools.iter().enumerate() {
-            let fits = |tool: &Arc<dyn Tool>| pattern.matches(ToolSource::Mcp, &tool.spec().name);
-            if pattern.source != ToolSource::Mcp || all().any(fits) {
-                continue;
-            }
-            let names: Vec<&str> = mcp_tools
-                .iter()
-                .filter(|(server, _)| pattern.may_match_server(server))
-                .flat_map(|(_, tools)| tools.iter().map(|tool| tool.spec().name.as_str()))
-                .collect();
-            let message = format!("\"{pattern}\" matches no tool; there are {}", names.join(", "));
-            let path = ["agents", name, "tools", &index.to_string()];
-            self.problems.push(config.problem(&path, message));
-            are_there = false;
-        }
+        let wrong = self.servers.map(|servers| servers.check_patterns(config, name, settings));
+        let wrong = wrong.unwrap_or_default();
+        are_there &= wrong.is_empty();
+        self.problems.extend(wrong);
         are_there.then_some(tools)
     }
+}
+
+/// Sends a short message to the models of an agent: its model and its fallback. Returns for each how long the response
+/// took, or why there is none. An agent without a model of a provider has none to try.
+pub async fn try_models(
+    config: &Config,
+    name: &str,
+    settings: &AgentConfig,
+) -> Result<Vec<(String, Result<Duration, String>)>, ConfigError> {
+    let models = ModelBuilders::new(settings);
+    let mut tried = Vec::new();
+    for (key, reference, builder) in
+        [("model", Some(&settings.model), Some(models.main))].into_iter().chain([(
+            "fallback",
+            settings.fallback.as_ref().map(|fallback| &fallback.model),
+            models.fallback,
+        )])
+    {
+        let (Some(reference @ ModelRef::Wire { .. }), Some(builder)) = (reference, builder) else {
+            continue;
+        };
+        let model = builder.retries(0).build();
+        let model = model.map_err(|error| {
+            ConfigError(vec![config.problem(&["agents", name, key], error.message)])
+        })?;
+        let agent = Agent::builder(name, model).max_iterations(1).build();
+        let started = Instant::now();
+        let reply = agent.call([Msg::user("turnwire", "Reply with OK.")]).await;
+        tried.push((
+            reference.to_string(),
+            reply.map(|_| started.elapsed()).map_err(|error| error.to_string()),
+        ));
+    }
+    Ok(tried)
 }
 
 /// The model of an agent, with its fallback.
@@ -240,29 +227,42 @@ fn model(config: &Config, name: &str, settings: &AgentConfig) -> Result<HttpMode
     let wrong = |key: &'static str| {
         move |error: ModelError| config.problem(&["agents", name, key], error.message)
     };
-    let AgentConfig { model, base_url, api_key_env, api_key_file, .. } = settings;
-    let own = ApiAccess {
-        base_url: base_url.as_ref(),
-        key: key(api_key_env.as_deref(), api_key_file.as_deref()),
+    let models = ModelBuilders::new(settings);
+    let fallback = models.fallback.map(|fallback| fallback.build().map_err(wrong("fallback")));
+    let builder = match fallback.transpose()? {
+        Some(fallback) => models.main.fallback(fallback),
+        None => models.main,
     };
-    let fallback = settings.fallback.as_ref().map(|fallback| {
-        let Fallback { model: other, base_url, api_key_env, api_key_file, .. } = fallback;
-        let mut access = ApiAccess {
+    builder.build().map_err(wrong("model"))
+}
+
+/// The models of an agent.
+struct ModelBuilders {
+    main: HttpModelBuilder,
+    fallback: Option<HttpModelBuilder>,
+}
+
+impl ModelBuilders {
+    fn new(settings: &AgentConfig) -> Self {
+        let AgentConfig { model, base_url, api_key_env, api_key_file, .. } = settings;
+        let own = ApiAccess {
             base_url: base_url.as_ref(),
             key: key(api_key_env.as_deref(), api_key_file.as_deref()),
         };
-        if access.base_url.is_none() && access.key.is_none() && is_same_wire(model, other) {
-            // Another model of the same provider uses the same URL and key.
-            access = own.clone();
-        }
-        access.builder(other, settings).build().map_err(wrong("fallback"))
-    });
-    let builder = own.builder(model, settings);
-    let builder = match fallback.transpose()? {
-        Some(fallback) => builder.fallback(fallback),
-        None => builder,
-    };
-    builder.build().map_err(wrong("model"))
+        let fallback = settings.fallback.as_ref().map(|fallback| {
+            let Fallback { model: other, base_url, api_key_env, api_key_file, .. } = fallback;
+            let mut access = ApiAccess {
+                base_url: base_url.as_ref(),
+                key: key(api_key_env.as_deref(), api_key_file.as_deref()),
+            };
+            if access.base_url.is_none() && access.key.is_none() && is_same_wire(model, other) {
+                // Another model of the same provider uses the same URL and key.
+                access = own.clone();
+            }
+            access.builder(other, settings)
+        });
+        Self { main: own.builder(model, settings), fallback }
+    }
 }
 
 fn is_same_wire(one: &ModelRef, other: &ModelRef) -> bool {
@@ -280,11 +280,7 @@ struct ApiAccess<'c> {
 }
 
 impl ApiAccess<'_> {
-    fn builder(
-        self,
-        model: &ModelRef,
-        settings: &AgentConfig,
-    ) -> turnwire_agent::model::http::HttpModelBuilder {
+    fn builder(self, model: &ModelRef, settings: &AgentConfig) -> HttpModelBuilder {
         let limits = &settings.timeouts;
         let mut builder = HttpModel::builder(model.to_string())
             .retries(settings.retries)
@@ -347,6 +343,10 @@ impl Replier for DescribedAgent {
 
     fn model_name(&self) -> &str {
         self.replier.model_name()
+    }
+
+    fn unavailable(&self) -> Vec<String> {
+        self.replier.unavailable()
     }
 
     fn check_client(&self, client: &ClientContext) -> Result<Vec<String>, String> {

@@ -19,6 +19,9 @@ use std::sync::{Arc, LazyLock};
 pub(crate) struct HealthStatus {
     /// `ok` or `ready`.
     status: &'static str,
+    /// How many agents lack something at the moment, such as an MCP server that is down. `GET /v1/agents` has the reasons.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    degraded_agents: usize,
 }
 
 /// A ticket.
@@ -30,8 +33,13 @@ pub(crate) struct TicketView {
     expires_in: u64,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
 pub(crate) async fn healthz() -> Json<HealthStatus> {
-    Json(HealthStatus { status: "ok" })
+    Json(HealthStatus { status: "ok", degraded_agents: 0 })
 }
 
 /// Not ready while the server stops, or while the store cannot be written.
@@ -40,7 +48,9 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> ApiResult<Json<Health
         return Err(ApiError::unavailable("the server is stopping").kind("stopping"));
     }
     app.healthy().await?;
-    Ok(Json(HealthStatus { status: "ready" }))
+    let degraded_agents =
+        app.agents.values().filter(|agent| !agent.unavailable().is_empty()).count();
+    Ok(Json(HealthStatus { status: "ready", degraded_agents }))
 }
 
 pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {

@@ -1,13 +1,14 @@
 //! `turnwire config check`: checks the settings without starting a server.
 
 use crate::input::{CommandError, print_stderr};
-use crate::serve::{DEFAULT_CONFIG, read_config};
+use crate::serve::{DEFAULT_CONFIG, block_on_with_children, read_config};
 use crate::store;
 use clap::{Args, Subcommand};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use turnwire_server::agents::build_agents;
+use std::sync::Arc;
+use turnwire_server::agents::{McpServers, build_agents, try_models};
 use turnwire_server::auth::Auth;
 use turnwire_server::config::Config;
 
@@ -28,6 +29,9 @@ enum SettingsCommand {
 struct Check {
     /// The settings file [default: turnwire.toml]
     file: Option<PathBuf>,
+    /// Also try the MCP servers and the models: sends each model a short message
+    #[arg(long)]
+    connect: bool,
 }
 
 impl Settings {
@@ -56,8 +60,38 @@ impl Settings {
             print_stderr(format_args!("warning: {warning}"));
         }
         io::stdout().lock().write_all(summary(&file, &config).as_bytes())?;
-        Ok(ExitCode::SUCCESS)
+        if !check.connect {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        block_on_with_children(runtime, try_connections(&config))
     }
+}
+
+/// Connects to the MCP servers, and sends each model a message.
+async fn try_connections(config: &Config) -> Result<ExitCode, CommandError> {
+    let servers = Arc::new(McpServers::connect_once(config).await?);
+    let mut out = io::stdout().lock();
+    let mut all_work = true;
+    for (name, state) in servers.states() {
+        all_work &= state.is_ok();
+        let state = match state {
+            Ok(tools) => format!("ok, {} tools", tools.len()),
+            Err(why) => why,
+        };
+        writeln!(out, "  mcp {name:<9}{state}")?;
+    }
+    build_agents(config, Some(&servers))?;
+    for (name, settings) in &config.agents {
+        for (model, state) in try_models(config, name, settings).await? {
+            all_work &= state.is_ok();
+            match state {
+                Ok(time) => writeln!(out, "  agent {name:<7}{model} responds in {time:.1?}")?,
+                Err(why) => writeln!(out, "  agent {name:<7}{model}: {why}")?,
+            }
+        }
+    }
+    Ok(if all_work { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn summary(file: &Path, config: &Config) -> String {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 #[cfg(unix)]
 use std::task::{Context, Poll};
+use tokio::runtime::Runtime;
 use turnwire_server::agents::ConfiguredAgents;
 use turnwire_server::config::{
     Config, ConfigError, HostName, ListenAddress, LogConfig, LogFormat, Origin, Overrides,
@@ -78,9 +79,8 @@ impl Serve {
             .max_blocking_threads(256)
             .build()
             .map_err(|error| StartError::new(format!("cannot start the runtime: {error}")))?;
-        let served = runtime.block_on(async {
+        block_on_with_children(runtime, async {
             let interrupts = Interrupts::listen();
-            adopt_orphans();
             let store = store::open_store(&url, Mode::Write).await.map_err(StartError::from)?;
             let (log, node) = ClusterNode::open_log(&config, store).await?;
             let ConfiguredAgents { agents, warnings } = agents_from_config(&config).await?;
@@ -97,12 +97,7 @@ impl Serve {
             server.run(wait_for_shutdown(interrupts)).await;
             tracing::info!("stopped");
             Ok(ExitCode::SUCCESS)
-        });
-        // The runtime waits for threads that wait for such processes, and its tasks may start more.
-        end_descendants();
-        drop(runtime);
-        end_descendants();
-        served
+        })
     }
 
     fn overrides(self) -> Overrides {
@@ -140,6 +135,11 @@ fn init_logging(config: &LogConfig) -> Result<(), StartError> {
         StartError::new(format!("invalid log.level \"{}\": {error}", config.level))
             .hint("write error, warn, info, debug, or a filter such as info,turnwire::access=debug")
     })?;
+    let filter = match "rmcp=error".parse() {
+        // The library logs every notification that an MCP server sends.
+        Ok(quiet) if !config.level.contains("rmcp") => filter.add_directive(quiet),
+        _ => filter,
+    };
     let json = match config.format {
         LogFormat::Json => true,
         LogFormat::Text => false,
@@ -154,8 +154,20 @@ fn init_logging(config: &LogConfig) -> Result<(), StartError> {
     Ok(())
 }
 
-/// MCP servers start processes that may outlive them. They become children of this process, which
-/// ends them.
+/// Runs work that may start MCP servers, and ends their processes. Those that outlive the servers become children of this
+/// process.
+pub(crate) fn block_on_with_children<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
+    let done = runtime.block_on(async {
+        adopt_orphans();
+        work.await
+    });
+    // The runtime waits for threads that wait for such processes, and its tasks may start more.
+    end_descendants();
+    drop(runtime);
+    end_descendants();
+    done
+}
+
 #[cfg(target_os = "linux")]
 use turnwire_agent::mcp::{adopt_orphans, end_descendants};
 

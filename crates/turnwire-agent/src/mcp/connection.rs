@@ -104,6 +104,13 @@ impl McpConnection {
         matches!(sign, Ok(Ok(_) | Err(ServiceError::McpError(_))))
     }
 
+    /// The instructions that the server gave when the connection was opened; may be empty.
+    pub(super) async fn instructions(&self) -> String {
+        let state = self.state.lock().await;
+        let info = state.client.as_ref().and_then(|live| live.peer_info());
+        info.and_then(|info| info.instructions.clone()).unwrap_or_default().trim().to_owned()
+    }
+
     /// Lists the tools of the server, within the start limit.
     pub(super) async fn tools(&self) -> Result<Vec<Tool>, McpError> {
         let latest = Instant::now() + self.server.start_limit;

@@ -179,7 +179,7 @@ fn runs(pid: &str) -> bool {
 #[cfg(target_os = "linux")]
 async fn with_grandchild(commands: &str) -> (McpHarness, String) {
     let folder = tempfile::tempdir().unwrap();
-    let tools = child_after_commands(commands, folder.path()).connect().await.unwrap();
+    let tools = child_after_commands(commands, folder.path()).connect().await.unwrap().tools;
     let file = folder.path().join("pid");
     let mut pid = String::new();
     eventually(|| {

@@ -61,7 +61,7 @@ impl McpHarness {
     pub async fn child_with(settings: impl FnOnce(McpServer) -> McpServer) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let server = settings(child(folder.path()));
-        let tools = server.connect().await.unwrap();
+        let tools = server.connect().await.unwrap().tools;
         Self { folder, tools, http: None }
     }
 
@@ -70,17 +70,13 @@ impl McpHarness {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let http = serve(listener, folder.path());
         let server = McpServer::url(format!("http://{}/mcp", http.address)).with_name("files");
-        let tools = server.connect().await.unwrap();
+        let tools = server.connect().await.unwrap().tools;
         Self { folder, tools, http: Some(http) }
     }
 
     pub fn agent(&self, tool: &str, input: &str) -> Agent {
         let answers = [vec![ScriptStep::call("c", tool, input)], vec![ScriptStep::text("So.")]];
-        let mut agent = Agent::builder("friday", ScriptedModel::new(answers));
-        for tool in &self.tools {
-            agent = agent.tool(tool.clone());
-        }
-        agent.build()
+        Agent::builder("friday", ScriptedModel::new(answers)).tools(self.tools.clone()).build()
     }
 
     /// Calls a tool, and returns its result.

@@ -30,6 +30,9 @@ struct AgentView {
     about: String,
     model: String,
     default: bool,
+    /// What the agent cannot use at the moment, such as an MCP server that is down. It replies all the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unavailable: Vec<String>,
     /// Prices of a million tokens, if the settings have them.
     #[serde(skip_serializing_if = "Option::is_none")]
     price_per_million: Option<Prices>,
@@ -66,6 +69,7 @@ pub async fn list_agents(
         about: agent.description().to_owned(),
         model: agent.model_name().to_owned(),
         default: *name == default_agent,
+        unavailable: agent.unavailable(),
         price_per_million: app.config.agents.get(name).and_then(|agent| agent.price_per_million),
         spent: spent.as_mut().map(|spent| {
             let UsageTotal { usage, cost } = spent.remove(name).unwrap_or_default();

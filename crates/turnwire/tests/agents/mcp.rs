@@ -20,7 +20,8 @@ fn serves_when_it_is_told_to() {
         let Ok(request) = serde_json::from_str::<Value>(&line.unwrap()) else { continue };
         let result = match request["method"].as_str() {
             Some("initialize") => json!({"protocolVersion": request["params"]["protocolVersion"],
-                "capabilities": {"tools": {}}, "serverInfo": {"name": "files", "version": "1"}}),
+                "capabilities": {"tools": {}}, "serverInfo": {"name": "files", "version": "1"},
+                "instructions": "Read a file before you write it."}),
             Some("tools/list") => {
                 let input = json!({"type": "object", "properties": {"path": {"type": "string"}}});
                 let tool =
@@ -35,19 +36,28 @@ fn serves_when_it_is_told_to() {
         };
         let answer = json!({"jsonrpc": "2.0", "id": request["id"], "result": result});
         let mut out = std::io::stdout().lock();
+        let chatter = json!({"jsonrpc": "2.0", "method": "notifications/message",
+            "params": {"level": "info", "data": "chatter"}});
+        writeln!(out, "\n{chatter}").unwrap();
         writeln!(out, "\n{answer}").unwrap();
         out.flush().unwrap();
     }
     std::process::exit(0);
 }
 
+/// The command that makes this test binary the MCP server.
+fn server_command() -> [String; 5] {
+    let own = std::env::current_exe().unwrap().into_os_string().into_string().unwrap();
+    let arguments = ["--exact", "mcp::serves_when_it_is_told_to", "--ignored", "--nocapture"];
+    let [exact, test, ignored, nocapture] = arguments.map(str::to_owned);
+    [own, exact, test, ignored, nocapture]
+}
+
 fn settings(tools: &str) -> String {
-    let own = std::env::current_exe().unwrap();
-    let own = own.to_str().unwrap();
+    let command = server_command();
     format!(
         "tools = [{tools}]\npermissions = [{{ tool = \"files/*\", input = {{ path = \"/etc/**\" }}, behavior = \"deny\" }}]\n\
-         [mcp.files]\nenv = [\"{SERVE}\"]\ncommand = [{own:?}, \"--exact\", \"mcp::serves_when_it_is_told_to\", \
-         \"--ignored\", \"--nocapture\"]\n"
+         [mcp.files]\nenv = [\"{SERVE}\"]\ncommand = {command:?}\n"
     )
 }
 
@@ -88,29 +98,95 @@ async fn a_tool_of_an_mcp_server_is_called_by_the_rules() {
 }
 
 #[tokio::test]
-async fn a_failing_mcp_server_keeps_turnwire_from_starting() {
+async fn a_pattern_that_matches_no_tool_of_a_connected_server_keeps_turnwire_from_starting() {
     let provider = FakeProvider::start(calls_read).await;
-    let none = "tools = [\"mcp:files/*\"]\n[mcp.files]\ncommand = [\"/no/such/program\"]\n";
-    for (lines, expected) in [
-        (
-            settings("\"mcp:files/red\""),
-            "turnwire.toml:8:10: agents.friday.tools.0: \"mcp:files/red\" matches no tool; there are files/read, files/write, files/format_disk",
-        ),
-        (none.to_owned(), "turnwire.toml:9:6: mcp.files: The MCP server files"),
-    ] {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("turnwire.toml"), friday_settings(&provider, &lines))
-            .unwrap();
-        let output =
-            turnwire(folder.path(), &["serve", "--listen", "127.0.0.1:0"]).output().unwrap();
-        let output_text = String::from_utf8(output.stderr).unwrap();
-        assert!(
-            !output.status.success() && output_text.contains(expected),
-            "{output_text}\n has no {expected}"
-        );
-        // Checking settings starts nothing.
-        let check = turnwire(folder.path(), &["config", "check"]).output().unwrap();
-        assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
+    let lines = settings("\"mcp:files/red\"");
+    let expected = "turnwire.toml:8:10: agents.friday.tools.0: \"mcp:files/red\" matches no tool; there are files/read, files/write, files/format_disk";
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("turnwire.toml"), friday_settings(&provider, &lines))
+        .unwrap();
+    let output = turnwire(folder.path(), &["serve", "--listen", "127.0.0.1:0"]).output().unwrap();
+    let output_text = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && output_text.contains(expected), "{output_text}");
+    // Checking settings starts nothing, unless it is asked to.
+    let check = turnwire(folder.path(), &["config", "check"]).output().unwrap();
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
+    let check = turnwire(folder.path(), &["config", "check", "--connect"]).output().unwrap();
+    let errors = String::from_utf8(check.stderr).unwrap();
+    assert!(!check.status.success() && errors.contains(expected), "{errors}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn agents_reply_without_the_tools_of_a_missing_mcp_server_until_it_is_there() {
+    use std::os::unix::fs::PermissionsExt;
+    let provider = FakeProvider::start(calls_read).await;
+    let lines = format!(
+        "tools = [\"mcp:files/read\"]\n[mcp.files]\nenv = [\"{SERVE}\"]\ncommand = [\"./files-server\"]\n"
+    );
+    let server = TestServer::start(&friday_settings(&provider, &lines));
+    let friday = async || {
+        let agents = server.get("/v1/agents").await;
+        let mut agents = agents["agents"].as_array().unwrap().iter();
+        agents.find(|agent| agent["name"] == "friday").unwrap().clone()
+    };
+    let why = "The MCP server files cannot be started: No such file or directory (os error 2).";
+    assert_eq!(friday().await["unavailable"], json!([why]));
+    assert_eq!(server.get("/readyz").await, json!({"status": "ready", "degraded_agents": 1}));
+    assert!(server.log().contains(why), "{}", server.log());
+    server.create_session("s").await;
+    server.send_message("s", "/tmp/a").await;
+    server.until("s", "idle").await;
+    let system = |request: &ReceivedRequest| request.body["messages"][0]["content"].clone();
+    assert_eq!(
+        system(&provider.requests()[0]),
+        "You are Friday.\n\nThe tools of the server \"files\" are unavailable at the moment. Say so if they are needed."
+    );
+    // The program is installed.
+    let program = server.folder.path().join("files-server");
+    let command = server_command().map(|part| format!("'{part}'")).join(" ");
+    let written = server.folder.path().join("written");
+    std::fs::write(&written, format!("#!/bin/sh\nexec {command}\n")).unwrap();
+    std::fs::set_permissions(&written, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::rename(&written, &program).unwrap();
+    while friday().await.get("unavailable").is_some() {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    assert_eq!(server.get("/readyz").await, json!({"status": "ready"}));
+    let reply = server.send_message("s", "/tmp/b").await;
+    server.until("s", "idle").await;
+    assert_eq!(message_text(&server.message("s", &reply).await), "\"/tmp/b\" has 3 lines");
+    let last = provider.requests().pop().unwrap();
+    assert_eq!(
+        system(&last),
+        "You are Friday.\n\nInstructions for the tools of the server \"files\":\nRead a file before you write it."
+    );
+    assert!(!server.log().contains("chatter"), "{}", server.log());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_are_tried_with_the_models_and_mcp_servers_that_they_name() {
+    let provider = FakeProvider::start(|_| text("OK")).await;
+    let folder = tempfile::tempdir().unwrap();
+    let missing = "[mcp.gone]\ncommand = [\"/no/such/program\"]\n[agents.broken]\nmodel = \"openai:x\"\n\
+        base_url = \"http://127.0.0.1:1\"\ntools = [\"mcp:gone/*\"]\n";
+    let toml = folder.path().join("turnwire.toml");
+    // The provider answers on another thread while this one waits for the program.
+    let good = friday_settings(&provider, &settings("\"mcp:files/read\""));
+    std::fs::write(&toml, &good).unwrap();
+    let check = turnwire(folder.path(), &["config", "check", "--connect"]).output().unwrap();
+    let found = String::from_utf8(check.stdout).unwrap();
+    let errors = String::from_utf8(check.stderr).unwrap();
+    assert!(check.status.success(), "{errors}");
+    for expected in ["mcp files", "ok, 3 tools", "agent friday", "openai:fake responds"] {
+        assert!(found.contains(expected), "{found}\n has no {expected}");
+    }
+    std::fs::write(&toml, good + missing).unwrap();
+    let check = turnwire(folder.path(), &["config", "check", "--connect"]).output().unwrap();
+    let found = String::from_utf8(check.stdout).unwrap();
+    assert_eq!(check.status.code(), Some(1), "{found}");
+    for expected in ["openai:fake responds", "cannot be started", "openai:x: "] {
+        assert!(found.contains(expected), "{found}\n has no {expected}");
     }
 }
 
