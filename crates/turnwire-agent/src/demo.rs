@@ -102,8 +102,8 @@ pub struct InvalidRate(String);
 #[async_trait]
 impl Replier for DemoAgent {
     fn description(&self) -> &'static str {
-        "Answers offline, to the same words in the same way. Try: weather, approve, parallel, \
-         browser, image, team, json, fail, long 100"
+        "Works offline; the same message always gets the same answer. Try: weather, approve, \
+         parallel, browser, image, team, json, fail, long 100"
     }
 
     fn model_name(&self) -> &'static str {
