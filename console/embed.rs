@@ -9,7 +9,7 @@ use rust_embed::{Embed, EmbeddedFile};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 #[derive(Embed)]
 #[folder = "dist"]
@@ -30,15 +30,14 @@ pub struct File {
     pub is_immutable: bool,
 }
 
-static FILES: LazyLock<BTreeMap<String, File>> = LazyLock::new(|| {
-    Dist::iter()
-        .filter_map(|path| Some((path.to_string(), read(&path, &Dist::get(&path)?))))
-        .collect()
-});
+/// Each file is compressed when it is first requested: the first page after a start does not wait for the others.
+static FILES: LazyLock<BTreeMap<String, OnceLock<Option<File>>>> =
+    LazyLock::new(|| Dist::iter().map(|path| (path.to_string(), OnceLock::new())).collect());
 
 /// The file at a path such as `index.html` or `assets/index-1a2b.js`.
 pub fn file(path: &str) -> Option<&'static File> {
-    FILES.get(path)
+    let (path, file) = FILES.get_key_value(path)?;
+    file.get_or_init(|| Some(read(path, &Dist::get(path)?))).as_ref()
 }
 
 /// All paths.
