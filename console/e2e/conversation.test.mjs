@@ -267,13 +267,13 @@ test("a server that restarts while somebody watches: it says so, comes back and 
   await grows(page);
   await page.getByRole("button", { name: "timeline" }).click();
   const connection = page.getByRole("status", { name: "Connection" });
-  await connection.getByText("live").waitFor();
+  await connection.getByText("Connected").waitFor();
   await server.end();
   await connection.getByText(/connecting/).waitFor();
   const before = await replies(page).first().innerText();
   await picture(page, "server-away");
   await server.start(new URL(server.url).host);
-  await connection.getByText("live").waitFor();
+  await connection.getByText("Connected").waitFor();
   await grows(page, before);
   const log = await endsWhole(page, server);
   await page.getByText(`${log.length} events`, { exact: true }).waitFor();

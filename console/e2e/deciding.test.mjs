@@ -78,7 +78,7 @@ test("the inbox leads to a card in the open conversation, also from the past", b
   const server = await serve(t);
   await asks(server);
   const page = await open(t, server, { hash: "#/trade@1" });
-  await page.getByText("state at event").waitFor();
+  await page.getByText("conversation at event").waitFor();
   await inbox(page)
     .getByRole("button", { name: /^Review execute_trade/ })
     .click();
@@ -120,7 +120,7 @@ test("on a focused card a key with a modifier decides, and denying takes a secon
   assert.equal((await server.session("trade")).status, "waiting");
   await page.keyboard.press("Control+Backspace");
   await page.keyboard.press("Enter");
-  await card(page).getByText("denied", { exact: true }).waitFor();
+  await card(page).locator("header").getByText("Denied", { exact: true }).waitFor();
   await server.idle("trade");
   assert.deepEqual(await decisions(server, "trade"), [{ confirmed: false, message: "too expensive" }]);
 
@@ -150,7 +150,7 @@ test("Escape closes the innermost thing, and stops no reply from there", browser
   await page.getByRole("menu", { name: "Conversation menu" }).waitFor({ state: "detached" });
   await isWaiting("in the menu");
   await page.goto(`${page.url().split("#")[0]}#/trade@2`);
-  await page.getByText("state at event").waitFor();
+  await page.getByText("conversation at event").waitFor();
   await page.keyboard.press("Escape");
   await composer(page).waitFor();
   await isWaiting("in the past");
@@ -173,7 +173,7 @@ test("keys of a single character can be turned off", browserTest, async (t) => {
   const timeline = page.getByRole("slider", { name: "Show the conversation at an event" });
   await composer(page).blur();
   await page.keyboard.press("?");
-  await page.getByRole("checkbox", { name: "Use shortcuts of a single key" }).uncheck();
+  await page.getByRole("checkbox", { name: "Use shortcuts of a single character" }).uncheck();
   await accessible(page);
   await page.keyboard.press("Escape");
   await page.getByRole("dialog").waitFor({ state: "detached" });
@@ -208,6 +208,33 @@ test("the keys of a card allow nothing before the end of its input was in view",
 });
 
 const LONG = JSON.stringify(Object.fromEntries(Array.from({ length: 80 }, (_, n) => [`step_${n}`, "echo ok"])));
+
+test("nothing lies on the input of a call, on a touch screen or under the pointer", browserTest, async (t) => {
+  const server = await serve(t);
+  await server.create("s");
+  await server.say("s", "approve");
+  await server.when("s", "waiting");
+  for (const mobile of [true, false]) {
+    const page = await open(t, server, { hash: "#/s", width: mobile ? 390 : 1000, mobile });
+    const input = card(page).getByLabel("Input", { exact: true });
+    await input.waitFor();
+    await input.hover();
+    for (const text of [null, `{"word":"${"x".repeat(600)}"}`]) {
+      // A word without an end reaches the edge of every line.
+      if (text !== null) await input.evaluate((box, text) => void (box.textContent = text), text);
+      const lies = await input.evaluate((box) => {
+        const copy = box.parentElement.querySelector(".copy").getBoundingClientRect();
+        const range = document.createRange();
+        range.selectNodeContents(box);
+        return [...range.getClientRects()].some(
+          ({ left, right, top, bottom }) =>
+            right > copy.left && left < copy.right && bottom > copy.top && top < copy.bottom,
+        );
+      });
+      assert.equal(lies, false, `the copy button lies on the input, touch: ${mobile}, long: ${text !== null}`);
+    }
+  }
+});
 
 test("holding Ctrl Enter allows nothing that was not seen", browserTest, async (t) => {
   const server = await serve(t);
@@ -331,7 +358,7 @@ test("the decision stays on the card: who, when, where, what was changed, and wh
   await note(page).getByText("ann").waitFor();
   await note(page).getByText("in console").waitFor();
   assert.match(await note(page).locator("time").getAttribute("title"), /20\d\d/);
-  await note(page).getByRole("button", { name: "with a changed input" }).click();
+  await note(page).getByRole("button", { name: "Input changed" }).click();
   await note(page).getByLabel("Input before", { exact: true }).getByText("100").waitFor();
   await note(page).getByLabel("Input after", { exact: true }).getByText("7").waitFor();
   await accessible(page);
@@ -393,7 +420,7 @@ test("a token that may only read is offered nothing that would fail", browserTes
   await asks(server);
   const page = await open(t, server, { hash: "#/trade", forgives });
   await signIn(page, ben);
-  await card(page).getByText("somebody else has to decide").waitFor();
+  await card(page).getByText("Your token cannot approve").waitFor();
   assert.equal(await page.getByText(/(waiting|waits) for you/i).count(), 0, "it does not wait for them");
   assert.ok(!(await page.title()).startsWith("("), await page.title());
   const uploads = [];

@@ -65,11 +65,11 @@ async function open(url) {
     const long = await page.evaluate(() => window.long);
     const percent = ((to.TaskDuration - from.TaskDuration) / (to.Timestamp - from.Timestamp)) * 100;
     const share = (cpu.reduce((sum, ms) => sum + ms, 0) / 10 / (to.Timestamp - from.Timestamp)).toFixed(0);
-    const said = (tasks) => {
+    const describeTasks = (tasks) => {
       const above = tasks.filter((ms) => ms > 50);
       return `${above.length} tasks above 50 ms${above.length ? ` (the longest ${Math.max(...above).toFixed(0)})` : ""}`;
     };
-    return `${percent.toFixed(0)}% busy, ${said(long)}; processor ${share}%, ${said(cpu)}`;
+    return `${percent.toFixed(0)}% busy, ${describeTasks(long)}; processor ${share}%, ${describeTasks(cpu)}`;
   };
   page.frame = () => page.evaluate(() => new Promise(requestAnimationFrame));
   await page.goto(url);
@@ -87,10 +87,10 @@ function tasksOf({ traceEvents }) {
     .map(({ tdur = 0 }) => tdur / 1000);
 }
 
-const say = (what, value) => console.log(`${what.padEnd(58)} ${value}`);
-const middle = (values) => values.sort((a, b) => a - b)[values.length >> 1];
+const report = (what, value) => console.log(`${what.padEnd(58)} ${value}`);
+const median = (values) => values.sort((a, b) => a - b)[values.length >> 1];
 /** The median, and the best: the second says more on a machine that does something else as well. */
-const times = (values) => `${middle(values).toFixed(0)} ms (best ${Math.min(...values).toFixed(0)})`;
+const times = (values) => `${median(values).toFixed(0)} ms (best ${Math.min(...values).toFixed(0)})`;
 
 /** What the page and its scripts name, compressed. */
 async function scripts(url) {
@@ -139,14 +139,14 @@ const figures = {
     }
     const sizes = await scripts(server.console);
     const all = [...sizes.values()].reduce((sum, size) => sum + size, 0);
-    say("first contentful paint, empty cache", `${times(found.paint)}; again ${times(found.again)}`);
-    say(
+    report("first contentful paint, empty cache", `${times(found.paint)}; again ${times(found.again)}`);
+    report(
       "the list of sessions is there, empty cache",
       `${times(found.usable)}; layout shift ${Math.max(...found.shift).toFixed(3)}`,
     );
-    say(
+    report(
       "JavaScript for that, and all that there is",
-      `${(middle(found.sent) / 1024).toFixed(1)} KiB, ${(all / 1024).toFixed(1)} KiB in ${sizes.size} files`,
+      `${(median(found.sent) / 1024).toFixed(1)} KiB, ${(all / 1024).toFixed(1)} KiB in ${sizes.size} files`,
     );
   },
 
@@ -156,12 +156,12 @@ const figures = {
       const id = `reply${pane.replace(/\W/g, "")}`;
       await server.create(id);
       const page = await open(`${server.console}/#/${id}${pane}`);
-      await page.getByRole("status", { name: "Connection" }).getByText("live").waitFor();
+      await page.getByRole("status", { name: "Connection" }).getByText("Connected").waitFor();
       const busy = await page.busy(async () => {
         await server.say(id, "long 4000");
         await server.idle(id);
       });
-      say(`a reply at 500 deltas a second${pane && `, ${pane.slice(6)} open`}`, busy);
+      report(`a reply at 500 deltas a second${pane && `, ${pane.slice(6)} open`}`, busy);
       await page.context().close();
     }
   },
@@ -188,14 +188,14 @@ const figures = {
         "content-type": "application/json",
       });
     const page = await open("about:blank");
-    say(
+    report(
       "a session of 2,000 messages is opened",
       await page.busy(async () => {
         await page.goto(`${server.console}/#/long`);
         await page.getByText("Message 1999.").first().waitFor();
       }),
     );
-    say(
+    report(
       "all of it is scrolled through",
       await page.busy(async () => {
         const up = () =>
@@ -206,7 +206,7 @@ const figures = {
         for (let steps = 0; steps < 3000 && (await up()); steps++) await page.frame();
       }),
     );
-    say(
+    report(
       "and back down to the end",
       await page.busy(async () => {
         for (let step = 0; step <= 60; step++) {
@@ -225,7 +225,7 @@ const figures = {
     await server.create("many");
     await server.say("many", "long 49980");
     const { last_seq: last } = await server.idle("many");
-    const took = [];
+    const durations = [];
     for (let run = 0; run < 5; run++) {
       const page = await open("about:blank");
       await page.goto(`${server.console}/`);
@@ -246,10 +246,10 @@ const figures = {
             look();
           }),
       );
-      took.push(ms);
+      durations.push(ms);
       await page.context().close();
     }
-    say(`a session of ${last} events is opened with its trace`, times(took));
+    report(`a session of ${last} events is opened with its trace`, times(durations));
   },
 
   async sessions() {
@@ -287,7 +287,7 @@ const figures = {
       times.sort((a, b) => a - b);
       return { median: times[120], worst: times[239], late: times.filter((ms) => ms > 17.5).length };
     });
-    say(
+    report(
       `${loaded} sessions are scrolled through, 240 frames`,
       `${(1000 / frames.median).toFixed(0)} frames a second; ${frames.late} frames late, the worst ${frames.worst.toFixed(0)} ms`,
     );
@@ -297,20 +297,21 @@ const figures = {
       await page.waitForFunction(() => !document.querySelector(".row-hit, mark"));
       const ms = await page.evaluate(async (words) => {
         const field = document.querySelector('input[type="search"]');
-        const asked = performance.now();
+        const startedAt = performance.now();
         Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(field, words);
         field.dispatchEvent(new Event("input", { bubbles: true }));
         const first = words.split(" ").at(-1);
         for (;;) {
           await new Promise(requestAnimationFrame);
           const rows = [...document.querySelectorAll(".virtual .row-title")];
-          if (rows.length > 0 && rows.every((row) => row.textContent.includes(first))) return performance.now() - asked;
-          if (performance.now() - asked > 10_000) return Number.NaN;
+          if (rows.length > 0 && rows.every((row) => row.textContent.includes(first)))
+            return performance.now() - startedAt;
+          if (performance.now() - startedAt > 10_000) return Number.NaN;
         }
       }, words);
       searched.push(ms);
     }
-    say("a search among them is answered", times(searched));
+    report("a search among them is answered", times(searched));
   },
 
   async log() {
@@ -322,12 +323,12 @@ const figures = {
     const page = await open(`${many.console}/#/many?pane=timeline`);
     const { last_seq: last } = await many.session("many");
     await page.getByText(`${last} events`, { exact: true }).waitFor({ timeout: 60_000 });
-    say(`a log of ${last} events is there after`, `${Date.now() - from} ms`);
+    report(`a log of ${last} events is there after`, `${Date.now() - from} ms`);
     await page
       .getByRole("button", { name: /^Open \d+ events$/ })
       .first()
       .click();
-    say(
+    report(
       "its rows, all opened, are scrolled through",
       await page.busy(async () => {
         for (let step = 0; step < 60; step++) {
@@ -339,7 +340,7 @@ const figures = {
       }),
     );
     await page.getByRole("slider").fill(String(Math.floor(last / 2)));
-    say(
+    report(
       "the scrubber is dragged, 60 steps",
       await page.busy(async () => {
         for (let step = 0; step < 60; step++) {

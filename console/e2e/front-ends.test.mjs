@@ -33,20 +33,23 @@ async function opened(t, options) {
   const server = await serve(t, options);
   await server.create("s");
   const page = await open(t, server, { hash: "#/s" });
-  await connection(page).getByText("live").waitFor();
+  await connection(page).getByText("Connected").waitFor();
   return { server, page };
 }
 
 /** Everything that was said stands on the page, in order. */
 async function shows(page, server) {
-  const said = (await server.messages("s")).map(({ content }) =>
+  const expected = (await server.messages("s")).map(({ content }) =>
     content.filter(({ type }) => type === "text").map(({ text }) => bare(text)),
   );
   let shown;
   await until(async () => {
     shown = (await page.locator("article").allInnerTexts()).map(bare);
-    return shown.length === said.length && said.every((texts, nth) => texts.every((text) => shown[nth].includes(text)));
-  }, "it is not all there").catch((error) => assert.deepEqual(shown, said, error));
+    return (
+      shown.length === expected.length &&
+      expected.every((texts, nth) => texts.every((text) => shown[nth].includes(text)))
+    );
+  }, "it is not all there").catch((error) => assert.deepEqual(shown, expected, error));
 }
 
 test(
@@ -55,7 +58,7 @@ test(
   async (t) => {
     const { server, page } = await opened(t, { rate: 100 });
     const there = openChat(server, { id: "s" });
-    const said = there.chat.sendMessage({ text: "long 100000" });
+    const sending = there.chat.sendMessage({ text: "long 100000" });
     await main(page).getByText("long 100000").waitFor();
     // It grows here while it does there, and ends there when it is stopped here.
     await until(
@@ -64,7 +67,7 @@ test(
     );
     assert.equal(there.chat.status, "streaming");
     await page.getByRole("button", { name: "Stop", exact: true }).click();
-    await said;
+    await sending;
     await server.idle("s");
     await sameInChat(server, await reloadChat(server, "s"));
     await shows(page, server);
@@ -108,7 +111,7 @@ test(
   async (t) => {
     const { server, page } = await opened(t, { rate: 100 });
     const there = new AgUi(server, "s");
-    const said = there.say("long 100000");
+    const sending = there.say("long 100000");
     await main(page).getByText("long 100000").waitFor();
     await until(
       async () => (await replies(page).count()) === 1 && (await replies(page).first().innerText()).length > 60,
@@ -116,7 +119,7 @@ test(
     );
     assert.equal(there.runs.length, 0, "it streams there, too");
     await page.getByRole("button", { name: "Stop", exact: true }).click();
-    await said;
+    await sending;
     await server.idle("s");
     await sameInAgUi(there);
     await shows(page, server);

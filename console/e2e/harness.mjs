@@ -90,8 +90,8 @@ export async function open(
   });
   const { origin } = new URL(url);
   const outside = (address) => {
-    const { protocol, origin: asked } = new URL(address);
-    if (!["data:", "blob:"].includes(protocol) && asked.replace(/^ws/, "http") !== origin)
+    const { protocol, origin: wanted } = new URL(address);
+    if (!["data:", "blob:"].includes(protocol) && wanted.replace(/^ws/, "http") !== origin)
       trouble.push(`a request to ${address}`);
   };
   page.on("request", (request) => outside(request.url()));
@@ -134,15 +134,15 @@ export async function below(t, server, prefix, folder) {
   }
   const files = new Map();
   const strip = (path) => (path.startsWith(prefix) ? path.slice(prefix.length) || "/" : null);
-  const listener = createServer((asked, answer) => {
-    const path = strip(asked.url);
-    if (path === null) return answer.writeHead(404).end();
+  const listener = createServer((incoming, response) => {
+    const path = strip(incoming.url);
+    if (path === null) return response.writeHead(404).end();
     const file = folder && join(folder, path === "/" ? "index.html" : path.split("?")[0]);
     if (file && /^\/(?:favicon\.svg|assets\/[^/]+)?$/.test(path) && existsSync(file)) {
       // As the program has them: compressed, and kept for ever where the name says what is in it.
       const kept = path.startsWith("/assets/") ? "public, max-age=31536000, immutable" : "no-cache";
       if (!files.has(file)) files.set(file, gzipSync(readFileSync(file), { level: 9 }));
-      answer.writeHead(200, {
+      response.writeHead(200, {
         "content-type": TYPES[extname(file)],
         "content-encoding": "gzip",
         "content-length": files.get(file).length,
@@ -150,27 +150,27 @@ export async function below(t, server, prefix, folder) {
         vary: "accept-encoding",
         ...(policy && { "content-security-policy": policy }),
       });
-      return answer.end(files.get(file));
+      return response.end(files.get(file));
     }
-    const { method, headers } = asked;
-    const on = request({ hostname, port, path, method, headers }, (got) => {
-      answer.writeHead(got.statusCode, got.headers);
-      got.pipe(answer).on("error", () => got.destroy());
-      got.on("error", () => answer.destroy());
+    const { method, headers } = incoming;
+    const upstream = request({ hostname, port, path, method, headers }, (answer) => {
+      response.writeHead(answer.statusCode, answer.headers);
+      answer.pipe(response).on("error", () => answer.destroy());
+      answer.on("error", () => response.destroy());
     });
-    on.on("error", () => (answer.headersSent ? answer.destroy() : answer.writeHead(502).end()));
-    answer.on("close", () => on.destroy());
-    asked.pipe(on);
+    upstream.on("error", () => (response.headersSent ? response.destroy() : response.writeHead(502).end()));
+    response.on("close", () => upstream.destroy());
+    incoming.pipe(upstream);
   });
   const sockets = new Set();
   listener.on("connection", (socket) => void sockets.add(socket.on("close", () => sockets.delete(socket))));
-  listener.on("upgrade", (asked, socket, head) => {
-    const on = connect(Number(port), hostname);
-    const lines = asked.rawHeaders.reduce((text, part, at) => text + part + (at % 2 ? "\r\n" : ": "), "");
-    on.write(`GET ${strip(asked.url) ?? "/"} HTTP/1.1\r\n${lines}\r\n`);
-    on.write(head);
-    on.pipe(socket).on("error", () => on.destroy());
-    socket.pipe(on).on("error", () => socket.destroy());
+  listener.on("upgrade", (incoming, socket, head) => {
+    const upstream = connect(Number(port), hostname);
+    const lines = incoming.rawHeaders.reduce((text, part, at) => text + part + (at % 2 ? "\r\n" : ": "), "");
+    upstream.write(`GET ${strip(incoming.url) ?? "/"} HTTP/1.1\r\n${lines}\r\n`);
+    upstream.write(head);
+    upstream.pipe(socket).on("error", () => upstream.destroy());
+    socket.pipe(upstream).on("error", () => socket.destroy());
   });
   listener.listen(0, "127.0.0.1");
   await once(listener, "listening");

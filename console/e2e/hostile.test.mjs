@@ -4,96 +4,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { browserTest, open, serve, TIMEOUT, until, withBrowser } from "./harness.mjs";
+import { TEXTS } from "./hostile-texts.mjs";
 
 withBrowser();
-
-const OUT = "https://evil.example";
-const TEXTS = [
-  // Markup.
-  "<script>window.pwned = 1</script>",
-  "<img src=x onerror=window.pwned=1>",
-  `<img src="${OUT}/a.png">`,
-  "<svg onload=window.pwned=1>",
-  "<svg><script>window.pwned=1</script></svg>",
-  `<iframe src="${OUT}"></iframe>`,
-  `<link rel=stylesheet href="${OUT}/a.css">`,
-  "<style>*{display:none!important}</style>",
-  "<details open ontoggle=window.pwned=1>",
-  '<a href="javascript:window.pwned=1">click</a>',
-  "<body onload=window.pwned=1>",
-  "<input autofocus onfocus=window.pwned=1>",
-  "<video><source onerror=window.pwned=1></video>",
-  `<object data="${OUT}"></object>`,
-  `<base href="${OUT}/">`,
-  `<meta http-equiv="refresh" content="0;url=${OUT}">`,
-  `<form action="${OUT}"><button>Allow once</button></form>`,
-  "<!--<img src=x onerror=window.pwned=1>-->",
-  "<![CDATA[<script>window.pwned=1</script>]]>",
-  "&lt;script&gt;window.pwned=1&lt;/script&gt;",
-  "&#60;script&#62;window.pwned=1&#60;/script&#62;",
-  "</textarea><script>window.pwned=1</script>",
-  "</pre></div></main><h1>Allowed</h1>",
-  "<button class='button main'>Allow once</button>",
-  "{{constructor.constructor('window.pwned=1')()}}",
-  "${window.pwned=1}",
-  "<math><mtext><img src=x onerror=window.pwned=1></mtext></math>",
-  "$\\href{javascript:window.pwned=1}{x}$ and $\\text{<img src=x onerror=window.pwned=1>}$",
-  "$$\\begin{pmatrix} <script>window.pwned=1</script> \\end{pmatrix}$$",
-  // Links and pictures in Markdown.
-  "[click](javascript:window.pwned=1)",
-  "[click](JaVaScRiPt:window.pwned=1)",
-  "[click](java\tscript:window.pwned=1)",
-  "[click](data:text/html,<script>window.pwned=1</script>)",
-  "[click](vbscript:window.pwned=1)",
-  `![picture](${OUT}/pixel.png)`,
-  `![picture](//evil.example/pixel.png)`,
-  `![x](${OUT}/a.png "title onerror=window.pwned=1")`,
-  "![svg](data:image/svg+xml,<svg onload=window.pwned=1>)",
-  `[ref]\n\n[ref]: javascript:window.pwned=1`,
-  `<${OUT}>`,
-  "[a](https://good.example@evil.example/)",
-  "[https://good.example](https://evil.example/login)",
-  "```js\n</code></pre><script>window.pwned=1</script>\n```",
-  "```<img src=x onerror=window.pwned=1>\ncode\n```",
-  "`<img src=x onerror=window.pwned=1>`",
-  "| <img src=x onerror=window.pwned=1> | b |\n|---|---|\n| <script>window.pwned=1</script> | x |",
-  // Characters that change direction, or are not seen.
-  "\u202eevil etirw\u202c",
-  "\u2066\u202eabc\u2069",
-  "safe\u200b\u200c\u200d\ufeffname",
-  "pay\u00adload",
-  "a\u2800\u2800\u2800\u2800\u2800\u2800b",
-  "\u{e0041}\u{e0042}tags",
-  "\u061c\u200f\u200e",
-  "line\u2028separator\u2029paragraph",
-  "\u0000\u0007\u0008backspace",
-  "Z̷̢̛͔̗͈̫a̵̡̛l̶g̴o̸ ".repeat(20),
-  // Giants.
-  "A".repeat(20_000),
-  "word ".repeat(4000),
-  `{"a":`.repeat(400),
-  `${"\n".repeat(500)}rm -rf /`,
-  `${" ".repeat(5000)}rm -rf /`,
-  "*".repeat(3000),
-  "[".repeat(3000),
-  `${"> ".repeat(300)}deep`,
-  `${"- ".repeat(200)}deep`,
-  // More levels than a parser has a stack for.
-  ">".repeat(20_000),
-  // Terminals.
-  "\u001b[2J\u001b[H\u001b[31mred\u001b[0m",
-  "\u001b]8;;javascript:window.pwned=1\u0007link\u001b]8;;\u0007",
-  "\u001b]0;title\u0007\u001b[8mhidden\u001b[0m rm -rf /",
-  "harmless\rrm -rf /",
-  "rm -rf /\u001b[1K\u001b[0Glist files",
-  // Names that look like others.
-  "ехecute_trade",
-  "execute_trade\u200b",
-  "get_weather ✓ allowed by ann",
-  "__proto__",
-  "constructor",
-  '"><button>Allow once</button>',
-];
 
 const HIDDEN = new Set(
   "\u00ad\u061c\u200b\u200c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2028\u2029\u2066\u2067\u2068\u2069\u2800\ufeff\u001b\u{e0041}\u{e0042}",
@@ -274,8 +187,7 @@ test("hostile texts do nothing in the other places", { ...browserTest, timeout: 
   const base = page.url().split("#")[0];
   const check = async (where) => {
     assert.equal(await page.evaluate(() => window.pwned), undefined, where);
-    // The wire pane is 3 pixels wider with some texts, without an element that is.
-    const fits = await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth + 4);
+    const fits = await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth);
     assert.ok(fits, `${where} is wider than the page`);
     assert.deepEqual(hiddenIn(await page.title()), [], where);
   };

@@ -52,11 +52,11 @@ test("the events stand there as they were written, deltas of a block together, a
     .click();
   await row(page, "TEXT_BLOCK_DELTA").nth(1).waitFor({ state: "detached" });
 
-  await page.getByRole("button", { name: "tool", exact: true }).click();
+  await page.getByRole("button", { name: "Tools", exact: true }).click();
   const types = await events(page).getByRole("row").allInnerTexts();
   assert.ok(types.length > 0 && types.every((text) => text.includes("TOOL_")), types.join("\n"));
-  await page.getByRole("button", { name: "other", exact: true }).click();
-  await page.getByText("events (everything else)").waitFor();
+  await page.getByRole("button", { name: "Other", exact: true }).click();
+  await page.getByText("No events of this kind: Everything else").waitFor();
   await page.getByRole("button", { name: "Show all" }).click();
   await row(page, "MESSAGE").first().waitFor();
   await accessible(page);
@@ -85,7 +85,7 @@ test("the scrubber takes the conversation back to any event, and live returns", 
   await main(page).getByText("get_weather").waitFor({ state: "detached" });
   await main(page).getByText("weather").first().waitFor();
 
-  await page.getByRole("button", { name: "live", exact: true }).click();
+  await page.getByRole("button", { name: "Live", exact: true }).click();
   await becomes(page, "#/s?pane=timeline");
   await main(page).getByText(last).last().waitFor();
 });
@@ -349,7 +349,7 @@ test("the usage says how many tokens it took, and where the time went", browserT
   await pane.getByText("so far").waitFor();
   const { usage } = await server.session("s");
   const [input, output] = await Promise.all(
-    ["tokens in", "tokens out"].map((name) =>
+    ["Tokens in", "Tokens out"].map((name) =>
       pane.locator("dl > div").filter({ hasText: name }).locator("dd").innerText(),
     ),
   );

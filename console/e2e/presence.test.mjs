@@ -59,8 +59,8 @@ test(
     });
     await page.reload();
     await page.getByText("No conversations yet.").waitFor();
-    const asked = [];
-    page.on("request", (request) => asked.push(new URL(request.url()).pathname));
+    const requests = [];
+    page.on("request", (request) => requests.push(new URL(request.url()).pathname));
     await page.evaluate(() => window.hide(true));
     await asks(server, "one");
     await until(async () => (await page.title()).startsWith("(1) "), "the title of a hidden tab does not count");
@@ -69,7 +69,7 @@ test(
     await until(async () => (await page.title()).startsWith("(2) "), "a hidden tab stops counting");
     await main(page).waitFor();
     // Only one list may have been under way when the tab was hidden.
-    assert.ok(asked.filter((path) => path === "/v1/sessions").length <= 2, "it lists all sessions while hidden");
+    assert.ok(requests.filter((path) => path === "/v1/sessions").length <= 2, "it lists all sessions while hidden");
     await page.evaluate(() => window.hide(false));
     await page.getByRole("navigation", { name: "All conversations" }).getByRole("listitem").first().waitFor();
   },
@@ -90,7 +90,7 @@ test("a lost connection is told in words, with a way to retry", browserTest, asy
   await page.getByRole("button", { name: "Retry now" }).click();
   await page.getByText("The server cannot be reached.").waitFor({ state: "detached" });
   await row.click();
-  await page.getByRole("status", { name: "Connection" }).getByText("Live").waitFor();
+  await page.getByRole("status", { name: "Connection" }).getByText("Connected").waitFor();
 });
 
 test("one place shows the connection, and retrying keeps what is being edited", browserTest, async (t) => {
@@ -98,7 +98,7 @@ test("one place shows the connection, and retrying keeps what is being edited", 
   await asks(server, "trade");
   const page = await open(t, server, { hash: "#/trade?pane=wire", forgives: /ERR_|WebSocket|status of 502/ });
   const connection = page.getByRole("status", { name: "Connection" });
-  await connection.getByText("Live").waitFor();
+  await connection.getByText("Connected").waitFor();
   await page.getByRole("treegrid", { name: /^Frames/ }).waitFor();
   await main(page).getByRole("button", { name: "Edit", exact: true }).last().click();
   const field = page.getByRole("textbox", { name: /^Tool input/ });
@@ -118,11 +118,11 @@ test("one place shows the connection, and retrying keeps what is being edited", 
   await accessible(page);
   await server.start(host);
   await page.getByRole("button", { name: "Retry now" }).click();
-  await connection.getByText("Live").waitFor();
+  await connection.getByText("Connected").waitFor();
   assert.equal(await field.inputValue(), '{"symbol":"ACME","quantity":3}');
   // The question is the same after the restart.
   await page.getByRole("button", { name: "Allow with changes" }).click();
-  await main(page).getByText("done", { exact: true }).waitFor();
+  await main(page).getByText("Done", { exact: true }).waitFor();
 });
 
 test("where the list is not shown, what waits is counted and one step away", browserTest, async (t) => {
@@ -240,7 +240,7 @@ for (const { name, ...size } of SIZES)
       }
       await accessible(page);
       await allow.click();
-      await main(page).getByText("done", { exact: true }).waitFor();
+      await main(page).getByText("Done", { exact: true }).waitFor();
     });
 
 test("without a mouse: from the list to a decision", browserTest, async (t) => {
@@ -255,7 +255,7 @@ test("without a mouse: from the list to a decision", browserTest, async (t) => {
   for (let n = 0; n < 6 && !(await page.evaluate(() => document.activeElement?.textContent === "Allow once")); n++)
     await page.keyboard.press("Tab");
   await page.keyboard.press("Enter");
-  await main(page).getByText("done", { exact: true }).waitFor();
+  await main(page).getByText("Done", { exact: true }).waitFor();
 });
 
 test("with reduced motion nothing moves by itself", browserTest, async (t) => {

@@ -71,8 +71,49 @@ test("tables keep words whole, code has colours, math is set, days are told apar
   assert.equal(await tool.first().getByLabel("Output", { exact: true }).innerText(), "failed loud link");
   await tool.last().locator(".hl-removed", { hasText: "-old" }).waitFor();
   assert.equal(await main(page).getByRole("separator").count(), 2);
+  // The exact time is a hover away.
+  assert.match(
+    await main(page).locator("article > header time").first().getAttribute("title"),
+    /^\d+ \w+ \d{4}.*\d:\d\d:\d\d$/,
+  );
   await accessible(page);
   await picture(page, "reading");
+});
+
+test("a copy of a very long paragraph has no line breaks of its own", browserTest, async (t) => {
+  const server = await serve(t);
+  // Longer than what is drawn as one.
+  const text = Array.from({ length: 4000 }, (_, n) => `word${n}`).join(" ");
+  await publishMessages(server, "long", [
+    { role: "assistant", text },
+    { role: "assistant", text: "one\n\ntwo" },
+  ]);
+  const page = await open(t, server, { hash: "#/long" });
+  const paragraph = main(page).locator('article[data-message="m0"] .md p');
+  await paragraph.waitFor();
+  assert.ok((await paragraph.locator(".md-part").count()) > 1, "it is not drawn in parts");
+  const copy = async (locator) => {
+    await locator.evaluate((it) => getSelection().selectAllChildren(it));
+    await page.keyboard.press("Control+c");
+    return page.evaluate(async () => {
+      const [item] = await navigator.clipboard.read();
+      const read = async (type) => (await item.getType(type)).text();
+      return { plain: await read("text/plain"), html: await read("text/html") };
+    });
+  };
+  await main(page).getByRole("region", { name: "Messages" }).focus();
+  const { plain, html } = await copy(paragraph);
+  assert.equal(plain, text);
+  assert.equal(html.replaceAll(/<[^>]*>/g, ""), text);
+  assert.equal(
+    await paragraph
+      .locator(".md-part")
+      .first()
+      .evaluate((it) => getComputedStyle(it).display),
+    "block",
+  );
+  // Where a paragraph ends, a copy has a line break as before.
+  assert.equal((await copy(main(page).locator('article[data-message="m1"] .md'))).plain.trim(), "one\n\ntwo");
 });
 
 test("characters that change the direction of text reorder nothing around them", browserTest, async (t) => {
@@ -219,6 +260,62 @@ test("Ctrl K goes to a conversation or a command", browserTest, async (t) => {
   await field.fill("overview");
   await field.press("Enter");
   await main(page).getByRole("heading", { name: "Overview" }).waitFor();
+});
+
+test("conversations are grouped by the day of their last change", browserTest, async (t) => {
+  const server = await serve(t);
+  for (const id of ["a", "b"]) await server.ask("POST", "/v1/sessions", { id, title: `title ${id}` });
+  const page = await open(t, server);
+  const groups = () => list(page).locator(".group").allTextContents();
+  const changed = Date.parse((await server.session("b")).updated_at);
+  const month = (at) => new Date(at).toLocaleDateString("en", { month: "long", year: "numeric" });
+  const DAY = 86_400_000;
+  for (const [days, name] of [
+    [0, "Today"],
+    [1, "Yesterday"],
+    [3, "Last 7 days"],
+    [10, "Last 30 days"],
+    [60, month(changed)],
+  ]) {
+    await page.clock.setFixedTime(changed + days * DAY);
+    await page.reload();
+    await rows(page).nth(1).waitFor();
+    assert.deepEqual(await groups(), [name], `after ${days} days`);
+  }
+  // Another conversation that changed later has a group of its own, above.
+  await page.clock.setFixedTime(changed);
+  await rows(page).filter({ hasText: "title a" }).hover();
+  await page.getByRole("button", { name: "Menu of title a" }).click();
+  await page.getByRole("menuitem", { name: "Pin" }).click();
+  await page.reload();
+  await rows(page).nth(1).waitFor();
+  assert.deepEqual(await groups(), ["Pinned", "Today"]);
+});
+
+test("the list is filtered by agent, and says when nothing is left", browserTest, async (t) => {
+  const settings = ["alpha", "beta", "gamma"].map((name) => `[agents.${name}]\nmodel = "demo"\n`).join("");
+  const server = await serve(t, { settings: `default_agent = "alpha"\n${settings}` });
+  for (const [id, agent] of [
+    ["one", "alpha"],
+    ["two", "beta"],
+    ["three", "beta"],
+  ])
+    await server.ask("POST", "/v1/sessions", { id, agent, title: `title ${id}` });
+  const page = await open(t, server);
+  await rows(page).nth(2).waitFor();
+  const filter = page.getByRole("complementary").getByRole("combobox", { name: "Agent" });
+  const shown = async () => (await rows(page).locator(".row-title").allTextContents()).sort();
+  const becomes = (titles) =>
+    until(async () => JSON.stringify(await shown()) === JSON.stringify(titles), `${titles} are not shown`);
+  await filter.selectOption("beta");
+  await becomes(["title three", "title two"]);
+  await filter.selectOption("alpha");
+  await becomes(["title one"]);
+  await filter.selectOption("gamma");
+  await page.getByText("No conversation matches these filters.").waitFor();
+  await accessible(page);
+  await filter.selectOption("");
+  await becomes(["title one", "title three", "title two"]);
 });
 
 test("conversations are pinned, and many are deleted with a way back", browserTest, async (t) => {

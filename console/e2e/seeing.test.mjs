@@ -71,7 +71,7 @@ test("a model call says when its first token came", browserTest, async (t) => {
   await trace(page).locator('[data-doing="model"]').first().click();
   const details = page.getByRole("region", { name: "Selected step" });
   await details.getByText("first token after").waitFor();
-  await details.getByText("tokens", { exact: true }).waitFor();
+  await details.getByText("Tokens", { exact: true }).waitFor();
 });
 
 test("a session plays, and ends in the present", browserTest, async (t) => {
@@ -81,7 +81,7 @@ test("a session plays, and ends in the present", browserTest, async (t) => {
   await server.idle("s");
   const page = await open(t, server, { hash: "#/s?pane=timeline" });
   await page.getByText(/^\d+ events$/).waitFor();
-  await page.getByRole("combobox", { name: "Speed" }).selectOption("as it was");
+  await page.getByRole("combobox", { name: "Speed" }).selectOption("Real time");
   await page.getByRole("button", { name: "Play the session" }).click();
   await main(page).getByText("You are viewing the past").waitFor();
   const places = new Set();
@@ -144,7 +144,7 @@ test("Escape, the slider and Back to live stop the player", browserTest, async (
     await page.getByRole("button", { name: "Play the session" }).waitFor();
     const place = new URL(page.url()).hash;
     await page.waitForTimeout(700);
-    if (name === "slider") await main(page).getByText("state at event 2").waitFor();
+    if (name === "slider") await main(page).getByText("conversation at event 2").waitFor();
     else assert.equal(await past.count(), 0, `${name} does not stop it`);
     assert.ok(place.startsWith("#/s"));
   }
@@ -267,7 +267,7 @@ test("a link leads to a message, and an event", browserTest, async (t) => {
   await page.goto(link);
   await page.locator(`article[data-message="${id}"][data-marked]`).waitFor();
   await page.goto(`${link.split("#")[0]}#/s@7?pane=timeline`);
-  await main(page).getByText("state at event 7").waitFor();
+  await main(page).getByText("conversation at event 7").waitFor();
   await page.getByRole("button", { name: "Conversation menu" }).click();
   await page.getByRole("menuitem", { name: "Copy link to event 7" }).click();
   assert.ok((await page.evaluate(() => navigator.clipboard.readText())).endsWith("#/s@7?pane=timeline"));

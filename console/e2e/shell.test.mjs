@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { browserTest, open, picture, serve, until, withBrowser } from "./harness.mjs";
+import { accessible, browserTest, open, picture, serve, until, withBrowser } from "./harness.mjs";
+import { publishMessages } from "./publish-messages.mjs";
 
 withBrowser();
 
@@ -117,18 +118,46 @@ test("a part of the page that cannot be loaded says so", browserTest, async (t) 
   await page.getByText("No messages yet.").waitFor();
 });
 
+test(
+  "what cannot be drawn says so in words, with its text, and the technical details folded away",
+  browserTest,
+  async (t) => {
+    const server = await serve(t);
+    // Deeper than a parser has a stack for.
+    const text = ">".repeat(20_000);
+    await publishMessages(server, "deep", [
+      { role: "assistant", text },
+      { role: "assistant", text: "the next message" },
+    ]);
+    const page = await open(t, server, { hash: "#/deep", forgives: /Maximum call stack/ });
+    const problem = page.getByRole("alert").filter({ hasText: "This part of the message could not be shown." });
+    await problem.getByText("Reload the page. If it happens again, report it").waitFor();
+    assert.doesNotMatch(await problem.innerText(), /Error|stack/);
+    await page.getByText("the next message").waitFor();
+    assert.equal(await page.locator('article[data-message="m0"] .raw').innerText(), text);
+    await problem.getByText("Technical details", { exact: true }).click();
+    await problem.getByLabel("Technical details", { exact: true }).getByText("Maximum call stack").waitFor();
+    await accessible(page);
+    await problem.getByRole("button", { name: "Copy technical details" }).click();
+    await problem.getByText("Copied").waitFor();
+    const copied = await page.evaluate(() => navigator.clipboard.readText());
+    assert.match(copied, /RangeError: Maximum call stack[\s\S]*Mozilla/);
+    assert.equal(await problem.getByRole("button", { name: "Reload the page" }).count(), 1);
+  },
+);
+
 test("where the worker of the sockets does not come, the page has its own", browserTest, async (t) => {
   const server = await serve(t, { rate: 100 });
   await server.create("s");
   const page = await open(t, server, { forgives });
-  let asked = 0;
+  let attempts = 0;
   await page.context().route(/\/assets\/worker-[^/]*\.js$/, (route) => {
-    asked += 1;
+    attempts += 1;
     return route.abort();
   });
   await page.goto(`${new URL(page.url()).origin}/#/s`);
-  await page.getByRole("status", { name: "Connection" }).getByText("live").waitFor();
-  assert.ok(asked > 0, "there was no worker to do without");
+  await page.getByRole("status", { name: "Connection" }).getByText("Connected").waitFor();
+  assert.ok(attempts > 0, "there was no worker to do without");
   await server.say("s", "long 50");
   await server.idle("s");
   await page.locator("article").getByText("0000050").waitFor();

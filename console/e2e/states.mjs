@@ -111,7 +111,7 @@ export const STATES = [
     hash: "#/decided",
     shot: true,
     ready: (page) => main(page).getByRole("group", { name: "Decision" }),
-    act: (page) => main(page).getByRole("button", { name: "with a changed input" }).click(),
+    act: (page) => main(page).getByRole("button", { name: "Input changed" }).click(),
     shown: (page) => main(page).getByLabel("Input after", { exact: true }),
   },
   {

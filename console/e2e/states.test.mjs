@@ -34,11 +34,37 @@ test("a server that is away keeps nobody out", browserTest, async (t) => {
   const list = await open(t, server, { forgives });
   await list.getByRole("navigation", { name: "All conversations" }).getByRole("listitem").waitFor();
   const conversation = await open(t, server, { hash: "#/s", forgives });
-  await conversation.getByRole("status", { name: "Connection" }).getByText("Live").waitFor();
+  await conversation.getByRole("status", { name: "Connection" }).getByText("Connected").waitFor();
   await server.end();
   for (const page of [list, conversation]) {
     await page.getByRole("button", { name: "Retry now" }).waitFor();
     await accessibleInBoth(page);
+  }
+});
+
+test("with more contrast, and with the colours of the system, a call is decided", browserTest, async (t) => {
+  const server = await serve(t);
+  for (const [media, visible] of [
+    [
+      { contrast: "more" },
+      (button) => getComputedStyle(button).borderTopColor === getComputedStyle(document.body).color,
+    ],
+    [{ forcedColors: "active" }, (button) => Number.parseFloat(getComputedStyle(button).borderTopWidth) >= 1],
+  ]) {
+    const id = Object.keys(media)[0];
+    await server.create(id);
+    await server.say(id, "approve");
+    await server.when(id, "waiting");
+    const page = await open(t, server, { hash: `#/${id}?pane=trace` });
+    await page.emulateMedia(media);
+    const card = page.getByRole("main").getByRole("group", { name: "Tool execute_trade" });
+    const edit = card.getByRole("button", { name: "Edit" });
+    await edit.waitFor();
+    assert.ok(await edit.evaluate(visible), `the border of a button is not seen: ${id}`);
+    await page.getByRole("treegrid", { name: "Trace" }).getByRole("row").first().waitFor();
+    await accessible(page);
+    await card.getByRole("button", { name: "Allow once" }).click();
+    await card.locator("header").getByText("Done", { exact: true }).waitFor();
   }
 });
 

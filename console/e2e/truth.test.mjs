@@ -115,7 +115,7 @@ test("what is typed while a message is sent stays, and a failed message can be s
   await composer(page).fill("first message");
   await composer(page).press("Enter");
   // At once, and as being sent.
-  await main(page).getByText("sending", { exact: true }).waitFor();
+  await main(page).getByText("Sending", { exact: true }).waitFor();
   await main(page).getByText("first message").waitFor();
   await composer(page).pressSequentially("and the next");
   release();
@@ -170,7 +170,7 @@ test("the past says so everywhere, and an event that is not there is an error", 
   await page.goto(`${page.url().split("#")[0]}#/s@99999`);
   await main(page)
     .getByRole("alert")
-    .getByText(`This conversation has ${last} events; there is no event 99999.`)
+    .getByText(`This conversation has ${last} events. There is no event 99999.`)
     .waitFor();
   await accessible(page);
   await main(page).getByRole("button", { name: "Show the latest" }).click();
@@ -201,14 +201,38 @@ test("failed and stopped conversations are marked in the list", browserTest, asy
 test("the welcome prompts do what they say", browserTest, async (t) => {
   const server = await serve(t);
   const page = await open(t, server);
-  await main(page)
-    .getByRole("button", { name: /two tools at once/ })
-    .click();
-  await main(page).getByRole("group", { name: "Tool get_weather" }).getByText("done").waitFor();
-  await main(page)
-    .getByRole("group", { name: "Tool execute_trade" })
-    .getByRole("button", { name: "Allow once" })
-    .waitFor();
+  const tool = (name) => main(page).getByRole("group", { name: `Tool ${name}` });
+  const asks = () => tool("execute_trade").getByRole("button", { name: "Allow once" }).waitFor();
+  const runs = () => tool("get_weather").getByText("Done", { exact: true }).waitFor();
+  const prompts = [
+    ["A tool that streams its result", runs],
+    ["A tool call that needs your approval", asks],
+    ["Two tools at once; one needs your approval", () => Promise.all([runs(), asks()])],
+    [
+      "Text and an image",
+      async () => {
+        const image = main(page).locator('article[data-role="assistant"]').getByRole("img").first();
+        await until(() => image.evaluate((it) => it.complete && it.naturalWidth > 0), "the image is not shown");
+        await main(page).locator('article[data-role="assistant"] .md').first().waitFor();
+      },
+    ],
+    [
+      "A sub-agent",
+      async () => {
+        const agents = tool("ask_researcher").getByRole("group", { name: "Sub-agents" });
+        await agents.getByRole("article", { name: /^researcher/ }).waitFor();
+        await tool("ask_researcher").getByText("Done", { exact: true }).waitFor();
+      },
+    ],
+  ];
+  await main(page).locator(".prompts button").first().waitFor();
+  assert.equal(await main(page).locator(".prompts button").count(), prompts.length);
+  for (const [shows, isThere] of prompts) {
+    await main(page).locator(".prompts button").filter({ hasText: shows }).click();
+    await isThere();
+    await page.getByRole("link", { name: "Turnwire", exact: true }).click();
+    await main(page).locator(".prompts button").first().waitFor();
+  }
 });
 
 test("the snippet for a real model is complete, and goes away once there is one", browserTest, async (t) => {

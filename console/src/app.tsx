@@ -8,7 +8,7 @@ import { lazyComponent } from "./lazy.tsx";
 import { useCan } from "./me.ts";
 import { useHasMessageField } from "./message-field.ts";
 import { Palette } from "./palette.tsx";
-import { go, parse, useRoute } from "./route.ts";
+import { navigate, parseRoute, useRoute } from "./route.ts";
 import { ListBackdrop, PaneWaitingBar } from "./sessions/back-to-list.tsx";
 import { Sessions } from "./sessions/sessions.tsx";
 import { SignIn } from "./sessions/sign-in.tsx";
@@ -23,14 +23,14 @@ const Inspect = lazyComponent(() => import("./inspect/inspect.tsx").then(({ Insp
 const Overview = lazyComponent(() => import("./overview/overview.tsx").then(({ Overview }) => Overview));
 
 /** Asks for what the address needs with the first picture. */
-export function prepare(): void {
-  const { session, pane } = parse(window.location.hash);
+export function preloadRoute(): void {
+  const { session, pane } = parseRoute(window.location.hash);
   if (session !== null) void OpenConversation.load();
   if (session !== null && pane !== null) void Inspect.load();
 }
 
 /** Asks for the rest when there is nothing else to do: what is opened later is there at once, also while the server is away. */
-function complete(): void {
+function preloadRest(): void {
   const rest = () => void OpenConversation.load().then(Inspect.load);
   if ("requestIdleCallback" in window) requestIdleCallback(rest, { timeout: 3000 });
   else setTimeout(rest, 1000);
@@ -48,10 +48,10 @@ export function App() {
   }, []);
   useEffect(() => setWriting(false), [session]);
   useEffect(() => {
-    if (isLoaded) complete();
+    if (isLoaded) preloadRest();
   }, [isLoaded]);
   const startNew = () => {
-    go({ session: null, at: null, pane: null });
+    navigate({ session: null, at: null, pane: null });
     setWriting(true);
     setTimeout(() => document.getElementById("composer")?.focus());
   };
@@ -96,7 +96,7 @@ export function App() {
         <Sessions selected={session} isMain={isNarrow && shows === "sessions"} onNew={canChat ? startNew : null} />
       </Boundary>
       <ListBackdrop />
-      <Boundary name="This conversation" of={`${session} ${page}`}>
+      <Boundary name="This conversation" resetKey={`${session} ${page}`}>
         {isLocked ? (
           <SignIn error={error} />
         ) : page === "overview" ? (
@@ -107,11 +107,11 @@ export function App() {
       </Boundary>
       {hasPane && (
         <div className="beside">
-          <button type="button" className="link narrow beside-back" onClick={() => go({ pane: null })}>
+          <button type="button" className="link narrow beside-back" onClick={() => navigate({ pane: null })}>
             <Icon name="back" size={12} /> Conversation
           </button>
           <PaneWaitingBar />
-          <Boundary name="This pane" of={`${session} ${pane}`}>
+          <Boundary name="This pane" resetKey={`${session} ${pane}`}>
             <Inspect key={session} session={session} pane={pane} isMain={isNarrow}>
               {(problem) => (
                 <aside className="inspect" aria-label="Inspector">

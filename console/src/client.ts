@@ -1,6 +1,7 @@
 // The client of the server that served this page, and its token, which lives as long as the tab unless somebody wants it remembered.
 import { useSyncExternalStore } from "react";
 import { connect, webSocket } from "turnwire";
+import { sentence } from "./sentence.ts";
 import { Socket } from "./socket/socket.ts";
 import { read, write } from "./storage.ts";
 
@@ -40,9 +41,19 @@ export const client = connect({ url: BASE, token, name: "console", transport: we
 /** For polling: gives up soon if nobody answers. */
 export const impatientClient = connect({ url: BASE, token, patience: 2000 });
 
-/** Message and hint of an error. What a browser says of a lost connection is said in words. */
-export function explain(error: unknown): { message: string; hint: string | undefined } {
-  if (!(error instanceof Error)) return { message: String(error), hint: undefined };
+/** An error in words for people. */
+export interface Explained {
+  /** What happened. */
+  message: string;
+  /** What to do. */
+  hint: string | undefined;
+  /** For whoever reports it: what the program said. `null`: the message has it all. */
+  detail: string | null;
+}
+
+/** What happened, in words, and what to do about it. What only programmers understand is the detail. */
+export function explain(error: unknown): Explained {
+  if (!(error instanceof Error)) return { message: sentence(String(error)), hint: undefined, detail: null };
   const { hint, status } = error as { hint?: string; status?: number };
   if (
     status === 0 ||
@@ -50,6 +61,30 @@ export function explain(error: unknown): { message: string; hint: string | undef
     status === 504 ||
     /failed to fetch|networkerror|load failed|fetch failed/i.test(error.message)
   )
-    return { message: "The server cannot be reached.", hint: "Check that it runs and that you are online." };
-  return { message: error.message, hint };
+    return {
+      message: "The server cannot be reached.",
+      hint: "Check that it runs and that you are online.",
+      detail: null,
+    };
+  if (error.name === "NotAllowedError")
+    return { message: "The browser did not allow this.", hint: "Check its permissions for this page.", detail: null };
+  // The errors of the console itself, and those of the server, are `Error` and `TurnwireError`.
+  if (error.name !== "Error" && error.name !== "TurnwireError")
+    return {
+      message: "This page made a mistake.",
+      hint: "Reload the page. If it happens again, report it with the technical details.",
+      detail: technicalDetail(error),
+    };
+  return { message: sentence(error.message), hint, detail: null };
+}
+
+/** Name, message and stack of an error, with the browser: what a report needs. */
+export function technicalDetail(error: unknown): string {
+  const what =
+    error instanceof Error
+      ? error.stack?.includes(error.message)
+        ? error.stack
+        : `${error}\n${error.stack ?? ""}`
+      : String(error);
+  return `${what.trim()}\n${navigator.userAgent}`;
 }

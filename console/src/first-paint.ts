@@ -24,7 +24,7 @@
   dataset["pane"] = String(pane);
   dataset["shows"] = pane ? "inspect" : opens ? "conversation" : "sessions";
 
-  const begin = () => {
+  const startApp = () => {
     const app = document.querySelector<HTMLLinkElement>("#app");
     // The development server starts the app by itself.
     if (app === null) return;
@@ -33,7 +33,7 @@
     script.src = app.href;
     document.head.append(script);
   };
-  const wait = () => (document.hidden ? begin() : requestAnimationFrame(() => setTimeout(begin)));
-  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", wait);
-  else wait();
+  const startAfterFirstFrame = () => (document.hidden ? startApp() : requestAnimationFrame(() => setTimeout(startApp)));
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", startAfterFirstFrame);
+  else startAfterFirstFrame();
 }

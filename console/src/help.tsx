@@ -2,10 +2,10 @@ import { useEffect, useState } from "react";
 import { hasKeys, KEYS, setHasKeys, useKeys } from "./keys.ts";
 import { Dialog } from "./ui/dialog.tsx";
 
-const ASKED = "turnwire:keys";
+const SHOW_KEYS = "turnwire:keys";
 
 export function showKeys(): void {
-  window.dispatchEvent(new Event(ASKED));
+  window.dispatchEvent(new Event(SHOW_KEYS));
 }
 
 /** `?` lists the keys. */
@@ -15,12 +15,12 @@ export function Help() {
   useKeys({ "?": () => setOpen(true) });
   useEffect(() => {
     const open = () => setOpen(true);
-    window.addEventListener(ASKED, open);
-    return () => window.removeEventListener(ASKED, open);
+    window.addEventListener(SHOW_KEYS, open);
+    return () => window.removeEventListener(SHOW_KEYS, open);
   }, []);
   if (!isOpen) return null;
   return (
-    <Dialog title="Keys" onClose={() => setOpen(false)}>
+    <Dialog title="Keyboard shortcuts" onClose={() => setOpen(false)}>
       <dl className="keys-list">
         {KEYS.map(([key, does]) => (
           <div key={key}>
@@ -35,7 +35,7 @@ export function Help() {
             <kbd>Enter</kbd>
           </dt>
           <dd>
-            send; with <kbd>Shift</kbd> a new line
+            Send the message; with <kbd>Shift</kbd>: start a new line
           </dd>
         </div>
       </dl>
@@ -48,7 +48,7 @@ export function Help() {
             setOn(target.checked);
           }}
         />
-        Use shortcuts of a single key
+        Use shortcuts of a single character
       </label>
     </Dialog>
   );

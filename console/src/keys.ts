@@ -5,17 +5,17 @@ import { closeInnermost } from "./escape.ts";
 import { read, write } from "./storage.ts";
 
 export const KEYS: readonly (readonly [key: string, does: string])[] = [
-  ["n", "new conversation"],
-  ["/", "search"],
-  ["Ctrl K", "go to a conversation or a command"],
-  ["j", "next event in the timeline"],
-  ["k", "previous event in the timeline"],
-  ["Ctrl Enter", "on the card of a pending call: allow it once"],
-  ["Ctrl Backspace", "on the card of a pending call: deny it, with a reason"],
-  ["Esc", "close what is open, return to live, or stop the reply"],
-  ["t", "show or hide the timeline"],
-  ["i", "write a message"],
-  ["?", "this list"],
+  ["n", "New conversation"],
+  ["/", "Search"],
+  ["Ctrl K", "Go to a conversation or a command"],
+  ["j", "Next event in the timeline"],
+  ["k", "Previous event in the timeline"],
+  ["Ctrl Enter", "On the card of a pending call: allow it once"],
+  ["Ctrl Backspace", "On the card of a pending call: deny it, with a reason"],
+  ["Esc", "Close what is open, return to live, or stop the reply"],
+  ["t", "Show or hide the timeline"],
+  ["i", "Write a message"],
+  ["?", "List the keyboard shortcuts"],
 ];
 
 /** Escape in any other field belongs to that field. */

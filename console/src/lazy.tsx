@@ -41,7 +41,7 @@ export function lazyComponent<P extends object>(get: () => Promise<ComponentType
 function Missing() {
   return (
     <Problem
-      error={new Error("A part of this page could not be loaded: the server is unreachable, or newer than this page.")}
+      error={new Error("A part of this page could not be loaded. The server is unreachable, or it was updated.")}
     >
       <div className="actions">
         <button type="button" className="button" onClick={() => window.location.reload()}>

@@ -1,11 +1,11 @@
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import "./theme.css";
-import { App, prepare } from "./app.tsx";
+import { App, preloadRoute } from "./app.tsx";
 
 const root = document.getElementById("root");
 if (root !== null) {
-  prepare();
+  preloadRoute();
   createRoot(root).render(
     <StrictMode>
       <App />

@@ -15,35 +15,35 @@ export interface About {
 
 const UNKNOWN: About = { me: null, agents: null, defaultAgent: null, currency: "USD" };
 let about = UNKNOWN;
-let isAsked = false;
+let isRequested = false;
 /** Counts requests: the answer for an earlier token does not count. */
 let generation = 0;
 const listeners = new Set<() => void>();
 
-function set(change: Partial<About>): void {
+function setAbout(change: Partial<About>): void {
   about = { ...about, ...change };
   for (const listener of [...listeners]) listener();
 }
 
 /** Asks again: another token may do something else. */
 export function refreshAbout(): void {
-  isAsked = true;
-  const mine = ++generation;
+  isRequested = true;
+  const request = ++generation;
   client.me().then(
-    (me) => mine === generation && set({ me }),
+    (me) => request === generation && setAbout({ me }),
     () => {},
   );
   client.agents().then(
     ({ agents, default_agent, currency = "USD" }) =>
-      mine === generation && set({ agents, defaultAgent: default_agent, currency }),
+      request === generation && setAbout({ agents, defaultAgent: default_agent, currency }),
     () => {
-      if (mine === generation) isAsked = false;
+      if (request === generation) isRequested = false;
     },
   );
 }
 
 onToken(() => {
-  set({ ...UNKNOWN });
+  setAbout({ ...UNKNOWN });
   refreshAbout();
 });
 
@@ -51,7 +51,7 @@ export function useAbout(): About {
   return useSyncExternalStore(
     (changed) => {
       listeners.add(changed);
-      if (!isAsked) refreshAbout();
+      if (!isRequested) refreshAbout();
       return () => listeners.delete(changed);
     },
     () => about,

@@ -2,7 +2,7 @@
 const formats = new Map<string, Intl.NumberFormat>();
 
 /** For example `$0.00123`, `$12.50`: small amounts keep their first digits. */
-export function money(amount: number, currency: string): string {
+export function formatMoney(amount: number, currency: string): string {
   const digits = amount !== 0 && Math.abs(amount) < 1 ? 5 : 2;
   const key = `${currency} ${digits}`;
   let format = formats.get(key);

@@ -3,7 +3,7 @@ import { useEffect, useId, useMemo, useState } from "react";
 import type { SessionInfo } from "turnwire";
 import { impatientClient } from "./client.ts";
 import { showKeys } from "./help.tsx";
-import { go, PANES, useRoute } from "./route.ts";
+import { navigate, PANES, useRoute } from "./route.ts";
 import { useSessions } from "./sessions/store.ts";
 import { nextTheme } from "./theme.ts";
 import { Dialog } from "./ui/dialog.tsx";
@@ -46,13 +46,13 @@ function Choices({ startNew, close }: { startNew: (() => void) | null; close: ()
       {
         name: "Overview of all conversations",
         about: "",
-        run: () => go({ session: null, at: null, pane: null, page: "overview" }),
+        run: () => navigate({ session: null, at: null, pane: null, page: "overview" }),
       },
       ...(session === null
         ? []
-        : PANES.map((pane) => ({ name: `Show the ${pane}`, about: "", run: () => go({ pane }) }))),
+        : PANES.map((pane) => ({ name: `Show the ${pane}`, about: "", run: () => navigate({ pane }) }))),
       { name: "Change the theme", about: "", run: nextTheme },
-      { name: "List the keys", about: "?", run: showKeys },
+      { name: "List the keyboard shortcuts", about: "?", run: showKeys },
     ];
     const words = text.toLowerCase().split(/\s+/);
     const fits = (name: string) => words.every((word) => name.toLowerCase().includes(word));
@@ -60,7 +60,7 @@ function Choices({ startNew, close }: { startNew: (() => void) | null; close: ()
       ...found.slice(0, 12).map((info) => ({
         name: info.title || info.id,
         about: info.agent,
-        run: () => go({ session: info.id, at: null }),
+        run: () => navigate({ session: info.id, at: null }),
       })),
       ...commands.filter(({ name }) => fits(name)),
     ];
@@ -97,7 +97,7 @@ function Choices({ startNew, close }: { startNew: (() => void) | null; close: ()
           event.preventDefault();
         }}
       />
-      <div id={`${id}-list`} role="listbox" aria-label="Found">
+      <div id={`${id}-list`} role="listbox" aria-label="Results">
         {choices.map((choice, index) => (
           <div
             key={`${choice.name} ${index}`}

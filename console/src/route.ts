@@ -19,7 +19,7 @@ export interface Route {
 }
 
 /** `#/SESSION@SEQ?pane=wire`; session ids have no `@`, `?` or `/`. */
-export function parse(hash: string): Route {
+export function parseRoute(hash: string): Route {
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
   const [session = "", at = ""] = path.split("@", 2);
   const fields = new URLSearchParams(query);
@@ -34,7 +34,7 @@ export function parse(hash: string): Route {
   };
 }
 
-export function format({ session, at, pane, message, page }: Route): string {
+export function formatRoute({ session, at, pane, message, page }: Route): string {
   const place = session === null ? "" : encodeURIComponent(session) + (at === null ? "" : `@${at}`);
   const fields = [
     ...(pane === null ? [] : [`pane=${pane}`]),
@@ -58,14 +58,14 @@ let ahead: string | null = null;
 
 export function currentRoute(): Route {
   const hash = ahead ?? window.location.hash;
-  if (last?.hash !== hash) last = { hash, route: parse(hash) };
+  if (last?.hash !== hash) last = { hash, route: parseRoute(hash) };
   return last.route;
 }
 
 /** Browsers refuse an address that changes more often than a hundred times in half a minute. */
 const PAUSE = 400;
 
-function follow(): void {
+function updateAddress(): void {
   if (ahead !== null) window.history.replaceState(null, "", ahead);
   ahead = null;
 }
@@ -86,17 +86,17 @@ export function useRoute(): Route {
 }
 
 /** Navigates. `replace`: without an entry in the browser's history, for a scrubber that is dragged. */
-export function go(change: Partial<Route>, how: "push" | "replace" = "push"): void {
+export function navigate(change: Partial<Route>, how: "push" | "replace" = "push"): void {
   const { message = null, page: _page, ...now } = currentRoute();
   // A message is of one session, and seen in the present.
   const isElsewhere = change.session !== undefined || typeof change.at === "number";
-  const to = format({ ...now, message: isElsewhere ? null : message, ...change });
+  const to = formatRoute({ ...now, message: isElsewhere ? null : message, ...change });
   if (to === (ahead ?? window.location.hash)) return;
   if (how === "push") {
-    follow();
+    updateAddress();
     window.location.hash = to;
   } else {
-    if (ahead === null) setTimeout(follow, PAUSE);
+    if (ahead === null) setTimeout(updateAddress, PAUSE);
     ahead = to;
     window.dispatchEvent(new HashChangeEvent("hashchange"));
   }

@@ -1,6 +1,6 @@
 // @vitest-environment happy-dom
 import { describe, expect, test } from "vitest";
-import { describe as connectionAs } from "./conversation/connection.tsx";
+import { describeConnection } from "./conversation/connection.tsx";
 import { ago, between, countdown, duration } from "./time.ts";
 
 const NOW = Date.parse("2026-03-10T12:00:00Z");
@@ -54,12 +54,14 @@ describe("times", () => {
 describe("the connection", () => {
   const error = new Error("lost");
   test.each([
-    [{ state: "live" as const }, true, "Live"],
+    [{ state: "live" as const }, true, "Connected"],
     [{ state: "connecting" as const }, true, "Connecting"],
     [{ state: "waiting" as const, retryAt: NOW + 2100, error }, true, "Reconnecting"],
     [{ state: "waiting" as const, retryAt: NOW + 500, error }, true, "Reconnecting"],
     [{ state: "waiting" as const, retryAt: NOW + 2100, error }, false, "Offline"],
-    [{ state: "closed" as const, error }, true, "Error"],
-    [{ state: "closed" as const, error: null }, true, "Closed"],
-  ])("%o, online: %s", (connection, isOnline, said) => expect(connectionAs(connection, NOW, isOnline).text).toBe(said));
+    [{ state: "closed" as const, error }, true, "Not connected"],
+    [{ state: "closed" as const, error: null }, true, "Not connected"],
+  ])("%o, online: %s", (connection, isOnline, text) =>
+    expect(describeConnection(connection, NOW, isOnline).text).toBe(text),
+  );
 });

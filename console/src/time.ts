@@ -23,6 +23,12 @@ export function ago(then: string | number, now: number): string {
   });
 }
 
+/** How long ago, for a place without a label: `just now`, `2 m ago`, then the date. */
+export function since(then: string | number, now: number): string {
+  const text = ago(then, now);
+  return text === "now" ? "just now" : /[mhd]$/.test(text) ? `${text} ago` : text;
+}
+
 /** How long it took: `40 ms`, `0.6 s`, `12 s`, `2 m 5 s`, `1 h 3 m`. */
 export function duration(ms: number): string {
   if (ms < 100) return `${Math.max(0, Math.round(ms))} ms`;
@@ -58,7 +64,7 @@ export function clock(iso: string): string {
 }
 
 /** Date and time, for a tooltip. */
-export function exact(iso: string): string {
+export function exactTime(iso: string): string {
   const at = new Date(iso);
   return Number.isNaN(at.getTime()) ? "" : EXACT.format(at);
 }

@@ -9,7 +9,7 @@ import { Problem } from "../ui/state.tsx";
 import type { Answers } from "./context.ts";
 import { pretty, wrongInput } from "./json.ts";
 import { useReview } from "./review.ts";
-import { covers } from "./rule.ts";
+import { describeRule } from "./rule.ts";
 import { TimeLeft } from "./time-left.tsx";
 import { Json } from "./tool.tsx";
 
@@ -24,7 +24,7 @@ export function ApprovalForm({ asking, answers }: { asking: Approval; answers: A
   const [error, setError] = useState<unknown>(null);
   const id = useId();
   const wrong = mode === "edit" ? wrongInput(input) : null;
-  const rules = call.suggested_rules.map((rule) => ({ rule, covers: covers(rule) }));
+  const rules = call.suggested_rules.map((rule) => ({ rule, covers: describeRule(rule) }));
 
   const form = useRef<HTMLFormElement>(null);
   const field = useRef<HTMLTextAreaElement>(null);
@@ -191,11 +191,11 @@ export function ExternalForm({ asking, answers }: { asking: Approval; answers: A
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
   const id = useId();
-  const give = async (state: "success" | "error") => {
+  const submitResult = async (state: "success" | "error") => {
     setBusy(true);
     setError(null);
     try {
-      await answers.give(asking, output, state);
+      await answers.sendResult(asking, output, state);
     } catch (error) {
       setError(error);
       setBusy(false);
@@ -207,7 +207,7 @@ export function ExternalForm({ asking, answers }: { asking: Approval; answers: A
       aria-label={`Result for ${asking.tool_call.name}`}
       onSubmit={(event) => {
         event.preventDefault();
-        void give("success");
+        void submitResult("success");
       }}
     >
       <div className="field">
@@ -219,7 +219,7 @@ export function ExternalForm({ asking, answers }: { asking: Approval; answers: A
         <button type="submit" className="button main" disabled={isBusy}>
           Send result
         </button>
-        <button type="button" className="button" disabled={isBusy} onClick={() => void give("error")}>
+        <button type="button" className="button" disabled={isBusy} onClick={() => void submitResult("error")}>
           Report failure
         </button>
       </div>

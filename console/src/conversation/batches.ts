@@ -12,16 +12,16 @@ export interface Batch {
 
 export class Batches {
   /** The batch that a message is in. */
-  #of = new Map<string, number>();
+  #batchOf = new Map<string, number>();
   #list: readonly Batch[] = [];
 
   /** The current batches. */
   update(messages: readonly MsgJson[]): readonly Batch[] {
-    return (this.#list = this.#place(messages) ?? this.#again(messages));
+    return (this.#list = this.#place(messages) ?? this.#rebuild(messages));
   }
 
-  #again(messages: readonly MsgJson[]): readonly Batch[] {
-    this.#of.clear();
+  #rebuild(messages: readonly MsgJson[]): readonly Batch[] {
+    this.#batchOf.clear();
     this.#list = [];
     return this.#place(messages) ?? [];
   }
@@ -30,7 +30,7 @@ export class Batches {
   #place(messages: readonly MsgJson[]): Batch[] | null {
     const known = Math.max(
       0,
-      messages.findIndex(({ id = "" }) => this.#of.has(id)),
+      messages.findIndex(({ id = "" }) => this.#batchOf.has(id)),
     );
     const first = this.#list[0]?.key ?? 0;
     let [key, count] = [this.#list.length === 0 ? 0 : first, 0];
@@ -39,12 +39,12 @@ export class Batches {
       const { id = "" } = message;
       // Those in front are counted from the first that was there.
       const before = at < known ? first - Math.ceil((known - at) / SIZE) : undefined;
-      let mine = this.#of.get(id) ?? before;
-      if (mine === undefined) mine = count < SIZE ? key : key + 1;
-      this.#of.set(id, mine);
-      if (mine !== key || made.length === 0) {
-        made.push({ key: mine, messages: [] });
-        [key, count] = [mine, 0];
+      let batch = this.#batchOf.get(id) ?? before;
+      if (batch === undefined) batch = count < SIZE ? key : key + 1;
+      this.#batchOf.set(id, batch);
+      if (batch !== key || made.length === 0) {
+        made.push({ key: batch, messages: [] });
+        [key, count] = [batch, 0];
       }
       made.at(-1)?.messages.push(message);
       count += 1;

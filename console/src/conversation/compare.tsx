@@ -36,8 +36,8 @@ export function CompareReplies({ before, now, onClose }: { before: MsgJson; now:
     <Dialog title="Compare two replies" isLarge onClose={onClose}>
       <div className="compare" role="table" aria-label="Two replies">
         <div role="row">
-          <strong role="columnheader">Earlier reply{took(before)}</strong>
-          <strong role="columnheader">This reply{took(now)}</strong>
+          <strong role="columnheader">Earlier reply{durationOf(before)}</strong>
+          <strong role="columnheader">This reply{durationOf(now)}</strong>
         </div>
         <Pair before={before} now={now} />
       </div>
@@ -45,7 +45,7 @@ export function CompareReplies({ before, now, onClose }: { before: MsgJson; now:
   );
 }
 
-const took = (message: MsgJson): string => {
+const durationOf = (message: MsgJson): string => {
   const ms = between(message.created_at, message.finished_at);
   return ms === null ? "" : `, ${duration(ms)}`;
 };
@@ -139,7 +139,7 @@ export function CompareSessions({ before, now, onClose }: { before: Compared; no
     loadBoth(before.id, now.id, stop.signal).then(setFound, (why: unknown) => stop.signal.aborted || setError(why));
     return () => stop.abort();
   }, [before.id, now.id]);
-  const pairs = useMemo(() => (found === null ? null : aligned(found.a, found.b)), [found]);
+  const pairs = useMemo(() => (found === null ? null : alignMessages(found.a, found.b)), [found]);
   return (
     <Dialog title="Compare two conversations" isLarge onClose={onClose}>
       {error !== null && <Problem error={error} />}
@@ -173,7 +173,7 @@ export function CompareSessions({ before, now, onClose }: { before: Compared; no
 }
 
 /** The messages after the common beginning, by their order. */
-export function aligned(
+export function alignMessages(
   a: readonly MsgJson[],
   b: readonly MsgJson[],
 ): { shared: number; rows: [MsgJson | undefined, MsgJson | undefined][] } {

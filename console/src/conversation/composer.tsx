@@ -6,7 +6,7 @@ import { read, write } from "../storage.ts";
 import { growToContent } from "../ui/grow.ts";
 import { Icon } from "../ui/icon.tsx";
 import { Problem } from "../ui/state.tsx";
-import { bytes } from "./data-block.tsx";
+import { formatBytes } from "./data-block.tsx";
 import type { Files } from "./files.ts";
 
 interface Props {
@@ -88,7 +88,7 @@ export const Composer = memo(function Composer({
       setError(error);
     }
   };
-  const halt = () => {
+  const stopReply = () => {
     setError(null);
     stop?.().catch(setError);
   };
@@ -122,10 +122,10 @@ export const Composer = memo(function Composer({
               <span>{file.name}</span>
               <span className="dim">
                 {state === "uploading"
-                  ? "uploading"
+                  ? "Uploading"
                   : state === "failed"
-                    ? `not sent: ${why ?? "failed"}`
-                    : bytes(file.size)}
+                    ? `Not uploaded: ${why ?? "the server did not accept it"}`
+                    : formatBytes(file.size)}
               </span>
               <button type="button" aria-label={`Remove ${file.name}`} onClick={() => files.remove(key)}>
                 ×
@@ -144,9 +144,9 @@ export const Composer = memo(function Composer({
           placeholder={
             closed ??
             (isAsking
-              ? `${agent} waits for your decision above; your message will be queued`
+              ? `${agent} waits for your decision above. Your message will be queued.`
               : isRunning
-                ? `${agent} is replying; your message will be queued`
+                ? `${agent} is replying. Your message will be queued.`
                 : `Message ${agent}`)
           }
           aria-label={`Message ${agent}`}
@@ -171,7 +171,7 @@ export const Composer = memo(function Composer({
             type="button"
             className="icon-button"
             aria-label="Attach files"
-            title="Attach files (or drop or paste them)"
+            title="Attach files. You can also drop or paste them."
             disabled={closed !== null}
             onClick={() => picker.current?.click()}
           >
@@ -183,13 +183,13 @@ export const Composer = memo(function Composer({
               type="submit"
               className="button main"
               disabled={!canSend}
-              title={isRunning ? "Send after the running reply" : "Enter"}
+              title={isRunning ? "Send after the running reply (Enter)" : "Send (Enter)"}
             >
               {isRunning ? "Queue" : "Send"} <Icon name="send" size={14} />
             </button>
           )}
           {isRunning && stop && (
-            <button type="button" className="button stop" onClick={halt} title="Esc">
+            <button type="button" className="button stop" onClick={stopReply} title="Stop the reply (Esc)">
               Stop <Icon name="stop" size={14} />
             </button>
           )}

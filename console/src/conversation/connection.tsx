@@ -22,7 +22,7 @@ function useOnline(): boolean {
 export function ConnectionState({ connection, retryNow }: { connection: Connection; retryNow: () => void }) {
   const isOnline = useOnline();
   const now = useNow(connection.state === "waiting" ? 250 : null);
-  const { tone, text, left } = describe(connection, now, isOnline);
+  const { tone, text, left } = describeConnection(connection, now, isOnline);
   return (
     <span className="connection">
       <span
@@ -47,14 +47,14 @@ export function ConnectionState({ connection, retryNow }: { connection: Connecti
   );
 }
 
-export function describe(
+export function describeConnection(
   connection: Connection,
   now: number,
   isOnline: boolean,
 ): { tone: "ok" | "run" | "bad" | "wait"; text: string; left?: string } {
   switch (connection.state) {
     case "live":
-      return { tone: "ok", text: "Live" };
+      return { tone: "ok", text: "Connected" };
     case "connecting":
       return { tone: "run", text: "Connecting" };
     case "waiting": {
@@ -64,6 +64,6 @@ export function describe(
       return { tone: "wait", text: "Reconnecting", ...(left >= 1000 && { left: rounded }) };
     }
     case "closed":
-      return connection.error ? { tone: "bad", text: "Error" } : { tone: "wait", text: "Closed" };
+      return connection.error ? { tone: "bad", text: "Not connected" } : { tone: "wait", text: "Not connected" };
   }
 }

@@ -1,7 +1,7 @@
 import type { ContentBlock, MsgJson, ToolCall, ToolResult } from "turnwire/message";
 import { describe, expect, test } from "vitest";
 import { sentences } from "./announcer.tsx";
-import { groupBySubAgentCall, items, replaced, stateOf } from "./content-items.ts";
+import { groupBySubAgentCall, groupReplaced, stateOf, toItems } from "./content-items.ts";
 
 const at = (second: number) => `2026-01-01T00:00:${String(second).padStart(2, "0")}Z`;
 const call = (id: string, more: Partial<ToolCall> = {}): ToolCall => ({
@@ -38,7 +38,7 @@ const message = (id: string, content: ContentBlock[] = [], more: Partial<MsgJson
 
 describe("what a message shows", () => {
   test("a call and its result are one, where the call stands", () => {
-    const shown = items([
+    const shown = toItems([
       { type: "text", text: "a", id: "t" },
       call("1"),
       call("2"),
@@ -55,12 +55,12 @@ describe("what a message shows", () => {
   });
 
   test("a result alone, an unknown block, and nothing for an empty text", () => {
-    const shown = items([result("9"), { type: "video_call", id: "x" } as never, { type: "text", text: "" }]);
+    const shown = toItems([result("9"), { type: "video_call", id: "x" } as never, { type: "text", text: "" }]);
     expect(shown.map(({ kind }) => kind)).toEqual(["tool", "other"]);
   });
 
   test("keys are different", () => {
-    const keys = items([
+    const keys = toItems([
       call("1"),
       { type: "text", text: "a", id: "1" },
       { type: "text", text: "b" },
@@ -105,27 +105,27 @@ describe("sub-agents", () => {
 describe("replies that were answered again", () => {
   test("stand before the one that is in their place", () => {
     const [u, one, two, three] = ["u", "one", "two", "three"].map((id) => message(id));
-    const found = replaced([u!, three!], [u!, one!, two!, three!]);
+    const found = groupReplaced([u!, three!], [u!, one!, two!, three!]);
     expect([...found].map(([id, list]) => `${id}:${list.map((it) => it.id).join()}`)).toEqual(["three:one,two"]);
-    expect(replaced([u!], [u!, one!]).get("")).toEqual([one]);
-    expect(replaced([u!, one!], [u!, one!]).size).toBe(0);
+    expect(groupReplaced([u!], [u!, one!]).get("")).toEqual([one]);
+    expect(groupReplaced([u!, one!], [u!, one!]).size).toBe(0);
   });
 });
 
 describe("how far a call is", () => {
   test.each([
-    [call("1", { state: "pending" }), null, "writing input"],
-    [call("1", { state: "pending", finished_at: at(1) }), null, "called"],
-    [call("1", { state: "asking" }), null, "waiting for you"],
-    [call("1", { state: "submitted" }), null, "waiting for a client"],
-    [call("1", { state: "allowed" }), null, "running"],
-    [call("1", { state: "allowed" }), result("1", { state: "running" }), "running"],
-    [call("1"), null, "denied"],
-    [call("1"), result("1"), "done"],
-    [call("1"), result("1", { state: "error" }), "failed"],
-    [call("1"), result("1", { state: "denied" }), "denied"],
-    [call("1"), result("1", { state: "interrupted" }), "interrupted"],
-    [null, result("1", { state: "half" }), "half"],
+    [call("1", { state: "pending" }), null, "Writing its input"],
+    [call("1", { state: "pending", finished_at: at(1) }), null, "Called"],
+    [call("1", { state: "asking" }), null, "Waiting for you"],
+    [call("1", { state: "submitted" }), null, "Waiting for a client"],
+    [call("1", { state: "allowed" }), null, "Running"],
+    [call("1", { state: "allowed" }), result("1", { state: "running" }), "Running"],
+    [call("1"), null, "Denied"],
+    [call("1"), result("1"), "Done"],
+    [call("1"), result("1", { state: "error" }), "Failed"],
+    [call("1"), result("1", { state: "denied" }), "Denied"],
+    [call("1"), result("1", { state: "interrupted" }), "Interrupted"],
+    [null, result("1", { state: "half" }), "Half"],
   ])("%#", (of, with_, word) => expect(stateOf(of, with_).word).toBe(word));
 });
 

@@ -11,6 +11,7 @@ import type {
   ToolCall,
   ToolResult,
 } from "turnwire/message";
+import { sentence } from "../sentence.ts";
 
 export type Item =
   | { kind: "text"; key: string; block: TextBlock }
@@ -21,7 +22,7 @@ export type Item =
   | { kind: "other"; key: string; block: { type: string } };
 
 /** The blocks of a message as items. */
-export function items(content: readonly ContentBlock[]): Item[] {
+export function toItems(content: readonly ContentBlock[]): Item[] {
   const results = new Map<string, ToolResult>();
   const calls = new Set<string>();
   for (const block of content) {
@@ -60,14 +61,14 @@ export function groupBySubAgentCall(
   const nested = new Map<string, MsgJson[]>();
   const all = [...messages, ...agents.map(({ message }) => message)];
   for (const { message, parent_tool_call_id } of agents) {
-    const call = parent_tool_call_id ?? during(all, message) ?? "";
+    const call = parent_tool_call_id ?? callRunningAt(all, message) ?? "";
     nested.set(call, [...(nested.get(call) ?? []), message]);
   }
   return nested;
 }
 
 /** The latest call that was running when this message began. */
-function during(messages: readonly MsgJson[], { id, created_at }: MsgJson): string | null {
+function callRunningAt(messages: readonly MsgJson[], { id, created_at }: MsgJson): string | null {
   const at = Date.parse(created_at ?? "");
   let found: { id: string; from: number } | null = null;
   for (const message of messages) {
@@ -83,7 +84,7 @@ function during(messages: readonly MsgJson[], { id, created_at }: MsgJson): stri
 }
 
 /** Replies that a retry replaced, by the message they stood before; at the end: `''`. */
-export function replaced(messages: readonly MsgJson[], all: readonly MsgJson[]): Map<string, MsgJson[]> {
+export function groupReplaced(messages: readonly MsgJson[], all: readonly MsgJson[]): Map<string, MsgJson[]> {
   const shown = new Set(messages.map(({ id }) => id));
   const found = new Map<string, MsgJson[]>();
   let waiting: MsgJson[] = [];
@@ -104,31 +105,44 @@ export function stateOf(
   result: ToolResult | null,
   isExpired = false,
 ): { word: string; tone: "run" | "ok" | "bad" | "wait" | "idle" } {
-  if (isExpired && (result === null || result.state === "denied")) return { word: "expired", tone: "bad" };
+  if (isExpired && (result === null || result.state === "denied")) return { word: "Expired", tone: "bad" };
   switch (result?.state) {
     case "success":
-      return { word: "done", tone: "ok" };
+      return { word: "Done", tone: "ok" };
     case "error":
-      return { word: "failed", tone: "bad" };
+      return { word: "Failed", tone: "bad" };
     case "denied":
-      return { word: "denied", tone: "bad" };
+      return { word: "Denied", tone: "bad" };
     case "interrupted":
-      return { word: "interrupted", tone: "bad" };
+      return { word: "Interrupted", tone: "bad" };
   }
   switch (call?.state) {
     case "asking":
-      return { word: "waiting for you", tone: "wait" };
+      return { word: "Waiting for you", tone: "wait" };
     case "submitted":
-      return { word: "waiting for a client", tone: "wait" };
+      return { word: "Waiting for a client", tone: "wait" };
     case "finished":
-      return result === null ? { word: "denied", tone: "bad" } : { word: "running", tone: "run" };
+      return result === null ? { word: "Denied", tone: "bad" } : { word: "Running", tone: "run" };
     case "pending":
       if (result === null)
-        return call.finished_at == null ? { word: "writing input", tone: "run" } : { word: "called", tone: "idle" };
+        return call.finished_at == null ? { word: "Writing its input", tone: "run" } : { word: "Called", tone: "idle" };
   }
   return result?.state === "running" || call?.state === "allowed"
-    ? { word: "running", tone: "run" }
-    : { word: result?.state ?? call?.state ?? "", tone: "idle" };
+    ? { word: "Running", tone: "run" }
+    : { word: sentence(result?.state ?? call?.state ?? ""), tone: "idle" };
+}
+
+const FINISH_LABELS: Record<string, string> = {
+  interrupted: "Stopped",
+  exceed_max_iters: "Iteration limit reached",
+  length: "Output limit reached",
+  refusal: "Refused",
+  content_filter: "Filtered",
+};
+
+/** How a reply ended, in words. */
+export function finishLabel(reason: string): string {
+  return FINISH_LABELS[reason] ?? sentence(reason.replaceAll("_", " "));
 }
 
 export interface Spent {
@@ -141,7 +155,7 @@ export interface Spent {
 }
 
 /** Tokens and cost of a reply with all its sub-agents. */
-export function spent(message: MsgJson, nested: ReadonlyMap<string, MsgJson[]>, depth = 0): Spent {
+export function totalSpent(message: MsgJson, nested: ReadonlyMap<string, MsgJson[]>, depth = 0): Spent {
   const { usage, metadata } = message;
   const own = metadata?.["cost"];
   const sum: Spent = {
@@ -154,7 +168,7 @@ export function spent(message: MsgJson, nested: ReadonlyMap<string, MsgJson[]>, 
   for (const block of message.content) {
     if (block.type !== "tool_call") continue;
     for (const agent of nested.get(block.id) ?? []) {
-      const part = spent(agent, nested, depth + 1);
+      const part = totalSpent(agent, nested, depth + 1);
       sum.input += part.input;
       sum.output += part.output;
       if (part.cost !== null) sum.cost = (sum.cost ?? 0) + part.cost;

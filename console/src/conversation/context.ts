@@ -6,7 +6,7 @@ import type { MsgJson, PermissionRule } from "turnwire/message";
 export interface Answers {
   allow(asking: Approval, options: { input?: string; always?: PermissionRule[] }): Promise<void>;
   deny(asking: Approval, reason: string): Promise<void>;
-  give(asking: Approval, output: string, state: "success" | "error"): Promise<void>;
+  sendResult(asking: Approval, output: string, state: "success" | "error"): Promise<void>;
 }
 
 export interface ConversationParts {

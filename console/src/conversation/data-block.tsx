@@ -30,7 +30,7 @@ export const Data = memo(function Data({ block, growing = false }: { block: Data
             <bdi>{label}</bdi>
           </a>
         )}
-        <span className="dim">external; not loaded</span>
+        <span className="dim">On another server, not loaded</span>
       </p>
     );
   }
@@ -89,14 +89,15 @@ function useSource({ source }: DataBlock, growing: boolean): Url {
     let made: string | null = null;
     fetch(`${BASE}/${path}`, { headers: { authorization: `Bearer ${token()}` }, signal: stop.signal })
       .then(async (answer) => {
-        if (!answer.ok) throw new Error(`status ${answer.status}`);
+        if (!answer.ok) throw new Error(`The server answered with status ${answer.status}.`);
         made = URL.createObjectURL(await answer.blob());
         if (stop.signal.aborted) URL.revokeObjectURL(made);
         else setFetched({ state: "ready", url: made });
       })
       .catch(
         (error: unknown) =>
-          !stop.signal.aborted && setFetched({ state: "failed", why: `cannot be loaded: ${explain(error).message}` }),
+          !stop.signal.aborted &&
+          setFetched({ state: "failed", why: `Could not be loaded: ${explain(error).message}` }),
       );
     return () => {
       stop.abort();
@@ -116,10 +117,10 @@ function plain(media: string | undefined): string {
 }
 
 function size(source: DataBlock["source"]): string {
-  return source.type === "base64" ? bytes(Math.floor((source.data.length * 3) / 4)) : "";
+  return source.type === "base64" ? formatBytes(Math.floor((source.data.length * 3) / 4)) : "";
 }
 
-export function bytes(n: number): string {
+export function formatBytes(n: number): string {
   if (n < 1024) return `${n} B`;
   if (n < 1024 * 1024) return `${Math.round(n / 1024)} KiB`;
   return `${(n / 1024 / 1024).toFixed(1)} MiB`;

@@ -1,11 +1,11 @@
 // What was decided about a call: it stays on the card.
 import { useState } from "react";
 import type { Decision } from "turnwire";
-import { clock, exact } from "../time.ts";
+import { clock, exactTime } from "../time.ts";
 import { Icon } from "../ui/icon.tsx";
 import { Shape } from "../ui/state.tsx";
 import { visible } from "./json.ts";
-import { covers } from "./rule.ts";
+import { describeRule } from "./rule.ts";
 import { Json } from "./tool.tsx";
 
 export function DecisionNote({ decision }: { decision: Decision }) {
@@ -24,7 +24,7 @@ export function DecisionNote({ decision }: { decision: Decision }) {
             <bdi>{visible(by)}</bdi>
           </>
         )}{" "}
-        <time dateTime={at} title={exact(at)}>
+        <time dateTime={at} title={exactTime(at)}>
           {clock(at)}
         </time>
         {client !== undefined && (
@@ -35,7 +35,7 @@ export function DecisionNote({ decision }: { decision: Decision }) {
         )}
         {isEdited && (
           <button type="button" className="link" aria-expanded={isShown} onClick={() => setShown(!isShown)}>
-            <Icon name={isShown ? "down" : "right"} size={12} /> with a changed input
+            <Icon name={isShown ? "down" : "right"} size={12} /> Input changed
           </button>
         )}
       </p>
@@ -45,7 +45,7 @@ export function DecisionNote({ decision }: { decision: Decision }) {
         </p>
       )}
       {rules.map((rule) => (
-        <p key={covers(rule)}>{covers(rule)}, in this session</p>
+        <p key={describeRule(rule)}>{describeRule(rule)}, in this session</p>
       ))}
       {isEdited && isShown && (
         <div className="before-after">

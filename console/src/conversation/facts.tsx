@@ -1,10 +1,10 @@
 // The line below the header: the agent, tokens and cost as they were charged, where a fork comes from, accepted rules.
 import type { SessionInfo } from "turnwire";
 import { useAbout } from "../me.ts";
-import { count, money } from "../money.ts";
-import { format } from "../route.ts";
+import { count, formatMoney } from "../money.ts";
+import { formatRoute } from "../route.ts";
 import { forkOf } from "../sessions/fork.ts";
-import { exact } from "../time.ts";
+import { exactTime } from "../time.ts";
 import type { Decided } from "./decisions.ts";
 import { Rules } from "./rules.tsx";
 
@@ -24,14 +24,14 @@ export function Facts({ session, info, decided }: { session: string; info: Sessi
         </span>
       )}
       {info?.cost !== undefined && (
-        <span className="num" title="as charged when each model call ended, sub-agents included">
-          {money(info.cost, currency)}
+        <span className="num" title="As charged when each model call ended, sub-agents included">
+          {formatMoney(info.cost, currency)}
         </span>
       )}
       {fork !== null && (
-        <span title={`forked ${exact(info?.created_at ?? "")}`}>
-          forked from{" "}
-          <a href={format({ session: fork.session, at: fork.seq, pane: null })}>
+        <span title={`Forked ${exactTime(info?.created_at ?? "")}`}>
+          Forked from{" "}
+          <a href={formatRoute({ session: fork.session, at: fork.seq, pane: null })}>
             {fork.session.slice(0, 12)} at event {fork.seq}
           </a>
         </span>

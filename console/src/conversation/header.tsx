@@ -5,7 +5,7 @@ import { client } from "../client.ts";
 import { useKeys } from "../keys.ts";
 import { useCan } from "../me.ts";
 import { setPageTitle } from "../page-title.ts";
-import { go, PANES, useRoute } from "../route.ts";
+import { navigate, PANES, useRoute } from "../route.ts";
 import { useSessionActions } from "../sessions/actions.tsx";
 import { BackToList } from "../sessions/back-to-list.tsx";
 import { statusLabel } from "../sessions/status.ts";
@@ -39,14 +39,14 @@ export const Header = memo(function Header({ session, info, status, isExternal, 
     isExternal ? "client" : canApprove ? "you" : "decision",
     (listed ?? info)?.outcome,
   );
-  useKeys({ t: () => go({ pane: pane === null ? "timeline" : null }) });
+  useKeys({ t: () => navigate({ pane: pane === null ? "timeline" : null }) });
   return (
     <header className="head">
       <BackToList />
       <Title session={session} title={title} at={at} />
       <span className="grow" />
       {at !== null ? (
-        <State tone="wait">{`past, event ${at}`}</State>
+        <State tone="wait">{`Past, event ${at}`}</State>
       ) : (
         connection.state !== "closed" && <State tone={tone}>{word}</State>
       )}
@@ -57,7 +57,7 @@ export const Header = memo(function Header({ session, info, status, isExternal, 
             key={name}
             type="button"
             aria-pressed={pane === name}
-            onClick={() => go({ pane: pane === name ? null : name })}
+            onClick={() => navigate({ pane: pane === name ? null : name })}
           >
             {name.charAt(0).toUpperCase() + name.slice(1)}
           </button>

@@ -54,8 +54,8 @@ const HIDDEN =
 export function layout(json: string): Piece[] {
   const found = tokens(json);
   if (found === null) return [{ kind: "string", text: visible(json) }];
-  const flat = lay(found, false);
-  return flat.reduce((sum, { text }) => sum + text.length, 0) <= WIDTH ? flat : lay(found, true);
+  const flat = arrange(found, false);
+  return flat.reduce((sum, { text }) => sum + text.length, 0) <= WIDTH ? flat : arrange(found, true);
 }
 
 /** The same as one text. */
@@ -65,7 +65,7 @@ export function pretty(json: string): string {
     .join("");
 }
 
-function lay(found: Piece[], lines: boolean): Piece[] {
+function arrange(found: Piece[], lines: boolean): Piece[] {
   const out: Piece[] = [];
   let depth = 0;
   const line = () => (lines ? `\n${"  ".repeat(Math.min(depth, DEPTH))}` : "");
@@ -111,7 +111,7 @@ export function summary(json: string): string {
   const flat =
     found === null
       ? visible(json)
-      : lay(found, false)
+      : arrange(found, false)
           .map(({ text }) => text)
           .join("");
   return flat.length > 160 ? `${flat.slice(0, 159)}…` : flat;

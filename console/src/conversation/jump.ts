@@ -4,7 +4,7 @@ import type { MsgJson } from "turnwire/message";
 import { useRoute } from "../route.ts";
 
 /** Pages that are loaded to find a message. */
-const MOST = 200;
+const MAX_PAGES = 200;
 
 export function useJump(
   box: RefObject<HTMLElement | null>,
@@ -14,17 +14,17 @@ export function useJump(
   leaveEnd: () => void,
 ): void {
   const { message: wanted = null } = useRoute();
-  const done = useRef<string | null>(null);
+  const shownMessage = useRef<string | null>(null);
   const loaded = useRef(0);
   useEffect(() => {
-    if (wanted === null || done.current === wanted || messages.length === 0) return;
+    if (wanted === null || shownMessage.current === wanted || messages.length === 0) return;
     const found = box.current?.querySelector<HTMLElement>(`[data-message="${CSS.escape(wanted)}"]`);
     if (found) {
-      done.current = wanted;
+      shownMessage.current = wanted;
       loaded.current = 0;
       leaveEnd();
-      show(found);
-    } else if (hasMore && loaded.current < MOST) {
+      revealElement(found);
+    } else if (hasMore && loaded.current < MAX_PAGES) {
       loaded.current += 1;
       leaveEnd();
       void loadMore().catch(() => {});
@@ -33,7 +33,7 @@ export function useJump(
 }
 
 /** Scrolls to a part of the conversation and marks it for a moment. `takesFocus`: keys go there from now on. */
-export function show(element: HTMLElement, takesFocus = true): void {
+export function revealElement(element: HTMLElement, takesFocus = true): void {
   element.scrollIntoView({ block: "center" });
   // What is above it is laid out only now, and may move it.
   requestAnimationFrame(() => element.scrollIntoView({ block: "center" }));

@@ -24,13 +24,13 @@ export function LiveBar({ reply, pending, stop }: { reply: MsgJson; pending: rea
       <Shape tone={isWaiting ? "wait" : "run"} />
       <span className="live-step">{stepOf(reply, pending)}</span>
       {!Number.isNaN(began) && (
-        <span className="num" title="since the reply began">
+        <span className="num" title="Time since the reply began">
           {duration(Math.max(0, now - began))}
         </span>
       )}
       {!isWaiting && speed > 0 && (
-        <span className="num" title="estimated from the length of the text">
-          about {speed} tokens/s
+        <span className="num" title="Estimated from the length of the text">
+          About {speed} tokens/s
         </span>
       )}
       <span className="grow" />
@@ -49,13 +49,13 @@ export function stepOf({ content }: Pick<MsgJson, "content">, pending: readonly 
   if (asking !== undefined)
     return `${visible(asking.tool_call.name)} waits for ${asking.kind === "confirm" ? "you" : "a client"}`;
   const running = content.findLast((block) => block.type === "tool_result" && block.finished_at == null);
-  if (running?.type === "tool_result") return `running ${visible(running.name)}`;
+  if (running?.type === "tool_result") return `Running ${visible(running.name)}`;
   const last = content.at(-1);
-  if (last === undefined) return "starting";
-  if (last.type === "thinking") return "thinking";
-  if (last.type === "tool_call") return `calling ${visible(last.name)}`;
-  if (last.type === "text" && last.finished_at == null) return "writing";
-  return "waiting for the model";
+  if (last === undefined) return "Starting";
+  if (last.type === "thinking") return "Thinking";
+  if (last.type === "tool_call") return `Calling ${visible(last.name)}`;
+  if (last.type === "text" && last.finished_at == null) return "Writing";
+  return "Waiting for the model";
 }
 
 function length({ content }: MsgJson): number {

@@ -2,12 +2,13 @@
 import { memo, useContext, useMemo, useState } from "react";
 import type { HintBlock, MsgJson, ReplyError, ThinkingBlock } from "turnwire/message";
 import { useAbout } from "../me.ts";
-import { count, money } from "../money.ts";
-import { between, clock, duration, exact } from "../time.ts";
+import { count, formatMoney } from "../money.ts";
+import { sentence } from "../sentence.ts";
+import { between, clock, duration, exactTime } from "../time.ts";
 import { Boundary } from "../ui/boundary.tsx";
 import { Icon } from "../ui/icon.tsx";
 import { Shape, State } from "../ui/state.tsx";
-import { type Item, items, spent } from "./content-items.ts";
+import { finishLabel, type Item, toItems, totalSpent } from "./content-items.ts";
 import { ConversationContext } from "./context.ts";
 import { Data } from "./data-block.tsx";
 import { visible, visibleName } from "./json.ts";
@@ -24,7 +25,7 @@ interface Props {
 
 export const Message = memo(function Message({ message, isNested = false }: Props) {
   return (
-    <Boundary name="This message" raw={JSON.stringify(message.content)} of={message.finished_at ?? ""}>
+    <Boundary name="This message" raw={JSON.stringify(message.content)} resetKey={message.finished_at ?? ""}>
       <WholeMessage message={message} isNested={isNested} />
     </Boundary>
   );
@@ -34,10 +35,10 @@ function WholeMessage({ message, isNested }: Required<Props>) {
   const [isEdited, setEdited] = useState(false);
   const { turns } = useContext(ConversationContext);
   const { role, name, created_at = "" } = message;
-  const shown = useMemo(() => items(message.content), [message.content]);
+  const shown = useMemo(() => toItems(message.content), [message.content]);
   const isReply = role === "assistant";
   const isOpen = isReply && message.finished_at === null;
-  const who = name ? visibleName(name) : role === "user" ? "you" : role;
+  const author = name ? visibleName(name) : role === "user" ? "You" : role;
   return (
     <article
       className="message"
@@ -46,29 +47,29 @@ function WholeMessage({ message, isNested }: Required<Props>) {
       data-open={isOpen}
       data-message={message.id}
       tabIndex={-1}
-      aria-label={`${role === "user" ? "You" : who}${created_at && `, ${clock(created_at)}`}`}
+      aria-label={`${role === "user" ? "You" : author}${created_at && `, ${clock(created_at)}`}`}
       aria-busy={isOpen}
     >
       <header>
-        <h2 className="visually-hidden">{role === "user" && name === "user" ? "You" : who}</h2>
+        <h2 className="visually-hidden">{role === "user" && name === "user" ? "You" : author}</h2>
         <bdi className="who" aria-hidden="true">
-          {role === "user" && name === "user" ? "you" : who}
+          {role === "user" && name === "user" ? "You" : author}
         </bdi>
         {created_at !== "" && (
-          <time dateTime={created_at} title={exact(created_at)}>
+          <time dateTime={created_at} title={exactTime(created_at)}>
             {clock(created_at)}
           </time>
         )}
         {message.metadata?.claimed === true && (
           <span
             className="dim"
-            title="The server cannot check that this was said: it came with the history of a request."
+            title="A client sent this as earlier history. The server cannot check that it was really said."
           >
-            Unverified: came with a client's history
+            Unverified: from a client's history
           </span>
         )}
         {isReply && <ReplyStats message={message} />}
-        {isReply && <TraceButton reply={message.id ?? ""} call="" name={who} />}
+        {isReply && <TraceButton reply={message.id ?? ""} call="" name={author} />}
       </header>
       <div className="content">
         {isEdited && turns !== null ? (
@@ -76,19 +77,24 @@ function WholeMessage({ message, isNested }: Required<Props>) {
         ) : (
           shown.map((item, at) => (
             // Each on its own: a text that cannot be shown hides no question about a call.
-            <Boundary key={item.key} name="This part of the message" raw={rawText(item)} of={message.finished_at ?? ""}>
+            <Boundary
+              key={item.key}
+              name="This part of the message"
+              raw={rawText(item)}
+              resetKey={message.finished_at ?? ""}
+            >
               <Content item={item} isOpen={isOpen} isLast={at === shown.length - 1} role={role} />
             </Boundary>
           ))
         )}
         {isOpen && shown.length === 0 && (
           <p className="dim">
-            <span className="caret" /> starting
+            <span className="caret" /> Starting
           </p>
         )}
         {message.structured_output != null && (
           <details className="structured">
-            <summary>structured output</summary>
+            <summary>Structured output</summary>
             <Json text={JSON.stringify(message.structured_output)} label="Structured output" />
           </details>
         )}
@@ -114,12 +120,12 @@ function ReplyStats({ message }: { message: MsgJson }) {
   // A reply that was open at a fork ends with the fork, whenever that was.
   const isCut =
     forkedAt !== undefined && (message.created_at ?? "") < forkedAt && (message.finished_at ?? "") >= forkedAt;
-  const { input, output, cost, agents } = spent(message, nested);
+  const { input, output, cost, agents } = totalSpent(message, nested);
   return (
     <>
-      {isCut && <State tone="wait">cut off by the fork</State>}
+      {isCut && <State tone="wait">Cut off by the fork</State>}
       {ms !== null && !isCut && (
-        <span className="num" title="total time, including waiting">
+        <span className="num" title="Total time, including waiting">
           {duration(ms)}
         </span>
       )}
@@ -132,28 +138,17 @@ function ReplyStats({ message }: { message: MsgJson }) {
         </span>
       )}
       {cost !== null && (
-        <span className="num" title="as charged when the model calls ended">
-          {money(cost, currency)}
+        <span className="num" title="As charged when the model calls ended">
+          {formatMoney(cost, currency)}
         </span>
       )}
       {!isCut &&
         message.finished_reason !== null &&
         message.finished_reason !== "completed" &&
-        message.finished_reason !== "error" && (
-          <State tone="bad">{FINISH_LABELS[message.finished_reason] ?? message.finished_reason}</State>
-        )}
+        message.finished_reason !== "error" && <State tone="bad">{finishLabel(message.finished_reason)}</State>}
     </>
   );
 }
-
-const FINISH_LABELS: Record<string, string> = {
-  interrupted: "stopped",
-  exceed_max_iters: "iteration limit reached",
-  length: "output limit reached",
-  refusal: "refused",
-  content_filter: "filtered",
-  truncated: "truncated",
-};
 
 function Content({ item, isOpen, isLast, role }: { item: Item; isOpen: boolean; isLast: boolean; role: string }) {
   switch (item.kind) {
@@ -183,7 +178,7 @@ function Content({ item, isOpen, isLast, role }: { item: Item; isOpen: boolean; 
 function Thinking({ block, isGrowing }: { block: ThinkingBlock; isGrowing: boolean }) {
   const [isShown, setShown] = useState(false);
   const ms = between(block.created_at, block.finished_at);
-  const label = isGrowing ? "thinking" : ms === null ? "thought" : `thought for ${duration(ms)}`;
+  const label = isGrowing ? "Thinking" : ms === null ? "Thought" : `Thought for ${duration(ms)}`;
   return (
     <div className="thinking">
       <button type="button" className="link" aria-expanded={isShown} onClick={() => setShown(!isShown)}>
@@ -244,7 +239,7 @@ function ReplyErrorNote({ message: { error } }: { message: { error: ReplyError |
     <div className="problem" role="note" aria-label="Error">
       <Shape tone="bad" />
       <div>
-        <strong>{error.message || "The reply failed."}</strong>
+        <strong>{sentence(error.message || "The reply failed.")}</strong>
         <p>
           <code>{error.type}</code> {ADVICE[error.type] ?? "Retry, or see the server’s log."}
         </p>

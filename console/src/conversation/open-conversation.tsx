@@ -8,13 +8,13 @@ import { useEscape } from "../escape.ts";
 import { useStateAt } from "../inspect/state-at.ts";
 import { useKeys } from "../keys.ts";
 import { can, useAbout, useCan } from "../me.ts";
-import { go, useRoute } from "../route.ts";
+import { navigate, useRoute } from "../route.ts";
 import { forkOf } from "../sessions/fork.ts";
 import { refreshSessions } from "../sessions/store.ts";
 import { Problem } from "../ui/state.tsx";
 import { Announcer } from "./announcer.tsx";
 import { Composer } from "./composer.tsx";
-import { groupBySubAgentCall, replaced } from "./content-items.ts";
+import { groupBySubAgentCall, groupReplaced } from "./content-items.ts";
 import { type Answers, ConversationContext, type ConversationParts } from "./context.ts";
 import { changesDecisions, type Decided, useDecisions } from "./decisions.ts";
 import { DropFrame } from "./drop-frame.tsx";
@@ -33,10 +33,10 @@ import { Thread } from "./thread.tsx";
 export function OpenConversation({ session }: { session: string }) {
   // After an error the conversation is opened again.
   const [attempt, setAttempt] = useState(0);
-  return <Live key={attempt} session={session} again={() => setAttempt(attempt + 1)} />;
+  return <Live key={attempt} session={session} reopen={() => setAttempt(attempt + 1)} />;
 }
 
-function Live({ session, again }: { session: string; again: () => void }) {
+function Live({ session, reopen }: { session: string; reopen: () => void }) {
   const { at } = useRoute();
   const [retried, setRetried] = useState(0);
   const [decided, setDecided] = useState(0);
@@ -49,7 +49,7 @@ function Live({ session, again }: { session: string; again: () => void }) {
   const decisions = useDecisions(session, live.ready, decided);
   const about = useAbout();
   const canChat = can(about, "chat");
-  const old = useReplaced(session, live.ready, retried, live.messages);
+  const replacedReplies = useReplaced(session, live.ready, retried, live.messages);
   const files = useFiles();
   const answers = useAnswers(live);
   const pending = useMemo(() => new Map(live.pending.map((asking) => [asking.tool_call.id, asking])), [live.pending]);
@@ -65,7 +65,7 @@ function Live({ session, again }: { session: string; again: () => void }) {
     Escape: isRunning && canChat && !isPast ? () => isHere() && attempt(live.stop()) : null,
     i: () => document.getElementById("composer")?.focus(),
   });
-  useEscape(isPast, () => go({ at: null }));
+  useEscape(isPast, () => navigate({ at: null }));
   // Refresh the list now instead of at its next interval.
   useEffect(() => refreshSessions(), [live.status]);
 
@@ -92,15 +92,15 @@ function Live({ session, again }: { session: string; again: () => void }) {
     () => ({ pending, nested, answers, decisions: decisions.byCall, turns, forkedAt }),
     [pending, nested, answers, decisions, turns, forkedAt],
   );
-  const { send: say } = live;
+  const { send: sendMessage } = live;
   useEffect(
     () =>
       setSender(session, async (content, options) => {
-        const sent = await say(content, options);
+        const sent = await sendMessage(content, options);
         refreshSessions();
         return sent;
       }),
-    [session, say],
+    [session, sendMessage],
   );
   const send = useCallback((content: Sendable, text: string) => post(session, content, text), [session]);
   const known = useMemo(
@@ -114,9 +114,9 @@ function Live({ session, again }: { session: string; again: () => void }) {
   const isClosed = live.connection.state === "closed";
   const retryNow = useCallback(() => {
     refreshSessions();
-    if (isClosed) again();
+    if (isClosed) reopen();
     else client.reconnect();
-  }, [isClosed, again]);
+  }, [isClosed, reopen]);
 
   return (
     <DropFrame files={files}>
@@ -137,10 +137,10 @@ function Live({ session, again }: { session: string; again: () => void }) {
           }
         >
           <div className="actions">
-            <button type="button" className="button" onClick={again}>
+            <button type="button" className="button" onClick={reopen}>
               Try again
             </button>
-            <button type="button" className="button" onClick={() => go({ session: null, at: null, pane: null })}>
+            <button type="button" className="button" onClick={() => navigate({ session: null, at: null, pane: null })}>
               New conversation
             </button>
           </div>
@@ -151,7 +151,7 @@ function Live({ session, again }: { session: string; again: () => void }) {
         <Past session={session} at={at} decided={decisions} />
       ) : (
         <ConversationContext value={inside}>
-          <Thread messages={live.messages} replaced={old} hasMore={live.hasMore} loadMore={live.loadMore}>
+          <Thread messages={live.messages} replaced={replacedReplies} hasMore={live.hasMore} loadMore={live.loadMore}>
             {!live.ready && live.error === null && <p className="dim center">Loading</p>}
             {live.ready && live.messages.length === 0 && outgoing.length === 0 && (
               <p className="dim center">No messages yet.</p>
@@ -202,7 +202,7 @@ function isEqual(a: ReadonlyMap<string, MsgJson[]>, b: ReadonlyMap<string, MsgJs
   return a.size === b.size && [...a].every(([call, messages]) => isSame(messages, b.get(call)));
 }
 
-const READ_ONLY = "Your token may read, but not write";
+const READ_ONLY = "Your token can read, but not write";
 
 /** Whether the focus is in the conversation, or nowhere: Escape in another pane stops no reply. */
 function isHere(): boolean {
@@ -215,14 +215,14 @@ const isGone = (error: Error) => error instanceof TurnwireError && error.status 
 /** The decisions that can be made here. */
 function useAnswers({ approve, deny, result }: UseSession): Answers {
   return useMemo(() => {
-    const then = async (work: Promise<void>) => {
+    const refreshAfter = async (work: Promise<void>) => {
       await work;
       refreshSessions();
     };
     return {
-      allow: (asking, options) => then(approve(asking, options)),
-      deny: (asking, reason) => then(deny(asking, reason)),
-      give: (asking, output, state) => then(result(asking, { output, state })),
+      allow: (asking, options) => refreshAfter(approve(asking, options)),
+      deny: (asking, reason) => refreshAfter(deny(asking, reason)),
+      sendResult: (asking, output, state) => refreshAfter(result(asking, { output, state })),
     };
   }, [approve, deny, result]);
 }
@@ -259,7 +259,7 @@ function useReplaced(
       all.findIndex(({ id }) => id === messages[0]?.id),
     );
     const since = messages.slice(last + 1);
-    return replaced(messages, [...all.slice(from).filter(isOver(shown)), ...since]);
+    return groupReplaced(messages, [...all.slice(from).filter(isOver(shown)), ...since]);
     // Depends on which messages exist, not on their content.
   }, [all, ids]);
 }
@@ -285,9 +285,9 @@ function Past({ session, at, decided }: { session: string; at: number; decided: 
   );
   if (last !== null && at > last)
     return (
-      <Problem error={new Error(`This conversation has ${last} events; there is no event ${at}.`)}>
+      <Problem error={new Error(`This conversation has ${last} events. There is no event ${at}.`)}>
         <div className="actions">
-          <button type="button" className="button" onClick={() => go({ at: null })}>
+          <button type="button" className="button" onClick={() => navigate({ at: null })}>
             Show the latest
           </button>
         </div>
@@ -297,9 +297,9 @@ function Past({ session, at, decided }: { session: string; at: number; decided: 
     <>
       <div className="past" role="status">
         <span>
-          You are viewing the past: the state at event <b className="num">{at}</b>
+          You are viewing the past: the conversation at event <b className="num">{at}</b>
         </span>
-        <button type="button" className="link" onClick={() => go({ at: null })}>
+        <button type="button" className="link" onClick={() => navigate({ at: null })}>
           Back to live
         </button>
       </div>
@@ -318,9 +318,9 @@ function Past({ session, at, decided }: { session: string; at: number; decided: 
         </Thread>
       </ConversationContext>
       <div className="past past-end">
-        <span>Go back to live to send a message.</span>
-        <button type="button" className="button small" onClick={() => go({ at: null })}>
-          Return to the present
+        <span>To send a message, go back to live.</span>
+        <button type="button" className="button small" onClick={() => navigate({ at: null })}>
+          Back to live
         </button>
       </div>
     </>

@@ -20,7 +20,7 @@ type Send = (content: Sendable, options: { key: string }) => Promise<Sent>;
 const boxes = new Map<string, readonly Outgoing[]>();
 const senders = new Map<string, Send>();
 /** A message waits for those before it, so that they arrive in order. */
-const last = new Map<string, Promise<void>>();
+const lastDelivery = new Map<string, Promise<void>>();
 const listeners = new Set<() => void>();
 const NONE: readonly Outgoing[] = [];
 
@@ -29,14 +29,14 @@ const storageKey = (session: string) => `turnwire.outbox.${session}`;
 function box(session: string): readonly Outgoing[] {
   let found = boxes.get(session);
   if (found === undefined) {
-    found = restored(session);
+    found = loadUnsent(session);
     boxes.set(session, found);
   }
   return found;
 }
 
 /** What was not sent when the page was closed or reloaded. */
-function restored(session: string): readonly Outgoing[] {
+function loadUnsent(session: string): readonly Outgoing[] {
   try {
     const kept = JSON.parse(read(storageKey(session), "tab") ?? "[]") as Outgoing[];
     return kept.map((one) => ({
@@ -49,15 +49,15 @@ function restored(session: string): readonly Outgoing[] {
   }
 }
 
-function set(session: string, to: readonly Outgoing[]): void {
+function setBox(session: string, to: readonly Outgoing[]): void {
   boxes.set(session, to);
   const unsent = to.filter(({ state }) => state !== "sent");
   write(storageKey(session), unsent.length === 0 ? null : JSON.stringify(unsent), "tab");
   for (const listener of [...listeners]) listener();
 }
 
-function change(session: string, key: string, to: Partial<Outgoing>): void {
-  set(
+function updateOutgoing(session: string, key: string, to: Partial<Outgoing>): void {
+  setBox(
     session,
     box(session).map((one) => (one.key === key ? { ...one, ...to } : one)),
   );
@@ -70,17 +70,17 @@ async function deliver(session: string, key: string): Promise<void> {
   try {
     const { message_id } = await (senders.get(session) ?? byClient)(one.content, { key });
     // A conversation that is not open loads the message when it opens.
-    if (senders.has(session)) change(session, key, { state: "sent", messageId: message_id });
+    if (senders.has(session)) updateOutgoing(session, key, { state: "sent", messageId: message_id });
     else discard(session, key);
   } catch (error) {
-    change(session, key, { state: "failed", error });
+    updateOutgoing(session, key, { state: "failed", error });
   }
 }
 
-function queue(session: string, key: string): void {
-  last.set(
+function enqueue(session: string, key: string): void {
+  lastDelivery.set(
     session,
-    (last.get(session) ?? Promise.resolve()).then(() => deliver(session, key)),
+    (lastDelivery.get(session) ?? Promise.resolve()).then(() => deliver(session, key)),
   );
 }
 
@@ -96,18 +96,18 @@ export function post(session: string, content: Sendable, text: string): void {
     error: null,
     messageId: null,
   };
-  set(session, [...box(session), one]);
-  queue(session, key);
+  setBox(session, [...box(session), one]);
+  enqueue(session, key);
 }
 
 /** Sends a failed message again. */
 export function postAgain(session: string, key: string): void {
-  change(session, key, { state: "sending", error: null });
-  queue(session, key);
+  updateOutgoing(session, key, { state: "sending", error: null });
+  enqueue(session, key);
 }
 
 export function discard(session: string, key: string): void {
-  set(
+  setBox(
     session,
     box(session).filter((one) => one.key !== key),
   );
@@ -127,7 +127,7 @@ export function setSender(session: string, send: Send): () => void {
 function removeSent(session: string, isRemoved: (messageId: string) => boolean): void {
   const before = box(session);
   const rest = before.filter(({ messageId }) => messageId === null || !isRemoved(messageId));
-  if (rest.length < before.length) set(session, rest);
+  if (rest.length < before.length) setBox(session, rest);
 }
 
 /** The messages that the conversation does not have yet. */

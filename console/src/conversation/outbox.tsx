@@ -20,7 +20,7 @@ export function Outbox({
       <footer>
         {state === "failed" ? (
           <>
-            <State tone="bad">not sent</State>
+            <State tone="bad">Not sent</State>
             <span className="dim" role="alert">
               {explain(error).message}
             </span>
@@ -42,7 +42,7 @@ export function Outbox({
             </button>
           </>
         ) : (
-          <State tone={state === "sent" ? "ok" : "run"}>{state}</State>
+          <State tone={state === "sent" ? "ok" : "run"}>{state === "sent" ? "Sent" : "Sending"}</State>
         )}
       </footer>
     </article>

@@ -17,7 +17,7 @@ export function Queue({
     <ul className="queue" aria-label="Queued messages">
       {queued.map(({ message_id, content }) => (
         <li key={message_id}>
-          <State tone="wait">queued</State>
+          <State tone="wait">Queued</State>
           <span className="queue-text">{textOf(content)}</span>
           {cancel !== null && (
             <button type="button" className="link" onClick={() => void cancel(message_id).catch(setError)}>

@@ -1,6 +1,6 @@
 // Leads to the card of a pending call, where all of its input can be read.
 import { useEffect } from "react";
-import { go } from "../route.ts";
+import { navigate } from "../route.ts";
 
 /** The call whose card is to be shown as soon as its conversation is open. */
 let wanted: string | null = null;
@@ -20,7 +20,7 @@ export function showCard(call: string): boolean {
 export function reviewCall(session: string, call: string): void {
   wanted = call;
   // Where only one pane fits, it is the conversation.
-  go({ session, at: null, ...(window.matchMedia("(max-width: 899px)").matches && { pane: null }) });
+  navigate({ session, at: null, ...(window.matchMedia("(max-width: 899px)").matches && { pane: null }) });
   setTimeout(() => {
     if (wanted === call && showCard(call)) wanted = null;
   });

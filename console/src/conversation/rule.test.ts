@@ -2,7 +2,7 @@
 
 import type { PermissionRule } from "turnwire/message";
 import { expect, test } from "vitest";
-import { covers } from "./rule.ts";
+import { describeRule } from "./rule.ts";
 
 const rule = (more: object): PermissionRule => ({
   tool_name: "shell",
@@ -12,12 +12,12 @@ const rule = (more: object): PermissionRule => ({
 });
 
 test("the words of the server are shown", () => {
-  expect(covers(rule({ rule_content: "input == {}", description: "Always allow `shell` with an empty input" }))).toBe(
-    "Always allow `shell` with an empty input",
-  );
+  expect(
+    describeRule(rule({ rule_content: "input == {}", description: "Always allow `shell` with an empty input" })),
+  ).toBe("Always allow `shell` with an empty input");
 });
 
 test("a rule without words says what it is about", () => {
-  expect(covers(rule({ rule_content: null }))).toBe("Always allow every call of shell");
-  expect(covers(rule({ rule_content: "ACME", description: 7 }))).toBe("Always allow shell for ACME");
+  expect(describeRule(rule({ rule_content: null }))).toBe("Always allow every call of shell");
+  expect(describeRule(rule({ rule_content: "ACME", description: 7 }))).toBe("Always allow shell for ACME");
 });

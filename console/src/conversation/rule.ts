@@ -3,7 +3,7 @@ import type { PermissionRule } from "turnwire/message";
 import { visible } from "./json.ts";
 
 /** What a rule covers, in words: the server's, where it sends them. */
-export function covers(rule: PermissionRule): string {
+export function describeRule(rule: PermissionRule): string {
   const { description } = rule as PermissionRule & { description?: unknown };
   if (typeof description === "string" && description) return visible(description);
   const { tool_name, rule_content, behavior } = rule;

@@ -6,7 +6,7 @@ import { useCan } from "../me.ts";
 import { Dialog } from "../ui/dialog.tsx";
 import { Problem } from "../ui/state.tsx";
 import type { Decided } from "./decisions.ts";
-import { covers } from "./rule.ts";
+import { describeRule } from "./rule.ts";
 
 export function Rules({ session, decided }: { session: string; decided: Decided }) {
   const [isOpen, setOpen] = useState(false);
@@ -33,13 +33,13 @@ export function Rules({ session, decided }: { session: string; decided: Decided 
           {rules.length === 0 && <p>No rules: every call that needs an approval asks for it.</p>}
           <ul className="rules-list">
             {rules.map((rule) => (
-              <li key={covers(rule)}>
-                <span>{covers(rule)}</span>
+              <li key={describeRule(rule)}>
+                <span>{describeRule(rule)}</span>
                 {canRevoke && (
                   <button
                     type="button"
                     className="button small bad"
-                    aria-label={`Revoke: ${covers(rule)}`}
+                    aria-label={`Revoke: ${describeRule(rule)}`}
                     onClick={() => revoke(rule)}
                   >
                     Revoke

@@ -7,6 +7,7 @@ import { Icon } from "../ui/icon.tsx";
 import { LoadMore } from "../ui/load-more.tsx";
 import { Batches } from "./batches.ts";
 import { useJump } from "./jump.ts";
+import { copyLongText } from "./markdown/copy-long-text.ts";
 import { Message } from "./message.tsx";
 import { useScroll } from "./scroll.ts";
 
@@ -29,7 +30,7 @@ export function Thread({ messages, replaced, hasMore, loadMore, children }: Prop
   useJump(box, messages, hasMore, loadMore, leaveEnd);
   return (
     <div className="thread-frame">
-      <div className="thread" ref={box} tabIndex={0} role="region" aria-label="Messages">
+      <div className="thread" ref={box} tabIndex={0} role="region" aria-label="Messages" onCopy={copyLongText}>
         <div className="thread-in" ref={inside}>
           {hasMore && <LoadMore load={loadMore} name="earlier messages" className="earlier" inside=".thread" />}
           {list.map(({ key, messages }, at) => (

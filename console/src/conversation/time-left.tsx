@@ -1,4 +1,4 @@
-import { countdown, exact, useNow } from "../time.ts";
+import { countdown, exactTime, useNow } from "../time.ts";
 
 /** The time left for a decision. */
 export function TimeLeft({ expires }: { expires: string | null }) {
@@ -9,10 +9,10 @@ export function TimeLeft({ expires }: { expires: string | null }) {
     <time
       className="left"
       dateTime={expires}
-      title={`expires at ${exact(expires)}; the call then does not run`}
+      title={`Expires at ${exactTime(expires)}. After that the call does not run.`}
       data-soon={left < 30_000}
     >
-      {left > 0 ? countdown(left) : "expired"}
+      {left > 0 ? countdown(left) : "Expired"}
     </time>
   );
 }

@@ -39,7 +39,7 @@ export const Tool = memo(function Tool({
   const state = stateOf(call, result, decision?.expired);
   const shown =
     !isOpen && state.tone === "run"
-      ? { word: "not finished", tone: "bad" as const }
+      ? { word: "Not finished", tone: "bad" as const }
       : state.word === WAITING.you && !canApprove
         ? { ...state, word: WAITING.decision }
         : state;
@@ -67,7 +67,9 @@ export const Tool = memo(function Tool({
         call !== null && <Json text={call.input} label="Input" growing={isOpen && call.finished_at == null} />
       )}
       {asking?.kind === "confirm" && answers !== null && !canApprove && (
-        <p className="decision dim">Your token may not approve calls; somebody else has to decide.</p>
+        <p className="decision dim">
+          Your token cannot approve tool calls. Someone with the scope <code>approve</code> has to decide.
+        </p>
       )}
       {decision !== undefined && <DecisionNote decision={decision} />}
       {asking !== undefined && answers !== null && asking.kind === "external" && canChat && (
@@ -130,7 +132,7 @@ export const Json = memo(function Json({
 
 function Output({ output, tone, isOpen }: { output: Payload; tone: string; isOpen: boolean }) {
   const parts = typeof output === "string" ? (output === "" ? [] : [{ type: "text" as const, text: output }]) : output;
-  if (parts.length === 0) return isOpen ? <p className="output dim">no output yet</p> : null;
+  if (parts.length === 0) return isOpen ? <p className="output dim">No output yet</p> : null;
   return (
     <div className="output" data-tone={tone} role="group" aria-label="Result">
       {parts.map((part, at) =>
@@ -173,7 +175,7 @@ function Text({ text }: { text: string }) {
       <Copy text={text} label="Copy output" />
       {isLong && (
         <button type="button" className="link" aria-expanded={isWhole} onClick={() => setWhole(!isWhole)}>
-          {isWhole ? "less" : `all ${text.length.toLocaleString("en")} characters`}
+          {isWhole ? "Show less" : `Show all ${text.length.toLocaleString("en")} characters`}
         </button>
       )}
     </div>

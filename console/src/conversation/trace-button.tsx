@@ -1,4 +1,4 @@
-import { go } from "../route.ts";
+import { navigate } from "../route.ts";
 import { select } from "../selection.ts";
 import { Icon } from "../ui/icon.tsx";
 
@@ -12,7 +12,7 @@ export function TraceButton({ reply, call, name }: { reply: string; call: string
       title="Show in the trace"
       onClick={() => {
         select({ from: 0, to: 0, reply, call, by: "conversation" });
-        go({ pane: "trace" });
+        navigate({ pane: "trace" });
       }}
     >
       <Icon name="trace" size={14} />

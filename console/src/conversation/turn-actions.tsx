@@ -2,7 +2,7 @@
 import { useContext, useId, useState } from "react";
 import type { MsgJson } from "turnwire/message";
 import { useEscape } from "../escape.ts";
-import { format, useRoute } from "../route.ts";
+import { formatRoute, useRoute } from "../route.ts";
 import { Copy } from "../ui/copy.tsx";
 import { Icon } from "../ui/icon.tsx";
 import { ConversationContext } from "./context.ts";
@@ -16,7 +16,7 @@ export function TurnActions({ message, edit }: { message: MsgJson; edit: () => v
   const { session } = useRoute();
   const isReply = message.role === "assistant";
   const { id } = message;
-  const link = `${window.location.href.split("#")[0]}${format({ session, at: null, pane: null, message: id ?? null })}`;
+  const link = `${window.location.href.split("#")[0]}${formatRoute({ session, at: null, pane: null, message: id ?? null })}`;
   return (
     <footer>
       <Copy text={() => textOf(message)} label={isReply ? "Copy reply" : "Copy message"} />
@@ -26,7 +26,7 @@ export function TurnActions({ message, edit }: { message: MsgJson; edit: () => v
           type="button"
           className="icon-button"
           onClick={() => turns.retry(id)}
-          title="Ask for a new reply; this one, and what came after it, leaves the history and stays in the log"
+          title="Ask for a new reply. This reply and everything after it leave the history; the log keeps them."
         >
           <Icon name="retry" /> Retry
         </button>
@@ -60,7 +60,7 @@ export function EditMessage({ message, onClose }: { message: MsgJson; onClose: (
         Message
       </label>
       <textarea id={id} value={text} autoFocus rows={3} onChange={(event) => setText(event.target.value)} />
-      <p className="dim">What came after this message leaves the history; the log keeps it.</p>
+      <p className="dim">Everything after this message leaves the history. The log keeps it.</p>
       <div className="actions">
         <button type="submit" className="button main" disabled={text.trim() === ""}>
           Send again

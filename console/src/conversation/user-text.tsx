@@ -6,7 +6,7 @@ const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[^\n`]*\n([\s\S]*?)(?:\n {0,3}
 type Part = { kind: "text" | "code"; text: string; lang: string };
 
 /** The parts of a text: what is between fences is code. */
-export function parts(text: string): Part[] {
+export function splitFences(text: string): Part[] {
   const found: Part[] = [];
   let from = 0;
   const plain = (to: number) => {
@@ -23,7 +23,7 @@ export function parts(text: string): Part[] {
 }
 
 export function UserText({ text }: { text: string }) {
-  return parts(text).map(({ kind, text, lang }, at) =>
+  return splitFences(text).map(({ kind, text, lang }, at) =>
     kind === "code" ? (
       <Code key={at} text={text} lang={lang} />
     ) : (

@@ -3,7 +3,7 @@ import { useState } from "react";
 import { newId, type Sendable } from "turnwire";
 import { client } from "../client.ts";
 import { can, useAbout } from "../me.ts";
-import { go } from "../route.ts";
+import { navigate } from "../route.ts";
 import { BackToList } from "../sessions/back-to-list.tsx";
 import { refreshSessions } from "../sessions/store.ts";
 import { read, write } from "../storage.ts";
@@ -14,12 +14,12 @@ import { DropFrame } from "./drop-frame.tsx";
 import { useFiles } from "./files.ts";
 import { post } from "./outbox.ts";
 
-const PROMPTS: readonly (readonly [says: string, shows: string])[] = [
-  ["How is the weather in Paris?", "a tool that streams its result"],
-  ["Buy 100 shares of ACME, I will approve it", "a tool call that needs your approval"],
-  ["Do two things in parallel: look outside and buy shares", "two tools at once, one needs approval"],
-  ["Draw me an image of a sunset", "text and an image"],
-  ["Ask your team what makes agents work together", "a sub-agent"],
+const PROMPTS: readonly (readonly [prompt: string, shows: string])[] = [
+  ["How is the weather in Paris?", "A tool that streams its result"],
+  ["Buy 100 shares of ACME, I will approve it", "A tool call that needs your approval"],
+  ["Do two things in parallel: look outside and buy shares", "Two tools at once; one needs your approval"],
+  ["Draw me an image of a sunset", "Text and an image"],
+  ["Ask your team what makes agents work together", "A sub-agent: an agent that another agent asks"],
 ];
 
 const CONNECT = `default_agent = "friday"
@@ -55,7 +55,7 @@ export function Welcome() {
     write(`turnwire.draft.${id}`, read("turnwire.draft.new", "tab"), "tab");
     write("turnwire.draft.new", null, "tab");
     refreshSessions();
-    go({ session: id, at: null });
+    navigate({ session: id, at: null });
   };
   return (
     <DropFrame files={files}>
@@ -71,10 +71,10 @@ export function Welcome() {
             {error !== null && <Problem error={error} onClose={() => setError(null)} />}
             {about?.model === "demo" && canChat && (
               <ul className="prompts">
-                {PROMPTS.map(([says, shows]) => (
-                  <li key={says}>
-                    <button type="button" onClick={() => void start(says, says).catch(setError)}>
-                      <span>{says}</span>
+                {PROMPTS.map(([prompt, shows]) => (
+                  <li key={prompt}>
+                    <button type="button" onClick={() => void start(prompt, prompt).catch(setError)}>
+                      <span>{prompt}</span>
                       <span className="dim">{shows}</span>
                     </button>
                   </li>
@@ -90,7 +90,7 @@ export function Welcome() {
         agent={name}
         files={files}
         isRunning={false}
-        closed={canChat ? null : "Your token may read, but not write"}
+        closed={canChat ? null : "Your token can read, but not write"}
         send={start}
       >
         {agents !== null && (
@@ -102,7 +102,7 @@ export function Welcome() {
                   {name === model ? name : `${name} · ${model}`}
                 </option>
               ))}
-              <option value="external">external · replies are published through the API</option>
+              <option value="external">external · your program publishes the replies</option>
             </select>
           </label>
         )}
@@ -116,7 +116,7 @@ function Connect() {
     <section className="connect" aria-label="Connect a real model">
       <h3>Connect a real model</h3>
       <p className="dim">
-        The demo needs no API key. To use a model, write this to <code>turnwire.toml</code>, set{" "}
+        The demo needs no API key. To use a model, save this as <code>turnwire.toml</code>, set{" "}
         <code>ANTHROPIC_API_KEY</code> and start with <code>turnwire serve --config turnwire.toml</code>:
       </p>
       <div className="copied">

@@ -6,13 +6,13 @@ export interface Part {
 }
 
 /** Beyond this the texts are compared line by line. */
-const MOST = 1500;
+const MAX_WORDS = 1500;
 
 export function diff(before: string, now: string): Part[] {
   const split = (text: string, pattern: RegExp) => text.split(pattern).filter((part) => part !== "");
   let [a, b] = [split(before, /(\s+)/), split(now, /(\s+)/)];
-  if (a.length > MOST || b.length > MOST) [a, b] = [split(before, /(?<=\n)/), split(now, /(?<=\n)/)];
-  if (a.length > MOST || b.length > MOST)
+  if (a.length > MAX_WORDS || b.length > MAX_WORDS) [a, b] = [split(before, /(?<=\n)/), split(now, /(?<=\n)/)];
+  if (a.length > MAX_WORDS || b.length > MAX_WORDS)
     return [
       { text: before, kind: "removed" },
       { text: now, kind: "added" },

@@ -28,7 +28,7 @@ export function Bars({ calls, choose }: { calls: Call[]; choose: (seq: number) =
   const label = `Tokens over time: ${calls.length} model calls, ${sum(calls, "input")} tokens in and ${sum(calls, "output")} out; the largest bar has ${most}.`;
   return (
     <figure className="bars">
-      <figcaption>Tokens per model call, in (grey) and out</figcaption>
+      <figcaption>Tokens per model call: out (colour), in (grey)</figcaption>
       <svg role="img" aria-label={label} width="100%" height={HEIGHT}>
         {bars.map(({ seq, at, input, output, calls }, index) => {
           const [high, low] = [((input + output) / most) * HEIGHT, (output / most) * HEIGHT];

@@ -37,7 +37,7 @@ function python(where: Where, text: string): Snippet {
 export const WIRES: Wire[] = [
   {
     name: "turnwire",
-    about: "the canonical form",
+    about: "Turnwire’s own events",
     client: ({ base, session, token }) => ({
       label: "TypeScript",
       text: `import { connect } from "turnwire";
@@ -50,7 +50,7 @@ for await (const event of client.session(${quote(session)}).watch()) {
   },
   {
     name: "agentscope",
-    about: "what the AgentScope 2.x packages accept",
+    about: "AgentScope 2.x for Python and TypeScript",
     client: (where) =>
       python(
         where,
@@ -78,7 +78,7 @@ HttpClient.newHttpClient().send(request, BodyHandlers.ofLines()).body()
   },
   {
     name: "blocks",
-    about: "the content-block stream over WebSocket",
+    about: "content blocks over WebSocket",
     client: ({ base, session, token }) => ({
       label: "JavaScript",
       text: `const socket = new WebSocket(${quote(`${base.replace(/^http/, "ws")}/v1/ws`)});
@@ -106,7 +106,7 @@ await agent.runAgent(); // comes back to the thread; its messages are then in ag
   },
   {
     name: "ai-sdk",
-    about: "the AI SDK’s UI message stream v1",
+    about: "UI message stream of the AI SDK",
     client: ({ base, session, agent, token }) => ({
       label: "React",
       text: `import { useChat } from "@ai-sdk/react";
@@ -121,7 +121,7 @@ const chat = useChat({ id: ${quote(session)}, transport, resume: true });`,
   },
   {
     name: "openai-chat",
-    about: "OpenAI’s chat completions",
+    about: "OpenAI Chat Completions",
     client: (where) =>
       python(
         where,
@@ -140,7 +140,7 @@ for chunk in stream:
   },
   {
     name: "openai-responses",
-    about: "OpenAI’s Responses",
+    about: "OpenAI Responses",
     client: (where) =>
       python(
         where,
@@ -158,7 +158,7 @@ with client.responses.stream(
   },
   {
     name: "anthropic",
-    about: "Anthropic’s Messages",
+    about: "Anthropic Messages",
     client: (where) =>
       python(
         where,

@@ -5,12 +5,22 @@ export const KINDS = ["text", "tool", "human", "model", "reply", "other"] as con
 export type Kind = (typeof KINDS)[number];
 
 export const ABOUT: Record<Kind, string> = {
-  text: "text, thinking, data and hints",
-  tool: "tool calls and results",
-  human: "messages, approvals and decisions",
-  model: "model calls",
-  reply: "start and end of replies",
-  other: "everything else",
+  text: "Text, thinking, data and hints",
+  tool: "Tool calls and results",
+  human: "Messages, approvals and decisions",
+  model: "Model calls",
+  reply: "Start and end of replies",
+  other: "Everything else",
+};
+
+/** What the kinds are called on the page. */
+export const KIND_LABELS: Record<Kind, string> = {
+  text: "Text",
+  tool: "Tools",
+  human: "People",
+  model: "Models",
+  reply: "Replies",
+  other: "Other",
 };
 
 export function kindOf(type: string): Kind {
@@ -26,14 +36,14 @@ export function kindOf(type: string): Kind {
 const LONG = 120;
 
 /** One line that summarises a group of events by its content. */
-export function detail(events: readonly Event[], from: number, to: number): string {
+export function summarizeEvents(events: readonly Event[], from: number, to: number): string {
   const event = events[from];
   if (event === undefined) return "";
   let text = "";
   if (isDelta(event.type)) {
     for (let at = from; at < to && text.length < LONG; at++) text += deltaOf(events[at]);
   } else {
-    text = about(event) ?? "";
+    text = summarize(event) ?? "";
   }
   const line = text.slice(0, LONG).replace(/\s+/g, " ");
   return line.length < LONG ? line : `${line}…`;
@@ -49,12 +59,12 @@ function deltaOf(event: Event | undefined): string {
 }
 
 /** Fields that an external agent left out are undefined. */
-function about(event: Event): string | undefined {
+function summarize(event: Event): string | undefined {
   switch (event.type) {
     case "MESSAGE": {
       const { role, content } = event.message;
-      const said = textOf(event.message) ?? content.map(({ type }) => type).join(", ");
-      return `${role}: ${said}`;
+      const text = textOf(event.message) ?? content.map(({ type }) => type).join(", ");
+      return `${role}: ${text}`;
     }
     case "REPLY_START":
       return event.name;
@@ -82,7 +92,7 @@ function about(event: Event): string | undefined {
       return event.tool_calls.map(({ name, input }) => `${name ?? ""} ${input ?? ""}`).join(", ");
     case "USER_CONFIRM_RESULT":
       return event.confirm_results
-        .map(({ confirmed, tool_call }) => `${confirmed ? "yes" : "no"} ${tool_call.input ?? ""}`)
+        .map(({ confirmed, tool_call }) => `${confirmed ? "allowed" : "denied"} ${tool_call.input ?? ""}`)
         .join(", ");
     case "EXTERNAL_EXECUTION_RESULT":
       return event.execution_results.map(({ name, state }) => `${name ?? ""} ${state ?? ""}`).join(", ");

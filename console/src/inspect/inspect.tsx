@@ -2,7 +2,7 @@
 import { useEffect, useState } from "react";
 import type { Event } from "turnwire/message";
 import { explain } from "../client.ts";
-import { go, PANES, type Pane, useRoute } from "../route.ts";
+import { navigate, PANES, type Pane, useRoute } from "../route.ts";
 import { select, useSelection } from "../selection.ts";
 import { Icon } from "../ui/icon.tsx";
 import "./inspect.css";
@@ -35,12 +35,12 @@ export function Inspect({ session, pane, isMain }: { session: string; pane: Pane
               aria-selected={each === pane}
               aria-controls="pane"
               tabIndex={each === pane ? 0 : -1}
-              onClick={() => go({ pane: each }, "replace")}
+              onClick={() => navigate({ pane: each }, "replace")}
               onKeyDown={({ key, currentTarget }) => {
                 const by = key === "ArrowRight" ? 1 : key === "ArrowLeft" ? -1 : 0;
                 const next = PANES[(PANES.indexOf(each) + by + PANES.length) % PANES.length];
                 if (by === 0 || next === undefined) return;
-                go({ pane: next }, "replace");
+                navigate({ pane: next }, "replace");
                 currentTarget.parentElement?.querySelector<HTMLElement>(`#tab-${next}`)?.focus();
               }}
             >
@@ -52,7 +52,7 @@ export function Inspect({ session, pane, isMain }: { session: string; pane: Pane
           type="button"
           className="icon-button widen"
           aria-pressed={wide}
-          aria-label="Wide"
+          aria-label="Wide view"
           title="Wide view with two columns"
           onClick={() => setWide(!wide)}
         >
@@ -76,7 +76,7 @@ export function Inspect({ session, pane, isMain }: { session: string; pane: Pane
           className="icon-button close"
           aria-label="Close"
           title="Close"
-          onClick={() => go({ pane: null })}
+          onClick={() => navigate({ pane: null })}
         >
           <Icon name="close" />
         </button>

@@ -28,7 +28,7 @@ function Coloured({ text }: { text: string }) {
 
 /** A value as formatted JSON; text that is not JSON is shown as it is. */
 export const Json = memo(function Json({ value, label }: { value: unknown; label: string }) {
-  const text = typeof value === "string" ? laidOut(value) : JSON.stringify(value, null, 2);
+  const text = typeof value === "string" ? formatJson(value) : JSON.stringify(value, null, 2);
   return (
     <figure className="source" aria-label={label}>
       <figcaption>
@@ -37,13 +37,13 @@ export const Json = memo(function Json({ value, label }: { value: unknown; label
       </figcaption>
       <pre tabIndex={0}>
         <Coloured text={text.slice(0, LONG)} />
-        {text.length > LONG && <em>… {text.length - LONG} more characters: a copy has them</em>}
+        {text.length > LONG && <em>… {text.length - LONG} more characters, included when you copy</em>}
       </pre>
     </figure>
   );
 });
 
-function laidOut(text: string): string {
+function formatJson(text: string): string {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);
   } catch {

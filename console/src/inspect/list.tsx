@@ -90,7 +90,7 @@ export function List({ label, id, count, columns, chosen, follow, row, onKeyDown
 }
 
 /** By how many rows a key moves; `null` for other keys. */
-export function step(key: string, page: number): number | null {
+export function rowsToMove(key: string, page: number): number | null {
   switch (key) {
     case "j":
     case "ArrowDown":

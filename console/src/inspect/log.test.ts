@@ -60,25 +60,25 @@ test("what is merged has the time of its first delta and the seq of its last", (
   ]);
 });
 
-test("a page that is hidden before its next frame is told nevertheless", async () => {
+test("a page that is hidden before its next frame is notified nevertheless", async () => {
   vi.stubGlobal("requestAnimationFrame", () => 1);
   const made = new Log();
-  const told = new Promise<void>((resolve) => void made.subscribe(resolve));
+  const notified = new Promise<void>((resolve) => void made.subscribe(resolve));
   made.push(event(1));
-  await told;
+  await notified;
   vi.unstubAllGlobals();
 });
 
-test("those who look are told once for all that came together", async () => {
+test("subscribers are notified once for all that came together", async () => {
   const made = new Log();
-  let told = 0;
-  const told_once = new Promise<void>((resolve) =>
+  let notified = 0;
+  const notifiedOnce = new Promise<void>((resolve) =>
     made.subscribe(() => {
-      told += 1;
+      notified += 1;
       resolve();
     }),
   );
   for (let seq = 1; seq <= 1000; seq++) made.push(event(seq));
-  await told_once;
-  expect([told, made.events.length]).toEqual([1, 1000]);
+  await notifiedOnce;
+  expect([notified, made.events.length]).toEqual([1, 1000]);
 });

@@ -5,18 +5,18 @@ import { useEffect, useSyncExternalStore } from "react";
 import { type Connection, type Session, type SessionInfo, TurnwireError } from "turnwire";
 import type { Event } from "turnwire/message";
 import { client } from "../client.ts";
-import { joins } from "./rows.ts";
+import { isSameBlock } from "./rows.ts";
 
 /** How long an unused store is kept, for a return to the pane. */
-const KEEP = 10_000;
+const KEEP_UNUSED = 10_000;
 /** The shortest time between two renders, in milliseconds. */
-const PAUSE = 200;
+const RENDER_PAUSE = 200;
 /** The same while merged events are loaded: they are few, and somebody waits for them. */
 const LOADING_PAUSE = 30;
 /** After how many milliseconds a frame counts as missing. */
 const NO_FRAME = 200;
 /** The retry interval for a log that could not be read. */
-const AGAIN = 1000;
+const RETRY_PAUSE = 1000;
 
 export class Log {
   /** In the order of the log. Grows in place; only this class changes it. A merged delta may lack its later text. */
@@ -41,7 +41,7 @@ export class Log {
 
   #listeners = new Set<() => void>();
   #scheduled = false;
-  #told = 0;
+  #notifiedAt = 0;
   #epoch = "";
   /** The last event that a fork copied; 0 if it is no fork. */
   #forkedAt = 0;
@@ -88,13 +88,13 @@ export class Log {
       this.seqs.push(event.seq ?? this.last);
       this.times.push(known);
     }
-    this.#settle();
+    this.#updateReady();
     this.changed();
   }
 
   #joinsLast(event: Event): boolean {
     const before = this.events.at(-1);
-    return before !== undefined && joins(before, event);
+    return before !== undefined && isSameBlock(before, event);
   }
 
   /** Follows a session until the signal aborts or a permanent error; may be called again after one. */
@@ -110,7 +110,7 @@ export class Log {
       };
       for await (const event of watch) {
         this.push(event);
-        if (event.type === "RESET") this.#ask(session, signal);
+        if (event.type === "RESET") this.#loadInfo(session, signal);
       }
     } catch (error) {
       if (signal.aborted) return;
@@ -122,7 +122,7 @@ export class Log {
   /** Merged events come with the stream, from the first on. */
   #begin(session: Session, signal: AbortSignal): undefined {
     this.#clear();
-    this.#ask(session, signal);
+    this.#loadInfo(session, signal);
   }
 
   /** Reads the log and returns the cursor to follow from. A log without its beginning is only followed. */
@@ -149,23 +149,23 @@ export class Log {
         signal.throwIfAborted();
         if (error instanceof TurnwireError && error.status === 410) {
           this.#clear();
-          this.#ask(session, signal);
+          this.#loadInfo(session, signal);
           return undefined;
         }
         if (error instanceof TurnwireError && !error.passes) throw error;
         // The response was cut off: the rest comes with the next one.
-        this.connection = { state: "waiting", retryAt: Date.now() + AGAIN, error: error as Error };
+        this.connection = { state: "waiting", retryAt: Date.now() + RETRY_PAUSE, error: error as Error };
         this.changed();
-        await new Promise((resolve) => setTimeout(resolve, AGAIN));
+        await new Promise((resolve) => setTimeout(resolve, RETRY_PAUSE));
       }
     }
   }
 
   /** Only the session says how many events the backlog has. */
-  #ask(session: Session, signal: AbortSignal): void {
+  #loadInfo(session: Session, signal: AbortSignal): void {
     const answered = (info: SessionInfo | null) => {
       this.info = info;
-      this.#settle();
+      this.#updateReady();
       this.changed();
     };
     session.get({ signal }).then(answered, () => answered(null));
@@ -178,7 +178,7 @@ export class Log {
     this.info = null;
   }
 
-  #settle(): void {
+  #updateReady(): void {
     if (!this.ready && this.info !== null && this.last >= this.info.last_seq) this.ready = true;
   }
 
@@ -186,15 +186,15 @@ export class Log {
   changed(): void {
     if (this.#scheduled) return;
     this.#scheduled = true;
-    const tell = () => {
+    const notify = () => {
       this.#scheduled = false;
-      this.#told = performance.now();
+      this.#notifiedAt = performance.now();
       this.version += 1;
       for (const listener of [...this.#listeners]) listener();
     };
-    const show = () => nextFrame(tell);
-    const pause = this.isMerged && !this.ready ? LOADING_PAUSE : PAUSE;
-    const wait = this.#told + pause - performance.now();
+    const show = () => nextFrame(notify);
+    const pause = this.isMerged && !this.ready ? LOADING_PAUSE : RENDER_PAUSE;
+    const wait = this.#notifiedAt + pause - performance.now();
     if (wait > 0) setTimeout(show, wait);
     else show();
   }
@@ -230,7 +230,7 @@ async function* lines(response: Response): AsyncGenerator<string[]> {
   if (rest !== "") yield [rest];
 }
 
-interface Held {
+interface Store {
   log: Log;
   users: number;
   started: boolean;
@@ -239,49 +239,49 @@ interface Held {
 }
 
 /** By session and whether deltas are merged. */
-const held = new Map<string, Held>();
+const stores = new Map<string, Store>();
 const keyOf = (session: string, isMerged: boolean) => `${isMerged ? "merged" : "raw"} ${session}`;
 
 /** Holds a store of a session: created by the first holder, dropped some time after the last. */
-function hold(session: string, isMerged: boolean): Held {
+function storeOf(session: string, isMerged: boolean): Store {
   const key = keyOf(session, isMerged);
-  let found = held.get(key);
+  let found = stores.get(key);
   if (found === undefined) {
     found = { log: new Log(isMerged), users: 0, started: false, stop: new AbortController() };
-    held.set(key, found);
+    stores.set(key, found);
   }
   return found;
 }
 
-function use(session: string, isMerged: boolean): () => void {
-  const mine = hold(session, isMerged);
-  clearTimeout(mine.timer);
-  mine.users += 1;
+function acquire(session: string, isMerged: boolean): () => void {
+  const store = storeOf(session, isMerged);
+  clearTimeout(store.timer);
+  store.users += 1;
   // A failed store may work now: the token may have changed.
-  if (!mine.started || mine.log.error !== null) {
-    mine.started = true;
-    void mine.log.follow(session, mine.stop.signal);
+  if (!store.started || store.log.error !== null) {
+    store.started = true;
+    void store.log.follow(session, store.stop.signal);
   }
   return () => {
-    mine.users -= 1;
-    if (mine.users > 0) return;
-    mine.timer = setTimeout(() => {
-      mine.stop.abort();
-      held.delete(keyOf(session, isMerged));
-    }, KEEP);
+    store.users -= 1;
+    if (store.users > 0) return;
+    store.timer = setTimeout(() => {
+      store.stop.abort();
+      stores.delete(keyOf(session, isMerged));
+    }, KEEP_UNUSED);
   };
 }
 
 /** Starts again after a failure. */
 export function retry(session: string, log: Log): void {
-  const mine = held.get(keyOf(session, log.isMerged));
-  if (mine !== undefined && mine.log.error !== null) void mine.log.follow(session, mine.stop.signal);
+  const store = stores.get(keyOf(session, log.isMerged));
+  if (store !== undefined && store.log.error !== null) void store.log.follow(session, store.stop.signal);
 }
 
 /** The events of a session, each as it was written unless `isMerged`; renders a few times a second at most. */
 export function useLog(session: string, isMerged = false): Log {
-  useEffect(() => use(session, isMerged), [session, isMerged]);
-  const { log } = hold(session, isMerged);
+  useEffect(() => acquire(session, isMerged), [session, isMerged]);
+  const { log } = storeOf(session, isMerged);
   useSyncExternalStore(
     (listener) => log.subscribe(listener),
     () => log.version,

@@ -1,12 +1,12 @@
 // Plays a session: the scrubber moves by itself, at the pace of the events.
 import { useEffect, useRef, useState } from "react";
-import { go } from "../route.ts";
+import { navigate } from "../route.ts";
 import { Icon } from "../ui/icon.tsx";
 import type { Log } from "./log.ts";
 
 const SPEEDS = ["1", "4", "real"] as const;
 type Speed = (typeof SPEEDS)[number];
-const NAMES: Record<Speed, string> = { "1": "1×", "4": "4×", real: "as it was" };
+const NAMES: Record<Speed, string> = { "1": "1×", "4": "4×", real: "Real time" };
 /** Longer pauses are shortened to this, unless it plays as it was. */
 const PAUSE = 1000;
 /** The address does not change more often. */
@@ -30,7 +30,7 @@ export function Play({ log, at }: { log: Log; at: number | null }) {
       const seq = log.seqs[index];
       if (seq === undefined) return;
       set = seq >= log.last ? null : seq;
-      go({ at: set }, "replace");
+      navigate({ at: set }, "replace");
     };
     const tick = () => {
       if (place.current !== set) return setPlaying(false);

@@ -1,6 +1,6 @@
 import type { Event } from "turnwire/message";
 import { expect, test } from "vitest";
-import { costOf, flatten, lines, type Reply, ReplyTimes, split, tokens } from "./reply-times.ts";
+import { costOf, flatten, lines, type Reply, ReplyTimes, splitTime, tokens } from "./reply-times.ts";
 
 let seq = 0;
 /** Events with their times. */
@@ -29,7 +29,7 @@ const called = {
 };
 const tool = (id: string) => ({ type: "TOOL_RESULT_START", reply_id, tool_call_id: id, tool_call_name: `tool ${id}` });
 const done = (id: string) => ({ type: "TOOL_RESULT_END", reply_id, tool_call_id: id, state: "success" });
-const ask = (id: string) => ({
+const askMessage = (id: string) => ({
   type: "REQUIRE_USER_CONFIRM",
   reply_id,
   tool_calls: [{ id, name: `tool ${id}`, input: "{}" }],
@@ -50,7 +50,7 @@ test("a reply is split into model, tools and waiting, and the rest", () => {
     [0, begin],
     [10, call],
     [110, called],
-    [110, ask("c")],
+    [110, askMessage("c")],
     [1110, answer("c")],
     [1110, tool("c")],
     [1310, done("c")],
@@ -59,7 +59,7 @@ test("a reply is split into model, tools and waiting, and the rest", () => {
     [1405, end],
   );
   const reply = only(new ReplyTimes(log).sync());
-  expect(split(reply, 9999)).toEqual({ model: 180, tool: 200, wait: 1000, other: 25 });
+  expect(splitTime(reply, 9999)).toEqual({ model: 180, tool: 200, wait: 1000, other: 25 });
   expect(reply.spans.map(({ doing, from, to }) => [doing, from, to])).toEqual([
     ["model", 10, 110],
     ["wait", 110, 1110],
@@ -75,14 +75,21 @@ test("a reply is split into model, tools and waiting, and the rest", () => {
 });
 
 test("what happens at the same time counts once, a tool before waiting", () => {
-  const log = source([0, begin], [0, tool("a")], [50, ask("b")], [100, done("a")], [300, answer("b")], [300, end]);
-  expect(split(only(new ReplyTimes(log).sync()), 0)).toEqual({ model: 0, tool: 100, wait: 200, other: 0 });
+  const log = source(
+    [0, begin],
+    [0, tool("a")],
+    [50, askMessage("b")],
+    [100, done("a")],
+    [300, answer("b")],
+    [300, end],
+  );
+  expect(splitTime(only(new ReplyTimes(log).sync()), 0)).toEqual({ model: 0, tool: 100, wait: 200, other: 0 });
 });
 
 test("what is open goes on until now", () => {
-  const reply = only(new ReplyTimes(source([0, begin], [100, ask("a")])).sync());
+  const reply = only(new ReplyTimes(source([0, begin], [100, askMessage("a")])).sync());
   expect(reply.to).toBeNull();
-  expect(split(reply, 500)).toEqual({ model: 0, tool: 0, wait: 400, other: 100 });
+  expect(splitTime(reply, 500)).toEqual({ model: 0, tool: 0, wait: 400, other: 100 });
 });
 
 test("a sub-agent lies inside the call that it works for, and its model counts as model", () => {
@@ -96,7 +103,7 @@ test("a sub-agent lies inside the call that it works for, and its model counts a
     [80, { ...called, ...sub }],
     [90, { ...end, ...sub }],
     [100, done("a")],
-    [100, ask("b")],
+    [100, askMessage("b")],
     [100, end],
   );
   const reply = only(new ReplyTimes(log).sync());
@@ -111,7 +118,7 @@ test("a sub-agent lies inside the call that it works for, and its model counts a
     "      model m",
     "  wait tool b",
   ]);
-  expect(split(reply, 0)).toEqual({ model: 60, tool: 30, wait: 0, other: 10 });
+  expect(splitTime(reply, 0)).toEqual({ model: 60, tool: 30, wait: 0, other: 10 });
   expect(tokens(reply).input_tokens).toBe(10);
 });
 

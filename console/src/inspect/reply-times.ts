@@ -296,7 +296,7 @@ export interface Split {
  * at the same time a model counts before a tool, and a tool before waiting: a tool that asks a sub-agent is
  * that one's model, and who waits while a tool runs waits for nothing.
  */
-export function split(reply: Reply, now: number): Split {
+export function splitTime(reply: Reply, now: number): Split {
   const found: Split = { model: 0, tool: 0, wait: 0, other: 0 };
   const end = Math.max(reply.from, reply.to ?? now);
   const inside = (at: number) => Math.min(Math.max(at, reply.from), end);

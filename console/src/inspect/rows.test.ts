@@ -1,6 +1,6 @@
 import type { Event } from "turnwire/message";
 import { expect, test } from "vitest";
-import { detail, kindOf } from "./event-kinds.ts";
+import { kindOf, summarizeEvents } from "./event-kinds.ts";
 import { type Row, Rows } from "./rows.ts";
 
 const delta = (block_id: string, delta = "x", type = "TEXT_BLOCK_DELTA") =>
@@ -93,11 +93,11 @@ test("a hundred thousand events that come one by one stay cheap", () => {
 
 test("a row says what its events say", () => {
   const events = [delta("a", "It "), delta("a", "is\n"), delta("a", "late")];
-  expect(detail(events, 0, 3)).toBe("It is late");
-  expect(detail([delta("a", "y".repeat(500))], 0, 1)).toHaveLength(121);
-  expect(detail([{ type: "SOMETHING_NEW" } as never], 0, 1)).toBe("");
+  expect(summarizeEvents(events, 0, 3)).toBe("It is late");
+  expect(summarizeEvents([delta("a", "y".repeat(500))], 0, 1)).toHaveLength(121);
+  expect(summarizeEvents([{ type: "SOMETHING_NEW" } as never], 0, 1)).toBe("");
   for (const type of ["REPLY_START", "REPLY_END", "MODEL_CALL_START", "MODEL_CALL_END", "TOOL_CALL_START"]) {
-    expect(detail([{ type } as never], 0, 1), "with nothing but what is needed").toBeTypeOf("string");
+    expect(summarizeEvents([{ type } as never], 0, 1), "with nothing but what is needed").toBeTypeOf("string");
   }
 });
 

@@ -21,7 +21,7 @@ export interface Row {
 }
 
 /** Whether two neighbours are deltas of the same block. */
-export function joins(a: Event, b: Event): boolean {
+export function isSameBlock(a: Event, b: Event): boolean {
   if (a.type !== b.type || !isDelta(a.type)) return false;
   const [x, y] = [a, b] as { reply_id?: string; block_id?: string; tool_call_id?: string }[];
   return x?.reply_id === y?.reply_id && x?.block_id === y?.block_id && x?.tool_call_id === y?.tool_call_id;
@@ -56,7 +56,7 @@ export class Rows {
     }
     for (; this.#events < events.length; this.#events++) {
       const [before, event] = [events[this.#events - 1], events[this.#events]];
-      if (event !== undefined && (before === undefined || !joins(before, event))) this.#starts.push(this.#events);
+      if (event !== undefined && (before === undefined || !isSameBlock(before, event))) this.#starts.push(this.#events);
     }
     this.#keys.length = this.#tail;
     for (let group = this.#done; group < this.#starts.length; group++) {

@@ -1,6 +1,6 @@
 // The slider that shows the conversation at any event, and the coloured strip of event kinds above it.
-import { go } from "../route.ts";
-import { kindOf } from "./event-kinds.ts";
+import { navigate } from "../route.ts";
+import { KIND_LABELS, kindOf } from "./event-kinds.ts";
 import type { Log } from "./log.ts";
 import { Play } from "./play.tsx";
 
@@ -18,31 +18,31 @@ export function Scrubber({ log, at }: { log: Log; at: number | null }) {
       <input
         type="range"
         aria-label="Show the conversation at an event"
-        aria-valuetext={at === null ? `live, event ${last}` : `event ${shown} of ${last}, ${type}`}
+        aria-valuetext={at === null ? `Live, event ${last}` : `Event ${shown} of ${last}, ${type}`}
         min={first}
         max={Math.max(last, first)}
         value={shown}
         disabled={last <= first}
         onChange={({ target }) => {
           const seq = Number(target.value);
-          go({ at: seq >= last ? null : seq }, "replace");
+          navigate({ at: seq >= last ? null : seq }, "replace");
         }}
       />
       <p className="strip-legend" aria-hidden="true">
         {(["text", "tool", "human", "model"] as const).map((kind) => (
           <span key={kind} className={`legend-${kind}`}>
-            {kind}
+            {KIND_LABELS[kind]}
           </span>
         ))}
       </p>
       <div className="place">
         <Play log={log} at={at} />
         <span>
-          {at === null ? `${log.events.length} events` : `event ${shown} of ${last}`}
-          {!log.ready && ", reading…"}
+          {at === null ? `${log.events.length} events` : `Event ${shown} of ${last}`}
+          {!log.ready && ", loading"}
         </span>
-        <button type="button" className="live" aria-pressed={at === null} onClick={() => go({ at: null })}>
-          live
+        <button type="button" className="live" aria-pressed={at === null} onClick={() => navigate({ at: null })}>
+          Live
         </button>
       </div>
     </div>

@@ -1,10 +1,10 @@
 // Finds the part of the conversation that belongs to a step, and shows it. The focus stays: arrow keys go on in the trace.
-import { show } from "../conversation/jump.ts";
+import { revealElement } from "../conversation/jump.ts";
 
 export function showPlace(reply: string, call: string): void {
   const main = document.querySelector(".thread");
   const find = (name: string, value: string) =>
     value === "" ? null : main?.querySelector<HTMLElement>(`[data-${name}="${CSS.escape(value)}"]`);
   const found = find("call", call) ?? find("message", reply);
-  if (found) show(found, false);
+  if (found) revealElement(found, false);
 }

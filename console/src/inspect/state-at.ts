@@ -6,7 +6,7 @@ import { type Cursor, type Event, Folder, Msg, type MsgJson, snapshot } from "tu
 import { retry, useLog } from "./log.ts";
 
 /** A snapshot is kept after every so many events. */
-const EVERY = 1024;
+const SNAPSHOT_INTERVAL = 1024;
 
 interface Point {
   /** A finished message never changes and is shared; an open one is copied. */
@@ -14,7 +14,7 @@ interface Point {
   superseded: string[];
 }
 
-type Whose = Pick<AgentMessage, "agent_path" | "parent_tool_call_id">;
+type SubAgentOrigin = Pick<AgentMessage, "agent_path" | "parent_tool_call_id">;
 
 /** The conversation at a point, in the shape of `SessionState`. */
 export interface StateAt {
@@ -24,14 +24,14 @@ export interface StateAt {
 
 export class Replay {
   #folder = new Folder();
-  #whose = new Map<string, Whose>();
+  #origins = new Map<string, SubAgentOrigin>();
   /** How many events the folder has folded. */
   #seen = 0;
   #points: Point[] = [{ messages: [], superseded: [] }];
 
   constructor(
     readonly events: readonly Event[],
-    readonly every = EVERY,
+    readonly every = SNAPSHOT_INTERVAL,
   ) {}
 
   /** The state after the first `count` events. */
@@ -43,9 +43,9 @@ export class Replay {
     const messages: MsgJson[] = [];
     const agents: AgentMessage[] = [];
     for (const msg of history) {
-      const whose = this.#whose.get(msg.id);
-      if (whose === undefined) messages.push(snapshot(msg));
-      else agents.push({ message: snapshot(msg), ...whose });
+      const origin = this.#origins.get(msg.id);
+      if (origin === undefined) messages.push(snapshot(msg));
+      else agents.push({ message: snapshot(msg), ...origin });
     }
     return { messages, agents };
   }
@@ -59,9 +59,9 @@ export class Replay {
     if (
       reply_id !== undefined &&
       (parent_tool_call_id !== undefined || agent_path?.includes("/")) &&
-      !this.#whose.has(reply_id)
+      !this.#origins.has(reply_id)
     ) {
-      this.#whose.set(reply_id, { agent_path: agent_path ?? null, parent_tool_call_id: parent_tool_call_id ?? null });
+      this.#origins.set(reply_id, { agent_path: agent_path ?? null, parent_tool_call_id: parent_tool_call_id ?? null });
     }
     if (this.#seen % this.every === 0 && this.#seen / this.every === this.#points.length)
       this.#points.push(this.#point());
@@ -104,16 +104,16 @@ export function useStateAt(session: string, at: number): PastState {
     state: StateAt | null;
   } | null>(null);
   const last = log.ready ? log.last : null;
-  const again = () => retry(session, log);
-  if (log.last < at) return { state: null, last, error: log.error, retry: again };
-  let mine = kept.current;
-  if (mine?.log !== log || mine.generation !== log.generation) {
-    kept.current = mine = { log, generation: log.generation, replay: new Replay(log.events), count: -1, state: null };
+  const retryLog = () => retry(session, log);
+  if (log.last < at) return { state: null, last, error: log.error, retry: retryLog };
+  let cached = kept.current;
+  if (cached?.log !== log || cached.generation !== log.generation) {
+    kept.current = cached = { log, generation: log.generation, replay: new Replay(log.events), count: -1, state: null };
   }
   const count = log.indexOf(at) + 1;
-  if (mine.state === null || mine.count !== count) {
-    mine.count = count;
-    mine.state = mine.replay.after(count);
+  if (cached.state === null || cached.count !== count) {
+    cached.count = count;
+    cached.state = cached.replay.after(count);
   }
-  return { state: mine.state, last, error: null, retry: again };
+  return { state: cached.state, last, error: null, retry: retryLog };
 }

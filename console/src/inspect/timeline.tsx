@@ -2,12 +2,12 @@
 // conversation to any of them.
 import { type KeyboardEvent, memo, useCallback, useMemo, useReducer, useState } from "react";
 import { useKeys } from "../keys.ts";
-import { go } from "../route.ts";
+import { navigate } from "../route.ts";
 import { type Selection, useSelection } from "../selection.ts";
-import { duration, exact } from "../time.ts";
-import { ABOUT, detail, KINDS, type Kind, kindOf } from "./event-kinds.ts";
+import { duration, exactTime } from "../time.ts";
+import { ABOUT, KIND_LABELS, KINDS, type Kind, kindOf, summarizeEvents } from "./event-kinds.ts";
 import { Json } from "./json.tsx";
-import { List, rowAttributes, step } from "./list.tsx";
+import { List, rowAttributes, rowsToMove } from "./list.tsx";
 import type { Log } from "./log.ts";
 import { type Row, Rows } from "./rows.ts";
 import { Scrubber } from "./scrubber.tsx";
@@ -18,8 +18,8 @@ const PAGE = 20;
 export function Timeline({ log, at }: { log: Log; at: number | null }) {
   const [filter, setFilter] = useState<Kind | null>(null);
   const [, render] = useReducer((count: number) => count + 1, 0);
-  const made = useMemo(() => new Rows(log, filter), [log, filter]);
-  const rows = made.sync();
+  const grouped = useMemo(() => new Rows(log, filter), [log, filter]);
+  const rows = grouped.sync();
 
   const event = at === null ? -1 : log.indexOf(at);
   const nearest = at === null ? rows.length : rows.find(event);
@@ -27,16 +27,16 @@ export function Timeline({ log, at }: { log: Log; at: number | null }) {
   const selected = at === null && selection !== null ? rows.find(log.indexOf(selection.from)) : -1;
   const chosen = at === null ? selected : shows(rows.at(nearest), event) ? nearest : -1;
 
-  const choose = useCallback((to: number) => go({ at: log.seqs[to - 1] ?? null }, "replace"), [log]);
+  const choose = useCallback((to: number) => navigate({ at: log.seqs[to - 1] ?? null }, "replace"), [log]);
   const toggle = useCallback(
     (from: number) => {
-      made.toggle(from);
+      grouped.toggle(from);
       render();
     },
-    [made],
+    [grouped],
   );
   const onKey = ({ key }: { key: string }): boolean => {
-    const by = step(key, PAGE);
+    const by = rowsToMove(key, PAGE);
     const row = rows.at(chosen);
     if (by !== null) {
       let to = Math.min(Math.max(0, nearest + by), rows.length - 1);
@@ -83,10 +83,10 @@ export function Timeline({ log, at }: { log: Log; at: number | null }) {
             key={kind}
             type="button"
             aria-pressed={filter === kind}
-            title={kind === null ? "every event" : ABOUT[kind]}
+            title={kind === null ? "Every event" : ABOUT[kind]}
             onClick={() => setFilter(kind)}
           >
-            {kind ?? "all"}
+            {kind === null ? "All" : KIND_LABELS[kind]}
           </button>
         ))}
       </div>
@@ -124,16 +124,14 @@ function EmptyTimeline({ log, filter, all }: { log: Log; filter: Kind | null; al
   if (log.events.length > 0 && filter !== null) {
     return (
       <div className="nothing">
-        <p>
-          No <b>{filter}</b> events ({ABOUT[filter]}).
-        </p>
+        <p>No events of this kind: {ABOUT[filter]}.</p>
         <button type="button" onClick={all}>
           Show all
         </button>
       </div>
     );
   }
-  if (!log.ready) return <p className="nothing">Reading the log…</p>;
+  if (!log.ready) return <p className="nothing">Loading events</p>;
   return (
     <div className="nothing">
       <p>No events yet.</p>
@@ -172,7 +170,7 @@ const EventRow = memo(function EventRow({
   const group = !member && count > 1;
   const time = log.times[from] ?? 0;
   const [since, before] = [time - (log.turns[from] ?? time), time - (log.times[from - 1] ?? time)];
-  const said = detail(log.events, from, to);
+  const summary = summarizeEvents(log.events, from, to);
   const path = first.agent_path?.split("/") ?? [];
   const isOfSubAgent = first.parent_tool_call_id !== undefined || path.length > 1;
   return (
@@ -208,13 +206,13 @@ const EventRow = memo(function EventRow({
           </button>
         )}
       </span>
-      <span className="detail" role="gridcell" title={said}>
-        {said}
+      <span className="detail" role="gridcell" title={summary}>
+        {summary}
       </span>
       <span
         className="since"
         role="gridcell"
-        title={`${exact(first.created_at ?? "")} · ${duration(before)} after the previous event`}
+        title={`${exactTime(first.created_at ?? "")} · ${duration(before)} after the previous event`}
       >
         {since < 100_000 ? `+${since} ms` : `+${duration(since)}`}
       </span>

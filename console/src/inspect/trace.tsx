@@ -1,41 +1,42 @@
 // The trace: each reply with its model calls, tools and sub-agents as a tree, on one time axis per reply.
 import { type KeyboardEvent, memo, useEffect, useMemo, useRef } from "react";
 import { useAbout } from "../me.ts";
-import { count, money } from "../money.ts";
-import { go } from "../route.ts";
+import { count, formatMoney } from "../money.ts";
+import { navigate } from "../route.ts";
 import { type Selection, select, useSelection } from "../selection.ts";
-import { duration, exact, useNow } from "../time.ts";
+import { sentence } from "../sentence.ts";
+import { duration, exactTime, useNow } from "../time.ts";
 import { Shape, type Tone } from "../ui/state.tsx";
-import { List, rowAttributes, step } from "./list.tsx";
+import { List, rowAttributes, rowsToMove } from "./list.tsx";
 import type { Log } from "./log.ts";
 import { type Line, lines, type Reply, ReplyTimes } from "./reply-times.ts";
 import { showPlace } from "./show-place.ts";
 
 const WORDS: Record<Line["doing"], string> = {
-  reply: "reply",
-  model: "model",
-  tool: "tool",
-  wait: "waiting",
-  agent: "sub-agent",
+  reply: "Reply",
+  model: "Model call",
+  tool: "Tool",
+  wait: "Waiting",
+  agent: "Sub-agent",
 };
 
 /** The state of a step, in words, and its shape. */
 function stateOf({ state, to }: Line): { tone: Tone; word: string } {
-  if (to === null) return { tone: "run", word: "running" };
-  if (state === "error" || state === "failed") return { tone: "bad", word: "failed" };
+  if (to === null) return { tone: "run", word: "Running" };
+  if (state === "error" || state === "failed") return { tone: "bad", word: "Failed" };
   if (["denied", "expired", "interrupted", "stopped"].includes(state))
-    return { tone: "bad", word: state === "interrupted" ? "stopped" : state };
-  return { tone: "ok", word: state === "allowed" ? "allowed" : "done" };
+    return { tone: "bad", word: state === "interrupted" ? "Stopped" : sentence(state) };
+  return { tone: "ok", word: state === "allowed" ? "Allowed" : "Done" };
 }
 
 export function Trace({ log, at }: { log: Log; at: number | null }) {
-  const made = useMemo(() => new ReplyTimes(log), [log]);
-  const { replies } = made.sync();
+  const times = useMemo(() => new ReplyTimes(log), [log]);
+  const { replies } = times.sync();
   const { currency } = useAbout();
   const isRunning = replies.some(({ to }) => to === null);
   const now = Math.max(useNow(isRunning ? 1000 : null), log.times.at(-1) ?? 0);
-  const kept = useMemo(() => new Map<string, { version: string; lines: Line[] }>(), [made]);
-  const all = useMemo(() => rowsOf(replies, kept), [replies, kept, log.version]);
+  const cache = useMemo(() => new Map<string, { version: string; lines: Line[] }>(), [times]);
+  const all = useMemo(() => rowsOf(replies, cache), [replies, cache, log.version]);
   const selection = useSelection();
   const chosen = at === null ? indexOf(all, selection) : all.findLastIndex(({ seq }) => seq <= at);
   const line = all[chosen];
@@ -49,23 +50,31 @@ export function Trace({ log, at }: { log: Log; at: number | null }) {
   const choose = (index: number) => {
     const to = all[Math.min(Math.max(0, index), all.length - 1)];
     if (to === undefined) return;
-    if (at !== null) go({ at: null }, "replace");
+    if (at !== null) navigate({ at: null }, "replace");
     select({ from: to.seq, to: to.last, reply: to.reply, call: to.call, by: "trace" });
   };
   if (all.length === 0)
     return (
       <div className="nothing">
-        <p>{log.ready ? "No reply yet." : "Reading the log…"}</p>
+        <p>{log.ready ? "No reply yet." : "Loading events"}</p>
         {log.ready && <p>After the first message this shows model calls, tools and sub-agents as they run.</p>}
       </div>
     );
   return (
     <div className="trace">
       <p className="legend" aria-hidden="true">
-        <span className="doing-model">model</span>
-        <span className="doing-tool">tool</span>
-        <span className="doing-wait">waiting</span>
-        <span className="doing-agent">sub-agent</span>
+        <span className="doing-model">Model</span>
+        <span className="doing-tool">Tool</span>
+        <span className="doing-wait">Waiting</span>
+        <span className="doing-agent">Sub-agent</span>
+        <span className="first-token">First token</span>
+      </p>
+      <p className="trace-head" aria-hidden="true">
+        <span>Step</span>
+        <span className="trace-start">Start</span>
+        <span className="trace-took">Duration</span>
+        <span className="trace-tokens">Tokens</span>
+        <span className="trace-cost">Cost</span>
       </p>
       <List
         label="Trace"
@@ -91,7 +100,7 @@ export function Trace({ log, at }: { log: Log; at: number | null }) {
           );
         }}
         onKeyDown={(event: KeyboardEvent) => {
-          const by = step(event.key, 20);
+          const by = rowsToMove(event.key, 20);
           if (by === null || event.ctrlKey || event.metaKey || event.altKey) return;
           choose(Math.max(0, chosen) + by);
           event.preventDefault();
@@ -103,14 +112,14 @@ export function Trace({ log, at }: { log: Log; at: number | null }) {
 }
 
 /** The rows of all replies; those of a reply that has ended are made once. */
-function rowsOf(replies: readonly Reply[], kept: Map<string, { version: string; lines: Line[] }>): Line[] {
+function rowsOf(replies: readonly Reply[], cache: Map<string, { version: string; lines: Line[] }>): Line[] {
   return replies.flatMap((reply) => {
     const version = reply.to === null ? `${reply.last} ${Math.random()}` : String(reply.last);
-    const known = kept.get(reply.id);
+    const known = cache.get(reply.id);
     if (known?.version === version) return known.lines;
-    const made = lines(reply);
-    kept.set(reply.id, { version, lines: made });
-    return made;
+    const rows = lines(reply);
+    cache.set(reply.id, { version, lines: rows });
+    return rows;
   });
 }
 
@@ -148,7 +157,7 @@ const TraceRow = memo(function TraceRow({ index, line, now, currency, isChosen, 
       <span className="trace-name" role="gridcell" style={{ paddingLeft: `${depth * 12}px` }}>
         <Shape tone={tone} />
         <span className="visually-hidden">{`${WORDS[doing]}, ${word}: `}</span>
-        <bdi title={label}>{doing === "wait" ? `waiting: ${label}` : label}</bdi>
+        <bdi title={label}>{doing === "wait" ? `Waiting: ${label}` : label}</bdi>
       </span>
       <span className="trace-bar" role="gridcell">
         <svg width="100%" height="12" aria-hidden="true" focusable="false">
@@ -165,7 +174,7 @@ const TraceRow = memo(function TraceRow({ index, line, now, currency, isChosen, 
           )}
         </svg>
       </span>
-      <span className="num trace-start" role="gridcell" title={exact(new Date(from).toISOString())}>
+      <span className="num trace-start" role="gridcell" title={exactTime(new Date(from).toISOString())}>
         +{duration(from - root.from)}
       </span>
       <span className="num trace-took" role="gridcell">
@@ -175,7 +184,7 @@ const TraceRow = memo(function TraceRow({ index, line, now, currency, isChosen, 
         {input + output > 0 ? count(input + output) : ""}
       </span>
       <span className="num trace-cost" role="gridcell">
-        {cost === null ? "" : money(cost, currency)}
+        {cost === null ? "" : formatMoney(cost, currency)}
       </span>
     </div>
   );
@@ -185,13 +194,13 @@ function Details({ line, now, currency }: { line: Line; now: number; currency: s
   const { doing, label, from, to, seq, last, firstToken, input, output, cost } = line;
   const { word } = stateOf(line);
   const facts: [string, string][] = [
-    ["state", word],
-    ["start", exact(new Date(from).toISOString())],
-    ["duration", to === null ? `${duration(now - from)} so far` : duration(to - from)],
-    ...(firstToken === null ? [] : ([["first token after", duration(firstToken - from)]] as [string, string][])),
-    ...(input + output === 0 ? [] : ([["tokens", `${count(input)} in, ${count(output)} out`]] as [string, string][])),
-    ...(cost === null ? [] : ([["cost", money(cost, currency)]] as [string, string][])),
-    ["events", seq === last ? String(seq) : `${seq} to ${last}`],
+    ["State", word],
+    ["Start", exactTime(new Date(from).toISOString())],
+    ["Duration", to === null ? `${duration(now - from)} so far` : duration(to - from)],
+    ...(firstToken === null ? [] : ([["First token after", duration(firstToken - from)]] as [string, string][])),
+    ...(input + output === 0 ? [] : ([["Tokens", `${count(input)} in, ${count(output)} out`]] as [string, string][])),
+    ...(cost === null ? [] : ([["Cost", formatMoney(cost, currency)]] as [string, string][])),
+    ["Events", seq === last ? String(seq) : `${seq} to ${last}`],
   ];
   return (
     <section className="trace-details" aria-label="Selected step">
@@ -207,11 +216,11 @@ function Details({ line, now, currency }: { line: Line; now: number; currency: s
         ))}
       </dl>
       <div className="actions">
-        <button type="button" className="button small" onClick={() => go({ pane: "timeline" }, "replace")}>
+        <button type="button" className="button small" onClick={() => navigate({ pane: "timeline" }, "replace")}>
           Show its events
         </button>
-        <button type="button" className="button small" onClick={() => go({ at: last }, "replace")}>
-          Show the conversation at its end
+        <button type="button" className="button small" onClick={() => navigate({ at: last }, "replace")}>
+          Show the conversation after it
         </button>
       </div>
     </section>

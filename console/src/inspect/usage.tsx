@@ -2,22 +2,23 @@
 import { useMemo, useState } from "react";
 import type { Usage as Tokens } from "turnwire/message";
 import { explain } from "../client.ts";
+import { finishLabel } from "../conversation/content-items.ts";
 import { useAbout } from "../me.ts";
-import { count, money } from "../money.ts";
-import { go } from "../route.ts";
+import { count, formatMoney } from "../money.ts";
+import { navigate } from "../route.ts";
 import { select } from "../selection.ts";
-import { ago, duration, exact, useNow } from "../time.ts";
+import { duration, exactTime, since, useNow } from "../time.ts";
 import { Bars, SplitBar } from "./chart.tsx";
 import type { Log } from "./log.ts";
-import { costOf, flatten, type Reply, ReplyTimes, split, tokens } from "./reply-times.ts";
+import { costOf, flatten, type Reply, ReplyTimes, splitTime, tokens } from "./reply-times.ts";
 
 /** How many replies are shown at first, and added by each click. */
-const SOME = 20;
+const PAGE = 20;
 
 export function UsagePane({ log, at }: { log: Log; at: number | null }) {
-  const made = useMemo(() => new ReplyTimes(log), [log]);
-  const { replies, calls } = made.sync();
-  const [most, setMost] = useState(SOME);
+  const times = useMemo(() => new ReplyTimes(log), [log]);
+  const { replies, calls } = times.sync();
+  const [most, setMost] = useState(PAGE);
   const { currency } = useAbout();
   const running = replies.some(({ to }) => to === null);
   const now = Math.max(useNow(running ? 1000 : 30_000), log.times.at(-1) ?? 0);
@@ -28,7 +29,7 @@ export function UsagePane({ log, at }: { log: Log; at: number | null }) {
   if (replies.length === 0) {
     return (
       <div className="nothing">
-        <p>{log.ready ? "No reply yet." : "Reading the log…"}</p>
+        <p>{log.ready ? "No reply yet." : "Loading events"}</p>
         {log.ready && <p>After the first reply this shows its tokens, and the time of model, tools and waiting.</p>}
       </div>
     );
@@ -46,21 +47,23 @@ export function UsagePane({ log, at }: { log: Log; at: number | null }) {
     <div className="usage">
       <dl className="sums">
         <Sum
-          name="tokens in"
+          name="Tokens in"
           value={count(all.input_tokens)}
           more={all.cache_input_tokens > 0 ? `${count(all.cache_input_tokens)} cached` : undefined}
         />
-        <Sum name="tokens out" value={count(all.output_tokens)} />
-        <Sum name="model calls" value={count(calls.length)} />
-        <Sum name="replies" value={count(replies.length)} />
-        {cost !== null && <Sum name="cost" value={money(cost, currency)} more="as charged when each call ended" />}
+        <Sum name="Tokens out" value={count(all.output_tokens)} />
+        <Sum name="Model calls" value={count(calls.length)} />
+        <Sum name="Replies" value={count(replies.length)} />
+        {cost !== null && (
+          <Sum name="Cost" value={formatMoney(cost, currency)} more="As charged when each call ended" />
+        )}
       </dl>
-      <Bars calls={calls} choose={(seq) => go({ at: seq }, "replace")} />
+      <Bars calls={calls} choose={(seq) => navigate({ at: seq }, "replace")} />
       <h2>Where the time went</h2>
       <p className="legend" aria-hidden="true">
-        <span className="doing-model">model</span>
-        <span className="doing-tool">tools</span>
-        <span className="doing-wait">waiting</span>
+        <span className="doing-model">Model</span>
+        <span className="doing-tool">Tools</span>
+        <span className="doing-wait">Waiting</span>
       </p>
       <ol className="replies">
         {latest.map((reply) => (
@@ -68,8 +71,8 @@ export function UsagePane({ log, at }: { log: Log; at: number | null }) {
         ))}
       </ol>
       {replies.length > most && (
-        <button type="button" onClick={() => setMost(most + SOME)}>
-          {replies.length - most} earlier
+        <button type="button" onClick={() => setMost(most + PAGE)}>
+          Show {Math.min(PAGE, replies.length - most)} earlier
         </button>
       )}
     </div>
@@ -96,9 +99,9 @@ function ReplyItem({
   currency: string;
   isChosen: boolean;
 }) {
-  const took = (reply.to ?? now) - reply.from;
+  const elapsed = (reply.to ?? now) - reply.from;
   const sum = tokens(reply);
-  const parts = split(reply, now);
+  const parts = splitTime(reply, now);
   const cost = costOf(reply);
   return (
     <li>
@@ -109,17 +112,17 @@ function ReplyItem({
         title="Show its steps in the trace"
         onClick={() => {
           select({ from: reply.seq, to: reply.last, reply: reply.id, call: "", by: "timeline" });
-          go({ pane: "trace" }, "replace");
+          navigate({ pane: "trace" }, "replace");
         }}
       >
-        <b>{reply.name || "reply"}</b>
-        <time title={exact(new Date(reply.from).toISOString())}>{ago(reply.from, now)}</time>
-        <span>{reply.to === null ? `${duration(took)} so far` : duration(took)}</span>
+        <b>{reply.name || "Reply"}</b>
+        <time title={exactTime(new Date(reply.from).toISOString())}>{since(reply.from, now)}</time>
+        <span>{reply.to === null ? `${duration(elapsed)} so far` : duration(elapsed)}</span>
         <span>
           {count(sum.input_tokens)} in, {count(sum.output_tokens)} out
         </span>
-        {cost !== null && <span>{money(cost, currency)}</span>}
-        {!["", "completed"].includes(reply.reason) && <span className="reason">{reply.reason}</span>}
+        {cost !== null && <span>{formatMoney(cost, currency)}</span>}
+        {!["", "completed"].includes(reply.reason) && <span className="reason">{finishLabel(reply.reason)}</span>}
       </button>
       <SplitBar parts={parts} />
     </li>

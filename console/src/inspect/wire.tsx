@@ -1,12 +1,12 @@
 // The wire pane: the same events as a client of another protocol receives them.
 import { type KeyboardEvent, useState } from "react";
 import { BASE, explain, useToken } from "../client.ts";
-import { go } from "../route.ts";
+import { navigate } from "../route.ts";
 import { Copy } from "../ui/copy.tsx";
 import { curl, type Snippet, type Where, WIRES, type Wire } from "./client-snippets.ts";
 import { type Frame, nameOf, useFrames } from "./frames.ts";
 import { Json } from "./json.tsx";
-import { List, rowAttributes, step } from "./list.tsx";
+import { List, rowAttributes, rowsToMove } from "./list.tsx";
 import type { Log } from "./log.ts";
 
 const KEY = "turnwire.wire";
@@ -14,7 +14,7 @@ const KEY = "turnwire.wire";
 const MANY = 20;
 
 export function WirePane({ session, log, at }: { session: string; log: Log; at: number | null }) {
-  const [name, setName] = useState(() => kept() ?? "ag-ui");
+  const [name, setName] = useState(() => storedWire() ?? "ag-ui");
   const [raw, setRaw] = useState(false);
   const wire = WIRES.find((wire) => wire.name === name) ?? WIRES[0];
   if (wire === undefined) return null;
@@ -39,8 +39,8 @@ export function WirePane({ session, log, at }: { session: string; log: Log; at: 
             ))}
           </select>
         </label>
-        <label title="Late clients receive neighbouring deltas merged; raw=true sends each delta">
-          <input type="checkbox" checked={raw} onChange={({ target }) => setRaw(target.checked)} /> each delta
+        <label title="A client that connects late receives neighbouring deltas merged. With raw=true it receives each delta.">
+          <input type="checkbox" checked={raw} onChange={({ target }) => setRaw(target.checked)} /> Each delta
         </label>
       </div>
       <Snippets session={session} agent={log.info?.agent ?? "demo"} wire={wire} />
@@ -50,7 +50,7 @@ export function WirePane({ session, log, at }: { session: string; log: Log; at: 
 }
 
 /** The last choice; null if the browser stores nothing. */
-function kept(): string | null {
+function storedWire(): string | null {
   try {
     return localStorage.getItem(KEY);
   } catch {
@@ -108,14 +108,14 @@ function Frames({
   if (list.length === 0) {
     return (
       <p className="nothing">
-        {live && log.ready ? `No events on ${wire} yet. Send a message to see its reply here.` : "Opening the stream…"}
+        {live && log.ready ? `No events yet. Send a message to see its reply as ${wire}.` : "Connecting"}
       </p>
     );
   }
   const nearest = at === null ? list.length : steps.find(at);
   const chosen = at === null ? -1 : nearest;
   const found = list[chosen];
-  const choose = (index: number) => go({ at: list[index]?.seq || log.last }, "replace");
+  const choose = (index: number) => navigate({ at: list[index]?.seq || log.last }, "replace");
   const row = (index: number, chosen: boolean) => {
     const step = list[index];
     if (step === undefined) return null;
@@ -142,7 +142,7 @@ function Frames({
     );
   };
   const onKeyDown = (event: KeyboardEvent) => {
-    const by = step(event.key, 20);
+    const by = rowsToMove(event.key, 20);
     if (by === null || event.ctrlKey || event.metaKey || event.altKey) return;
     choose(Math.min(Math.max(0, nearest + by), list.length - 1));
     event.preventDefault();
@@ -177,14 +177,16 @@ function Pair({ log, from, to, frames, wire }: { log: Log; from: number; to: num
         label={events.length > MANY ? `${span}, the first ${MANY}` : span}
       />
       <Json
-        value={frames.map(({ event, data }) => (event === "" ? "" : `event: ${event}\n`) + laid(data)).join("\n\n")}
+        value={frames
+          .map(({ event, data }) => (event === "" ? "" : `event: ${event}\n`) + formatJson(data))
+          .join("\n\n")}
         label={`On ${wire}`}
       />
     </div>
   );
 }
 
-function laid(data: string): string {
+function formatJson(data: string): string {
   try {
     return JSON.stringify(JSON.parse(data), null, 2);
   } catch {

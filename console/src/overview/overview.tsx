@@ -4,12 +4,12 @@ import type { Agent, SessionInfo } from "turnwire";
 import { client } from "../client.ts";
 import { visibleName } from "../conversation/json.ts";
 import { useAbout } from "../me.ts";
-import { count, money } from "../money.ts";
+import { count, formatMoney } from "../money.ts";
 import { setPageTitle } from "../page-title.ts";
-import { format } from "../route.ts";
+import { formatRoute } from "../route.ts";
 import { BackToList } from "../sessions/back-to-list.tsx";
 import { useSessions } from "../sessions/store.ts";
-import { ago, duration, exact, useNow } from "../time.ts";
+import { duration, exactTime, since, useNow } from "../time.ts";
 import { Problem, Shape } from "../ui/state.tsx";
 import { byDay, type Day } from "./by-day.ts";
 import "./overview.css";
@@ -92,11 +92,11 @@ export function Overview() {
           <h2 id="waits">
             <Shape tone="wait" /> Waiting ({waiting.length})
           </h2>
-          {waiting.length === 0 && <p className="dim">Nothing waits.</p>}
+          {waiting.length === 0 && <p className="dim">Nothing is waiting.</p>}
           <ul>
             {waiting.map((one) => (
               <li key={`${one.session_id} ${one.reply_id}`}>
-                <a href={format({ session: one.session_id, at: null, pane: null })}>
+                <a href={formatRoute({ session: one.session_id, at: null, pane: null })}>
                   <bdi>{one.title || "Untitled"}</bdi>
                 </a>
                 <span className="dim">
@@ -106,7 +106,7 @@ export function Overview() {
                       .join(", ")}
                   </bdi>
                   {one.confirm.length > 0 ? " waits for a person, " : " waits for a client, "}
-                  <time dateTime={one.since} title={exact(one.since)}>
+                  <time dateTime={one.since} title={exactTime(one.since)}>
                     {duration(Math.max(0, now - Date.parse(one.since)))}
                   </time>
                 </span>
@@ -114,7 +114,7 @@ export function Overview() {
             ))}
           </ul>
         </section>
-        <Sessions title="Running" tone="run" list={running} now={now} none="Nothing runs." />
+        <Sessions title="Running" tone="run" list={running} now={now} none="No reply is running." />
         <Sessions title={`Failed in the last ${HOURS} hours`} tone="bad" list={failed} now={now} none="No failures." />
         <section aria-labelledby="agents">
           <h2 id="agents">Agents</h2>
@@ -136,7 +136,7 @@ export function Overview() {
                     </th>
                     <td>{count(usage?.input_tokens ?? 0)}</td>
                     <td>{count(usage?.output_tokens ?? 0)}</td>
-                    <td>{cost === undefined ? "–" : money(cost, currency)}</td>
+                    <td>{cost === undefined ? "–" : formatMoney(cost, currency)}</td>
                   </tr>
                 ))}
               </tbody>
@@ -178,13 +178,13 @@ function Sessions({
       <ul>
         {list.slice(0, 50).map(({ id, title, agent, updated_at }) => (
           <li key={id}>
-            <a href={format({ session: id, at: null, pane: null })}>
+            <a href={formatRoute({ session: id, at: null, pane: null })}>
               <bdi>{title || "Untitled"}</bdi>
             </a>
             <span className="dim">
               <bdi>{agent}</bdi>,{" "}
-              <time dateTime={updated_at} title={exact(updated_at)}>
-                {ago(updated_at, now)}
+              <time dateTime={updated_at} title={exactTime(updated_at)}>
+                {since(updated_at, now)}
               </time>
             </span>
           </li>
@@ -202,7 +202,7 @@ function Days({ days, currency }: { days: Map<string, Day[]>; currency: string }
       {[...days].map(([agent, list]) => {
         const sum = list.reduce((sum, { tokens }) => sum + tokens, 0);
         const cost = list.reduce<number | null>((sum, { cost }) => (cost === null ? sum : (sum ?? 0) + cost), null);
-        const text = `${count(sum)} tokens${cost === null ? "" : `, ${money(cost, currency)}`} in ${list.length} days`;
+        const text = `${count(sum)} tokens${cost === null ? "" : `, ${formatMoney(cost, currency)}`} in ${list.length} days`;
         return (
           <figure key={agent}>
             <figcaption>
@@ -211,7 +211,7 @@ function Days({ days, currency }: { days: Map<string, Day[]>; currency: string }
             <svg role="img" aria-label={`${agent}: ${text}`} width="100%" height="48">
               {list.map(({ day, tokens, cost }, at) => (
                 <g key={day}>
-                  <title>{`${day}: ${count(tokens)} tokens${cost === null ? "" : `, ${money(cost, currency)}`}`}</title>
+                  <title>{`${day}: ${count(tokens)} tokens${cost === null ? "" : `, ${formatMoney(cost, currency)}`}`}</title>
                   <rect
                     className="bar-touch"
                     x={`${(at * 100) / list.length}%`}

@@ -4,12 +4,12 @@ import type { SessionInfo } from "turnwire";
 import { client } from "../client.ts";
 import { lazyComponent } from "../lazy.tsx";
 import { useCan } from "../me.ts";
-import { format, go, type Route, useRoute } from "../route.ts";
+import { formatRoute, navigate, type Route, useRoute } from "../route.ts";
 import { Dialog } from "../ui/dialog.tsx";
 import type { Entry } from "../ui/menu.tsx";
 import { Problem } from "../ui/state.tsx";
 import { forkOf } from "./fork.ts";
-import { forget, refreshSessions } from "./store.ts";
+import { refreshSessions, removeFromList } from "./store.ts";
 
 export const CompareSessions = lazyComponent(() =>
   import("../conversation/compare.tsx").then(({ CompareSessions }) => CompareSessions),
@@ -19,7 +19,7 @@ const FORMATS = { md: "Markdown", html: "HTML", ndjson: "events (NDJSON)" } as c
 
 /** Copies a link to a conversation, or to what is shown of it. */
 async function copyLink(to: Route): Promise<void> {
-  const hash = format(to);
+  const hash = formatRoute(to);
   await navigator.clipboard.writeText(`${window.location.href.split("#")[0]}${hash}`);
 }
 
@@ -39,7 +39,7 @@ export function useSessionActions(
     const from = session === selected && at !== null ? { at } : {};
     const made = await client.session(session).fork({ ...from, title: `${name} (fork)` });
     refreshSessions();
-    go({ session: made.id, at: null });
+    navigate({ session: made.id, at: null });
   };
   const canChat = useCan("chat");
   const change: Entry[] = [
@@ -145,8 +145,8 @@ function Delete({ session, name, onClose }: { session: string; name: string; onC
   const remove = async () => {
     await client.session(session).delete();
     onClose();
-    if (selected === session) go({ session: null, at: null, pane: null });
-    forget(session);
+    if (selected === session) navigate({ session: null, at: null, pane: null });
+    removeFromList(session);
     refreshSessions();
   };
   return (

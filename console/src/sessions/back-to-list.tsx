@@ -4,7 +4,7 @@ import { visibleName } from "../conversation/json.ts";
 import { reviewCall } from "../conversation/review.ts";
 import { useEscape } from "../escape.ts";
 import { useCan } from "../me.ts";
-import { go, useRoute } from "../route.ts";
+import { navigate, useRoute } from "../route.ts";
 import { Icon } from "../ui/icon.tsx";
 import { useSessions } from "./store.ts";
 
@@ -55,7 +55,7 @@ export function BackToList({ leave }: { leave?: () => void }) {
       onClick={() => {
         if (!window.matchMedia("(max-width: 899px)").matches) setOpen(!isOpen);
         else if (leave) leave();
-        else go({ session: null, at: null, pane: null });
+        else navigate({ session: null, at: null, pane: null });
       }}
     >
       <Icon name="back" />

@@ -1,10 +1,10 @@
 // Deleting with a way back: conversations leave the list at once and are deleted a few seconds later, unless somebody undoes it.
 import { useSyncExternalStore } from "react";
 import { BASE, client, token } from "../client.ts";
-import { forget, refreshSessions } from "./store.ts";
+import { refreshSessions, removeFromList } from "./store.ts";
 
 /** How long it can be undone, in milliseconds. */
-export const UNDO = 8000;
+export const UNDO_TIME = 8000;
 
 export interface Deletion {
   /** Not in the list any more: what can still be undone, and what is being deleted. */
@@ -19,7 +19,7 @@ let state: Deletion = { hidden: NONE, undoable: NONE, error: null };
 let timer: ReturnType<typeof setTimeout> | undefined;
 const listeners = new Set<() => void>();
 
-function set(change: Partial<Deletion>): void {
+function setState(change: Partial<Deletion>): void {
   state = { ...state, ...change };
   for (const listener of [...listeners]) listener();
 }
@@ -30,25 +30,25 @@ const without = (some: ReadonlySet<string>, others: ReadonlySet<string>) =>
 /** Hides conversations, and deletes them when nobody undoes it. */
 export function deleteLater(ids: readonly string[]): void {
   clearTimeout(timer);
-  set({ hidden: new Set([...state.hidden, ...ids]), undoable: new Set([...state.undoable, ...ids]), error: null });
-  timer = setTimeout(() => void deleteNow(), UNDO);
+  setState({ hidden: new Set([...state.hidden, ...ids]), undoable: new Set([...state.undoable, ...ids]), error: null });
+  timer = setTimeout(() => void deleteNow(), UNDO_TIME);
 }
 
 /** Keeps what is not being deleted yet. */
 export function undoDeletion(): void {
   clearTimeout(timer);
-  set({ hidden: without(state.hidden, state.undoable), undoable: NONE });
+  setState({ hidden: without(state.hidden, state.undoable), undoable: NONE });
 }
 
 export function dismissError(): void {
-  set({ error: null });
+  setState({ error: null });
 }
 
 async function deleteNow(): Promise<void> {
   clearTimeout(timer);
   const ids = state.undoable;
   if (ids.size === 0) return;
-  set({ undoable: NONE });
+  setState({ undoable: NONE });
   let error: unknown = null;
   await Promise.all(
     [...ids].map((id) =>
@@ -56,14 +56,14 @@ async function deleteNow(): Promise<void> {
         .session(id)
         .delete()
         .then(
-          () => forget(id),
+          () => removeFromList(id),
           (why: unknown) => {
             if ((why as { status?: number }).status !== 404) error = why;
           },
         ),
     ),
   );
-  set({ hidden: without(state.hidden, ids), ...(error !== null && { error }) });
+  setState({ hidden: without(state.hidden, ids), ...(error !== null && { error }) });
   refreshSessions();
 }
 
@@ -77,7 +77,7 @@ function deleteOnClose(): void {
       headers,
       keepalive: true,
     }).catch(() => {});
-  set({ undoable: NONE });
+  setState({ undoable: NONE });
 }
 
 // A page that closes does not change its mind.

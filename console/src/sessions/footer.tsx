@@ -39,7 +39,13 @@ export function Footer() {
       >
         <Icon name={THEMES[theme]} />
       </button>
-      <button type="button" className="icon-button" aria-label="Keys" title="Keys (?)" onClick={showKeys}>
+      <button
+        type="button"
+        className="icon-button"
+        aria-label="Keyboard shortcuts"
+        title="Keyboard shortcuts (?)"
+        onClick={showKeys}
+      >
         <Icon name="keys" />
       </button>
     </div>

@@ -2,7 +2,7 @@
 import { useRef, useState } from "react";
 import { useCan } from "../me.ts";
 import { canNotify, setNotifies, useNotifies } from "../notifications.ts";
-import { go } from "../route.ts";
+import { navigate } from "../route.ts";
 import { Dialog } from "../ui/dialog.tsx";
 import { Menu } from "../ui/menu.tsx";
 import { Problem } from "../ui/state.tsx";
@@ -17,7 +17,7 @@ export function More() {
     const { importLog } = await import("../share/export.ts");
     const id = await importLog(await file.text(), file.name.replace(/\.\w+$/, ""));
     refreshSessions();
-    go({ session: id, at: null });
+    navigate({ session: id, at: null });
   };
   return (
     <>
@@ -27,7 +27,7 @@ export function More() {
           {
             name: "Overview",
             icon: "trace",
-            run: () => go({ session: null, at: null, pane: null, page: "overview" }),
+            run: () => navigate({ session: null, at: null, pane: null, page: "overview" }),
           },
           ...(canPublish ? [{ name: "Import events", icon: "file" as const, run: () => picker.current?.click() }] : []),
           ...(canNotify()

@@ -12,7 +12,7 @@ export function PendingApprovals({ waiting }: { waiting: readonly PendingReply[]
   const asking = waiting.flatMap((one) => one.confirm.map((call) => ({ one, call })));
   const known = useRef<ReadonlySet<string> | null>(null);
   const canApprove = useCan("approve");
-  const title = canApprove ? "Waiting for you" : "Waiting for somebody who may decide";
+  const title = canApprove ? "Waiting for you" : "Waiting for someone who can approve";
   useEffect(() => {
     const fresh = asking.filter(({ call }) => known.current !== null && !known.current.has(call.id));
     known.current = new Set(asking.map(({ call }) => call.id));

@@ -6,7 +6,7 @@ const KEY = "turnwire.pins";
 const listeners = new Set<() => void>();
 let pins: ReadonlySet<string> | null = null;
 
-function all(): ReadonlySet<string> {
+function loadPins(): ReadonlySet<string> {
   if (pins === null) {
     try {
       pins = new Set(JSON.parse(read(KEY) ?? "[]") as string[]);
@@ -18,7 +18,7 @@ function all(): ReadonlySet<string> {
 }
 
 export function togglePin(id: string): void {
-  const next = new Set(all());
+  const next = new Set(loadPins());
   if (!next.delete(id)) next.add(id);
   pins = next;
   write(KEY, next.size === 0 ? null : JSON.stringify([...next].slice(-500)));
@@ -29,5 +29,5 @@ export function usePins(): ReadonlySet<string> {
   return useSyncExternalStore((changed) => {
     listeners.add(changed);
     return () => listeners.delete(changed);
-  }, all);
+  }, loadPins);
 }

@@ -4,11 +4,11 @@ import type { Outcome, SessionInfo } from "turnwire";
 import type { Compared } from "../conversation/compare.tsx";
 import { useKeys } from "../keys.ts";
 import { useAbout, useCan } from "../me.ts";
-import { count, money } from "../money.ts";
+import { count, formatMoney } from "../money.ts";
 import { setWaiting } from "../page-title.ts";
-import { format, go, useRoute } from "../route.ts";
+import { formatRoute, navigate, useRoute } from "../route.ts";
 import { read, write } from "../storage.ts";
-import { ago, exact, useNow } from "../time.ts";
+import { ago, exactTime, useNow } from "../time.ts";
 import { Icon } from "../ui/icon.tsx";
 import { LoadMore } from "../ui/load-more.tsx";
 import { Menu } from "../ui/menu.tsx";
@@ -72,7 +72,7 @@ export function Sessions({ selected, isMain, onNew }: Props) {
     <div className="sessions" role={isMain ? "main" : "complementary"} aria-label="Conversations">
       <div className="head">
         <h1 className="name">
-          <a href={format({ session: null, at: null, pane: null })}>Turnwire</a>
+          <a href={formatRoute({ session: null, at: null, pane: null })}>Turnwire</a>
         </h1>
         <span className="grow" />
         {onNew !== null && (
@@ -108,7 +108,7 @@ export function Sessions({ selected, isMain, onNew }: Props) {
               value={filter.status}
               onChange={({ target }) => change({ ...filter, status: target.value as Filter["status"] })}
             >
-              <option value="">All</option>
+              <option value="">All statuses</option>
               {STATUSES.map((status) => (
                 <option key={status} value={status}>
                   {status.charAt(0).toUpperCase() + status.slice(1)}
@@ -143,12 +143,12 @@ export function Sessions({ selected, isMain, onNew }: Props) {
                 className="button small bad"
                 disabled={marked.size === 0}
                 onClick={() => {
-                  if (selected !== null && marked.has(selected)) go({ session: null, at: null, pane: null });
+                  if (selected !== null && marked.has(selected)) navigate({ session: null, at: null, pane: null });
                   deleteLater([...marked]);
                   setMarked(null);
                 }}
               >
-                Delete {marked.size}
+                Delete{marked.size > 0 && ` ${marked.size}`}
               </button>
             )}
             <button
@@ -300,12 +300,12 @@ const Row = memo(function Row({ info, isSelected, now, query, isPinned, isMarked
         />
       )}
       <a
-        href={format({ pane, ...to })}
+        href={formatRoute({ pane, ...to })}
         aria-current={isSelected ? "page" : undefined}
         onClick={(event) => {
           if (event.metaKey || event.ctrlKey || event.shiftKey) return;
           event.preventDefault();
-          go(to);
+          navigate(to);
         }}
       >
         <Shape tone={tone} />
@@ -313,14 +313,14 @@ const Row = memo(function Row({ info, isSelected, now, query, isPinned, isMarked
           {isPinned && <Icon name="pin" size={12} />}
           {info.title || <span className="dim">Untitled · {info.id.slice(0, 8)}</span>}
         </span>
-        <time dateTime={at} title={exact(at)}>
+        <time dateTime={at} title={exactTime(at)}>
           {ago(at, now)}
         </time>
         <span className="row-about" data-tone={tone}>
           {word}
           {info.queued.length > 0 && ` · ${info.queued.length} queued`}
           {tokens > 0 && <span className="dim num"> · {count(tokens)} tokens</span>}
-          {info.cost !== undefined && <span className="dim num"> · {money(info.cost, currency)}</span>}
+          {info.cost !== undefined && <span className="dim num"> · {formatMoney(info.cost, currency)}</span>}
           <span className="dim"> · {info.agent}</span>
         </span>
         {hit !== null && (

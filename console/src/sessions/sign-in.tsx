@@ -20,8 +20,7 @@ export function SignIn({ error }: { error: Error | null }) {
       >
         <h1>Sign in</h1>
         <p className="dim">
-          This server asks for a token before it shows conversations. Its operator creates one with{" "}
-          <code>turnwire token new</code>.
+          This server requires a token. Its operator creates one with <code>turnwire token new</code>.
         </p>
         <div className="field">
           <label htmlFor={id}>Token</label>

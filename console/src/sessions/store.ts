@@ -67,14 +67,14 @@ async function refresh(): Promise<void> {
   }
   isStale = false;
   const stop = (running = new AbortController());
-  const asked = query;
+  const words = query;
   try {
     if (document.hidden && state.isLoaded) {
       const waiting = await impatientClient.approvals({ limit: 50 });
       if (!stop.signal.aborted) setState({ ...state, waiting, error: null, isLocked: false });
       return;
     }
-    const top = await list(asked, { limit, signal: stop.signal });
+    const top = await list(words, { limit, signal: stop.signal });
     if (stop.signal.aborted) return;
     isPaged &&= top.next_cursor !== null;
     if (!isPaged) cursor = top.next_cursor;
@@ -83,7 +83,7 @@ async function refresh(): Promise<void> {
       ...state,
       sessions: isPaged ? [...above, ...sessionsBelow(above, state.sessions)] : above,
       hasMore: cursor !== null,
-      query: asked,
+      query: words,
       isLoaded: true,
     });
     // A search does not wait for the pending calls.
@@ -160,9 +160,9 @@ export async function showMore(): Promise<void> {
     return refresh();
   }
   if (cursor === null) return;
-  const asked = query;
-  const { sessions, next_cursor } = await list(asked, { limit: PAGE, cursor });
-  if (asked !== query) return;
+  const words = query;
+  const { sessions, next_cursor } = await list(words, { limit: PAGE, cursor });
+  if (words !== query) return;
   isPaged = true;
   cursor = next_cursor;
   const ids = new Set(state.sessions.map(({ id }) => id));
@@ -174,7 +174,7 @@ export async function showMore(): Promise<void> {
 }
 
 /** Removes a session that was deleted here from the list at once. */
-export function forget(id: string): void {
+export function removeFromList(id: string): void {
   setState({ ...state, sessions: state.sessions.filter((info) => info.id !== id) });
 }
 

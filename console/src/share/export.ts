@@ -8,7 +8,7 @@ import { clock, dayOf } from "../time.ts";
 export type Format = "md" | "html" | "ndjson";
 
 /** Saves a text as a file. */
-export function save(text: string, type: string, name: string): void {
+export function saveFile(text: string, type: string, name: string): void {
   const url = URL.createObjectURL(new Blob([text], { type }));
   const link = document.createElement("a");
   link.href = url;
@@ -40,7 +40,7 @@ async function messages(session: string): Promise<MsgJson[]> {
   return all;
 }
 
-const who = ({ role, name }: MsgJson): string =>
+const authorOf = ({ role, name }: MsgJson): string =>
   role === "user" ? (name === "user" || !name ? "You" : name) : name || role;
 
 /** Longer than any run of backticks in the text. */
@@ -52,7 +52,7 @@ function fence(text: string): string {
 export function toMarkdown(title: string, list: readonly MsgJson[]): string {
   const parts = [`# ${title.replaceAll(/\s+/g, " ")}`];
   for (const message of list) {
-    parts.push(`## ${who(message)}, ${dayOf(message.created_at ?? "")} ${clock(message.created_at ?? "")}`);
+    parts.push(`## ${authorOf(message)}, ${dayOf(message.created_at ?? "")} ${clock(message.created_at ?? "")}`);
     for (const block of message.content) {
       if (block.type === "text") parts.push(block.text);
       else if (block.type !== "thinking") {
@@ -77,7 +77,7 @@ export function toHtml(title: string, list: readonly MsgJson[]): string {
       return text === "" ? [] : [`<${tag} dir="auto">${escaped(text)}</${tag}>`];
     });
     return `<article class="${message.role === "user" ? "user" : "agent"}">
-<header><b><bdi>${escaped(who(message))}</bdi></b> <time>${escaped(`${dayOf(message.created_at ?? "")} ${clock(message.created_at ?? "")}`)}</time></header>
+<header><b><bdi>${escaped(authorOf(message))}</bdi></b> <time>${escaped(`${dayOf(message.created_at ?? "")} ${clock(message.created_at ?? "")}`)}</time></header>
 ${blocks.join("\n")}
 </article>`;
   });
@@ -108,10 +108,10 @@ ${articles.join("\n")}
 
 export async function exportAs(session: string, title: string, format: Format): Promise<void> {
   const name = fileName(title, session, format);
-  if (format === "ndjson") return save(await client.session(session).export(), "application/x-ndjson", name);
+  if (format === "ndjson") return saveFile(await client.session(session).export(), "application/x-ndjson", name);
   const list = await messages(session);
-  if (format === "md") save(toMarkdown(title, list), "text/markdown", name);
-  else save(toHtml(title, list), "text/html", name);
+  if (format === "md") saveFile(toMarkdown(title, list), "text/markdown", name);
+  else saveFile(toHtml(title, list), "text/html", name);
 }
 
 /** Events of a request, at most. */

@@ -3,24 +3,24 @@
 import type { Command, Report } from "./socket.ts";
 
 /** For how long messages are collected, in milliseconds. */
-const TOGETHER = 60;
+const BATCH_TIME = 60;
 
 const open = new Map<number, WebSocket>();
 let reports: Report[] = [];
 let timer: ReturnType<typeof setTimeout> | undefined;
 
 /** All sockets share one batch, so that the page draws them in one frame. */
-function hand(): void {
+function flush(): void {
   timer = undefined;
   if (reports.length === 0) return;
   postMessage(reports);
   reports = [];
-  timer = setTimeout(hand, TOGETHER);
+  timer = setTimeout(flush, BATCH_TIME);
 }
 
-function tell(report: Report): void {
+function queueReport(report: Report): void {
   reports.push(report);
-  if (timer === undefined) hand();
+  if (timer === undefined) flush();
 }
 
 addEventListener("message", ({ data }: MessageEvent<Command>) => {
@@ -28,13 +28,13 @@ addEventListener("message", ({ data }: MessageEvent<Command>) => {
   if ("send" in data) open.get(socket)?.send(data.send);
   if ("close" in data) open.get(socket)?.close();
   if (!("url" in data)) return;
-  const one = new WebSocket(data.url);
-  open.set(socket, one);
+  const opened = new WebSocket(data.url);
+  open.set(socket, opened);
   // The page subscribes then: that does not wait for what came on other sockets.
-  one.onopen = () => postMessage([{ socket, opened: true }]);
-  one.onmessage = ({ data }) => tell({ socket, came: String(data) });
-  one.onclose = ({ code, reason }) => {
+  opened.onopen = () => postMessage([{ socket, opened: true }]);
+  opened.onmessage = ({ data }) => queueReport({ socket, message: String(data) });
+  opened.onclose = ({ code, reason }) => {
     open.delete(socket);
-    tell({ socket, closed: { code, reason } });
+    queueReport({ socket, closed: { code, reason } });
   };
 });

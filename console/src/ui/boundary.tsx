@@ -1,6 +1,7 @@
 // Catches an error while a part of the page is rendered, so that the rest of the page still works.
 import { Component, type ReactNode } from "react";
-import { Problem } from "./state.tsx";
+import { technicalDetail } from "../client.ts";
+import { ProblemBox } from "./state.tsx";
 
 interface Props {
   /** What is inside, for the error: `This message`. */
@@ -8,41 +9,48 @@ interface Props {
   /** What is shown instead, as text. */
   raw?: string;
   /** With another value it is tried again. */
-  of?: string | undefined;
+  resetKey?: string | undefined;
   children: ReactNode;
 }
 
 interface State {
   error: unknown;
-  of: string | undefined;
+  resetKey: string | undefined;
 }
 
 export class Boundary extends Component<Props, State> {
-  override state: State = { error: null, of: this.props.of };
+  override state: State = { error: null, resetKey: this.props.resetKey };
 
   static getDerivedStateFromError(error: unknown): Partial<State> {
     return { error: error ?? new Error("unknown error") };
   }
 
-  static getDerivedStateFromProps({ of }: Props, state: State): State | null {
-    return of === state.of ? null : { error: null, of };
+  static getDerivedStateFromProps({ resetKey }: Props, state: State): State | null {
+    return resetKey === state.resetKey ? null : { error: null, resetKey };
   }
 
   override render(): ReactNode {
     const { name, raw, children } = this.props;
     const { error } = this.state;
     if (error === null) return children;
-    const why = error instanceof Error ? error.message : String(error);
     return (
       <>
-        <Problem error={new Error(`${name} could not be shown: ${why}`)}>
+        <ProblemBox
+          message={`${name} could not be shown.`}
+          hint={`${raw === undefined ? "" : "Its text is below, as it was written. "}Reload the page. If it happens again, report it with the technical details.`}
+          detail={technicalDetail(error)}
+        >
           <div className="actions">
             <button type="button" className="button small" onClick={() => window.location.reload()}>
-              Reload
+              Reload the page
             </button>
           </div>
-        </Problem>
-        {raw !== undefined && <p className="plain raw">{raw}</p>}
+        </ProblemBox>
+        {raw !== undefined && (
+          <p className="plain raw" tabIndex={0} role="group" aria-label="Text as it was written">
+            {raw}
+          </p>
+        )}
       </>
     );
   }

@@ -28,7 +28,7 @@ export function Copy({
   return (
     <button type="button" className="icon-button copy" aria-label={label} title={label} onClick={() => void copy()}>
       <Icon name={done === "yes" ? "check" : icon} />
-      <span role="status">{done === "yes" ? "copied" : done === "no" ? "copying was not allowed" : ""}</span>
+      <span role="status">{done === "yes" ? "Copied" : done === "no" ? "The browser did not allow copying" : ""}</span>
     </button>
   );
 }

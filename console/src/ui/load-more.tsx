@@ -50,7 +50,7 @@ export function LoadMore({ load, name, className, inside }: Props) {
       disabled={isLoading}
       onClick={() => run.current()}
     >
-      {isLoading ? `loading ${name}` : failed ? `could not load ${name}; try again` : name}
+      {isLoading ? `Loading ${name}` : failed ? `Could not load ${name}. Try again` : `Load ${name}`}
     </button>
   );
 }

@@ -1,6 +1,7 @@
 // States are shown by words, then shape, then colour.
 import type { ReactNode } from "react";
-import { explain } from "../client.ts";
+import { type Explained, explain } from "../client.ts";
+import { Copy } from "./copy.tsx";
 
 export type Tone = "run" | "ok" | "bad" | "wait" | "idle";
 
@@ -47,14 +48,34 @@ export function State({ tone, children }: { tone: Tone; children: string }) {
 }
 
 /** An error, and what to do about it. */
-export function Problem({ error, onClose, children }: { error: unknown; onClose?: () => void; children?: ReactNode }) {
-  const { message, hint } = explain(error);
+export function Problem({ error, ...rest }: { error: unknown; onClose?: () => void; children?: ReactNode }) {
+  return <ProblemBox {...explain(error)} {...rest} />;
+}
+
+export function ProblemBox({
+  message,
+  hint,
+  detail,
+  onClose,
+  children,
+}: Explained & { onClose?: () => void; children?: ReactNode }) {
   return (
     <div className="problem" role="alert">
       <Shape tone="bad" />
       <div>
         <strong>{message}</strong>
         {hint !== undefined && <span> {hint}</span>}
+        {detail !== null && (
+          <details>
+            <summary>Technical details</summary>
+            <div className="copied">
+              <pre tabIndex={0} aria-label="Technical details">
+                {detail}
+              </pre>
+              <Copy text={detail} label="Copy technical details" />
+            </div>
+          </details>
+        )}
         {children}
       </div>
       {onClose && (

@@ -25,7 +25,7 @@ export class Blocks {
     const tail = text.slice(this.#offset).replaceAll(/\r\n|\r/g, "\n");
     // To look for math, the rest of the text is read once more for each token.
     const extensions = /\$|\\[[(]/.test(tail) ? { extensions: MATH } : {};
-    const tokens = Lexer.lex(growing ? mend(tail) : tail, { gfm: true, ...extensions });
+    const tokens = Lexer.lex(growing ? closeOpenMarks(tail) : tail, { gfm: true, ...extensions });
     this.#tokens = [...this.#tokens.slice(0, this.#done), ...tokens];
     this.#text = text;
     this.#isWhole = !growing;
@@ -47,7 +47,7 @@ export class Blocks {
 }
 
 /** Closes what is half written at the end, so that it does not change its shape a moment later. */
-export function mend(text: string): string {
+export function closeOpenMarks(text: string): string {
   const cut = text.lastIndexOf("\n") + 1;
   const line = text.slice(cut);
   // A line that has only its mark so far: `-` would make a heading of the line above.
@@ -58,7 +58,7 @@ export function mend(text: string): string {
   const ticks = paragraph.replaceAll(/`+[^`]*`+/g, "");
   if (ticks.includes("`")) return `${text}\``;
   const link = /!?\[([^[\]]*)(?:\]\(?[^()\s]*)?$/.exec(line);
-  if (link) return mend(text.slice(0, text.length - link[0].length) + link[1]);
+  if (link) return closeOpenMarks(text.slice(0, text.length - link[0].length) + link[1]);
   const plain = ticks.replaceAll(/\\./gs, "");
   let mended = text;
   // The inner one is closed first.

@@ -3,7 +3,7 @@ import { Lexer } from "marked";
 import { act } from "react";
 import { createRoot } from "react-dom/client";
 import { describe, expect, test } from "vitest";
-import { Blocks, mend } from "./blocks.ts";
+import { Blocks, closeOpenMarks } from "./blocks.ts";
 import { Markdown } from "./markdown.tsx";
 import { blobPath, decode, safeHref, shownSource } from "./safe-urls.ts";
 
@@ -124,7 +124,7 @@ describe("a text that grows", () => {
     const blocks = new Blocks();
     for (let at = 0; at <= DOCUMENT.length; at += 1) {
       const grown = blocks.update(DOCUMENT.slice(0, at), true);
-      const whole = Lexer.lex(mend(DOCUMENT.slice(0, at)));
+      const whole = Lexer.lex(closeOpenMarks(DOCUMENT.slice(0, at)));
       expect(grown.map(({ type }) => type).join(" "), DOCUMENT.slice(0, at)).toBe(
         whole.map(({ type }) => type).join(" "),
       );
@@ -177,7 +177,7 @@ describe("what is half written", () => {
     ["whole `a` **b** [c](d) e", "whole `a` **b** [c](d) e"],
     ["- [", ""],
     ["", ""],
-  ])("%j", (text, mended) => expect(mend(text)).toBe(mended));
+  ])("%j", (text, mended) => expect(closeOpenMarks(text)).toBe(mended));
 });
 
 function strip(tokens: readonly unknown[]): unknown {

@@ -144,18 +144,18 @@ function Table({ table }: { table: Tokens.Table }) {
 }
 
 /** How many characters of one text are laid out together. */
-const PART = 4000;
+const PART_LENGTH = 4000;
 
 /**
  * A very long text in parts. Those in the middle are blocks, so that the browser lays out only what is in sight; a part
  * ends where a line may end.
  */
-function parts(text: string): ReactNode {
-  if (text.length < 3 * PART) return text;
+function splitLongText(text: string): ReactNode {
+  if (text.length < 3 * PART_LENGTH) return text;
   const found: string[] = [];
   let from = 0;
-  while (text.length - from > 2 * PART) {
-    const end = text.indexOf(" ", from + PART);
+  while (text.length - from > 2 * PART_LENGTH) {
+    const end = text.indexOf(" ", from + PART_LENGTH);
     if (end < 0) break;
     found.push(text.slice(from, end + 1));
     from = end + 1;
@@ -182,7 +182,7 @@ function inline(tokens: readonly Token[] | undefined): ReactNode {
       case "escape":
         return (
           <Fragment key={at}>
-            {it.tokens ? inline(it.tokens) : token.type === "text" ? parts(decode(it["text"])) : it["text"]}
+            {it.tokens ? inline(it.tokens) : token.type === "text" ? splitLongText(decode(it["text"])) : it["text"]}
           </Fragment>
         );
       case "strong":
